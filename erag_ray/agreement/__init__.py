@@ -1,0 +1,241 @@
+"""Two columns over the same queries (a measure of the labels, and the utility) -> how well they agree.
+
+In: float arrays without nulls, and the bootstrap weights of their queries. Out: `Agreement`, or a mean with its
+interval. Only `resample_weights` draws random numbers, so columns that share weights are compared in pairs.
+
+All resamples are evaluated at once, and exactly: see `erag_ray.agreement.cells`. To add a statistic: one function
+in `erag_ray.agreement.statistics` and one entry in `STATISTICS`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+
+from erag_ray.agreement.cells import Floats, Weights, fold, ratio
+from erag_ray.agreement.statistics import (
+    Statistic,
+    kendall_p_value,
+    kendall_tau_b,
+    spearman_p_value,
+    spearman_rho,
+)
+from erag_ray.names import find
+
+Interval = tuple[float | None, float | None, float | None]
+
+MAX_UNDEFINED_SHARE = 0.05
+"""With more resamples than this without a value there is no interval."""
+MIN_RUNS_FOR_P_VALUE = 8
+MAX_TABLE_VALUES = 2**20
+"""Weights held at a time: 8 MiB, with rows enough to keep matrix products busy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """A statistic of two columns, with what is needed to read it."""
+
+    value: float | None
+    low: float | None
+    high: float | None
+    ceiling: float | None
+    """The statistic of both columns sorted: the most that the ties in these data allow."""
+    p_value: float | None
+    num_queries: int
+    """How many pairs went in: queries, or runs in `agree_over_runs`."""
+    reason: str | None
+    """Why something is missing."""
+
+
+def resample_weights(num_queries: int, num_resamples: int = 1000, seed: int = 0) -> npt.NDArray[np.int16]:
+    """How often each resample draws each query: [num_resamples, num_queries], rows sum to num_queries.
+
+    Use one array for all columns over the same queries. For columns that lack some of the queries, use the
+    array's columns of those that remain; its rows then no longer have equal sums, which is all right here.
+    """
+    generator = np.random.default_rng(seed)
+    # a query is drawn once on average, so 16 bits do not overflow; they keep the room's largest array small
+    weights = np.zeros((num_resamples, num_queries), dtype=np.int16)
+    if num_queries:
+        for row in weights:
+            row[:] = np.bincount(generator.integers(num_queries, size=num_queries), minlength=num_queries)
+    return weights
+
+
+def agree(
+    x: npt.ArrayLike,
+    y: npt.ArrayLike,
+    statistic: str,
+    weights: Weights | None = None,
+    confidence: float = 0.95,
+    names: tuple[str, str] = ("label measure", "utility"),
+    counted: str = "queries",
+) -> Agreement:
+    """How well two columns over the same queries agree.
+
+    Args:
+        x: [num_queries].
+        y: [num_queries].
+        statistic: a key of `STATISTICS`.
+        weights: [num_resamples, num_queries] from `resample_weights`; without them there is no interval.
+        confidence: of the percentile bootstrap interval.
+        names: what `Agreement.reason` calls the two columns.
+        counted: what it calls their entries.
+
+    Returns:
+        A constant column, or fewer than 2 queries, give the value None and the reason. Resamples in which a
+        column is constant are left out of the interval; above 5 % of them there is none, and the reason.
+
+    Raises:
+        ValueError: unknown statistic; shapes that do not fit; NaN or infinity; a confidence outside (0, 1).
+    """
+    found = _find(statistic)
+    first, second = _columns(x, y)
+    reason = _why_undefined(first, second, names, counted)
+    if reason is not None:
+        return Agreement(
+            value=None, low=None, high=None, ceiling=None, p_value=None, num_queries=len(first), reason=reason
+        )
+    result = Agreement(
+        value=_of_columns(found, first, second),
+        low=None,
+        high=None,
+        ceiling=_of_columns(found, np.sort(first), np.sort(second)),
+        p_value=_p_value(found, first, second),
+        num_queries=len(first),
+        reason=None,
+    )
+    if weights is None:
+        return result
+    resampled = _of_resamples(found, first, second, _checked(weights, len(first)))
+    low, high = _percentiles(resampled, confidence)
+    return replace(result, low=low, high=high, reason=_why_no_interval(resampled) if low is None else None)
+
+
+def agree_over_runs(x: npt.ArrayLike, y: npt.ArrayLike, statistic: str) -> Agreement:
+    """Whether two means rank the retrievers alike: x and y are [num_runs], one mean of each kind per run.
+
+    No interval, and no p-value below 8 runs: a handful of runs cannot carry one. Raises as `agree`.
+    """
+    result = agree(x, y, statistic, names=("mean label measure", "mean utility"), counted="runs")
+    if result.value is None or result.num_queries >= MIN_RUNS_FOR_P_VALUE:
+        return result
+    reason = f"no p-value: {result.num_queries} runs, fewer than {MIN_RUNS_FOR_P_VALUE}"
+    return replace(result, p_value=None, reason=reason)
+
+
+def mean_interval(values: npt.ArrayLike, weights: Weights, confidence: float = 0.95) -> Interval:
+    """(mean, low, high) of a column [num_queries], with the percentile bootstrap interval.
+
+    One query has a mean and no interval, since resampling it shows no spread; no query has neither.
+    Raises ValueError on NaN, infinity, weights of another width, a confidence outside (0, 1).
+    """
+    column = _column(values)
+    checked = _checked(weights, len(column))
+    if len(column) < 2:
+        return (float(column[0]) if len(column) else None, None, None)
+    sums = [checked[rows] @ column for rows in _row_chunks(checked)]
+    low, high = _percentiles(ratio(np.concatenate(sums), checked.sum(axis=1, dtype=np.float64)), confidence)
+    return (float(column.mean()), low, high)
+
+
+def difference_interval(
+    a: npt.ArrayLike, b: npt.ArrayLike, weights: Weights, confidence: float = 0.95
+) -> Interval:
+    """(mean of a - b, low, high), paired: both are [num_queries] over the same queries in the same order."""
+    first, second = _columns(a, b)
+    return mean_interval(first - second, weights, confidence)
+
+
+def _find(name: str) -> Statistic:
+    found: object = find("statistic", name, STATISTICS)
+    if not isinstance(found, Statistic):
+        raise ValueError(f"statistic {name!r} is a {type(found).__name__}, not a Statistic")
+    return found
+
+
+def _columns(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Floats, Floats]:
+    first, second = _column(a), _column(b)
+    if len(first) != len(second):
+        raise ValueError(f"two columns of {len(first)} and {len(second)} values")
+    return first, second
+
+
+def _column(values: npt.ArrayLike) -> Floats:
+    column = np.asarray(values, dtype=np.float64)
+    if column.ndim != 1 or not np.isfinite(column).all():
+        raise ValueError("a column must be one-dimensional and finite: drop and count what was not judged")
+    # -0.0 would be printed as a value of its own
+    return column + 0.0
+
+
+def _checked(weights: Weights, num_queries: int) -> Weights:
+    if weights.ndim != 2 or weights.shape[1] != num_queries or not np.issubdtype(weights.dtype, np.integer):
+        got = f"{weights.dtype} {list(weights.shape)}"
+        raise ValueError(f"weights must be whole numbers [num_resamples, {num_queries}], got {got}")
+    return weights
+
+
+def _why_undefined(x: Floats, y: Floats, names: tuple[str, str], counted: str) -> str | None:
+    if len(x) < 2:
+        return f"number of {counted}: {len(x)}, and a correlation takes at least 2"
+    constant = [
+        f"constant: every {name} is {column[0]}"
+        for name, column in zip(names, (x, y), strict=True)
+        if (column == column[0]).all()
+    ]
+    return "; ".join(constant) or None
+
+
+def _why_no_interval(resampled: Floats) -> str:
+    if not len(resampled):
+        return "no interval: no resamples"
+    return f"no interval: a column is constant in {np.isnan(resampled).mean():.1%} of the resamples"
+
+
+def _percentiles(resampled: Floats, confidence: float) -> tuple[float | None, float | None]:
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence {confidence} is outside (0, 1)")
+    defined = resampled[~np.isnan(resampled)]
+    if not len(defined) or len(resampled) - len(defined) > MAX_UNDEFINED_SHARE * len(resampled):
+        return None, None
+    low, high = np.quantile(defined, [(1 - confidence) / 2, (1 + confidence) / 2])
+    return float(low), float(high)
+
+
+def _p_value(statistic: Statistic, x: Floats, y: Floats) -> float | None:
+    if len(x) < 3:
+        return None
+    p_value = statistic.p_value(x, y)
+    return p_value if math.isfinite(p_value) else None
+
+
+def _of_columns(statistic: Statistic, x: Floats, y: Floats) -> float:
+    return float(_of_resamples(statistic, x, y, np.ones((1, len(x)), dtype=np.int16))[0])
+
+
+def _of_resamples(statistic: Statistic, x: Floats, y: Floats, weights: Weights) -> Floats:
+    """[num_resamples], NaN where undefined; a chunk of resamples at a time."""
+    cells = fold(x, y)
+    values = [statistic.function(cells, cells.table(weights[rows])) for rows in _row_chunks(weights)]
+    return np.concatenate(values)
+
+
+def _row_chunks(weights: Weights) -> Iterator[slice]:
+    num_rows, width = weights.shape
+    step = max(1, MAX_TABLE_VALUES // max(1, width))
+    # one empty chunk without rows, so that there is always something to concatenate
+    return (slice(start, start + step) for start in range(0, max(1, num_rows), step))
+
+
+STATISTICS = {
+    statistic.name: statistic
+    for statistic in (
+        Statistic(name="kendall_tau_b", function=kendall_tau_b, p_value=kendall_p_value),
+        Statistic(name="spearman_rho", function=spearman_rho, p_value=spearman_p_value),
+    )
+}

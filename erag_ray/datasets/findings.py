@@ -1,0 +1,80 @@
+"""What loading finds: *problems*, which stop the run, and *notes*, which are reported while it goes on.
+
+Every loader writes into one `Findings`, so that all problems of all inputs end up in one message before a
+model loads. Repeats are capped per kind: the first few are named, the rest counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from erag_ray.schemas import InputError
+
+NUM_NAMED = 5
+
+
+@dataclass(kw_only=True)
+class _Kind:
+    count: int = 0
+    named: list[str] = field(default_factory=list)
+
+    def add(self, texts: Sequence[str], count: int | None) -> None:
+        self.count += len(texts) if count is None else count
+        self.named.extend(texts[: NUM_NAMED - len(self.named)])
+
+
+class Findings:
+    """Problems and notes, in the order of the first of each kind."""
+
+    def __init__(self) -> None:
+        self._problems: dict[str, _Kind] = {}
+        self._notes: dict[str, _Kind] = {}
+
+    def problem(self, kind: str, *texts: str, count: int | None = None) -> None:
+        """Record problems of one kind; each text is a whole line that names its file, line or id.
+
+        Args:
+            kind: what is wrong and in which file; it says what the ones that are not named are.
+            texts: the problems, or the first few of them.
+            count: how many there are, where ``texts`` holds only the first few.
+        """
+        if texts:
+            self._problems.setdefault(kind, _Kind()).add(texts, count)
+
+    def note(self, kind: str, *names: str, count: int | None = None) -> None:
+        """Record something worth reporting; ``names`` are ids, ``count`` as in `problem`."""
+        self._notes.setdefault(kind, _Kind()).add(names, count)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """One line per problem, the first few of each kind and then the number of the others."""
+        return tuple(line for kind, found in self._problems.items() for line in _problem_lines(kind, found))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """One line per kind: what it is, how many there are, and the first few names."""
+        return tuple(_note_line(kind, found) for kind, found in self._notes.items())
+
+    @property
+    def num_problems(self) -> int:
+        """How many problems there are, named or not."""
+        return sum(found.count for found in self._problems.values())
+
+    def raise_problems(self) -> None:
+        """Raise `schemas.InputError` with every problem, if there is one."""
+        if self._problems:
+            raise InputError(self.problems)
+
+
+def _problem_lines(kind: str, found: _Kind) -> list[str]:
+    more = found.count - len(found.named)
+    return [*found.named, *([f"... and {more:,} more: {kind}"] if more > 0 else [])]
+
+
+def _note_line(kind: str, found: _Kind) -> str:
+    if not found.count:
+        return kind
+    more = found.count - len(found.named)
+    names = ", ".join([*found.named, *([f"... and {more:,} more"] if more > 0 and found.named else [])])
+    return f"{kind}: {found.count:,}" + (f" ({names})" if names else "")

@@ -1,0 +1,166 @@
+"""Text files, plain or gzip -> numbered lines, and JSON Lines -> records that know their place.
+
+`open_bytes` is the only place where a text file is opened. Nothing here raises for bad input: what is wrong
+goes to `Findings` with file and line, and reading goes on with the next line where there is one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import zlib
+from collections.abc import Iterable, Iterator
+from typing import IO, Any
+
+from erag_ray.datasets.findings import Findings
+
+Path = str | os.PathLike[str]
+Paths = Path | Iterable[Path]
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def listed(paths: Paths) -> list[str]:
+    """One path or several -> a list of strings."""
+    return [os.fspath(paths)] if isinstance(paths, str | os.PathLike) else [os.fspath(path) for path in paths]
+
+
+def open_bytes(path: str) -> IO[bytes]:
+    """The bytes of a file, decompressed where it is gzip, whatever its name."""
+    with open(path, "rb") as start:
+        compressed = start.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    # the outer buffer makes reading line by line several times faster than GzipFile's own
+    return io.BufferedReader(gzip.GzipFile(path), 1 << 18) if compressed else open(path, "rb")
+
+
+def read_lines(path: str, findings: Findings) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, numbered from 1, without a byte order mark."""
+    number = 0
+    try:
+        with open_bytes(path) as stream:
+            for number, raw in enumerate(stream, 1):
+                line = _decoded(raw, path, number, findings)
+                if line and not line.isspace():
+                    yield number, line
+    except (EOFError, zlib.error, OSError) as error:
+        reached = f" after line {number:,}" if number else ""
+        findings.problem(f"unreadable file {path}", f"{path}: cannot be read{reached}: {_reason(error)}")
+
+
+def _decoded(raw: bytes, path: str, number: int, findings: Findings) -> str:
+    if number == 1:
+        raw = raw.removeprefix(_BYTE_ORDER_MARK)
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        text = f"{path}:{number}: not UTF-8: {error.reason} at byte {error.start + 1} of the line"
+        findings.problem(f"lines that are not UTF-8 in {path}", text)
+        return ""
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, EOFError):
+        return "truncated gzip file"
+    if isinstance(error, zlib.error | gzip.BadGzipFile):
+        return f"damaged gzip file ({error})"
+    return getattr(error, "strerror", None) or str(error)
+
+
+def identifier(value: Any) -> str | None:
+    """An id as text: a string that is not blank, or a whole number; anything else is None."""
+    if isinstance(value, str):
+        return value if value.strip() else None
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+class Record:
+    """One JSON object of a file, with its place; reading a field of the wrong type records a problem."""
+
+    __slots__ = ("_findings", "faulty", "line", "path", "values")
+
+    def __init__(self, values: dict[str, Any], path: str, line: int, findings: Findings) -> None:
+        self.values = values
+        self.path = path
+        self.line = line
+        self.faulty = False
+        self._findings = findings
+
+    @property
+    def place(self) -> str:
+        """``file:line``, for messages."""
+        return f"{self.path}:{self.line}"
+
+    def fault(self, kind: str, text: str) -> None:
+        """Record a problem of this record; ``kind`` names it without the place."""
+        self.faulty = True
+        self._findings.problem(f"{kind} in {self.path}", f"{self.place}: {text}")
+
+    def identifier(self, key: str) -> str:
+        """The id under ``key``; a problem, and "", where it is missing, blank or no string or number."""
+        found = identifier(self.values.get(key))
+        if found is None:
+            state = f"is {self.values[key]!r}" if key in self.values else "is missing"
+            self.fault(f"missing {key}", f"{key} {state}; it must be a string that is not empty or a number")
+        return found or ""
+
+    def text(self, key: str, *, optional: bool = False) -> str:
+        """The string under ``key``; ``optional``: "" where it is missing or null."""
+        value = self.values.get(key)
+        if isinstance(value, str):
+            return value
+        if value is not None or not optional:
+            state = f"is {_shown(value)}" if key in self.values else "is missing"
+            self.fault(f"{key} that is no text", f"{key} {state}; it must be a string")
+        return ""
+
+    def objects(self, key: str) -> list[dict[str, Any]]:
+        """The list of objects under ``key``; empty where it is missing or null."""
+        return self.objects_of(self.values, key)
+
+    def objects_of(self, values: dict[str, Any], key: str) -> list[dict[str, Any]]:
+        """As `objects`, for an object inside this record."""
+        found = values.get(key) or []
+        if isinstance(found, list) and all(isinstance(entry, dict) for entry in found):
+            return found
+        self.fault(f"wrong {key}", f"{key} is {_shown(found)}; it must be a list of objects")
+        return []
+
+    def identifiers(self, key: str) -> list[str]:
+        """The list of ids under ``key``, without repeats; empty where it is missing or null."""
+        found = self.values.get(key) or []
+        ids = [identifier(value) for value in found] if isinstance(found, list) else [None]
+        if None in ids:
+            self.fault(f"wrong {key}", f"{key} is {_shown(found)}; it must be a list of ids")
+        return list(dict.fromkeys(name for name in ids if name is not None))
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def read_records(path: str, findings: Findings) -> Iterator[Record]:
+    """The objects of a JSON Lines file; a line that is none is a problem and is passed over."""
+    for number, line in read_lines(path, findings):
+        values, fault = _parsed(line)
+        if values is None:
+            findings.problem(f"bad lines in {path}", f"{path}:{number}: {fault}")
+        else:
+            yield Record(values, path, number, findings)
+
+
+def _parsed(line: str) -> tuple[dict[str, Any] | None, str]:
+    try:
+        values = json.loads(line)
+        if "\\u" in line and ("\\ud" in line or "\\uD" in line):
+            json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return None, "holds half of a surrogate pair (\\ud800 to \\udfff), which is no character"
+    except (ValueError, RecursionError) as error:
+        return None, f"not JSON: {error}"
+    if not isinstance(values, dict):
+        return None, f"a {type(values).__name__} where an object is expected"
+    return values, ""

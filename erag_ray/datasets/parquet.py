@@ -1,0 +1,63 @@
+"""Parquet files -> lazy frames with checked columns; what is wrong goes to `Findings`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from erag_ray.datasets.findings import Findings
+
+READ_ERRORS = (OSError, pl.exceptions.PolarsError)
+
+
+def scan_parquet(path: str, columns: Iterable[str], findings: Findings) -> pl.LazyFrame | None:
+    """The file with a column ``row`` (from 1); None where it cannot be read or lacks one of ``columns``.
+
+    Columns of ids that hold whole numbers become text; other types are left for `check_type`.
+    """
+    try:
+        frame = pl.scan_parquet(path, glob=False)
+        names = frame.collect_schema().names()
+    except READ_ERRORS as error:
+        report_unreadable(path, error, findings)
+        return None
+    missing = [name for name in columns if name not in names]
+    for name in missing:
+        findings.problem(
+            f"missing columns in {path}", f"{path}: no column {name!r}; it has {', '.join(names)}"
+        )
+    return None if missing else frame.with_row_index("row", offset=1)
+
+
+def report_unreadable(path: str, error: Exception, findings: Findings) -> None:
+    """Record that a Parquet file cannot be read."""
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    findings.problem(f"unreadable file {path}", f"{path}: cannot be read: {reason}")
+
+
+def text_column(frame: pl.LazyFrame, name: str, path: str, findings: Findings) -> pl.Expr | None:
+    """The column as text: strings as they are, whole numbers written out; None, and a problem, for others."""
+    kind = frame.collect_schema()[name]
+    if kind == pl.String:
+        return pl.col(name)
+    if kind.is_integer() or isinstance(kind, pl.Categorical | pl.Enum) or kind == pl.Null:
+        return pl.col(name).cast(pl.String)
+    findings.problem(
+        f"wrong columns in {path}", f"{path}: column {name!r} holds {kind}; it must hold strings"
+    )
+    return None
+
+
+def number_column(
+    frame: pl.LazyFrame, name: str, path: str, findings: Findings, *, whole: bool
+) -> pl.Expr | None:
+    """The column as numbers; None, and a problem, where it holds something else."""
+    kind = frame.collect_schema()[name]
+    if kind.is_integer() or kind == pl.Null or (kind.is_float() and not whole):
+        return pl.col(name).cast(pl.Int64 if whole else pl.Float64)
+    wanted = "whole numbers" if whole else "numbers"
+    findings.problem(
+        f"wrong columns in {path}", f"{path}: column {name!r} holds {kind}; it must hold {wanted}"
+    )
+    return None

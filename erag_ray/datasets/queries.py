@@ -1,0 +1,237 @@
+"""Query files -> QUERIES, PROVENANCE and the gold passages that the files name.
+
+Formats are in `questions` (`QUERY_FORMATS`), data sets and their scores in `known` (`DATASETS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+import polars as pl
+
+from erag_ray.datasets.findings import Findings
+from erag_ray.datasets.known import Dataset, dataset_of_file, find_dataset, known_name
+from erag_ray.datasets.lines import Paths, Record, listed, read_records
+from erag_ray.datasets.qrels import Qrels, read_qrels
+from erag_ray.datasets.questions import QUERY_FORMATS, Question, format_of
+from erag_ray.datasets.triviaqa import read_triviaqa
+from erag_ray.names import find
+from erag_ray.scores import normalize_answer
+
+QUERY_COLUMNS = pl.Schema(
+    {
+        "query_id": pl.String(),
+        "dataset": pl.String(),
+        "question": pl.String(),
+        "answers": pl.List(pl.String()),
+        "score": pl.String(),
+    }
+)
+GOLD_COLUMNS = pl.Schema({"query_id": pl.String(), "rank": pl.Int32(), "doc_id": pl.String()})
+PROVENANCE_COLUMNS = pl.Schema({"query_id": pl.String(), "page_id": pl.String()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedQueries:
+    """What query files hold.
+
+    Attributes:
+        queries: QUERIES.
+        provenance: PROVENANCE.
+        gold: ``query_id, rank, doc_id`` of the gold passages, for the queries whose file names them.
+        datasets: what is known of each data set that ``queries`` names.
+    """
+
+    queries: pl.DataFrame
+    provenance: pl.DataFrame
+    gold: pl.DataFrame
+    datasets: Mapping[str, Dataset]
+
+
+def load_queries(
+    paths: Paths,
+    findings: Findings,
+    *,
+    format: str = "auto",
+    dataset: str | None = None,
+    score: str | None = None,
+    score_by_dataset: Mapping[str, str] | None = None,
+    triviaqa_questions: Paths = (),
+    qrels: Paths = (),
+) -> LoadedQueries:
+    """The questions of KILT task files or BEIR's queries.jsonl, plain or gzip.
+
+    Args:
+        paths: one file or several; ids must not repeat over all of them.
+        findings: receives every problem and note.
+        format: a key of `QUERY_FORMATS`, or "auto" to tell each line by the name of its id.
+        dataset: name of the data set; else the record's ``kilt_task``, else the file's name.
+        score: the score of all questions; else ``score_by_dataset``, else what is known of the data set.
+        score_by_dataset: data set -> score.
+        triviaqa_questions: TriviaQA's own JSON files, for KILT files that leave ``input`` out.
+        qrels: BEIR's relevance files (``query-id, corpus-id, score`` in TSV). They choose the questions,
+            and their documents above 0 become gold passages, each its own page.
+
+    Raises:
+        ValueError: ``format`` is unknown; nothing else: bad input goes to ``findings``.
+    """
+    if format != "auto":
+        find("query format", format, QUERY_FORMATS)
+    files, num_before = listed(paths), findings.num_problems
+    judged = read_qrels(listed(qrels), findings)
+    loading = _Loading(findings=findings, format=format, dataset=dataset, qrels=judged)
+    for path in files:
+        for record in read_records(path, findings):
+            loading.add(record)
+    loading.join_triviaqa(listed(triviaqa_questions))
+    loading.check_qrels(listed(qrels))
+    if not loading.found and findings.num_problems == num_before:
+        findings.problem("no questions", f"no questions in {', '.join(files) or 'an empty list of files'}")
+    return _tables(loading, score, score_by_dataset or {})
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Named:
+    question: Question
+    dataset: str
+    place: str
+
+
+@dataclass(kw_only=True)
+class _Loading:
+    """The questions found so far, with the checks that need more than one record."""
+
+    findings: Findings
+    format: str
+    dataset: str | None
+    qrels: Qrels
+    found: list[_Named] = field(default_factory=list)
+    datasets: dict[str, Dataset] = field(default_factory=dict)
+    places: dict[str, str] = field(default_factory=dict)
+    saw_beir: bool = False
+
+    def add(self, record: Record) -> None:
+        form = format_of(record) if self.format == "auto" else self.format
+        self.saw_beir |= form == "beir"
+        question = QUERY_FORMATS[form](record)
+        self._check_repeat(question.query_id, record)
+        if form == "beir" and self.qrels:
+            if question.query_id not in self.qrels:
+                self.findings.note("questions without a line in the qrels, left out", question.query_id)
+                return
+            gold = self.qrels[question.query_id]
+            question = replace(question, gold=gold, pages=gold)
+        if question.impossible:
+            self.findings.note("impossible questions, left out", question.query_id)
+            return
+        name = self.dataset or question.dataset or dataset_of_file(record.path)
+        self._check(question, name, record)
+        if not record.faulty:
+            self._check_dataset(name, question.task, record)
+            self.found.append(_Named(question=question, dataset=name, place=record.place))
+
+    def _check_repeat(self, query_id: str, record: Record) -> None:
+        if not query_id:
+            return
+        first = self.places.setdefault(query_id, record.place)
+        if first != record.place:
+            record.fault("repeated ids", f"query id {query_id!r} repeats the one at {first}")
+
+    def _check(self, question: Question, name: str, record: Record) -> None:
+        label = f"query {question.query_id!r}"
+        if question.num_empty_answers:
+            self.findings.note("empty answers, left out", question.query_id, count=question.num_empty_answers)
+        if not question.answers:
+            record.fault("queries without an answer", f"{label} has no answer")
+        nothing = [answer for answer in question.answers if not normalize_answer(answer)]
+        for _ in nothing:
+            self.findings.note(
+                "answers that normalise to nothing (they match nothing), of queries", question.query_id
+            )
+        if not question.text.strip() and known_name(name) != "triviaqa":
+            record.fault("queries without a question", f"{label} has no question")
+
+    def _check_dataset(self, name: str, task: str | None, record: Record) -> None:
+        found = find_dataset(name, task)
+        if found is None:
+            self.findings.note(f"data set {name!r} is not known: taken as question answering by exact_match")
+            found = Dataset()
+        if self.datasets.setdefault(name, found) != found:
+            record.fault(
+                "mixed tasks",
+                f"task {task!r} differs from others of data set {name!r}; name the data sets apart (kilt_task)",
+            )
+
+    def check_qrels(self, paths: list[str]) -> None:
+        """Qrels name passages of BEIR; for other questions they would do nothing."""
+        if paths and self.found and not self.saw_beir:
+            names = ", ".join(paths)
+            self.findings.problem("unused qrels", f"{names}: qrels are given, but no query file is BEIR's")
+
+    def join_triviaqa(self, paths: list[str]) -> None:
+        """Fill in the questions that KILT's TriviaQA files leave out."""
+        pending = {named.question.query_id: named for named in self.found if not named.question.text.strip()}
+        if pending and not paths:
+            first = next(iter(pending.values()))
+            self.findings.problem(
+                "TriviaQA without questions",
+                f"{first.place}: {len(pending):,} queries such as {first.question.query_id!r} carry no question; "
+                "set triviaqa_questions to TriviaQA's own JSON files",
+            )
+        texts = read_triviaqa(paths, pending, self.findings) if pending else {}
+        for query_id, named in pending.items() if paths else ():
+            if query_id not in texts:
+                self.findings.problem(
+                    "queries that no TriviaQA file holds",
+                    f"{named.place}: query {query_id!r} is not in {', '.join(paths)}",
+                )
+        self.found = list(_joined(self.found, texts))
+
+
+def _joined(found: list[_Named], texts: Mapping[str, str]) -> Iterator[_Named]:
+    for named in found:
+        if named.question.text.strip():
+            yield named
+        elif named.question.query_id in texts:
+            question = replace(named.question, text=texts[named.question.query_id])
+            yield replace(named, question=question)
+
+
+def _tables(loading: _Loading, score: str | None, by_dataset: Mapping[str, str]) -> LoadedQueries:
+    unused = [name for name in by_dataset if name not in loading.datasets]
+    if unused:
+        loading.findings.note("score_by_dataset names data sets that no query has", *unused)
+    datasets = {
+        name: replace(known, score=score or by_dataset.get(name) or known.score)
+        for name, known in loading.datasets.items()
+    }
+    questions = [named.question for named in loading.found]
+    names = [named.dataset for named in loading.found]
+    return LoadedQueries(
+        queries=pl.DataFrame(
+            {
+                "query_id": [question.query_id for question in questions],
+                "dataset": names,
+                "question": [question.text for question in questions],
+                "answers": [list(question.answers) for question in questions],
+                "score": [datasets[name].score for name in names],
+            },
+            schema=QUERY_COLUMNS,
+        ),
+        provenance=pl.DataFrame(
+            [(question.query_id, page) for question in questions for page in question.pages],
+            schema=PROVENANCE_COLUMNS,
+            orient="row",
+        ),
+        gold=pl.DataFrame(
+            [
+                (question.query_id, rank, doc_id)
+                for question in questions
+                for rank, doc_id in enumerate(question.gold, 1)
+            ],
+            schema=GOLD_COLUMNS,
+            orient="row",
+        ),
+        datasets=datasets,
+    )

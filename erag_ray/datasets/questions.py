@@ -1,0 +1,123 @@
+"""One record of a query file -> a `Question`: KILT's task files and BEIR's queries.jsonl.
+
+A new format is one function `Record -> Question` and one line in `QUERY_FORMATS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from erag_ray.datasets.lines import Record, identifier
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One query as its file gives it, before it is checked against the others.
+
+    Attributes:
+        text: the question; empty where KILT's TriviaQA leaves it out.
+        answers: stripped, without repeats, in the file's order.
+        num_empty_answers: how many answers were empty and are left out.
+        pages: ids of the gold pages.
+        gold: ids of the gold passages, where the file names them.
+        dataset, task: as the record names them, if it does.
+        impossible: the record says that the question has no answer.
+    """
+
+    query_id: str
+    text: str
+    answers: tuple[str, ...]
+    num_empty_answers: int
+    pages: tuple[str, ...] = ()
+    gold: tuple[str, ...] = ()
+    dataset: str | None = None
+    task: str | None = None
+    impossible: bool = False
+
+
+def kilt_question(record: Record) -> Question:
+    """A line of a KILT task file: ``id``, ``input``, ``output`` with answers, aliases and provenance.
+
+    Aliases are further entries of ``output``; an entry may hold only an answer or only provenance.
+    """
+    outputs = record.objects("output")
+    answers, num_empty = _cleaned(_kilt_answers(record, outputs))
+    meta = record.values.get("meta")
+    return Question(
+        query_id=record.identifier("id"),
+        text=record.text("input", optional=True),
+        answers=answers,
+        num_empty_answers=num_empty,
+        pages=_kilt_pages(record, outputs),
+        gold=tuple(record.identifiers("gold_doc_ids")),
+        dataset=record.text("kilt_task", optional=True) or None,
+        task=record.text("task", optional=True) or None,
+        impossible=_is_impossible(record.values) or (isinstance(meta, dict) and _is_impossible(meta)),
+    )
+
+
+def _is_impossible(values: dict[str, Any]) -> bool:
+    return values.get("is_impossible") is True
+
+
+def _kilt_answers(record: Record, outputs: list[dict[str, Any]]) -> list[str]:
+    answers = [entry["answer"] for entry in outputs if entry.get("answer") is not None]
+    for answer in answers:
+        if not isinstance(answer, str):
+            record.fault("answers that are no text", f"answer {answer!r} must be a string")
+    return [answer for answer in answers if isinstance(answer, str)]
+
+
+def _kilt_pages(record: Record, outputs: list[dict[str, Any]]) -> tuple[str, ...]:
+    pages = []
+    for entry in outputs:
+        for source in record.objects_of(entry, "provenance"):
+            page = identifier(source.get("wikipedia_id"))
+            if page is None and source.get("wikipedia_id") is not None:
+                record.fault("wrong wikipedia_id", f"wikipedia_id is {source['wikipedia_id']!r}")
+            pages.append((page or "").strip())
+    return tuple(dict.fromkeys(page for page in pages if page))
+
+
+def beir_question(record: Record) -> Question:
+    """A line of BEIR's queries.jsonl: ``_id``, ``text``, and answers in ``metadata.answer(s)``."""
+    metadata = record.values.get("metadata") or {}
+    if not isinstance(metadata, dict):
+        record.fault("wrong metadata", f"metadata is {metadata!r}; it must be an object")
+        metadata = {}
+    answers, num_empty = _cleaned(_beir_answers(record, metadata))
+    return Question(
+        query_id=record.identifier("_id"),
+        text=record.text("text"),
+        answers=answers,
+        num_empty_answers=num_empty,
+    )
+
+
+def _beir_answers(record: Record, metadata: dict[str, Any]) -> list[str]:
+    answers = []
+    for key in ("answer", "answers"):
+        value = metadata.get(key)
+        answers += value if isinstance(value, list) else [] if value is None else [value]
+    for answer in answers:
+        if not isinstance(answer, str):
+            record.fault("answers that are no text", f"answer {answer!r} must be a string")
+    return [answer for answer in answers if isinstance(answer, str)]
+
+
+def _cleaned(answers: Iterable[str]) -> tuple[tuple[str, ...], int]:
+    stripped = [answer.strip() for answer in answers]
+    return tuple(dict.fromkeys(answer for answer in stripped if answer)), stripped.count("")
+
+
+def format_of(record: Record) -> str:
+    """The format that a record is in: BEIR calls its id ``_id``."""
+    return "beir" if "_id" in record.values and "id" not in record.values else "kilt"
+
+
+QUERY_FORMATS: dict[str, Callable[[Record], Question]] = {
+    "kilt": kilt_question,
+    "beir": beir_question,
+}

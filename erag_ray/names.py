@@ -1,0 +1,33 @@
+"""Names in a config -> the functions and classes behind them.
+
+Each room keeps a plain dict at its foot (`SCORES`, `MEASURES`, `READERS`, ...). Code outside the package is
+named ``package.module:name``.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def find(kind: str, name: str, known: Mapping[str, T]) -> T:
+    """The entry of ``known`` called ``name``, or the object that ``package.module:name`` points to.
+
+    Raises:
+        ValueError: no such entry; or the module or the object in it does not exist.
+    """
+    if name in known:
+        return known[name]
+    if ":" not in name:
+        raise ValueError(
+            f"unknown {kind} {name!r}; known: {', '.join(sorted(known))}, or package.module:name"
+        )
+    module, _, attribute = name.partition(":")
+    try:
+        found: T = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{kind} {name!r} cannot be loaded: {error}") from error
+    return found

@@ -1,0 +1,288 @@
+"""REQUESTS -> READINGS on a pool of reader actors: the only file that imports Ray.
+
+Ray Data streams blocks of requests from Parquet shards to a fixed pool; each actor reads its block batch by batch
+and appends what it has to the open store itself, so that a killed job loses at most the batches in hand. What
+flows back to the driver is only counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import resource
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import ray
+import rich.console
+import rich.progress
+import torch
+
+from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.readers import make_reader, reader_id
+from erag_ray.store import Lease, ReadingStore
+
+FREE_CPUS = 2
+MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 16, 4096, 12
+LINE_SECONDS = 30.0
+QUIET = {
+    "RAY_DATA_PARQUET_FOOTER_NUM_ACTORS": "1",  # its default of 32 actors costs 10 s at the start of each job
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "TOKENIZERS_PARALLELISM": "false",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",  # an error line about every Ray Data actor, which concerns large arguments
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """A fixed pool of reader actors and what each gets."""
+
+    size: int
+    num_cpus: int
+    num_gpus: int
+
+    @property
+    def num_threads(self) -> int:
+        """CPU threads of one reader."""
+        return max(self.num_cpus, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """The readings that one reader still has to do.
+
+    Attributes:
+        requests: folder of Parquet shards of REQUESTS, that all nodes see.
+        num_requests: how many there are.
+        config: the reader, with everything that depends on the dataset filled in.
+        reader: its id.
+    """
+
+    requests: str
+    num_requests: int
+    config: ReaderConfig
+    reader: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What a stretch of reading took: counts, tokens, seconds of all actors together, bytes at the peak."""
+
+    num_readings: int
+    num_prompt_tokens: int
+    num_output_tokens: int
+    device_seconds: float
+    peak_memory_bytes: int
+
+
+@contextlib.contextmanager
+def ray_session(address: str | None = None) -> Iterator[None]:
+    """A Ray to run on: the one that is initialised, the given or surrounding cluster, else a local one.
+
+    A Ray that this starts is shut down at the end.
+    """
+    if ray.is_initialized():
+        yield
+        return
+    for name, value in QUIET.items():
+        os.environ.setdefault(name, value)
+    address = address or os.environ.get("RAY_ADDRESS")
+    if address:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    else:
+        # the pool takes the cores; reading Parquet needs logical CPUs of its own, or nothing moves
+        cores = os.cpu_count() or 1
+        ray.init(
+            num_cpus=cores + FREE_CPUS,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    try:
+        yield
+    finally:
+        ray.shutdown()
+
+
+def plan_pool(config: JobConfig) -> Pool:
+    """A pool that fits the cluster and leaves CPUs free, so that nothing waits for ever.
+
+    With GPUs one reader each; without, one reader with the cores of the largest node. An actor that would leave
+    fewer than `FREE_CPUS` logical CPUs is scheduled without reserving any.
+    """
+    total = ray.cluster_resources()
+    num_gpus = int(total.get("GPU", 0))
+    size = config.num_readers or max(num_gpus, 1)
+    largest = max((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=1)
+    spare = min(
+        int(total.get("CPU", 1) - FREE_CPUS) // size, int(largest) if size > 1 else int(largest) - FREE_CPUS
+    )
+    num_cpus = max(0, min(config.cpus_per_reader or spare, spare))
+    return Pool(size=size, num_cpus=num_cpus, num_gpus=1 if num_gpus >= size else 0)
+
+
+class ReaderActor:
+    """Holds one reader; a block of REQUESTS in, READINGS into the store, counts out."""
+
+    def __init__(
+        self,
+        config: ReaderConfig,
+        reader: str,
+        store: str,
+        job: str,
+        num_threads: int,
+        write_every_seconds: float,
+    ) -> None:
+        torch.set_num_threads(num_threads)
+        self.reader = make_reader(config)
+        self.id = reader
+        self.job = job
+        self.write_every_seconds = write_every_seconds
+        self.store = ReadingStore(store, reader)
+        found = reader_id(self.reader)
+        if found != reader:
+            raise RuntimeError(
+                f"the model {config.model} on this node is {found}, the job asked for {reader}"
+            )
+        self.reader.load()
+
+    def __call__(self, requests: pa.Table) -> Iterator[dict[str, list[Any]]]:
+        start, waiting, written_at = time.monotonic(), [], time.monotonic()
+        num_readings = num_prompt = num_output = 0
+        for readings in self.reader.read(requests, self.id):
+            waiting.append(readings)
+            num_readings += readings.num_rows
+            num_prompt += sum(readings.column("num_prompt_tokens").to_pylist())
+            num_output += sum(readings.column("num_output_tokens").to_pylist())
+            if time.monotonic() - written_at >= self.write_every_seconds:
+                self.store.append(pa.concat_tables(waiting), self.job)
+                waiting, written_at = [], time.monotonic()
+        if waiting:
+            self.store.append(pa.concat_tables(waiting), self.job)
+        yield {
+            "num_readings": [num_readings],
+            "num_prompt_tokens": [num_prompt],
+            "num_output_tokens": [num_output],
+            "device_seconds": [time.monotonic() - start],
+            "peak_memory_bytes": [peak_memory_bytes()],
+        }
+
+
+def peak_memory_bytes() -> int:
+    """Most memory this process has held: on its GPU if it has one, else resident."""
+    if torch.cuda.is_available():
+        return int(torch.cuda.max_memory_allocated())
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def block_rows(config: JobConfig, num_requests: int, pool: Pool) -> int:
+    """Requests in one block: enough blocks that the readers end together, few enough that each is real work."""
+    even = num_requests // (pool.size * BLOCKS_PER_READER)
+    return config.rows_per_block or min(max(even, MIN_BLOCK), MAX_BLOCK)
+
+
+def read(work: Work, config: JobConfig, job: str) -> Done:
+    """Do the readings; they are in the store when this returns.
+
+    Raises:
+        ray.exceptions.RayError: a reader failed; what was written stays, and the job can be started again.
+    """
+    pool = plan_pool(config)
+    store = ReadingStore(config.store, work.reader)
+    rows = block_rows(config, work.num_requests, pool)
+    arguments = {
+        "config": work.config,
+        "reader": work.reader,
+        "store": config.store,
+        "job": job,
+        "num_threads": pool.num_threads,
+        "write_every_seconds": config.write_every_seconds,
+    }
+    _quiet_data()
+    counted = (
+        ray.data.read_parquet(work.requests)
+        .repartition(target_num_rows_per_block=rows)
+        .map_batches(
+            ReaderActor,
+            fn_constructor_kwargs=arguments,
+            batch_size=rows,
+            batch_format="pyarrow",
+            zero_copy_batch=True,
+            compute=ray.data.ActorPoolStrategy(size=pool.size),
+            num_cpus=pool.num_cpus,
+            num_gpus=pool.num_gpus,
+        )
+    )
+    with Lease(store, job), progress(store, job, work, config, pool):
+        batches = list(counted.iter_batches(batch_format="pyarrow", batch_size=None))
+    return _sum(pa.concat_tables(batches))
+
+
+def _quiet_data() -> None:
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+
+
+def _sum(counts: pa.Table) -> Done:
+    columns = {name: counts.column(name).to_pylist() for name in counts.column_names}
+    peak = max(columns.pop("peak_memory_bytes"))
+    return Done(**{name: sum(values) for name, values in columns.items()}, peak_memory_bytes=peak)
+
+
+@contextlib.contextmanager
+def progress(store: ReadingStore, job: str, work: Work, config: JobConfig, pool: Pool) -> Iterator[None]:
+    """While open, shows readings done, readings/s and time left, by what has reached the store.
+
+    A bar on a terminal, else a line every `LINE_SECONDS`.
+    """
+    if not config.progress:
+        yield
+        return
+    closing = threading.Event()
+    show = _bar if sys.stderr.isatty() else _lines
+    title = f"{pool.size} x {work.reader}"
+    thread = threading.Thread(target=show, args=(closing, store, job, work.num_requests, title), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        closing.set()
+        thread.join()
+
+
+def _bar(closing: threading.Event, store: ReadingStore, job: str, total: int, title: str) -> None:
+    columns = (
+        rich.progress.TextColumn("{task.description}"),
+        rich.progress.BarColumn(),
+        rich.progress.MofNCompleteColumn(),
+        rich.progress.TextColumn("{task.fields[rate]} readings/s"),
+        rich.progress.TimeRemainingColumn(elapsed_when_finished=True),
+    )
+    known: dict[str, int] = {}
+    start = time.monotonic()
+    with rich.progress.Progress(*columns, console=rich.console.Console(stderr=True)) as bar:
+        task = bar.add_task(title, total=total, rate="0.0")
+        while not closing.wait(1.0):
+            done = store.num_rows_of(job, known)
+            bar.update(task, completed=done, rate=f"{done / (time.monotonic() - start):.1f}")
+        bar.update(task, completed=store.num_rows_of(job, known))
+
+
+def _lines(closing: threading.Event, store: ReadingStore, job: str, total: int, title: str) -> None:
+    known: dict[str, int] = {}
+    start = time.monotonic()
+    ended = False
+    while not ended:
+        ended = closing.wait(LINE_SECONDS)
+        done, seconds = store.num_rows_of(job, known), time.monotonic() - start
+        left = f", {(total - done) * seconds / done:.0f} s left" if 0 < done < total else ""
+        line = f"{title}: {done}/{total} readings, {done / seconds:.1f} readings/s{left}"
+        print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,47 @@
+"""Readers: a batch of requests -> a batch of readings, with truncation, token counts and greedy decoding.
+
+`READERS` names them; `make_reader` makes one without its weights, enough to count tokens and to know its
+fingerprint; `Reader.load` brings the weights.
+"""
+
+from __future__ import annotations
+
+from erag_ray.config import ReaderConfig
+from erag_ray.names import find
+from erag_ray.readers.base import Output, Prompt, Reader, Request
+from erag_ray.readers.causal import CausalReader
+from erag_ray.readers.echo import EchoReader
+from erag_ray.readers.models import quiet
+from erag_ray.readers.t5 import FidReader, IpaReader
+from erag_ray.schemas import InputError
+from erag_ray.store import fingerprint
+
+__all__ = ["READERS", "Output", "Prompt", "Reader", "Request", "make_reader", "reader_id"]
+
+
+def make_reader(config: ReaderConfig) -> Reader:
+    """The reader that a config describes, without its weights.
+
+    Raises:
+        InputError: there is no such kind, or its model cannot be found or read.
+    """
+    quiet()
+    try:
+        kind = find("reader", config.kind, READERS)
+    except ValueError as error:
+        raise InputError([f"reader.kind: {error}"]) from error
+    return kind(config)
+
+
+def reader_id(reader: Reader) -> str:
+    """The reader's name in tables and folders: its kind and 16 digits of its fingerprint."""
+    kind = reader.config.kind.rpartition(":")[2]
+    return f"{kind}-{fingerprint(reader.identity())[:16]}"
+
+
+READERS: dict[str, type[Reader]] = {
+    "fid": FidReader,
+    "ipa": IpaReader,
+    "causal": CausalReader,
+    "echo": EchoReader,
+}

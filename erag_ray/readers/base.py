@@ -1,0 +1,147 @@
+"""What every reader is: requests -> prompts -> outputs, and the readings made of them.
+
+A new reader is a subclass of `Reader` with `encode` and `generate` (and `load` if it has weights), and one line in
+`READERS` of this folder's ``__init__``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import pyarrow as pa
+
+from erag_ray.config import ReaderConfig
+from erag_ray.prompts import Passage
+from erag_ray.schemas import READINGS
+
+DEFAULT_NEW_TOKENS = 50
+
+
+class Request(NamedTuple):
+    """One question with the passages to read; none is the closed-book reading."""
+
+    question: str
+    passages: tuple[Passage, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompt:
+    """A request in tokens: one segment, or for FiD one per passage; and what was cut to make it fit."""
+
+    segments: tuple[tuple[int, ...], ...]
+    num_truncated_question_tokens: int = 0
+    num_truncated_passage_tokens: int = 0
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens over all segments."""
+        return sum(len(segment) for segment in self.segments)
+
+
+class Output(NamedTuple):
+    """What the reader wrote, and in how many tokens (its end token included)."""
+
+    text: str
+    num_tokens: int
+
+
+# a change in how prompts are built must change the fingerprint: these are encoded and hashed
+PROBES = (
+    Request("Who wrote it?", ()),
+    Request("Who wrote it?\nAnd when?", (Passage("A title", "A text of two lines.\nHere."),)),
+    Request("Which?", (Passage("", "First."), Passage("Second", "word " * 5000))),
+)
+
+
+class Reader(ABC):
+    """A reader: its tokenizer and prompts from the start, its weights after `load`.
+
+    Attributes:
+        order_matters: whether the order of the passages can change the output.
+        revision: to be raised whenever a change of the code may change an output.
+    """
+
+    order_matters: ClassVar[bool] = True
+    revision: ClassVar[int] = 1
+
+    def __init__(self, config: ReaderConfig) -> None:
+        self.config = config
+        self.max_new_tokens = config.max_new_tokens or DEFAULT_NEW_TOKENS
+
+    @abstractmethod
+    def encode(self, requests: Sequence[Request]) -> list[Prompt]:
+        """Prompts in tokens; needs no weights."""
+
+    @abstractmethod
+    def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
+        """One batch of greedy outputs."""
+
+    def load(self) -> None:
+        """Load the weights onto this process's device. Fakes have none."""
+        return
+
+    def identity(self) -> dict[str, object]:
+        """All that the reader's fingerprint covers; batch size and speed are not in it."""
+        return {
+            "kind": self.config.kind,
+            "revision": self.revision,
+            "max_new_tokens": self.max_new_tokens,
+            "decoding": "greedy",
+            "probes": [prompt.segments for prompt in self.encode(PROBES)],
+        }
+
+    def read(self, requests: pa.Table, reader: str) -> Iterator[pa.Table]:
+        """READINGS of a table of REQUESTS, a batch at a time, longest prompts first.
+
+        Args:
+            requests: rows of REQUESTS, at most some thousands.
+            reader: the reader's id, for the table.
+        """
+        prompts = self.encode(_requests(requests))
+        for rows in self.batches(prompts):
+            outputs = self.generate([prompts[row] for row in rows])
+            yield _readings(requests.take(rows), reader, [prompts[row] for row in rows], outputs)
+
+    def batches(self, prompts: Sequence[Prompt]) -> Iterator[list[int]]:
+        """Rows of similar length together: at most ``batch_size`` rows and ``batch_tokens`` padded tokens."""
+        by_length = sorted(range(len(prompts)), key=lambda row: -prompts[row].num_tokens)
+        batch: list[int] = []
+        for row in by_length:
+            longest = prompts[batch[0]].num_tokens if batch else 0
+            full = len(batch) >= self.config.batch_size
+            if batch and (full or longest * (len(batch) + 1) > self.config.batch_tokens):
+                yield batch
+                batch = []
+            batch.append(row)
+        if batch:
+            yield batch
+
+
+def _requests(table: pa.Table) -> list[Request]:
+    rows = zip(*(table.column(name).to_pylist() for name in ("question", "titles", "texts")), strict=True)
+    return [
+        Request(question, tuple(Passage(*pair) for pair in zip(titles, texts, strict=True)))
+        for question, titles, texts in rows
+    ]
+
+
+def _readings(
+    requests: pa.Table, reader: str, prompts: Sequence[Prompt], outputs: Sequence[Output]
+) -> pa.Table:
+    num_rows = requests.num_rows
+    columns = {
+        "reader": [reader] * num_rows,
+        "question_key": requests.column("question_key"),
+        "passages_key": requests.column("passages_key"),
+        "output": [output.text for output in outputs],
+        "error": [None] * num_rows,
+        "error_kind": [None] * num_rows,
+        "num_prompt_tokens": [prompt.num_tokens for prompt in prompts],
+        "num_output_tokens": [output.num_tokens for output in outputs],
+        "num_truncated_question_tokens": [prompt.num_truncated_question_tokens for prompt in prompts],
+        "num_truncated_passage_tokens": [prompt.num_truncated_passage_tokens for prompt in prompts],
+    }
+    return pa.table(columns, schema=READINGS.columns)

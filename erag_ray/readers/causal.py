@@ -1,0 +1,158 @@
+"""Decoder-only readers: any causal LM, with a plain few-shot prompt or its chat template."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import transformers
+
+from erag_ray.config import ReaderConfig
+from erag_ray.prompts import FAMILIES, Piece, chat_pieces, plain_pieces
+from erag_ray.readers.base import Output, Prompt, Reader, Request
+from erag_ray.readers.models import find_model, load_settings, load_tokenizer, load_weights
+from erag_ray.readers.tokens import PieceTokenizer, as_prompt, cut_prompt
+from erag_ray.schemas import InputError
+
+CAUSAL_TOKENS = 4096
+SLOT = "\u2402user\u2403"
+# a template that prints today's date would make the same question two readings
+FIXED_DATE = "26 Jul 2024"
+TODAY = re.compile(r"strftime_now\([^)]*\)")
+
+
+class CausalReader(Reader):
+    """Greedy decoding after a left-padded prompt.
+
+    A prompt has at most ``max_prompt_tokens`` tokens. The passages together keep at least half of what instruction
+    and examples leave, in equal shares; the question keeps its start (in a dialogue its end).
+    """
+
+    def __init__(self, config: ReaderConfig) -> None:
+        super().__init__(config)
+        self.family = FAMILIES[config.family or "question"]
+        self.source = find_model(config)
+        self.settings = load_settings(self.source).get_text_config()
+        self.tokenizer = load_tokenizer(self.source)
+        self.pieces = PieceTokenizer(self.tokenizer)
+        self.model: Any = None
+        if config.prompt == "chat" and not self.tokenizer.chat_template:
+            raise InputError([f"reader.prompt: {config.model} has no chat template; use prompt: plain"])
+        if self.limit < 64:
+            raise InputError([f"reader.max_new_tokens: {self.max_new_tokens} leaves no room for a prompt"])
+
+    def load(self) -> None:
+        self.model = load_weights(transformers.AutoModelForCausalLM, self.source, self.config.dtype)
+
+    def identity(self) -> dict[str, object]:
+        return {
+            **super().identity(),
+            "backend": "transformers",
+            "dtype": self.config.dtype,
+            "files": self.source.digests(),
+            "max_prompt_tokens": self.limit,
+            "prompt": self.config.prompt,
+            "family": self.config.family,
+            "stop_at_newline": self.config.stop_at_newline,
+        }
+
+    @property
+    def limit(self) -> int:
+        """Most prompt tokens: as configured, and never more than the context leaves."""
+        context = getattr(self.settings, "max_position_embeddings", None) or 1 << 30
+        return min(self.config.max_prompt_tokens or CAUSAL_TOKENS, context - self.max_new_tokens)
+
+    def encode(self, requests: Sequence[Request]) -> list[Prompt]:
+        prompts = [self._pieces(request) for request in requests]
+        cut = functools.partial(
+            cut_prompt, limit=self.limit, keep_question=False, keep_end=self.config.family == "dialogue"
+        )
+        tokens = self.pieces.tokenise(prompts)
+        return [as_prompt([cut(pieces, ids)]) for pieces, ids in zip(prompts, tokens, strict=True)]
+
+    def _pieces(self, request: Request) -> list[Piece]:
+        if self.config.prompt == "chat":
+            before, after = self._chat_frame
+            return [before, *chat_pieces(self.family, request.question, request.passages), after]
+        start = [Piece("template", self.tokenizer.bos_token)] if self._starts_with_bos else []
+        return [
+            *start,
+            *plain_pieces(self.family, request.question, request.passages, self.config.num_examples),
+        ]
+
+    @functools.cached_property
+    def _starts_with_bos(self) -> bool:
+        ids = self.tokenizer("a")["input_ids"]
+        return self.tokenizer.bos_token_id is not None and ids[:1] == [self.tokenizer.bos_token_id]
+
+    @functools.cached_property
+    def _chat_frame(self) -> tuple[Piece, Piece]:
+        """What the chat template puts before and after the user's message."""
+        text = self.tokenizer.apply_chat_template(
+            [{"role": "user", "content": SLOT}],
+            tokenize=False,
+            add_generation_prompt=True,
+            chat_template=TODAY.sub(repr(FIXED_DATE), self.tokenizer.chat_template),
+            date_string=FIXED_DATE,
+        )
+        before, slot, after = text.partition(SLOT)
+        if not slot:
+            raise InputError(
+                [f"reader.prompt: the chat template of {self.config.model} drops the user's message"]
+            )
+        return Piece("template", before), Piece("template", after)
+
+    @torch.inference_mode()
+    def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
+        rows = [torch.tensor(prompt.segments[0]) for prompt in prompts]
+        ids = torch.nn.utils.rnn.pad_sequence(
+            rows, batch_first=True, padding_value=self._pad, padding_side="left"
+        )
+        lengths = torch.tensor([len(row) for row in rows])
+        mask = torch.arange(ids.shape[1])[None, :] >= (ids.shape[1] - lengths)[:, None]
+        made = self.model.generate(
+            input_ids=ids.to(self.model.device),
+            attention_mask=mask.long().to(self.model.device),
+            generation_config=self._decoding(),
+        )
+        return [self._output(row) for row in made[:, ids.shape[1] :].tolist()]
+
+    @property
+    def _pad(self) -> int:
+        pad = self.tokenizer.pad_token_id
+        return pad if pad is not None else min(self._ends, default=0)
+
+    @functools.cached_property
+    def _ends(self) -> frozenset[int]:
+        """Tokens that end an output: the model's own, and every token with a line break in it if asked."""
+        own = {self.tokenizer.eos_token_id}
+        configured = getattr(self.settings, "eos_token_id", None)
+        own |= set(configured) if isinstance(configured, list) else {configured}
+        breaks = self._line_breaks() if self.config.stop_at_newline else set()
+        return frozenset((own | breaks) - {None})
+
+    def _line_breaks(self) -> set[int]:
+        ids = range(len(self.tokenizer))
+        return {
+            id_
+            for id_, text in zip(ids, self.tokenizer.batch_decode([[i] for i in ids]), strict=True)
+            if "\n" in text
+        }
+
+    def _decoding(self) -> Any:
+        """Greedy, whatever the model's own generation settings say."""
+        return transformers.GenerationConfig(
+            max_new_tokens=self.max_new_tokens,
+            do_sample=False,
+            num_beams=1,
+            eos_token_id=sorted(self._ends) or None,
+            pad_token_id=self._pad,
+        )
+
+    def _output(self, ids: list[int]) -> Output:
+        length = next((i + 1 for i, id_ in enumerate(ids) if id_ in self._ends), len(ids))
+        text = self.tokenizer.decode(ids[:length], skip_special_tokens=True)
+        return Output((text.split("\n", 1)[0] if self.config.stop_at_newline else text).strip(), length)

@@ -1,0 +1,146 @@
+"""Encoder-decoder readers (T5 and its kin): Fusion-in-Decoder and in-prompt augmentation.
+
+FiD (Izacard & Grave, EACL 2021) encodes every (question, passage) alone and lets the decoder attend to all of
+them; a list of one is plain T5. IPA puts the question and all passages into one input. Both share the decoder
+below: a prompt is one or more segments, their encoded states stand side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import torch
+import transformers
+from transformers.modeling_outputs import BaseModelOutput
+
+from erag_ray.config import ReaderConfig
+from erag_ray.prompts import fid_pieces, ipa_pieces
+from erag_ray.readers.base import Output, Prompt, Reader, Request
+from erag_ray.readers.models import find_model, load_settings, load_tokenizer, load_weights
+from erag_ray.readers.tokens import Ids, PieceTokenizer, as_prompt, cut_prompt
+
+FID_TOKENS = 250
+IPA_TOKENS = 2048
+
+
+class T5Reader(Reader):
+    """What FiD and IPA share: tokenizer, weights, encoding of segments, greedy decoding over all of them."""
+
+    def __init__(self, config: ReaderConfig) -> None:
+        super().__init__(config)
+        self.source = find_model(config)
+        self.settings = load_settings(self.source)
+        self.tokenizer = load_tokenizer(self.source)
+        self.pieces = PieceTokenizer(self.tokenizer)
+        self.model: Any = None
+        end = self.tokenizer.eos_token_id
+        self.end: Ids = () if end is None else (end,)
+
+    def load(self) -> None:
+        self.model = load_weights(transformers.AutoModelForSeq2SeqLM, self.source, self.config.dtype)
+
+    def identity(self) -> dict[str, object]:
+        own = {"backend": "transformers", "dtype": self.config.dtype, "files": self.source.digests()}
+        return {**super().identity(), **own, "max_prompt_tokens": self.limit}
+
+    @property
+    def limit(self) -> int:
+        """Most tokens in one segment."""
+        raise AttributeError
+
+    def _cut(self, pieces: Sequence[Any], ids: Sequence[Ids], *, keep_question: bool) -> tuple[Ids, int, int]:
+        room = self.limit - len(self.end)
+        tokens, question, passages = cut_prompt(
+            pieces, ids, limit=room, keep_question=keep_question, keep_end=self.config.family == "dialogue"
+        )
+        return (*tokens, *self.end), question, passages
+
+    @torch.inference_mode()
+    def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
+        states = self._encode_segments(list(dict.fromkeys(s for prompt in prompts for s in prompt.segments)))
+        fused = [torch.cat([states[segment] for segment in prompt.segments]) for prompt in prompts]
+        hidden = torch.nn.utils.rnn.pad_sequence(fused, batch_first=True)
+        lengths = torch.tensor([len(state) for state in fused], device=hidden.device)
+        mask = torch.arange(hidden.shape[1], device=hidden.device)[None, :] < lengths[:, None]
+        ids = self.model.generate(
+            encoder_outputs=BaseModelOutput(last_hidden_state=hidden),
+            attention_mask=mask.long(),
+            generation_config=self._decoding(),
+        )
+        return [self._output(row) for row in ids[:, 1:].tolist()]
+
+    def _encode_segments(self, segments: list[Ids]) -> dict[Ids, torch.Tensor]:
+        """Encoder states [length, width] of each distinct segment, in batches of similar length."""
+        states = {}
+        by_length = sorted(segments, key=len, reverse=True)
+        rows = max(1, self.config.batch_tokens // max(map(len, by_length)))
+        for start in range(0, len(by_length), rows):
+            batch = by_length[start : start + rows]
+            ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(s) for s in batch], batch_first=True)
+            lengths = torch.tensor([len(segment) for segment in batch])
+            mask = (torch.arange(ids.shape[1])[None, :] < lengths[:, None]).long()
+            encoder = self.model.get_encoder()
+            hidden = encoder(input_ids=ids.to(self.model.device), attention_mask=mask.to(self.model.device))
+            for segment, row in zip(batch, hidden.last_hidden_state, strict=True):
+                states[segment] = row[: len(segment)]
+        return states
+
+    def _decoding(self) -> Any:
+        """Greedy, whatever the model's own generation settings say."""
+        start = self.settings.decoder_start_token_id
+        pad = self.tokenizer.pad_token_id
+        return transformers.GenerationConfig(
+            max_new_tokens=self.max_new_tokens,
+            do_sample=False,
+            num_beams=1,
+            eos_token_id=list(self.end) or None,
+            pad_token_id=pad if pad is not None else 0,
+            decoder_start_token_id=start if start is not None else pad,
+        )
+
+    def _output(self, ids: list[int]) -> Output:
+        length = ids.index(self.end[0]) + 1 if self.end and self.end[0] in ids else len(ids)
+        return Output(self.tokenizer.decode(ids[:length], skip_special_tokens=True).strip(), length)
+
+
+class FidReader(T5Reader):
+    """Fusion-in-Decoder. Does not see the order of its passages.
+
+    A segment has at most ``max_prompt_tokens`` tokens (250): the passage with its title keeps at least half of
+    them if it needs them, then the question is cut (its end is kept in a dialogue, else its start), then the passage.
+    """
+
+    order_matters: ClassVar[bool] = False
+
+    @property
+    def limit(self) -> int:
+        return self.config.max_prompt_tokens or FID_TOKENS
+
+    def encode(self, requests: Sequence[Request]) -> list[Prompt]:
+        lists = [[fid_pieces(r.question, passage) for passage in r.passages or (None,)] for r in requests]
+        flat = [pieces for segments in lists for pieces in segments]
+        cut = iter(
+            self._cut(pieces, ids, keep_question=False)
+            for pieces, ids in zip(flat, self.pieces.tokenise(flat), strict=True)
+        )
+        return [as_prompt([next(cut) for _ in segments]) for segments in lists]
+
+
+class IpaReader(T5Reader):
+    """In-prompt augmentation: one input of at most ``max_prompt_tokens`` tokens (2048).
+
+    The question is never cut. The passages share the rest equally; what short ones leave goes to the long ones;
+    each keeps its start.
+    """
+
+    @property
+    def limit(self) -> int:
+        return self.config.max_prompt_tokens or IPA_TOKENS
+
+    def encode(self, requests: Sequence[Request]) -> list[Prompt]:
+        prompts = [ipa_pieces(request.question, request.passages) for request in requests]
+        return [
+            as_prompt([self._cut(pieces, ids, keep_question=True)])
+            for pieces, ids in zip(prompts, self.pieces.tokenise(prompts), strict=True)
+        ]

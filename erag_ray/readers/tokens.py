@@ -1,0 +1,109 @@
+"""Pieces of a prompt -> token ids, with the words of users and documents as plain text, and cut to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from erag_ray.prompts import Piece, fit
+from erag_ray.readers.base import Prompt
+
+Ids = tuple[int, ...]
+
+
+class PieceTokenizer:
+    """A Hugging Face tokenizer that reads control tokens only in templates.
+
+    In a question or a passage, the written form of a control token ("</s>", "<|im_end|>") is text. Where a
+    tokenizer would still give its id, a blank is put behind the first character of the written form; an id that
+    comes out even so (a vocabulary that normalises other characters to it) is left out.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        added = {id_: token.content for id_, token in tokenizer.added_tokens_decoder.items()}
+        special = dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
+        written = {id_: text for id_, text in {**added, **special}.items() if text.strip()}
+        self.control_ids = frozenset(written)
+        self._control_texts = sorted(set(written.values()), key=len, reverse=True)
+
+    def tokenise(self, prompts: Sequence[Sequence[Piece]]) -> list[list[Ids]]:
+        """Token ids of every piece of every prompt; each distinct piece is tokenised once."""
+        distinct = list(dict.fromkeys(piece for pieces in prompts for piece in pieces))
+        ids = dict(zip(distinct, self._encode(distinct), strict=True))
+        return [[ids[piece] for piece in pieces] for pieces in prompts]
+
+    def _encode(self, pieces: Sequence[Piece]) -> list[Ids]:
+        templates = self._call([piece.text for piece in pieces if piece.kind == "template"], plain=False)
+        plain = self._call([piece.text for piece in pieces if piece.kind != "template"], plain=True)
+        taken = iter(templates), iter(plain)
+        return [
+            next(taken[0]) if piece.kind == "template" else self._harmless(piece.text, next(taken[1]))
+            for piece in pieces
+        ]
+
+    def _call(self, texts: list[str], *, plain: bool) -> list[Ids]:
+        if not texts:
+            return []
+        found = self.tokenizer(
+            texts,
+            add_special_tokens=False,
+            split_special_tokens=plain,
+            return_attention_mask=False,
+            verbose=False,
+        )
+        return [tuple(ids) for ids in found["input_ids"]]
+
+    def _harmless(self, text: str, ids: Ids) -> Ids:
+        if self.control_ids.isdisjoint(ids):
+            return ids
+        for written in self._control_texts:
+            text = text.replace(written, f"{written[0]} {written[1:]}")
+        broken = self._call([text], plain=True)[0]
+        return tuple(id_ for id_ in broken if id_ not in self.control_ids)
+
+
+def cut_prompt(
+    pieces: Sequence[Piece], ids: Sequence[Ids], *, limit: int, keep_question: bool, keep_end: bool
+) -> tuple[Ids, int, int]:
+    """One segment of at most ``limit`` tokens (more only if ``keep_question`` and the question alone is longer).
+
+    Args:
+        pieces: the prompt.
+        ids: its tokens, piece by piece.
+        limit: tokens allowed, templates included.
+        keep_question: never cut the question.
+        keep_end: a question that is cut keeps its end (a dialogue), else its start. Passages keep their start.
+
+    Returns:
+        The tokens, and how many were cut from the question and from the passages.
+    """
+    length = {kind: _lengths(pieces, ids, kind) for kind in ("template", "question", "passage")}
+    room = limit - sum(length["template"])
+    kept_question, kept_passages = fit(
+        sum(length["question"]), length["passage"], room=room, keep_question=keep_question
+    )
+    kept = iter(kept_passages)
+    out: list[int] = []
+    for piece, piece_ids in zip(pieces, ids, strict=True):
+        if piece.kind == "template":
+            out += piece_ids
+        elif piece.kind == "question":
+            out += piece_ids[len(piece_ids) - kept_question :] if keep_end else piece_ids[:kept_question]
+        else:
+            out += piece_ids[: next(kept)]
+    return tuple(out), sum(length["question"]) - kept_question, sum(length["passage"]) - sum(kept_passages)
+
+
+def _lengths(pieces: Sequence[Piece], ids: Sequence[Ids], kind: str) -> list[int]:
+    return [len(piece_ids) for piece, piece_ids in zip(pieces, ids, strict=True) if piece.kind == kind]
+
+
+def as_prompt(segments: Iterable[tuple[Ids, int, int]]) -> Prompt:
+    """The segments of one request as a prompt, with what was cut added up."""
+    tokens, questions, passages = zip(*segments, strict=True)
+    return Prompt(
+        segments=tokens,
+        num_truncated_question_tokens=sum(questions),
+        num_truncated_passage_tokens=sum(passages),
+    )

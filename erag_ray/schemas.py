@@ -1,0 +1,283 @@
+"""The nouns: every table's Arrow schema and key, and ``conform``, the check at each room's door.
+
+Ids are strings. ``rank`` is 1-based and is the order. A null value means "not judged": it is never 0 and
+never NaN. Non-nullable columns hold no nulls. A new table is one `TableSchema` here and one line in `TABLES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
+
+STRING = pa.large_string()
+STRINGS = pa.large_list(STRING)
+RANK = pa.int32()
+COUNT = pa.int64()
+KEY = pa.uint64()
+VALUE = pa.float64()
+
+
+class InputError(ValueError):
+    """Everything that is wrong with the inputs, in one message: a line per problem, each naming its place."""
+
+    def __init__(self, problems: Sequence[str]) -> None:
+        self.problems = tuple(problems)
+        noun = "problem" if len(self.problems) == 1 else "problems"
+        lines = "\n".join(f"  - {problem}" for problem in self.problems)
+        super().__init__(f"{len(self.problems)} {noun} with the inputs:\n{lines}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSchema:
+    """One table: its name, its columns and the columns that identify a row."""
+
+    name: str
+    columns: pa.Schema
+    key: tuple[str, ...]
+
+    def empty(self) -> pa.Table:
+        """A table of this schema without rows."""
+        return self.columns.empty_table()
+
+
+def _table(name: str, key: str, **columns: pa.DataType) -> TableSchema:
+    """A trailing underscore in a column's name marks it nullable."""
+    fields = [
+        pa.field(column.removesuffix("_"), kind, nullable=column.endswith("_"))
+        for column, kind in columns.items()
+    ]
+    return TableSchema(name=name, columns=pa.schema(fields), key=tuple(key.split()))
+
+
+QUERIES = _table(
+    "queries",
+    "query_id",
+    query_id=STRING,
+    dataset=STRING,
+    question=STRING,
+    answers=STRINGS,
+    score=STRING,
+)
+PROVENANCE = _table("provenance", "query_id page_id", query_id=STRING, page_id=STRING)
+CORPUS = _table("corpus", "doc_id", doc_id=STRING, page_id_=STRING, title=STRING, text=STRING)
+RUNS = _table(
+    "runs",
+    "run_id query_id rank",
+    run_id=STRING,
+    query_id=STRING,
+    rank=RANK,
+    doc_id=STRING,
+    score_=VALUE,
+)
+GOLD = _table("gold", "query_id rank", query_id=STRING, rank=RANK, doc_id=STRING)
+ASKS = _table(
+    "asks",
+    "query_id doc_ids",
+    query_id=STRING,
+    doc_ids=STRINGS,
+    reader=STRING,
+    question_key=KEY,
+    passages_key=KEY,
+)
+REQUESTS = _table(
+    "requests",
+    "question_key passages_key",
+    question_key=KEY,
+    passages_key=KEY,
+    question=STRING,
+    titles=STRINGS,
+    texts=STRINGS,
+)
+READINGS = _table(
+    "readings",
+    "reader question_key passages_key",
+    reader=STRING,
+    question_key=KEY,
+    passages_key=KEY,
+    output_=STRING,
+    error_=STRING,
+    error_kind_=STRING,
+    num_prompt_tokens=COUNT,
+    num_output_tokens=COUNT,
+    num_truncated_question_tokens=COUNT,
+    num_truncated_passage_tokens=COUNT,
+)
+LABELS = _table(
+    "labels",
+    "reader score annotator query_id doc_id",
+    reader=STRING,
+    score=STRING,
+    annotator=STRING,
+    query_id=STRING,
+    doc_id=STRING,
+    label_=VALUE,
+)
+UTILITY = _table(
+    "utility",
+    "reader score run_id query_id depth",
+    reader=STRING,
+    score=STRING,
+    run_id=STRING,
+    query_id=STRING,
+    depth=RANK,
+    value_=VALUE,
+)
+LIST_VALUES = _table(
+    "list_values",
+    "reader score annotator query_id run_id depth measure cutoff ideal",
+    reader=STRING,
+    score=STRING,
+    annotator=STRING,
+    query_id=STRING,
+    run_id=STRING,
+    depth=RANK,
+    measure=STRING,
+    cutoff=RANK,
+    ideal=STRING,
+    value_=VALUE,
+)
+MEANS = _table(
+    "means",
+    "dataset reader score annotator run_id depth measure cutoff ideal",
+    dataset=STRING,
+    reader=STRING,
+    score=STRING,
+    annotator=STRING,
+    run_id=STRING,
+    depth=RANK,
+    measure=STRING,
+    cutoff=RANK,
+    ideal=STRING,
+    mean_=VALUE,
+    low_=VALUE,
+    high_=VALUE,
+    num_queries=COUNT,
+    num_dropped=COUNT,
+)
+CORRELATIONS = _table(
+    "correlations",
+    "dataset reader score annotator over run_id depth measure cutoff ideal statistic",
+    dataset=STRING,
+    reader=STRING,
+    score=STRING,
+    annotator=STRING,
+    over=STRING,
+    run_id=STRING,
+    depth=RANK,
+    measure=STRING,
+    cutoff=RANK,
+    ideal=STRING,
+    statistic=STRING,
+    value_=VALUE,
+    low_=VALUE,
+    high_=VALUE,
+    ceiling_=VALUE,
+    p_value_=VALUE,
+    num_queries=COUNT,
+    num_runs=COUNT,
+    num_dropped=COUNT,
+    reason_=STRING,
+)
+COMPARISONS = _table(
+    "comparisons",
+    "dataset reader run_a run_b quantity depth",
+    dataset=STRING,
+    reader=STRING,
+    run_a=STRING,
+    run_b=STRING,
+    quantity=STRING,
+    depth=RANK,
+    difference_=VALUE,
+    low_=VALUE,
+    high_=VALUE,
+    p_value_=VALUE,
+    p_adjusted_=VALUE,
+)
+COSTS = _table(
+    "costs",
+    "stage job",
+    stage=STRING,
+    job=STRING,
+    num_requests=COUNT,
+    num_reader_calls=COUNT,
+    num_prompt_tokens=COUNT,
+    num_output_tokens=COUNT,
+    seconds=VALUE,
+    device_seconds=VALUE,
+    peak_memory_bytes=COUNT,
+)
+
+TABLES = {
+    table.name: table
+    for table in (
+        QUERIES,
+        PROVENANCE,
+        CORPUS,
+        RUNS,
+        GOLD,
+        ASKS,
+        REQUESTS,
+        READINGS,
+        LABELS,
+        UTILITY,
+        LIST_VALUES,
+        MEANS,
+        CORRELATIONS,
+        COMPARISONS,
+        COSTS,
+    )
+}
+
+
+def conform(table: pa.Table | pl.DataFrame, schema: TableSchema, *, unique: bool = True) -> pa.Table:
+    """The table with exactly the schema's columns, in its order and types.
+
+    Args:
+        table: any Arrow table or Polars frame; extra columns are an error, not dropped in silence.
+        schema: what the table must be.
+        unique: also check that no two rows share the key (off for open stores, where it costs a full read).
+
+    Raises:
+        ValueError: a column is missing or unknown, cannot be cast, holds nulls or NaN, or a key repeats.
+    """
+    arrow = table.to_arrow() if isinstance(table, pl.DataFrame) else table
+    _check_names(arrow, schema)
+    try:
+        result = arrow.select(schema.columns.names).cast(schema.columns)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, ValueError) as error:
+        raise ValueError(f"table {schema.name}: {error}") from error
+    _check_values(result, schema)
+    if unique:
+        _check_key(result, schema)
+    return result
+
+
+def _check_names(table: pa.Table, schema: TableSchema) -> None:
+    missing = [name for name in schema.columns.names if name not in table.column_names]
+    extra = [name for name in table.column_names if name not in schema.columns.names]
+    if missing or extra:
+        raise ValueError(f"table {schema.name}: missing columns {missing}, unknown columns {extra}")
+
+
+def _check_values(table: pa.Table, schema: TableSchema) -> None:
+    for field in schema.columns:
+        column = table.column(field.name)
+        if not field.nullable and column.null_count:
+            raise ValueError(f"table {schema.name}: column {field.name} holds {column.null_count} nulls")
+        if pa.types.is_floating(field.type) and pc.any(pc.is_nan(column)).as_py():
+            raise ValueError(f"table {schema.name}: column {field.name} holds NaN; 'not judged' is null")
+
+
+def _check_key(table: pa.Table, schema: TableSchema) -> None:
+    # from_arrow of a table that shares its buffers: no copy of the text columns
+    keys = pl.from_arrow(table.select(list(schema.key)))
+    assert isinstance(keys, pl.DataFrame)
+    repeated = keys.filter(keys.is_duplicated())
+    if repeated.height:
+        raise ValueError(
+            f"table {schema.name}: {repeated.height} rows share a key, such as {repeated.row(0, named=True)}"
+        )

@@ -1,0 +1,26 @@
+"""The walk, step by step: what the jobs string together. Each step reads sealed tables and seals its own.
+
+`inputs` (files -> tables), `reading` (tables -> readings), `judging` (readings -> labels, correlations, report).
+`reading` brings Ray and torch, so it is imported by the jobs that read, not here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+from erag_ray.config import JobConfig, parse
+from erag_ray.schemas import InputError
+
+
+def run_job(main: Callable[[JobConfig], None], description: str) -> None:
+    """Parse the command line and run a job; bad input ends it with code 2 and one message, nothing sealed."""
+    config = parse(description)
+    try:
+        main(config)
+    except InputError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        print("stopped; start the same command again to go on", file=sys.stderr)
+        raise SystemExit(130) from None

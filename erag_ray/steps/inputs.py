@@ -1,0 +1,247 @@
+"""Input files -> sealed QUERIES, PROVENANCE, CORPUS, RUNS and GOLD, or one message with all that is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+import xxhash
+
+from erag_ray.agreement import STATISTICS
+from erag_ray.annotators import annotator_named
+from erag_ray.config import JobConfig
+from erag_ray.datasets import (
+    Dataset,
+    Findings,
+    LoadedQueries,
+    check_inputs,
+    gold_lists,
+    load_passages,
+    load_queries,
+    load_run,
+    resolve_pages,
+)
+from erag_ray.evaluate import REFERENCES, labels_are_binary, measures_for
+from erag_ray.measures import check_measures
+from erag_ray.names import find
+from erag_ray.schemas import CORPUS, GOLD, PROVENANCE, QUERIES, RUNS, InputError, TableSchema
+from erag_ray.scores import score_named
+from erag_ray.store import TableStore
+
+INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
+INPUT_KEYS = (
+    "queries",
+    "query_format",
+    "qrels",
+    "triviaqa_questions",
+    "dataset",
+    "score",
+    "passages",
+    "runs",
+    "trec_ties",
+    "num_queries",
+    "seed",
+    "depth",
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """The input tables of a job, as sealed, with what is known of its datasets and what is worth a note."""
+
+    queries: pl.DataFrame
+    provenance: pl.DataFrame
+    corpus: pl.DataFrame
+    runs: pl.DataFrame
+    gold: pl.DataFrame
+    datasets: Mapping[str, Dataset]
+    notes: Sequence[str]
+
+
+def prepare(config: JobConfig) -> Inputs:
+    """Load, check and seal the inputs.
+
+    Raises:
+        InputError: everything that is wrong with the config or the files.
+    """
+    findings = Findings()
+    _check_names(config, findings)
+    loaded, entries = _load(config, findings)
+    _check_measures(config, loaded.queries, findings)
+    needed = _needed(config, loaded.queries, entries)
+    corpus = load_passages(
+        config.passages,
+        findings,
+        doc_ids=pl.concat([needed["doc_id"], loaded.gold["doc_id"]]).drop_nulls(),
+        page_ids=pl.concat([needed["page_id"], loaded.provenance["page_id"]]).drop_nulls(),
+    )
+    runs = resolve_pages(needed, corpus, findings)
+    if loaded.queries.height:
+        check_inputs(
+            loaded.queries, resolve_pages(entries, corpus, Findings()), corpus, findings, depth=config.depth
+        )
+    findings.raise_problems()
+    gold = gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, config.depth, findings=findings)
+    inputs = Inputs(
+        queries=loaded.queries,
+        provenance=loaded.provenance.join(loaded.queries, on="query_id", how="semi"),
+        corpus=corpus,
+        runs=runs.join(loaded.queries, on="query_id", how="semi").filter(pl.col("rank") <= config.depth),
+        gold=gold,
+        datasets=loaded.datasets,
+        notes=findings.notes,
+    )
+    _seal(config, inputs)
+    return inputs
+
+
+def _check_names(config: JobConfig, findings: Findings) -> None:
+    if not config.runs:
+        findings.problem("no runs", "runs: no run is given; name at least one ranked list file")
+    for run_id in config.runs:
+        if run_id in REFERENCES:
+            findings.problem(
+                "run names", f"runs: the name {run_id} is taken by the reader's reference readings"
+            )
+    _try(findings, "annotators", (lambda name=name: annotator_named(name) for name in config.annotators))
+    _try(
+        findings,
+        "statistics",
+        (lambda name=name: find("statistic", name, STATISTICS) for name in config.statistics),
+    )
+    if config.score is not None:
+        _try(findings, "score", (lambda: score_named(str(config.score)),))
+
+
+def _try(findings: Findings, key: str, checks: Any) -> bool:
+    """Run checks that raise ValueError and record what they say; whether all passed."""
+    passed = True
+    for check in checks:
+        try:
+            check()
+        except ValueError as error:
+            passed = False
+            findings.problem(f"config key {key}", f"{key}: {error}")
+    return passed
+
+
+def _load(config: JobConfig, findings: Findings) -> tuple[LoadedQueries, pl.DataFrame]:
+    loaded = load_queries(
+        config.queries,
+        findings,
+        format=config.query_format,
+        dataset=config.dataset,
+        score=config.score,
+        triviaqa_questions=config.triviaqa_questions,
+        qrels=config.qrels,
+    )
+    entries = [load_run(name, path, findings, ties=config.trec_ties) for name, path in config.runs.items()]
+    sampled = dataclasses.replace(loaded, queries=sample(loaded.queries, config.num_queries, config.seed))
+    gold = loaded.gold.join(sampled.queries, on="query_id", how="semi")
+    provenance = loaded.provenance.join(sampled.queries, on="query_id", how="semi")
+    empty = pl.DataFrame(RUNS.empty()).with_columns(
+        page_id=pl.lit(None, pl.String), text=pl.lit(None, pl.String)
+    )
+    return dataclasses.replace(sampled, gold=gold, provenance=provenance), pl.concat(
+        entries
+    ) if entries else empty
+
+
+def sample(queries: pl.DataFrame, num_queries: int | None, seed: int) -> pl.DataFrame:
+    """The ``num_queries`` questions whose ids hash lowest: the same for every run, machine and order of the file."""
+    if num_queries is None or num_queries >= queries.height:
+        return queries.sort("query_id")
+    places = [xxhash.xxh3_64_intdigest(f"{seed}:{query_id}".encode()) for query_id in queries["query_id"]]
+    ordered = queries.with_columns(place=pl.Series(places, dtype=pl.UInt64)).sort("place", "query_id")
+    return ordered.head(num_queries).drop("place").sort("query_id")
+
+
+def _check_measures(config: JobConfig, queries: pl.DataFrame, findings: Findings) -> None:
+    known = [
+        name for name in config.annotators if _try(Findings(), "", (lambda name=name: annotator_named(name),))
+    ]
+    for score in queries["score"].unique().sort():
+        if not _try(findings, "score", (lambda score=score: score_named(score),)):
+            continue
+        for annotator in known:
+            binary = labels_are_binary(annotator, score)
+            names = measures_for(config.measures, binary=binary, threshold=config.threshold)
+            check = lambda names=names, binary=binary: check_measures(names, binary, config.threshold)  # noqa: E731
+            _try(findings, f"measures (annotator {annotator}, score {score})", (check,))
+
+
+def _needed(config: JobConfig, queries: pl.DataFrame, entries: pl.DataFrame) -> pl.DataFrame:
+    """What is used of the runs; lists that name pages stay whole, since their repeats are yet to go."""
+    within = (pl.col("rank") <= config.depth) | pl.col("page_id").is_not_null()
+    return entries.join(queries, on="query_id", how="semi").filter(within)
+
+
+def _seal(config: JobConfig, inputs: Inputs) -> None:
+    tables = TableStore(config.out)
+    settings = {
+        "inputs": input_settings(config),
+        "datasets": {name: dataclasses.asdict(found) for name, found in inputs.datasets.items()},
+        "notes": list(inputs.notes),
+    }
+    for schema in INPUT_TABLES:
+        tables.unseal(schema)
+    for schema in INPUT_TABLES:
+        tables.write(getattr(inputs, schema.name), schema, config=settings, inputs=_files(config))
+
+
+def input_settings(config: JobConfig) -> dict[str, object]:
+    """The part of a config that the input tables depend on."""
+    return {key: getattr(config, key) for key in INPUT_KEYS}
+
+
+def _files(config: JobConfig) -> dict[str, str]:
+    """Every input file with its size and time: enough to notice that one has changed."""
+    paths = [
+        *config.queries,
+        *config.qrels,
+        *config.triviaqa_questions,
+        *config.passages,
+        *config.runs.values(),
+    ]
+    return {path: _stamp(path) for path in paths}
+
+
+def _stamp(path: str) -> str:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return "not a local file"
+    return f"{found.st_size} bytes, modified {found.st_mtime_ns} ns"
+
+
+def prepared(config: JobConfig) -> Inputs:
+    """The inputs that `prepare` has sealed for this config.
+
+    Raises:
+        InputError: they are not there, or were prepared with other settings.
+    """
+    tables = TableStore(config.out)
+    missing = [schema.name for schema in INPUT_TABLES if not tables.is_sealed(schema)]
+    if missing:
+        raise InputError(
+            [f"{config.out}: no sealed {', '.join(missing)}; run jobs/prepare.py with this config first"]
+        )
+    settings = tables.manifest(QUERIES)["config"]
+    wanted = input_settings(config)
+    other = [key for key in INPUT_KEYS if settings["inputs"].get(key) != wanted[key]]
+    if other:
+        raise InputError(
+            [f"{config.out}: prepared with another {', '.join(other)}; run jobs/prepare.py again"]
+        )
+    frames = {schema.name: tables.read(schema) for schema in INPUT_TABLES}
+    datasets = {name: Dataset(**found) for name, found in settings["datasets"].items()}
+    return Inputs(**frames, datasets=datasets, notes=settings["notes"])
+
+
+def unseal(config: JobConfig, schemas: Sequence[TableSchema]) -> None:
+    """Take the seal off tables that are about to be made anew, and off those made from them."""
+    for schema in schemas:
+        TableStore(config.out).unseal(schema)

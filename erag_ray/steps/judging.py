@@ -1,0 +1,174 @@
+"""Readings -> sealed LABELS and UTILITY -> LIST_VALUES, MEANS, CORRELATIONS -> the report and the TREC files."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import pathlib
+import re
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import polars as pl
+import rich.console
+
+from erag_ray.annotators import Evidence, annotate, annotator_named, applicable_queries
+from erag_ray.config import JobConfig
+from erag_ray.datasets import write_trec_qrels, write_trec_run
+from erag_ray.evaluate import Settings, correlations, depths_of, list_values, means, utility
+from erag_ray.report import markdown, pages, show
+from erag_ray.requests import pairs
+from erag_ray.schemas import CORRELATIONS, COSTS, LABELS, LIST_VALUES, MEANS, UTILITY, InputError
+from erag_ray.steps.inputs import Inputs, unseal
+from erag_ray.store import Folder, TableStore
+
+RESULTS = (LIST_VALUES, MEANS, CORRELATIONS)
+STAGES = ("annotate", "end_to_end", "compare")
+
+
+def evidence_of(
+    inputs: Inputs, asks: pl.DataFrame | None = None, readings: pl.DataFrame | None = None
+) -> Evidence:
+    """What annotators may look at; with asks and readings also what the reader said with each document alone."""
+    said = None if asks is None or readings is None else outputs_alone(asks, readings)
+    return Evidence(
+        pairs=pairs(inputs.runs),
+        queries=inputs.queries,
+        corpus=inputs.corpus,
+        provenance=inputs.provenance,
+        readings=said,
+    )
+
+
+def outputs_alone(asks: pl.DataFrame, readings: pl.DataFrame) -> pl.DataFrame:
+    """The readings of lists of one: columns query_id, doc_id, reader, output."""
+    keys = ["reader", "question_key", "passages_key"]
+    alone = asks.filter(pl.col("doc_ids").list.len() == 1).with_columns(doc_id=pl.col("doc_ids").list.first())
+    return alone.join(readings, on=keys).select("query_id", "doc_id", "reader", "output")
+
+
+def label(config: JobConfig, inputs: Inputs, asks: pl.DataFrame, readings: pl.DataFrame) -> None:
+    """Every annotator's labels, sealed as LABELS."""
+    unseal(config, (LABELS, *RESULTS))
+    evidence = evidence_of(inputs, asks, readings)
+    parts = [_label_by_reader(name, evidence) for name in config.annotators]
+    TableStore(config.out).write(pl.concat(parts), LABELS, config={"annotators": config.annotators})
+
+
+def _label_by_reader(name: str, evidence: Evidence) -> pl.DataFrame:
+    """One annotator's labels; each dataset's pairs are labelled with the reader that read them."""
+    if not annotator_named(name).needs_readings:
+        return _frame(annotate(name, evidence))
+    assert evidence.readings is not None
+    parts = []
+    for part in evidence.readings.partition_by("reader"):
+        own = evidence.pairs.join(part.select("query_id").unique(), on="query_id", how="semi")
+        parts.append(_frame(annotate(name, dataclasses.replace(evidence, pairs=own, readings=part))))
+    return pl.concat(parts)
+
+
+def _frame(table: Any) -> pl.DataFrame:
+    frame = pl.from_arrow(table)
+    assert isinstance(frame, pl.DataFrame)
+    return frame
+
+
+def use(
+    config: JobConfig, inputs: Inputs, lists: pl.DataFrame, asks: pl.DataFrame, readings: pl.DataFrame
+) -> None:
+    """The end-to-end scores of all lists, sealed as UTILITY."""
+    unseal(config, (UTILITY, *RESULTS))
+    used = utility(lists, asks, readings, inputs.queries)
+    TableStore(config.out).write(used, UTILITY, config={"depths": config.depths})
+
+
+def settings_of(config: JobConfig) -> Settings:
+    """The part of a config that evaluation needs."""
+    return Settings(
+        depths=depths_of(config.depths, config.depth),
+        measures=config.measures,
+        cutoffs=config.cutoffs,
+        threshold=config.threshold,
+        statistics=config.statistics,
+        num_resamples=config.num_resamples,
+        confidence=config.confidence,
+        seed=config.seed,
+    )
+
+
+def evaluate(config: JobConfig, inputs: Inputs) -> None:
+    """LIST_VALUES, MEANS and CORRELATIONS of the sealed LABELS and UTILITY.
+
+    Raises:
+        InputError: one of them is not sealed.
+    """
+    tables = TableStore(config.out)
+    for schema, job in ((LABELS, "annotate"), (UTILITY, "end_to_end")):
+        if not tables.is_sealed(schema):
+            raise InputError(
+                [f"{config.out}: no sealed {schema.name}; run jobs/{job}.py or jobs/compare.py first"]
+            )
+    unseal(config, RESULTS)
+    labels, used, settings = tables.read(LABELS), tables.read(UTILITY), settings_of(config)
+    evidence = evidence_of(inputs)
+    names = labels["annotator"].unique().sort()
+    applicable = {name: applicable_queries(name, evidence)["query_id"] for name in names}
+    values = list_values(labels, inputs.runs, applicable, inputs.queries, settings)
+    mean_rows = means(values, used, inputs.queries, settings)
+    found = correlations(values, used, mean_rows, inputs.queries, settings)
+    for table, schema in ((values, LIST_VALUES), (mean_rows, MEANS), (found, CORRELATIONS)):
+        tables.write(table, schema, config={"settings": settings.__dict__})
+
+
+def report(config: JobConfig, inputs: Inputs, console: rich.console.Console) -> str:
+    """Print the tables, write ``report.md`` and the TREC files.
+
+    Returns:
+        The path of the report.
+    """
+    tables = TableStore(config.out)
+    stages = list(_stages(tables.folder))
+    costs = [
+        TableStore(tables.folder.root.rstrip("/") + "/" + stage["stage"]).read(COSTS) for stage in stages
+    ]
+    cost_rows = pl.concat([_frame(COSTS.empty()), *costs])
+    grids = pages(tables.read(MEANS), tables.read(CORRELATIONS), cost_rows, stages, config.confidence)
+    show(grids, console)
+    notes = [*inputs.notes, *export(config, inputs, tables.read(LABELS))]
+    title = f"Which retriever serves the reader {config.reader.kind} {config.reader.model or ''} best?"
+    tables.folder.write_bytes(markdown(title, grids, notes).encode(), "report.md")
+    return tables.folder.at("report.md")
+
+
+def _stages(folder: Folder) -> Iterator[Mapping[str, Any]]:
+    for stage in STAGES:
+        if folder.exists(stage, "manifest.json"):
+            yield json.loads(folder.read_bytes(stage, "manifest.json"))
+
+
+def export(config: JobConfig, inputs: Inputs, labels: pl.DataFrame) -> Iterator[str]:
+    """Runs as TREC runs and labels as TREC qrels, under ``trec/``; yields what could not be written, and why."""
+    for (run_id,), run in inputs.runs.group_by("run_id", maintain_order=True):
+        yield from _export(config, f"{run_id}.trec", functools.partial(write_trec_run, run))
+    for (annotator, reader, score), part in labels.group_by(
+        "annotator", "reader", "score", maintain_order=True
+    ):
+        name = ".".join(str(word) for word in (annotator, score, reader) if word) + ".qrels"
+        yield from _export(
+            config, name, functools.partial(write_trec_qrels, part, threshold=config.threshold)
+        )
+
+
+def _export(config: JobConfig, name: str, write: Callable[[pathlib.Path], None]) -> Iterator[str]:
+    # a name may come from a config or from outside code: it must not leave the folder
+    safe = re.sub(r"[^\w.+-]", "_", name).lstrip(".")
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, safe)
+        try:
+            write(path)
+        except ValueError as error:
+            yield f"trec/{safe} was not written: {error}"
+        else:
+            Folder(config.out).write_bytes(path.read_bytes(), "trec", safe)

@@ -1,0 +1,37 @@
+"""The main job: from questions, passages and runs to the table of correlations.
+
+    python jobs/compare.py --config jobs/demo.yaml
+    ray job submit --working-dir . -- python jobs/compare.py --config jobs/demo.yaml
+
+Reads every distinct (question, document) alone and every list end to end, in one pool; what the store holds is not
+read again. Seals its tables in --out and writes report.md there.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import rich.console
+
+from erag_ray.config import JobConfig
+from erag_ray.steps import run_job
+from erag_ray.steps.inputs import prepare
+from erag_ray.steps.judging import evaluate, label, report, use
+from erag_ray.steps.reading import end_to_end_lists, plan_stage, preview, run_stage
+
+
+def main(config: JobConfig) -> None:
+    console = rich.console.Console()
+    inputs = prepare(config)
+    plan = plan_stage(config, inputs, "compare", alone=True, together=True)
+    for line in (*inputs.notes, *preview(plan)):
+        print(line, file=sys.stderr)
+    done = run_stage(config, plan)
+    label(config, inputs, done.asks, done.readings)
+    use(config, inputs, end_to_end_lists(config, inputs), done.asks, done.readings)
+    evaluate(config, inputs)
+    console.print(f"Report: {report(config, inputs, console)}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    run_job(main, __doc__ or "")

@@ -1,0 +1,112 @@
+"""Agreement against scipy: values, p-values, resamples written out, intervals; ceilings by trying every order."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from erag_ray.agreement import STATISTICS, agree, difference_interval, mean_interval, resample_weights
+
+pytestmark = pytest.mark.parity
+
+SCIPY: dict[str, Any] = {
+    "kendall_tau_b": lambda x, y: stats.kendalltau(x, y, method="asymptotic"),
+    "spearman_rho": stats.spearmanr,
+}
+both_statistics = pytest.mark.parametrize("statistic", list(STATISTICS))
+
+
+def _columns(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Correlated columns: some binary, some with many ties, some without."""
+    random = np.random.default_rng(seed)
+    num_queries = int(random.integers(3, 80))
+    hidden = random.normal(size=num_queries)
+    noisy = hidden + random.normal(size=num_queries)
+    x = [hidden, hidden.round(), (hidden > 0).astype(float), hidden.round(1)][seed % 4]
+    y = [noisy, noisy.round(), (noisy > 1).astype(float)][seed % 3]
+    x[0], y[0] = x.max() + 1, y.min() - 1
+    return x, y
+
+
+@both_statistics
+@pytest.mark.parametrize("seed", range(60))
+def test_value_and_p_value(statistic: str, seed: int) -> None:
+    x, y = _columns(seed)
+    expected = SCIPY[statistic](x, y)
+    result = agree(x, y, statistic)
+    assert result.value == pytest.approx(expected.statistic, abs=1e-12)
+    assert result.p_value == pytest.approx(expected.pvalue, abs=1e-12)
+
+
+@both_statistics
+@pytest.mark.parametrize("seed", range(12))
+def test_interval_is_made_of_scipys_values_of_every_resample(statistic: str, seed: int) -> None:
+    x, y = _columns(seed)
+    weights = resample_weights(len(x), 60, seed)
+    values = []
+    for row in weights:
+        drawn_x, drawn_y = np.repeat(x, row), np.repeat(y, row)
+        if np.ptp(drawn_x) > 0 and np.ptp(drawn_y) > 0:
+            values.append(SCIPY[statistic](drawn_x, drawn_y).statistic)
+    result = agree(x, y, statistic, weights, confidence=0.9)
+    if len(values) < 57:  # 95 % of 60
+        assert result.low is None
+    else:
+        assert (result.low, result.high) == pytest.approx(np.quantile(values, [0.05, 0.95]), abs=1e-12)
+
+
+@both_statistics
+def test_more_cells_than_a_block(statistic: str) -> None:
+    random = np.random.default_rng(0)
+    x = random.normal(size=1300).round(3)
+    y = (x + random.normal(size=1300)).round(2)
+    weights = resample_weights(1300, 3)
+    values = [SCIPY[statistic](np.repeat(x, row), np.repeat(y, row)).statistic for row in weights]
+    # the 0 % and 100 % ends of a nearly certain interval are the smallest and largest resample
+    result = agree(x, y, statistic, weights, confidence=1 - 1e-12)
+    assert result.value == pytest.approx(SCIPY[statistic](x, y).statistic, abs=1e-12)
+    assert (result.low, result.high) == pytest.approx((min(values), max(values)), abs=1e-9)
+
+
+@both_statistics
+def test_interval_against_scipys_bootstrap(statistic: str) -> None:
+    random = np.random.default_rng(1)
+    x = random.normal(size=60).round(1)
+    y = (x + random.normal(size=60) > 0).astype(float)
+    expected = stats.bootstrap(
+        (x, y),
+        lambda a, b: SCIPY[statistic](a, b).statistic,
+        paired=True,
+        vectorized=False,
+        method="percentile",
+        n_resamples=1000,
+        rng=np.random.default_rng(2),
+    ).confidence_interval
+    result = agree(x, y, statistic, resample_weights(60, 4000, seed=3))
+    # the ends of 1,000 resamples scatter by about 0.01 here
+    assert (result.low, result.high) == pytest.approx((expected.low, expected.high), abs=0.04)
+
+
+def test_mean_and_paired_difference_against_scipys_bootstrap() -> None:
+    random = np.random.default_rng(5)
+    a, b = random.random(80), random.random(80)
+    weights = resample_weights(80, 4000, seed=6)
+    for values, result in ((a, mean_interval(a, weights)), (a - b, difference_interval(a, b, weights))):
+        expected = stats.bootstrap(
+            (values,), np.mean, method="percentile", n_resamples=4000, rng=np.random.default_rng(7)
+        ).confidence_interval
+        assert result == pytest.approx((values.mean(), expected.low, expected.high), abs=0.01)
+
+
+@both_statistics
+@pytest.mark.parametrize("seed", range(6))
+def test_ceiling_is_the_best_of_all_orders(statistic: str, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    x, y = random.integers(0, 4, size=6), np.array([0, 1, *random.integers(0, 3, size=4)])
+    x[:2] = [0, 3]
+    best = max(SCIPY[statistic](np.array(order), y).statistic for order in set(permutations(x.tolist())))
+    assert agree(x, y, statistic).ceiling == pytest.approx(best, abs=1e-12)

@@ -1,0 +1,243 @@
+"""Agreement: worked examples, what is undefined and says so, and intervals from given resamples."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import erag_ray.agreement as agreement
+from erag_ray.agreement import (
+    STATISTICS,
+    agree,
+    agree_over_runs,
+    difference_interval,
+    mean_interval,
+    resample_weights,
+)
+from erag_ray.agreement import cells as cells_room
+
+both_statistics = pytest.mark.parametrize("statistic", list(STATISTICS))
+
+
+def test_tau_b_by_hand() -> None:
+    # pairs of x = 1 2 2 3 with y = 0 0 1 1: concordant 1-3, 1-4, 2-4; tied in x 2-3, in y 1-2 and 3-4
+    result = agree([1, 2, 2, 3], [0, 0, 1, 1], "kendall_tau_b")
+    assert result.value == pytest.approx((3 - 0) / np.sqrt((6 - 1) * (6 - 2)))
+    assert (result.low, result.high, result.num_queries, result.reason) == (None, None, 4, None)
+
+
+def test_rho_by_hand() -> None:
+    # ranks of x are 1 2.5 2.5 4, of y 1.5 1.5 3.5 3.5; about their mean 2.5: (-1.5 0 0 1.5), (-1 -1 1 1)
+    result = agree([1, 2, 2, 3], [0, 0, 1, 1], "spearman_rho")
+    assert result.value == pytest.approx((1.5 + 1.5) / np.sqrt(4.5 * 4))
+
+
+@both_statistics
+def test_binary_columns_have_one_correlation(statistic: str) -> None:
+    # on two 0/1 columns tau-b and rho are both Pearson's phi: (3*2 - 1*1) / sqrt(4*3*4*3)
+    x, y = [1, 1, 1, 1, 0, 0, 0], [1, 1, 1, 0, 1, 0, 0]
+    assert agree(x, y, statistic).value == pytest.approx((3 * 2 - 1 * 1) / np.sqrt(4 * 3 * 4 * 3))
+
+
+def test_ceiling_of_a_tie_free_measure_against_binary_utility() -> None:
+    # SEMANTICS: sqrt(2 p (1-p)) for many queries; with 10 queries, 5 of them 1: 25 / sqrt(45 * 25)
+    x, y = np.arange(10)[::-1], [0] * 5 + [1] * 5
+    result = agree(x, y, "kendall_tau_b")
+    assert result.value == pytest.approx(-25 / np.sqrt(45 * 25))
+    assert result.ceiling == pytest.approx(25 / np.sqrt(45 * 25))
+
+
+@both_statistics
+def test_equal_columns_agree_exactly(statistic: str) -> None:
+    x = np.random.default_rng(0).integers(0, 5, size=200)
+    result = agree(x, x, statistic, resample_weights(200, 100))
+    assert (result.value, result.low, result.high, result.ceiling) == (1.0, 1.0, 1.0, 1.0)
+
+
+@both_statistics
+@pytest.mark.parametrize(
+    ("x", "y", "reason"),
+    [
+        ([0, 0, 0], [0, 1, 0], "constant: every label measure is 0.0"),
+        ([0, 1, 0], [1, 1, 1], "constant: every utility is 1.0"),
+        ([-0.0, 0, 0], [1, 1, 1], "constant: every label measure is 0.0; constant: every utility is 1.0"),
+        ([0.5], [1], "number of queries: 1, and a correlation takes at least 2"),
+        ([], [], "number of queries: 0, and a correlation takes at least 2"),
+    ],
+)
+def test_undefined_says_why(statistic: str, x: list[float], y: list[float], reason: str) -> None:
+    result = agree(x, y, statistic, resample_weights(len(x), 20))
+    assert (result.value, result.low, result.high, result.ceiling, result.p_value) == (None,) * 5
+    assert (result.num_queries, result.reason) == (len(x), reason)
+
+
+@both_statistics
+@pytest.mark.parametrize("column", [[0, float("nan"), 1], [0, float("inf"), 1], [0, 1], [[0, 1, 1]]])
+def test_bad_columns_are_refused(statistic: str, column: list[float]) -> None:
+    with pytest.raises(ValueError, match="column"):
+        agree(column, [0, 1, 1], statistic)
+    with pytest.raises(ValueError, match="column"):
+        agree([0, 1, 1], column, statistic)
+
+
+def test_bad_arguments_are_refused() -> None:
+    with pytest.raises(ValueError, match="unknown statistic 'tau'; known: kendall_tau_b, spearman_rho"):
+        agree([0, 1], [0, 1], "tau")
+    with pytest.raises(ValueError, match="statistic 'math:pi' is a float"):
+        agree([0, 1], [0, 1], "math:pi")
+    with pytest.raises(ValueError, match=r"whole numbers \[num_resamples, 2\], got int16 \[10, 3\]"):
+        agree([0, 1], [0, 1], "kendall_tau_b", resample_weights(3, 10))
+    with pytest.raises(ValueError, match="float64"):
+        agree([0, 1], [0, 1], "kendall_tau_b", np.ones((10, 2)))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="confidence 95 is outside"):
+        agree([0, 1, 2], [0, 1, 1], "kendall_tau_b", resample_weights(3, 10), confidence=95)
+
+
+def test_two_queries_have_no_p_value() -> None:
+    result = agree([0, 1], [0, 1], "spearman_rho")
+    assert (result.value, result.p_value) == (1.0, None)
+
+
+def _weights_with_constant_resamples(num_constant: int) -> np.ndarray:
+    """100 resamples of 4 queries, of which some draw only the first."""
+    weights = np.ones((100, 4), dtype=np.int16)
+    weights[:num_constant] = [4, 0, 0, 0]
+    return weights
+
+
+@both_statistics
+def test_few_undefined_resamples_are_left_out(statistic: str) -> None:
+    result = agree([0, 1, 2, 3], [0, 1, 1, 1], statistic, _weights_with_constant_resamples(5))
+    assert result.low == result.high == pytest.approx(result.value)
+    assert result.reason is None
+
+
+@both_statistics
+def test_many_undefined_resamples_leave_no_interval(statistic: str) -> None:
+    result = agree([0, 1, 2, 3], [0, 1, 1, 1], statistic, _weights_with_constant_resamples(6))
+    assert result.value is not None
+    assert (result.low, result.high) == (None, None)
+    assert result.reason == "no interval: a column is constant in 6.0% of the resamples"
+
+
+@both_statistics
+def test_no_resamples_leave_no_interval(statistic: str) -> None:
+    result = agree([0, 1, 2], [0, 1, 1], statistic, resample_weights(3, 0))
+    assert (result.low, result.high, result.reason) == (None, None, "no interval: no resamples")
+
+
+@both_statistics
+def test_the_interval_is_made_of_the_given_resamples(statistic: str) -> None:
+    # five resamples draw all queries, five draw only the two that disagree: values v and -1
+    x, y = [0, 1, 2, 3], [0, 2, 1, 3]
+    weights = np.array([[1, 1, 1, 1]] * 5 + [[0, 2, 2, 0]] * 5)
+    result = agree(x, y, statistic, weights, confidence=0.5)
+    assert [result.low, result.high] == pytest.approx([-1.0, result.value])
+
+
+@both_statistics
+def test_weights_of_a_subset_of_the_queries(statistic: str) -> None:
+    """A column without the first query uses the shared weights of the others."""
+    random = np.random.default_rng(3)
+    x, y = random.random(30), random.integers(0, 3, size=30)
+    weights = resample_weights(30, 50, seed=4)
+    without_first = weights.copy()
+    without_first[:, 0] = 0
+    part = agree(x[1:], y[1:], statistic, weights[:, 1:])
+    whole = agree(x, y, statistic, without_first)
+    assert [part.low, part.high] == pytest.approx([whole.low, whole.high])
+
+
+@both_statistics
+@given(data=st.data())
+def test_a_resample_is_its_queries_written_out(statistic: str, data: st.DataObject) -> None:
+    num_queries = data.draw(st.integers(2, 12))
+    column = st.lists(st.integers(0, 4), min_size=num_queries, max_size=num_queries)
+    x, y, weights = data.draw(column), data.draw(column), data.draw(column)
+    written_out = agree(np.repeat(x, weights), np.repeat(y, weights), statistic)
+    resampled = agree(x, y, statistic, np.array([weights]))
+    if agree(x, y, statistic).value is not None:
+        assert resampled.low == (None if written_out.value is None else pytest.approx(written_out.value))
+
+
+@both_statistics
+@given(data=st.data())
+def test_symmetric_and_blind_to_scale(statistic: str, data: st.DataObject) -> None:
+    pairs = data.draw(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=15))
+    x, y = np.array(pairs, dtype=float).T
+    value = agree(x, y, statistic).value
+    assert agree(y, x, statistic).value == (None if value is None else pytest.approx(value))
+    assert agree(np.exp(x), y / 7 + 1, statistic).value == (None if value is None else pytest.approx(value))
+    assert agree(-x, y, statistic).value == (None if value is None else pytest.approx(-value))
+
+
+@both_statistics
+@pytest.mark.parametrize("num_values", [2, 7, 1000])
+def test_blocks_and_chunks_do_not_change_a_value(
+    statistic: str, num_values: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    random = np.random.default_rng(num_values)
+    x, y = random.random(150).round(2), random.integers(0, num_values, size=150)
+    weights = resample_weights(150, 40)
+    expected = agree(x, y, statistic, weights)
+    monkeypatch.setattr(cells_room, "MAX_BLOCK_CELLS", 16)
+    monkeypatch.setattr(agreement, "MAX_TABLE_VALUES", 1000)
+    assert agree(x, y, statistic, weights) == expected
+
+
+def test_tau_b_stays_exact_where_float32_would_not() -> None:
+    # two queries drawn 2^24 + 1 and 1 times, and one that disagrees with neither: all pairs concordant
+    weights = np.array([[2**24 + 1, 1, 1]])
+    assert agree([0, 1, 2], [0, 1, 2], "kendall_tau_b", weights).low == 1.0
+
+
+def test_resample_weights_are_multiplicities_of_one_seed() -> None:
+    weights = resample_weights(50, num_resamples=200, seed=1)
+    assert weights.shape == (200, 50)
+    assert (weights.sum(axis=1) == 50).all()
+    assert (weights == resample_weights(50, num_resamples=200, seed=1)).all()
+    assert (weights != resample_weights(50, num_resamples=200, seed=2)).any()
+    # drawn with replacement: a query is left out with probability (1 - 1/50)^50 = 0.364; 10,000 draws
+    assert (weights == 0).mean() == pytest.approx((1 - 1 / 50) ** 50, abs=0.02)
+    assert resample_weights(0, 3).shape == (3, 0)
+
+
+def test_mean_interval_by_hand() -> None:
+    # resample means 0, 1/2, 1/2, 1: the 50 % interval runs between their quartiles
+    weights = np.array([[2, 0], [1, 1], [1, 1], [0, 2]])
+    mean, low, high = mean_interval([0.0, 1.0], weights, confidence=0.5)
+    assert (mean, low, high) == pytest.approx((0.5, 0.375, 0.625))
+
+
+def test_mean_of_one_query_has_no_interval() -> None:
+    assert mean_interval([0.3], resample_weights(1, 10)) == (0.3, None, None)
+    assert mean_interval([], resample_weights(0, 10)) == (None, None, None)
+
+
+def test_difference_is_paired() -> None:
+    # b is a less 0.1 everywhere: however the queries are drawn, the difference is 0.1
+    a = np.random.default_rng(0).random(40)
+    difference = difference_interval(a, a - 0.1, resample_weights(40, 100))
+    assert difference == pytest.approx((0.1, 0.1, 0.1))
+    with pytest.raises(ValueError, match="two columns of 40 and 39 values"):
+        difference_interval(a, a[1:], resample_weights(40, 100))
+
+
+@both_statistics
+def test_few_runs_carry_no_p_value(statistic: str) -> None:
+    seven = agree_over_runs(np.arange(7), [0, 2, 1, 3, 5, 4, 6], statistic)
+    assert seven.value is not None
+    assert (seven.p_value, seven.low, seven.high) == (None, None, None)
+    assert (seven.num_queries, seven.reason) == (7, "no p-value: 7 runs, fewer than 8")
+    eight = agree_over_runs(np.arange(8), [0, 2, 1, 3, 5, 4, 6, 7], statistic)
+    assert eight.p_value is not None
+    assert eight.p_value < 0.01
+    assert (eight.low, eight.reason) == (None, None)
+
+
+def test_runs_that_cannot_be_ranked() -> None:
+    assert agree_over_runs([0.2], [0.3], "kendall_tau_b").reason is not None
+    result = agree_over_runs([0.2, 0.2], [0.3, 0.4], "kendall_tau_b")
+    assert (result.value, result.reason) == (None, "constant: every mean label measure is 0.2")

@@ -1,0 +1,182 @@
+"""QUERIES, RUNS, CORPUS and golds together; and the whole walk on real data where there is some."""
+
+import os
+import pathlib
+
+import polars as pl
+import pytest
+
+from erag_ray import schemas
+from erag_ray.datasets import (
+    Findings,
+    check_inputs,
+    gold_lists,
+    load_passages,
+    load_queries,
+    load_run,
+    resolve_pages,
+)
+from erag_ray.datasets.passages import CORPUS_COLUMNS
+from erag_ray.datasets.predictions import RUN_COLUMNS
+from erag_ray.datasets.queries import GOLD_COLUMNS, PROVENANCE_COLUMNS, QUERY_COLUMNS
+
+
+def queries_of(**answers: list[str]) -> pl.DataFrame:
+    rows = [(query, "nq", "?", golds, "exact_match") for query, golds in answers.items()]
+    return pl.DataFrame(rows, schema=QUERY_COLUMNS, orient="row")
+
+
+def run_of(name: str, **lists: list[str]) -> pl.DataFrame:
+    rows = [
+        (name, query, rank, doc, None) for query, docs in lists.items() for rank, doc in enumerate(docs, 1)
+    ]
+    return pl.DataFrame(rows, schema=RUN_COLUMNS, orient="row")
+
+
+def corpus_of(**texts: str) -> pl.DataFrame:
+    """``p1_d1="text"`` is the passage d1 of page p1."""
+    rows = [(name.split("_")[1], name.split("_")[0], "", text) for name, text in texts.items()]
+    return pl.DataFrame(rows, schema=CORPUS_COLUMNS, orient="row")
+
+
+QUERIES = queries_of(q1=["a"], q2=["b"])
+CORPUS = corpus_of(p1_d1="x", p1_d2="y")
+
+
+def test_inputs_that_fit_give_no_findings() -> None:
+    findings = Findings()
+    check_inputs(QUERIES, run_of("bm25", q1=["d1"], q2=["d2", "d1"]), CORPUS, findings)
+    assert findings.problems == findings.notes == ()
+
+
+def test_unknown_documents_are_named_within_the_depth_and_the_sample() -> None:
+    runs = pl.concat(
+        [run_of("bm25", q1=["d1", "d8"], q2=["d9"], q3=["d7"]), run_of("dense", q1=["d9"], q2=["d1"])]
+    )
+    findings = Findings()
+    check_inputs(QUERIES, runs, CORPUS, findings, depth=1)  # d8 is at rank 2, q3 is no question
+    assert findings.problems == (
+        "run 'bm25', query 'q2': document 'd9' is not in the passages",
+        "run 'dense', query 'q1': document 'd9' is not in the passages",
+    )
+    findings = Findings()
+    check_inputs(QUERIES, runs, CORPUS, findings)
+    assert "run 'bm25', query 'q1': document 'd8' is not in the passages" in findings.problems
+
+
+def test_no_query_in_common_is_a_problem_of_that_run_only() -> None:
+    runs = pl.concat([run_of("bm25", q1=["d1"], q2=["d1"]), run_of("dense", other=["d1"])])
+    findings = Findings()
+    check_inputs(QUERIES, runs, CORPUS, findings)
+    assert findings.problems == (
+        "run 'dense' has no query in common with the questions (such as 'other' against 'q1')",
+    )
+
+
+def test_queries_without_a_list_and_lists_outside_the_sample_are_counted() -> None:
+    findings = Findings()
+    check_inputs(QUERIES, run_of("bm25", q2=["d1"], q8=["d1"], q9=["d1"]), CORPUS, findings)
+    assert findings.problems == ()
+    assert findings.notes == (
+        "run 'bm25': queries without a list: 1 (q1)",
+        "run 'bm25': lists of queries outside the sample, not used: 2 (q8, q9)",
+    )
+
+
+def test_ids_that_trec_files_cannot_hold_are_noted() -> None:
+    findings = Findings()
+    check_inputs(queries_of(q1=["a"]), run_of("bm25", q1=["d 1"]), corpus_of(**{"p_d 1": "x"}), findings)
+    assert findings.notes == ("ids with white space, which TREC files cannot hold: 1 ('d 1')",)
+
+
+def gold_of(**lists: list[str]) -> pl.DataFrame:
+    rows = [(query, rank, doc) for query, docs in lists.items() for rank, doc in enumerate(docs, 1)]
+    return pl.DataFrame(rows, schema=GOLD_COLUMNS, orient="row")
+
+
+def test_gold_lists_from_named_passages_and_from_pages() -> None:
+    queries = queries_of(q1=["The Sea!"], q2=["x"], q3=["x"])
+    provenance = pl.DataFrame(
+        [("q1", "p2"), ("q1", "p1"), ("q2", "p1"), ("q3", "p9")], schema=PROVENANCE_COLUMNS, orient="row"
+    )
+    corpus = corpus_of(p1_d1="nothing", p2_d2="land", p3_d3="sea", p2_d4="SEA-side", p1_d5="the sea.")
+    gold = gold_of(q2=["d3", "gone", "d2"])
+    findings = Findings()
+    lists = gold_lists(queries, provenance, gold, corpus, 3, findings=findings)
+    # q1: "sea" is in d4 ("seaside") and d5; then d1 and d2 by place, cut at 3. q2: named. q3: its page is not there.
+    assert lists.rows() == [
+        ("q1", 1, "d4"),
+        ("q1", 2, "d5"),
+        ("q1", 3, "d1"),
+        ("q2", 1, "d3"),
+        ("q2", 2, "d2"),
+    ]
+    assert lists.schema == GOLD_COLUMNS
+    assert findings.notes == ("gold passages that are not in the passages: 1 (gone)",)
+
+
+def test_an_answer_that_normalises_to_nothing_puts_no_passage_first() -> None:
+    provenance = pl.DataFrame([("q1", "p1")], schema=PROVENANCE_COLUMNS, orient="row")
+    lists = gold_lists(
+        queries_of(q1=["The", "end"]), provenance, gold_of(), corpus_of(p1_d1="start", p1_d2="the end"), 5
+    )
+    assert lists["doc_id"].to_list() == ["d2", "d1"]
+
+
+@pytest.fixture(scope="module")
+def data() -> pathlib.Path:
+    folder = os.environ.get("ERAG_RAY_DATA")
+    if not folder:
+        pytest.skip("ERAG_RAY_DATA does not name a folder with hotpot500 and kilt_mini")
+    return pathlib.Path(folder)
+
+
+def test_real_runs_of_hotpot500(data: pathlib.Path) -> None:
+    folder = data / "hotpot500"
+    findings = Findings()
+    loaded = load_queries(folder / "queries.jsonl.gz", findings)
+    entries = pl.concat(
+        load_run(name, folder / "runs" / f"{name}.trec.gz", findings) for name in ("bm25", "dense", "rerank")
+    )
+    corpus = load_passages(
+        folder / "corpus.jsonl.gz",
+        findings,
+        doc_ids=pl.concat([entries["doc_id"], loaded.gold["doc_id"]]),
+        page_ids=loaded.provenance["page_id"],
+    )
+    runs = resolve_pages(entries, corpus, findings)
+    check_inputs(loaded.queries, runs, corpus, findings, depth=50)
+    assert findings.problems == ()
+    assert runs.height == 3 * 500 * 50
+    assert loaded.queries.height == 500
+    assert set(loaded.queries["score"]) == {"exact_match"}
+    golds = gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, 50)
+    assert golds["query_id"].n_unique() == 500
+    assert golds.height / 500 == pytest.approx(2.41, abs=0.005)  # as the data's own description counts
+    for table, schema in ((runs, schemas.RUNS), (corpus, schemas.CORPUS), (loaded.queries, schemas.QUERIES)):
+        schemas.conform(table, schema)
+
+
+def test_real_questions_and_passages_of_kilt_mini(data: pathlib.Path) -> None:
+    folder = data / "kilt_mini"
+    findings = Findings()
+    loaded = load_queries(sorted(folder.glob("queries.*.jsonl.gz")), findings)
+    corpus = load_passages(folder / "corpus.jsonl.gz", findings)
+    assert findings.problems == ()
+    assert corpus.height == 41_173
+    counts = dict(loaded.queries.group_by("dataset", "score").len().select("dataset", "len").iter_rows())
+    assert counts == {"nq": 2655, "hotpotqa": 500, "fever_fm2": 2549, "wow_topical": 1359, "squad": 3094}
+    assert loaded.datasets["fever_fm2"].score == "accuracy"
+    assert loaded.datasets["wow_topical"].max_new_tokens == 150
+    assert (
+        gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, 9)["query_id"].n_unique() == 10_157
+    )
+    assert "nq-1451" in findings.notes[0]  # one of its answers is "*"
+
+
+def test_real_impossible_question_of_klue(data: pathlib.Path) -> None:
+    findings = Findings()
+    loaded = load_queries(data / "klue_mrc_sample" / "queries.jsonl", findings)
+    assert loaded.queries.height == 3
+    assert findings.problems == ()
+    assert findings.notes == ("impossible questions, left out: 1 (klue-mrc-v1_dev_03566)",)

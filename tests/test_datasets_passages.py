@@ -1,0 +1,183 @@
+"""Passage files -> CORPUS."""
+
+import gzip
+import json
+import pathlib
+
+import polars as pl
+import pytest
+
+from erag_ray import schemas
+from erag_ray.datasets import Findings, load_passages
+
+ROWS = [
+    {"doc_id": "d3", "page_id": "p1", "title": "One", "text": "first"},
+    {"doc_id": "d1", "page_id": "p1", "title": "One", "text": "second"},
+    {"doc_id": "d2", "page_id": "p2", "title": "Two", "text": "third"},
+]
+
+
+def write(path: pathlib.Path, *records: object) -> pathlib.Path:
+    lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def problem_of(path: pathlib.Path, **options: object) -> str:
+    findings = Findings()
+    load_passages(path, findings, **options)  # type: ignore[arg-type]
+    (problem,) = findings.problems
+    return problem
+
+
+@pytest.fixture(params=["jsonl", "jsonl.gz", "parquet"])
+def corpus_file(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> pathlib.Path:
+    """The three rows in each format."""
+    path: pathlib.Path = tmp_path / f"corpus.{request.param}"
+    if request.param == "parquet":
+        pl.DataFrame(ROWS).write_parquet(path)
+    else:
+        write(path, *ROWS)
+    if request.param == "jsonl.gz":
+        path.write_bytes(gzip.compress(path.read_bytes()))
+    return path
+
+
+def test_all_passages_in_file_order(corpus_file: pathlib.Path) -> None:
+    findings = Findings()
+    corpus = load_passages(corpus_file, findings)
+    assert corpus.to_dicts() == ROWS
+    assert findings.problems == findings.notes == ()
+    schemas.conform(corpus, schemas.CORPUS)
+
+
+@pytest.mark.parametrize(
+    ("doc_ids", "page_ids", "kept"),
+    [
+        (["d2", "d3", "other"], None, ["d3", "d2"]),
+        (None, ["p1", None], ["d3", "d1"]),
+        (["d2"], ["p1"], ["d3", "d1", "d2"]),
+        ([], [], []),
+    ],
+)
+def test_only_wanted_passages_are_kept(
+    corpus_file: pathlib.Path, doc_ids: list[str] | None, page_ids: list[str | None] | None, kept: list[str]
+) -> None:
+    findings = Findings()
+    corpus = load_passages(corpus_file, findings, doc_ids=doc_ids, page_ids=page_ids)
+    assert corpus["doc_id"].to_list() == kept
+    assert findings.problems == ()
+
+
+def test_beir_and_pyserini_records_and_missing_fields(tmp_path: pathlib.Path) -> None:
+    path = write(
+        tmp_path / "corpus.jsonl",
+        {"_id": "b1", "title": "T", "text": "x", "metadata": {}},
+        {"id": 5, "contents": "y"},
+        {"doc_id": "d", "page_id": 7, "title": None, "text": "z"},
+    )
+    findings = Findings()
+    assert load_passages(path, findings).rows() == [
+        ("b1", "b1", "T", "x"),  # a BEIR document is its own page
+        ("5", None, "", "y"),
+        ("d", "7", "", "z"),
+    ]
+    assert findings.problems == ()
+
+
+@pytest.mark.parametrize(
+    ("bad", "message"),
+    [
+        ({"page_id": "p", "text": "x"}, "doc_id is missing"),
+        ({"doc_id": "", "text": "x"}, "doc_id is ''"),
+        ({"doc_id": "d", "text": None}, "text is None; it must be a string"),
+        ({"doc_id": "d", "text": 3}, "text is 3; it must be a string"),
+        ({"doc_id": "d"}, "text is missing"),
+        ({"doc_id": "d", "text": "x", "title": ["t"]}, "title is ['t']"),
+        ({"doc_id": "d", "text": "x", "page_id": [1]}, "page_id is [1]"),
+        ("{'doc_id': 1}", "not JSON"),
+    ],
+)
+def test_bad_record_is_named_by_line_also_where_it_is_not_wanted(
+    tmp_path: pathlib.Path, bad: object, message: str
+) -> None:
+    path = write(tmp_path / "corpus.jsonl", ROWS[0], bad)
+    assert problem_of(path, doc_ids=["d3"]).startswith(f"{path}:2: {message}")
+
+
+def test_repeated_doc_ids_over_files_are_named_also_where_not_wanted(tmp_path: pathlib.Path) -> None:
+    one = write(tmp_path / "one.jsonl", *ROWS, ROWS[0])
+    two = tmp_path / "two.parquet"
+    pl.DataFrame(ROWS[2:]).write_parquet(two)
+    findings = Findings()
+    corpus = load_passages([one, two], findings, doc_ids=["d1"])
+    assert findings.problems == (
+        f"{one}:4: doc_id 'd3' repeats the one at {one}:1",
+        f"{two}:1: doc_id 'd2' repeats the one at {one}:3",
+    )
+    assert corpus["doc_id"].to_list() == ["d1"]
+
+
+def test_of_repeated_passages_the_first_is_kept(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "one.jsonl", ROWS[0], ROWS[1], ROWS[0] | {"text": "again"})
+    assert load_passages(path, Findings())["text"].to_list() == ["first", "second"]
+
+
+def test_passages_without_text_are_noted(tmp_path: pathlib.Path) -> None:
+    rows = [ROWS[0], ROWS[1] | {"text": " "}]
+    parquet = tmp_path / "corpus.parquet"
+    pl.DataFrame(rows).write_parquet(parquet)
+    for path in (parquet, write(tmp_path / "corpus.jsonl", *rows)):
+        findings = Findings()
+        assert load_passages(path, findings).height == 2
+        assert findings.notes == ("passages without text: 1 (d1)",)
+
+
+@pytest.mark.parametrize("column", ["doc_id", "page_id", "title", "text"])
+def test_parquet_without_a_column_names_it_and_what_is_there(tmp_path: pathlib.Path, column: str) -> None:
+    path = tmp_path / "corpus.parquet"
+    frame = pl.DataFrame(ROWS).drop(column)
+    frame.write_parquet(path)
+    assert problem_of(path) == f"{path}: no column {column!r}; it has {', '.join(frame.columns)}"
+
+
+def test_parquet_rows_without_id_or_text(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "corpus.parquet"
+    rows = [
+        *ROWS,
+        ROWS[0] | {"doc_id": None},
+        ROWS[0] | {"doc_id": " "},
+        ROWS[0] | {"doc_id": "d9", "text": None},
+    ]
+    pl.DataFrame(rows).write_parquet(path)
+    findings = Findings()
+    assert load_passages(path, findings).height == 3
+    assert findings.problems == (
+        f"{path}: row 4: doc_id is missing",
+        f"{path}: row 5: doc_id is missing",
+        f"{path}: row 6: text is missing",
+    )
+
+
+def test_parquet_ids_may_be_numbers_but_text_may_not(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "corpus.parquet"
+    good = pl.DataFrame({"doc_id": [4, 5], "page_id": [1, None], "title": [None, None], "text": ["a", "b"]})
+    good.write_parquet(path)
+    assert load_passages(path, Findings()).rows() == [("4", "1", "", "a"), ("5", None, "", "b")]
+    good.with_columns(text=pl.lit(0.5)).write_parquet(path)
+    assert problem_of(path) == f"{path}: column 'text' holds Float64; it must hold strings"
+
+
+def test_truncated_parquet_and_missing_file(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "corpus.parquet"
+    assert problem_of(path).startswith(f"{path}: cannot be read: No such file")
+    pl.DataFrame(ROWS).write_parquet(path)
+    path.write_bytes(path.read_bytes()[:-10])
+    assert problem_of(path).startswith(f"{path}: cannot be read: ")
+
+
+def test_truncated_gzip_and_empty_file(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "corpus.jsonl.gz", *ROWS)
+    path.write_bytes(gzip.compress(path.read_bytes())[:-12])
+    assert problem_of(path).endswith("truncated gzip file")
+    assert problem_of(write(path)) == f"no passages in {path}"

@@ -1,0 +1,356 @@
+"""Query files -> QUERIES, PROVENANCE and golds: every rule on a file of a few lines."""
+
+import gzip
+import json
+import pathlib
+
+import pytest
+
+from erag_ray import schemas
+from erag_ray.datasets import Dataset, Findings, find_dataset, load_queries
+from erag_ray.datasets.known import dataset_of_file
+
+
+def write(path: pathlib.Path, *records: object) -> pathlib.Path:
+    lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def kilt(
+    query_id: object = "q1", question: object = "Who?", *answers: str, **more: object
+) -> dict[str, object]:
+    output = [{"answer": answer} for answer in answers or ("Ann",)]
+    return {"id": query_id, "input": question, "output": output, **more}
+
+
+def problem_of(path: pathlib.Path, **options: object) -> str:
+    """The only problem that loading finds."""
+    findings = Findings()
+    load_queries(path, findings, **options)  # type: ignore[arg-type]
+    (problem,) = findings.problems
+    return problem
+
+
+def test_kilt_record_with_aliases_and_several_golds(tmp_path: pathlib.Path) -> None:
+    output = [
+        {"answer": " Germany ", "provenance": [{"wikipedia_id": 7}, {"wikipedia_id": "8"}]},
+        {"answer": "FRG"},
+        {"answer": "Germany"},
+        {"answer": "  "},
+        {"answer": None},
+        {"provenance": [{"wikipedia_id": "8"}, {"wikipedia_id": " 9 "}, {"title": "no page"}]},
+    ]
+    record = {"id": 12, "input": "Where?", "output": output, "gold_doc_ids": ["d2", "d1", "d2"]}
+    findings = Findings()
+    loaded = load_queries(write(tmp_path / "nq-dev-kilt.jsonl", record), findings)
+    assert loaded.queries.to_dicts() == [
+        {
+            "query_id": "12",
+            "dataset": "nq",
+            "question": "Where?",
+            "answers": ["Germany", "FRG"],
+            "score": "exact_match",
+        }
+    ]
+    assert loaded.provenance.rows() == [("12", "7"), ("12", "8"), ("12", "9")]
+    assert loaded.gold.rows() == [("12", 1, "d2"), ("12", 2, "d1")]
+    assert findings.problems == ()
+    assert findings.notes == ("empty answers, left out: 1 (12)",)
+    schemas.conform(loaded.queries, schemas.QUERIES)
+    schemas.conform(loaded.provenance, schemas.PROVENANCE)
+
+
+@pytest.mark.parametrize(
+    ("file", "dataset", "score", "max_new_tokens", "family"),
+    [
+        ("nq-dev-kilt.jsonl", "nq", "exact_match", 50, "question"),
+        ("triviaqa-dev_id-kilt.jsonl", "triviaqa", "exact_match", 50, "question"),
+        ("hotpotqa-train-kilt.jsonl.gz", "hotpotqa", "exact_match", 50, "question"),
+        ("queries.squad.jsonl.gz", "squad", "exact_match", 50, "question"),
+        ("fever-dev-kilt.jsonl", "fever", "accuracy", 50, "claim"),
+        ("queries.fever_fm2.jsonl.gz", "fever_fm2", "accuracy", 50, "claim"),
+        ("wow-test_without_answers-kilt.jsonl", "wow", "token_f1", 150, "dialogue"),
+        ("queries.wow_topical.jsonl.gz", "wow_topical", "token_f1", 150, "dialogue"),
+        ("hotpotqa/queries.jsonl", "hotpotqa", "exact_match", 50, "question"),
+    ],
+)
+def test_data_set_from_the_file_name(
+    file: str, dataset: str, score: str, max_new_tokens: int, family: str
+) -> None:
+    name = dataset_of_file(f"/data/{file}")
+    assert name == dataset
+    assert find_dataset(name) == Dataset(score=score, max_new_tokens=max_new_tokens, family=family)
+
+
+def test_a_name_that_only_shares_letters_is_not_known() -> None:
+    assert find_dataset("wowzers") is None
+    assert find_dataset("nqueens") is None
+
+
+def test_data_set_name_argument_over_record_over_file(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "nq.jsonl", kilt(kilt_task="fever_fm2"), kilt("q2"))
+    assert load_queries(path, Findings()).queries["dataset"].to_list() == ["fever_fm2", "nq"]
+    named = load_queries(path, Findings(), dataset="wow").queries
+    assert named["dataset"].to_list() == ["wow", "wow"]
+    assert named["score"].to_list() == ["token_f1", "token_f1"]
+
+
+def test_score_argument_over_score_of_the_data_set(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "x.jsonl", kilt(kilt_task="nq"), kilt("q2", kilt_task="fever"))
+    findings = Findings()
+    scores = {"nq": "token_f1", "squad": "accuracy"}
+    loaded = load_queries(path, findings, score_by_dataset=scores)
+    assert loaded.queries["score"].to_list() == ["token_f1", "accuracy"]
+    assert loaded.datasets["nq"] == Dataset(score="token_f1")
+    assert findings.notes == ("score_by_dataset names data sets that no query has: 1 (squad)",)
+    everywhere = load_queries(path, Findings(), score="rouge_l_kilt", score_by_dataset=scores)
+    assert everywhere.queries["score"].to_list() == ["rouge_l_kilt", "rouge_l_kilt"]
+
+
+def test_unknown_data_set_goes_by_task_or_is_noted(tmp_path: pathlib.Path) -> None:
+    findings = Findings()
+    paths = [
+        write(tmp_path / "mine.jsonl", kilt("a", task="dialogue")),
+        write(tmp_path / "yours.jsonl", kilt("b", task="fact")),
+        write(tmp_path / "theirs.jsonl", kilt("c")),
+    ]
+    loaded = load_queries(paths, findings)
+    assert loaded.queries["score"].to_list() == ["token_f1", "accuracy", "exact_match"]
+    assert findings.notes == ("data set 'theirs' is not known: taken as question answering by exact_match",)
+
+
+def test_mixed_tasks_in_one_unknown_data_set_are_a_problem(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "mine.jsonl", kilt("a", task="qa"), kilt("b", task="fact"))
+    assert f"{path}:2: task 'fact' differs" in problem_of(path)
+
+
+def test_byte_order_mark_blank_lines_and_gzip_whatever_the_name(tmp_path: pathlib.Path) -> None:
+    text = f"\ufeff\n{json.dumps(kilt())}\n  \n\n{json.dumps(kilt('q2'))}"
+    path = tmp_path / "nq.jsonl"
+    path.write_bytes(gzip.compress(text.encode()))
+    findings = Findings()
+    assert load_queries(path, findings).queries["query_id"].to_list() == ["q1", "q2"]
+    assert findings.problems == ()
+
+
+def test_impossible_questions_are_left_out_by_name(tmp_path: pathlib.Path) -> None:
+    none = {"id": "no1", "input": "?", "output": [], "meta": {"is_impossible": True}}
+    also = {"id": "no2", "input": "?", "output": [], "is_impossible": True}
+    findings = Findings()
+    loaded = load_queries(write(tmp_path / "nq.jsonl", none, kilt(), also), findings)
+    assert loaded.queries["query_id"].to_list() == ["q1"]
+    assert findings.problems == ()
+    assert findings.notes == ("impossible questions, left out: 2 (no1, no2)",)
+
+
+def test_answers_that_normalise_to_nothing_are_noted_and_kept(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "nq.jsonl", kilt("q1", "?", "*", "star"), kilt("q2", "?", "The", "."))
+    findings = Findings()
+    assert load_queries(path, findings).queries["answers"].to_list() == [["*", "star"], ["The", "."]]
+    (note,) = findings.notes
+    assert "normalise to nothing" in note
+    assert note.endswith(": 3 (q1, q2, q2)")
+
+
+@pytest.mark.parametrize(
+    ("second", "message"),
+    [
+        (kilt("q1"), "2: query id 'q1' repeats the one at {path}:1"),
+        ({"input": "?", "output": [{"answer": "a"}]}, "2: id is missing"),
+        (kilt(" "), "2: id is ' '"),
+        (kilt(True), "2: id is True"),
+        (kilt("q2", ""), "2: query 'q2' has no question"),
+        ({"id": "q2", "output": [{"answer": "a"}]}, "2: query 'q2' has no question"),
+        ({"id": "q2", "input": "?"}, "2: query 'q2' has no answer"),
+        ({"id": "q2", "input": "?", "output": [{"provenance": []}]}, "2: query 'q2' has no answer"),
+        ({"id": "q2", "input": "?", "output": [{"answer": " "}]}, "2: query 'q2' has no answer"),
+        ('{"id": "q2", ', "2: not JSON"),
+        ("[1, 2]", "2: a list where an object is expected"),
+        (kilt("q2", gold_doc_ids="d1"), "2: gold_doc_ids is 'd1'; it must be a list of ids"),
+        (kilt("q2", gold_doc_ids=[None]), "2: gold_doc_ids is [None]"),
+        (
+            {
+                "id": "q2",
+                "input": "?",
+                "output": [{"answer": "a", "provenance": {}}, {"answer": "b", "provenance": "x"}],
+            },
+            "2: provenance is 'x'; it must be a list of objects",
+        ),
+        ({"id": "q2", "input": "?", "output": [{"answer": "a"}, {"answer": 3}]}, "2: answer 3 must be"),
+        ('{"id": "\\ud800", "input": "?", "output": []}', "2: holds half of a surrogate pair"),
+    ],
+)
+def test_bad_record_is_named_by_line(tmp_path: pathlib.Path, second: object, message: str) -> None:
+    path = write(tmp_path / "nq.jsonl", kilt(), second)
+    assert problem_of(path).startswith(f"{path}:{message.format(path=path)}")
+
+
+def test_question_of_the_wrong_type(tmp_path: pathlib.Path) -> None:
+    findings = Findings()
+    path = write(tmp_path / "nq.jsonl", kilt("q1", 5))
+    load_queries(path, findings)
+    assert findings.problems[0] == f"{path}:1: input is 5; it must be a string"
+
+
+def test_several_problems_of_one_record_are_all_there(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "nq.jsonl", kilt(), {"id": "q1", "input": "", "output": []})
+    findings = Findings()
+    load_queries(path, findings)
+    text = "\n".join(findings.problems)
+    assert all(part in text for part in ("repeats the one at", "no question", "no answer"))
+    with pytest.raises(schemas.InputError, match=r"(?s)^3 problems with the inputs:.*no answer"):
+        findings.raise_problems()
+
+
+def test_an_id_that_repeats_over_two_files_names_both(tmp_path: pathlib.Path) -> None:
+    one, two = write(tmp_path / "nq.jsonl", kilt()), write(tmp_path / "squad.jsonl", kilt())
+    findings = Findings()
+    load_queries([one, two], findings)
+    assert findings.problems == (f"{two}:1: query id 'q1' repeats the one at {one}:1",)
+
+
+def test_bytes_that_are_not_utf8(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "nq.jsonl"
+    path.write_bytes(json.dumps(kilt()).encode() + b'\n{"id": "caf\xe9"}\n')
+    assert problem_of(path).startswith(f"{path}:2: not UTF-8: invalid continuation byte at byte 12")
+
+
+def test_truncated_gzip(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "nq.jsonl.gz"
+    whole = gzip.compress("".join(json.dumps(kilt(f"q{i}")) + "\n" for i in range(2000)).encode())
+    path.write_bytes(whole[: len(whole) // 2])
+    problem = problem_of(path)
+    assert problem.startswith(f"{path}: cannot be read")
+    assert problem.endswith("truncated gzip file")
+
+
+def test_damaged_gzip(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "nq.jsonl.gz"
+    path.write_bytes(gzip.compress(json.dumps(kilt()).encode())[:-8] + b"\0" * 8)
+    assert "damaged gzip file" in problem_of(path)
+
+
+def test_missing_file_folder_and_empty_file(tmp_path: pathlib.Path) -> None:
+    assert (
+        problem_of(tmp_path / "none.jsonl")
+        == f"{tmp_path}/none.jsonl: cannot be read: No such file or directory"
+    )
+    assert problem_of(tmp_path) == f"{tmp_path}: cannot be read: Is a directory"
+    empty = write(tmp_path / "nq.jsonl")
+    assert problem_of(empty) == f"no questions in {empty}"
+
+
+def test_unknown_format_names_the_known_ones(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ValueError, match="unknown query format 'csv'; known: beir, kilt"):
+        load_queries(write(tmp_path / "nq.jsonl", kilt()), Findings(), format="csv")
+
+
+def test_repeats_are_capped_per_kind(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "nq.jsonl", kilt(), *(["oops"] * 42), {"id": "q9", "input": "?"})
+    findings = Findings()
+    load_queries(path, findings)
+    assert [problem.split(": ")[0] for problem in findings.problems[:5]] == [
+        f"{path}:{i}" for i in range(2, 7)
+    ]
+    assert findings.problems[5] == f"... and 37 more: bad lines in {path}"
+    assert findings.problems[6] == f"{path}:44: query 'q9' has no answer"
+
+
+TRIVIA = {
+    "Data": [
+        {
+            "QuestionId": "tc_1",
+            "Question": "Which sea?",
+            "Answer": {"Value": "x"},
+            "SearchResults": [{"a": 1}],
+        },
+        {"QuestionId": "tc_9", "Question": "Other?"},
+    ]
+}
+
+
+def test_triviaqa_questions_are_joined_by_id(tmp_path: pathlib.Path) -> None:
+    source = write(tmp_path / "web-dev.json", TRIVIA)
+    bare = {"id": "tc_1", "output": [{"answer": "Red Sea"}, {"provenance": [{"wikipedia_id": "5"}]}]}
+    path = write(tmp_path / "triviaqa-dev_id-kilt.jsonl", bare, kilt("tc_2", "Here?"))
+    findings = Findings()
+    loaded = load_queries(path, findings, triviaqa_questions=source)
+    assert loaded.queries["question"].to_list() == ["Which sea?", "Here?"]
+    assert loaded.provenance.rows() == [("tc_1", "5")]
+    assert findings.problems == ()
+
+
+def test_triviaqa_ids_that_are_missing_are_named(tmp_path: pathlib.Path) -> None:
+    source = write(tmp_path / "web-dev.json", TRIVIA)
+    path = write(tmp_path / "triviaqa-dev_id-kilt.jsonl", kilt("tc_1", ""), kilt("tc_7", ""))
+    assert problem_of(path, triviaqa_questions=[source]) == f"{path}:2: query 'tc_7' is not in {source}"
+
+
+def test_triviaqa_without_its_file_names_the_key_to_set(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "triviaqa-dev_id-kilt.jsonl", kilt("tc_1", ""), kilt("tc_7", ""))
+    problem = problem_of(path)
+    assert problem.startswith(f"{path}:1: 2 queries such as 'tc_1' carry no question")
+    assert "set triviaqa_questions" in problem
+
+
+@pytest.mark.parametrize(("content", "message"), [("{", "cannot be read"), ("[]", "not a TriviaQA file")])
+def test_triviaqa_file_that_is_none(tmp_path: pathlib.Path, content: str, message: str) -> None:
+    source = write(tmp_path / "web.json", content)
+    path = write(tmp_path / "triviaqa.jsonl", kilt("tc_1", ""))
+    findings = Findings()
+    load_queries(path, findings, triviaqa_questions=source)
+    assert findings.problems[0].startswith(f"{source}: {message}")
+
+
+def beir(query_id: str, **metadata: object) -> dict[str, object]:
+    return {"_id": query_id, "text": f"{query_id}?", "metadata": metadata}
+
+
+def test_beir_queries_with_qrels(tmp_path: pathlib.Path) -> None:
+    folder = tmp_path / "hotpotqa"
+    folder.mkdir()
+    path = write(
+        folder / "queries.jsonl", beir("q1", answer="yes"), beir("q2", answers=["b", "c", "b"]), beir("train")
+    )
+    qrels = write(
+        folder / "test.tsv", "query-id\tcorpus-id\tscore", "q1\td1\t1", "q1\td0\t0", "q1\td2\t2", "q2\td0\t0"
+    )
+    findings = Findings()
+    loaded = load_queries(path, findings, qrels=qrels)
+    assert loaded.queries.rows() == [
+        ("q1", "hotpotqa", "q1?", ["yes"], "exact_match"),
+        ("q2", "hotpotqa", "q2?", ["b", "c"], "exact_match"),
+    ]
+    assert loaded.gold.rows() == [("q1", 1, "d2"), ("q1", 2, "d1")]  # best first; 0 is not relevant
+    assert loaded.provenance.rows() == [("q1", "d2"), ("q1", "d1")]
+    assert findings.problems == ()
+    assert findings.notes == ("questions without a line in the qrels, left out: 1 (train)",)
+
+
+def test_beir_query_without_answer_is_a_problem(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "queries.jsonl", beir("q1", answer="yes"), {"_id": "q2", "text": "?"})
+    findings = Findings()
+    load_queries(path, findings, dataset="nq")
+    assert findings.problems == (f"{path}:2: query 'q2' has no answer",)
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("q1\td1", "2 columns"),
+        ("q1\td1\thigh", "score 'high' is not a whole number"),
+        ("q1\t\t1", "an empty id"),
+    ],
+)
+def test_bad_qrels_line(tmp_path: pathlib.Path, line: str, message: str) -> None:
+    path = write(tmp_path / "queries.jsonl", beir("q1", answer="yes"))
+    qrels = write(tmp_path / "test.tsv", "q1\td0\t1", line)
+    problem = problem_of(path, dataset="nq", qrels=qrels)
+    assert problem.startswith(f"{qrels}:2: {message}")
+
+
+def test_qrels_for_kilt_files_are_not_passed_over_in_silence(tmp_path: pathlib.Path) -> None:
+    qrels = write(tmp_path / "test.tsv", "q1\td0\t1")
+    problem = problem_of(write(tmp_path / "nq.jsonl", kilt()), qrels=qrels)
+    assert str(qrels) in problem

@@ -1,0 +1,335 @@
+"""Run files -> RUNS, KILT predictions included, and RUNS and LABELS -> TREC files."""
+
+import gzip
+import json
+import pathlib
+import tempfile
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from erag_ray import schemas
+from erag_ray.datasets import Findings, load_run, resolve_pages, write_trec_qrels, write_trec_run
+from erag_ray.datasets.predictions import RUN_COLUMNS
+
+CORPUS = pl.DataFrame(
+    [
+        ("d1", "p1", "One", "start of one"),
+        ("d2", "p1", "One", "end of one"),
+        ("d3", "p2", "Two", "all of two"),
+        ("d4", None, "", "no page"),
+    ],
+    schema=["doc_id", "page_id", "title", "text"],
+    orient="row",
+)
+
+
+def trec(path: pathlib.Path, *lines: str) -> pathlib.Path:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def lists_of(entries: pl.DataFrame) -> dict[str, list[str]]:
+    """Query -> documents by rank, after checking that ranks are 1..n."""
+    found: dict[str, list[str]] = {}
+    for query_id, rank, doc_id in entries.select("query_id", "rank", "doc_id").iter_rows():
+        found.setdefault(query_id, []).append(doc_id)
+        assert rank == len(found[query_id])
+    return found
+
+
+def problems_of(path: pathlib.Path, **options: str) -> tuple[str, ...]:
+    findings = Findings()
+    load_run("bm25", path, findings, **options)
+    return findings.problems
+
+
+def test_trec_order_is_score_then_id_last_first(tmp_path: pathlib.Path) -> None:
+    path = trec(
+        tmp_path / "run.txt",
+        "q2 Q0 d1 1 -1e3 tag",
+        "q1\tQ0\td2  2 1.5 tag",
+        "",
+        "q1 Q0 d10 3 1.5 tag",
+        "q1 Q0 é 4 1.5 tag",
+        "q1 Q0 d7 1 .25e1 tag",
+    )
+    findings = Findings()
+    entries = load_run("bm25", path, findings)
+    # at score 1.5, by bytes from the end: é (0xC3...), d2, d10
+    assert lists_of(entries) == {"q1": ["d7", "é", "d2", "d10"], "q2": ["d1"]}
+    assert entries["run_id"].unique().to_list() == ["bm25"]
+    assert entries["score"].to_list() == [2.5, 1.5, 1.5, 1.5, -1000.0]
+    assert findings.problems == ()
+    assert findings.notes == (
+        "run 'bm25': queries whose rank column differs from the order by score, which is used: 1 (q1)",
+    )
+    schemas.conform(resolve_pages(entries, CORPUS, findings), schemas.RUNS)
+
+
+def test_scores_tie_in_single_precision_for_trec9_only(tmp_path: pathlib.Path) -> None:
+    path = trec(tmp_path / "run.gz", "q Q0 a 1 16777217 t", "q Q0 b 2 16777216 t")
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    # 16777217 = 2^24 + 1 has no single-precision number of its own
+    assert lists_of(load_run("r", path, Findings(), ties="trec9")) == {"q": ["b", "a"]}
+    assert lists_of(load_run("r", path, Findings(), ties="trec10")) == {"q": ["a", "b"]}
+    with pytest.raises(ValueError, match="unknown tie rule 'trec8'"):
+        load_run("r", path, Findings(), ties="trec8")
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("q1 Q0 d2 2 nan t", ":2: score 'nan' is not a finite number"),
+        ("q1 Q0 d2 2 -inf t", ":2: score '-inf' is not a finite number"),
+        ("q1 Q0 d2 2 high t", ":2: score 'high' is not a finite number"),
+        ("q1 Q0 d2 2 1.0", ":2: 5 columns where 6 are expected (query Q0 doc rank score tag)"),
+        ("q1 Q0 d 2 2 1.0 t", ":2: 7 columns where 6 are expected (query Q0 doc rank score tag)"),
+        ("q1 Q0 d1 2 0.5 t", ": run 'bm25', query 'q1': document 'd1' is in the list more than once"),
+    ],
+)
+def test_bad_trec_line(tmp_path: pathlib.Path, line: str, message: str) -> None:
+    path = trec(tmp_path / "run.trec", "q1 Q0 d1 1 2.0 t", line)
+    assert problems_of(path) == (f"{path}{message}",)
+
+
+def test_empty_missing_and_truncated_runs(tmp_path: pathlib.Path) -> None:
+    empty = trec(tmp_path / "run.trec")
+    assert problems_of(empty) == (f"{empty}: run 'bm25' holds no lists",)
+    assert "No such file" in problems_of(tmp_path / "none.trec")[0]
+    empty.write_bytes(gzip.compress(b"q1 Q0 d1 1 2.0 t\n")[:-9])
+    assert problems_of(empty)[0].endswith("truncated gzip file")
+
+
+def test_an_empty_run_is_found_beside_the_problems_of_another(tmp_path: pathlib.Path) -> None:
+    findings = Findings()
+    load_run("bad", trec(tmp_path / "bad.trec", "oops"), findings)
+    load_run("empty", trec(tmp_path / "empty.trec"), findings)
+    assert [problem.split(":")[0] for problem in findings.problems] == [
+        f"{tmp_path}/bad.trec",
+        f"{tmp_path}/empty.trec",
+    ]
+
+
+def test_the_same_document_may_come_up_in_two_lists(tmp_path: pathlib.Path) -> None:
+    assert problems_of(trec(tmp_path / "run.trec", "q1 Q0 d1 1 2.0 t", "q2 Q0 d1 1 2.0 t")) == ()
+
+
+def test_parquet_by_rank_by_score_and_with_number_ids(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "run.parquet"
+    frame = pl.DataFrame({"query_id": [2, 1, 1], "doc_id": ["a", "b", "c"], "rank": [1, 2, 1]})
+    frame.write_parquet(path)
+    entries = load_run("r", path, Findings())
+    assert lists_of(entries) == {"1": ["c", "b"], "2": ["a"]}
+    assert entries["score"].null_count() == 3
+    frame.select("query_id", "doc_id", score=pl.Series([0.5, 7.0, 7.0])).write_parquet(path)
+    assert lists_of(load_run("r", path, Findings())) == {"1": ["c", "b"], "2": ["a"]}
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"rank": [1, 3]}, "run 'bm25', query 'q': ranks must be 1, 2, ... without gaps or repeats, got 3"),
+        ({"rank": [1, 1]}, "run 'bm25', query 'q': ranks must be 1, 2, ... without gaps or repeats, got 1"),
+        ({"rank": [0, 1]}, "run 'bm25', query 'q': ranks must be 1, 2, ... without gaps or repeats, got 0"),
+        ({"rank": [1, None]}, "row 2: rank is missing"),
+        ({"rank": [1.0, 2.0]}, "column 'rank' holds Float64; it must hold whole numbers"),
+        ({"score": [1.0, float("nan")]}, "row 2: score is not a finite number"),
+        ({"score": [1.0, None]}, "row 2: score is not a finite number"),
+        ({"score": ["1", "2"]}, "column 'score' holds String; it must hold numbers"),
+        ({}, "no column 'rank' or 'score'; it has query_id, doc_id"),
+        ({"rank": [1, 2], "doc_id": ["a", None]}, "row 2: doc_id is missing"),
+        (
+            {"rank": [1, 2], "doc_id": ["a", "a"]},
+            "run 'bm25', query 'q': document 'a' is in the list more than once",
+        ),
+        ({"rank": [1, 2], "query_id": [0.5, 0.5]}, "column 'query_id' holds Float64; it must hold strings"),
+    ],
+)
+def test_bad_parquet_run(tmp_path: pathlib.Path, columns: dict[str, list[object]], message: str) -> None:
+    path = tmp_path / "run.parquet"
+    pl.DataFrame({"query_id": ["q", "q"], "doc_id": ["a", "b"], **columns}).write_parquet(path)
+    assert f"{path}: {message}" in problems_of(path)
+
+
+def test_parquet_without_a_column(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "run.parquet"
+    pl.DataFrame({"query_id": ["q"], "rank": [1]}).write_parquet(path)
+    assert problems_of(path) == (f"{path}: no column 'doc_id'; it has query_id, rank",)
+
+
+def test_parquet_with_several_runs_gives_the_one_of_the_name(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "run.parquet"
+    runs = pl.DataFrame(
+        {"run_id": ["bm25", "dense"], "query_id": ["q", "q"], "doc_id": ["a", "b"], "rank": [1, 1]}
+    )
+    runs.write_parquet(path)
+    assert lists_of(load_run("dense", path, Findings())) == {"q": ["b"]}
+    findings = Findings()
+    load_run("other", path, findings)
+    assert findings.problems == (f"{path}: holds the runs bm25, dense, none of which is called 'other'",)
+
+
+def predictions(path: pathlib.Path, **lists: list[dict[str, object]]) -> pathlib.Path:
+    records = [
+        {"id": query, "output": [{"answer": "x", "provenance": found}]} for query, found in lists.items()
+    ]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def test_kilt_predictions_by_document_by_text_and_by_page(tmp_path: pathlib.Path) -> None:
+    path = predictions(
+        tmp_path / "kilt.jsonl",
+        q1=[
+            {"wikipedia_id": "p2"},
+            {"wikipedia_id": "p1", "text": " end of one "},
+            {"doc_id": "d4", "wikipedia_id": "gone", "score": 0.5},
+            {"wikipedia_id": "p1"},
+        ],
+        q2=[{"passage_id": "d3"}],
+        q3=[],
+    )
+    findings = Findings()
+    entries = load_run("dpr", path, findings)
+    assert entries["doc_id"].to_list() == [None, None, "d4", None, "d3"]
+    assert entries["page_id"].to_list() == ["p2", "p1", None, "p1", None]
+    runs = resolve_pages(entries, CORPUS, findings)
+    assert lists_of(runs) == {"q1": ["d3", "d2", "d4", "d1"], "q2": ["d3"]}
+    assert findings.problems == findings.notes == ()
+    schemas.conform(runs, schemas.RUNS)
+
+
+def test_a_page_that_comes_up_again_keeps_its_first_place(tmp_path: pathlib.Path) -> None:
+    again = [{"wikipedia_id": 1}, {"wikipedia_id": 2}, {"wikipedia_id": "1"}, {"wikipedia_id": 3}]
+    corpus = CORPUS.with_columns(page_id=pl.Series(["1", "2", "3", None]))
+    findings = Findings()
+    entries = load_run("dpr", predictions(tmp_path / "kilt.jsonl", q=again), findings)
+    assert lists_of(resolve_pages(entries, corpus, findings)) == {"q": ["d1", "d2", "d3"]}
+    assert findings.notes == ("pages that come up again in a list, left out (query: page): 1 (q: 1)",)
+
+
+def test_a_text_that_is_no_passage_falls_back_to_the_first_and_is_noted(tmp_path: pathlib.Path) -> None:
+    findings = Findings()
+    path = predictions(tmp_path / "kilt.jsonl", q=[{"wikipedia_id": "p1", "text": "else"}])
+    runs = resolve_pages(load_run("dpr", path, findings), CORPUS, findings)
+    assert lists_of(runs) == {"q": ["d1"]}
+    assert findings.problems == ()
+    assert findings.notes[0].endswith(": 1 (q: p1)")
+
+
+def test_a_page_without_a_passage_is_a_problem(tmp_path: pathlib.Path) -> None:
+    findings = Findings()
+    path = predictions(tmp_path / "kilt.jsonl", q=[{"wikipedia_id": "p9"}, {"wikipedia_id": "p2"}])
+    resolve_pages(load_run("dpr", path, findings), CORPUS, findings)
+    assert findings.problems == ("run 'dpr', query 'q': page 'p9' has no passage in the passages",)
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"id": "q", "output": [{"provenance": []}]}, "query 'q' of run 'bm25' repeats the one at {path}:1"),
+        ({"id": "r"}, "query 'r' of run 'bm25' has no output"),
+        ({"output": []}, "id is missing"),
+        ({"id": "r", "output": [{"provenance": [{"title": "x"}]}]}, "an entry has neither doc_id"),
+        (
+            {"id": "r", "output": [{"provenance": [{"doc_id": "a"}, {"doc_id": "a"}]}]},
+            "run 'bm25', query 'r': document 'a' is in the list more than once",
+        ),
+        (
+            {"id": "r", "output": [{"provenance": [{"doc_id": "a"}]}, {"provenance": [{"doc_id": "b"}]}]},
+            "query 'r' of run 'bm25' has 2 provenance lists, not one",
+        ),
+    ],
+)
+def test_bad_prediction(tmp_path: pathlib.Path, record: object, message: str) -> None:
+    path = predictions(tmp_path / "kilt.jsonl", q=[{"doc_id": "d1"}])
+    path.write_text(path.read_text(encoding="utf-8") + json.dumps(record) + "\n", encoding="utf-8")
+    (problem,) = problems_of(path)
+    assert problem.startswith(f"{path}:2: {message.format(path=path)}")
+
+
+def run_table(lists: dict[str, list[str]], scores: list[float] | None = None) -> pl.DataFrame:
+    rows = [
+        ("mine", query, rank, doc, None) for query, docs in lists.items() for rank, doc in enumerate(docs, 1)
+    ]
+    runs = pl.DataFrame(rows, schema=RUN_COLUMNS, orient="row")
+    return runs if scores is None else runs.with_columns(score=pl.Series(scores))
+
+
+def test_written_trec_run_line_by_line(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "run.trec"
+    write_trec_run(run_table({"q1": ["b", "a"], "q2": ["c"]}, [0.5, 0.5, -1.0]), path)
+    assert path.read_text().splitlines() == ["q1 Q0 b 1 2 mine", "q1 Q0 a 2 1 mine", "q2 Q0 c 1 1 mine"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+ids = st.text(
+    st.characters(exclude_categories=["Cs"], exclude_characters=" \t\n\r\f\v"), min_size=1, max_size=4
+)
+
+
+@given(
+    lists=st.dictionaries(
+        ids.filter(lambda name: name.strip()), st.lists(ids, min_size=1, max_size=6, unique=True)
+    ),
+    ties=st.sampled_from(["trec9", "trec10"]),
+    suffix=st.sampled_from(["trec", "trec.gz"]),
+)
+def test_runs_to_trec_to_runs_keeps_the_order(lists: dict[str, list[str]], ties: str, suffix: str) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / f"run.{suffix}"
+        write_trec_run(run_table(lists), path)
+        findings = Findings()
+        entries = load_run("mine", path, findings, ties=ties)
+    assert findings.notes == ()
+    assert lists_of(entries) == lists
+    assert bool(findings.problems) == (not lists)  # a run without lists is the only one that is refused
+
+
+@pytest.mark.parametrize(
+    ("runs", "message"),
+    [
+        (run_table({"q 1": ["a"]}), "query_id 'q 1' is empty or holds white space"),
+        (run_table({"q": ["a\tb"]}), "doc_id .* is empty or holds white space"),
+        (run_table({"q": [""]}), "doc_id '' is empty"),
+        (run_table({"q": ["a"]}).with_columns(run_id=pl.lit("my run")), "run_id 'my run'"),
+        (
+            pl.concat([run_table({"q": ["a"]}), run_table({"q": ["a"]}).with_columns(run_id=pl.lit("z"))]),
+            "one run",
+        ),
+    ],
+)
+def test_runs_that_trec_cannot_hold(tmp_path: pathlib.Path, runs: pl.DataFrame, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        write_trec_run(runs, tmp_path / "run.trec")
+    assert list(tmp_path.iterdir()) == []
+
+
+def label_table(*rows: tuple[str, str, float | None]) -> pl.DataFrame:
+    schema = {"query_id": pl.String, "doc_id": pl.String, "label": pl.Float64}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def test_written_qrels_line_by_line(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "qrels.txt"
+    write_trec_qrels(label_table(("q2", "a", 1.0), ("q1", "b", 0.0), ("q1", "a", None)), path)
+    assert path.read_text().splitlines() == ["q1 0 b 0", "q2 0 a 1"]  # the null label was not judged
+
+
+def test_graded_labels_need_a_threshold(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "qrels.txt"
+    labels = label_table(("q", "a", 0.5), ("q", "b", 0.49), ("q", "c", 1.0))
+    with pytest.raises(ValueError, match=r"graded labels such as 0\.5 need a threshold"):
+        write_trec_qrels(labels, path)
+    write_trec_qrels(labels, path, threshold=0.5)
+    assert path.read_text().splitlines() == ["q 0 a 1", "q 0 b 0", "q 0 c 1"]
+
+
+def test_labels_of_two_annotators_do_not_go_into_one_file(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(ValueError, match="query 'q', document 'a' has several labels"):
+        write_trec_qrels(label_table(("q", "a", 0.0), ("q", "a", 1.0)), tmp_path / "qrels.txt")
+    with pytest.raises(ValueError, match="holds white space"):
+        write_trec_qrels(label_table(("q", "a b", 0.0)), tmp_path / "qrels.txt")

@@ -1,0 +1,209 @@
+"""Measures, on lists short enough to work out by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from erag_ray.measures import (
+    MEASURES,
+    Lists,
+    Measure,
+    check_measures,
+    compute,
+    compute_all,
+    own_ideal,
+    pad,
+)
+
+LOG3, LOG5 = np.log2(3), np.log2(5)
+
+# one useful document at rank 2 and one at rank 4; nothing useful; a list of one; an empty list
+BINARY = own_ideal(
+    np.array([[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]], dtype=float), [4, 4, 1, 0]
+)
+GRADED = own_ideal(np.array([[0.2, 0.0, 0.8, 0.0], [0.5, 0.0, 0.0, 0.0]]), [4, 1])
+# the pool knows three useful documents of the first query, two of the others
+POOL = Lists(
+    labels=BINARY.labels,
+    lengths=BINARY.lengths,
+    ideal=np.array([[1, 1, 1, 0, 0], [1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 0, 0, 0]], dtype=float),
+)
+
+PERFECT_3 = 1 + 1 / LOG3 + 1 / 2
+WORKED = [
+    # name, lists, cutoff, the expected value of each list
+    ("P", BINARY, 2, [1 / 2, 0, 1 / 2, 0]),
+    ("P", BINARY, 4, [2 / 4, 0, 1 / 4, 0]),
+    ("R", BINARY, 2, [1 / 2, 0, 1 / 1, 0]),
+    ("R", BINARY, 4, [2 / 2, 0, 1 / 1, 0]),
+    ("R", POOL, 4, [2 / 3, 0, 1 / 2, 0]),
+    ("AP", BINARY, 4, [(1 / 2 + 2 / 4) / 2, 0, 1, 0]),
+    ("AP", BINARY, 3, [(1 / 2) / 2, 0, 1, 0]),
+    ("AP", POOL, 4, [(1 / 2 + 2 / 4) / 3, 0, 1 / 2, 0]),
+    ("RR", BINARY, 1, [0, 0, 1, 0]),
+    ("RR", BINARY, 4, [1 / 2, 0, 1, 0]),
+    ("nDCG", BINARY, 4, [(1 / LOG3 + 1 / LOG5) / (1 + 1 / LOG3), 0, 1, 0]),
+    ("nDCG", BINARY, 1, [0, 0, 1, 0]),
+    ("nDCG", POOL, 4, [(1 / LOG3 + 1 / LOG5) / PERFECT_3, 0, 1 / (1 + 1 / LOG3), 0]),
+    ("Success", BINARY, 1, [0, 0, 1, 0]),
+    ("Success", BINARY, 2, [1, 0, 1, 0]),
+    ("P", GRADED, 3, [(0.2 + 0.0 + 0.8) / 3, 0.5 / 3]),
+    ("Success", GRADED, 2, [0.2, 0.5]),
+    ("Success", GRADED, 3, [0.8, 0.5]),
+    ("nDCG", GRADED, 3, [(0.2 + 0.8 / 2) / (0.8 + 0.2 / LOG3), 1]),
+]
+
+
+@pytest.mark.parametrize(("name", "lists", "cutoff", "expected"), WORKED)
+def test_worked_example(name: str, lists: Lists, cutoff: int, expected: list[float]) -> None:
+    assert compute(name, lists, cutoff) == pytest.approx(expected, abs=1e-12)
+
+
+def test_threshold_makes_graded_labels_binary() -> None:
+    # at 0.5 the first list reads 0 0 1 0, the second 1
+    assert compute("RR", GRADED, 4, threshold=0.5) == pytest.approx([1 / 3, 1])
+    assert compute("AP", GRADED, 4, threshold=0.2) == pytest.approx([(1 / 1 + 2 / 3) / 2, 1])
+    # the label that equals the threshold is relevant, and the base is cut with the same threshold
+    assert compute("R", GRADED, 2, threshold=0.2) == pytest.approx([1 / 2, 1])
+    assert compute("R", GRADED, 2, threshold=0.21) == pytest.approx([0, 1])
+
+
+def test_threshold_leaves_the_measures_that_take_graded_labels_alone() -> None:
+    for name in ("P", "Success", "nDCG"):
+        assert compute(name, GRADED, 4, threshold=0.5) == pytest.approx(compute(name, GRADED, 4))
+
+
+def test_threshold_holds_even_where_graded_labels_happen_to_be_0_or_1() -> None:
+    assert compute("R", BINARY, 4, threshold=2).tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["AP", "RR", "R"])
+def test_graded_labels_without_threshold_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=rf"graded, and {name} need a threshold.*only for P, nDCG, Success"):
+        compute(name, GRADED, 1)
+    with pytest.raises(ValueError, match=f"graded, and {name} need"):
+        check_measures(["P", name], binary=False)
+
+
+def test_a_base_with_one_graded_label_is_graded() -> None:
+    lists = Lists(labels=np.array([[1.0]]), lengths=np.array([1]), ideal=np.array([[1.0, 0.3]]))
+    with pytest.raises(ValueError, match="graded"):
+        compute("R", lists, 1)
+
+
+def test_check_measures_lets_declared_labels_pass() -> None:
+    check_measures(list(MEASURES), binary=True)
+    check_measures(list(MEASURES), binary=False, threshold=0.5)
+    check_measures(["P", "Success", "nDCG"], binary=False)
+
+
+@pytest.mark.parametrize(
+    ("names", "binary", "threshold", "message"),
+    [
+        (["P", "Precision"], True, None, "unknown measure 'Precision'; known: AP, P, R, RR, Success, nDCG"),
+        (["numpy:pi"], True, None, "measure 'numpy:pi' is a float"),
+        (["P"], False, 0.0, "must be above 0"),
+        (["P"], False, float("nan"), "must be above 0"),
+        (["R"], True, 2, "no binary label would be relevant"),
+    ],
+)
+def test_check_measures_names_what_is_wrong(
+    names: list[str], binary: bool, threshold: float | None, message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        check_measures(names, binary, threshold)
+
+
+@pytest.mark.parametrize("cutoff", [0, -1, 5])
+def test_cutoff_outside_the_depth_is_refused(cutoff: int) -> None:
+    with pytest.raises(ValueError, match=rf"cutoff {cutoff} is outside 1\.\.4"):
+        compute("P", BINARY, cutoff)
+
+
+# a measure from outside the package, used by name below
+LAST = Measure(name="Last", function=lambda lists: lists.labels, uses_ideal=False, needs_binary=False)
+
+
+def test_a_measure_from_outside_is_found_by_its_place() -> None:
+    assert compute(f"{__name__}:LAST", BINARY, 4).tolist() == [1, 0, 0, 0]
+
+
+def test_compute_all_holds_every_measure_at_every_cutoff() -> None:
+    values = compute_all(["P", "nDCG"], POOL, [1, 3])
+    assert set(values) == {("P", 1), ("P", 3), ("nDCG", 1), ("nDCG", 3)}
+    for (name, cutoff), column in values.items():
+        assert column.tolist() == compute(name, POOL, cutoff).tolist()
+
+
+def test_no_lists_give_empty_columns() -> None:
+    values = compute_all(list(MEASURES), own_ideal(np.empty((0, 3))), [3])
+    assert [column.shape for column in values.values()] == [(0,)] * len(MEASURES)
+
+
+def test_pad_lays_out_rows_of_any_length() -> None:
+    padded = pad([1, 2, 3, 4, 5], lengths=[3, 0, 2], width=2)
+    assert padded.tolist() == [[1, 2], [0, 0], [4, 5]]
+    assert pad([1, 2], lengths=[2], width=3).tolist() == [[1, 2, 0]]
+    with pytest.raises(ValueError, match="add up to 2, but there are 3 values"):
+        pad([1, 2, 3], lengths=[1, 1], width=2)
+
+
+def _lists(**changed: object) -> Lists:
+    parts: dict[str, object] = {
+        "labels": np.array([[1.0, 0.0]]),
+        "lengths": np.array([1]),
+        "ideal": np.array([[1.0, 0.5]]),
+    }
+    return Lists(**(parts | changed))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"labels": np.array([[1.0, np.nan]])}, "labels must be finite"),
+        ({"labels": np.array([[1.0, -1.0]])}, "at least 0"),
+        ({"labels": np.array([[0.5, 0.5]])}, "behind the end of a list"),
+        ({"ideal": np.array([[0.5, 1.0]])}, "descending"),
+        ({"ideal": np.array([[0.5]])}, "the base of list 0 holds less"),
+        ({"ideal": np.array([[1.0], [1.0]])}, "labels must be"),
+        ({"lengths": np.array([1, 1])}, "labels must be"),
+        ({"lengths": np.array([3])}, r"lengths must be 0\.\.2"),
+    ],
+)
+def test_lists_refuse_parts_that_do_not_fit(changed: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        _lists(**changed)
+
+
+labels_in_rank_order = st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), max_size=6)
+
+
+@given(labels_in_rank_order, st.lists(st.sampled_from([0.0, 0.5, 1.0]), max_size=4))
+def test_every_measure_is_a_share(labels: list[float], others: list[float]) -> None:
+    base = sorted(labels + others, reverse=True)
+    lists = Lists(
+        labels=pad(labels, [len(labels)], 6),
+        lengths=np.array([len(labels)]),
+        ideal=pad(base, [len(base)], max(1, len(base))),
+    )
+    for column in compute_all(list(MEASURES), lists, range(1, 7), threshold=0.5).values():
+        assert 0 <= column[0] <= 1 + 1e-12
+
+
+@given(labels_in_rank_order)
+def test_a_list_in_ideal_order_is_perfect(labels: list[float]) -> None:
+    lists = own_ideal(pad(sorted(labels, reverse=True), [len(labels)], 6), [len(labels)])
+    values = compute_all(["nDCG", "AP", "R", "RR"], lists, [6], threshold=0.5)
+    has_relevant = float(any(label >= 0.5 for label in labels))
+    assert values["nDCG", 6][0] == pytest.approx(float(any(labels)))
+    assert [values[name, 6][0] for name in ("AP", "R", "RR")] == pytest.approx([has_relevant] * 3)
+
+
+@given(st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=6))
+def test_with_its_own_base_recall_at_full_depth_is_success(labels: list[float]) -> None:
+    # DESIGN 6.1: what the paper's Table 1 shows, and why ideal="pool" exists
+    lists = own_ideal(np.array([labels]))
+    assert compute("R", lists, len(labels)) == compute("Success", lists, len(labels))

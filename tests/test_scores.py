@@ -1,0 +1,246 @@
+"""Scores: every rule of KILT's evaluation worked by hand, the guards of a job, and properties."""
+
+from __future__ import annotations
+
+import math
+import sys
+import unicodedata
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from erag_ray import scores
+from erag_ray.scores import (
+    SCORES,
+    Score,
+    accuracy,
+    exact_match,
+    normalize_answer,
+    rouge_l_google,
+    rouge_l_kilt,
+    score_named,
+    score_outputs,
+    token_f1,
+    usable_answers,
+)
+
+NOT_A_SCORE = "a string that outside code might export by mistake"
+
+
+def outside_score(value: object, *, binary: bool = False) -> Score:
+    return Score(name="outside", function=lambda output, answers: value, binary=binary, normalises=False)  # type: ignore[arg-type, return-value]
+
+
+HALF = outside_score(0.5)
+
+
+# --- normalisation ---
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The Beatles", "beatles"),
+        ("U.S.", "us"),  # a deleted mark leaves no space
+        ("well-known", "wellknown"),
+        ("an  apple\ta\nday", "apple day"),
+        ("theatre and banana", "theatre and banana"),  # articles are whole words
+        ("a.n apple", "apple"),  # punctuation goes first, and then "an" is an article
+        ("The The", ""),
+        ("*", ""),
+        ("“Paris”", "“paris”"),  # only ASCII punctuation goes
+        ("ÉCOLE", "école"),
+        ("서울 특별시.", "서울 특별시"),
+    ],
+)
+def test_normalize_answer(text: str, expected: str) -> None:
+    assert normalize_answer(text) == expected
+
+
+@given(st.text())
+def test_normalising_leaves_no_ascii_punctuation_and_single_spaces(text: str) -> None:
+    normalized = normalize_answer(text)
+    assert not set(normalized) & set("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~")
+    assert normalized == " ".join(normalized.split())
+
+
+# --- exact match, F1, accuracy ---
+
+
+def test_exact_match_takes_the_best_gold_after_normalisation() -> None:
+    assert exact_match("the beatles!", ["Wings", " The Beatles "]) == 1.0
+    assert exact_match("beatles band", ["Wings", "The Beatles"]) == 0.0
+
+
+def test_nothing_is_folded_so_two_encodings_of_one_letter_differ() -> None:
+    composed, decomposed = unicodedata.normalize("NFC", "café"), unicodedata.normalize("NFD", "café")
+    assert exact_match(composed, [composed]) == 1.0
+    assert exact_match(composed, [decomposed]) == 0.0
+    assert exact_match("서울", ["서울"]) == 1.0
+
+
+def test_f1_counts_a_repeated_word_as_often_as_both_have_it() -> None:
+    # precision 2/4 (new, york of four words), recall 2/2: 2 * 0.5 * 1 / 1.5
+    assert token_f1("new york new york", ["New York"]) == pytest.approx(2 / 3)
+    # three of four words, all three of the gold: 2 * (3/4) * 1 / (7/4)
+    assert token_f1("new york new york", ["New York New"]) == pytest.approx(6 / 7)
+    # precision 1/3, recall 1/2: 2 * (1/6) / (5/6) = 0.4; the other gold shares nothing
+    assert token_f1("big red dog", ["London", "red house"]) == pytest.approx(0.4)
+    assert token_f1("cat", ["dog"]) == 0.0
+
+
+def test_a_gold_of_articles_matches_exactly_and_yet_has_no_f1() -> None:
+    assert exact_match("the", ["The The"]) == 1.0
+    assert token_f1("The The", ["The The"]) == 0.0
+
+
+def test_accuracy_is_letter_for_letter() -> None:
+    assert accuracy(" SUPPORTS\n", ["SUPPORTS "]) == 1.0  # both sides are stripped
+    assert accuracy("supports", ["SUPPORTS"]) == 0.0
+    assert accuracy("SUPPORTS.", ["SUPPORTS"]) == 0.0
+    assert accuracy("REFUTES", ["SUPPORTS", "REFUTES"]) == 1.0
+
+
+# --- ROUGE ---
+
+
+def test_rouge_l_kilt_by_hand() -> None:
+    # common subsequence "cat sat" of 3 and 4 distinct words: r = 2/4, p = 2/3, f = 2pr / (p + r) = 4/7
+    assert rouge_l_kilt("cat sat down", ["the cat sat still"]) == pytest.approx(4 / 7, abs=1e-7)
+
+
+def test_rouge_l_kilt_counts_distinct_words_case_and_never_reaches_1() -> None:
+    assert rouge_l_kilt("the cat", ["the cat"]) == 0.999999995
+    assert rouge_l_kilt("the cat the cat", ["the cat"]) == 0.999999995
+    assert rouge_l_kilt("Paris", ["paris"]) == 0.0
+
+
+def test_rouge_l_kilt_of_a_text_without_a_sentence_is_0_and_the_other_golds_still_count() -> None:
+    assert rouge_l_kilt(".", ["."]) == 0.0
+    assert rouge_l_kilt("Paris", ["...", "Paris"]) == 0.999999995
+
+
+def test_rouge_l_kilt_of_a_text_that_exhausts_the_recursion_limit() -> None:
+    # the package walks back word by word; one word of n is the gold: r = 1, p = 1/n, f = 2 / (n + 1)
+    num_words = sys.getrecursionlimit() + 100
+    output = " ".join(f"w{i}" for i in range(num_words))
+    with pytest.raises(RecursionError):
+        scores._ROUGE.get_scores(output, "w0")
+    assert rouge_l_kilt(output, ["w0"]) == pytest.approx(2 / (num_words + 1), abs=1e-7)
+
+
+def test_rouge_l_google_lower_cases_keeps_repeats_and_does_not_stem() -> None:
+    assert rouge_l_google("PARIS!", ["paris"]) == 1.0
+    # common subsequence "the cat" of 4 and 2 words: p = 1/2, r = 1
+    assert rouge_l_google("the cat the cat", ["the cat"]) == pytest.approx(2 / 3)
+    assert rouge_l_google("running", ["run"]) == 0.0
+    assert rouge_l_google("서울", ["서울"]) == 0.0  # it knows only a-z and 0-9
+
+
+# --- all scores ---
+
+
+@pytest.mark.parametrize("score", SCORES.values(), ids=SCORES)
+@pytest.mark.parametrize("output", ["", "  \n"])
+def test_an_empty_output_is_worth_0(score: Score, output: str) -> None:
+    assert score.function(output, ["The", "Paris"]) == 0.0
+
+
+@pytest.mark.parametrize("score", SCORES.values(), ids=SCORES)
+def test_blank_golds_are_left_out_and_having_no_other_is_an_error(score: Score) -> None:
+    assert score.function("Paris", ["", " ", "Paris"]) == pytest.approx(1.0)
+    with pytest.raises(ValueError, match="no gold answer that is not blank"):
+        score.function("Paris", [" ", ""])
+
+
+texts = st.text(alphabet="ab AN.*té서울", max_size=12)
+golds = st.lists(texts.filter(str.strip), min_size=1, max_size=3)
+any_score = st.sampled_from(list(SCORES.values()))
+
+
+@given(any_score, texts, golds)
+def test_values_lie_in_0_to_1_and_binary_ones_are_0_or_1(
+    score: Score, output: str, answers: list[str]
+) -> None:
+    value = score.function(output, answers)
+    assert 0.0 <= value <= 1.0
+    assert not score.binary or value in (0.0, 1.0)
+
+
+@given(any_score, texts, golds, texts.filter(str.strip))
+def test_another_gold_never_lowers_the_score(
+    score: Score, output: str, answers: list[str], more: str
+) -> None:
+    assert score.function(output, [*answers, more]) >= score.function(output, answers)
+
+
+@given(texts.filter(str.strip))
+def test_a_gold_against_itself(gold: str) -> None:
+    assert exact_match(gold, [gold]) == accuracy(gold, [gold]) == 1.0
+    assume(normalize_answer(gold))
+    assert token_f1(gold, [gold]) == 1.0
+
+
+# --- what a job uses ---
+
+
+def test_usable_answers_drop_what_normalises_to_nothing_only_where_the_score_normalises() -> None:
+    answers = ["*", "The", ".", " ", "Paris"]
+    assert usable_answers(SCORES["exact_match"], answers) == ["Paris"]
+    assert usable_answers(SCORES["token_f1"], answers) == ["Paris"]
+    assert usable_answers(SCORES["accuracy"], answers) == ["*", "The", ".", "Paris"]
+
+
+def test_in_a_job_a_gold_that_normalises_to_nothing_matches_nothing() -> None:
+    assert exact_match("!", ["The"]) == 1.0  # KILT's rule
+    assert score_outputs(["!", "!"], [["The"], ["The", "Paris"]], SCORES["exact_match"]) == [0.0, 0.0]
+
+
+def test_score_outputs_keeps_order_and_leaves_what_was_not_judged_null() -> None:
+    outputs = ["Paris", None, "Rome", ""]
+    answers = [["paris"], ["paris"], ["Paris"], ["Paris"]]
+    assert score_outputs(outputs, answers, SCORES["exact_match"]) == [1.0, None, 0.0, 0.0]
+    assert score_outputs([], [], SCORES["exact_match"]) == []
+
+
+def test_equal_rows_are_scored_once() -> None:
+    calls = []
+
+    def count(output: str, answers: object) -> float:
+        calls.append(output)
+        return 1.0
+
+    score = Score(name="counting", function=count, binary=True, normalises=False)
+    assert score_outputs(["x", "x", "y", "x"], [["g"], ("g",), ["g"], ["h"]], score) == [1.0] * 4
+    assert calls == ["x", "y", "x"]
+
+
+@pytest.mark.parametrize("value", [math.nan, -0.1, 1.5, None, "1"])
+def test_a_value_outside_0_to_1_names_the_score_and_the_value(value: object) -> None:
+    with pytest.raises(ValueError, match=rf"score 'outside' gave {value!r}; allowed: a number in \[0, 1\]"):
+        score_outputs(["x"], [["g"]], outside_score(value))
+
+
+def test_a_score_declared_binary_may_not_give_a_half() -> None:
+    assert score_outputs(["x"], [["g"]], outside_score(0.5)) == [0.5]
+    with pytest.raises(ValueError, match=r"gave 0.5; allowed: 0 and 1"):
+        score_outputs(["x"], [["g"]], outside_score(0.5, binary=True))
+
+
+def test_outputs_and_answers_must_be_equally_long() -> None:
+    with pytest.raises(ValueError, match="zip"):
+        score_outputs(["x", "y"], [["g"]], SCORES["exact_match"])
+
+
+def test_score_named() -> None:
+    assert score_named("token_f1").function is token_f1
+    assert score_named(f"{__name__}:HALF") is HALF
+    with pytest.raises(ValueError, match="unknown score 'f1'; known: accuracy, exact_match"):
+        score_named("f1")
+    with pytest.raises(ValueError, match="is a str, not an"):
+        score_named(f"{__name__}:NOT_A_SCORE")
+
+
+def test_what_is_binary() -> None:
+    assert [name for name, score in SCORES.items() if score.binary] == ["exact_match", "accuracy"]
