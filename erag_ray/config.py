@@ -163,7 +163,7 @@ class JobConfig:
     """CPU cores of each reader actor (null: an even share on GPUs, all cores without)."""
 
     rows_per_block: int | None = None
-    """Requests in one unit of work and of retry (null: by the amount of work, 16 to 4096)."""
+    """Requests in one unit of work and of retry (null: by the amount of work, 128 to 4096)."""
 
     write_every_seconds: float = 20.0
     """A reader writes what it has read at least this often (as soon as the batch in hand is done)."""

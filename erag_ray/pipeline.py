@@ -29,7 +29,7 @@ from erag_ray.readers import make_reader, reader_id
 from erag_ray.store import Lease, ReadingStore
 
 FREE_CPUS = 2
-MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 16, 4096, 12
+MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 128, 4096, 12
 LINE_SECONDS = 30.0
 QUIET = {
     "RAY_DATA_PARQUET_FOOTER_NUM_ACTORS": "1",  # its default of 32 actors costs 10 s at the start of each job

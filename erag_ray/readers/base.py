@@ -18,6 +18,7 @@ from erag_ray.prompts import Passage
 from erag_ray.schemas import READINGS
 
 DEFAULT_NEW_TOKENS = 50
+MAX_PADDING_SHARE = 0.15
 
 
 class Request(NamedTuple):
@@ -34,6 +35,8 @@ class Prompt:
     segments: tuple[tuple[int, ...], ...]
     num_truncated_question_tokens: int = 0
     num_truncated_passage_tokens: int = 0
+    num_shared: int = 0
+    """The first tokens, where they are a template that other prompts start with too."""
 
     @property
     def num_tokens(self) -> int:
@@ -106,18 +109,26 @@ class Reader(ABC):
             yield _readings(requests.take(rows), reader, [prompts[row] for row in rows], outputs)
 
     def batches(self, prompts: Sequence[Prompt]) -> Iterator[list[int]]:
-        """Rows of similar length together: at most ``batch_size`` rows and ``batch_tokens`` padded tokens."""
-        by_length = sorted(range(len(prompts)), key=lambda row: -prompts[row].num_tokens)
+        """Rows of similar length together, longest first.
+
+        A batch has at most ``batch_size`` rows and ``batch_tokens`` padded tokens, of which at most
+        `MAX_PADDING_SHARE` are padding.
+        """
+        lengths = [prompt.num_tokens for prompt in prompts]
         batch: list[int] = []
-        for row in by_length:
-            longest = prompts[batch[0]].num_tokens if batch else 0
-            full = len(batch) >= self.config.batch_size
-            if batch and (full or longest * (len(batch) + 1) > self.config.batch_tokens):
+        for row in sorted(range(len(prompts)), key=lambda row: -lengths[row]):
+            if batch and not self._fits([lengths[other] for other in (*batch, row)]):
                 yield batch
                 batch = []
             batch.append(row)
         if batch:
             yield batch
+
+    def _fits(self, lengths: Sequence[int]) -> bool:
+        padded = lengths[0] * len(lengths)
+        wasted = padded - sum(lengths)
+        small = len(lengths) <= self.config.batch_size and padded <= self.config.batch_tokens
+        return small and wasted <= MAX_PADDING_SHARE * padded
 
 
 def _requests(table: pa.Table) -> list[Request]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 from collections.abc import Sequence
@@ -14,7 +15,8 @@ from erag_ray.config import ReaderConfig
 from erag_ray.prompts import FAMILIES, Piece, chat_pieces, plain_pieces
 from erag_ray.readers.base import Output, Prompt, Reader, Request
 from erag_ray.readers.models import find_model, load_settings, load_tokenizer, load_weights
-from erag_ray.readers.tokens import PieceTokenizer, as_prompt, cut_prompt
+from erag_ray.readers.prefix import SharedPrefix
+from erag_ray.readers.tokens import Ids, PieceTokenizer, as_prompt, cut_prompt
 from erag_ray.schemas import InputError
 
 CAUSAL_TOKENS = 4096
@@ -25,7 +27,7 @@ TODAY = re.compile(r"strftime_now\([^)]*\)")
 
 
 class CausalReader(Reader):
-    """Greedy decoding after a left-padded prompt.
+    """Greedy decoding after a padded prompt; the template at a prompt's start is read once for all of them.
 
     A prompt has at most ``max_prompt_tokens`` tokens. The passages together keep at least half of what instruction
     and examples leave, in equal shares; the question keeps its start (in a dialogue its end).
@@ -39,6 +41,7 @@ class CausalReader(Reader):
         self.tokenizer = load_tokenizer(self.source)
         self.pieces = PieceTokenizer(self.tokenizer)
         self.model: Any = None
+        self.prefix: SharedPrefix | None = None
         if config.prompt == "chat" and not self.tokenizer.chat_template:
             raise InputError([f"reader.prompt: {config.model} has no chat template; use prompt: plain"])
         if self.limit < 64:
@@ -46,6 +49,7 @@ class CausalReader(Reader):
 
     def load(self) -> None:
         self.model = load_weights(transformers.AutoModelForCausalLM, self.source, self.config.dtype)
+        self.prefix = SharedPrefix(self.model)
 
     def identity(self) -> dict[str, object]:
         return {
@@ -71,12 +75,16 @@ class CausalReader(Reader):
             cut_prompt, limit=self.limit, keep_question=False, keep_end=self.config.family == "dialogue"
         )
         tokens = self.pieces.tokenise(prompts)
-        return [as_prompt([cut(pieces, ids)]) for pieces, ids in zip(prompts, tokens, strict=True)]
+        return [
+            dataclasses.replace(as_prompt([cut(pieces, ids)]), num_shared=len(ids[0]))
+            for pieces, ids in zip(prompts, tokens, strict=True)
+        ]
 
     def _pieces(self, request: Request) -> list[Piece]:
         if self.config.prompt == "chat":
             before, after = self._chat_frame
-            return [before, *chat_pieces(self.family, request.question, request.passages), after]
+            first, *rest = chat_pieces(self.family, request.question, request.passages)
+            return [Piece("template", before.text + first.text), *rest, after]
         start = [Piece("template", self.tokenizer.bos_token)] if self._starts_with_bos else []
         return [
             *start,
@@ -107,15 +115,30 @@ class CausalReader(Reader):
 
     @torch.inference_mode()
     def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
-        rows = [torch.tensor(prompt.segments[0]) for prompt in prompts]
-        ids = torch.nn.utils.rnn.pad_sequence(
+        outputs: dict[int, Output] = {}
+        by_prefix: dict[Ids, list[int]] = {}
+        for row, prompt in enumerate(prompts):
+            by_prefix.setdefault(prompt.segments[0][: prompt.num_shared], []).append(row)
+        for prefix, rows in by_prefix.items():
+            made = self._generate(prefix, [prompts[row].segments[0][len(prefix) :] for row in rows])
+            outputs |= zip(rows, made, strict=True)
+        return [outputs[row] for row in range(len(prompts))]
+
+    def _generate(self, prefix: Ids, rests: Sequence[Ids]) -> list[Output]:
+        """Outputs of prompts with one prefix: its tokens, padding, then what each prompt adds."""
+        assert self.prefix is not None, "load() comes first"
+        rows = [torch.tensor(rest) for rest in rests]
+        padded = torch.nn.utils.rnn.pad_sequence(
             rows, batch_first=True, padding_value=self._pad, padding_side="left"
         )
         lengths = torch.tensor([len(row) for row in rows])
-        mask = torch.arange(ids.shape[1])[None, :] >= (ids.shape[1] - lengths)[:, None]
+        mask = torch.arange(padded.shape[1])[None, :] >= (padded.shape[1] - lengths)[:, None]
+        ids = torch.cat([torch.tensor(prefix, dtype=torch.long).expand(len(rows), -1), padded], dim=1)
+        mask = torch.cat([torch.ones(len(rows), len(prefix), dtype=torch.bool), mask], dim=1)
         made = self.model.generate(
             input_ids=ids.to(self.model.device),
             attention_mask=mask.long().to(self.model.device),
+            past_key_values=self.prefix.cache(prefix, len(rows)),
             generation_config=self._decoding(),
         )
         return [self._output(row) for row in made[:, ids.shape[1] :].tolist()]
