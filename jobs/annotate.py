@@ -1,0 +1,28 @@
+"""Second step: read every retrieved document alone (eRAG) and seal every annotator's labels.
+
+    python jobs/annotate.py --config jobs/demo.yaml
+    ray job submit --working-dir . -- python jobs/annotate.py --config jobs/demo.yaml
+
+Works on what jobs/prepare.py has sealed; what the store holds is not read again.
+"""
+
+from __future__ import annotations
+
+from erag_ray.config import JobConfig
+from erag_ray.steps import run_job, say
+from erag_ray.steps.inputs import prepared
+from erag_ray.steps.judging import label
+from erag_ray.steps.reading import plan_stage, preview, run_stage
+
+
+def main(config: JobConfig) -> None:
+    inputs = prepared(config)
+    plan = plan_stage(config, inputs, "annotate", alone=True, together=False)
+    say(*preview(plan))
+    done = run_stage(config, plan)
+    label(config, inputs, done.asks, done.readings)
+    say(f"labels of {', '.join(config.annotators)} sealed in {config.out}")
+
+
+if __name__ == "__main__":
+    run_job(main, __doc__ or "")

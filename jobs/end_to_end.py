@@ -1,0 +1,28 @@
+"""Third step: read every run's lists end to end, at every depth, and seal their utility.
+
+    python jobs/end_to_end.py --config jobs/demo.yaml
+    ray job submit --working-dir . -- python jobs/end_to_end.py --config jobs/demo.yaml
+
+Works on what jobs/prepare.py has sealed; what the store holds is not read again.
+"""
+
+from __future__ import annotations
+
+from erag_ray.config import JobConfig
+from erag_ray.steps import run_job, say
+from erag_ray.steps.inputs import prepared
+from erag_ray.steps.judging import use
+from erag_ray.steps.reading import end_to_end_lists, plan_stage, preview, run_stage
+
+
+def main(config: JobConfig) -> None:
+    inputs = prepared(config)
+    plan = plan_stage(config, inputs, "end_to_end", alone=False, together=True)
+    say(*preview(plan))
+    done = run_stage(config, plan)
+    use(config, inputs, end_to_end_lists(config, inputs), done.asks, done.readings)
+    say(f"utility at {', '.join(map(str, config.depths))} documents sealed in {config.out}")
+
+
+if __name__ == "__main__":
+    run_job(main, __doc__ or "")

@@ -1,0 +1,25 @@
+"""Last step: labels and utility -> measures, correlations, report. Needs neither Ray nor torch nor a GPU.
+
+    python jobs/evaluate.py --config jobs/demo.yaml
+
+Works on what the other jobs have sealed: another measure, cut-off, statistic or confidence costs no reading.
+"""
+
+from __future__ import annotations
+
+from erag_ray.config import JobConfig
+from erag_ray.report import open_console
+from erag_ray.steps import run_job
+from erag_ray.steps.inputs import prepared
+from erag_ray.steps.judging import evaluate, report
+
+
+def main(config: JobConfig) -> None:
+    console = open_console()
+    inputs = prepared(config)
+    evaluate(config, inputs)
+    console.print(f"Report: {report(config, inputs, console)}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    run_job(main, __doc__ or "")

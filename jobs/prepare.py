@@ -1,0 +1,25 @@
+"""First step: load, check and seal the inputs.
+
+    python jobs/prepare.py --config jobs/demo.yaml
+    ray job submit --working-dir . -- python jobs/prepare.py --config jobs/demo.yaml
+
+Ends with code 2 and one message that names everything that is wrong with them.
+"""
+
+from __future__ import annotations
+
+from erag_ray.config import JobConfig
+from erag_ray.steps import run_job, say
+from erag_ray.steps.inputs import prepare
+
+
+def main(config: JobConfig) -> None:
+    inputs = prepare(config)
+    say(*inputs.notes)
+    lists = inputs.runs.select("run_id", "query_id").n_unique()
+    counts = f"{inputs.queries.height:,} questions, {inputs.corpus.height:,} passages in use, {lists:,} lists"
+    say(f"sealed in {config.out}: {counts} of {len(config.runs)} runs")
+
+
+if __name__ == "__main__":
+    run_job(main, __doc__ or "")
