@@ -15,8 +15,6 @@ from typing import Any, Literal
 
 import jsonargparse
 
-jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
-
 
 @dataclass(frozen=True, kw_only=True)
 class ReaderConfig:
@@ -72,6 +70,9 @@ class ReaderConfig:
         for name in ("max_prompt_tokens", "max_new_tokens"):
             value = getattr(self, name)
             _require(value is None or value >= 1, f"reader.{name} must be at least 1, got {value}")
+        _require(
+            self.delay_seconds >= 0, f"reader.delay_seconds must not be negative, got {self.delay_seconds}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,9 +185,15 @@ class JobConfig:
             _require(cutoff >= 1, f"cutoffs: {cutoff} is not at least 1")
         _require(0 < self.confidence < 1, f"confidence must lie between 0 and 1, got {self.confidence}")
         _require(self.num_resamples >= 100, f"num_resamples must be at least 100, got {self.num_resamples}")
-        _require(self.num_queries is None or self.num_queries >= 1, "num_queries must be at least 1")
-        _require(self.num_readers is None or self.num_readers >= 1, "num_readers must be at least 1")
-        _require(0 <= self.max_error_share <= 1, "max_error_share must lie in 0..1")
+        for name in ("num_queries", "num_readers", "cpus_per_reader", "rows_per_block"):
+            value = getattr(self, name)
+            _require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
+        for name in ("seed", "write_every_seconds"):
+            value = getattr(self, name)
+            _require(value >= 0, f"{name} must not be negative, got {value}")
+        _require(
+            0 <= self.max_error_share <= 1, f"max_error_share must lie in 0..1, got {self.max_error_share}"
+        )
 
     @property
     def depths(self) -> list[int]:
@@ -196,8 +203,11 @@ class JobConfig:
 
 def parse(description: str, argv: Sequence[str] | None = None) -> JobConfig:
     """The job's config from ``--config FILE.yaml`` and overrides; exits with code 2 and a message if it is wrong."""
+    jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
     usage = "%(prog)s --config FILE.yaml [--KEY VALUE ...]"
-    parser = jsonargparse.ArgumentParser(description=description, usage=usage, default_env=False)
+    parser = jsonargparse.ArgumentParser(
+        description=description, usage=usage, default_env=False, allow_abbrev=False
+    )
     parser.add_argument("--config", action="config", help="YAML file with any of the keys below")
     parser.add_class_arguments(JobConfig, fail_untyped=True)
     parsed = parser.parse_args(argv)
@@ -219,6 +229,9 @@ def expand(values: dict[str, Any]) -> JobConfig:
         values["reader"] = dataclasses.replace(reader, model=_expand(reader.model))
     for name in ("queries", "qrels", "triviaqa_questions", "passages"):
         values[name] = [_expand(path) for path in values.get(name, [])]
+    for name in ("out", "store"):
+        if name in values:
+            values[name] = _expand(values[name])
     values["runs"] = {run: _expand(path) for run, path in values.get("runs", {}).items()}
     return JobConfig(**values)
 

@@ -32,8 +32,12 @@ REFERENCES = (NO_PASSAGES, GOLD_PASSAGES)
 ANY = "any"
 """The ideal of a measure that has none."""
 
+DIGITS = 12
+"""Values are compared to this many digits: sums of the same labels in another order must tie."""
+
 COLUMN = ["reader", "score", "annotator", "run_id", "depth", "measure", "cutoff", "ideal"]
 Floats = npt.NDArray[np.float64]
+NamedColumn = tuple[Mapping[str, object], Floats]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,12 +94,21 @@ def utility(
     Args:
         lists: columns run_id, query_id, depth, doc_ids.
         asks: ASKS that hold each of these lists.
-        readings: READINGS that hold each of these asks.
+        readings: READINGS that hold each of these asks; one without an output is not judged.
         queries: QUERIES.
+
+    Raises:
+        ValueError: a list lacks its ask or its reading.
     """
     asked = lists.join(asks, on=["query_id", "doc_ids"], how="left", nulls_equal=True)
     keys = ["reader", "question_key", "passages_key"]
-    outputs = asked.join(readings.select(*keys, "output"), on=keys, how="left")
+    read = readings.select(*keys, "output", found=pl.lit(True))
+    outputs = asked.join(read, on=keys, how="left")
+    if outputs["found"].null_count():
+        example = (
+            outputs.filter(pl.col("found").is_null()).select("run_id", "query_id", "depth").row(0, named=True)
+        )
+        raise ValueError(f"{outputs['found'].null_count()} lists lack a reading, such as {example}")
     golds = outputs.join(queries.select("query_id", "answers", "score"), on="query_id", how="left")
     scored = pl.concat(_scored(part) for part in golds.partition_by("score", maintain_order=True))
     table = scored.select(UTILITY.columns.names)
@@ -249,14 +262,8 @@ def means(
 
     A row of utility has the annotator `END_TO_END`, the score's name as its measure and its depth as its cut-off.
     """
-    utility_rows = used.with_columns(
-        annotator=pl.lit(END_TO_END), measure=pl.col("score"), cutoff=pl.col("depth"), ideal=pl.lit(ANY)
-    )
-    every = pl.concat(
-        [values.select("query_id", *COLUMN, "value"), utility_rows.select("query_id", *COLUMN, "value")]
-    )
     rows = []
-    for dataset, columns, weights in _by_dataset(every, queries, settings):
+    for dataset, columns, weights in _by_dataset(_with_utility(values, used), queries, settings):
         for name, column in columns.items():
             mean, low, high = mean_interval(*_judged(column, weights), settings.confidence)
             counted = int((~np.isnan(column)).sum())
@@ -274,7 +281,7 @@ def _by_dataset(
     for dataset in queries["dataset"].unique().sort():
         ids = queries.filter(pl.col("dataset") == dataset).select("query_id")
         weights = resample_weights(ids.height, settings.num_resamples, settings.seed)
-        own = values.join(ids.with_row_index("row"), on="query_id")
+        own = values.join(ids.with_row_index("row"), on="query_id", maintain_order="left")
         yield dataset, dict(_columns(own, ids.height)), weights
 
 
@@ -282,7 +289,7 @@ def _columns(values: pl.DataFrame, num_queries: int) -> Iterator[tuple[tuple[obj
     for name, part in values.partition_by(COLUMN, as_dict=True, maintain_order=True).items():
         column = np.full(num_queries, np.nan)
         column[part["row"].to_numpy()] = part["value"].to_numpy()
-        yield name, column
+        yield name, np.round(column, DIGITS)
 
 
 def _judged(column: Floats, weights: npt.NDArray[np.int16]) -> tuple[Floats, npt.NDArray[np.int16]]:
@@ -291,41 +298,50 @@ def _judged(column: Floats, weights: npt.NDArray[np.int16]) -> tuple[Floats, npt
 
 
 def correlations(
-    values: pl.DataFrame,
-    used: pl.DataFrame,
-    mean_rows: pl.DataFrame,
-    queries: pl.DataFrame,
-    settings: Settings,
+    values: pl.DataFrame, used: pl.DataFrame, queries: pl.DataFrame, settings: Settings
 ) -> pl.DataFrame:
     """CORRELATIONS of every measure with the utility at the same depth: over queries in a run, and over runs.
 
     Over queries as in the paper (Salemi & Zamani, SIGIR 2024, section 3): one run, its queries. Over runs: the
-    runs' means. Utility is taken for the reader that made the labels, or, for labels without a reader, for each.
+    runs' means over the queries that have both values in every run, so that all means are of the same queries.
+    Utility is taken for the reader that made the labels, or, for labels without a reader, for each.
+    ``num_dropped`` counts queries; ``num_runs`` leaves out runs in which nothing was judged.
     """
     targets = used.filter(~pl.col("run_id").is_in(REFERENCES))
-    rows = [*_over_queries(values, targets, queries, settings), *_over_runs(mean_rows, settings)]
+    every = _with_utility(values, targets)
+    rows: list[tuple[object, ...]] = []
+    for dataset, columns, weights in _by_dataset(every, queries, settings):
+        split = [(dict(zip(COLUMN, name, strict=True)), column) for name, column in columns.items()]
+        ends = [item for item in split if item[0]["annotator"] == END_TO_END]
+        measured = [item for item in split if item[0]["annotator"] != END_TO_END]
+        rows += _over_queries(dataset, measured, ends, weights, settings)
+        rows += _over_runs(dataset, measured, ends, settings)
     table = pl.DataFrame(rows, schema=_polars_schema(CORRELATIONS), orient="row")
     conform(table, CORRELATIONS)
     return table
 
 
-def _over_queries(
-    values: pl.DataFrame, used: pl.DataFrame, queries: pl.DataFrame, settings: Settings
-) -> Iterator[tuple[object, ...]]:
+def _with_utility(values: pl.DataFrame, used: pl.DataFrame) -> pl.DataFrame:
+    """LIST_VALUES and UTILITY as columns of one kind."""
     as_values = used.with_columns(
         annotator=pl.lit(END_TO_END), measure=pl.col("score"), cutoff=pl.col("depth"), ideal=pl.lit(ANY)
     )
-    every = pl.concat(
+    return pl.concat(
         [values.select("query_id", *COLUMN, "value"), as_values.select("query_id", *COLUMN, "value")]
     )
-    for dataset, columns, weights in _by_dataset(every, queries, settings):
-        split = [(dict(zip(COLUMN, name, strict=True)), column) for name, column in columns.items()]
-        targets = [item for item in split if item[0]["annotator"] == END_TO_END]
-        measured = [item for item in split if item[0]["annotator"] != END_TO_END]
-        for (name, x), (target, y) in itertools.product(measured, targets):
-            if _same_list(name, target):
-                for statistic in settings.statistics:
-                    yield _correlation_row(dataset, name, target, statistic, x, y, weights, settings)
+
+
+def _over_queries(
+    dataset: str,
+    measured: Sequence[NamedColumn],
+    ends: Sequence[NamedColumn],
+    weights: npt.NDArray[np.int16],
+    settings: Settings,
+) -> Iterator[tuple[object, ...]]:
+    for (name, x), (target, y) in itertools.product(measured, ends):
+        if _same_list(name, target):
+            for statistic in settings.statistics:
+                yield _correlation_row(dataset, name, target, statistic, x, y, weights, settings)
 
 
 def _same_list(name: Mapping[str, object], target: Mapping[str, object]) -> bool:
@@ -358,29 +374,42 @@ def _statistic_columns(found: Agreement) -> tuple[float | None, ...]:
     return (found.value, found.low, found.high, found.ceiling, found.p_value)
 
 
-def _over_runs(mean_rows: pl.DataFrame, settings: Settings) -> Iterator[tuple[object, ...]]:
-    runs = mean_rows.filter(~pl.col("run_id").is_in(REFERENCES))
-    ends = runs.filter(pl.col("annotator") == END_TO_END).select(
-        "dataset", "run_id", "depth", end_reader="reader", end_score="score", utility="mean"
-    )
-    joined = runs.filter(pl.col("annotator") != END_TO_END).join(ends, on=["dataset", "run_id", "depth"])
-    same = joined.filter((pl.col("reader") == "") | (pl.col("reader") == pl.col("end_reader")))
-    keys = ["dataset", "end_reader", "end_score", "annotator", "depth", "measure", "cutoff", "ideal"]
-    for name, part in same.partition_by(keys, as_dict=True, maintain_order=True).items():
-        named = dict(zip(keys, name, strict=True))
-        both = part.drop_nulls(["mean", "utility"])
+def _over_runs(
+    dataset: str, measured: Sequence[NamedColumn], ends: Sequence[NamedColumn], settings: Settings
+) -> Iterator[tuple[object, ...]]:
+    for (name, own), (target, used) in itertools.product(_by_run(measured), _by_run(ends)):
+        if name["reader"] not in ("", target["reader"]) or name["depth"] != target["depth"]:
+            continue
+        x, y = _common(own, used)
+        first = (dataset, target["reader"], target["score"], name["annotator"], "runs", "")
+        num_all = len(next(iter(own.values())))
+        counts = (x.shape[1], x.shape[0] if x.size else 0, num_all - x.shape[1])
         for statistic in settings.statistics:
-            found = agree_over_runs(both["mean"].to_numpy(), both["utility"].to_numpy(), statistic)
-            first = (
-                named["dataset"],
-                named["end_reader"],
-                named["end_score"],
-                named["annotator"],
-                "runs",
-                "",
-            )
-            counts = (int(part["num_queries"].max() or 0), both.height, part.height - both.height)  # type: ignore[arg-type]
-            yield (*first, *_measured(named), statistic, *_statistic_columns(found), *counts, found.reason)
+            found = agree_over_runs(_mean_of_each(x), _mean_of_each(y), statistic)
+            yield (*first, *_measured(name), statistic, *_statistic_columns(found), *counts, found.reason)
+
+
+def _by_run(columns: Sequence[NamedColumn]) -> list[tuple[Mapping[str, object], dict[object, Floats]]]:
+    """The same column of each run: its name, and run_id -> values."""
+    found: dict[tuple[object, ...], tuple[Mapping[str, object], dict[object, Floats]]] = {}
+    for name, column in columns:
+        key = tuple(value for part, value in name.items() if part != "run_id")
+        found.setdefault(key, (name, {}))[1][name["run_id"]] = column
+    return list(found.values())
+
+
+def _common(own: Mapping[object, Floats], used: Mapping[object, Floats]) -> tuple[Floats, Floats]:
+    """Measure and utility, each [num_runs, num_queries]: of runs with any value, the queries judged in all."""
+    runs = [run for run in own if run in used and not np.isnan(own[run] + used[run]).all()]
+    if not runs:
+        return np.empty((0, 0)), np.empty((0, 0))
+    x, y = np.array([own[run] for run in runs]), np.array([used[run] for run in runs])
+    kept = ~np.isnan(x + y).any(axis=0)
+    return x[:, kept], y[:, kept]
+
+
+def _mean_of_each(rows: Floats) -> Floats:
+    return np.round(rows.mean(axis=1), DIGITS) if rows.size else np.empty(0)
 
 
 def _polars_schema(schema: object) -> pl.Schema:

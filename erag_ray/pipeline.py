@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
 import resource
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,7 +46,7 @@ class Pool:
 
     size: int
     num_cpus: int
-    num_gpus: int
+    num_gpus: float
 
     @property
     def num_threads(self) -> int:
@@ -99,6 +100,7 @@ def ray_session(address: str | None = None) -> Iterator[None]:
         # the pool takes the cores; reading Parquet needs logical CPUs of its own, or nothing moves
         cores = os.cpu_count() or 1
         ray.init(
+            address="local",  # else a cluster that happens to run on this machine would be looked for
             num_cpus=cores + FREE_CPUS,
             include_dashboard=False,
             log_to_driver=False,
@@ -113,18 +115,32 @@ def ray_session(address: str | None = None) -> Iterator[None]:
 def plan_pool(config: JobConfig) -> Pool:
     """A pool that fits the cluster and leaves CPUs free, so that nothing waits for ever.
 
-    With GPUs one reader each; without, one reader with the cores of the largest node. An actor that would leave
-    fewer than `FREE_CPUS` logical CPUs is scheduled without reserving any.
+    With GPUs one reader each, or ``num_readers`` that share them evenly; without, one reader with the cores of the
+    largest node. An actor that would leave fewer than `FREE_CPUS` logical CPUs, or that no node could hold, is
+    scheduled without reserving any.
     """
-    total = ray.cluster_resources()
-    num_gpus = int(total.get("GPU", 0))
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    num_gpus = int(sum(node.get("GPU", 0) for node in nodes))
     size = config.num_readers or max(num_gpus, 1)
-    largest = max((node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"]), default=1)
-    spare = min(
-        int(total.get("CPU", 1) - FREE_CPUS) // size, int(largest) if size > 1 else int(largest) - FREE_CPUS
-    )
-    num_cpus = max(0, min(config.cpus_per_reader or spare, spare))
-    return Pool(size=size, num_cpus=num_cpus, num_gpus=1 if num_gpus >= size else 0)
+    per_gpu = math.ceil(size / num_gpus) if num_gpus else 0
+    places = [int(node.get("GPU", 0)) * per_gpu if num_gpus else size for node in nodes]
+    share = largest_share([int(node.get("CPU", 0)) for node in nodes], places, size)
+    num_cpus = min(config.cpus_per_reader or share, share)
+    return Pool(size=size, num_cpus=num_cpus, num_gpus=1 / per_gpu if num_gpus else 0.0)
+
+
+def largest_share(cpus: Sequence[int], places: Sequence[int], size: int) -> int:
+    """Most CPUs that each of ``size`` readers can reserve, with `FREE_CPUS` left over in all.
+
+    Args:
+        cpus: of each node.
+        places: how many readers each node has room for besides.
+        size: number of readers.
+    """
+    for share in range((sum(cpus) - FREE_CPUS) // size, 0, -1):
+        if sum(min(own // share, most) for own, most in zip(cpus, places, strict=True)) >= size:
+            return share
+    return 0
 
 
 class ReaderActor:
@@ -225,7 +241,8 @@ def read(work: Work, config: JobConfig, job: str) -> Done:
 
 
 def _quiet_data() -> None:
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    for name in ("ray.data", "ray.data._internal.execution.streaming_executor"):
+        logging.getLogger(name).setLevel(logging.ERROR)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False

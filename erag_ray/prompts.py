@@ -125,7 +125,7 @@ def share_room(lengths: Sequence[int], room: int) -> list[int]:
     """How many tokens each passage keeps when together they may have ``room``.
 
     An equal share each, and what short passages leave over goes to the long ones; shares are as equal as whole
-    numbers allow, the first passages getting the odd tokens.
+    numbers allow, the longest passages (of equal ones the last) getting the odd tokens.
     """
     kept = [0] * len(lengths)
     waiting = sorted(range(len(lengths)), key=lambda i: lengths[i])
@@ -134,11 +134,6 @@ def share_room(lengths: Sequence[int], room: int) -> list[int]:
         share = left // (len(waiting) - position)
         kept[index] = min(lengths[index], share)
         left -= kept[index]
-    for index in range(len(lengths)):
-        # the remainders of the divisions
-        extra = min(left, lengths[index] - kept[index], 1)
-        kept[index] += extra
-        left -= extra
     return kept
 
 

@@ -30,6 +30,10 @@ class InputError(ValueError):
         lines = "\n".join(f"  - {problem}" for problem in self.problems)
         super().__init__(f"{len(self.problems)} {noun} with the inputs:\n{lines}")
 
+    def __reduce__(self) -> tuple[type[InputError], tuple[tuple[str, ...]]]:
+        # pickle would make it anew from the message; a reader actor's error travels pickled
+        return type(self), (self.problems,)
+
 
 @dataclass(frozen=True, kw_only=True)
 class TableSchema:
@@ -266,8 +270,8 @@ def _check_names(table: pa.Table, schema: TableSchema) -> None:
 def _check_values(table: pa.Table, schema: TableSchema) -> None:
     for field in schema.columns:
         column = table.column(field.name)
-        if not field.nullable and column.null_count:
-            raise ValueError(f"table {schema.name}: column {field.name} holds {column.null_count} nulls")
+        if pa.types.is_large_list(field.type) and pc.list_flatten(column).null_count:
+            raise ValueError(f"table {schema.name}: column {field.name} holds lists with nulls in them")
         if pa.types.is_floating(field.type) and pc.any(pc.is_nan(column)).as_py():
             raise ValueError(f"table {schema.name}: column {field.name} holds NaN; 'not judged' is null")
 

@@ -11,6 +11,7 @@ Goes in: Arrow tables that conform to `schemas`. Comes out: Polars frames of the
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
 import functools
@@ -37,11 +38,16 @@ from erag_ray.schemas import READINGS, TableSchema, conform
 KEY_COLUMNS = ["question_key", "passages_key"]
 HEARTBEAT_SECONDS = 10.0
 LEASE_SECONDS = 60.0
+UNFINISHED = "_unfinished"
+# by the names of pyarrow.fs: there a file appears when its last byte has arrived, and a rename would be a copy
+OBJECT_STORES = ("s3", "gcs", "abfs")
 PACKAGES = ("erag-ray", "ray", "torch", "transformers", "tokenizers", "polars", "pyarrow", "scipy", "numpy")
 
 
 def fingerprint(value: object) -> str:
     """32 hex digits (128 bits of SHA-256) of a value's canonical JSON form.
+
+    As in JSON, a tuple is a list, and a key of a mapping is its text (1 is "1").
 
     Raises:
         TypeError: the value holds something without a stable form (a set, an object, NaN).
@@ -77,7 +83,7 @@ class Folder:
     def __init__(self, root: str) -> None:
         self.root = root
         self.filesystem, self.path = _open_filesystem(root)
-        self.is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
+        self.needs_rename = self.filesystem.type_name not in OBJECT_STORES
 
     def at(self, *names: str) -> str:
         """The path of something inside."""
@@ -108,10 +114,11 @@ class Folder:
         self.filesystem.move(self.at(*source), self.at(*target))
 
     def write_bytes(self, data: bytes, *names: str) -> None:
-        """Write a file so that it appears whole: object stores do that themselves, local ones by a rename."""
-        if not self.is_local:
+        """Write a file so that it appears whole: object stores do that themselves, others by a rename."""
+        if not self.needs_rename:
             return self._write(data, *names)
-        unfinished = (*names[:-1], "_unfinished", names[-1])
+        # a name of its own: a task that was given up and its second try may write the same file at once
+        unfinished = (*names[:-1], UNFINISHED, f"{names[-1]}-{uuid.uuid4().hex[:8]}")
         self._write(data, *unfinished)
         self.move(unfinished, names)
 
@@ -175,6 +182,7 @@ class TableStore:
         """
         conformed = conform(table, schema)
         self.unseal(schema)
+        self._remove_unfinished(schema)
         self.folder.write_parquet(conformed, schema.name, "part-00000.parquet")
         digest = hashlib.sha256(self.folder.read_bytes(schema.name, "part-00000.parquet")).hexdigest()
         self._seal(schema, conformed.num_rows, digest, config, inputs)
@@ -183,6 +191,11 @@ class TableStore:
     def unseal(self, schema: TableSchema) -> None:
         """From here to the next `write` the table does not exist."""
         self.folder.delete(schema.name, "manifest.json")
+
+    def _remove_unfinished(self, schema: TableSchema) -> None:
+        # a table has one writer, so these are left from one that was killed
+        for name in self.folder.names(schema.name, UNFINISHED):
+            self.folder.delete(schema.name, UNFINISHED, name)
 
     def _seal(
         self,
@@ -303,7 +316,7 @@ class ReadingStore:
     def num_rows_of(self, job: str, known: dict[str, int]) -> int:
         """Readings that a job has written so far, by the files' footers; ``known`` remembers those looked at."""
         for name in self.folder.names(suffix=".parquet"):
-            if name.startswith(job) and name not in known:
+            if name.startswith(f"{job}-") and name not in known:
                 with self.folder.filesystem.open_input_file(self.folder.at(name)) as file:
                     known[name] = pq.read_metadata(file).num_rows
         return sum(known.values())
@@ -318,7 +331,8 @@ class ReadingStore:
 
         A key that was read twice counts once: the first file by name, errors of kind ``resource`` last.
         """
-        rows = self._read(None).join(keys.select(KEY_COLUMNS).unique(), on=KEY_COLUMNS, how="semi")
+        wanted = keys.select(KEY_COLUMNS).unique()
+        rows = self._read(None).join(wanted, on=KEY_COLUMNS, how="semi", maintain_order="left")
         by_worth = rows.sort(pl.col("error_kind").eq_missing("resource"), maintain_order=True)
         first = by_worth.unique(subset=KEY_COLUMNS, keep="first", maintain_order=True)
         return first, rows.height - first.height
@@ -340,10 +354,11 @@ class ReadingStore:
         return [*self._remove_unfinished(), *self._set_torn_aside()]
 
     def _remove_unfinished(self) -> Iterable[str]:
-        for name in self.folder.names("_unfinished", suffix=".parquet"):
-            job = "-".join(name.split("-")[:2])
-            if not self.is_leased(job):
-                self.folder.delete("_unfinished", name)
+        for name in self.folder.names(UNFINISHED):
+            readings, is_readings, _ = name.rpartition(".parquet-")
+            job = readings.rpartition("-")[0]
+            if is_readings and not self.is_leased(job):
+                self.folder.delete(UNFINISHED, name)
                 yield f"removed the unfinished file {name} of a job that is gone"
 
     def _set_torn_aside(self) -> Iterable[str]:
@@ -385,7 +400,9 @@ class Lease:
 
     def _beat(self) -> None:
         while not self._closing.wait(HEARTBEAT_SECONDS):
-            self._write()
+            # a disk that fails once must not end the lease; the next beat comes before it runs out
+            with contextlib.suppress(OSError):
+                self._write()
 
     def _write(self) -> None:
         self._store.folder.write_bytes(str(time.time()).encode(), "_leases", self._job)

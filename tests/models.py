@@ -2,66 +2,206 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
+import random
+from collections.abc import Sequence
+from typing import Any
 
+import gguf
+import pyarrow as pa
 import tokenizers
 import torch
 import transformers
+
+from erag_ray.config import ReaderConfig
+from erag_ray.prompts import FAMILIES, Passage
+from erag_ray.readers import Reader, Request, make_reader
+from erag_ray.schemas import REQUESTS
 
 TEXT = """The river Tessel rises in the hills above Marn and flows north to the sea. Who built the first bridge over it?
 The lighthouse at Skerry Point was lit in 1874; its lamp burned whale oil. When was it lit? Ada Brunner grew up in Graz
 and became a surgeon. question: title: context: Question: Answer: Passage: Read the passages and answer the question
 with a few words. yes no SUPPORTS REFUTES 1 2 3 4 5 6 7 8 9 0 < > | / _ ( ) , ; . ! - extra id end start im user s"""
+WORDS = TEXT.split()
+END, START, TOOL = "<|end|>", "<|start|>", "<tool>"
+CHAT_TEMPLATE = (
+    "{{ '<|start|>system\nYou are brief. Today is ' + strftime_now('%d %b %Y') + '.<|end|>\n' }}"
+    "{% for m in messages %}{{ '<|start|>' + m['role'] + '\n' + m['content'] + '<|end|>\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|start|>assistant\n' }}{% endif %}"
+)
 
 
-def t5_folder(folder: pathlib.Path, seed: int = 0) -> str:
+def some_requests(num: int, *, seed: int = 0, longest: int = 30) -> list[Request]:
+    """Varied requests: 2 to 12 words, 0 to 4 passages of 0 to ``longest`` words, with and without a title."""
+    rng = random.Random(seed)
+
+    def words(low: int, high: int) -> str:
+        return " ".join(rng.choices(WORDS, k=rng.randint(low, high)))
+
+    return [
+        Request(words(2, 12), tuple(Passage(words(0, 4), words(0, longest)) for _ in range(i % 5)))
+        for i in range(num)
+    ]
+
+
+def t5_folder(folder: pathlib.Path, seed: int = 4, **settings: Any) -> str:
     """A random T5 of two layers with a unigram vocabulary made from `TEXT`, saved as safetensors."""
-    pieces = sorted({"▁" + word for word in TEXT.split()} | set(TEXT) | {"▁"})
-    vocabulary = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), *((piece, -8.0 + len(piece)) for piece in pieces)]
+    words = {form for word in WORDS for form in (word, word.strip(".,;?"))}
+    pieces = sorted({"▁" + word for word in words} | set(TEXT) - {"\n"})
+    control = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
+    vocabulary = [*control, *((piece, -8.0 + len(piece)) for piece in pieces)]
     tokenizer = transformers.T5Tokenizer(vocab=vocabulary, extra_ids=10)
-    torch.manual_seed(seed)
+    tokenizer.backend_tokenizer.normalizer = tokenizers.normalizers.NFKC()  # as the real vocabulary has it
     size = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 4}
-    config = transformers.T5Config(
-        vocab_size=len(tokenizer), **size, decoder_start_token_id=0, eos_token_id=1, pad_token_id=0
-    )
+    ids = {"decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0}
+    config = transformers.T5Config(vocab_size=len(tokenizer), **{**size, **ids, **settings})
     model = transformers.T5ForConditionalGeneration(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            # large random weights: outputs that differ from prompt to prompt and end at different lengths
-            parameter.copy_(torch.randn_like(parameter) * 0.35)
+    _randomise(model, seed, spread=1.6, ends=[1], factor=1.15)
     return _save(model, tokenizer, folder)
 
 
-def causal_folder(folder: pathlib.Path, seed: int = 0) -> str:
-    """A random Llama of two layers with a byte-level vocabulary, control tokens and a chat template."""
+def causal_tokenizer(**settings: Any) -> transformers.PreTrainedTokenizerFast:
+    """Byte-level BPE with control tokens, one added token that is not marked special, and a chat template."""
     made = tokenizers.Tokenizer(tokenizers.models.BPE())
+    made.normalizer = tokenizers.normalizers.NFKC()
     made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = tokenizers.decoders.ByteLevel()
     trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=400,
-        special_tokens=["<|end|>", "<|start|>"],
+        vocab_size=700,
+        special_tokens=[END, START],
         initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    made.train_from_iterator([TEXT], trainer)
-    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<|end|>", bos_token="<|start|>")
-    tokenizer.chat_template = (
-        "{{ strftime_now('%d %b %Y') }}\n{% for m in messages %}<|start|>{{ m['role'] }}\n{{ m['content'] }}<|end|>\n"
-        "{% endfor %}{% if add_generation_prompt %}<|start|>assistant\n{% endif %}"
-    )
-    torch.manual_seed(seed)
+    texts = [TEXT, "one\n\n\ntwo", *(str(family) for family in FAMILIES.values())]
+    made.train_from_iterator(texts * 3, trainer)
+    made.add_tokens([TOOL])
+    known = {"eos_token": END, "bos_token": START, **settings}
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=made, **known)
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def causal_folder(
+    folder: pathlib.Path,
+    seed: int = 2,
+    *,
+    kind: str = "llama",
+    tokenizer: transformers.PreTrainedTokenizerFast | None = None,
+    **settings: Any,
+) -> str:
+    """A random decoder-only model of two layers; ``kind`` and ``settings`` are those of transformers."""
+    tokenizer = tokenizer or causal_tokenizer()
     size = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
-    config = transformers.LlamaConfig(
-        vocab_size=len(tokenizer), **size, max_position_embeddings=1024, eos_token_id=0, bos_token_id=1
+    rest = {"num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 1024}
+    ids = {"eos_token_id": 0, "bos_token_id": 1, "pad_token_id": None}
+    config = transformers.AutoConfig.for_model(
+        kind, vocab_size=len(tokenizer), **{**size, **rest, **ids, **settings}
     )
-    model = transformers.LlamaForCausalLM(config)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.35)
+    model = transformers.AutoModelForCausalLM.from_config(config)
+    breaks = [tokenizer.convert_tokens_to_ids(written) for written in ("Ċ", "ĊĊ")]
+    _randomise(model, seed, spread=0.5, ends=[0, *breaks], factor=1.5)
     return _save(model, tokenizer, folder)
 
 
-def _save(model: transformers.PreTrainedModel, tokenizer: object, folder: pathlib.Path) -> str:
-    model.save_pretrained(folder, safe_serialization=True)
+def _randomise(model: Any, seed: int, *, spread: float, ends: Sequence[int], factor: float) -> None:
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            # large random weights: outputs that differ from prompt to prompt
+            if "norm" not in name:
+                parameter.copy_(torch.randn_like(parameter) * spread)
+        # a long row wins more often: outputs of different lengths
+        for id_ in ends:
+            model.get_output_embeddings().weight[id_] *= factor
+
+
+def _save(model: Any, tokenizer: Any, folder: pathlib.Path) -> str:
+    transformers.utils.logging.disable_progress_bar()
+    model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)
+
+
+def loaded(kind: str, folder: str, **settings: Any) -> Reader:
+    """A reader with its weights; outputs of at most 12 tokens unless told otherwise."""
+    # matrices this small are many times faster on one thread when the machine is busy
+    torch.set_num_threads(1)
+    reader = make_reader(ReaderConfig(kind=kind, model=folder, **{"max_new_tokens": 12, **settings}))
+    reader.load()
+    return reader
+
+
+def as_table(requests: Sequence[Request]) -> pa.Table:
+    """REQUESTS whose question key is the place in the list."""
+    columns = {
+        "question_key": list(range(len(requests))),
+        "passages_key": [0] * len(requests),
+        "question": [request.question for request in requests],
+        "titles": [[passage.title for passage in request.passages] for request in requests],
+        "texts": [[passage.text for passage in request.passages] for request in requests],
+    }
+    return pa.table(columns, schema=REQUESTS.columns)
+
+
+def outputs(reader: Reader, requests: Sequence[Request]) -> list[tuple[str, int]]:
+    """Text and number of tokens for each request, in the order of the requests."""
+    readings = pa.concat_tables(reader.read(as_table(requests), "tiny")).sort_by("question_key")
+    return list(
+        zip(*(readings.column(name).to_pylist() for name in ("output", "num_output_tokens")), strict=True)
+    )
+
+
+def gguf_file(path: pathlib.Path) -> str:
+    """A random Llama of one layer in a GGUF file, with the vocabulary of `causal_tokenizer`."""
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_block_count(1)
+    writer.add_context_length(1024)
+    writer.add_embedding_length(32)
+    writer.add_feed_forward_length(64)
+    writer.add_head_count(4)
+    writer.add_head_count_kv(4)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(10000.0)
+    num_tokens = _write_vocabulary(writer)
+    torch.manual_seed(0)
+    for name, shape in _gguf_shapes(num_tokens).items():
+        writer.add_tensor(name, (torch.randn(shape) * 0.5).numpy())
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return str(path)
+
+
+def _write_vocabulary(writer: gguf.GGUFWriter) -> int:
+    tokenizer = causal_tokenizer()
+    merges = json.loads(tokenizer.backend_tokenizer.to_str())["model"]["merges"]
+    tokens = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+    kinds = [3 if token in (END, START) else 1 for token in tokens]
+    writer.add_vocab_size(len(tokens))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("default")
+    writer.add_token_list(tokens)
+    writer.add_token_types(kinds)
+    writer.add_token_merges([" ".join(pair) for pair in merges])
+    writer.add_eos_token_id(0)
+    writer.add_bos_token_id(1)
+    return len(tokens)
+
+
+def _gguf_shapes(num_tokens: int) -> dict[str, tuple[int, ...]]:
+    square = {f"blk.0.attn_{part}.weight": (32, 32) for part in ("q", "k", "v", "output")}
+    feed = {
+        "blk.0.ffn_gate.weight": (64, 32),
+        "blk.0.ffn_up.weight": (64, 32),
+        "blk.0.ffn_down.weight": (32, 64),
+    }
+    norms = {f"{name}.weight": (32,) for name in ("blk.0.attn_norm", "blk.0.ffn_norm", "output_norm")}
+    return {
+        "token_embd.weight": (num_tokens, 32),
+        "output.weight": (num_tokens, 32),
+        **square,
+        **feed,
+        **norms,
+    }

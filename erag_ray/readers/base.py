@@ -51,6 +51,8 @@ class Output(NamedTuple):
     num_tokens: int
 
 
+# a question with a passage: what the words around them need must fit
+SMALL = Request("Who?", (Passage("A title", "A text."),))
 # a change in how prompts are built must change the fingerprint: these are encoded and hashed
 PROBES = (
     Request("Who wrote it?", ()),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -13,10 +14,10 @@ import transformers
 
 from erag_ray.config import ReaderConfig
 from erag_ray.prompts import FAMILIES, Piece, chat_pieces, plain_pieces
-from erag_ray.readers.base import Output, Prompt, Reader, Request
-from erag_ray.readers.models import find_model, load_settings, load_tokenizer, load_weights
+from erag_ray.readers.base import SMALL, Output, Prompt, Reader, Request
+from erag_ray.readers.models import find_model, load_end_tokens, load_settings, load_tokenizer, load_weights
 from erag_ray.readers.prefix import SharedPrefix
-from erag_ray.readers.tokens import Ids, PieceTokenizer, as_prompt, cut_prompt
+from erag_ray.readers.tokens import Ids, PieceTokenizer, as_prompt, check_room, cut_prompt
 from erag_ray.schemas import InputError
 
 CAUSAL_TOKENS = 4096
@@ -37,15 +38,15 @@ class CausalReader(Reader):
         super().__init__(config)
         self.family = FAMILIES[config.family or "question"]
         self.source = find_model(config)
-        self.settings = load_settings(self.source).get_text_config()
+        self.settings = load_settings(self.source, encoder_decoder=False).get_text_config()
         self.tokenizer = load_tokenizer(self.source)
         self.pieces = PieceTokenizer(self.tokenizer)
         self.model: Any = None
         self.prefix: SharedPrefix | None = None
         if config.prompt == "chat" and not self.tokenizer.chat_template:
             raise InputError([f"reader.prompt: {config.model} has no chat template; use prompt: plain"])
-        if self.limit < 64:
-            raise InputError([f"reader.max_new_tokens: {self.max_new_tokens} leaves no room for a prompt"])
+        pieces = self._pieces(SMALL)
+        check_room(pieces, self.pieces.tokenise([pieces])[0], self.limit)
 
     def load(self) -> None:
         self.model = load_weights(transformers.AutoModelForCausalLM, self.source, self.config.dtype)
@@ -76,7 +77,7 @@ class CausalReader(Reader):
         )
         tokens = self.pieces.tokenise(prompts)
         return [
-            dataclasses.replace(as_prompt([cut(pieces, ids)]), num_shared=len(ids[0]))
+            dataclasses.replace(as_prompt([cut(pieces, ids)]), num_shared=_num_shared(pieces, ids))
             for pieces, ids in zip(prompts, tokens, strict=True)
         ]
 
@@ -103,7 +104,7 @@ class CausalReader(Reader):
             [{"role": "user", "content": SLOT}],
             tokenize=False,
             add_generation_prompt=True,
-            chat_template=TODAY.sub(repr(FIXED_DATE), self.tokenizer.chat_template),
+            chat_template=TODAY.sub(repr(FIXED_DATE), self.tokenizer.get_chat_template()),
             date_string=FIXED_DATE,
         )
         before, slot, after = text.partition(SLOT)
@@ -125,8 +126,12 @@ class CausalReader(Reader):
         return [outputs[row] for row in range(len(prompts))]
 
     def _generate(self, prefix: Ids, rests: Sequence[Ids]) -> list[Output]:
-        """Outputs of prompts with one prefix: its tokens, padding, then what each prompt adds."""
+        """Outputs of prompts with one prefix: its tokens from the cache, padding, then what each prompt adds."""
         assert self.prefix is not None, "load() comes first"
+        cache = self.prefix.cache(prefix, len(rests))
+        if cache is None:
+            # padding stays at the start: inside a prompt it would shift what a sliding window or a state sees
+            prefix, rests = (), [(*prefix, *rest) for rest in rests]
         rows = [torch.tensor(rest) for rest in rests]
         padded = torch.nn.utils.rnn.pad_sequence(
             rows, batch_first=True, padding_value=self._pad, padding_side="left"
@@ -138,7 +143,7 @@ class CausalReader(Reader):
         made = self.model.generate(
             input_ids=ids.to(self.model.device),
             attention_mask=mask.long().to(self.model.device),
-            past_key_values=self.prefix.cache(prefix, len(rows)),
+            past_key_values=cache,
             generation_config=self._decoding(),
         )
         return [self._output(row) for row in made[:, ids.shape[1] :].tolist()]
@@ -151,9 +156,7 @@ class CausalReader(Reader):
     @functools.cached_property
     def _ends(self) -> frozenset[int]:
         """Tokens that end an output: the model's own, and every token with a line break in it if asked."""
-        own = {self.tokenizer.eos_token_id}
-        configured = getattr(self.settings, "eos_token_id", None)
-        own |= set(configured) if isinstance(configured, list) else {configured}
+        own = {self.tokenizer.eos_token_id} | load_end_tokens(self.source, self.settings)
         breaks = self._line_breaks() if self.config.stop_at_newline else set()
         return frozenset((own | breaks) - {None})
 
@@ -179,3 +182,11 @@ class CausalReader(Reader):
         length = next((i + 1 for i, id_ in enumerate(ids) if id_ in self._ends), len(ids))
         text = self.tokenizer.decode(ids[:length], skip_special_tokens=True)
         return Output((text.split("\n", 1)[0] if self.config.stop_at_newline else text).strip(), length)
+
+
+def _num_shared(pieces: Sequence[Piece], ids: Sequence[Ids]) -> int:
+    """Tokens of the template that a prompt starts with."""
+    pairs = zip(pieces, ids, strict=True)
+    return sum(
+        len(piece_ids) for _, piece_ids in itertools.takewhile(lambda pair: pair[0].kind == "template", pairs)
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import torch
@@ -15,8 +16,9 @@ MIN_TOKENS = 16
 class SharedPrefix:
     """Keys and values of prompt prefixes of one model.
 
-    Only for models whose whole state is plain keys and values; others (sliding windows, recurrent states) get no
-    cache, and read the prefix with every prompt.
+    Only for models whose whole state is plain keys and values and which are told each token's position; others
+    (sliding windows, recurrent states, positions counted in the cache) get no cache, and read the prefix with every
+    prompt: in a batch, prompts of different lengths have padding between the cached prefix and their rest.
     """
 
     def __init__(self, model: Any) -> None:
@@ -25,7 +27,7 @@ class SharedPrefix:
 
     def cache(self, prefix: Ids, num_rows: int) -> Any | None:
         """A fresh cache that holds the prefix for each of ``num_rows`` prompts; None if it does not pay or work."""
-        if len(prefix) < MIN_TOKENS:
+        if len(prefix) < MIN_TOKENS or "position_ids" not in inspect.signature(self.model.forward).parameters:
             return None
         if prefix not in self._states:
             self._states[prefix] = self._read(prefix)

@@ -16,9 +16,9 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.config import ReaderConfig
 from erag_ray.prompts import fid_pieces, ipa_pieces
-from erag_ray.readers.base import Output, Prompt, Reader, Request
+from erag_ray.readers.base import SMALL, Output, Prompt, Reader, Request
 from erag_ray.readers.models import find_model, load_settings, load_tokenizer, load_weights
-from erag_ray.readers.tokens import Ids, PieceTokenizer, as_prompt, cut_prompt
+from erag_ray.readers.tokens import Ids, PieceTokenizer, as_prompt, check_room, cut_prompt
 
 FID_TOKENS = 250
 IPA_TOKENS = 2048
@@ -30,12 +30,14 @@ class T5Reader(Reader):
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
         self.source = find_model(config)
-        self.settings = load_settings(self.source)
+        self.settings = load_settings(self.source, encoder_decoder=True)
         self.tokenizer = load_tokenizer(self.source)
         self.pieces = PieceTokenizer(self.tokenizer)
         self.model: Any = None
         end = self.tokenizer.eos_token_id
         self.end: Ids = () if end is None else (end,)
+        pieces = fid_pieces(SMALL.question, SMALL.passages[0])
+        check_room(pieces, self.pieces.tokenise([pieces])[0], self.limit - len(self.end))
 
     def load(self) -> None:
         self.model = load_weights(transformers.AutoModelForSeq2SeqLM, self.source, self.config.dtype)
@@ -88,14 +90,14 @@ class T5Reader(Reader):
 
     def _decoding(self) -> Any:
         """Greedy, whatever the model's own generation settings say."""
-        start = self.settings.decoder_start_token_id
-        pad = self.tokenizer.pad_token_id
+        start = getattr(self.settings, "decoder_start_token_id", None)
+        pad = self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else 0
         return transformers.GenerationConfig(
             max_new_tokens=self.max_new_tokens,
             do_sample=False,
             num_beams=1,
             eos_token_id=list(self.end) or None,
-            pad_token_id=pad if pad is not None else 0,
+            pad_token_id=pad,
             decoder_start_token_id=start if start is not None else pad,
         )
 
@@ -112,6 +114,13 @@ class FidReader(T5Reader):
     """
 
     order_matters: ClassVar[bool] = False
+
+    def identity(self) -> dict[str, object]:
+        # the only thing that a family changes here
+        return {
+            **super().identity(),
+            "cut_question_keeps": "end" if self.config.family == "dialogue" else "start",
+        }
 
     @property
     def limit(self) -> int:

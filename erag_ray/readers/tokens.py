@@ -7,8 +7,10 @@ from typing import Any
 
 from erag_ray.prompts import Piece, fit
 from erag_ray.readers.base import Prompt
+from erag_ray.schemas import InputError
 
 Ids = tuple[int, ...]
+MIN_ROOM = 16
 
 
 class PieceTokenizer:
@@ -16,7 +18,8 @@ class PieceTokenizer:
 
     In a question or a passage, the written form of a control token ("</s>", "<|im_end|>") is text. Where a
     tokenizer would still give its id, a blank is put behind the first character of the written form; an id that
-    comes out even so (a vocabulary that normalises other characters to it) is left out.
+    comes out even so (a vocabulary that normalises other characters to it) is left out. The id for unknown
+    characters stays: text outside the vocabulary is read as such.
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -24,7 +27,8 @@ class PieceTokenizer:
         added = {id_: token.content for id_, token in tokenizer.added_tokens_decoder.items()}
         special = dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
         written = {id_: text for id_, text in {**added, **special}.items() if text.strip()}
-        self.control_ids = frozenset(written)
+        self._suspicious_ids = frozenset(written)
+        self.control_ids = self._suspicious_ids - {tokenizer.unk_token_id}
         self._control_texts = sorted(set(written.values()), key=len, reverse=True)
 
     def tokenise(self, prompts: Sequence[Sequence[Piece]]) -> list[list[Ids]]:
@@ -55,7 +59,7 @@ class PieceTokenizer:
         return [tuple(ids) for ids in found["input_ids"]]
 
     def _harmless(self, text: str, ids: Ids) -> Ids:
-        if self.control_ids.isdisjoint(ids):
+        if self._suspicious_ids.isdisjoint(ids):
             return ids
         for written in self._control_texts:
             text = text.replace(written, f"{written[0]} {written[1:]}")
@@ -68,6 +72,8 @@ def cut_prompt(
 ) -> tuple[Ids, int, int]:
     """One segment of at most ``limit`` tokens (more only if ``keep_question`` and the question alone is longer).
 
+    Where the templates of so many passages do not fit, the last passages are left out with their templates.
+
     Args:
         pieces: the prompt.
         ids: its tokens, piece by piece.
@@ -78,10 +84,12 @@ def cut_prompt(
     Returns:
         The tokens, and how many were cut from the question and from the passages.
     """
-    length = {kind: _lengths(pieces, ids, kind) for kind in ("template", "question", "passage")}
-    room = limit - sum(length["template"])
+    num_question, num_passages = (sum(_lengths(pieces, ids, kind)) for kind in ("question", "passage"))
+    left_out = _left_out(pieces, ids, limit - (num_question if keep_question else 0))
+    pieces, ids = ([part for i, part in enumerate(parts) if i not in left_out] for parts in (pieces, ids))
+    room = limit - sum(_lengths(pieces, ids, "template"))
     kept_question, kept_passages = fit(
-        sum(length["question"]), length["passage"], room=room, keep_question=keep_question
+        num_question, _lengths(pieces, ids, "passage"), room=room, keep_question=keep_question
     )
     kept = iter(kept_passages)
     out: list[int] = []
@@ -92,7 +100,36 @@ def cut_prompt(
             out += piece_ids[len(piece_ids) - kept_question :] if keep_end else piece_ids[:kept_question]
         else:
             out += piece_ids[: next(kept)]
-    return tuple(out), sum(length["question"]) - kept_question, sum(length["passage"]) - sum(kept_passages)
+    return tuple(out), num_question - kept_question, num_passages - sum(kept_passages)
+
+
+def _left_out(pieces: Sequence[Piece], ids: Sequence[Ids], room: int) -> set[int]:
+    """Places of the last passages, each with the template before it, without which the templates fit into ``room``."""
+    start = next((i for i, piece in enumerate(pieces) if piece.kind != "template"), len(pieces))
+    excess = sum(_lengths(pieces, ids, "template")) - room
+    found: set[int] = set()
+    for place in range(len(pieces) - 1, start, -1):
+        if excess > 0 and pieces[place].kind == "passage":
+            found |= {place - 1, place}
+            excess -= len(ids[place - 1])
+    return found
+
+
+def check_room(pieces: Sequence[Piece], ids: Sequence[Ids], limit: int) -> None:
+    """Refuse a limit that leaves no room for a question and a passage.
+
+    Raises:
+        InputError: the templates of this prompt leave less than `MIN_ROOM` tokens.
+    """
+    template = sum(_lengths(pieces, ids, "template"))
+    if limit - template < MIN_ROOM:
+        raise InputError(
+            [
+                f"reader.max_prompt_tokens: a prompt may have {limit} tokens and its fixed words take {template}; "
+                f"at least {MIN_ROOM} must be left for question and passages (the context minus max_new_tokens "
+                "is a limit too)"
+            ]
+        )
 
 
 def _lengths(pieces: Sequence[Piece], ids: Sequence[Ids], kind: str) -> list[int]:

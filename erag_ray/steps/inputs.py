@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import xxhash
 
-from erag_ray.agreement import STATISTICS
+from erag_ray.agreement import agree
 from erag_ray.annotators import annotator_named
 from erag_ray.config import JobConfig
 from erag_ray.datasets import (
@@ -26,12 +26,27 @@ from erag_ray.datasets import (
 )
 from erag_ray.evaluate import REFERENCES, labels_are_binary, measures_for
 from erag_ray.measures import check_measures
-from erag_ray.names import find
-from erag_ray.schemas import CORPUS, GOLD, PROVENANCE, QUERIES, RUNS, InputError, TableSchema
+from erag_ray.schemas import (
+    CORPUS,
+    CORRELATIONS,
+    GOLD,
+    LABELS,
+    LIST_VALUES,
+    MEANS,
+    PROVENANCE,
+    QUERIES,
+    RUNS,
+    UTILITY,
+    InputError,
+    TableSchema,
+)
 from erag_ray.scores import score_named
 from erag_ray.store import TableStore
 
 INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
+DERIVED_TABLES = (LABELS, UTILITY, LIST_VALUES, MEANS, CORRELATIONS)
+STAGES = ("annotate", "end_to_end", "compare")
+NOT_LOCAL = "not a local file"
 INPUT_KEYS = (
     "queries",
     "query_format",
@@ -80,9 +95,9 @@ def prepare(config: JobConfig) -> Inputs:
     )
     runs = resolve_pages(needed, corpus, findings)
     if loaded.queries.height:
-        check_inputs(
-            loaded.queries, resolve_pages(entries, corpus, Findings()), corpus, findings, depth=config.depth
-        )
+        # lists of other questions are only counted: their documents are not looked up
+        others = entries.join(loaded.queries, on="query_id", how="anti").select(runs.columns)
+        check_inputs(loaded.queries, pl.concat([runs, others]), corpus, findings, depth=config.depth)
     findings.raise_problems()
     gold = gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, config.depth, findings=findings)
     inputs = Inputs(
@@ -106,14 +121,24 @@ def _check_names(config: JobConfig, findings: Findings) -> None:
             findings.problem(
                 "run names", f"runs: the name {run_id} is taken by the reader's reference readings"
             )
+    if not config.annotators:
+        findings.problem("no annotators", "annotators: none is given, so no document would get a label")
+    _check_repeats(config, findings)
     _try(findings, "annotators", (lambda name=name: annotator_named(name) for name in config.annotators))
     _try(
         findings,
         "statistics",
-        (lambda name=name: find("statistic", name, STATISTICS) for name in config.statistics),
+        (lambda name=name: agree([0.0, 1.0], [0.0, 1.0], name) for name in config.statistics),
     )
     if config.score is not None:
         _try(findings, "score", (lambda: score_named(str(config.score)),))
+
+
+def _check_repeats(config: JobConfig, findings: Findings) -> None:
+    for key in ("annotators", "measures", "statistics"):
+        names = getattr(config, key) or []
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            findings.problem("repeated names", f"{key}: {name} is named more than once")
 
 
 def _try(findings: Findings, key: str, checks: Any) -> bool:
@@ -186,8 +211,9 @@ def _seal(config: JobConfig, inputs: Inputs) -> None:
         "datasets": {name: dataclasses.asdict(found) for name, found in inputs.datasets.items()},
         "notes": list(inputs.notes),
     }
-    for schema in INPUT_TABLES:
-        tables.unseal(schema)
+    unseal(config, (*INPUT_TABLES, *DERIVED_TABLES))
+    for stage in STAGES:
+        tables.folder.delete(stage, "manifest.json")
     for schema in INPUT_TABLES:
         tables.write(getattr(inputs, schema.name), schema, config=settings, inputs=_files(config))
 
@@ -213,7 +239,7 @@ def _stamp(path: str) -> str:
     try:
         found = os.stat(path)
     except OSError:
-        return "not a local file"
+        return NOT_LOCAL
     return f"{found.st_size} bytes, modified {found.st_mtime_ns} ns"
 
 
@@ -236,12 +262,20 @@ def prepared(config: JobConfig) -> Inputs:
         raise InputError(
             [f"{config.out}: prepared with another {', '.join(other)}; run jobs/prepare.py again"]
         )
+    stamps = tables.manifest(QUERIES)["inputs"]
+    changed = [path for path, now in _files(config).items() if now not in (NOT_LOCAL, stamps.get(path))]
+    if changed:
+        raise InputError(
+            [f"{path}: changed since it was prepared; run jobs/prepare.py again" for path in changed]
+        )
     frames = {schema.name: tables.read(schema) for schema in INPUT_TABLES}
     datasets = {name: Dataset(**found) for name, found in settings["datasets"].items()}
     return Inputs(**frames, datasets=datasets, notes=settings["notes"])
 
 
 def unseal(config: JobConfig, schemas: Sequence[TableSchema]) -> None:
-    """Take the seal off tables that are about to be made anew, and off those made from them."""
+    """Take the seal off tables that are about to be made anew, and those made from them; the report goes too."""
+    tables = TableStore(config.out)
     for schema in schemas:
-        TableStore(config.out).unseal(schema)
+        tables.unseal(schema)
+    tables.folder.delete("report.md")

@@ -13,6 +13,7 @@ from typing import Any
 
 import polars as pl
 import rich.console
+import xxhash
 
 from erag_ray.annotators import Evidence, annotate, annotator_named, applicable_queries
 from erag_ray.config import JobConfig
@@ -20,12 +21,21 @@ from erag_ray.datasets import write_trec_qrels, write_trec_run
 from erag_ray.evaluate import Settings, correlations, depths_of, list_values, means, utility
 from erag_ray.report import markdown, pages, show
 from erag_ray.requests import pairs
-from erag_ray.schemas import CORRELATIONS, COSTS, LABELS, LIST_VALUES, MEANS, UTILITY, InputError
-from erag_ray.steps.inputs import Inputs, unseal
+from erag_ray.schemas import (
+    CORRELATIONS,
+    COSTS,
+    LABELS,
+    LIST_VALUES,
+    MEANS,
+    UTILITY,
+    InputError,
+    TableSchema,
+)
+from erag_ray.steps.inputs import STAGES, Inputs, unseal
 from erag_ray.store import Folder, TableStore
 
 RESULTS = (LIST_VALUES, MEANS, CORRELATIONS)
-STAGES = ("annotate", "end_to_end", "compare")
+SPEED_KEYS = ("batch_size", "batch_tokens", "delay_seconds")
 
 
 def evidence_of(
@@ -54,7 +64,7 @@ def label(config: JobConfig, inputs: Inputs, asks: pl.DataFrame, readings: pl.Da
     unseal(config, (LABELS, *RESULTS))
     evidence = evidence_of(inputs, asks, readings)
     parts = [_label_by_reader(name, evidence) for name in config.annotators]
-    TableStore(config.out).write(pl.concat(parts), LABELS, config={"annotators": config.annotators})
+    TableStore(config.out).write(pl.concat(parts), LABELS, config=_label_settings(config))
 
 
 def _label_by_reader(name: str, evidence: Evidence) -> pl.DataFrame:
@@ -81,7 +91,21 @@ def use(
     """The end-to-end scores of all lists, sealed as UTILITY."""
     unseal(config, (UTILITY, *RESULTS))
     used = utility(lists, asks, readings, inputs.queries)
-    TableStore(config.out).write(used, UTILITY, config={"depths": config.depths})
+    TableStore(config.out).write(used, UTILITY, config=_use_settings(config))
+
+
+def _label_settings(config: JobConfig) -> dict[str, object]:
+    return {"annotators": sorted(config.annotators), "reader": _reader_settings(config)}
+
+
+def _use_settings(config: JobConfig) -> dict[str, object]:
+    return {"end_to_end_depths": config.depths, "reader": _reader_settings(config)}
+
+
+def _reader_settings(config: JobConfig) -> dict[str, object]:
+    """The part of a reader's config that may change what it says."""
+    settings = dataclasses.asdict(config.reader)
+    return {key: value for key, value in settings.items() if key not in SPEED_KEYS}
 
 
 def settings_of(config: JobConfig) -> Settings:
@@ -102,14 +126,11 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
     """LIST_VALUES, MEANS and CORRELATIONS of the sealed LABELS and UTILITY.
 
     Raises:
-        InputError: one of them is not sealed.
+        InputError: one of them is not sealed, or was made with other settings.
     """
     tables = TableStore(config.out)
-    for schema, job in ((LABELS, "annotate"), (UTILITY, "end_to_end")):
-        if not tables.is_sealed(schema):
-            raise InputError(
-                [f"{config.out}: no sealed {schema.name}; run jobs/{job}.py or jobs/compare.py first"]
-            )
+    _check_made(tables, LABELS, "annotate", _label_settings(config))
+    _check_made(tables, UTILITY, "end_to_end", _use_settings(config))
     unseal(config, RESULTS)
     labels, used, settings = tables.read(LABELS), tables.read(UTILITY), settings_of(config)
     evidence = evidence_of(inputs)
@@ -117,9 +138,20 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
     applicable = {name: applicable_queries(name, evidence)["query_id"] for name in names}
     values = list_values(labels, inputs.runs, applicable, inputs.queries, settings)
     mean_rows = means(values, used, inputs.queries, settings)
-    found = correlations(values, used, mean_rows, inputs.queries, settings)
+    found = correlations(values, used, inputs.queries, settings)
     for table, schema in ((values, LIST_VALUES), (mean_rows, MEANS), (found, CORRELATIONS)):
         tables.write(table, schema, config={"settings": settings.__dict__})
+
+
+def _check_made(tables: TableStore, schema: TableSchema, job: str, wanted: Mapping[str, object]) -> None:
+    place = tables.folder.root
+    if not tables.is_sealed(schema):
+        raise InputError([f"{place}: no sealed {schema.name}; run jobs/{job}.py or jobs/compare.py first"])
+    made = tables.manifest(schema)["config"]
+    other = [key for key, value in wanted.items() if made.get(key) != value]
+    if other:
+        text = f"{place}: {schema.name} were made with another {', '.join(other)}; run jobs/{job}.py again"
+        raise InputError([f"{text} (what was read before is not read again)"])
 
 
 def report(config: JobConfig, inputs: Inputs, console: rich.console.Console) -> str:
@@ -150,6 +182,9 @@ def _stages(folder: Folder) -> Iterator[Mapping[str, Any]]:
 
 def export(config: JobConfig, inputs: Inputs, labels: pl.DataFrame) -> Iterator[str]:
     """Runs as TREC runs and labels as TREC qrels, under ``trec/``; yields what could not be written, and why."""
+    folder = Folder(config.out)
+    for name in folder.names("trec"):
+        folder.delete("trec", name)
     for (run_id,), run in inputs.runs.group_by("run_id", maintain_order=True):
         yield from _export(config, f"{run_id}.trec", functools.partial(write_trec_run, run))
     for (annotator, reader, score), part in labels.group_by(
@@ -163,7 +198,10 @@ def export(config: JobConfig, inputs: Inputs, labels: pl.DataFrame) -> Iterator[
 
 def _export(config: JobConfig, name: str, write: Callable[[pathlib.Path], None]) -> Iterator[str]:
     # a name may come from a config or from outside code: it must not leave the folder
-    safe = re.sub(r"[^\w.+-]", "_", name).lstrip(".")
+    safe = re.sub(r"[^\w.+-]", "_", name)
+    if safe != name or name.startswith("."):
+        # and two names must not become one file
+        safe = f"{xxhash.xxh3_64_hexdigest(name.encode())[:8]}-{safe}"
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder, safe)
         try:

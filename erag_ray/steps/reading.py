@@ -220,7 +220,7 @@ def run_stage(config: JobConfig, plan: StagePlan) -> Read:
     seconds = time.monotonic() - start
     found = [_collect(config, part) for part in plan.plans]
     readings = pl.concat(frame for frame, _ in found)
-    _check_errors(readings, config.max_error_share)
+    _check_errors(readings, plan.asks, config.max_error_share)
     tables.write(plan.asks, ASKS)
     tables.write(_costs(plan, todo, done, job, seconds), COSTS)
     _seal(config, tables, plan, readings, sum(repeats for _, repeats in found))
@@ -261,10 +261,15 @@ def _collect(config: JobConfig, plan: ReaderPlan) -> tuple[pl.DataFrame, int]:
     return readings, repeats
 
 
-def _check_errors(readings: pl.DataFrame, max_error_share: float) -> None:
+def _check_errors(readings: pl.DataFrame, asks: pl.DataFrame, max_error_share: float) -> None:
     errors = readings.filter(pl.col("error").is_not_null())
     if errors.height > max_error_share * readings.height:
-        named = [f"{row['error_kind']}: {row['error']}" for row in errors.head(5).iter_rows(named=True)]
+        keys = ["reader", *KEY_COLUMNS]
+        first = errors.join(asks.unique(keys, keep="first", maintain_order=True), on=keys).head(5)
+        named = [
+            f"query {row['query_id']}, documents {row['doc_ids']}: {row['error_kind']}: {row['error']}"
+            for row in first.iter_rows(named=True)
+        ]
         share = f"{errors.height} of {readings.height} readings are errors, more than max_error_share {max_error_share}"
         raise RuntimeError("\n  ".join([share, *named]))
 

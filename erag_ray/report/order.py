@@ -1,0 +1,26 @@
+"""The order of rows and the names of measures, the same in every table."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from erag_ray.evaluate import ANY
+from erag_ray.measures import MEASURES
+
+KEYS = ["annotator", "measure", "cutoff", "ideal"]
+
+
+def measure_name(measure: str, cutoff: int, ideal: str) -> str:
+    """``nDCG@10 (pool)``; measures without an ideal have no bracket."""
+    return f"{measure}@{cutoff}" if ideal == ANY else f"{measure}@{cutoff} ({ideal})"
+
+
+def in_reading_order(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows by annotator (eRAG first), then by measure as `MEASURES` lists them, cut-off and ideal."""
+    annotators = sorted(rows["annotator"].unique(), key=lambda name: (name != "erag", name))
+    measures = [*MEASURES, *sorted(set(rows["measure"].unique()) - set(MEASURES))]
+    place = [
+        pl.col("annotator").replace_strict(annotators, range(len(annotators)), return_dtype=pl.Int64),
+        pl.col("measure").replace_strict(measures, range(len(measures)), return_dtype=pl.Int64),
+    ]
+    return rows.sort(*place, "cutoff", "ideal", maintain_order=True)

@@ -1,0 +1,95 @@
+"""How far each label can be trusted: agreement with the end-to-end utility, over queries and over runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from erag_ray.report.grid import NOTHING, Grid, number, with_interval
+from erag_ray.report.order import KEYS, in_reading_order, measure_name
+
+STATISTIC_NAMES = {"kendall_tau_b": "tau", "spearman_rho": "rho"}
+
+
+def correlation_grid(
+    correlations: pl.DataFrame,
+    dataset: str,
+    depth: int,
+    statistic: str,
+    runs: Sequence[str],
+    *,
+    deepest: bool,
+) -> Grid:
+    """Annotators and measures down, runs across: one statistic against the utility at the same depth.
+
+    The paper's Table 1 with intervals and ceilings (Salemi & Zamani, SIGIR 2024).
+    """
+    own = correlations.filter(
+        pl.col("dataset") == dataset,
+        pl.col("over") == "queries",
+        pl.col("depth") == depth,
+        pl.col("cutoff") == depth,
+        pl.col("statistic") == statistic,
+    )
+    rows = []
+    for (annotator, measure, cutoff, ideal), part in in_reading_order(own).group_by(
+        KEYS, maintain_order=True
+    ):
+        cells = {row["run_id"]: _correlation_cell(row) for row in part.iter_rows(named=True)}
+        name = measure_name(str(measure), int(str(cutoff)), str(ideal))
+        rows.append((str(annotator), name, *(cells.get(run, NOTHING) for run in runs)))
+    symbol = STATISTIC_NAMES.get(statistic, statistic)
+    return Grid(
+        title=f"{dataset}: {symbol} of each measure with the end-to-end utility, over queries, {depth} documents",
+        columns=("annotator", "measure", *runs),
+        rows=tuple(rows),
+        caption=f"{symbol} [interval] /ceiling, the most {symbol} that the ties in these data allow. {_reasons(own)}"
+        "Other cut-offs are in the table correlations.",
+        num_names=2,
+        on_console=deepest,
+    )
+
+
+def _correlation_cell(row: Mapping[str, object]) -> str:
+    value, low, high, ceiling = (_float(row[name]) for name in ("value", "low", "high", "ceiling"))
+    return NOTHING if value is None else f"{with_interval(value, low, high)} /{number(ceiling, 2)}"
+
+
+def _float(value: object) -> float | None:
+    return value if isinstance(value, float) else None
+
+
+def _reasons(rows: pl.DataFrame) -> str:
+    missing = rows.filter(pl.col("reason").is_not_null()).group_by("reason").len()
+    ordered = missing.sort("len", "reason", descending=[True, False])
+    listed = [f"{reason} ({count} cells)" for reason, count in ordered.head(3).iter_rows()]
+    return f"Missing figures: {'; '.join(listed)}. " if listed else ""
+
+
+def across_runs_grid(correlations: pl.DataFrame, dataset: str, depth: int) -> Grid:
+    """Whether each label ranks the retrievers as end-to-end evaluation does."""
+    own = correlations.filter(
+        (pl.col("dataset") == dataset) & (pl.col("over") == "runs") & (pl.col("depth") == depth)
+    ).filter(pl.col("cutoff") == depth)
+    statistics = own["statistic"].unique(maintain_order=True).to_list()
+    num_runs = int(own["num_runs"].max() or 0)  # type: ignore[arg-type]
+    rows = []
+    for (annotator, measure, cutoff, ideal), part in in_reading_order(own).group_by(
+        KEYS, maintain_order=True
+    ):
+        found = {r["statistic"]: _with_p(r) for r in part.iter_rows(named=True)}
+        name = measure_name(str(measure), int(str(cutoff)), str(ideal))
+        rows.append((str(annotator), name, *(found.get(statistic, NOTHING) for statistic in statistics)))
+    return Grid(
+        title=f"{dataset}: do the labels rank the {num_runs} runs as end-to-end does, {depth} documents",
+        columns=("annotator", "measure", *(STATISTIC_NAMES.get(s, s) for s in statistics)),
+        rows=tuple(rows),
+        caption=f"Over {num_runs} runs. With fewer than 8 runs there is no p-value, and hardly any certainty.",
+        num_names=2,
+    )
+
+
+def _with_p(row: Mapping[str, object]) -> str:
+    value, p_value = _float(row["value"]), _float(row["p_value"])
+    return number(value) if p_value is None else f"{number(value)} (p = {number(p_value)})"

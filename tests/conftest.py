@@ -1,0 +1,68 @@
+"""Fixtures that several rooms' tests share; the data of the tiny comparison stand in `tiny`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pathlib
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tiny import Tiny, write_tiny
+
+from erag_ray.config import JobConfig
+from erag_ray.pipeline import Done, Work
+from erag_ray.readers import make_reader
+from erag_ray.steps import reading
+from erag_ray.store import ReadingStore
+
+
+@pytest.fixture
+def tiny(tmp_path: pathlib.Path) -> Tiny:
+    """The tiny comparison in a folder of its own."""
+    return write_tiny(tmp_path)
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> pathlib.Path:
+    """The folder of public data that ``ERAG_RAY_DATA`` names; tests that need it skip without."""
+    name = os.environ.get("ERAG_RAY_DATA")
+    if not name or not pathlib.Path(name).is_dir():
+        pytest.skip("needs the data folder: set ERAG_RAY_DATA")
+    return pathlib.Path(name)
+
+
+@pytest.fixture
+def reads_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Readings are done in this process, without Ray; the list gets the number of readings of each reader."""
+    amounts: list[int] = []
+
+    def read(work: Work, config: JobConfig, job: str) -> Done:
+        reader = make_reader(work.config)
+        reader.load()
+        found = pa.concat_tables(reader.read(pq.read_table(work.requests), work.reader))
+        ReadingStore(config.store, work.reader).append(found, job)
+        amounts.append(found.num_rows)
+        return Done(
+            num_readings=found.num_rows,
+            num_prompt_tokens=sum(found.column("num_prompt_tokens").to_pylist()),
+            num_output_tokens=sum(found.column("num_output_tokens").to_pylist()),
+            device_seconds=0.0,
+            peak_memory_bytes=0,
+        )
+
+    monkeypatch.setattr(reading, "read", read)
+    monkeypatch.setattr(reading, "ray_session", lambda address: contextlib.nullcontext())
+    return amounts
+
+
+@pytest.fixture
+def no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Any attempt to read, or to start Ray, fails the test."""
+
+    def refuse(*arguments: object) -> None:
+        raise AssertionError("a reader was asked for")
+
+    monkeypatch.setattr(reading, "read", refuse)
+    monkeypatch.setattr(reading, "ray_session", refuse)

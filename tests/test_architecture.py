@@ -1,0 +1,147 @@
+"""Imports go one way, heavy packages stay in their rooms, and importing has no effect."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import pathlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+import erag_ray
+
+PACKAGE = pathlib.Path(erag_ray.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+ROOMS = re.search(r"Rooms, in import order.*?:\n(.*?)\.\n", erag_ray.__doc__ or "", re.DOTALL)
+ORDER = ROOMS[1].replace("\n", " ").replace(" ", "").split(",") if ROOMS else []
+# what needs none of the heavy packages: the `evaluate` job runs where they are not installed
+LIGHT = ("erag_ray.evaluate", "erag_ray.report", "erag_ray.steps.judging", "erag_ray.steps.inputs")
+HEAVY = {
+    "torch": {"readers", "pipeline"},
+    "transformers": {"readers", "pipeline"},
+    "ray": {"pipeline"},
+}
+
+
+def parts_of(file: pathlib.Path) -> tuple[str, ...]:
+    """("readers", "base") for readers/base.py, ("readers",) for readers/__init__.py."""
+    names = file.relative_to(PACKAGE).with_suffix("").parts
+    return names[:-1] if names[-1] == "__init__" else names
+
+
+def is_module(*names: str) -> bool:
+    place = PACKAGE.joinpath(*names)
+    return place.with_suffix(".py").is_file() or (place / "__init__.py").is_file()
+
+
+def imported(file: pathlib.Path) -> Iterator[str]:
+    """Full names of all modules that a file imports, wherever in it the import stands."""
+    for node in ast.walk(ast.parse(file.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}: relative import"
+            assert node.module is not None
+            yield node.module
+            # `from package import module` imports a module too
+            inside = node.module.split(".")[1:]
+            if node.module.split(".")[0] == "erag_ray":
+                names = (alias.name for alias in node.names)
+                yield from (f"{node.module}.{name}" for name in names if is_module(*inside, name))
+
+
+def own_imports(file: pathlib.Path) -> set[tuple[str, ...]]:
+    return {tuple(name.split(".")[1:]) for name in imported(file) if name.split(".")[0] == "erag_ray"} - {()}
+
+
+def test_the_package_names_its_rooms_in_order_and_no_room_is_missing() -> None:
+    rooms = {parts_of(file)[0] for file in FILES if parts_of(file)}
+    assert sorted(ORDER) == sorted(rooms)
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: "/".join(parts_of(file)) or "erag_ray")
+def test_a_file_imports_only_rooms_above_its_own(file: pathlib.Path) -> None:
+    if not parts_of(file):
+        assert own_imports(file) == set(), "erag_ray itself imports nothing: it is read before every room"
+        return
+    room = parts_of(file)[0]
+    others = {parts[0] for parts in own_imports(file)} - {room}
+    wrong = {other for other in others if ORDER.index(other) > ORDER.index(room)}
+    assert not wrong, f"{room} stands above {sorted(wrong)} and may not import from there"
+
+
+def test_the_parts_of_a_room_do_not_import_each_other_in_a_circle() -> None:
+    graph = {parts_of(file): own_imports(file) for file in FILES if parts_of(file)}
+    inside = {
+        parts: {other for other in others if other[0] == parts[0]} - {parts}
+        for parts, others in graph.items()
+    }
+    order = list(graphlib.TopologicalSorter(inside).static_order())
+    assert set(order) == set(graph)
+
+
+@pytest.mark.parametrize("package", HEAVY)
+def test_heavy_packages_stay_in_their_rooms(package: str) -> None:
+    found = {
+        parts_of(file)[0] for file in FILES if any(name.split(".")[0] == package for name in imported(file))
+    }
+    assert found == HEAVY[package] & found
+    assert found, f"nothing imports {package} any more: take it out of this test and of pyproject.toml"
+
+
+WITHOUT_HEAVY = f"""
+import importlib, logging, os, sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {sorted(HEAVY)!r}:
+            raise ModuleNotFoundError("No module named " + repr(name), name=name)
+
+sys.meta_path.insert(0, Refuse())
+import polars  # sets a variable of its own
+before = dict(os.environ), list(logging.getLogger().handlers), list(sys.argv)
+for name in {LIGHT!r}:
+    importlib.import_module(name)
+after = dict(os.environ), list(logging.getLogger().handlers), list(sys.argv)
+sys.exit(0 if after == before else "importing changed the environment or the logging")
+"""
+
+
+def test_what_comes_after_the_reading_needs_no_torch_and_no_ray_and_imports_in_silence() -> None:
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", WITHOUT_HEAVY],
+        capture_output=True,
+        text=True,
+        cwd=PACKAGE.parent,
+        timeout=120,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: "/".join(parts_of(file)) or "erag_ray")
+def test_nothing_runs_at_import(file: pathlib.Path) -> None:
+    """A module is a docstring, imports, constants, functions, classes: no call for its effect, no branch, no loop."""
+    allowed = (
+        ast.Import,
+        ast.ImportFrom,
+        ast.Assign,
+        ast.AnnAssign,
+        ast.FunctionDef,
+        ast.AsyncFunctionDef,
+        ast.ClassDef,
+    )
+    module = ast.parse(file.read_text())
+    assert ast.get_docstring(module), "a module opens with its docstring"
+    # a constant may have a docstring too
+    effects = [
+        node
+        for node in module.body
+        if not isinstance(node, allowed)
+        and not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant))
+    ]
+    wrong = [ast.unparse(node).splitlines()[0] for node in effects]
+    assert not wrong

@@ -1,0 +1,269 @@
+"""One YAML file and the command line -> a job's config, or exit code 2 and a message that names the key."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import pathlib
+import re
+import textwrap
+
+import pytest
+
+from erag_ray.config import JobConfig, ReaderConfig, expand, parse
+
+YAML = """
+queries: [questions.jsonl]
+runs:
+  bm25: bm25.trec
+reader:
+  kind: causal
+  model: some/model
+  dtype: bfloat16
+depth: 5
+cutoffs: [1, 5]
+num_queries: null
+"""
+
+
+@pytest.fixture
+def file(tmp_path: pathlib.Path) -> str:
+    (tmp_path / "job.yaml").write_text(YAML)
+    return str(tmp_path / "job.yaml")
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    """The message of a command line that is wrong."""
+    with pytest.raises(SystemExit) as stopped:
+        parse("A job.", arguments)
+    assert stopped.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    return err
+
+
+def test_without_a_file_every_key_has_its_default() -> None:
+    assert parse("A job.", []) == JobConfig()
+
+
+def test_a_file_sets_keys_and_leaves_the_others(file: str) -> None:
+    reader = ReaderConfig(kind="causal", model="some/model", dtype="bfloat16")
+    expected = JobConfig(
+        queries=["questions.jsonl"], runs={"bm25": "bm25.trec"}, reader=reader, depth=5, cutoffs=[1, 5]
+    )
+    assert parse("A job.", ["--config", file]) == expected
+
+
+def test_an_override_replaces_its_key_alone(file: str) -> None:
+    plain = parse("A job.", ["--config", file])
+    overrides = ["--depth", "7", "--reader.dtype", "float32", "--num_queries=60", "--cutoffs", "[2, 3]"]
+    assert parse("A job.", ["--config", file, *overrides]) == dataclasses.replace(
+        plain,
+        depth=7,
+        num_queries=60,
+        cutoffs=[2, 3],
+        reader=ReaderConfig(kind="causal", model="some/model", dtype="float32"),
+    )
+
+
+def test_one_more_run_is_one_more_option(file: str) -> None:
+    found = parse("A job.", ["--config", file, "--runs.minilm", "minilm.trec", "--runs.gtr=gtr.trec"])
+    assert found.runs == {"bm25": "bm25.trec", "minilm": "minilm.trec", "gtr": "gtr.trec"}
+
+
+def test_a_later_file_overrides_an_earlier_one(file: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "more.yaml").write_text("depth: 9\nreader: {num_examples: 1}\n")
+    found = parse("A job.", ["--config", file, "--config", str(tmp_path / "more.yaml")])
+    assert (found.depth, found.reader.num_examples, found.reader.kind) == (9, 1, "causal")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (["--depht", "5"], "--depht"),
+        (["--reader.modle", "x"], "--reader.modle"),
+        # no abbreviations either: what is short for one key today may be short for two tomorrow
+        (["--dep", "5"], "--dep"),
+        (["stray.yaml"], "stray.yaml"),
+    ],
+)
+def test_an_unknown_option_is_named(
+    file: str, capsys: pytest.CaptureFixture[str], arguments: list[str], named: str
+) -> None:
+    assert named in refused(capsys, "--config", file, *arguments)
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [("depht: 5", "depht"), ("reader: {modle: x}", "modle"), ("depth: {deep: 5}", "depth"), ("[1, 2]", "1")],
+)
+def test_an_unknown_key_of_a_file_is_named(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], text: str, named: str
+) -> None:
+    (tmp_path / "wrong.yaml").write_text(text)
+    assert named in refused(capsys, "--config", str(tmp_path / "wrong.yaml"))
+
+
+def test_a_file_that_is_missing_or_no_yaml_is_an_error(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "missing.yaml" in refused(capsys, "--config", str(tmp_path / "missing.yaml"))
+    (tmp_path / "wrong.yaml").write_text("depth: [\n")
+    assert "while parsing" in refused(capsys, "--config", str(tmp_path / "wrong.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("depth", "deep"),
+        ("depth", "2.5"),
+        ("depth", "null"),
+        ("reader.dtype", "float8"),
+        ("reader.prompt", "poem"),
+        ("reader.stop_at_newline", "perhaps"),
+        ("queries", "questions.jsonl"),
+        ("cutoffs", "[1, two]"),
+        ("runs", "bm25.trec"),
+        ("trec_ties", "trec11"),
+        ("confidence", "high"),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_an_error_that_names_its_key(
+    file: str, capsys: pytest.CaptureFixture[str], option: str, value: str
+) -> None:
+    assert f'"{option}"' in refused(capsys, "--config", file, f"--{option}", value)
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("depth", "0"),
+        ("end_to_end_depths", "[1, 6]"),
+        ("end_to_end_depths", "[0]"),
+        ("cutoffs", "[0, 5]"),
+        ("num_queries", "0"),
+        ("seed", "-1"),
+        ("num_resamples", "99"),
+        ("confidence", "1.0"),
+        ("confidence", "0.0"),
+        ("confidence", ".nan"),
+        ("num_readers", "0"),
+        ("cpus_per_reader", "0"),
+        ("rows_per_block", "0"),
+        ("write_every_seconds", "-1"),
+        ("max_error_share", "1.5"),
+        ("max_error_share", "-0.1"),
+        ("reader.batch_size", "0"),
+        ("reader.batch_tokens", "0"),
+        ("reader.num_examples", "3"),
+        ("reader.num_examples", "-1"),
+        ("reader.max_prompt_tokens", "0"),
+        ("reader.max_new_tokens", "0"),
+        ("reader.delay_seconds", "-1"),
+    ],
+)
+def test_a_value_out_of_range_is_an_error_that_names_its_key(
+    file: str, capsys: pytest.CaptureFixture[str], option: str, value: str
+) -> None:
+    # depth is 5 in the file
+    message = refused(capsys, "--config", file, f"--{option}={value}")
+    assert re.search(rf"^error: {re.escape(option)}\b", message, re.MULTILINE)
+
+
+def test_the_ends_of_each_range_are_in_it() -> None:
+    config = JobConfig(depth=1, end_to_end_depths=[1], cutoffs=[1], num_resamples=100, max_error_share=1.0)
+    assert config.reader == ReaderConfig()
+    ReaderConfig(batch_size=1, batch_tokens=1, num_examples=0, max_prompt_tokens=1, max_new_tokens=1)
+
+
+def test_a_config_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        JobConfig().depth = 3
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        JobConfig().reader.kind = "echo"
+
+
+def test_end_to_end_depths_ascend_without_repeats() -> None:
+    assert JobConfig(depth=10, end_to_end_depths=[5, 1, 5, 10]).depths == [1, 5, 10]
+    # none given: the depth itself
+    assert JobConfig(depth=7).depths == [7]
+
+
+def test_variables_and_the_home_folder_in_paths(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ERAG_RAY_DATA", "/data")
+    monkeypatch.setenv("HOME", "/home/ada")
+    found = parse(
+        "A job.",
+        [
+            "--queries=[$ERAG_RAY_DATA/q.jsonl, ~/q.jsonl]",
+            "--qrels=['${ERAG_RAY_DATA}/qrels.tsv']",
+            "--triviaqa_questions=[~/t.json]",
+            "--passages=[$ERAG_RAY_DATA/p.parquet, plain.jsonl]",
+            "--runs.bm25=${ERAG_RAY_DATA}/bm25.trec",
+            "--reader.model=$ERAG_RAY_DATA/model",
+            "--out=~/out",
+            "--store=$ERAG_RAY_DATA/store",
+        ],
+    )
+    assert found.queries == ["/data/q.jsonl", "/home/ada/q.jsonl"]
+    assert found.qrels == ["/data/qrels.tsv"]
+    assert found.triviaqa_questions == ["/home/ada/t.json"]
+    assert found.passages == ["/data/p.parquet", "plain.jsonl"]
+    assert found.runs == {"bm25": "/data/bm25.trec"}
+    assert found.reader.model == "/data/model"
+    assert (found.out, found.store) == ("/home/ada/out", "/data/store")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "queries=[$NO_SUCH_FOLDER/x]",
+        "runs.a=${NO_SUCH_FOLDER}/x",
+        "reader.model=$NO_SUCH_FOLDER/x",
+        "out=$NO_SUCH_FOLDER/x",
+        "store=$NO_SUCH_FOLDER",
+        "passages=[x, $NO_SUCH_FOLDER/y]",
+    ],
+)
+def test_a_variable_that_is_not_set_is_named_with_its_path(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, option: str
+) -> None:
+    monkeypatch.delenv("NO_SUCH_FOLDER", raising=False)
+    message = refused(capsys, f"--{option}")
+    assert "the environment variable NO_SUCH_FOLDER is not set" in message
+    assert re.search(r"\$\{?NO_SUCH_FOLDER", message)
+
+
+def test_expand_leaves_what_is_not_given_at_its_default() -> None:
+    assert expand({}) == JobConfig()
+
+
+def field_docstrings(config: type) -> dict[str, str]:
+    """The docstring that stands under each field of a class."""
+    (found,) = ast.parse(textwrap.dedent(inspect.getsource(config))).body
+    assert isinstance(found, ast.ClassDef)
+    docstrings = {}
+    for node, following in zip(found.body, found.body[1:], strict=False):
+        if isinstance(node, ast.AnnAssign) and isinstance(following, ast.Expr):
+            docstrings[ast.unparse(node.target)] = ast.literal_eval(following.value)
+    return docstrings
+
+
+def test_help_documents_every_key(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit) as stopped:
+        parse("What this job does.", ["--help"])
+    assert stopped.value.code == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "What this job does." in shown
+    for config, prefix in ((JobConfig, ""), (ReaderConfig, "reader.")):
+        docstrings = field_docstrings(config)
+        for field in dataclasses.fields(config):
+            assert field.name in docstrings, f"{config.__name__}.{field.name} has no docstring"
+            text = " ".join(docstrings[field.name].split())
+            if field.name != "reader":
+                # a group of options shows its class's docstring
+                assert re.search(rf"--{prefix}{field.name}\b.*?{re.escape(text)}", shown), field.name

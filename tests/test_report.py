@@ -1,0 +1,203 @@
+"""What a reader of the report sees: the figures that belong there, and nothing that a name could smuggle in."""
+
+from __future__ import annotations
+
+import html
+import io
+import pathlib
+import re
+
+import markdown_it
+import polars as pl
+import pytest
+import rich.console
+from test_evaluate import measured, no_utility, numbered, settings, used
+from tiny import RIGHT, Tiny, compare, table
+
+from erag_ray.evaluate import correlations, means
+from erag_ray.report import Grid, markdown, number, pages, show, with_interval
+from erag_ray.schemas import COSTS, MEANS
+
+Rows = list[list[str]]
+NO_COSTS = pl.DataFrame(COSTS.empty())
+
+
+def rendered(text: str) -> str:
+    """The Markdown as a browser would get it, raw HTML let through as most sites do."""
+    return markdown_it.MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
+
+
+def tables_of(text: str) -> list[Rows]:
+    """The cells of each table, head first, as a reader sees them."""
+    found = re.findall(r"<table>(.*?)</table>", rendered(text), re.DOTALL)
+    return [
+        [
+            [html.unescape(cell) for cell in re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL)]
+            for row in re.findall(r"<tr>(.*?)</tr>", one, re.DOTALL)
+        ]
+        for one in found
+    ]
+
+
+def report_of(tiny: Tiny) -> str:
+    compare(tiny)
+    return (pathlib.Path(tiny.config.out) / "report.md").read_text()
+
+
+def made_up(**changes: object) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """MEANS and CORRELATIONS of two runs and four queries."""
+    columns = {("r", "A", 2): [0, 1, 1, 0], ("r", "B", 2): [0, 0, 1, 0]}
+    changed = {**columns, **changes.get("utility", {})}  # type: ignore[dict-item]
+    x, y, asked = measured(columns), used(changed), numbered(4)
+    return means(x, y, asked, settings()), correlations(x, y, asked, settings())
+
+
+# --- the figures ---
+
+
+def test_the_first_table_answers_which_retriever(tiny: Tiny, reads_here: list[int]) -> None:
+    text = report_of(tiny)
+    first = tables_of(text)[0]
+    everything = " ".join(cell for row in first for cell in row)
+    assert everything.index("good") < everything.index("bad")  # best first, not by name
+    assert "no passages" in everything
+    assert "gold passages" in everything
+    rows = table(tiny, MEANS)
+    shown = rows.filter(
+        (pl.col("annotator") == "end_to_end") | ((pl.col("depth") == 3) & (pl.col("cutoff") == 3))
+    )
+    for row in shown.iter_rows(named=True):
+        assert with_interval(row["mean"], row["low"], row["high"]) in everything, row
+
+
+def test_utility_is_what_the_echo_reader_gets_right(tiny: Tiny, reads_here: list[int]) -> None:
+    first = tables_of(report_of(tiny))[0]
+    for (run, depth), right in RIGHT.items():
+        if run in first[0]:
+            (row,) = [row for row in first if f"utility@{depth}" in row]
+            assert row[first[0].index(run)].startswith(number(len(right) / 6))
+
+
+def test_every_row_of_a_table_has_a_cell_for_every_column(tiny: Tiny, reads_here: list[int]) -> None:
+    for rows in tables_of(report_of(tiny)):
+        assert len({len(row) for row in rows}) == 1
+
+
+def test_two_datasets_have_tables_of_their_own(tiny: Tiny, reads_here: list[int]) -> None:
+    lines = [
+        line.replace('"id"', '"kilt_task": "other", "id"', 1)
+        for line in tiny.queries.read_text().splitlines()
+    ]
+    tiny.queries.write_text(
+        "\n".join(lines[:3]).replace('"other"', '"first"') + "\n" + "\n".join(lines[3:]) + "\n"
+    )
+    text = report_of(tiny.with_config(dataset=None))
+    heads = re.findall(r"<h2>(.*?)</h2>", rendered(text))
+    assert sum("which retriever" in head for head in heads) == 2
+    assert any(head.startswith("first") for head in heads)
+    assert any(head.startswith("other") for head in heads)
+
+
+def test_a_missing_figure_is_a_dash_and_its_reason_is_counted() -> None:
+    constant = {("r", "A", 2): [1, 1, 1, 1], ("r", "B", 2): [1, 1, 1, 1]}
+    made, found = made_up(utility=constant)
+    text = markdown("t", pages(made, found, NO_COSTS, [], 0.95), [])
+    over_queries = [rows for rows in tables_of(text) if any("-" in row for row in rows)]
+    assert over_queries
+    counted = [int(count) for count in re.findall(r"every utility is 1\.0 \((\d+) cells?\)", rendered(text))]
+    dashes = [cell for rows in over_queries for row in rows[1:] for cell in row if cell == "-"]
+    assert sum(counted) == found.filter(over="queries")["value"].null_count()
+    assert len(dashes) == found["value"].null_count()
+    assert "nan" not in text.lower()
+
+
+def test_a_column_that_was_never_judged_is_a_dash() -> None:
+    columns = {("r", "A", 2): [None, None], ("r", "B", 2): [0, 1]}
+    made = means(
+        measured(columns), used({("r", "A", 2): [0, 1], ("r", "B", 2): [1, 1]}), numbered(2), settings()
+    )
+    found = correlations(measured(columns), no_utility(), numbered(2), settings())
+    first = tables_of(markdown("t", pages(made, found, NO_COSTS, [], 0.95), []))[0]
+    (row,) = [row for row in first if "P@2" in row]
+    assert row[first[0].index("A")] == "-"
+    assert row[first[0].index("B")].startswith("0.500")
+
+
+def test_few_runs_are_named_beside_the_correlation_over_them() -> None:
+    made, found = made_up()
+    text = markdown("t", pages(made, found, NO_COSTS, [], 0.95), [])
+    assert "2 runs" in text
+    assert "p = " not in text
+
+
+def test_numbers() -> None:
+    assert number(0.12345) == "0.123"
+    assert number(None) == number(float("nan")) == "-"
+    assert with_interval(0.5, None, None) == "0.500"
+    assert with_interval(0.5, 0.25, 0.75) == "0.500 [0.250, 0.750]"
+
+
+# --- names that bite ---
+
+NAMES = [
+    "a|b",
+    "<script>alert(1)</script>",
+    "`code`",
+    "**bold** _it_ # head",
+    "back\\slash\\|",
+    "[bold]rich[/bold]",
+    "two\nlines",
+    "[click](http://example.org)",
+    "![seen](http://example.org/x.png)",
+    "&lt;b&gt;",
+]
+
+
+def grids_with(name: str) -> list[Grid]:
+    """The report of a dataset, an annotator and a run that are all called ``name``, beside a run B."""
+    columns = {("r", name, 2): [0, 1, 1, 0], ("r", "B", 2): [0, 0, 1, 0]}
+    x, y = measured(columns, annotator=name), used(columns)
+    asked = numbered(4).with_columns(dataset=pl.lit(name))
+    return pages(means(x, y, asked, settings()), correlations(x, y, asked, settings()), NO_COSTS, [], 0.95)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_comes_out_as_it_went_in(name: str) -> None:
+    text = markdown(name, grids_with(name), [name])
+    plain = " ".join(name.split())
+    for rows in tables_of(text):
+        assert len({len(row) for row in rows}) == 1
+    assert plain in tables_of(text)[0][0]
+    assert any(plain in row for row in tables_of(text)[0][1:])
+    page = rendered(text)
+    assert not re.search(r"<(script|code|strong|em|a|img|b)\b", page)
+    escaped = html.escape(plain, quote=False)
+    assert f"<h1>{escaped}</h1>" in page
+    assert f"<h2>{escaped}: which" in page
+    assert f"<li>{escaped}</li>" in page
+
+
+def test_a_note_cannot_add_a_line_or_a_table() -> None:
+    notes = ["first\n\n## forged\n| a | b |\n| - | - |\n| 1 | 2 |", "<img src=x>"]
+    page = rendered(markdown("t", [], notes))
+    assert page.count("<li>") == 2
+    assert "<table>" not in page
+    assert "<img" not in page
+    assert page.count("<h2>") == 1
+
+
+@pytest.mark.parametrize("name", ["[bold]rich[/bold]", "[/]", "[link=file:///x]y", "end\\"])
+def test_the_console_shows_names_as_they_are(name: str) -> None:
+    out = io.StringIO()
+    show(grids_with(name), rich.console.Console(file=out, width=300))
+    assert out.getvalue().count(name) >= 3
+
+
+def test_no_escape_sequence_of_a_terminal_gets_out() -> None:
+    name = "red\x1b[31m\x07"
+    out = io.StringIO()
+    show(grids_with(name), rich.console.Console(file=out, width=300))
+    text = markdown(name, grids_with(name), [name])
+    for control in "\x1b\x07":
+        assert control not in out.getvalue()
+        assert control not in text

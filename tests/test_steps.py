@@ -1,0 +1,516 @@
+"""The steps: bad input ends in one message before a model loads; what is merely odd is counted; exports; seals."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, kilt_line, passage_line, table, trec_lines
+
+from erag_ray import measures
+from erag_ray.config import ReaderConfig
+from erag_ray.datasets import Findings, load_run
+from erag_ray.evaluate import depths_of
+from erag_ray.schemas import ASKS, CORRELATIONS, LABELS, MEANS, UTILITY, InputError
+from erag_ray.schemas import RUNS as RUNS_TABLE
+from erag_ray.steps.inputs import prepare, prepared, sample
+from erag_ray.steps.judging import evaluate, export, label
+from erag_ray.steps.reading import plan_stage, preview, run_stage
+from erag_ray.store import ReadingStore, TableStore
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+def append(path: pathlib.Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
+
+
+def problems_of(tiny: Tiny) -> tuple[str, ...]:
+    """What `prepare` refuses; nothing may be sealed."""
+    with pytest.raises(InputError) as refused:
+        prepare(tiny.config)
+    assert not list(tiny.folder.rglob("manifest.json"))
+    return refused.value.problems
+
+
+def the_problem(tiny: Tiny) -> str:
+    problems = problems_of(tiny)
+    assert len(problems) == 1, problems
+    return problems[0]
+
+
+# --- bad input: each kind of the list, one message that names the place ---
+
+
+def test_a_repeated_query_id_is_named_with_both_lines(tiny: Tiny) -> None:
+    append(tiny.queries, kilt_line("q1", "again", "Ada", None))
+    problem = the_problem(tiny)
+    assert f"{tiny.queries}:7" in problem
+    assert f"{tiny.queries}:1" in problem
+    assert "'q1'" in problem
+
+
+def test_a_missing_query_id_is_named_by_its_line(tiny: Tiny) -> None:
+    append(tiny.queries, json.dumps({"input": "x", "output": [{"answer": "y"}]}) + "\n")
+    assert f"{tiny.queries}:7" in the_problem(tiny)
+
+
+def test_a_query_without_any_answer_is_an_error(tiny: Tiny) -> None:
+    append(tiny.queries, json.dumps({"id": "q7", "input": "x", "output": [{"provenance": []}]}) + "\n")
+    problem = the_problem(tiny)
+    assert "'q7'" in problem
+    assert "no answer" in problem
+
+
+def test_a_repeated_passage_id_is_named_with_both_lines(tiny: Tiny) -> None:
+    append(tiny.passages, passage_line("d1", *PASSAGES["d1"]))
+    problem = the_problem(tiny)
+    assert f"{tiny.passages}:13" in problem
+    assert f"{tiny.passages}:1" in problem
+    assert "'d1'" in problem
+
+
+def test_a_missing_passage_id_is_named_by_its_line(tiny: Tiny) -> None:
+    append(tiny.passages, json.dumps({"title": "t", "text": "x"}) + "\n")
+    assert f"{tiny.passages}:13" in the_problem(tiny)
+
+
+def test_a_document_that_is_not_in_the_passages_is_named_with_its_run_and_query(tiny: Tiny) -> None:
+    tiny.run("bad").write_text(trec_lines({**RUNS["bad"], "q2": "d4 nowhere d3"}))
+    problem = the_problem(tiny)
+    assert all(word in problem for word in ("'bad'", "'q2'", "'nowhere'"))
+
+
+def test_an_unknown_document_below_the_depth_does_no_harm(tiny: Tiny) -> None:
+    tiny.run("bad").write_text(trec_lines({**RUNS["bad"], "q1": "d2 d1 d11 nowhere"}))
+    assert prepare(tiny.config).runs.filter(run_id="bad", query_id="q1").height == 3
+
+
+def test_a_document_twice_in_one_list_is_an_error(tiny: Tiny) -> None:
+    tiny.run("bad").write_text(trec_lines({**RUNS["bad"], "q2": "d4 d3 d4"}))
+    problem = the_problem(tiny)
+    assert all(word in problem for word in ("'bad'", "'q2'", "'d4'"))
+
+
+def test_bytes_that_are_not_utf8_are_named_by_file_and_line(tiny: Tiny) -> None:
+    tiny.passages.write_bytes(tiny.passages.read_bytes() + b'{"doc_id": "d13", "text": "caf\xe9"}\n')
+    problem = the_problem(tiny)
+    assert f"{tiny.passages}:13" in problem
+    assert "UTF-8" in problem
+
+
+@pytest.mark.parametrize("name", ["queries.jsonl", "passages.jsonl", "bad.trec"])
+def test_a_truncated_gzip_file_is_named(tiny: Tiny, name: str) -> None:
+    path = tiny.folder / name
+    whole = gzip.compress(path.read_bytes())
+    path.write_bytes(whole[: len(whole) // 2])
+    problems = [problem for problem in problems_of(tiny) if "truncated gzip" in problem]
+    assert len(problems) == 1
+    assert str(path) in problems[0]
+
+
+def test_a_parquet_file_without_a_column_is_named_with_the_column(tiny: Tiny) -> None:
+    path = tiny.folder / "run.parquet"
+    pl.DataFrame({"query_id": ["q1"], "score": [1.0]}).write_parquet(path)
+    problem = the_problem(tiny.with_config(runs={"bad": str(path)}))
+    assert str(path) in problem
+    assert "'doc_id'" in problem
+
+
+def test_a_run_without_a_query_in_common_is_named(tiny: Tiny) -> None:
+    tiny.run("bad").write_text(trec_lines({"other": "d1"}))
+    problem = the_problem(tiny)
+    assert "'bad'" in problem
+    assert "no query in common" in problem
+
+
+def test_a_file_that_is_not_there_is_named(tiny: Tiny) -> None:
+    tiny.passages.unlink()
+    problems = problems_of(tiny)
+    assert any(str(tiny.passages) in problem for problem in problems)
+
+
+def test_all_problems_of_all_inputs_come_in_one_message(tiny: Tiny) -> None:
+    append(tiny.queries, kilt_line("q1", "again", "Ada", None))
+    append(tiny.passages, passage_line("d1", *PASSAGES["d1"]))
+    tiny.run("bad").write_text(trec_lines({"q1": "nowhere"}))
+    changed = tiny.with_config(annotators=["erag", "oracle"], statistics=["pearson"])
+    problems = problems_of(changed)
+    assert len(problems) == 5
+    for word in (str(tiny.queries), str(tiny.passages), "'nowhere'", "'oracle'", "'pearson'"):
+        assert any(word in problem for problem in problems), word
+
+
+def test_a_job_ends_with_code_2_and_seals_nothing(tiny: Tiny) -> None:
+    append(tiny.queries, kilt_line("q1", "again", "Ada", None))
+    command = [
+        sys.executable,
+        "jobs/compare.py",
+        "--queries",
+        f"[{tiny.queries}]",
+        "--passages",
+        f"[{tiny.passages}]",
+    ]
+    command += ["--runs", json.dumps(tiny.config.runs), "--reader.kind", "echo", "--out", tiny.config.out]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 2
+    assert f"{tiny.queries}:7" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tiny.folder.rglob("manifest.json"))
+
+
+# --- the config ---
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"annotators": ["oracle"]}, ["annotators", "'oracle'", "erag"]),
+        ({"annotators": ["json:loads"]}, ["annotators", "json:loads", "Annotator"]),
+        ({"annotators": []}, ["annotators"]),
+        ({"annotators": ["erag", "erag"]}, ["annotators", "erag", "more than once"]),
+        ({"statistics": ["pearson"]}, ["statistics", "'pearson'", "kendall_tau_b"]),
+        ({"statistics": ["json:loads"]}, ["statistics", "json:loads"]),
+        ({"statistics": ["spearman_rho", "spearman_rho"]}, ["statistics", "more than once"]),
+        ({"score": "bleu"}, ["score", "'bleu'", "exact_match"]),
+        ({"runs": {}}, ["runs"]),
+    ],
+)
+def test_a_name_that_means_nothing_is_refused_before_a_reader_is_made(
+    tiny: Tiny, changes: dict[str, object], words: list[str]
+) -> None:
+    problems = " ".join(problems_of(tiny.with_config(**changes)))
+    assert all(word in problems for word in words), problems
+
+
+@pytest.mark.parametrize("name", ["no_passages", "gold_passages"])
+def test_a_run_must_not_take_the_name_of_a_reference(tiny: Tiny, name: str) -> None:
+    assert name in the_problem(tiny.with_config(runs={name: str(tiny.run("good"))}))
+
+
+@pytest.mark.parametrize("measure", ["R", "AP", "RR"])
+def test_measures_that_need_a_threshold_on_graded_labels_are_refused(tiny: Tiny, measure: str) -> None:
+    graded = {"measures": [measure], "score": "token_f1", "annotators": ["erag"]}
+    problem = the_problem(tiny.with_config(**graded))
+    assert "threshold" in problem
+    assert measure in problem
+    prepare(tiny.with_config(**graded, threshold=0.5).config)
+
+
+def test_an_unknown_measure_is_refused(tiny: Tiny) -> None:
+    problem = " ".join(problems_of(tiny.with_config(measures=["MAP"])))
+    assert "'MAP'" in problem
+    assert all(name in problem for name in measures.MEASURES)
+
+
+def test_a_threshold_of_zero_is_refused(tiny: Tiny) -> None:
+    assert "threshold" in " ".join(problems_of(tiny.with_config(threshold=0.0)))
+
+
+# --- the sample ---
+
+
+def test_the_sample_is_the_same_for_any_order_of_the_file_and_any_runs(tiny: Tiny) -> None:
+    config = dataclasses.replace(tiny.config, num_queries=3, runs={"good": str(tiny.run("good"))})
+    first = prepare(config).queries["query_id"].to_list()
+    tiny.queries.write_text("".join(reversed(tiny.queries.read_text().splitlines(keepends=True))))
+    other = dataclasses.replace(config, runs={"third": str(tiny.run("third")), "good": str(tiny.run("good"))})
+    assert prepare(other).queries["query_id"].to_list() == first
+    assert len(first) == 3
+
+
+def test_another_seed_draws_another_sample_and_a_larger_one_contains_the_smaller() -> None:
+    queries = pl.DataFrame({"query_id": [f"q{number}" for number in range(200)]})
+    small, large = (set(sample(queries, size, 0)["query_id"]) for size in (20, 40))
+    assert small < large
+    assert set(sample(queries, 20, 1)["query_id"]) != small
+    assert sample(queries, None, 0).height == sample(queries, 500, 0).height == 200
+
+
+def test_only_the_lists_of_the_sample_are_kept(tiny: Tiny) -> None:
+    inputs = prepare(dataclasses.replace(tiny.config, num_queries=2))
+    kept = set(inputs.queries["query_id"])
+    assert set(inputs.runs["query_id"]) <= kept
+    assert set(inputs.gold["query_id"]) <= kept
+    assert set(inputs.provenance["query_id"]) <= kept
+
+
+# --- counted, not fatal ---
+
+
+def test_queries_without_a_list_and_lists_outside_the_sample_are_counted(tiny: Tiny) -> None:
+    tiny.run("bad").write_text(trec_lines({**RUNS["bad"], "elsewhere": "nowhere d1", "beyond": "d1"}))
+    notes = prepare(tiny.config).notes
+    assert "run 'bad': queries without a list: 1 (q6)" in notes
+    outside = [note for note in notes if "outside the sample" in note]
+    assert len(outside) == 1
+    assert "2" in outside[0]
+    assert "elsewhere" in outside[0]
+
+
+def test_lists_of_pages_outside_the_sample_are_counted_though_their_pages_are_not_loaded(tiny: Tiny) -> None:
+    path = tiny.folder / "pages.jsonl"
+    lines = [
+        {"id": name, "output": [{"provenance": [{"wikipedia_id": page}]}]}
+        for name, page in (("q1", "p1"), ("x", "p99"))
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    notes = prepare(tiny.with_config(runs={"pages": str(path)}).config).notes
+    assert any("outside the sample" in note and "(x)" in note for note in notes), notes
+
+
+def test_answers_that_match_nothing_and_impossible_questions_are_named(tiny: Tiny) -> None:
+    odd = {"id": "q7", "input": "which article", "output": [{"answer": "The"}, {"answer": "Orla"}]}
+    impossible = {"id": "q8", "input": "which", "output": [{"answer": "x"}], "meta": {"is_impossible": True}}
+    append(tiny.queries, "".join(json.dumps(record) + "\n" for record in (odd, impossible)))
+    inputs = prepare(tiny.config)
+    assert any("normalise to nothing" in note and "q7" in note for note in inputs.notes)
+    assert any("impossible" in note and "q8" in note for note in inputs.notes)
+    assert inputs.queries["query_id"].to_list() == ["q1", "q2", "q3", "q4", "q5", "q6", "q7"]
+
+
+def test_the_notes_are_in_the_report(tiny: Tiny, reads_here: list[int]) -> None:
+    compare(tiny)
+    text = (pathlib.Path(tiny.config.out) / "report.md").read_text()
+    assert "run 'bad': queries without a list: 1 (q6)" in text
+
+
+# --- what is sealed, and for which settings ---
+
+
+def test_prepared_gives_what_prepare_sealed(tiny: Tiny) -> None:
+    made, found = prepare(tiny.config), prepared(tiny.config)
+    for name in ("queries", "provenance", "corpus", "runs", "gold"):
+        assert getattr(made, name).equals(getattr(found, name)), name
+    assert found.datasets == made.datasets
+    assert found.notes == list(made.notes)
+
+
+def test_the_corpus_holds_what_lists_and_gold_pages_name_and_no_more(tiny: Tiny) -> None:
+    # d10 is on a page that is no one's gold, and only the list of q6 names it
+    inputs = prepare(dataclasses.replace(tiny.config, runs={"bad": str(tiny.run("bad"))}))
+    assert set(inputs.corpus["doc_id"]) == {
+        "d1",
+        "d2",
+        "d3",
+        "d4",
+        "d5",
+        "d6",
+        "d7",
+        "d8",
+        "d9",
+        "d11",
+        "d12",
+    }
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"depth": 2, "end_to_end_depths": [1]}, {"num_queries": 2}, {"seed": 7}, {"score": "token_f1"}],
+)
+def test_prepared_refuses_other_settings(tiny: Tiny, changes: dict[str, object]) -> None:
+    prepare(tiny.config)
+    with pytest.raises(InputError, match=next(iter(changes))):
+        prepared(tiny.with_config(**changes).config)
+
+
+def test_prepared_takes_other_measures_and_readers(tiny: Tiny) -> None:
+    prepare(tiny.config)
+    prepared(tiny.with_config(measures=["P"], cutoffs=[2], confidence=0.9).config)
+
+
+def test_prepared_refuses_when_nothing_is_sealed_or_a_file_has_changed(tiny: Tiny) -> None:
+    with pytest.raises(InputError, match=r"jobs/prepare\.py"):
+        prepared(tiny.config)
+    prepare(tiny.config)
+    append(tiny.run("bad"), "q6 Q0 d1 1 1 tag\n")
+    with pytest.raises(InputError, match=r"bad\.trec: changed"):
+        prepared(tiny.config)
+
+
+def test_sealed_inputs_can_be_used_where_their_files_are_not(tiny: Tiny) -> None:
+    prepare(tiny.config)
+    for path in (tiny.queries, tiny.passages, tiny.run("good"), tiny.run("bad")):
+        path.unlink()
+    assert prepared(tiny.config).queries.height == len(QUESTIONS)
+
+
+def test_preparing_anew_takes_the_seal_off_all_that_was_made_before(
+    tiny: Tiny, reads_here: list[int]
+) -> None:
+    compare(tiny)
+    inputs = prepare(tiny.config)
+    for schema in (LABELS, UTILITY, MEANS, CORRELATIONS):
+        assert not TableStore(tiny.config.out).is_sealed(schema), schema.name
+    assert not (pathlib.Path(tiny.config.out) / "report.md").exists()
+    assert not (pathlib.Path(tiny.config.out) / "compare" / "manifest.json").exists()
+    with pytest.raises(InputError, match=r"no sealed labels; run jobs/annotate\.py"):
+        evaluate(tiny.config, inputs)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"annotators": ["erag"]}, "annotators"),
+        ({"end_to_end_depths": [2]}, "end_to_end_depths"),
+        ({"reader": ReaderConfig(kind="echo", max_new_tokens=3)}, "reader"),
+    ],
+)
+def test_evaluate_refuses_labels_and_utility_of_other_settings(
+    tiny: Tiny, reads_here: list[int], changes: dict[str, object], named: str
+) -> None:
+    compare(tiny)
+    other = tiny.with_config(**changes)
+    with pytest.raises(InputError, match=named):
+        evaluate(other.config, prepared(other.config))
+
+
+def test_the_speed_of_a_reader_is_not_one_of_its_settings(tiny: Tiny, reads_here: list[int]) -> None:
+    compare(tiny)
+    other = tiny.with_config(reader=ReaderConfig(kind="echo", batch_size=7, delay_seconds=1.0))
+    evaluate(other.config, prepared(other.config))
+
+
+def test_depths_are_those_of_the_readings_and_of_the_labels() -> None:
+    assert depths_of([3, 1], 5) == [1, 3, 5]
+
+
+# --- reading ---
+
+
+def test_the_preview_says_what_is_to_be_read(tiny: Tiny) -> None:
+    plan = plan_stage(tiny.config, prepare(tiny.config), "compare", alone=True, together=True)
+    lines = list(preview(plan))
+    assert any("pairs: 18 asked, 18 distinct (union), 0 cached, 18 new" in line for line in lines)
+    assert any("37 readings to do" in line and "passages cut in 0.0%" in line for line in lines)
+
+
+@pytest.mark.parametrize(("allowed", "fails"), [(0.0, True), (0.05, False)])
+def test_error_readings_above_the_share_fail_the_stage_and_name_the_request(
+    tiny: Tiny, reads_here: list[int], allowed: float, fails: bool
+) -> None:
+    tiny = tiny.with_config(max_error_share=allowed)
+    compare(tiny)
+    break_one_reading(tiny)
+    inputs = prepare(tiny.config)
+    plan = plan_stage(tiny.config, inputs, "compare", alone=True, together=True)
+    if not fails:
+        done = run_stage(tiny.config, plan)
+        label(tiny.config, inputs, done.asks, done.readings)
+        # not judged is null, never 0
+        assert table(tiny, LABELS, annotator="erag")["label"].null_count() == 1
+        return
+    with pytest.raises(RuntimeError, match=r"1 of 37 .*\n.*query q1, documents \['d1'\]: input: too odd"):
+        run_stage(tiny.config, plan)
+    assert not (pathlib.Path(tiny.config.out) / "compare" / "manifest.json").exists()
+
+
+def break_one_reading(tiny: Tiny) -> None:
+    """Make the stored reading of (q1, d1) an error."""
+    asks = TableStore(f"{tiny.config.out}/compare").read(ASKS)
+    key = asks.filter(pl.col("query_id") == "q1", pl.col("doc_ids") == ["d1"]).row(0, named=True)
+    store = ReadingStore(tiny.config.store, key["reader"])
+    (name,) = store.folder.names(suffix=".parquet")
+    rows = pl.from_arrow(store.folder.read_parquet(name))
+    hit = (pl.col("question_key") == key["question_key"]) & (pl.col("passages_key") == key["passages_key"])
+    broken = rows.with_columns(
+        output=pl.when(~hit).then("output"),
+        error=pl.when(hit).then(pl.lit("too odd")),
+        error_kind=pl.when(hit).then(pl.lit("input")),
+    )
+    store.folder.delete(name)
+    store.append(broken.to_arrow(), "later")
+
+
+# --- TREC files ---
+
+
+def test_exported_runs_read_back_in_the_same_order_and_qrels_hold_the_labels(
+    tiny: Tiny, reads_here: list[int]
+) -> None:
+    compare(tiny)
+    folder = pathlib.Path(tiny.config.out) / "trec"
+    runs = table(tiny, RUNS_TABLE)
+    for name in ("good", "bad"):
+        findings = Findings()
+        back = load_run(name, folder / f"{name}.trec", findings)
+        assert not findings.problems
+        order = ["query_id", "rank", "doc_id"]
+        assert (
+            back.select(order).rows()
+            == runs.filter(run_id=name).sort("query_id", "rank").select(order).rows()
+        )
+    labels = table(tiny, LABELS, annotator="provenance")
+    expected = {
+        f"{query} 0 {doc} {int(label)}"
+        for query, doc, label in labels[:, ["query_id", "doc_id", "label"]].rows()
+    }
+    assert set((folder / "provenance.qrels").read_text().splitlines()) == expected
+    (of_erag,) = folder.glob("erag.exact_match.*.qrels")
+    assert "q1 0 d1 1" in of_erag.read_text().splitlines()
+    assert "q1 0 d2 0" in of_erag.read_text().splitlines()
+
+
+@pytest.mark.parametrize("name", ["../../up", "/etc/passwd", "..", "a/b", ".hidden", "x\ny"])
+def test_a_run_name_cannot_leave_the_folder(tiny: Tiny, name: str) -> None:
+    config = dataclasses.replace(tiny.config, runs={name: str(tiny.run("good"))})
+    before = {path for path in tiny.folder.rglob("*") if path.is_file()}
+    inputs = prepare(config)
+    problems = list(export(config, inputs, pl.DataFrame(LABELS.empty())))
+    folder = pathlib.Path(config.out) / "trec"
+    written = {path for path in tiny.folder.rglob("*.trec") if path.is_file()} - before
+    assert all(path.parent == folder for path in written)
+    assert len(written) + len(problems) == 1  # white space cannot stand in a TREC file: said, not written
+
+
+def test_two_names_do_not_become_one_file_and_files_of_former_runs_go(tiny: Tiny) -> None:
+    config = dataclasses.replace(
+        tiny.config, runs={"a/b": str(tiny.run("good")), "a_b": str(tiny.run("bad"))}
+    )
+    inputs = prepare(config)
+    assert not list(export(config, inputs, pl.DataFrame(LABELS.empty())))
+    folder = pathlib.Path(config.out) / "trec"
+    tags = {path.read_text().split()[5] for path in folder.glob("*.trec")}
+    assert tags == {"a/b", "a_b"}
+    fewer = dataclasses.replace(config, runs={"a_b": str(tiny.run("bad"))})
+    assert not list(export(fewer, prepare(fewer), pl.DataFrame(LABELS.empty())))
+    assert [path.name for path in folder.iterdir() if path.is_file()] == ["a_b.trec"]
+
+
+def test_graded_labels_without_a_threshold_are_not_exported_and_that_is_said(
+    tiny: Tiny, reads_here: list[int]
+) -> None:
+    tiny = tiny.with_config(score="token_f1", annotators=["erag"])
+    tiny.passages.write_text(tiny.passages.read_text().replace('"Ada Brunner"', '"Ada Brunner of Graz"'))
+    compare(tiny)
+    assert not list((pathlib.Path(tiny.config.out) / "trec").glob("*.qrels"))
+    assert "was not written: graded labels" in (pathlib.Path(tiny.config.out) / "report.md").read_text()
+
+
+def test_one_outside_function_is_enough_for_an_annotator(
+    tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(tiny.folder))
+    (tiny.folder / "mine.py").write_text(
+        "import polars as pl\n"
+        "from erag_ray.annotators import Annotator\n"
+        "def long_text(evidence):\n"
+        "    texts = evidence.corpus.select('doc_id', label=(pl.col('text').str.len_chars() > 20).cast(pl.Float64))\n"
+        "    return evidence.pairs.join(texts, on='doc_id')\n"
+        "ANNOTATOR = Annotator(name='long', function=long_text, applies=lambda evidence: pl.lit(True), binary=True)\n"
+    )
+    tiny = tiny.with_config(annotators=["mine:ANNOTATOR"])
+    compare(tiny)
+    assert table(tiny, LABELS)["annotator"].unique().to_list() == ["mine:ANNOTATOR"]
+    assert len(list((pathlib.Path(tiny.config.out) / "trec").glob("*-mine_ANNOTATOR.qrels"))) == 1

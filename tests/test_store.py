@@ -1,0 +1,615 @@
+"""Sealed tables and the open store of readings, on disk and on something like an object store."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import pathlib
+import re
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from erag_ray import store as store_module
+from erag_ray.schemas import PROVENANCE, READINGS, RUNS
+from erag_ray.store import (
+    KEY_COLUMNS,
+    Folder,
+    Lease,
+    ReadingStore,
+    TableStore,
+    file_digest,
+    fingerprint,
+    new_job_id,
+)
+
+PAGES = pl.DataFrame({"query_id": ["q1", "q2"], "page_id": ["p1", "p2"]})
+
+
+@pytest.fixture(params=["local", "memory"])
+def root(request, tmp_path: pathlib.Path) -> str:
+    """A place for tables: a local folder, and one like an object store, that only fsspec knows."""
+    return str(tmp_path / "results") if request.param == "local" else f"memory://{uuid.uuid4().hex}/results"
+
+
+def reading(key: int, output: str | None = "yes", error_kind: str | None = None) -> dict[str, object]:
+    """A reading whose key is (key, key + 1)."""
+    return {
+        "reader": "echo",
+        "question_key": key,
+        "passages_key": key + 1,
+        "output": output,
+        "error": error_kind and "failed",
+        "error_kind": error_kind,
+        "num_prompt_tokens": 3,
+        "num_output_tokens": 1,
+        "num_truncated_question_tokens": 0,
+        "num_truncated_passage_tokens": 0,
+    }
+
+
+def readings(*rows: dict[str, object] | int) -> pa.Table:
+    filled = [reading(row) if isinstance(row, int) else row for row in rows]
+    return pa.Table.from_pylist(filled, READINGS.columns)
+
+
+def keys(*numbers: int) -> pl.DataFrame:
+    found = {"question_key": list(numbers), "passages_key": [number + 1 for number in numbers]}
+    return pl.DataFrame(found, schema=dict.fromkeys(KEY_COLUMNS, pl.UInt64))
+
+
+def known(store: ReadingStore) -> set[int]:
+    rows = store.keys().rows()
+    assert all(passages == question + 1 for question, passages in rows)
+    assert len(rows) == len(set(rows))
+    return {question for question, _ in rows}
+
+
+def tear(store: ReadingStore, name: str, how: str) -> None:
+    """Damage a file as a crash of the machine does; `write_bytes` replaces what is there."""
+    data = store.folder.read_bytes(name)
+    torn = {
+        "truncated": data[: len(data) // 2],
+        "without its last byte": data[:-1],
+        "empty": b"",
+        "zeros": bytes(len(data)),
+        "garbage": b"PAR1 no Parquet file PAR1",
+    }
+    store.folder.write_bytes(torn[how], name)
+
+
+TEARS = ("truncated", "without its last byte", "empty", "zeros", "garbage")
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@contextlib.contextmanager
+def killed_at(owner: type, method: str) -> Iterator[None]:
+    """While open, the process is killed where it calls the method; it must come to that."""
+
+    def killed(*arguments: object, **options: object) -> None:
+        raise Killed
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(owner, method, killed)
+        with pytest.raises(Killed):
+            yield
+
+
+# fingerprints
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(JSON, JSON)
+def test_differing_values_have_differing_fingerprints(one: object, other: object) -> None:
+    if one != other:
+        assert fingerprint(one) != fingerprint(other)
+    assert fingerprint(one) == fingerprint(json.loads(json.dumps(one)))
+
+
+@given(st.dictionaries(st.text(), st.integers(), min_size=2))
+def test_a_fingerprint_does_not_see_the_order_of_a_mapping(value: dict[str, int]) -> None:
+    turned = dict(reversed(value.items()))
+    assert fingerprint({"inside": turned}) == fingerprint({"inside": value})
+
+
+def test_a_fingerprint_is_the_same_in_every_version() -> None:
+    # SHA-256 of {"files": ["\\u00e4", null], "kind": "echo", "limit": 5}, its first half;
+    # a changed literal means that the stores of all readers are orphaned
+    value = {"kind": "echo", "limit": 5, "files": ["ä", None]}
+    assert fingerprint(value) == "c63aa34aa5a44c256bbbba30387477aa"
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    depth: int
+    names: object = ()
+
+
+def test_a_dataclass_counts_by_its_fields() -> None:
+    assert fingerprint(Settings(1)) == fingerprint({"depth": 1, "names": []})
+    assert fingerprint(Settings(1)) != fingerprint(Settings(2))
+
+
+@pytest.mark.parametrize(
+    "value",
+    [{1, 2}, float("nan"), float("inf"), b"bytes", object(), Settings, Settings(1, {2}), {"a": [{"b": {1}}]}],
+    ids=str,
+)
+def test_a_value_without_a_stable_form_has_no_fingerprint(value: object) -> None:
+    with pytest.raises(TypeError, match="stable form"):
+        fingerprint(value)
+
+
+def test_a_files_digest_is_its_sha256(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "file").write_bytes(b"abc")
+    # the test vector of FIPS 180-2, appendix B.1
+    expected = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+    assert file_digest(tmp_path / "file") == expected
+
+
+def test_job_ids_start_with_their_time_and_never_repeat() -> None:
+    found = {new_job_id() for _ in range(100)}
+    assert len(found) == 100
+    assert all(re.fullmatch(r"2\d{7}T\d{6}-[0-9a-f]{8}", job) for job in found)
+
+
+# folders
+
+
+def test_a_folder_writes_lists_moves_and_deletes(root: str) -> None:
+    folder = Folder(root)
+    assert folder.names() == []
+    assert not folder.exists("a")
+    folder.delete("a")
+    folder.write_bytes(b"first", "below", "b.txt")
+    folder.write_bytes(b"second", "below", "b.txt")
+    folder.write_bytes(b"other", "below", "a.json")
+    assert folder.names("below") == ["a.json", "b.txt"]
+    assert folder.names("below", suffix=".txt") == ["b.txt"]
+    assert folder.read_bytes("below", "b.txt") == b"second"
+    folder.move(("below", "a.json"), ("new", "b.txt"))
+    folder.move(("below", "b.txt"), ("new", "b.txt"))
+    assert (folder.names("below"), folder.names("new")) == ([], ["b.txt"])
+    assert folder.read_bytes("new", "b.txt") == b"second"
+    folder.delete("new", "b.txt")
+    assert not folder.exists("new", "b.txt")
+    with pytest.raises(FileNotFoundError):
+        folder.read_bytes("new", "b.txt")
+
+
+def test_a_local_folder_may_be_named_in_three_ways(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    for name, root in enumerate((str(tmp_path / "x"), "~/x", "x", (tmp_path / "x").as_uri())):
+        Folder(root).write_bytes(b"", str(name))
+    assert sorted(path.name for path in (tmp_path / "x").iterdir() if path.is_file()) == ["0", "1", "2", "3"]
+
+
+def test_a_file_appears_whole_or_not_at_all(root: str) -> None:
+    folder = Folder(root)
+    with killed_at(Folder, "move"):
+        folder.write_bytes(b"data", "file")
+    assert not folder.exists("file")
+    assert folder.names() == []
+
+
+# sealed tables
+
+
+def test_a_sealed_table_reads_back_in_the_order_it_was_written(root: str) -> None:
+    table = pl.DataFrame(
+        {
+            "run_id": ["b", "a"],
+            "query_id": ["q2", "q1"],
+            "rank": [2, 1],
+            "doc_id": ["ü", ""],
+            "score": [None, 0.1],
+        }
+    )
+    tables = TableStore(root)
+    written = tables.write(table, RUNS, config={"depth": 5}, inputs={"queries": "abc"})
+    assert written.schema == RUNS.columns
+    assert tables.read(RUNS).rows() == table.rows()
+    assert tables.is_sealed(RUNS)
+    manifest = tables.manifest(RUNS)
+    assert manifest["num_rows"] == 2
+    assert (manifest["config"], manifest["inputs"]) == ({"depth": 5}, {"queries": "abc"})
+    assert manifest["columns"]["rank"] == "int32"
+    assert "polars" in manifest["packages"]
+
+
+def test_an_empty_table_is_a_table(root: str) -> None:
+    TableStore(root).write(PROVENANCE.empty(), PROVENANCE)
+    assert TableStore(root).read(PROVENANCE).schema == {"query_id": pl.String, "page_id": pl.String}
+
+
+def test_the_manifest_states_the_digest_of_the_data(tmp_path: pathlib.Path) -> None:
+    TableStore(str(tmp_path)).write(PAGES, PROVENANCE)
+    data = tmp_path / "provenance" / "part-00000.parquet"
+    assert TableStore(str(tmp_path)).manifest(PROVENANCE)["sha256"] == file_digest(data)
+
+
+def test_a_table_that_was_not_written_is_not_there(root: str) -> None:
+    tables = TableStore(root)
+    assert not tables.is_sealed(PROVENANCE)
+    for read in (tables.read, tables.manifest):
+        with pytest.raises(FileNotFoundError, match=r"table provenance in .* is not there or not sealed"):
+            read(PROVENANCE)
+    # a manifest can be taken away as often as one likes
+    tables.unseal(PROVENANCE)
+
+
+def test_rewriting_replaces_the_table(root: str) -> None:
+    tables = TableStore(root)
+    tables.write(PAGES, PROVENANCE)
+    tables.write(PAGES.head(1), PROVENANCE)
+    assert TableStore(root).read(PROVENANCE).rows() == [("q1", "p1")]
+
+
+@pytest.mark.parametrize("step", ["write_parquet", "write_manifest"])
+def test_a_table_whose_rewriting_was_killed_is_not_there(root: str, step: str) -> None:
+    tables = TableStore(root)
+    tables.write(PAGES, PROVENANCE)
+    with killed_at(Folder if step == "write_parquet" else TableStore, step):
+        tables.write(PAGES.head(1), PROVENANCE)
+    assert not tables.is_sealed(PROVENANCE)
+    with pytest.raises(FileNotFoundError):
+        tables.read(PROVENANCE)
+    tables.write(PAGES.head(1), PROVENANCE)
+    assert tables.read(PROVENANCE).rows() == [("q1", "p1")]
+
+
+def test_a_table_that_does_not_conform_leaves_the_old_one(root: str) -> None:
+    tables = TableStore(root)
+    tables.write(PAGES, PROVENANCE)
+    with pytest.raises(ValueError, match="share a key"):
+        tables.write(pl.concat([PAGES, PAGES]), PROVENANCE)
+    assert tables.read(PROVENANCE).height == 2
+
+
+def test_what_a_killed_writer_left_goes_with_the_next_writing(root: str) -> None:
+    tables = TableStore(root)
+    for _ in range(3):
+        with killed_at(Folder, "move"):
+            tables.write(PAGES, PROVENANCE)
+    tables.write(PAGES, PROVENANCE)
+    assert tables.folder.names("provenance", "_unfinished") == []
+
+
+@pytest.mark.parametrize("damage", [b"", b'{"num_rows": 2', b"\xff\xfe", bytes(20)])
+def test_a_damaged_manifest_is_an_error_that_names_it(root: str, damage: bytes) -> None:
+    tables = TableStore(root)
+    tables.write(PAGES, PROVENANCE)
+    tables.folder.write_bytes(damage, "provenance", "manifest.json")
+    with pytest.raises(
+        ValueError, match=r"provenance/manifest.json: the manifest is damaged .*; run the job"
+    ):
+        tables.read(PROVENANCE)
+
+
+def test_rows_that_are_not_those_of_the_manifest_are_an_error(root: str) -> None:
+    tables = TableStore(root)
+    tables.write(PAGES, PROVENANCE)
+    tables.folder.write_parquet(PAGES.head(1).to_arrow(), "provenance", "part-00000.parquet")
+    with pytest.raises(ValueError, match="table provenance: 1 rows, its manifest says 2"):
+        tables.read(PROVENANCE)
+
+
+def test_settings_without_a_stable_form_leave_the_table_unsealed(root: str) -> None:
+    tables = TableStore(root)
+    with pytest.raises(TypeError, match="set has no stable form"):
+        tables.write(PAGES, PROVENANCE, config={"names": {"a"}})
+    assert not tables.is_sealed(PROVENANCE)
+
+
+# the open store of readings
+
+
+def test_readings_come_back_by_key(root: str) -> None:
+    store = ReadingStore(root, "echo")
+    assert known(store) == set()
+    store.append(readings(1, reading(2, "nö\n")), "job-1")
+    store.append(readings(2**64 - 2), "job-1")
+    assert known(ReadingStore(root, "echo")) == {1, 2, 2**64 - 2}
+    found, num_repeats = store.lookup(keys(2, 2**64 - 2, 77))
+    assert found.select("question_key", "output").rows() == [(2, "nö\n"), (2**64 - 2, "yes")]
+    assert num_repeats == 0
+    # each reader has its own
+    assert known(ReadingStore(root, "other")) == set()
+
+
+def test_lookup_asks_by_both_halves_of_the_key_and_each_key_once(root: str) -> None:
+    store = ReadingStore(root, "echo")
+    store.append(readings(1), "job-1")
+    halves = pl.DataFrame({"question_key": [1, 1], "passages_key": [1, 3]}, schema=keys().schema)
+    assert store.lookup(halves)[0].height == 0
+    # ASKS may name a key many times, with columns of their own
+    found, num_repeats = store.lookup(pl.concat([keys(1), keys(1)]).with_columns(query_id=pl.lit("q")))
+    assert (found.height, num_repeats) == (1, 0)
+    assert found.columns == READINGS.columns.names
+
+
+def test_no_readings_are_no_fault(root: str) -> None:
+    store = ReadingStore(root, "echo")
+    store.append(readings(), "job-1")
+    assert known(store) == set()
+    assert store.lookup(keys(1))[0].height == 0
+
+
+def test_the_same_readings_of_the_same_job_replace_themselves(root: str) -> None:
+    store = ReadingStore(root, "echo")
+    first = store.append(readings(1, 2), "job-1")
+    # a task that is tried again may even read otherwise (in bfloat16): the keys are its content
+    again = store.append(readings(reading(1, "no"), reading(2, "no")), "job-1")
+    assert first == again
+    assert store.folder.names() == [first]
+    found, num_repeats = store.lookup(keys(1, 2))
+    assert (found["output"].to_list(), num_repeats) == (["no", "no"], 0)
+    # other readings or another job are another file
+    assert len({first, store.append(readings(1), "job-1"), store.append(readings(1, 2), "job-2")}) == 3
+
+
+def test_what_does_not_conform_is_not_appended(root: str) -> None:
+    store = ReadingStore(root, "echo")
+    for wrong in (readings(1, 1), readings(1).drop(["output"])):
+        with pytest.raises(ValueError, match="table readings"):
+            store.append(wrong, "job-1")
+    assert store.folder.names() == []
+
+
+def test_the_anti_join_with_the_keys_leaves_what_is_still_to_read(root: str) -> None:
+    store = ReadingStore(root, "echo")
+    store.append(readings(1, 3), "job-1")
+    assert keys(1, 2, 3, 4).join(store.keys(), on=KEY_COLUMNS, how="anti").rows() == [(2, 3), (4, 5)]
+
+
+def test_a_key_in_several_files_counts_once_by_the_first_file_name(root: str) -> None:
+    store = ReadingStore(root, "echo")
+    # appended in another order than that of their names
+    store.append(readings(reading(1, "late"), 2), "20260103T000000-c")
+    store.append(readings(reading(1, "early")), "20260101T000000-a")
+    store.append(readings(3, reading(1, "middle")), "20260102T000000-b")
+    found, num_repeats = store.lookup(keys(1, 2, 3))
+    assert dict(found.select("question_key", "output").rows()) == {1: "early", 2: "yes", 3: "yes"}
+    assert num_repeats == 2
+    assert known(store) == {1, 2, 3}
+
+
+def test_an_input_error_is_final(root: str) -> None:
+    store = ReadingStore(root, "echo")
+    store.append(readings(reading(1, None, "input")), "job-1")
+    assert known(store) == {1}
+    found, _ = store.lookup(keys(1))
+    assert found.select("output", "error", "error_kind").rows() == [(None, "failed", "input")]
+
+
+def test_a_resource_error_holds_for_its_own_job_only(root: str) -> None:
+    store = ReadingStore(root, "echo")
+    store.append(readings(reading(1, None, "resource"), reading(2, None, "resource")), "job-1")
+    # the job itself finds that its requests were tried; the next one tries again
+    assert store.lookup(keys(1, 2))[0]["error_kind"].to_list() == ["resource", "resource"]
+    assert known(store) == set()
+    store.append(readings(1), "job-2")
+    assert known(store) == {1}
+    # its own reading wins, although the error stands in a file of an earlier name
+    found, num_repeats = store.lookup(keys(1, 2))
+    assert dict(found.select("question_key", "output").rows()) == {1: "yes", 2: None}
+    assert num_repeats == 1
+
+
+def test_a_readers_description_is_written_once(root: str) -> None:
+    store = ReadingStore(root, "echo")
+    store.describe({"kind": "echo"})
+    store.describe({"kind": "other"})
+    assert json.loads(store.folder.read_bytes("reader.json")) == {"kind": "echo"}
+    assert known(store) == set()
+    assert store.repair() == []
+
+
+def test_progress_counts_what_this_job_has_written(root: str) -> None:
+    store = ReadingStore(root, "echo")
+    store.append(readings(1, 2, 3), "job-1")
+    store.append(readings(4), "job-12")
+    seen: dict[str, int] = {}
+    assert store.num_rows_of("job-1", seen) == 3
+    store.append(readings(5, 6), "job-1")
+    assert store.num_rows_of("job-1", seen) == 5
+    assert store.num_rows_of("job-2", {}) == 0
+
+
+# crashes
+
+
+def killed_append(store: ReadingStore, number: int, job: str) -> None:
+    with killed_at(Folder, "move"):
+        store.append(readings(number), job)
+
+
+def test_an_unfinished_file_is_never_read_and_goes_when_its_job_is_gone(root: str) -> None:
+    store = ReadingStore(root, "echo")
+    store.append(readings(1), "job-1")
+    killed_append(store, 2, "job-2")
+    assert known(store) == {1}
+    assert store.lookup(keys(2))[0].height == 0
+    assert len(store.folder.names("_unfinished")) == 1
+    (line,) = store.repair()
+    assert line.startswith("removed the unfinished file job-2-")
+    assert store.folder.names("_unfinished") == []
+    assert known(store) == {1}
+    assert store.repair() == []
+
+
+@pytest.mark.parametrize("job", ["20260101T000000-0a1b2c3d", "job", "a-job-of-many-parts"])
+def test_the_unfinished_files_of_a_living_job_stay(root: str, job: str) -> None:
+    store = ReadingStore(root, "echo")
+    killed_append(store, 1, job)
+    killed_append(store, 2, "another")
+    with Lease(ReadingStore(root, "echo"), job):
+        (line,) = store.repair()
+        assert line.startswith("removed the unfinished file another-")
+        (left,) = store.folder.names("_unfinished")
+        assert left.startswith(f"{job}-")
+    assert len(store.repair()) == 1
+
+
+def test_a_lease_ends_with_its_job(root: str) -> None:
+    store = ReadingStore(root, "echo")
+    assert not store.is_leased("job-1")
+    with Lease(store, "job-1"):
+        assert ReadingStore(root, "echo").is_leased("job-1")
+        assert not store.is_leased("job-2")
+    assert not store.is_leased("job-1")
+    with pytest.raises(RuntimeError, match="fault"), Lease(store, "job-1"):
+        raise RuntimeError("fault")
+    assert not store.is_leased("job-1")
+
+
+def test_the_lease_of_a_killed_job_runs_out(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ReadingStore(root, "echo")
+    killed_append(store, 1, "job-1")
+    store.folder.write_bytes(str(time.time()).encode(), "_leases", "job-1")
+    assert store.is_leased("job-1")
+    assert store.repair() == []
+    later = time.time() + store_module.LEASE_SECONDS + 1
+    monkeypatch.setattr(time, "time", lambda: later)
+    assert not store.is_leased("job-1")
+    assert len(store.repair()) == 1
+
+
+def test_the_lease_of_a_living_job_is_renewed_even_if_a_beat_fails(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "HEARTBEAT_SECONDS", 0.01)
+    store = ReadingStore(str(tmp_path), "echo")
+    beats, renewed = [], threading.Event()
+    write = Folder.write_bytes
+
+    def flaky(folder: Folder, data: bytes, *names: str) -> None:
+        beats.append(float(data))
+        if len(beats) == 2:
+            raise OSError("no space left on device")
+        write(folder, data, *names)
+        if len(beats) == 4:
+            renewed.set()
+
+    monkeypatch.setattr(Folder, "write_bytes", flaky)
+    with Lease(store, "job-1"):
+        assert renewed.wait(30)
+        assert float(store.folder.read_bytes("_leases", "job-1")) > beats[0]
+
+
+def test_a_damaged_lease_is_none(root: str) -> None:
+    store = ReadingStore(root, "echo")
+    store.folder.write_bytes(b"", "_leases", "job-1")
+    assert not store.is_leased("job-1")
+
+
+@pytest.mark.parametrize("how", TEARS)
+def test_a_torn_file_is_set_aside_and_the_rest_stays(root: str, how: str) -> None:
+    store = ReadingStore(root, "echo")
+    store.append(readings(1), "job-1")
+    name = store.append(readings(2), "job-1")
+    store.append(readings(3), "job-2")
+    tear(store, name, how)
+    (line,) = store.repair()
+    assert line.startswith(f"set the unreadable file {name} aside in ")
+    assert store.folder.names("_torn") == [name]
+    assert known(store) == {1, 3}
+    assert store.repair() == []
+    # its readings are done again, by the same task or by another
+    store.append(readings(2), "job-1")
+    assert known(store) == {1, 2, 3}
+
+
+def test_two_jobs_that_append_at_once_lose_nothing(tmp_path: pathlib.Path) -> None:
+    start = threading.Barrier(4)
+
+    def append(job: str, first: int) -> None:
+        store = ReadingStore(str(tmp_path), "echo")
+        start.wait()
+        for key in range(first, first + 12, 3):
+            store.append(readings(key, key + 1, key + 2), job)
+            # a reader beside them sees whole files only
+            assert {key, key + 1, key + 2} <= known(store)
+
+    # two jobs, and one task that runs twice at once
+    work = [("job-1", 0), ("job-2", 100), ("job-3", 200), ("job-3", 200)]
+    failures = run_at_once([lambda job=job, first=first: append(job, first) for job, first in work])
+    assert failures == []
+    store = ReadingStore(str(tmp_path), "echo")
+    everything = {*range(12), *range(100, 112), *range(200, 212)}
+    assert known(store) == everything
+    assert store.lookup(keys(*everything))[1] == 0
+    assert store.folder.names("_unfinished") == []
+
+
+def run_at_once(tasks) -> list[BaseException]:
+    failures = []
+
+    def run(task) -> None:
+        try:
+            task()
+        except BaseException as failure:
+            failures.append(failure)
+
+    threads = [threading.Thread(target=run, args=(task,)) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return failures
+
+
+NUMBERS = st.lists(st.integers(0, 9), min_size=1, max_size=4, unique=True)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("append"), st.sampled_from(["job-1", "job-2"]), NUMBERS),
+        st.tuples(st.just("killed"), st.sampled_from(["job-1", "job-2"]), st.integers(0, 9)),
+        st.tuples(st.just("tear"), st.sampled_from(TEARS), st.integers(0, 9)),
+        st.tuples(st.just("repair"), st.none(), st.none()),
+    ),
+    max_size=8,
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(STEPS)
+def test_no_order_of_appends_crashes_and_repairs_loses_an_intact_reading(steps) -> None:
+    store = ReadingStore(f"memory://{uuid.uuid4().hex}", "echo")
+    store.folder.write_bytes(b"{}", "reader.json")
+    intact: dict[str, set[int]] = {}
+    for step, argument, numbers in steps:
+        if step == "append":
+            intact[store.append(readings(*numbers), argument)] = set(numbers)
+        elif step == "killed":
+            killed_append(store, numbers, argument)
+        elif step == "repair":
+            store.repair()
+        elif intact:
+            torn = sorted(intact)[numbers % len(intact)]
+            tear(store, torn, argument)
+            del intact[torn]
+    store.repair()
+    expected = set().union(*intact.values())
+    assert known(store) == expected
+    found, num_repeats = store.lookup(keys(*range(10)))
+    assert set(found["question_key"]) == expected
+    assert num_repeats == sum(map(len, intact.values())) - len(expected)

@@ -1,0 +1,413 @@
+"""From raw files to the report on a real Ray: what is read, what is not read again, and what a crash costs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+import psutil
+import pyarrow.parquet as pq
+import pytest
+import ray
+from models import t5_folder
+from scipy import stats
+from tiny import (
+    RIGHT,
+    Tiny,
+    compare,
+    kilt_line,
+    num_reader_calls,
+    passage_line,
+    table,
+    trec_lines,
+    work_of,
+    write_tiny,
+)
+
+from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.pipeline import FREE_CPUS, Pool, block_rows, largest_share, plan_pool
+from erag_ray.schemas import ASKS, CORRELATIONS, COSTS, LABELS, LIST_VALUES, MEANS, UTILITY
+from erag_ray.steps.inputs import DERIVED_TABLES, INPUT_TABLES
+from erag_ray.store import TableStore
+
+# Ray warns of its own inner workings
+pytestmark = pytest.mark.filterwarnings(
+    r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*"
+)
+ROOT = pathlib.Path(__file__).parents[1]
+ENVIRONMENT = {
+    "RAY_AUTH_MODE": "disabled",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_DATA_PARQUET_FOOTER_NUM_ACTORS": "1",
+    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
+    "RAY_DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S": "90",
+    "RAY_BACKEND_LOG_LEVEL": "fatal",
+    "TOKENIZERS_PARALLELISM": "false",
+}
+
+
+@pytest.fixture(scope="session")
+def local_ray() -> Iterator[None]:
+    """A Ray for these tests alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, setting in ENVIRONMENT.items():
+            patch.setenv(name, setting)
+        patch.delenv("RAY_ADDRESS", raising=False)
+        # its workers find the package where this process does
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        ray.init(
+            address="local",
+            num_cpus=4,
+            include_dashboard=False,
+            object_store_memory=150_000_000,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+        yield
+        ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def walked(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    """The tiny comparison, once through."""
+    tiny = write_tiny(tmp_path_factory.mktemp("walk"))
+    plan = compare(tiny)
+    # pairs: 13 of good, and of bad those that good lacks: d11 (q1, q2, q4, q5), d12 (q3). Lists: 5 of good, 4 of bad,
+    # 4 golds of more than one passage. The gold list of q5, good's of q5 and bad's of q5 are pairs.
+    assert work_of(plan) == {"pairs": (18, 0, 18), "no passages": (6, 0, 6), "lists": (13, 0, 13)}
+    return tiny
+
+
+@pytest.fixture
+def again(walked: Tiny, tmp_path: pathlib.Path) -> Tiny:
+    """The same files and a copy of the store after the first walk."""
+    shutil.copytree(walked.config.store, tmp_path / "store")
+    return walked.with_config(out=str(tmp_path / "out"), store=str(tmp_path / "store"))
+
+
+def test_the_walk_seals_every_table_and_writes_the_report(walked: Tiny) -> None:
+    store = TableStore(walked.config.out)
+    assert all(store.is_sealed(schema) for schema in (*INPUT_TABLES, *DERIVED_TABLES))
+    stage = TableStore(f"{walked.config.out}/compare")
+    assert stage.is_sealed(ASKS)
+    assert stage.is_sealed(COSTS)
+    manifest = json.loads((pathlib.Path(walked.config.out) / "compare" / "manifest.json").read_text())
+    assert manifest["num_asks"] == manifest["num_readings"] == num_reader_calls(walked) == 37
+    assert (pathlib.Path(walked.config.out) / "report.md").read_text().startswith("# ")
+
+
+def test_utility_and_labels_are_those_worked_out_by_hand(walked: Tiny) -> None:
+    used = table(walked, UTILITY)
+    for (run, depth), right in RIGHT.items():
+        if run != "third":
+            of_run = used.filter(run_id=run, depth=depth)
+            assert of_run.height == 6  # q6 too, for which bad has no list
+            assert set(of_run.filter(value=1.0)["query_id"]) == right
+    # alone, a passage is useful exactly when its title is the answer
+    useful = table(walked, LABELS, annotator="erag", label=1.0)
+    assert set(useful.select("query_id", "doc_id").rows()) == {
+        ("q1", "d1"), ("q2", "d3"), ("q3", "d5"), ("q4", "d7"), ("q5", "d9"), ("q6", "d10"),
+    }  # fmt: skip
+    golds = used.filter(run_id="gold_passages")
+    # q6 has no gold page; among the gold passages of q1 the echo reader prefers d2, and of q3 d5
+    assert dict(golds.select("query_id", "value").rows()) == {"q1": 0, "q2": 1, "q3": 1, "q4": 1, "q5": 1}
+    assert set(used.filter(run_id="no_passages")["value"]) == {0.0}
+
+
+def test_means_count_every_query_and_say_where_an_annotator_does_not_apply(walked: Tiny) -> None:
+    rows = table(walked, MEANS, run_id="bad", depth=3, measure="P", cutoff=3)
+    found = {
+        row["annotator"]: (row["mean"], row["num_queries"], row["num_dropped"])
+        for row in rows.iter_rows(named=True)
+    }
+    # erag: d1 for q1 and d3 for q2, each 1/3, over six queries
+    assert found["erag"] == (pytest.approx(2 / 3 / 6), 6, 0)
+    # gold pages for five queries: q1 d2 d1, q2 d4 d3, q3 d6, q4 d8, q5 none: 2/3, 2/3, 1/3, 1/3, 0
+    assert found["provenance"] == (pytest.approx(6 / 3 / 5), 5, 1)
+
+
+def test_correlations_are_scipys_of_the_sealed_columns(walked: Tiny) -> None:
+    values, used = table(walked, LIST_VALUES), table(walked, UTILITY)
+    checked = 0
+    for row in table(walked, CORRELATIONS, over="queries", statistic="kendall_tau_b").iter_rows(named=True):
+        key = {name: row[name] for name in ("annotator", "run_id", "depth", "measure", "cutoff", "ideal")}
+        x = values.filter(pl.col(name) == wanted for name, wanted in key.items())
+        y = used.filter(run_id=row["run_id"], depth=row["depth"])
+        both = x.join(y, on="query_id").drop_nulls()
+        if both["value"].n_unique() == 1 or both["value_right"].n_unique() == 1:
+            assert row["value"] is None
+            assert "constant" in row["reason"]
+            continue
+        assert row["value"] == pytest.approx(stats.kendalltau(both["value"], both["value_right"]).statistic)
+        checked += 1
+    assert checked > 20
+
+
+def test_a_correlation_by_hand(walked: Tiny) -> None:
+    # bad at depth 3: P@3 is 1/3 for q1 and q2, else 0; the reader is right for q2 only
+    key = {"annotator": "erag", "over": "queries", "run_id": "bad", "depth": 3, "measure": "P", "cutoff": 3}
+    for statistic in ("kendall_tau_b", "spearman_rho"):
+        (row,) = table(walked, CORRELATIONS, **key, statistic=statistic).iter_rows(named=True)
+        assert row["value"] == pytest.approx((1 * 4 - 1 * 0) / (2 * 4 * 1 * 5) ** 0.5)
+
+
+def test_the_same_command_again_reads_nothing(again: Tiny, no_reader: None) -> None:
+    plan = compare(again)
+    assert work_of(plan) == {"pairs": (18, 18, 0), "no passages": (6, 6, 0), "lists": (13, 13, 0)}
+    assert num_reader_calls(again) == 0
+
+
+def test_another_score_measure_or_cut_off_reads_nothing(again: Tiny, no_reader: None) -> None:
+    other = again.with_config(
+        score="token_f1", measures=["P", "nDCG"], cutoffs=[2], statistics=["spearman_rho"]
+    )
+    compare(other)
+    assert num_reader_calls(other) == 0
+    # q4 by bad: "Graz" shares no word with "Ida Holm"; q2: "Orla" is right
+    scores = set(table(other, UTILITY, run_id="bad", depth=3)["score"])
+    assert scores == {"token_f1"}
+
+
+def test_a_shallower_depth_reads_only_what_its_lists_add(again: Tiny, no_reader: None) -> None:
+    # lists of one are pairs, which are there
+    compare(again.with_config(end_to_end_depths=[1]))
+    assert num_reader_calls(again) == 0
+
+
+def test_one_more_run_reads_its_new_pairs_and_lists_only(again: Tiny) -> None:
+    more = again.with_config(runs={**again.config.runs, "third": str(again.run("third"))})
+    plan = compare(more)
+    # new pairs: (q2, d12), (q5, d12). Lists of third: q1, q2, q4, q5; that of q4, d8 d7, is the gold list of q4
+    assert work_of(plan) == {"pairs": (20, 18, 2), "no passages": (6, 6, 0), "lists": (16, 13, 3)}
+    assert num_reader_calls(more) == 5
+    for depth in (1, 3):
+        right = table(more, UTILITY, run_id="third", depth=depth, value=1.0)
+        assert set(right["query_id"]) == RIGHT["third", depth]
+
+
+def test_a_deeper_depth_reads_its_new_pairs_and_lists_only(again: Tiny) -> None:
+    deeper = again.with_config(depth=4, end_to_end_depths=[1, 3, 4])
+    plan = compare(deeper)
+    # rank 4 of good: d5 for q1, d1 for q3
+    assert work_of(plan) == {"pairs": (20, 18, 2), "no passages": (6, 6, 0), "lists": (15, 13, 2)}
+    assert num_reader_calls(deeper) == 4
+
+
+def test_a_fid_model_walks_too(local_ray: None, tiny: Tiny) -> None:
+    folder = t5_folder(tiny.folder / "model")
+    reader = ReaderConfig(kind="fid", model=folder, max_new_tokens=4)
+    fid = tiny.with_config(reader=reader, runs={"good": str(tiny.run("good"))})
+    plan = compare(fid)
+    # FiD does not see the order of its passages: the gold lists of q2 and q4 are good's lists
+    assert work_of(plan) == {"pairs": (13, 0, 13), "no passages": (6, 0, 6), "lists": (7, 0, 7)}
+    assert table(fid, UTILITY)["value"].null_count() == 0
+    assert {row["reader"] for row in plan.counts} == set(table(fid, LABELS, annotator="erag")["reader"])
+
+
+# --- the pool ---
+
+
+def plan_on(monkeypatch: pytest.MonkeyPatch, nodes: Sequence[dict[str, float]], **changes: object) -> Pool:
+    alive = [{"Alive": True, "Resources": resources} for resources in nodes]
+    dead = {"Alive": False, "Resources": {"CPU": 1000.0, "GPU": 1000.0}}
+    monkeypatch.setattr(ray, "nodes", lambda: [*alive, dead])
+    return plan_pool(JobConfig(**changes))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("cpus", "expected"), [(1, 0), (2, 0), (3, 1), (4, 2), (32, 30)])
+def test_on_one_node_without_gpus_one_reader_leaves_cpus_free(
+    monkeypatch: pytest.MonkeyPatch, cpus: int, expected: int
+) -> None:
+    pool = plan_on(monkeypatch, [{"CPU": cpus}])
+    assert (pool.size, pool.num_cpus, pool.num_gpus) == (1, expected, 0)
+    assert pool.num_threads >= 1
+
+
+@pytest.mark.parametrize(
+    "nodes",
+    [[(1, 0)], [(4, 0)], [(8, 2)], [(4, 0), (96, 8)], [(0, 0), (64, 0), (8, 4)], [(4, 3), (3, 0), (3, 1)]],
+)
+@pytest.mark.parametrize("num_readers", [None, 1, 2, 3, 5])
+@pytest.mark.parametrize("cpus_per_reader", [None, 1, 64])
+def test_every_pool_can_be_placed_and_leaves_room(
+    monkeypatch: pytest.MonkeyPatch,
+    nodes: list[tuple[int, int]],
+    num_readers: int | None,
+    cpus_per_reader: int | None,
+) -> None:
+    resources = [{"CPU": cpus, "GPU": gpus} if gpus else {"CPU": cpus} for cpus, gpus in nodes]
+    pool = plan_on(monkeypatch, resources, num_readers=num_readers, cpus_per_reader=cpus_per_reader)
+    assert pool.size == (num_readers or max(sum(gpus for _, gpus in nodes), 1))
+    places = sum(
+        min(
+            cpus // pool.num_cpus if pool.num_cpus else pool.size,
+            gpus * int(1 / pool.num_gpus) if pool.num_gpus else pool.size,
+        )
+        for cpus, gpus in nodes
+    )
+    assert places >= pool.size
+    if pool.num_cpus:
+        assert sum(cpus for cpus, _ in nodes) - pool.size * pool.num_cpus >= FREE_CPUS
+    if any(gpus for _, gpus in nodes):
+        assert pool.num_gpus > 0  # no reader falls back to a CPU beside a GPU
+
+
+def test_gpus_and_cores_are_counted_where_they_are_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 64 cores without a GPU do not help the four readers on the node with 8 cores
+    pool = plan_on(monkeypatch, [{"CPU": 64}, {"CPU": 8, "GPU": 4}])
+    assert (pool.size, pool.num_cpus, pool.num_gpus) == (4, 2, 1)
+    assert largest_share([4, 3, 3], [2, 2, 2], 2) == 3
+    assert largest_share([64, 8], [0, 4], 4) == 2
+
+
+def test_blocks_are_many_enough_for_all_readers_and_no_smaller_than_work_is_worth() -> None:
+    pool = Pool(size=8, num_cpus=4, num_gpus=1)
+    assert block_rows(JobConfig(), 100, pool) == 128
+    assert block_rows(JobConfig(), 96_000, pool) == 1000
+    assert block_rows(JobConfig(), 10**9, pool) == 4096
+    assert block_rows(JobConfig(rows_per_block=7), 10**9, pool) == 7
+
+
+# --- crashes ---
+
+NUM_QUESTIONS, DEPTH = 30, 8
+
+
+def write_larger(folder: pathlib.Path) -> JobConfig:
+    """30 questions with 8 documents each, all different: 240 pairs, 60 lists, 30 questions without passages."""
+    names = [f"q{number}" for number in range(NUM_QUESTIONS)]
+    docs = {name: [f"{name}d{rank}" for rank in range(DEPTH)] for name in names}
+    queries, passages, run = folder / "queries.jsonl", folder / "passages.jsonl", folder / "run.trec"
+    queries.write_text("".join(kilt_line(name, f"what is {name}", name, None) for name in names))
+    every = [doc for found in docs.values() for doc in found]
+    passages.write_text("".join(passage_line(doc, doc, f"title {doc}", f"text of {doc}") for doc in every))
+    run.write_text(trec_lines({name: " ".join(found) for name, found in docs.items()}))
+    return JobConfig(
+        queries=[str(queries)],
+        passages=[str(passages)],
+        runs={"only": str(run)},
+        depth=DEPTH,
+        end_to_end_depths=[4, DEPTH],
+        reader=ReaderConfig(kind="echo", delay_seconds=0.03),
+        num_resamples=100,
+        rows_per_block=16,
+        write_every_seconds=0.2,
+        out=str(folder / "out"),
+        store=str(folder / "store"),
+    )
+
+
+NUM_REQUESTS = NUM_QUESTIONS * (DEPTH + 2 + 1)
+
+
+def command_of(config: JobConfig, folder: pathlib.Path) -> list[str]:
+    path = folder / "config.yaml"
+    path.write_text(json.dumps(dataclasses.asdict(config)))  # JSON is YAML
+    return [sys.executable, "jobs/compare.py", "--config", str(path)]
+
+
+def stored(config: JobConfig) -> pl.DataFrame:
+    """Every row of the store."""
+    files = sorted(pathlib.Path(config.store).glob("readings/*/*.parquet"))
+    return pl.concat([pl.DataFrame(pq.read_table(file)) for file in files]) if files else pl.DataFrame()
+
+
+def end(processes: Sequence[psutil.Process]) -> None:
+    """Wait until these processes, all started by the test, are gone; agents that linger are killed by their ids."""
+    deadline = time.monotonic() + 10
+    while any(map(is_alive, processes)) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    for process in filter(is_alive, processes):
+        process.kill()
+
+
+def is_alive(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def kill_midway(command: list[str], config: JobConfig, environment: dict[str, str]) -> None:
+    """Start a job, kill its driver without warning once some readings are written, wait for its Ray to end."""
+    driver = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 90
+    while len(stored(config)) < NUM_REQUESTS // 5:
+        assert driver.poll() is None, "the job ended before it could be killed"
+        assert time.monotonic() < deadline, "the job wrote nothing"
+        time.sleep(0.1)
+    family = psutil.Process(driver.pid).children(recursive=True)
+    os.kill(driver.pid, signal.SIGKILL)
+    driver.wait()
+    end(family)
+
+
+def test_a_killed_job_goes_on_where_it_was(tmp_path: pathlib.Path) -> None:
+    config = write_larger(tmp_path)
+    command = command_of(config, tmp_path)
+    environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)}
+    environment.pop("RAY_ADDRESS", None)
+    kill_midway(command, config, environment)
+    written = len(stored(config))
+    assert 0 < written < NUM_REQUESTS
+    out = TableStore(config.out)
+    assert not pathlib.Path(config.out, "compare", "manifest.json").exists()
+    assert not pathlib.Path(config.out, "report.md").exists()
+    assert not any(out.is_sealed(schema) for schema in DERIVED_TABLES)
+
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    costs = TableStore(f"{config.out}/compare").read(COSTS)
+    assert costs["num_reader_calls"].to_list() == [NUM_REQUESTS - written]
+    keys = ["question_key", "passages_key"]
+    rows = stored(config)
+    assert len(rows) == rows.select(keys).n_unique() == NUM_REQUESTS
+    asks = TableStore(f"{config.out}/compare").read(ASKS)
+    assert asks.join(rows, on=keys, how="semi").height == asks.height == NUM_REQUESTS
+    manifest = json.loads(pathlib.Path(config.out, "compare", "manifest.json").read_text())
+    assert (manifest["num_readings"], manifest["num_repeated_keys"]) == (NUM_REQUESTS, 0)
+
+
+def test_a_torn_file_is_set_aside_and_its_readings_are_read_again(tiny: Tiny, reads_here: list[int]) -> None:
+    compare(tiny)
+    more = tiny.with_config(runs={**tiny.config.runs, "third": str(tiny.run("third"))})
+    compare(more)
+    assert reads_here == [37, 5]
+    first = min(pathlib.Path(tiny.config.store).glob("readings/*/*.parquet"))
+    torn = pq.read_metadata(first).num_rows
+    first.write_bytes(first.read_bytes()[:-100])
+    plan = compare(more)
+    assert reads_here == [37, 5, torn]
+    assert any(str(first.name) in line for part in plan.plans for line in part.repaired)
+    assert len(stored(more.config)) == 42
+    compare(more)
+    assert len(reads_here) == 3
+
+
+def test_a_stage_that_lacks_readings_is_not_sealed(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    from erag_ray.pipeline import Done
+    from erag_ray.steps import reading
+
+    nothing = Done(
+        num_readings=0, num_prompt_tokens=0, num_output_tokens=0, device_seconds=0.0, peak_memory_bytes=0
+    )
+    monkeypatch.setattr(reading, "read", lambda *arguments: nothing)
+    monkeypatch.setattr(reading, "ray_session", lambda address: contextlib.nullcontext())
+    with pytest.raises(RuntimeError, match="37 requests were not read"):
+        compare(tiny)
+    assert not (pathlib.Path(tiny.config.out) / "compare" / "manifest.json").exists()

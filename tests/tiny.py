@@ -1,0 +1,171 @@
+"""The tiny comparison that several tests walk through: 6 questions, 12 passages, 3 runs, all written out here.
+
+The echo reader answers with the title of the passage that shares most words with the question (ties: the first), so
+every output below can be told by eye. A passage is useful alone exactly when its title is the answer.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import pathlib
+
+import polars as pl
+import rich.console
+
+from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.schemas import COSTS, TableSchema
+from erag_ray.steps.inputs import prepare
+from erag_ray.steps.judging import evaluate, label, report, use
+from erag_ray.steps.reading import StagePlan, end_to_end_lists, plan_stage, run_stage
+from erag_ray.store import TableStore
+
+# query: (question, answer, gold page)
+QUESTIONS = {
+    "q1": ("who built the marn bridge", "Ada Brunner", "p1"),
+    "q2": ("which river flows through tessel", "Orla", "p2"),
+    "q3": ("when was the skerry lighthouse lit", "1874", "p3"),
+    "q4": ("who led the graz choir", "Ida Holm", "p4"),
+    "q5": ("what metal covers the dome", "copper", "p5"),
+    "q6": ("where is the oldest mill", "Varn", None),
+}
+# document: (page, title, text)
+PASSAGES = {
+    "d1": ("p1", "Ada Brunner", "she built the marn bridge"),
+    "d2": ("p1", "Marn", "who built the marn bridge is told here"),
+    "d3": ("p2", "Orla", "the river flows through tessel"),
+    "d4": ("p2", "Tessel", "a town by the orla"),
+    "d5": ("p3", "1874", "the skerry lighthouse was lit"),
+    "d6": ("p3", "Skerry", "lit in 1874"),
+    "d7": ("p4", "Ida Holm", "she led the graz choir"),
+    "d8": ("p4", "Graz", "a choir of ida holm"),
+    "d9": ("p5", "Copper", "the metal of the dome"),
+    "d10": ("p6", "Varn", "the oldest mill is here"),
+    "d11": ("p7", "Elsewhere", "nothing to see"),
+    "d12": ("p8", "Noise", "who which when what where"),
+}
+RUNS = {
+    "good": {
+        "q1": "d1 d2 d12 d5",
+        "q2": "d3 d4",
+        "q3": "d5 d6 d11 d1",
+        "q4": "d7 d8",
+        "q5": "d9",
+        "q6": "d10 d11",
+    },
+    "bad": {"q1": "d2 d1 d11", "q2": "d4 d11 d3", "q3": "d6 d12", "q4": "d11 d8", "q5": "d11"},
+    "third": {"q1": "d12 d1", "q2": "d3 d12", "q3": "d11", "q4": "d8 d7", "q5": "d12 d9", "q6": "d11"},
+}
+# what the echo reader makes of them, worked out by hand: the questions that each run gets right
+RIGHT = {
+    ("good", 1): {"q1", "q2", "q3", "q4", "q5", "q6"},
+    ("good", 3): {"q2", "q3", "q4", "q5", "q6"},  # q1: d2 shares five words with the question, d1 four
+    ("bad", 1): set(),
+    ("bad", 3): {"q2"},
+    ("third", 1): {"q2"},
+    ("third", 3): {"q1", "q2", "q4", "q5"},
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Tiny:
+    """The files of the comparison, to be changed at will, and a config that reads them."""
+
+    folder: pathlib.Path
+    config: JobConfig
+
+    @property
+    def queries(self) -> pathlib.Path:
+        """The question file."""
+        return self.folder / "queries.jsonl"
+
+    @property
+    def passages(self) -> pathlib.Path:
+        """The passage file."""
+        return self.folder / "passages.jsonl"
+
+    def run(self, name: str) -> pathlib.Path:
+        """The file of a run."""
+        return self.folder / f"{name}.trec"
+
+    def with_config(self, **changes: object) -> Tiny:
+        """The same files, another config."""
+        return dataclasses.replace(self, config=dataclasses.replace(self.config, **changes))
+
+
+def kilt_line(query_id: str, question: str, answer: str, page: str | None) -> str:
+    """A question in KILT's form."""
+    output: dict[str, object] = {"answer": answer}
+    if page:
+        output["provenance"] = [{"wikipedia_id": page}]
+    return json.dumps({"id": query_id, "input": question, "output": [output]}) + "\n"
+
+
+def passage_line(doc_id: str, page_id: str, title: str, text: str) -> str:
+    """A passage in our form."""
+    return json.dumps({"doc_id": doc_id, "page_id": page_id, "title": title, "text": text}) + "\n"
+
+
+def trec_lines(lists: dict[str, str]) -> str:
+    """Ranked lists (documents between spaces) as a TREC run."""
+    return "".join(
+        f"{query} Q0 {doc} {rank} {100 - rank} tag\n"
+        for query, docs in lists.items()
+        for rank, doc in enumerate(docs.split(), 1)
+    )
+
+
+def write_tiny(folder: pathlib.Path) -> Tiny:
+    """Write the files."""
+    tiny = Tiny(
+        folder=folder,
+        config=JobConfig(
+            queries=[str(folder / "queries.jsonl")],
+            dataset="tiny",
+            passages=[str(folder / "passages.jsonl")],
+            runs={name: str(folder / f"{name}.trec") for name in ("good", "bad")},
+            reader=ReaderConfig(kind="echo"),
+            depth=3,
+            end_to_end_depths=[1, 3],
+            cutoffs=[1, 3],
+            num_resamples=200,
+            out=str(folder / "out"),
+            store=str(folder / "store"),
+            progress=False,
+        ),
+    )
+    tiny.queries.write_text("".join(kilt_line(name, *rest) for name, rest in QUESTIONS.items()))
+    tiny.passages.write_text("".join(passage_line(name, *rest) for name, rest in PASSAGES.items()))
+    for name, lists in RUNS.items():
+        tiny.run(name).write_text(trec_lines(lists))
+    return tiny
+
+
+def compare(tiny: Tiny) -> StagePlan:
+    """What jobs/compare.py does, and what it had to read."""
+    inputs = prepare(tiny.config)
+    plan = plan_stage(tiny.config, inputs, "compare", alone=True, together=True)
+    done = run_stage(tiny.config, plan)
+    label(tiny.config, inputs, done.asks, done.readings)
+    use(tiny.config, inputs, end_to_end_lists(tiny.config, inputs), done.asks, done.readings)
+    evaluate(tiny.config, inputs)
+    report(tiny.config, inputs, rich.console.Console(file=io.StringIO(), width=200))
+    return plan
+
+
+def work_of(plan: StagePlan) -> dict[str, tuple[int, int, int]]:
+    """Kind of list -> distinct, cached and new readings."""
+    return {row["kind"]: (row["distinct"], row["cached"], row["new"]) for row in plan.counts}
+
+
+def num_reader_calls(tiny: Tiny) -> int:
+    """Calls of the last job, as its COSTS have it."""
+    costs = TableStore(f"{tiny.config.out}/compare").read(COSTS)
+    return int(costs["num_reader_calls"].sum())
+
+
+def table(tiny: Tiny, schema: TableSchema, **equal: object) -> pl.DataFrame:
+    """A sealed table, or those of its rows whose columns equal the given values."""
+    rows = TableStore(tiny.config.out).read(schema)
+    return rows.filter(pl.col(name) == value for name, value in equal.items()) if equal else rows
