@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import pathlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import jsonargparse
+import yaml
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,8 +213,10 @@ def parse(description: str, argv: Sequence[str] | None = None) -> JobConfig:
     parser.add_argument("--config", action="config", help="YAML file with any of the keys below")
     parser.add_class_arguments(JobConfig, fail_untyped=True)
     parsed = parser.parse_args(argv)
-    parsed.pop("config", None)
+    files = parsed.pop("config", None) or []
     try:
+        for file in files:
+            _refuse_repeated_keys(yaml.compose(pathlib.Path(str(file)).read_text()), str(file))
         return expand(parser.instantiate(parsed).as_dict())
     except (TypeError, ValueError) as error:
         parser.error(str(error))
@@ -242,6 +246,20 @@ def _expand(path: str) -> str:
     if unset:
         raise ValueError(f"{path}: the environment variable {unset[1]} is not set")
     return expanded
+
+
+def _refuse_repeated_keys(node: yaml.Node | None, file: str) -> None:
+    """YAML would keep the last of two equal keys, so that a run or a setting would vanish in silence."""
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _refuse_repeated_keys(item, file)
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if key.value in seen:
+                raise ValueError(f"{file}:{key.start_mark.line + 1}: the key {key.value} comes twice")
+            seen.add(key.value)
+            _refuse_repeated_keys(value, file)
 
 
 def _require(condition: bool, message: str) -> None:

@@ -267,3 +267,14 @@ def test_help_documents_every_key(
             if field.name != "reader":
                 # a group of options shows its class's docstring
                 assert re.search(rf"--{prefix}{field.name}\b.*?{re.escape(text)}", shown), field.name
+
+
+def test_a_key_that_comes_twice_in_a_file_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text("runs:\n  bm25: a.trec\n  bm25: b.trec\n")
+    with pytest.raises(SystemExit) as stopped:
+        parse("A job.", ["--config", str(file)])
+    assert stopped.value.code == 2
+    assert f"{file}:3: the key bm25 comes twice" in capsys.readouterr().err

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray import store as store_module
 from erag_ray.schemas import PROVENANCE, READINGS, RUNS
 from erag_ray.store import (
     KEY_COLUMNS,
+    LEASE_SECONDS,
     Folder,
     Lease,
     ReadingStore,
@@ -309,7 +309,7 @@ def test_rows_that_are_not_those_of_the_manifest_are_an_error(root: str) -> None
     tables = TableStore(root)
     tables.write(PAGES, PROVENANCE)
     tables.folder.write_parquet(PAGES.head(1).to_arrow(), "provenance", "part-00000.parquet")
-    with pytest.raises(ValueError, match="table provenance: 1 rows, its manifest says 2"):
+    with pytest.raises(ValueError, match="table provenance: .* is not what was sealed"):
         tables.read(PROVENANCE)
 
 
@@ -488,7 +488,7 @@ def test_the_lease_of_a_killed_job_runs_out(root: str, monkeypatch: pytest.Monke
     store.folder.write_bytes(str(time.time()).encode(), "_leases", "job-1")
     assert store.is_leased("job-1")
     assert store.repair() == []
-    later = time.time() + store_module.LEASE_SECONDS + 1
+    later = time.time() + LEASE_SECONDS + 1
     monkeypatch.setattr(time, "time", lambda: later)
     assert not store.is_leased("job-1")
     assert len(store.repair()) == 1
@@ -497,7 +497,7 @@ def test_the_lease_of_a_killed_job_runs_out(root: str, monkeypatch: pytest.Monke
 def test_the_lease_of_a_living_job_is_renewed_even_if_a_beat_fails(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store_module, "HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("erag_ray.store.readings.HEARTBEAT_SECONDS", 0.01)
     store = ReadingStore(str(tmp_path), "echo")
     beats, renewed = [], threading.Event()
     write = Folder.write_bytes

@@ -1,0 +1,28 @@
+"""The only door to disk for tables: folders of Parquet, on a local path or an object store.
+
+Two kinds of folder:
+
+- a *sealed table* is written whole, then its manifest; without the manifest it does not exist (`TableStore`);
+- an *open store* (`ReadingStore`) is appended to by many jobs, a whole file at a time, and never rewritten.
+  A file is written under ``_unfinished/`` and moved into place, so that a reader sees it complete or not at all.
+
+Goes in: Arrow tables that conform to `schemas`. Comes out: Polars frames of the same schema.
+"""
+
+from erag_ray.store.folder import Folder
+from erag_ray.store.identity import file_digest, fingerprint, new_job_id, provenance_of_code
+from erag_ray.store.readings import KEY_COLUMNS, LEASE_SECONDS, Lease, ReadingStore
+from erag_ray.store.tables import TableStore
+
+__all__ = [
+    "KEY_COLUMNS",
+    "LEASE_SECONDS",
+    "Folder",
+    "Lease",
+    "ReadingStore",
+    "TableStore",
+    "file_digest",
+    "fingerprint",
+    "new_job_id",
+    "provenance_of_code",
+]

@@ -1,0 +1,75 @@
+"""What something is, in few letters: fingerprints of values and files, job ids, the code that made a table."""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import functools
+import hashlib
+import importlib.metadata
+import json
+import os
+import pathlib
+import subprocess
+import uuid
+from collections.abc import Iterable
+
+PACKAGES = ("erag-ray", "ray", "torch", "transformers", "tokenizers", "polars", "pyarrow", "scipy", "numpy")
+
+
+def fingerprint(value: object) -> str:
+    """32 hex digits (128 bits of SHA-256) of a value's canonical JSON form.
+
+    As in JSON, a tuple is a list, and a key of a mapping is its text (1 is "1").
+
+    Raises:
+        TypeError: the value holds something without a stable form (a set, an object, NaN).
+    """
+    try:
+        text = json.dumps(value, sort_keys=True, allow_nan=False, default=stable, ensure_ascii=True)
+    except ValueError as error:
+        raise TypeError(f"no stable form: {error}") from error
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def stable(value: object) -> object:
+    """The JSON form of what JSON itself does not know: a dataclass is a mapping."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return dataclasses.asdict(value)
+    raise TypeError(f"{type(value).__name__} has no stable form")
+
+
+def file_digest(path: str | os.PathLike[str]) -> str:
+    """SHA-256 of a local file, in hex."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def new_job_id() -> str:
+    """A name for one start of one job: sorts by time, never repeats."""
+    now = datetime.datetime.now(datetime.UTC)
+    return f"{now:%Y%m%dT%H%M%S}-{uuid.uuid4().hex[:8]}"
+
+
+@functools.cache
+def provenance_of_code() -> dict[str, object]:
+    """Package versions and the commit of the source tree (null outside one), for manifests."""
+    return {"packages": dict(_versions(PACKAGES)), "commit": _commit()}
+
+
+def _versions(packages: Iterable[str]) -> Iterable[tuple[str, str | None]]:
+    for package in packages:
+        try:
+            yield package, importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            yield package, None
+
+
+def _commit() -> str | None:
+    here = pathlib.Path(__file__).parent
+    command = ["git", "-C", str(here), "rev-parse", "HEAD"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
