@@ -45,7 +45,7 @@ def some_requests(num: int, *, seed: int = 0, longest: int = 30) -> list[Request
     ]
 
 
-def t5_folder(folder: pathlib.Path, seed: int = 4, **settings: Any) -> str:
+def t5_folder(folder: pathlib.Path, seed: int = 8, **settings: Any) -> str:
     """A random T5 of two layers with a unigram vocabulary made from `TEXT`, saved as safetensors."""
     words = {form for word in WORDS for form in (word, word.strip(".,;?"))}
     pieces = sorted({"▁" + word for word in words} | set(TEXT) - {"\n"})
@@ -57,7 +57,7 @@ def t5_folder(folder: pathlib.Path, seed: int = 4, **settings: Any) -> str:
     ids = {"decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0}
     config = transformers.T5Config(vocab_size=len(tokenizer), **{**size, **ids, **settings})
     model = transformers.T5ForConditionalGeneration(config)
-    _randomise(model, seed, spread=1.6, ends=[1], factor=1.15)
+    _randomise(model, seed, spread=1.2, ends=[1], factor=1.3)
     return _save(model, tokenizer, folder)
 
 

@@ -396,6 +396,14 @@ def test_an_interval_is_that_of_the_means_of_resampled_queries() -> None:
     assert low < column.mean() < high
 
 
+def test_an_interval_with_a_gap_takes_each_resamples_draws_of_the_other_queries() -> None:
+    column = [None, 1.0, 0.0, 0.5, 1.0, 0.25]
+    rows = means(measured({}), used({("r", "A", 2): column}), numbered(6), settings(confidence=0.8))
+    weights = resample_weights(6, 200, 0)[:, 1:]
+    resampled = weights @ np.array(column[1:]) / weights.sum(axis=1)
+    assert rows.select("low", "high").row(0) == pytest.approx(tuple(np.quantile(resampled, [0.1, 0.9])))
+
+
 def test_references_have_means_beside_the_runs() -> None:
     columns = {
         ("r", "no_passages", 0): [0.0, 1.0],

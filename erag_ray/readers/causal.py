@@ -24,7 +24,7 @@ CAUSAL_TOKENS = 4096
 SLOT = "\u2402user\u2403"
 # a template that prints today's date would make the same question two readings
 FIXED_DATE = "26 Jul 2024"
-TODAY = re.compile(r"strftime_now\([^)]*\)")
+TODAY = re.compile(r"""strftime_now\(\s*('[^']*'|"[^"]*"|[^)]*)\s*\)""")
 
 
 class CausalReader(Reader):

@@ -86,7 +86,8 @@ def cut_prompt(
     """
     num_question, num_passages = (sum(_lengths(pieces, ids, kind)) for kind in ("question", "passage"))
     left_out = _left_out(pieces, ids, limit - (num_question if keep_question else 0))
-    pieces, ids = ([part for i, part in enumerate(parts) if i not in left_out] for parts in (pieces, ids))
+    pieces = [piece for place, piece in enumerate(pieces) if place not in left_out]
+    ids = [piece_ids for place, piece_ids in enumerate(ids) if place not in left_out]
     room = limit - sum(_lengths(pieces, ids, "template"))
     kept_question, kept_passages = fit(
         num_question, _lengths(pieces, ids, "passage"), room=room, keep_question=keep_question

@@ -1,0 +1,138 @@
+"""Readers against transformers' own `generate`, one request at a time on the whole prompt as one string."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import models
+import pytest
+import torch
+import transformers
+
+from erag_ray.prompts import Passage
+from erag_ray.readers import Request
+
+pytestmark = pytest.mark.parity
+# a title and a text of at least one word: the string form has no other way to leave them out
+REQUESTS = [
+    Request(question, tuple(Passage(title or "Marn", text or "sea") for title, text in passages))
+    for question, passages in models.some_requests(30, seed=7, longest=40)
+]
+
+
+# every other layer sees 12 tokens only
+GEMMA = {
+    "sliding_window": 12,
+    "layer_types": ["sliding_attention", "full_attention"],
+    "tie_word_embeddings": False,
+}
+
+
+@pytest.fixture(scope="module")
+def t5(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return models.t5_folder(tmp_path_factory.mktemp("t5"))
+
+
+@pytest.fixture(scope="module")
+def peer(t5: str) -> tuple[Any, Any]:
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(t5).eval()
+    return transformers.AutoTokenizer.from_pretrained(t5), model
+
+
+def expected(peer: tuple[Any, Any], text: str) -> tuple[str, int]:
+    tokenizer, model = peer
+    with torch.inference_mode():
+        ids = model.generate(**tokenizer(text, return_tensors="pt"), max_new_tokens=12, do_sample=False)[
+            0, 1:
+        ]
+    return tokenizer.decode(ids, skip_special_tokens=True).strip(), len(ids)
+
+
+def passage_text(passage: Passage) -> str:
+    return f" title: {passage.title} context: {passage.text}"
+
+
+def test_fid_with_a_list_of_one_is_t5(t5: str, peer: tuple[Any, Any]) -> None:
+    alone = [Request(r.question, r.passages[:1]) for r in REQUESTS]
+    strings = [f"question: {r.question}" + "".join(map(passage_text, r.passages)) for r in alone]
+    got = models.outputs(models.loaded("fid", t5), alone)
+    assert got == [expected(peer, text) for text in strings]
+    assert len({text for text, _ in got}) > 20
+
+
+def test_ipa_is_t5_on_one_string(t5: str, peer: tuple[Any, Any]) -> None:
+    strings = [f"question: {r.question}" + "".join(map(passage_text, r.passages)) for r in REQUESTS]
+    got = models.outputs(models.loaded("ipa", t5), REQUESTS)
+    assert got == [expected(peer, text) for text in strings]
+    assert len({text for text, _ in got}) > 20
+
+
+def test_fid_over_the_same_passage_twice_is_not_changed_by_it(t5: str, peer: tuple[Any, Any]) -> None:
+    # attention over a set of states that stands there twice gives the same mean
+    twice = [Request(r.question, r.passages[:1] * 2) for r in REQUESTS if r.passages]
+    strings = [f"question: {r.question}" + passage_text(r.passages[0]) for r in twice]
+    assert models.outputs(models.loaded("fid", t5), twice) == [expected(peer, text) for text in strings]
+
+
+def test_fid_does_not_see_the_order_of_its_passages(t5: str) -> None:
+    reader = models.loaded("fid", t5)
+    several = [request for request in REQUESTS if len(request.passages) == 3]
+    firsts = models.outputs(reader, several)
+    for order in itertools.permutations(range(3)):
+        turned = [Request(r.question, tuple(r.passages[place] for place in order)) for r in several]
+        assert models.outputs(reader, turned) == firsts
+
+
+def test_fid_uses_all_its_passages(t5: str) -> None:
+    reader = models.loaded("fid", t5)
+    several = [request for request in REQUESTS if len(request.passages) > 1]
+    fewer = [Request(r.question, r.passages[:-1]) for r in several]
+    pairs = zip(models.outputs(reader, several), models.outputs(reader, fewer), strict=True)
+    assert sum(one != other for one, other in pairs) > len(several) // 2
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings"),
+    [
+        ("llama", {}),
+        ("gpt2", {"n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 1024}),
+        ("mistral", {"sliding_window": 12}),
+        ("gemma3_text", GEMMA),
+    ],
+)
+@pytest.mark.parametrize("prompt", ["plain", "chat"])
+def test_causal_is_generate_on_each_prompt_alone(
+    tmp_path_factory: pytest.TempPathFactory, kind: str, settings: dict[str, Any], prompt: str
+) -> None:
+    folder = models.causal_folder(tmp_path_factory.mktemp(kind), kind=kind, **settings)
+    reader = models.loaded("causal", folder, prompt=prompt, num_examples=1)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    want = []
+    for made in reader.encode(REQUESTS[:20]):
+        ids = torch.tensor([made.segments[0]])
+        with torch.inference_mode():
+            found = model.generate(
+                ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False, pad_token_id=0
+            )
+        text = reader.tokenizer.decode(found[0, ids.shape[1] :], skip_special_tokens=True)
+        want.append(text.split("\n")[0].strip())
+    got = [text for text, _ in models.outputs(reader, REQUESTS[:20])]
+    assert got == want
+    assert len(set(got)) > 10
+
+
+def test_causal_prompts_are_the_whole_string(tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = models.causal_folder(tmp_path_factory.mktemp("whole"))
+    reader = models.loaded("causal", folder)
+    string = (
+        "Read the passages and answer the question with a few words.\n\n"
+        "Passage: (Lighthouse) The lighthouse at Skerry Point was lit in 1874. Its lamp burned whale oil.\n"
+        "Question: When was the lighthouse at Skerry Point first lit?\nAnswer: 1874\n\n"
+        "Passage: (Ada Brunner) Ada Brunner grew up in Graz and became a surgeon like her mother.\n"
+        "Question: What was the profession of Ada Brunner's mother?\nAnswer: surgeon\n\n"
+        "Passage: (Marn) The sea.\nPassage: The hills.\nQuestion: Who built it?\nAnswer:"
+    )
+    request = Request("Who built it?", (Passage("Marn", "The sea."), Passage("", "The hills.")))
+    (prompt,) = reader.encode([request])
+    assert prompt.segments == (tuple(reader.tokenizer(string)["input_ids"]),)
