@@ -26,7 +26,8 @@ def main(config: JobConfig) -> None:
     label(config, inputs, done.asks, done.readings)
     use(config, inputs, end_to_end_lists(config, inputs), done.asks, done.readings)
     evaluate(config, inputs)
-    console.print(f"Report: {report(config, inputs, console)}", soft_wrap=True)
+    path = report(config, inputs, console)
+    console.print(f"Report: {path}", soft_wrap=True, markup=False, highlight=False)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ def main(config: JobConfig) -> None:
     console = open_console()
     inputs = prepared(config)
     evaluate(config, inputs)
-    console.print(f"Report: {report(config, inputs, console)}", soft_wrap=True)
+    path = report(config, inputs, console)
+    console.print(f"Report: {path}", soft_wrap=True, markup=False, highlight=False)
 
 
 if __name__ == "__main__":

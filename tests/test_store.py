@@ -309,7 +309,7 @@ def test_rows_that_are_not_those_of_the_manifest_are_an_error(root: str) -> None
     tables = TableStore(root)
     tables.write(PAGES, PROVENANCE)
     tables.folder.write_parquet(PAGES.head(1).to_arrow(), "provenance", "part-00000.parquet")
-    with pytest.raises(ValueError, match="table provenance: .* is not what was sealed"):
+    with pytest.raises(ValueError, match=r"table provenance: .* is not what was sealed"):
         tables.read(PROVENANCE)
 
 

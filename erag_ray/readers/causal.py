@@ -106,6 +106,7 @@ class CausalReader(Reader):
             add_generation_prompt=True,
             chat_template=TODAY.sub(repr(FIXED_DATE), self.tokenizer.get_chat_template()),
             date_string=FIXED_DATE,
+            enable_thinking=False,  # a template that knows it would else start with thoughts
         )
         before, slot, after = text.partition(SLOT)
         if not slot:

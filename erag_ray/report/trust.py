@@ -61,10 +61,13 @@ def _float(value: object) -> float | None:
 
 
 def _reasons(rows: pl.DataFrame) -> str:
+    """Why figures or intervals are missing, the most frequent reasons first."""
     missing = rows.filter(pl.col("reason").is_not_null()).group_by("reason").len()
     ordered = missing.sort("len", "reason", descending=[True, False])
     listed = [f"{reason} ({count} cells)" for reason, count in ordered.head(3).iter_rows()]
-    return f"Missing figures: {'; '.join(listed)}. " if listed else ""
+    more = sum(ordered["len"].to_list()[3:])
+    listed += [f"other reasons ({more} cells)"] if more else []
+    return f"Missing: {'; '.join(listed)}. " if listed else ""
 
 
 def across_runs_grid(correlations: pl.DataFrame, dataset: str, depth: int) -> Grid:
@@ -74,6 +77,8 @@ def across_runs_grid(correlations: pl.DataFrame, dataset: str, depth: int) -> Gr
     ).filter(pl.col("cutoff") == depth)
     statistics = own["statistic"].unique(maintain_order=True).to_list()
     num_runs = int(own["num_runs"].max() or 0)  # type: ignore[arg-type]
+    counts = own["num_queries"].unique().sort().to_list()
+    queries = " to ".join(map(str, dict.fromkeys(counts[:1] + counts[-1:])))
     rows = []
     for (annotator, measure, cutoff, ideal), part in in_reading_order(own).group_by(
         KEYS, maintain_order=True
@@ -85,7 +90,8 @@ def across_runs_grid(correlations: pl.DataFrame, dataset: str, depth: int) -> Gr
         title=f"{dataset}: do the labels rank the {num_runs} runs as end-to-end does, {depth} documents",
         columns=("annotator", "measure", *(STATISTIC_NAMES.get(s, s) for s in statistics)),
         rows=tuple(rows),
-        caption=f"Over {num_runs} runs. With fewer than 8 runs there is no p-value, and hardly any certainty.",
+        caption=f"Means over {queries} queries, the same for every run; {num_runs} runs. With fewer than 8 runs "
+        "there is no p-value, and hardly any certainty.",
         num_names=2,
     )
 

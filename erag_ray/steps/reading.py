@@ -224,6 +224,9 @@ def run_stage(config: JobConfig, plan: StagePlan) -> Read:
     tables.write(plan.asks, ASKS)
     tables.write(_costs(plan, todo, done, job, seconds), COSTS)
     _seal(config, tables, plan, readings, sum(repeats for _, repeats in found))
+    for part in todo:
+        # whole texts, which the sealed stage does not need again
+        tables.folder.delete_folder("requests", part.id)
     return Read(asks=plan.asks, readings=readings)
 
 

@@ -47,6 +47,11 @@ class Folder:
         except FileNotFoundError:
             return
 
+    def delete_folder(self, *names: str) -> None:
+        """Delete a folder with all that is in it; one that is gone already is fine."""
+        if self.exists(*names):
+            self.filesystem.delete_dir(self.at(*names))
+
     def move(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
         """Move a file; the target's folder is made, an existing target is replaced."""
         self.filesystem.create_dir(self.at(*target[:-1]), recursive=True)

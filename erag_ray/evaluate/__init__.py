@@ -1,0 +1,34 @@
+"""LABELS and readings -> UTILITY, LIST_VALUES, MEANS, CORRELATIONS. Pure; Polars moves, NumPy computes.
+
+Everything is done per dataset, over the same queries for every run: a query without a list counts with 0 in every
+list measure, and the reader's closed-book answer is its utility. A null (not judged) leaves its query out of that
+one column, and the rows say how many were left out.
+"""
+
+from erag_ray.evaluate.common import (
+    ANY,
+    END_TO_END,
+    GOLD_PASSAGES,
+    NO_PASSAGES,
+    REFERENCES,
+    Settings,
+    depths_of,
+)
+from erag_ray.evaluate.statistics import correlations, means
+from erag_ray.evaluate.values import labels_are_binary, list_values, measures_for, utility
+
+__all__ = [
+    "ANY",
+    "END_TO_END",
+    "GOLD_PASSAGES",
+    "NO_PASSAGES",
+    "REFERENCES",
+    "Settings",
+    "correlations",
+    "depths_of",
+    "labels_are_binary",
+    "list_values",
+    "means",
+    "measures_for",
+    "utility",
+]

@@ -1,0 +1,55 @@
+"""What the parts of this room share: the names of references, and what to compute."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+END_TO_END = "end_to_end"
+"""The annotator's place in MEANS for rows of utility."""
+NO_PASSAGES = "no_passages"
+"""run_id of the reader's closed-book readings, depth 0."""
+GOLD_PASSAGES = "gold_passages"
+"""run_id of the readings with the gold passages."""
+REFERENCES = (NO_PASSAGES, GOLD_PASSAGES)
+ANY = "any"
+"""The ideal of a measure that has none."""
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What to compute.
+
+    Attributes:
+        depths: lists are cut to each of these.
+        measures: names; None takes all that a column of labels allows.
+        cutoffs: ranks; those beyond a depth are left out, the depth itself is added.
+        threshold: for measures that need binary labels.
+        statistics: names of `agreement.STATISTICS`.
+        num_resamples: bootstrap resamples of the queries, the same for every column of a dataset.
+        confidence: of the intervals.
+        seed: of the resamples.
+    """
+
+    depths: Sequence[int]
+    measures: Sequence[str] | None
+    cutoffs: Sequence[int]
+    threshold: float | None
+    statistics: Sequence[str]
+    num_resamples: int
+    confidence: float
+    seed: int
+
+    def cutoffs_at(self, depth: int) -> list[int]:
+        """The cut-offs of lists of a depth, ascending."""
+        return sorted({cutoff for cutoff in self.cutoffs if cutoff <= depth} | {depth})
+
+
+def depths_of(end_to_end: Iterable[int], depth: int) -> list[int]:
+    """The depths at which lists are measured: those of the end-to-end readings, and the labels' own."""
+    return sorted({*end_to_end, depth})

@@ -1,0 +1,193 @@
+"""Readings -> UTILITY; LABELS -> LIST_VALUES."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from erag_ray.annotators import annotator_named
+from erag_ray.evaluate.common import ANY, Floats, Settings
+from erag_ray.measures import MEASURES, Lists, Measure, compute_all, own_ideal, pad
+from erag_ray.names import find
+from erag_ray.schemas import LIST_VALUES, UTILITY, conform
+from erag_ray.scores import score_named, score_outputs
+
+
+def measures_for(names: Sequence[str] | None, *, binary: bool, threshold: float | None) -> list[str]:
+    """The measures that a column of labels gets: those asked for, else all that it allows."""
+    if names is not None:
+        return list(names)
+    allowed = binary or threshold is not None
+    return [name for name, measure in MEASURES.items() if allowed or not measure.needs_binary]
+
+
+def labels_are_binary(annotator: str, score: str) -> bool:
+    """Whether an annotator's labels are declared to be 0 or 1, for queries with this score."""
+    declared = annotator_named(annotator).binary
+    return score_named(score).binary if declared is None else declared
+
+
+def utility(
+    lists: pl.DataFrame, asks: pl.DataFrame, readings: pl.DataFrame, queries: pl.DataFrame
+) -> pl.DataFrame:
+    """UTILITY: the score of what the reader said with each list.
+
+    Args:
+        lists: columns run_id, query_id, depth, doc_ids.
+        asks: ASKS that hold each of these lists.
+        readings: READINGS that hold each of these asks; one without an output is not judged.
+        queries: QUERIES.
+
+    Raises:
+        ValueError: a list lacks its ask or its reading.
+    """
+    asked = lists.join(asks, on=["query_id", "doc_ids"], how="left", nulls_equal=True)
+    keys = ["reader", "question_key", "passages_key"]
+    read = readings.select(*keys, "output", found=pl.lit(True))
+    outputs = asked.join(read, on=keys, how="left")
+    if outputs["found"].null_count():
+        example = (
+            outputs.filter(pl.col("found").is_null()).select("run_id", "query_id", "depth").row(0, named=True)
+        )
+        raise ValueError(f"{outputs['found'].null_count()} lists lack a reading, such as {example}")
+    golds = outputs.join(queries.select("query_id", "answers", "score"), on="query_id", how="left")
+    scored = pl.concat(_scored(part) for part in golds.partition_by("score", maintain_order=True))
+    table = scored.select(UTILITY.columns.names)
+    conform(table, UTILITY)
+    return table
+
+
+def _scored(part: pl.DataFrame) -> pl.DataFrame:
+    """Rows of one score, with its value in ``value``."""
+    score = score_named(part["score"][0])
+    values = score_outputs(part["output"].to_list(), part["answers"].to_list(), score)
+    return part.with_columns(value=pl.Series(values, dtype=pl.Float64))
+
+
+def list_values(
+    labels: pl.DataFrame,
+    runs: pl.DataFrame,
+    applicable: Mapping[str, pl.Series],
+    queries: pl.DataFrame,
+    settings: Settings,
+) -> pl.DataFrame:
+    """LIST_VALUES: every measure of every list, by every annotator.
+
+    Args:
+        labels: LABELS of every pair of the runs, for the queries to which an annotator applies.
+        runs: RUNS, of the compared runs only: together they are the pool.
+        applicable: annotator -> the query_ids to which it applies.
+        queries: QUERIES.
+        settings: what to compute.
+
+    Raises:
+        ValueError: a measure that needs binary labels, asked of graded ones without a threshold.
+    """
+    columns = ["reader", "score", "annotator"]
+    parts = []
+    for group in labels.select(columns).unique().sort(columns).iter_rows(named=True):
+        own = labels.filter(*(pl.col(name) == value for name, value in group.items()))
+        wanted = queries.filter(pl.col("query_id").is_in(applicable[group["annotator"]].implode()))
+        if group["score"]:
+            wanted = wanted.filter(pl.col("score") == group["score"])
+        if group["reader"]:
+            wanted = wanted.filter(pl.col("dataset").is_in(_datasets_of(own, queries).implode()))
+        names = _names_for(group["annotator"], wanted, settings)
+        lists = _labelled(runs, own, wanted)
+        parts += [
+            part.with_columns(**{k: pl.lit(v) for k, v in group.items()})
+            for part in _values(lists, wanted, runs, names, settings)
+        ]
+    empty = pl.DataFrame(LIST_VALUES.empty())
+    table = pl.concat(
+        [empty, *(part.select(LIST_VALUES.columns.names) for part in parts)], how="vertical_relaxed"
+    )
+    conform(table, LIST_VALUES)
+    return table
+
+
+def _datasets_of(labels: pl.DataFrame, queries: pl.DataFrame) -> pl.Series:
+    return queries.join(labels.select("query_id"), on="query_id", how="semi")["dataset"].unique()
+
+
+def _names_for(annotator: str, queries: pl.DataFrame, settings: Settings) -> list[str]:
+    binary = all(labels_are_binary(annotator, score) for score in queries["score"].unique())
+    return measures_for(settings.measures, binary=binary, threshold=settings.threshold)
+
+
+def _labelled(runs: pl.DataFrame, labels: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
+    """The runs' documents with their labels, in the order of queries and ranks; ``row`` numbers the queries."""
+    rows = queries.select("query_id").with_row_index("row")
+    found = runs.join(rows, on="query_id").join(
+        labels.select("query_id", "doc_id", "label"), on=["query_id", "doc_id"], how="left"
+    )
+    return found.select("run_id", "row", "rank", "doc_id", "label").sort("run_id", "row", "rank")
+
+
+def _values(
+    lists: pl.DataFrame, queries: pl.DataFrame, runs: pl.DataFrame, names: Sequence[str], settings: Settings
+) -> Iterator[pl.DataFrame]:
+    run_ids = runs["run_id"].unique().sort().to_list()
+    for depth in settings.depths:
+        cut = lists.filter(pl.col("rank") <= depth)
+        pool, pool_judged = _pool(cut, queries.height)
+        for run_id in run_ids:
+            labels, lengths, judged = _matrix(cut.filter(pl.col("run_id") == run_id), queries.height, depth)
+            own = own_ideal(labels, lengths)
+            pooled = Lists(labels=labels, lengths=lengths, ideal=pool)
+            cutoffs = settings.cutoffs_at(depth)
+            for ideal, base, known in (("list", own, judged), ("pool", pooled, pool_judged)):
+                chosen = [name for name in names if ideal == "list" or _measure(name).uses_ideal]
+                for (name, cutoff), values in compute_all(chosen, base, cutoffs, settings.threshold).items():
+                    shown = ideal if _measure(name).uses_ideal else ANY
+                    yield _column(queries, values, known, run_id, depth, name, cutoff, shown)
+
+
+def _measure(name: str) -> Measure:
+    return find("measure", name, MEASURES)
+
+
+def _matrix(
+    lists: pl.DataFrame, num_queries: int, depth: int
+) -> tuple[Floats, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
+    """Labels [num_queries, depth] in rank order, the lists' lengths, and where every document was judged."""
+    rows = lists["row"].to_numpy()
+    lengths = np.bincount(rows, minlength=num_queries)
+    labels = pad(lists["label"].fill_null(0.0).to_numpy(), lengths, depth)
+    unjudged = np.bincount(rows[lists["label"].is_null().to_numpy()], minlength=num_queries)
+    return labels, lengths, unjudged == 0
+
+
+def _pool(lists: pl.DataFrame, num_queries: int) -> tuple[Floats, npt.NDArray[np.bool_]]:
+    """Labels of the union of all runs' lists, descending, and where every one was judged."""
+    union = lists.unique(subset=["row", "doc_id"]).sort(
+        ["row", "label"], descending=[False, True], nulls_last=True
+    )
+    width = int(union.group_by("row").len()["len"].max() or 1)  # type: ignore[arg-type]
+    labels, _, judged = _matrix(union, num_queries, width)
+    return labels, judged
+
+
+def _column(
+    queries: pl.DataFrame,
+    values: Floats,
+    judged: npt.NDArray[np.bool_],
+    run_id: str,
+    depth: int,
+    name: str,
+    cutoff: int,
+    ideal: str,
+) -> pl.DataFrame:
+    value = pl.when(pl.Series(judged)).then(pl.Series(values))
+    return queries.select(
+        "query_id",
+        run_id=pl.lit(run_id),
+        depth=pl.lit(depth, pl.Int32),
+        measure=pl.lit(name),
+        cutoff=pl.lit(cutoff, pl.Int32),
+        ideal=pl.lit(ideal),
+        value=value,
+    )
