@@ -12,8 +12,6 @@ import logging
 import math
 import os
 import resource
-import sys
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,17 +19,15 @@ from typing import Any
 
 import pyarrow as pa
 import ray
-import rich.console
-import rich.progress
 import torch
 
 from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.progress import progress
 from erag_ray.readers import make_reader, reader_id
 from erag_ray.store import Lease, ReadingStore
 
 FREE_CPUS = 2
 MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 128, 4096, 12
-LINE_SECONDS = 30.0
 QUIET = {
     "RAY_DATA_PARQUET_FOOTER_NUM_ACTORS": "1",  # its default of 32 actors costs 10 s at the start of each job
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -235,7 +231,8 @@ def read(work: Work, config: JobConfig, job: str) -> Done:
             num_gpus=pool.num_gpus,
         )
     )
-    with Lease(store, job), progress(store, job, work, config, pool):
+    shown = progress(store, job, work.num_requests, f"{pool.size} x {work.reader}")
+    with Lease(store, job), shown if config.progress else contextlib.nullcontext():
         batches = list(counted.iter_batches(batch_format="pyarrow", batch_size=None))
     return _sum(pa.concat_tables(batches))
 
@@ -252,54 +249,3 @@ def _sum(counts: pa.Table) -> Done:
     columns = {name: counts.column(name).to_pylist() for name in counts.column_names}
     peak = max(columns.pop("peak_memory_bytes"))
     return Done(**{name: sum(values) for name, values in columns.items()}, peak_memory_bytes=peak)
-
-
-@contextlib.contextmanager
-def progress(store: ReadingStore, job: str, work: Work, config: JobConfig, pool: Pool) -> Iterator[None]:
-    """While open, shows readings done, readings/s and time left, by what has reached the store.
-
-    A bar on a terminal, else a line every `LINE_SECONDS`.
-    """
-    if not config.progress:
-        yield
-        return
-    closing = threading.Event()
-    show = _bar if sys.stderr.isatty() else _lines
-    title = f"{pool.size} x {work.reader}"
-    thread = threading.Thread(target=show, args=(closing, store, job, work.num_requests, title), daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        closing.set()
-        thread.join()
-
-
-def _bar(closing: threading.Event, store: ReadingStore, job: str, total: int, title: str) -> None:
-    columns = (
-        rich.progress.TextColumn("{task.description}"),
-        rich.progress.BarColumn(),
-        rich.progress.MofNCompleteColumn(),
-        rich.progress.TextColumn("{task.fields[rate]} readings/s"),
-        rich.progress.TimeRemainingColumn(elapsed_when_finished=True),
-    )
-    known: dict[str, int] = {}
-    start = time.monotonic()
-    with rich.progress.Progress(*columns, console=rich.console.Console(stderr=True)) as bar:
-        task = bar.add_task(title, total=total, rate="0.0")
-        while not closing.wait(1.0):
-            done = store.num_rows_of(job, known)
-            bar.update(task, completed=done, rate=f"{done / (time.monotonic() - start):.1f}")
-        bar.update(task, completed=store.num_rows_of(job, known))
-
-
-def _lines(closing: threading.Event, store: ReadingStore, job: str, total: int, title: str) -> None:
-    known: dict[str, int] = {}
-    start = time.monotonic()
-    ended = False
-    while not ended:
-        ended = closing.wait(LINE_SECONDS)
-        done, seconds = store.num_rows_of(job, known), time.monotonic() - start
-        left = f", {(total - done) * seconds / done:.0f} s left" if 0 < done < total else ""
-        line = f"{title}: {done}/{total} readings, {done / seconds:.1f} readings/s{left}"
-        print(line, file=sys.stderr, flush=True)

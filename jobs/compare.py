@@ -14,7 +14,8 @@ from erag_ray.report import open_console
 from erag_ray.steps import run_job, say
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.judging import evaluate, label, report, use
-from erag_ray.steps.reading import end_to_end_lists, plan_stage, preview, run_stage
+from erag_ray.steps.planning import end_to_end_lists, plan_stage, preview
+from erag_ray.steps.reading import run_stage
 
 
 def main(config: JobConfig) -> None:

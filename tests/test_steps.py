@@ -22,7 +22,8 @@ from erag_ray.schemas import ASKS, CORRELATIONS, LABELS, MEANS, UTILITY, InputEr
 from erag_ray.schemas import RUNS as RUNS_TABLE
 from erag_ray.steps.inputs import prepare, prepared, sample
 from erag_ray.steps.judging import evaluate, export, label
-from erag_ray.steps.reading import plan_stage, preview, run_stage
+from erag_ray.steps.planning import plan_stage, preview
+from erag_ray.steps.reading import run_stage
 from erag_ray.store import ReadingStore, TableStore
 
 ROOT = pathlib.Path(__file__).parents[1]

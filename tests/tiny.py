@@ -18,7 +18,8 @@ from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.schemas import COSTS, TableSchema
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.judging import evaluate, label, report, use
-from erag_ray.steps.reading import StagePlan, end_to_end_lists, plan_stage, run_stage
+from erag_ray.steps.planning import StagePlan, end_to_end_lists, plan_stage
+from erag_ray.steps.reading import run_stage
 from erag_ray.store import TableStore
 
 # query: (question, answer, gold page)

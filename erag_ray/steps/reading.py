@@ -1,73 +1,21 @@
-"""Inputs -> everything asked, minus what was read before -> readings in the store, and the stage's seal.
-
-A stage is one stretch of reading of one job: ``annotate`` asks for lists of one, ``end_to_end`` for top-k lists,
-``compare`` for both in one pool.
-"""
+"""A planned stage -> its readings in the store, and its seal."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import polars as pl
 
-from erag_ray.config import JobConfig, ReaderConfig
-from erag_ray.datasets import Dataset
-from erag_ray.evaluate import GOLD_PASSAGES, NO_PASSAGES
+from erag_ray.config import JobConfig
 from erag_ray.pipeline import Done, Work, ray_session, read
-from erag_ray.prompts import Passage
-from erag_ray.readers import Reader, Request, make_reader, reader_id
-from erag_ray.requests import (
-    DocIds,
-    ReaderUse,
-    as_lists_of_one,
-    build_asks,
-    build_requests,
-    count_work,
-    document_hashes,
-    pairs,
-    ranked_lists,
-)
 from erag_ray.schemas import ASKS, COSTS, REQUESTS, conform
-from erag_ray.steps.inputs import Inputs
+from erag_ray.steps.planning import ReaderPlan, StagePlan
 from erag_ray.store import KEY_COLUMNS, ReadingStore, TableStore, fingerprint, new_job_id
 
 NUM_SAMPLED = 200
 ROWS_PER_SHARD = 50_000
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ReaderPlan:
-    """One reader with what it is asked and what of that it still has to read."""
-
-    reader: Reader
-    id: str
-    asks: pl.DataFrame
-    requests: pl.DataFrame
-    counts: pl.DataFrame
-    repaired: Sequence[str]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class StagePlan:
-    """A stage before it runs."""
-
-    stage: str
-    plans: Sequence[ReaderPlan]
-
-    @property
-    def asks(self) -> pl.DataFrame:
-        """ASKS of all readers."""
-        return pl.concat(plan.asks for plan in self.plans)
-
-    @property
-    def counts(self) -> list[dict[str, Any]]:
-        """Asked, distinct, cached and new, for each reader and kind of list."""
-        return [
-            {"reader": plan.id, **row} for plan in self.plans for row in plan.counts.iter_rows(named=True)
-        ]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -76,134 +24,6 @@ class Read:
 
     asks: pl.DataFrame
     readings: pl.DataFrame
-
-
-def reader_for(config: ReaderConfig, dataset: Dataset) -> ReaderConfig:
-    """The reader with everything filled in that depends on the dataset."""
-    return dataclasses.replace(
-        config,
-        max_new_tokens=config.max_new_tokens or dataset.max_new_tokens,
-        family=config.family or dataset.family,  # type: ignore[arg-type]
-    )
-
-
-def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
-    """What the reader gets end to end: columns run_id, query_id, depth, doc_ids.
-
-    Every run at every depth; beside them the reader's own knowledge (`NO_PASSAGES`) and the gold passages
-    (`GOLD_PASSAGES`, for queries that have any).
-    """
-    query_ids = inputs.queries["query_id"]
-    own = ranked_lists(inputs.runs, query_ids, config.depths)
-    alone = inputs.queries.select(
-        "query_id",
-        run_id=pl.lit(NO_PASSAGES),
-        depth=pl.lit(0, pl.Int32),
-        doc_ids=pl.lit([], dtype=DocIds),
-    )
-    gold = (
-        inputs.gold.sort("query_id", "rank")
-        .group_by("query_id", maintain_order=True)
-        .agg(doc_ids=pl.col("doc_id"))
-    )
-    best = gold.with_columns(run_id=pl.lit(GOLD_PASSAGES), depth=pl.lit(config.depth, pl.Int32))
-    return pl.concat([own, alone.select(own.columns), best.select(own.columns)])
-
-
-def plan_stage(config: JobConfig, inputs: Inputs, stage: str, *, alone: bool, together: bool) -> StagePlan:
-    """What a stage will read.
-
-    Args:
-        config: the job.
-        inputs: its inputs.
-        stage: the stage's name.
-        alone: ask for every document alone (eRAG).
-        together: ask for the end-to-end lists.
-
-    Raises:
-        InputError: a reader's model cannot be found or read.
-    """
-    documents = document_hashes(inputs.corpus)
-    lists = _lists(config, inputs, alone=alone, together=together)
-    by_config: dict[ReaderConfig, list[str]] = {}
-    for name in inputs.queries["dataset"].unique().sort():
-        by_config.setdefault(reader_for(config.reader, inputs.datasets[name]), []).append(name)
-    plans = []
-    for reader_config, names in by_config.items():
-        own = inputs.queries.filter(pl.col("dataset").is_in(names))
-        plans.append(
-            _plan(config, reader_config, own, lists.join(own, on="query_id", how="semi"), inputs, documents)
-        )
-    return StagePlan(stage=stage, plans=plans)
-
-
-def _lists(config: JobConfig, inputs: Inputs, *, alone: bool, together: bool) -> pl.DataFrame:
-    parts = [as_lists_of_one(pairs(inputs.runs))] if alone else []
-    parts += [end_to_end_lists(config, inputs).select("query_id", "doc_ids")] if together else []
-    return pl.concat(parts)
-
-
-def _plan(
-    config: JobConfig,
-    reader_config: ReaderConfig,
-    queries: pl.DataFrame,
-    lists: pl.DataFrame,
-    inputs: Inputs,
-    documents: Mapping[str, bytes],
-) -> ReaderPlan:
-    reader = make_reader(reader_config)
-    name = reader_id(reader)
-    store = ReadingStore(config.store, name)
-    store.describe({key: value for key, value in reader.identity().items() if key != "probes"})
-    repaired = store.repair()
-    use = {
-        dataset: ReaderUse(reader=name, order_matters=reader.order_matters)
-        for dataset in queries["dataset"].unique()
-    }
-    asks = build_asks(lists, queries, documents, use)
-    known = store.keys()
-    new = asks.join(known, on=KEY_COLUMNS, how="anti")
-    return ReaderPlan(
-        reader=reader,
-        id=name,
-        asks=asks,
-        requests=build_requests(new, queries, inputs.corpus, documents, order_matters=reader.order_matters),
-        counts=count_work(asks, known),
-        repaired=repaired,
-    )
-
-
-def preview(plan: StagePlan) -> Iterator[str]:
-    """What the stage will cost, line by line: readings to do and known, tokens, truncation."""
-    for part in plan.plans:
-        yield from part.repaired
-        for row in part.counts.iter_rows(named=True):
-            yield (
-                f"{part.id}: {row['kind']}: {row['asked']:,} asked, {row['distinct']:,} distinct (union), "
-                f"{row['cached']:,} cached, {row['new']:,} new"
-            )
-        if part.requests.height:
-            yield f"{part.id}: {_estimate(part)}"
-
-
-def _estimate(plan: ReaderPlan) -> str:
-    """Tokens and truncation of a sample of the new requests, spread over all of them."""
-    step = max(1, plan.requests.height // NUM_SAMPLED)
-    rows = plan.requests.gather_every(step).head(NUM_SAMPLED)
-    prompts = plan.reader.encode([_request(row) for row in rows.iter_rows(named=True)])
-    tokens = sum(prompt.num_tokens for prompt in prompts) / len(prompts)
-    cut = sum(prompt.num_truncated_passage_tokens > 0 for prompt in prompts) / len(prompts)
-    cut_question = sum(prompt.num_truncated_question_tokens > 0 for prompt in prompts) / len(prompts)
-    return (
-        f"{plan.requests.height:,} readings to do, about {tokens * plan.requests.height:,.0f} prompt tokens "
-        f"({tokens:.0f} a reading), passages cut in {cut:.1%}, question cut in {cut_question:.1%} "
-        f"(by {len(prompts)} sampled requests)"
-    )
-
-
-def _request(row: Mapping[str, Any]) -> Request:
-    passages = zip(row["titles"], row["texts"], strict=True)
-    return Request(row["question"], tuple(Passage(*passage) for passage in passages))
 
 
 def run_stage(config: JobConfig, plan: StagePlan) -> Read:
