@@ -265,7 +265,17 @@ def annotate(name: str, evidence: Evidence) -> pa.Table:
     unused = {} if annotator.score_dependent else {"reader": "", "score": ""}
     constant = {"annotator": name, **unused}
     filled = labels.with_columns(pl.lit(value).alias(column) for column, value in constant.items())
+    _refuse_missing(pairs, filled, name)
     return conform(filled.sort(LABELS.key), LABELS)
+
+
+def _refuse_missing(pairs: pl.DataFrame, labels: pl.DataFrame, name: str) -> None:
+    """A pair without a row would be taken for one that was not asked for; "not judged" is a row with a null."""
+    missing = pairs.join(labels, on=PAIR, how="anti")
+    if missing.height:
+        raise ValueError(
+            f"annotator {name!r} left out {missing.height} pairs, such as {missing.row(0, named=True)}"
+        )
 
 
 def annotator_named(name: str) -> Annotator:

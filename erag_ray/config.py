@@ -84,8 +84,8 @@ class JobConfig:
     queries: list[str] = field(default_factory=list)
     """Question files: KILT task files (.jsonl, .jsonl.gz) or BEIR queries.jsonl with answers in its metadata."""
 
-    query_format: Literal["auto", "kilt", "beir"] = "auto"
-    """Form of the question files."""
+    query_format: str = "auto"
+    """Form of the question files: auto, kilt or beir."""
 
     qrels: list[str] = field(default_factory=list)
     """BEIR qrels (TSV): the gold passages of BEIR questions."""
@@ -212,7 +212,10 @@ def parse(description: str, argv: Sequence[str] | None = None) -> JobConfig:
     )
     parser.add_argument("--config", action="config", help="YAML file with any of the keys below")
     parser.add_class_arguments(JobConfig, fail_untyped=True)
-    parsed = parser.parse_args(argv)
+    try:
+        parsed = parser.parse_args(argv)
+    except UnicodeDecodeError as error:
+        parser.error(f"the config file is not UTF-8: {error}")
     files = parsed.pop("config", None) or []
     try:
         for file in files:

@@ -28,6 +28,6 @@ def find(kind: str, name: str, known: Mapping[str, T]) -> T:
     module, _, attribute = name.partition(":")
     try:
         found: T = getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, TypeError, ValueError) as error:
+    except (ImportError, AttributeError, TypeError, ValueError, SyntaxError, NameError) as error:
         raise ValueError(f"{kind} {name!r} cannot be loaded: {error}") from error
     return found

@@ -14,13 +14,13 @@ from erag_ray.report import open_console
 from erag_ray.steps import run_job, say
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.judging import evaluate, label, report, use
-from erag_ray.steps.planning import end_to_end_lists, plan_stage, preview
+from erag_ray.steps.planning import check_reader, end_to_end_lists, plan_stage, preview
 from erag_ray.steps.reading import run_stage
 
 
 def main(config: JobConfig) -> None:
     console = open_console()
-    inputs = prepare(config)
+    inputs = prepare(config, check_reader)
     plan = plan_stage(config, inputs, "compare", alone=True, together=True)
     say(*inputs.notes, *preview(plan))
     done = run_stage(config, plan)

@@ -40,7 +40,8 @@ class Findings:
             count: how many there are, where ``texts`` holds only the first few.
         """
         if texts:
-            self._problems.setdefault(kind, _Kind()).add(texts, count)
+            found = self._problems.setdefault(kind, _Kind())
+            found.add(tuple(text for text in texts if text not in found.named), count)
 
     def note(self, kind: str, *names: str, count: int | None = None) -> None:
         """Record something worth reporting; ``names`` are ids, ``count`` as in `problem`."""
@@ -49,7 +50,8 @@ class Findings:
     @property
     def problems(self) -> tuple[str, ...]:
         """One line per problem, the first few of each kind and then the number of the others."""
-        return tuple(line for kind, found in self._problems.items() for line in _problem_lines(kind, found))
+        lines = (line for kind, found in self._problems.items() for line in _problem_lines(kind, found))
+        return tuple(dict.fromkeys(lines))
 
     @property
     def notes(self) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ reader and one line in `PASSAGE_FORMATS`.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -189,8 +190,9 @@ def _is_wanted(wanted: Wanted) -> pl.Expr:
 
 
 def format_of(path: str) -> str:
-    """The format of a passage file, by its name."""
-    return "parquet" if path.endswith(".parquet") else "jsonl"
+    """The format of a passage file: a key of `PASSAGE_FORMATS` that its name ends in, else JSON Lines."""
+    ending = re.sub(r"\.gz$", "", path.lower()).rpartition(".")[2]
+    return ending if ending in PASSAGE_FORMATS else "jsonl"
 
 
 PASSAGE_FORMATS: dict[str, Callable[[str, Findings, Wanted], Iterator[Batch]]] = {

@@ -205,10 +205,9 @@ def read_kilt(name: str, path: str, findings: Findings, precision: type[pl.DataT
 
 
 def format_of(path: str) -> str:
-    """The format of a run file, by its name: anything that is not Parquet or JSON is a TREC run."""
-    if path.endswith(".parquet"):
-        return "parquet"
-    return "kilt" if re.search(r"\.jsonl?(\.gz)?$", path) else "trec"
+    """The format of a run file: a key of `RUN_FORMATS` that its name ends in, JSON is KILT's, all else a TREC run."""
+    ending = re.sub(r"\.gz$", "", path.lower()).rpartition(".")[2]
+    return "kilt" if ending in ("json", "jsonl") else ending if ending in RUN_FORMATS else "trec"
 
 
 RUN_FORMATS: dict[str, Callable[[str, str, Findings, type[pl.DataType]], pl.DataFrame]] = {

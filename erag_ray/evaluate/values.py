@@ -10,7 +10,7 @@ import polars as pl
 
 from erag_ray.annotators import annotator_named
 from erag_ray.evaluate.common import ANY, Floats, Settings
-from erag_ray.measures import MEASURES, Lists, Measure, compute_all, own_ideal, pad
+from erag_ray.measures import MEASURES, Lists, Measure, check_measures, compute_all, own_ideal, pad
 from erag_ray.names import find
 from erag_ray.schemas import LIST_VALUES, UTILITY, conform
 from erag_ray.scores import score_named, score_outputs
@@ -115,7 +115,10 @@ def _datasets_of(labels: pl.DataFrame, queries: pl.DataFrame) -> pl.Series:
 
 def _names_for(annotator: str, queries: pl.DataFrame, settings: Settings) -> list[str]:
     binary = all(labels_are_binary(annotator, score) for score in queries["score"].unique())
-    return measures_for(settings.measures, binary=binary, threshold=settings.threshold)
+    names = measures_for(settings.measures, binary=binary, threshold=settings.threshold)
+    # by what the labels are declared to be: those at hand may happen to be all 0 or 1
+    check_measures(names, binary, settings.threshold)
+    return names
 
 
 def _labelled(runs: pl.DataFrame, labels: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:

@@ -30,6 +30,8 @@ def make_reader(config: ReaderConfig) -> Reader:
         kind = find("reader", config.kind, READERS)
     except ValueError as error:
         raise InputError([f"reader.kind: {error}"]) from error
+    if not (isinstance(kind, type) and issubclass(kind, Reader)):
+        raise InputError([f"reader.kind: {config.kind} is not a subclass of erag_ray.readers.Reader"])
     return kind(config)
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 
@@ -15,6 +16,8 @@ from erag_ray.schemas import InputError
 
 def run_job(main: Callable[[JobConfig], None], description: str) -> None:
     """Parse the command line and run a job; bad input ends it with code 2 and one message, nothing sealed."""
+    # code outside the package, named module:name in a config, may lie in the folder where the job starts
+    sys.path.append(os.getcwd())
     config = parse(description)
     try:
         main(config)

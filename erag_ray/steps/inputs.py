@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 import xxhash
 
-from erag_ray.agreement import agree
-from erag_ray.annotators import annotator_named
 from erag_ray.config import JobConfig
 from erag_ray.datasets import (
     Dataset,
@@ -24,8 +21,6 @@ from erag_ray.datasets import (
     load_run,
     resolve_pages,
 )
-from erag_ray.evaluate import REFERENCES, labels_are_binary, measures_for
-from erag_ray.measures import check_measures
 from erag_ray.schemas import (
     CORPUS,
     CORRELATIONS,
@@ -40,7 +35,7 @@ from erag_ray.schemas import (
     InputError,
     TableSchema,
 )
-from erag_ray.scores import score_named
+from erag_ray.steps.checks import check_evaluation, check_places, check_runs, scores_of
 from erag_ray.store import TableStore
 
 INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
@@ -76,28 +71,42 @@ class Inputs:
     notes: Sequence[str]
 
 
-def prepare(config: JobConfig) -> Inputs:
+ReaderCheck = Callable[[JobConfig, Mapping[str, Dataset]], Sequence[str]]
+
+
+def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Inputs:
     """Load, check and seal the inputs.
 
+    Args:
+        config: the job.
+        check_reader: what is wrong with the reader, for jobs that go on to read; this step itself loads no model.
+
     Raises:
-        InputError: everything that is wrong with the config or the files.
+        InputError: everything that is wrong with the config, the files or the reader; nothing is sealed or lost then.
     """
     findings = Findings()
-    _check_names(config, findings)
+    check_runs(config, findings)
+    check_places(config, findings)
     loaded, entries = _load(config, findings)
-    _check_measures(config, loaded.queries, findings)
+    check_evaluation(config, scores_of(loaded.queries), findings)
+    if check_reader is not None:
+        findings.problem("the reader", *check_reader(config, loaded.datasets))
     needed = _needed(config, loaded.queries, entries)
+    num_before = findings.num_problems
     corpus = load_passages(
         config.passages,
         findings,
         doc_ids=pl.concat([needed["doc_id"], loaded.gold["doc_id"]]).drop_nulls(),
         page_ids=pl.concat([needed["page_id"], loaded.provenance["page_id"]]).drop_nulls(),
     )
-    runs = resolve_pages(needed, corpus, findings)
+    unreadable = findings.num_problems > num_before and not corpus.height
+    runs = resolve_pages(needed, corpus, Findings() if unreadable else findings)
     if loaded.queries.height:
         # lists of other questions are only counted: their documents are not looked up
         others = entries.join(loaded.queries, on="query_id", how="anti").select(runs.columns)
-        check_inputs(loaded.queries, pl.concat([runs, others]), corpus, findings, depth=config.depth)
+        # passages that could not be read are one problem, not one for every document in them
+        present = runs if unreadable else corpus
+        check_inputs(loaded.queries, pl.concat([runs, others]), present, findings, depth=config.depth)
     findings.raise_problems()
     gold = gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, config.depth, findings=findings)
     inputs = Inputs(
@@ -111,46 +120,6 @@ def prepare(config: JobConfig) -> Inputs:
     )
     _seal(config, inputs)
     return inputs
-
-
-def _check_names(config: JobConfig, findings: Findings) -> None:
-    if not config.runs:
-        findings.problem("no runs", "runs: no run is given; name at least one ranked list file")
-    for run_id in config.runs:
-        if run_id in REFERENCES:
-            findings.problem(
-                "run names", f"runs: the name {run_id} is taken by the reader's reference readings"
-            )
-    if not config.annotators:
-        findings.problem("no annotators", "annotators: none is given, so no document would get a label")
-    _check_repeats(config, findings)
-    _try(findings, "annotators", (lambda name=name: annotator_named(name) for name in config.annotators))
-    _try(
-        findings,
-        "statistics",
-        (lambda name=name: agree([0.0, 1.0], [0.0, 1.0], name) for name in config.statistics),
-    )
-    if config.score is not None:
-        _try(findings, "score", (lambda: score_named(str(config.score)),))
-
-
-def _check_repeats(config: JobConfig, findings: Findings) -> None:
-    for key in ("annotators", "measures", "statistics"):
-        names = getattr(config, key) or []
-        for name in sorted({name for name in names if names.count(name) > 1}):
-            findings.problem("repeated names", f"{key}: {name} is named more than once")
-
-
-def _try(findings: Findings, key: str, checks: Any) -> bool:
-    """Run checks that raise ValueError and record what they say; whether all passed."""
-    passed = True
-    for check in checks:
-        try:
-            check()
-        except ValueError as error:
-            passed = False
-            findings.problem(f"config key {key}", f"{key}: {error}")
-    return passed
 
 
 def _load(config: JobConfig, findings: Findings) -> tuple[LoadedQueries, pl.DataFrame]:
@@ -184,20 +153,6 @@ def sample(queries: pl.DataFrame, num_queries: int | None, seed: int) -> pl.Data
     return ordered.head(num_queries).drop("place").sort("query_id")
 
 
-def _check_measures(config: JobConfig, queries: pl.DataFrame, findings: Findings) -> None:
-    known = [
-        name for name in config.annotators if _try(Findings(), "", (lambda name=name: annotator_named(name),))
-    ]
-    for score in queries["score"].unique().sort():
-        if not _try(findings, "score", (lambda score=score: score_named(score),)):
-            continue
-        for annotator in known:
-            binary = labels_are_binary(annotator, score)
-            names = measures_for(config.measures, binary=binary, threshold=config.threshold)
-            check = lambda names=names, binary=binary: check_measures(names, binary, config.threshold)  # noqa: E731
-            _try(findings, f"measures (annotator {annotator}, score {score})", (check,))
-
-
 def _needed(config: JobConfig, queries: pl.DataFrame, entries: pl.DataFrame) -> pl.DataFrame:
     """What is used of the runs; lists that name pages stay whole, since their repeats are yet to go."""
     within = (pl.col("rank") <= config.depth) | pl.col("page_id").is_not_null()
@@ -213,7 +168,7 @@ def _seal(config: JobConfig, inputs: Inputs) -> None:
     }
     unseal(config, (*INPUT_TABLES, *DERIVED_TABLES))
     for stage in STAGES:
-        tables.folder.delete(stage, "manifest.json")
+        tables.folder.delete_folder(stage)
     for schema in INPUT_TABLES:
         tables.write(getattr(inputs, schema.name), schema, config=settings, inputs=_files(config))
 

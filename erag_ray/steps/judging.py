@@ -17,7 +17,7 @@ import xxhash
 
 from erag_ray.annotators import Evidence, annotate, annotator_named, applicable_queries
 from erag_ray.config import JobConfig
-from erag_ray.datasets import write_trec_qrels, write_trec_run
+from erag_ray.datasets import Findings, write_trec_qrels, write_trec_run
 from erag_ray.evaluate import Settings, correlations, depths_of, list_values, means, utility
 from erag_ray.report import markdown, pages, show
 from erag_ray.requests import pairs
@@ -31,9 +31,11 @@ from erag_ray.schemas import (
     InputError,
     TableSchema,
 )
+from erag_ray.steps.checks import check_evaluation, scores_of
 from erag_ray.steps.inputs import STAGES, Inputs, unseal
 from erag_ray.store import Folder, TableStore
 
+MAX_NAME = 150
 RESULTS = (LIST_VALUES, MEANS, CORRELATIONS)
 SPEED_KEYS = ("batch_size", "batch_tokens", "delay_seconds")
 
@@ -126,8 +128,11 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
     """LIST_VALUES, MEANS and CORRELATIONS of the sealed LABELS and UTILITY.
 
     Raises:
-        InputError: one of them is not sealed, or was made with other settings.
+        InputError: one of them is not sealed or was made with other settings, or the config asks for what cannot be.
     """
+    findings = Findings()
+    check_evaluation(config, scores_of(inputs.queries), findings)
+    findings.raise_problems()
     tables = TableStore(config.out)
     _check_made(tables, LABELS, "annotate", _label_settings(config))
     _check_made(tables, UTILITY, "end_to_end", _use_settings(config))
@@ -198,7 +203,7 @@ def export(config: JobConfig, inputs: Inputs, labels: pl.DataFrame) -> Iterator[
 
 def _export(config: JobConfig, name: str, write: Callable[[pathlib.Path], None]) -> Iterator[str]:
     # a name may come from a config or from outside code: it must not leave the folder
-    safe = re.sub(r"[^\w.+-]", "_", name)
+    safe = re.sub(r"[^A-Za-z0-9_.+-]", "_", name)[:MAX_NAME]
     if safe != name or name.startswith("."):
         # and two names must not become one file
         safe = f"{xxhash.xxh3_64_hexdigest(name.encode())[:8]}-{safe}"

@@ -7,6 +7,7 @@ A stage is one stretch of reading of one job: ``annotate`` asks for lists of one
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ from erag_ray.requests import (
     pairs,
     ranked_lists,
 )
+from erag_ray.schemas import InputError
 from erag_ray.steps.inputs import Inputs
 from erag_ray.store import KEY_COLUMNS, ReadingStore
 
@@ -73,6 +75,23 @@ def reader_for(config: ReaderConfig, dataset: Dataset) -> ReaderConfig:
         max_new_tokens=config.max_new_tokens or dataset.max_new_tokens,
         family=config.family or dataset.family,  # type: ignore[arg-type]
     )
+
+
+@functools.lru_cache(maxsize=16)
+def _reader(config: ReaderConfig) -> Reader:
+    # a tokenizer can take seconds to load, and is needed by the check and by the plan
+    return make_reader(config)
+
+
+def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str]:
+    """What is wrong with the reader, for every dataset it is to read; its weights are not loaded."""
+    problems: list[str] = []
+    for dataset in datasets.values() or (Dataset(),):
+        try:
+            _reader(reader_for(config.reader, dataset))
+        except InputError as error:
+            problems += error.problems
+    return list(dict.fromkeys(problems))
 
 
 def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
@@ -139,7 +158,7 @@ def _plan(
     inputs: Inputs,
     documents: Mapping[str, bytes],
 ) -> ReaderPlan:
-    reader = make_reader(reader_config)
+    reader = _reader(reader_config)
     name = reader_id(reader)
     store = ReadingStore(config.store, name)
     store.describe({key: value for key, value in reader.identity().items() if key != "probes"})

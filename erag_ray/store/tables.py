@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from erag_ray.schemas import TableSchema, conform
+from erag_ray.schemas import InputError, TableSchema, conform
 from erag_ray.store.folder import UNFINISHED, Folder, as_frame
 from erag_ray.store.identity import provenance_of_code, stable
 
@@ -90,7 +90,7 @@ class TableStore:
 
         Raises:
             FileNotFoundError: the table is not sealed.
-            ValueError: the manifest is not JSON.
+            InputError: the manifest is not JSON.
         """
         if not self.is_sealed(schema):
             raise FileNotFoundError(f"table {schema.name} in {self.folder.root} is not there or not sealed")
@@ -98,9 +98,8 @@ class TableStore:
             content: dict[str, Any] = json.loads(self.folder.read_bytes(schema.name, "manifest.json"))
         except ValueError as error:
             place = self.folder.at(schema.name, "manifest.json")
-            raise ValueError(
-                f"{place}: the manifest is damaged ({error}); run the job that writes it again"
-            ) from error
+            problem = f"{place}: the manifest is damaged ({error}); run the job that writes it again"
+            raise InputError([problem]) from error
         return content
 
     def read(self, schema: TableSchema) -> pl.DataFrame:
@@ -108,12 +107,12 @@ class TableStore:
 
         Raises:
             FileNotFoundError: the table is not sealed.
-            ValueError: its file is not the one that was sealed.
+            InputError: its file is not the one that was sealed.
         """
         manifest = self.manifest(schema)
         data = self.folder.read_bytes(schema.name, PART)
         if hashlib.sha256(data).hexdigest() != manifest["sha256"]:
-            raise ValueError(
-                f"table {schema.name}: {self.folder.at(schema.name, PART)} is not what was sealed"
+            raise InputError(
+                [f"table {schema.name}: {self.folder.at(schema.name, PART)} is not what was sealed"]
             )
         return as_frame(conform(pq.read_table(pa.BufferReader(data)), schema, unique=False))

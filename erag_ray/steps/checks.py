@@ -1,0 +1,90 @@
+"""What can be wrong with a config, found before anything is read or overwritten. Used by every step that needs it."""
+
+from __future__ import annotations
+
+import functools
+import uuid
+from collections.abc import Callable, Iterable
+
+import polars as pl
+import pyarrow as pa
+
+from erag_ray.agreement import agree
+from erag_ray.annotators import annotator_named
+from erag_ray.config import JobConfig
+from erag_ray.datasets import Findings
+from erag_ray.evaluate import REFERENCES, labels_are_binary, measures_for
+from erag_ray.measures import check_measures
+from erag_ray.report.retrievers import REFERENCE_NAMES
+from erag_ray.scores import score_named
+from erag_ray.store import Folder
+
+
+def check_runs(config: JobConfig, findings: Findings) -> None:
+    """There are runs, and their names can stand in tables beside those of the reference readings."""
+    if not config.runs:
+        findings.problem("no runs", "runs: no run is given; name at least one ranked list file")
+    for run_id in config.runs:
+        if not run_id.strip():
+            findings.problem("run names", f"runs: the name {run_id!r} is blank")
+        if run_id in REFERENCES or run_id in REFERENCE_NAMES.values():
+            findings.problem(
+                "run names", f"runs: the name {run_id} is taken by the reader's reference readings"
+            )
+
+
+def check_places(config: JobConfig, findings: Findings) -> None:
+    """``out`` and ``store`` can be written to."""
+    for key, place in (("out", config.out), ("store", config.store)):
+        probe = f"probe-{uuid.uuid4().hex}"
+        try:
+            folder = Folder(place)
+            folder.write_bytes(b"", probe)
+            folder.delete(probe)
+        except (OSError, ValueError, pa.ArrowException) as error:
+            findings.problem(f"config key {key}", f"{key}: cannot write to {place}: {error}")
+
+
+def check_evaluation(config: JobConfig, scores: Iterable[str], findings: Findings) -> None:
+    """Annotators, measures, statistics and scores exist, go together and are named once."""
+    if not config.annotators:
+        findings.problem("no annotators", "annotators: none is given, so no document would get a label")
+    for key in ("annotators", "measures", "statistics"):
+        names = getattr(config, key) or []
+        for name in sorted({name for name in names if names.count(name) > 1}):
+            findings.problem("repeated names", f"{key}: {name} is named more than once")
+    beyond = [cutoff for cutoff in config.cutoffs if cutoff > config.depth]
+    if beyond:
+        findings.note(f"cut-offs beyond depth {config.depth}, left out", *map(str, beyond), count=len(beyond))
+    for statistic in config.statistics:
+        attempt(findings, "statistics", functools.partial(agree, [0.0, 1.0], [0.0, 1.0], statistic))
+    known = [
+        name
+        for name in config.annotators
+        if attempt(findings, "annotators", functools.partial(annotator_named, name))
+    ]
+    for score in sorted({*scores, *([config.score] if config.score else [])}):
+        if attempt(findings, "score", functools.partial(score_named, score)):
+            for annotator in known:
+                attempt(findings, "measures", functools.partial(_check_measures, config, annotator, score))
+
+
+def _check_measures(config: JobConfig, annotator: str, score: str) -> None:
+    binary = labels_are_binary(annotator, score)
+    names = measures_for(config.measures, binary=binary, threshold=config.threshold)
+    check_measures(names, binary, config.threshold)
+
+
+def attempt(findings: Findings, key: str, check: Callable[[], object]) -> bool:
+    """Run a check that raises ValueError and record what it says; whether it passed."""
+    try:
+        check()
+    except ValueError as error:
+        findings.problem(f"config key {key}", f"{key}: {error}")
+        return False
+    return True
+
+
+def scores_of(queries: pl.DataFrame) -> list[str]:
+    """The scores that the questions name."""
+    return queries["score"].unique().sort().to_list()
