@@ -238,8 +238,8 @@ def read(work: Work, config: JobConfig, job: str) -> Done:
 
 
 def _quiet_data() -> None:
-    for name in ("ray.data", "ray.data._internal.execution.streaming_executor"):
-        logging.getLogger(name).setLevel(logging.ERROR)
+    for name in ("", "._internal.execution.streaming_executor", "._internal.progress"):
+        logging.getLogger(f"ray.data{name}").setLevel(logging.ERROR)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False

@@ -15,7 +15,7 @@ import rich.table
 
 from erag_ray.report.grid import Grid
 
-LINE_WIDTH = 160
+LINE_WIDTH = 200
 """Columns of text where the output is a file or a pipe."""
 
 

@@ -1,0 +1,151 @@
+"""What is refused before anything is read or overwritten: readers, names, places, and code of the user's own.
+
+Run: pytest tests/test_checks.py
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+from tiny import Tiny, compare
+
+from erag_ray.annotators import Annotator, Evidence, annotate
+from erag_ray.config import ReaderConfig
+from erag_ray.schemas import LABELS, MEANS, InputError
+from erag_ray.steps.inputs import prepare, prepared
+from erag_ray.steps.judging import evaluate
+from erag_ray.steps.planning import check_reader
+from erag_ray.store import TableStore
+
+
+@pytest.mark.parametrize(
+    ("reader", "told"),
+    [
+        (
+            ReaderConfig(kind="causal", model="/no/such/folder"),
+            "reader.model: there is no folder /no/such/folder",
+        ),
+        (ReaderConfig(kind="ehco"), "reader.kind: unknown reader 'ehco'"),
+        (ReaderConfig(kind="pathlib:Path"), "reader.kind: pathlib:Path is not a subclass"),
+    ],
+)
+def test_a_wrong_reader_is_told_with_the_wrong_files_and_former_results_stay(
+    tiny: Tiny, reads_here: list[int], reader: ReaderConfig, told: str
+) -> None:
+    compare(tiny)
+    runs = {**tiny.config.runs, "gone": "/no/such/run.trec"}
+    wrong = dataclasses.replace(tiny.config, reader=reader, runs=runs)
+    with pytest.raises(InputError) as raised:
+        prepare(wrong, check_reader)
+    assert any(told in problem for problem in raised.value.problems)
+    assert any("/no/such/run.trec" in problem for problem in raised.value.problems)
+    assert TableStore(tiny.config.out).is_sealed(MEANS)
+
+
+@pytest.mark.parametrize("changes", [{"measures": ["Z"]}, {"statistics": ["Z"]}, {"measures": ["P", "P"]}])
+def test_evaluate_refuses_what_cannot_be_and_former_results_stay(
+    tiny: Tiny, reads_here: list[int], changes: dict[str, list[str]]
+) -> None:
+    compare(tiny)
+    inputs = prepared(tiny.config)
+    with pytest.raises(InputError):
+        evaluate(dataclasses.replace(tiny.config, **changes), inputs)  # type: ignore[arg-type]
+    assert TableStore(tiny.config.out).is_sealed(MEANS)
+
+
+@pytest.mark.parametrize("key", ["out", "store"])
+def test_a_place_that_cannot_be_written_to_is_refused_before_anything_is_sealed(tiny: Tiny, key: str) -> None:
+    file = tiny.folder / "a_file"
+    file.write_text("")
+    with pytest.raises(InputError, match=f"{key}: cannot write to {file}"):
+        prepare(dataclasses.replace(tiny.config, **{key: str(file / "below")}))
+    assert not TableStore(tiny.config.out).is_sealed(LABELS)
+
+
+@pytest.mark.parametrize("name", ["", " ", "no passages", "gold passages"])
+def test_run_names_that_would_mislead_are_refused(tiny: Tiny, name: str) -> None:
+    runs = {**tiny.config.runs, name: next(iter(tiny.config.runs.values()))}
+    with pytest.raises(InputError, match="runs: the name"):
+        prepare(dataclasses.replace(tiny.config, runs=runs))
+
+
+def test_a_very_long_run_name_goes_all_the_way(tiny: Tiny, reads_here: list[int]) -> None:
+    runs = {"x" * 400: next(iter(tiny.config.runs.values()))}
+    compare(dataclasses.replace(tiny, config=dataclasses.replace(tiny.config, runs=runs)))
+    written = [
+        path.name for path in pathlib.Path(tiny.config.out, "trec").iterdir() if path.suffix == ".trec"
+    ]
+    assert all(len(name) < 200 for name in written)
+
+
+def test_cut_offs_beyond_the_depth_are_noted(tiny: Tiny) -> None:
+    inputs = prepare(dataclasses.replace(tiny.config, cutoffs=[1, 500]))
+    assert any("left out: 1 (500)" in note for note in inputs.notes)
+
+
+def test_an_annotator_that_leaves_out_pairs_is_a_fault() -> None:
+    queries = pl.DataFrame(
+        {"query_id": ["q"], "dataset": ["d"], "question": ["?"], "answers": [["a"]], "score": ["exact_match"]}
+    )
+    evidence = Evidence(
+        pairs=pl.DataFrame({"query_id": ["q", "q"], "doc_id": ["a", "b"]}),
+        queries=queries,
+        corpus=pl.DataFrame(
+            {"doc_id": ["a", "b"], "page_id": [None, None], "title": ["", ""], "text": ["", ""]}
+        ),
+        provenance=pl.DataFrame(schema={"query_id": pl.String, "page_id": pl.String}),
+    )
+    with pytest.raises(ValueError, match=r"left out 1 pairs, such as \{'query_id': 'q', 'doc_id': 'b'\}"):
+        annotate(f"{__name__}:FORGETFUL", evidence)
+
+
+FORGETFUL = Annotator(
+    name="forgetful",
+    function=lambda evidence: evidence.pairs.head(1).with_columns(label=pl.lit(1.0)),
+    applies=lambda evidence: pl.lit(True),
+    binary=True,
+)
+
+
+def test_code_of_your_own_is_found_in_the_folder_where_the_job_starts(tiny: Tiny) -> None:
+    root = pathlib.Path(__file__).parent.parent
+    (tiny.folder / "mine.py").write_text(
+        "from erag_ray.scores import Score\n"
+        "def half(output, answers):\n    return 0.5\n"
+        "HALF = Score(name='half', function=half, binary=False, normalises=False)\n"
+    )
+    config = tiny.config
+    options = [
+        "--queries",
+        f"[{tiny.queries}]",
+        "--passages",
+        f"[{tiny.passages}]",
+        "--out=out",
+        "--store=store",
+    ]
+    command = [sys.executable, str(root / "jobs" / "prepare.py"), *options, "--runs", json.dumps(config.runs)]
+
+    def start(score: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, "PYTHONPATH": str(root)}
+        return subprocess.run(
+            [*command, "--score", score],
+            cwd=tiny.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    taken = start("mine:HALF")
+    assert taken.returncode == 0, taken.stderr
+    refused = start("mine:half")
+    assert refused.returncode == 2
+    assert "score 'mine:half' is a function, not an erag_ray.scores.Score" in refused.stderr
