@@ -7,6 +7,7 @@ below: a prompt is one or more segments, their encoded states stand side by side
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -47,9 +48,9 @@ class T5Reader(Reader):
         return {**super().identity(), **own, "max_prompt_tokens": self.limit}
 
     @property
+    @abstractmethod
     def limit(self) -> int:
         """Most tokens in one segment."""
-        raise AttributeError
 
     def _cut(self, pieces: Sequence[Any], ids: Sequence[Ids], *, keep_question: bool) -> tuple[Ids, int, int]:
         room = self.limit - len(self.end)
