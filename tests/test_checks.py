@@ -149,3 +149,17 @@ def test_code_of_your_own_is_found_in_the_folder_where_the_job_starts(tiny: Tiny
     refused = start("mine:half")
     assert refused.returncode == 2
     assert "score 'mine:half' is a function, not an erag_ray.scores.Score" in refused.stderr
+
+
+def test_datasets_that_make_no_difference_to_a_reader_are_read_by_one(
+    tiny: Tiny, reads_here: list[int]
+) -> None:
+    lines = [json.loads(line) for line in tiny.queries.read_text().splitlines()]
+    for number, line in enumerate(lines):
+        line["kilt_task"] = "fever" if number % 2 else "nq"
+    tiny.queries.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    plan = compare(dataclasses.replace(tiny, config=dataclasses.replace(tiny.config, dataset=None)))
+    # questions and claims are all one to the echo reader
+    assert len(plan.plans) == 1
+    assert len(reads_here) == 1
+    assert set(plan.asks["query_id"]) == {line["id"] for line in lines}

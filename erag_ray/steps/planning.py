@@ -78,9 +78,14 @@ def reader_for(config: ReaderConfig, dataset: Dataset) -> ReaderConfig:
 
 
 @functools.lru_cache(maxsize=16)
-def _reader(config: ReaderConfig) -> Reader:
-    # a tokenizer can take seconds to load, and is needed by the check and by the plan
-    return make_reader(config)
+def _reader(config: ReaderConfig) -> tuple[Reader, str]:
+    """A reader without its weights, and its id.
+
+    Kept, since a tokenizer can take seconds to load and is needed by the check and by the plan.
+    """
+    reader = make_reader(config)
+    identity = reader.identity()
+    return reader, reader_id(reader, identity)
 
 
 def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str]:
@@ -132,15 +137,16 @@ def plan_stage(config: JobConfig, inputs: Inputs, stage: str, *, alone: bool, to
     """
     documents = document_hashes(inputs.corpus)
     lists = _lists(config, inputs, alone=alone, together=together)
-    by_config: dict[ReaderConfig, list[str]] = {}
-    for name in inputs.queries["dataset"].unique().sort():
-        by_config.setdefault(reader_for(config.reader, inputs.datasets[name]), []).append(name)
+    # what a dataset asks for may make no difference to a reader: then it is one reader, read in one go
+    by_id: dict[str, tuple[Reader, list[str]]] = {}
+    for dataset in inputs.queries["dataset"].unique().sort():
+        reader, name = _reader(reader_for(config.reader, inputs.datasets[dataset]))
+        by_id.setdefault(name, (reader, []))[1].append(dataset)
     plans = []
-    for reader_config, names in by_config.items():
-        own = inputs.queries.filter(pl.col("dataset").is_in(names))
-        plans.append(
-            _plan(config, reader_config, own, lists.join(own, on="query_id", how="semi"), inputs, documents)
-        )
+    for name, (reader, datasets) in by_id.items():
+        own = inputs.queries.filter(pl.col("dataset").is_in(datasets))
+        asked = lists.join(own, on="query_id", how="semi")
+        plans.append(_plan(config, reader, name, own, asked, inputs, documents))
     return StagePlan(stage=stage, plans=plans)
 
 
@@ -152,16 +158,16 @@ def _lists(config: JobConfig, inputs: Inputs, *, alone: bool, together: bool) ->
 
 def _plan(
     config: JobConfig,
-    reader_config: ReaderConfig,
+    reader: Reader,
+    name: str,
     queries: pl.DataFrame,
     lists: pl.DataFrame,
     inputs: Inputs,
     documents: Mapping[str, bytes],
 ) -> ReaderPlan:
-    reader = _reader(reader_config)
-    name = reader_id(reader)
     store = ReadingStore(config.store, name)
-    store.describe({key: value for key, value in reader.identity().items() if key != "probes"})
+    if not store.is_described():
+        store.describe({key: value for key, value in reader.identity().items() if key != "probes"})
     repaired = store.repair()
     use = {
         dataset: ReaderUse(reader=name, order_matters=reader.order_matters)

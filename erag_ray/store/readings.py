@@ -33,9 +33,13 @@ class ReadingStore:
         self.reader = reader
         self.folder = Folder("/".join([root.rstrip("/"), "readings", reader]))
 
+    def is_described(self) -> bool:
+        """Whether the folder says what its reader is."""
+        return self.folder.exists("reader.json")
+
     def describe(self, identity: Mapping[str, object]) -> None:
         """Store what the reader's fingerprint covers, once, for people who look into the folder."""
-        if not self.folder.exists("reader.json"):
+        if not self.is_described():
             self.folder.write_bytes(json.dumps(identity, indent=1, sort_keys=True).encode(), "reader.json")
 
     def append(self, readings: pa.Table, job: str) -> str:
