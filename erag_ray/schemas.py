@@ -110,6 +110,15 @@ READINGS = _table(
     num_truncated_question_tokens=COUNT,
     num_truncated_passage_tokens=COUNT,
 )
+# what depends on golds, or on another question to a model: filled by the annotators that need it
+EVIDENCE = _table(
+    "evidence",
+    "evaluator evidence_key",
+    evaluator=STRING,
+    evidence_key=STRING,
+    value_=VALUE,
+    error_=STRING,
+)
 LABELS = _table(
     "labels",
     "reader score annotator query_id doc_id",
@@ -226,6 +235,7 @@ TABLES = {
         ASKS,
         REQUESTS,
         READINGS,
+        EVIDENCE,
         LABELS,
         UTILITY,
         LIST_VALUES,
