@@ -94,11 +94,14 @@ def _one_line(passage: Passage) -> str:
 def _contexts(before: str, passages: Sequence[Passage]) -> list[Piece]:
     pieces = []
     for index, passage in enumerate(passages):
-        lead = f"{before}\nPassage:" if index == 0 else "\nPassage:"
-        # line breaks in a passage would look like the prompt's own structure
-        text = _one_line(Passage(*(" ".join(part.split()) for part in passage)))
-        pieces += [Piece("template", lead), Piece("passage", text.removeprefix("Passage:"))]
+        pieces += _context(before if index == 0 else "", passage)
     return pieces
+
+
+def _context(before: str, passage: Passage) -> list[Piece]:
+    # line breaks in a passage would look like the prompt's own structure
+    text = _one_line(Passage(*(" ".join(part.split()) for part in passage)))
+    return [Piece("template", f"{before}\nPassage:"), Piece("passage", text.removeprefix("Passage:"))]
 
 
 def _ask(family: Family, question: str, *, first: bool, before: str) -> list[Piece]:
@@ -115,9 +118,7 @@ def chat_pieces(family: Family, question: str, passages: Sequence[Passage]) -> l
     instruction = family.instruction if passages else family.instruction_alone
     pieces = [Piece("template", instruction + "\n")]
     for passage in passages:
-        pieces += [Piece("template", "\nPassage:")]
-        text = _one_line(Passage(*(" ".join(part.split()) for part in passage)))
-        pieces += [Piece("passage", text.removeprefix("Passage:"))]
+        pieces += _context("", passage)
     return [*pieces, Piece("template", f"\n{family.question_word}:"), Piece("question", " " + question)]
 
 

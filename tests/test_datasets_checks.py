@@ -1,6 +1,5 @@
 """QUERIES, RUNS, CORPUS and golds together; and the whole walk on real data where there is some."""
 
-import os
 import pathlib
 
 import polars as pl
@@ -123,16 +122,8 @@ def test_an_answer_that_normalises_to_nothing_puts_no_passage_first() -> None:
     assert lists["doc_id"].to_list() == ["d2", "d1"]
 
 
-@pytest.fixture(scope="module")
-def data() -> pathlib.Path:
-    folder = os.environ.get("ERAG_RAY_DATA")
-    if not folder:
-        pytest.skip("ERAG_RAY_DATA does not name a folder with hotpot500 and kilt_mini")
-    return pathlib.Path(folder)
-
-
-def test_real_runs_of_hotpot500(data: pathlib.Path) -> None:
-    folder = data / "hotpot500"
+def test_real_runs_of_hotpot500(data_folder: pathlib.Path) -> None:
+    folder = data_folder / "hotpot500"
     findings = Findings()
     loaded = load_queries(folder / "queries.jsonl.gz", findings)
     entries = pl.concat(
@@ -157,8 +148,8 @@ def test_real_runs_of_hotpot500(data: pathlib.Path) -> None:
         schemas.conform(table, schema)
 
 
-def test_real_questions_and_passages_of_kilt_mini(data: pathlib.Path) -> None:
-    folder = data / "kilt_mini"
+def test_real_questions_and_passages_of_kilt_mini(data_folder: pathlib.Path) -> None:
+    folder = data_folder / "kilt_mini"
     findings = Findings()
     loaded = load_queries(sorted(folder.glob("queries.*.jsonl.gz")), findings)
     corpus = load_passages(folder / "corpus.jsonl.gz", findings)
@@ -174,9 +165,9 @@ def test_real_questions_and_passages_of_kilt_mini(data: pathlib.Path) -> None:
     assert "nq-1451" in findings.notes[0]  # one of its answers is "*"
 
 
-def test_real_impossible_question_of_klue(data: pathlib.Path) -> None:
+def test_real_impossible_question_of_klue(data_folder: pathlib.Path) -> None:
     findings = Findings()
-    loaded = load_queries(data / "klue_mrc_sample" / "queries.jsonl", findings)
+    loaded = load_queries(data_folder / "klue_mrc_sample" / "queries.jsonl", findings)
     assert loaded.queries.height == 3
     assert findings.problems == ()
     assert findings.notes == ("impossible questions, left out: 1 (klue-mrc-v1_dev_03566)",)

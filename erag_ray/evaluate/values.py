@@ -12,7 +12,7 @@ from erag_ray.annotators import annotator_named
 from erag_ray.evaluate.common import ANY, Floats, Settings
 from erag_ray.measures import MEASURES, Lists, Measure, check_measures, compute_all, own_ideal, pad
 from erag_ray.names import find
-from erag_ray.schemas import LIST_VALUES, UTILITY, conform
+from erag_ray.schemas import LIST_VALUES, READINGS, UTILITY, conform
 from erag_ray.scores import score_named, score_outputs
 
 
@@ -45,9 +45,9 @@ def utility(
         ValueError: a list lacks its ask or its reading.
     """
     asked = lists.join(asks, on=["query_id", "doc_ids"], how="left", nulls_equal=True)
-    keys = ["reader", "question_key", "passages_key"]
+    keys = READINGS.key
     read = readings.select(*keys, "output", found=pl.lit(True))
-    outputs = asked.join(read, on=keys, how="left")
+    outputs = asked.join(read, on=list(keys), how="left")
     if outputs["found"].null_count():
         example = (
             outputs.filter(pl.col("found").is_null()).select("run_id", "query_id", "depth").row(0, named=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import polars as pl
 
 from erag_ray.evaluate import ANY
@@ -24,3 +26,11 @@ def in_reading_order(rows: pl.DataFrame) -> pl.DataFrame:
         pl.col("measure").replace_strict(measures, range(len(measures)), return_dtype=pl.Int64),
     ]
     return rows.sort(*place, "cutoff", "ideal", maintain_order=True)
+
+
+def by_measure(rows: pl.DataFrame) -> Iterator[tuple[str, str, pl.DataFrame]]:
+    """In reading order: an annotator, the name of one of its measures, and the rows of both."""
+    for (annotator, measure, cutoff, ideal), part in in_reading_order(rows).group_by(
+        KEYS, maintain_order=True
+    ):
+        yield str(annotator), measure_name(str(measure), int(str(cutoff)), str(ideal)), part

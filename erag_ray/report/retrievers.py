@@ -8,7 +8,7 @@ import polars as pl
 
 from erag_ray.evaluate import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
 from erag_ray.report.grid import NOTHING, Grid, with_interval
-from erag_ray.report.order import KEYS, in_reading_order, measure_name
+from erag_ray.report.order import by_measure
 
 REFERENCE_NAMES = {NO_PASSAGES: "no passages", GOLD_PASSAGES: "gold passages"}
 
@@ -64,12 +64,9 @@ def _measure_rows(
 ) -> Iterator[tuple[str, ...]]:
     measured = means.filter((pl.col("annotator") != END_TO_END) & (pl.col("depth") == pl.col("depth").max()))
     full = measured.filter(pl.col("cutoff") == pl.col("depth"))
-    for (annotator, measure, cutoff, ideal), part in in_reading_order(full).group_by(
-        KEYS, maintain_order=True
-    ):
+    for annotator, name, part in by_measure(full):
         figures = _figures(part, num_queries)
-        name = measure_name(str(measure), int(str(cutoff)), str(ideal))
-        yield (str(annotator), name, *(figures.get(run, NOTHING) for run in runs), *[""] * num_blank)
+        yield (annotator, name, *(figures.get(run, NOTHING) for run in runs), *[""] * num_blank)
 
 
 def _figures(part: pl.DataFrame, num_queries: int) -> dict[str, str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from erag_ray.report.grid import NOTHING, Grid, number, with_interval
-from erag_ray.report.order import KEYS, in_reading_order, measure_name
+from erag_ray.report.order import by_measure
 
 STATISTIC_NAMES = {"kendall_tau_b": "tau", "spearman_rho": "rho"}
 
@@ -25,20 +25,11 @@ def correlation_grid(
 
     The paper's Table 1 with intervals and ceilings (Salemi & Zamani, SIGIR 2024).
     """
-    own = correlations.filter(
-        pl.col("dataset") == dataset,
-        pl.col("over") == "queries",
-        pl.col("depth") == depth,
-        pl.col("cutoff") == depth,
-        pl.col("statistic") == statistic,
-    )
+    own = _at_full_depth(correlations, dataset, "queries", depth).filter(pl.col("statistic") == statistic)
     rows = []
-    for (annotator, measure, cutoff, ideal), part in in_reading_order(own).group_by(
-        KEYS, maintain_order=True
-    ):
+    for annotator, name, part in by_measure(own):
         cells = {row["run_id"]: _correlation_cell(row) for row in part.iter_rows(named=True)}
-        name = measure_name(str(measure), int(str(cutoff)), str(ideal))
-        rows.append((str(annotator), name, *(cells.get(run, NOTHING) for run in runs)))
+        rows.append((annotator, name, *(cells.get(run, NOTHING) for run in runs)))
     symbol = STATISTIC_NAMES.get(statistic, statistic)
     return Grid(
         title=f"{dataset}: {symbol} of each measure with the end-to-end utility, over queries, {depth} documents",
@@ -48,6 +39,16 @@ def correlation_grid(
         "Other cut-offs are in the table correlations.",
         num_names=2,
         on_console=deepest,
+    )
+
+
+def _at_full_depth(correlations: pl.DataFrame, dataset: str, over: str, depth: int) -> pl.DataFrame:
+    """One dataset's rows over queries or over runs, at one depth and the cut-off that equals it."""
+    return correlations.filter(
+        pl.col("dataset") == dataset,
+        pl.col("over") == over,
+        pl.col("depth") == depth,
+        pl.col("cutoff") == depth,
     )
 
 
@@ -72,20 +73,15 @@ def _reasons(rows: pl.DataFrame) -> str:
 
 def across_runs_grid(correlations: pl.DataFrame, dataset: str, depth: int) -> Grid:
     """Whether each label ranks the retrievers as end-to-end evaluation does."""
-    own = correlations.filter(
-        (pl.col("dataset") == dataset) & (pl.col("over") == "runs") & (pl.col("depth") == depth)
-    ).filter(pl.col("cutoff") == depth)
+    own = _at_full_depth(correlations, dataset, "runs", depth)
     statistics = own["statistic"].unique(maintain_order=True).to_list()
     num_runs = int(own["num_runs"].max() or 0)  # type: ignore[arg-type]
     counts = own["num_queries"].unique().sort().to_list()
     queries = " to ".join(map(str, dict.fromkeys(counts[:1] + counts[-1:])))
     rows = []
-    for (annotator, measure, cutoff, ideal), part in in_reading_order(own).group_by(
-        KEYS, maintain_order=True
-    ):
+    for annotator, name, part in by_measure(own):
         found = {r["statistic"]: _with_p(r) for r in part.iter_rows(named=True)}
-        name = measure_name(str(measure), int(str(cutoff)), str(ideal))
-        rows.append((str(annotator), name, *(found.get(statistic, NOTHING) for statistic in statistics)))
+        rows.append((annotator, name, *(found.get(statistic, NOTHING) for statistic in statistics)))
     return Grid(
         title=f"{dataset}: do the labels rank the {num_runs} runs as end-to-end does, {depth} documents",
         columns=("annotator", "measure", *(STATISTIC_NAMES.get(s, s) for s in statistics)),

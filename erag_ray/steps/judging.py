@@ -27,13 +27,14 @@ from erag_ray.schemas import (
     LABELS,
     LIST_VALUES,
     MEANS,
+    READINGS,
     UTILITY,
     InputError,
     TableSchema,
 )
 from erag_ray.steps.checks import check_evaluation, scores_of
 from erag_ray.steps.inputs import STAGES, Inputs, unseal
-from erag_ray.store import Folder, TableStore
+from erag_ray.store import Folder, TableStore, as_frame
 
 MAX_NAME = 150
 RESULTS = (LIST_VALUES, MEANS, CORRELATIONS)
@@ -56,9 +57,8 @@ def evidence_of(
 
 def outputs_alone(asks: pl.DataFrame, readings: pl.DataFrame) -> pl.DataFrame:
     """The readings of lists of one: columns query_id, doc_id, reader, output."""
-    keys = ["reader", "question_key", "passages_key"]
     alone = asks.filter(pl.col("doc_ids").list.len() == 1).with_columns(doc_id=pl.col("doc_ids").list.first())
-    return alone.join(readings, on=keys).select("query_id", "doc_id", "reader", "output")
+    return alone.join(readings, on=list(READINGS.key)).select("query_id", "doc_id", "reader", "output")
 
 
 def label(config: JobConfig, inputs: Inputs, asks: pl.DataFrame, readings: pl.DataFrame) -> None:
@@ -72,19 +72,13 @@ def label(config: JobConfig, inputs: Inputs, asks: pl.DataFrame, readings: pl.Da
 def _label_by_reader(name: str, evidence: Evidence) -> pl.DataFrame:
     """One annotator's labels; each dataset's pairs are labelled with the reader that read them."""
     if not annotator_named(name).needs_readings:
-        return _frame(annotate(name, evidence))
+        return as_frame(annotate(name, evidence))
     assert evidence.readings is not None
     parts = []
     for part in evidence.readings.partition_by("reader"):
         own = evidence.pairs.join(part.select("query_id").unique(), on="query_id", how="semi")
-        parts.append(_frame(annotate(name, dataclasses.replace(evidence, pairs=own, readings=part))))
+        parts.append(as_frame(annotate(name, dataclasses.replace(evidence, pairs=own, readings=part))))
     return pl.concat(parts)
-
-
-def _frame(table: Any) -> pl.DataFrame:
-    frame = pl.from_arrow(table)
-    assert isinstance(frame, pl.DataFrame)
-    return frame
 
 
 def use(
@@ -170,7 +164,7 @@ def report(config: JobConfig, inputs: Inputs, console: rich.console.Console) -> 
     costs = [
         TableStore(tables.folder.root.rstrip("/") + "/" + stage["stage"]).read(COSTS) for stage in stages
     ]
-    cost_rows = pl.concat([_frame(COSTS.empty()), *costs])
+    cost_rows = pl.concat([as_frame(COSTS.empty()), *costs])
     grids = pages(tables.read(MEANS), tables.read(CORRELATIONS), cost_rows, stages, config.confidence)
     show(grids, console)
     notes = [*inputs.notes, *export(config, inputs, tables.read(LABELS))]

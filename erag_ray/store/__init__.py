@@ -9,7 +9,7 @@ Two kinds of folder:
 Goes in: Arrow tables that conform to `schemas`. Comes out: Polars frames of the same schema.
 """
 
-from erag_ray.store.folder import Folder
+from erag_ray.store.folder import Folder, as_frame
 from erag_ray.store.identity import file_digest, fingerprint, new_job_id, provenance_of_code
 from erag_ray.store.readings import KEY_COLUMNS, LEASE_SECONDS, Lease, ReadingStore
 from erag_ray.store.tables import TableStore
@@ -21,6 +21,7 @@ __all__ = [
     "Lease",
     "ReadingStore",
     "TableStore",
+    "as_frame",
     "file_digest",
     "fingerprint",
     "new_job_id",

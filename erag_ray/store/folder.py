@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import uuid
 from typing import Any
@@ -71,11 +72,13 @@ class Folder:
         with self.filesystem.open_output_stream(self.at(*names)) as stream:
             stream.write(data)
 
-    def write_parquet(self, table: pa.Table, *names: str, **options: Any) -> None:
-        """Write a table as one Parquet file that appears whole."""
+    def write_parquet(self, table: pa.Table, *names: str, **options: Any) -> str:
+        """Write a table as one Parquet file that appears whole; gives the file's SHA-256 in hex."""
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd", **options)
-        self.write_bytes(sink.getvalue(), *names)
+        data = sink.getvalue()
+        self.write_bytes(data, *names)
+        return hashlib.sha256(data).hexdigest()
 
     def read_bytes(self, *names: str) -> bytes:
         """The content of a file."""

@@ -43,8 +43,7 @@ class TableStore:
         conformed = conform(table, schema)
         self.unseal(schema)
         self._remove_unfinished(schema)
-        self.folder.write_parquet(conformed, schema.name, PART)
-        digest = hashlib.sha256(self.folder.read_bytes(schema.name, PART)).hexdigest()
+        digest = self.folder.write_parquet(conformed, schema.name, PART)
         self._seal(schema, conformed.num_rows, digest, config, inputs)
         return conformed
 
