@@ -26,4 +26,4 @@ def main(config: JobConfig) -> None:
 
 
 if __name__ == "__main__":
-    run_job(main, __doc__ or "")
+    run_job(JobConfig, main, __doc__ or "")

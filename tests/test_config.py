@@ -36,7 +36,7 @@ def file(tmp_path: pathlib.Path) -> str:
 def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     """The message of a command line that is wrong."""
     with pytest.raises(SystemExit) as stopped:
-        parse("A job.", arguments)
+        parse(JobConfig, "A job.", arguments)
     assert stopped.value.code == 2
     out, err = capsys.readouterr()
     assert out == ""
@@ -44,7 +44,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_without_a_file_every_key_has_its_default() -> None:
-    assert parse("A job.", []) == JobConfig()
+    assert parse(JobConfig, "A job.", []) == JobConfig()
 
 
 def test_a_file_sets_keys_and_leaves_the_others(file: str) -> None:
@@ -52,13 +52,13 @@ def test_a_file_sets_keys_and_leaves_the_others(file: str) -> None:
     expected = JobConfig(
         queries=["questions.jsonl"], runs={"bm25": "bm25.trec"}, reader=reader, depth=5, cutoffs=[1, 5]
     )
-    assert parse("A job.", ["--config", file]) == expected
+    assert parse(JobConfig, "A job.", ["--config", file]) == expected
 
 
 def test_an_override_replaces_its_key_alone(file: str) -> None:
-    plain = parse("A job.", ["--config", file])
+    plain = parse(JobConfig, "A job.", ["--config", file])
     overrides = ["--depth", "7", "--reader.dtype", "float32", "--num_queries=60", "--cutoffs", "[2, 3]"]
-    assert parse("A job.", ["--config", file, *overrides]) == dataclasses.replace(
+    assert parse(JobConfig, "A job.", ["--config", file, *overrides]) == dataclasses.replace(
         plain,
         depth=7,
         num_queries=60,
@@ -68,13 +68,15 @@ def test_an_override_replaces_its_key_alone(file: str) -> None:
 
 
 def test_one_more_run_is_one_more_option(file: str) -> None:
-    found = parse("A job.", ["--config", file, "--runs.minilm", "minilm.trec", "--runs.gtr=gtr.trec"])
+    found = parse(
+        JobConfig, "A job.", ["--config", file, "--runs.minilm", "minilm.trec", "--runs.gtr=gtr.trec"]
+    )
     assert found.runs == {"bm25": "bm25.trec", "minilm": "minilm.trec", "gtr": "gtr.trec"}
 
 
 def test_a_later_file_overrides_an_earlier_one(file: str, tmp_path: pathlib.Path) -> None:
     (tmp_path / "more.yaml").write_text("depth: 9\nreader: {num_examples: 1}\n")
-    found = parse("A job.", ["--config", file, "--config", str(tmp_path / "more.yaml")])
+    found = parse(JobConfig, "A job.", ["--config", file, "--config", str(tmp_path / "more.yaml")])
     assert (found.depth, found.reader.num_examples, found.reader.kind) == (9, 1, "causal")
 
 
@@ -194,6 +196,7 @@ def test_variables_and_the_home_folder_in_paths(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("ERAG_RAY_DATA", "/data")
     monkeypatch.setenv("HOME", "/home/ada")
     found = parse(
+        JobConfig,
         "A job.",
         [
             "--queries=[$ERAG_RAY_DATA/q.jsonl, ~/q.jsonl]",
@@ -236,7 +239,7 @@ def test_a_variable_that_is_not_set_is_named_with_its_path(
 
 
 def test_expand_leaves_what_is_not_given_at_its_default() -> None:
-    assert expand({}) == JobConfig()
+    assert expand(JobConfig()) == JobConfig()
 
 
 def field_docstrings(config: type) -> dict[str, str]:
@@ -255,7 +258,7 @@ def test_help_documents_every_key(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit) as stopped:
-        parse("What this job does.", ["--help"])
+        parse(JobConfig, "What this job does.", ["--help"])
     assert stopped.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "What this job does." in shown
@@ -275,6 +278,6 @@ def test_a_key_that_comes_twice_in_a_file_is_refused(
     file = tmp_path / "job.yaml"
     file.write_text("runs:\n  bm25: a.trec\n  bm25: b.trec\n")
     with pytest.raises(SystemExit) as stopped:
-        parse("A job.", ["--config", str(file)])
+        parse(JobConfig, "A job.", ["--config", str(file)])
     assert stopped.value.code == 2
     assert f"{file}:3: the key bm25 comes twice" in capsys.readouterr().err

@@ -9,16 +9,19 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from typing import TypeVar
 
-from erag_ray.config import JobConfig, parse
+from erag_ray.config import parse
 from erag_ray.schemas import InputError
 
+Config = TypeVar("Config")
 
-def run_job(main: Callable[[JobConfig], None], description: str) -> None:
+
+def run_job(kind: type[Config], main: Callable[[Config], None], description: str) -> None:
     """Parse the command line and run a job; bad input ends it with code 2 and one message, nothing sealed."""
     # code outside the package, named module:name in a config, may lie in the folder where the job starts
     sys.path.append(os.getcwd())
-    config = parse(description)
+    config = parse(kind, description)
     try:
         main(config)
     except InputError as error:

@@ -1,0 +1,15 @@
+"""What a job is asked to do: frozen dataclasses <-> one YAML file and the command line (by jsonargparse).
+
+The main job and its steps share `JobConfig`, so one YAML file serves `compare` and the single steps. Unknown keys
+are errors. A new key is one field with a docstring; ``--help`` shows it. A new kind of job is one dataclass in a file
+of its own here; its ``PATHS`` name the fields in which ``$NAME`` and ``~`` are replaced.
+"""
+
+from __future__ import annotations
+
+from erag_ray.config.check import require
+from erag_ray.config.job import JobConfig
+from erag_ray.config.parsing import expand, parse
+from erag_ray.config.reader import ReaderConfig
+
+__all__ = ["JobConfig", "ReaderConfig", "expand", "parse", "require"]

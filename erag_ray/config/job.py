@@ -1,0 +1,137 @@
+"""The main job and its single steps: inputs, reader, what to compute, and where it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+from erag_ray.config.check import require
+from erag_ray.config.reader import ReaderConfig
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobConfig:
+    """Inputs, reader, what to compute, and where it runs."""
+
+    PATHS: ClassVar = ("queries", "qrels", "triviaqa_questions", "passages", "runs", "out", "store")
+
+    queries: list[str] = field(default_factory=list)
+    """Question files: KILT task files (.jsonl, .jsonl.gz) or BEIR queries.jsonl with answers in its metadata."""
+
+    query_format: str = "auto"
+    """Form of the question files: auto, kilt or beir."""
+
+    qrels: list[str] = field(default_factory=list)
+    """BEIR qrels (TSV): the gold passages of BEIR questions."""
+
+    triviaqa_questions: list[str] = field(default_factory=list)
+    """TriviaQA's original JSON files: KILT's TriviaQA files hold ids without questions."""
+
+    dataset: str | None = None
+    """Name of the dataset, for files that do not say it."""
+
+    score: str | None = None
+    """Score of one output against its gold answers (null: by dataset): exact_match, token_f1, accuracy,
+    rouge_l_kilt, rouge_l_google, or package.module:name."""
+
+    passages: list[str] = field(default_factory=list)
+    """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; or BEIR corpus.jsonl."""
+
+    runs: dict[str, str] = field(default_factory=dict)
+    """The retrievers: name -> file of ranked lists (TREC, .gz too; Parquet; KILT predictions as .jsonl)."""
+
+    trec_ties: Literal["trec9", "trec10"] = "trec9"
+    """Scores of TREC runs are compared as trec_eval 9 (float32) or trec_eval 10 (float64) does; ties go by
+    document id, descending."""
+
+    num_queries: int | None = None
+    """Evaluate a sample of this many questions, the same for every run (null: all)."""
+
+    seed: int = 0
+    """Seed of the sample of questions and of the bootstrap."""
+
+    reader: ReaderConfig = field(default_factory=ReaderConfig)
+    """The LLM of the RAG system."""
+
+    depth: int = 10
+    """Lists are cut to this many documents before anything else; each of these documents gets a label."""
+
+    end_to_end_depths: list[int] = field(default_factory=list)
+    """How many documents the reader gets end to end; several in one go (empty: only depth)."""
+
+    annotators: list[str] = field(
+        default_factory=lambda: ["erag", "contains_answer_dpr", "contains_answer_kilt", "provenance"]
+    )
+    """Who labels the documents: erag, contains_answer_dpr, contains_answer_kilt, provenance, or
+    package.module:name."""
+
+    measures: list[str] | None = None
+    """Measures of a ranked list: P, R, AP, RR, nDCG, Success, or package.module:name (null: all that the
+    labels allow: graded labels without a threshold allow P, nDCG and Success)."""
+
+    cutoffs: list[int] = field(default_factory=lambda: [1, 3, 5, 10])
+    """Measures are taken at these ranks and at each full depth."""
+
+    threshold: float | None = None
+    """A graded label of at least this counts as relevant in AP, RR and R."""
+
+    statistics: list[str] = field(default_factory=lambda: ["kendall_tau_b", "spearman_rho"])
+    """Agreement between a measure and the end-to-end score."""
+
+    num_resamples: int = 1000
+    """Bootstrap resamples of the questions behind each interval."""
+
+    confidence: float = 0.95
+    """Coverage of the intervals."""
+
+    out: str = "results/job"
+    """Folder of this job's sealed tables and report; a path or URI that all nodes see."""
+
+    store: str = "results/store"
+    """Folder of all readings, shared by jobs: what stands there is never read again."""
+
+    ray_address: str | None = None
+    """Cluster to run on (null: the one that submitted the job, else a local Ray for this job alone)."""
+
+    num_readers: int | None = None
+    """Reader actors (null: one per GPU; without GPUs one)."""
+
+    cpus_per_reader: int | None = None
+    """CPU cores of each reader actor (null: an even share on GPUs, all cores without)."""
+
+    rows_per_block: int | None = None
+    """Requests in one unit of work and of retry (null: by the amount of work, 128 to 4096)."""
+
+    write_every_seconds: float = 20.0
+    """A reader writes what it has read at least this often (as soon as the batch in hand is done)."""
+
+    max_error_share: float = 0.0
+    """Largest share of requests that may end as error rows before the job counts as failed."""
+
+    progress: bool = True
+    """Show a progress bar."""
+
+    def __post_init__(self) -> None:
+        require(self.depth >= 1, f"depth must be at least 1, got {self.depth}")
+        for depth in self.end_to_end_depths:
+            require(
+                1 <= depth <= self.depth, f"end_to_end_depths: {depth} is not within 1..depth={self.depth}"
+            )
+        for cutoff in self.cutoffs:
+            require(cutoff >= 1, f"cutoffs: {cutoff} is not at least 1")
+        require(0 < self.confidence < 1, f"confidence must lie between 0 and 1, got {self.confidence}")
+        require(self.num_resamples >= 100, f"num_resamples must be at least 100, got {self.num_resamples}")
+        for name in ("num_queries", "num_readers", "cpus_per_reader", "rows_per_block"):
+            value = getattr(self, name)
+            require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
+        for name in ("seed", "write_every_seconds"):
+            value = getattr(self, name)
+            require(value >= 0, f"{name} must not be negative, got {value}")
+        require(
+            0 <= self.max_error_share <= 1, f"max_error_share must lie in 0..1, got {self.max_error_share}"
+        )
+
+    @property
+    def depths(self) -> list[int]:
+        """The depths of end-to-end readings, ascending, without repeats."""
+        return sorted(set(self.end_to_end_depths)) or [self.depth]

@@ -1,0 +1,83 @@
+"""A YAML file and a command line -> one config."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import re
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import jsonargparse
+import yaml
+
+Config = TypeVar("Config")
+
+
+def parse(kind: type[Config], description: str, argv: Sequence[str] | None = None) -> Config:
+    """The job's config from ``--config FILE.yaml`` and overrides; exits with code 2 and a message if it is wrong."""
+    jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    usage = "%(prog)s --config FILE.yaml [--KEY VALUE ...]"
+    parser = jsonargparse.ArgumentParser(
+        description=description, usage=usage, default_env=False, allow_abbrev=False
+    )
+    parser.add_argument("--config", action="config", help="YAML file with any of the keys below")
+    parser.add_class_arguments(kind, fail_untyped=True)
+    try:
+        parsed = parser.parse_args(argv)
+    except UnicodeDecodeError as error:
+        parser.error(f"the config file is not UTF-8: {error}")
+    files = parsed.pop("config", None) or []
+    try:
+        for file in files:
+            _refuse_repeated_keys(yaml.compose(pathlib.Path(str(file)).read_text()), str(file))
+        return expand(kind(**parser.instantiate(parsed).as_dict()))
+    except (TypeError, ValueError) as error:
+        parser.error(str(error))
+
+
+def expand(config: Config) -> Config:
+    """The config with ``$NAME`` and ``~`` in its paths (the fields that its ``PATHS`` name) replaced.
+
+    Raises:
+        ValueError: an environment variable is not set.
+    """
+    values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}  # type: ignore[arg-type]
+    paths = getattr(config, "PATHS", ())
+    changed = {
+        name: _expand(value) if name in paths else expand(value)
+        for name, value in values.items()
+        if name in paths or dataclasses.is_dataclass(value)
+    }
+    return dataclasses.replace(config, **changed)  # type: ignore[type-var]
+
+
+def _expand(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_expand(item) for item in value]
+    if isinstance(value, dict):
+        return {name: _expand(item) for name, item in value.items()}
+    return value if value is None else _expand_path(value)
+
+
+def _expand_path(path: str) -> str:
+    expanded = os.path.expanduser(os.path.expandvars(path))
+    unset = re.search(r"\$\{?(\w+)", expanded)
+    if unset:
+        raise ValueError(f"{path}: the environment variable {unset[1]} is not set")
+    return expanded
+
+
+def _refuse_repeated_keys(node: yaml.Node | None, file: str) -> None:
+    """YAML would keep the last of two equal keys, so that a run or a setting would vanish in silence."""
+    if isinstance(node, yaml.SequenceNode):
+        for item in node.value:
+            _refuse_repeated_keys(item, file)
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            if key.value in seen:
+                raise ValueError(f"{file}:{key.start_mark.line + 1}: the key {key.value} comes twice")
+            seen.add(key.value)
+            _refuse_repeated_keys(value, file)

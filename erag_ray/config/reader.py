@@ -1,0 +1,69 @@
+"""The reader of a job: its model, its limits, its batches."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from erag_ray.config.check import require
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReaderConfig:
+    """The LLM of the RAG system."""
+
+    PATHS: ClassVar = ("model",)
+
+    kind: str = "fid"
+    """fid (T5, Fusion-in-Decoder), ipa (T5, all passages in one prompt), causal (any decoder-only model),
+    echo (a fake without weights), or package.module:Class."""
+
+    model: str | None = None
+    """A folder, a Hugging Face hub name, a .gguf file, or package:NAME/FILE for a file that an installed Python
+    package carries. Code inside a model is never run."""
+
+    model_revision: str | None = None
+    """Branch, tag or commit of a hub model."""
+
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Precision of weights and arithmetic. bfloat16 is several times faster where the hardware has it and may
+    change a few outputs."""
+
+    max_prompt_tokens: int | None = None
+    """Longest input, in tokens: for fid per passage with its question (null: 250), for ipa the whole prompt
+    (null: 2048), for causal the whole prompt (null: what the model's context leaves, at most 4096)."""
+
+    max_new_tokens: int | None = None
+    """Longest output, in tokens (null: by dataset: 150 for dialogue, else 50)."""
+
+    prompt: Literal["plain", "chat"] = "plain"
+    """causal only: a plain few-shot prompt, or the tokenizer's chat template."""
+
+    family: Literal["question", "claim", "dialogue"] | None = None
+    """Which instruction and examples a causal reader sees (null: by dataset)."""
+
+    num_examples: int = 2
+    """causal, plain prompt: how many worked examples stand before the question (0 to 2)."""
+
+    stop_at_newline: bool = True
+    """causal only: an output ends at its first line break."""
+
+    batch_size: int = 32
+    """Most requests in one batch. Not part of the reader's fingerprint."""
+
+    batch_tokens: int = 16384
+    """Most prompt tokens in one batch, padding included; one longer request goes alone."""
+
+    delay_seconds: float = 0.0
+    """echo only: how long one reading takes, for rehearsals."""
+
+    def __post_init__(self) -> None:
+        require(self.batch_size >= 1, f"reader.batch_size must be at least 1, got {self.batch_size}")
+        require(self.batch_tokens >= 1, f"reader.batch_tokens must be at least 1, got {self.batch_tokens}")
+        require(0 <= self.num_examples <= 2, f"reader.num_examples must be 0 to 2, got {self.num_examples}")
+        for name in ("max_prompt_tokens", "max_new_tokens"):
+            value = getattr(self, name)
+            require(value is None or value >= 1, f"reader.{name} must be at least 1, got {value}")
+        require(
+            self.delay_seconds >= 0, f"reader.delay_seconds must not be negative, got {self.delay_seconds}"
+        )
