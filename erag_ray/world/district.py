@@ -1,0 +1,156 @@
+"""A district: a few dozen people and things that know of each other, and all facts about them. Pure, from its seed.
+
+The world is a row of districts, each made on its own, so that its size costs no memory.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from erag_ray.config import WorldConfig
+from erag_ray.world import words
+from erag_ray.world.names import Names
+from erag_ray.world.relations import RELATIONS
+
+NUM_TOWNS, NUM_COMPANIES, NUM_SCHOOLS, NUM_NOVELS, NUM_REGIONS = 6, 6, 5, 8, 3
+NUM_PEOPLE, NUM_SURNAMES = 36, 16
+FACTS_OF_A_PERSON = 5
+
+
+@dataclass(frozen=True)
+class Entity:
+    """Somebody or something that has a page, or only a name (regions, rivers, prizes, years, plain words).
+
+    Attributes:
+        name: as its own page has it.
+        aliases: other names that count as the same answer.
+        occupation: of people; with the name it says who is meant.
+        variant: another way to say who is meant, without the words of the page: a short first name, a synonym.
+    """
+
+    kind: str
+    name: str
+    aliases: tuple[str, ...] = ()
+    occupation: str = ""
+    woman: bool = False
+
+    @property
+    def reference(self) -> str:
+        """How pages and questions say who is meant: the botanist Anna Kelner."""
+        if self.kind == "person":
+            return f"the {self.occupation} {self.name}"
+        return f"the novel {self.name}" if self.kind == "novel" else self.name
+
+    @property
+    def variant(self) -> str:
+        """The same in other words, for people: the plant-scientist Annie Kelner."""
+        if self.kind != "person":
+            return self.reference
+        return f"the {words.OCCUPATIONS[self.occupation]} {self.aliases[0]}"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A subject, a relation, an object."""
+
+    subject: Entity
+    relation: str
+    object: Entity
+
+
+@dataclass
+class District:
+    """All that is known of one district."""
+
+    number: int
+    dev: bool
+    entities: list[Entity] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+
+
+def make_district(config: WorldConfig, number: int) -> District:
+    """District ``number`` of the world: the same for the same seed and settings."""
+    random = Random(f"{config.seed}/{number}")
+    dev = config.is_dev(number)
+    names = Names(
+        random, dev, max(config.num_districts * NUM_SURNAMES // config.districts_per_surname, NUM_SURNAMES)
+    )
+    cast = {
+        "region": [Entity("region", names.region()) for _ in range(NUM_REGIONS)],
+        "town": [_town(names) for _ in range(NUM_TOWNS)],
+        "company": [_company(names) for _ in range(NUM_COMPANIES)],
+        "school": [Entity("school", names.school()) for _ in range(NUM_SCHOOLS)],
+        "novel": [Entity("novel", names.book()) for _ in range(NUM_NOVELS)],
+        "person": _people(names, config.namesake_share),
+    }
+    district = District(
+        number, dev, [one for kind in ("town", "company", "school", "novel", "person") for one in cast[kind]]
+    )
+    for one in district.entities:
+        district.facts += _facts_of(one, cast, names)
+    return district
+
+
+def _town(names: Names) -> Entity:
+    name = names.town()
+    return Entity("town", name, (f"{name} Town",))
+
+
+def _company(names: Names) -> Entity:
+    name = names.company()
+    return Entity("company", name, (name.split()[0],))
+
+
+def _people(names: Names, namesake_share: float) -> list[Entity]:
+    """Families with few surnames; a share of the people have their full name from somebody before them."""
+    surnames = [names.surname() for _ in range(NUM_SURNAMES)]
+    people: list[Entity] = []
+    while len(people) < NUM_PEOPLE:
+        if people and names.random.random() < namesake_share:
+            people.append(_namesake(names, people))
+        else:
+            people.append(_person(names, surnames))
+    return people
+
+
+def _person(names: Names, surnames: list[str]) -> Entity:
+    woman = names.random.random() < 0.5
+    name = names.draw(lambda: f"{names.first_name(woman)} {names.random.choice(surnames)}")
+    return _with_occupation(name, woman, names.random.choice(list(words.OCCUPATIONS)))
+
+
+def _namesake(names: Names, people: list[Entity]) -> Entity:
+    """The same name, another occupation."""
+    other = names.random.choice(people)
+    taken = {one.occupation for one in people if one.name == other.name}
+    free = [occupation for occupation in words.OCCUPATIONS if occupation not in taken]
+    return _with_occupation(other.name, other.woman, names.random.choice(free))
+
+
+def _with_occupation(name: str, woman: bool, occupation: str) -> Entity:
+    first, last = name.split(" ")
+    short = (words.WOMEN if woman else words.MEN)[first]
+    return Entity("person", name, (f"{short} {last}", f"{first[0]}. {last}"), occupation, woman)
+
+
+def _facts_of(one: Entity, cast: dict[str, list[Entity]], names: Names) -> list[Fact]:
+    relations = [name for name, relation in RELATIONS.items() if relation.subject == one.kind]
+    if one.kind == "person":
+        relations = sorted(names.random.sample(relations, FACTS_OF_A_PERSON))
+    return [
+        Fact(one, relation, _object(one, RELATIONS[relation].object, cast, names)) for relation in relations
+    ]
+
+
+def _object(one: Entity, kind: str, cast: dict[str, list[Entity]], names: Names) -> Entity:
+    if kind in cast:
+        return names.random.choice([other for other in cast[kind] if other.name != one.name])
+    makers = {
+        "year": lambda: str(names.random.randrange(1840, 1990)),
+        "instrument": lambda: names.random.choice(words.INSTRUMENTS),
+        "product": lambda: names.random.choice(words.PRODUCTS),
+        "river": names.river,
+        "award": names.award,
+    }
+    return Entity(kind, makers[kind]())

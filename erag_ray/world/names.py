@@ -1,0 +1,100 @@
+"""Names: drawn from pieces, and divided for good between train and dev, whatever the world's seed or size.
+
+A full name (of a person, a town, a company, a book ...) belongs to the dev part if its hash says so. So no train file
+of any world holds a name of a dev file, although both are made of the same pieces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from random import Random
+
+import xxhash
+
+from erag_ray.world import words
+
+DEV_SHARE = 5
+"""One name in so many belongs to dev."""
+
+
+def is_dev_name(name: str) -> bool:
+    """Whether a name is kept for dev questions."""
+    return xxhash.xxh3_64_intdigest(name.encode()) % DEV_SHARE == 0
+
+
+@dataclass
+class Names:
+    """Draws names of one part, none of them twice.
+
+    Attributes:
+        random: the source of chance.
+        dev: draw names of the dev part.
+        surnames: how many surnames there are in the whole world: the fewer, the more namesakes.
+    """
+
+    random: Random
+    dev: bool
+    surnames: int
+    used: set[str] = field(default_factory=set)
+
+    def draw(self, make: Callable[[], str]) -> str:
+        """The first unused name of this part that ``make`` comes up with."""
+        while True:
+            name = make()
+            if is_dev_name(name) == self.dev and name not in self.used:
+                self.used.add(name)
+                return name
+
+    def surname(self) -> str:
+        """One of the world's surnames."""
+        return surname(self.random.randrange(self.surnames))
+
+    def first_name(self, woman: bool) -> str:
+        return self.random.choice(list(words.WOMEN if woman else words.MEN))
+
+    def town(self) -> str:
+        return self.draw(lambda: self._pick(words.TOWN_STARTS) + self._piece() + self._pick(words.TOWN_ENDS))
+
+    def river(self) -> str:
+        return self.draw(lambda: self._pick(words.TOWN_STARTS) + self._piece() + self._pick(words.RIVER_ENDS))
+
+    def region(self) -> str:
+        return self.draw(
+            lambda: self._pick(words.TOWN_STARTS) + self._piece() + self._pick(words.REGION_ENDS)
+        )
+
+    def company(self) -> str:
+        return self.draw(lambda: f"{self._any_surname()} {self._pick(words.COMPANY_ENDS)}")
+
+    def school(self) -> str:
+        return self.draw(lambda: f"{self._any_surname()} {self._pick(words.SCHOOL_KINDS)}")
+
+    def award(self) -> str:
+        return self.draw(lambda: f"{self._any_surname()} {self._pick(words.AWARD_KINDS)}")
+
+    def book(self) -> str:
+        return self.draw(
+            lambda: (
+                f"The {self._pick(words.TITLE_ADJECTIVES)} {self._pick(words.TITLE_NOUNS)} of {self._any_surname()}"
+            )
+        )
+
+    def _any_surname(self) -> str:
+        return surname(self.random.randrange(len(words.SURNAME_STARTS) * len(words.SURNAME_ENDS)))
+
+    def _piece(self) -> str:
+        return self.random.choice(("", *words.SURNAME_MIDDLES))
+
+    def _pick(self, pieces: tuple[str, ...]) -> str:
+        return self.random.choice(pieces)
+
+
+def surname(number: int) -> str:
+    """Surname of a number: two pieces for the first 1,600 or so, then three."""
+    starts, ends = words.SURNAME_STARTS, words.SURNAME_ENDS
+    # a large odd step: neighbours in number share neither piece
+    short = number * 1009 % (len(starts) * len(ends))
+    long = number // (len(starts) * len(ends))
+    middle = words.SURNAME_MIDDLES[(long - 1) % len(words.SURNAME_MIDDLES)] if long else ""
+    return starts[short // len(ends)] + middle + ends[short % len(ends)]
