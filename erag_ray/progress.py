@@ -1,4 +1,4 @@
-"""How far a stretch of reading is, by what has reached the store: a bar on a terminal, else a line now and then."""
+"""How far a stretch of work is: a bar on a terminal, else a line now and then."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import contextlib
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import rich.console
 import rich.progress
@@ -61,3 +61,22 @@ def _lines(closing: threading.Event, store: ReadingStore, job: str, total: int, 
         left = f", {(total - done) * seconds / done:.0f} s left" if 0 < done < total else ""
         line = f"{title}: {done}/{total} readings, {done / seconds:.1f} readings/s{left}"
         print(line, file=sys.stderr, flush=True)
+
+
+@contextlib.contextmanager
+def counted(noun: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Gives a function that is told how many of ``total`` are done, and shows it: for work in this process."""
+    if sys.stderr.isatty():
+        with rich.progress.Progress(console=rich.console.Console(stderr=True), transient=True) as bar:
+            task = bar.add_task(noun, total=total)
+            yield lambda done: bar.update(task, completed=done)
+        return
+    said = time.monotonic()
+
+    def line(done: int) -> None:
+        nonlocal said
+        if time.monotonic() - said >= LINE_SECONDS:
+            print(f"{done:,}/{total:,} {noun}", file=sys.stderr, flush=True)
+            said = time.monotonic()
+
+    yield line

@@ -34,14 +34,12 @@ def file_name(task: str, dev: bool) -> str:
     return f"{task}-{'dev' if dev else 'train'}-kilt.jsonl"
 
 
-def write_world(
-    config: WorldConfig, told: Callable[[int, int], None] = lambda done, total: None
-) -> dict[str, int]:
+def write_world(config: WorldConfig, told: Callable[[int], None] = lambda done: None) -> dict[str, int]:
     """Write the world's files and, last, their manifest; a finished world of the same settings is left as it is.
 
     Args:
         config: seed, size and settings.
-        told: is called with the districts done and all districts.
+        told: is called with the number of districts done.
 
     Returns:
         The number of lines in every file.
@@ -69,7 +67,7 @@ def _settings(config: WorldConfig) -> dict[str, Any]:
     }
 
 
-def _write_files(config: WorldConfig, folder: Folder, told: Callable[[int, int], None]) -> dict[str, int]:
+def _write_files(config: WorldConfig, folder: Folder, told: Callable[[int], None]) -> dict[str, int]:
     names = [KNOWLEDGE_SOURCE, *(file_name(task, dev) for task in TASKS for dev in (False, True))]
     counts: Counter[str] = Counter(dict.fromkeys(names, 0))
     folder.filesystem.create_dir(folder.at(UNFINISHED), recursive=True)
@@ -82,7 +80,7 @@ def _write_files(config: WorldConfig, folder: Folder, told: Callable[[int, int],
             for name, own in lines.items():
                 files[name].write("".join(own).encode())
                 counts[name] += len(own)
-            told(done, config.num_districts)
+            told(done)
     for name in names:
         folder.move((UNFINISHED, name), (name,))
     folder.delete_folder(UNFINISHED)

@@ -81,8 +81,9 @@ OCCUPATIONS = _pairs(
     """
     botanist/plant-scientist astronomer/stargazer surgeon/operating-doctor painter/canvas-artist
     baker/bread-maker lawyer/attorney teacher/instructor cobbler/shoemaker mason/stonecutter sailor/seaman
-    pilot/aviator chemist/substance-researcher physicist/matter-researcher librarian/archivist poet/verse-
-    writer singer/vocalist carpenter/woodworker blacksmith/ironworker farmer/grower fisherman/angler
+    pilot/aviator chemist/substance-researcher physicist/matter-researcher librarian/archivist
+    poet/verse-writer singer/vocalist carpenter/woodworker blacksmith/ironworker farmer/grower
+    fisherman/angler
     journalist/reporter economist/market-scholar geologist/rock-scientist dentist/tooth-doctor
     midwife/birth-helper gardener/hedge-trimmer cook/kitchen-chef tailor/garment-maker goldsmith/jeweller
     miller/flour-maker brewer/beer-maker printer/typesetter

@@ -1,0 +1,24 @@
+"""A generated encyclopedia with questions of five tasks, in KILT's file formats: data without a download.
+
+    python jobs/world.py --num_passages 3000 --out results/world
+    ray job submit --working-dir . -- python jobs/world.py --num_passages 10000000 --out s3://bucket/world
+
+The same seed and settings give the same files. A finished world is left as it is.
+"""
+
+from __future__ import annotations
+
+from erag_ray.config import WorldConfig
+from erag_ray.progress import counted
+from erag_ray.steps import run_job, say
+from erag_ray.world import write_world
+
+
+def main(config: WorldConfig) -> None:
+    with counted("districts", config.num_districts) as told:
+        lines = write_world(config, told)
+    say(f"sealed in {config.out}:", *(f"  {name}: {count:,} lines" for name, count in lines.items()))
+
+
+if __name__ == "__main__":
+    run_job(WorldConfig, main, __doc__ or "")

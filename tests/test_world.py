@@ -1,0 +1,267 @@
+"""The generated world: the same by seed, true to its own facts, hard where it says so, and in KILT's formats."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import re
+import tracemalloc
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from erag_ray.config import WorldConfig
+from erag_ray.datasets import Findings, load_queries
+from erag_ray.scores import SCORES
+from erag_ray.world import TASKS, write_world
+from erag_ray.world.district import District, Fact, make_district
+from erag_ray.world.files import KNOWLEDGE_SOURCE, district_lines, file_name, num_questions, page_record
+from erag_ray.world.names import is_dev_name, surname
+from erag_ray.world.pages import Page, make_pages, state
+from erag_ray.world.relations import RELATIONS
+from erag_ray.world.tasks import make_records
+
+SMALL = WorldConfig(num_passages=700, num_processes=1)
+MADE: dict[int, tuple[District, list[Page]]] = {}
+
+
+def made(number: int) -> tuple[District, list[Page]]:
+    if number not in MADE:
+        district = make_district(SMALL, number)
+        MADE[number] = district, make_pages(SMALL, district)
+    return MADE[number]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    folder = tmp_path_factory.mktemp("world")
+    write_world(dataclasses.replace(SMALL, out=str(folder)))
+    return folder
+
+
+def lines(file: pathlib.Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()]
+
+
+def records(number: int, task: str, count: int = 40) -> list[dict[str, Any]]:
+    return make_records(SMALL, *made(number), task, count)
+
+
+def first_answer(record: dict[str, Any]) -> str:
+    answer: str = record["output"][0]["answer"]
+    return answer
+
+
+def test_the_same_settings_give_the_same_files_whatever_the_processes(
+    world: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    write_world(dataclasses.replace(SMALL, out=str(tmp_path), num_processes=2))
+    names = sorted(path.name for path in world.iterdir() if path.is_file())
+    assert names == sorted(path.name for path in tmp_path.iterdir() if path.is_file())
+    for name in names:
+        assert (world / name).read_bytes() == (tmp_path / name).read_bytes()
+
+
+def test_another_seed_is_another_world() -> None:
+    other = dataclasses.replace(SMALL, seed=1)
+    assert district_lines(SMALL, 0) != district_lines(other, 0)
+
+
+def test_a_finished_world_is_left_alone_and_other_settings_make_it_anew(tmp_path: pathlib.Path) -> None:
+    config = dataclasses.replace(SMALL, num_passages=320, out=str(tmp_path))
+    counts = write_world(config)
+    before = (tmp_path / KNOWLEDGE_SOURCE).stat().st_mtime_ns
+    assert write_world(config) == counts
+    assert (tmp_path / KNOWLEDGE_SOURCE).stat().st_mtime_ns == before
+    write_world(dataclasses.replace(config, seed=5))
+    assert (tmp_path / KNOWLEDGE_SOURCE).stat().st_mtime_ns != before
+
+
+def test_a_world_cut_short_is_not_taken_for_a_finished_one(tmp_path: pathlib.Path) -> None:
+    config = dataclasses.replace(SMALL, num_passages=320, out=str(tmp_path))
+
+    def stop(done: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_world(config, stop)
+    assert not (tmp_path / "manifest.json").exists()
+    assert not (tmp_path / KNOWLEDGE_SOURCE).exists()
+    assert write_world(config)[KNOWLEDGE_SOURCE] > 0
+
+
+def test_pages_are_records_of_kilts_knowledge_source(world: pathlib.Path) -> None:
+    pages = lines(world / KNOWLEDGE_SOURCE)
+    ids = [page["wikipedia_id"] for page in pages]
+    assert len(set(ids)) == len(ids)
+    assert len(pages) == pytest.approx(SMALL.num_passages, rel=0.1)
+    for page in pages:
+        assert page["text"][0] == page["wikipedia_title"]
+        assert all(isinstance(paragraph, str) and paragraph for paragraph in page["text"])
+
+
+def test_the_task_files_load_as_datasets_with_their_own_scores(world: pathlib.Path) -> None:
+    findings = Findings()
+    loaded = load_queries([str(world / file_name(task, dev=True)) for task in TASKS], findings)
+    findings.raise_problems()
+    scores = dict(loaded.queries.select("dataset", "score").unique().iter_rows())
+    assert scores == {
+        "nq": "exact_match",
+        "triviaqa": "exact_match",
+        "hotpotqa": "exact_match",
+        "fever": "accuracy",
+        "wow": "token_f1",
+    }
+    assert loaded.provenance["query_id"].n_unique() == loaded.queries.height
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_provenance_points_at_the_sentence(task: str) -> None:
+    pages = {page.page_id: page_record(page) for page in made(0)[1]}
+    for record in records(0, task):
+        for source in record["output"][0]["provenance"]:
+            page = pages[source["wikipedia_id"]]
+            assert source["title"] == page["wikipedia_title"]
+            paragraph = page["text"][source["start_paragraph_id"]]
+            told = paragraph[source["start_character"] : source["end_character"]]
+            assert [told] == source["meta"]["evidence_span"]
+
+
+def test_the_evidence_tells_the_answer() -> None:
+    for task in ("nq", "wow"):
+        for record in records(0, task):
+            (source,) = record["output"][0]["provenance"]
+            evidence = source["meta"]["evidence_span"][0]
+            shorter, longer = sorted((first_answer(record), evidence), key=len)
+            assert shorter in longer
+    for record in records(0, "hotpotqa"):
+        *_, last = record["output"][0]["provenance"]
+        assert first_answer(record) in last["meta"]["evidence_span"][0]
+
+
+def test_two_hops_rest_on_two_pages() -> None:
+    for record in records(0, "hotpotqa"):
+        first, second = (source["wikipedia_id"] for source in record["output"][0]["provenance"])
+        assert first != second
+
+
+def test_claims_are_true_or_false_as_the_facts_are() -> None:
+    district, _ = made(0)
+    found = records(0, "fever", 200)
+    labels = Counter(map(first_answer, found))
+    assert set(labels) == {"SUPPORTS", "REFUTES"}
+    assert 0.35 < labels["SUPPORTS"] / len(found) < 0.65
+    true = {
+        state(template, subject, fact.object.name)
+        for fact in district.facts
+        for template in RELATIONS[fact.relation].sentences
+        for subject in (fact.subject.reference, fact.subject.variant)
+    }
+    for record in found:
+        assert (record["input"] in true) == (first_answer(record) == "SUPPORTS"), record["input"]
+
+
+def test_a_described_answer_is_the_only_one_of_its_kind_in_the_district() -> None:
+    district, _ = made(0)
+    for record in records(0, "triviaqa"):
+        clauses = record["input"]
+        named = [one for one in district.entities if one.name == first_answer(record)]
+        assert named
+        assert not any(re.search(rf"(?<!\w){re.escape(one.name)}(?!\w)", clauses) for one in named)
+        assert [entry["answer"] for entry in record["output"]] == [named[0].name, *named[0].aliases]
+
+
+def test_no_name_of_a_dev_district_is_found_in_a_train_district() -> None:
+    """Names as the questions and answers have them, in any world."""
+    other = dataclasses.replace(SMALL, seed=7)
+    dev = {one.name for number in (4, 9) for one in make_district(SMALL, number).entities}
+    train = {one.name for number in (0, 1, 2, 3) for one in make_district(other, number).entities}
+    assert all(map(is_dev_name, dev))
+    assert not any(map(is_dev_name, train))
+
+
+def test_name_sakes_share_their_name_and_not_their_occupation() -> None:
+    people = [one for one in made(0)[0].entities if one.kind == "person"]
+    by_name = Counter(one.name for one in people)
+    assert max(by_name.values()) > 1
+    assert len({(one.name, one.occupation) for one in people}) == len(people)
+
+
+def test_facts_are_told_away_from_their_gold_page_and_answers_about_somebody_else() -> None:
+    _, pages = made(0)
+    away = [telling.fact for page in pages for telling in page.others]
+    assert away
+    assert all(telling.fact.subject is not page.subject for page in pages for telling in page.others)
+    objects = Counter(fact.object.name for fact in made(0)[0].facts)
+    assert max(objects.values()) > 3
+
+
+@pytest.mark.parametrize(("mean", "most"), [(0.0, 0), (6.0, 20)])
+def test_the_number_of_side_facts_follows_the_setting(mean: float, most: int) -> None:
+    config = dataclasses.replace(SMALL, side_facts=mean)
+    pages = make_pages(config, make_district(config, 0))
+    found = [len(page.others) for page in pages]
+    assert max(found) <= most
+    assert sum(found) / len(found) == pytest.approx(mean, rel=0.25)
+
+
+def test_without_variants_every_question_uses_the_words_of_the_page() -> None:
+    config = dataclasses.replace(SMALL, variant_share=0.0)
+    district = make_district(config, 0)
+    variants = {one.variant for one in district.entities if one.kind == "person"}
+    asked = make_records(config, district, make_pages(config, district), "nq", 40)
+    assert not any(variant in record["input"] for record in asked for variant in variants)
+
+
+def test_sentences_read_as_sentences() -> None:
+    for number in range(3):
+        for page in made(number)[1]:
+            for telling in (*page.own, *page.others):
+                assert re.fullmatch(r"[A-Z][^{}]*\.", telling.sentence), telling.sentence
+                assert "  " not in telling.sentence
+                assert telling.fact.object.name in telling.sentence
+
+
+@given(st.integers(1, 400), st.integers(1, 500), st.integers(2, 7))
+def test_the_largest_number_of_questions_is_met_evenly(districts: int, most: int, every: int) -> None:
+    config = WorldConfig(num_passages=64 * districts, dev_every=every, max_questions=most)
+    for dev in (False, True):
+        counts = [num_questions(config, n) for n in range(config.num_districts) if config.is_dev(n) is dev]
+        assert max(counts) - min(counts) <= 1
+        assert sum(counts) == min(most, int(config.questions_per_district * len(counts)))
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 30_000))
+def test_surnames_of_different_numbers_differ(number: int) -> None:
+    assert surname(number) != surname(Random(number).randrange(number + 1, 31_000))
+
+
+def test_memory_does_not_grow_with_the_number_of_districts(tmp_path: pathlib.Path) -> None:
+    peaks = []
+    for size in (10, 30):
+        config = WorldConfig(
+            num_passages=64 * size, num_processes=1, max_questions=20, out=str(tmp_path / str(size))
+        )
+        tracemalloc.start()
+        write_world(config)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[1] < 1.5 * peaks[0]
+
+
+@pytest.mark.parametrize("task", ["nq", "wow", "fever"])
+def test_the_gold_answers_score_one(task: str) -> None:
+    score = {"nq": "exact_match", "wow": "token_f1", "fever": "accuracy"}[task]
+    for record in records(0, task):
+        assert SCORES[score].function(first_answer(record), [first_answer(record)]) == 1.0
+
+
+def test_every_fact_has_one_object() -> None:
+    facts: list[Fact] = made(0)[0].facts
+    assert len({(id(fact.subject), fact.relation) for fact in facts}) == len(facts)
