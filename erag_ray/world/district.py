@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 from erag_ray.config import WorldConfig
-from erag_ray.world import words
 from erag_ray.world.names import Names
 from erag_ray.world.relations import RELATIONS
+from erag_ray.world.words import INSTRUMENTS, MEN, OCCUPATIONS, PRODUCTS, WOMEN
 
 NUM_TOWNS, NUM_COMPANIES, NUM_SCHOOLS, NUM_NOVELS, NUM_REGIONS = 6, 6, 5, 8, 3
 NUM_PEOPLE, NUM_SURNAMES = 36, 16
@@ -47,7 +47,7 @@ class Entity:
         """The same in other words, for people: the plant-scientist Annie Kelner."""
         if self.kind != "person":
             return self.reference
-        return f"the {words.OCCUPATIONS[self.occupation]} {self.aliases[0]}"
+        return f"the {OCCUPATIONS[self.occupation]} {self.aliases[0]}"
 
 
 @dataclass(frozen=True)
@@ -117,20 +117,20 @@ def _people(names: Names, namesake_share: float) -> list[Entity]:
 def _person(names: Names, surnames: list[str]) -> Entity:
     woman = names.random.random() < 0.5
     name = names.draw(lambda: f"{names.first_name(woman)} {names.random.choice(surnames)}")
-    return _with_occupation(name, woman, names.random.choice(list(words.OCCUPATIONS)))
+    return _with_occupation(name, woman, names.random.choice(list(OCCUPATIONS)))
 
 
 def _namesake(names: Names, people: list[Entity]) -> Entity:
     """The same name, another occupation."""
     other = names.random.choice(people)
     taken = {one.occupation for one in people if one.name == other.name}
-    free = [occupation for occupation in words.OCCUPATIONS if occupation not in taken]
+    free = [occupation for occupation in OCCUPATIONS if occupation not in taken]
     return _with_occupation(other.name, other.woman, names.random.choice(free))
 
 
 def _with_occupation(name: str, woman: bool, occupation: str) -> Entity:
     first, last = name.split(" ")
-    short = (words.WOMEN if woman else words.MEN)[first]
+    short = (WOMEN if woman else MEN)[first]
     return Entity("person", name, (f"{short} {last}", f"{first[0]}. {last}"), occupation, woman)
 
 
@@ -148,8 +148,8 @@ def _object(one: Entity, kind: str, cast: dict[str, list[Entity]], names: Names)
         return names.random.choice([other for other in cast[kind] if other.name != one.name])
     makers = {
         "year": lambda: str(names.random.randrange(1840, 1990)),
-        "instrument": lambda: names.random.choice(words.INSTRUMENTS),
-        "product": lambda: names.random.choice(words.PRODUCTS),
+        "instrument": lambda: names.random.choice(INSTRUMENTS),
+        "product": lambda: names.random.choice(PRODUCTS),
         "river": names.river,
         "award": names.award,
     }

@@ -12,7 +12,22 @@ from random import Random
 
 import xxhash
 
-from erag_ray.world import words
+from erag_ray.world.words import (
+    AWARD_KINDS,
+    COMPANY_ENDS,
+    MEN,
+    REGION_ENDS,
+    RIVER_ENDS,
+    SCHOOL_KINDS,
+    SURNAME_ENDS,
+    SURNAME_MIDDLES,
+    SURNAME_STARTS,
+    TITLE_ADJECTIVES,
+    TITLE_NOUNS,
+    TOWN_ENDS,
+    TOWN_STARTS,
+    WOMEN,
+)
 
 DEV_SHARE = 5
 """One name in so many belongs to dev."""
@@ -51,40 +66,36 @@ class Names:
         return surname(self.random.randrange(self.surnames))
 
     def first_name(self, woman: bool) -> str:
-        return self.random.choice(list(words.WOMEN if woman else words.MEN))
+        return self.random.choice(list(WOMEN if woman else MEN))
 
     def town(self) -> str:
-        return self.draw(lambda: self._pick(words.TOWN_STARTS) + self._piece() + self._pick(words.TOWN_ENDS))
+        return self.draw(lambda: self._pick(TOWN_STARTS) + self._piece() + self._pick(TOWN_ENDS))
 
     def river(self) -> str:
-        return self.draw(lambda: self._pick(words.TOWN_STARTS) + self._piece() + self._pick(words.RIVER_ENDS))
+        return self.draw(lambda: self._pick(TOWN_STARTS) + self._piece() + self._pick(RIVER_ENDS))
 
     def region(self) -> str:
-        return self.draw(
-            lambda: self._pick(words.TOWN_STARTS) + self._piece() + self._pick(words.REGION_ENDS)
-        )
+        return self.draw(lambda: self._pick(TOWN_STARTS) + self._piece() + self._pick(REGION_ENDS))
 
     def company(self) -> str:
-        return self.draw(lambda: f"{self._any_surname()} {self._pick(words.COMPANY_ENDS)}")
+        return self.draw(lambda: f"{self._any_surname()} {self._pick(COMPANY_ENDS)}")
 
     def school(self) -> str:
-        return self.draw(lambda: f"{self._any_surname()} {self._pick(words.SCHOOL_KINDS)}")
+        return self.draw(lambda: f"{self._any_surname()} {self._pick(SCHOOL_KINDS)}")
 
     def award(self) -> str:
-        return self.draw(lambda: f"{self._any_surname()} {self._pick(words.AWARD_KINDS)}")
+        return self.draw(lambda: f"{self._any_surname()} {self._pick(AWARD_KINDS)}")
 
     def book(self) -> str:
         return self.draw(
-            lambda: (
-                f"The {self._pick(words.TITLE_ADJECTIVES)} {self._pick(words.TITLE_NOUNS)} of {self._any_surname()}"
-            )
+            lambda: f"The {self._pick(TITLE_ADJECTIVES)} {self._pick(TITLE_NOUNS)} of {self._any_surname()}"
         )
 
     def _any_surname(self) -> str:
-        return surname(self.random.randrange(len(words.SURNAME_STARTS) * len(words.SURNAME_ENDS)))
+        return surname(self.random.randrange(len(SURNAME_STARTS) * len(SURNAME_ENDS)))
 
     def _piece(self) -> str:
-        return self.random.choice(("", *words.SURNAME_MIDDLES))
+        return self.random.choice(("", *SURNAME_MIDDLES))
 
     def _pick(self, pieces: tuple[str, ...]) -> str:
         return self.random.choice(pieces)
@@ -92,9 +103,9 @@ class Names:
 
 def surname(number: int) -> str:
     """Surname of a number: two pieces for the first 1,600 or so, then three."""
-    starts, ends = words.SURNAME_STARTS, words.SURNAME_ENDS
+    starts, ends = SURNAME_STARTS, SURNAME_ENDS
     # a large odd step: neighbours in number share neither piece
     short = number * 1009 % (len(starts) * len(ends))
     long = number // (len(starts) * len(ends))
-    middle = words.SURNAME_MIDDLES[(long - 1) % len(words.SURNAME_MIDDLES)] if long else ""
+    middle = SURNAME_MIDDLES[(long - 1) % len(SURNAME_MIDDLES)] if long else ""
     return starts[short // len(ends)] + middle + ends[short % len(ends)]

@@ -11,10 +11,10 @@ from random import Random
 from typing import Any
 
 from erag_ray.config import WorldConfig
-from erag_ray.world import words
 from erag_ray.world.district import District, Entity, Fact
 from erag_ray.world.pages import Page, Telling, state
 from erag_ray.world.relations import RELATIONS
+from erag_ray.world.words import OCCUPATIONS
 
 PLAIN = ("year", "instrument", "product")
 MET = ("I have been reading about {S}.", "Do you know {S}?", "Yesterday I heard of {S}.")
@@ -84,7 +84,7 @@ def described(scene: Scene) -> Asked | None:
     kind = one.kind
     if kind == "person":
         kind = (
-            words.OCCUPATIONS[one.occupation]
+            OCCUPATIONS[one.occupation]
             if scene.random.random() < scene.config.variant_share
             else one.occupation
         )
