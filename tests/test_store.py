@@ -244,7 +244,9 @@ def test_an_empty_table_is_a_table(root: str) -> None:
 def test_the_manifest_states_the_digest_of_the_data(tmp_path: pathlib.Path) -> None:
     TableStore(str(tmp_path)).write(PAGES, PROVENANCE)
     data = tmp_path / "provenance" / "part-00000.parquet"
-    assert TableStore(str(tmp_path)).manifest(PROVENANCE)["sha256"] == file_digest(data)
+    assert TableStore(str(tmp_path)).manifest(PROVENANCE)["parts"] == {
+        "part-00000.parquet": file_digest(data)
+    }
 
 
 def test_a_table_that_was_not_written_is_not_there(root: str) -> None:

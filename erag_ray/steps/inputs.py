@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
@@ -36,12 +35,11 @@ from erag_ray.schemas import (
     TableSchema,
 )
 from erag_ray.steps.checks import check_evaluation, check_places, check_runs, scores_of
-from erag_ray.store import TableStore
+from erag_ray.store import NOT_LOCAL, TableStore, file_stamp
 
 INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
 DERIVED_TABLES = (LABELS, UTILITY, LIST_VALUES, MEANS, CORRELATIONS)
 STAGES = ("annotate", "end_to_end", "compare")
-NOT_LOCAL = "not a local file"
 INPUT_KEYS = (
     "queries",
     "query_format",
@@ -187,15 +185,7 @@ def _files(config: JobConfig) -> dict[str, str]:
         *config.passages,
         *config.runs.values(),
     ]
-    return {path: _stamp(path) for path in paths}
-
-
-def _stamp(path: str) -> str:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return NOT_LOCAL
-    return f"{found.st_size} bytes, modified {found.st_mtime_ns} ns"
+    return {path: file_stamp(path) for path in paths}
 
 
 def prepared(config: JobConfig) -> Inputs:
