@@ -11,5 +11,6 @@ from erag_ray.config.check import require
 from erag_ray.config.job import JobConfig
 from erag_ray.config.parsing import expand, parse
 from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.retrieval import RetrieveConfig, run_name
 
-__all__ = ["JobConfig", "ReaderConfig", "expand", "parse", "require"]
+__all__ = ["JobConfig", "ReaderConfig", "RetrieveConfig", "expand", "parse", "require", "run_name"]

@@ -14,7 +14,19 @@ import subprocess
 import uuid
 from collections.abc import Iterable
 
-PACKAGES = ("erag-ray", "ray", "torch", "transformers", "tokenizers", "polars", "pyarrow", "scipy", "numpy")
+PACKAGES = (
+    "erag-ray",
+    "ray",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "polars",
+    "pyarrow",
+    "scipy",
+    "numpy",
+    "bm25s",
+    "PyStemmer",
+)
 NOT_LOCAL = "not a local file"
 """The stamp of what is not on this machine's disk."""
 
