@@ -45,6 +45,8 @@ class Annotator:
     function: Callable[[Evidence], pl.DataFrame]
     applies: Callable[[Evidence], pl.Expr]
     """A condition on the columns of QUERIES; the other queries get no rows ("not applicable")."""
+    where: str = "every question"
+    """In words, what it labels."""
     binary: bool | None
     """Whether labels are only 0 and 1; None: as the score of the query."""
     needs_readings: bool = False
@@ -292,6 +294,8 @@ def annotator_named(name: str) -> Annotator:
     return found
 
 
+SPANS = "short answers, scored by exact_match: verdicts and dialogue are not looked for in passages"
+
 ANNOTATORS: dict[str, Annotator] = {
     annotator.name: annotator
     for annotator in (
@@ -304,11 +308,25 @@ ANNOTATORS: dict[str, Annotator] = {
             score_dependent=True,
         ),
         Annotator(
-            name="contains_answer_dpr", function=contains_answer_dpr, applies=_asks_exact_match, binary=True
+            name="contains_answer_dpr",
+            function=contains_answer_dpr,
+            applies=_asks_exact_match,
+            where=SPANS,
+            binary=True,
         ),
         Annotator(
-            name="contains_answer_kilt", function=contains_answer_kilt, applies=_asks_exact_match, binary=True
+            name="contains_answer_kilt",
+            function=contains_answer_kilt,
+            applies=_asks_exact_match,
+            where=SPANS,
+            binary=True,
         ),
-        Annotator(name="provenance", function=provenance, applies=_has_gold_pages, binary=True),
+        Annotator(
+            name="provenance",
+            function=provenance,
+            applies=_has_gold_pages,
+            where="questions with gold pages",
+            binary=True,
+        ),
     )
 }

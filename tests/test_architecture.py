@@ -24,6 +24,8 @@ HEAVY = {
     "torch": {"readers", "pipeline"},
     "transformers": {"readers", "pipeline"},
     "ray": {"pipeline"},
+    "bm25s": {"retrieve"},
+    "Stemmer": {"retrieve"},
 }
 
 

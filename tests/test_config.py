@@ -11,7 +11,7 @@ import textwrap
 
 import pytest
 
-from erag_ray.config import JobConfig, ReaderConfig, expand, parse
+from erag_ray.config import JobConfig, ReaderConfig, RetrieveConfig, expand, parse
 
 YAML = """
 queries: [questions.jsonl]
@@ -253,16 +253,18 @@ def field_docstrings(config: type) -> dict[str, str]:
     return docstrings
 
 
+@pytest.mark.parametrize("kind", [JobConfig, RetrieveConfig])
 def test_help_documents_every_key(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, kind: type
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit) as stopped:
-        parse(JobConfig, "What this job does.", ["--help"])
+        parse(kind, "What this job does.", ["--help"])
     assert stopped.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "What this job does." in shown
-    for config, prefix in ((JobConfig, ""), (ReaderConfig, "reader.")):
+    parts = [(kind, ""), (ReaderConfig, "reader.")] if kind is JobConfig else [(kind, "")]
+    for config, prefix in parts:
         docstrings = field_docstrings(config)
         for field in dataclasses.fields(config):
             assert field.name in docstrings, f"{config.__name__}.{field.name} has no docstring"

@@ -18,17 +18,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.schemas import PROVENANCE, READINGS, RUNS
+from erag_ray.schemas import PROVENANCE, READINGS, RUNS, InputError
 from erag_ray.store import (
     KEY_COLUMNS,
     LEASE_SECONDS,
+    NOT_LOCAL,
     Folder,
     Lease,
     ReadingStore,
     TableStore,
     file_digest,
+    file_stamp,
     fingerprint,
     new_job_id,
+    part_paths,
 )
 
 PAGES = pl.DataFrame({"query_id": ["q1", "q2"], "page_id": ["p1", "p2"]})
@@ -244,7 +247,9 @@ def test_an_empty_table_is_a_table(root: str) -> None:
 def test_the_manifest_states_the_digest_of_the_data(tmp_path: pathlib.Path) -> None:
     TableStore(str(tmp_path)).write(PAGES, PROVENANCE)
     data = tmp_path / "provenance" / "part-00000.parquet"
-    assert TableStore(str(tmp_path)).manifest(PROVENANCE)["sha256"] == file_digest(data)
+    assert TableStore(str(tmp_path)).manifest(PROVENANCE)["parts"] == {
+        "part-00000.parquet": file_digest(data)
+    }
 
 
 def test_a_table_that_was_not_written_is_not_there(root: str) -> None:
@@ -318,6 +323,67 @@ def test_settings_without_a_stable_form_leave_the_table_unsealed(root: str) -> N
     with pytest.raises(TypeError, match="set has no stable form"):
         tables.write(PAGES, PROVENANCE, config={"names": {"a"}})
     assert not tables.is_sealed(PROVENANCE)
+
+
+# tables in several parts
+
+
+def write_parts(tables: TableStore, *parts: pl.DataFrame) -> None:
+    writer = tables.writer(PROVENANCE)
+    for part in parts:
+        writer.append(part)
+    writer.seal(config={"rule": "x"})
+
+
+def test_a_table_of_several_parts_is_one_table(tmp_path: pathlib.Path) -> None:
+    tables = TableStore(str(tmp_path))
+    write_parts(tables, PAGES.head(1), PAGES.tail(-1))
+    assert tables.read(PROVENANCE).rows() == PAGES.rows()
+    manifest = tables.manifest(PROVENANCE)
+    assert (manifest["num_rows"], manifest["config"]) == (PAGES.height, {"rule": "x"})
+    place = tmp_path / "provenance"
+    names = ["part-00000.parquet", "part-00001.parquet"]
+    assert manifest["parts"] == {name: file_digest(place / name) for name in names}
+    assert part_paths(str(place)) == [str(place / name) for name in names]
+
+
+def test_parts_without_a_seal_are_no_table(root: str) -> None:
+    tables = TableStore(root)
+    write_parts(tables, PAGES)
+    tables.writer(PROVENANCE).append(PAGES)
+    assert not tables.is_sealed(PROVENANCE)
+    with pytest.raises(InputError, match="provenance: holds no sealed table"):
+        part_paths(f"{root}/provenance")
+
+
+def test_fewer_parts_leave_none_of_the_old_ones_and_no_other_file_is_touched(root: str) -> None:
+    tables = TableStore(root)
+    write_parts(tables, PAGES.head(1), PAGES.tail(-1))
+    tables.folder.write_bytes(b"mine", "provenance", "notes.txt")
+    write_parts(tables, PAGES)
+    assert tables.folder.names("provenance") == ["manifest.json", "notes.txt", "part-00000.parquet"]
+
+
+def test_a_part_that_is_not_the_one_sealed_is_named(root: str) -> None:
+    tables = TableStore(root)
+    write_parts(tables, PAGES.head(1), PAGES.tail(-1))
+    tables.folder.write_parquet(PAGES.to_arrow(), "provenance", "part-00001.parquet")
+    with pytest.raises(InputError, match=r"part-00001.parquet is not what was sealed"):
+        tables.read(PROVENANCE)
+
+
+def test_a_stamp_changes_with_the_file_and_a_folders_with_its_seal(tmp_path: pathlib.Path) -> None:
+    assert file_stamp(str(tmp_path / "nothing")) == file_stamp("s3://bucket/x") == NOT_LOCAL
+    file = tmp_path / "a"
+    file.write_text("1")
+    first = file_stamp(str(file))
+    assert file_stamp(str(file)) == first
+    file.write_text("22")
+    assert file_stamp(str(file)) != first
+    write_parts(TableStore(str(tmp_path)), PAGES)
+    sealed = file_stamp(str(tmp_path / "provenance"))
+    write_parts(TableStore(str(tmp_path)), PAGES.head(1))
+    assert file_stamp(str(tmp_path / "provenance")) != sealed
 
 
 # the open store of readings

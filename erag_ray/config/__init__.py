@@ -11,6 +11,16 @@ from erag_ray.config.check import require
 from erag_ray.config.job import JobConfig
 from erag_ray.config.parsing import expand, parse
 from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.retrieval import RetrieveConfig, run_name
 from erag_ray.config.world import WorldConfig
 
-__all__ = ["JobConfig", "ReaderConfig", "WorldConfig", "expand", "parse", "require"]
+__all__ = [
+    "JobConfig",
+    "ReaderConfig",
+    "RetrieveConfig",
+    "WorldConfig",
+    "expand",
+    "parse",
+    "require",
+    "run_name",
+]

@@ -34,8 +34,13 @@ class JobConfig:
     """Score of one output against its gold answers (null: by dataset): exact_match, token_f1, accuracy,
     rouge_l_kilt, rouge_l_google, or package.module:name."""
 
+    where: list[str] = field(default_factory=list)
+    """Only questions whose record holds these values: path=value, or dataset:path=value for one dataset alone
+    (fever_fm2:meta.split=test). The path's dots go down into the record; a record without the path is left out."""
+
     passages: list[str] = field(default_factory=list)
-    """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; or BEIR corpus.jsonl."""
+    """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; BEIR corpus.jsonl; or the corpus
+    folder that jobs/retrieve.py has made."""
 
     runs: dict[str, str] = field(default_factory=dict)
     """The retrievers: name -> file of ranked lists (TREC, .gz too; Parquet; KILT predictions as .jsonl)."""

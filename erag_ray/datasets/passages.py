@@ -1,4 +1,4 @@
-"""Passage files -> CORPUS: JSON Lines (ours, BEIR's, Pyserini's), plain or gzip, and Parquet.
+"""Passage files -> CORPUS: JSON Lines (ours, BEIR's, Pyserini's), plain or gzip, Parquet, and sealed folders of it.
 
 Each reader yields, batch by batch, the ids of all passages (for the check that none repeats) and the rows
 that are wanted, so that a collection of millions of passages never lies in memory whole. A new format is one
@@ -8,6 +8,7 @@ reader and one line in `PASSAGE_FORMATS`.
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ import polars as pl
 from erag_ray.datasets.findings import NUM_NAMED, Findings
 from erag_ray.datasets.lines import Paths, Record, identifier, listed, read_records
 from erag_ray.datasets.parquet import READ_ERRORS, report_unreadable, scan_parquet, text_column
+from erag_ray.schemas import InputError
+from erag_ray.store import part_paths
 
 CORPUS_COLUMNS = pl.Schema(
     {
@@ -68,7 +71,7 @@ def load_passages(
 
     Args:
         paths: JSON Lines with ``doc_id, page_id, title, text`` (or BEIR's ``_id``, or ``id`` and
-            ``contents``), or Parquet with the same four columns.
+            ``contents``), or Parquet with the same four columns, or a folder that `corpus` has sealed.
         findings: receives every problem and note, also of passages that are not kept.
         doc_ids: keep these passages ...
         page_ids: ... and those of these pages; both None keeps all.
@@ -77,7 +80,8 @@ def load_passages(
         doc_ids=None if doc_ids is None else frozenset(doc_ids),
         page_ids=None if page_ids is None else frozenset(page for page in page_ids if page is not None),
     )
-    files, num_before = listed(paths), findings.num_problems
+    num_before = findings.num_problems
+    files = [file for path in listed(paths) for file in _files_of(path, findings)]
     seen: list[pl.DataFrame] = []
     kept = [pl.DataFrame(schema=CORPUS_COLUMNS)]
     for path in files:
@@ -89,6 +93,17 @@ def load_passages(
     repeats = _report_repeats(pl.concat(seen), findings) if seen else False
     corpus = pl.concat(kept)
     return corpus.unique("doc_id", keep="first", maintain_order=True) if repeats else corpus
+
+
+def _files_of(path: str, findings: Findings) -> list[str]:
+    """The file itself, or the parts of a sealed folder."""
+    if not os.path.isdir(path):
+        return [path]
+    try:
+        return part_paths(path)
+    except InputError as error:
+        findings.problem(f"folder {path}", *error.problems)
+        return []
 
 
 def _report_repeats(seen: pl.DataFrame, findings: Findings) -> bool:

@@ -5,7 +5,7 @@ Formats are in `questions` (`QUERY_FORMATS`), data sets and their scores in `kno
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import polars as pl
@@ -16,6 +16,7 @@ from erag_ray.datasets.lines import Paths, Record, listed, read_records
 from erag_ray.datasets.qrels import Qrels, read_qrels
 from erag_ray.datasets.questions import QUERY_FORMATS, Question, format_of
 from erag_ray.datasets.triviaqa import read_triviaqa
+from erag_ray.datasets.where import Where, conditions_of
 from erag_ray.names import find
 from erag_ray.scores import normalize_answer
 
@@ -59,6 +60,7 @@ def load_queries(
     score_by_dataset: Mapping[str, str] | None = None,
     triviaqa_questions: Paths = (),
     qrels: Paths = (),
+    where: Iterable[str] = (),
 ) -> LoadedQueries:
     """The questions of KILT task files or BEIR's queries.jsonl, plain or gzip.
 
@@ -72,6 +74,7 @@ def load_queries(
         triviaqa_questions: TriviaQA's own JSON files, for KILT files that leave ``input`` out.
         qrels: BEIR's relevance files (``query-id, corpus-id, score`` in TSV). They choose the questions,
             and their documents above 0 become gold passages, each its own page.
+        where: conditions on the records, ``path=value`` or ``dataset:path=value``; the others are as if not there.
 
     Raises:
         ValueError: ``format`` is unknown; nothing else: bad input goes to ``findings``.
@@ -80,10 +83,13 @@ def load_queries(
         find("query format", format, QUERY_FORMATS)
     files, num_before = listed(paths), findings.num_problems
     judged = read_qrels(listed(qrels), findings)
-    loading = _Loading(findings=findings, format=format, dataset=dataset, qrels=judged)
+    conditions = conditions_of(where, findings)
+    loading = _Loading(findings=findings, format=format, dataset=dataset, qrels=judged, where=conditions)
     for path in files:
         for record in read_records(path, findings):
             loading.add(record)
+    if findings.num_problems == num_before:
+        conditions.check()
     loading.join_triviaqa(listed(triviaqa_questions))
     loading.check_qrels(listed(qrels))
     if not loading.found and findings.num_problems == num_before:
@@ -106,6 +112,7 @@ class _Loading:
     format: str
     dataset: str | None
     qrels: Qrels
+    where: Where
     found: list[_Named] = field(default_factory=list)
     datasets: dict[str, Dataset] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
@@ -115,6 +122,9 @@ class _Loading:
         form = format_of(record) if self.format == "auto" else self.format
         self.saw_beir |= form == "beir"
         question = QUERY_FORMATS[form](record)
+        name = self.dataset or question.dataset or dataset_of_file(record.path)
+        if not self.where.keeps(record, question.query_id, name):
+            return
         self._check_repeat(question.query_id, record)
         if form == "beir" and self.qrels:
             if question.query_id not in self.qrels:
@@ -125,7 +135,6 @@ class _Loading:
         if question.impossible:
             self.findings.note("impossible questions, left out", question.query_id)
             return
-        name = self.dataset or question.dataset or dataset_of_file(record.path)
         self._check(question, name, record)
         if not record.faulty:
             self._check_dataset(name, question.task, record)

@@ -20,6 +20,8 @@ class Grid:
     """The first columns are names, aligned left; the others are figures."""
     on_console: bool = True
     """Also printed, not only in the file."""
+    in_file: bool = True
+    """Also in the file, not only printed."""
 
 
 def number(value: float | None, digits: int = 3) -> str:

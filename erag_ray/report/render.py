@@ -40,6 +40,7 @@ def _rich_table(grid: Grid) -> rich.table.Table:
         title_justify="left",
         caption_justify="left",
         title_style="bold",
+        collapse_padding=True,
     )
     for index, column in enumerate(grid.columns):
         justify: str = "left" if index < grid.num_names else "right"
@@ -53,7 +54,7 @@ def markdown(title: str, grids: Sequence[Grid], notes: Sequence[str]) -> str:
     """The report as one Markdown text; nothing that came from a file can break its tables."""
     out = io.StringIO()
     out.write(f"# {_plain(title)}\n")
-    for grid in grids:
+    for grid in (grid for grid in grids if grid.in_file):
         out.write(f"\n## {_plain(grid.title)}\n\n")
         out.write(_line(grid.columns))
         out.write(

@@ -19,7 +19,7 @@ def correlation_grid(
     statistic: str,
     runs: Sequence[str],
     *,
-    deepest: bool,
+    on_console: bool,
 ) -> Grid:
     """Annotators and measures down, runs across: one statistic against the utility at the same depth.
 
@@ -35,10 +35,10 @@ def correlation_grid(
         title=f"{dataset}: {symbol} of each measure with the end-to-end utility, over queries, {depth} documents",
         columns=("annotator", "measure", *runs),
         rows=tuple(rows),
-        caption=f"{symbol} [interval] /ceiling, the most {symbol} that the ties in these data allow. {_reasons(own)}"
+        caption=f"{symbol} [interval] /ceiling, the most {symbol} that the ties in these data allow. {reasons(own)}"
         "Other cut-offs are in the table correlations.",
         num_names=2,
-        on_console=deepest,
+        on_console=on_console,
     )
 
 
@@ -61,7 +61,7 @@ def _float(value: object) -> float | None:
     return value if isinstance(value, float) else None
 
 
-def _reasons(rows: pl.DataFrame) -> str:
+def reasons(rows: pl.DataFrame) -> str:
     """Why figures or intervals are missing, the most frequent reasons first."""
     missing = rows.filter(pl.col("reason").is_not_null()).group_by("reason").len()
     ordered = missing.sort("len", "reason", descending=[True, False])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 import polars as pl
 import pyarrow as pa
@@ -16,6 +16,7 @@ from erag_ray.datasets import Findings
 from erag_ray.evaluate import REFERENCES, labels_are_binary, measures_for
 from erag_ray.measures import check_measures
 from erag_ray.report.retrievers import REFERENCE_NAMES
+from erag_ray.schemas import CORPUS, RUNS
 from erag_ray.scores import score_named
 from erag_ray.store import Folder
 
@@ -33,9 +34,9 @@ def check_runs(config: JobConfig, findings: Findings) -> None:
             )
 
 
-def check_places(config: JobConfig, findings: Findings) -> None:
-    """``out`` and ``store`` can be written to."""
-    for key, place in (("out", config.out), ("store", config.store)):
+def check_places(places: Mapping[str, str], findings: Findings) -> None:
+    """The folders that these keys name can be written to."""
+    for key, place in places.items():
         probe = f"probe-{uuid.uuid4().hex}"
         try:
             folder = Folder(place)
@@ -43,6 +44,16 @@ def check_places(config: JobConfig, findings: Findings) -> None:
             folder.delete(probe)
         except (OSError, ValueError, pa.ArrowException) as error:
             findings.problem(f"config key {key}", f"{key}: cannot write to {place}: {error}")
+
+
+def check_not_own(config: JobConfig, findings: Findings) -> None:
+    """No input is a table of this job's ``out``: sealing the inputs would overwrite it."""
+    out = Folder(config.out)
+    for key, table, paths in (("passages", CORPUS, config.passages), ("runs", RUNS, config.runs.values())):
+        for path in paths:
+            if f"{Folder(path).path}/".startswith(f"{out.at(table.name)}/"):
+                text = f"{key}: {path} lies where this job writes its own tables; choose another out"
+                findings.problem(f"config key {key}", text)
 
 
 def check_evaluation(config: JobConfig, scores: Iterable[str], findings: Findings) -> None:

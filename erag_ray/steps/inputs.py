@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
@@ -35,13 +34,12 @@ from erag_ray.schemas import (
     InputError,
     TableSchema,
 )
-from erag_ray.steps.checks import check_evaluation, check_places, check_runs, scores_of
-from erag_ray.store import TableStore
+from erag_ray.steps.checks import check_evaluation, check_not_own, check_places, check_runs, scores_of
+from erag_ray.store import NOT_LOCAL, TableStore, file_stamp
 
 INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
 DERIVED_TABLES = (LABELS, UTILITY, LIST_VALUES, MEANS, CORRELATIONS)
 STAGES = ("annotate", "end_to_end", "compare")
-NOT_LOCAL = "not a local file"
 INPUT_KEYS = (
     "queries",
     "query_format",
@@ -49,6 +47,7 @@ INPUT_KEYS = (
     "triviaqa_questions",
     "dataset",
     "score",
+    "where",
     "passages",
     "runs",
     "trec_ties",
@@ -86,7 +85,8 @@ def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Input
     """
     findings = Findings()
     check_runs(config, findings)
-    check_places(config, findings)
+    check_places({"out": config.out, "store": config.store}, findings)
+    check_not_own(config, findings)
     loaded, entries = _load(config, findings)
     check_evaluation(config, scores_of(loaded.queries), findings)
     if check_reader is not None:
@@ -131,6 +131,7 @@ def _load(config: JobConfig, findings: Findings) -> tuple[LoadedQueries, pl.Data
         score=config.score,
         triviaqa_questions=config.triviaqa_questions,
         qrels=config.qrels,
+        where=config.where,
     )
     entries = [load_run(name, path, findings, ties=config.trec_ties) for name, path in config.runs.items()]
     sampled = dataclasses.replace(loaded, queries=sample(loaded.queries, config.num_queries, config.seed))
@@ -187,15 +188,7 @@ def _files(config: JobConfig) -> dict[str, str]:
         *config.passages,
         *config.runs.values(),
     ]
-    return {path: _stamp(path) for path in paths}
-
-
-def _stamp(path: str) -> str:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return NOT_LOCAL
-    return f"{found.st_size} bytes, modified {found.st_mtime_ns} ns"
+    return {path: file_stamp(path) for path in paths}
 
 
 def prepared(config: JobConfig) -> Inputs:

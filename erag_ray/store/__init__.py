@@ -2,7 +2,8 @@
 
 Two kinds of folder:
 
-- a *sealed table* is written whole, then its manifest; without the manifest it does not exist (`TableStore`);
+- a *sealed table* is written, in one part or several, then its manifest; without the manifest it does not exist
+  (`TableStore`);
 - an *open store* (`ReadingStore`) is appended to by many jobs, a whole file at a time, and never rewritten.
   A file is written under ``_unfinished/`` and moved into place, so that a reader sees it complete or not at all.
 
@@ -10,20 +11,31 @@ Goes in: Arrow tables that conform to `schemas`. Comes out: Polars frames of the
 """
 
 from erag_ray.store.folder import Folder, as_frame
-from erag_ray.store.identity import file_digest, fingerprint, new_job_id, provenance_of_code
+from erag_ray.store.identity import (
+    NOT_LOCAL,
+    file_digest,
+    file_stamp,
+    fingerprint,
+    new_job_id,
+    provenance_of_code,
+)
 from erag_ray.store.readings import KEY_COLUMNS, LEASE_SECONDS, Lease, ReadingStore
-from erag_ray.store.tables import TableStore
+from erag_ray.store.tables import TableStore, part_paths, read_manifest
 
 __all__ = [
     "KEY_COLUMNS",
     "LEASE_SECONDS",
+    "NOT_LOCAL",
     "Folder",
     "Lease",
     "ReadingStore",
     "TableStore",
     "as_frame",
     "file_digest",
+    "file_stamp",
     "fingerprint",
     "new_job_id",
+    "part_paths",
     "provenance_of_code",
+    "read_manifest",
 ]

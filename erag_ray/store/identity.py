@@ -14,7 +14,21 @@ import subprocess
 import uuid
 from collections.abc import Iterable
 
-PACKAGES = ("erag-ray", "ray", "torch", "transformers", "tokenizers", "polars", "pyarrow", "scipy", "numpy")
+PACKAGES = (
+    "erag-ray",
+    "ray",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "polars",
+    "pyarrow",
+    "scipy",
+    "numpy",
+    "bm25s",
+    "PyStemmer",
+)
+NOT_LOCAL = "not a local file"
+"""The stamp of what is not on this machine's disk."""
 
 
 def fingerprint(value: object) -> str:
@@ -43,6 +57,16 @@ def file_digest(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a local file, in hex."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def file_stamp(path: str) -> str:
+    """Size and time of a local file, or of a folder's manifest: enough to notice that it has changed."""
+    place = os.path.join(path, "manifest.json") if os.path.isdir(path) else path
+    try:
+        found = os.stat(place)
+    except OSError:
+        return NOT_LOCAL
+    return f"{found.st_size} bytes, modified {found.st_mtime_ns} ns"
 
 
 def new_job_id() -> str:

@@ -15,11 +15,12 @@ from erag_ray.schemas import InputError, TableSchema, conform
 from erag_ray.store.folder import UNFINISHED, Folder, as_frame
 from erag_ray.store.identity import provenance_of_code, stable
 
-PART = "part-00000.parquet"
+MANIFEST = "manifest.json"
+PART = "part-"
 
 
 class TableStore:
-    """Sealed tables: ``<root>/<table>/part-00000.parquet`` and, written last, ``manifest.json``."""
+    """Sealed tables: ``<root>/<table>/part-00000.parquet`` (and more) and, written last, ``manifest.json``."""
 
     def __init__(self, root: str) -> None:
         self.folder = Folder(root)
@@ -41,48 +42,33 @@ class TableStore:
             inputs: name -> fingerprint of what it was made from.
         """
         conformed = conform(table, schema)
-        self.unseal(schema)
-        self._remove_unfinished(schema)
-        digest = self.folder.write_parquet(conformed, schema.name, PART)
-        self._seal(schema, conformed.num_rows, digest, config, inputs)
+        writer = self.writer(schema)
+        writer.append(conformed)
+        writer.seal(config=config, inputs=inputs)
         return conformed
+
+    def writer(self, schema: TableSchema) -> TableWriter:
+        """For a table too large to lie in memory: its parts one by one, then the seal. What stood there is gone."""
+        self.unseal(schema)
+        # a table has one writer, so unfinished files are left from one that was killed
+        for below in ((schema.name, UNFINISHED), (schema.name,)):
+            for name in self.folder.names(*below):
+                if name.startswith(PART):
+                    self.folder.delete(*below, name)
+        return TableWriter(self, schema)
 
     def unseal(self, schema: TableSchema) -> None:
         """From here to the next `write` the table does not exist."""
-        self.folder.delete(schema.name, "manifest.json")
+        self.folder.delete(schema.name, MANIFEST)
 
-    def _remove_unfinished(self, schema: TableSchema) -> None:
-        # a table has one writer, so these are left from one that was killed
-        for name in self.folder.names(schema.name, UNFINISHED):
-            self.folder.delete(schema.name, UNFINISHED, name)
-
-    def _seal(
-        self,
-        schema: TableSchema,
-        num_rows: int,
-        digest: str,
-        config: Mapping[str, object] | None,
-        inputs: Mapping[str, str] | None,
-    ) -> None:
-        content = {
-            "table": schema.name,
-            "columns": {field.name: str(field.type) for field in schema.columns},
-            "num_rows": num_rows,
-            "sha256": digest,
-            "config": dict(config or {}),
-            "inputs": dict(inputs or {}),
-            **provenance_of_code(),
-        }
-        self.write_manifest(content, schema.name)
-
-    def write_manifest(self, content: Mapping[str, object], *below: str) -> None:
-        """Write a ``manifest.json``: the last act of whatever it describes."""
+    def write_manifest(self, content: Mapping[str, object], *below: str, name: str = MANIFEST) -> None:
+        """Write a manifest: the last act of whatever it describes."""
         data = json.dumps(content, indent=1, sort_keys=True, default=stable).encode()
-        self.folder.write_bytes(data, *below, "manifest.json")
+        self.folder.write_bytes(data, *below, name)
 
     def is_sealed(self, schema: TableSchema) -> bool:
         """Whether the table is complete."""
-        return self.folder.exists(schema.name, "manifest.json")
+        return self.folder.exists(schema.name, MANIFEST)
 
     def manifest(self, schema: TableSchema) -> dict[str, Any]:
         """The manifest of a sealed table.
@@ -93,25 +79,85 @@ class TableStore:
         """
         if not self.is_sealed(schema):
             raise FileNotFoundError(f"table {schema.name} in {self.folder.root} is not there or not sealed")
-        try:
-            content: dict[str, Any] = json.loads(self.folder.read_bytes(schema.name, "manifest.json"))
-        except ValueError as error:
-            place = self.folder.at(schema.name, "manifest.json")
-            problem = f"{place}: the manifest is damaged ({error}); run the job that writes it again"
-            raise InputError([problem]) from error
-        return content
+        return read_manifest(self.folder, schema.name)
 
     def read(self, schema: TableSchema) -> pl.DataFrame:
         """A sealed table.
 
         Raises:
             FileNotFoundError: the table is not sealed.
-            InputError: its file is not the one that was sealed.
+            InputError: its files are not those that were sealed.
         """
-        manifest = self.manifest(schema)
-        data = self.folder.read_bytes(schema.name, PART)
-        if hashlib.sha256(data).hexdigest() != manifest["sha256"]:
+        parts = self.manifest(schema)["parts"]
+        tables = [self._read_part(schema, name, digest) for name, digest in parts.items()]
+        return as_frame(pa.concat_tables([schema.empty(), *tables]))
+
+    def _read_part(self, schema: TableSchema, name: str, digest: str) -> pa.Table:
+        data = self.folder.read_bytes(schema.name, name)
+        if hashlib.sha256(data).hexdigest() != digest:
             raise InputError(
-                [f"table {schema.name}: {self.folder.at(schema.name, PART)} is not what was sealed"]
+                [f"table {schema.name}: {self.folder.at(schema.name, name)} is not what was sealed"]
             )
-        return as_frame(conform(pq.read_table(pa.BufferReader(data)), schema, unique=False))
+        return conform(pq.read_table(pa.BufferReader(data)), schema, unique=False)
+
+
+class TableWriter:
+    """The parts of one table, in order; `TableStore.writer` makes it."""
+
+    def __init__(self, tables: TableStore, schema: TableSchema) -> None:
+        self.num_rows = 0
+        self._tables = tables
+        self._schema = schema
+        self._parts: dict[str, str] = {}
+
+    def append(self, table: pa.Table | pl.DataFrame) -> None:
+        """Write the next part; a key must not repeat inside it (nor over all parts: the caller's to see to)."""
+        conformed = conform(table, self._schema)
+        name = f"{PART}{len(self._parts):05}.parquet"
+        self._parts[name] = self._tables.folder.write_parquet(conformed, self._schema.name, name)
+        self.num_rows += conformed.num_rows
+
+    def seal(
+        self, *, config: Mapping[str, object] | None = None, inputs: Mapping[str, str] | None = None
+    ) -> None:
+        """Write the manifest: from here on the table exists."""
+        content = {
+            "table": self._schema.name,
+            "columns": {field.name: str(field.type) for field in self._schema.columns},
+            "num_rows": self.num_rows,
+            "parts": self._parts,
+            "config": dict(config or {}),
+            "inputs": dict(inputs or {}),
+            **provenance_of_code(),
+        }
+        self._tables.write_manifest(content, self._schema.name)
+
+
+def read_manifest(folder: Folder, *below: str, name: str = MANIFEST) -> dict[str, Any]:
+    """A manifest that is there.
+
+    Raises:
+        InputError: it is not JSON.
+    """
+    try:
+        content: dict[str, Any] = json.loads(folder.read_bytes(*below, name))
+    except ValueError as error:
+        problem = (
+            f"{folder.at(*below, name)}: the manifest is damaged ({error}); run the job that writes it again"
+        )
+        raise InputError([problem]) from error
+    return content
+
+
+def part_paths(place: str) -> list[str]:
+    """The Parquet files of the sealed table in this very folder, in order.
+
+    Raises:
+        InputError: the folder holds no sealed table.
+    """
+    folder = Folder(place)
+    parts = read_manifest(folder).get("parts") if folder.exists(MANIFEST) else None
+    if not parts:
+        text = f"{place}: holds no sealed table; let the job that writes it finish, or name its Parquet files"
+        raise InputError([text])
+    return ["/".join([place.rstrip("/"), name]) for name in parts]

@@ -1,0 +1,196 @@
+"""Pages of a knowledge source become passages: the rules by hand, the seal, and what is wrong by file, line and id."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pathlib
+
+import polars as pl
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from erag_ray.corpus import SPLITTERS, Page, make_corpus, whitespace100
+from erag_ray.datasets import Findings, load_passages
+from erag_ray.schemas import CORPUS, InputError
+from erag_ray.store import TableStore
+
+
+def page_line(page_id: object, title: object, text: object) -> str:
+    return (
+        json.dumps({"wikipedia_id": page_id, "wikipedia_title": title, "text": text, "categories": ""}) + "\n"
+    )
+
+
+def page_of(*paragraphs: str) -> Page:
+    return Page(page_id="7", title="T", paragraphs=paragraphs)
+
+
+def words(first: int, last: int) -> str:
+    """The words w1 ... up to the last one named."""
+    return " ".join(f"w{number}" for number in range(first, last + 1))
+
+
+@pytest.fixture
+def source(tmp_path: pathlib.Path) -> pathlib.Path:
+    """Three pages: 205 words over a section head, nothing but a title, four words."""
+    path = tmp_path / "kilt_knowledgesource.json"
+    path.write_text(
+        page_line("12", "Long", ["Long\n", words(1, 150), "Section::::History.\n", words(151, 205) + "\n"])
+        + page_line("13", "Bare", ["Bare\n"])
+        + page_line(14, "Short", ["Short\n", "BULLET::::- one\ttwo\n", "\u00a0three "])
+    )
+    return path
+
+
+# --- the rule ---
+
+
+def test_windows_of_100_words_go_over_paragraphs_and_past_section_heads() -> None:
+    page = page_of("T\n", words(1, 150), "Section::::History.\n", words(151, 205))
+    assert list(whitespace100(page)) == [words(1, 100), words(101, 200), words(201, 205)]
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(99, [99]), (100, [100]), (101, [100, 1]), (200, [100, 100])])
+def test_a_short_tail_is_kept_and_no_empty_passage_is_made(count: int, sizes: list[int]) -> None:
+    found = list(whitespace100(page_of("T", words(1, count))))
+    assert [len(text.split()) for text in found] == sizes
+
+
+def test_the_first_paragraph_is_the_title_whatever_it_says() -> None:
+    assert list(whitespace100(page_of("not in it", "in it", "Section::::not", " Section::::in"))) == [
+        "in it Section::::in"
+    ]
+
+
+@pytest.mark.parametrize("paragraphs", [(), ("T",), ("T", ""), ("T", " \n\t"), ("T", "Section::::A")])
+def test_a_page_without_words_gives_nothing(paragraphs: tuple[str, ...]) -> None:
+    assert list(whitespace100(page_of(*paragraphs))) == []
+
+
+@given(st.lists(st.lists(st.text("ab1.", min_size=1, max_size=3), max_size=60), max_size=8))
+def test_every_word_is_in_one_passage_in_order(paragraphs: list[list[str]]) -> None:
+    texts = [" \n".join(paragraph) for paragraph in paragraphs]
+    found = list(whitespace100(page_of("T", *texts)))
+    assert " ".join(found).split() == [word for paragraph in paragraphs for word in paragraph]
+    assert all(len(text.split()) == 100 for text in found[:-1])
+
+
+# --- files ---
+
+
+def test_a_knowledge_source_becomes_a_sealed_corpus(source: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    made = make_corpus(source, str(tmp_path / "out"))
+    assert (made.num_pages, made.num_passages, made.is_new) == (3, 4, True)
+    assert made.notes == ("pages without words, which give no passage: 1 (13)",)
+    rows = TableStore(str(tmp_path / "out")).read(CORPUS)
+    assert rows.select("doc_id", "page_id", "title").rows() == [
+        ("12#1", "12", "Long"), ("12#2", "12", "Long"), ("12#3", "12", "Long"), ("14#1", "14", "Short"),
+    ]  # fmt: skip
+    assert rows["text"].to_list() == [
+        words(1, 100),
+        words(101, 200),
+        words(201, 205),
+        "BULLET::::- one two three",
+    ]
+    manifest = TableStore(str(tmp_path / "out")).manifest(CORPUS)
+    assert manifest["config"]["splitter"] == "whitespace100"
+    assert (manifest["config"]["num_pages"], manifest["num_rows"]) == (3, 4)
+
+
+def test_parts_are_bounded_and_do_not_change_the_corpus(source: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    told: list[str] = []
+    whole = make_corpus(source, str(tmp_path / "whole"))
+    parted = make_corpus(source, str(tmp_path / "parted"), per_part=3, tell=told.append)
+    sizes = [pq.read_metadata(path).num_rows for path in sorted(pathlib.Path(parted.place).glob("*.parquet"))]
+    assert sizes == [3, 1]
+    assert len(told) == 2
+    found = [load_passages(made.place, Findings()) for made in (whole, parted)]
+    assert found[0].equals(found[1])
+    assert found[0].height == 4
+
+
+def test_gzip_and_several_files_are_one_source(source: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    lines = source.read_text().splitlines(keepends=True)
+    (tmp_path / "a.json.gz").write_bytes(gzip.compress(lines[0].encode()))
+    (tmp_path / "b.json").write_text("".join(lines[1:]))
+    make_corpus([tmp_path / "a.json.gz", tmp_path / "b.json"], str(tmp_path / "two"))
+    make_corpus(source, str(tmp_path / "one"))
+    one, two = (TableStore(str(tmp_path / name)).read(CORPUS) for name in ("one", "two"))
+    assert one.equals(two)
+
+
+def test_the_same_again_does_nothing_and_other_settings_make_it_anew(
+    source: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = str(tmp_path / "out")
+    first = make_corpus(source, out, per_part=1)
+    before = {path: path.stat().st_mtime_ns for path in pathlib.Path(first.place).iterdir()}
+    again = make_corpus(source, out, per_part=1)
+    assert (again.is_new, again.num_pages, again.num_passages, again.notes) == (False, 3, 4, first.notes)
+    assert {path: path.stat().st_mtime_ns for path in pathlib.Path(first.place).iterdir()} == before
+    monkeypatch.setitem(SPLITTERS, "whole", lambda page: iter([" ".join(page.paragraphs)]))
+    other = make_corpus(source, out, splitter="whole")
+    assert (other.is_new, other.num_passages) == (True, 3)
+    # the parts of the first are gone, not left beside
+    assert sorted(path.name for path in pathlib.Path(first.place).glob("*.parquet")) == ["part-00000.parquet"]
+    source.write_text(page_line("1", "A", ["A", "b"]))
+    assert make_corpus(source, out, splitter="whole").num_passages == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("{not json\n", "not JSON"),
+        (page_line(None, "A", ["A"]), "wikipedia_id is None"),
+        (page_line("12", "A", ["A"]), "wikipedia_id '12' repeats an earlier page's"),
+        (page_line("9", None, ["A"]), "wikipedia_title is None"),
+        (page_line("9", "A", "one string"), "page '9': text must be a list of paragraphs"),
+        (page_line("9", "A", ["A", 3]), "page '9': text must be a list of paragraphs"),
+        (page_line("9", "A", None), "page '9': text must be a list of paragraphs"),
+    ],
+)
+def test_what_is_wrong_is_named_and_nothing_is_sealed(
+    source: pathlib.Path, tmp_path: pathlib.Path, line: str, named: str
+) -> None:
+    source.write_text(source.read_text() + line + page_line("", "last", ["last"]))
+    with pytest.raises(InputError) as raised:
+        make_corpus(source, str(tmp_path / "out"), per_part=1)
+    first, second = raised.value.problems
+    assert first.startswith(f"{source}:4: ")
+    assert named in first
+    assert second.startswith(f"{source}:5: wikipedia_id is ''")
+    assert not TableStore(str(tmp_path / "out")).is_sealed(CORPUS)
+
+
+def test_a_missing_or_empty_source_and_an_unknown_splitter_are_errors(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(InputError, match=r"nothing.json: cannot be read: No such file"):
+        make_corpus(tmp_path / "nothing.json", str(tmp_path / "out"))
+    (tmp_path / "empty.json").write_text("")
+    with pytest.raises(InputError, match="no pages in"):
+        make_corpus(tmp_path / "empty.json", str(tmp_path / "out"))
+    with pytest.raises(ValueError, match=r"unknown splitter 'nosuch'; known: whitespace100"):
+        make_corpus(tmp_path / "empty.json", str(tmp_path / "out"), splitter="nosuch")
+
+
+def test_a_folder_that_is_not_sealed_is_not_read_as_passages(
+    source: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    made = make_corpus(source, str(tmp_path / "out"))
+    TableStore(str(tmp_path / "out")).unseal(CORPUS)
+    findings = Findings()
+    assert load_passages(made.place, findings).height == 0
+    assert findings.problems == (
+        f"{made.place}: holds no sealed table; let the job that writes it finish, or name its Parquet files",
+    )
+
+
+def test_the_wanted_passages_of_a_sealed_folder(source: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    made = make_corpus(source, str(tmp_path / "out"), per_part=2)
+    findings = Findings()
+    rows = load_passages(made.place, findings, doc_ids=["12#3"], page_ids=["14"])
+    assert rows["doc_id"].to_list() == ["12#3", "14#1"]
+    assert findings.problems == ()
+    assert rows.schema["text"] == pl.String

@@ -1,0 +1,93 @@
+"""Only the questions whose records hold the given values; a condition that nothing can meet is an error."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+
+import pytest
+from tiny import Tiny
+
+from erag_ray.config import JobConfig, parse
+from erag_ray.datasets import Findings, LoadedQueries, load_queries
+from erag_ray.steps.inputs import prepare, prepared
+
+
+def line(name: str, **more: object) -> str:
+    return json.dumps({"id": name, "input": f"what is {name}", "output": [{"answer": "yes"}], **more}) + "\n"
+
+
+@pytest.fixture
+def files(tmp_path: pathlib.Path) -> list[str]:
+    """Two data sets; only the second has splits."""
+    (tmp_path / "nq.jsonl").write_text(line("n1") + line("n2", meta={"level": 3, "hard": True}))
+    (tmp_path / "fever.jsonl").write_text(
+        line("f1", meta={"split": "dev"})
+        + line("f2", meta={"split": "test", "level": 3})
+        + line("f3")
+        + line("f4", meta="test")
+    )
+    return [str(tmp_path / "nq.jsonl"), str(tmp_path / "fever.jsonl")]
+
+
+def kept(files: list[str], *where: str) -> tuple[list[str], Findings]:
+    findings = Findings()
+    loaded: LoadedQueries = load_queries(files, findings, where=where)
+    return loaded.queries["query_id"].to_list(), findings
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ([], ["n1", "n2", "f1", "f2", "f3", "f4"]),
+        (["meta.split=test"], ["f2"]),
+        (["fever:meta.split=test"], ["n1", "n2", "f2"]),
+        (["meta.level=3"], ["n2", "f2"]),
+        (["meta.hard=true"], ["n2"]),
+        (["meta.level=3", "meta.split=test"], ["f2"]),
+        (["fever:meta.split=test", "nq:id=n1"], ["n1", "f2"]),
+        (["input=what is f3"], ["f3"]),
+    ],
+)
+def test_a_record_is_kept_if_it_meets_every_condition(
+    files: list[str], where: list[str], expected: list[str]
+) -> None:
+    found, findings = kept(files, *where)
+    assert found == expected
+    assert findings.problems == ()
+
+
+def test_what_is_left_out_is_counted(files: list[str]) -> None:
+    _, findings = kept(files, "fever:meta.split=test")
+    assert findings.notes == ("questions left out by where fever:meta.split=test: 3 (f1, f3, f4)",)
+
+
+@pytest.mark.parametrize(
+    ("where", "problem"),
+    [
+        ("meta.spilt=test", "where: meta.spilt=test: no record has meta.spilt"),
+        ("nq:meta.split=test", "where: nq:meta.split=test: no record of data set 'nq' has meta.split"),
+        ("wow:meta.split=test", "where: wow:meta.split=test: no record of data set 'wow' has meta.split"),
+        ("meta.split", "where: 'meta.split' is not of the form path=value"),
+        ("=test", "where: '=test' is not of the form path=value"),
+    ],
+)
+def test_a_condition_that_nothing_can_meet_is_a_problem(files: list[str], where: str, problem: str) -> None:
+    _, findings = kept(files, where)
+    assert problem in findings.problems
+
+
+def test_a_value_that_no_record_has_leaves_no_questions(files: list[str]) -> None:
+    _, findings = kept(files, "meta.split=train")
+    assert any(problem.startswith("no questions in") for problem in findings.problems)
+
+
+def test_the_command_line_and_the_prepared_inputs_know_it(tiny: Tiny) -> None:
+    found = parse(JobConfig, "A job.", ["--where", '["meta.split=test"]'])
+    assert found.where == ["meta.split=test"]
+    assert parse(JobConfig, "A job.", ["--where+", "a=b", "--where+", "c:d=e"]).where == ["a=b", "c:d=e"]
+    job = tiny.with_config(where=["id=q1"]).config
+    assert prepare(job).queries["query_id"].to_list() == ["q1"]
+    assert prepared(job).queries.height == 1
+    with pytest.raises(ValueError, match="prepared with another where"):
+        prepared(tiny.config)

@@ -1,0 +1,324 @@
+"""Ranked lists: BM25's scores against the formula, ties, words, and the files and seals that the job makes of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import pathlib
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+import Stemmer
+from bm25s.stopwords import STOPWORDS_EN
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from test_corpus import page_line
+from tiny import PASSAGES, QUESTIONS, Tiny, kilt_line
+
+from erag_ray.config import RetrieveConfig
+from erag_ray.datasets import Findings, load_run
+from erag_ray.retrieve import RETRIEVERS, Bm25, best, english, title_and_first_sentence, title_and_text
+from erag_ray.schemas import CORPUS, InputError
+from erag_ray.steps import retrieving
+from erag_ray.steps.inputs import prepare
+from erag_ray.steps.retrieving import MadeRun, retrieve
+
+
+def corpus_of(texts: dict[str, tuple[str, str]]) -> pl.DataFrame:
+    rows = [(name, None, title, text) for name, (title, text) in texts.items()]
+    return pl.DataFrame(rows, schema=CORPUS.columns.names, orient="row").cast({"page_id": pl.String})
+
+
+def questions(*texts: str) -> pl.DataFrame:
+    return pl.DataFrame({"query_id": [f"q{number}" for number in range(len(texts))], "question": texts})
+
+
+def lists_of(corpus: pl.DataFrame, *texts: str, depth: int = 50) -> list[list[tuple[str, float]]]:
+    """The list of each question as (doc_id, score), by the retriever ``bm25``."""
+    found = RETRIEVERS["bm25"].index(corpus).search(questions(*texts), depth)
+    parts = [found.filter(query_id=f"q{number}") for number in range(len(texts))]
+    for part in parts:
+        assert part["rank"].to_list() == list(range(1, part.height + 1))
+    return [part.select("doc_id", "score").rows() for part in parts]
+
+
+# --- scores ---
+
+
+def plain_words(text: str) -> list[str]:
+    """The analyser, word by word."""
+    stemmer = Stemmer.Stemmer("english")
+    found = re.findall(r"\w+(?:'\w+)*", text.lower().replace("\u2019", "'"))
+    return [stemmer.stemWord(word) for word in found if word not in STOPWORDS_EN]
+
+
+def plain_bm25(query: str, texts: dict[str, str], k1: float, b: float) -> dict[str, float]:
+    """Lucene's formula as it is written: idf = ln(1 + (N - n + .5) / (n + .5)), no factor k1 + 1 above."""
+    words = {name: plain_words(text) for name, text in texts.items()}
+    mean_length = sum(map(len, words.values())) / len(words)
+    scores = dict.fromkeys(texts, 0.0)
+    for term in plain_words(query):
+        holders = sum(term in held for held in words.values())
+        idf = math.log(1 + (len(words) - holders + 0.5) / (holders + 0.5))
+        for name, held in words.items():
+            count = held.count(term)
+            scores[name] += idf * count / (count + k1 * (1 - b + b * len(held) / mean_length))
+    return {name: score for name, score in scores.items() if score}
+
+
+def test_one_score_by_hand() -> None:
+    # "mill" is in two of three passages: idf ln(1 + 1.5 / 2.5); lengths 3, 2 and 1, so 2 on average
+    corpus = corpus_of({"a": ("Mill", "the mill runs"), "b": ("", "mill stands"), "c": ("", "river")})
+    idf = math.log(1 + 1.5 / 2.5)
+    (found,) = lists_of(corpus, "Which mills?")
+    assert dict(found) == {
+        "a": pytest.approx(idf * 2 / (2 + 0.9 * (0.6 + 0.4 * 3 / 2)), rel=1e-6),
+        "b": pytest.approx(idf * 1 / (1 + 0.9 * (0.6 + 0.4 * 2 / 2)), rel=1e-6),
+    }
+
+
+TEXTS = {
+    **{name: f"{title} {text}" for name, (_, title, text) in PASSAGES.items()},
+    "e1": "Ada\u2019s mills, Ada's milling and the miller's 1874 light",
+    "e2": "the of and",
+    "e3": "",
+}
+
+
+@pytest.mark.parametrize(("k1", "b"), [(0.9, 0.4), (1.5, 0.75), (0.9, 0.0)])
+def test_scores_are_those_of_the_formula(k1: float, b: float) -> None:
+    corpus = corpus_of({name: ("", text) for name, text in TEXTS.items()})
+    index = Bm25(field=title_and_text, k1=k1, b=b).index(corpus)
+    asked = [*(question for question, _, _ in QUESTIONS.values()), "mill mill Ada's light", "lights of Ada"]
+    found = index.search(questions(*asked), 50)
+    assert found.height > 20
+    for number, query in enumerate(asked):
+        rows = found.filter(query_id=f"q{number}")
+        expected = plain_bm25(query, TEXTS, k1, b)
+        assert dict(rows.select("doc_id", "score").rows()) == pytest.approx(expected, rel=1e-5)
+        assert rows["score"].is_sorted(descending=True)
+
+
+def test_a_word_asked_twice_counts_twice() -> None:
+    once, twice = lists_of(corpus_of({"a": ("", "mill"), "b": ("", "river")}), "mill", "mill mill")
+    assert twice[0][1] == pytest.approx(2 * once[0][1])
+
+
+def test_words_are_lowered_stemmed_and_freed_of_stop_words_and_possessives() -> None:
+    text = "The Mills' owner, ADA\u2019s: it's 5 o'clock; cafe\u0301 x"
+    found = english(pl.Series([text]), return_ids=False)
+    assert found == [["mill", "owner", "ada", "it", "5", "o'clock", "caf\u00e9", "x"]]
+
+
+# --- lists ---
+
+
+def test_ties_go_by_document_id_the_last_one_first_also_where_the_list_is_cut() -> None:
+    names = ["d1", "d10", "d2", "D3", "\u00e9", "d9"]
+    corpus = corpus_of(dict.fromkeys(names, ("", "same words")) | {"best": ("", "same same words")})
+    (whole,) = lists_of(corpus, "same")
+    # by bytes, as strcmp has it
+    assert [name for name, _ in whole] == ["best", "\u00e9", "d9", "d2", "d10", "d1", "D3"]
+    (cut,) = lists_of(corpus, "same", depth=4)
+    assert cut == whole[:4]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    hnp.arrays(np.float32, st.integers(0, 40), elements=st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0])),
+    st.integers(1, 45),
+)
+def test_the_best_are_those_of_a_whole_sort(scores: np.ndarray, depth: int) -> None:
+    order = sorted(range(len(scores)), key=lambda place: (-scores[place], place))
+    assert best(scores, depth).tolist() == [place for place in order if scores[place] > 0][:depth]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.text("ab ", max_size=6), min_size=1, max_size=12),
+    st.integers(0, 1000),
+    st.integers(1, 13),
+)
+def test_the_order_of_the_passages_makes_no_difference(texts: list[str], seed: int, depth: int) -> None:
+    corpus = corpus_of({f"d{number}": ("", f"{text} c") for number, text in enumerate(texts)})
+    found = lists_of(corpus, "aa b c", depth=depth)
+    assert lists_of(corpus.sample(fraction=1, shuffle=True, seed=seed), "aa b c", depth=depth) == found
+    ordered = sorted(found[0], key=lambda row: (row[1], row[0]), reverse=True)
+    assert found[0] == ordered
+
+
+@pytest.mark.parametrize("texts", [{}, {"a": ("", "")}, {"a": ("the", "of")}])
+def test_passages_without_words_are_never_found(texts: dict[str, tuple[str, str]]) -> None:
+    assert lists_of(corpus_of(texts), "the mill", "") == [[], []]
+
+
+def test_a_question_without_a_matching_word_has_an_empty_list() -> None:
+    found = lists_of(
+        corpus_of({"a": ("", "mill"), "b": ("", "river")}), "unheard", "the", "", "mill", "unheard mill"
+    )
+    assert [len(one) for one in found] == [0, 0, 0, 1, 1]
+    assert found[3] == found[4]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("One here. Two there.", "One here."),
+        ("John F. Kennedy ran (in 1960). He won.", "John F. Kennedy ran (in 1960)."),
+        ('He said "No!" Then left.', 'He said "No!"'),
+        ("Pi is 3.14 here? Yes", "Pi is 3.14 here?"),
+        ("no end at all", "no end at all"),
+        ("", ""),
+    ],
+)
+def test_the_first_sentence(text: str, first: str) -> None:
+    assert title_and_first_sentence(corpus_of({"a": ("T", text)})).to_list() == [f"T {first}"]
+
+
+def test_bm25_lead_does_not_see_the_second_sentence() -> None:
+    corpus = corpus_of({"a": ("Title", "First words. Second mill."), "b": ("Other", "A mill.")})
+    found = RETRIEVERS["bm25_lead"].index(corpus).search(questions("mill", "title"), 5)
+    assert found.select("query_id", "doc_id").rows() == [("q0", "b"), ("q1", "a")]
+
+
+# --- the job's step ---
+
+
+def config_of(tiny: Tiny, **changes: object) -> RetrieveConfig:
+    given_ = {
+        "queries": [str(tiny.queries)],
+        "dataset": "tiny",
+        "passages": [str(tiny.passages)],
+        "retrievers": ["bm25", "bm25_lead"],
+        "depth": 3,
+        "out": str(tiny.folder / "retrieval"),
+        "progress": False,
+    }
+    return RetrieveConfig(**{**given_, **changes})  # type: ignore[arg-type]
+
+
+def by_name(made: list[MadeRun]) -> dict[str, MadeRun]:
+    return {run.run_id: run for run in made}
+
+
+def test_runs_are_written_sealed_and_taken_by_the_comparison(tiny: Tiny) -> None:
+    with tiny.queries.open("a") as file:
+        file.write(kilt_line("q7", "zyx wvu", "nothing", None))
+    made = by_name(retrieve(config_of(tiny)))
+    assert set(made) == {"bm25", "bm25_lead"}
+    run = made["bm25"]
+    assert (run.num_queries, run.num_without_list) == (7, 1)
+    entries = load_run("bm25", run.path, Findings())
+    assert entries.height == run.num_rows
+    assert set(entries["query_id"]) == set(QUESTIONS)
+    # the passage that repeats the question's words comes first: d2 for q1, d12 holds no word but "who"
+    assert entries.filter(query_id="q1")["doc_id"].to_list()[:2] == ["d2", "d1"]
+    assert entries["score"].null_count() == 0
+    manifest = json.loads(pathlib.Path(run.path).with_suffix(".json").read_text())
+    assert (manifest["config"]["method"], manifest["config"]["k1"], manifest["config"]["b"]) == (
+        "lucene",
+        0.9,
+        0.4,
+    )
+    assert (manifest["num_queries"], manifest["num_without_list"], manifest["config"]["depth"]) == (7, 1, 3)
+    inputs = prepare(tiny.with_config(runs={name: one.path for name, one in made.items()}).config)
+    assert inputs.runs.filter(run_id="bm25").height == run.num_rows
+    assert any("queries without a list: 1 (q7)" in note for note in inputs.notes)
+
+
+def test_several_question_files_give_one_run(tiny: Tiny) -> None:
+    other = tiny.folder / "other.jsonl"
+    other.write_text(kilt_line("z1", "where is the oldest mill", "Varn", None))
+    (run,) = retrieve(
+        config_of(tiny, queries=[str(tiny.queries), str(other)], retrievers=["bm25"], dataset=None)
+    )
+    rows = pl.read_parquet(run.path)
+    lists = [rows.filter(query_id=name)["doc_id"].to_list() for name in ("q6", "z1")]
+    assert lists[0] == lists[1] != []
+
+
+def test_the_same_again_makes_nothing_and_a_change_makes_what_it_touches(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retrieve(config_of(tiny, retrievers=["bm25"]))
+    with monkeypatch.context() as patch:
+        patch.setattr(retrieving, "load_passages", lambda *arguments: pytest.fail("passages were loaded"))
+        (again,) = retrieve(config_of(tiny, retrievers=["bm25"]))
+    assert "was there already" in str(again)
+    made = by_name(retrieve(config_of(tiny)))
+    assert "was there already" in str(made["bm25"])
+    assert "questions/s" in str(made["bm25_lead"])
+    assert "questions/s" in str(retrieve(config_of(tiny, depth=2, retrievers=["bm25"]))[0])
+    tiny.passages.write_text(tiny.passages.read_text().replace("nothing to see", "little to see here"))
+    assert all("questions/s" in str(run) for run in retrieve(config_of(tiny, depth=2)))
+
+
+def test_a_run_without_its_seal_is_made_again(tiny: Tiny) -> None:
+    (run,) = retrieve(config_of(tiny, retrievers=["bm25"]))
+    pathlib.Path(run.path).with_suffix(".json").unlink()
+    (again,) = retrieve(config_of(tiny, retrievers=["bm25"]))
+    assert "questions/s" in str(again)
+
+
+def test_pages_become_passages_and_then_runs(tiny: Tiny) -> None:
+    source = tiny.folder / "source.json"
+    lines = [page_line(page, title, [title, text]) for page, title, text in PASSAGES.values() if page != "p1"]
+    titles = {}
+    for line in lines:
+        titles.setdefault(json.loads(line)["wikipedia_id"], line)
+    source.write_text("".join(titles.values()))
+    config = config_of(tiny, passages=[], knowledge_source=[str(source)], retrievers=["bm25"])
+    (run,) = retrieve(config)
+    assert pl.read_parquet(run.path).filter(query_id="q6")["doc_id"].to_list()[0] == "p6#1"
+    (again,) = retrieve(config)
+    assert "was there already" in str(again)
+    # and the comparison takes both
+    job = tiny.with_config(passages=[f"{config.out}/corpus"], runs={"bm25": run.path}).config
+    assert prepare(job).corpus.filter(doc_id="p6#1")["title"].to_list() == ["Varn"]
+
+
+def test_everything_that_is_wrong_comes_in_one_message(tiny: Tiny) -> None:
+    tiny.queries.write_text("{\n")
+    tiny.passages.write_text("[]\n")
+    wrong = config_of(tiny, retrievers=["nosuch"], splitter="none")
+    with pytest.raises(InputError) as raised:
+        retrieve(wrong)
+    text = str(raised.value)
+    for named in (
+        "unknown retriever 'nosuch'",
+        "unknown splitter 'none'",
+        "queries.jsonl:1",
+        "passages.jsonl:1",
+    ):
+        assert named in text
+    assert not (pathlib.Path(wrong.out) / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"depth": 0}, "depth must be at least 1"),
+        ({"knowledge_source": ["x"]}, "either passages or a knowledge_source"),
+        ({"retrievers": []}, "retrievers: name at least one"),
+        ({"retrievers": ["bm25", "mine:bm25"]}, "two would write the same run"),
+    ],
+)
+def test_a_config_that_cannot_be(tiny: Tiny, changes: dict[str, object], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        config_of(tiny, **changes)
+
+
+@pytest.mark.parametrize("key", ["passages", "runs"])
+def test_a_comparison_does_not_overwrite_what_it_was_given(tiny: Tiny, key: str) -> None:
+    (run,) = retrieve(config_of(tiny, retrievers=["bm25"]))
+    out = str(tiny.folder / "retrieval")
+    changes: dict[str, object] = {
+        "passages": {"passages": [f"{out}/corpus"], "out": out},
+        "runs": {"runs": {"bm25": run.path}, "out": out},
+    }[key]
+    with pytest.raises(InputError, match=rf"{key}: .* lies where this job writes its own tables"):
+        prepare(tiny.with_config(**changes).config)
+    assert pathlib.Path(run.path).exists()

@@ -1,0 +1,259 @@
+"""Questions, claims and dialogue in one comparison, from retrieval to the paper's Table 1."""
+
+from __future__ import annotations
+
+import io
+import json
+import pathlib
+import re
+
+import polars as pl
+import pytest
+import rich.console
+from tiny import PASSAGES, QUESTIONS, Tiny, compare, kilt_line, passage_line, table, write_tiny
+
+from erag_ray.config import RetrieveConfig
+from erag_ray.report import markdown, pages, show
+from erag_ray.report.paper import table_1
+from erag_ray.schemas import CORRELATIONS, COSTS, LABELS, LIST_VALUES, MEANS, UTILITY
+from erag_ray.steps.inputs import prepare
+from erag_ray.steps.retrieving import retrieve
+from erag_ray.store import TableStore
+
+CLAIMS = {
+    "f1": ("the marn bridge was built by ada brunner", "SUPPORTS", "p1"),
+    "f2": ("the skerry lighthouse was lit in 1900", "REFUTES", "p3"),
+    "f3": ("a choir of graz was led by ida holm", "SUPPORTS", "p4"),
+    "f4": ("the metal of the dome is tin", "REFUTES", "p5"),
+}
+TURNS = {
+    "w1": ("i saw the marn bridge\nwho built it", "Ada Brunner built it", "p1"),
+    "w2": ("tessel is a town\nwhich river flows there", "it is the orla", "p2"),
+    "w3": ("i like choirs\nwho led the one of graz", "Ida Holm", "p4"),
+    "w4": ("mills are old\nwhere is the oldest", "nobody knows", None),
+}
+VERDICTS = {
+    "v1": ("p1", "SUPPORTS", "the marn bridge was built by ada brunner in stone"),
+    "v2": ("p3", "REFUTES", "the skerry lighthouse was lit in 1874 and not in 1900"),
+}
+FILES = {"nq-dev-kilt.jsonl": QUESTIONS, "fever-dev-kilt.jsonl": CLAIMS, "wow-dev-kilt.jsonl": TURNS}
+
+
+def three(folder: pathlib.Path) -> Tiny:
+    """The tiny comparison with three kinds of questions and the runs of two retrievers."""
+    tiny = write_tiny(folder)
+    for name, questions in FILES.items():
+        (folder / name).write_text("".join(kilt_line(one, *rest) for one, rest in questions.items()))
+    passages = PASSAGES | VERDICTS
+    tiny.passages.write_text("".join(passage_line(one, *rest) for one, rest in passages.items()))
+    queries = [str(folder / name) for name in FILES]
+    made = retrieve(
+        RetrieveConfig(
+            queries=queries,
+            passages=[str(tiny.passages)],
+            retrievers=["bm25", "bm25_lead"],
+            depth=3,
+            out=str(folder / "retrieval"),
+            progress=False,
+        )
+    )
+    runs = {run.run_id: run.path for run in made}
+    return tiny.with_config(queries=queries, dataset=None, runs=runs)
+
+
+@pytest.fixture
+def walked(tmp_path: pathlib.Path, reads_here: list[int]) -> Tiny:
+    tiny = three(tmp_path)
+    compare(tiny)
+    return tiny
+
+
+def test_each_dataset_has_its_own_score_and_reader_settings(tmp_path: pathlib.Path) -> None:
+    tiny = three(tmp_path)
+    inputs = prepare(tiny.config)
+    scores = dict(inputs.queries.select("dataset", "score").unique().rows())
+    assert scores == {"nq": "exact_match", "fever": "accuracy", "wow": "token_f1"}
+    known = {name: (one.family, one.max_new_tokens) for name, one in inputs.datasets.items()}
+    assert known == {"nq": ("question", 50), "fever": ("claim", 50), "wow": ("dialogue", 150)}
+
+
+def test_labels_and_measures_are_those_that_each_dataset_allows(walked: Tiny) -> None:
+    labels = table(walked, LABELS).with_columns(kind=pl.col("query_id").str.slice(0, 1))
+    kinds = {name: set(part["kind"]) for (name,), part in labels.group_by("annotator")}
+    assert kinds == {
+        "erag": {"q", "f", "w"},
+        "contains_answer_dpr": {"q"},
+        "contains_answer_kilt": {"q"},
+        "provenance": {"q", "f", "w"},
+    }
+    # "Ada Brunner" of the gold "Ada Brunner built it": precision 1, recall 1/2
+    assert labels.filter(annotator="erag", query_id="w1", doc_id="d1")["label"].to_list() == [
+        pytest.approx(2 / 3)
+    ]
+    found = table(walked, CORRELATIONS, over="queries")
+    allowed = {
+        key: set(part["measure"]) for key, part in found.group_by("annotator", "dataset", maintain_order=True)
+    }
+    every = {"P", "R", "AP", "RR", "nDCG", "Success"}
+    assert allowed["erag", "wow"] == {"P", "nDCG", "Success"}
+    assert (
+        allowed["provenance", "wow"]
+        == allowed["erag", "fever"]
+        == allowed["contains_answer_dpr", "nq"]
+        == every
+    )
+    assert not {("contains_answer_dpr", "fever"), ("contains_answer_kilt", "wow")} & set(allowed)
+
+
+def test_no_dataset_counts_in_anothers_figures(
+    walked: Tiny, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for name in FILES:
+        alone = three(tmp_path_factory.mktemp("alone"))
+        (only,) = [path for path in alone.config.queries if path.endswith(name)]
+        alone = alone.with_config(queries=[only])
+        compare(alone)
+        for schema in (LABELS, UTILITY, LIST_VALUES):
+            rows = table(alone, schema)
+            both = table(walked, schema).join(rows.select("query_id").unique(), on="query_id", how="semi")
+            assert both.sort(schema.key).equals(rows.sort(schema.key))
+        rows = table(alone, CORRELATIONS)
+        assert rows["value"].drop_nulls().len() > 0
+        both = table(walked, CORRELATIONS, dataset=rows["dataset"][0])
+        figures = ["value", "ceiling", "num_queries", "reason"]
+        key = list(CORRELATIONS.key)
+        assert both.sort(key).select(key + figures).equals(rows.sort(key).select(key + figures))
+
+
+# --- Table 1 ---
+
+
+def rows_of(text: str, title: str) -> list[list[str]]:
+    """The cells of the table under a heading of the Markdown, head first."""
+    section = text.split(f"## {title}")[1].split("\n## ")[0]
+    lines = [line for line in section.splitlines() if line.startswith("|") and not line.startswith("| ---")]
+    return [[cell.strip().replace("\\_", "_") for cell in line.strip("|").split(" | ")] for line in lines]
+
+
+def test_table_1_holds_every_correlation_of_the_run_in_the_papers_layout(walked: Tiny) -> None:
+    text = (pathlib.Path(walked.config.out) / "report.md").read_text()
+    head, *rows = rows_of(text, "Table 1: bm25, 3 documents")
+    assert head == [
+        "annotator",
+        "measure",
+        "nq tau",
+        "nq rho",
+        "fever tau",
+        "fever rho",
+        "wow tau",
+        "wow rho",
+    ]
+    measures = ["P", "R", "AP", "RR", "nDCG", "Success"]
+    annotators = ["erag", "contains_answer_dpr", "contains_answer_kilt", "provenance"]
+    assert [row[:2] for row in rows] == [[one, measure] for one in annotators for measure in measures]
+    shown = {
+        (row[0], row[1], *column.split()): cell
+        for row in rows
+        for column, cell in zip(head[2:], row[2:], strict=True)
+    }
+    found = table(walked, CORRELATIONS, over="queries", run_id="bm25", depth=3, cutoff=3)
+    symbols = {"kendall_tau_b": "tau", "spearman_rho": "rho"}
+    checked = 0
+    for row in found.filter(pl.col("ideal") != "pool").iter_rows(named=True):
+        cell = shown.pop((row["annotator"], row["measure"], row["dataset"], symbols[row["statistic"]]))
+        assert cell == "-" if row["value"] is None else cell.startswith(f"{row['value']:.3f}")
+        checked += cell != "-"
+    assert checked > 20
+    # what is left has no row: not applicable, or graded labels
+    assert set(shown.values()) == {"-"}
+    assert {(annotator, dataset) for annotator, _, dataset, _ in shown} == {
+        ("erag", "wow"),
+        *((annotator, dataset) for annotator in annotators[1:3] for dataset in ("fever", "wow")),
+    }
+
+
+def test_the_caption_says_why_cells_are_empty(walked: Tiny) -> None:
+    text = (pathlib.Path(walked.config.out) / "report.md").read_text().replace("\\_", "_")
+    caption = text.split("## Table 1: bm25, 3 documents")[1].split("\n## ")[0].strip().splitlines()[-1]
+    assert "contains_answer_dpr, contains_answer_kilt not applicable to fever, wow" in caption
+    assert "scored by exact_match" in caption
+    assert "labels of erag in wow are graded, and R, AP, RR need binary ones" in caption
+
+
+def test_every_run_and_depth_has_its_table_1_and_the_console_the_deepest(walked: Tiny) -> None:
+    text = (pathlib.Path(walked.config.out) / "report.md").read_text().replace("\\_", "_")
+    heads = re.findall(r"^## (Table 1: \w+, \d documents?)", text, re.MULTILINE)
+    assert heads == [
+        f"Table 1: {run}, {depth} documents" for depth in (3, 1) for run in ("bm25", "bm25_lead")
+    ]
+    store = TableStore(walked.config.out)
+    grids = pages(store.read(MEANS), store.read(CORRELATIONS), pl.DataFrame(COSTS.empty()), [], 0.95)
+    titles = [grid.title for grid in grids if grid.on_console and grid.title.startswith("Table 1")]
+    assert titles == [
+        f"Table 1: {run}, 3 documents, {symbol} [interval]"
+        for run in ("bm25", "bm25_lead")
+        for symbol in ("tau", "rho")
+    ]
+    assert "[interval]" not in markdown("t", grids, [])
+
+
+def made_up(datasets: list[str], value: float, low: float, high: float) -> pl.DataFrame:
+    """CORRELATIONS of one run over several datasets, all alike."""
+    columns = {
+        "reader": "r", "score": "s", "over": "queries", "run_id": "bm25", "depth": 50, "cutoff": 50, "ideal": "list",
+        "value": value, "low": low, "high": high, "ceiling": 1.0, "p_value": None, "num_queries": 9, "num_runs": 1,
+        "num_dropped": 0, "reason": None,
+    }  # fmt: skip
+    rows = [
+        {"dataset": dataset, "annotator": annotator, "measure": measure, "statistic": statistic, **columns}
+        for dataset in datasets
+        for annotator in ("erag", "contains_answer_kilt")
+        for measure in ("P", "Success")
+        for statistic in ("kendall_tau_b", "spearman_rho")
+    ]
+    return pl.DataFrame(rows, schema=pl.DataFrame(CORRELATIONS.empty()).schema)
+
+
+def test_five_datasets_fit_into_120_columns_in_the_papers_order() -> None:
+    datasets = ["wow", "fever", "hotpotqa", "nq", "triviaqa"]
+    out = io.StringIO()
+    show(
+        table_1(made_up(datasets, -0.0494, -0.0914, 0.01), "bm25", 50, on_console=True),
+        rich.console.Console(file=out, width=120),
+    )
+    lines = out.getvalue().splitlines()
+    (tau, rho) = [number for number, line in enumerate(lines) if line.strip().startswith("Table 1")]
+    assert "tau" in lines[tau]
+    assert "rho" in lines[rho]
+    heads = [line.split() for line in lines if "triviaqa" in line]
+    assert heads == [["annotator,", "measure", "nq", "triviaqa", "hotpotqa", "fever", "wow"]] * 2
+    assert sum(line.count("-.049 [-.09, .01]") for line in lines) == 2 * 4 * 5
+    assert max(map(len, lines)) <= 120
+
+
+def test_figures_on_the_console_lose_only_the_zero_before_the_point() -> None:
+    for value, low, high, cell in (
+        (1.0, 0.5, 1.0, "1.000 [.50, 1.00]"),
+        (0.0, -1.0, 0.25, ".000 [-1.00, .25]"),
+    ):
+        grids = table_1(made_up(["nq"], value, low, high), "bm25", 50, on_console=True)
+        assert grids[1].rows[1] == ("  P", cell)
+        assert grids[0].rows[0][2] == f"{value:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def test_a_claim_whose_record_is_of_another_split_is_left_out(
+    tmp_path: pathlib.Path, reads_here: list[int]
+) -> None:
+    tiny = three(tmp_path)
+    path = tmp_path / "fever-dev-kilt.jsonl"
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    for record in records:
+        record["meta"] = {"split": "dev" if record["id"] == "f1" else "test"}
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    tiny = tiny.with_config(where=["fever:meta.split=test"])
+    compare(tiny)
+    asked = table(tiny, UTILITY)["query_id"].unique()
+    assert "f1" not in asked
+    assert len(asked) == len(QUESTIONS) + len(CLAIMS) + len(TURNS) - 1
+    text = (pathlib.Path(tiny.config.out) / "report.md").read_text()
+    assert "questions left out by where fever:meta.split=test: 1 (f1)" in text
