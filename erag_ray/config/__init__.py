@@ -11,5 +11,16 @@ from erag_ray.config.check import require
 from erag_ray.config.job import JobConfig
 from erag_ray.config.parsing import expand, parse
 from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.training import ExamplesConfig, ScratchConfig, StageConfig, TrainConfig
 
-__all__ = ["JobConfig", "ReaderConfig", "expand", "parse", "require"]
+__all__ = [
+    "ExamplesConfig",
+    "JobConfig",
+    "ReaderConfig",
+    "ScratchConfig",
+    "StageConfig",
+    "TrainConfig",
+    "expand",
+    "parse",
+    "require",
+]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
-import xxhash
 
 from erag_ray.config import JobConfig
 from erag_ray.datasets import (
@@ -20,6 +18,7 @@ from erag_ray.datasets import (
     load_queries,
     load_run,
     resolve_pages,
+    sample,
 )
 from erag_ray.schemas import (
     CORPUS,
@@ -36,12 +35,11 @@ from erag_ray.schemas import (
     TableSchema,
 )
 from erag_ray.steps.checks import check_evaluation, check_places, check_runs, scores_of
-from erag_ray.store import TableStore
+from erag_ray.store import NOT_LOCAL, TableStore, file_stamp
 
 INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
 DERIVED_TABLES = (LABELS, UTILITY, LIST_VALUES, MEANS, CORRELATIONS)
 STAGES = ("annotate", "end_to_end", "compare")
-NOT_LOCAL = "not a local file"
 INPUT_KEYS = (
     "queries",
     "query_format",
@@ -144,15 +142,6 @@ def _load(config: JobConfig, findings: Findings) -> tuple[LoadedQueries, pl.Data
     ) if entries else empty
 
 
-def sample(queries: pl.DataFrame, num_queries: int | None, seed: int) -> pl.DataFrame:
-    """The ``num_queries`` questions whose ids hash lowest: the same for every run, machine and order of the file."""
-    if num_queries is None or num_queries >= queries.height:
-        return queries.sort("query_id")
-    places = [xxhash.xxh3_64_intdigest(f"{seed}:{query_id}".encode()) for query_id in queries["query_id"]]
-    ordered = queries.with_columns(place=pl.Series(places, dtype=pl.UInt64)).sort("place", "query_id")
-    return ordered.head(num_queries).drop("place").sort("query_id")
-
-
 def _needed(config: JobConfig, queries: pl.DataFrame, entries: pl.DataFrame) -> pl.DataFrame:
     """What is used of the runs; lists that name pages stay whole, since their repeats are yet to go."""
     within = (pl.col("rank") <= config.depth) | pl.col("page_id").is_not_null()
@@ -187,15 +176,7 @@ def _files(config: JobConfig) -> dict[str, str]:
         *config.passages,
         *config.runs.values(),
     ]
-    return {path: _stamp(path) for path in paths}
-
-
-def _stamp(path: str) -> str:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return NOT_LOCAL
-    return f"{found.st_size} bytes, modified {found.st_mtime_ns} ns"
+    return {path: file_stamp(path) for path in paths}
 
 
 def prepared(config: JobConfig) -> Inputs:

@@ -1,8 +1,9 @@
 """The only door to disk for tables: folders of Parquet, on a local path or an object store.
 
-Two kinds of folder:
+Three forms:
 
 - a *sealed table* is written whole, then its manifest; without the manifest it does not exist (`TableStore`);
+- a *mapped table* is one Arrow file that the processes of a machine share (`write_mapped`, `open_mapped`);
 - an *open store* (`ReadingStore`) is appended to by many jobs, a whole file at a time, and never rewritten.
   A file is written under ``_unfinished/`` and moved into place, so that a reader sees it complete or not at all.
 
@@ -10,20 +11,32 @@ Goes in: Arrow tables that conform to `schemas`. Comes out: Polars frames of the
 """
 
 from erag_ray.store.folder import Folder, as_frame
-from erag_ray.store.identity import file_digest, fingerprint, new_job_id, provenance_of_code
+from erag_ray.store.identity import (
+    NOT_LOCAL,
+    file_digest,
+    file_stamp,
+    fingerprint,
+    new_job_id,
+    provenance_of_code,
+)
+from erag_ray.store.mapped import open_mapped, write_mapped
 from erag_ray.store.readings import KEY_COLUMNS, LEASE_SECONDS, Lease, ReadingStore
 from erag_ray.store.tables import TableStore
 
 __all__ = [
     "KEY_COLUMNS",
     "LEASE_SECONDS",
+    "NOT_LOCAL",
     "Folder",
     "Lease",
     "ReadingStore",
     "TableStore",
     "as_frame",
     "file_digest",
+    "file_stamp",
     "fingerprint",
     "new_job_id",
+    "open_mapped",
     "provenance_of_code",
+    "write_mapped",
 ]

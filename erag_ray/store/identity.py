@@ -16,6 +16,8 @@ from collections.abc import Iterable
 
 PACKAGES = ("erag-ray", "ray", "torch", "transformers", "tokenizers", "polars", "pyarrow", "scipy", "numpy")
 
+NOT_LOCAL = "not a local file"
+
 
 def fingerprint(value: object) -> str:
     """32 hex digits (128 bits of SHA-256) of a value's canonical JSON form.
@@ -43,6 +45,15 @@ def file_digest(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a local file, in hex."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def file_stamp(path: str) -> str:
+    """Size and time of a file: enough to notice that it has changed; `NOT_LOCAL` where there is none."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return NOT_LOCAL
+    return f"{found.st_size} bytes, modified {found.st_mtime_ns} ns"
 
 
 def new_job_id() -> str:

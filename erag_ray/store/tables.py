@@ -93,10 +93,18 @@ class TableStore:
         """
         if not self.is_sealed(schema):
             raise FileNotFoundError(f"table {schema.name} in {self.folder.root} is not there or not sealed")
+        return self.read_manifest(schema.name)
+
+    def read_manifest(self, *below: str) -> dict[str, Any]:
+        """A ``manifest.json`` that is there.
+
+        Raises:
+            InputError: it is not JSON.
+        """
         try:
-            content: dict[str, Any] = json.loads(self.folder.read_bytes(schema.name, "manifest.json"))
+            content: dict[str, Any] = json.loads(self.folder.read_bytes(*below, "manifest.json"))
         except ValueError as error:
-            place = self.folder.at(schema.name, "manifest.json")
+            place = self.folder.at(*below, "manifest.json")
             problem = f"{place}: the manifest is damaged ({error}); run the job that writes it again"
             raise InputError([problem]) from error
         return content
