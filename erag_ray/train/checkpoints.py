@@ -159,14 +159,15 @@ def written_whole(place: pathlib.Path) -> Iterator[pathlib.Path]:
             os.rename(place, previous)
         os.rename(unfinished, place)
         shutil.rmtree(previous, ignore_errors=True)
-        with contextlib.suppress(OSError):
-            unfinished.parent.rmdir()
     except (OSError, SafetensorError, RuntimeError) as error:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise JobError(
             f"{place} could not be written: {error}\nThe last good checkpoint in {place.parent} is kept; make room "
             "(or see to the folder) and start the same command again to go on from it"
         ) from error
+    finally:
+        with contextlib.suppress(OSError):
+            unfinished.parent.rmdir()
 
 
 def previous_of(place: pathlib.Path) -> pathlib.Path:

@@ -53,7 +53,7 @@ class Trainer:
         self.readers = load_readers(config.reader, model_folder, {**dev.datasets, **train.datasets})
         self.model: Any = next(iter(self.readers.values())).model
         if config.gradient_checkpointing:
-            self.model.get_encoder().gradient_checkpointing_enable({"use_reentrant": False})
+            self.model.get_encoder().activation_checkpointing_enable({"use_reentrant": False})
         self.curriculum = Curriculum(config, train.num_rows)
         self.batches = Batches(train, self.curriculum, self.readers)
         self.dev = DevQuestions(config, dev, self.readers)

@@ -5,15 +5,19 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from collections.abc import Mapping
+import uuid
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from erag_ray.config import TrainConfig
+from erag_ray.datasets import Dataset
 from erag_ray.readers.models import find_model
 from erag_ray.schemas import InputError
 from erag_ray.store import Folder, TableStore
-from erag_ray.train.checkpoints import State
-from erag_ray.train.examples import file_stamps
+from erag_ray.train.checkpoints import State, written_whole
+from erag_ray.train.examples import Examples, file_stamps, prepare_examples
+from erag_ray.train.reader import check_start
+from erag_ray.train.start import make_model
 
 SETTINGS = "training.json"
 # what changes nothing but speed, memory and place
@@ -94,3 +98,73 @@ def finished(config: TrainConfig) -> Mapping[str, Any] | None:
 def seal(config: TrainConfig, state: State) -> None:
     """Write the training's manifest, last of all."""
     TableStore(config.out).write_manifest({"training": settings(config), **dataclasses.asdict(state)})
+
+
+def check(config: TrainConfig) -> None:
+    """What can be told before a file is read: the keys go together, and ``out`` is free or holds this training.
+
+    Raises:
+        InputError: they do not, or it does not.
+    """
+    problems = []
+    if config.scratch and config.reader.model:
+        problems.append("reader.model: must be null with scratch, which makes a model of its own")
+    if config.reader.kind not in ("fid", "ipa"):
+        problems.append(f"reader.kind: only fid and ipa readers are trained, not {config.reader.kind}")
+    if config.reader.dtype != "float32":
+        text = (
+            f"reader.dtype: training keeps weights in float32, not {config.reader.dtype}; see bf16_autocast"
+        )
+        problems.append(text)
+    try:
+        folder, probe = Folder(config.out), f"probe-{uuid.uuid4().hex}"
+        folder.write_bytes(b"", probe)
+        folder.delete(probe)
+    except OSError as error:
+        problems.append(f"out: cannot write to {config.out}: {error}")
+    if problems:
+        raise InputError(problems)
+    check_same(config)
+
+
+def prepare(config: TrainConfig) -> dict[str, Examples]:
+    """The examples and the model to start from.
+
+    Raises:
+        InputError: everything that is wrong with both.
+    """
+    problems: list[str] = []
+    examples: dict[str, Examples] = {}
+
+    def attempt(act: Callable[[], None]) -> None:
+        try:
+            act()
+        except InputError as error:
+            problems.extend(error.problems)
+
+    attempt(lambda: examples.update(prepare_examples(config)))
+    if config.scratch is None:
+        problems += check_start(config.reader, _datasets(examples))
+    elif examples:
+        attempt(lambda: _make_start(config, examples))
+    if problems:
+        raise InputError(list(dict.fromkeys(problems)))
+    write_settings(config)
+    return examples
+
+
+def _datasets(examples: Mapping[str, Examples]) -> dict[str, Dataset]:
+    return {name: known for part in examples.values() for name, known in part.datasets.items()} or {
+        "": Dataset()
+    }
+
+
+def _make_start(config: TrainConfig, examples: Mapping[str, Examples]) -> None:
+    """The model from scratch, unless it is there."""
+    place = pathlib.Path(start_folder(config))
+    if config.scratch and not place.exists():
+        with written_whole(place) as folder:
+            make_model(config.scratch, examples["train"], config.seed, folder)
+    problems = check_start(dataclasses.replace(config.reader, model=str(place)), _datasets(examples))
+    if problems:
+        raise InputError(problems)
