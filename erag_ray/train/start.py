@@ -11,6 +11,7 @@ import pyarrow as pa
 import tokenizers
 import torch
 import transformers
+from huggingface_hub.errors import StrictDataclassError
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from erag_ray.config import ScratchConfig
@@ -45,7 +46,7 @@ def make_model(scratch: ScratchConfig, examples: Examples, seed: int, folder: pa
         config = transformers.T5Config(**settings)
         torch.manual_seed(seed)
         model = transformers.T5ForConditionalGeneration(config)
-    except (ValueError, KeyError) as error:
+    except (ValueError, KeyError, StrictDataclassError) as error:
         raise InputError([f"scratch: T5 has no model of this form: {error}"]) from error
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
