@@ -14,7 +14,7 @@ from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 from erag_ray.config import TrainConfig
-from erag_ray.pipeline.session import FREE_CPUS
+from erag_ray.pipeline.reading import largest_share
 from erag_ray.progress import training_progress
 from erag_ray.schemas import InputError, JobError
 from erag_ray.train.checkpoints import State
@@ -64,13 +64,21 @@ def run_worker(arguments: dict[str, Any]) -> State | InputError | JobError:
 
 
 def plan_workers(config: TrainConfig) -> ScalingConfig:
-    """One worker for each GPU, else one; an even share of the CPUs each, with some left over."""
-    totals = ray.cluster_resources()
-    num_gpus = int(totals.get("GPU", 0))
-    size = config.num_workers or max(num_gpus, 1)
-    share = max(1, (int(totals.get("CPU", 1)) - FREE_CPUS) // size)
+    """One worker for each GPU, else one; each with as many CPUs as the nodes can give all of them, some left over.
+
+    Raises:
+        InputError: more workers than GPUs are asked for.
+    """
+    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    gpus = [int(node.get("GPU", 0)) for node in nodes]
+    size = config.num_workers or max(sum(gpus), 1)
+    if sum(gpus) and size > sum(gpus):
+        raise InputError([f"num_workers: {size} workers need a GPU each, and the cluster has {sum(gpus)}"])
+    places = gpus if sum(gpus) else [size] * len(nodes)
+    share = largest_share([int(node.get("CPU", 0)) for node in nodes], places, size)
+    cpus = min(config.cpus_per_worker or share, share)
     return ScalingConfig(
         num_workers=size,
-        use_gpu=num_gpus > 0,
-        resources_per_worker={"CPU": config.cpus_per_worker or share, **({"GPU": 1} if num_gpus else {})},
+        use_gpu=sum(gpus) > 0,
+        resources_per_worker={"CPU": cpus, **({"GPU": 1} if sum(gpus) else {})},
     )
