@@ -176,7 +176,8 @@ class Trainer:
             return self.dev.scores()
 
     def _keep_best(self, state: State, score: float) -> State:
-        if state.best_score is not None and score <= state.best_score:
+        # of equal ones the later: it has learned for longer
+        if state.best_score is not None and score < state.best_score:
             return state
         together(self._save_reader)
         return State(step=state.step, best_score=score, best_step=state.step)
