@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 STRING = pa.large_string()
 STRINGS = pa.large_list(STRING)
+ROWS = pa.large_list(pa.int32())
 RANK = pa.int32()
 COUNT = pa.int64()
 KEY = pa.uint64()
@@ -33,6 +34,10 @@ class InputError(ValueError):
     def __reduce__(self) -> tuple[type[InputError], tuple[tuple[str, ...]]]:
         # pickle would make it anew from the message; a reader actor's error travels pickled
         return type(self), (self.problems,)
+
+
+class JobError(RuntimeError):
+    """A job cannot go on: what happened, what is kept, and what to do, in one message."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,6 +228,19 @@ COSTS = _table(
     device_seconds=VALUE,
     peak_memory_bytes=COUNT,
 )
+# what a reader is trained on; passages and gold are rows of the CORPUS beside it, best first
+EXAMPLES = _table(
+    "examples",
+    "query_id",
+    query_id=STRING,
+    dataset=STRING,
+    question=STRING,
+    answers=STRINGS,
+    score=STRING,
+    passages=ROWS,
+    gold=ROWS,
+    evidence=STRINGS,
+)
 
 TABLES = {
     table.name: table
@@ -243,6 +261,7 @@ TABLES = {
         CORRELATIONS,
         COMPARISONS,
         COSTS,
+        EXAMPLES,
     )
 }
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import pathlib
+from collections.abc import Iterator
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import ray
+from quiet_ray import ENVIRONMENT
 from tiny import Tiny, write_tiny
 
 from erag_ray.config import JobConfig
@@ -16,6 +20,29 @@ from erag_ray.pipeline import Done, Work
 from erag_ray.readers import make_reader
 from erag_ray.steps import reading
 from erag_ray.store import ReadingStore
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="session")
+def local_ray() -> Iterator[None]:
+    """A Ray for these tests alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, setting in ENVIRONMENT.items():
+            patch.setenv(name, setting)
+        patch.delenv("RAY_ADDRESS", raising=False)
+        # its workers find the package where this process does
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        ray.init(
+            address="local",
+            num_cpus=4,
+            include_dashboard=False,
+            object_store_memory=150_000_000,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+        yield
+        ray.shutdown()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import logging
 import os
 import pathlib
 import runpy
@@ -14,7 +13,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import polars as pl
 import psutil
@@ -22,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 from models import t5_folder
+from quiet_ray import ENVIRONMENT
 from scipy import stats
 from tiny import (
     RIGHT,
@@ -47,36 +47,6 @@ pytestmark = pytest.mark.filterwarnings(
     r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*"
 )
 ROOT = pathlib.Path(__file__).parents[1]
-ENVIRONMENT = {
-    "RAY_AUTH_MODE": "disabled",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_DATA_PARQUET_FOOTER_NUM_ACTORS": "1",
-    "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
-    "RAY_DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S": "90",
-    "RAY_BACKEND_LOG_LEVEL": "fatal",
-    "TOKENIZERS_PARALLELISM": "false",
-}
-
-
-@pytest.fixture(scope="session")
-def local_ray() -> Iterator[None]:
-    """A Ray for these tests alone."""
-    with pytest.MonkeyPatch.context() as patch:
-        for name, setting in ENVIRONMENT.items():
-            patch.setenv(name, setting)
-        patch.delenv("RAY_ADDRESS", raising=False)
-        # its workers find the package where this process does
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
-        ray.init(
-            address="local",
-            num_cpus=4,
-            include_dashboard=False,
-            object_store_memory=150_000_000,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
-        yield
-        ray.shutdown()
 
 
 @pytest.fixture(scope="module")

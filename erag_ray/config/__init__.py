@@ -12,12 +12,17 @@ from erag_ray.config.job import JobConfig
 from erag_ray.config.parsing import expand, parse
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.retrieval import RetrieveConfig, run_name
+from erag_ray.config.training import ExamplesConfig, ScratchConfig, StageConfig, TrainConfig
 from erag_ray.config.world import WorldConfig
 
 __all__ = [
+    "ExamplesConfig",
     "JobConfig",
     "ReaderConfig",
     "RetrieveConfig",
+    "ScratchConfig",
+    "StageConfig",
+    "TrainConfig",
     "WorldConfig",
     "expand",
     "parse",

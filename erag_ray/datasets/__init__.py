@@ -9,10 +9,11 @@ function and one line in `QUERY_FORMATS` (questions.py), `PASSAGE_FORMATS` (pass
 
 from erag_ray.datasets.checks import check_inputs, gold_lists
 from erag_ray.datasets.findings import Findings
+from erag_ray.datasets.given import load_given
 from erag_ray.datasets.known import DATASETS, Dataset, find_dataset
 from erag_ray.datasets.passages import PASSAGE_FORMATS, load_passages
 from erag_ray.datasets.predictions import resolve_pages
-from erag_ray.datasets.queries import LoadedQueries, load_queries
+from erag_ray.datasets.queries import LoadedQueries, load_queries, sample
 from erag_ray.datasets.questions import QUERY_FORMATS
 from erag_ray.datasets.runs import RUN_FORMATS, load_run
 from erag_ray.datasets.trec import write_trec_qrels, write_trec_run
@@ -28,10 +29,12 @@ __all__ = [
     "check_inputs",
     "find_dataset",
     "gold_lists",
+    "load_given",
     "load_passages",
     "load_queries",
     "load_run",
     "resolve_pages",
+    "sample",
     "write_trec_qrels",
     "write_trec_run",
 ]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import polars as pl
+import xxhash
 
 from erag_ray.datasets.findings import Findings
 from erag_ray.datasets.known import Dataset, dataset_of_file, find_dataset, known_name
@@ -30,6 +31,7 @@ QUERY_COLUMNS = pl.Schema(
     }
 )
 GOLD_COLUMNS = pl.Schema({"query_id": pl.String(), "rank": pl.Int32(), "doc_id": pl.String()})
+EVIDENCE_COLUMNS = pl.Schema({"query_id": pl.String(), "span": pl.String()})
 PROVENANCE_COLUMNS = pl.Schema({"query_id": pl.String(), "page_id": pl.String()})
 
 
@@ -41,12 +43,14 @@ class LoadedQueries:
         queries: QUERIES.
         provenance: PROVENANCE.
         gold: ``query_id, rank, doc_id`` of the gold passages, for the queries whose file names them.
+        evidence: ``query_id, span``: stretches of gold passages that show the answer, where the file quotes them.
         datasets: what is known of each data set that ``queries`` names.
     """
 
     queries: pl.DataFrame
     provenance: pl.DataFrame
     gold: pl.DataFrame
+    evidence: pl.DataFrame
     datasets: Mapping[str, Dataset]
 
 
@@ -242,5 +246,19 @@ def _tables(loading: _Loading, score: str | None, by_dataset: Mapping[str, str])
             schema=GOLD_COLUMNS,
             orient="row",
         ),
+        evidence=pl.DataFrame(
+            [(question.query_id, span) for question in questions for span in question.evidence],
+            schema=EVIDENCE_COLUMNS,
+            orient="row",
+        ),
         datasets=datasets,
     )
+
+
+def sample(queries: pl.DataFrame, num_queries: int | None, seed: int) -> pl.DataFrame:
+    """The ``num_queries`` questions whose ids hash lowest: the same for every run, machine and order of the file."""
+    if num_queries is None or num_queries >= queries.height:
+        return queries.sort("query_id")
+    places = [xxhash.xxh3_64_intdigest(f"{seed}:{query_id}".encode()) for query_id in queries["query_id"]]
+    ordered = queries.with_columns(place=pl.Series(places, dtype=pl.UInt64)).sort("place", "query_id")
+    return ordered.head(num_queries).drop("place").sort("query_id")

@@ -22,6 +22,7 @@ class Question:
         num_empty_answers: how many answers were empty and are left out.
         pages: ids of the gold pages.
         gold: ids of the gold passages, where the file names them.
+        evidence: spans of passages that show the answer, where the file quotes them.
         dataset, task: as the record names them, if it does.
         impossible: the record says that the question has no answer.
     """
@@ -32,6 +33,7 @@ class Question:
     num_empty_answers: int
     pages: tuple[str, ...] = ()
     gold: tuple[str, ...] = ()
+    evidence: tuple[str, ...] = ()
     dataset: str | None = None
     task: str | None = None
     impossible: bool = False
@@ -52,6 +54,7 @@ def kilt_question(record: Record) -> Question:
         num_empty_answers=num_empty,
         pages=_kilt_pages(record, outputs),
         gold=tuple(record.identifiers("gold_doc_ids")),
+        evidence=_kilt_evidence(record, outputs),
         dataset=record.text("kilt_task", optional=True) or None,
         task=record.text("task", optional=True) or None,
         impossible=_is_impossible(record.values) or (isinstance(meta, dict) and _is_impossible(meta)),
@@ -79,6 +82,17 @@ def _kilt_pages(record: Record, outputs: list[dict[str, Any]]) -> tuple[str, ...
                 record.fault("wrong wikipedia_id", f"wikipedia_id is {source['wikipedia_id']!r}")
             pages.append((page or "").strip())
     return tuple(dict.fromkeys(page for page in pages if page))
+
+
+def _kilt_evidence(record: Record, outputs: list[dict[str, Any]]) -> tuple[str, ...]:
+    """The spans under ``meta.evidence_span`` of the provenance; what is no text there is passed over."""
+    spans: list[Any] = []
+    for entry in outputs:
+        for source in record.objects_of(entry, "provenance"):
+            meta = source.get("meta")
+            found = meta.get("evidence_span") if isinstance(meta, dict) else None
+            spans += found if isinstance(found, list) else [found]
+    return tuple(dict.fromkeys(span for span in spans if isinstance(span, str) and span.strip()))
 
 
 def beir_question(record: Record) -> Question:

@@ -6,9 +6,11 @@ fingerprint; `Reader.load` brings the weights.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 
 from erag_ray.config import ReaderConfig
+from erag_ray.datasets import Dataset
 from erag_ray.names import find
 from erag_ray.readers.base import Output, Prompt, Reader, Request
 from erag_ray.readers.causal import CausalReader
@@ -18,7 +20,7 @@ from erag_ray.readers.t5 import FidReader, IpaReader
 from erag_ray.schemas import InputError
 from erag_ray.store import fingerprint
 
-__all__ = ["READERS", "Output", "Prompt", "Reader", "Request", "make_reader", "reader_id"]
+__all__ = ["READERS", "Output", "Prompt", "Reader", "Request", "make_reader", "reader_for", "reader_id"]
 
 
 def make_reader(config: ReaderConfig) -> Reader:
@@ -35,6 +37,15 @@ def make_reader(config: ReaderConfig) -> Reader:
     if not (isinstance(kind, type) and issubclass(kind, Reader)):
         raise InputError([f"reader.kind: {config.kind} is not a subclass of erag_ray.readers.Reader"])
     return kind(config)
+
+
+def reader_for(config: ReaderConfig, dataset: Dataset) -> ReaderConfig:
+    """The reader with everything filled in that depends on the dataset."""
+    return dataclasses.replace(
+        config,
+        max_new_tokens=config.max_new_tokens or dataset.max_new_tokens,
+        family=config.family or dataset.family,  # type: ignore[arg-type]
+    )
 
 
 def reader_id(reader: Reader, identity: Mapping[str, object] | None = None) -> str:

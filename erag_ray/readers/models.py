@@ -176,8 +176,10 @@ def load_weights(auto_class: Any, source: ModelSource, dtype: str) -> Any:
 
 
 def device() -> torch.device:
-    """The first GPU that this process sees, else the CPU."""
-    return torch.device("cuda", 0) if torch.cuda.is_available() else torch.device("cpu")
+    """The GPU that this process has chosen (the first one, unless it was told otherwise), else the CPU."""
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    return torch.device("cuda", torch.cuda.current_device())
 
 
 def quiet() -> None:

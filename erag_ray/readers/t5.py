@@ -18,6 +18,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from erag_ray.config import ReaderConfig
 from erag_ray.prompts import fid_pieces, ipa_pieces
 from erag_ray.readers.base import SMALL, Output, Prompt, Reader, Request
+from erag_ray.readers.fusion import fuse
 from erag_ray.readers.models import find_model, load_settings, load_tokenizer, load_weights
 from erag_ray.readers.tokens import Ids, PieceTokenizer, as_prompt, check_room, cut_prompt
 
@@ -61,35 +62,15 @@ class T5Reader(Reader):
 
     @torch.inference_mode()
     def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
-        states = self._encode_segments(list(dict.fromkeys(s for prompt in prompts for s in prompt.segments)))
-        fused = [torch.cat([states[segment] for segment in prompt.segments]) for prompt in prompts]
-        hidden = torch.nn.utils.rnn.pad_sequence(fused, batch_first=True)
-        lengths = torch.tensor([len(state) for state in fused], device=hidden.device)
-        mask = torch.arange(hidden.shape[1], device=hidden.device)[None, :] < lengths[:, None]
+        hidden, mask = fuse(self.model, prompts, self.config.batch_tokens)
         ids = self.model.generate(
             encoder_outputs=BaseModelOutput(last_hidden_state=hidden),
-            attention_mask=mask.long(),
-            generation_config=self._decoding(),
+            attention_mask=mask,
+            generation_config=self.decoding(),
         )
         return [self._output(row) for row in ids[:, 1:].tolist()]
 
-    def _encode_segments(self, segments: list[Ids]) -> dict[Ids, torch.Tensor]:
-        """Encoder states [length, width] of each distinct segment, in batches of similar length."""
-        states = {}
-        by_length = sorted(segments, key=len, reverse=True)
-        rows = max(1, self.config.batch_tokens // max(map(len, by_length)))
-        for start in range(0, len(by_length), rows):
-            batch = by_length[start : start + rows]
-            ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(s) for s in batch], batch_first=True)
-            lengths = torch.tensor([len(segment) for segment in batch])
-            mask = (torch.arange(ids.shape[1])[None, :] < lengths[:, None]).long()
-            encoder = self.model.get_encoder()
-            hidden = encoder(input_ids=ids.to(self.model.device), attention_mask=mask.to(self.model.device))
-            for segment, row in zip(batch, hidden.last_hidden_state, strict=True):
-                states[segment] = row[: len(segment)]
-        return states
-
-    def _decoding(self) -> Any:
+    def decoding(self) -> Any:
         """Greedy, whatever the model's own generation settings say."""
         start = getattr(self.settings, "decoder_start_token_id", None)
         pad = self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else 0

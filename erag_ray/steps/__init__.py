@@ -12,13 +12,16 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from erag_ray.config import parse
-from erag_ray.schemas import InputError
+from erag_ray.schemas import InputError, JobError
 
 Config = TypeVar("Config")
 
 
 def run_job(kind: type[Config], main: Callable[[Config], None], description: str) -> None:
-    """Parse the command line and run a job; bad input ends it with code 2 and one message, nothing sealed."""
+    """Parse the command line and run a job; bad input ends it with code 2 and one message, nothing sealed.
+
+    A job that cannot go on for another reason that it knows ends with code 1 and its message.
+    """
     # code outside the package, named module:name in a config, may lie in the folder where the job starts
     sys.path.append(os.getcwd())
     config = parse(kind, description)
@@ -27,6 +30,9 @@ def run_job(kind: type[Config], main: Callable[[Config], None], description: str
     except InputError as error:
         say(str(error))
         raise SystemExit(2) from None
+    except JobError as error:
+        say(str(error))
+        raise SystemExit(1) from None
     except KeyboardInterrupt:
         say("stopped; start the same command again to go on")
         raise SystemExit(130) from None

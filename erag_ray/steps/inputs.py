@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
-import xxhash
 
 from erag_ray.config import JobConfig
 from erag_ray.datasets import (
@@ -19,6 +18,7 @@ from erag_ray.datasets import (
     load_queries,
     load_run,
     resolve_pages,
+    sample,
 )
 from erag_ray.schemas import (
     CORPUS,
@@ -143,15 +143,6 @@ def _load(config: JobConfig, findings: Findings) -> tuple[LoadedQueries, pl.Data
     return dataclasses.replace(sampled, gold=gold, provenance=provenance), pl.concat(
         entries
     ) if entries else empty
-
-
-def sample(queries: pl.DataFrame, num_queries: int | None, seed: int) -> pl.DataFrame:
-    """The ``num_queries`` questions whose ids hash lowest: the same for every run, machine and order of the file."""
-    if num_queries is None or num_queries >= queries.height:
-        return queries.sort("query_id")
-    places = [xxhash.xxh3_64_intdigest(f"{seed}:{query_id}".encode()) for query_id in queries["query_id"]]
-    ordered = queries.with_columns(place=pl.Series(places, dtype=pl.UInt64)).sort("place", "query_id")
-    return ordered.head(num_queries).drop("place").sort("query_id")
 
 
 def _needed(config: JobConfig, queries: pl.DataFrame, entries: pl.DataFrame) -> pl.DataFrame:

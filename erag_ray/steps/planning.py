@@ -17,7 +17,7 @@ from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.evaluate import GOLD_PASSAGES, NO_PASSAGES
 from erag_ray.prompts import Passage
-from erag_ray.readers import Reader, Request, make_reader, reader_id
+from erag_ray.readers import Reader, Request, make_reader, reader_for, reader_id
 from erag_ray.requests import (
     DocIds,
     ReaderUse,
@@ -66,15 +66,6 @@ class StagePlan:
         return [
             {"reader": plan.id, **row} for plan in self.plans for row in plan.counts.iter_rows(named=True)
         ]
-
-
-def reader_for(config: ReaderConfig, dataset: Dataset) -> ReaderConfig:
-    """The reader with everything filled in that depends on the dataset."""
-    return dataclasses.replace(
-        config,
-        max_new_tokens=config.max_new_tokens or dataset.max_new_tokens,
-        family=config.family or dataset.family,  # type: ignore[arg-type]
-    )
 
 
 @functools.lru_cache(maxsize=16)

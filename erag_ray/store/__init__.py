@@ -1,9 +1,10 @@
 """The only door to disk for tables: folders of Parquet, on a local path or an object store.
 
-Two kinds of folder:
+Three forms:
 
 - a *sealed table* is written, in one part or several, then its manifest; without the manifest it does not exist
   (`TableStore`);
+- a *mapped table* is one Arrow file that the processes of a machine share (`write_mapped`, `open_mapped`);
 - an *open store* (`ReadingStore`) is appended to by many jobs, a whole file at a time, and never rewritten.
   A file is written under ``_unfinished/`` and moved into place, so that a reader sees it complete or not at all.
 
@@ -19,6 +20,7 @@ from erag_ray.store.identity import (
     new_job_id,
     provenance_of_code,
 )
+from erag_ray.store.mapped import open_mapped, write_mapped
 from erag_ray.store.readings import KEY_COLUMNS, LEASE_SECONDS, Lease, ReadingStore
 from erag_ray.store.tables import TableStore, part_paths, read_manifest
 
@@ -35,7 +37,9 @@ __all__ = [
     "file_stamp",
     "fingerprint",
     "new_job_id",
+    "open_mapped",
     "part_paths",
     "provenance_of_code",
     "read_manifest",
+    "write_mapped",
 ]

@@ -1,4 +1,4 @@
-"""REQUESTS -> READINGS on a pool of reader actors: the only file that imports Ray.
+"""REQUESTS -> READINGS on a pool of reader actors.
 
 Ray Data streams blocks of requests from Parquet shards to a fixed pool; each actor reads its block batch by batch
 and appends what it has to the open store itself, so that a killed job loses at most the batches in hand. What
@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import os
 import resource
 import time
 from collections.abc import Iterator, Sequence
@@ -22,18 +21,12 @@ import ray
 import torch
 
 from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.pipeline.session import FREE_CPUS
 from erag_ray.progress import progress
 from erag_ray.readers import make_reader, reader_id
 from erag_ray.store import Lease, ReadingStore
 
-FREE_CPUS = 2
 MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 128, 4096, 12
-QUIET = {
-    "RAY_DATA_PARQUET_FOOTER_NUM_ACTORS": "1",  # its default of 32 actors costs 10 s at the start of each job
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "TOKENIZERS_PARALLELISM": "false",
-    "RAY_BACKEND_LOG_LEVEL": "fatal",  # an error line about every Ray Data actor, which concerns large arguments
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,36 +69,6 @@ class Done:
     num_output_tokens: int
     device_seconds: float
     peak_memory_bytes: int
-
-
-@contextlib.contextmanager
-def ray_session(address: str | None = None) -> Iterator[None]:
-    """A Ray to run on: the one that is initialised, the given or surrounding cluster, else a local one.
-
-    A Ray that this starts is shut down at the end.
-    """
-    if ray.is_initialized():
-        yield
-        return
-    for name, value in QUIET.items():
-        os.environ.setdefault(name, value)
-    address = address or os.environ.get("RAY_ADDRESS")
-    if address:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
-    else:
-        # the pool takes the cores; reading Parquet needs logical CPUs of its own, or nothing moves
-        cores = os.cpu_count() or 1
-        ray.init(
-            address="local",  # else a cluster that happens to run on this machine would be looked for
-            num_cpus=cores + FREE_CPUS,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
-    try:
-        yield
-    finally:
-        ray.shutdown()
 
 
 def plan_pool(config: JobConfig) -> Pool:

@@ -1,0 +1,32 @@
+"""The only room that imports Ray: runs the other rooms' plain functions and classes on Ray Data and Ray Train.
+
+`session` starts or joins a Ray, `reading` fills the store of readings with a pool of reader actors, `training` runs
+the training loop on data-parallel workers.
+"""
+
+from erag_ray.pipeline.reading import (
+    Done,
+    Pool,
+    ReaderActor,
+    Work,
+    block_rows,
+    largest_share,
+    plan_pool,
+    read,
+)
+from erag_ray.pipeline.session import FREE_CPUS, ray_session
+from erag_ray.pipeline.training import train
+
+__all__ = [
+    "FREE_CPUS",
+    "Done",
+    "Pool",
+    "ReaderActor",
+    "Work",
+    "block_rows",
+    "largest_share",
+    "plan_pool",
+    "ray_session",
+    "read",
+    "train",
+]

@@ -1,0 +1,134 @@
+"""One step's share of questions, drawn and tokenised: deterministic in (seed, stage, epoch, question)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from erag_ray.config import StageConfig
+from erag_ray.prompts import Passage, Piece
+from erag_ray.readers import Prompt, Request
+from erag_ray.readers.t5 import T5Reader
+from erag_ray.readers.tokens import Ids
+from erag_ray.scores import score_named, usable_answers
+from erag_ray.train.crops import crop
+from erag_ray.train.curriculum import Curriculum
+from erag_ray.train.examples import Examples
+
+
+class Drawn(NamedTuple):
+    """What a question has become in one epoch."""
+
+    dataset: str
+    request: Request
+    answer: str
+
+    @property
+    def num_characters(self) -> int:
+        """Of question and passages: near enough to the number of tokens to sort by."""
+        passages = self.request.passages
+        return len(self.request.question) * max(len(passages), 1) + sum(
+            len(p.title) + len(p.text) for p in passages
+        )
+
+
+class Sample(NamedTuple):
+    """A prompt and the tokens that the reader is to write, its end token included."""
+
+    prompt: Prompt
+    target: Ids
+
+
+class Batches:
+    """The training questions as steps of samples."""
+
+    def __init__(self, examples: Examples, curriculum: Curriculum, readers: Mapping[str, T5Reader]) -> None:
+        self.examples = examples
+        self.curriculum = curriculum
+        self.readers = readers
+
+    def draw(self, step: int) -> list[Drawn]:
+        """All questions of a step, longest first."""
+        place = self.curriculum.place(step)
+        stage, rows = self.curriculum.stage(place.stage), self.curriculum.rows(place)
+        seed = (self.curriculum.config.seed, place.stage, place.epoch)
+        table = self.examples.table.take(pa.array(rows)).to_pylist()
+        drawn = [
+            draw(record, self.examples.corpus, stage, np.random.default_rng([*seed, int(row)]))
+            for record, row in zip(table, rows, strict=True)
+        ]
+        return sorted(drawn, key=lambda one: -one.num_characters)
+
+    def share(self, step: int, rank: int, num_workers: int) -> list[Sample]:
+        """One worker's part of a step: every ``num_workers``-th question by length."""
+        return tokenised(self.draw(step)[rank::num_workers], self.readers)
+
+
+def draw(
+    record: Mapping[str, list[int] | list[str] | str],
+    corpus: pa.Table,
+    stage: StageConfig,
+    rng: np.random.Generator,
+) -> Drawn:
+    """A row of EXAMPLES -> question, passages and one answer, as the stage has it."""
+    answers = usable_answers(score_named(str(record["score"])), list(map(str, record["answers"])))
+    answers = answers or list(map(str, record["answers"]))
+    answer = answers[int(rng.integers(len(answers)))]
+    num_passages = stage.num_passages[int(rng.integers(len(stage.num_passages)))]
+    rows = listed(record["passages"], record["gold"], num_passages, stage.num_gold)
+    if stage.num_gold:
+        rows = [rows[index] for index in rng.permutation(len(rows))]
+    passages = read_passages(corpus, rows)
+    if stage.crop_words is not None:
+        spans = list(map(str, record["evidence"]))
+        passages = [
+            Passage(passage.title, crop(passage.text, spans, answers, stage.crop_words, rng))
+            for passage in passages
+        ]
+    return Drawn(str(record["dataset"]), Request(str(record["question"]), tuple(passages)), answer)
+
+
+def listed(ranked: Sequence[object], gold: Sequence[object], num_passages: int, num_gold: int) -> list[int]:
+    """The rows of the passages to read: at most ``num_gold`` golds, then the ranked ones that are not among them."""
+    first = [int(str(row)) for row in gold[:num_gold]]
+    return [*first, *(int(str(row)) for row in ranked if row not in first)][:num_passages]
+
+
+def read_passages(corpus: pa.Table, rows: Sequence[int]) -> list[Passage]:
+    """The passages in the given rows of a CORPUS."""
+    found = corpus.select(["title", "text"]).take(pa.array(rows, pa.int64()))
+    return [
+        Passage(*pair)
+        for pair in zip(*(found.column(name).to_pylist() for name in ("title", "text")), strict=True)
+    ]
+
+
+def tokenised(drawn: Sequence[Drawn], readers: Mapping[str, T5Reader]) -> list[Sample]:
+    """Samples in the order of what was drawn; each dataset by its own reader."""
+    samples: dict[int, Sample] = {}
+    for dataset in sorted({one.dataset for one in drawn}):
+        places = [place for place, one in enumerate(drawn) if one.dataset == dataset]
+        reader = readers[dataset]
+        prompts = reader.encode([drawn[place].request for place in places])
+        targets = reader.pieces.tokenise([[Piece("passage", drawn[place].answer)] for place in places])
+        for place, prompt, (answer,) in zip(places, prompts, targets, strict=True):
+            kept = answer[: reader.max_new_tokens - len(reader.end)]
+            samples[place] = Sample(prompt, (*kept, *reader.end))
+    return [samples[place] for place in range(len(drawn))]
+
+
+def micro_batches(samples: Sequence[Sample], max_tokens: int) -> Iterator[list[Sample]]:
+    """Samples of similar length together, at most ``max_tokens`` segment tokens; one longer sample goes alone."""
+    batch: list[Sample] = []
+    num_tokens = 0
+    for sample in sorted(samples, key=lambda one: -one.prompt.num_tokens):
+        if batch and num_tokens + sample.prompt.num_tokens > max_tokens:
+            yield batch
+            batch, num_tokens = [], 0
+        batch.append(sample)
+        num_tokens += sample.prompt.num_tokens
+    if batch:
+        yield batch

@@ -1,0 +1,82 @@
+"""Evaluation while training: dev questions through the reader's own encode, batches, generate, by their own score."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from erag_ray.config import TrainConfig
+from erag_ray.datasets import sample
+from erag_ray.readers import Request
+from erag_ray.readers.t5 import T5Reader
+from erag_ray.scores import score_named, score_outputs
+from erag_ray.store import as_frame
+from erag_ray.train.batches import listed, read_passages
+from erag_ray.train.examples import Examples
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Asked:
+    request: Request
+    answers: list[str]
+    score: str
+
+
+class DevQuestions:
+    """The dev questions, read as the last stage has it: most passages, its golds, nothing cropped."""
+
+    def __init__(self, config: TrainConfig, examples: Examples, readers: Mapping[str, T5Reader]) -> None:
+        self.config = config
+        self.examples = examples
+        self.readers = readers
+        frame = as_frame(examples.table.select(["query_id", "dataset"])).with_row_index("row")
+        parts = frame.partition_by("dataset", as_dict=True, maintain_order=True)
+        self._rows = {
+            str(name): sample(part, config.eval_questions, config.seed)["row"].to_list()
+            for (name,), part in sorted(parts.items())
+        }
+
+    @property
+    def datasets(self) -> list[str]:
+        """Names of the datasets."""
+        return list(self._rows)
+
+    def scores(self) -> dict[str, float]:
+        """Mean score of each dataset (``dev_<name>``) and the mean of these (``dev``), over all workers."""
+        rank, num_workers = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+        sums = np.array([self._sum(name, rank, num_workers) for name in self.datasets])
+        if dist.is_initialized():
+            device = next(iter(self.readers.values())).model.device
+            total = torch.tensor(sums, device=device)
+            dist.all_reduce(total)
+            sums = total.cpu().numpy()
+        means = [float(total) / len(rows) for total, rows in zip(sums, self._rows.values(), strict=True)]
+        return {
+            "dev": sum(means) / len(means),
+            **{f"dev_{n}": m for n, m in zip(self.datasets, means, strict=True)},
+        }
+
+    def _sum(self, name: str, rank: int, num_workers: int) -> float:
+        """The sum of the scores of one worker's questions of a dataset."""
+        asked = [self._asked(row) for row in self._rows[name][rank::num_workers]]
+        reader = self.readers[name]
+        prompts = reader.encode([one.request for one in asked])
+        outputs = [""] * len(asked)
+        for rows in reader.batches(prompts):
+            for row, output in zip(rows, reader.generate([prompts[row] for row in rows]), strict=True):
+                outputs[row] = output.text
+        return sum(
+            score_outputs([text], [one.answers], score_named(one.score))[0] or 0.0
+            for text, one in zip(outputs, asked, strict=True)
+        )
+
+    def _asked(self, row: int) -> _Asked:
+        record = self.examples.table.slice(row, 1).to_pylist()[0]
+        stage = self.config.curriculum[-1]
+        rows = listed(record["passages"], record["gold"], max(stage.num_passages), stage.num_gold)
+        request = Request(record["question"], tuple(read_passages(self.examples.corpus, rows)))
+        return _Asked(request=request, answers=record["answers"], score=record["score"])

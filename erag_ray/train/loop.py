@@ -1,0 +1,260 @@
+"""The training loop: one process, or one of several data-parallel workers of torch.distributed.
+
+The loss of a step is the sum of the token cross-entropies over the number of target tokens, both over all workers and
+micro-batches; gradients are summed in the same way, by one all-reduce a step. So neither the number of workers nor the
+split into micro-batches changes what is learned, rounding and dropout aside, and a worker without questions in a
+step gives zeros.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import pathlib
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from transformers.modeling_outputs import BaseModelOutput
+
+from erag_ray.config import TrainConfig
+from erag_ray.readers.fusion import fuse
+from erag_ray.schemas import JobError
+from erag_ray.train.batches import Batches, Sample, micro_batches
+from erag_ray.train.checkpoints import Checkpoints, State, recover, restore
+from erag_ray.train.curriculum import Curriculum
+from erag_ray.train.evaluation import DevQuestions
+from erag_ray.train.examples import open_examples
+from erag_ray.train.log import TrainingLog
+from erag_ray.train.reader import load_readers, save_reader
+
+NO_TARGET = -100
+
+
+class Totals(NamedTuple):
+    """Sums over all workers and micro-batches of a step."""
+
+    loss: float
+    num_targets: float
+    num_tokens: float
+
+
+class Trainer:
+    """Model, optimiser and data of one worker."""
+
+    def __init__(self, config: TrainConfig, model_folder: str) -> None:
+        self.config = config
+        self.out = pathlib.Path(config.out)
+        train, dev = open_examples(config, "train"), open_examples(config, "dev")
+        self.readers = load_readers(config.reader, model_folder, {**dev.datasets, **train.datasets})
+        self.model: Any = next(iter(self.readers.values())).model
+        if config.gradient_checkpointing:
+            self.model.get_encoder().activation_checkpointing_enable({"use_reentrant": False})
+        self.curriculum = Curriculum(config, train.num_rows)
+        self.batches = Batches(train, self.curriculum, self.readers)
+        self.dev = DevQuestions(config, dev, self.readers)
+        self.gradients = flat_gradients(self.model)
+        self.optimizer = make_optimizer(self.model, config)
+        self.checkpoints = Checkpoints(self.out / "checkpoints")
+        self.log = TrainingLog(self.out, self.dev.datasets)
+
+    def run(self) -> State:
+        """Train from the newest checkpoint, or from the start, to the end; the result lies in ``reader/``.
+
+        Raises:
+            JobError: the loss is no number any more, or something could not be saved.
+            InputError: the checkpoint is of another model.
+        """
+        state, seconds = self._begin()
+        started = time.monotonic() - seconds
+        for step, samples in self._samples(state.step):
+            values = self._step(step, samples)
+            state = State(step=step + 1, best_score=state.best_score, best_step=state.best_step)
+            if self._is_due(state.step, self.config.eval_every_steps) and self.dev.datasets:
+                scores = self._evaluate()
+                state = self._keep_best(state, scores["dev"])
+                values |= scores
+            if is_main():
+                self.log.add({**values, "seconds": round(time.monotonic() - started, 3)})
+            if self._is_due(state.step, self.config.checkpoint_every_steps):
+                together(lambda state=state: self.checkpoints.save(self.model, self.optimizer, state))
+        if not self.dev.datasets:
+            together(self._save_reader)
+        return state
+
+    def _is_due(self, step: int, every: int) -> bool:
+        return step % every == 0 or step == self.curriculum.num_steps
+
+    def _begin(self) -> tuple[State, float]:
+        """Where to go on, and the seconds spent until there."""
+        together(self._clean)
+        checkpoint, lines = self.checkpoints.newest()
+        state = restore(checkpoint, self.model, self.optimizer) if checkpoint else State()
+        seconds = 0.0
+        if is_main():
+            seconds = self.log.go_on_from(state.step)
+            for line in lines:
+                self.log.say(line)
+            if checkpoint:
+                self.log.say(f"going on after step {state.step:,} of {self.curriculum.num_steps:,}")
+        return state, seconds
+
+    def _clean(self) -> None:
+        """Put right what a killed process may have left half done."""
+        recover(self.out / "reader")
+        self.checkpoints.clean()
+
+    def _samples(self, first: int) -> Iterator[tuple[int, list[Sample]]]:
+        """This worker's samples of each step; those of the next are made while a step is computed."""
+        with ThreadPoolExecutor(1) as pool:
+            steps = range(first, self.curriculum.num_steps)
+            waiting = [pool.submit(self.batches.share, step, *place_among_workers()) for step in steps[:1]]
+            for step in steps:
+                samples = waiting.pop().result()
+                if step + 1 < steps.stop:
+                    waiting.append(pool.submit(self.batches.share, step + 1, *place_among_workers()))
+                yield step, samples
+
+    def _step(self, step: int, samples: Sequence[Sample]) -> dict[str, object]:
+        """One optimiser step; gives its line of the log."""
+        # what dropout draws depends on the step alone, so that going on needs no generator's state
+        seed = np.random.SeedSequence([self.config.seed, step, place_among_workers()[0]])
+        torch.manual_seed(int(seed.generate_state(1)[0]))
+        totals = self._backward(samples)
+        self.gradients /= totals.num_targets
+        norm = float(self.gradients.norm())
+        loss = totals.loss / totals.num_targets
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise JobError(self._not_finite(step, loss, norm))
+        self.gradients *= min(1.0, self.config.clip_norm / (norm + 1e-6))
+        rate = self.curriculum.learning_rate(step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        return {
+            "step": step + 1,
+            "stage": self.curriculum.place(step).stage + 1,
+            "loss": loss,
+            "gradient_norm": norm,
+            "learning_rate": rate,
+            "tokens": int(totals.num_tokens),
+        }
+
+    def _backward(self, samples: Sequence[Sample]) -> Totals:
+        """Sums of gradients (in place), loss and tokens over all micro-batches of all workers."""
+        self.model.train()
+        self.gradients.zero_()
+        sums = torch.zeros(3, dtype=torch.float64, device=self.gradients.device)
+        for batch in micro_batches(samples, self.config.micro_batch_tokens):
+            with autocast(self.config):
+                loss = loss_sum(self.model, batch, self.config.reader.batch_tokens)
+            loss.backward()  # type: ignore[no-untyped-call]
+            counts = [sum(len(one.target) for one in batch), sum(one.prompt.num_tokens for one in batch)]
+            sums += torch.stack([loss.detach().double(), *sums.new_tensor(counts)])
+        if dist.is_initialized():
+            dist.all_reduce(self.gradients)
+            dist.all_reduce(sums)
+        return Totals(*sums.tolist())
+
+    def _not_finite(self, step: int, loss: float, norm: float) -> str:
+        folders = self.checkpoints.folders()
+        kept = f"the last good checkpoint is {folders[-1]}" if folders else "there is no checkpoint yet"
+        return (
+            f"step {step + 1}: the loss is {loss} and the norm of its gradient {norm}: training has diverged; "
+            f"{kept}.\nStart again in another out with a lower learning_rate (now {self.config.learning_rate}), a "
+            f"longer warm-up or a smaller clip_norm; with bf16_autocast (now {self.config.bf16_autocast}) try without, "
+            "and start from weights that were made for bfloat16 or float32, not float16"
+        )
+
+    def _evaluate(self) -> dict[str, float]:
+        with autocast(self.config):
+            self.model.eval()
+            return self.dev.scores()
+
+    def _keep_best(self, state: State, score: float) -> State:
+        # of equal ones the later: it has learned for longer
+        if state.best_score is not None and score < state.best_score:
+            return state
+        together(self._save_reader)
+        return State(step=state.step, best_score=score, best_step=state.step)
+
+    def _save_reader(self) -> None:
+        dtype = self.config.scratch.dtype if self.config.scratch else "float32"
+        save_reader(next(iter(self.readers.values())), self.out / "reader", dtype)
+
+
+def loss_sum(model: Any, samples: Sequence[Sample], batch_tokens: int) -> torch.Tensor:
+    """The sum of the cross-entropies of all target tokens, in float32."""
+    states, mask = fuse(model, [sample.prompt for sample in samples], batch_tokens)
+    rows = [torch.tensor(sample.target) for sample in samples]
+    targets = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=NO_TARGET).to(
+        states.device
+    )
+    found = model(
+        encoder_outputs=BaseModelOutput(last_hidden_state=states),
+        attention_mask=mask,
+        decoder_input_ids=model.prepare_decoder_input_ids_from_labels(targets),
+        use_cache=False,
+    )
+    return torch.nn.functional.cross_entropy(
+        found.logits.float().flatten(0, 1), targets.flatten(), ignore_index=NO_TARGET, reduction="sum"
+    )
+
+
+def flat_gradients(model: Any) -> torch.Tensor:
+    """One vector that the gradients of all parameters are views of: zeroed, reduced and scaled in one go."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    flat = torch.zeros(sum(p.numel() for p in parameters), device=parameters[0].device)
+    start = 0
+    for parameter in parameters:
+        parameter.grad = flat[start : start + parameter.numel()].view_as(parameter)
+        start += parameter.numel()
+    return flat
+
+
+def make_optimizer(model: Any, config: TrainConfig) -> torch.optim.Optimizer:
+    """AdamW; layer norms and biases (all vectors) are not decayed."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=config.learning_rate)
+
+
+def autocast(config: TrainConfig) -> contextlib.AbstractContextManager[Any]:
+    """Matrix products in bfloat16, where the config asks for it."""
+    kind = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.autocast(kind, dtype=torch.bfloat16, enabled=config.bf16_autocast)
+
+
+def place_among_workers() -> tuple[int, int]:
+    """This worker's number and how many there are."""
+    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+
+
+def is_main() -> bool:
+    """Whether this worker writes the files."""
+    return place_among_workers()[0] == 0
+
+
+def together(act: Any) -> None:
+    """The main worker acts while the others wait; what it cannot do ends all of them.
+
+    Raises:
+        JobError: the main worker raised it.
+    """
+    failed: list[str | None] = [None]
+    if is_main():
+        try:
+            act()
+        except JobError as error:
+            failed = [str(error)]
+    if dist.is_initialized():
+        dist.broadcast_object_list(failed)
+    if failed[0] is not None:
+        raise JobError(failed[0])

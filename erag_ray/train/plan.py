@@ -1,0 +1,170 @@
+"""Before the first step: the settings that a training's folder holds, and whether a config goes on with them."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from erag_ray.config import TrainConfig
+from erag_ray.datasets import Dataset
+from erag_ray.readers.models import find_model
+from erag_ray.schemas import InputError
+from erag_ray.store import Folder, TableStore, read_manifest
+from erag_ray.train.checkpoints import State, written_whole
+from erag_ray.train.examples import Examples, file_stamps, prepare_examples
+from erag_ray.train.reader import check_start
+from erag_ray.train.start import make_model
+
+SETTINGS = "training.json"
+# what changes nothing but speed, memory and place
+FREE_KEYS = (
+    "out",
+    "progress",
+    "num_workers",
+    "cpus_per_worker",
+    "ray_address",
+    "checkpoint_every_steps",
+    "micro_batch_tokens",
+    "gradient_checkpointing",
+)
+FREE_READER_KEYS = ("batch_size", "batch_tokens", "delay_seconds")
+
+
+def settings(config: TrainConfig) -> dict[str, Any]:
+    """Everything that the result depends on, by the keys of the config; file stamps and digests of weights besides."""
+    values = {key: value for key, value in dataclasses.asdict(config).items() if key not in FREE_KEYS}
+    reader = {
+        f"reader.{key}": value for key, value in values.pop("reader").items() if key not in FREE_READER_KEYS
+    }
+    examples = {
+        f"{name}.{key}": value for name in ("train", "dev") for key, value in values.pop(name).items()
+    }
+    files = {f"files of {name}": file_stamps(getattr(config, name)) for name in ("train", "dev")}
+    weights = {} if config.scratch else {"weights of reader.model": find_model(config.reader).digests()}
+    found: dict[str, Any] = json.loads(json.dumps({**values, **reader, **examples, **files, **weights}))
+    return found
+
+
+def check_same(config: TrainConfig) -> None:
+    """Refuse to go on in a folder that holds a training with other settings.
+
+    Raises:
+        InputError: it does; the keys that differ are named. Or ``reader.model`` cannot be found.
+    """
+    folder, now = Folder(config.out), settings(config)
+    if not folder.exists(SETTINGS):
+        return
+    try:
+        held = json.loads(folder.read_bytes(SETTINGS))
+    except ValueError as error:
+        raise InputError([f"{folder.at(SETTINGS)}: damaged ({error}); name another out"]) from error
+    other = sorted(key for key in held.keys() | now.keys() if held.get(key) != now.get(key))
+    if other:
+        changes = "; ".join(
+            f"{key}: {_short(held.get(key))} there, {_short(now.get(key))} here" for key in other
+        )
+        raise InputError(
+            [
+                f"out: {config.out} holds a training with other settings ({changes}); name another out, or remove it"
+            ]
+        )
+
+
+def _short(value: object) -> str:
+    text = json.dumps(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def write_settings(config: TrainConfig) -> None:
+    """Note what this folder's training depends on."""
+    Folder(config.out).write_bytes(json.dumps(settings(config), indent=1).encode(), SETTINGS)
+
+
+def start_folder(config: TrainConfig) -> str:
+    """The model folder or hub name that training starts from."""
+    return str(pathlib.Path(config.out, "start")) if config.scratch else str(config.reader.model)
+
+
+def finished(config: TrainConfig) -> Mapping[str, Any] | None:
+    """How a training ended, if it has."""
+    store = TableStore(config.out)
+    return read_manifest(store.folder) if store.folder.exists("manifest.json") else None
+
+
+def seal(config: TrainConfig, state: State) -> None:
+    """Write the training's manifest, last of all."""
+    TableStore(config.out).write_manifest({"training": settings(config), **dataclasses.asdict(state)})
+
+
+def check(config: TrainConfig) -> None:
+    """What can be told before a file is read: the keys go together, and ``out`` is free or holds this training.
+
+    Raises:
+        InputError: they do not, or it does not.
+    """
+    problems = []
+    if config.scratch and config.reader.model:
+        problems.append("reader.model: must be null with scratch, which makes a model of its own")
+    if config.reader.kind not in ("fid", "ipa"):
+        problems.append(f"reader.kind: only fid and ipa readers are trained, not {config.reader.kind}")
+    if config.reader.dtype != "float32":
+        text = (
+            f"reader.dtype: training keeps weights in float32, not {config.reader.dtype}; see bf16_autocast"
+        )
+        problems.append(text)
+    try:
+        folder, probe = Folder(config.out), f"probe-{uuid.uuid4().hex}"
+        folder.write_bytes(b"", probe)
+        folder.delete(probe)
+    except OSError as error:
+        problems.append(f"out: cannot write to {config.out}: {error}")
+    if problems:
+        raise InputError(problems)
+    check_same(config)
+
+
+def prepare(config: TrainConfig) -> dict[str, Examples]:
+    """The examples and the model to start from.
+
+    Raises:
+        InputError: everything that is wrong with both.
+    """
+    problems: list[str] = []
+    examples: dict[str, Examples] = {}
+
+    def attempt(act: Callable[[], None]) -> None:
+        try:
+            act()
+        except InputError as error:
+            problems.extend(error.problems)
+
+    attempt(lambda: examples.update(prepare_examples(config)))
+    if config.scratch is None:
+        problems += check_start(config.reader, _datasets(examples))
+    elif examples:
+        attempt(lambda: _make_start(config, examples))
+    if problems:
+        raise InputError(list(dict.fromkeys(problems)))
+    write_settings(config)
+    return examples
+
+
+def _datasets(examples: Mapping[str, Examples]) -> dict[str, Dataset]:
+    return {name: known for part in examples.values() for name, known in part.datasets.items()} or {
+        "": Dataset()
+    }
+
+
+def _make_start(config: TrainConfig, examples: Mapping[str, Examples]) -> None:
+    """The model from scratch, unless it is there."""
+    place = pathlib.Path(start_folder(config))
+    if config.scratch and not place.exists():
+        with written_whole(place) as folder:
+            make_model(config.scratch, examples["train"], config.seed, folder)
+    problems = check_start(dataclasses.replace(config.reader, model=str(place)), _datasets(examples))
+    if problems:
+        raise InputError(problems)

@@ -1,0 +1,22 @@
+"""Fine-tune a FiD or IPA reader on questions with given or retrieved passages.
+
+    python jobs/train.py --config train.yaml
+    ray job submit --working-dir . -- python jobs/train.py --config train.yaml
+
+The result is an ordinary model folder, <out>/reader, the best by dev score. Started again, a killed training goes on
+from its last checkpoint and a finished one does nothing. Keys that hold several values are given in the YAML file.
+"""
+
+from __future__ import annotations
+
+from erag_ray.config import TrainConfig
+from erag_ray.steps import run_job
+from erag_ray.steps.training import train
+
+
+def main(config: TrainConfig) -> None:
+    train(config)
+
+
+if __name__ == "__main__":
+    run_job(TrainConfig, main, __doc__ or "")

@@ -1,0 +1,69 @@
+"""jobs/train.py on a small local Ray: from files to a reader, by one worker and by two."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import runpy
+import sys
+
+import pytest
+import torch
+import yaml
+from trainings import ROOT, curve, result, run, tiny_training
+
+from erag_ray.config import ReaderConfig, TrainConfig
+from erag_ray.prompts import Passage
+from erag_ray.readers import Request, make_reader
+from erag_ray.schemas import JobError
+from erag_ray.steps.training import train
+
+pytestmark = pytest.mark.filterwarnings(
+    r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*", r"ignore::UserWarning:ray\..*"
+)
+
+
+def job(monkeypatch: pytest.MonkeyPatch, config: TrainConfig, *arguments: str) -> None:
+    """Run jobs/train.py with a config file."""
+    path = pathlib.Path(config.out).parent / "train.yaml"
+    path.write_text(yaml.safe_dump(dataclasses.asdict(config)))
+    monkeypatch.setattr(sys, "argv", ["train.py", "--config", str(path), *arguments])
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    runpy.run_path(str(ROOT / "jobs" / "train.py"), run_name="__main__")
+
+
+def test_the_job_trains_a_reader_and_does_nothing_the_second_time(
+    local_ray: None,
+    tmp_path: pathlib.Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    config = tiny_training(tmp_path / "ray", num_workers=2, progress=True)
+    job(monkeypatch, config)
+    said = capfd.readouterr().err
+    assert "training on 20 questions, 20 passages, 10 steps; 6 dev questions" in said
+    assert "step 10/10: loss" in said
+    assert f"reader: {config.out}/reader; dev score" in said
+    alone = tiny_training(tmp_path / "alone")
+    run(alone)
+    for left, right in zip(curve(config), curve(alone), strict=True):
+        numbers = [[float(value or 0) for value in row] for row in (left, right)]
+        assert numbers[0] == pytest.approx(numbers[1], rel=1e-4, abs=1e-6)
+    weights = result(alone)
+    for name, value in result(config).items():
+        torch.testing.assert_close(value, weights[name], rtol=1e-3, atol=2e-4)
+    reader = make_reader(ReaderConfig(kind="fid", model=f"{config.out}/reader", max_new_tokens=6))
+    reader.load()
+    assert reader.generate(reader.encode([Request("who built mill 1", (Passage("", "Ada built it."),))]))
+    job(monkeypatch, config)
+    assert "this training is done (10 steps; dev score" in capfd.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        job(monkeypatch, config, "--learning_rate", "0.5")
+    assert "learning_rate: 0.003 there, 0.5 here" in capfd.readouterr().err
+
+
+def test_an_error_that_would_come_again_is_not_tried_again(local_ray: None, tmp_path: pathlib.Path) -> None:
+    config = tiny_training(tmp_path, learning_rate=1e30, warmup_share=0.0)
+    with pytest.raises(JobError, match="training has diverged"):
+        train(config)
+    assert not pathlib.Path(config.out, "manifest.json").exists()

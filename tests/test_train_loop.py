@@ -1,0 +1,360 @@
+"""Training: going on after a kill, several workers, micro-batches, what is kept and what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import os
+import pathlib
+import shutil
+import signal
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from models import t5_folder
+from trainings import (
+    WORKER_BATCHES,
+    curve,
+    given_lines,
+    in_process,
+    result,
+    run,
+    tiny_training,
+    trainer,
+    write_given,
+)
+
+from erag_ray.config import ExamplesConfig, ReaderConfig, TrainConfig
+from erag_ray.prompts import Passage
+from erag_ray.readers import Request, make_reader
+from erag_ray.schemas import InputError, JobError
+from erag_ray.train import checkpoints, loop
+from erag_ray.train.batches import Batches, Sample, tokenised
+from erag_ray.train.plan import check_same, prepare, start_folder
+
+
+def same(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
+    """Bit by bit."""
+    return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
+
+
+def test_a_killed_training_goes_on_and_ends_at_the_same_weights_and_log(tmp_path: pathlib.Path) -> None:
+    killed = tiny_training(tmp_path / "killed", dropout=0.2)
+    process = in_process("run_killed", tmp_path / "killed", 7, 0.2)
+    assert process.wait(120) == -signal.SIGKILL
+    left = sorted(path.name for path in pathlib.Path(killed.out, "checkpoints").glob("step-*"))
+    assert left == ["step-00000003", "step-00000006"]
+    assert len(curve(killed)) == 7
+    whole = tiny_training(tmp_path / "whole", dropout=0.2)
+    ended = run(whole)
+    assert run(killed) == ended
+    assert ended.step == 10
+    assert same(result(killed), result(whole))
+    assert curve(killed) == curve(whole)
+    names = ("reader/model.safetensors", "reader/config.json")
+    assert [pathlib.Path(killed.out, name).read_bytes() for name in names] == [
+        pathlib.Path(whole.out, name).read_bytes() for name in names
+    ]
+    lines = pathlib.Path(killed.out, "messages.txt").read_text().splitlines()
+    assert lines == ["going on after step 6 of 10"]
+
+
+def test_dropout_is_at_work_while_training(tmp_path: pathlib.Path) -> None:
+    losses = {
+        dropout: [float(row[2]) for row in curve_of(tmp_path / str(dropout), dropout)]
+        for dropout in (0.0, 0.5)
+    }
+    # the first step has the same weights and the same questions
+    assert losses[0.0][0] != pytest.approx(losses[0.5][0], rel=1e-3)
+
+
+def curve_of(folder: pathlib.Path, dropout: float) -> list[tuple[str, ...]]:
+    config = tiny_training(folder, dropout=dropout)
+    run(config)
+    return curve(config)
+
+
+def test_two_workers_learn_what_one_learns(tmp_path: pathlib.Path) -> None:
+    ones, twos = (
+        [tiny_training(tmp_path / name / str(size), batch_size=size) for size in WORKER_BATCHES]
+        for name in ("one", "two")
+    )
+    for config in twos:
+        prepare(config)
+    workers = [in_process("run_worker", tmp_path / "two", rank, 2) for rank in range(2)]
+    for config in ones:
+        run(config)
+    assert [worker.wait(120) for worker in workers] == [0, 0]
+    for one, two in zip(ones, twos, strict=True):
+        for left, right in zip(curve(one), curve(two), strict=True):
+            numbers = [[float(value or 0) for value in row] for row in (left, right)]
+            assert numbers[1] == pytest.approx(numbers[0], rel=1e-4, abs=1e-6)
+        weights = result(one), result(two)
+        for name, value in weights[0].items():
+            # AdamW divides by the root of tiny squares, which makes rounding larger
+            torch.testing.assert_close(weights[1][name], value, rtol=1e-3, atol=2e-4)
+
+
+@pytest.fixture(scope="module")
+def fresh(tmp_path_factory: pytest.TempPathFactory) -> loop.Trainer:
+    """A trainer that has not begun."""
+    return trainer(tiny_training(tmp_path_factory.mktemp("fresh")))
+
+
+def gradients(own: loop.Trainer, samples: list[Sample], **changes: Any) -> torch.Tensor:
+    own.config = dataclasses.replace(own.config, **changes)
+    totals = own._backward(samples)
+    return own.gradients / totals.num_targets
+
+
+@pytest.mark.parametrize("micro_batch_tokens", [1, 100, 250])
+def test_the_split_into_micro_batches_does_not_change_the_gradient(
+    fresh: loop.Trainer, micro_batch_tokens: int
+) -> None:
+    samples = fresh.batches.share(5, 0, 1)
+    whole = gradients(fresh, samples, micro_batch_tokens=10**6)
+    split = gradients(fresh, samples, micro_batch_tokens=micro_batch_tokens)
+    assert whole.norm() > 0.01
+    torch.testing.assert_close(split, whole, rtol=1e-4, atol=1e-6)
+
+
+def test_the_loss_is_the_one_of_the_model_library(fresh: loop.Trainer) -> None:
+    for sample in fresh.batches.share(5, 0, 1):
+        fresh.model.eval()
+        with torch.no_grad():
+            own = loop.loss_sum(fresh.model, [sample], 10**6) / len(sample.target)
+            (segment,) = sample.prompt.segments
+            other = fresh.model(input_ids=torch.tensor([segment]), labels=torch.tensor([sample.target])).loss
+        assert float(own) == pytest.approx(float(other), rel=1e-5)
+
+
+def test_checkpointing_the_encoder_does_not_change_the_gradient(tmp_path: pathlib.Path) -> None:
+    plain, saving = (
+        trainer(tiny_training(tmp_path / str(flag), gradient_checkpointing=flag)) for flag in (False, True)
+    )
+    samples = plain.batches.share(0, 0, 1)
+    assert saving.model.encoder.is_activation_checkpointing
+    torch.testing.assert_close(gradients(saving, samples), gradients(plain, samples), rtol=1e-5, atol=1e-7)
+
+
+def test_bfloat16_products_leave_the_weights_in_float32(tmp_path: pathlib.Path) -> None:
+    config = tiny_training(tmp_path, bf16_autocast=True)
+    assert run(config).step == 10
+    assert {value.dtype for value in result(config).values()} == {torch.float32}
+
+
+def test_the_loss_falls_and_the_best_weights_are_kept(tmp_path: pathlib.Path) -> None:
+    config = tiny_training(tmp_path, eval_every_steps=1)
+    state = run(config)
+    losses = [float(row[2]) for row in curve(config)]
+    assert losses[-1] < losses[0] - 0.5
+    dev = [float(row[6]) for row in curve(config)]
+    assert state.best_score == max(dev)
+    assert state.best_step == max(step for step, score in enumerate(dev, 1) if score == max(dev))
+
+
+@pytest.mark.parametrize("kind", ["fid", "ipa"])
+def test_the_result_loads_anywhere_and_answers_alike(tmp_path: pathlib.Path, kind: str) -> None:
+    reader = ReaderConfig(kind=kind, max_prompt_tokens=64, max_new_tokens=6)
+    own = trainer(tiny_training(tmp_path, reader=reader, dev=ExamplesConfig()))
+    own.run()
+    folder = f"{own.config.out}/reader"
+    made = make_reader(dataclasses.replace(reader, model=folder))
+    made.load()
+    requests = [Request(f"who built mill {n}", (Passage("", f"Ada built mill {n}."),)) for n in range(4)]
+    prompts = made.encode(requests)
+    own.model.eval()
+    trained = next(iter(own.readers.values())).generate(prompts)
+    assert made.generate(prompts) == trained
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, use_safetensors=True)
+    for prompt, output in zip(prompts, trained, strict=True):
+        ids = model.generate(torch.tensor([prompt.segments[0]]), max_new_tokens=6)
+        assert tokenizer.decode(ids[0], skip_special_tokens=True).strip() == output.text
+
+
+# T5 (scaled outputs) and T5 1.1 (not scaled, output embeddings of its own)
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_model_that_training_starts_from_stays_what_it_is(tmp_path: pathlib.Path, tied: bool) -> None:
+    folder = t5_folder(tmp_path / "model", tie_word_embeddings=tied, dropout_rate=0.0)
+    reader = ReaderConfig(kind="fid", model=folder, max_prompt_tokens=64, max_new_tokens=6)
+    config = tiny_training(
+        tmp_path / "run", reader=reader, scratch=None, dev=ExamplesConfig(), learning_rate=1e-3
+    )
+    own = trainer(config)
+    own.run()
+    made = make_reader(dataclasses.replace(reader, model=f"{config.out}/reader"))
+    made.load()
+    prompts = made.encode([Request("who built mill 3", (Passage("Marn", "Ada built mill 3."),))])
+    own.model.eval()
+    assert made.generate(prompts) == next(iter(own.readers.values())).generate(prompts)
+    own_loss, made_loss = (
+        float(loop.loss_sum(model, own.batches.share(0, 0, 1), 10**6).detach())
+        for model in (own.model, made.model)
+    )
+    assert made_loss == pytest.approx(own_loss, rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_weights_can_be_saved_in_half_the_size(tmp_path: pathlib.Path, dtype: str) -> None:
+    config = tiny_training(tmp_path)
+    assert config.scratch
+    small = dataclasses.replace(config, scratch=dataclasses.replace(config.scratch, dtype=dtype))
+    run(small)
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(f"{small.out}/reader")
+    assert model.dtype == getattr(torch, dtype)
+    start = transformers.AutoModelForSeq2SeqLM.from_pretrained(start_folder(small))
+    assert start.dtype == torch.float32
+
+
+def test_a_torn_checkpoint_is_passed_over(tmp_path: pathlib.Path) -> None:
+    config = tiny_training(tmp_path)
+    run(config)
+    newest = max(pathlib.Path(config.out, "checkpoints").glob("step-*"))
+    weights = result(config)
+    (newest / "model.safetensors").write_bytes((newest / "model.safetensors").read_bytes()[:-100])
+    assert run(config).step == 10
+    assert same(result(config), weights)
+    said = pathlib.Path(config.out, "messages.txt").read_text()
+    assert "step-00000010: this checkpoint is not whole (model.safetensors is not what was saved)" in said
+    assert "going on after step 9 of 10" in said
+
+
+def test_a_checkpoint_of_another_form_is_refused(tmp_path: pathlib.Path) -> None:
+    config = tiny_training(tmp_path)
+    run(config)
+    assert config.scratch
+    larger = dataclasses.replace(
+        config, scratch=dataclasses.replace(config.scratch, d_ff=96), out=f"{tmp_path}/other"
+    )
+    prepare(larger)
+    shutil.copytree(f"{config.out}/checkpoints", f"{larger.out}/checkpoints")
+    with pytest.raises(
+        InputError, match=r"of a model of another form .*d|wi.weight: \(64, 32\) there, \(96, 32\) here"
+    ):
+        run(larger)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"learning_rate": 0.5}, "learning_rate: 0.003 there, 0.5 here"),
+        (
+            {"reader": ReaderConfig(kind="ipa", max_prompt_tokens=64, max_new_tokens=6)},
+            'reader.kind: "fid" there',
+        ),
+    ],
+)
+def test_other_settings_are_refused_by_name(
+    tmp_path: pathlib.Path, changes: dict[str, Any], named: str
+) -> None:
+    config = tiny_training(tmp_path)
+    prepare(config)
+    with pytest.raises(InputError) as caught:
+        check_same(dataclasses.replace(config, **changes))
+    assert named in str(caught.value)
+    assert str(caught.value).count(" there, ") == 1
+
+
+def test_what_concerns_speed_alone_may_change(tmp_path: pathlib.Path) -> None:
+    config = tiny_training(tmp_path)
+    prepare(config)
+    check_same(dataclasses.replace(config, micro_batch_tokens=7, num_workers=2, checkpoint_every_steps=1))
+
+
+def test_a_changed_training_file_is_noticed(tmp_path: pathlib.Path) -> None:
+    config = tiny_training(tmp_path)
+    prepare(config)
+    write_given(tmp_path / "train.jsonl", given_lines(21))
+    with pytest.raises(InputError, match="files of train"):
+        check_same(config)
+
+
+def test_a_loss_that_is_no_number_stops_and_keeps_the_last_checkpoint(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_training(tmp_path)
+    own = trainer(config)
+    share = own.batches.share
+
+    def poisoned(step: int, rank: int, num_workers: int) -> list[Sample]:
+        if step == 7:
+            with torch.no_grad():
+                own.model.shared.weight[5] = float("inf")
+        return share(step, rank, num_workers)
+
+    monkeypatch.setattr(own.batches, "share", poisoned)
+    with pytest.raises(
+        JobError, match=r"(?s)step [78]: the loss is nan.*step-00000006.*lower learning_rate"
+    ) as caught:
+        own.run()
+    assert "\n" in str(caught.value)
+    assert all(value.isfinite().all() for value in result(config).values())
+
+
+def test_a_full_disk_stops_and_keeps_the_last_checkpoint(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = tiny_training(tmp_path)
+    save = checkpoints.save_file
+    num_saved = 0
+
+    def full(tensors: Any, path: pathlib.Path) -> None:
+        nonlocal num_saved
+        num_saved += 1
+        if num_saved == 4:
+            path.write_bytes(b"half")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        save(tensors, path)
+
+    monkeypatch.setattr(checkpoints, "save_file", full)
+    with pytest.raises(
+        JobError, match=r"step-00000006 could not be written: .*No space left.*\n.*is kept; make room"
+    ):
+        run(config)
+    monkeypatch.undo()
+    assert [path.name for path in pathlib.Path(config.out, "checkpoints").iterdir()] == ["step-00000003"]
+    assert run(config).step == 10
+
+
+def test_killed_between_two_moves_the_reader_is_brought_back(tmp_path: pathlib.Path) -> None:
+    config = tiny_training(tmp_path)
+    run(config)
+    out = pathlib.Path(config.out)
+    (out / "reader").rename(out / "reader.previous")
+    assert run(config).step == 10
+    assert (out / "reader" / "model.safetensors").is_file()
+    assert not (out / "reader.previous").exists()
+
+
+def test_batches_are_the_same_every_time(fresh: loop.Trainer) -> None:
+    again = Batches(fresh.batches.examples, fresh.curriculum, fresh.readers)
+    for step in (0, 3, 4, 9):
+        assert again.draw(step) == fresh.batches.draw(step)
+    first, second = (
+        {one.request.question: one for step in steps for one in fresh.batches.draw(step)}
+        for steps in (range(4, 7), range(7, 10))
+    )
+    assert first.keys() == second.keys()
+    assert len(first) == 20
+    assert any(first[question].answer != second[question].answer for question in first)
+
+
+def test_workers_share_every_question_once(fresh: loop.Trainer) -> None:
+    whole = tokenised(fresh.batches.draw(1), fresh.readers)
+    parts = [fresh.batches.share(1, rank, 3) for rank in range(3)]
+    assert [len(part) for part in parts] == [3, 3, 2]
+    assert [whole[rank::3] for rank in range(3)] == parts
+
+
+def test_the_log_is_a_table_with_dev_scores(tmp_path: pathlib.Path) -> None:
+    config: TrainConfig = tiny_training(tmp_path)
+    run(config)
+    header, *rows = pathlib.Path(config.out, "log.csv").read_text().splitlines()
+    assert header == "step,stage,loss,gradient_norm,learning_rate,tokens,seconds,dev,dev_dev"
+    assert [row.split(",")[1] for row in rows] == ["1"] * 4 + ["2"] * 6
+    assert [row.split(",")[-1] != "" for row in rows] == [step in (5, 10) for step in range(1, 11)]
+    assert json.loads(pathlib.Path(config.out, "training.json").read_text())["learning_rate"] == 3e-3

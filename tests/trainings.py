@@ -1,0 +1,137 @@
+"""Tiny trainings: a made-up file of questions with passages, and a T5 of 30,000 weights that learns from it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from safetensors.torch import load_file
+
+from erag_ray.config import ExamplesConfig, ReaderConfig, ScratchConfig, StageConfig, TrainConfig
+from erag_ray.train.checkpoints import State
+from erag_ray.train.log import read_log
+from erag_ray.train.loop import Trainer
+from erag_ray.train.plan import prepare, start_folder
+
+ROOT = pathlib.Path(__file__).parents[1]
+NAMES = ("Ada", "Ida", "Orla", "Varn", "Tessel", "Marn", "Graz", "Skerry")
+# of 8 questions each of two workers has four; of 1 question one of them has none
+WORKER_BATCHES = (8, 1)
+TINY = ScratchConfig(
+    vocab_size=300, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_decoder_layers=1, num_heads=4
+)
+
+
+def given_lines(num: int, seed: int = 0) -> list[dict[str, Any]]:
+    """Questions with two answers, and passages of 8 to 40 words that hold them."""
+    rng = random.Random(seed)
+    lines = []
+    for number in range(num):
+        name, town = rng.choice(NAMES), rng.choice(NAMES)
+        rest = " ".join(rng.choices(NAMES, k=rng.randint(1, 33)))
+        context = f"{name} built mill {number} in {town}. {rest}"
+        question = f"who built mill {number}"
+        lines.append(
+            {"question": question, "title": town, "context": context, "answers": [name, f"{name} in {town}"]}
+        )
+    return lines
+
+
+def write_given(path: pathlib.Path, lines: list[dict[str, Any]]) -> str:
+    """The lines as a file."""
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return str(path)
+
+
+def tiny_training(folder: pathlib.Path, *, dropout: float = 0.0, **changes: Any) -> TrainConfig:
+    """A config of 10 steps of 8 questions in two stages, with its files; the model is from scratch."""
+    given = ("train", given_lines(20)), ("dev", given_lines(6, seed=1))
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, lines in given:
+        # a file that is written again is another file
+        if not (folder / f"{name}.jsonl").exists():
+            write_given(folder / f"{name}.jsonl", lines)
+    config = TrainConfig(
+        reader=ReaderConfig(kind="fid", max_prompt_tokens=64, max_new_tokens=6),
+        scratch=dataclasses.replace(TINY, dropout_rate=dropout),
+        train=ExamplesConfig(given=[str(folder / "train.jsonl")]),
+        dev=ExamplesConfig(given=[str(folder / "dev.jsonl")]),
+        curriculum=[
+            StageConfig(steps=4, num_passages=[1], crop_words=6),
+            StageConfig(epochs=2, num_passages=[1]),
+        ],
+        learning_rate=3e-3,
+        batch_size=8,
+        micro_batch_tokens=200,
+        eval_every_steps=5,
+        checkpoint_every_steps=3,
+        out=str(folder / "out"),
+        progress=False,
+    )
+    return dataclasses.replace(config, **changes)
+
+
+def trainer(config: TrainConfig) -> Trainer:
+    """A trainer in this process, without Ray."""
+    torch.set_num_threads(1)
+    prepare(config)
+    return Trainer(config, start_folder(config))
+
+
+def run(config: TrainConfig) -> State:
+    """Train in this process, without Ray."""
+    return trainer(config).run()
+
+
+def result(config: TrainConfig) -> dict[str, torch.Tensor]:
+    """The weights of the newest checkpoint, in memory of their own."""
+    newest = max(pathlib.Path(config.out, "checkpoints").glob("step-*"))
+    return {name: value.clone() for name, value in load_file(newest / "model.safetensors").items()}
+
+
+def curve(config: TrainConfig) -> list[tuple[str, ...]]:
+    """The log without its times."""
+    rows = read_log(pathlib.Path(config.out, "log.csv"))
+    return [tuple(value for name, value in row.items() if name != "seconds") for row in rows]
+
+
+def in_process(call: str, *arguments: object) -> subprocess.Popen[bytes]:
+    """Start one of the functions below in a process of its own."""
+    code = f"import pathlib, sys, trainings; trainings.{call}(*sys.argv[1:])"
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"})
+
+
+def run_killed(folder: str, step: str, dropout: str) -> None:
+    """Train, and be killed in the middle of a step."""
+    tiny = trainer(tiny_training(pathlib.Path(folder), dropout=float(dropout)))
+    go_on = tiny._step
+
+    def step_or_die(number: int, samples: Any) -> dict[str, object]:
+        if number == int(step):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return go_on(number, samples)
+
+    tiny._step = step_or_die  # type: ignore[method-assign]
+    tiny.run()
+
+
+def run_worker(folder: str, rank: str, num_workers: str) -> None:
+    """One of several workers that meet at a file in the folder; the examples are there already."""
+    torch.set_num_threads(1)
+    meeting = f"file://{folder}/meeting"
+    dist.init_process_group("gloo", init_method=meeting, rank=int(rank), world_size=int(num_workers))
+    for size in WORKER_BATCHES:
+        config = tiny_training(pathlib.Path(folder, str(size)), batch_size=size)
+        Trainer(config, start_folder(config)).run()
+    dist.destroy_process_group()
