@@ -18,6 +18,7 @@ from erag_ray.config import ScratchConfig
 from erag_ray.prompts import Passage, fid_pieces
 from erag_ray.readers.models import quiet
 from erag_ray.schemas import InputError
+from erag_ray.train.copying import start_near_copying
 from erag_ray.train.examples import Examples
 
 PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
@@ -27,7 +28,7 @@ MAX_TEXTS = 400_000
 
 
 def make_model(scratch: ScratchConfig, examples: Examples, seed: int, folder: pathlib.Path) -> None:
-    """Train a tokenizer on the examples' text, draw weights, and save both.
+    """Train a tokenizer on the examples' text, draw weights that learn to copy soon, and save both.
 
     Raises:
         InputError: T5 has no model of this form.
@@ -46,6 +47,7 @@ def make_model(scratch: ScratchConfig, examples: Examples, seed: int, folder: pa
         config = transformers.T5Config(**settings)
         torch.manual_seed(seed)
         model = transformers.T5ForConditionalGeneration(config)
+        start_near_copying(model)
     except (ValueError, KeyError, StrictDataclassError) as error:
         raise InputError([f"scratch: T5 has no model of this form: {error}"]) from error
     model.save_pretrained(folder)

@@ -1,0 +1,66 @@
+"""Weights from which a small encoder-decoder learns to copy in hundreds of steps instead of thousands.
+
+A reader's answers stand in its passages: it must find who is meant, and copy. From random weights both wait for each
+other; here attention starts close to what both need (on initialising attention like that of trained models: Trockman
+& Kolter, ICML 2023; on heads that look one token back as the start of copying: Olsson et al., 2022):
+
+- what attention reads it writes back as it was (output projection = transposed value projection, orthogonal);
+- a quarter of the encoder's heads attends to equal tokens (query projection = scaled key projection);
+- the next quarter looks at neighbours: one token back, one ahead, two back, ...
+
+The other half stays as drawn. With all heads set, one fact is copied as soon, but what a question asks for is not found.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+ENCODER_GAIN = 0.5
+MATCH_LOGIT = 4.8
+"""How much more than others an equal token gets before the softmax, on average."""
+NEIGHBOUR_BIAS = 4.0
+OTHER_BIAS = 0.1
+
+
+@torch.no_grad()
+def start_near_copying(model: Any) -> None:
+    """Set the attention weights of a new T5 as described above; its other weights stay as drawn."""
+    for block in model.decoder.block:
+        _write_back(block.layer[1].EncDecAttention, 1.0)
+    for block in model.encoder.block:
+        attention = block.layer[0].SelfAttention
+        _write_back(attention, ENCODER_GAIN)
+        _match(attention, attention.n_heads // 4)
+    _look_at_neighbours(model.encoder.block[0].layer[0].SelfAttention)
+
+
+def _write_back(attention: Any, gain: float) -> None:
+    torch.nn.init.orthogonal_(attention.v.weight)
+    attention.o.weight.copy_(gain * attention.v.weight.T)
+
+
+def _match(attention: Any, num_heads: int) -> None:
+    size = attention.key_value_proj_dim
+    for head in range(num_heads):
+        rows = slice(head * size, (head + 1) * size)
+        keys = torch.nn.init.orthogonal_(torch.empty_like(attention.k.weight[rows]))
+        attention.k.weight[rows] = keys
+        attention.q.weight[rows] = MATCH_LOGIT / size * keys
+
+
+def _look_at_neighbours(attention: Any) -> None:
+    """The position bias is the first layer's, and shared by all."""
+    bias = attention.relative_attention_bias.weight
+    bias.mul_(OTHER_BIAS)
+    for number, head in enumerate(range(attention.n_heads // 4, attention.n_heads // 2)):
+        distance = number // 2 + 1
+        offset = torch.tensor(distance if number % 2 else -distance)
+        bucket = attention._relative_position_bucket(
+            offset,
+            bidirectional=True,
+            num_buckets=attention.relative_attention_num_buckets,
+            max_distance=attention.relative_attention_max_distance,
+        )
+        bias[bucket, head] = NEIGHBOUR_BIAS
