@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import os
 import pathlib
@@ -34,7 +35,9 @@ def train(config: TrainConfig, model_folder: str, num_steps: int) -> State:
         ray.train.TrainingFailedError: workers were lost too often.
     """
     workers = plan_workers(config)
-    place = os.path.abspath(os.path.join(config.out, "ray"))
+    # workers start in a folder of their own
+    config = dataclasses.replace(config, out=os.path.abspath(config.out))
+    place = os.path.join(config.out, "ray")
     logging.getLogger("ray.train").setLevel(logging.CRITICAL)
     trainer = TorchTrainer(
         cast(Any, run_worker),

@@ -8,7 +8,7 @@ other; here attention starts close to what both need (on initialising attention 
 - a quarter of the encoder's heads attends to equal tokens (query projection = scaled key projection);
 - the next quarter looks at neighbours: one token back, one ahead, two back, ...
 
-The other half stays as drawn. With all heads set, one fact is copied as soon, but what a question asks for is not found.
+The other half stays as drawn: with all heads set so, a reader copies as soon, but finds less what a question asks for.
 """
 
 from __future__ import annotations

@@ -52,6 +52,9 @@ class Trainer:
         train, dev = open_examples(config, "train"), open_examples(config, "dev")
         self.readers = load_readers(config.reader, model_folder, {**dev.datasets, **train.datasets})
         self.model: Any = next(iter(self.readers.values())).model
+        if self.model.device.type == "cpu":
+            # a position bias that is learned keeps torch from its fused kernel, and what it does instead is slower
+            self.model.set_attn_implementation("eager")
         if config.gradient_checkpointing:
             self.model.get_encoder().activation_checkpointing_enable({"use_reentrant": False})
         self.curriculum = Curriculum(config, train.num_rows)
