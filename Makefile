@@ -2,10 +2,18 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test test-slow lint clean
+.PHONY: demo reader test test-slow lint clean
 
-demo: .venv/installed  ## the main job on a small sample with a real reader: table and report, in minutes
-	$(BIN)/python jobs/compare.py --config jobs/demo.yaml
+demo: .venv/installed  ## the whole walk on a small generated world with a real reader: Table 1 and report, in minutes
+	$(BIN)/python jobs/world.py --config jobs/demo/world.yaml
+	$(BIN)/python jobs/retrieve.py --config jobs/demo/runs.yaml
+	$(BIN)/python jobs/compare.py --config jobs/demo/compare.yaml
+
+reader: .venv/installed  ## the small reader of jobs/demo/reader, trained again from nothing, and its quality
+	$(BIN)/python jobs/world.py --config jobs/reader/world.yaml
+	$(BIN)/python jobs/retrieve.py --config jobs/reader/runs.yaml
+	$(BIN)/python jobs/train.py --config jobs/reader/train.yaml
+	$(BIN)/python jobs/compare.py --config jobs/reader/quality.yaml
 
 test: .venv/installed  ## the fast tests, parity with outside implementations included
 	$(BIN)/python -m pytest -q

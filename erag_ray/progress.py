@@ -67,8 +67,14 @@ def _lines(closing: threading.Event, store: ReadingStore, job: str, total: int, 
 
 
 @contextlib.contextmanager
-def counted(noun: str, total: int) -> Iterator[Callable[[int], None]]:
-    """Gives a function that is told how many of ``total`` are done, and shows it: for work in this process."""
+def counted(noun: str, total: int, *, show: bool = True) -> Iterator[Callable[[int], None]]:
+    """Gives a function that is told how many of ``total`` are done, and shows it: for work in this process.
+
+    A bar on a terminal, else a line every `LINE_SECONDS`.
+    """
+    if not show:
+        yield lambda done: None
+        return
     if sys.stderr.isatty():
         with rich.progress.Progress(console=rich.console.Console(stderr=True), transient=True) as bar:
             task = bar.add_task(noun, total=total)

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import Stemmer
+import xxhash
 
 LIST_COLUMNS = pl.Schema(
     {"query_id": pl.String(), "rank": pl.Int32(), "doc_id": pl.String(), "score": pl.Float64()}
@@ -138,6 +139,42 @@ def english(texts: pl.Series, *, return_ids: bool) -> Any:
     )
 
 
+@dataclass(frozen=True)
+class Random:
+    """Passages drawn without looking: the floor of a comparison, and a source of wrong passages."""
+
+    seed: int = 0
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """The seed."""
+        return {"seed": self.seed}
+
+    def index(self, corpus: pl.DataFrame) -> RandomIndex:
+        """The ids alone, in their order."""
+        return RandomIndex(doc_ids=corpus["doc_id"].sort(), seed=self.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomIndex:
+    """Ids to draw from; a question's list depends on its id, the seed and the ids."""
+
+    doc_ids: pl.Series
+    seed: int
+
+    def search(self, queries: pl.DataFrame, depth: int) -> pl.DataFrame:
+        """As in `Index`; the score is that of the place, 1 / rank."""
+        lists = [self._list(query_id, min(depth, len(self.doc_ids))) for query_id in queries["query_id"]]
+        return pl.concat([pl.DataFrame(schema=LIST_COLUMNS), *lists])
+
+    def _list(self, query_id: str, depth: int) -> pl.DataFrame:
+        generator = np.random.default_rng(xxhash.xxh3_64_intdigest(f"{self.seed}:{query_id}".encode()))
+        drawn = generator.choice(len(self.doc_ids), size=depth, replace=False)
+        ranks = np.arange(1, depth + 1)
+        columns = {"rank": ranks, "doc_id": self.doc_ids.gather(drawn), "score": 1 / ranks}
+        return pl.DataFrame({"query_id": [query_id] * depth, **columns}).cast(LIST_COLUMNS)
+
+
 def title_and_text(corpus: pl.DataFrame) -> pl.Series:
     """The title and the whole passage."""
     return corpus.select(pl.concat_str("title", "text", separator=" ")).to_series()
@@ -155,4 +192,5 @@ def title_and_first_sentence(corpus: pl.DataFrame) -> pl.Series:
 RETRIEVERS: dict[str, Retriever] = {
     "bm25": Bm25(field=title_and_text),
     "bm25_lead": Bm25(field=title_and_first_sentence),
+    "random": Random(),
 }

@@ -1,7 +1,7 @@
 """Second step: read every retrieved document alone (eRAG) and seal every annotator's labels.
 
-    python jobs/annotate.py --config jobs/demo.yaml
-    ray job submit --working-dir . -- python jobs/annotate.py --config jobs/demo.yaml
+    python jobs/annotate.py --config jobs/demo/compare.yaml
+    ray job submit --working-dir . -- python jobs/annotate.py --config jobs/demo/compare.yaml
 
 Works on what jobs/prepare.py has sealed; what the store holds is not read again.
 """

@@ -1,6 +1,6 @@
 """Last step: labels and utility -> measures, correlations, report. Needs neither Ray nor torch nor a GPU.
 
-    python jobs/evaluate.py --config jobs/demo.yaml
+    python jobs/evaluate.py --config jobs/demo/compare.yaml
 
 Works on what the other jobs have sealed: another measure, cut-off, statistic or confidence costs no reading.
 """

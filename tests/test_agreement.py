@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,6 +13,7 @@ from erag_ray.agreement import (
     STATISTICS,
     agree,
     agree_over_runs,
+    agreement_difference,
     difference_interval,
     mean_interval,
     resample_weights,
@@ -223,6 +225,30 @@ def test_difference_is_paired() -> None:
     assert difference == pytest.approx((0.1, 0.1, 0.1))
     with pytest.raises(ValueError, match="two columns of 40 and 39 values"):
         difference_interval(a, a[1:], resample_weights(40, 100))
+
+
+@both_statistics
+def test_a_difference_of_agreements_is_that_of_the_same_resamples(statistic: str) -> None:
+    generator = np.random.default_rng(1)
+    y = generator.integers(0, 2, 60).astype(float)
+    a, b = y + generator.normal(0, 0.5, 60), generator.random(60)
+    weights = resample_weights(60, 200, seed=3)
+    value, low, high = agreement_difference(a, b, y, statistic, weights)
+    oracle = {"kendall_tau_b": scipy.stats.kendalltau, "spearman_rho": scipy.stats.spearmanr}[statistic]
+    drawn = [np.repeat(np.arange(60), row) for row in weights]
+    differences = [oracle(a[i], y[i]).statistic - oracle(b[i], y[i]).statistic for i in drawn]
+    assert value == pytest.approx(oracle(a, y).statistic - oracle(b, y).statistic)
+    assert (low, high) == pytest.approx(tuple(np.quantile(differences, [0.025, 0.975])))
+
+
+@both_statistics
+def test_an_agreement_differs_from_itself_by_nothing_and_from_a_constant_not_at_all(statistic: str) -> None:
+    y = np.arange(10.0)
+    weights = resample_weights(10, 100)
+    assert agreement_difference(y, y, y, statistic, weights) == (0.0, 0.0, 0.0)
+    assert agreement_difference(y, np.ones(10), y, statistic, weights) == (None, None, None)
+    with pytest.raises(ValueError, match="two columns of 9 and 10 values"):
+        agreement_difference(y, y[1:], y, statistic, weights)
 
 
 @both_statistics

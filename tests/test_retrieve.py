@@ -20,7 +20,15 @@ from tiny import PASSAGES, QUESTIONS, Tiny, kilt_line
 
 from erag_ray.config import RetrieveConfig
 from erag_ray.datasets import Findings, load_run
-from erag_ray.retrieve import RETRIEVERS, Bm25, best, english, title_and_first_sentence, title_and_text
+from erag_ray.retrieve import (
+    RETRIEVERS,
+    Bm25,
+    Random,
+    best,
+    english,
+    title_and_first_sentence,
+    title_and_text,
+)
 from erag_ray.schemas import CORPUS, InputError
 from erag_ray.steps import retrieving
 from erag_ray.steps.inputs import prepare
@@ -43,6 +51,28 @@ def lists_of(corpus: pl.DataFrame, *texts: str, depth: int = 50) -> list[list[tu
     for part in parts:
         assert part["rank"].to_list() == list(range(1, part.height + 1))
     return [part.select("doc_id", "score").rows() for part in parts]
+
+
+# --- the floor ---
+
+
+def test_random_lists_depend_on_question_and_seed_alone_and_repeat_nothing() -> None:
+    corpus = corpus_of({f"d{number}": ("", "text") for number in range(30)})
+    found = RETRIEVERS["random"].index(corpus).search(questions("a", "b"), 10)
+    again = RETRIEVERS["random"].index(corpus.reverse()).search(questions("a", "b"), 10)
+    assert found.equals(again)
+    first, second = (found.filter(query_id=query)["doc_id"].to_list() for query in ("q0", "q1"))
+    assert len(set(first)) == 10
+    assert first != second
+    assert Random(seed=1).index(corpus).search(questions("a"), 10)["doc_id"].to_list() != first
+
+
+def test_random_lists_are_as_long_as_the_corpus_at_most_and_draw_evenly() -> None:
+    corpus = corpus_of(dict.fromkeys("abcd", ("", "")))
+    found = RETRIEVERS["random"].index(corpus).search(questions(*["?"] * 400), 9)
+    assert found.height == 1600
+    firsts = found.filter(rank=1)["doc_id"].value_counts()["count"]
+    assert firsts.min() > 60
 
 
 # --- scores ---

@@ -151,6 +151,30 @@ def difference_interval(
     return mean_interval(first - second, weights, confidence)
 
 
+def agreement_difference(
+    a: npt.ArrayLike,
+    b: npt.ArrayLike,
+    y: npt.ArrayLike,
+    statistic: str,
+    weights: Weights,
+    confidence: float = 0.95,
+) -> Interval:
+    """By how much a agrees better with y than b does: (statistic(a, y) - statistic(b, y), low, high), paired.
+
+    All three are [num_queries] over the same queries. Each resample draws the same queries for both statistics. A
+    constant column gives no difference; resamples with one are left out, and above 5 % of them there is no interval.
+    Raises as `agree`.
+    """
+    found = _find(statistic)
+    first, second = _columns(a, y), _columns(b, y)
+    checked = _checked(weights, len(first[0]))
+    if any(_why_undefined(*pair, ("", ""), "queries") for pair in (first, second)):
+        return None, None, None
+    value = _of_columns(found, *first) - _of_columns(found, *second)
+    resampled = _of_resamples(found, *first, checked) - _of_resamples(found, *second, checked)
+    return value, *_percentiles(resampled, confidence)
+
+
 def _find(name: str) -> Statistic:
     found: object = find("statistic", name, STATISTICS)
     if not isinstance(found, Statistic):

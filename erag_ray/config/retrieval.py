@@ -40,7 +40,7 @@ class RetrieveConfig:
     """How pages become passages: whitespace100, or package.module:name."""
 
     retrievers: list[str] = field(default_factory=lambda: ["bm25"])
-    """bm25, bm25_lead (titles and first sentences only), or package.module:name."""
+    """bm25, bm25_lead (titles and first sentences only), random (the floor), or package.module:name."""
 
     depth: int = 50
     """Length of the lists."""

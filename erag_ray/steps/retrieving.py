@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
-import rich.console
-import rich.progress
 
 from erag_ray.config import RetrieveConfig, run_name
 from erag_ray.corpus import SPLITTERS, make_corpus
 from erag_ray.datasets import Findings, load_passages, load_queries
 from erag_ray.names import find
+from erag_ray.progress import counted
 from erag_ray.retrieve import LIST_COLUMNS, RETRIEVERS, Index, Retriever
 from erag_ray.schemas import RUNS, conform
 from erag_ray.steps import say
@@ -140,13 +139,13 @@ class _Run:
         )
 
     def _search(self, index: Index, queries: pl.DataFrame) -> pl.DataFrame:
-        batches = rich.progress.track(
-            list(queries.iter_slices(QUERIES_AT_A_TIME)),
-            description=self.name,
-            console=rich.console.Console(stderr=True),
-            disable=not self._job.progress,
-        )
-        found = [index.search(batch, self._job.depth) for batch in batches]
+        found: list[pl.DataFrame] = []
+        done = 0
+        with counted(f"questions by {self.name}", queries.height, show=self._job.progress) as told:
+            for batch in queries.iter_slices(QUERIES_AT_A_TIME):
+                found.append(index.search(batch, self._job.depth))
+                done += batch.height
+                told(done)
         return pl.concat([pl.DataFrame(schema=LIST_COLUMNS), *found]).with_columns(run_id=pl.lit(self.name))
 
     def _seal(self, lists: pl.DataFrame, num_queries: int) -> dict[str, Any]:
