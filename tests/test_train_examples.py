@@ -73,6 +73,7 @@ def test_a_list_has_its_golds_first_and_no_passage_twice() -> None:
     assert listed([5, 6, 7, 8], [7, 9], 3, 2) == [7, 9, 5]
     assert listed([5, 6, 7, 8], [7, 9], 3, 0) == [5, 6, 7]
     assert listed([5], [7], 0, 1) == []
+    assert listed([5, 6], [7, 9], 1, 2) == [7, 9]
 
 
 def test_evidence_spans_of_kilt_files_are_kept(tiny: Tiny) -> None:

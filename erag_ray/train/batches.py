@@ -94,8 +94,11 @@ def draw(
 def listed(ranked: Sequence[object], gold: Sequence[object], num_passages: int, num_gold: int) -> list[int]:
     """The rows of the passages to read: at most ``num_gold`` golds, then the ranked ones that are not among them.
 
-    All those golds are kept, also where they are more than ``num_passages``: a question over two pages needs both.
+    All those golds are kept, also where they are more than ``num_passages`` (but 0): a question over two pages needs
+    both.
     """
+    if not num_passages:
+        return []
     first = [int(str(row)) for row in gold[:num_gold]]
     found = [*first, *(int(str(row)) for row in ranked if row not in first)]
     return found[: max(num_passages, len(first))]
