@@ -29,7 +29,7 @@ def test_what_the_decoder_attends_to_comes_back_unchanged(
     torch.testing.assert_close(found, state, rtol=1e-4, atol=1e-4)
 
 
-def test_the_first_heads_attend_to_equal_tokens_and_the_next_to_neighbours(
+def test_the_first_heads_attend_to_equal_tokens_elsewhere_and_the_next_to_neighbours(
     model: transformers.T5ForConditionalGeneration,
 ) -> None:
     model.set_attn_implementation("eager")
@@ -37,6 +37,7 @@ def test_the_first_heads_attend_to_equal_tokens_and_the_next_to_neighbours(
     (first, *_) = model.encoder(input_ids=ids, output_attentions=True).attentions
     weights = first[0].detach()
     for head in (0, 1):
-        assert set(weights[head, 2].topk(2).indices.tolist()) == {2, 7}
+        assert weights[head, 2].argmax() == 7
+        assert weights[head, 2, 2] < 0.01
     assert weights[2, 4].argmax() == 3
     assert weights[3, 4].argmax() == 5

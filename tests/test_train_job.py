@@ -13,6 +13,7 @@ import yaml
 from trainings import ROOT, curve, result, run, tiny_training
 
 from erag_ray.config import ReaderConfig, TrainConfig
+from erag_ray.pipeline.training import full_path
 from erag_ray.prompts import Passage
 from erag_ray.readers import Request, make_reader
 from erag_ray.schemas import JobError
@@ -38,7 +39,9 @@ def test_the_job_trains_a_reader_and_does_nothing_the_second_time(
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    config = tiny_training(tmp_path / "ray", num_workers=2, progress=True)
+    # workers start in a folder of their own: a relative out is the driver's
+    monkeypatch.chdir(tmp_path)
+    config = dataclasses.replace(tiny_training(tmp_path / "ray", num_workers=2, progress=True), out="ray")
     job(monkeypatch, config)
     said = capfd.readouterr().err
     assert "training on 20 questions, 20 passages, 10 steps; 6 dev questions" in said
@@ -60,6 +63,15 @@ def test_the_job_trains_a_reader_and_does_nothing_the_second_time(
     with pytest.raises(SystemExit, match="2"):
         job(monkeypatch, config, "--learning_rate", "0.5")
     assert "learning_rate: 0.003 there, 0.5 here" in capfd.readouterr().err
+
+
+def test_a_hub_name_reaches_the_workers_as_it_is_and_a_folder_by_its_full_path(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "model").mkdir()
+    assert full_path("google-t5/t5-small") == "google-t5/t5-small"
+    assert full_path("model") == str(tmp_path / "model")
 
 
 def test_an_error_that_would_come_again_is_not_tried_again(local_ray: None, tmp_path: pathlib.Path) -> None:

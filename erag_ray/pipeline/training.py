@@ -41,7 +41,7 @@ def train(config: TrainConfig, model_folder: str, num_steps: int) -> State:
     logging.getLogger("ray.train").setLevel(logging.CRITICAL)
     trainer = TorchTrainer(
         cast(Any, run_worker),
-        train_loop_config={"config": config, "model_folder": os.path.abspath(model_folder)},
+        train_loop_config={"config": config, "model": full_path(model_folder)},
         scaling_config=workers,
         run_config=RunConfig(
             name="run", storage_path=place, failure_config=FailureConfig(max_failures=NUM_RETRIES)
@@ -56,12 +56,17 @@ def train(config: TrainConfig, model_folder: str, num_steps: int) -> State:
     return outcome
 
 
+def full_path(model: str) -> str:
+    """A model folder by its full path, since workers start in a folder of their own; a hub name as it is."""
+    return os.path.abspath(model) if os.path.exists(model) else model
+
+
 def run_worker(arguments: dict[str, Any]) -> State | InputError | JobError:
     """One worker. An error that would come again is returned, not raised: Ray would try it again."""
     cpus = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
     torch.set_num_threads(max(1, int(cpus)))
     try:
-        return Trainer(arguments["config"], arguments["model_folder"]).run()
+        return Trainer(arguments["config"], arguments["model"]).run()
     except (InputError, JobError) as error:
         return error
 

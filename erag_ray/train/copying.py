@@ -5,7 +5,8 @@ other; here attention starts close to what both need (on initialising attention 
 & Kolter, ICML 2023; on heads that look one token back as the start of copying: Olsson et al., 2022):
 
 - what attention reads it writes back as it was (output projection = transposed value projection, orthogonal);
-- a quarter of the encoder's heads attends to equal tokens (query projection = scaled key projection);
+- a quarter of the encoder's heads attends to equal tokens elsewhere (query projection = scaled key projection, and a
+  position bias against a token's own place: else what a head reads is the same with and without an equal token);
 - the next quarter looks at neighbours: one token back, one ahead, two back, ...
 
 The other half stays as drawn: with all heads set so, a reader copies as soon, but finds less what a question asks for.
@@ -22,6 +23,7 @@ MATCH_LOGIT = 4.8
 """How much more than others an equal token gets before the softmax, on average."""
 NEIGHBOUR_BIAS = 4.0
 OTHER_BIAS = 0.1
+OWN_PLACE_BIAS = -8.0
 
 
 @torch.no_grad()
@@ -33,7 +35,7 @@ def start_near_copying(model: Any) -> None:
         attention = block.layer[0].SelfAttention
         _write_back(attention, ENCODER_GAIN)
         _match(attention, attention.n_heads // 4)
-    _look_at_neighbours(model.encoder.block[0].layer[0].SelfAttention)
+    _look_elsewhere(model.encoder.block[0].layer[0].SelfAttention)
 
 
 def _write_back(attention: Any, gain: float) -> None:
@@ -50,17 +52,21 @@ def _match(attention: Any, num_heads: int) -> None:
         attention.q.weight[rows] = MATCH_LOGIT / size * keys
 
 
-def _look_at_neighbours(attention: Any) -> None:
+def _look_elsewhere(attention: Any) -> None:
     """The position bias is the first layer's, and shared by all."""
     bias = attention.relative_attention_bias.weight
     bias.mul_(OTHER_BIAS)
     for number, head in enumerate(range(attention.n_heads // 4, attention.n_heads // 2)):
         distance = number // 2 + 1
-        offset = torch.tensor(distance if number % 2 else -distance)
-        bucket = attention._relative_position_bucket(
-            offset,
-            bidirectional=True,
-            num_buckets=attention.relative_attention_num_buckets,
-            max_distance=attention.relative_attention_max_distance,
-        )
-        bias[bucket, head] = NEIGHBOUR_BIAS
+        bias[_bucket(attention, distance if number % 2 else -distance), head] = NEIGHBOUR_BIAS
+    bias[_bucket(attention, 0), : attention.n_heads // 4] = OWN_PLACE_BIAS
+
+
+def _bucket(attention: Any, offset: int) -> Any:
+    """The row of the position bias for tokens so many places ahead."""
+    return attention._relative_position_bucket(
+        torch.tensor(offset),
+        bidirectional=True,
+        num_buckets=attention.relative_attention_num_buckets,
+        max_distance=attention.relative_attention_max_distance,
+    )
