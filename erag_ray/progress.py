@@ -25,9 +25,15 @@ def progress(store: ReadingStore, job: str, total: int, title: str) -> Iterator[
 
     A bar on a terminal, else a line every `LINE_SECONDS`.
     """
+    with _beside(_bar if sys.stderr.isatty() else _lines, store, job, total, title):
+        yield
+
+
+@contextlib.contextmanager
+def _beside(show: Callable[..., None], *arguments: object) -> Iterator[None]:
+    """While open, ``show(closing, *arguments)`` runs in a thread; ``closing`` tells it to say its last and end."""
     closing = threading.Event()
-    show = _bar if sys.stderr.isatty() else _lines
-    thread = threading.Thread(target=show, args=(closing, store, job, total, title), daemon=True)
+    thread = threading.Thread(target=show, args=(closing, *arguments), daemon=True)
     thread.start()
     try:
         yield
@@ -97,14 +103,8 @@ def training_progress(out: pathlib.Path, num_steps: int, *, show: bool) -> Itera
 
     A bar on a terminal, else a line every `TRAINING_LINE_SECONDS`.
     """
-    closing = threading.Event()
-    thread = threading.Thread(target=_watch, args=(closing, out, num_steps, show), daemon=True)
-    thread.start()
-    try:
+    with _beside(_watch, out, num_steps, show):
         yield
-    finally:
-        closing.set()
-        thread.join()
 
 
 def _watch(closing: threading.Event, out: pathlib.Path, num_steps: int, show: bool) -> None:
