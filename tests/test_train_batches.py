@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import transformers
 from hypothesis import given, settings
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from erag_ray.config import StageConfig, TrainConfig
 from erag_ray.readers import Prompt
-from erag_ray.train.batches import Sample, micro_batches
+from erag_ray.train.batches import Sample, draw, micro_batches
 from erag_ray.train.crops import crop
 from erag_ray.train.curriculum import Curriculum, Place
 from erag_ray.train.start import train_tokenizer
@@ -37,27 +38,50 @@ def test_a_crop_holds_the_evidence_in_whole_words(
 ) -> None:
     words = [*before, *evidence, *after]
     span = " ".join(evidence)
-    cut = crop(" ".join(words), [span], ["three"], num_words, np.random.default_rng(seed))
+    cut = crop(" ".join(words), [span], ["three"], "mil", num_words, np.random.default_rng(seed))
     kept = cut.split()
     assert span in cut
     assert len(kept) == min(len(words), max(num_words, len(evidence)))
     assert any(words[start : start + len(kept)] == kept for start in range(len(words)))
-    assert cut == crop(" ".join(words), [span], ["three"], num_words, np.random.default_rng(seed))
+    assert cut == crop(" ".join(words), [span], ["three"], "mil", num_words, np.random.default_rng(seed))
 
 
-def test_a_crop_falls_back_on_an_answer_and_then_on_anything() -> None:
-    text = " ".join([*["word"] * 40, "ADA", *["other"] * 40])
+def test_a_crop_falls_back_on_an_answer_then_on_what_looks_like_the_question_then_on_anything() -> None:
+    text = " ".join([*["word"] * 40, "ADA", *["other"] * 40, "Brunner's,", "of", "mill", *["word"] * 40])
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        assert "ADA" in crop(text, ["not there"], ["da", "Ada"], 5, rng).split()
-        assert len(crop(text, [], ["nothing"], 5, rng).split()) == 5
-    places = {crop(text, [], [], 5, np.random.default_rng(seed)) for seed in range(40)}
+        assert "ADA" in crop(text, ["not there"], ["da", "Ada"], "Brunner", 5, rng).split()
+        asked = crop(text, [], ["nothing"], "Whose mill is Brunner's?", 5, rng).split()
+        assert {"Brunner's,", "mill"} <= set(asked)
+        assert len(asked) == 5
+    places = {crop(text, [], [], "not there", 5, np.random.default_rng(seed)) for seed in range(40)}
     assert len(places) > 2
+
+
+def test_only_a_gold_passage_is_cut_at_its_evidence() -> None:
+    corpus = pa.table(
+        {"title": ["a", "b"], "text": [f"told here {'word ' * 30} who asks", "told here " + "x " * 30]}
+    )
+    record = {
+        "dataset": "d",
+        "question": "who asks",
+        "answers": ["here"],
+        "score": "exact_match",
+        "evidence": ["told here"],
+    }
+    stage = StageConfig(steps=1, num_passages=[2], num_gold=1, crop_words=[2])
+
+    def texts(**lists: list[int]) -> list[str]:
+        drawn = draw({**record, **lists}, corpus, stage, np.random.default_rng(0))
+        return sorted(passage.text for passage in drawn.request.passages)
+
+    assert texts(passages=[0, 1], gold=[1]) == ["told here", "who asks"]
+    assert texts(passages=[0, 1], gold=[]) == ["told here", "told here"]
 
 
 def test_every_epoch_asks_every_question_once_in_another_order() -> None:
     stages = [StageConfig(steps=4), StageConfig(epochs=2, batch_size=3)]
-    curriculum = Curriculum(TrainConfig(curriculum=stages, batch_size=4), 7)
+    curriculum = Curriculum(TrainConfig(curriculum=stages, batch_size=4), ["a"] * 7)
     assert curriculum.num_steps == 4 + 2 * 3
     assert curriculum.place(3) == Place(stage=0, epoch=1, step=1)
     assert curriculum.place(4) == Place(stage=1, epoch=0, step=0)
@@ -69,9 +93,21 @@ def test_every_epoch_asks_every_question_once_in_another_order() -> None:
     assert len({tuple(rows) for rows in epochs}) == 4
 
 
+def test_a_stage_asks_a_dataset_more_often_than_another_or_never() -> None:
+    stages = [StageConfig(epochs=1, copies={"b": 3, "c": 0})]
+    curriculum = Curriculum(TrainConfig(curriculum=stages, batch_size=2), ["a", "b", "c", "a"])
+    assert curriculum.num_steps == 3
+    places = [curriculum.place(step) for step in range(3)]
+    assert sorted(int(row) for place in places for row in curriculum.rows(place)) == [0, 1, 1, 1, 3]
+    # copies of a question are drawn apart
+    assert sorted(int(number) for place in places for number in curriculum.places_in_epoch(place)) == [
+        *range(5)
+    ]
+
+
 def test_the_learning_rate_rises_and_falls() -> None:
     config = TrainConfig(curriculum=[StageConfig(steps=100)], learning_rate=1.0, warmup_share=0.1)
-    rates = [Curriculum(config, 8).learning_rate(step) for step in range(100)]
+    rates = [Curriculum(config, ["a"] * 8).learning_rate(step) for step in range(100)]
     assert rates[:3] == pytest.approx([0.1, 0.2, 0.3])
     assert max(rates) == rates[9] == rates[10] == 1.0
     assert rates[55] == pytest.approx(0.5)
@@ -80,7 +116,7 @@ def test_the_learning_rate_rises_and_falls() -> None:
         TrainConfig(
             curriculum=[StageConfig(steps=9)], schedule="constant", warmup_share=0.0, learning_rate=2.0
         ),
-        8,
+        ["a"] * 8,
     )
     assert {flat.learning_rate(step) for step in range(9)} == {2.0}
 
@@ -120,7 +156,7 @@ def test_text_comes_back_from_its_tokens(
 def test_the_tokenizer_is_like_t5s(tokenizer: transformers.PreTrainedTokenizerBase) -> None:
     assert tokenizer.convert_tokens_to_ids(["<pad>", "</s>", "<unk>"]) == [0, 1, 2]
     assert tokenizer("Ada")["input_ids"][-1] == tokenizer.eos_token_id
-    assert tokenizer.tokenize("in 1984")[-4:] == ["1", "9", "8", "4"]
+    assert tokenizer.tokenize("in 1984")[-1] == "▁1984"
     assert tokenizer.tokenize("Ada") != tokenizer.tokenize("ada")
     assert tokenizer.tokenize("(Ada)")[-1] == ")"
     assert tokenizer.tokenize(" Ada") == tokenizer.tokenize("Ada")

@@ -200,7 +200,7 @@ def test_a_model_of_another_kind_is_refused(tmp_path: pathlib.Path) -> None:
         ({"epochs": 1, "steps": 2}, "either epochs or steps"),
         ({}, "either epochs or steps"),
         ({"epochs": 1, "num_passages": []}, "no number is given"),
-        ({"epochs": 1, "crop_words": 0}, "crop_words must be at least 1"),
+        ({"epochs": 1, "crop_words": [0]}, "crop_words must be at least 1"),
     ],
 )
 def test_a_stage_out_of_range_is_refused(stage: dict[str, Any], named: str) -> None:

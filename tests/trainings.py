@@ -66,7 +66,7 @@ def tiny_training(folder: pathlib.Path, *, dropout: float = 0.0, **changes: Any)
         train=ExamplesConfig(given=[str(folder / "train.jsonl")]),
         dev=ExamplesConfig(given=[str(folder / "dev.jsonl")]),
         curriculum=[
-            StageConfig(steps=4, num_passages=[1], crop_words=6),
+            StageConfig(steps=4, num_passages=[1], crop_words=[6]),
             StageConfig(epochs=2, num_passages=[1]),
         ],
         learning_rate=3e-3,

@@ -118,9 +118,13 @@ class StageConfig:
     """0: the list as the run has it. n: at most n gold passages come first, the run's others fill the list (in an
     order that is drawn, so that a place tells nothing)."""
 
-    crop_words: int | None = None
-    """Each passage is cut to a random window of about so many words that holds evidence, else an answer, if the
-    passage has one (null: whole passages)."""
+    crop_words: list[int] | None = None
+    """Each passage is cut to a window of about so many words (of several numbers one is drawn for each question; null:
+    whole passages): of a gold passage one that holds evidence, else an answer; of the others the one with most of the
+    question's words, so that what looks right stays."""
+
+    copies: dict[str, int] = field(default_factory=dict)
+    """How often an epoch asks each question of a dataset, by the dataset's name (others: once; 0: never)."""
 
     batch_size: int | None = None
     """Questions in one optimiser step in this stage (null: as for all)."""
@@ -134,7 +138,12 @@ class StageConfig:
         for number in self.num_passages:
             require(number >= 0, f"curriculum.num_passages must not be negative, got {number}")
         require(self.num_gold >= 0, f"curriculum.num_gold must not be negative, got {self.num_gold}")
-        for name in ("epochs", "steps", "crop_words", "batch_size"):
+        require(self.crop_words != [], "curriculum.crop_words: no number is given (null for whole passages)")
+        for number in self.crop_words or []:
+            require(number >= 1, f"curriculum.crop_words must be at least 1, got {number}")
+        for name, number in self.copies.items():
+            require(number >= 0, f"curriculum.copies.{name} must not be negative, got {number}")
+        for name in ("epochs", "steps", "batch_size"):
             value = getattr(self, name)
             require(value is None or value >= 1, f"curriculum.{name} must be at least 1, got {value}")
 

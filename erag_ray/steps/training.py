@@ -27,7 +27,7 @@ def train(config: TrainConfig) -> None:
         say(f"{config.out}: this training is done ({done['step']:,} steps{_best(done)}); nothing to do")
         return
     examples = prepare(config)
-    curriculum = Curriculum(config, examples["train"].num_rows)
+    curriculum = Curriculum(config, examples["train"].dataset_names)
     say(*dict.fromkeys([*examples["train"].notes, *examples["dev"].notes]))
     say(
         f"training on {examples['train'].num_rows:,} questions, {examples['train'].corpus.num_rows:,} passages, "

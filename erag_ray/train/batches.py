@@ -53,12 +53,12 @@ class Batches:
     def draw(self, step: int) -> list[Drawn]:
         """All questions of a step, longest first."""
         place = self.curriculum.place(step)
-        stage, rows = self.curriculum.stage(place.stage), self.curriculum.rows(place)
+        stage, numbers = self.curriculum.stage(place.stage), self.curriculum.places_in_epoch(place)
         seed = (self.curriculum.config.seed, place.stage, place.epoch)
-        table = self.examples.table.take(pa.array(rows)).to_pylist()
+        table = self.examples.table.take(pa.array(self.curriculum.rows(place))).to_pylist()
         drawn = [
-            draw(record, self.examples.corpus, stage, np.random.default_rng([*seed, int(row)]))
-            for record, row in zip(table, rows, strict=True)
+            draw(record, self.examples.corpus, stage, np.random.default_rng([*seed, int(number)]))
+            for record, number in zip(table, numbers, strict=True)
         ]
         return sorted(drawn, key=lambda one: -one.num_characters)
 
@@ -82,13 +82,28 @@ def draw(
     if stage.num_gold:
         rows = [rows[index] for index in rng.permutation(len(rows))]
     passages = read_passages(corpus, rows)
-    if stage.crop_words is not None:
-        spans = list(map(str, record["evidence"]))
+    if stage.crop_words:
+        num_words = stage.crop_words[int(rng.integers(len(stage.crop_words)))]
         passages = [
-            Passage(passage.title, crop(passage.text, spans, answers, stage.crop_words, rng))
-            for passage in passages
+            _cropped(record, row, passage, answers, num_words, rng)
+            for row, passage in zip(rows, passages, strict=True)
         ]
     return Drawn(str(record["dataset"]), Request(str(record["question"]), tuple(passages)), answer)
+
+
+def _cropped(
+    record: Mapping[str, list[int] | list[str] | str],
+    row: int,
+    passage: Passage,
+    answers: Sequence[str],
+    num_words: int,
+    rng: np.random.Generator,
+) -> Passage:
+    """Where golds are known, an answer in another passage is no sign that it tells it."""
+    shows = row in record["gold"] or not record["gold"]
+    evidence = list(map(str, record["evidence"])) if shows else []
+    text = crop(passage.text, evidence, answers if shows else [], str(record["question"]), num_words, rng)
+    return Passage(passage.title, text)
 
 
 def listed(ranked: Sequence[object], gold: Sequence[object], num_passages: int, num_gold: int) -> list[int]:

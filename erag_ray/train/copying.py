@@ -7,16 +7,21 @@ other; here attention starts close to what both need (on initialising attention 
 - what attention reads it writes back as it was (output projection = transposed value projection, orthogonal);
 - a quarter of the encoder's heads attends to equal tokens elsewhere (query projection = scaled key projection, and a
   position bias against a token's own place: else what a head reads is the same with and without an equal token);
-- the next quarter looks at neighbours: one token back, one ahead, two back, ...
+- the next quarter looks at neighbours: one token back, one ahead, two back, ...;
+- where the prompt's own words are tokens (question, title, context), `note_matches` adds what a passage has in common
+  with its question.
 
-The other half stays as drawn: with all heads set so, a reader copies as soon, but finds less what a question asks for.
+The others stay as drawn: with all heads set so, a reader copies as soon, but finds less what a question asks for.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
+
+from erag_ray.train.matching import note_matches
 
 ENCODER_GAIN = 0.5
 MATCH_LOGIT = 4.8
@@ -27,8 +32,13 @@ OWN_PLACE_BIAS = -8.0
 
 
 @torch.no_grad()
-def start_near_copying(model: Any) -> None:
-    """Set the attention weights of a new T5 as described above; its other weights stay as drawn."""
+def start_near_copying(model: Any, marks: Sequence[int] = ()) -> None:
+    """Set the attention weights of a new T5 as described above; its other weights stay as drawn.
+
+    Args:
+        model: a new T5, changed in place.
+        marks: the tokens that open question, title and text in a prompt; none: nothing is noted of matches.
+    """
     for block in model.decoder.block:
         _write_back(block.layer[1].EncDecAttention, 1.0)
     for block in model.encoder.block:
@@ -36,6 +46,8 @@ def start_near_copying(model: Any) -> None:
         _write_back(attention, ENCODER_GAIN)
         _match(attention, attention.n_heads // 4)
     _look_elsewhere(model.encoder.block[0].layer[0].SelfAttention)
+    if marks:
+        note_matches(model, marks)
 
 
 def _write_back(attention: Any, gain: float) -> None:

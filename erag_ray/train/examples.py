@@ -49,6 +49,12 @@ class Examples:
         """How many questions there are."""
         return int(self.table.num_rows)
 
+    @property
+    def dataset_names(self) -> list[str]:
+        """The dataset of every question."""
+        names: list[str] = self.table.column("dataset").to_pylist()
+        return names
+
 
 def prepare_examples(config: TrainConfig) -> dict[str, Examples]:
     """The examples of training and evaluation (keys train, dev), from the files or as sealed in ``out`` before.

@@ -57,7 +57,7 @@ class Trainer:
             self.model.set_attn_implementation("eager")
         if config.gradient_checkpointing:
             self.model.get_encoder().activation_checkpointing_enable({"use_reentrant": False})
-        self.curriculum = Curriculum(config, train.num_rows)
+        self.curriculum = Curriculum(config, train.dataset_names)
         self.batches = Batches(train, self.curriculum, self.readers)
         self.dev = DevQuestions(config, dev, self.readers)
         self.gradients = flat_gradients(self.model)

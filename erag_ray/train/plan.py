@@ -143,6 +143,8 @@ def prepare(config: TrainConfig) -> dict[str, Examples]:
             problems.extend(error.problems)
 
     attempt(lambda: examples.update(prepare_examples(config)))
+    if examples:
+        problems += _check_copies(config, examples["train"])
     if config.scratch is None:
         problems += check_start(config.reader, _datasets(examples))
     elif examples:
@@ -151,6 +153,21 @@ def prepare(config: TrainConfig) -> dict[str, Examples]:
         raise InputError(list(dict.fromkeys(problems)))
     write_settings(config)
     return examples
+
+
+def _check_copies(config: TrainConfig, train: Examples) -> list[str]:
+    names = {name for stage in config.curriculum for name in stage.copies}
+    known = ", ".join(sorted(train.datasets))
+    problems = [
+        f"curriculum.copies: no training question is of {name!r}; there are {known}"
+        for name in sorted(names - set(train.datasets))
+    ]
+    nothing = [
+        number
+        for number, stage in enumerate(config.curriculum, 1)
+        if all(stage.copies.get(name) == 0 for name in train.datasets)
+    ]
+    return problems + [f"curriculum.copies: stage {number} asks nothing" for number in nothing]
 
 
 def _datasets(examples: Mapping[str, Examples]) -> dict[str, Dataset]:

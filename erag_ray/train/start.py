@@ -47,25 +47,32 @@ def make_model(scratch: ScratchConfig, examples: Examples, seed: int, folder: pa
         config = transformers.T5Config(**settings)
         torch.manual_seed(seed)
         model = transformers.T5ForConditionalGeneration(config)
-        start_near_copying(model)
+        start_near_copying(model, _marks(tokenizer))
     except (ValueError, KeyError, StrictDataclassError) as error:
         raise InputError([f"scratch: T5 has no model of this form: {error}"]) from error
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
+def _template() -> list[str]:
+    """The words of ours in a prompt: where the question, a title and a text begin."""
+    return [piece.text for piece in fid_pieces("", Passage("a", "a")) if piece.kind == "template"]
+
+
+def _marks(tokenizer: transformers.PreTrainedTokenizerFast) -> list[int]:
+    """Their tokens; none if the tokenizer has not all of them whole."""
+    found = [tokenizer.encode(text.strip(" :"), add_special_tokens=False) for text in _template()]
+    return [ids[0] for ids in found] if all(len(ids) == 1 for ids in found) else []
+
+
 def train_tokenizer(texts: Iterator[str], vocab_size: int) -> transformers.PreTrainedTokenizerFast:
-    """Byte pairs of characters: words keep their case, digits and punctuation marks stand alone.
+    """Byte pairs of characters: words and numbers keep their blank and case, punctuation marks stand alone.
 
     Text of known characters comes back from its tokens as it was (blanks at its start aside).
     """
     made = tokenizers.Tokenizer(models.BPE(unk_token=UNKNOWN))
     made.pre_tokenizer = pre_tokenizers.Sequence(
-        [
-            pre_tokenizers.Metaspace(),
-            pre_tokenizers.Punctuation("isolated"),
-            pre_tokenizers.Digits(individual_digits=True),
-        ]
+        [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation("isolated")]
     )
     made.decoder = decoders.Metaspace()
     trainer = trainers.BpeTrainer(
@@ -89,7 +96,7 @@ def train_tokenizer(texts: Iterator[str], vocab_size: int) -> transformers.PreTr
 
 def _texts(examples: Examples) -> Iterator[str]:
     """Prompts' words, questions, answers and passages; of very many passages an even sample."""
-    template = " ".join(piece.text for piece in fid_pieces("", Passage("a", "a")) if piece.kind == "template")
+    template = " ".join(_template())
     for batch in examples.table.select(["question", "answers"]).to_batches(max_chunksize=1000):
         for record in batch.to_pylist():
             yield from (f"{template} {record['question']}", *record["answers"])
