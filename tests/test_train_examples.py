@@ -177,6 +177,14 @@ def test_closed_book_training_needs_no_passages(tiny: Tiny) -> None:
         ),
         ({"scratch": dataclasses.replace(TINY, feed_forward_proj="magic")}, "scratch: T5 has no model"),
         ({"out": "/proc/nowhere"}, "out: cannot write to /proc/nowhere"),
+        (
+            {"curriculum": [StageConfig(epochs=1, num_passages=[1], copies={"nq": 2})]},
+            "curriculum.copies: no training question is of 'nq'; there are train",
+        ),
+        (
+            {"curriculum": [StageConfig(epochs=1, num_passages=[1], copies={"train": 0})]},
+            "curriculum.copies: stage 1 asks nothing",
+        ),
     ],
 )
 def test_what_cannot_be_trained_is_refused(
@@ -201,6 +209,8 @@ def test_a_model_of_another_kind_is_refused(tmp_path: pathlib.Path) -> None:
         ({}, "either epochs or steps"),
         ({"epochs": 1, "num_passages": []}, "no number is given"),
         ({"epochs": 1, "crop_words": [0]}, "crop_words must be at least 1"),
+        ({"epochs": 1, "crop_words": []}, "crop_words: no number is given"),
+        ({"epochs": 1, "copies": {"nq": -1}}, "copies.nq must not be negative"),
     ],
 )
 def test_a_stage_out_of_range_is_refused(stage: dict[str, Any], named: str) -> None:
