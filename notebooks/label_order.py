@@ -24,13 +24,15 @@ from erag_ray.steps.retrieving import retrieve
 from erag_ray.world import TASKS, write_world
 from erag_ray.world.files import KNOWLEDGE_SOURCE, file_name
 
-SETTINGS: dict[str, dict[str, object]] = {
-    "as shipped": {},
-    "no other words": {"variant_share": 0.0},
-    "no name-sakes": {"namesake_share": 0.0},
-    "nothing told elsewhere": {"side_facts": 0.0},
-    "much told elsewhere": {"side_facts": 6.0},
+DEPTHS = [10, 50]
+SETTINGS: dict[str, tuple[dict[str, object], list[int]]] = {
+    "as shipped": ({}, DEPTHS),
+    "no other words": ({"variant_share": 0.0}, DEPTHS[:1]),
+    "no name-sakes": ({"namesake_share": 0.0}, DEPTHS[:1]),
+    "nothing told elsewhere": ({"side_facts": 0.0}, DEPTHS[:1]),
+    "much told elsewhere": ({"side_facts": 6.0}, DEPTHS[:1]),
 }
+"""What each world changes, and to which depths its lists are read (deep lists are most of the time)."""
 ANNOTATORS = ("erag", "contains_answer_dpr", "provenance")
 NUM_QUESTIONS = 150
 TAU = "kendall_tau_b"
@@ -42,13 +44,13 @@ def main(out: pathlib.Path) -> None:
         "erag - contains | erag - provenance | contains - provenance",
     )
     lines = [f"| setting | task | run | k | {taus} | {differences} |", "|---" * 10 + "|"]
-    for name, changes in SETTINGS.items():
-        compare(out / name.replace(" ", "_"), changes)
+    for name, (changes, depths) in SETTINGS.items():
+        compare(out / name.replace(" ", "_"), changes, depths)
         lines += [f"| {name} | {line}" for line in table(out / name.replace(" ", "_") / "compare")]
         (out / "label_order.md").write_text("\n".join(lines) + "\n")
 
 
-def compare(out: pathlib.Path, changes: dict[str, object]) -> None:
+def compare(out: pathlib.Path, changes: dict[str, object], depths: list[int]) -> None:
     """World, runs and comparison of one setting; what is there already is not made again."""
     world = WorldConfig(out=str(out / "world"), seed=2, max_questions=NUM_QUESTIONS, **changes)  # type: ignore[arg-type]
     write_world(world)
@@ -64,6 +66,7 @@ def compare(out: pathlib.Path, changes: dict[str, object]) -> None:
     arguments = ["--queries", str(queries), "--passages", str([str(out / "retrieval" / "corpus")])]
     arguments += [part for run in runs for part in (f"--runs.{run.run_id}", run.path)]
     arguments += ["--out", str(out / "compare"), "--store", str(out.parent / "store")]
+    arguments += ["--depth", str(max(depths)), "--end_to_end_depths", str(depths), "--cutoffs", str(depths)]
     command = [sys.executable, "jobs/compare.py", "--config", "jobs/demo/compare.yaml", *arguments]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
