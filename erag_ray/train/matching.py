@@ -31,6 +31,8 @@ TITLE_LOGIT = 2.0
 NOT_AHEAD_BIAS = -8.0
 NUM_NOTES = 5
 """Inside, matched, before, behind, about."""
+LEAST_WIDTH = 4
+"""Notes take at most a quarter of the model's width."""
 
 
 class Notes(NamedTuple):
@@ -54,7 +56,7 @@ def note_matches(model: Any, marks: Sequence[int]) -> None:
     blocks = [block.layer[0].SelfAttention for block in model.encoder.block]
     heads, size = blocks[0].n_heads, blocks[0].key_value_proj_dim
     num_kept = 1 + NUM_NOTES * len(marks)
-    if heads < 4 or size < len(marks) or model.config.d_model < 2 * num_kept:
+    if heads < 4 or size < len(marks) or model.config.d_model < LEAST_WIDTH * num_kept:
         return
     notes = Notes(*range(1, num_kept, len(marks)))
     _keep_free(model, num_kept)
