@@ -52,9 +52,6 @@ class Trainer:
         train, dev = open_examples(config, "train"), open_examples(config, "dev")
         self.readers = load_readers(config.reader, model_folder, {**dev.datasets, **train.datasets})
         self.model: Any = next(iter(self.readers.values())).model
-        if self.model.device.type == "cpu":
-            # a position bias that is learned keeps torch from its fused kernel, and what it does instead is slower
-            self.model.set_attn_implementation("eager")
         if config.gradient_checkpointing:
             self.model.get_encoder().activation_checkpointing_enable({"use_reentrant": False})
         self.curriculum = Curriculum(config, train.dataset_names)
@@ -191,9 +188,22 @@ class Trainer:
 
 
 def loss_sum(model: Any, samples: Sequence[Sample], batch_tokens: int) -> torch.Tensor:
-    """The sum of the cross-entropies of all target tokens, in float32."""
+    """The sum of the cross-entropies of all target tokens, in float32; targets of similar length go together."""
     states, mask = fuse(model, [sample.prompt for sample in samples], batch_tokens)
-    rows = [torch.tensor(sample.target) for sample in samples]
+    by_size: dict[int, list[int]] = {}
+    for place, sample in enumerate(samples):
+        by_size.setdefault(len(sample.target).bit_length(), []).append(place)
+    losses = [
+        _loss_sum(model, states[places], mask[places], [samples[place].target for place in places])
+        for places in by_size.values()
+    ]
+    return torch.stack(losses).sum()
+
+
+def _loss_sum(
+    model: Any, states: torch.Tensor, mask: torch.Tensor, answers: Sequence[Sequence[int]]
+) -> torch.Tensor:
+    rows = [torch.tensor(answer) for answer in answers]
     targets = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=NO_TARGET).to(
         states.device
     )
