@@ -203,11 +203,37 @@ def test_facts_are_told_away_from_their_gold_page_and_answers_about_somebody_els
 
 @pytest.mark.parametrize(("mean", "most"), [(0.0, 0), (6.0, 20)])
 def test_the_number_of_side_facts_follows_the_setting(mean: float, most: int) -> None:
-    config = dataclasses.replace(SMALL, side_facts=mean)
+    config = dataclasses.replace(SMALL, side_facts=mean, own_share=1.0)
     pages = make_pages(config, make_district(config, 0))
     found = [len(page.others) for page in pages]
     assert max(found) <= most
     assert sum(found) / len(found) == pytest.approx(mean, rel=0.25)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_every_fact_is_told_and_a_share_of_them_on_the_page_of_its_subject(share: float) -> None:
+    config = dataclasses.replace(SMALL, own_share=share, side_facts=0.0)
+    district = make_district(config, 0)
+    pages = make_pages(config, district)
+    own = [telling.fact for page in pages for telling in page.own]
+    elsewhere = [(page.subject, telling.fact) for page in pages for telling in page.others]
+    assert sorted(map(id, [*own, *(fact for _, fact in elsewhere)])) == sorted(map(id, district.facts))
+    assert len(own) / len(district.facts) == pytest.approx(share, abs=0.1)
+    assert all(fact.subject is not subject for subject, fact in elsewhere)
+
+
+def test_a_gold_page_is_any_of_those_that_tell_the_fact() -> None:
+    _, pages = made(0)
+    subjects = {page.page_id: page.subject for page in pages}
+    about = {telling.sentence: telling.fact.subject for page in pages for telling in page.others}
+    elsewhere = 0
+    for record in records(0, "nq", 100):
+        (source,) = record["output"][0]["provenance"]
+        (sentence,) = source["meta"]["evidence_span"]
+        elsewhere += (
+            about.get(sentence, subjects[source["wikipedia_id"]]) is not subjects[source["wikipedia_id"]]
+        )
+    assert 20 < elsewhere < 80
 
 
 def test_without_variants_every_question_uses_the_words_of_the_page() -> None:

@@ -45,8 +45,11 @@ class WorldConfig:
     """Share of questions, and of mentions on other pages, that name people in other words than their own page: a
     short first name, a synonym of the occupation."""
 
-    side_facts: float = 2.5
-    """Facts about others on each page, on average: what is told away from its gold page, and distracts."""
+    own_share: float = 0.7
+    """Share of facts that the page of their subject tells; each of the others stands on some other page."""
+
+    side_facts: float = 4.0
+    """Further facts about others on each page, on average: what is told more than once, and distracts."""
 
     num_processes: int | None = None
     """Processes that make districts (null: one per core)."""
@@ -56,7 +59,7 @@ class WorldConfig:
         require(self.questions_per_district > 0, "questions_per_district must be above 0")
         require(self.dev_every >= 2, f"dev_every must be at least 2, got {self.dev_every}")
         require(self.districts_per_surname >= 1, "districts_per_surname must be at least 1")
-        for name in ("namesake_share", "variant_share"):
+        for name in ("namesake_share", "variant_share", "own_share"):
             require(0 <= getattr(self, name) <= 1, f"{name} must lie in 0..1, got {getattr(self, name)}")
         require(self.namesake_share < 1, "namesake_share must be below 1")
         require(0 <= self.side_facts <= 20, f"side_facts must lie in 0..20, got {self.side_facts}")

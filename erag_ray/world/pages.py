@@ -40,28 +40,46 @@ class Page:
 
 
 def make_pages(config: WorldConfig, district: District) -> list[Page]:
-    """All pages of a district, in the order of its entities."""
+    """All pages of a district, in the order of its entities: every fact is told on one of them at least."""
     random = Random(f"{config.seed}/{district.number}/pages")
-    facts_by_subject: dict[int, list[Fact]] = {}
+    own: dict[int, list[Fact]] = {id(one): [] for one in district.entities}
+    others: dict[int, list[Fact]] = {id(one): [] for one in district.entities}
     for fact in district.facts:
-        facts_by_subject.setdefault(id(fact.subject), []).append(fact)
+        if random.random() < config.own_share:
+            own[id(fact.subject)].append(fact)
+        else:
+            others[id(_host(random, district, fact))].append(fact)
     return [
-        _page(config, random, district, place, one, facts_by_subject[id(one)])
+        _page(config, random, district, place, own[id(one)], others[id(one)])
         for place, one in enumerate(district.entities)
     ]
 
 
+def _host(random: Random, district: District, fact: Fact) -> Entity:
+    """Whose page tells a fact that its subject's does not: its object's, or that of anybody else."""
+    pages = [one for one in district.entities if one is not fact.subject]
+    return fact.object if any(one is fact.object for one in pages) else random.choice(pages)
+
+
 def _page(
-    config: WorldConfig, random: Random, district: District, place: int, one: Entity, facts: Sequence[Fact]
+    config: WorldConfig,
+    random: Random,
+    district: District,
+    place: int,
+    own: Sequence[Fact],
+    others: Sequence[Fact],
 ) -> Page:
+    one = district.entities[place]
     title = f"{one.name} ({one.occupation})" if one.kind == "person" else one.name
-    own = [Telling(_tell(random, fact, _own_subject(random, one)), fact) for fact in facts]
-    random.shuffle(own)
-    others = [
+    told = [Telling(_tell(random, fact, _own_subject(random, one)), fact) for fact in own]
+    random.shuffle(told)
+    more = [fact for fact in _others(config, random, district, one) if fact not in others]
+    aside = [
         Telling(_tell(random, fact, _side_subject(config, random, fact.subject)), fact)
-        for fact in _others(config, random, district, one)
+        for fact in (*others, *more)
     ]
-    return Page(f"{district.number * 1000 + place + 1}", title, one, _intro(one), tuple(own), tuple(others))
+    random.shuffle(aside)
+    return Page(f"{district.number * 1000 + place + 1}", title, one, _intro(one), tuple(told), tuple(aside))
 
 
 def _intro(one: Entity) -> str:

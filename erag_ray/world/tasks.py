@@ -5,6 +5,7 @@ A new task is one function `(Scene) -> Asked` and one line in `TASKS`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -31,13 +32,17 @@ class Scene:
     district: District
     pages: Sequence[Page]
 
-    def page_of(self, one: Entity) -> Page:
-        return next(page for page in self.pages if page.subject is one)
-
     def told(self, fact: Fact) -> tuple[Page, Telling]:
-        """The gold page of a fact, its subject's, and the sentence there."""
-        page = self.page_of(fact.subject)
-        return page, next(telling for telling in page.own if telling.fact is fact)
+        """The gold page of a fact, one of those that tell it, and the sentence there."""
+        return self.random.choice(self._places[id(fact)])
+
+    @functools.cached_property
+    def _places(self) -> dict[int, list[tuple[Page, Telling]]]:
+        places: dict[int, list[tuple[Page, Telling]]] = {}
+        for page in self.pages:
+            for telling in (*page.own, *page.others):
+                places.setdefault(id(telling.fact), []).append((page, telling))
+        return places
 
     def named(self, one: Entity) -> str:
         """Who is meant, sometimes in other words than the page has."""
@@ -117,7 +122,10 @@ def two_hops(scene: Scene) -> Asked | None:
         return None
     bridge = RELATIONS[first.relation].phrase.replace("{S}", scene.named(first.subject))
     question = scene.random.choice(RELATIONS[second.relation].questions)
-    return Asked(_ask(question, bridge), (second.object.name,), (scene.told(first), scene.told(second)))
+    sources = (scene.told(first), scene.told(second))
+    if sources[0][0] is sources[1][0]:
+        return None
+    return Asked(_ask(question, bridge), (second.object.name,), sources)
 
 
 def claim(scene: Scene) -> Asked | None:
@@ -159,14 +167,15 @@ def _record(query_id: str, asked: Asked) -> dict[str, Any]:
 
 def _provenance(page: Page, telling: Telling) -> dict[str, Any]:
     """Where the sentence stands: paragraph 0 of a page is its title."""
-    start = page.paragraphs[0].index(telling.sentence)
+    number = next(i for i, text in enumerate(page.paragraphs) if telling.sentence in text)
+    start = page.paragraphs[number].index(telling.sentence)
     return {
         "wikipedia_id": page.page_id,
         "title": page.title,
         "section": "",
-        "start_paragraph_id": 1,
+        "start_paragraph_id": number + 1,
         "start_character": start,
-        "end_paragraph_id": 1,
+        "end_paragraph_id": number + 1,
         "end_character": start + len(telling.sentence),
         "bleu_score": 1.0,
         "meta": {"evidence_span": [telling.sentence]},
