@@ -1,16 +1,18 @@
 """Which labels agree best with the end-to-end score, in worlds of different settings?
 
-    python notebooks/label_order.py [OUT]
+    python notebooks/label_order.py [OUT] [--KEY VALUE ...]
 
 For each setting: a world, two runs, a comparison with the reader of jobs/demo/reader, and for each task and run the
 differences tau(erag) - tau(contains_answer_dpr), tau(erag) - tau(provenance) and tau(contains_answer_dpr) -
-tau(provenance) of P@k with paired 95 % bootstrap intervals over questions. Writes OUT/label_order.md.
+tau(provenance) of P@k with paired 95 % bootstrap intervals over questions. Writes OUT/label_order.md. Further keys go
+to jobs/compare.py (--num_readers 2 --cpus_per_reader 1).
 """
 
 from __future__ import annotations
 
 import itertools
 import pathlib
+import re
 import subprocess
 import sys
 
@@ -27,30 +29,30 @@ from erag_ray.world.files import KNOWLEDGE_SOURCE, file_name
 DEPTHS = [10, 50]
 SETTINGS: dict[str, tuple[dict[str, object], list[int]]] = {
     "as shipped": ({}, DEPTHS),
-    "no other words": ({"variant_share": 0.0}, DEPTHS[:1]),
+    "less in other words": ({"side_facts": 4.0, "variant_share": 0.5}, DEPTHS[:1]),
+    "told once, on the own page": ({"side_facts": 0.0, "own_share": 1.0}, DEPTHS[:1]),
     "no name-sakes": ({"namesake_share": 0.0}, DEPTHS[:1]),
-    "nothing told elsewhere": ({"side_facts": 0.0}, DEPTHS[:1]),
-    "much told elsewhere": ({"side_facts": 6.0}, DEPTHS[:1]),
 }
 """What each world changes, and to which depths its lists are read (deep lists are most of the time)."""
 ANNOTATORS = ("erag", "contains_answer_dpr", "provenance")
-NUM_QUESTIONS = 150
+NUM_QUESTIONS = 200
 TAU = "kendall_tau_b"
 
 
-def main(out: pathlib.Path) -> None:
+def main(out: pathlib.Path, arguments: list[str]) -> None:
     taus, differences = (
         "tau erag | contains | provenance",
         "erag - contains | erag - provenance | contains - provenance",
     )
     lines = [f"| setting | task | run | k | {taus} | {differences} |", "|---" * 10 + "|"]
     for name, (changes, depths) in SETTINGS.items():
-        compare(out / name.replace(" ", "_"), changes, depths)
-        lines += [f"| {name} | {line}" for line in table(out / name.replace(" ", "_") / "compare")]
+        folder = out / re.sub(r"\W+", "_", name)
+        compare(folder, changes, depths, arguments)
+        lines += [f"| {name} | {line}" for line in table(folder / "compare")]
         (out / "label_order.md").write_text("\n".join(lines) + "\n")
 
 
-def compare(out: pathlib.Path, changes: dict[str, object], depths: list[int]) -> None:
+def compare(out: pathlib.Path, changes: dict[str, object], depths: list[int], more: list[str]) -> None:
     """World, runs and comparison of one setting; what is there already is not made again."""
     world = WorldConfig(out=str(out / "world"), seed=2, max_questions=NUM_QUESTIONS, **changes)  # type: ignore[arg-type]
     write_world(world)
@@ -67,7 +69,7 @@ def compare(out: pathlib.Path, changes: dict[str, object], depths: list[int]) ->
     arguments += [part for run in runs for part in (f"--runs.{run.run_id}", run.path)]
     arguments += ["--out", str(out / "compare"), "--store", str(out.parent / "store")]
     arguments += ["--depth", str(max(depths)), "--end_to_end_depths", str(depths), "--cutoffs", str(depths)]
-    command = [sys.executable, "jobs/compare.py", "--config", "jobs/demo/compare.yaml", *arguments]
+    command = [sys.executable, "jobs/compare.py", "--config", "jobs/demo/compare.yaml", *arguments, *more]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
@@ -110,4 +112,4 @@ def figures(columns: dict[str, np.ndarray], utility: np.ndarray) -> str:
 
 
 if __name__ == "__main__":
-    main(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "results/label_order"))
+    main(pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else "results/label_order"), sys.argv[2:])

@@ -278,17 +278,17 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_checkpoint(
 ) -> None:
     config = tiny_training(tmp_path)
     own = trainer(config)
-    share = own.batches.share
+    one_step = own._step
 
-    def poisoned(step: int, rank: int, num_workers: int) -> list[Sample]:
+    def poisoned(step: int, samples: list[Sample]) -> dict[str, object]:
         if step == 7:
             with torch.no_grad():
                 own.model.shared.weight[5] = float("inf")
-        return share(step, rank, num_workers)
+        return one_step(step, samples)
 
-    monkeypatch.setattr(own.batches, "share", poisoned)
+    monkeypatch.setattr(own, "_step", poisoned)
     with pytest.raises(
-        JobError, match=r"(?s)step [78]: the loss is nan.*step-00000006.*lower learning_rate"
+        JobError, match=r"(?s)step 8: the loss is nan.*step-00000006.*lower learning_rate"
     ) as caught:
         own.run()
     assert "\n" in str(caught.value)

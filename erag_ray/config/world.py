@@ -41,14 +41,14 @@ class WorldConfig:
     districts_per_surname: int = 4
     """In how many districts a surname is found."""
 
-    variant_share: float = 0.5
+    variant_share: float = 0.9
     """Share of questions, and of mentions on other pages, that name people in other words than their own page: a
     short first name, a synonym of the occupation."""
 
     own_share: float = 0.7
     """Share of facts that the page of their subject tells; each of the others stands on some other page."""
 
-    side_facts: float = 4.0
+    side_facts: float = 7.0
     """Further facts about others on each page, on average: what is told more than once, and distracts."""
 
     num_processes: int | None = None
