@@ -29,6 +29,8 @@ IPA_TOKENS = 2048
 class T5Reader(Reader):
     """What FiD and IPA share: tokenizer, weights, encoding of segments, greedy decoding over all of them."""
 
+    revision: ClassVar[int] = 2
+
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
         self.source = find_model(config)
