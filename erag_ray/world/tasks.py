@@ -167,15 +167,15 @@ def _record(query_id: str, asked: Asked) -> dict[str, Any]:
 
 def _provenance(page: Page, telling: Telling) -> dict[str, Any]:
     """Where the sentence stands: paragraph 0 of a page is its title."""
-    number = next(i for i, text in enumerate(page.paragraphs) if telling.sentence in text)
-    start = page.paragraphs[number].index(telling.sentence)
+    number, text = next(found for found in enumerate(page.paragraphs, 1) if telling.sentence in found[1])
+    start = text.index(telling.sentence)
     return {
         "wikipedia_id": page.page_id,
         "title": page.title,
         "section": "",
-        "start_paragraph_id": number + 1,
+        "start_paragraph_id": number,
         "start_character": start,
-        "end_paragraph_id": number + 1,
+        "end_paragraph_id": number,
         "end_character": start + len(telling.sentence),
         "bleu_score": 1.0,
         "meta": {"evidence_span": [telling.sentence]},
