@@ -215,6 +215,29 @@ COMPARISONS = _table(
     p_value_=VALUE,
     p_adjusted_=VALUE,
 )
+# what runs find, before any reader; cutoff 0: a measure that has none
+SANITY = _table(
+    "sanity",
+    "dataset run_id measure cutoff",
+    dataset=STRING,
+    run_id=STRING,
+    measure=STRING,
+    cutoff=RANK,
+    value_=VALUE,
+    num_queries=COUNT,
+)
+DUAL_LABELS = _table(
+    "dual_labels",
+    "dataset run_id probability",
+    dataset=STRING,
+    run_id=STRING,
+    probability=STRING,
+    value_=VALUE,
+    low_=VALUE,
+    high_=VALUE,
+    num_positive=COUNT,
+    num_queries=COUNT,
+)
 COSTS = _table(
     "costs",
     "stage job",
@@ -260,6 +283,8 @@ TABLES = {
         MEANS,
         CORRELATIONS,
         COMPARISONS,
+        SANITY,
+        DUAL_LABELS,
         COSTS,
         EXAMPLES,
     )

@@ -3,8 +3,8 @@
     python jobs/compare.py --config jobs/demo/compare.yaml
     ray job submit --working-dir . -- python jobs/compare.py --config jobs/demo/compare.yaml
 
-Reads every distinct (question, document) alone and every list end to end, in one pool; what the store holds is not
-read again. Seals its tables in --out and writes report.md there.
+Makes the runs that ``retrievers`` name, then reads every distinct (question, document) alone and every list end to end,
+in one pool; what the store holds is not read again. Seals its tables in --out and writes report.md there.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from erag_ray.steps.inputs import prepare
 from erag_ray.steps.judging import evaluate, label, report, use
 from erag_ray.steps.planning import check_reader, end_to_end_lists, plan_stage, preview
 from erag_ray.steps.reading import run_stage
+from erag_ray.steps.retrieving import make_runs
 
 
 def main(config: JobConfig) -> None:
     console = open_console()
+    make_runs(config, check_reader)
     inputs = prepare(config, check_reader)
     plan = plan_stage(config, inputs, "compare", alone=True, together=True)
     say(*inputs.notes, *preview(plan))

@@ -11,14 +11,16 @@ from __future__ import annotations
 from erag_ray.config import JobConfig
 from erag_ray.steps import run_job, say
 from erag_ray.steps.inputs import prepare
+from erag_ray.steps.retrieving import make_runs
 
 
 def main(config: JobConfig) -> None:
+    make_runs(config)
     inputs = prepare(config)
     say(*inputs.notes)
     lists = inputs.runs.select("run_id", "query_id").n_unique()
     counts = f"{inputs.queries.height:,} questions, {inputs.corpus.height:,} passages in use, {lists:,} lists"
-    say(f"sealed in {config.out}: {counts} of {len(config.runs)} runs")
+    say(f"sealed in {config.out}: {counts} of {inputs.runs['run_id'].n_unique()} runs")
 
 
 if __name__ == "__main__":

@@ -3,18 +3,23 @@
     python jobs/retrieve.py --config retrieval.yaml
     ray job submit --working-dir . -- python jobs/retrieve.py --config retrieval.yaml
 
-The files under runs/ and the folder corpus/ of --out go into the config of jobs/compare.py. Needs no torch.
+The files under runs/ and the folder corpus/ of --out go into the config of jobs/compare.py, which can also make runs
+itself. Ends with what the runs find: gold pages, answers, KILT's R-precision and recall.
 """
 
 from __future__ import annotations
 
 from erag_ray.config import RetrieveConfig
+from erag_ray.report import open_console, show
 from erag_ray.steps import run_job, say
 from erag_ray.steps.retrieving import retrieve
+from erag_ray.steps.sanity import find_sanity
 
 
 def main(config: RetrieveConfig) -> None:
-    say(*map(str, retrieve(config)))
+    made = retrieve(config)
+    say(*map(str, made))
+    show(find_sanity(config, made), open_console())
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 
 from erag_ray.agreement import agree, agreement_difference, resample_weights
-from erag_ray.config import RetrieveConfig, WorldConfig
+from erag_ray.config import RetrieveConfig, RetrieverConfig, WorldConfig
 from erag_ray.report import number, with_interval
 from erag_ray.steps.retrieving import retrieve
 from erag_ray.world import TASKS, write_world
@@ -61,7 +61,10 @@ def compare(out: pathlib.Path, changes: dict[str, object], depths: list[int], mo
     config = RetrieveConfig(
         queries=queries,
         knowledge_source=[source],
-        retrievers=["bm25", "bm25_lead"],
+        retrievers={
+            "bm25": RetrieverConfig(kind="bm25"),
+            "bm25_lead": RetrieverConfig(kind="bm25", searches="title_and_first_sentence"),
+        },
         out=str(out / "retrieval"),
     )
     runs = retrieve(config)

@@ -21,8 +21,10 @@ ORDER = ROOMS[1].replace("\n", " ").replace(" ", "").split(",") if ROOMS else []
 # what needs none of the heavy packages: the `evaluate` job runs where they are not installed
 LIGHT = ("erag_ray.evaluate", "erag_ray.report", "erag_ray.steps.judging", "erag_ray.steps.inputs")
 HEAVY = {
-    "torch": {"readers", "train", "pipeline"},
-    "transformers": {"readers", "train", "pipeline"},
+    "torch": {"readers", "retrieve", "train", "pipeline"},
+    "transformers": {"readers", "retrieve", "train", "pipeline"},
+    "sentence_transformers": {"retrieve"},
+    "faiss": {"retrieve"},
     "ray": {"pipeline"},
     "bm25s": {"retrieve"},
     "Stemmer": {"retrieve"},

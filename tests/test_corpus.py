@@ -12,7 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.corpus import SPLITTERS, Page, make_corpus, whitespace100
+from erag_ray.corpus import SPLITTERS, Page, make_corpus
+from erag_ray.corpus.splitters import whitespace100
 from erag_ray.datasets import Findings, load_passages
 from erag_ray.schemas import CORPUS, InputError
 from erag_ray.store import TableStore
@@ -145,7 +146,7 @@ def test_the_same_again_does_nothing_and_other_settings_make_it_anew(
     [
         ("{not json\n", "not JSON"),
         (page_line(None, "A", ["A"]), "wikipedia_id is None"),
-        (page_line("12", "A", ["A"]), "wikipedia_id '12' repeats an earlier page's"),
+        (page_line("12", "A", ["A"]), "page '12' repeats an earlier one"),
         (page_line("9", None, ["A"]), "wikipedia_title is None"),
         (page_line("9", "A", "one string"), "page '9': text must be a list of paragraphs"),
         (page_line("9", "A", ["A", 3]), "page '9': text must be a list of paragraphs"),
@@ -171,7 +172,7 @@ def test_a_missing_or_empty_source_and_an_unknown_splitter_are_errors(tmp_path: 
     (tmp_path / "empty.json").write_text("")
     with pytest.raises(InputError, match="no pages in"):
         make_corpus(tmp_path / "empty.json", str(tmp_path / "out"))
-    with pytest.raises(ValueError, match=r"unknown splitter 'nosuch'; known: whitespace100"):
+    with pytest.raises(ValueError, match=r"unknown splitter 'nosuch'; known: dpr_wrap, kilt_official"):
         make_corpus(tmp_path / "empty.json", str(tmp_path / "out"), splitter="nosuch")
 
 

@@ -217,5 +217,5 @@ def test_echo_cuts_and_counts() -> None:
 def test_an_unknown_kind_and_a_missing_model_are_input_errors() -> None:
     with pytest.raises(InputError, match="unknown reader 'fide'"):
         make_reader(ReaderConfig(kind="fide"))
-    with pytest.raises(InputError, match="a fid reader needs a model"):
+    with pytest.raises(InputError, match=r"reader\.model: needs a model"):
         make_reader(ReaderConfig(kind="fid"))

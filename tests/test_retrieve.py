@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
-import pathlib
 import re
+import tempfile
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -15,24 +15,15 @@ from bm25s.stopwords import STOPWORDS_EN
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from test_corpus import page_line
-from tiny import PASSAGES, QUESTIONS, Tiny, kilt_line
+from tiny import PASSAGES, QUESTIONS
 
-from erag_ray.config import RetrieveConfig
-from erag_ray.datasets import Findings, load_run
-from erag_ray.retrieve import (
-    RETRIEVERS,
-    Bm25,
-    Random,
-    best,
-    english,
-    title_and_first_sentence,
-    title_and_text,
-)
-from erag_ray.schemas import CORPUS, InputError
-from erag_ray.steps import retrieving
-from erag_ray.steps.inputs import prepare
-from erag_ray.steps.retrieving import MadeRun, retrieve
+from erag_ray.config import RetrieverConfig
+from erag_ray.retrieve import best, make_retriever
+from erag_ray.retrieve.analysers import English
+from erag_ray.retrieve.texts import title_and_first_sentence
+from erag_ray.schemas import CORPUS
+from erag_ray.steps.retrieving import do_here
+from erag_ray.store import Folder
 
 
 def corpus_of(texts: dict[str, tuple[str, str]]) -> pl.DataFrame:
@@ -44,9 +35,24 @@ def questions(*texts: str) -> pl.DataFrame:
     return pl.DataFrame({"query_id": [f"q{number}" for number in range(len(texts))], "question": texts})
 
 
-def lists_of(corpus: pl.DataFrame, *texts: str, depth: int = 50) -> list[list[tuple[str, float]]]:
-    """The list of each question as (doc_id, score), by the retriever ``bm25``."""
-    found = RETRIEVERS["bm25"].index(corpus).search(questions(*texts), depth)
+def searched(
+    corpus: pl.DataFrame, *texts: str, depth: int = 50, per_shard: int = 1000, **settings: object
+) -> pl.DataFrame:
+    """The lists of some questions by an index that is built for them alone."""
+    config = RetrieverConfig(**{"kind": "bm25", **settings})  # type: ignore[arg-type]
+    retriever = make_retriever("bm25", config)
+    with tempfile.TemporaryDirectory() as place:
+        index, work = Folder(f"{place}/index"), Folder(f"{place}/work")
+        retriever.build(corpus, index, per_shard, do_here)
+        found: pl.DataFrame = retriever.search(index, questions(*texts), work, depth, do_here)
+    return found
+
+
+def lists_of(
+    corpus: pl.DataFrame, *texts: str, depth: int = 50, per_shard: int = 1000
+) -> list[list[tuple[str, float]]]:
+    """The list of each question as (doc_id, score)."""
+    found = searched(corpus, *texts, depth=depth, per_shard=per_shard)
     parts = [found.filter(query_id=f"q{number}") for number in range(len(texts))]
     for part in parts:
         assert part["rank"].to_list() == list(range(1, part.height + 1))
@@ -56,20 +62,24 @@ def lists_of(corpus: pl.DataFrame, *texts: str, depth: int = 50) -> list[list[tu
 # --- the floor ---
 
 
+def random_by(seed: int = 0) -> Any:
+    return make_retriever("random", RetrieverConfig(kind="random", seed=seed))
+
+
 def test_random_lists_depend_on_question_and_seed_alone_and_repeat_nothing() -> None:
     corpus = corpus_of({f"d{number}": ("", "text") for number in range(30)})
-    found = RETRIEVERS["random"].index(corpus).search(questions("a", "b"), 10)
-    again = RETRIEVERS["random"].index(corpus.reverse()).search(questions("a", "b"), 10)
+    found = random_by().index(corpus).search(questions("a", "b"), 10)
+    again = random_by().index(corpus.reverse()).search(questions("a", "b"), 10)
     assert found.equals(again)
     first, second = (found.filter(query_id=query)["doc_id"].to_list() for query in ("q0", "q1"))
     assert len(set(first)) == 10
     assert first != second
-    assert Random(seed=1).index(corpus).search(questions("a"), 10)["doc_id"].to_list() != first
+    assert random_by(seed=1).index(corpus).search(questions("a"), 10)["doc_id"].to_list() != first
 
 
 def test_random_lists_are_as_long_as_the_corpus_at_most_and_draw_evenly() -> None:
     corpus = corpus_of(dict.fromkeys("abcd", ("", "")))
-    found = RETRIEVERS["random"].index(corpus).search(questions(*["?"] * 400), 9)
+    found = random_by().index(corpus).search(questions(*["?"] * 400), 9)
     assert found.height == 1600
     firsts = found.filter(rank=1)["doc_id"].value_counts()["count"]
     assert firsts.min() > 60
@@ -121,9 +131,8 @@ TEXTS = {
 @pytest.mark.parametrize(("k1", "b"), [(0.9, 0.4), (1.5, 0.75), (0.9, 0.0)])
 def test_scores_are_those_of_the_formula(k1: float, b: float) -> None:
     corpus = corpus_of({name: ("", text) for name, text in TEXTS.items()})
-    index = Bm25(field=title_and_text, k1=k1, b=b).index(corpus)
     asked = [*(question for question, _, _ in QUESTIONS.values()), "mill mill Ada's light", "lights of Ada"]
-    found = index.search(questions(*asked), 50)
+    found = searched(corpus, *asked, k1=k1, b=b)
     assert found.height > 20
     for number, query in enumerate(asked):
         rows = found.filter(query_id=f"q{number}")
@@ -139,7 +148,7 @@ def test_a_word_asked_twice_counts_twice() -> None:
 
 def test_words_are_lowered_stemmed_and_freed_of_stop_words_and_possessives() -> None:
     text = "The Mills' owner, ADA\u2019s: it's 5 o'clock; cafe\u0301 x"
-    found = english(pl.Series([text]), return_ids=False)
+    found = English()([text])
     assert found == [["mill", "owner", "ada", "it", "5", "o'clock", "caf\u00e9", "x"]]
 
 
@@ -208,147 +217,7 @@ def test_the_first_sentence(text: str, first: str) -> None:
     assert title_and_first_sentence(corpus_of({"a": ("T", text)})).to_list() == [f"T {first}"]
 
 
-def test_bm25_lead_does_not_see_the_second_sentence() -> None:
+def test_a_search_of_first_sentences_does_not_see_the_second_sentence() -> None:
     corpus = corpus_of({"a": ("Title", "First words. Second mill."), "b": ("Other", "A mill.")})
-    found = RETRIEVERS["bm25_lead"].index(corpus).search(questions("mill", "title"), 5)
+    found = searched(corpus, "mill", "title", searches="title_and_first_sentence")
     assert found.select("query_id", "doc_id").rows() == [("q0", "b"), ("q1", "a")]
-
-
-# --- the job's step ---
-
-
-def config_of(tiny: Tiny, **changes: object) -> RetrieveConfig:
-    given_ = {
-        "queries": [str(tiny.queries)],
-        "dataset": "tiny",
-        "passages": [str(tiny.passages)],
-        "retrievers": ["bm25", "bm25_lead"],
-        "depth": 3,
-        "out": str(tiny.folder / "retrieval"),
-        "progress": False,
-    }
-    return RetrieveConfig(**{**given_, **changes})  # type: ignore[arg-type]
-
-
-def by_name(made: list[MadeRun]) -> dict[str, MadeRun]:
-    return {run.run_id: run for run in made}
-
-
-def test_runs_are_written_sealed_and_taken_by_the_comparison(tiny: Tiny) -> None:
-    with tiny.queries.open("a") as file:
-        file.write(kilt_line("q7", "zyx wvu", "nothing", None))
-    made = by_name(retrieve(config_of(tiny)))
-    assert set(made) == {"bm25", "bm25_lead"}
-    run = made["bm25"]
-    assert (run.num_queries, run.num_without_list) == (7, 1)
-    entries = load_run("bm25", run.path, Findings())
-    assert entries.height == run.num_rows
-    assert set(entries["query_id"]) == set(QUESTIONS)
-    # the passage that repeats the question's words comes first: d2 for q1, d12 holds no word but "who"
-    assert entries.filter(query_id="q1")["doc_id"].to_list()[:2] == ["d2", "d1"]
-    assert entries["score"].null_count() == 0
-    manifest = json.loads(pathlib.Path(run.path).with_suffix(".json").read_text())
-    assert (manifest["config"]["method"], manifest["config"]["k1"], manifest["config"]["b"]) == (
-        "lucene",
-        0.9,
-        0.4,
-    )
-    assert (manifest["num_queries"], manifest["num_without_list"], manifest["config"]["depth"]) == (7, 1, 3)
-    inputs = prepare(tiny.with_config(runs={name: one.path for name, one in made.items()}).config)
-    assert inputs.runs.filter(run_id="bm25").height == run.num_rows
-    assert any("queries without a list: 1 (q7)" in note for note in inputs.notes)
-
-
-def test_several_question_files_give_one_run(tiny: Tiny) -> None:
-    other = tiny.folder / "other.jsonl"
-    other.write_text(kilt_line("z1", "where is the oldest mill", "Varn", None))
-    (run,) = retrieve(
-        config_of(tiny, queries=[str(tiny.queries), str(other)], retrievers=["bm25"], dataset=None)
-    )
-    rows = pl.read_parquet(run.path)
-    lists = [rows.filter(query_id=name)["doc_id"].to_list() for name in ("q6", "z1")]
-    assert lists[0] == lists[1] != []
-
-
-def test_the_same_again_makes_nothing_and_a_change_makes_what_it_touches(
-    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    retrieve(config_of(tiny, retrievers=["bm25"]))
-    with monkeypatch.context() as patch:
-        patch.setattr(retrieving, "load_passages", lambda *arguments: pytest.fail("passages were loaded"))
-        (again,) = retrieve(config_of(tiny, retrievers=["bm25"]))
-    assert "was there already" in str(again)
-    made = by_name(retrieve(config_of(tiny)))
-    assert "was there already" in str(made["bm25"])
-    assert "questions/s" in str(made["bm25_lead"])
-    assert "questions/s" in str(retrieve(config_of(tiny, depth=2, retrievers=["bm25"]))[0])
-    tiny.passages.write_text(tiny.passages.read_text().replace("nothing to see", "little to see here"))
-    assert all("questions/s" in str(run) for run in retrieve(config_of(tiny, depth=2)))
-
-
-def test_a_run_without_its_seal_is_made_again(tiny: Tiny) -> None:
-    (run,) = retrieve(config_of(tiny, retrievers=["bm25"]))
-    pathlib.Path(run.path).with_suffix(".json").unlink()
-    (again,) = retrieve(config_of(tiny, retrievers=["bm25"]))
-    assert "questions/s" in str(again)
-
-
-def test_pages_become_passages_and_then_runs(tiny: Tiny) -> None:
-    source = tiny.folder / "source.json"
-    lines = [page_line(page, title, [title, text]) for page, title, text in PASSAGES.values() if page != "p1"]
-    titles = {}
-    for line in lines:
-        titles.setdefault(json.loads(line)["wikipedia_id"], line)
-    source.write_text("".join(titles.values()))
-    config = config_of(tiny, passages=[], knowledge_source=[str(source)], retrievers=["bm25"])
-    (run,) = retrieve(config)
-    assert pl.read_parquet(run.path).filter(query_id="q6")["doc_id"].to_list()[0] == "p6#1"
-    (again,) = retrieve(config)
-    assert "was there already" in str(again)
-    # and the comparison takes both
-    job = tiny.with_config(passages=[f"{config.out}/corpus"], runs={"bm25": run.path}).config
-    assert prepare(job).corpus.filter(doc_id="p6#1")["title"].to_list() == ["Varn"]
-
-
-def test_everything_that_is_wrong_comes_in_one_message(tiny: Tiny) -> None:
-    tiny.queries.write_text("{\n")
-    tiny.passages.write_text("[]\n")
-    wrong = config_of(tiny, retrievers=["nosuch"], splitter="none")
-    with pytest.raises(InputError) as raised:
-        retrieve(wrong)
-    text = str(raised.value)
-    for named in (
-        "unknown retriever 'nosuch'",
-        "unknown splitter 'none'",
-        "queries.jsonl:1",
-        "passages.jsonl:1",
-    ):
-        assert named in text
-    assert not (pathlib.Path(wrong.out) / "runs").exists()
-
-
-@pytest.mark.parametrize(
-    ("changes", "named"),
-    [
-        ({"depth": 0}, "depth must be at least 1"),
-        ({"knowledge_source": ["x"]}, "either passages or a knowledge_source"),
-        ({"retrievers": []}, "retrievers: name at least one"),
-        ({"retrievers": ["bm25", "mine:bm25"]}, "two would write the same run"),
-    ],
-)
-def test_a_config_that_cannot_be(tiny: Tiny, changes: dict[str, object], named: str) -> None:
-    with pytest.raises(ValueError, match=named):
-        config_of(tiny, **changes)
-
-
-@pytest.mark.parametrize("key", ["passages", "runs"])
-def test_a_comparison_does_not_overwrite_what_it_was_given(tiny: Tiny, key: str) -> None:
-    (run,) = retrieve(config_of(tiny, retrievers=["bm25"]))
-    out = str(tiny.folder / "retrieval")
-    changes: dict[str, object] = {
-        "passages": {"passages": [f"{out}/corpus"], "out": out},
-        "runs": {"runs": {"bm25": run.path}, "out": out},
-    }[key]
-    with pytest.raises(InputError, match=rf"{key}: .* lies where this job writes its own tables"):
-        prepare(tiny.with_config(**changes).config)
-    assert pathlib.Path(run.path).exists()

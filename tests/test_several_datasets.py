@@ -12,7 +12,7 @@ import pytest
 import rich.console
 from tiny import PASSAGES, QUESTIONS, Tiny, compare, kilt_line, passage_line, table, write_tiny
 
-from erag_ray.config import RetrieveConfig
+from erag_ray.config import RetrieveConfig, RetrieverConfig
 from erag_ray.report import markdown, pages, show
 from erag_ray.report.paper import table_1
 from erag_ray.schemas import CORRELATIONS, COSTS, LABELS, LIST_VALUES, MEANS, UTILITY
@@ -51,7 +51,10 @@ def three(folder: pathlib.Path) -> Tiny:
         RetrieveConfig(
             queries=queries,
             passages=[str(tiny.passages)],
-            retrievers=["bm25", "bm25_lead"],
+            retrievers={
+                "bm25": RetrieverConfig(kind="bm25"),
+                "bm25_lead": RetrieverConfig(kind="bm25", searches="title_and_first_sentence"),
+            },
             depth=3,
             out=str(folder / "retrieval"),
             progress=False,

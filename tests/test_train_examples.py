@@ -170,7 +170,7 @@ def test_closed_book_training_needs_no_passages(tiny: Tiny) -> None:
         ({"reader": ReaderConfig(model="/a/model")}, "reader.model: must be null with scratch"),
         ({"reader": ReaderConfig(kind="causal")}, "reader.kind: only fid and ipa readers are trained"),
         ({"reader": ReaderConfig(dtype="float16")}, "reader.dtype: training keeps weights in float32"),
-        ({"scratch": None}, "reader.model: a fid reader needs a model"),
+        ({"scratch": None}, "reader.model: needs a model"),
         (
             {"scratch": dataclasses.replace(TINY, feed_forward_proj="sideways-relu")},
             "scratch: T5 has no model",

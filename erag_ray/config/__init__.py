@@ -9,23 +9,33 @@ from __future__ import annotations
 
 from erag_ray.config.check import require
 from erag_ray.config.job import JobConfig
-from erag_ray.config.parsing import expand, parse
+from erag_ray.config.parsing import expand, map_paths, parse
 from erag_ray.config.reader import ReaderConfig
-from erag_ray.config.retrieval import RetrieveConfig, run_name
+from erag_ray.config.retrieval import (
+    DualLabelsConfig,
+    RetrieveConfig,
+    RetrieverConfig,
+    SearchConfig,
+    check_retrievers,
+)
 from erag_ray.config.training import ExamplesConfig, ScratchConfig, StageConfig, TrainConfig
 from erag_ray.config.world import WorldConfig
 
 __all__ = [
+    "DualLabelsConfig",
     "ExamplesConfig",
     "JobConfig",
     "ReaderConfig",
     "RetrieveConfig",
+    "RetrieverConfig",
     "ScratchConfig",
+    "SearchConfig",
     "StageConfig",
     "TrainConfig",
     "WorldConfig",
+    "check_retrievers",
     "expand",
+    "map_paths",
     "parse",
     "require",
-    "run_name",
 ]

@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from erag_ray.config.check import require
 from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig, SearchConfig, check_retrievers
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobConfig:
     """Inputs, reader, what to compute, and where it runs."""
 
-    PATHS: ClassVar = ("queries", "qrels", "triviaqa_questions", "passages", "runs", "out", "store")
+    PATHS: ClassVar = (
+        "queries",
+        "qrels",
+        "triviaqa_questions",
+        "passages",
+        "knowledge_source",
+        "runs",
+        "out",
+        "store",
+    )
 
     queries: list[str] = field(default_factory=list)
-    """Question files: KILT task files (.jsonl, .jsonl.gz) or BEIR queries.jsonl with answers in its metadata."""
+    """Question files: KILT task files (.jsonl, .jsonl.gz), BEIR queries.jsonl with answers in its metadata, or
+    KLUE-MRC's own JSON; kilt:NAME and klue:NAME are downloaded from where they are published."""
 
     query_format: str = "auto"
-    """Form of the question files: auto, kilt or beir."""
+    """Form of the question files: auto, kilt, beir or klue."""
 
     qrels: list[str] = field(default_factory=list)
     """BEIR qrels (TSV): the gold passages of BEIR questions."""
@@ -42,8 +53,23 @@ class JobConfig:
     """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; BEIR corpus.jsonl; or the corpus
     folder that jobs/retrieve.py has made."""
 
+    knowledge_source: list[str] = field(default_factory=list)
+    """Instead of passages, with retrievers: files of pages to be split into passages (see jobs/retrieve.py)."""
+
+    splitter: str = "whitespace100"
+    """How pages become passages (see jobs/retrieve.py)."""
+
     runs: dict[str, str] = field(default_factory=dict)
     """The retrievers: name -> file of ranked lists (TREC, .gz too; Parquet; KILT predictions as .jsonl)."""
+
+    retrievers: dict[str, RetrieverConfig] = field(default_factory=dict)
+    """Runs to be made first: name -> how (see jobs/retrieve.py); they stand beside the given ones."""
+
+    retrieval_depth: int | None = None
+    """Length of the lists that are made (null: depth); more than depth where lists are reranked or fused."""
+
+    search: SearchConfig = field(default_factory=SearchConfig)
+    """Where indexes are made and searched."""
 
     trec_ties: Literal["trec9", "trec10"] = "trec9"
     """Scores of TREC runs are compared as trec_eval 9 (float32) or trec_eval 10 (float64) does; ties go by
@@ -118,6 +144,15 @@ class JobConfig:
 
     def __post_init__(self) -> None:
         require(self.depth >= 1, f"depth must be at least 1, got {self.depth}")
+        made_depth = self.retrieval_depth or self.depth
+        require(made_depth >= self.depth, f"retrieval_depth: {made_depth} is less than depth {self.depth}")
+        check_retrievers(self.retrievers, made_depth)
+        both = sorted(set(self.runs) & set(self.retrievers))
+        require(not both, f"runs and retrievers: both name {', '.join(both)}")
+        require(
+            bool(self.retrievers) or not self.knowledge_source,
+            "knowledge_source: only with retrievers, which search its passages; else give passages",
+        )
         for depth in self.end_to_end_depths:
             require(
                 1 <= depth <= self.depth, f"end_to_end_depths: {depth} is not within 1..depth={self.depth}"
@@ -140,3 +175,38 @@ class JobConfig:
     def depths(self) -> list[int]:
         """The depths of end-to-end readings, ascending, without repeats."""
         return sorted(set(self.end_to_end_depths)) or [self.depth]
+
+    def retrieval(self) -> RetrieveConfig:
+        """The job that makes the runs of ``retrievers``, in <out>/retrieval.
+
+        Raises:
+            ValueError: its settings do not go together.
+        """
+        return RetrieveConfig(
+            queries=self.queries,
+            query_format=self.query_format,
+            triviaqa_questions=self.triviaqa_questions,
+            dataset=self.dataset,
+            where=self.where,
+            passages=self.passages,
+            knowledge_source=self.knowledge_source,
+            splitter=self.splitter,
+            retrievers=self.retrievers,
+            depth=self.retrieval_depth or self.depth,
+            search=self.search,
+            out="/".join([self.out.rstrip("/"), "retrieval"]),
+            progress=self.progress,
+        )
+
+    def with_retrieved(self) -> JobConfig:
+        """The config with the runs that are made, and the passages that the knowledge source gives, as given ones."""
+        if not self.retrievers:
+            return self
+        made = self.retrieval()
+        return replace(
+            self,
+            passages=[made.corpus] if self.knowledge_source else self.passages,
+            runs={**self.runs, **{name: made.run(name) for name in self.retrievers}},
+            knowledge_source=[],
+            retrievers={},
+        )

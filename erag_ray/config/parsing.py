@@ -6,7 +6,7 @@ import dataclasses
 import os
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import jsonargparse
@@ -43,22 +43,38 @@ def expand(config: Config) -> Config:
     Raises:
         ValueError: an environment variable is not set.
     """
+    return map_paths(config, _expand_path)
+
+
+def map_paths(config: Config, change: Callable[[str], str]) -> Config:
+    """The config with every path (in the fields that its ``PATHS`` name, and in the configs inside it) changed."""
     values = {field.name: getattr(config, field.name) for field in dataclasses.fields(config)}  # type: ignore[arg-type]
     paths = getattr(config, "PATHS", ())
     changed = {
-        name: _expand(value) if name in paths else expand(value)
+        name: _mapped(value, change) if name in paths else _inside(value, change)
         for name, value in values.items()
-        if name in paths or dataclasses.is_dataclass(value)
+        if name in paths or _has_configs(value)
     }
     return dataclasses.replace(config, **changed)  # type: ignore[type-var]
 
 
-def _expand(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_expand(item) for item in value]
+def _has_configs(value: Any) -> bool:
+    some = next(iter(value.values()), None) if isinstance(value, dict) else value
+    return dataclasses.is_dataclass(some)
+
+
+def _inside(value: Any, change: Callable[[str], str]) -> Any:
     if isinstance(value, dict):
-        return {name: _expand(item) for name, item in value.items()}
-    return value if value is None else _expand_path(value)
+        return {name: map_paths(item, change) for name, item in value.items()}
+    return map_paths(value, change)
+
+
+def _mapped(value: Any, change: Callable[[str], str]) -> Any:
+    if isinstance(value, list):
+        return [_mapped(item, change) for item in value]
+    if isinstance(value, dict):
+        return {name: _mapped(item, change) for name, item in value.items()}
+    return value if value is None else change(value)
 
 
 def _expand_path(path: str) -> str:

@@ -1,11 +1,123 @@
-"""The job that makes runs: questions, passages or pages, and the retrievers to run."""
+"""The job that makes runs: questions, passages or pages, the retrievers to run, and where they run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from erag_ray.config.check import require
+
+
+@dataclass(frozen=True, kw_only=True)
+class RetrieverConfig:
+    """One way to rank passages."""
+
+    PATHS: ClassVar = ("model",)
+
+    kind: str
+    """bm25, dense (an encoder and exact search), rrf (reciprocal rank fusion of other runs), rerank (another run,
+    scored again), random (the floor), or package.module:name."""
+
+    searches: Literal["title_and_text", "title_and_first_sentence"] = "title_and_text"
+    """What of a passage is searched. bm25, dense, rerank."""
+
+    analyser: str = "english"
+    """bm25: how a text becomes words: english (stop words, Snowball's stemmer), korean (morphemes by Kiwi), or
+    package.module:name."""
+
+    k1: float = 0.9
+    """bm25: saturation by term frequency."""
+
+    b: float = 0.4
+    """bm25: how far long passages count less, 0 to 1."""
+
+    method: Literal["lucene", "robertson", "atire"] = "lucene"
+    """bm25: the variant, as the package bm25s calls it."""
+
+    model: str | None = None
+    """dense, rerank: a folder, a Hugging Face hub name, or package:NAME/FOLDER for one that an installed Python
+    package carries. Code inside a model is never run."""
+
+    model_revision: str | None = None
+    """dense, rerank: branch, tag or commit of a hub model."""
+
+    preset: str | None = None
+    """dense: how the encoder is used: contriever, e5, bge-m3, sentence-transformers (as the model's own files say);
+    null: by the model's name."""
+
+    max_tokens: int | None = None
+    """dense, rerank: longest input in tokens (null: the preset's or the model's own)."""
+
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """dense, rerank: precision of weights and arithmetic of the model."""
+
+    batch_size: int = 64
+    """dense, rerank: texts or pairs in one batch."""
+
+    of: list[str] = field(default_factory=list)
+    """rrf: the runs that are fused; rerank: the one run that is scored again. They stand before this one."""
+
+    by: str | None = None
+    """rerank: the dense retriever before this one whose scores are used, instead of a model (a cross-encoder)."""
+
+    candidates: int | None = None
+    """rrf, rerank: how far down the other runs are looked at (null: to the end)."""
+
+    rrf_k: int = 60
+    """rrf: a document's score is the sum of 1 / (rrf_k + rank) over the runs (Cormack et al., SIGIR 2009)."""
+
+    seed: int = 0
+    """random: seed of the draw."""
+
+    def __post_init__(self) -> None:
+        require(bool(self.kind.strip()), "retrievers: kind is blank")
+        require(self.k1 >= 0, f"k1 must not be negative, got {self.k1}")
+        require(0 <= self.b <= 1, f"b must lie in 0..1, got {self.b}")
+        require(self.rrf_k >= 1, f"rrf_k must be at least 1, got {self.rrf_k}")
+        require(self.batch_size >= 1, f"batch_size must be at least 1, got {self.batch_size}")
+        for name in ("candidates", "max_tokens"):
+            value = getattr(self, name)
+            require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
+        require(self.kind != "rrf" or len(self.of) >= 2, "rrf: of: name at least two runs")
+        require(self.kind != "rerank" or len(self.of) == 1, "rerank: of: name the one run to score again")
+        scored = (self.model is None) != (self.by is None)
+        require(self.kind != "rerank" or scored, "rerank: give a model or by, one of the two")
+        require(self.kind != "dense" or self.model is not None, "dense: needs a model")
+
+    @property
+    def others(self) -> list[str]:
+        """The retrievers that this one needs."""
+        return [*self.of, *([self.by] if self.by else [])]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchConfig:
+    """Where indexes are made and searched."""
+
+    num_actors: int = 0
+    """Ray actors that index, encode and search (0: this process does it, with all its cores, without Ray)."""
+
+    cpus_per_actor: int = 1
+    """CPU cores of each actor."""
+
+    gpus_per_actor: float = 0.0
+    """GPUs of each actor; the index then lies on the GPU where the faiss-gpu package is installed."""
+
+    passages_per_shard: int = 1_000_000
+    """Passages in one part of an index: what one actor holds at a time. The lists do not depend on it."""
+
+    keep_index: bool = True
+    """Leave the index in <out>/indexes: other questions then need no new one."""
+
+    ray_address: str | None = None
+    """Cluster to run on (null: the one that submitted the job, else a local Ray for this job alone)."""
+
+    def __post_init__(self) -> None:
+        for name in ("num_actors", "cpus_per_actor", "gpus_per_actor"):
+            value = getattr(self, name)
+            require(value >= 0, f"search.{name} must not be negative, got {value}")
+        shard = self.passages_per_shard
+        require(shard >= 1, f"search.passages_per_shard must be at least 1, got {shard}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,10 +127,11 @@ class RetrieveConfig:
     PATHS: ClassVar = ("queries", "triviaqa_questions", "passages", "knowledge_source", "out")
 
     queries: list[str] = field(default_factory=list)
-    """Question files: KILT task files (.jsonl, .jsonl.gz) or BEIR queries.jsonl with answers in its metadata."""
+    """Question files: KILT task files (.jsonl, .jsonl.gz), BEIR queries.jsonl with answers in its metadata, or
+    KLUE-MRC's own JSON; kilt:NAME and klue:NAME are downloaded from where they are published."""
 
     query_format: str = "auto"
-    """Form of the question files: auto, kilt or beir."""
+    """Form of the question files: auto, kilt, beir or klue."""
 
     triviaqa_questions: list[str] = field(default_factory=list)
     """TriviaQA's original JSON files: KILT's TriviaQA files hold ids without questions."""
@@ -34,19 +147,25 @@ class RetrieveConfig:
     folder that this job has made."""
 
     knowledge_source: list[str] = field(default_factory=list)
-    """Instead of passages: KILT's knowledge source (one page a line, .gz too), split into <out>/corpus."""
+    """Instead of passages: pages, split into <out>/corpus. KILT's knowledge source or WikiExtractor's JSON Lines (.gz
+    too), Parquet with title and text, a folder of TITLE.txt, or the contexts of KLUE-MRC's JSON."""
 
     splitter: str = "whitespace100"
-    """How pages become passages: whitespace100, or package.module:name."""
+    """How pages become passages: whitespace100, dpr_wrap, kilt_official (both by spaCy), recursive_characters (300
+    characters, by LangChain), or package.module:name."""
 
-    retrievers: list[str] = field(default_factory=lambda: ["bm25"])
-    """bm25, bm25_lead (titles and first sentences only), random (the floor), or package.module:name."""
+    retrievers: dict[str, RetrieverConfig] = field(default_factory=dict)
+    """The runs to make: name -> how; --retrievers.help shows the keys. In this order: what fuses or reranks others
+    stands after them."""
 
     depth: int = 50
     """Length of the lists."""
 
+    search: SearchConfig = field(default_factory=SearchConfig)
+    """Where indexes are made and searched."""
+
     out: str = "results/retrieval"
-    """Folder of <out>/runs/NAME.parquet and, from pages, <out>/corpus; not the out of another job."""
+    """Folder of <out>/runs/NAME.parquet, <out>/indexes and, from pages, <out>/corpus; not the out of another job."""
 
     progress: bool = True
     """Show a progress bar."""
@@ -58,10 +177,58 @@ class RetrieveConfig:
             "passages: give either passages or a knowledge_source, not both",
         )
         require(bool(self.retrievers), "retrievers: name at least one")
-        names = [run_name(retriever) for retriever in self.retrievers]
-        require(len(set(names)) == len(names), f"retrievers: two would write the same run: {names}")
+        check_retrievers(self.retrievers, self.depth)
+
+    @property
+    def corpus(self) -> str:
+        """The folder of the passages that are made of the knowledge source."""
+        return "/".join([self.out.rstrip("/"), "corpus"])
+
+    def run(self, name: str) -> str:
+        """The file of a run."""
+        return "/".join([self.out.rstrip("/"), "runs", f"{name}.parquet"])
 
 
-def run_name(retriever: str) -> str:
-    """The name of a retriever's run: its own, without the module of outside code."""
-    return retriever.rpartition(":")[2]
+@dataclass(frozen=True, kw_only=True)
+class DualLabelsConfig(RetrieveConfig):
+    """A retrieval, and how the best passage of each question is labelled."""
+
+    splitter: str = "recursive_characters"
+    """How pages become passages: whitespace100, dpr_wrap, kilt_official (both by spaCy), recursive_characters (300
+    characters, by LangChain), or package.module:name."""
+
+    word_rule: Literal["contains_answer_kilt", "contains_answer_dpr"] = "contains_answer_kilt"
+    """When a passage holds an answer: as a substring of the normalised text (so also before a Korean particle), or
+    as whole tokens."""
+
+    confidence: float = 0.95
+    """Coverage of the intervals."""
+
+    depth: int = 1
+    """Length of the lists; only the first passage is labelled."""
+
+    out: str = "results/dual_labels"
+    """Folder of <out>/runs/NAME.parquet, <out>/dual_labels, <out>/indexes and, from pages, <out>/corpus."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 < self.confidence < 1, f"confidence must lie between 0 and 1, got {self.confidence}")
+
+
+def check_retrievers(retrievers: dict[str, RetrieverConfig], depth: int) -> None:
+    """Names can be file names, and what a retriever needs stands before it.
+
+    Raises:
+        ValueError: they cannot, or it does not.
+    """
+    before: dict[str, RetrieverConfig] = {}
+    for name, retriever in retrievers.items():
+        plain = bool(name.strip()) and not set(name) & set('/\\:*?"<>|')
+        require(plain, f"retrievers: {name!r} cannot be a file name")
+        for other in retriever.others:
+            require(other in before, f"retrievers.{name}: {other} does not stand before it")
+        by = retriever.by
+        require(by is None or before[by].kind == "dense", f"retrievers.{name}: by: {by} is not dense")
+        deepest = retriever.candidates or depth
+        require(deepest <= depth, f"retrievers.{name}: candidates: {deepest} is more than depth {depth}")
+        before[name] = retriever

@@ -14,6 +14,7 @@ from erag_ray.datasets.passages import CORPUS_COLUMNS
 from erag_ray.datasets.queries import (
     EVIDENCE_COLUMNS,
     GOLD_COLUMNS,
+    PAGE_SET_COLUMNS,
     PROVENANCE_COLUMNS,
     QUERY_COLUMNS,
     LoadedQueries,
@@ -47,6 +48,7 @@ def load_given(
     gold = found.select("query_id", rank=pl.lit(1, pl.Int32), doc_id=pl.col("query_id"))
     loaded = LoadedQueries(
         queries=found,
+        page_sets=pl.DataFrame(schema=PAGE_SET_COLUMNS),
         provenance=pl.DataFrame(schema=PROVENANCE_COLUMNS),
         gold=gold.cast(GOLD_COLUMNS),
         evidence=pl.DataFrame(schema=EVIDENCE_COLUMNS),

@@ -54,6 +54,7 @@ DATASETS = {
     "triviaqa": Dataset(),
     "hotpotqa": Dataset(),
     "squad": Dataset(),
+    "klue-mrc": Dataset(),
     "fever": Dataset(score="accuracy", family="claim"),
     "wow": Dataset(score="token_f1", max_new_tokens=150, family="dialogue"),
 }

@@ -12,6 +12,7 @@ import polars as pl
 import xxhash
 
 from erag_ray.datasets.findings import Findings
+from erag_ray.datasets.klue import is_klue, read_klue
 from erag_ray.datasets.known import Dataset, dataset_of_file, find_dataset, known_name
 from erag_ray.datasets.lines import Paths, Record, listed, read_records
 from erag_ray.datasets.qrels import Qrels, read_qrels
@@ -33,6 +34,7 @@ QUERY_COLUMNS = pl.Schema(
 GOLD_COLUMNS = pl.Schema({"query_id": pl.String(), "rank": pl.Int32(), "doc_id": pl.String()})
 EVIDENCE_COLUMNS = pl.Schema({"query_id": pl.String(), "span": pl.String()})
 PROVENANCE_COLUMNS = pl.Schema({"query_id": pl.String(), "page_id": pl.String()})
+PAGE_SET_COLUMNS = pl.Schema({"query_id": pl.String(), "output": pl.Int32(), "page_id": pl.String()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,7 @@ class LoadedQueries:
     Attributes:
         queries: QUERIES.
         provenance: PROVENANCE.
+        page_sets: ``query_id, output, page_id``: the gold pages of each output that names any, each set evidence alone.
         gold: ``query_id, rank, doc_id`` of the gold passages, for the queries whose file names them.
         evidence: ``query_id, span``: stretches of gold passages that show the answer, where the file quotes them.
         datasets: what is known of each data set that ``queries`` names.
@@ -49,6 +52,7 @@ class LoadedQueries:
 
     queries: pl.DataFrame
     provenance: pl.DataFrame
+    page_sets: pl.DataFrame
     gold: pl.DataFrame
     evidence: pl.DataFrame
     datasets: Mapping[str, Dataset]
@@ -66,7 +70,7 @@ def load_queries(
     qrels: Paths = (),
     where: Iterable[str] = (),
 ) -> LoadedQueries:
-    """The questions of KILT task files or BEIR's queries.jsonl, plain or gzip.
+    """The questions of KILT task files, BEIR's queries.jsonl or KLUE-MRC's JSON, plain or gzip.
 
     Args:
         paths: one file or several; ids must not repeat over all of them.
@@ -90,7 +94,7 @@ def load_queries(
     conditions = conditions_of(where, findings)
     loading = _Loading(findings=findings, format=format, dataset=dataset, qrels=judged, where=conditions)
     for path in files:
-        for record in read_records(path, findings):
+        for record in read_klue(path, findings) if is_klue(path) else read_records(path, findings):
             loading.add(record)
     if findings.num_problems == num_before:
         conditions.check()
@@ -135,7 +139,7 @@ class _Loading:
                 self.findings.note("questions without a line in the qrels, left out", question.query_id)
                 return
             gold = self.qrels[question.query_id]
-            question = replace(question, gold=gold, pages=gold)
+            question = replace(question, gold=gold, page_sets=tuple((page,) for page in gold))
         if question.impossible:
             self.findings.note("impossible questions, left out", question.query_id)
             return
@@ -235,6 +239,16 @@ def _tables(loading: _Loading, score: str | None, by_dataset: Mapping[str, str])
         provenance=pl.DataFrame(
             [(question.query_id, page) for question in questions for page in question.pages],
             schema=PROVENANCE_COLUMNS,
+            orient="row",
+        ),
+        page_sets=pl.DataFrame(
+            [
+                (question.query_id, output, page)
+                for question in questions
+                for output, pages in enumerate(question.page_sets)
+                for page in pages
+            ],
+            schema=PAGE_SET_COLUMNS,
             orient="row",
         ),
         gold=pl.DataFrame(

@@ -1,4 +1,4 @@
-"""One record of a query file -> a `Question`: KILT's task files and BEIR's queries.jsonl.
+"""One record of a query file -> a `Question`: KILT's task files, BEIR's queries.jsonl, KLUE-MRC.
 
 A new format is one function `Record -> Question` and one line in `QUERY_FORMATS`.
 """
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from erag_ray.datasets.klue import page_name
 from erag_ray.datasets.lines import Record, identifier
 
 
@@ -20,7 +21,7 @@ class Question:
         text: the question; empty where KILT's TriviaQA leaves it out.
         answers: stripped, without repeats, in the file's order.
         num_empty_answers: how many answers were empty and are left out.
-        pages: ids of the gold pages.
+        page_sets: ids of the gold pages: each set alone is evidence enough; a page may be in several.
         gold: ids of the gold passages, where the file names them.
         evidence: spans of passages that show the answer, where the file quotes them.
         dataset, task: as the record names them, if it does.
@@ -31,12 +32,17 @@ class Question:
     text: str
     answers: tuple[str, ...]
     num_empty_answers: int
-    pages: tuple[str, ...] = ()
+    page_sets: tuple[tuple[str, ...], ...] = ()
     gold: tuple[str, ...] = ()
     evidence: tuple[str, ...] = ()
     dataset: str | None = None
     task: str | None = None
     impossible: bool = False
+
+    @property
+    def pages(self) -> tuple[str, ...]:
+        """All gold pages, without repeats."""
+        return tuple(dict.fromkeys(page for pages in self.page_sets for page in pages))
 
 
 def kilt_question(record: Record) -> Question:
@@ -52,7 +58,7 @@ def kilt_question(record: Record) -> Question:
         text=record.text("input", optional=True),
         answers=answers,
         num_empty_answers=num_empty,
-        pages=_kilt_pages(record, outputs),
+        page_sets=tuple(pages for entry in outputs if (pages := _kilt_pages(record, entry))),
         gold=tuple(record.identifiers("gold_doc_ids")),
         evidence=_kilt_evidence(record, outputs),
         dataset=record.text("kilt_task", optional=True) or None,
@@ -73,14 +79,14 @@ def _kilt_answers(record: Record, outputs: list[dict[str, Any]]) -> list[str]:
     return [answer for answer in answers if isinstance(answer, str)]
 
 
-def _kilt_pages(record: Record, outputs: list[dict[str, Any]]) -> tuple[str, ...]:
+def _kilt_pages(record: Record, entry: dict[str, Any]) -> tuple[str, ...]:
+    """The distinct pages of one output."""
     pages = []
-    for entry in outputs:
-        for source in record.objects_of(entry, "provenance"):
-            page = identifier(source.get("wikipedia_id"))
-            if page is None and source.get("wikipedia_id") is not None:
-                record.fault("wrong wikipedia_id", f"wikipedia_id is {source['wikipedia_id']!r}")
-            pages.append((page or "").strip())
+    for source in record.objects_of(entry, "provenance"):
+        page = identifier(source.get("wikipedia_id"))
+        if page is None and source.get("wikipedia_id") is not None:
+            record.fault("wrong wikipedia_id", f"wikipedia_id is {source['wikipedia_id']!r}")
+        pages.append((page or "").strip())
     return tuple(dict.fromkeys(page for page in pages if page))
 
 
@@ -121,17 +127,36 @@ def _beir_answers(record: Record, metadata: dict[str, Any]) -> list[str]:
     return [answer for answer in answers if isinstance(answer, str)]
 
 
+def klue_question(record: Record) -> Question:
+    """A question of KLUE-MRC (see `klue`): its gold page is called by the article's title."""
+    title = page_name(record.text("title"))
+    given = [entry.get("text") for entry in record.objects("answers")]
+    answers, num_empty = _cleaned(answer for answer in given if isinstance(answer, str))
+    return Question(
+        query_id=record.identifier("guid"),
+        text=record.text("question"),
+        answers=answers,
+        num_empty_answers=num_empty,
+        page_sets=((title,),) if title else (),
+        impossible=_is_impossible(record.values),
+    )
+
+
 def _cleaned(answers: Iterable[str]) -> tuple[tuple[str, ...], int]:
     stripped = [answer.strip() for answer in answers]
     return tuple(dict.fromkeys(answer for answer in stripped if answer)), stripped.count("")
 
 
 def format_of(record: Record) -> str:
-    """The format that a record is in: BEIR calls its id ``_id``."""
-    return "beir" if "_id" in record.values and "id" not in record.values else "kilt"
+    """The format that a record is in, by the name of its id."""
+    for form, key in (("kilt", "id"), ("beir", "_id"), ("klue", "guid")):
+        if key in record.values:
+            return form
+    return "kilt"
 
 
 QUERY_FORMATS: dict[str, Callable[[Record], Question]] = {
     "kilt": kilt_question,
     "beir": beir_question,
+    "klue": klue_question,
 }

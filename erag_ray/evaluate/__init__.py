@@ -14,6 +14,8 @@ from erag_ray.evaluate.common import (
     Settings,
     depths_of,
 )
+from erag_ray.evaluate.dual import PROBABILITIES, dual_labels, dual_probabilities
+from erag_ray.evaluate.pages import hit_values, page_values, sanity
 from erag_ray.evaluate.statistics import correlations, means
 from erag_ray.evaluate.values import labels_are_binary, list_values, measures_for, utility
 
@@ -22,13 +24,19 @@ __all__ = [
     "END_TO_END",
     "GOLD_PASSAGES",
     "NO_PASSAGES",
+    "PROBABILITIES",
     "REFERENCES",
     "Settings",
     "correlations",
     "depths_of",
+    "dual_labels",
+    "dual_probabilities",
+    "hit_values",
     "labels_are_binary",
     "list_values",
     "means",
     "measures_for",
+    "page_values",
+    "sanity",
     "utility",
 ]

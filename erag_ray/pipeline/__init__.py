@@ -1,7 +1,7 @@
 """The only room that imports Ray: runs the other rooms' plain functions and classes on Ray Data and Ray Train.
 
-`session` starts or joins a Ray, `reading` fills the store of readings with a pool of reader actors, `training` runs
-the training loop on data-parallel workers.
+`session` starts or joins a Ray, `reading` fills the store of readings with a pool of reader actors, `tasks` does the
+numbered tasks of indexes, `training` runs the training loop on data-parallel workers.
 """
 
 from erag_ray.pipeline.reading import (
@@ -15,6 +15,7 @@ from erag_ray.pipeline.reading import (
     read,
 )
 from erag_ray.pipeline.session import FREE_CPUS, ray_session
+from erag_ray.pipeline.tasks import task_pool
 from erag_ray.pipeline.training import train
 
 __all__ = [
@@ -28,5 +29,6 @@ __all__ = [
     "plan_pool",
     "ray_session",
     "read",
+    "task_pool",
     "train",
 ]

@@ -15,10 +15,11 @@ import transformers
 from erag_ray.config import ReaderConfig
 from erag_ray.prompts import FAMILIES, Piece, chat_pieces, plain_pieces
 from erag_ray.readers.base import SMALL, Output, Prompt, Reader, Request
-from erag_ray.readers.models import find_model, load_end_tokens, load_settings, load_tokenizer, load_weights
+from erag_ray.readers.models import load_end_tokens, load_settings, load_tokenizer, load_weights
 from erag_ray.readers.prefix import SharedPrefix
 from erag_ray.readers.tokens import Ids, PieceTokenizer, as_prompt, check_room, cut_prompt
 from erag_ray.schemas import InputError
+from erag_ray.sources import find_model
 
 CAUSAL_TOKENS = 4096
 SLOT = "\u2402user\u2403"
@@ -37,7 +38,7 @@ class CausalReader(Reader):
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
         self.family = FAMILIES[config.family or "question"]
-        self.source = find_model(config)
+        self.source = find_model(config.model, key="reader.model", revision=config.model_revision)
         self.settings = load_settings(self.source, encoder_decoder=False).get_text_config()
         self.tokenizer = load_tokenizer(self.source)
         self.pieces = PieceTokenizer(self.tokenizer)

@@ -19,8 +19,9 @@ from erag_ray.config import ReaderConfig
 from erag_ray.prompts import fid_pieces, ipa_pieces
 from erag_ray.readers.base import SMALL, Output, Prompt, Reader, Request
 from erag_ray.readers.fusion import fuse
-from erag_ray.readers.models import find_model, load_settings, load_tokenizer, load_weights
+from erag_ray.readers.models import load_settings, load_tokenizer, load_weights
 from erag_ray.readers.tokens import Ids, PieceTokenizer, as_prompt, check_room, cut_prompt
+from erag_ray.sources import find_model
 
 FID_TOKENS = 250
 IPA_TOKENS = 2048
@@ -33,7 +34,7 @@ class T5Reader(Reader):
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
-        self.source = find_model(config)
+        self.source = find_model(config.model, key="reader.model", revision=config.model_revision)
         self.settings = load_settings(self.source, encoder_decoder=True)
         self.tokenizer = load_tokenizer(self.source)
         self.pieces = PieceTokenizer(self.tokenizer)

@@ -10,13 +10,25 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 
 from erag_ray.report.costs import cost_grid, work_grid
+from erag_ray.report.dual import dual_grids
 from erag_ray.report.grid import Grid, number, with_interval
 from erag_ray.report.paper import table_1
 from erag_ray.report.render import markdown, open_console, show
 from erag_ray.report.retrievers import best_first, which_retriever
+from erag_ray.report.sanity import sanity_grids
 from erag_ray.report.trust import across_runs_grid, correlation_grid
 
-__all__ = ["Grid", "markdown", "number", "open_console", "pages", "show", "with_interval"]
+__all__ = [
+    "Grid",
+    "dual_grids",
+    "markdown",
+    "number",
+    "open_console",
+    "pages",
+    "sanity_grids",
+    "show",
+    "with_interval",
+]
 
 
 def pages(

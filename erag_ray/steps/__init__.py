@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from erag_ray.config import parse
 from erag_ray.schemas import InputError, JobError
+from erag_ray.steps.public import with_public
 
 Config = TypeVar("Config")
 
@@ -26,7 +27,7 @@ def run_job(kind: type[Config], main: Callable[[Config], None], description: str
     sys.path.append(os.getcwd())
     config = parse(kind, description)
     try:
-        main(config)
+        main(with_public(config))
     except InputError as error:
         say(str(error))
         raise SystemExit(2) from None

@@ -83,6 +83,7 @@ def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Input
     Raises:
         InputError: everything that is wrong with the config, the files or the reader; nothing is sealed or lost then.
     """
+    config = config.with_retrieved()
     findings = Findings()
     check_runs(config, findings)
     check_places({"out": config.out, "store": config.store}, findings)
@@ -122,8 +123,23 @@ def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Input
     return inputs
 
 
-def _load(config: JobConfig, findings: Findings) -> tuple[LoadedQueries, pl.DataFrame]:
-    loaded = load_queries(
+def check_settings(config: JobConfig, check_reader: ReaderCheck | None = None) -> None:
+    """Check what can be checked before runs are made, which may take long.
+
+    Raises:
+        InputError: everything that is wrong with the config, the questions or the reader.
+    """
+    findings = Findings()
+    check_places({"out": config.out, "store": config.store}, findings)
+    loaded = _queries(config, findings)
+    check_evaluation(config, scores_of(loaded.queries), findings)
+    if check_reader is not None:
+        findings.problem("the reader", *check_reader(config, loaded.datasets))
+    findings.raise_problems()
+
+
+def _queries(config: JobConfig, findings: Findings) -> LoadedQueries:
+    return load_queries(
         config.queries,
         findings,
         format=config.query_format,
@@ -133,6 +149,10 @@ def _load(config: JobConfig, findings: Findings) -> tuple[LoadedQueries, pl.Data
         qrels=config.qrels,
         where=config.where,
     )
+
+
+def _load(config: JobConfig, findings: Findings) -> tuple[LoadedQueries, pl.DataFrame]:
+    loaded = _queries(config, findings)
     entries = [load_run(name, path, findings, ties=config.trec_ties) for name, path in config.runs.items()]
     sampled = dataclasses.replace(loaded, queries=sample(loaded.queries, config.num_queries, config.seed))
     gold = loaded.gold.join(sampled.queries, on="query_id", how="semi")
@@ -188,6 +208,7 @@ def prepared(config: JobConfig) -> Inputs:
     Raises:
         InputError: they are not there, or were prepared with other settings.
     """
+    config = config.with_retrieved()
     tables = TableStore(config.out)
     missing = [schema.name for schema in INPUT_TABLES if not tables.is_sealed(schema)]
     if missing:

@@ -2,49 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import functools
-import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import polars as pl
 
-from erag_ray.config import RetrieveConfig, run_name
-from erag_ray.corpus import SPLITTERS, make_corpus
-from erag_ray.datasets import Findings, load_passages, load_queries
-from erag_ray.names import find
+from erag_ray.config import JobConfig, RetrieveConfig
+from erag_ray.corpus import make_corpus, splitter_named
+from erag_ray.datasets import Findings, LoadedQueries, load_passages, load_queries
 from erag_ray.progress import counted
-from erag_ray.retrieve import LIST_COLUMNS, RETRIEVERS, Index, Retriever
-from erag_ray.schemas import RUNS, conform
+from erag_ray.retrieve import Do, Tasks, make_retriever
+from erag_ray.schemas import InputError
 from erag_ray.steps import say
 from erag_ray.steps.checks import attempt, check_places
-from erag_ray.store import TableStore, file_stamp, fingerprint, provenance_of_code, read_manifest
-
-QUERY_KEYS = ("queries", "query_format", "triviaqa_questions", "dataset", "where")
-QUERIES_AT_A_TIME = 200
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class MadeRun:
-    """A sealed run: its file, its counts and what it took; one that was there has taken nothing."""
-
-    run_id: str
-    path: str
-    num_queries: int
-    num_without_list: int
-    num_rows: int
-    indexing_seconds: float = 0.0
-    searching_seconds: float = 0.0
-
-    def __str__(self) -> str:
-        """A line for people."""
-        empty = f"{self.num_without_list:,} without a matching word"
-        counts = f"{self.run_id}: {self.num_queries:,} questions, {self.num_rows:,} documents, {empty}"
-        if not self.searching_seconds:
-            return f"{counts}; was there already: {self.path}"
-        rate = self.num_queries / self.searching_seconds
-        return f"{counts}; indexed in {self.indexing_seconds:.1f} s, {rate:,.0f} questions/s: {self.path}"
+from erag_ray.steps.inputs import ReaderCheck, check_settings
+from erag_ray.steps.runs import MadeRun, Run, Sources, run_class
+from erag_ray.store import Folder, file_stamp
 
 
 def retrieve(config: RetrieveConfig) -> list[MadeRun]:
@@ -55,36 +30,63 @@ def retrieve(config: RetrieveConfig) -> list[MadeRun]:
     """
     findings = Findings()
     retrievers = _checked(config, findings)
-    queries = _queries(config, findings)
+    loaded = load_asked(config, findings)
     if config.knowledge_source:
         # splitting pages may take long
         findings.raise_problems()
-    passages = _passages_of(config)
-    stamps = {path: file_stamp(path) for path in [*config.queries, *config.triviaqa_questions, *passages]}
-    runs = {name: _Run(config, name, retriever, stamps) for name, retriever in retrievers.items()}
-    found = {name: run.sealed() for name, run in runs.items()}
-    # where every run is there, nothing needs the passages
-    all_there = bool(runs) and None not in found.values()
-    corpus = pl.DataFrame() if all_there else load_passages(passages, findings)
+    passages = _make_passages(config)
+    stamps = {
+        "queries": {path: file_stamp(path) for path in [*config.queries, *config.triviaqa_questions]},
+        "passages": {path: file_stamp(path) for path in passages},
+    }
+    runs: dict[str, Run] = {}
+    for name, retriever in retrievers.items():
+        settings = config.retrievers[name]
+        others = {other: runs[other] for other in settings.others if other in runs}
+        runs[name] = run_class(settings.kind)(config, name, retriever, others, stamps)
+    # where nothing needs the passages they are not loaded
+    missing = [run for run in runs.values() if run.sealed() is None]
+    needed = not runs or any(run.needs_passages() for run in missing)
+    corpus = load_passages(passages, findings) if needed else pl.DataFrame()
     findings.raise_problems()
     say(*findings.notes)
-    return [found[name] or run.make(queries, corpus) for name, run in runs.items()]
+    sources = Sources(queries=loaded.queries.sort("query_id"), corpus=corpus)
+    with _doer(config, missing) as do:
+        made = [run.sealed() or run.make(sources, do) for run in runs.values()]
+    if not config.search.keep_index:
+        Folder(config.out).delete_folder("indexes")
+    return made
 
 
-def _checked(config: RetrieveConfig, findings: Findings) -> dict[str, Retriever]:
-    """The name of each run and its retriever; those that are not there are problems."""
+def make_runs(config: JobConfig, check_reader: ReaderCheck | None = None) -> None:
+    """Make the runs that a job's ``retrievers`` name; without any nothing is done.
+
+    Raises:
+        InputError: everything that is wrong with the questions, passages, retrievers, or settings of the job.
+    """
+    if config.retrievers:
+        check_settings(config, check_reader)
+        say(*map(str, retrieve(config.retrieval())))
+
+
+def _checked(config: RetrieveConfig, findings: Findings) -> dict[str, Any]:
+    """The name of each run and its retriever; those that cannot be are problems."""
     check_places({"out": config.out}, findings)
-    attempt(findings, "splitter", functools.partial(find, "splitter", config.splitter, SPLITTERS))
-    known = [
-        name
-        for name in config.retrievers
-        if attempt(findings, "retrievers", functools.partial(find, "retriever", name, RETRIEVERS))
-    ]
-    return {run_name(name): find("retriever", name, RETRIEVERS) for name in known}
+    attempt(findings, "splitter", functools.partial(splitter_named, config.splitter))
+    found = {}
+    for name, settings in config.retrievers.items():
+        try:
+            found[name] = make_retriever(name, settings)
+        except InputError as error:
+            findings.problem(f"retriever {name}", *error.problems)
+        except ValueError as error:
+            findings.problem(f"retriever {name}", f"retrievers.{name}: {error}")
+    return found
 
 
-def _queries(config: RetrieveConfig, findings: Findings) -> pl.DataFrame:
-    loaded = load_queries(
+def load_asked(config: RetrieveConfig, findings: Findings) -> LoadedQueries:
+    """The questions of a retrieval."""
+    return load_queries(
         config.queries,
         findings,
         format=config.query_format,
@@ -92,10 +94,14 @@ def _queries(config: RetrieveConfig, findings: Findings) -> pl.DataFrame:
         triviaqa_questions=config.triviaqa_questions,
         where=config.where,
     )
-    return loaded.queries.sort("query_id")
 
 
-def _passages_of(config: RetrieveConfig) -> list[str]:
+def passages_of(config: RetrieveConfig) -> list[str]:
+    """Where a retrieval's passages are, once they are made."""
+    return [config.corpus] if config.knowledge_source else config.passages
+
+
+def _make_passages(config: RetrieveConfig) -> list[str]:
     if not config.knowledge_source:
         return config.passages
     tell = say if config.progress else None
@@ -105,70 +111,25 @@ def _passages_of(config: RetrieveConfig) -> list[str]:
     return [made.place]
 
 
-class _Run:
-    """One run of the job: where it is, and what it is made from."""
+@contextlib.contextmanager
+def _doer(config: RetrieveConfig, missing: Sequence[Run]) -> Iterator[Do]:
+    """Who does the tasks of indexes: a pool of Ray actors, or this process."""
+    if not config.search.num_actors or not missing:
+        yield functools.partial(do_here, show=config.progress)
+        return
+    # brings Ray and torch, which a search in this process does not need
+    from erag_ray.pipeline import task_pool
 
-    def __init__(
-        self, config: RetrieveConfig, name: str, retriever: Retriever, stamps: Mapping[str, str]
-    ) -> None:
-        self.name = name
-        self._job = config
-        self._retriever = retriever
-        self._tables = TableStore(config.out)
-        settings = {key: getattr(config, key) for key in (*QUERY_KEYS, "depth")}
-        self._made_from = {"config": {**settings, **retriever.settings}, "inputs": dict(stamps)}
+    with task_pool(config.search, show=config.progress) as do:
+        yield do
 
-    def sealed(self) -> MadeRun | None:
-        """The run, if it is there and was made from the same with the same settings."""
-        if not self._tables.folder.exists(RUNS.name, f"{self.name}.json"):
-            return None
-        manifest = read_manifest(self._tables.folder, RUNS.name, name=f"{self.name}.json")
-        made_from = {key: manifest.get(key) for key in self._made_from}
-        return self._described(manifest) if fingerprint(made_from) == fingerprint(self._made_from) else None
 
-    def make(self, queries: pl.DataFrame, corpus: pl.DataFrame) -> MadeRun:
-        """Index, search, write, seal."""
-        start = time.monotonic()
-        index = self._retriever.index(corpus)
-        indexed = time.monotonic()
-        lists = self._search(index, queries)
-        searched = time.monotonic()
-        manifest = self._seal(lists, queries.height)
-        return dataclasses.replace(
-            self._described(manifest), indexing_seconds=indexed - start, searching_seconds=searched - indexed
-        )
-
-    def _search(self, index: Index, queries: pl.DataFrame) -> pl.DataFrame:
-        found: list[pl.DataFrame] = []
-        done = 0
-        with counted(f"questions by {self.name}", queries.height, show=self._job.progress) as told:
-            for batch in queries.iter_slices(QUERIES_AT_A_TIME):
-                found.append(index.search(batch, self._job.depth))
-                done += batch.height
-                told(done)
-        return pl.concat([pl.DataFrame(schema=LIST_COLUMNS), *found]).with_columns(run_id=pl.lit(self.name))
-
-    def _seal(self, lists: pl.DataFrame, num_queries: int) -> dict[str, Any]:
-        folder = self._tables.folder
-        folder.delete(RUNS.name, f"{self.name}.json")
-        digest = folder.write_parquet(conform(lists, RUNS), RUNS.name, f"{self.name}.parquet")
-        manifest = {
-            "run_id": self.name,
-            "num_rows": lists.height,
-            "num_queries": num_queries,
-            "num_without_list": num_queries - lists["query_id"].n_unique(),
-            "sha256": digest,
-            **self._made_from,
-            **provenance_of_code(),
-        }
-        self._tables.write_manifest(manifest, RUNS.name, name=f"{self.name}.json")
-        return manifest
-
-    def _described(self, manifest: Mapping[str, Any]) -> MadeRun:
-        return MadeRun(
-            run_id=self.name,
-            path=self._tables.folder.at(RUNS.name, f"{self.name}.parquet"),
-            num_queries=manifest["num_queries"],
-            num_without_list=manifest["num_without_list"],
-            num_rows=manifest["num_rows"],
-        )
+def do_here(tasks: Tasks, *, show: bool = False) -> None:
+    """Do tasks one after the other in this process."""
+    if not tasks.numbers:
+        return
+    worker: Callable[[int], None] = tasks.worker(**tasks.settings)
+    with counted(tasks.noun, len(tasks.numbers), show=show) as told:
+        for count, number in enumerate(tasks.numbers, 1):
+            worker(number)
+            told(count)

@@ -11,6 +11,7 @@ Three forms:
 Goes in: Arrow tables that conform to `schemas`. Comes out: Polars frames of the same schema.
 """
 
+from erag_ray.store.arrays import open_array, write_array
 from erag_ray.store.folder import Folder, as_frame
 from erag_ray.store.identity import (
     NOT_LOCAL,
@@ -37,9 +38,11 @@ __all__ = [
     "file_stamp",
     "fingerprint",
     "new_job_id",
+    "open_array",
     "open_mapped",
     "part_paths",
     "provenance_of_code",
     "read_manifest",
+    "write_array",
     "write_mapped",
 ]

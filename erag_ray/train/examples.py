@@ -171,7 +171,7 @@ def _questions(config: ExamplesConfig, findings: Findings) -> tuple[LoadedQuerie
     )
     frames = {
         key: pl.concat([getattr(asked, key), getattr(given, key)])
-        for key in ("queries", "provenance", "gold", "evidence")
+        for key in ("queries", "provenance", "page_sets", "gold", "evidence")
     }
     return LoadedQueries(**frames, datasets={**given.datasets, **asked.datasets}), passages
 

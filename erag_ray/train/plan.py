@@ -9,10 +9,10 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from erag_ray.config import TrainConfig
+from erag_ray.config import ReaderConfig, TrainConfig
 from erag_ray.datasets import Dataset
-from erag_ray.readers.models import find_model
 from erag_ray.schemas import InputError
+from erag_ray.sources import find_model
 from erag_ray.store import Folder, TableStore, read_manifest
 from erag_ray.train.checkpoints import State, written_whole
 from erag_ray.train.examples import Examples, file_stamps, prepare_examples
@@ -44,9 +44,13 @@ def settings(config: TrainConfig) -> dict[str, Any]:
         f"{name}.{key}": value for name in ("train", "dev") for key, value in values.pop(name).items()
     }
     files = {f"files of {name}": file_stamps(getattr(config, name)) for name in ("train", "dev")}
-    weights = {} if config.scratch else {"weights of reader.model": find_model(config.reader).digests()}
+    weights = {} if config.scratch else {"weights of reader.model": _digests(config.reader)}
     found: dict[str, Any] = json.loads(json.dumps({**values, **reader, **examples, **files, **weights}))
     return found
+
+
+def _digests(reader: ReaderConfig) -> dict[str, str]:
+    return find_model(reader.model, key="reader.model", revision=reader.model_revision).digests()
 
 
 def check_same(config: TrainConfig) -> None:

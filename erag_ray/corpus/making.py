@@ -1,8 +1,7 @@
-"""Pages of KILT's knowledge source -> CORPUS: passages by a named splitting rule, in sealed Parquet parts.
+"""Pages of KILT's knowledge source -> CORPUS, in sealed Parquet parts.
 
-A splitter takes a page and yields the texts of its passages, in reading order. The passages of page P are called
-``P#1``, ``P#2``, ... A new rule is one such function and one line in `SPLITTERS`. Pages stream through: memory holds
-one part, and a hash of eight bytes for each page to find ids that repeat.
+The passages of page P are called ``P#1``, ``P#2``, ... Pages stream through: memory holds one part, and a hash of eight
+bytes for each page to find ids that repeat.
 """
 
 from __future__ import annotations
@@ -15,33 +14,15 @@ from dataclasses import dataclass, field
 import polars as pl
 import xxhash
 
+from erag_ray.corpus.pages import read_pages
+from erag_ray.corpus.splitters import Page, Splitter, splitter_named
 from erag_ray.datasets import Findings
-from erag_ray.datasets.lines import Paths, Record, listed, read_records
+from erag_ray.datasets.lines import Paths, Record, listed
 from erag_ray.datasets.passages import CORPUS_COLUMNS
-from erag_ray.names import find
 from erag_ray.schemas import CORPUS
 from erag_ray.store import TableStore, file_stamp
 
-Splitter = Callable[["Page"], Iterator[str]]
-
-PASSAGE_WORDS = 100
 PASSAGES_PER_PART = 100_000
-SECTION = "Section::::"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Page:
-    """An article as KILT's knowledge source has it.
-
-    Attributes:
-        page_id: ``wikipedia_id``.
-        title: ``wikipedia_title``.
-        paragraphs: ``text``: the title again, then paragraphs; section heads start with ``Section::::``.
-    """
-
-    page_id: str
-    title: str
-    paragraphs: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,19 +43,6 @@ class SealedCorpus:
     notes: tuple[str, ...] = ()
 
 
-def whitespace100(page: Page) -> Iterator[str]:
-    """Disjoint windows of 100 words between white space over the whole page; the last may be shorter.
-
-    The first paragraph (the title) and section heads are left out. The rule of Pyserini's
-    ``scripts/kilt/convert_kilt_to_fixed_passages_jsonl.py``, but for pages without words: there they give one empty
-    passage, here none.
-    """
-    told = (paragraph for paragraph in page.paragraphs[1:] if not paragraph.startswith(SECTION))
-    words = (word for paragraph in told for word in paragraph.split())
-    while window := list(itertools.islice(words, PASSAGE_WORDS)):
-        yield " ".join(window)
-
-
 def make_corpus(
     knowledge_source: Paths,
     out: str,
@@ -86,7 +54,8 @@ def make_corpus(
     """Split every page and seal the passages in ``<out>/corpus``; what is sealed there with the same settings stays.
 
     Args:
-        knowledge_source: KILT's ``kilt_knowledgesource.json``, one page a line, plain or gzip; or several such files.
+        knowledge_source: KILT's ``kilt_knowledgesource.json``, one page a line, plain or gzip, or pages in another form
+            (see `read_pages`); or several such files.
         out: the folder, a path or URI.
         splitter: a key of `SPLITTERS`, or package.module:name.
         per_part: passages in one Parquet file.
@@ -96,7 +65,7 @@ def make_corpus(
         ValueError: there is no such splitter.
         InputError: everything that is wrong with the pages, by file, line and id; nothing is sealed then.
     """
-    pages = _Pages(paths=listed(knowledge_source), split=find("splitter", splitter, SPLITTERS))
+    pages = _Pages(paths=listed(knowledge_source), split=splitter_named(splitter))
     stamps = {path: file_stamp(path) for path in pages.paths}
     tables = TableStore(out)
     found = _sealed(tables, splitter, stamps)
@@ -151,24 +120,18 @@ class _Pages:
     def passages(self) -> Iterator[tuple[str, str, str, str]]:
         """doc_id, page_id, title, text of every passage."""
         for path in self.paths:
-            for record in read_records(path, self.findings):
-                page = self._page(record)
+            for page, record in read_pages(path, self.findings):
+                self._check_repeat(page, record)
                 if not record.faulty:
                     self.num_pages += 1
                     yield from self._of_page(page)
 
-    def _page(self, record: Record) -> Page:
-        page_id = record.identifier("wikipedia_id").strip()
+    def _check_repeat(self, page: Page, record: Record) -> None:
         # 64 bits: among KILT's 5.9 million pages two ids share a hash once in a million such sources
-        digest = xxhash.xxh3_64_intdigest(page_id.encode())
-        if page_id and digest in self.seen:
-            record.fault("repeated pages", f"wikipedia_id {page_id!r} repeats an earlier page's")
+        digest = xxhash.xxh3_64_intdigest(page.page_id.encode())
+        if page.page_id and digest in self.seen:
+            record.fault("repeated pages", f"page {page.page_id!r} repeats an earlier one")
         self.seen.add(digest)
-        paragraphs = record.values.get("text")
-        if not isinstance(paragraphs, list) or not all(isinstance(one, str) for one in paragraphs):
-            record.fault("wrong text", f"page {page_id!r}: text must be a list of paragraphs (strings)")
-            paragraphs = []
-        return Page(page_id=page_id, title=record.text("wikipedia_title"), paragraphs=tuple(paragraphs))
 
     def _of_page(self, page: Page) -> Iterator[tuple[str, str, str, str]]:
         number = 0
@@ -182,8 +145,3 @@ class _Pages:
         if not self.num_pages and not self.findings.num_problems:
             self.findings.problem("no pages", f"no pages in {', '.join(self.paths)}")
         self.findings.raise_problems()
-
-
-SPLITTERS: dict[str, Splitter] = {
-    "whitespace100": whitespace100,
-}

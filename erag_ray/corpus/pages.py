@@ -1,0 +1,90 @@
+"""Files of pages -> `Page`: KILT's knowledge source, and titles with texts in several forms.
+
+Only KILT's pages have ids of their own; elsewhere a page is called by its title, as KLUE-MRC's questions name it.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+import polars as pl
+
+from erag_ray.corpus.splitters import Page
+from erag_ray.datasets import Findings
+from erag_ray.datasets.klue import is_klue, page_name, read_klue_pages
+from erag_ray.datasets.lines import Record, read_records
+from erag_ray.datasets.parquet import READ_ERRORS, report_unreadable, scan_parquet, text_column
+
+BLANK_LINE = "\n\n"
+TITLED = pl.Schema({"title": pl.String(), "text": pl.String()})
+
+
+def read_pages(path: str, findings: Findings) -> Iterator[tuple[Page, Record]]:
+    """The pages of a file or folder, each with its place for messages; faulty ones have a problem.
+
+    KILT's knowledge source (``wikipedia_id``, ``wikipedia_title``, ``text``: paragraphs) or WikiExtractor's JSON Lines
+    (``title``, ``text``); a folder of ``TITLE.txt``; Parquet with ``title`` and ``text``; KLUE-MRC's contexts.
+    """
+    if pathlib.Path(path).is_dir():
+        yield from _of_folder(path, findings)
+    elif path.endswith(".parquet"):
+        yield from _of_parquet(path, findings)
+    elif is_klue(path):
+        for number, (title, contexts) in enumerate(read_klue_pages(path, findings), 1):
+            yield _page(title, contexts), Record({}, path, number, findings)
+    else:
+        for record in read_records(path, findings):
+            yield (
+                (
+                    _of_kilt(record)
+                    if "wikipedia_id" in record.values or "wikipedia_title" in record.values
+                    else _titled(record)
+                ),
+                record,
+            )
+
+
+def _page(title: str, paragraphs: list[str]) -> Page:
+    return Page(page_id=title, title=title, paragraphs=(title, *paragraphs))
+
+
+def _of_kilt(record: Record) -> Page:
+    page_id = record.identifier("wikipedia_id").strip()
+    paragraphs = record.values.get("text")
+    if not isinstance(paragraphs, list) or not all(isinstance(one, str) for one in paragraphs):
+        record.fault("wrong text", f"page {page_id!r}: text must be a list of paragraphs (strings)")
+        paragraphs = []
+    return Page(page_id=page_id, title=record.text("wikipedia_title"), paragraphs=tuple(paragraphs))
+
+
+def _titled(record: Record) -> Page:
+    title = page_name(record.identifier("title"))
+    return _page(title, record.text("text").split(BLANK_LINE))
+
+
+def _of_folder(path: str, findings: Findings) -> Iterator[tuple[Page, Record]]:
+    for number, file in enumerate(sorted(pathlib.Path(path).glob("*.txt")), 1):
+        record = Record({"title": file.stem}, str(file), number, findings)
+        try:
+            text = file.read_text(encoding="utf-8-sig")
+        except (OSError, UnicodeDecodeError) as error:
+            record.fault("unreadable pages", f"cannot be read: {error}")
+            text = ""
+        yield _page(page_name(file.stem), text.split(BLANK_LINE)), record
+
+
+def _of_parquet(path: str, findings: Findings) -> Iterator[tuple[Page, Record]]:
+    frame = scan_parquet(path, TITLED, findings)
+    found = {name: text_column(frame, name, path, findings) for name in TITLED} if frame is not None else {}
+    columns = [column.alias(name) for name, column in found.items() if column is not None]
+    if frame is None or len(columns) < len(TITLED):
+        return
+    try:
+        rows = frame.select("row", *columns).collect()
+    except READ_ERRORS as error:
+        report_unreadable(path, error, findings)
+        return
+    for number, title, text in rows.iter_rows():
+        record = Record({"title": title, "text": text}, path, number, findings)
+        yield _titled(record), record

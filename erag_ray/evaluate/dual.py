@@ -1,0 +1,77 @@
+"""Dual labels of the best passage: of the right document, and with the answer's words (Park & Lim, 2025, section 2).
+
+``doc_label`` is 1 if the first passage of a list is of a gold page, ``word_label`` if it holds an answer. Their
+probabilities over questions, alone, together, and each given the other, are the paper's Table 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+import scipy.stats
+
+from erag_ray.schemas import DUAL_LABELS, conform
+
+PROBABILITIES = ("doc", "word", "doc_and_word", "doc_given_word", "word_given_doc")
+LABEL_COLUMNS = ("dataset", "run_id", "query_id", "doc_label", "word_label")
+
+
+def dual_labels(
+    runs: pl.DataFrame,
+    queries: pl.DataFrame,
+    of_page: pl.DataFrame,
+    with_answer: pl.DataFrame,
+    names: Sequence[str],
+) -> pl.DataFrame:
+    """Columns `LABEL_COLUMNS`: the labels (0 or 1) of every question for every run; without a list both are 0.
+
+    Args:
+        runs: RUNS.
+        queries: QUERIES, those with a gold page.
+        of_page: ``query_id, doc_id, label``: 1 where the document is of a gold page.
+        with_answer: the same, 1 where it holds an answer.
+        names: of the runs.
+    """
+    first = runs.filter(pl.col("rank") == 1).select("run_id", "query_id", "doc_id")
+    grid = queries.select("dataset", "query_id").join(pl.DataFrame({"run_id": list(names)}), how="cross")
+    labelled = grid.join(first, on=["run_id", "query_id"], how="left")
+    for name, labels in (("doc_label", of_page), ("word_label", with_answer)):
+        own = labels.select("query_id", "doc_id", pl.col("label").cast(pl.Int8).alias(name))
+        labelled = labelled.join(own, on=["query_id", "doc_id"], how="left").with_columns(
+            pl.col(name).fill_null(0)
+        )
+    return labelled.select(LABEL_COLUMNS)
+
+
+def dual_probabilities(labels: pl.DataFrame, confidence: float) -> pl.DataFrame:
+    """DUAL_LABELS: each probability with its Wilson interval, from so many questions.
+
+    A conditional one is over the questions where its condition holds; where it never does it is null.
+    """
+    rows = []
+    for (dataset, run_id), part in labels.group_by("dataset", "run_id", maintain_order=True):
+        doc, word = part["doc_label"] == 1, part["word_label"] == 1
+        both = int((doc & word).sum())
+        counts = {
+            "doc": (int(doc.sum()), part.height),
+            "word": (int(word.sum()), part.height),
+            "doc_and_word": (both, part.height),
+            "doc_given_word": (both, int(word.sum())),
+            "word_given_doc": (both, int(doc.sum())),
+        }
+        rows += [
+            (dataset, run_id, name, *_share(*counts[name], confidence), *counts[name])
+            for name in PROBABILITIES
+        ]
+    table = pl.DataFrame(rows, schema=pl.DataFrame(DUAL_LABELS.empty()).schema, orient="row")
+    conform(table, DUAL_LABELS)
+    return table
+
+
+def _share(positive: int, count: int, confidence: float) -> tuple[float | None, float | None, float | None]:
+    """A share with its interval (Wilson, 1927)."""
+    if not count:
+        return None, None, None
+    found = scipy.stats.binomtest(positive, count).proportion_ci(confidence, method="wilson")
+    return positive / count, float(found.low), float(found.high)

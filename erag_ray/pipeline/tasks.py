@@ -1,0 +1,64 @@
+"""Numbered tasks on a pool of Ray actors: a lost actor is started again, and its task is done again."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import ray
+import ray.util
+
+from erag_ray.config import SearchConfig
+from erag_ray.pipeline.session import ray_session
+from erag_ray.progress import counted
+from erag_ray.retrieve import Tasks
+
+
+@contextlib.contextmanager
+def task_pool(config: SearchConfig, *, show: bool) -> Iterator[Callable[[Tasks], None]]:
+    """While open, does tasks on a cluster, ``num_actors`` at a time; the actors stay from one kind to the next."""
+    with ray_session(config.ray_address):
+        # where the cluster has no room for all, they share what there is
+        has_room = config.num_actors * config.cpus_per_actor <= ray.cluster_resources().get("CPU", 0)
+        options = {
+            "num_cpus": config.cpus_per_actor if has_room else 0,
+            "num_gpus": config.gpus_per_actor,
+            "max_restarts": -1,
+            "max_task_retries": -1,
+        }
+        actors = [_Actor.options(**options).remote() for _ in range(config.num_actors)]
+        try:
+            yield lambda tasks: _do(tasks, actors, show)
+        finally:
+            for actor in actors:
+                ray.kill(actor)
+
+
+class TaskActor:
+    """Does one task after the other; the worker of the last one stays."""
+
+    def __init__(self) -> None:
+        self._made_of: object = None
+        self._worker: Callable[[int], None] | None = None
+
+    def do(self, worker: type[Any], settings: Mapping[str, Any], number: int) -> int:
+        """Do a task; gives its number."""
+        if self._worker is None or self._made_of != (worker, settings):
+            self._worker, self._made_of = worker(**settings), (worker, settings)
+        self._worker(number)
+        return number
+
+
+_Actor: Any = ray.remote(TaskActor)
+
+
+def _do(tasks: Tasks, actors: list[Any], show: bool) -> None:
+    pool: Any = ray.util.ActorPool(actors)
+    settings = dict(tasks.settings)
+    with counted(tasks.noun, len(tasks.numbers), show=show) as told:
+        done = pool.map_unordered(
+            lambda actor, number: actor.do.remote(tasks.worker, settings, number), tasks.numbers
+        )
+        for count, _ in enumerate(done, 1):
+            told(count)

@@ -1,0 +1,104 @@
+"""QUERIES + CORPUS -> RUNS. Lists are best first, ties by doc_id, last one first, as trec_eval has them.
+
+Three forms, by what a retriever needs:
+
+- *indexed* (`Indexed`: bm25, dense): ``build`` writes an index in numbered parts, ``search`` reads it; both leave their
+  work as numbered tasks (`work`), which are done here or on a cluster;
+- *in memory* (`InMemory`: random, and outside code): ``index(corpus)`` gives something with ``search(queries, depth)``;
+- *of other runs* (`fusion`, `reranking`).
+
+A new retriever is one class of the first two forms, named by `INDEXED` or `IN_MEMORY`. Modules that bring torch are
+named there, not imported: what ranks by words needs none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import polars as pl
+
+from erag_ray.config import RetrieverConfig
+from erag_ray.names import find
+from erag_ray.retrieve.lists import LIST_COLUMNS, best, ranked
+from erag_ray.retrieve.texts import SEARCHED
+from erag_ray.retrieve.work import Do, Tasks, Worker
+from erag_ray.store import Folder
+
+__all__ = [
+    "INDEXED",
+    "IN_MEMORY",
+    "LIST_COLUMNS",
+    "OF_RUNS",
+    "SEARCHED",
+    "Do",
+    "InMemory",
+    "Index",
+    "Indexed",
+    "Tasks",
+    "Worker",
+    "best",
+    "make_retriever",
+    "ranked",
+]
+
+
+class Indexed(Protocol):
+    """Ranks passages by an index in parts."""
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """What its lists depend on, beside questions and passages."""
+
+    def build(self, corpus: pl.DataFrame, index: Folder, per_shard: int, do: Do) -> None:
+        """Write the index of CORPUS, ``per_shard`` passages (about) in each part that is searched at a time."""
+
+    def search(self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, do: Do) -> pl.DataFrame:
+        """RUNS without its run_id; a query that matches nothing has no row. ``work`` is for what comes between."""
+
+
+class Index(Protocol):
+    """Passages in memory, ready to be searched."""
+
+    def search(self, queries: pl.DataFrame, depth: int) -> pl.DataFrame:
+        """RUNS without its run_id, for QUERIES in their order; a query that matches nothing has no row."""
+
+
+class InMemory(Protocol):
+    """Ranks passages that lie in memory: the form for code from outside."""
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """What its lists depend on, beside questions and passages."""
+
+    def index(self, corpus: pl.DataFrame) -> Index:
+        """An index of the passages of CORPUS."""
+
+
+INDEXED = {
+    "bm25": "erag_ray.retrieve.bm25:Bm25",
+    "dense": "erag_ray.retrieve.dense:Dense",
+}
+IN_MEMORY = {
+    "random": "erag_ray.retrieve.chance:Random",
+}
+OF_RUNS = {
+    "rrf": "erag_ray.retrieve.fusion:ReciprocalRank",
+    "rerank": "erag_ray.retrieve.reranking:CrossEncoder",
+    "rerank by": "erag_ray.retrieve.reranking:ByVectors",
+}
+
+
+def make_retriever(name: str, config: RetrieverConfig) -> Any:
+    """The retriever of a run: of a kind above, or the object that ``package.module:name`` points to.
+
+    Raises:
+        ValueError: there is no such kind, or its settings cannot be.
+        InputError: its model is not there.
+    """
+    known = {**INDEXED, **IN_MEMORY, **OF_RUNS}
+    key = "rerank by" if config.kind == "rerank" and config.by else config.kind
+    if key not in known:
+        return find("retriever", key, dict.fromkeys(known))
+    kind: Any = find("retriever", known[key], {})
+    return kind(config=config, name=name) if config.model else kind(config=config)

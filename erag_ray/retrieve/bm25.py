@@ -1,0 +1,262 @@
+"""BM25 over shards of passages: each an index of `bm25s` with the counts of all, so that shards change no score.
+
+A score is the sum over the query's words, in their order, of single-precision weights; a weight depends on the passage,
+on how many passages hold the word, on their number and mean length, and on nothing of the shard.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import bm25s
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from erag_ray.config import RetrieverConfig
+from erag_ray.retrieve.analysers import analyser_named
+from erag_ray.retrieve.lists import FOUND_COLUMNS, best, candidates, ranked
+from erag_ray.retrieve.texts import SEARCHED
+from erag_ray.retrieve.work import (
+    Do,
+    Slices,
+    Tasks,
+    part,
+    read_found,
+    read_frame,
+    undone,
+    write_frame,
+    write_queries,
+)
+from erag_ray.store import Folder, open_array, write_array
+
+MARGIN = 10
+COUNT_COLUMNS = pl.Schema({"word": pl.String(), "passages": pl.Int64()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bm25:
+    """BM25 by `bm25s`, with Pyserini's k1 and b by default."""
+
+    config: RetrieverConfig
+
+    def __post_init__(self) -> None:
+        analyser_named(self.config.analyser)
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """Variant, parameters, what is searched and how it becomes words."""
+        return {
+            "searches": self.config.searches,
+            "k1": self.config.k1,
+            "b": self.config.b,
+            "method": self.config.method,
+            "analyser": analyser_named(self.config.analyser).settings,
+        }
+
+    def build(self, corpus: pl.DataFrame, index: Folder, per_shard: int, do: Do) -> None:
+        """Write the index of CORPUS."""
+        # in this order a tie goes to the document that stands first
+        ordered = corpus.sort("doc_id", descending=True)
+        texts = pl.DataFrame({"text": SEARCHED[self.config.searches](ordered)})
+        num_shards = math.ceil(texts.height / per_shard)
+        for number, rows in enumerate(texts.iter_slices(per_shard)):
+            write_frame(rows, index, "texts", f"{part(number)}.parquet")
+        counting = {"index": index.root, "analyser": self.config.analyser}
+        todo = undone(index, "lengths", ".npy", num_shards)
+        do(Tasks(worker=CountWords, settings=counting, numbers=todo, noun="shards counted"))
+        self._share_counts(index, num_shards)
+        weighing = {
+            "index": index.root,
+            "k1": self.config.k1,
+            "b": self.config.b,
+            "method": self.config.method,
+        }
+        todo = undone(index, "weights", ".npy", num_shards)
+        do(Tasks(worker=WeighWords, settings=weighing, numbers=todo, noun="shards weighed"))
+        write_frame(ordered.select("doc_id"), index, "documents.parquet")
+        for below in ("texts", "times", "held_by"):
+            index.delete_folder(below)
+
+    def _share_counts(self, index: Folder, num_shards: int) -> None:
+        """Tell each shard in how many passages of all its words stand, and how long passages are."""
+        words = [read_frame(index, "words", f"{part(number)}.parquet") for number in range(num_shards)]
+        every = pl.concat([pl.DataFrame(schema=COUNT_COLUMNS), *words])
+        total = every.group_by("word").agg(pl.col("passages").sum().alias("total"))
+        for number, own in enumerate(words):
+            held = own.join(total, on="word", how="left", maintain_order="left")["total"]
+            write_array(held.to_numpy(), index, "held_by", f"{part(number)}.npy")
+        lengths = [open_array(index, "lengths", f"{part(number)}.npy") for number in range(num_shards)]
+        sizes = np.array([len(shard) for shard in lengths], np.int64)
+        count = sum(int(shard.sum(dtype=np.int64)) for shard in lengths)
+        write_array(np.array([sizes.sum(), count]), index, "totals.npy")
+        write_array(np.concatenate([[0], np.cumsum(sizes)]), index, "bounds.npy")
+
+    def search(self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, do: Do) -> pl.DataFrame:
+        """The lists of QUERIES; one that matches nothing has no row."""
+        analyse = analyser_named(self.config.analyser)()
+        words = pl.Series(analyse(queries["question"].to_list()), dtype=pl.List(pl.String))
+        asked = pl.DataFrame({"query": np.arange(queries.height, dtype=np.uint32), "words": words})
+        num_slices = write_queries(asked, work)
+        num_shards = len(open_array(index, "bounds.npy")) - 1
+        settings = {
+            "index": index.root,
+            "work": work.root,
+            "depth": depth,
+            "num_slices": num_slices,
+            "num_shards": num_shards,
+            "method": self.config.method,
+        }
+        todo = undone(work, "found", ".parquet", num_shards * num_slices)
+        do(Tasks(worker=SearchWords, settings=settings, numbers=todo, noun="searches"))
+        doc_ids = read_frame(index, "documents.parquet")["doc_id"]
+        return ranked(read_found(work), queries["query_id"], doc_ids, depth)
+
+
+class CountWords:
+    """Counts the words of a shard's passages: ``words``, ``times``, ``places``, ``starts`` and ``lengths``.
+
+    The entries of word w are ``starts[w]:starts[w + 1]``: the passages that hold it, ascending, and how often.
+    """
+
+    def __init__(self, *, index: str, analyser: str) -> None:
+        self._index = Folder(index)
+        self._analyse = analyser_named(analyser)()
+
+    def __call__(self, number: int) -> None:
+        name = part(number)
+        lists = self._analyse(read_frame(self._index, "texts", f"{name}.parquet")["text"].to_list())
+        lengths = np.fromiter(map(len, lists), np.int32, len(lists))
+        numbers: dict[str, int] = {}
+        flat = (numbers.setdefault(word, len(numbers)) for words in lists for word in words)
+        words = np.fromiter(flat, np.int64, int(lengths.sum(dtype=np.int64)))
+        places = np.repeat(np.arange(len(lists)), lengths)
+        pairs, times = np.unique(words * max(len(lists), 1) + places, return_counts=True)
+        held, places = np.divmod(pairs, max(len(lists), 1))
+        passages = np.bincount(held, minlength=len(numbers))
+        frame = pl.DataFrame({"word": list(numbers), "passages": passages}, schema=COUNT_COLUMNS)
+        write_frame(frame, self._index, "words", f"{name}.parquet")
+        starts = np.concatenate([[0], np.cumsum(passages)]).astype(np.int64)
+        write_array(starts, self._index, "starts", f"{name}.npy")
+        write_array(places.astype(np.int32), self._index, "places", f"{name}.npy")
+        write_array(times.astype(np.float32), self._index, "times", f"{name}.npy")
+        # the last file: with it the shard is counted
+        write_array(lengths, self._index, "lengths", f"{name}.npy")
+
+
+class WeighWords:
+    """Turns a shard's counts into ``weights``: what each passage gets for each of its words."""
+
+    def __init__(self, *, index: str, k1: float, b: float, method: str) -> None:
+        self._index = Folder(index)
+        self._k1, self._b, self._method = k1, b, method
+
+    def __call__(self, number: int) -> None:
+        name = f"{part(number)}.npy"
+        arrays = ("times", "places", "starts", "lengths", "held_by")
+        times, places, starts, lengths, held_by = (open_array(self._index, key, name) for key in arrays)
+        num_passages, num_words = (int(value) for value in open_array(self._index, "totals.npy"))
+        relative = lengths[places] / max(num_words / max(num_passages, 1), 1e-9)
+        saturated = weight_of_times(times, relative, self._k1, self._b, self._method)
+        rarity = np.repeat(weight_of_rarity(held_by, num_passages, self._method), np.diff(starts))
+        write_array((rarity * saturated).astype(np.float32), self._index, "weights", name)
+
+
+def weight_of_rarity(
+    held_by: npt.NDArray[np.int64], num_passages: int, method: str
+) -> npt.NDArray[np.float64]:
+    """The inverse document frequency of words, as `bm25s` has it for each variant (Kamphuis et al., ECIR 2020)."""
+    if method == "atire":
+        return np.log(num_passages / held_by)
+    odds = (num_passages - held_by + 0.5) / (held_by + 0.5)
+    # robertson: a word in more than half of the passages would count against them; bm25s takes 0 then
+    return np.log1p(odds) if method == "lucene" else np.log(np.maximum(odds, 1.0))
+
+
+def weight_of_times(
+    times: npt.NDArray[np.float32], relative: npt.NDArray[np.float64], k1: float, b: float, method: str
+) -> npt.NDArray[np.float64]:
+    """How much it counts that a word stands several times in a passage of a length relative to the mean."""
+    saturated: npt.NDArray[np.float64] = times / (times + k1 * (1 - b + b * relative))
+    return saturated * (k1 + 1) if method == "atire" else saturated
+
+
+class SearchWords:
+    """Searches one shard for a slice of the queries; leaves ``found``."""
+
+    def __init__(
+        self, *, index: str, work: str, depth: int, num_slices: int, num_shards: int, method: str
+    ) -> None:
+        self._index, self._work = Folder(index), Folder(work)
+        self._depth = depth
+        self._slices = Slices(num_shards=num_shards, num_slices=num_slices)
+        self._bounds = open_array(self._index, "bounds.npy")
+        self._method = method
+        self._open: tuple[int, Any, dict[str, int]] | None = None
+
+    def __call__(self, number: int) -> None:
+        shard, piece = self._slices.place(number)
+        engine, words = self._shard(shard)
+        asked = read_frame(self._work, "queries", f"{part(piece)}.parquet")
+        known = {
+            query: ids
+            for query, asked_words in asked.iter_rows()
+            if (ids := [words[word] for word in asked_words if word in words])
+        }
+        start = int(self._bounds[shard])
+        parts = [
+            candidates(query, places + start, scores)
+            for query, places, scores in _search(engine, known, self._depth)
+        ]
+        found = pl.concat([pl.DataFrame(schema=FOUND_COLUMNS), *parts])
+        write_frame(found, self._work, "found", f"{part(number)}.parquet")
+
+    def _shard(self, number: int) -> tuple[Any, dict[str, int]]:
+        """The shard's engine and its words; the last one stays open."""
+        if self._open is None or self._open[0] != number:
+            words = read_frame(self._index, "words", f"{part(number)}.parquet")["word"].to_list()
+            engine = _engine(self._index, number, self._method, len(words))
+            self._open = (number, engine, {word: place for place, word in enumerate(words)})
+        return self._open[1], self._open[2]
+
+
+def _engine(index: Folder, number: int, method: str, num_words: int) -> Any:
+    """The shard as `bm25s` searches it, its arrays mapped from disk."""
+    name = f"{part(number)}.npy"
+    engine = bm25s.BM25(method=method, backend="numba")
+    engine.scores = {
+        "data": open_array(index, "weights", name),
+        "indices": open_array(index, "places", name),
+        "indptr": open_array(index, "starts", name),
+        "num_docs": len(open_array(index, "lengths", name)),
+    }
+    engine.nonoccurrence_array = None
+    engine.vocab_dict = {}
+    # only asked whether it holds an id
+    engine.unique_token_ids_set = range(num_words)
+    return engine
+
+
+def _search(
+    engine: Any, known: Mapping[int, Sequence[int]], depth: int
+) -> list[tuple[int, npt.NDArray[np.intp], npt.NDArray[np.float32]]]:
+    """The best places of each query; where equal scores go on beyond the margin, all of them are looked at."""
+    if not known:
+        return []
+    wide = min(depth + MARGIN, engine.scores["num_docs"])
+    places, scores = engine.retrieve(list(known.values()), k=wide, show_progress=False)
+    ends_equal = (scores[:, -1] == scores[:, min(depth, wide) - 1]) & (scores[:, -1] > 0)
+    found = []
+    for row, (query, ids) in enumerate(known.items()):
+        if ends_equal[row] and wide < engine.scores["num_docs"]:
+            everything = engine.get_scores_from_ids(ids)
+            top = best(everything, depth)
+            found.append((query, top, everything[top]))
+        else:
+            order = np.lexsort((places[row], -scores[row]))[:depth]
+            order = order[scores[row][order] > 0]
+            found.append((query, places[row][order].astype(np.intp), scores[row][order]))
+    return found

@@ -1,0 +1,49 @@
+"""Passages drawn without looking: the floor of a comparison, and a source of wrong passages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import xxhash
+
+from erag_ray.config import RetrieverConfig
+from erag_ray.retrieve.lists import LIST_COLUMNS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Random:
+    """A list depends on the question's id, the seed and the passages' ids."""
+
+    config: RetrieverConfig
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """The seed."""
+        return {"seed": self.config.seed}
+
+    def index(self, corpus: pl.DataFrame) -> RandomIndex:
+        """The ids alone, in their order."""
+        return RandomIndex(doc_ids=corpus["doc_id"].sort(), seed=self.config.seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomIndex:
+    """Ids to draw from."""
+
+    doc_ids: pl.Series
+    seed: int
+
+    def search(self, queries: pl.DataFrame, depth: int) -> pl.DataFrame:
+        """As in `Index`; the score is that of the place, 1 / rank."""
+        lists = [self._list(query_id, min(depth, len(self.doc_ids))) for query_id in queries["query_id"]]
+        return pl.concat([pl.DataFrame(schema=LIST_COLUMNS), *lists])
+
+    def _list(self, query_id: str, depth: int) -> pl.DataFrame:
+        generator = np.random.default_rng(xxhash.xxh3_64_intdigest(f"{self.seed}:{query_id}".encode()))
+        drawn = generator.choice(len(self.doc_ids), size=depth, replace=False)
+        ranks = np.arange(1, depth + 1)
+        columns = {"rank": ranks, "doc_id": self.doc_ids.gather(drawn), "score": 1 / ranks}
+        return pl.DataFrame({"query_id": [query_id] * depth, **columns}).cast(LIST_COLUMNS)

@@ -1,0 +1,101 @@
+"""How the work of an index is cut: numbered tasks that leave a file each, and the folder they lie in.
+
+A worker is made once in each process that works and then called with task numbers. What it makes is a function of its
+settings and the number, and appears whole, so a task that is done twice or stopped half-way does no harm, and one whose
+file is there need not be done again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import polars as pl
+
+from erag_ray.retrieve.lists import FOUND_COLUMNS
+from erag_ray.store import Folder, as_frame
+
+QUERIES_PER_TASK = 2048
+
+
+class Worker(Protocol):
+    """Does one numbered task after the other."""
+
+    def __call__(self, number: int) -> None:
+        """Do the task and leave its file."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tasks:
+    """Some tasks of one worker.
+
+    Attributes:
+        worker: its class, made with ``settings`` as keyword arguments.
+        settings: plain values.
+        numbers: the tasks.
+        noun: what a task is, for progress.
+    """
+
+    worker: type[Any]
+    settings: Mapping[str, Any]
+    numbers: Sequence[int]
+    noun: str
+
+
+Do = Callable[[Tasks], None]
+"""Does tasks, here or on a cluster; returns when all of them are done."""
+
+
+def part(number: int) -> str:
+    """The name of a numbered part."""
+    return f"{number:05}"
+
+
+def write_frame(frame: pl.DataFrame, folder: Folder, *names: str) -> None:
+    """Write a frame as one Parquet file."""
+    folder.write_parquet(frame.to_arrow(), *names)
+
+
+def read_frame(folder: Folder, *names: str) -> pl.DataFrame:
+    """A frame that `write_frame` has written."""
+    return as_frame(folder.read_parquet(*names))
+
+
+def undone(folder: Folder, below: str, suffix: str, count: int) -> list[int]:
+    """The tasks of ``count`` whose file is not there yet."""
+    there = set(folder.names(below, suffix=suffix))
+    return [number for number in range(count) if f"{part(number)}{suffix}" not in there]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slices:
+    """Queries by shards: task ``shard * num_slices + slice`` searches one shard for some of the queries."""
+
+    num_shards: int
+    num_slices: int
+
+    def place(self, number: int) -> tuple[int, int]:
+        """The shard and the slice of a task."""
+        return divmod(number, self.num_slices)
+
+    @property
+    def num_tasks(self) -> int:
+        """All of them."""
+        return self.num_shards * self.num_slices
+
+
+def write_queries(queries: pl.DataFrame, work: Folder) -> int:
+    """Write the queries in slices, numbered by ``query``; gives the number of slices."""
+    slices = list(queries.iter_slices(QUERIES_PER_TASK))
+    for number, rows in enumerate(slices):
+        write_frame(rows, work, "queries", f"{part(number)}.parquet")
+    return len(slices)
+
+
+def read_found(work: Folder) -> pl.DataFrame:
+    """What all tasks have found."""
+    names = work.names("found", suffix=".parquet")
+    return pl.concat(
+        [pl.DataFrame(schema=FOUND_COLUMNS), *(read_frame(work, "found", name) for name in names)]
+    )

@@ -1,0 +1,52 @@
+"""Runs -> the dual labels of each question's best passage, and their probabilities, sealed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from erag_ray.annotators import ANNOTATORS, Evidence
+from erag_ray.config import DualLabelsConfig
+from erag_ray.datasets import Findings, load_passages
+from erag_ray.evaluate import dual_labels, dual_probabilities
+from erag_ray.report import Grid, dual_grids
+from erag_ray.schemas import DUAL_LABELS
+from erag_ray.steps import say
+from erag_ray.steps.retrieving import load_asked, passages_of
+from erag_ray.steps.runs import MadeRun
+from erag_ray.store import TableStore
+
+
+def label_twice(config: DualLabelsConfig, made: Sequence[MadeRun]) -> list[Grid]:
+    """DUAL_LABELS of a retrieval's runs, sealed in its folder; as tables.
+
+    Raises:
+        InputError: the questions or passages cannot be read any more.
+    """
+    findings = Findings()
+    loaded = load_asked(config, findings)
+    runs = pl.concat(pl.read_parquet(run.path) for run in made).filter(pl.col("rank") == 1)
+    corpus = load_passages(
+        passages_of(config), findings, doc_ids=runs["doc_id"].unique(), page_ids=loaded.provenance["page_id"]
+    )
+    findings.raise_problems()
+    queries = loaded.queries.join(loaded.provenance, on="query_id", how="semi")
+    there = loaded.provenance.join(corpus, on="page_id", how="semi")
+    absent = queries.join(there, on="query_id", how="anti").height
+    if absent:
+        say(f"questions whose gold page gives no passage (their doc label is always 0): {absent:,}")
+    pairs = runs.join(queries, on="query_id", how="semi").select("query_id", "doc_id").unique()
+    evidence = Evidence(pairs=pairs, queries=queries, corpus=corpus, provenance=loaded.provenance)
+    labels = dual_labels(
+        runs,
+        queries,
+        ANNOTATORS["provenance"].function(evidence),
+        ANNOTATORS[config.word_rule].function(evidence),
+        [run.run_id for run in made],
+    )
+    inputs = {run.run_id: run.sha256 for run in made}
+    settings = {"word_rule": config.word_rule, "confidence": config.confidence}
+    table = dual_probabilities(labels, config.confidence)
+    TableStore(config.out).write(table, DUAL_LABELS, config=settings, inputs=inputs)
+    return dual_grids(table, config.confidence)

@@ -1,0 +1,276 @@
+"""One run of a retrieval: where it and its index lie, what they are made from, how they are made and sealed."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from erag_ray.config import RetrieveConfig
+from erag_ray.progress import counted
+from erag_ray.retrieve import INDEXED, LIST_COLUMNS, Do
+from erag_ray.schemas import RUNS, conform
+from erag_ray.store import Folder, TableStore, as_frame, fingerprint, provenance_of_code, read_manifest
+
+QUERY_KEYS = ("queries", "query_format", "triviaqa_questions", "dataset", "where")
+QUERIES_AT_A_TIME = 200
+MADE_FROM = "made_from.json"
+SEAL = "manifest.json"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MadeRun:
+    """A sealed run: its file, its counts and what it took; one that was there has taken nothing."""
+
+    run_id: str
+    path: str
+    num_queries: int
+    num_without_list: int
+    num_rows: int
+    sha256: str
+    indexing_seconds: float = 0.0
+    searching_seconds: float = 0.0
+
+    def __str__(self) -> str:
+        """A line for people."""
+        empty = f"{self.num_without_list:,} without a list"
+        counts = f"{self.run_id}: {self.num_queries:,} questions, {self.num_rows:,} documents, {empty}"
+        if not self.searching_seconds:
+            return f"{counts}; was there already: {self.path}"
+        rate = self.num_queries / self.searching_seconds
+        indexed = f"indexed in {self.indexing_seconds:.1f} s, " if self.indexing_seconds else ""
+        return f"{counts}; {indexed}{rate:,.0f} questions/s: {self.path}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sources:
+    """QUERIES, and CORPUS where a run needs it (else without rows)."""
+
+    queries: pl.DataFrame
+    corpus: pl.DataFrame
+
+
+class Run(abc.ABC):
+    """One run of the job; a subclass for each form of retriever.
+
+    Args:
+        config: the job.
+        name: of the run.
+        retriever: as `retrieve.make_retriever` gives it.
+        others: the runs that it is made of, by name.
+        stamps: files of queries and of passages -> what they are now.
+    """
+
+    def __init__(
+        self,
+        config: RetrieveConfig,
+        name: str,
+        retriever: Any,
+        others: Mapping[str, Run],
+        stamps: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        self.name = name
+        self.retriever = retriever
+        self.config = config.retrievers[name]
+        self.others = others
+        self.job = config
+        self._tables = TableStore(config.out)
+        self._work = Folder("/".join([config.out.rstrip("/"), "work", name]))
+        self.settings = {"kind": self.config.kind, **retriever.settings}
+        asked = {key: getattr(config, key) for key in (*QUERY_KEYS, "depth")}
+        of = {other.name: other.made_from["config"] for other in others.values()}
+        self.made_from: dict[str, Any] = {
+            "config": {**asked, **self.settings, "of": of},
+            "inputs": {**stamps["queries"], **stamps["passages"]},
+        }
+
+    @abc.abstractmethod
+    def needs_passages(self) -> bool:
+        """Whether texts of passages are needed to make the run."""
+
+    def prepare(self, sources: Sources, do: Do) -> None:  # noqa: B027 (most have nothing to prepare)
+        """Make what many runs can use, such as an index; what is there is not made again."""
+
+    @abc.abstractmethod
+    def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
+        """RUNS without its run_id."""
+
+    def read(self) -> pl.DataFrame:
+        """The lists of the sealed run."""
+        return as_frame(self._tables.folder.read_parquet(RUNS.name, f"{self.name}.parquet")).drop("run_id")
+
+    def sealed(self) -> MadeRun | None:
+        """The run, if it is there and was made from the same with the same settings."""
+        if not self._tables.folder.exists(RUNS.name, f"{self.name}.json"):
+            return None
+        manifest = read_manifest(self._tables.folder, RUNS.name, name=f"{self.name}.json")
+        made_from = {key: manifest.get(key) for key in self.made_from}
+        return self._described(manifest) if fingerprint(made_from) == fingerprint(self.made_from) else None
+
+    def make(self, sources: Sources, do: Do) -> MadeRun:
+        """Index, search, write, seal."""
+        start = time.monotonic()
+        self.prepare(sources, do)
+        prepared = time.monotonic()
+        own_folder(self._work, self.made_from)
+        lists = self.lists(sources, self._work, do).with_columns(run_id=pl.lit(self.name))
+        searched = time.monotonic()
+        manifest = self._seal(lists, sources.queries.height)
+        self._tables.folder.delete_folder("work", self.name)
+        return dataclasses.replace(
+            self._described(manifest),
+            indexing_seconds=prepared - start,
+            searching_seconds=searched - prepared,
+        )
+
+    def _seal(self, lists: pl.DataFrame, num_queries: int) -> dict[str, Any]:
+        folder = self._tables.folder
+        folder.delete(RUNS.name, f"{self.name}.json")
+        digest = folder.write_parquet(conform(lists, RUNS), RUNS.name, f"{self.name}.parquet")
+        manifest = {
+            "run_id": self.name,
+            "num_rows": lists.height,
+            "num_queries": num_queries,
+            "num_without_list": num_queries - lists["query_id"].n_unique(),
+            "sha256": digest,
+            **self.made_from,
+            **provenance_of_code(),
+        }
+        self._tables.write_manifest(manifest, RUNS.name, name=f"{self.name}.json")
+        return manifest
+
+    def _described(self, manifest: Mapping[str, Any]) -> MadeRun:
+        return MadeRun(
+            run_id=self.name,
+            path=self._tables.folder.at(RUNS.name, f"{self.name}.parquet"),
+            num_queries=manifest["num_queries"],
+            num_without_list=manifest["num_without_list"],
+            num_rows=manifest["num_rows"],
+            sha256=manifest["sha256"],
+        )
+
+
+class IndexedRun(Run):
+    """By an index on disk, which other questions can use again."""
+
+    def __init__(
+        self,
+        config: RetrieveConfig,
+        name: str,
+        retriever: Any,
+        others: Mapping[str, Run],
+        stamps: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        super().__init__(config, name, retriever, others, stamps)
+        self.index = Folder("/".join([config.out.rstrip("/"), "indexes", name]))
+        self._per_shard = config.search.passages_per_shard
+        self._index_made_from = {
+            "config": {**self.settings, "passages_per_shard": self._per_shard},
+            "inputs": dict(stamps["passages"]),
+        }
+
+    def needs_passages(self) -> bool:
+        """Without its index."""
+        return not self._has_index()
+
+    def prepare(self, sources: Sources, do: Do) -> None:
+        """Build the index."""
+        if self._has_index():
+            return
+        own_folder(self.index, self._index_made_from)
+        self.retriever.build(sources.corpus, self.index, self._per_shard, do)
+        manifest = {**self._index_made_from, "num_passages": sources.corpus.height, **provenance_of_code()}
+        self._tables.write_manifest(manifest, "indexes", self.name)
+
+    def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
+        """Search."""
+        found: pl.DataFrame = self.retriever.search(self.index, sources.queries, work, self.job.depth, do)
+        return found
+
+    def _has_index(self) -> bool:
+        return self.index.exists(SEAL) and is_own(self.index, self._index_made_from)
+
+
+class InMemoryRun(Run):
+    """By passages in memory."""
+
+    def needs_passages(self) -> bool:
+        """Always."""
+        return True
+
+    def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
+        """Index and search, some questions at a time."""
+        index = self.retriever.index(sources.corpus)
+        parts, done = [pl.DataFrame(schema=LIST_COLUMNS)], 0
+        with counted(f"questions by {self.name}", sources.queries.height, show=self.job.progress) as told:
+            for batch in sources.queries.iter_slices(QUERIES_AT_A_TIME):
+                parts.append(index.search(batch, self.job.depth))
+                done += batch.height
+                told(done)
+        return pl.concat(parts)
+
+
+class FusedRun(Run):
+    """Of other runs' ranks."""
+
+    def needs_passages(self) -> bool:
+        """Never."""
+        return False
+
+    def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
+        """Fuse."""
+        fused: pl.DataFrame = self.retriever.fuse(
+            [self.others[name].read() for name in self.config.of], self.job.depth
+        )
+        return fused
+
+
+class RerankedRun(Run):
+    """Of another run's documents, scored again."""
+
+    def needs_passages(self) -> bool:
+        """Where a model reads texts, or vectors are still to be made."""
+        return self.config.by is None or self.others[self.config.by].needs_passages()
+
+    def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
+        """Score the candidates."""
+        deepest = self.config.candidates or self.job.depth
+        lists = self.others[self.config.of[0]].read().filter(pl.col("rank") <= deepest)
+        depth = self.job.depth
+        if self.config.by is None:
+            scored: pl.DataFrame = self.retriever.rerank(
+                lists, sources.queries, sources.corpus, work, depth, do
+            )
+            return scored
+        dense = self.others[self.config.by]
+        assert isinstance(dense, IndexedRun)
+        dense.prepare(sources, do)
+        scored = self.retriever.rerank(dense.retriever, dense.index, lists, sources.queries, work, depth, do)
+        return scored
+
+
+def run_class(kind: str) -> type[Run]:
+    """The form of a kind of retriever; code from outside works in memory."""
+    if kind in INDEXED:
+        return IndexedRun
+    forms: dict[str, type[Run]] = {"rrf": FusedRun, "rerank": RerankedRun}
+    return forms.get(kind, InMemoryRun)
+
+
+def own_folder(folder: Folder, made_from: Mapping[str, Any]) -> None:
+    """A folder for what is made from this: kept as it is if it is that already, else emptied."""
+    if not is_own(folder, made_from):
+        folder.delete_folder()
+        folder.write_bytes(json.dumps({"fingerprint": fingerprint(made_from)}).encode(), MADE_FROM)
+
+
+def is_own(folder: Folder, made_from: Mapping[str, Any]) -> bool:
+    """Whether all in the folder was made from this."""
+    if not folder.exists(MADE_FROM):
+        return False
+    return bool(read_manifest(folder, name=MADE_FROM).get("fingerprint") == fingerprint(made_from))

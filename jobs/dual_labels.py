@@ -1,0 +1,26 @@
+"""Is the best passage of the right document, and does it hold the answer? Dual labels (Park & Lim, 2025, Table 3).
+
+    python jobs/dual_labels.py --config jobs/dual_labels.yaml
+    ray job submit --working-dir . -- python jobs/dual_labels.py --config jobs/dual_labels.yaml
+
+From KLUE-MRC's JSON (or any questions with gold pages) and the texts of pages to the table: pages are split, each
+retriever gives its best passage, and both labels are counted.
+"""
+
+from __future__ import annotations
+
+from erag_ray.config import DualLabelsConfig
+from erag_ray.report import open_console, show
+from erag_ray.steps import run_job, say
+from erag_ray.steps.dual import label_twice
+from erag_ray.steps.retrieving import retrieve
+
+
+def main(config: DualLabelsConfig) -> None:
+    made = retrieve(config)
+    say(*map(str, made))
+    show(label_twice(config, made), open_console())
+
+
+if __name__ == "__main__":
+    run_job(DualLabelsConfig, main, __doc__ or "")

@@ -1,0 +1,252 @@
+"""Dual labels: KLUE-MRC's own form, pages in several forms, both labels, and the table."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import pathlib
+import unicodedata
+from typing import Any
+
+import polars as pl
+import pytest
+
+from erag_ray.config import DualLabelsConfig, RetrieverConfig
+from erag_ray.corpus.pages import read_pages
+from erag_ray.datasets import Findings, load_queries
+from erag_ray.evaluate import dual_labels, dual_probabilities
+from erag_ray.schemas import DUAL_LABELS, InputError
+from erag_ray.steps.dual import label_twice
+from erag_ray.steps.retrieving import retrieve
+from erag_ray.store import TableStore
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+def qa(guid: str, question: str, *answers: str, impossible: bool = False) -> dict[str, Any]:
+    texts = [{"text": answer, "answer_start": 0} for answer in answers]
+    return {
+        "guid": guid,
+        "question": question,
+        "answers": texts,
+        "is_impossible": impossible,
+        "question_type": 1,
+    }
+
+
+def article(title: str, context: str, *qas: dict[str, Any], source: str = "wikipedia") -> dict[str, Any]:
+    return {
+        "title": title,
+        "source": source,
+        "news_category": None,
+        "paragraphs": [{"context": context, "qas": list(qas)}],
+    }
+
+
+ARTICLES = [
+    article(
+        "가람시",
+        "가람시는 강가의 도시이다. 1874년에 세워졌다.",
+        qa("k1", "가람시는 언제 세워졌는가?", "1874년"),
+    ),
+    article(
+        "누리호",
+        "누리호는 배이다. 박온린이 만들었다.",
+        qa("k2", "누리호를 만든 사람은?", "박온린"),
+        qa("k3", "왜?", impossible=True),
+    ),
+    # the same page again, with another context
+    article("가람시", "가람시의 시장은 김가람이다.", qa("k4", "가람시의 시장은 누구인가?", "김가람", "가람")),
+    article("뉴스", "오늘의 소식", qa("k5", "무슨 소식?", "오늘"), source="hankyung"),
+]
+
+
+@pytest.fixture
+def klue(tmp_path: pathlib.Path) -> pathlib.Path:
+    path = tmp_path / "klue-mrc-v1.1_dev.json"
+    path.write_text(json.dumps({"version": "v", "data": ARTICLES}, ensure_ascii=False, indent=1))
+    return path
+
+
+# --- files ---
+
+
+def test_questions_have_their_articles_title_as_gold_page(klue: pathlib.Path) -> None:
+    findings = Findings()
+    loaded = load_queries(klue, findings, where=["source=wikipedia"])
+    findings.raise_problems()
+    assert loaded.queries.select("query_id", "dataset", "answers").rows() == [
+        ("k1", "klue-mrc-v1.1_dev", ["1874년"]),
+        ("k2", "klue-mrc-v1.1_dev", ["박온린"]),
+        ("k4", "klue-mrc-v1.1_dev", ["김가람", "가람"]),
+    ]
+    assert loaded.provenance.rows() == [("k1", "가람시"), ("k2", "누리호"), ("k4", "가람시")]
+    notes = " ".join(findings.notes)
+    assert "impossible questions, left out: 1 (k3)" in notes
+    assert "left out by where source=wikipedia: 1 (k5)" in notes
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ('{"data": [', "cannot be read"),
+        ('{\n "data": 3}', 'it has no list of objects called "data"'),
+        (
+            '{"data": [{"title": "a", "paragraphs": [{"qas": [{"question": "q", "answers": []}]}]}]}',
+            "guid is missing",
+        ),
+        ('{"data": [{"title": "a", "paragraphs": 3}]}', "paragraphs is 3; it must be a list of objects"),
+        (
+            '{"data": [{"title": "a", "paragraphs": [{"qas": [{"guid": "g", "question": "q", "answers": []}]}]}]}',
+            "has no answer",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_klue_file_is_named(klue: pathlib.Path, content: str, named: str) -> None:
+    klue.write_text(content)
+    findings = Findings()
+    load_queries(klue, findings, format="klue")
+    assert any(named in problem for problem in findings.problems)
+
+
+def test_pages_come_in_several_forms(klue: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    texts = {"가람시": "하나.\n\n둘.", "누리호": "셋."}
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    for title, text in texts.items():
+        # a file system may keep names in another form
+        (folder / f"{unicodedata.normalize('NFD', title)}.txt").write_text(text)
+    frame = pl.DataFrame({"title": list(texts), "text": list(texts.values())})
+    frame.write_parquet(tmp_path / "pages.parquet")
+    frame.write_ndjson(tmp_path / "wiki_00.jsonl")
+    expected = [("가람시", "가람시", ("가람시", "하나.", "둘.")), ("누리호", "누리호", ("누리호", "셋."))]
+    for place in ("pages", "pages.parquet", "wiki_00.jsonl"):
+        findings = Findings()
+        found = [page for page, _ in read_pages(str(tmp_path / place), findings)]
+        assert sorted((page.page_id, page.title, page.paragraphs) for page in found) == expected
+        assert findings.problems == ()
+    contexts = [page.paragraphs for page, _ in read_pages(str(klue), Findings())]
+    assert contexts[0] == (
+        "가람시",
+        "가람시는 강가의 도시이다. 1874년에 세워졌다.",
+        "가람시의 시장은 김가람이다.",
+    )
+
+
+def test_pages_without_a_title_or_a_text_are_named(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "pages.jsonl"
+    path.write_text('{"title": "a"}\n{"text": "b"}\n{"title": "c", "text": 3}\n')
+    findings = Findings()
+    list(read_pages(str(path), findings))
+    assert sorted(problem.removeprefix(f"{path}:") for problem in findings.problems) == [
+        "1: text is missing; it must be a string",
+        "2: title is missing; it must be a string that is not empty or a number",
+        "3: text is 3; it must be a string",
+    ]
+
+
+# --- labels ---
+
+
+def test_probabilities_by_hand() -> None:
+    queries = pl.DataFrame({"dataset": ["d"] * 4, "query_id": list("abcd")})
+    runs = pl.DataFrame(
+        {
+            "run_id": ["one"] * 4 + ["none"],
+            "query_id": ["a", "b", "c", "c", "z"],
+            "rank": [1, 1, 1, 2, 1],
+            "doc_id": ["x", "y", "z", "x", "x"],
+        }
+    )
+    # a: both; b: document alone; c: word alone (its second passage does not count); d: no list
+    of_page = pl.DataFrame(
+        {"query_id": ["a", "b", "c", "c"], "doc_id": ["x", "y", "z", "x"], "label": [1.0, 1.0, 0.0, 1.0]}
+    )
+    with_answer = of_page.with_columns(label=pl.Series([1.0, 0.0, 1.0, 1.0]))
+    labels = dual_labels(runs, queries, of_page, with_answer, ["one", "none"])
+    assert labels.filter(run_id="one").select("query_id", "doc_label", "word_label").rows() == [
+        ("a", 1, 1), ("b", 1, 0), ("c", 0, 1), ("d", 0, 0),
+    ]  # fmt: skip
+    table = dual_probabilities(labels, 0.95)
+    values = {(row["run_id"], row["probability"]): row for row in table.iter_rows(named=True)}
+    shares = {
+        name: values["one", name]["value"]
+        for name in ("doc", "word", "doc_and_word", "doc_given_word", "word_given_doc")
+    }
+    assert shares == {
+        "doc": 0.5,
+        "word": 0.5,
+        "doc_and_word": 0.25,
+        "doc_given_word": 0.5,
+        "word_given_doc": 0.5,
+    }
+    # Wilson's interval of 2 of 4, by its formula
+    z = 1.959963984540054
+    middle, half = (0.5 + z * z / 8) / (1 + z * z / 4), z * (0.25 / 4 + z * z / 64) ** 0.5 / (1 + z * z / 4)
+    assert values["one", "doc"]["low"] == pytest.approx(middle - half)
+    assert values["one", "doc"]["high"] == pytest.approx(middle + half)
+    # where the condition never holds there is nothing to say
+    assert values["none", "doc"]["value"] == 0
+    assert values["none", "word_given_doc"]["value"] is None
+    assert values["none", "doc_given_word"]["num_queries"] == 0
+
+
+def config_of(folder: pathlib.Path, klue: pathlib.Path, pages: pathlib.Path) -> DualLabelsConfig:
+    return DualLabelsConfig(
+        queries=[str(klue)],
+        where=["source=wikipedia"],
+        knowledge_source=[str(pages)],
+        retrievers={"BM25": RetrieverConfig(kind="bm25", analyser="korean")},
+        out=str(folder / "dual"),
+        progress=False,
+    )
+
+
+def test_the_job_goes_from_klue_and_its_contexts_to_the_table(
+    klue: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    config = config_of(tmp_path, klue, klue)
+    (grid,) = label_twice(config, retrieve(config))
+    assert grid.columns == (
+        "model",
+        "P(Doc)",
+        "P(Word)",
+        "P(Doc \u2229 Word)",
+        "P(Doc | Word)",
+        "P(Word | Doc)",
+    )
+    assert grid.rows[0][0] == "BM25"
+    found = TableStore(config.out).read(DUAL_LABELS)
+    assert dict(found.select("probability", "value").rows())["doc"] == 1.0
+    assert found["num_queries"].max() == 3
+
+
+def test_a_made_korean_set_is_large_enough_and_its_table_is_plausible(tmp_path: pathlib.Path) -> None:
+    spec = importlib.util.spec_from_file_location("korean_pages", ROOT / "notebooks" / "korean_pages.py")
+    assert spec
+    assert spec.loader
+    korean_pages = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(korean_pages)
+    korean_pages.main(tmp_path, 0)
+    config = config_of(tmp_path, tmp_path / "klue.json", tmp_path / "pages.parquet")
+    label_twice(config, retrieve(config))
+    found = TableStore(config.out).read(DUAL_LABELS)
+    values = dict(found.select("probability", "value").rows())
+    assert found.filter(probability="doc")["num_queries"].item() == 450
+    # far better than chance (one page of 150), far from perfect, and neither label says the other
+    assert 0.3 < values["doc"] < 1
+    assert 0.1 < values["doc_and_word"] < min(values["doc"], values["word"])
+
+
+def test_pages_that_are_named_by_no_question_and_questions_without_a_page(
+    klue: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pages = tmp_path / "pages.parquet"
+    pl.DataFrame(
+        {"title": ["누리호", "다른 것"], "text": ["누리호는 박온린이 만들었다.", "가람시는 여기 없다."]}
+    ).write_parquet(pages)
+    config = config_of(tmp_path, klue, pages)
+    label_twice(config, retrieve(config))
+    assert "whose gold page gives no passage (their doc label is always 0): 2" in capsys.readouterr().err
+    with pytest.raises(InputError, match="cannot be read"):
+        retrieve(config_of(tmp_path, klue, tmp_path / "nothing.parquet"))

