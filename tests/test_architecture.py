@@ -23,10 +23,10 @@ LIGHT = ("erag_ray.evaluate", "erag_ray.report", "erag_ray.steps.judging", "erag
 HEAVY = {
     "torch": {"readers", "retrieve", "train", "pipeline"},
     "transformers": {"readers", "retrieve", "train", "pipeline"},
-    "sentence_transformers": {"retrieve"},
-    "faiss": {"retrieve"},
+    "sentence_transformers": {"retrieve", "benchmark"},
+    "faiss": {"retrieve", "benchmark"},
     "ray": {"pipeline"},
-    "bm25s": {"retrieve"},
+    "bm25s": {"retrieve", "benchmark"},
     "Stemmer": {"retrieve"},
 }
 

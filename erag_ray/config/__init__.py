@@ -7,6 +7,7 @@ of its own here; its ``PATHS`` name the fields in which ``$NAME`` and ``~`` are 
 
 from __future__ import annotations
 
+from erag_ray.config.benchmark import BenchmarkConfig
 from erag_ray.config.check import require
 from erag_ray.config.job import JobConfig
 from erag_ray.config.parsing import expand, map_paths, parse
@@ -22,6 +23,7 @@ from erag_ray.config.training import ExamplesConfig, ScratchConfig, StageConfig,
 from erag_ray.config.world import WorldConfig
 
 __all__ = [
+    "BenchmarkConfig",
     "DualLabelsConfig",
     "ExamplesConfig",
     "JobConfig",

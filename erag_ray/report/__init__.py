@@ -16,6 +16,7 @@ from erag_ray.report.paper import table_1
 from erag_ray.report.render import markdown, open_console, show
 from erag_ray.report.retrievers import best_first, which_retriever
 from erag_ray.report.sanity import sanity_grids
+from erag_ray.report.speed import speed_grid
 from erag_ray.report.trust import across_runs_grid, correlation_grid
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "pages",
     "sanity_grids",
     "show",
+    "speed_grid",
     "with_interval",
 ]
 

@@ -218,12 +218,12 @@ class SearchWords:
         """The shard's engine and its words; the last one stays open."""
         if self._open is None or self._open[0] != number:
             words = read_frame(self._index, "words", f"{part(number)}.parquet")["word"].to_list()
-            engine = _engine(self._index, number, self._method, len(words))
+            engine = open_shard(self._index, number, self._method, len(words))
             self._open = (number, engine, {word: place for place, word in enumerate(words)})
         return self._open[1], self._open[2]
 
 
-def _engine(index: Folder, number: int, method: str, num_words: int) -> Any:
+def open_shard(index: Folder, number: int, method: str, num_words: int) -> Any:
     """The shard as `bm25s` searches it, its arrays mapped from disk."""
     name = f"{part(number)}.npy"
     engine = bm25s.BM25(method=method, backend="numba")

@@ -1,0 +1,63 @@
+"""How fast retrieval is, as ratios against named peers in the same run, with peak memory and sizes.
+
+`generated` makes passages and vectors, `measured` times one thing after the other, each in a process of its own;
+`run_all` gives the table.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import resource
+from collections.abc import Callable, Iterator
+
+import polars as pl
+
+from erag_ray.benchmark import measured
+from erag_ray.config import BenchmarkConfig
+
+COLUMNS = pl.Schema(
+    {
+        "passages": pl.Int64(),
+        "what": pl.String(),
+        "by": pl.String(),
+        "seconds": pl.Float64(),
+        "count": pl.Int64(),
+        "disk_bytes": pl.Int64(),
+        "peak_memory_bytes": pl.Int64(),
+    }
+)
+STEPS: dict[str, tuple[str, ...]] = {
+    "bm25": ("bm25_build", "bm25_build_peer", "bm25_search", "rank_bm25_search"),
+    "dense": ("dense_search",),
+    "encode": ("encode",),
+}
+
+
+def run_all(config: BenchmarkConfig, say: Callable[[str], None]) -> pl.DataFrame:
+    """The table of all measurements, a row for each (`COLUMNS`); ``say`` hears of every step."""
+    rows = []
+    for name, size in _steps(config):
+        say(f"{name}: {size:,}")
+        rows += [{"passages": size, "disk_bytes": None, **row} for row in _measure_apart(name, config, size)]
+    return pl.DataFrame(rows, schema=COLUMNS)
+
+
+def _steps(config: BenchmarkConfig) -> Iterator[tuple[str, int]]:
+    for part in config.parts:
+        for size in config.sizes if part != "encode" else [config.num_encoded]:
+            for name in STEPS[part]:
+                if name != "rank_bm25_search" or size <= config.rank_bm25_passages:
+                    yield name, size
+
+
+def _measure_apart(name: str, config: BenchmarkConfig, size: int) -> list[dict[str, object]]:
+    """In a new process, whose peak memory is then of this alone."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(_measure, (name, config, size))
+
+
+def _measure(name: str, config: BenchmarkConfig, size: int) -> list[dict[str, object]]:
+    rows = list(getattr(measured, name)(config, size))
+    # of the whole process: what is measured, what it is made of, and the peer where both are in one
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return [{**row, "peak_memory_bytes": peak} for row in rows]

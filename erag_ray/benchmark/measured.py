@@ -1,0 +1,174 @@
+"""One measurement each, in a process of its own, ours and its peer's in turn: seconds, peak memory, bytes on disk."""
+
+from __future__ import annotations
+
+import pathlib
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import bm25s
+import faiss
+import numpy as np
+import polars as pl
+import rank_bm25
+import sentence_transformers
+
+from erag_ray.benchmark.generated import passages, questions, unit_vectors
+from erag_ray.config import BenchmarkConfig, RetrieverConfig
+from erag_ray.retrieve import make_retriever
+from erag_ray.retrieve.analysers import English
+from erag_ray.retrieve.bm25 import open_shard
+from erag_ray.retrieve.dense import TEXTS_PER_PART, Shard
+from erag_ray.retrieve.encoders import Encoder, find_encoder, preset_named
+from erag_ray.retrieve.work import Tasks, part
+from erag_ray.store import Folder, write_array
+
+RANK_BM25_QUERIES = 20
+PER_SHARD = 1_000_000
+Row = dict[str, Any]
+
+
+def do_here(tasks: Tasks) -> None:
+    """Do tasks one after the other."""
+    if tasks.numbers:
+        worker = tasks.worker(**tasks.settings)
+        for number in tasks.numbers:
+            worker(number)
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """How long it takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def in_turn(works: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """The best time of each, all of them tried one after the other, so often."""
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeats):
+        for name, work in works.items():
+            times[name].append(seconds_of(work))
+    return {name: min(some) for name, some in times.items()}
+
+
+def bytes_in(folder: pathlib.Path) -> int:
+    """All files in a folder together."""
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def bm25_build(config: BenchmarkConfig, size: int) -> Iterator[Row]:
+    """Building our index, from passages in memory."""
+    folder = pathlib.Path(config.out, f"bm25-{size}")
+    corpus = passages(size, config.seed)
+    retriever = make_retriever("bm25", RetrieverConfig(kind="bm25"))
+    seconds = seconds_of(lambda: retriever.build(corpus, Folder(str(folder)), PER_SHARD, do_here))
+    yield {
+        "what": "bm25 build",
+        "by": "erag_ray",
+        "seconds": seconds,
+        "count": size,
+        "disk_bytes": bytes_in(folder),
+    }
+
+
+def bm25_build_peer(config: BenchmarkConfig, size: int) -> Iterator[Row]:
+    """Building the index of `bm25s`, from the same passages."""
+    texts = passages(size, config.seed)["text"].to_list()
+    engine = bm25s.BM25(k1=0.9, b=0.4, method="lucene", backend="numba")
+
+    def build() -> None:
+        engine.index(English()(texts), show_progress=False)
+
+    yield {"what": "bm25 build", "by": "bm25s", "seconds": seconds_of(build), "count": size}
+
+
+def bm25_search(config: BenchmarkConfig, size: int) -> Iterator[Row]:
+    """Searching our index, and its arrays with `bm25s` itself where they are one shard."""
+    asked = questions(config.num_queries, config.seed)
+    index, work = Folder(f"{config.out}/bm25-{size}"), Folder(f"{config.out}/work")
+    retriever = make_retriever("bm25", RetrieverConfig(kind="bm25"))
+
+    def ours() -> None:
+        work.delete_folder()
+        retriever.search(index, asked, work, config.depth, do_here)
+
+    works: dict[str, Callable[[], object]] = {"erag_ray": ours}
+    if size <= PER_SHARD:
+        words = pl.read_parquet(index.at("words", f"{part(0)}.parquet"))["word"].to_list()
+        numbers = {word: number for number, word in enumerate(words)}
+        engine = open_shard(index, 0, "lucene", len(words))
+        works["bm25s"] = lambda: engine.retrieve(
+            [
+                [numbers[word] for word in one if word in numbers]
+                for one in English()(asked["question"].to_list())
+            ],
+            k=config.depth,
+            show_progress=False,
+        )
+    for compile_once in works.values():
+        compile_once()
+    for by, seconds in in_turn(works, config.repeats).items():
+        yield {"what": "bm25 search", "by": by, "seconds": seconds, "count": config.num_queries}
+
+
+def rank_bm25_search(config: BenchmarkConfig, size: int) -> Iterator[Row]:
+    """Searching with `rank_bm25`."""
+    lists = English()(passages(size, config.seed)["text"].to_list())
+    engine = rank_bm25.BM25Okapi(lists, k1=0.9, b=0.4)
+    asked = English()(questions(RANK_BM25_QUERIES, config.seed)["question"].to_list())
+    seconds = seconds_of(lambda: [engine.get_top_n(one, range(size), n=config.depth) for one in asked])
+    yield {"what": "bm25 search", "by": "rank_bm25", "seconds": seconds, "count": len(asked)}
+
+
+def dense_search(config: BenchmarkConfig, size: int) -> Iterator[Row]:
+    """Searching random vectors with ours, and with a flat index of Faiss over the same."""
+    index = Folder(f"{config.out}/dense-{size}")
+    num_parts = -(-size // TEXTS_PER_PART)
+    for number in range(num_parts):
+        some = min(TEXTS_PER_PART, size - number * TEXTS_PER_PART)
+        halves = unit_vectors(some, config.width, config.seed + number).astype(np.float16)
+        write_array(halves, index, "vectors", f"{part(number)}.npy")
+    write_array(np.array([num_parts, num_parts]), index, "parts.npy")
+    asked = unit_vectors(config.num_queries, config.width, config.seed - 1 if config.seed else 987_654)
+    start = time.perf_counter()
+    shard = Shard(index, 0)
+    built = time.perf_counter() - start
+    raw = faiss.IndexFlatIP(config.width)
+    for number in range(num_parts):
+        vectors = shard.vectors[number * TEXTS_PER_PART : (number + 1) * TEXTS_PER_PART]
+        raw.add(vectors.astype(np.float32))
+    works: dict[str, Callable[[], object]] = {
+        "erag_ray": lambda: shard.search(asked, config.depth),
+        "faiss": lambda: raw.search(asked, config.depth),
+    }
+    yield {
+        "what": "dense build",
+        "by": "erag_ray",
+        "seconds": built,
+        "count": size,
+        "disk_bytes": bytes_in(pathlib.Path(index.path)),
+    }
+    for by, seconds in in_turn(works, config.repeats).items():
+        yield {"what": "dense search", "by": by, "seconds": seconds, "count": config.num_queries}
+
+
+def encode(config: BenchmarkConfig, size: int) -> Iterator[Row]:
+    """Encoding passages of different lengths with ours, and with sentence-transformers as it comes."""
+    generator = np.random.default_rng(config.seed)
+    whole = passages(config.num_encoded, config.seed)["text"].to_list()
+    lengths = generator.integers(20, 101, len(whole))
+    texts = [" ".join(text.split()[:length]) for text, length in zip(whole, lengths, strict=True)]
+    settings = RetrieverConfig(kind="dense", model=config.model)
+    folder, preset = find_encoder(settings, "encode").folder, preset_named(settings)
+    ours = Encoder(
+        folder=folder, preset=preset, max_tokens=None, dtype="float32", batch_size=settings.batch_size
+    )
+    theirs = sentence_transformers.SentenceTransformer(folder)
+    works: dict[str, Callable[[], object]] = {
+        "erag_ray": lambda: ours(texts, "passage"),
+        "sentence-transformers": lambda: theirs.encode(texts, show_progress_bar=False),
+    }
+    for by, seconds in in_turn(works, config.repeats).items():
+        yield {"what": "encode", "by": by, "seconds": seconds, "count": len(texts)}

@@ -1,0 +1,61 @@
+"""The benchmark measures what it says, in small: rows, peers, and that generated text is as it should be."""
+
+from __future__ import annotations
+
+import pathlib
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from erag_ray import benchmark
+from erag_ray.benchmark import COLUMNS, run_all
+from erag_ray.benchmark.generated import passages, questions, unit_vectors
+from erag_ray.config import BenchmarkConfig
+from erag_ray.report import speed_grid
+
+
+@pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_every_part_has_a_row_for_ours_and_for_its_peers(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, apart: bool
+) -> None:
+    if not apart:
+        monkeypatch.setattr(benchmark, "_measure_apart", benchmark._measure)
+    said: list[str] = []
+    config = BenchmarkConfig(
+        sizes=[300], num_queries=5, depth=3, width=8, num_encoded=6, repeats=1, out=str(tmp_path)
+    )
+    table = run_all(config, said.append)
+    assert table.schema == COLUMNS
+    assert table.select("what", "by").rows() == [
+        ("bm25 build", "erag_ray"),
+        ("bm25 build", "bm25s"),
+        ("bm25 search", "erag_ray"),
+        ("bm25 search", "bm25s"),
+        ("bm25 search", "rank_bm25"),
+        ("dense build", "erag_ray"),
+        ("dense search", "erag_ray"),
+        ("dense search", "faiss"),
+        ("encode", "erag_ray"),
+        ("encode", "sentence-transformers"),
+    ]
+    assert (table["seconds"] > 0).all()
+    assert (table["peak_memory_bytes"] > 1e7).all()
+    assert len(said) == 6
+    rows = speed_grid(table).rows
+    assert [row[5] for row in rows[:2]] == ["-", f"{table['seconds'][1] / table['seconds'][0]:.2f}"]
+
+
+def test_generated_text_is_the_same_for_a_seed_and_has_few_frequent_and_many_rare_words() -> None:
+    corpus = passages(300, 1)
+    assert corpus.equals(passages(300, 1))
+    assert not corpus.equals(passages(300, 2))
+    words = Counter(word for text in corpus["text"] for word in text.split())
+    assert sum(words.values()) == 30_000
+    most = [count for _, count in words.most_common()]
+    assert most[0] > 1000
+    assert sum(count == 1 for count in most) > len(most) / 3
+    asked = questions(20, 1)["question"].to_list()
+    assert all(len(text.split()) == 8 for text in asked)
+    assert sum(word in words for text in asked for word in text.split()) > 40
+    np.testing.assert_allclose(np.linalg.norm(unit_vectors(5, 8, 0), axis=1), 1, rtol=1e-6)
