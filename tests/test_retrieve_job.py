@@ -16,11 +16,13 @@ from tiny import PASSAGES, QUESTIONS, Tiny, kilt_line, passage_line
 from erag_ray.config import RetrieveConfig, RetrieverConfig, SearchConfig
 from erag_ray.datasets import Findings, load_run
 from erag_ray.retrieve import dense
-from erag_ray.schemas import InputError
+from erag_ray.schemas import SANITY, InputError
 from erag_ray.steps import retrieving
 from erag_ray.steps.inputs import prepare, prepared
 from erag_ray.steps.retrieving import make_runs, retrieve
 from erag_ray.steps.runs import MadeRun
+from erag_ray.steps.sanity import find_sanity
+from erag_ray.store import TableStore
 
 BM25 = {"bm25": RetrieverConfig(kind="bm25")}
 BOTH = {**BM25, "bm25_lead": RetrieverConfig(kind="bm25", searches="title_and_first_sentence")}
@@ -345,3 +347,36 @@ def test_what_reranks_by_something_else_than_vectors_is_refused(tiny: Tiny) -> N
     deep = RetrieverConfig(kind="rrf", of=["bm25", "bm25_lead"], candidates=9)
     with pytest.raises(ValueError, match=r"retrievers\.f: candidates: 9 is more than depth 3"):
         config_of(tiny, retrievers={**BOTH, "f": deep})
+
+
+def test_what_the_runs_find_is_counted_over_all_questions(tiny: Tiny) -> None:
+    lines = [kilt_line(name, *rest) for name, rest in QUESTIONS.items()]
+    first = json.loads(lines[0])
+    first["gold_doc_ids"] = ["d1", "d2"]
+    tiny.queries.write_text("".join([json.dumps(first) + "\n", *lines[1:]]))
+    config = config_of(tiny, retrievers=BOTH, depth=5)
+    grids = find_sanity(config, retrieve(config))
+    table = TableStore(config.out).read(SANITY).filter(run_id="bm25")
+    found = {
+        (row["measure"], row["cutoff"]): (row["value"], row["num_queries"])
+        for row in table.iter_rows(named=True)
+    }
+    # the gold passages of one question, the gold pages of five
+    assert found["gold_passage", 1] == (1.0, 1)
+    assert found["gold_page", 1][1] == found["kilt_r_precision", 0][1] == 5
+    assert found["gold_page", 5] == (1.0, 5)
+    assert found["contains_answer", 5][1] == 6
+    assert [grid.title for grid in grids] == ["tiny: what the runs find"]
+    # sealed: the same again reads no passages
+    tiny.passages.unlink()
+    assert [grid.rows for grid in find_sanity(config, by_name_of(config))] == [grid.rows for grid in grids]
+
+
+def by_name_of(config: RetrieveConfig) -> list[MadeRun]:
+    """The runs as they are sealed."""
+    manifests = [
+        json.loads(pathlib.Path(config.run(name)).with_suffix(".json").read_text())
+        for name in config.retrievers
+    ]
+    keys = ("run_id", "num_queries", "num_without_list", "num_rows", "sha256")
+    return [MadeRun(path=config.run(one["run_id"]), **{key: one[key] for key in keys}) for one in manifests]

@@ -7,6 +7,7 @@ import polars as pl
 from erag_ray.report.grid import Grid, number
 
 NAMES = {
+    "gold_passage": "gold passage",
     "gold_page": "gold page",
     "contains_answer": "contains answer",
     "kilt_recall": "recall of pages (KILT)",
@@ -33,6 +34,6 @@ def _grid(dataset: str, part: pl.DataFrame) -> Grid:
         title=f"{dataset}: what the runs find",
         columns=("share of questions", "questions", *runs),
         rows=tuple(rows),
-        caption="gold page, contains answer: among the first k passages. Of pages: a list's pages in order, without "
-        "repeats. A question without a list counts 0.",
+        caption="gold passage, gold page, contains answer: among the first k passages. Of pages: a list's pages in "
+        "order, without repeats. A question without a list counts 0.",
     )

@@ -36,15 +36,14 @@ def find_sanity(config: RetrieveConfig, made: Sequence[MadeRun]) -> list[Grid]:
         corpus = load_passages(passages_of(config), findings, doc_ids=runs["doc_id"].unique())
         findings.raise_problems()
         names = [run.run_id for run in made]
-        tables.write(_sanity(runs, names, loaded, corpus), SANITY, inputs=made_from)
+        tables.write(_sanity(runs, names, loaded, corpus, config.depth), SANITY, inputs=made_from)
     return sanity_grids(tables.read(SANITY))
 
 
 def _sanity(
-    runs: pl.DataFrame, names: Sequence[str], loaded: LoadedQueries, corpus: pl.DataFrame
+    runs: pl.DataFrame, names: Sequence[str], loaded: LoadedQueries, corpus: pl.DataFrame, depth: int
 ) -> pl.DataFrame:
-    deepest = int(runs["rank"].max() or 0)  # type: ignore[arg-type]
-    cutoffs = [cutoff for cutoff in CUTOFFS if cutoff <= deepest] or [max(deepest, 1)]
+    cutoffs = [cutoff for cutoff in CUTOFFS if cutoff <= depth]
     asked = loaded.queries.select("dataset", "query_id")
     with_pages = asked.join(loaded.page_sets, on="query_id", how="semi")
     values = [page_values(runs, corpus, loaded.page_sets, cutoffs)]
@@ -52,6 +51,11 @@ def _sanity(
         with_pages.select("dataset", "query_id", measure=pl.lit(measure))
         for measure in ("kilt_r_precision", "kilt_recall")
     ]
+    named = loaded.gold.select("query_id", "doc_id", label=pl.lit(1.0))
+    hits = hit_values(named, runs, cutoffs).with_columns(measure=pl.lit("gold_passage"))
+    values.append(hits.select(values[0].columns))
+    with_gold = asked.join(named, on="query_id", how="semi")
+    counted.append(with_gold.select("dataset", "query_id", measure=pl.lit("gold_passage")))
     evidence = Evidence(
         pairs=runs.select("query_id", "doc_id").unique(),
         queries=loaded.queries,
