@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_retrieve import corpus_of, lists_of
 
-from erag_ray.retrieve import dense
+from erag_ray.retrieve import bm25, dense
 from erag_ray.retrieve.dense import Documents, Shard, exact
 from erag_ray.store import Folder, write_array
 
@@ -29,6 +29,16 @@ def test_shards_change_neither_lists_nor_scores_of_bm25(texts: list[str], per_sh
     asked = ("aa b c", "abc", "c c")
     whole = lists_of(corpus, *asked, depth=depth)
     assert lists_of(corpus, *asked, depth=depth, per_shard=per_shard) == whole
+
+
+def test_compiled_or_not_the_lists_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(5)
+    words = [" ".join(generator.choice(list("abcdefgh"), 6)) for _ in range(200)]
+    corpus = corpus_of({f"d{number}": ("", text) for number, text in enumerate(words)})
+    asked = ("b c", "h h e f", "z", "d")
+    plain = [lists_of(corpus, *asked, depth=depth) for depth in (1, 7, 500)]
+    monkeypatch.setattr(bm25, "COMPILED_FROM", 0)
+    assert [lists_of(corpus, *asked, depth=depth) for depth in (1, 7, 500)] == plain
 
 
 def test_equal_scores_beyond_the_margin_go_by_document_id() -> None:

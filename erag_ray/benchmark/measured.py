@@ -98,7 +98,7 @@ def bm25_search(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     if size <= PER_SHARD:
         words = pl.read_parquet(index.at("words", f"{part(0)}.parquet"))["word"].to_list()
         numbers = {word: number for number, word in enumerate(words)}
-        engine = open_shard(index, 0, "lucene", len(words))
+        engine = open_shard(index, 0, "lucene", len(words), config.num_queries)
         works["bm25s"] = lambda: engine.retrieve(
             [
                 [numbers[word] for word in one if word in numbers]

@@ -34,6 +34,8 @@ from erag_ray.retrieve.work import (
 from erag_ray.store import Folder, open_array, write_array
 
 MARGIN = 10
+# compiling takes some seconds, in which as many scores can be had without
+COMPILED_FROM = 20_000_000
 COUNT_COLUMNS = pl.Schema({"word": pl.String(), "passages": pl.Int64()})
 
 
@@ -108,6 +110,7 @@ class Bm25:
             "depth": depth,
             "num_slices": num_slices,
             "num_shards": num_shards,
+            "num_queries": queries.height,
             "method": self.config.method,
         }
         todo = undone(work, "found", ".parquet", num_shards * num_slices)
@@ -188,13 +191,21 @@ class SearchWords:
     """Searches one shard for a slice of the queries; leaves ``found``."""
 
     def __init__(
-        self, *, index: str, work: str, depth: int, num_slices: int, num_shards: int, method: str
+        self,
+        *,
+        index: str,
+        work: str,
+        depth: int,
+        num_slices: int,
+        num_shards: int,
+        num_queries: int,
+        method: str,
     ) -> None:
         self._index, self._work = Folder(index), Folder(work)
         self._depth = depth
         self._slices = Slices(num_shards=num_shards, num_slices=num_slices)
         self._bounds = open_array(self._index, "bounds.npy")
-        self._method = method
+        self._method, self._num_queries = method, num_queries
         self._open: tuple[int, Any, dict[str, int]] | None = None
 
     def __call__(self, number: int) -> None:
@@ -218,20 +229,23 @@ class SearchWords:
         """The shard's engine and its words; the last one stays open."""
         if self._open is None or self._open[0] != number:
             words = read_frame(self._index, "words", f"{part(number)}.parquet")["word"].to_list()
-            engine = open_shard(self._index, number, self._method, len(words))
+            engine = open_shard(self._index, number, self._method, len(words), self._num_queries)
             self._open = (number, engine, {word: place for place, word in enumerate(words)})
         return self._open[1], self._open[2]
 
 
-def open_shard(index: Folder, number: int, method: str, num_words: int) -> Any:
-    """The shard as `bm25s` searches it, its arrays mapped from disk."""
+def open_shard(index: Folder, number: int, method: str, num_words: int, num_queries: int) -> Any:
+    """The shard as `bm25s` searches it, its arrays mapped from disk; compiled where there is much to search."""
     name = f"{part(number)}.npy"
-    engine = bm25s.BM25(method=method, backend="numba")
+    num_docs = len(open_array(index, "lengths", name))
+    engine = bm25s.BM25(
+        method=method, backend="numba" if num_queries * num_docs >= COMPILED_FROM else "numpy"
+    )
     engine.scores = {
         "data": open_array(index, "weights", name),
         "indices": open_array(index, "places", name),
         "indptr": open_array(index, "starts", name),
-        "num_docs": len(open_array(index, "lengths", name)),
+        "num_docs": num_docs,
     }
     engine.nonoccurrence_array = None
     engine.vocab_dict = {}
