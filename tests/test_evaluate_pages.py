@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from erag_ray.evaluate import hit_values, page_values, sanity
 
@@ -46,11 +48,53 @@ def test_r_precision_is_that_of_the_best_output() -> None:
     assert values(runs, sets_of("AB"), 1)["one", "kilt_r_precision", 0] == 0.0
 
 
-@pytest.mark.parametrize(("cutoff", "share"), [(1, 0.5), (2, 0.5), (3, 0.5), (4, 1.0), (9, 1.0)])
-def test_recall_counts_a_set_at_its_last_page_and_equal_sets_once(cutoff: int, share: float) -> None:
-    # the pages are C X A B: {A, B} is whole at 4, in whichever order and how often it is named
+@pytest.mark.parametrize(("cutoff", "share"), [(1, 0.5), (2, 0.5), (3, 1.0), (9, 1.0)])
+def test_recall_counts_a_set_as_one_point_at_its_last_page_and_equal_sets_once(
+    cutoff: int, share: float
+) -> None:
+    # the pages are C X A B: the points are C, X and {A, B}, in whichever order and how often the set is named
     found = values(runs_of(one="c1 x1 a1 a2 b1"), sets_of("AB", "C", "BA"), cutoff)
     assert found["one", "kilt_recall", cutoff] == share
+
+
+def test_two_pages_of_one_set_are_one_point() -> None:
+    assert values(runs_of(one="a1 b1"), sets_of("AB"), 1)["one", "kilt_recall", 1] == 1.0
+    assert values(runs_of(one="a1 x1 c1 b1"), sets_of("AB"), 3)["one", "kilt_recall", 3] == 1.0
+    # half of a set is a point that is not whole
+    assert values(runs_of(one="a1 c1"), sets_of("AB", "C"), 1)["one", "kilt_recall", 1] == 0.0
+
+
+def kilt_recall(pages: str, sets: list[str], k: int) -> float:
+    """KILT's definition as its code has it: a list of points, in which a set's point moves to its latest page."""
+    left = [
+        set(one) for place, one in enumerate(sets) if set(one) not in [set(other) for other in sets[:place]]
+    ]
+    count, points = len(left), []
+    for page in pages:
+        holders = [number for number, one in enumerate(left) if page in one]
+        for number in holders:
+            left[number].remove(page)
+            points = [point for point in points if point != number]
+            points.append(number if left[number] else "whole")
+        if not holders:
+            points.append("other")
+    return points[:k].count("whole") / count
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.permutations("ABCDXYZ").flatmap(
+        lambda order: st.integers(0, 7).map(lambda size: "".join(order[:size]))
+    ),
+    st.lists(st.lists(st.sampled_from("ABCD"), min_size=1, max_size=3, unique=True), min_size=1, max_size=4),
+    st.integers(1, 8),
+)
+def test_recall_is_that_of_kilts_own_rule(pages: str, sets: list[list[str]], k: int) -> None:
+    corpus = pl.DataFrame({"doc_id": list("ABCDXYZ"), "page_id": list("ABCDXYZ")})
+    runs = runs_of(one=" ".join(pages)) if pages else runs_of(one="X")
+    found = page_values(runs, corpus, sets_of(*["".join(one) for one in sets]), [k])
+    (value,) = found.filter(measure="kilt_recall")["value"]
+    assert value == pytest.approx(kilt_recall(pages or "X", ["".join(one) for one in sets], k))
 
 
 def test_hits_are_those_of_the_first_good_document() -> None:
@@ -66,6 +110,12 @@ def test_every_question_counts_for_every_run() -> None:
         {"run_id": ["one"], "query_id": ["q"], "measure": ["hit"], "cutoff": [1], "value": [1.0]},
         schema_overrides={"cutoff": pl.Int32},
     )
-    counted = pl.DataFrame({"dataset": ["d"] * 4, "query_id": list("qrst"), "measure": ["hit"] * 4})
+    asked = pl.DataFrame({"dataset": ["d"] * 4, "query_id": list("qrst"), "measure": ["hit"] * 4})
+    counted = asked.join(pl.DataFrame({"cutoff": pl.Series([1, 5], dtype=pl.Int32)}), how="cross")
     found = sanity(values_of, counted, ["one", "two"])
-    assert found.select("run_id", "value", "num_queries").rows() == [("one", 0.25, 4), ("two", 0.0, 4)]
+    assert found.select("run_id", "cutoff", "value", "num_queries").rows() == [
+        ("one", 1, 0.25, 4),
+        ("one", 5, 0.0, 4),
+        ("two", 1, 0.0, 4),
+        ("two", 5, 0.0, 4),
+    ]

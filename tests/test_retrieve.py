@@ -44,7 +44,7 @@ def searched(
     with tempfile.TemporaryDirectory() as place:
         index, work = Folder(f"{place}/index"), Folder(f"{place}/work")
         retriever.build(corpus, index, per_shard, do_here)
-        found: pl.DataFrame = retriever.search(index, questions(*texts), work, depth, do_here)
+        found: pl.DataFrame = retriever.search(index, questions(*texts), work, depth, per_shard, do_here)
     return found
 
 

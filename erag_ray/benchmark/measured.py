@@ -19,9 +19,9 @@ from erag_ray.config import BenchmarkConfig, RetrieverConfig
 from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.analysers import English
 from erag_ray.retrieve.bm25 import open_shard
-from erag_ray.retrieve.dense import TEXTS_PER_PART, Shard
+from erag_ray.retrieve.dense import Shard
 from erag_ray.retrieve.encoders import Encoder, find_encoder, preset_named
-from erag_ray.retrieve.work import Tasks, part
+from erag_ray.retrieve.work import TEXTS_PER_PART, Tasks, part
 from erag_ray.store import Folder, write_array
 
 RANK_BM25_QUERIES = 20
@@ -130,10 +130,10 @@ def dense_search(config: BenchmarkConfig, size: int) -> Iterator[Row]:
         some = min(TEXTS_PER_PART, size - number * TEXTS_PER_PART)
         halves = unit_vectors(some, config.width, config.seed + number).astype(np.float16)
         write_array(halves, index, "vectors", f"{part(number)}.npy")
-    write_array(np.array([num_parts, num_parts]), index, "parts.npy")
+    write_array(np.array([num_parts, TEXTS_PER_PART]), index, "parts.npy")
     asked = unit_vectors(config.num_queries, config.width, config.seed - 1 if config.seed else 987_654)
     start = time.perf_counter()
-    shard = Shard(index, 0)
+    shard = Shard(index, 0, num_parts)
     built = time.perf_counter() - start
     raw = faiss.IndexFlatIP(config.width)
     for number in range(num_parts):

@@ -150,6 +150,10 @@ class JobConfig:
         both = sorted(set(self.runs) & set(self.retrievers))
         require(not both, f"runs and retrievers: both name {', '.join(both)}")
         require(
+            not (self.passages and self.knowledge_source),
+            "passages: give either passages or a knowledge_source, not both",
+        )
+        require(
             bool(self.retrievers) or not self.knowledge_source,
             "knowledge_source: only with retrievers, which search its passages; else give passages",
         )
@@ -185,6 +189,7 @@ class JobConfig:
         return RetrieveConfig(
             queries=self.queries,
             query_format=self.query_format,
+            qrels=self.qrels,
             triviaqa_questions=self.triviaqa_questions,
             dataset=self.dataset,
             where=self.where,

@@ -2,10 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import MISSING, dataclass, field, fields
 from typing import ClassVar, Literal
 
 from erag_ray.config.check import require
+
+MAX_NAME_BYTES = 150
+# what each kind looks at; code from outside looks at nothing
+KEYS = {
+    "bm25": {"searches", "analyser", "k1", "b", "method"},
+    "dense": {"searches", "model", "model_revision", "preset", "max_tokens", "dtype", "batch_size"},
+    "rrf": {"of", "candidates", "rrf_k"},
+    "rerank": {
+        "searches",
+        "model",
+        "model_revision",
+        "max_tokens",
+        "dtype",
+        "batch_size",
+        "of",
+        "by",
+        "candidates",
+    },
+    "random": {"seed"},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,13 +92,20 @@ class RetrieverConfig:
 
     def __post_init__(self) -> None:
         require(bool(self.kind.strip()), "retrievers: kind is blank")
-        require(self.k1 >= 0, f"k1 must not be negative, got {self.k1}")
+        used = KEYS.get(self.kind, set())
+        for key in fields(self):
+            value = getattr(self, key.name)
+            default = key.default_factory() if key.default_factory is not MISSING else key.default
+            plain = key.name in ("kind", *used) or value == default
+            require(plain, f"{key.name} is given, but {self.kind} does not look at it")
+        require(0 <= self.k1 < math.inf, f"k1 must not be negative or endless, got {self.k1}")
         require(0 <= self.b <= 1, f"b must lie in 0..1, got {self.b}")
         require(self.rrf_k >= 1, f"rrf_k must be at least 1, got {self.rrf_k}")
         require(self.batch_size >= 1, f"batch_size must be at least 1, got {self.batch_size}")
         for name in ("candidates", "max_tokens"):
             value = getattr(self, name)
             require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
+        require(len(set(self.of)) == len(self.of), f"of: {', '.join(self.of)}: a run comes twice")
         require(self.kind != "rrf" or len(self.of) >= 2, "rrf: of: name at least two runs")
         require(self.kind != "rerank" or len(self.of) == 1, "rerank: of: name the one run to score again")
         scored = (self.model is None) != (self.by is None)
@@ -124,7 +152,7 @@ class SearchConfig:
 class RetrieveConfig:
     """Questions, passages or the pages to make them from, and the retrievers to run."""
 
-    PATHS: ClassVar = ("queries", "triviaqa_questions", "passages", "knowledge_source", "out")
+    PATHS: ClassVar = ("queries", "qrels", "triviaqa_questions", "passages", "knowledge_source", "out")
 
     queries: list[str] = field(default_factory=list)
     """Question files: KILT task files (.jsonl, .jsonl.gz), BEIR queries.jsonl with answers in its metadata, or
@@ -132,6 +160,9 @@ class RetrieveConfig:
 
     query_format: str = "auto"
     """Form of the question files: auto, kilt, beir or klue."""
+
+    qrels: list[str] = field(default_factory=list)
+    """BEIR qrels (TSV): the gold passages of BEIR questions."""
 
     triviaqa_questions: list[str] = field(default_factory=list)
     """TriviaQA's original JSON files: KILT's TriviaQA files hold ids without questions."""
@@ -223,8 +254,7 @@ def check_retrievers(retrievers: dict[str, RetrieverConfig], depth: int) -> None
     """
     before: dict[str, RetrieverConfig] = {}
     for name, retriever in retrievers.items():
-        plain = bool(name.strip()) and not set(name) & set('/\\:*?"<>|')
-        require(plain, f"retrievers: {name!r} cannot be a file name")
+        require(is_file_name(name), f"retrievers: {name!r} cannot be a file name")
         for other in retriever.others:
             require(other in before, f"retrievers.{name}: {other} does not stand before it")
         by = retriever.by
@@ -232,3 +262,9 @@ def check_retrievers(retrievers: dict[str, RetrieverConfig], depth: int) -> None
         deepest = retriever.candidates or depth
         require(deepest <= depth, f"retrievers.{name}: candidates: {deepest} is more than depth {depth}")
         before[name] = retriever
+
+
+def is_file_name(name: str) -> bool:
+    """Whether a name can be that of a file or folder everywhere."""
+    is_plain = name == name.strip() and name.isprintable() and not set(name) & set('/\\:*?"<>|')
+    return is_plain and name not in ("", ".", "..") and len(name.encode()) <= MAX_NAME_BYTES

@@ -19,6 +19,8 @@ PASSAGE_WORDS = 100
 SECTION = "Section::::"
 CHARACTERS, OVERLAP = 300, 20
 KILT_PIPELINE = "en_core_web_sm"
+# spaCy refuses texts of more than a million, which some pages have
+MAX_CHARACTERS = 1_000_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -160,12 +162,16 @@ def _told(page: Page) -> Iterator[str]:
 
 @functools.cache
 def _tokenizer() -> Any:
-    return importlib.import_module("spacy").blank("en").make_doc
+    made = importlib.import_module("spacy").blank("en")
+    made.max_length = MAX_CHARACTERS
+    return made.make_doc
 
 
 @functools.cache
 def _kilt_pipeline() -> Any:
-    return importlib.import_module("spacy").load(KILT_PIPELINE)
+    made = importlib.import_module("spacy").load(KILT_PIPELINE)
+    made.max_length = MAX_CHARACTERS
+    return made
 
 
 @functools.cache

@@ -21,25 +21,28 @@ def page_values(
     """Columns run_id, query_id, measure, cutoff, value: for every run and every question with a page set.
 
     ``kilt_r_precision`` (cutoff 0): of the R pages of an output, the share among the first R of the list; the best
-    output counts. ``kilt_recall``: the share of distinct page sets that are whole among the first ``cutoff`` pages.
+    output counts. ``kilt_recall``: the share of distinct page sets that are whole among the first ``cutoff`` points. A
+    page of no set is a point; a set is one point, where the last of its pages stands that the list has.
 
     Args:
         runs: RUNS.
         corpus: CORPUS, at least the documents of the runs.
         page_sets: ``query_id, output, page_id``.
-        cutoffs: of recall, in pages.
+        cutoffs: of recall.
     """
     placed = _placed_pages(runs, corpus)
     every = runs.select("run_id").unique().join(page_sets, how="cross")
     found = every.join(placed, on=[*LIST, "page_id"], how="left")
-    return pl.concat([_r_precision(found), *(_recall(found, cutoff) for cutoff in cutoffs)])
+    points = _points(found)
+    return pl.concat([_r_precision(found), *(_recall(points, cutoff) for cutoff in cutoffs)])
 
 
 def _placed_pages(runs: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
     """run_id, query_id, page_id, place: the pages of each list, the first one at 1."""
     pages = runs.join(corpus.select("doc_id", "page_id"), on="doc_id").drop_nulls("page_id")
     first = pages.group_by(*LIST, "page_id").agg(pl.col("rank").min())
-    return first.select(*LIST, "page_id", place=pl.col("rank").rank("ordinal").over(LIST))
+    place = pl.col("rank").rank("ordinal").over(LIST).cast(pl.Int64)
+    return first.select(*LIST, "page_id", place=place)
 
 
 def _r_precision(found: pl.DataFrame) -> pl.DataFrame:
@@ -50,12 +53,27 @@ def _r_precision(found: pl.DataFrame) -> pl.DataFrame:
     return best.select(*LIST, measure=pl.lit("kilt_r_precision"), cutoff=pl.lit(0, pl.Int32), value="value")
 
 
-def _recall(found: pl.DataFrame, cutoff: int) -> pl.DataFrame:
-    is_whole = (pl.col("place") <= cutoff).fill_null(False).all()
-    pages = pl.col("page_id").unique().sort()
-    outputs = found.group_by(*LIST, "output").agg(pages=pages, is_whole=is_whole)
-    distinct = outputs.unique([*LIST, "pages"])
-    share = distinct.group_by(LIST).agg(value=pl.col("is_whole").mean())
+def _points(found: pl.DataFrame) -> pl.DataFrame:
+    """A row for each distinct page set: whether it is whole, and which point of the list it is (KILT's get_rank)."""
+    sets = found.group_by(*LIST, "output").agg(
+        pages=pl.col("page_id").unique().sort(),
+        last=pl.col("place").max(),
+        is_whole=pl.col("place").is_not_null().all(),
+    )
+    distinct = sets.sort("output").unique([*LIST, "pages"], keep="first", maintain_order=True)
+    # gold pages of any set, up to a place: they are no points of their own
+    gold = found.drop_nulls("place").select(*LIST, last="place").unique()
+    num_gold = gold.with_columns(num_gold=pl.col("last").rank("ordinal").over(LIST).cast(pl.Int64))
+    ordered = distinct.join(num_gold, on=[*LIST, "last"], how="left").sort(
+        *LIST, "last", "output", nulls_last=True
+    )
+    before = (pl.int_range(pl.len()).over(LIST) + 1).cast(pl.Int64)
+    return ordered.with_columns(point=pl.col("last") - pl.col("num_gold") + before)
+
+
+def _recall(points: pl.DataFrame, cutoff: int) -> pl.DataFrame:
+    is_in = (pl.col("is_whole") & (pl.col("point") <= cutoff)).fill_null(False)
+    share = points.group_by(LIST).agg(value=is_in.mean())
     return share.select(*LIST, measure=pl.lit("kilt_recall"), cutoff=pl.lit(cutoff, pl.Int32), value="value")
 
 
@@ -83,11 +101,10 @@ def sanity(values: pl.DataFrame, counted: pl.DataFrame, runs: Sequence[str]) -> 
 
     Args:
         values: ``run_id, query_id, measure, cutoff, value``.
-        counted: ``measure, dataset, query_id``: the questions that a measure is about.
+        counted: ``measure, cutoff, dataset, query_id``: the questions that a measure is about, for every cut-off.
         runs: names of all runs.
     """
-    cuts = values.select("measure", "cutoff").unique()
-    grid = counted.join(cuts, on="measure").join(pl.DataFrame({"run_id": list(runs)}), how="cross")
+    grid = counted.join(pl.DataFrame({"run_id": list(runs)}), how="cross")
     filled = grid.join(values, on=[*LIST, "measure", "cutoff"], how="left")
     means = filled.group_by("dataset", "run_id", "measure", "cutoff").agg(
         value=pl.col("value").fill_null(0.0).mean(), num_queries=pl.len().cast(pl.Int64)

@@ -53,7 +53,9 @@ class Indexed(Protocol):
     def build(self, corpus: pl.DataFrame, index: Folder, per_shard: int, do: Do) -> None:
         """Write the index of CORPUS, ``per_shard`` passages (about) in each part that is searched at a time."""
 
-    def search(self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, do: Do) -> pl.DataFrame:
+    def search(
+        self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, per_shard: int, do: Do
+    ) -> pl.DataFrame:
         """RUNS without its run_id; a query that matches nothing has no row. ``work`` is for what comes between."""
 
 
@@ -99,6 +101,9 @@ def make_retriever(name: str, config: RetrieverConfig) -> Any:
     known = {**INDEXED, **IN_MEMORY, **OF_RUNS}
     key = "rerank by" if config.kind == "rerank" and config.by else config.kind
     if key not in known:
-        return find("retriever", key, dict.fromkeys(known))
+        found: Any = find("retriever", key, dict.fromkeys(known))
+        if not (hasattr(found, "settings") and hasattr(found, "index")):
+            raise ValueError(f"{key} is no retriever: it needs settings and index")
+        return found
     kind: Any = find("retriever", known[key], {})
-    return kind(config=config, name=name) if config.model else kind(config=config)
+    return kind(config=config, name=name) if key in ("dense", "rerank") else kind(config=config)

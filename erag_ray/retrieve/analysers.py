@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
 import importlib.util
 import unicodedata
 from collections.abc import Sequence
@@ -75,6 +76,13 @@ def analyser_named(name: str) -> type[Analyser]:
     if package and importlib.util.find_spec(package) is None:
         raise ValueError(f"the analyser {name} needs the package {package}: pip install {package}")
     return found
+
+
+def analyser_settings(name: str) -> dict[str, str | None]:
+    """What an analyser's words depend on: its name, its own description, the versions of the packages behind it."""
+    packages = ("bm25s", "PyStemmer") if name == "english" else ("kiwipiepy", "kiwipiepy_model")
+    versions = {package: importlib.metadata.version(package) for package in packages if name in ANALYSERS}
+    return {"name": name, "rule": getattr(analyser_named(name), "settings", None), **versions}
 
 
 ANALYSERS: dict[str, type[Analyser]] = {

@@ -17,12 +17,11 @@ import numpy.typing as npt
 import polars as pl
 
 from erag_ray.config import RetrieverConfig
-from erag_ray.retrieve.analysers import analyser_named
+from erag_ray.retrieve.analysers import analyser_named, analyser_settings
 from erag_ray.retrieve.lists import FOUND_COLUMNS, best, candidates, ranked
 from erag_ray.retrieve.texts import SEARCHED
 from erag_ray.retrieve.work import (
     Do,
-    Slices,
     Tasks,
     part,
     read_found,
@@ -56,7 +55,7 @@ class Bm25:
             "k1": self.config.k1,
             "b": self.config.b,
             "method": self.config.method,
-            "analyser": analyser_named(self.config.analyser).settings,
+            "analyser": analyser_settings(self.config.analyser),
         }
 
     def build(self, corpus: pl.DataFrame, index: Folder, per_shard: int, do: Do) -> None:
@@ -67,12 +66,12 @@ class Bm25:
         num_shards = math.ceil(texts.height / per_shard)
         for number, rows in enumerate(texts.iter_slices(per_shard)):
             write_frame(rows, index, "texts", f"{part(number)}.parquet")
-        counting = {"index": index.root, "analyser": self.config.analyser}
+        counting = {"index": index.address, "analyser": self.config.analyser}
         todo = undone(index, "lengths", ".npy", num_shards)
         do(Tasks(worker=CountWords, settings=counting, numbers=todo, noun="shards counted"))
         self._share_counts(index, num_shards)
         weighing = {
-            "index": index.root,
+            "index": index.address,
             "k1": self.config.k1,
             "b": self.config.b,
             "method": self.config.method,
@@ -97,26 +96,27 @@ class Bm25:
         write_array(np.array([sizes.sum(), count]), index, "totals.npy")
         write_array(np.concatenate([[0], np.cumsum(sizes)]), index, "bounds.npy")
 
-    def search(self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, do: Do) -> pl.DataFrame:
-        """The lists of QUERIES; one that matches nothing has no row."""
+    def search(
+        self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, per_shard: int, do: Do
+    ) -> pl.DataFrame:
+        """The lists of QUERIES; one that matches nothing has no row. The shards are those of the index."""
         analyse = analyser_named(self.config.analyser)()
         words = pl.Series(analyse(queries["question"].to_list()), dtype=pl.List(pl.String))
         asked = pl.DataFrame({"query": np.arange(queries.height, dtype=np.uint32), "words": words})
         num_slices = write_queries(asked, work)
         num_shards = len(open_array(index, "bounds.npy")) - 1
         settings = {
-            "index": index.root,
-            "work": work.root,
+            "index": index.address,
+            "work": work.address,
             "depth": depth,
             "num_slices": num_slices,
-            "num_shards": num_shards,
             "num_queries": queries.height,
             "method": self.config.method,
         }
         todo = undone(work, "found", ".parquet", num_shards * num_slices)
         do(Tasks(worker=SearchWords, settings=settings, numbers=todo, noun="searches"))
         doc_ids = read_frame(index, "documents.parquet")["doc_id"]
-        return ranked(read_found(work), queries["query_id"], doc_ids, depth)
+        return ranked(read_found(work, num_shards * num_slices), queries["query_id"], doc_ids, depth)
 
 
 class CountWords:
@@ -197,19 +197,18 @@ class SearchWords:
         work: str,
         depth: int,
         num_slices: int,
-        num_shards: int,
         num_queries: int,
         method: str,
     ) -> None:
         self._index, self._work = Folder(index), Folder(work)
         self._depth = depth
-        self._slices = Slices(num_shards=num_shards, num_slices=num_slices)
+        self._num_slices = num_slices
         self._bounds = open_array(self._index, "bounds.npy")
         self._method, self._num_queries = method, num_queries
         self._open: tuple[int, Any, dict[str, int]] | None = None
 
     def __call__(self, number: int) -> None:
-        shard, piece = self._slices.place(number)
+        shard, piece = divmod(number, self._num_slices)
         engine, words = self._shard(shard)
         asked = read_frame(self._work, "queries", f"{part(piece)}.parquet")
         known = {

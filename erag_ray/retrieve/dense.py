@@ -21,14 +21,22 @@ from erag_ray.config import RetrieverConfig
 from erag_ray.retrieve.encoders import Encoder, Role, encoder_settings, find_encoder, preset_named
 from erag_ray.retrieve.lists import FOUND_COLUMNS, candidates, ranked
 from erag_ray.retrieve.texts import SEARCHED
-from erag_ray.retrieve.work import Do, Slices, Tasks, part, read_found, read_frame, undone, write_frame
+from erag_ray.retrieve.work import (
+    TEXTS_PER_PART,
+    Do,
+    Tasks,
+    part,
+    read_found,
+    read_frame,
+    undone,
+    write_frame,
+)
 from erag_ray.schemas import JobError
 from erag_ray.sources import ModelSource
 from erag_ray.store import Folder, open_array, write_array
 
 MARGIN = 10
-TEXTS_PER_PART = 4096
-ROWS_AT_A_TIME = 64
+NUMBERS_AT_A_TIME = 1 << 22
 
 Floats = npt.NDArray[np.floating]
 
@@ -55,7 +63,10 @@ class Dense:
         }
 
     def build(self, corpus: pl.DataFrame, index: Folder, per_shard: int, do: Do) -> None:
-        """Write the index of CORPUS: its distinct texts' vectors, and which documents have which text."""
+        """Write the index of CORPUS: its distinct texts' vectors, and which documents have which text.
+
+        It is the same for any ``per_shard``.
+        """
         # in this order a tie goes to the document that stands first
         ordered = corpus.sort("doc_id", descending=True)
         rows = ordered.select("doc_id", text=SEARCHED[self.config.searches](ordered))
@@ -67,14 +78,13 @@ class Dense:
         self.encode(index, "passage", num_parts, do)
         documents = rows.join(texts, on="text", how="left", maintain_order="left").select("doc_id", "number")
         write_frame(documents, index, "documents.parquet")
-        parts_per_shard = np.array([max(1, per_shard // TEXTS_PER_PART), num_parts])
-        write_array(parts_per_shard, index, "parts.npy")
+        write_array(np.array([num_parts, TEXTS_PER_PART]), index, "parts.npy")
         index.delete_folder("texts")
 
     def encode(self, folder: Folder, role: Role, num_parts: int, do: Do) -> None:
         """Vectors of all ``texts`` of a folder."""
         settings = {
-            "folder": folder.root,
+            "folder": folder.address,
             "role": role,
             "model": self.source.folder,
             "preset": preset_named(self.config),
@@ -94,23 +104,26 @@ class Dense:
         self.encode(work, "query", len(slices), do)
         return len(slices)
 
-    def search(self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, do: Do) -> pl.DataFrame:
+    def search(
+        self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, per_shard: int, do: Do
+    ) -> pl.DataFrame:
         """The lists of QUERIES; a blank one has no row."""
         num_slices = self.encode_queries(queries, work, do)
-        per_shard, num_parts = (int(value) for value in open_array(index, "parts.npy"))
-        num_shards = math.ceil(num_parts / per_shard)
+        num_parts, texts_per_part = parts_of(index)
+        parts_per_shard = max(1, per_shard // texts_per_part)
+        num_shards = math.ceil(num_parts / parts_per_shard)
         settings = {
-            "index": index.root,
-            "work": work.root,
+            "index": index.address,
+            "work": work.address,
             "depth": depth,
             "num_slices": num_slices,
-            "num_shards": num_shards,
+            "parts_per_shard": parts_per_shard,
         }
         todo = undone(work, "found", ".parquet", num_shards * num_slices)
         do(Tasks(worker=SearchVectors, settings=settings, numbers=todo, noun="searches"))
         blank = queries["question"].str.strip_chars() == ""
         asked = pl.Series(np.flatnonzero(~blank.to_numpy()), dtype=pl.UInt32)
-        found = read_found(work).filter(pl.col("query").is_in(asked.implode()))
+        found = read_found(work, num_shards * num_slices).filter(pl.col("query").is_in(asked.implode()))
         return ranked(found, queries["query_id"], read_frame(index, "documents.parquet")["doc_id"], depth)
 
 
@@ -139,17 +152,17 @@ class EncodeTexts:
 class SearchVectors:
     """Searches one shard for a slice of the queries; leaves ``found``."""
 
-    def __init__(self, *, index: str, work: str, depth: int, num_slices: int, num_shards: int) -> None:
+    def __init__(self, *, index: str, work: str, depth: int, num_slices: int, parts_per_shard: int) -> None:
         self._index, self._work = Folder(index), Folder(work)
         self._depth = depth
-        self._slices = Slices(num_shards=num_shards, num_slices=num_slices)
+        self._num_slices, self._parts_per_shard = num_slices, parts_per_shard
         self._documents = Documents(self._index)
         self._open: tuple[int, Shard] | None = None
 
     def __call__(self, number: int) -> None:
-        place, piece = self._slices.place(number)
+        place, piece = divmod(number, self._num_slices)
         if self._open is None or self._open[0] != place:
-            self._open = (place, Shard(self._index, place))
+            self._open = (place, Shard(self._index, place, self._parts_per_shard))
         vectors = open_array(self._work, "vectors", f"{part(piece)}.npy")
         parts = [pl.DataFrame(schema=FOUND_COLUMNS)]
         for row, (texts, scores) in enumerate(self._open[1].search(vectors, self._depth)):
@@ -178,11 +191,11 @@ class Documents:
 class Shard:
     """Some parts of an index's vectors, in Faiss."""
 
-    def __init__(self, index: Folder, number: int) -> None:
-        per_shard, num_parts = (int(value) for value in open_array(index, "parts.npy"))
-        mine = range(number * per_shard, min((number + 1) * per_shard, num_parts))
+    def __init__(self, index: Folder, number: int, parts_per_shard: int) -> None:
+        num_parts, texts_per_part = parts_of(index)
+        mine = range(number * parts_per_shard, min((number + 1) * parts_per_shard, num_parts))
         self.vectors = np.concatenate([open_array(index, "vectors", f"{part(one)}.npy") for one in mine])
-        self._start = mine.start * TEXTS_PER_PART
+        self._start = mine.start * texts_per_part
         self._faiss = _flat(self.vectors.shape[1])
         for start in range(0, len(self.vectors), TEXTS_PER_PART):
             self._faiss.add(self.vectors[start : start + TEXTS_PER_PART].astype(np.float32))
@@ -209,6 +222,12 @@ class Shard:
         return found
 
 
+def parts_of(index: Folder) -> tuple[int, int]:
+    """How many parts an index has, and how many texts each but the last."""
+    num_parts, texts_per_part = open_array(index, "parts.npy")
+    return int(num_parts), int(texts_per_part)
+
+
 def _flat(width: int) -> Any:
     """An empty index by inner product: on this process's GPUs where Faiss knows of any."""
     index = faiss.IndexFlatIP(width)
@@ -233,8 +252,10 @@ def exact(
         texts: rows of ``vectors``, shape (queries, candidates).
     """
     scores = np.empty(texts.shape, np.float32)
-    for start in range(0, len(queries), ROWS_AT_A_TIME):
-        some = slice(start, start + ROWS_AT_A_TIME)
-        products = vectors[texts[some]].astype(np.float64) * queries[some, None, :].astype(np.float64)
-        scores[some] = products.sum(axis=-1)
+    wide = max(1, NUMBERS_AT_A_TIME // queries.shape[1])
+    for row in range(len(queries)):
+        query = queries[row].astype(np.float64)
+        for start in range(0, texts.shape[1], wide):
+            some = slice(start, start + wide)
+            scores[row, some] = (vectors[texts[row, some]].astype(np.float64) * query).sum(axis=-1)
     return scores

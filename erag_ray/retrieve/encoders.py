@@ -17,14 +17,17 @@ import numpy.typing as npt
 import sentence_transformers
 import torch
 import transformers
+from safetensors import SafetensorError
 from sentence_transformers.sentence_transformer import modules
 
 from erag_ray.config import RetrieverConfig
 from erag_ray.schemas import InputError
-from erag_ray.sources import PICKLED_WEIGHTS, ModelSource, find_model
+from erag_ray.sources import MODEL_FILES, PICKLED_WEIGHTS, ModelSource, find_model
 
 Role = Literal["query", "passage"]
 OWN_FILES = "sentence-transformers"
+# what the packages raise for files that are not what they should be
+READ_ERRORS = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)
 MODULES = "modules.json"
 
 
@@ -84,7 +87,14 @@ def find_encoder(config: RetrieverConfig, name: str) -> ModelSource:
         InputError: it is not there.
     """
     key = f"retrievers.{name}.model"
-    return find_model(config.model, key=key, revision=config.model_revision, pickled=True)
+    source = find_model(config.model, key=key, revision=config.model_revision, pickled=True)
+    says_how = pathlib.Path(source.folder, MODULES).is_file()
+    if config.kind == "dense" and preset_named(config) == OWN_FILES and not says_how:
+        ways = ", ".join(PRESETS)
+        raise InputError(
+            [f"{key}: no {MODULES} in {source.folder} says how it is used; set preset to one of {ways}"]
+        )
+    return source
 
 
 def encoder_settings(config: RetrieverConfig, source: ModelSource) -> Mapping[str, object]:
@@ -94,8 +104,13 @@ def encoder_settings(config: RetrieverConfig, source: ModelSource) -> Mapping[st
         "preset": preset if preset == OWN_FILES else {preset: PRESETS[preset]},
         "max_tokens": config.max_tokens,
         "dtype": config.dtype,
-        "weights": source.digests(PICKLED_WEIGHTS, "*/config.json"),
+        "weights": model_digests(source),
     }
+
+
+def model_digests(source: ModelSource) -> Mapping[str, str]:
+    """SHA-256 of every file that a model of sentence-transformers is read from, those of its modules among them."""
+    return source.digests(PICKLED_WEIGHTS, *(f"*/{form}" for form in (*MODEL_FILES, "*.bin")))
 
 
 class Encoder:
@@ -119,18 +134,30 @@ class Encoder:
         transformers.utils.logging.disable_progress_bar()
         self.batch_size = batch_size
         self.preset = PRESETS.get(preset)
+        self.is_normalised = False
         options = {"torch_dtype": getattr(torch, dtype), "local_files_only": True}
         try:
             self.model = self._own(folder, options) if self.preset is None else self._made(folder, options)
-        except (OSError, ValueError, KeyError) as error:
+        except READ_ERRORS as error:
             raise InputError([f"{folder}: no encoder: {str(error).splitlines()[0]}"]) from error
         if max_tokens is not None:
+            self._check_length(max_tokens, folder)
             self.model.max_seq_length = max_tokens
 
+    def _check_length(self, max_tokens: int, folder: str) -> None:
+        """Refuse more tokens than the model has places for (RoBERTa's first two are not for tokens)."""
+        settings = self.model[0].auto_model.config
+        places = getattr(settings, "max_position_embeddings", None)
+        if places and "roberta" in str(settings.model_type):
+            places -= settings.pad_token_id + 1
+        if places and max_tokens > places:
+            raise InputError([f"{folder}: max_tokens: {max_tokens} is more than the model's {places}"])
+
     def _own(self, folder: str, options: Mapping[str, Any]) -> Any:
-        if not pathlib.Path(folder, MODULES).is_file():
-            raise ValueError(f"no {MODULES} says how it is used; set preset to one of {', '.join(PRESETS)}")
-        return sentence_transformers.SentenceTransformer(folder, model_kwargs=dict(options))
+        model = sentence_transformers.SentenceTransformer(folder, model_kwargs=dict(options))
+        # what is compared by cosine is made to have length 1, where its own modules do not do it
+        self.is_normalised = model.similarity_fn_name == "cosine"
+        return model
 
     def _made(self, folder: str, options: Mapping[str, Any]) -> Any:
         assert self.preset is not None
@@ -145,6 +172,7 @@ class Encoder:
             "batch_size": self.batch_size,
             "show_progress_bar": False,
             "convert_to_numpy": True,
+            "normalize_embeddings": self.is_normalised,
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import pathlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,16 +16,24 @@ import torch
 import transformers
 
 from erag_ray.config import RetrieverConfig
-from erag_ray.retrieve.dense import TEXTS_PER_PART, Dense, exact
-from erag_ray.retrieve.encoders import find_encoder
+from erag_ray.retrieve.dense import Dense, exact, parts_of
+from erag_ray.retrieve.encoders import READ_ERRORS, find_encoder, model_digests
 from erag_ray.retrieve.fusion import by_score
 from erag_ray.retrieve.texts import SEARCHED
-from erag_ray.retrieve.work import Do, Tasks, part, read_frame, undone, write_frame
+from erag_ray.retrieve.work import (
+    PAIRS_PER_PART,
+    Do,
+    Tasks,
+    part,
+    read_frame,
+    undone,
+    write_frame,
+)
 from erag_ray.schemas import InputError
-from erag_ray.sources import PICKLED_WEIGHTS, ModelSource
+from erag_ray.sources import ModelSource
 from erag_ray.store import Folder, open_array
 
-PAIRS_PER_PART = 16_384
+CLASSIFIER = "ForSequenceClassification"
 SCORED_COLUMNS = pl.Schema({"query_id": pl.String(), "doc_id": pl.String(), "score": pl.Float64()})
 
 
@@ -52,17 +62,24 @@ class ByVectors:
         num_parts = dense.encode_queries(queries, work, do)
         parts = [open_array(work, "vectors", f"{part(number)}.npy") for number in range(num_parts)]
         numbered = queries.select("query_id").with_row_index("query")
-        pairs = lists.join(numbered, on="query_id").join(read_frame(index, "documents.parquet"), on="doc_id")
+        documents = read_frame(index, "documents.parquet")
+        pairs = lists.join(numbered, on="query_id").join(documents, on="doc_id").sort("query")
         texts, rows = np.unique(pairs["number"].to_numpy(), return_inverse=True)
-        asked = np.concatenate(parts)[pairs["query"].to_numpy()]
-        scores = exact(asked, _rows(index, texts), rows[:, None])[:, 0]
-        scored = pairs.select("query_id", "doc_id", score=pl.Series(scores.astype(np.float64)))
+        passages, asked = _rows(index, texts), np.concatenate(parts)
+        scores = [np.empty(0, np.float32)]
+        for (query,), some in pairs.with_columns(row=rows).group_by("query", maintain_order=True):
+            own = asked[query : query + 1]
+            scores.append(exact(own, passages, some["row"].to_numpy()[None])[0])
+        scored = pairs.select(
+            "query_id", "doc_id", score=pl.Series(np.concatenate(scores).astype(np.float64))
+        )
         return by_score(scored, depth)
 
 
 def _rows(index: Folder, texts: npt.NDArray[np.integer]) -> npt.NDArray[np.float16]:
     """The vectors of texts, given in ascending order."""
-    parts, places = np.divmod(texts.astype(np.int64), TEXTS_PER_PART)
+    _, texts_per_part = parts_of(index)
+    parts, places = np.divmod(texts.astype(np.int64), texts_per_part)
     found = [
         open_array(index, "vectors", f"{part(int(one))}.npy")[places[parts == one]]
         for one in np.unique(parts)
@@ -80,6 +97,13 @@ class CrossEncoder:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", find_encoder(self.config, self.name))
+        settings = json.loads(pathlib.Path(self.source.folder, "config.json").read_text())
+        forms = settings.get("architectures") or []
+        # for another form the package would add a head of random numbers and say nothing
+        if not any(form.endswith(CLASSIFIER) for form in forms):
+            raise ValueError(
+                f"model: {self.config.model} is no cross-encoder: its form is {', '.join(forms) or 'unknown'}"
+            )
 
     @property
     def settings(self) -> Mapping[str, object]:
@@ -89,7 +113,7 @@ class CrossEncoder:
             "candidates": self.config.candidates,
             "max_tokens": self.config.max_tokens,
             "dtype": self.config.dtype,
-            "weights": self.source.digests(PICKLED_WEIGHTS),
+            "weights": model_digests(self.source),
         }
 
     def rerank(
@@ -110,7 +134,7 @@ class CrossEncoder:
         for number, some in enumerate(parts):
             write_frame(some, work, "pairs", f"{part(number)}.parquet")
         settings = {
-            "work": work.root,
+            "work": work.address,
             "model": self.source.folder,
             "max_tokens": self.config.max_tokens,
             "dtype": self.config.dtype,
@@ -140,7 +164,7 @@ class ScorePairs:
             self._model: Any = sentence_transformers.CrossEncoder(
                 model, max_length=max_tokens, model_kwargs=options
             )
-        except (OSError, ValueError, KeyError) as error:
+        except READ_ERRORS as error:
             raise InputError([f"{model}: no cross-encoder: {str(error).splitlines()[0]}"]) from error
 
     def __call__(self, number: int) -> None:

@@ -12,11 +12,15 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import polars as pl
+import pyarrow as pa
 
 from erag_ray.retrieve.lists import FOUND_COLUMNS
+from erag_ray.schemas import InputError
 from erag_ray.store import Folder, as_frame
 
 QUERIES_PER_TASK = 2048
+TEXTS_PER_PART = 4096
+PAIRS_PER_PART = 16_384
 
 
 class Worker(Protocol):
@@ -58,31 +62,24 @@ def write_frame(frame: pl.DataFrame, folder: Folder, *names: str) -> None:
 
 
 def read_frame(folder: Folder, *names: str) -> pl.DataFrame:
-    """A frame that `write_frame` has written."""
-    return as_frame(folder.read_parquet(*names))
+    """A frame that `write_frame` has written.
+
+    Raises:
+        InputError: it is not there or not whole.
+    """
+    try:
+        return as_frame(folder.read_parquet(*names))
+    except (OSError, pa.ArrowException) as error:
+        place = folder.at(*names)
+        raise InputError(
+            [f"{place}: damaged ({error}); delete the index's folder to have it made again"]
+        ) from error
 
 
 def undone(folder: Folder, below: str, suffix: str, count: int) -> list[int]:
     """The tasks of ``count`` whose file is not there yet."""
     there = set(folder.names(below, suffix=suffix))
     return [number for number in range(count) if f"{part(number)}{suffix}" not in there]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Slices:
-    """Queries by shards: task ``shard * num_slices + slice`` searches one shard for some of the queries."""
-
-    num_shards: int
-    num_slices: int
-
-    def place(self, number: int) -> tuple[int, int]:
-        """The shard and the slice of a task."""
-        return divmod(number, self.num_slices)
-
-    @property
-    def num_tasks(self) -> int:
-        """All of them."""
-        return self.num_shards * self.num_slices
 
 
 def write_queries(queries: pl.DataFrame, work: Folder) -> int:
@@ -93,9 +90,9 @@ def write_queries(queries: pl.DataFrame, work: Folder) -> int:
     return len(slices)
 
 
-def read_found(work: Folder) -> pl.DataFrame:
-    """What all tasks have found."""
-    names = work.names("found", suffix=".parquet")
+def read_found(work: Folder, count: int) -> pl.DataFrame:
+    """What all ``count`` tasks have found."""
+    names = [f"{part(number)}.parquet" for number in range(count)]
     return pl.concat(
         [pl.DataFrame(schema=FOUND_COLUMNS), *(read_frame(work, "found", name) for name in names)]
     )

@@ -14,7 +14,7 @@ from erag_ray.report import Grid, dual_grids
 from erag_ray.schemas import DUAL_LABELS
 from erag_ray.steps import say
 from erag_ray.steps.retrieving import load_asked, passages_of
-from erag_ray.steps.runs import MadeRun
+from erag_ray.steps.runs import MadeRun, read_run
 from erag_ray.store import TableStore
 
 
@@ -26,7 +26,7 @@ def label_twice(config: DualLabelsConfig, made: Sequence[MadeRun]) -> list[Grid]
     """
     findings = Findings()
     loaded = load_asked(config, findings)
-    runs = pl.concat(pl.read_parquet(run.path) for run in made).filter(pl.col("rank") == 1)
+    runs = pl.concat(read_run(run) for run in made).filter(pl.col("rank") == 1)
     corpus = load_passages(
         passages_of(config), findings, doc_ids=runs["doc_id"].unique(), page_ids=loaded.provenance["page_id"]
     )

@@ -130,6 +130,7 @@ def check_settings(config: JobConfig, check_reader: ReaderCheck | None = None) -
         InputError: everything that is wrong with the config, the questions or the reader.
     """
     findings = Findings()
+    check_runs(config.with_retrieved(), findings)
     check_places({"out": config.out, "store": config.store}, findings)
     loaded = _queries(config, findings)
     check_evaluation(config, scores_of(loaded.queries), findings)

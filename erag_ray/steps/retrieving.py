@@ -11,7 +11,8 @@ import polars as pl
 
 from erag_ray.config import JobConfig, RetrieveConfig
 from erag_ray.corpus import make_corpus, splitter_named
-from erag_ray.datasets import Findings, LoadedQueries, load_passages, load_queries
+from erag_ray.datasets import QUERY_FORMATS, Findings, LoadedQueries, load_passages, load_queries
+from erag_ray.names import find
 from erag_ray.progress import counted
 from erag_ray.retrieve import Do, Tasks, make_retriever
 from erag_ray.schemas import InputError
@@ -36,7 +37,9 @@ def retrieve(config: RetrieveConfig) -> list[MadeRun]:
         findings.raise_problems()
     passages = _make_passages(config)
     stamps = {
-        "queries": {path: file_stamp(path) for path in [*config.queries, *config.triviaqa_questions]},
+        "queries": {
+            path: file_stamp(path) for path in [*config.queries, *config.qrels, *config.triviaqa_questions]
+        },
         "passages": {path: file_stamp(path) for path in passages},
     }
     runs: dict[str, Run] = {}
@@ -72,6 +75,9 @@ def make_runs(config: JobConfig, check_reader: ReaderCheck | None = None) -> Non
 def _checked(config: RetrieveConfig, findings: Findings) -> dict[str, Any]:
     """The name of each run and its retriever; those that cannot be are problems."""
     check_places({"out": config.out}, findings)
+    known = {"auto": None, **QUERY_FORMATS}
+    attempt(findings, "query_format", functools.partial(find, "query format", config.query_format, known))
+    findings.raise_problems()
     attempt(findings, "splitter", functools.partial(splitter_named, config.splitter))
     found = {}
     for name, settings in config.retrievers.items():
@@ -91,6 +97,7 @@ def load_asked(config: RetrieveConfig, findings: Findings) -> LoadedQueries:
         findings,
         format=config.query_format,
         dataset=config.dataset,
+        qrels=config.qrels,
         triviaqa_questions=config.triviaqa_questions,
         where=config.where,
     )

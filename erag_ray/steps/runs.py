@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import dataclasses
+import hashlib
 import json
 import time
 from collections.abc import Mapping
@@ -14,10 +15,11 @@ import polars as pl
 from erag_ray.config import RetrieveConfig
 from erag_ray.progress import counted
 from erag_ray.retrieve import INDEXED, LIST_COLUMNS, Do
-from erag_ray.schemas import RUNS, conform
+from erag_ray.retrieve.work import PAIRS_PER_PART, QUERIES_PER_TASK, TEXTS_PER_PART
+from erag_ray.schemas import RUNS, InputError, conform
 from erag_ray.store import Folder, TableStore, as_frame, fingerprint, provenance_of_code, read_manifest
 
-QUERY_KEYS = ("queries", "query_format", "triviaqa_questions", "dataset", "where")
+QUERY_KEYS = ("queries", "query_format", "qrels", "triviaqa_questions", "dataset", "where")
 QUERIES_AT_A_TIME = 200
 MADE_FROM = "made_from.json"
 SEAL = "manifest.json"
@@ -84,6 +86,8 @@ class Run(abc.ABC):
         self.settings = {"kind": self.config.kind, **retriever.settings}
         asked = {key: getattr(config, key) for key in (*QUERY_KEYS, "depth")}
         of = {other.name: other.made_from["config"] for other in others.values()}
+        # how tasks are cut: what was stopped goes on only with the same
+        self.cut = [config.search.passages_per_shard, QUERIES_PER_TASK, TEXTS_PER_PART, PAIRS_PER_PART]
         self.made_from: dict[str, Any] = {
             "config": {**asked, **self.settings, "of": of},
             "inputs": {**stamps["queries"], **stamps["passages"]},
@@ -110,14 +114,22 @@ class Run(abc.ABC):
             return None
         manifest = read_manifest(self._tables.folder, RUNS.name, name=f"{self.name}.json")
         made_from = {key: manifest.get(key) for key in self.made_from}
-        return self._described(manifest) if fingerprint(made_from) == fingerprint(self.made_from) else None
+        same = fingerprint(made_from) == fingerprint(self.made_from) and self._is_whole(manifest)
+        return self._described(manifest) if same else None
+
+    def _is_whole(self, manifest: Mapping[str, Any]) -> bool:
+        """Whether the file is the one that was sealed."""
+        folder, name = self._tables.folder, f"{self.name}.parquet"
+        if not folder.exists(RUNS.name, name):
+            return False
+        return hashlib.sha256(folder.read_bytes(RUNS.name, name)).hexdigest() == manifest.get("sha256")
 
     def make(self, sources: Sources, do: Do) -> MadeRun:
         """Index, search, write, seal."""
         start = time.monotonic()
         self.prepare(sources, do)
         prepared = time.monotonic()
-        own_folder(self._work, self.made_from)
+        own_folder(self._work, {**self.made_from, "cut": self.cut})
         lists = self.lists(sources, self._work, do).with_columns(run_id=pl.lit(self.name))
         searched = time.monotonic()
         manifest = self._seal(lists, sources.queries.height)
@@ -147,7 +159,7 @@ class Run(abc.ABC):
     def _described(self, manifest: Mapping[str, Any]) -> MadeRun:
         return MadeRun(
             run_id=self.name,
-            path=self._tables.folder.at(RUNS.name, f"{self.name}.parquet"),
+            path=self.job.run(self.name),
             num_queries=manifest["num_queries"],
             num_without_list=manifest["num_without_list"],
             num_rows=manifest["num_rows"],
@@ -169,8 +181,10 @@ class IndexedRun(Run):
         super().__init__(config, name, retriever, others, stamps)
         self.index = Folder("/".join([config.out.rstrip("/"), "indexes", name]))
         self._per_shard = config.search.passages_per_shard
+        # the vectors of a dense index are cut in parts of one size, whatever a shard is
+        cut = {"cut": self.cut} if self.config.kind == "bm25" else {"cut": TEXTS_PER_PART}
         self._index_made_from = {
-            "config": {**self.settings, "passages_per_shard": self._per_shard},
+            "config": {**self.settings, **cut},
             "inputs": dict(stamps["passages"]),
         }
 
@@ -189,7 +203,9 @@ class IndexedRun(Run):
 
     def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
         """Search."""
-        found: pl.DataFrame = self.retriever.search(self.index, sources.queries, work, self.job.depth, do)
+        found: pl.DataFrame = self.retriever.search(
+            self.index, sources.queries, work, self.job.depth, self._per_shard, do
+        )
         return found
 
     def _has_index(self) -> bool:
@@ -206,13 +222,22 @@ class InMemoryRun(Run):
     def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
         """Index and search, some questions at a time."""
         index = self.retriever.index(sources.corpus)
+        known = sources.corpus.select("doc_id")
         parts, done = [pl.DataFrame(schema=LIST_COLUMNS)], 0
         with counted(f"questions by {self.name}", sources.queries.height, show=self.job.progress) as told:
             for batch in sources.queries.iter_slices(QUERIES_AT_A_TIME):
-                parts.append(index.search(batch, self.job.depth))
+                parts.append(self._checked(index.search(batch, self.job.depth), known))
                 done += batch.height
                 told(done)
         return pl.concat(parts)
+
+    def _checked(self, lists: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+        """The lists of code that may be from outside: cut to the depth, of documents that there are."""
+        strange = lists.join(known, on="doc_id", how="anti")
+        if strange.height:
+            text = f"retrievers.{self.name}: gives documents that are not in the passages, such as"
+            raise InputError([f"{text} {strange['doc_id'][0]!r} for query {strange['query_id'][0]!r}"])
+        return lists.filter(pl.col("rank") <= self.job.depth).match_to_schema(LIST_COLUMNS)
 
 
 class FusedRun(Run):
@@ -260,6 +285,12 @@ def run_class(kind: str) -> type[Run]:
         return IndexedRun
     forms: dict[str, type[Run]] = {"rrf": FusedRun, "rerank": RerankedRun}
     return forms.get(kind, InMemoryRun)
+
+
+def read_run(run: MadeRun) -> pl.DataFrame:
+    """RUNS of a sealed run."""
+    place, _, name = run.path.rpartition("/")
+    return as_frame(Folder(place).read_parquet(name))
 
 
 def own_folder(folder: Folder, made_from: Mapping[str, Any]) -> None:

@@ -13,8 +13,8 @@ from erag_ray.evaluate import hit_values, page_values, sanity
 from erag_ray.report import Grid, sanity_grids
 from erag_ray.schemas import SANITY
 from erag_ray.steps.retrieving import load_asked, passages_of
-from erag_ray.steps.runs import MadeRun
-from erag_ray.store import TableStore, as_frame
+from erag_ray.steps.runs import MadeRun, read_run
+from erag_ray.store import TableStore, as_frame, file_stamp
 
 CUTOFFS = (1, 5, 20, 100)
 HITS = {"provenance": "gold_page", "contains_answer_dpr": "contains_answer"}
@@ -28,44 +28,49 @@ def find_sanity(config: RetrieveConfig, made: Sequence[MadeRun]) -> list[Grid]:
         made: its runs.
     """
     tables = TableStore(config.out)
-    made_from = {run.run_id: run.sha256 for run in made}
-    if not tables.is_sealed(SANITY) or tables.manifest(SANITY)["inputs"] != made_from:
+    files = [*config.queries, *config.qrels, *config.triviaqa_questions, *passages_of(config)]
+    inputs = {**{run.run_id: run.sha256 for run in made}, **{path: file_stamp(path) for path in files}}
+    settings = {"where": config.where, "dataset": config.dataset, "depth": config.depth}
+    same = tables.is_sealed(SANITY) and tables.manifest(SANITY)
+    if not same or (same["inputs"], same["config"]) != (inputs, settings):
         findings = Findings()
         loaded = load_asked(config, findings)
-        runs = pl.concat(pl.read_parquet(run.path) for run in made)
+        runs = pl.concat(read_run(run) for run in made)
         corpus = load_passages(passages_of(config), findings, doc_ids=runs["doc_id"].unique())
         findings.raise_problems()
-        names = [run.run_id for run in made]
-        tables.write(_sanity(runs, names, loaded, corpus, config.depth), SANITY, inputs=made_from)
+        cutoffs = [cutoff for cutoff in CUTOFFS if cutoff <= config.depth]
+        found = _sanity(runs, [run.run_id for run in made], loaded, corpus, cutoffs)
+        tables.write(found, SANITY, config=settings, inputs=inputs)
     return sanity_grids(tables.read(SANITY))
 
 
 def _sanity(
-    runs: pl.DataFrame, names: Sequence[str], loaded: LoadedQueries, corpus: pl.DataFrame, depth: int
+    runs: pl.DataFrame,
+    names: Sequence[str],
+    loaded: LoadedQueries,
+    corpus: pl.DataFrame,
+    cutoffs: Sequence[int],
 ) -> pl.DataFrame:
-    cutoffs = [cutoff for cutoff in CUTOFFS if cutoff <= depth]
-    asked = loaded.queries.select("dataset", "query_id")
-    with_pages = asked.join(loaded.page_sets, on="query_id", how="semi")
-    values = [page_values(runs, corpus, loaded.page_sets, cutoffs)]
-    counted = [
-        with_pages.select("dataset", "query_id", measure=pl.lit(measure))
-        for measure in ("kilt_r_precision", "kilt_recall")
-    ]
-    named = loaded.gold.select("query_id", "doc_id", label=pl.lit(1.0))
-    hits = hit_values(named, runs, cutoffs).with_columns(measure=pl.lit("gold_passage"))
-    values.append(hits.select(values[0].columns))
-    with_gold = asked.join(named, on="query_id", how="semi")
-    counted.append(with_gold.select("dataset", "query_id", measure=pl.lit("gold_passage")))
     evidence = Evidence(
         pairs=runs.select("query_id", "doc_id").unique(),
         queries=loaded.queries,
         corpus=corpus,
         provenance=loaded.provenance,
     )
-    for annotator, measure in HITS.items():
-        labels = as_frame(annotate(annotator, evidence))
-        hits = hit_values(labels, runs, cutoffs).with_columns(measure=pl.lit(measure))
+    labels = {measure: as_frame(annotate(name, evidence)) for name, measure in HITS.items()}
+    asked = {measure: applicable_queries(name, evidence) for name, measure in HITS.items()}
+    labels["gold_passage"] = loaded.gold.select("query_id", "doc_id", label=pl.lit(1.0))
+    asked["gold_passage"] = loaded.queries.join(loaded.gold, on="query_id", how="semi")
+    asked["kilt_recall"] = loaded.queries.join(loaded.page_sets, on="query_id", how="semi")
+    values = [page_values(runs, corpus, loaded.page_sets, cutoffs)]
+    for measure, own in labels.items():
+        hits = hit_values(own, runs, cutoffs).with_columns(measure=pl.lit(measure))
         values.append(hits.select(values[0].columns))
-        applies = applicable_queries(annotator, evidence)
-        counted.append(applies.select("dataset", "query_id", measure=pl.lit(measure)))
+    counted = [_counted(rows, measure, cutoffs) for measure, rows in asked.items()]
+    counted.append(_counted(asked["kilt_recall"], "kilt_r_precision", [0]))
     return sanity(pl.concat(values), pl.concat(counted), names)
+
+
+def _counted(queries: pl.DataFrame, measure: str, cutoffs: Sequence[int]) -> pl.DataFrame:
+    cuts = pl.DataFrame({"cutoff": pl.Series(cutoffs, dtype=pl.Int32)})
+    return queries.select("dataset", "query_id", measure=pl.lit(measure)).join(cuts, how="cross")

@@ -33,7 +33,7 @@ def open_array(folder: Folder, *names: str) -> npt.NDArray[Any]:
             if is_local
             else np.load(io.BytesIO(folder.read_bytes(*names)), allow_pickle=False)
         )
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, OSError) as error:
         place = folder.at(*names)
         raise InputError(
             [f"{place}: damaged ({error}); delete the index's folder to have it made again"]

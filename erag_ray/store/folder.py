@@ -29,6 +29,11 @@ class Folder:
         """The path of something inside."""
         return "/".join([self.path.rstrip("/"), *names])
 
+    @property
+    def address(self) -> str:
+        """What opens the same folder in another process, wherever that starts."""
+        return self.root if "://" in self.root else self.path
+
     def names(self, *below: str, suffix: str = "") -> list[str]:
         """Names of the files directly in a folder, sorted; none if it does not exist."""
         selector = pafs.FileSelector(self.at(*below), allow_not_found=True)

@@ -14,6 +14,8 @@ import subprocess
 import uuid
 from collections.abc import Iterable
 
+from erag_ray.store.folder import Folder
+
 PACKAGES = (
     "erag-ray",
     "ray",
@@ -25,6 +27,12 @@ PACKAGES = (
     "scipy",
     "numpy",
     "bm25s",
+    "numba",
+    "kiwipiepy",
+    "sentence-transformers",
+    "faiss-cpu",
+    "spacy",
+    "langchain-text-splitters",
     "PyStemmer",
 )
 NOT_LOCAL = "not a local file"
@@ -60,13 +68,30 @@ def file_digest(path: str | os.PathLike[str]) -> str:
 
 
 def file_stamp(path: str) -> str:
-    """Size and time of a local file, or of a folder's manifest: enough to notice that it has changed."""
-    place = os.path.join(path, "manifest.json") if os.path.isdir(path) else path
+    """Size and time of a file, enough to notice that it has changed; of a folder those of its manifest.
+
+    A folder without one has the names, sizes and times of all files in it.
+    """
+    if "://" in path:
+        return _remote_stamp(path)
+    place = pathlib.Path(path)
+    if place.is_dir() and not (place / "manifest.json").is_file():
+        inside = [(file.name, file_stamp(str(file))) for file in sorted(place.iterdir()) if file.is_file()]
+        return f"{len(inside)} files, {fingerprint(inside)}"
     try:
-        found = os.stat(place)
+        found = os.stat(place / "manifest.json" if place.is_dir() else place)
     except OSError:
         return NOT_LOCAL
     return f"{found.st_size} bytes, modified {found.st_mtime_ns} ns"
+
+
+def _remote_stamp(path: str) -> str:
+    folder = Folder(path)
+    for names in (("manifest.json",), ()):
+        if folder.exists(*names):
+            (found,) = folder.filesystem.get_file_info([folder.at(*names)])
+            return f"{found.size} bytes, modified {found.mtime_ns} ns"
+    return NOT_LOCAL
 
 
 def new_job_id() -> str:
