@@ -373,13 +373,21 @@ def test_a_part_that_is_not_the_one_sealed_is_named(root: str) -> None:
 
 
 def test_a_stamp_changes_with_the_file_and_a_folders_with_its_seal(tmp_path: pathlib.Path) -> None:
-    assert file_stamp(str(tmp_path / "nothing")) == file_stamp("s3://bucket/x") == NOT_LOCAL
+    for nowhere in (str(tmp_path / "nothing"), f"file://{tmp_path}/nothing", "nosuch://bucket/x"):
+        assert file_stamp(nowhere) == NOT_LOCAL
     file = tmp_path / "a"
     file.write_text("1")
     first = file_stamp(str(file))
     assert file_stamp(str(file)) == first
+    remote = file_stamp(f"file://{file}")
     file.write_text("22")
     assert file_stamp(str(file)) != first
+    assert file_stamp(f"file://{file}") not in (remote, NOT_LOCAL)
+    # a folder without a seal: whatever is in it
+    (tmp_path / "texts").mkdir()
+    empty = file_stamp(str(tmp_path / "texts"))
+    (tmp_path / "texts" / "a.txt").write_text("1")
+    assert file_stamp(str(tmp_path / "texts")) != empty
     write_parts(TableStore(str(tmp_path)), PAGES)
     sealed = file_stamp(str(tmp_path / "provenance"))
     write_parts(TableStore(str(tmp_path)), PAGES.head(1))

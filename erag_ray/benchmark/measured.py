@@ -92,7 +92,7 @@ def bm25_search(config: BenchmarkConfig, size: int) -> Iterator[Row]:
 
     def ours() -> None:
         work.delete_folder()
-        retriever.search(index, asked, work, config.depth, do_here)
+        retriever.search(index, asked, work, config.depth, PER_SHARD, do_here)
 
     works: dict[str, Callable[[], object]] = {"erag_ray": ours}
     if size <= PER_SHARD:

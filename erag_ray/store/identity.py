@@ -14,6 +14,8 @@ import subprocess
 import uuid
 from collections.abc import Iterable
 
+import pyarrow as pa
+
 from erag_ray.store.folder import Folder
 
 PACKAGES = (
@@ -36,7 +38,7 @@ PACKAGES = (
     "PyStemmer",
 )
 NOT_LOCAL = "not a local file"
-"""The stamp of what is not on this machine's disk."""
+"""The stamp of what is not there, or cannot be reached from here."""
 
 
 def fingerprint(value: object) -> str:
@@ -86,11 +88,14 @@ def file_stamp(path: str) -> str:
 
 
 def _remote_stamp(path: str) -> str:
-    folder = Folder(path)
-    for names in (("manifest.json",), ()):
-        if folder.exists(*names):
-            (found,) = folder.filesystem.get_file_info([folder.at(*names)])
-            return f"{found.size} bytes, modified {found.mtime_ns} ns"
+    try:
+        folder = Folder(path)
+        for names in (("manifest.json",), ()):
+            if folder.exists(*names):
+                (found,) = folder.filesystem.get_file_info([folder.at(*names)])
+                return f"{found.size} bytes, modified {found.mtime_ns} ns"
+    except (OSError, ValueError, pa.ArrowException):
+        return NOT_LOCAL
     return NOT_LOCAL
 
 
