@@ -38,7 +38,10 @@ def run_all(config: BenchmarkConfig, say: Callable[[str], None]) -> pl.DataFrame
     rows = []
     for name, size in _steps(config):
         say(f"{name}: {size:,}")
-        rows += [{"passages": size, "disk_bytes": None, **row} for row in _measure_apart(name, config, size)]
+        found = _measure_apart(name, config, size)
+        rows += [{"passages": size, "disk_bytes": None, **row} for row in found]
+        for row in found:
+            say(f"  {row['what']} by {row['by']}: {row['count']:,} in {row['seconds']:.2f} s")
     return pl.DataFrame(rows, schema=COLUMNS)
 
 
