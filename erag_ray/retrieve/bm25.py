@@ -216,13 +216,9 @@ class SearchWords:
             for query, asked_words in asked.iter_rows()
             if (ids := [words[word] for word in asked_words if word in words])
         }
-        start = int(self._bounds[shard])
-        parts = [
-            candidates(query, places + start, scores)
-            for query, places, scores in _search(engine, known, self._depth)
-        ]
-        found = pl.concat([pl.DataFrame(schema=FOUND_COLUMNS), *parts])
-        write_frame(found, self._work, "found", f"{part(number)}.parquet")
+        found = _search(engine, known, self._depth)
+        place = (pl.col("place") + int(self._bounds[shard])).cast(pl.UInt32)
+        write_frame(found.with_columns(place), self._work, "found", f"{part(number)}.parquet")
 
     def _shard(self, number: int) -> tuple[Any, dict[str, int]]:
         """The shard's engine and its words; the last one stays open."""
@@ -253,23 +249,28 @@ def open_shard(index: Folder, number: int, method: str, num_words: int, num_quer
     return engine
 
 
-def _search(
-    engine: Any, known: Mapping[int, Sequence[int]], depth: int
-) -> list[tuple[int, npt.NDArray[np.intp], npt.NDArray[np.float32]]]:
-    """The best places of each query; where equal scores go on beyond the margin, all of them are looked at."""
+def _search(engine: Any, known: Mapping[int, Sequence[int]], depth: int) -> pl.DataFrame:
+    """The best candidates of each query; where equal scores go on beyond the margin, all of them are looked at."""
     if not known:
-        return []
-    wide = min(depth + MARGIN, engine.scores["num_docs"])
+        return pl.DataFrame(schema=FOUND_COLUMNS)
+    num_docs = engine.scores["num_docs"]
+    wide = min(depth + MARGIN, num_docs)
     places, scores = engine.retrieve(list(known.values()), k=wide, show_progress=False)
-    ends_equal = (scores[:, -1] == scores[:, min(depth, wide) - 1]) & (scores[:, -1] > 0)
-    found = []
-    for row, (query, ids) in enumerate(known.items()):
-        if ends_equal[row] and wide < engine.scores["num_docs"]:
-            everything = engine.get_scores_from_ids(ids)
-            top = best(everything, depth)
-            found.append((query, top, everything[top]))
-        else:
-            order = np.lexsort((places[row], -scores[row]))[:depth]
-            order = order[scores[row][order] > 0]
-            found.append((query, places[row][order].astype(np.intp), scores[row][order]))
-    return found
+    order = np.lexsort((places, -scores), axis=-1)[:, :depth]
+    ends_equal = (scores[:, -1] == scores[:, min(depth, wide) - 1]) & (scores[:, -1] > 0) & (wide < num_docs)
+    queries = np.fromiter(known, np.uint32, len(known))
+    plain = np.flatnonzero(~ends_equal)
+    own = np.take_along_axis(scores, order, axis=1)[plain]
+    is_found = own > 0
+    parts = [
+        candidates(
+            np.broadcast_to(queries[plain, None], own.shape)[is_found],
+            np.take_along_axis(places, order, axis=1)[plain][is_found],
+            own[is_found],
+        )
+    ]
+    for row in np.flatnonzero(ends_equal):
+        everything = engine.get_scores_from_ids(known[int(queries[row])])
+        top = best(everything, depth)
+        parts.append(candidates(np.full(len(top), queries[row]), top, everything[top]))
+    return pl.concat(parts)

@@ -19,7 +19,7 @@ import polars as pl
 
 from erag_ray.config import RetrieverConfig
 from erag_ray.retrieve.encoders import Encoder, Role, encoder_settings, find_encoder, preset_named
-from erag_ray.retrieve.lists import FOUND_COLUMNS, candidates, ranked
+from erag_ray.retrieve.lists import candidates, ranked
 from erag_ray.retrieve.texts import SEARCHED
 from erag_ray.retrieve.work import (
     TEXTS_PER_PART,
@@ -164,11 +164,18 @@ class SearchVectors:
         if self._open is None or self._open[0] != place:
             self._open = (place, Shard(self._index, place, self._parts_per_shard))
         vectors = open_array(self._work, "vectors", f"{part(piece)}.npy")
-        parts = [pl.DataFrame(schema=FOUND_COLUMNS)]
+        queries, all_places, all_scores = (
+            [np.empty(0, np.uint32)],
+            [np.empty(0, np.intp)],
+            [np.empty(0, np.float32)],
+        )
         for row, (texts, scores) in enumerate(self._open[1].search(vectors, self._depth)):
             places, own = self._documents.of(texts, self._depth)
-            parts.append(candidates(piece * TEXTS_PER_PART + row, places, scores[own]))
-        write_frame(pl.concat(parts), self._work, "found", f"{part(number)}.parquet")
+            queries.append(np.full(len(places), piece * TEXTS_PER_PART + row, np.uint32))
+            all_places.append(places)
+            all_scores.append(scores[own])
+        found = candidates(np.concatenate(queries), np.concatenate(all_places), np.concatenate(all_scores))
+        write_frame(found, self._work, "found", f"{part(number)}.parquet")
 
 
 class Documents:

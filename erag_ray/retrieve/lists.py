@@ -46,7 +46,9 @@ def best(scores: npt.NDArray[np.float32], depth: int) -> npt.NDArray[np.intp]:
     return found[np.argsort(-scores[found], kind="stable")][:depth]
 
 
-def candidates(query: int, places: npt.NDArray[np.intp], scores: npt.NDArray[np.floating]) -> pl.DataFrame:
-    """The candidates of one query."""
-    columns = {"query": np.full(len(places), query), "place": places, "score": scores.astype(np.float64)}
+def candidates(
+    queries: npt.NDArray[np.integer], places: npt.NDArray[np.integer], scores: npt.NDArray[np.floating]
+) -> pl.DataFrame:
+    """Candidates from three arrays of one length."""
+    columns = {"query": queries, "place": places, "score": scores.astype(np.float64)}
     return pl.DataFrame(columns).cast(FOUND_COLUMNS)
