@@ -25,14 +25,16 @@ def words_of(ranks: npt.NDArray[np.integer]) -> list[str]:
 
 
 def passages(count: int, seed: int) -> pl.DataFrame:
-    """CORPUS of so many passages of 100 words."""
+    """CORPUS of so many passages of 50 to 100 words."""
     generator = np.random.default_rng(seed)
     vocabulary = np.array(words_of(np.arange(NUM_WORDS)), dtype=object)
     texts: list[str] = []
     for start in range(0, count, AT_A_TIME):
         some = min(AT_A_TIME, count - start)
         drawn = vocabulary[_ranks(generator, (some, PASSAGE_WORDS))]
-        texts += [" ".join(row) for row in drawn]
+        # of different lengths, as passages are: else nearly all scores of a question are equal
+        lengths = generator.integers(PASSAGE_WORDS // 2, PASSAGE_WORDS + 1, some)
+        texts += [" ".join(row[:length]) for row, length in zip(drawn, lengths, strict=True)]
     ids = [f"p{number:09}" for number in range(count)]
     return pl.DataFrame({"doc_id": ids, "page_id": ids, "title": [""] * count, "text": texts})
 

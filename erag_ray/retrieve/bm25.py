@@ -262,8 +262,8 @@ def _search(engine: Any, known: Mapping[int, Sequence[int]], depth: int) -> pl.D
     plain = np.flatnonzero(~ends_equal)
     own = np.take_along_axis(scores, order, axis=1)[plain]
     is_found = own > 0
-    parts = [
-        candidates(
+    found = [
+        (
             np.broadcast_to(queries[plain, None], own.shape)[is_found],
             np.take_along_axis(places, order, axis=1)[plain][is_found],
             own[is_found],
@@ -272,5 +272,5 @@ def _search(engine: Any, known: Mapping[int, Sequence[int]], depth: int) -> pl.D
     for row in np.flatnonzero(ends_equal):
         everything = engine.get_scores_from_ids(known[int(queries[row])])
         top = best(everything, depth)
-        parts.append(candidates(np.full(len(top), queries[row]), top, everything[top]))
-    return pl.concat(parts)
+        found.append((np.full(len(top), queries[row]), top, everything[top]))
+    return candidates(*(np.concatenate(column) for column in zip(*found, strict=True)))
