@@ -21,20 +21,12 @@ from erag_ray.retrieve.analysers import English
 from erag_ray.retrieve.bm25 import open_shard
 from erag_ray.retrieve.dense import Shard
 from erag_ray.retrieve.encoders import Encoder, find_encoder, preset_named
-from erag_ray.retrieve.work import TEXTS_PER_PART, Tasks, part
+from erag_ray.retrieve.work import TEXTS_PER_PART, do_tasks, part
 from erag_ray.store import Folder, write_array
 
 RANK_BM25_QUERIES = 20
 PER_SHARD = 1_000_000
 Row = dict[str, Any]
-
-
-def do_here(tasks: Tasks) -> None:
-    """Do tasks one after the other."""
-    if tasks.numbers:
-        worker = tasks.worker(**tasks.settings)
-        for number in tasks.numbers:
-            worker(number)
 
 
 def seconds_of(work: Callable[[], object]) -> float:
@@ -63,7 +55,7 @@ def bm25_build(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     folder = pathlib.Path(config.out, f"bm25-{size}")
     corpus = passages(size, config.seed)
     retriever = make_retriever("bm25", RetrieverConfig(kind="bm25"))
-    seconds = seconds_of(lambda: retriever.build(corpus, Folder(str(folder)), PER_SHARD, do_here))
+    seconds = seconds_of(lambda: retriever.build(corpus, Folder(str(folder)), PER_SHARD, do_tasks))
     yield {
         "what": "bm25 build",
         "by": "erag_ray",
@@ -92,7 +84,7 @@ def bm25_search(config: BenchmarkConfig, size: int) -> Iterator[Row]:
 
     def ours() -> None:
         work.delete_folder()
-        retriever.search(index, asked, work, config.depth, PER_SHARD, do_here)
+        retriever.search(index, asked, work, config.depth, PER_SHARD, do_tasks)
 
     works: dict[str, Callable[[], object]] = {"erag_ray": ours}
     if size <= PER_SHARD:

@@ -51,6 +51,16 @@ Do = Callable[[Tasks], None]
 """Does tasks, here or on a cluster; returns when all of them are done."""
 
 
+def do_tasks(tasks: Tasks, told: Callable[[int], None] = lambda done: None) -> None:
+    """Do tasks one after the other in this process; ``told`` hears how many are done."""
+    if not tasks.numbers:
+        return
+    worker: Worker = tasks.worker(**tasks.settings)
+    for count, number in enumerate(tasks.numbers, 1):
+        worker(number)
+        told(count)
+
+
 def part(number: int) -> str:
     """The name of a numbered part."""
     return f"{number:05}"

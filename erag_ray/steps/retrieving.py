@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import polars as pl
@@ -15,6 +15,7 @@ from erag_ray.datasets import QUERY_FORMATS, Findings, LoadedQueries, load_passa
 from erag_ray.names import find
 from erag_ray.progress import counted
 from erag_ray.retrieve import Do, Tasks, make_retriever
+from erag_ray.retrieve.work import do_tasks
 from erag_ray.schemas import InputError
 from erag_ray.steps import say
 from erag_ray.steps.checks import attempt, check_places
@@ -133,10 +134,5 @@ def _doer(config: RetrieveConfig, missing: Sequence[Run]) -> Iterator[Do]:
 
 def do_here(tasks: Tasks, *, show: bool = False) -> None:
     """Do tasks one after the other in this process."""
-    if not tasks.numbers:
-        return
-    worker: Callable[[int], None] = tasks.worker(**tasks.settings)
-    with counted(tasks.noun, len(tasks.numbers), show=show) as told:
-        for count, number in enumerate(tasks.numbers, 1):
-            worker(number)
-            told(count)
+    with counted(tasks.noun, len(tasks.numbers), show=show and bool(tasks.numbers)) as told:
+        do_tasks(tasks, told)
