@@ -72,8 +72,8 @@ class RetrieverConfig:
     dtype: Literal["float32", "bfloat16", "float16"] = "float32"
     """dense, rerank: precision of weights and arithmetic of the model."""
 
-    batch_size: int = 64
-    """dense, rerank: texts or pairs in one batch."""
+    batch_size: int | None = None
+    """dense, rerank: texts or pairs in one batch (null: 128 on a GPU, 16 on a CPU, whose cache holds no more)."""
 
     of: list[str] = field(default_factory=list)
     """rrf: the runs that are fused; rerank: the one run that is scored again. They stand before this one."""
@@ -101,8 +101,7 @@ class RetrieverConfig:
         require(0 <= self.k1 < math.inf, f"k1 must not be negative or endless, got {self.k1}")
         require(0 <= self.b <= 1, f"b must lie in 0..1, got {self.b}")
         require(self.rrf_k >= 1, f"rrf_k must be at least 1, got {self.rrf_k}")
-        require(self.batch_size >= 1, f"batch_size must be at least 1, got {self.batch_size}")
-        for name in ("candidates", "max_tokens"):
+        for name in ("candidates", "max_tokens", "batch_size"):
             value = getattr(self, name)
             require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
         require(len(set(self.of)) == len(self.of), f"of: {', '.join(self.of)}: a run comes twice")

@@ -29,6 +29,7 @@ OWN_FILES = "sentence-transformers"
 # what the packages raise for files that are not what they should be
 READ_ERRORS = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)
 MODULES = "modules.json"
+GPU_BATCH, CPU_BATCH = 128, 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +114,11 @@ def model_digests(source: ModelSource) -> Mapping[str, str]:
     return source.digests(PICKLED_WEIGHTS, *(f"*/{form}" for form in (*MODEL_FILES, "*.bin")))
 
 
+def default_batch_size() -> int:
+    """Texts in one batch where nothing is said."""
+    return GPU_BATCH if torch.cuda.is_available() else CPU_BATCH
+
+
 class Encoder:
     """An encoder, ready to be used.
 
@@ -128,11 +134,11 @@ class Encoder:
     """
 
     def __init__(
-        self, *, folder: str, preset: str, max_tokens: int | None, dtype: str, batch_size: int
+        self, *, folder: str, preset: str, max_tokens: int | None, dtype: str, batch_size: int | None
     ) -> None:
         transformers.utils.logging.set_verbosity_error()
         transformers.utils.logging.disable_progress_bar()
-        self.batch_size = batch_size
+        self.batch_size = batch_size or default_batch_size()
         self.preset = PRESETS.get(preset)
         self.is_normalised = False
         options = {"torch_dtype": getattr(torch, dtype), "local_files_only": True}

@@ -17,7 +17,7 @@ import transformers
 
 from erag_ray.config import RetrieverConfig
 from erag_ray.retrieve.dense import Dense, exact, parts_of
-from erag_ray.retrieve.encoders import READ_ERRORS, find_encoder, model_digests
+from erag_ray.retrieve.encoders import READ_ERRORS, default_batch_size, find_encoder, model_digests
 from erag_ray.retrieve.fusion import by_score
 from erag_ray.retrieve.texts import SEARCHED
 from erag_ray.retrieve.work import (
@@ -154,11 +154,13 @@ class CrossEncoder:
 class ScorePairs:
     """Scores one part of ``pairs``; leaves ``found``."""
 
-    def __init__(self, *, work: str, model: str, max_tokens: int | None, dtype: str, batch_size: int) -> None:
+    def __init__(
+        self, *, work: str, model: str, max_tokens: int | None, dtype: str, batch_size: int | None
+    ) -> None:
         transformers.utils.logging.set_verbosity_error()
         transformers.utils.logging.disable_progress_bar()
         self._work = Folder(work)
-        self._batch_size = batch_size
+        self._batch_size = batch_size or default_batch_size()
         options = {"torch_dtype": getattr(torch, dtype), "local_files_only": True}
         try:
             self._model: Any = sentence_transformers.CrossEncoder(
