@@ -35,14 +35,8 @@ def read_pages(path: str, findings: Findings) -> Iterator[tuple[Page, Record]]:
             yield _page(title, contexts), Record({}, path, number, findings)
     else:
         for record in read_records(path, findings):
-            yield (
-                (
-                    _of_kilt(record)
-                    if "wikipedia_id" in record.values or "wikipedia_title" in record.values
-                    else _titled(record)
-                ),
-                record,
-            )
+            is_kilt = "wikipedia_id" in record.values or "wikipedia_title" in record.values
+            yield _of_kilt(record) if is_kilt else _titled(record), record
 
 
 def _page(title: str, paragraphs: list[str]) -> Page:

@@ -14,7 +14,7 @@ named there, not imported: what ranks by words needs none of it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import polars as pl
 
@@ -45,6 +45,9 @@ __all__ = [
 
 class Indexed(Protocol):
     """Ranks passages by an index in parts."""
+
+    index_has_shards: ClassVar[bool]
+    """Whether the index is cut as it is searched, so that other shards need another index."""
 
     @property
     def settings(self) -> Mapping[str, object]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import bm25s
 import numpy as np
@@ -43,6 +43,7 @@ class Bm25:
     """BM25 by `bm25s`, with Pyserini's k1 and b by default."""
 
     config: RetrieverConfig
+    index_has_shards: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         analyser_named(self.config.analyser)

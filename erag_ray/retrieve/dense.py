@@ -2,7 +2,8 @@
 
 Passages with the same text share one vector, of half precision; equal texts are thus ties. Faiss proposes candidates;
 their scores are then computed one by one in double precision from the stored vectors and rounded to single, and more
-candidates are taken until none that is left out could be better. So lists depend neither on shards nor on batches.
+candidates are taken until none that is left out could be better. So lists depend on no shards and
+on no rounding of Faiss.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import faiss
 import numpy as np
@@ -38,8 +39,6 @@ from erag_ray.store import Folder, open_array, write_array
 MARGIN = 10
 NUMBERS_AT_A_TIME = 1 << 22
 
-Floats = npt.NDArray[np.floating]
-
 
 @dataclass(frozen=True, kw_only=True)
 class Dense:
@@ -48,6 +47,7 @@ class Dense:
     name: str
     config: RetrieverConfig
     source: ModelSource = field(init=False)
+    index_has_shards: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         preset_named(self.config)

@@ -114,6 +114,12 @@ def model_digests(source: ModelSource) -> Mapping[str, str]:
     return source.digests(PICKLED_WEIGHTS, *(f"*/{form}" for form in (*MODEL_FILES, "*.bin")))
 
 
+def quiet() -> None:
+    """No progress bars and advice from the model library: a job's own progress is what people watch."""
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+
+
 def default_batch_size() -> int:
     """Texts in one batch where nothing is said."""
     return GPU_BATCH if torch.cuda.is_available() else CPU_BATCH
@@ -136,8 +142,7 @@ class Encoder:
     def __init__(
         self, *, folder: str, preset: str, max_tokens: int | None, dtype: str, batch_size: int | None
     ) -> None:
-        transformers.utils.logging.set_verbosity_error()
-        transformers.utils.logging.disable_progress_bar()
+        quiet()
         self.batch_size = batch_size or default_batch_size()
         self.preset = PRESETS.get(preset)
         self.is_normalised = False

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from erag_ray.config import RetrieverConfig
-from erag_ray.retrieve.lists import LIST_COLUMNS
+from erag_ray.retrieve.lists import by_score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +37,3 @@ class ReciprocalRank:
         )
         fused = shares.group_by("query_id", "doc_id", maintain_order=True).agg(score=pl.col("share").sum())
         return by_score(fused, depth)
-
-
-def by_score(scored: pl.DataFrame, depth: int) -> pl.DataFrame:
-    """Lists of scored documents (``query_id, doc_id, score``): best first, ties by doc_id, last one first."""
-    ordered = scored.sort("query_id", "score", "doc_id", descending=[False, True, True])
-    rank = (pl.int_range(pl.len()).over("query_id") + 1).cast(pl.Int32)
-    top = ordered.with_columns(rank=rank).filter(pl.col("rank") <= depth)
-    return top.select("query_id", "rank", "doc_id", pl.col("score").cast(pl.Float64)).match_to_schema(
-        LIST_COLUMNS
-    )

@@ -24,8 +24,7 @@ def ranked(found: pl.DataFrame, query_ids: pl.Series, doc_ids: pl.Series, depth:
         depth: length of the lists.
     """
     ordered = found.sort("query", "score", "place", descending=[False, True, False])
-    rank = (pl.int_range(pl.len()).over("query") + 1).cast(pl.Int32)
-    top = ordered.with_columns(rank=rank).filter(pl.col("rank") <= depth)
+    top = _cut(ordered, "query", depth)
     return pl.DataFrame(
         {
             "query_id": query_ids.gather(top["query"]),
@@ -35,6 +34,19 @@ def ranked(found: pl.DataFrame, query_ids: pl.Series, doc_ids: pl.Series, depth:
         },
         schema=LIST_COLUMNS,
     )
+
+
+def by_score(scored: pl.DataFrame, depth: int) -> pl.DataFrame:
+    """Lists of scored documents (``query_id, doc_id, score``): best first, ties by doc_id, last one first."""
+    ordered = scored.sort("query_id", "score", "doc_id", descending=[False, True, True])
+    top = _cut(ordered, "query_id", depth).with_columns(pl.col("score").cast(pl.Float64))
+    return top.select(LIST_COLUMNS.names()).match_to_schema(LIST_COLUMNS)
+
+
+def _cut(ordered: pl.DataFrame, query: str, depth: int) -> pl.DataFrame:
+    """Each query's rows numbered in their order, as ``rank``, down to ``depth``."""
+    rank = (pl.int_range(pl.len()).over(query) + 1).cast(pl.Int32)
+    return ordered.with_columns(rank=rank).filter(pl.col("rank") <= depth)
 
 
 def best(scores: npt.NDArray[np.float32], depth: int) -> npt.NDArray[np.intp]:

@@ -13,12 +13,11 @@ import numpy.typing as npt
 import polars as pl
 import sentence_transformers
 import torch
-import transformers
 
 from erag_ray.config import RetrieverConfig
 from erag_ray.retrieve.dense import Dense, exact, parts_of
-from erag_ray.retrieve.encoders import READ_ERRORS, default_batch_size, find_encoder, model_digests
-from erag_ray.retrieve.fusion import by_score
+from erag_ray.retrieve.encoders import READ_ERRORS, default_batch_size, find_encoder, model_digests, quiet
+from erag_ray.retrieve.lists import by_score
 from erag_ray.retrieve.texts import SEARCHED
 from erag_ray.retrieve.work import (
     PAIRS_PER_PART,
@@ -34,7 +33,7 @@ from erag_ray.sources import ModelSource
 from erag_ray.store import Folder, open_array
 
 CLASSIFIER = "ForSequenceClassification"
-SCORED_COLUMNS = pl.Schema({"query_id": pl.String(), "doc_id": pl.String(), "score": pl.Float64()})
+SCORED_COLUMNS = pl.Schema({"question": pl.String(), "text": pl.String(), "score": pl.Float64()})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,10 +142,8 @@ class CrossEncoder:
         todo = undone(work, "found", ".parquet", len(parts))
         noun = f"parts of {PAIRS_PER_PART:,} pairs scored"
         do(Tasks(worker=ScorePairs, settings=settings, numbers=todo, noun=noun))
-        names = work.names("found", suffix=".parquet")
-        scored = pl.concat([read_frame(work, "found", name) for name in names]) if names else None
-        if scored is None:
-            return by_score(pl.DataFrame(schema=SCORED_COLUMNS), depth)
+        done = [read_frame(work, "found", f"{part(number)}.parquet") for number in range(len(parts))]
+        scored = pl.concat([pl.DataFrame(schema=SCORED_COLUMNS), *done])
         found = pairs.join(scored, on=["question", "text"]).select("query_id", "doc_id", "score")
         return by_score(found, depth)
 
@@ -157,8 +154,7 @@ class ScorePairs:
     def __init__(
         self, *, work: str, model: str, max_tokens: int | None, dtype: str, batch_size: int | None
     ) -> None:
-        transformers.utils.logging.set_verbosity_error()
-        transformers.utils.logging.disable_progress_bar()
+        quiet()
         self._work = Folder(work)
         self._batch_size = batch_size or default_batch_size()
         options = {"torch_dtype": getattr(torch, dtype), "local_files_only": True}

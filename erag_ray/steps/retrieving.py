@@ -49,14 +49,15 @@ def retrieve(config: RetrieveConfig) -> list[MadeRun]:
         others = {other: runs[other] for other in settings.others if other in runs}
         runs[name] = run_class(settings.kind)(config, name, retriever, others, stamps)
     # where nothing needs the passages they are not loaded
-    missing = [run for run in runs.values() if run.sealed() is None]
+    found = {name: run.sealed() for name, run in runs.items()}
+    missing = [run for name, run in runs.items() if found[name] is None]
     needed = not runs or any(run.needs_passages() for run in missing)
     corpus = load_passages(passages, findings) if needed else pl.DataFrame()
     findings.raise_problems()
     say(*findings.notes)
     sources = Sources(queries=loaded.queries.sort("query_id"), corpus=corpus)
     with _doer(config, missing) as do:
-        made = [run.sealed() or run.make(sources, do) for run in runs.values()]
+        made = [found[name] or run.make(sources, do) for name, run in runs.items()]
     if not config.search.keep_index:
         Folder(config.out).delete_folder("indexes")
     return made
@@ -111,12 +112,12 @@ def passages_of(config: RetrieveConfig) -> list[str]:
 
 def _make_passages(config: RetrieveConfig) -> list[str]:
     if not config.knowledge_source:
-        return config.passages
+        return passages_of(config)
     tell = say if config.progress else None
     made = make_corpus(config.knowledge_source, config.out, splitter=config.splitter, tell=tell)
     state = "sealed" if made.is_new else "was there already"
     say(*made.notes, f"{made.num_pages:,} pages, {made.num_passages:,} passages: {state}: {made.place}")
-    return [made.place]
+    return passages_of(config)
 
 
 @contextlib.contextmanager

@@ -81,6 +81,7 @@ class Run(abc.ABC):
         self.config = config.retrievers[name]
         self.others = others
         self.job = config
+        self.stamps = stamps
         self._tables = TableStore(config.out)
         self._work = Folder("/".join([config.out.rstrip("/"), "work", name]))
         self.settings = {"kind": self.config.kind, **retriever.settings}
@@ -170,23 +171,15 @@ class Run(abc.ABC):
 class IndexedRun(Run):
     """By an index on disk, which other questions can use again."""
 
-    def __init__(
-        self,
-        config: RetrieveConfig,
-        name: str,
-        retriever: Any,
-        others: Mapping[str, Run],
-        stamps: Mapping[str, Mapping[str, str]],
-    ) -> None:
-        super().__init__(config, name, retriever, others, stamps)
-        self.index = Folder("/".join([config.out.rstrip("/"), "indexes", name]))
-        self._per_shard = config.search.passages_per_shard
-        # the vectors of a dense index are cut in parts of one size, whatever a shard is
-        cut = {"cut": self.cut} if self.config.kind == "bm25" else {"cut": TEXTS_PER_PART}
-        self._index_made_from = {
-            "config": {**self.settings, **cut},
-            "inputs": dict(stamps["passages"]),
-        }
+    @property
+    def index(self) -> Folder:
+        """Where it lies."""
+        return Folder("/".join([self.job.out.rstrip("/"), "indexes", self.name]))
+
+    @property
+    def _index_made_from(self) -> dict[str, Any]:
+        cut = self.cut if self.retriever.index_has_shards else TEXTS_PER_PART
+        return {"config": {**self.settings, "cut": cut}, "inputs": dict(self.stamps["passages"])}
 
     def needs_passages(self) -> bool:
         """Without its index."""
@@ -197,14 +190,14 @@ class IndexedRun(Run):
         if self._has_index():
             return
         own_folder(self.index, self._index_made_from)
-        self.retriever.build(sources.corpus, self.index, self._per_shard, do)
+        self.retriever.build(sources.corpus, self.index, self.job.search.passages_per_shard, do)
         manifest = {**self._index_made_from, "num_passages": sources.corpus.height, **provenance_of_code()}
         self._tables.write_manifest(manifest, "indexes", self.name)
 
     def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
         """Search."""
         found: pl.DataFrame = self.retriever.search(
-            self.index, sources.queries, work, self.job.depth, self._per_shard, do
+            self.index, sources.queries, work, self.job.depth, self.job.search.passages_per_shard, do
         )
         return found
 
