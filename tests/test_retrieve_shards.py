@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from test_retrieve import corpus_of, lists_of
 
 from erag_ray.retrieve import bm25, dense
-from erag_ray.retrieve.dense import Documents, Shard, exact
+from erag_ray.retrieve.dense import Documents, Shard
+from erag_ray.retrieve.products import exact
 from erag_ray.store import Folder, write_array
 
 
@@ -110,6 +111,25 @@ def test_a_pair_has_the_same_score_wherever_it_is_computed() -> None:
     for row in (0, 5, 69):
         alone = exact(queries[row : row + 1], vectors[texts[row, 3:4]], np.zeros((1, 1), np.int64))
         assert alone[0, 0] == whole[row, 3]
+
+
+def test_every_number_of_half_precision_is_read_as_numpy_reads_it() -> None:
+    halves = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    halves = halves[np.isfinite(halves)][:, None]
+    found = exact(np.ones((1, 1), np.float32), halves, np.arange(len(halves))[None])
+    assert np.array_equal(found[0], halves[:, 0].astype(np.float32))
+
+
+@settings(max_examples=25, deadline=None)
+@given(width=st.integers(1, 70), seed=st.integers(0, 2**32 - 1))
+def test_products_are_those_of_double_precision(width: int, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    vectors = generator.normal(size=(5, width)).astype(np.float16)
+    queries = generator.normal(size=(3, width)).astype(np.float32)
+    found = exact(queries, vectors, np.tile(np.arange(5), (3, 1)))
+    assert found == pytest.approx(
+        queries.astype(np.float64) @ vectors.astype(np.float64).T, rel=2e-7, abs=1e-12
+    )
 
 
 def test_documents_of_a_text_are_its_first_places(tmp_path: pathlib.Path) -> None:

@@ -21,6 +21,7 @@ import polars as pl
 from erag_ray.config import RetrieverConfig
 from erag_ray.retrieve.encoders import Encoder, Role, encoder_settings, find_encoder, preset_named
 from erag_ray.retrieve.lists import candidates, ranked
+from erag_ray.retrieve.products import exact
 from erag_ray.retrieve.texts import SEARCHED
 from erag_ray.retrieve.work import (
     TEXTS_PER_PART,
@@ -37,7 +38,6 @@ from erag_ray.sources import ModelSource
 from erag_ray.store import Folder, open_array, write_array
 
 MARGIN = 10
-NUMBERS_AT_A_TIME = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -244,25 +244,3 @@ def _flat(width: int) -> Any:
 
 def _some(vectors: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
     return [vectors[start : start + TEXTS_PER_PART] for start in range(0, len(vectors), TEXTS_PER_PART)]
-
-
-def exact(
-    queries: npt.NDArray[np.float32], vectors: npt.NDArray[np.float16], texts: npt.NDArray[np.int64]
-) -> npt.NDArray[np.float32]:
-    """Inner products of each query with the vectors of its candidates: products and sums in double precision.
-
-    A row's sum depends on nothing but its numbers, so a pair has the same score wherever it is computed.
-
-    Args:
-        queries: shape (queries, width).
-        vectors: shape (texts, width).
-        texts: rows of ``vectors``, shape (queries, candidates).
-    """
-    scores = np.empty(texts.shape, np.float32)
-    wide = max(1, NUMBERS_AT_A_TIME // queries.shape[1])
-    for row in range(len(queries)):
-        query = queries[row].astype(np.float64)
-        for start in range(0, texts.shape[1], wide):
-            some = slice(start, start + wide)
-            scores[row, some] = (vectors[texts[row, some]].astype(np.float64) * query).sum(axis=-1)
-    return scores

@@ -15,9 +15,10 @@ import sentence_transformers
 import torch
 
 from erag_ray.config import RetrieverConfig
-from erag_ray.retrieve.dense import Dense, exact, parts_of
+from erag_ray.retrieve.dense import Dense, parts_of
 from erag_ray.retrieve.encoders import READ_ERRORS, default_batch_size, find_encoder, model_digests, quiet
 from erag_ray.retrieve.lists import by_score
+from erag_ray.retrieve.products import exact
 from erag_ray.retrieve.texts import SEARCHED
 from erag_ray.retrieve.work import (
     PAIRS_PER_PART,
