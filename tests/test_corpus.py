@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import pathlib
+import tempfile
 
 import polars as pl
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erag_ray.corpus import SPLITTERS, Page, make_corpus
@@ -17,6 +19,7 @@ from erag_ray.corpus.splitters import whitespace100
 from erag_ray.datasets import Findings, load_passages
 from erag_ray.schemas import CORPUS, InputError
 from erag_ray.store import TableStore
+from erag_ray.work import Tasks, do_tasks
 
 
 def page_line(page_id: object, title: object, text: object) -> str:
@@ -37,7 +40,11 @@ def words(first: int, last: int) -> str:
 @pytest.fixture
 def source(tmp_path: pathlib.Path) -> pathlib.Path:
     """Three pages: 205 words over a section head, nothing but a title, four words."""
-    path = tmp_path / "kilt_knowledgesource.json"
+    return write_pages(tmp_path)
+
+
+def write_pages(folder: pathlib.Path) -> pathlib.Path:
+    path = folder / "kilt_knowledgesource.json"
     path.write_text(
         page_line("12", "Long", ["Long\n", words(1, 150), "Section::::History.\n", words(151, 205) + "\n"])
         + page_line("13", "Bare", ["Bare\n"])
@@ -102,15 +109,67 @@ def test_a_knowledge_source_becomes_a_sealed_corpus(source: pathlib.Path, tmp_pa
 
 
 def test_parts_are_bounded_and_do_not_change_the_corpus(source: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    told: list[str] = []
     whole = make_corpus(source, str(tmp_path / "whole"))
-    parted = make_corpus(source, str(tmp_path / "parted"), per_part=3, tell=told.append)
+    parted = make_corpus(source, str(tmp_path / "parted"), per_part=3)
     sizes = [pq.read_metadata(path).num_rows for path in sorted(pathlib.Path(parted.place).glob("*.parquet"))]
     assert sizes == [3, 1]
-    assert len(told) == 2
     found = [load_passages(made.place, Findings()) for made in (whole, parted)]
     assert found[0].equals(found[1])
     assert found[0].height == 4
+
+
+@settings(max_examples=15, deadline=None)
+@given(per_piece=st.integers(50, 3000), per_part=st.integers(1, 5))
+def test_pieces_change_nothing(per_piece: int, per_part: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        source = write_pages(pathlib.Path(folder))
+        whole = make_corpus(source, f"{folder}/whole")
+        cut = make_corpus(source, f"{folder}/cut", per_piece=per_piece, per_part=per_part)
+        assert (cut.num_pages, cut.num_passages, cut.notes) == (3, 4, whole.notes)
+        one, two = (TableStore(f"{folder}/{name}").read(CORPUS) for name in ("whole", "cut"))
+        assert one.equals(two)
+
+
+@pytest.mark.parametrize("per_piece", [30, 100, 700, 2000, 10_000])
+def test_what_is_wrong_in_a_piece_is_named_by_its_line_in_the_file(
+    source: pathlib.Path, tmp_path: pathlib.Path, per_piece: int
+) -> None:
+    lines = source.read_text().splitlines(keepends=True)
+    wrong = page_line("12", "A", ["A"]), "{not json\n", page_line("14", "B", ["B", "b"])
+    source.write_text("\ufeff" + lines[0] + wrong[0] + "\n" + lines[1] + wrong[1] + lines[2] + wrong[2])
+    with pytest.raises(InputError) as raised:
+        make_corpus(source, str(tmp_path / "out"), per_piece=per_piece)
+    assert [problem.split(": ")[0] for problem in sorted(raised.value.problems)] == [
+        f"{source}:{line}" for line in (2, 5, 7)
+    ]
+    assert not TableStore(str(tmp_path / "out")).is_sealed(CORPUS)
+    assert not (tmp_path / "out" / "work" / "corpus").exists()
+
+
+def test_what_was_stopped_goes_on_with_the_pieces_that_are_left(
+    source: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    out, done = str(tmp_path / "out"), []
+
+    def some(tasks: Tasks) -> None:
+        done.append(list(tasks.numbers))
+        do_tasks(dataclasses.replace(tasks, numbers=tasks.numbers[:2]))
+        if len(tasks.numbers) > 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        make_corpus(source, out, per_piece=400, do=some)
+    made = make_corpus(source, out, per_piece=400, do=do_tasks)
+    assert made.num_passages == 4
+    assert not (tmp_path / "out" / "work" / "corpus").exists()
+    # other pages in between: nothing of the first is left
+    with pytest.raises(KeyboardInterrupt):
+        make_corpus(source, str(tmp_path / "other"), per_piece=400, do=some)
+    source.write_text(page_line("1", "A", ["A", "b"]))
+    assert make_corpus(source, str(tmp_path / "other"), per_piece=400).num_passages == 1
+    found = TableStore(str(tmp_path / "other")).read(CORPUS)
+    assert found["doc_id"].to_list() == ["1#1"]
+    assert len(list((tmp_path / "other" / "corpus").glob("*.parquet"))) == 1
 
 
 def test_gzip_and_several_files_are_one_source(source: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -136,7 +195,9 @@ def test_the_same_again_does_nothing_and_other_settings_make_it_anew(
     other = make_corpus(source, out, splitter="whole")
     assert (other.is_new, other.num_passages) == (True, 3)
     # the parts of the first are gone, not left beside
-    assert sorted(path.name for path in pathlib.Path(first.place).glob("*.parquet")) == ["part-00000.parquet"]
+    assert sorted(path.name for path in pathlib.Path(first.place).glob("*.parquet")) == [
+        "part-00000-00000.parquet"
+    ]
     source.write_text(page_line("1", "A", ["A", "b"]))
     assert make_corpus(source, out, splitter="whole").num_passages == 1
 
@@ -159,7 +220,7 @@ def test_what_is_wrong_is_named_and_nothing_is_sealed(
     source.write_text(source.read_text() + line + page_line("", "last", ["last"]))
     with pytest.raises(InputError) as raised:
         make_corpus(source, str(tmp_path / "out"), per_part=1)
-    first, second = raised.value.problems
+    first, second = sorted(raised.value.problems)
     assert first.startswith(f"{source}:4: ")
     assert named in first
     assert second.startswith(f"{source}:5: wikipedia_id is ''")

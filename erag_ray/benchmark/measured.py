@@ -21,8 +21,9 @@ from erag_ray.retrieve.analysers import English
 from erag_ray.retrieve.bm25 import open_shard
 from erag_ray.retrieve.dense import Shard
 from erag_ray.retrieve.encoders import Encoder, find_encoder, preset_named
-from erag_ray.retrieve.work import TEXTS_PER_PART, do_tasks, part
+from erag_ray.retrieve.work import TEXTS_PER_PART
 from erag_ray.store import Folder, write_array
+from erag_ray.work import do_tasks, part
 
 RANK_BM25_QUERIES = 20
 PER_SHARD = 1_000_000

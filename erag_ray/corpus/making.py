@@ -1,28 +1,34 @@
 """Pages of KILT's knowledge source -> CORPUS, in sealed Parquet parts.
 
-The passages of page P are called ``P#1``, ``P#2``, ... Pages stream through: memory holds one part, and a hash of eight
-bytes for each page to find ids that repeat.
+The passages of page P are called ``P#1``, ``P#2``, ... Pages stream through in pieces of files, which several
+processes split at once: each holds one part, and the job eight bytes for each page to find ids that repeat.
 """
 
 from __future__ import annotations
 
 import itertools
-import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
+import numpy as np
 import polars as pl
 import xxhash
 
-from erag_ray.corpus.pages import read_pages
+from erag_ray.corpus.pages import page_spans, read_pages
 from erag_ray.corpus.splitters import Page, Splitter, splitter_named
 from erag_ray.datasets import Findings
-from erag_ray.datasets.lines import Paths, Record, listed
+from erag_ray.datasets.lines import Paths, Record, Span, listed, numbered
 from erag_ray.datasets.passages import CORPUS_COLUMNS
 from erag_ray.schemas import CORPUS
-from erag_ray.store import TableStore, file_stamp
+from erag_ray.store import Folder, TableStore, file_stamp, fingerprint, open_array, write_array
+from erag_ray.work import Do, Tasks, do_tasks, part, undone
 
 PASSAGES_PER_PART = 100_000
+# of KILT's pages as many as give about 66,000 passages
+BYTES_PER_PIECE = 1 << 26
+Piece = tuple[str, Span]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,43 +54,58 @@ def make_corpus(
     out: str,
     *,
     splitter: str = "whitespace100",
+    do: Do = do_tasks,
     per_part: int = PASSAGES_PER_PART,
-    tell: Callable[[str], None] | None = None,
+    per_piece: int = BYTES_PER_PIECE,
 ) -> SealedCorpus:
     """Split every page and seal the passages in ``<out>/corpus``; what is sealed there with the same settings stays.
 
+    Stopped, it goes on with the pieces that are not split yet.
+
     Args:
         knowledge_source: KILT's ``kilt_knowledgesource.json``, one page a line, plain or gzip, or pages in another form
-            (see `read_pages`); or several such files.
+            (see `read_pages`); or several such files. All processes must see them.
         out: the folder, a path or URI.
         splitter: a key of `SPLITTERS`, or package.module:name.
-        per_part: passages in one Parquet file.
-        tell: gets a line about how far it is, after each part.
+        do: does the tasks, a piece each.
+        per_part: passages in one Parquet file, at most.
+        per_piece: bytes of pages in one piece. Only JSON Lines that are not compressed are cut; another file is one.
 
     Raises:
         ValueError: there is no such splitter.
         InputError: everything that is wrong with the pages, by file, line and id; nothing is sealed then.
     """
-    pages = _Pages(paths=listed(knowledge_source), split=splitter_named(splitter))
-    stamps = {path: file_stamp(path) for path in pages.paths}
+    splitter_named(splitter)
+    paths = listed(knowledge_source)
+    stamps = {path: file_stamp(path) for path in paths}
     tables = TableStore(out)
     found = _sealed(tables, splitter, stamps)
     if found is not None:
         return found
-    writer = tables.writer(CORPUS)
-    passages, start = pages.passages(), time.monotonic()
-    while part := list(itertools.islice(passages, per_part)):
-        # after a problem the rest is only checked
-        if not pages.findings.num_problems:
-            writer.append(pl.DataFrame(part, schema=CORPUS_COLUMNS, orient="row"))
-            rate = pages.num_pages / (time.monotonic() - start)
-            if tell is not None:
-                tell(f"{pages.num_pages:,} pages, {writer.num_rows:,} passages, {rate:,.0f} pages/s")
-    pages.raise_problems()
-    writer.seal(
-        config={"splitter": splitter, "num_pages": pages.num_pages, "notes": list(pages.findings.notes)},
+    pieces = [(path, span) for path in paths for span in page_spans(path, per_piece)]
+    settings = {"out": out, "splitter": splitter, "per_part": per_part, "pieces": _plain(pieces)}
+    work = _begin(tables, fingerprint([stamps, settings]))
+    todo = undone(work, "reports", ".json", len(pieces))
+    do(Tasks(worker=SplitPages, settings=settings, numbers=todo, noun="pieces of pages split"))
+    reports = [
+        json.loads(work.read_bytes("reports", f"{part(number)}.json")) for number in range(len(pieces))
+    ]
+    findings = _findings(reports, work, pieces)
+    if findings.num_problems:
+        work.delete_folder()
+    findings.raise_problems()
+    tables.seal(
+        CORPUS,
+        {name: digest for report in reports for name, digest in report["parts"].items()},
+        sum(report["num_rows"] for report in reports),
+        config={
+            "splitter": splitter,
+            "num_pages": sum(report["num_pages"] for report in reports),
+            "notes": list(findings.notes),
+        },
         inputs=stamps,
     )
+    work.delete_folder()
     return _described(tables, is_new=True)
 
 
@@ -107,31 +128,75 @@ def _described(tables: TableStore, *, is_new: bool) -> SealedCorpus:
     )
 
 
+def _work_of(out: str) -> Folder:
+    return Folder("/".join([out.rstrip("/"), "work", CORPUS.name]))
+
+
+def _begin(tables: TableStore, made_from: str) -> Folder:
+    """The folder of reports; what others have left there, and in the table, is gone."""
+    work = _work_of(tables.folder.root)
+    if not work.exists(made_from):
+        work.delete_folder()
+        tables.clear(CORPUS)
+        work.write_bytes(b"", made_from)
+    return work
+
+
+def _plain(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+    return [{"path": path, **asdict(span)} for path, span in pieces]
+
+
+class SplitPages:
+    """Splits the pages of one piece: leaves its parts of CORPUS, hashes of its page ids, and then a report."""
+
+    def __init__(
+        self, *, out: str, splitter: str, per_part: int, pieces: Sequence[Mapping[str, Any]]
+    ) -> None:
+        self._tables, self._work = TableStore(out), _work_of(out)
+        self._split = splitter_named(splitter)
+        self._per_part = per_part
+        self._pieces = pieces
+
+    def __call__(self, number: int) -> None:
+        given = dict(self._pieces[number])
+        path, span = given.pop("path"), Span(**given)
+        pages = _Pages(path=path, span=span, split=self._split)
+        writer = self._tables.part_writer(CORPUS, number)
+        passages = pages.passages()
+        while some := list(itertools.islice(passages, self._per_part)):
+            # after a problem the rest is only checked
+            if not pages.findings.num_problems:
+                writer.append(pl.DataFrame(some, schema=CORPUS_COLUMNS, orient="row"))
+        if pages.findings.num_problems and span.start:
+            pages = _again_with_lines(pages)
+        write_array(np.array(pages.hashes, np.uint64), self._work, "pages", f"{part(number)}.npy")
+        report = {
+            "num_pages": pages.num_pages,
+            "num_rows": writer.num_rows,
+            "parts": writer.parts,
+            "findings": pages.findings.kinds(),
+        }
+        self._work.write_bytes(json.dumps(report).encode(), "reports", f"{part(number)}.json")
+
+
 @dataclass(kw_only=True)
 class _Pages:
-    """One pass over the pages of some files, with what it has counted and found so far."""
+    """One pass over the pages of a piece, with what it has counted and found so far."""
 
-    paths: list[str]
+    path: str
+    span: Span
     split: Splitter
     findings: Findings = field(default_factory=Findings)
     num_pages: int = 0
-    seen: set[int] = field(default_factory=set)
+    hashes: list[int] = field(default_factory=list)
 
     def passages(self) -> Iterator[tuple[str, str, str, str]]:
         """doc_id, page_id, title, text of every passage."""
-        for path in self.paths:
-            for page, record in read_pages(path, self.findings):
-                self._check_repeat(page, record)
-                if not record.faulty:
-                    self.num_pages += 1
-                    yield from self._of_page(page)
-
-    def _check_repeat(self, page: Page, record: Record) -> None:
-        # 64 bits: among KILT's 5.9 million pages two ids share a hash once in a million such sources
-        digest = xxhash.xxh3_64_intdigest(page.page_id.encode())
-        if page.page_id and digest in self.seen:
-            record.fault("repeated pages", f"page {page.page_id!r} repeats an earlier one")
-        self.seen.add(digest)
+        for page, record in read_pages(self.path, self.findings, self.span):
+            self.hashes += [_hash(page.page_id)] if page.page_id else []
+            if not record.faulty:
+                self.num_pages += 1
+                yield from self._of_page(page)
 
     def _of_page(self, page: Page) -> Iterator[tuple[str, str, str, str]]:
         number = 0
@@ -140,8 +205,46 @@ class _Pages:
         if not number:
             self.findings.note("pages without words, which give no passage", page.page_id)
 
-    def raise_problems(self) -> None:
-        """Raise InputError if anything is wrong, or if there is nothing at all."""
-        if not self.num_pages and not self.findings.num_problems:
-            self.findings.problem("no pages", f"no pages in {', '.join(self.paths)}")
-        self.findings.raise_problems()
+
+def _hash(page_id: str) -> int:
+    # 64 bits: among KILT's 5.9 million pages two ids share a hash once in a million such sources
+    return xxhash.xxh3_64_intdigest(page_id.encode())
+
+
+def _again_with_lines(pages: _Pages) -> _Pages:
+    """The same pass, its problems with the numbers of lines in the file."""
+    again = _Pages(path=pages.path, span=numbered(pages.path, pages.span), split=pages.split)
+    for _ in again.passages():
+        pass
+    return again
+
+
+def _findings(reports: Sequence[Mapping[str, Any]], work: Folder, pieces: Sequence[Piece]) -> Findings:
+    """What was found in all pieces, and ids that come more than once."""
+    findings = Findings()
+    for report in reports:
+        findings.add(report["findings"])
+    hashes = [open_array(work, "pages", f"{part(number)}.npy") for number in range(len(pieces))]
+    every, counts = np.unique(np.concatenate([np.empty(0, np.uint64), *hashes]), return_counts=True)
+    repeated = set(every[counts > 1].tolist())
+    if repeated:
+        holders = [number for number, some in enumerate(hashes) if repeated & set(some.tolist())]
+        _name_repeats([pieces[number] for number in holders], repeated, findings)
+    if not any(report["num_pages"] for report in reports) and not findings.num_problems:
+        findings.problem("no pages", f"no pages in {', '.join(dict.fromkeys(path for path, _ in pieces))}")
+    return findings
+
+
+def _name_repeats(pieces: Sequence[Piece], repeated: set[int], findings: Findings) -> None:
+    seen: set[str] = set()
+    for path, span in pieces:
+        for page, record in read_pages(path, Findings(), numbered(path, span) if span.start else span):
+            if _hash(page.page_id) in repeated:
+                _check_repeat(page, record, seen, findings)
+
+
+def _check_repeat(page: Page, record: Record, seen: set[str], findings: Findings) -> None:
+    if page.page_id in seen:
+        text = f"{record.place}: page {page.page_id!r} repeats an earlier one"
+        findings.problem(f"repeated pages in {record.path}", text)
+    seen.add(page.page_id)

@@ -13,14 +13,20 @@ import polars as pl
 from erag_ray.corpus.splitters import Page
 from erag_ray.datasets import Findings
 from erag_ray.datasets.klue import is_klue, page_name, read_klue_pages
-from erag_ray.datasets.lines import Record, read_records
+from erag_ray.datasets.lines import WHOLE, Record, Span, read_records, spans_of
 from erag_ray.datasets.parquet import READ_ERRORS, report_unreadable, scan_parquet, text_column
 
 BLANK_LINE = "\n\n"
 TITLED = pl.Schema({"title": pl.String(), "text": pl.String()})
 
 
-def read_pages(path: str, findings: Findings) -> Iterator[tuple[Page, Record]]:
+def page_spans(path: str, num_bytes: int) -> list[Span]:
+    """The pages of a file in spans of about so many bytes; of what is not JSON Lines, one for all."""
+    is_lines = not (pathlib.Path(path).is_dir() or path.endswith(".parquet") or is_klue(path))
+    return spans_of(path, num_bytes) if is_lines else [WHOLE]
+
+
+def read_pages(path: str, findings: Findings, span: Span = WHOLE) -> Iterator[tuple[Page, Record]]:
     """The pages of a file or folder, each with its place for messages; faulty ones have a problem.
 
     KILT's knowledge source (``wikipedia_id``, ``wikipedia_title``, ``text``: paragraphs) or WikiExtractor's JSON Lines
@@ -34,7 +40,7 @@ def read_pages(path: str, findings: Findings) -> Iterator[tuple[Page, Record]]:
         for number, (title, contexts) in enumerate(read_klue_pages(path, findings), 1):
             yield _page(title, contexts), Record({}, path, number, findings)
     else:
-        for record in read_records(path, findings):
+        for record in read_records(path, findings, span):
             is_kilt = "wikipedia_id" in record.values or "wikipedia_title" in record.values
             yield _of_kilt(record) if is_kilt else _titled(record), record
 

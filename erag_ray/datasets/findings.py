@@ -6,7 +6,7 @@ model loads. Repeats are capped per kind: the first few are named, the rest coun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from erag_ray.schemas import InputError
@@ -46,6 +46,21 @@ class Findings:
     def note(self, kind: str, *names: str, count: int | None = None) -> None:
         """Record something worth reporting; ``names`` are ids, ``count`` as in `problem`."""
         self._notes.setdefault(kind, _Kind()).add(names, count)
+
+    def kinds(self) -> dict[str, dict[str, tuple[list[str], int]]]:
+        """``problems`` and ``notes``: each kind's texts or names, and its count; `add` takes it, also from JSON."""
+        both = {"problems": self._problems, "notes": self._notes}
+        return {
+            name: {kind: (found.named, found.count) for kind, found in some.items()}
+            for name, some in both.items()
+        }
+
+    def add(self, kinds: Mapping[str, Mapping[str, tuple[Sequence[str], int]]]) -> None:
+        """Take over what another one has found, as its `kinds` say it."""
+        for kind, (texts, count) in kinds["problems"].items():
+            self.problem(kind, *texts, count=count)
+        for kind, (names, count) in kinds["notes"].items():
+            self.note(kind, *names, count=count)
 
     @property
     def problems(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import IO, Any
 
 from erag_ray.datasets.findings import Findings
@@ -23,6 +24,45 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """Some lines of a file: those that begin at its bytes ``start`` to before ``end`` (None: its end).
+
+    Attributes:
+        start, end: in bytes, of a file that is not compressed.
+        first_line: the number of the first of them.
+    """
+
+    start: int = 0
+    end: int | None = None
+    first_line: int = 1
+
+
+WHOLE = Span()
+
+
+def spans_of(path: str, num_bytes: int) -> list[Span]:
+    """The lines of a file in spans of so many bytes; of one that is compressed or cannot be read, one for all."""
+    try:
+        size = 0 if _is_gzip(path) else os.path.getsize(path)
+    except OSError:
+        size = 0
+    starts = range(0, size, num_bytes)
+    return [Span(start=start, end=start + num_bytes) for start in starts] if len(starts) > 1 else [WHOLE]
+
+
+def numbered(path: str, span: Span) -> Span:
+    """The same lines, numbered from the start of the file, which is read up to there."""
+    count, left = 1, span.start
+    with open(path, "rb") as stream:
+        while left and (data := stream.read(min(left, 1 << 20))):
+            count, left = count + data.count(b"\n"), left - len(data)
+        # the line that begins before the span and ends in it
+        stream.seek(max(span.start - 1, 0))
+        begins_before = span.start and stream.read(1) != b"\n"
+    return replace(span, first_line=count + bool(begins_before))
+
+
 def listed(paths: Paths) -> list[str]:
     """One path or several -> a list of strings."""
     return [os.fspath(paths)] if isinstance(paths, str | os.PathLike) else [os.fspath(path) for path in paths]
@@ -30,18 +70,35 @@ def listed(paths: Paths) -> list[str]:
 
 def open_bytes(path: str) -> IO[bytes]:
     """The bytes of a file, decompressed where it is gzip, whatever its name."""
-    with open(path, "rb") as start:
-        compressed = start.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
     # the outer buffer makes reading line by line several times faster than GzipFile's own
-    return io.BufferedReader(gzip.GzipFile(path), 1 << 18) if compressed else open(path, "rb")
+    return io.BufferedReader(gzip.GzipFile(path), 1 << 18) if _is_gzip(path) else open(path, "rb")
 
 
-def read_lines(path: str, findings: Findings) -> Iterator[tuple[int, str]]:
-    """The lines that are not blank, numbered from 1, without a byte order mark."""
+def _is_gzip(path: str) -> bool:
+    with open(path, "rb") as start:
+        return start.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+
+
+def _lines_in(stream: IO[bytes], span: Span) -> Iterator[bytes]:
+    if span.start:
+        stream.seek(span.start - 1)
+        stream.readline()
+    place = stream.tell() if span.start else 0
+    for raw in stream:
+        if span.end is not None and place >= span.end:
+            return
+        place += len(raw)
+        yield raw
+
+
+def read_lines(path: str, findings: Findings, span: Span = WHOLE) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, numbered, without a byte order mark."""
     number = 0
     try:
         with open_bytes(path) as stream:
-            for number, raw in enumerate(stream, 1):
+            for number, raw in enumerate(_lines_in(stream, span), span.first_line):
+                if not span.start and number == 1:
+                    raw = raw.removeprefix(_BYTE_ORDER_MARK)
                 line = _decoded(raw, path, number, findings)
                 if line and not line.isspace():
                     yield number, line
@@ -51,8 +108,6 @@ def read_lines(path: str, findings: Findings) -> Iterator[tuple[int, str]]:
 
 
 def _decoded(raw: bytes, path: str, number: int, findings: Findings) -> str:
-    if number == 1:
-        raw = raw.removeprefix(_BYTE_ORDER_MARK)
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
@@ -142,9 +197,9 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def read_records(path: str, findings: Findings) -> Iterator[Record]:
+def read_records(path: str, findings: Findings, span: Span = WHOLE) -> Iterator[Record]:
     """The objects of a JSON Lines file; a line that is none is a problem and is passed over."""
-    for number, line in read_lines(path, findings):
+    for number, line in read_lines(path, findings, span):
         values, fault = _parsed(line)
         if values is None:
             findings.problem(f"bad lines in {path}", f"{path}:{number}: {fault}")

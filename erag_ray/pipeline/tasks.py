@@ -12,7 +12,7 @@ import ray.util
 from erag_ray.config import SearchConfig
 from erag_ray.pipeline.session import ray_session
 from erag_ray.progress import counted
-from erag_ray.retrieve import Tasks
+from erag_ray.work import Tasks
 
 
 @contextlib.contextmanager

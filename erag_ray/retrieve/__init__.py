@@ -22,8 +22,8 @@ from erag_ray.config import RetrieverConfig
 from erag_ray.names import find
 from erag_ray.retrieve.lists import LIST_COLUMNS, best, ranked
 from erag_ray.retrieve.texts import SEARCHED
-from erag_ray.retrieve.work import Do, Tasks, Worker
 from erag_ray.store import Folder
+from erag_ray.work import Do
 
 __all__ = [
     "INDEXED",
@@ -31,12 +31,9 @@ __all__ = [
     "LIST_COLUMNS",
     "OF_RUNS",
     "SEARCHED",
-    "Do",
     "InMemory",
     "Index",
     "Indexed",
-    "Tasks",
-    "Worker",
     "best",
     "make_retriever",
     "ranked",

@@ -20,17 +20,9 @@ from erag_ray.config import RetrieverConfig
 from erag_ray.retrieve.analysers import analyser_named, analyser_settings
 from erag_ray.retrieve.lists import FOUND_COLUMNS, best, candidates, ranked
 from erag_ray.retrieve.texts import SEARCHED
-from erag_ray.retrieve.work import (
-    Do,
-    Tasks,
-    part,
-    read_found,
-    read_frame,
-    undone,
-    write_frame,
-    write_queries,
-)
+from erag_ray.retrieve.work import read_found, write_queries
 from erag_ray.store import Folder, open_array, write_array
+from erag_ray.work import Do, Tasks, part, read_frame, undone, write_frame
 
 MARGIN = 10
 # compiling takes some seconds, in which as many scores can be had without

@@ -23,19 +23,11 @@ from erag_ray.retrieve.encoders import Encoder, Role, encoder_settings, find_enc
 from erag_ray.retrieve.lists import candidates, ranked
 from erag_ray.retrieve.products import exact
 from erag_ray.retrieve.texts import SEARCHED
-from erag_ray.retrieve.work import (
-    TEXTS_PER_PART,
-    Do,
-    Tasks,
-    part,
-    read_found,
-    read_frame,
-    undone,
-    write_frame,
-)
+from erag_ray.retrieve.work import TEXTS_PER_PART, read_found
 from erag_ray.schemas import JobError
 from erag_ray.sources import ModelSource
 from erag_ray.store import Folder, open_array, write_array
+from erag_ray.work import Do, Tasks, part, read_frame, undone, write_frame
 
 MARGIN = 10
 

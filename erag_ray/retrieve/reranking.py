@@ -20,18 +20,11 @@ from erag_ray.retrieve.encoders import READ_ERRORS, default_batch_size, find_enc
 from erag_ray.retrieve.lists import by_score
 from erag_ray.retrieve.products import exact
 from erag_ray.retrieve.texts import SEARCHED
-from erag_ray.retrieve.work import (
-    PAIRS_PER_PART,
-    Do,
-    Tasks,
-    part,
-    read_frame,
-    undone,
-    write_frame,
-)
+from erag_ray.retrieve.work import PAIRS_PER_PART
 from erag_ray.schemas import InputError
 from erag_ray.sources import ModelSource
 from erag_ray.store import Folder, open_array
+from erag_ray.work import Do, Tasks, part, read_frame, undone, write_frame
 
 CLASSIFIER = "ForSequenceClassification"
 SCORED_COLUMNS = pl.Schema({"question": pl.String(), "text": pl.String(), "score": pl.Float64()})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import polars as pl
@@ -14,14 +14,14 @@ from erag_ray.corpus import make_corpus, splitter_named
 from erag_ray.datasets import QUERY_FORMATS, Findings, LoadedQueries, load_passages, load_queries
 from erag_ray.names import find
 from erag_ray.progress import counted
-from erag_ray.retrieve import Do, Tasks, make_retriever
-from erag_ray.retrieve.work import do_tasks
+from erag_ray.retrieve import make_retriever
 from erag_ray.schemas import InputError
 from erag_ray.steps import say
 from erag_ray.steps.checks import attempt, check_places
 from erag_ray.steps.inputs import ReaderCheck, check_settings
 from erag_ray.steps.runs import MadeRun, Run, Sources, run_class
 from erag_ray.store import Folder, file_stamp
+from erag_ray.work import Do, Tasks, do_tasks
 
 
 def retrieve(config: RetrieveConfig) -> list[MadeRun]:
@@ -36,7 +36,21 @@ def retrieve(config: RetrieveConfig) -> list[MadeRun]:
     if config.knowledge_source:
         # splitting pages may take long
         findings.raise_problems()
-    passages = _make_passages(config)
+    with _doer(config) as do:
+        made = _retrieve(config, retrievers, loaded, findings, do)
+    if not config.search.keep_index:
+        Folder(config.out).delete_folder("indexes")
+    return made
+
+
+def _retrieve(
+    config: RetrieveConfig,
+    retrievers: Mapping[str, Any],
+    loaded: LoadedQueries,
+    findings: Findings,
+    do: Do,
+) -> list[MadeRun]:
+    passages = _make_passages(config, do)
     stamps = {
         "queries": {
             path: file_stamp(path) for path in [*config.queries, *config.qrels, *config.triviaqa_questions]
@@ -56,11 +70,7 @@ def retrieve(config: RetrieveConfig) -> list[MadeRun]:
     findings.raise_problems()
     say(*findings.notes)
     sources = Sources(queries=loaded.queries.sort("query_id"), corpus=corpus)
-    with _doer(config, missing) as do:
-        made = [found[name] or run.make(sources, do) for name, run in runs.items()]
-    if not config.search.keep_index:
-        Folder(config.out).delete_folder("indexes")
-    return made
+    return [found[name] or run.make(sources, do) for name, run in runs.items()]
 
 
 def make_runs(config: JobConfig, check_reader: ReaderCheck | None = None) -> None:
@@ -110,27 +120,31 @@ def passages_of(config: RetrieveConfig) -> list[str]:
     return [config.corpus] if config.knowledge_source else config.passages
 
 
-def _make_passages(config: RetrieveConfig) -> list[str]:
+def _make_passages(config: RetrieveConfig, do: Do) -> list[str]:
     if not config.knowledge_source:
         return passages_of(config)
-    tell = say if config.progress else None
-    made = make_corpus(config.knowledge_source, config.out, splitter=config.splitter, tell=tell)
+    made = make_corpus(config.knowledge_source, config.out, splitter=config.splitter, do=do)
     state = "sealed" if made.is_new else "was there already"
     say(*made.notes, f"{made.num_pages:,} pages, {made.num_passages:,} passages: {state}: {made.place}")
     return passages_of(config)
 
 
 @contextlib.contextmanager
-def _doer(config: RetrieveConfig, missing: Sequence[Run]) -> Iterator[Do]:
-    """Who does the tasks of indexes: a pool of Ray actors, or this process."""
-    if not config.search.num_actors or not missing:
+def _doer(config: RetrieveConfig) -> Iterator[Do]:
+    """Who does the tasks: this process, or a pool of Ray actors, which is opened for the first of them."""
+    if not config.search.num_actors:
         yield functools.partial(do_here, show=config.progress)
         return
-    # brings Ray and torch, which a search in this process does not need
-    from erag_ray.pipeline import task_pool
+    with contextlib.ExitStack() as opened:
 
-    with task_pool(config.search, show=config.progress) as do:
-        yield do
+        @functools.cache
+        def pool() -> Do:
+            # brings Ray and torch, which a search in this process does not need
+            from erag_ray.pipeline import task_pool
+
+            return opened.enter_context(task_pool(config.search, show=config.progress))
+
+        yield lambda tasks: pool()(tasks) if tasks.numbers else None
 
 
 def do_here(tasks: Tasks, *, show: bool = False) -> None:

@@ -14,10 +14,11 @@ import polars as pl
 
 from erag_ray.config import RetrieveConfig
 from erag_ray.progress import counted
-from erag_ray.retrieve import INDEXED, LIST_COLUMNS, Do
+from erag_ray.retrieve import INDEXED, LIST_COLUMNS
 from erag_ray.retrieve.work import PAIRS_PER_PART, QUERIES_PER_TASK, TEXTS_PER_PART
 from erag_ray.schemas import RUNS, InputError, conform
 from erag_ray.store import Folder, TableStore, as_frame, fingerprint, provenance_of_code, read_manifest
+from erag_ray.work import Do
 
 QUERY_KEYS = ("queries", "query_format", "qrels", "triviaqa_questions", "dataset", "where")
 QUERIES_AT_A_TIME = 200

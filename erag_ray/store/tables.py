@@ -49,13 +49,50 @@ class TableStore:
 
     def writer(self, schema: TableSchema) -> TableWriter:
         """For a table too large to lie in memory: its parts one by one, then the seal. What stood there is gone."""
+        self.clear(schema)
+        return TableWriter(self, schema, PART)
+
+    def part_writer(self, schema: TableSchema, number: int) -> TableWriter:
+        """For one piece of a table that several processes write; `seal` then takes what each has written."""
+        return TableWriter(self, schema, f"{PART}{number:05}-")
+
+    def seal(
+        self,
+        schema: TableSchema,
+        parts: Mapping[str, str],
+        num_rows: int,
+        *,
+        config: Mapping[str, object] | None = None,
+        inputs: Mapping[str, str] | None = None,
+    ) -> None:
+        """Write the manifest: from here on the table exists.
+
+        Args:
+            schema: of the table.
+            parts: the files, in order (by name), and the SHA-256 of each.
+            num_rows: of all of them.
+            config: as for `write`.
+            inputs: as for `write`.
+        """
+        content = {
+            "table": schema.name,
+            "columns": {field.name: str(field.type) for field in schema.columns},
+            "num_rows": num_rows,
+            "parts": dict(parts),
+            "config": dict(config or {}),
+            "inputs": dict(inputs or {}),
+            **provenance_of_code(),
+        }
+        self.write_manifest(content, schema.name)
+
+    def clear(self, schema: TableSchema) -> None:
+        """Delete a table, sealed or not."""
         self.unseal(schema)
         # a table has one writer, so unfinished files are left from one that was killed
         for below in ((schema.name, UNFINISHED), (schema.name,)):
             for name in self.folder.names(*below):
                 if name.startswith(PART):
                     self.folder.delete(*below, name)
-        return TableWriter(self, schema)
 
     def unseal(self, schema: TableSchema) -> None:
         """From here to the next `write` the table does not exist."""
@@ -102,35 +139,27 @@ class TableStore:
 
 
 class TableWriter:
-    """The parts of one table, in order; `TableStore.writer` makes it."""
+    """The parts of one table, or of a piece of it, in order; `TableStore` makes it."""
 
-    def __init__(self, tables: TableStore, schema: TableSchema) -> None:
+    def __init__(self, tables: TableStore, schema: TableSchema, prefix: str) -> None:
         self.num_rows = 0
+        self.parts: dict[str, str] = {}
         self._tables = tables
         self._schema = schema
-        self._parts: dict[str, str] = {}
+        self._prefix = prefix
 
     def append(self, table: pa.Table | pl.DataFrame) -> None:
         """Write the next part; a key must not repeat inside it (nor over all parts: the caller's to see to)."""
         conformed = conform(table, self._schema)
-        name = f"{PART}{len(self._parts):05}.parquet"
-        self._parts[name] = self._tables.folder.write_parquet(conformed, self._schema.name, name)
+        name = f"{self._prefix}{len(self.parts):05}.parquet"
+        self.parts[name] = self._tables.folder.write_parquet(conformed, self._schema.name, name)
         self.num_rows += conformed.num_rows
 
     def seal(
         self, *, config: Mapping[str, object] | None = None, inputs: Mapping[str, str] | None = None
     ) -> None:
         """Write the manifest: from here on the table exists."""
-        content = {
-            "table": self._schema.name,
-            "columns": {field.name: str(field.type) for field in self._schema.columns},
-            "num_rows": self.num_rows,
-            "parts": self._parts,
-            "config": dict(config or {}),
-            "inputs": dict(inputs or {}),
-            **provenance_of_code(),
-        }
-        self._tables.write_manifest(content, self._schema.name)
+        self._tables.seal(self._schema, self.parts, self.num_rows, config=config, inputs=inputs)
 
 
 def read_manifest(folder: Folder, *below: str, name: str = MANIFEST) -> dict[str, Any]:
