@@ -27,7 +27,7 @@ COLUMNS = pl.Schema(
     }
 )
 STEPS: dict[str, tuple[str, ...]] = {
-    "bm25": ("bm25_build", "bm25_build_peer", "bm25_search", "rank_bm25_search"),
+    "bm25": ("write_passages", "bm25_build", "bm25_build_peer", "bm25_search", "rank_bm25_search"),
     "dense": ("dense_search",),
     "encode": ("encode",),
 }
@@ -46,10 +46,11 @@ def run_all(config: BenchmarkConfig, say: Callable[[str], None]) -> pl.DataFrame
 
 
 def _steps(config: BenchmarkConfig) -> Iterator[tuple[str, int]]:
+    most = {"rank_bm25_search": config.rank_bm25_passages, "bm25_build_peer": config.bm25s_passages}
     for part in config.parts:
         for size in config.sizes if part != "encode" else [config.num_encoded]:
             for name in STEPS[part]:
-                if name != "rank_bm25_search" or size <= config.rank_bm25_passages:
+                if size <= most.get(name, size):
                     yield name, size
 
 

@@ -41,6 +41,9 @@ class BenchmarkConfig:
     rank_bm25_passages: int = 100_000
     """rank_bm25, which looks at every passage for every question, is measured up to this size, on 20 questions."""
 
+    bm25s_passages: int = 1_000_000
+    """bm25s, which holds everything in memory, builds an index of up to so many (5 GB for a million)."""
+
     repeats: int = 3
     """Every search and every encoding is timed so many times, the peer's in turn with ours; the best counts."""
 

@@ -25,6 +25,8 @@ from erag_ray.store import Folder, open_array, write_array
 from erag_ray.work import Do, Tasks, part, read_frame, undone, write_frame
 
 MARGIN = 10
+# as words they take several times the memory of their text; far fewer, and the same words are stemmed again and again
+TEXTS_AT_A_TIME = 131_072
 # compiling takes some seconds, in which as many scores can be had without
 COMPILED_FROM = 20_000_000
 COUNT_COLUMNS = pl.Schema({"word": pl.String(), "passages": pl.Int64()})
@@ -124,14 +126,19 @@ class CountWords:
 
     def __call__(self, number: int) -> None:
         name = part(number)
-        lists = self._analyse(read_frame(self._index, "texts", f"{name}.parquet")["text"].to_list())
-        lengths = np.fromiter(map(len, lists), np.int32, len(lists))
+        texts = read_frame(self._index, "texts", f"{name}.parquet")["text"]
         numbers: dict[str, int] = {}
-        flat = (numbers.setdefault(word, len(numbers)) for words in lists for word in words)
-        words = np.fromiter(flat, np.int64, int(lengths.sum(dtype=np.int64)))
-        places = np.repeat(np.arange(len(lists)), lengths)
-        pairs, times = np.unique(words * max(len(lists), 1) + places, return_counts=True)
-        held, places = np.divmod(pairs, max(len(lists), 1))
+        lengths = np.zeros(len(texts), np.int32)
+        some = [
+            self._pairs(texts, start, numbers, lengths) for start in range(0, len(texts), TEXTS_AT_A_TIME)
+        ]
+        pairs = np.concatenate([np.empty(0, np.int64), *some])
+        del some
+        # in place: np.unique would hold them three times
+        pairs.sort()
+        first = np.flatnonzero(np.concatenate([pairs[:1] >= 0, pairs[1:] != pairs[:-1]]))
+        times = np.diff(first, append=len(pairs))
+        held, places = np.divmod(pairs[first], max(len(texts), 1))
         passages = np.bincount(held, minlength=len(numbers))
         frame = pl.DataFrame({"word": list(numbers), "passages": passages}, schema=COUNT_COLUMNS)
         write_frame(frame, self._index, "words", f"{name}.parquet")
@@ -141,6 +148,17 @@ class CountWords:
         write_array(times.astype(np.float32), self._index, "times", f"{name}.npy")
         # the last file: with it the shard is counted
         write_array(lengths, self._index, "lengths", f"{name}.npy")
+
+    def _pairs(
+        self, texts: pl.Series, start: int, numbers: dict[str, int], lengths: npt.NDArray[np.int32]
+    ) -> npt.NDArray[np.int64]:
+        """Every word of some texts: its number (words without one get the next) times all texts, plus its text."""
+        lists = self._analyse(texts.slice(start, TEXTS_AT_A_TIME).to_list())
+        own = lengths[start : start + len(lists)]
+        own[:] = [len(words) for words in lists]
+        flat = (numbers.setdefault(word, len(numbers)) for words in lists for word in words)
+        words = np.fromiter(flat, np.int64, int(own.sum(dtype=np.int64)))
+        return words * len(texts) + np.repeat(np.arange(start, start + len(lists)), own)
 
 
 class WeighWords:
