@@ -12,6 +12,7 @@ MAX_NAME_BYTES = 150
 # what each kind looks at; code from outside looks at nothing
 KEYS = {
     "bm25": {"searches", "analyser", "k1", "b", "method"},
+    "lucene": {"searches", "k1", "b"},
     "dense": {"searches", "model", "model_revision", "preset", "max_tokens", "dtype", "batch_size"},
     "rrf": {"of", "candidates", "rrf_k"},
     "rerank": {
@@ -36,21 +37,22 @@ class RetrieverConfig:
     PATHS: ClassVar = ("model",)
 
     kind: str
-    """bm25, dense (an encoder and exact search), rrf (reciprocal rank fusion of other runs), rerank (another run,
-    scored again), random (the floor), or package.module:name."""
+    """bm25, lucene (BM25 by Lucene itself, with the extra of that name), dense (an encoder and exact search), rrf
+    (reciprocal rank fusion of other runs), rerank (another run, scored again), random (the floor), or
+    package.module:name."""
 
     searches: Literal["title_and_text", "title_and_first_sentence"] = "title_and_text"
-    """What of a passage is searched. bm25, dense, rerank."""
+    """What of a passage is searched. bm25, lucene, dense, rerank."""
 
     analyser: str = "english"
     """bm25: how a text becomes words: english (stop words, Snowball's stemmer), korean (morphemes by Kiwi), or
     package.module:name."""
 
     k1: float = 0.9
-    """bm25: saturation by term frequency."""
+    """bm25, lucene: saturation by term frequency."""
 
     b: float = 0.4
-    """bm25: how far long passages count less, 0 to 1."""
+    """bm25, lucene: how far long passages count less, 0 to 1."""
 
     method: Literal["lucene", "robertson", "atire"] = "lucene"
     """bm25: the variant, as the package bm25s calls it."""

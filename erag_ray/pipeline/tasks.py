@@ -7,12 +7,17 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import ray
+import ray.exceptions
 import ray.util
 
 from erag_ray.config import SearchConfig
 from erag_ray.pipeline.session import ray_session
 from erag_ray.progress import counted
+from erag_ray.schemas import JobError
 from erag_ray.work import Tasks
+
+# a node that is lost, a process that runs out of memory; what kills its process every time ends the job
+TASK_RETRIES = 3
 
 
 @contextlib.contextmanager
@@ -25,7 +30,7 @@ def task_pool(config: SearchConfig, *, show: bool) -> Iterator[Callable[[Tasks],
             "num_cpus": config.cpus_per_actor if has_room else 0,
             "num_gpus": config.gpus_per_actor,
             "max_restarts": -1,
-            "max_task_retries": -1,
+            "max_task_retries": TASK_RETRIES,
         }
         actors = [_Actor.options(**options).remote() for _ in range(config.num_actors)]
         try:
@@ -60,5 +65,11 @@ def _do(tasks: Tasks, actors: list[Any], show: bool) -> None:
         done = pool.map_unordered(
             lambda actor, number: actor.do.remote(tasks.worker, settings, number), tasks.numbers
         )
-        for count, _ in enumerate(done, 1):
-            told(count)
+        try:
+            for count, _ in enumerate(done, 1):
+                told(count)
+        except ray.exceptions.RayActorError as error:
+            tries = (
+                f"{tasks.noun}: a task ended its process {TASK_RETRIES + 1} times; Ray's worker logs say why"
+            )
+            raise JobError(tries) from error

@@ -2,7 +2,7 @@
 
 Three forms, by what a retriever needs:
 
-- *indexed* (`Indexed`: bm25, dense): ``build`` writes an index in numbered parts, ``search`` reads it; both leave their
+- *indexed* (`Indexed`: bm25, dense, lucene): ``build`` writes an index, ``search`` reads it; both leave their
   work as numbered tasks (`work`), which are done here or on a cluster;
 - *in memory* (`InMemory`: random, and outside code): ``index(corpus)`` gives something with ``search(queries, depth)``;
 - *of other runs* (`fusion`, `reranking`).
@@ -80,6 +80,7 @@ class InMemory(Protocol):
 INDEXED = {
     "bm25": "erag_ray.retrieve.bm25:Bm25",
     "dense": "erag_ray.retrieve.dense:Dense",
+    "lucene": "erag_ray.retrieve.lucene:Lucene",
 }
 IN_MEMORY = {
     "random": "erag_ray.retrieve.chance:Random",
