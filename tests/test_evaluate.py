@@ -27,6 +27,7 @@ def settings(**changes: object) -> Settings:
         "statistics": ["kendall_tau_b", "spearman_rho"],
         "num_resamples": 200,
         "confidence": 0.9,
+        "num_flips": 1000,
         "seed": 0,
     }
     return Settings(**{**given, **changes})  # type: ignore[arg-type]

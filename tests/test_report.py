@@ -11,11 +11,11 @@ import markdown_it
 import polars as pl
 import pytest
 import rich.console
-from test_evaluate import measured, no_utility, numbered, settings, used
+from test_evaluate import measured, numbered, settings, used
 from tiny import RIGHT, Tiny, compare, table
 
-from erag_ray.evaluate import correlations, means
-from erag_ray.report import Grid, markdown, number, pages, show, with_interval
+from erag_ray.evaluate import comparisons, contrasts, correlations, means
+from erag_ray.report import Grid, Results, markdown, number, pages, show, with_interval
 from erag_ray.schemas import COSTS, MEANS
 
 Rows = list[list[str]]
@@ -44,12 +44,23 @@ def report_of(tiny: Tiny) -> str:
     return (pathlib.Path(tiny.config.out) / "report.md").read_text()
 
 
-def made_up(**changes: object) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """MEANS and CORRELATIONS of two runs and four queries."""
+def results_of(x: pl.DataFrame, y: pl.DataFrame, asked: pl.DataFrame) -> Results:
+    """All tables of measures and utilities."""
+    given = (x, y, asked, settings())
+    return Results(
+        means=means(*given),
+        correlations=correlations(*given),
+        comparisons=comparisons(*given),
+        contrasts=contrasts(*given),
+        costs=NO_COSTS,
+    )
+
+
+def made_up(**changes: object) -> Results:
+    """Of two runs and four queries."""
     columns = {("r", "A", 2): [0, 1, 1, 0], ("r", "B", 2): [0, 0, 1, 0]}
     changed = {**columns, **changes.get("utility", {})}  # type: ignore[dict-item]
-    x, y, asked = measured(columns), used(changed), numbered(4)
-    return means(x, y, asked, settings()), correlations(x, y, asked, settings())
+    return results_of(measured(columns), used(changed), numbered(4))
 
 
 # --- the figures ---
@@ -100,34 +111,45 @@ def test_two_datasets_have_tables_of_their_own(tiny: Tiny, reads_here: list[int]
 
 def test_a_missing_figure_is_a_dash_and_its_reason_is_counted() -> None:
     constant = {("r", "A", 2): [1, 1, 1, 1], ("r", "B", 2): [1, 1, 1, 1]}
-    made, found = made_up(utility=constant)
-    text = markdown("t", pages(made, found, NO_COSTS, [], 0.95), [])
+    made = made_up(utility=constant)
+    found = made.correlations
+    text = markdown("t", pages(made, [], 0.95), [])
     over_queries = [rows for rows in tables_of(text) if any("-" in row for row in rows)]
     assert over_queries
     counted = [int(count) for count in re.findall(r"every utility is 1\.0 \((\d+) cells?\)", rendered(text))]
     dashes = [cell for rows in over_queries for row in rows[1:] for cell in row if cell == "-"]
+    # two runs that are equal have a difference of 0, but neither effect size nor detectable difference
+    assert made.comparisons.filter(annotator="end_to_end")["effect_size"].null_count() == 1
     # over queries once in the dataset's own tables and once in the paper's Table 1, over runs once
     num_over_queries = found.filter(over="queries")["value"].null_count()
     assert sum(counted) == 2 * num_over_queries
-    assert len(dashes) == found["value"].null_count() + num_over_queries
+    assert len(dashes) == 2 + found["value"].null_count() + num_over_queries
     assert "nan" not in text.lower()
+
+
+def test_a_warning_names_runs_whose_utility_hardly_varies() -> None:
+    rare = {("r", "A", 2): [1, 0, 0, 0] * 5, ("r", "B", 2): [1] + [0] * 19}
+    many = {("r", "A", 2): [1, 0] * 20, ("r", "B", 2): [0, 1] * 20}
+    text = [
+        markdown("t", pages(results_of(measured(some), used(some), numbered(count)), [], 0.95), [])
+        for some, count in ((rare, 20), (many, 40))
+    ]
+    assert "hang on few queries, those with another utility than the rest (A: 5 of 20; B: 1 of 20)" in text[0]
+    assert "hang on few queries" not in text[1]
 
 
 def test_a_column_that_was_never_judged_is_a_dash() -> None:
     columns = {("r", "A", 2): [None, None], ("r", "B", 2): [0, 1]}
-    made = means(
-        measured(columns), used({("r", "A", 2): [0, 1], ("r", "B", 2): [1, 1]}), numbered(2), settings()
-    )
-    found = correlations(measured(columns), no_utility(), numbered(2), settings())
-    first = tables_of(markdown("t", pages(made, found, NO_COSTS, [], 0.95), []))[0]
+    utility = used({("r", "A", 2): [0, 1], ("r", "B", 2): [1, 1]})
+    made = results_of(measured(columns), utility, numbered(2))
+    first = tables_of(markdown("t", pages(made, [], 0.95), []))[0]
     (row,) = [row for row in first if "P@2" in row]
     assert row[first[0].index("A")] == "-"
     assert row[first[0].index("B")].startswith("0.500")
 
 
 def test_few_runs_are_named_beside_the_correlation_over_them() -> None:
-    made, found = made_up()
-    text = markdown("t", pages(made, found, NO_COSTS, [], 0.95), [])
+    text = markdown("t", pages(made_up(), [], 0.95), [])
     assert "2 runs" in text
     assert "p = " not in text
 
@@ -160,7 +182,7 @@ def grids_with(name: str) -> list[Grid]:
     columns = {("r", name, 2): [0, 1, 1, 0], ("r", "B", 2): [0, 0, 1, 0]}
     x, y = measured(columns, annotator=name), used(columns)
     asked = numbered(4).with_columns(dataset=pl.lit(name))
-    return pages(means(x, y, asked, settings()), correlations(x, y, asked, settings()), NO_COSTS, [], 0.95)
+    return pages(results_of(x, y, asked), [], 0.95)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -17,6 +17,13 @@ import numpy as np
 import numpy.typing as npt
 
 from erag_ray.agreement.cells import Floats, Weights, fold, ratio
+from erag_ray.agreement.differences import (
+    detectable_difference,
+    effect_size,
+    holm,
+    randomisation_p_values,
+    sign_flips,
+)
 from erag_ray.agreement.statistics import (
     Statistic,
     kendall_p_value,
@@ -25,6 +32,22 @@ from erag_ray.agreement.statistics import (
     spearman_rho,
 )
 from erag_ray.names import find
+
+__all__ = [
+    "STATISTICS",
+    "Agreement",
+    "agree",
+    "agree_over_runs",
+    "agreement_difference",
+    "detectable_difference",
+    "difference_interval",
+    "effect_size",
+    "holm",
+    "mean_interval",
+    "randomisation_p_values",
+    "resample_weights",
+    "sign_flips",
+]
 
 Interval = tuple[float | None, float | None, float | None]
 

@@ -115,6 +115,9 @@ class JobConfig:
     confidence: float = 0.95
     """Coverage of the intervals."""
 
+    num_flips: int = 10_000
+    """Random sign flips behind each p-value where two runs are compared."""
+
     out: str = "results/job"
     """Folder of this job's sealed tables and report; a path or URI that all nodes see."""
 
@@ -164,6 +167,7 @@ class JobConfig:
         for cutoff in self.cutoffs:
             require(cutoff >= 1, f"cutoffs: {cutoff} is not at least 1")
         require(0 < self.confidence < 1, f"confidence must lie between 0 and 1, got {self.confidence}")
+        require(self.num_flips >= 100, f"num_flips must be at least 100, got {self.num_flips}")
         require(self.num_resamples >= 100, f"num_resamples must be at least 100, got {self.num_resamples}")
         for name in ("num_queries", "num_readers", "cpus_per_reader", "rows_per_block"):
             value = getattr(self, name)

@@ -1,4 +1,6 @@
-"""LABELS and readings -> UTILITY, LIST_VALUES, MEANS, CORRELATIONS. Pure; Polars moves, NumPy computes.
+"""LABELS and readings -> UTILITY, LIST_VALUES; those -> MEANS, CORRELATIONS, COMPARISONS, CONTRASTS. Pure.
+
+Polars moves, NumPy computes.
 
 Everything is done per dataset, over the same queries for every run: a query without a list counts with 0 in every
 list measure, and the reader's closed-book answer is its utility. A null (not judged) leaves its query out of that
@@ -14,6 +16,7 @@ from erag_ray.evaluate.common import (
     Settings,
     depths_of,
 )
+from erag_ray.evaluate.comparisons import comparisons, contrasts
 from erag_ray.evaluate.dual import PROBABILITIES, dual_labels, dual_probabilities
 from erag_ray.evaluate.pages import hit_values, page_values, sanity
 from erag_ray.evaluate.statistics import correlations, means
@@ -27,6 +30,8 @@ __all__ = [
     "PROBABILITIES",
     "REFERENCES",
     "Settings",
+    "comparisons",
+    "contrasts",
     "correlations",
     "depths_of",
     "dual_labels",

@@ -33,7 +33,8 @@ class Settings:
         statistics: names of `agreement.STATISTICS`.
         num_resamples: bootstrap resamples of the queries, the same for every column of a dataset.
         confidence: of the intervals.
-        seed: of the resamples.
+        num_flips: sign flips behind each p-value of two runs.
+        seed: of the resamples and of the flips.
     """
 
     depths: Sequence[int]
@@ -43,6 +44,7 @@ class Settings:
     statistics: Sequence[str]
     num_resamples: int
     confidence: float
+    num_flips: int
     seed: int
 
     def cutoffs_at(self, depth: int) -> list[int]:

@@ -1,15 +1,18 @@
-"""MEANS, CORRELATIONS and what the reading took -> tables on a console and one Markdown file. Pure but for printing.
+"""MEANS, CORRELATIONS, COMPARISONS and costs -> tables on a console and in one Markdown file. Pure but for printing.
 
-A new table is one function that returns a `Grid` and one line in `pages`.
+A new table is one function that returns a `Grid` and one line in `pages` or `_of_dataset`.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
 from erag_ray.report.costs import cost_grid, work_grid
+from erag_ray.report.differences import comparison_grid, contrast_grid
 from erag_ray.report.dual import dual_grids
 from erag_ray.report.grid import Grid, number, with_interval
 from erag_ray.report.paper import table_1
@@ -21,6 +24,7 @@ from erag_ray.report.trust import across_runs_grid, correlation_grid
 
 __all__ = [
     "Grid",
+    "Results",
     "dual_grids",
     "markdown",
     "number",
@@ -33,39 +37,47 @@ __all__ = [
 ]
 
 
-def pages(
-    means: pl.DataFrame,
-    correlations: pl.DataFrame,
-    costs: pl.DataFrame,
-    stages: Sequence[Mapping[str, object]],
-    confidence: float,
-) -> list[Grid]:
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """The tables that a report is made of: rows of MEANS, CORRELATIONS, COMPARISONS, CONTRASTS and COSTS."""
+
+    means: pl.DataFrame
+    correlations: pl.DataFrame
+    comparisons: pl.DataFrame
+    contrasts: pl.DataFrame
+    costs: pl.DataFrame
+
+
+def pages(results: Results, stages: Sequence[Mapping[str, object]], confidence: float) -> list[Grid]:
     """Every table of the report, in reading order.
 
     With several datasets the console shows the paper's Table 1 over all of them, with one that dataset's own grids.
     """
-    grids = []
-    datasets = means["dataset"].unique().sort()
+    datasets = results.means["dataset"].unique().sort()
+    grids: list[Grid] = []
     for dataset in datasets:
-        runs = best_first(means.filter(pl.col("dataset") == dataset))
-        depths = correlations.filter(pl.col("dataset") == dataset)["depth"].unique().sort(descending=True)
-        grids.append(which_retriever(means, dataset, confidence))
-        grids += [
-            correlation_grid(
-                correlations,
-                dataset,
-                depth,
-                statistic,
-                runs,
-                on_console=depth == depths[0] and len(datasets) == 1,
-            )
-            for depth in depths
-            for statistic in correlations["statistic"].unique(maintain_order=True)
-        ]
-        grids += [across_runs_grid(correlations, dataset, depths[0])] if len(depths) and len(runs) > 1 else []
-    grids += _tables_1(correlations, several=len(datasets) > 1)
+        grids += _of_dataset(results, dataset, confidence, alone=len(datasets) == 1)
+    grids += _tables_1(results.correlations, several=len(datasets) > 1)
     grids += [work_grid(stage) for stage in stages]
-    return [*grids, cost_grid(costs)] if costs.height else grids
+    return [*grids, cost_grid(results.costs)] if results.costs.height else grids
+
+
+def _of_dataset(results: Results, dataset: str, confidence: float, *, alone: bool) -> Iterator[Grid]:
+    runs = best_first(results.means.filter(pl.col("dataset") == dataset))
+    correlations = results.correlations
+    depths = correlations.filter(pl.col("dataset") == dataset)["depth"].unique().sort(descending=True)
+    statistics = correlations["statistic"].unique(maintain_order=True)
+    yield which_retriever(results.means, dataset, confidence)
+    if len(runs) > 1:
+        yield comparison_grid(results.comparisons, dataset, on_console=alone)
+    for depth, statistic in itertools.product(depths, statistics):
+        on_console = alone and depth == depths[0]
+        yield correlation_grid(correlations, dataset, depth, statistic, runs, on_console=on_console)
+    if "erag" in results.contrasts["annotator_a"]:
+        for depth, statistic in itertools.product(depths, statistics):
+            yield contrast_grid(results.contrasts, dataset, depth, statistic, runs, on_console=False)
+    if len(depths) and len(runs) > 1:
+        yield across_runs_grid(correlations, dataset, depths[0])
 
 
 def _tables_1(correlations: pl.DataFrame, *, several: bool) -> Iterator[Grid]:

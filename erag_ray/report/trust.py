@@ -9,6 +9,7 @@ import polars as pl
 from erag_ray.report.grid import NOTHING, Grid, number, with_interval
 from erag_ray.report.order import by_measure
 
+FEW_VARIED = 20
 STATISTIC_NAMES = {"kendall_tau_b": "tau", "spearman_rho": "rho"}
 
 
@@ -35,8 +36,8 @@ def correlation_grid(
         title=f"{dataset}: {symbol} of each measure with the end-to-end utility, over queries, {depth} documents",
         columns=("annotator", "measure", *runs),
         rows=tuple(rows),
-        caption=f"{symbol} [interval] /ceiling, the most {symbol} that the ties in these data allow. {reasons(own)}"
-        "Other cut-offs are in the table correlations.",
+        caption=f"{symbol} [interval] /ceiling, the most {symbol} that the ties in these data allow. "
+        f"{_few_varied(own)}{reasons(own)}Other cut-offs are in the table correlations.",
         num_names=2,
         on_console=on_console,
     )
@@ -55,6 +56,21 @@ def _at_full_depth(correlations: pl.DataFrame, dataset: str, over: str, depth: i
 def _correlation_cell(row: Mapping[str, object]) -> str:
     value, low, high, ceiling = (_float(row[name]) for name in ("value", "low", "high", "ceiling"))
     return NOTHING if value is None else f"{with_interval(value, low, high)} /{number(ceiling, 2)}"
+
+
+def _few_varied(rows: pl.DataFrame) -> str:
+    """A warning about runs whose utility is the same for nearly all queries."""
+    few = rows.filter((pl.col("num_varied") > 0) & (pl.col("num_varied") < FEW_VARIED))
+    by_run = (
+        few.group_by("run_id").agg(pl.col("num_varied").min(), pl.col("num_queries").max()).sort("run_id")
+    )
+    named = [f"{run}: {varied} of {queries}" for run, varied, queries in by_run.iter_rows()]
+    if not named:
+        return ""
+    few_of = "; ".join(named)
+    return (
+        f"WARNING: these figures hang on few queries, those with another utility than the rest ({few_of}). "
+    )
 
 
 def _float(value: object) -> float | None:

@@ -19,8 +19,7 @@ import polars as pl
 from erag_ray.config import RetrieverConfig
 from erag_ray.retrieve.analysers import analyser_named, analyser_settings
 from erag_ray.retrieve.lists import FOUND_COLUMNS, best, candidates, ranked
-from erag_ray.retrieve.texts import SEARCHED
-from erag_ray.retrieve.work import read_found, write_queries
+from erag_ray.retrieve.work import read_found, write_queries, write_texts
 from erag_ray.store import Folder, open_array, write_array
 from erag_ray.work import Do, Tasks, part, read_frame, undone, write_frame
 
@@ -55,12 +54,8 @@ class Bm25:
 
     def build(self, corpus: pl.DataFrame, index: Folder, per_shard: int, do: Do) -> None:
         """Write the index of CORPUS."""
-        # in this order a tie goes to the document that stands first
-        ordered = corpus.sort("doc_id", descending=True)
-        texts = pl.DataFrame({"text": SEARCHED[self.config.searches](ordered)})
-        num_shards = math.ceil(texts.height / per_shard)
-        for number, rows in enumerate(texts.iter_slices(per_shard)):
-            write_frame(rows, index, "texts", f"{part(number)}.parquet")
+        num_shards = math.ceil(corpus.height / per_shard)
+        doc_ids = write_texts(corpus, self.config.searches, per_shard, index)
         counting = {"index": index.address, "analyser": self.config.analyser}
         todo = undone(index, "lengths", ".npy", num_shards)
         do(Tasks(worker=CountWords, settings=counting, numbers=todo, noun="shards counted"))
@@ -73,7 +68,7 @@ class Bm25:
         }
         todo = undone(index, "weights", ".npy", num_shards)
         do(Tasks(worker=WeighWords, settings=weighing, numbers=todo, noun="shards weighed"))
-        write_frame(ordered.select("doc_id"), index, "documents.parquet")
+        write_frame(doc_ids.to_frame(), index, "documents.parquet")
         for below in ("texts", "times", "held_by"):
             index.delete_folder(below)
 

@@ -13,6 +13,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import json
+import math
 import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,8 +26,7 @@ import polars as pl
 
 from erag_ray.config import RetrieverConfig
 from erag_ray.retrieve.lists import candidates, ranked
-from erag_ray.retrieve.texts import SEARCHED
-from erag_ray.retrieve.work import read_found, write_queries
+from erag_ray.retrieve.work import read_found, write_queries, write_texts
 from erag_ray.schemas import InputError
 from erag_ray.store import Folder
 from erag_ray.work import Do, Tasks, part, read_frame, undone, write_frame
@@ -64,16 +64,11 @@ class Lucene:
         """Write the index of CORPUS; one process does it, with all its cores."""
         if "://" in index.address:
             raise InputError([f"{index.address}: Lucene writes to a path, not to a URI"])
-        # in this order a tie goes to the document that stands first
-        ordered = corpus.sort("doc_id", descending=True)
-        texts = pl.DataFrame({"text": SEARCHED[self.config.searches](ordered)})
-        slices = list(texts.iter_slices(TEXTS_PER_FILE))
-        for number, rows in enumerate(slices):
-            write_frame(rows, index, "texts", f"{part(number)}.parquet")
-        settings = {"index": index.address, "num_files": len(slices)}
+        doc_ids = write_texts(corpus, self.config.searches, TEXTS_PER_FILE, index)
+        settings = {"index": index.address, "num_files": math.ceil(corpus.height / TEXTS_PER_FILE)}
         todo = undone(index, "built", ".json", 1)
         do(Tasks(worker=IndexTexts, settings=settings, numbers=todo, noun="Lucene indexes"))
-        write_frame(ordered.select("doc_id"), index, "documents.parquet")
+        write_frame(doc_ids.to_frame(), index, "documents.parquet")
         index.delete_folder("texts")
 
     def search(

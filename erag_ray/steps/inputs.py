@@ -21,6 +21,8 @@ from erag_ray.datasets import (
     sample,
 )
 from erag_ray.schemas import (
+    COMPARISONS,
+    CONTRASTS,
     CORPUS,
     CORRELATIONS,
     GOLD,
@@ -38,7 +40,7 @@ from erag_ray.steps.checks import check_evaluation, check_not_own, check_places,
 from erag_ray.store import NOT_LOCAL, TableStore, file_stamp
 
 INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
-DERIVED_TABLES = (LABELS, UTILITY, LIST_VALUES, MEANS, CORRELATIONS)
+DERIVED_TABLES = (LABELS, UTILITY, LIST_VALUES, MEANS, CORRELATIONS, COMPARISONS, CONTRASTS)
 STAGES = ("annotate", "end_to_end", "compare")
 INPUT_KEYS = (
     "queries",

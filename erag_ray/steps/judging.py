@@ -18,10 +18,21 @@ import xxhash
 from erag_ray.annotators import Evidence, annotate, annotator_named, applicable_queries
 from erag_ray.config import JobConfig
 from erag_ray.datasets import Findings, write_trec_qrels, write_trec_run
-from erag_ray.evaluate import Settings, correlations, depths_of, list_values, means, utility
-from erag_ray.report import markdown, pages, show
+from erag_ray.evaluate import (
+    Settings,
+    comparisons,
+    contrasts,
+    correlations,
+    depths_of,
+    list_values,
+    means,
+    utility,
+)
+from erag_ray.report import Results, markdown, pages, show
 from erag_ray.requests import pairs
 from erag_ray.schemas import (
+    COMPARISONS,
+    CONTRASTS,
     CORRELATIONS,
     COSTS,
     LABELS,
@@ -37,7 +48,7 @@ from erag_ray.steps.inputs import STAGES, Inputs, unseal
 from erag_ray.store import Folder, TableStore, as_frame
 
 MAX_NAME = 150
-RESULTS = (LIST_VALUES, MEANS, CORRELATIONS)
+RESULTS = (LIST_VALUES, MEANS, CORRELATIONS, COMPARISONS, CONTRASTS)
 SPEED_KEYS = ("batch_size", "batch_tokens", "delay_seconds")
 
 
@@ -114,6 +125,7 @@ def settings_of(config: JobConfig) -> Settings:
         statistics=config.statistics,
         num_resamples=config.num_resamples,
         confidence=config.confidence,
+        num_flips=config.num_flips,
         seed=config.seed,
     )
 
@@ -136,9 +148,15 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
     names = labels["annotator"].unique().sort()
     applicable = {name: applicable_queries(name, evidence)["query_id"] for name in names}
     values = list_values(labels, inputs.runs, applicable, inputs.queries, settings)
-    mean_rows = means(values, used, inputs.queries, settings)
-    found = correlations(values, used, inputs.queries, settings)
-    for table, schema in ((values, LIST_VALUES), (mean_rows, MEANS), (found, CORRELATIONS)):
+    tables.write(values, LIST_VALUES, config={"settings": settings.__dict__})
+    made: dict[TableSchema, Callable[..., pl.DataFrame]] = {
+        MEANS: means,
+        CORRELATIONS: correlations,
+        COMPARISONS: comparisons,
+        CONTRASTS: contrasts,
+    }
+    for schema, make in made.items():
+        table = make(values, used, inputs.queries, settings)
         tables.write(table, schema, config={"settings": settings.__dict__})
 
 
@@ -165,7 +183,14 @@ def report(config: JobConfig, inputs: Inputs, console: rich.console.Console) -> 
         TableStore(tables.folder.root.rstrip("/") + "/" + stage["stage"]).read(COSTS) for stage in stages
     ]
     cost_rows = pl.concat([as_frame(COSTS.empty()), *costs])
-    grids = pages(tables.read(MEANS), tables.read(CORRELATIONS), cost_rows, stages, config.confidence)
+    results = Results(
+        means=tables.read(MEANS),
+        correlations=tables.read(CORRELATIONS),
+        comparisons=tables.read(COMPARISONS),
+        contrasts=tables.read(CONTRASTS),
+        costs=cost_rows,
+    )
+    grids = pages(results, stages, config.confidence)
     show(grids, console)
     notes = [*inputs.notes, *export(config, inputs, tables.read(LABELS))]
     title = f"Which retriever serves the reader {config.reader.kind} {config.reader.model or ''} best?"

@@ -1,0 +1,163 @@
+"""LIST_VALUES and UTILITY -> COMPARISONS of runs, and CONTRASTS of annotators: all paired, over the same queries."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from erag_ray.agreement import (
+    agreement_difference,
+    detectable_difference,
+    effect_size,
+    holm,
+    mean_interval,
+    randomisation_p_values,
+    sign_flips,
+)
+from erag_ray.evaluate.columns import (
+    NamedColumn,
+    by_dataset,
+    by_run,
+    measured_and_used,
+    same_list,
+    table_of,
+    with_utility,
+)
+from erag_ray.evaluate.common import END_TO_END, REFERENCES, Floats, Settings
+from erag_ray.schemas import COMPARISONS, CONTRASTS
+
+OWN_LIST = "list"
+Row = tuple[object, ...]
+
+
+def comparisons(
+    values: pl.DataFrame, used: pl.DataFrame, queries: pl.DataFrame, settings: Settings
+) -> pl.DataFrame:
+    """COMPARISONS of every two runs, by utility and by each measure of each annotator.
+
+    p-values by paired randomisation, adjusted by Holm over all pairs of runs within one dataset, reader, quantity and
+    depth. ``difference`` is run_a's mean minus run_b's over the queries judged in both. Measures whose ideal is the
+    run's own list are left out: they compare no runs. A run that never scored above 0 end to end is not compared.
+    """
+    targets = used.filter(~pl.col("run_id").is_in(REFERENCES))
+    rows: list[Row] = []
+    for dataset, columns, weights in by_dataset(with_utility(values, targets), queries, settings):
+        comparable = [item for item in columns if item[0]["ideal"] != OWN_LIST]
+        families = [_family(name, runs) for name, runs in by_run(comparable) if len(runs) > 1]
+        # all at once: the signs of the flips are by far the largest array
+        every = [family.differences for family in families]
+        flips = sign_flips(weights.shape[1], settings.num_flips, settings.seed)
+        p_values = randomisation_p_values(np.concatenate(every, axis=1), flips) if every else np.empty(0)
+        ends = np.cumsum([columns.shape[1] for columns in every])[:-1]
+        for family, own in zip(families, np.split(p_values, ends), strict=False):
+            rows += ((dataset, *row) for row in _rows(family, own, weights, settings))
+    return table_of(rows, COMPARISONS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Family:
+    """All pairs of runs by one quantity; they are corrected together."""
+
+    name: Mapping[str, object]
+    pairs: Sequence[tuple[str, str]]
+    differences: Floats
+    """[num_queries, num_pairs], NaN where one of the two was not judged."""
+    reasons: Sequence[str | None]
+    """Why a pair is not compared."""
+
+
+def _family(name: Mapping[str, object], runs: Mapping[str, Floats]) -> _Family:
+    pairs = list(itertools.combinations(sorted(runs), 2))
+    differences = np.stack([runs[a] - runs[b] for a, b in pairs], axis=1)
+    silent = {run for run, column in runs.items() if _never_scored(name, column)}
+    reasons = [_why_not(pair, silent, column) for pair, column in zip(pairs, differences.T, strict=True)]
+    return _Family(name=name, pairs=pairs, differences=differences, reasons=reasons)
+
+
+def _rows(
+    family: _Family, p_values: Floats, weights: npt.NDArray[np.int16], settings: Settings
+) -> Iterator[Row]:
+    is_out = np.array([reason is not None for reason in family.reasons])
+    adjusted = holm(np.where(is_out, np.nan, p_values))
+    name = family.name
+    last = (name["depth"], name["measure"], name["cutoff"], name["ideal"])
+    for place, (pair, reason) in enumerate(zip(family.pairs, family.reasons, strict=True)):
+        column = family.differences[:, place]
+        figures = _figures(column, weights, p_values[place], adjusted[place], settings)
+        shown = figures if reason is None else (None,) * len(figures)
+        counted = int((~np.isnan(column)).sum())
+        first = (name["reader"], name["score"], name["annotator"], *pair)
+        yield (*first, *last, *shown, counted, len(column) - counted, reason)
+
+
+def _never_scored(name: Mapping[str, object], column: Floats) -> bool:
+    return name["annotator"] == END_TO_END and not (column > 0).any()
+
+
+def _why_not(pair: tuple[str, str], silent: set[str], column: Floats) -> str | None:
+    if np.isfinite(column).sum() < 2:
+        return "fewer than 2 queries are judged in both runs"
+    never = [run for run in pair if run in silent]
+    return f"{', '.join(never)} never scored above 0" if never else None
+
+
+def _figures(
+    column: Floats,
+    weights: npt.NDArray[np.int16],
+    p_value: float,
+    adjusted: float,
+    settings: Settings,
+) -> tuple[float | None, ...]:
+    """Difference, its interval, p-value, adjusted p-value, effect size, detectable difference."""
+    kept = ~np.isnan(column)
+    own = column[kept]
+    interval = mean_interval(own, weights[:, kept], settings.confidence)
+    return (*interval, float(p_value), float(adjusted), effect_size(own), detectable_difference(own))
+
+
+def contrasts(
+    values: pl.DataFrame, used: pl.DataFrame, queries: pl.DataFrame, settings: Settings
+) -> pl.DataFrame:
+    """CONTRASTS: how much better one annotator's measure agrees with utility than another's, for every two of them.
+
+    Over the queries that both have judged, at the cut-off that equals the depth; a resample draws the same queries for
+    both. A measure that is constant there has no contrast.
+    """
+    targets = used.filter(~pl.col("run_id").is_in(REFERENCES))
+    whole = values.filter(pl.col("cutoff") == pl.col("depth"))
+    rows: list[Row] = []
+    for dataset, columns, weights in by_dataset(with_utility(whole, targets), queries, settings):
+        measured, ends = measured_and_used(columns)
+        for (target, y), statistic in itertools.product(ends, settings.statistics):
+            own = [item for item in measured if same_list(item[0], target)]
+            for first, second in itertools.combinations(_in_order(own), 2):
+                if all(first[0][key] == second[0][key] for key in ("measure", "ideal")):
+                    rows.append((dataset, *_contrast(first, second, target, y, statistic, weights, settings)))
+    return table_of(rows, CONTRASTS)
+
+
+def _in_order(columns: Sequence[NamedColumn]) -> list[NamedColumn]:
+    """ERAG first: the others are what it is measured against."""
+    return sorted(columns, key=lambda item: (item[0]["annotator"] != "erag", str(item[0]["annotator"])))
+
+
+def _contrast(
+    first: NamedColumn,
+    second: NamedColumn,
+    target: Mapping[str, object],
+    y: Floats,
+    statistic: str,
+    weights: npt.NDArray[np.int16],
+    settings: Settings,
+) -> Row:
+    (name, a), (other, b) = first, second
+    kept = ~np.isnan(a + b + y)
+    found = agreement_difference(a[kept], b[kept], y[kept], statistic, weights[:, kept], settings.confidence)
+    names = (target["reader"], target["score"], name["annotator"], other["annotator"], name["run_id"])
+    last = (name["depth"], name["measure"], name["cutoff"], name["ideal"], statistic)
+    return (*names, *last, *found, int(kept.sum()), int((~kept).sum()))
