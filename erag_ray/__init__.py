@@ -2,7 +2,7 @@
 
 Rooms, in import order (a file imports only files above it; ``tests/test_architecture.py`` holds the line):
 schemas, names, store, work, sources, config, scores, measures, agreement, prompts, datasets, world, corpus,
-retrieve, benchmark, requests, readers, train, annotators, evaluate, report, progress, pipeline, steps.
+retrieve, benchmark, requests, readers, train, annotators, evaluate, report, compat, progress, pipeline, steps.
 """
 
 __version__ = "0.1.0"
