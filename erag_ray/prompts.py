@@ -155,20 +155,54 @@ def fit(
     return question, share_room(num_passages, room - question)
 
 
+LIGHTHOUSE = Passage(
+    "Lighthouse", "The lighthouse at Skerry Point was lit in 1874. Its lamp burned whale oil."
+)
+SURGEON = Passage("Ada Brunner", "Ada Brunner grew up in Graz and became a surgeon like her mother.")
+
+JUDGEMENTS = {
+    "yes_no": Family(
+        instruction="Read the passage and say whether it helps to answer the query, which may be a question, a claim "
+        "to be checked, or a conversation to be continued. Answer yes or no.",
+        instruction_alone="",
+        examples=(
+            Example(LIGHTHOUSE, "When was the lighthouse at Skerry Point first lit?", "yes"),
+            Example(SURGEON, "Ada Brunner was a famous painter of lighthouses.", "yes"),
+            Example(SURGEON, "When was the lighthouse at Skerry Point first lit?", "no"),
+            Example(LIGHTHOUSE, "What was the profession of Ada Brunner's mother?", "no"),
+        ),
+        question_word="Query",
+        answer_word="Helpful (yes or no)",
+    ),
+    "grades": Family(
+        instruction="Read the passage and grade how much it helps to answer the query, which may be a question, a "
+        "claim to be checked, or a conversation to be continued. 0: it is about something else. 1: it is about the "
+        "subject, but does not help. 2: it helps in part. 3: it says all that is asked. Answer with the grade alone.",
+        instruction_alone="",
+        examples=(
+            Example(LIGHTHOUSE, "When was the lighthouse at Skerry Point first lit?", "3"),
+            Example(SURGEON, "When was the lighthouse at Skerry Point first lit?", "0"),
+            Example(SURGEON, "In which hospital did Ada Brunner work?", "1"),
+            Example(LIGHTHOUSE, "Who lit the lighthouse at Skerry Point, and what did its lamp burn?", "2"),
+        ),
+        question_word="Query",
+        answer_word="Grade (0 to 3)",
+    ),
+}
+"""What a judge of relevance is told to do, by the scale of its answers."""
+
 FAMILIES = {
     "question": Family(
         instruction="Read the passages and answer the question with a few words.",
         instruction_alone="Answer the question with a few words.",
         examples=(
             Example(
-                Passage(
-                    "Lighthouse", "The lighthouse at Skerry Point was lit in 1874. Its lamp burned whale oil."
-                ),
+                LIGHTHOUSE,
                 "When was the lighthouse at Skerry Point first lit?",
                 "1874",
             ),
             Example(
-                Passage("Ada Brunner", "Ada Brunner grew up in Graz and became a surgeon like her mother."),
+                SURGEON,
                 "What was the profession of Ada Brunner's mother?",
                 "surgeon",
             ),
@@ -181,14 +215,12 @@ FAMILIES = {
         instruction_alone="Say whether the claim is true. Answer SUPPORTS or REFUTES.",
         examples=(
             Example(
-                Passage(
-                    "Lighthouse", "The lighthouse at Skerry Point was lit in 1874. Its lamp burned whale oil."
-                ),
+                LIGHTHOUSE,
                 "The lamp of the lighthouse at Skerry Point burned whale oil.",
                 "SUPPORTS",
             ),
             Example(
-                Passage("Ada Brunner", "Ada Brunner grew up in Graz and became a surgeon like her mother."),
+                SURGEON,
                 "Ada Brunner was the first surgeon in her family.",
                 "REFUTES",
             ),
@@ -201,14 +233,12 @@ FAMILIES = {
         instruction_alone="Write the next reply of the conversation.",
         examples=(
             Example(
-                Passage(
-                    "Lighthouse", "The lighthouse at Skerry Point was lit in 1874. Its lamp burned whale oil."
-                ),
+                LIGHTHOUSE,
                 "I would love to see an old lighthouse one day.",
                 "The one at Skerry Point is really old, it was first lit in 1874!",
             ),
             Example(
-                Passage("Ada Brunner", "Ada Brunner grew up in Graz and became a surgeon like her mother."),
+                SURGEON,
                 "I am reading about Ada Brunner. Do you know where she is from?",
                 "She grew up in Graz, and she became a surgeon just like her mother.",
             ),

@@ -61,20 +61,25 @@ def t5_folder(folder: pathlib.Path, seed: int = 8, **settings: Any) -> str:
     return _save(model, tokenizer, folder)
 
 
-def causal_tokenizer(**settings: Any) -> transformers.PreTrainedTokenizerFast:
-    """Byte-level BPE with control tokens, one added token that is not marked special, and a chat template."""
+def causal_tokenizer(
+    words: Sequence[str] = (), vocab_size: int = 700, **settings: Any
+) -> transformers.PreTrainedTokenizerFast:
+    """Byte-level BPE with control tokens, one added token that is not marked special, and a chat template.
+
+    ``words`` become tokens of their own, as far as the vocabulary has room.
+    """
     made = tokenizers.Tokenizer(tokenizers.models.BPE())
     made.normalizer = tokenizers.normalizers.NFKC()
     made.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = tokenizers.decoders.ByteLevel()
     trainer = tokenizers.trainers.BpeTrainer(
-        vocab_size=700,
+        vocab_size=vocab_size,
         special_tokens=[END, START],
         initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
     texts = [TEXT, "one\n\n\ntwo", *(str(family) for family in FAMILIES.values())]
-    made.train_from_iterator(texts * 3, trainer)
+    made.train_from_iterator([*texts * 3, *list(words) * 50], trainer)
     made.add_tokens([TOOL])
     known = {"eos_token": END, "bos_token": START, **settings}
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=made, **known)

@@ -18,9 +18,9 @@ from erag_ray.annotators import (
     annotate,
     annotator_named,
     applicable_queries,
-    dpr_form,
     unmatchable_answers,
 )
+from erag_ray.annotators.contains import dpr_form
 from erag_ray.schemas import LABELS
 
 RULES = ["contains_answer_dpr", "contains_answer_kilt"]

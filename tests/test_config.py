@@ -11,7 +11,7 @@ import textwrap
 
 import pytest
 
-from erag_ray.config import JobConfig, ReaderConfig, RetrieveConfig, SearchConfig, expand, parse
+from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig, RetrieveConfig, SearchConfig, expand, parse
 
 YAML = """
 queries: [questions.jsonl]
@@ -264,13 +264,13 @@ def test_help_documents_every_key(
     shown = " ".join(capsys.readouterr().out.split())
     assert "What this job does." in shown
     parts = [(kind, ""), (SearchConfig, "search.")]
-    parts += [(ReaderConfig, "reader.")] if kind is JobConfig else []
+    parts += [(ReaderConfig, "reader."), (JudgeConfig, "judge.")] if kind is JobConfig else []
     for config, prefix in parts:
         docstrings = field_docstrings(config)
         for field in dataclasses.fields(config):
             assert field.name in docstrings, f"{config.__name__}.{field.name} has no docstring"
             text = " ".join(docstrings[field.name].split())
-            if field.name not in ("reader", "search"):
+            if field.name not in ("reader", "judge", "search"):
                 # a group of options shows its class's docstring
                 assert re.search(rf"--{prefix}{field.name}\b.*?{re.escape(text)}", shown), field.name
 

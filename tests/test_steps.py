@@ -23,7 +23,7 @@ from erag_ray.schemas import RUNS as RUNS_TABLE
 from erag_ray.steps.inputs import prepare, prepared, sample
 from erag_ray.steps.judging import evaluate, export, label
 from erag_ray.steps.planning import plan_stage, preview
-from erag_ray.steps.reading import run_stage
+from erag_ray.steps.reading import alone, run_stage
 from erag_ray.store import ReadingStore, TableStore
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -408,7 +408,7 @@ def test_error_readings_above_the_share_fail_the_stage_and_name_the_request(
     plan = plan_stage(tiny.config, inputs, "compare", alone=True, together=True)
     if not fails:
         done = run_stage(tiny.config, plan)
-        label(tiny.config, inputs, done.asks, done.readings)
+        label(tiny.config, inputs, alone(done))
         # not judged is null, never 0
         assert table(tiny, LABELS, annotator="erag")["label"].null_count() == 1
         return

@@ -10,6 +10,7 @@ from __future__ import annotations
 from erag_ray.config.benchmark import BenchmarkConfig
 from erag_ray.config.check import require
 from erag_ray.config.job import JobConfig
+from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.parsing import expand, map_paths, parse
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.retrieval import (
@@ -27,6 +28,7 @@ __all__ = [
     "DualLabelsConfig",
     "ExamplesConfig",
     "JobConfig",
+    "JudgeConfig",
     "ReaderConfig",
     "RetrieveConfig",
     "RetrieverConfig",

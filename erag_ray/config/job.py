@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from erag_ray.config.check import require
+from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig, SearchConfig, check_retrievers
 
@@ -84,6 +85,9 @@ class JobConfig:
     reader: ReaderConfig = field(default_factory=ReaderConfig)
     """The LLM of the RAG system."""
 
+    judge: JudgeConfig = field(default_factory=JudgeConfig)
+    """The LLM behind the annotators llm_relevance and llm_relevance_graded."""
+
     depth: int = 10
     """Lists are cut to this many documents before anything else; each of these documents gets a label."""
 
@@ -93,8 +97,8 @@ class JobConfig:
     annotators: list[str] = field(
         default_factory=lambda: ["erag", "contains_answer_dpr", "contains_answer_kilt", "provenance"]
     )
-    """Who labels the documents: erag, contains_answer_dpr, contains_answer_kilt, provenance, or
-    package.module:name."""
+    """Who labels the documents: erag, contains_answer_dpr, contains_answer_kilt, provenance, llm_relevance and
+    llm_relevance_graded (both by the judge), or package.module:name."""
 
     measures: list[str] | None = None
     """Measures of a ranked list: P, R, AP, RR, nDCG, Success, or package.module:name (null: all that the

@@ -43,7 +43,7 @@ class ReaderConfig:
     """Which instruction and examples a causal reader sees (null: by dataset)."""
 
     num_examples: int = 2
-    """causal, plain prompt: how many worked examples stand before the question (0 to 2)."""
+    """causal, plain prompt: how many worked examples stand before the question (0 to 2; a judge has 4)."""
 
     stop_at_newline: bool = True
     """causal only: an output ends at its first line break."""
@@ -60,7 +60,11 @@ class ReaderConfig:
     def __post_init__(self) -> None:
         require(self.batch_size >= 1, f"reader.batch_size must be at least 1, got {self.batch_size}")
         require(self.batch_tokens >= 1, f"reader.batch_tokens must be at least 1, got {self.batch_tokens}")
-        require(0 <= self.num_examples <= 2, f"reader.num_examples must be 0 to 2, got {self.num_examples}")
+        most = 4 if self.kind.startswith("judge_") else 2
+        require(
+            0 <= self.num_examples <= most,
+            f"reader.num_examples must be 0 to {most}, got {self.num_examples}",
+        )
         for name in ("max_prompt_tokens", "max_new_tokens"):
             value = getattr(self, name)
             require(value is None or value >= 1, f"reader.{name} must be at least 1, got {value}")

@@ -15,6 +15,7 @@ from erag_ray.names import find
 from erag_ray.readers.base import Output, Prompt, Reader, Request
 from erag_ray.readers.causal import CausalReader
 from erag_ray.readers.echo import EchoReader
+from erag_ray.readers.judges import GradesJudge, YesNoJudge
 from erag_ray.readers.models import quiet
 from erag_ray.readers.t5 import FidReader, IpaReader
 from erag_ray.schemas import InputError
@@ -64,4 +65,6 @@ READERS: dict[str, type[Reader]] = {
     "ipa": IpaReader,
     "causal": CausalReader,
     "echo": EchoReader,
+    "judge_yes_no": YesNoJudge,
+    "judge_grades": GradesJudge,
 }

@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from erag_ray.config import ReaderConfig
-from erag_ray.prompts import FAMILIES, Piece, chat_pieces, plain_pieces
+from erag_ray.prompts import FAMILIES, Family, Piece, chat_pieces, plain_pieces
 from erag_ray.readers.base import SMALL, Output, Prompt, Reader, Request
 from erag_ray.readers.models import load_end_tokens, load_settings, load_tokenizer, load_weights
 from erag_ray.readers.prefix import SharedPrefix
@@ -37,7 +37,7 @@ class CausalReader(Reader):
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
-        self.family = FAMILIES[config.family or "question"]
+        self.family = self.family_of(config)
         self.source = find_model(config.model, key="reader.model", revision=config.model_revision)
         self.settings = load_settings(self.source, encoder_decoder=False).get_text_config()
         self.tokenizer = load_tokenizer(self.source)
@@ -48,6 +48,11 @@ class CausalReader(Reader):
             raise InputError([f"reader.prompt: {config.model} has no chat template; use prompt: plain"])
         pieces = self._pieces(SMALL)
         check_room(pieces, self.pieces.tokenise([pieces])[0], self.limit)
+
+    @staticmethod
+    def family_of(config: ReaderConfig) -> Family:
+        """What it is told to do."""
+        return FAMILIES[config.family or "question"]
 
     def load(self) -> None:
         self.model = load_weights(transformers.AutoModelForCausalLM, self.source, self.config.dtype)
@@ -146,9 +151,13 @@ class CausalReader(Reader):
             input_ids=ids.to(self.model.device),
             attention_mask=mask.long().to(self.model.device),
             past_key_values=cache,
-            generation_config=self._decoding(),
+            generation_config=self.decoding(),
         )
-        return [self._output(row) for row in made[:, ids.shape[1] :].tolist()]
+        return self.written(made, ids.shape[1])
+
+    def written(self, made: Any, start: int) -> list[Output]:
+        """Outputs of what the model's ``generate`` gives; prompts end at ``start``."""
+        return [self._output(row) for row in made[:, start:].tolist()]
 
     @property
     def _pad(self) -> int:
@@ -170,7 +179,7 @@ class CausalReader(Reader):
             if "\n" in text
         }
 
-    def _decoding(self) -> Any:
+    def decoding(self) -> Any:
         """Greedy, whatever the model's own generation settings say."""
         return transformers.GenerationConfig(
             max_new_tokens=self.max_new_tokens,

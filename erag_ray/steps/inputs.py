@@ -41,7 +41,7 @@ from erag_ray.store import NOT_LOCAL, TableStore, file_stamp
 
 INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
 DERIVED_TABLES = (LABELS, UTILITY, LIST_VALUES, MEANS, CORRELATIONS, COMPARISONS, CONTRASTS)
-STAGES = ("annotate", "end_to_end", "compare")
+STAGES = ("annotate", "end_to_end", "compare", "judge")
 INPUT_KEYS = (
     "queries",
     "query_format",

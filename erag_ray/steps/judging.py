@@ -15,8 +15,8 @@ import polars as pl
 import rich.console
 import xxhash
 
-from erag_ray.annotators import Evidence, annotate, annotator_named, applicable_queries
-from erag_ray.config import JobConfig
+from erag_ray.annotators import SCALES, Evidence, annotate, annotator_named, applicable_queries
+from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig
 from erag_ray.datasets import Findings, write_trec_qrels, write_trec_run
 from erag_ray.evaluate import (
     Settings,
@@ -52,11 +52,8 @@ RESULTS = (LIST_VALUES, MEANS, CORRELATIONS, COMPARISONS, CONTRASTS)
 SPEED_KEYS = ("batch_size", "batch_tokens", "delay_seconds")
 
 
-def evidence_of(
-    inputs: Inputs, asks: pl.DataFrame | None = None, readings: pl.DataFrame | None = None
-) -> Evidence:
-    """What annotators may look at; with asks and readings also what the reader said with each document alone."""
-    said = None if asks is None or readings is None else outputs_alone(asks, readings)
+def evidence_of(inputs: Inputs, said: pl.DataFrame | None = None) -> Evidence:
+    """What annotators may look at, with what the reader said with each document alone (`outputs_alone`)."""
     return Evidence(
         pairs=pairs(inputs.runs),
         queries=inputs.queries,
@@ -72,12 +69,45 @@ def outputs_alone(asks: pl.DataFrame, readings: pl.DataFrame) -> pl.DataFrame:
     return alone.join(readings, on=list(READINGS.key)).select("query_id", "doc_id", "reader", "output")
 
 
-def label(config: JobConfig, inputs: Inputs, asks: pl.DataFrame, readings: pl.DataFrame) -> None:
-    """Every annotator's labels, sealed as LABELS."""
+def judgements(config: JobConfig, said: pl.DataFrame) -> pl.DataFrame:
+    """What a judge said of each document (`outputs_alone`) -> query_id, doc_id, relevance?, 0 to 1."""
+    meaning = SCALES[config.judge.scale]
+    relevance = pl.Series(
+        "relevance",
+        [None if output is None else meaning(output) for output in said["output"]],
+        dtype=pl.Float64,
+    )
+    return said.select("query_id", "doc_id", relevance)
+
+
+def label(config: JobConfig, inputs: Inputs, said: pl.DataFrame, judged: pl.DataFrame | None = None) -> None:
+    """Every annotator's labels, sealed as LABELS.
+
+    Args:
+        config: the job.
+        inputs: its inputs.
+        said: what the reader said with each document alone (`outputs_alone`).
+        judged: the same of the judge, if an annotator looks at it.
+    """
     unseal(config, (LABELS, *RESULTS))
-    evidence = evidence_of(inputs, asks, readings)
+    found = None if judged is None else judgements(config, judged)
+    evidence = dataclasses.replace(
+        evidence_of(inputs, said), judgements=found, relevant_from=config.judge.threshold
+    )
     parts = [_label_by_reader(name, evidence) for name in config.annotators]
-    TableStore(config.out).write(pl.concat(parts), LABELS, config=_label_settings(config))
+    settings = {**_label_settings(config), "notes": list(_judge_notes(config, evidence))}
+    TableStore(config.out).write(pl.concat(parts), LABELS, config=settings)
+
+
+def _judge_notes(config: JobConfig, evidence: Evidence) -> Iterator[str]:
+    if evidence.judgements is None:
+        return
+    unread, asked = evidence.judgements["relevance"].null_count(), evidence.judgements.height
+    queries = evidence.judgements["query_id"].n_unique()
+    judge = f"{config.judge.model}, {config.judge.scale}"
+    yield f"relevance was judged ({judge}) for {asked:,} of {evidence.pairs.height:,} pairs, {queries:,} questions"
+    if unread:
+        yield f"answers of the judge without a grade, labelled null: {unread:,} of {asked:,}"
 
 
 def _label_by_reader(name: str, evidence: Evidence) -> pl.DataFrame:
@@ -102,16 +132,18 @@ def use(
 
 
 def _label_settings(config: JobConfig) -> dict[str, object]:
-    return {"annotators": sorted(config.annotators), "reader": _reader_settings(config)}
+    judged = any(annotator_named(name).needs_judge for name in config.annotators)
+    judge = {"judge": _plain_settings(config.judge)} if judged else {}
+    return {"annotators": sorted(config.annotators), "reader": _plain_settings(config.reader), **judge}
 
 
 def _use_settings(config: JobConfig) -> dict[str, object]:
-    return {"end_to_end_depths": config.depths, "reader": _reader_settings(config)}
+    return {"end_to_end_depths": config.depths, "reader": _plain_settings(config.reader)}
 
 
-def _reader_settings(config: JobConfig) -> dict[str, object]:
+def _plain_settings(config: ReaderConfig | JudgeConfig) -> dict[str, object]:
     """The part of a reader's config that may change what it says."""
-    settings = dataclasses.asdict(config.reader)
+    settings = dataclasses.asdict(config)
     return {key: value for key, value in settings.items() if key not in SPEED_KEYS}
 
 
@@ -192,7 +224,8 @@ def report(config: JobConfig, inputs: Inputs, console: rich.console.Console) -> 
     )
     grids = pages(results, stages, config.confidence)
     show(grids, console)
-    notes = [*inputs.notes, *export(config, inputs, tables.read(LABELS))]
+    made = tables.manifest(LABELS)["config"]["notes"]
+    notes = [*inputs.notes, *made, *export(config, inputs, tables.read(LABELS))]
     title = f"Which retriever serves the reader {config.reader.kind} {config.reader.model or ''} best?"
     tables.folder.write_bytes(markdown(title, grids, notes).encode(), "report.md")
     return tables.folder.at("report.md")

@@ -13,8 +13,9 @@ from typing import Any
 
 import polars as pl
 
+from erag_ray.annotators import annotator_named
 from erag_ray.config import JobConfig, ReaderConfig
-from erag_ray.datasets import Dataset
+from erag_ray.datasets import Dataset, sample
 from erag_ray.evaluate import GOLD_PASSAGES, NO_PASSAGES
 from erag_ray.prompts import Passage
 from erag_ray.readers import Reader, Request, make_reader, reader_for, reader_id
@@ -81,13 +82,24 @@ def _reader(config: ReaderConfig) -> tuple[Reader, str]:
 
 def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str]:
     """What is wrong with the reader, for every dataset it is to read; its weights are not loaded."""
-    problems: list[str] = []
-    for dataset in datasets.values() or (Dataset(),):
-        try:
-            _reader(reader_for(config.reader, dataset))
-        except InputError as error:
-            problems += error.problems
+    readers = [reader_for(config.reader, dataset) for dataset in datasets.values() or (Dataset(),)]
+    problems = [problem for reader in readers for problem in _problems_of(reader)]
+    if needs_judge(config):
+        problems += [problem.replace("reader.", "judge.") for problem in _problems_of(config.judge.reader())]
     return list(dict.fromkeys(problems))
+
+
+def _problems_of(config: ReaderConfig) -> Sequence[str]:
+    try:
+        _reader(config)
+    except InputError as error:
+        return error.problems
+    return ()
+
+
+def needs_judge(config: JobConfig) -> bool:
+    """Whether an annotator of the job looks at judgements."""
+    return any(annotator_named(name).needs_judge for name in config.annotators)
 
 
 def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
@@ -139,6 +151,27 @@ def plan_stage(config: JobConfig, inputs: Inputs, stage: str, *, alone: bool, to
         asked = lists.join(own, on="query_id", how="semi")
         plans.append(_plan(config, reader, name, own, asked, inputs, documents))
     return StagePlan(stage=stage, plans=plans)
+
+
+def plan_judge(config: JobConfig, inputs: Inputs) -> StagePlan | None:
+    """What the judge of relevance will be asked; None if no annotator looks at it.
+
+    Raises:
+        InputError: its model cannot be found or read.
+    """
+    if not needs_judge(config):
+        return None
+    reader, name = _reader(config.judge.reader())
+    parts = [
+        sample(part, config.judge.num_queries, config.seed)
+        for part in inputs.queries.partition_by("dataset", maintain_order=True)
+    ]
+    queries = pl.concat(parts)
+    runs = inputs.runs.filter(pl.col("rank") <= (config.judge.depth or config.depth))
+    asked = as_lists_of_one(pairs(runs.join(queries, on="query_id", how="semi")))
+    documents = document_hashes(inputs.corpus)
+    plan = _plan(config, reader, name, queries, asked, inputs, documents)
+    return StagePlan(stage="judge", plans=[plan])
 
 
 def _lists(config: JobConfig, inputs: Inputs, *, alone: bool, together: bool) -> pl.DataFrame:

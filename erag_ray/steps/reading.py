@@ -11,6 +11,7 @@ import polars as pl
 from erag_ray.config import JobConfig
 from erag_ray.pipeline import Done, Work, ray_session, read
 from erag_ray.schemas import ASKS, COSTS, REQUESTS, conform
+from erag_ray.steps.judging import outputs_alone
 from erag_ray.steps.planning import ReaderPlan, StagePlan
 from erag_ray.store import KEY_COLUMNS, ReadingStore, TableStore, fingerprint, new_job_id
 
@@ -24,6 +25,11 @@ class Read:
 
     asks: pl.DataFrame
     readings: pl.DataFrame
+
+
+def alone(done: Read) -> pl.DataFrame:
+    """What was said with each document alone: columns query_id, doc_id, reader, output."""
+    return outputs_alone(done.asks, done.readings)
 
 
 def run_stage(config: JobConfig, plan: StagePlan) -> Read:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from rouge import Rouge
 from rouge_score import rouge_scorer
 
-from erag_ray.annotators import dpr_form
+from erag_ray.annotators.contains import dpr_form
 from erag_ray.scores import (
     SCORES,
     _summary_rouge_l_by_loop,

@@ -1,0 +1,92 @@
+"""The judge of relevance: the LLM behind the annotators llm_relevance and llm_relevance_graded."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from erag_ray.config.check import require
+from erag_ray.config.reader import ReaderConfig
+
+MAX_NEW_TOKENS = {"yes_no": 1, "grades": 4}
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeConfig:
+    """A causal LM that says of a question and one passage whether the passage helps; it sees no gold answer."""
+
+    PATHS: ClassVar = ("model",)
+
+    model: str | None = None
+    """A folder, a Hugging Face hub name, a .gguf file, or package:NAME/FILE. Code inside a model is never run. With a
+    GPU the paper's choice is mistralai/Mistral-7B-Instruct-v0.2, with prompt: chat."""
+
+    model_revision: str | None = None
+    """Branch, tag or commit of a hub model."""
+
+    scale: Literal["yes_no", "grades"] = "yes_no"
+    """yes_no: the probability of yes against no as the first token; grades: 0 to 3, as it is written."""
+
+    relevant_from: float | None = None
+    """llm_relevance is 1 from this probability, or this grade, on (null: 0.5, or 2)."""
+
+    depth: int | None = None
+    """Only the first so many documents of each list are judged; the labels of the others are null (null: all)."""
+
+    num_queries: int | None = None
+    """Only so many questions of each dataset are judged, drawn by the job's seed (null: all)."""
+
+    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    """Precision of weights and arithmetic."""
+
+    max_prompt_tokens: int | None = None
+    """Longest prompt, in tokens (null: what the model's context leaves, at most 4096)."""
+
+    prompt: Literal["plain", "chat"] = "plain"
+    """A plain few-shot prompt, or the tokenizer's chat template."""
+
+    num_examples: int = 4
+    """Plain prompt: how many worked examples stand before the question (0 to 4)."""
+
+    batch_size: int = 32
+    """Most pairs in one batch."""
+
+    batch_tokens: int = 16384
+    """Most prompt tokens in one batch, padding included."""
+
+    def __post_init__(self) -> None:
+        require(0 <= self.num_examples <= 4, f"judge.num_examples must be 0 to 4, got {self.num_examples}")
+        for name in ("depth", "num_queries", "max_prompt_tokens"):
+            value = getattr(self, name)
+            require(value is None or value >= 1, f"judge.{name} must be at least 1, got {value}")
+        for name in ("batch_size", "batch_tokens"):
+            require(getattr(self, name) >= 1, f"judge.{name} must be at least 1, got {getattr(self, name)}")
+        most = 1.0 if self.scale == "yes_no" else 3.0
+        least = self.relevant_from
+        within = least is None or 0 < least <= most
+        require(
+            within, f"judge.relevant_from must be above 0 and at most {most:g} on this scale, got {least}"
+        )
+
+    @property
+    def threshold(self) -> float:
+        """`relevant_from` as a share of the highest answer."""
+        least = self.relevant_from
+        if self.scale == "yes_no":
+            return 0.5 if least is None else least
+        return (2.0 if least is None else least) / 3
+
+    def reader(self) -> ReaderConfig:
+        """The judge as a reader."""
+        return ReaderConfig(
+            kind=f"judge_{self.scale}",
+            model=self.model,
+            model_revision=self.model_revision,
+            dtype=self.dtype,
+            max_prompt_tokens=self.max_prompt_tokens,
+            max_new_tokens=MAX_NEW_TOKENS[self.scale],
+            prompt=self.prompt,
+            num_examples=self.num_examples,
+            batch_size=self.batch_size,
+            batch_tokens=self.batch_tokens,
+        )
