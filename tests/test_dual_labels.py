@@ -206,7 +206,9 @@ def test_the_job_goes_from_klue_and_its_contexts_to_the_table(
     klue: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     config = config_of(tmp_path, klue, klue)
-    (grid,) = label_twice(config, retrieve(config))
+    grid, published = label_twice(config, retrieve(config))
+    assert published.rows[0] == ("bm25_kiwi", "0.7025", "0.5447", "0.5342", "0.9809", "0.7605")
+    assert published.columns == grid.columns
     assert grid.columns == (
         "model",
         "P(Doc)",

@@ -154,6 +154,17 @@ def test_few_runs_are_named_beside_the_correlation_over_them() -> None:
     assert "p = " not in text
 
 
+def test_published_figures_stand_in_tables_of_their_own() -> None:
+    x, y = measured({("r", "A", 2): [0, 1, 1, 0]}), used({("r", "A", 2): [0, 1, 1, 0]})
+    asked = numbered(4).with_columns(dataset=pl.lit("nq"))
+    shown = tables_of(markdown("t", pages(results_of(x, y, asked), [], 0.95), []))
+    (bm25,) = [rows for rows in shown if ("nq (KILT dev) tau" in rows[0] and rows[1][:2] == ["contains_answer", "AP"])
+               or any(row[:4] == ["contains_answer", "AP", "0.349", "0.417"] for row in rows)]  # fmt: skip
+    assert bm25[0] == ["annotator", "measure", "nq (KILT dev) tau", "nq (KILT dev) rho"]
+    assert len(bm25) == 25
+    assert "as published" not in markdown("t", pages(results_of(x, y, numbered(4)), [], 0.95), [])
+
+
 def test_numbers() -> None:
     assert number(0.12345) == "0.123"
     assert number(None) == number(float("nan")) == "-"

@@ -16,6 +16,7 @@ from erag_ray.report.differences import comparison_grid, contrast_grid
 from erag_ray.report.dual import dual_grids
 from erag_ray.report.grid import Grid, number, with_interval
 from erag_ray.report.paper import table_1
+from erag_ray.report.published import published_table_1
 from erag_ray.report.render import markdown, open_console, show
 from erag_ray.report.retrievers import best_first, which_retriever
 from erag_ray.report.sanity import sanity_grids
@@ -58,6 +59,7 @@ def pages(results: Results, stages: Sequence[Mapping[str, object]], confidence: 
     for dataset in datasets:
         grids += _of_dataset(results, dataset, confidence, alone=len(datasets) == 1)
     grids += _tables_1(results.correlations, several=len(datasets) > 1)
+    grids += published_table_1(datasets.to_list())
     grids += [work_grid(stage) for stage in stages]
     return [*grids, cost_grid(results.costs)] if results.costs.height else grids
 

@@ -6,15 +6,17 @@ import polars as pl
 
 from erag_ray.evaluate import PROBABILITIES
 from erag_ray.report.grid import Grid, number
+from erag_ray.report.published import published_table_3
 
 HEADS = ("P(Doc)", "P(Word)", "P(Doc \u2229 Word)", "P(Doc | Word)", "P(Word | Doc)")
 
 
 def dual_grids(table: pl.DataFrame, confidence: float) -> list[Grid]:
-    """One grid for each dataset of DUAL_LABELS, in the layout of Park & Lim's Table 3, with intervals."""
-    return [
+    """One grid for each dataset of DUAL_LABELS, in the layout of Park & Lim's Table 3, with intervals; then theirs."""
+    own = [
         _grid(str(name[0]), part, confidence) for name, part in table.group_by("dataset", maintain_order=True)
     ]
+    return [*own, published_table_3(HEADS)]
 
 
 def _grid(dataset: str, part: pl.DataFrame, confidence: float) -> Grid:
