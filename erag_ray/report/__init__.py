@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from erag_ray.report.costs import cost_grid, work_grid
+from erag_ray.report.curves import agreement_by_depth
 from erag_ray.report.differences import comparison_grid, contrast_grid
 from erag_ray.report.dual import dual_grids
 from erag_ray.report.grid import Grid, number, with_interval
@@ -26,6 +27,7 @@ from erag_ray.report.trust import across_runs_grid, correlation_grid
 __all__ = [
     "Grid",
     "Results",
+    "agreement_by_depth",
     "dual_grids",
     "markdown",
     "number",
@@ -34,6 +36,7 @@ __all__ = [
     "sanity_grids",
     "show",
     "speed_grid",
+    "table_1",
     "with_interval",
 ]
 
