@@ -10,6 +10,7 @@ The numbers are the reference's wherever that gives right ones. Where it crashes
 - ndcg takes graded labels as gains. map, recall and recip_rank need a ``threshold`` for them; without one the error
   carries the labels (`GradedLabels`), so that nothing is generated twice.
 - A query without documents counts 0. A document that repeats in a list is generated once; every place has its label.
+- Of trec_eval's measures only those below are known; the reference passes on any name whose value has the same name.
 - An argument that there is not is an error.
 """
 
@@ -22,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from erag_ray.measures import MEASURES, compute_all, own_ideal, pad
+from erag_ray.measures import MEASURES, check_measures, compute_all, own_ideal, pad
 
 Labels = dict[str, list[float]]
 Generator = Callable[[dict[str, list[str]]], Mapping[str, str]]
@@ -81,11 +82,12 @@ def eval(
         recall bases are of the query's own list, as in the paper.
 
     Raises:
-        ValueError: there are no queries, or those of the two inputs differ; an unknown measure; the generator or the
-            metric leaves out a query; a score that is no number in 0..1.
+        ValueError: there are no queries, or those of the two inputs differ; an unknown measure; a threshold that is not
+            above 0; the generator or the metric leaves out a query; a score that is no number in 0..1.
         GradedLabels: see there.
     """
     asked = _checked(retrieval_results, expected_outputs, retrieval_metrics)
+    check_measures({one.measure for one in asked}, binary=threshold is None, threshold=threshold)
     labels = _labels(retrieval_results, expected_outputs, text_generator, downstream_metric)
     per_input = _measured(labels, asked, threshold)
     aggregated = {
@@ -119,7 +121,7 @@ def _parsed(name: str, depth: int) -> Iterator[_Asked]:
         yield _Asked(name=name, measure=WHOLE[base], cutoff=depth)
     elif base in CUT and cutoffs is None:
         yield _Asked(name=name, measure=CUT[base], cutoff=depth)
-    elif base in CUT and cutoffs is not None and "0" not in cutoffs.split(","):
+    elif base in CUT and cutoffs is not None and all(map(int, cutoffs.split(","))):
         for cutoff in cutoffs.split(","):
             yield _Asked(name=f"{base}_{int(cutoff)}", measure=CUT[base], cutoff=int(cutoff))
     else:

@@ -109,7 +109,7 @@ def never(*given: Any) -> Any:
         ({"a": ["x"]}, {"a": ["y"]}, "P_1", "must be a set of names, not the text 'P_1'"),
         *(
             ({"a": ["x"]}, {"a": ["y"]}, {name}, f"unknown measure '{name}'; known: P_K, recall_K")
-            for name in ("mrr", "P_0", "P_1,0", "map_5", "P_", "P@5", "Rprec", "")
+            for name in ("mrr", "P_0", "P_00", "P_1,0", "map_5", "P_", "P@5", "Rprec", "")
         ),
     ],
 )
@@ -118,6 +118,12 @@ def test_what_is_wrong_is_said_before_anything_is_generated(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         compat.eval(results, golds, never, never, names)
+
+
+@pytest.mark.parametrize("threshold", [0, -1, math.nan])
+def test_a_threshold_that_cannot_be_is_told_before_anything_is_generated(threshold: float) -> None:
+    with pytest.raises(ValueError, match="must be above 0"):
+        compat.eval({"a": ["x"]}, {"a": []}, never, never, {"P_1"}, threshold=threshold)
 
 
 @pytest.mark.parametrize("score", [math.nan, 1.5, -0.1, None, "0.5"])

@@ -196,7 +196,7 @@ def test_the_same_again_does_nothing_and_other_settings_make_it_anew(
     assert (other.is_new, other.num_passages) == (True, 3)
     # the parts of the first are gone, not left beside
     assert sorted(path.name for path in pathlib.Path(first.place).glob("*.parquet")) == [
-        "part-00000-00000.parquet"
+        "part-0000000-00000.parquet"
     ]
     source.write_text(page_line("1", "A", ["A", "b"]))
     assert make_corpus(source, out, splitter="whole").num_passages == 1

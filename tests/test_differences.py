@@ -67,6 +67,13 @@ def test_holm_by_hand() -> None:
     assert math.isnan(adjusted[1])
 
 
+def test_differences_that_are_equal_but_for_rounding_have_no_effect_size() -> None:
+    columns = {("r", "A", 2): [0.3, 0.4, 0.5], ("r", "B", 2): [0.1, 0.2, 0.3]}
+    table = comparisons(measured(columns), used(columns), numbered(3), settings())
+    assert table["difference"].to_list() == pytest.approx([0.2, 0.2])
+    assert table["effect_size"].is_null().all()
+
+
 def test_effect_size_and_detectable_difference() -> None:
     column = np.array([1.0, 0.0, 1.0, 0.0, 1.0])
     assert effect_size(column) == pytest.approx(0.6 / column.std(ddof=1))

@@ -244,6 +244,18 @@ def test_an_unjudged_document_makes_its_list_unjudged_and_the_pool_of_its_query(
     assert made.filter(query_id="q2")["value"].null_count() == 0
 
 
+def test_without_an_ideal_only_the_documents_down_to_the_cut_off_must_be_judged() -> None:
+    unjudged = {**BINARY, "q1": {**BINARY["q1"], "d": None}}
+    made = values_of(unjudged, depths=[2], cutoffs=[1], measures=["P", "RR", "Success", "R"])
+    # B's list is c, d
+    own = made.filter(query_id="q1", run_id="B")
+    for measure in ("P", "RR", "Success"):
+        assert value(own, measure=measure, cutoff=1) == 1.0
+        assert value(own, measure=measure, cutoff=2) is None
+    # its recall base holds the whole list
+    assert value(own, measure="R", cutoff=1, ideal="list") is None
+
+
 def test_an_unjudged_document_below_the_depth_does_not_matter() -> None:
     unjudged = {**BINARY, "q1": {**BINARY["q1"], "e": None}}
     assert values_of(unjudged, depths=[2])["value"].null_count() == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import pathlib
 from typing import Any
 
@@ -12,11 +14,11 @@ import torch
 from tiny import Tiny, table
 
 from erag_ray.annotators import Evidence, annotate
-from erag_ray.annotators.judged import grade
+from erag_ray.annotators.judged import grade, share
 from erag_ray.config import JudgeConfig
 from erag_ray.prompts import Passage
-from erag_ray.readers import Request, make_reader
-from erag_ray.schemas import LABELS, InputError
+from erag_ray.readers import Request, make_reader, reader_id
+from erag_ray.schemas import LABELS, InputError, JobError
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.judging import label
 from erag_ray.steps.planning import check_reader, plan_judge, plan_stage
@@ -83,6 +85,33 @@ def test_scales_have_prompts_and_fingerprints_of_their_own(judge_folder: str) ->
     first, second = (judge.identity()["probes"] for judge in made)
     assert first != second
     assert make_reader(JudgeConfig(model=judge_folder, num_examples=0).reader()).identity()["probes"] != first
+
+
+def test_a_dialogue_keeps_its_end_and_all_else_its_start(judge_folder: str) -> None:
+    made = {
+        family: make_reader(dataclasses.replace(JudgeConfig(model=judge_folder).reader(), family=family))
+        for family in ("question", "claim", "dialogue")
+    }
+    names = {family: reader_id(judge) for family, judge in made.items()}
+    assert names["question"] == names["claim"] != names["dialogue"]
+    long = Request(" ".join(f"w{number}" for number in range(3000)), (Passage("", "text"),))
+    shown = {
+        family: judge.tokenizer.decode(judge.encode([long])[0].segments[0]) for family, judge in made.items()
+    }
+    assert "w2999" in shown["dialogue"]
+    assert "w2999" not in shown["question"]
+    assert " w1 " in shown["question"]
+
+
+def test_what_is_no_probability_is_no_judgement(judge_folder: str) -> None:
+    assert share("0.25") == 0.25
+    assert share("nan") is None
+    judge: Any = make_reader(JudgeConfig(model=judge_folder).reader())
+    judge.load()
+    with torch.no_grad():
+        judge.model.get_output_embeddings().weight.fill_(math.nan)
+    with pytest.raises(JobError, match="gives no probability in float32; choose another judge"):
+        judge.generate(judge.encode([Request("Who?", (Passage("", "text"),))]))
 
 
 def evidence(**changes: Any) -> Evidence:

@@ -19,6 +19,7 @@ from erag_ray.retrieve import LIST_COLUMNS, bm25, dense
 from erag_ray.schemas import SANITY, InputError
 from erag_ray.steps import retrieving, sanity
 from erag_ray.steps.inputs import prepare, prepared
+from erag_ray.steps.planning import check_reader
 from erag_ray.steps.retrieving import make_runs, retrieve
 from erag_ray.steps.runs import MadeRun
 from erag_ray.steps.sanity import find_sanity
@@ -399,7 +400,7 @@ def test_a_comparison_makes_its_own_runs(tiny: Tiny) -> None:
 def test_a_comparison_checks_the_rest_before_it_makes_runs(tiny: Tiny) -> None:
     job = tiny.with_config(retrievers=BM25, runs={}, annotators=["nosuch"], score="nosuch").config
     with pytest.raises(InputError, match="unknown annotator 'nosuch'"):
-        make_runs(job, lambda config, datasets: ["no reader"])
+        make_runs(job, check_reader)
     assert not (tiny.folder / "out" / "retrieval").exists()
 
 

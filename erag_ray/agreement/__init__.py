@@ -36,6 +36,7 @@ from erag_ray.names import find
 __all__ = [
     "STATISTICS",
     "Agreement",
+    "Interval",
     "agree",
     "agree_over_runs",
     "agreement_difference",
@@ -44,6 +45,7 @@ __all__ = [
     "effect_size",
     "holm",
     "mean_interval",
+    "mean_intervals",
     "randomisation_p_values",
     "resample_weights",
     "sign_flips",
@@ -158,12 +160,29 @@ def mean_interval(values: npt.ArrayLike, weights: Weights, confidence: float = 0
     Raises ValueError on NaN, infinity, weights of another width, a confidence outside (0, 1).
     """
     column = _column(values)
-    checked = _checked(weights, len(column))
+    return mean_intervals(column[:, None], weights, confidence)[0]
+
+
+def mean_intervals(columns: Floats, weights: Weights, confidence: float = 0.95) -> list[Interval]:
+    """`mean_interval` of many columns [num_queries, num_columns] at once; NaN: not judged, left out of its column."""
+    checked = _checked(weights, len(columns))
+    is_known = ~np.isnan(columns)
+    known, held = np.where(is_known, columns, 0.0), is_known.astype(np.float64)
+    parts = []
+    for rows in _row_chunks(checked):
+        drawn = checked[rows].astype(np.float64)
+        parts.append(ratio(drawn @ known, drawn @ held))
+    resampled = np.concatenate(parts)
+    return [
+        _interval(known[kept, place], resampled[:, place], confidence)
+        for place, kept in enumerate(is_known.T)
+    ]
+
+
+def _interval(column: Floats, resampled: Floats, confidence: float) -> Interval:
     if len(column) < 2:
         return (float(column[0]) if len(column) else None, None, None)
-    sums = [checked[rows] @ column for rows in _row_chunks(checked)]
-    low, high = _percentiles(ratio(np.concatenate(sums), checked.sum(axis=1, dtype=np.float64)), confidence)
-    return (float(column.mean()), low, high)
+    return (float(column.mean()), *_percentiles(resampled, confidence))
 
 
 def difference_interval(

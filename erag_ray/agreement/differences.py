@@ -91,4 +91,5 @@ def detectable_difference(differences: Floats, alpha: float = ALPHA, power: floa
 
 
 def _spread(differences: Floats) -> float:
-    return float(differences.std(ddof=1)) if len(differences) > 1 else 0.0
+    varies = len(differences) > 1 and differences.min() < differences.max()
+    return float(differences.std(ddof=1)) if varies else 0.0

@@ -8,6 +8,8 @@ a frame of query_id, doc_id and label (with reader and score where the label dep
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
 from dataclasses import replace
 
 import polars as pl
@@ -28,6 +30,7 @@ __all__ = [
     "annotate",
     "annotator_named",
     "applicable_queries",
+    "needs_judge",
     "unmatchable_answers",
 ]
 
@@ -162,6 +165,15 @@ def annotator_named(name: str) -> Annotator:
             f"annotator {name!r} is a {type(found).__name__}, not an erag_ray.annotators.Annotator"
         )
     return found
+
+
+def needs_judge(names: Sequence[str]) -> bool:
+    """Whether one of these annotators looks at judgements; a name that there is not needs nothing."""
+    found = []
+    for name in names:
+        with contextlib.suppress(ValueError):
+            found.append(annotator_named(name).needs_judge)
+    return any(found)
 
 
 SPANS = "short answers, scored by exact_match: verdicts and dialogue are not looked for in passages"

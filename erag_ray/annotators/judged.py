@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 
@@ -34,9 +35,10 @@ def _relevance(evidence: Evidence) -> pl.DataFrame:
     return evidence.pairs.join(evidence.judgements.select(*PAIR, "relevance"), on=PAIR, how="left")
 
 
-def share(output: str) -> float:
-    """What a judge by yes and no writes: the probability of yes."""
-    return float(output)
+def share(output: str) -> float | None:
+    """What a judge by yes and no writes: the probability of yes; None for what is no number."""
+    found = float(output)
+    return found if math.isfinite(found) else None
 
 
 def grade(output: str) -> float | None:

@@ -31,7 +31,8 @@ class JudgeConfig:
     """llm_relevance is 1 from this probability, or this grade, on (null: 0.5, or 2)."""
 
     depth: int | None = None
-    """Only the first so many documents of each list are judged; the labels of the others are null (null: all)."""
+    """Only the first so many documents of each list are judged; the labels of the others are null, and so are measures
+    that look further or have an ideal (null: all)."""
 
     num_queries: int | None = None
     """Only so many questions of each dataset are judged, drawn by the job's seed (null: all)."""

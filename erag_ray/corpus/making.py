@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -82,8 +83,14 @@ def make_corpus(
     found = _sealed(tables, splitter, stamps)
     if found is not None:
         return found
-    pieces = [(path, span) for path in paths for span in page_spans(path, per_piece)]
-    settings = {"out": out, "splitter": splitter, "per_part": per_part, "pieces": _plain(pieces)}
+    # workers may start in another folder
+    pieces = [(_absolute(path), span) for path in paths for span in page_spans(path, per_piece)]
+    settings = {
+        "out": tables.folder.address,
+        "splitter": splitter,
+        "per_part": per_part,
+        "pieces": _plain(pieces),
+    }
     work = _begin(tables, fingerprint([stamps, settings]))
     todo = undone(work, "reports", ".json", len(pieces))
     do(Tasks(worker=SplitPages, settings=settings, numbers=todo, noun="pieces of pages split"))
@@ -93,6 +100,7 @@ def make_corpus(
     findings = _findings(reports, work, pieces)
     if findings.num_problems:
         work.delete_folder()
+        tables.clear(CORPUS)
     findings.raise_problems()
     tables.seal(
         CORPUS,
@@ -126,6 +134,10 @@ def _described(tables: TableStore, *, is_new: bool) -> SealedCorpus:
         notes=tuple(manifest["config"]["notes"]),
         is_new=is_new,
     )
+
+
+def _absolute(path: str) -> str:
+    return path if "://" in path else os.path.abspath(path)
 
 
 def _work_of(out: str) -> Folder:

@@ -11,15 +11,17 @@ import numpy.typing as npt
 import polars as pl
 
 from erag_ray.agreement import (
+    Interval,
     agreement_difference,
     detectable_difference,
     effect_size,
     holm,
-    mean_interval,
+    mean_intervals,
     randomisation_p_values,
     sign_flips,
 )
 from erag_ray.evaluate.columns import (
+    DIGITS,
     NamedColumn,
     by_dataset,
     by_run,
@@ -32,6 +34,7 @@ from erag_ray.evaluate.common import END_TO_END, REFERENCES, Floats, Settings
 from erag_ray.schemas import COMPARISONS, CONTRASTS
 
 OWN_LIST = "list"
+COLUMNS_AT_A_TIME = 500
 Row = tuple[object, ...]
 
 
@@ -49,14 +52,29 @@ def comparisons(
     for dataset, columns, weights in by_dataset(with_utility(values, targets), queries, settings):
         comparable = [item for item in columns if item[0]["ideal"] != OWN_LIST]
         families = [_family(name, runs) for name, runs in by_run(comparable) if len(runs) > 1]
-        # all at once: the signs of the flips are by far the largest array
-        every = [family.differences for family in families]
         flips = sign_flips(weights.shape[1], settings.num_flips, settings.seed)
-        p_values = randomisation_p_values(np.concatenate(every, axis=1), flips) if every else np.empty(0)
-        ends = np.cumsum([columns.shape[1] for columns in every])[:-1]
-        for family, own in zip(families, np.split(p_values, ends), strict=False):
-            rows += ((dataset, *row) for row in _rows(family, own, weights, settings))
+        for some in _batched(families):
+            differences = np.concatenate([family.differences for family in some], axis=1)
+            p_values = randomisation_p_values(differences, flips)
+            intervals = mean_intervals(differences, weights, settings.confidence)
+            for family in some:
+                count = len(family.pairs)
+                own, p_values = p_values[:count], p_values[count:]
+                rows += ((dataset, *row) for row in _rows(family, own, intervals[:count]))
+                intervals = intervals[count:]
     return table_of(rows, COMPARISONS)
+
+
+def _batched(families: Sequence[_Family]) -> Iterator[list[_Family]]:
+    """Some at a time: enough that the flips, by far the largest array, are gone through seldom."""
+    batch: list[_Family] = []
+    for family in families:
+        batch.append(family)
+        if sum(len(one.pairs) for one in batch) >= COLUMNS_AT_A_TIME:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,26 +91,25 @@ class _Family:
 
 def _family(name: Mapping[str, object], runs: Mapping[str, Floats]) -> _Family:
     pairs = list(itertools.combinations(sorted(runs), 2))
-    differences = np.stack([runs[a] - runs[b] for a, b in pairs], axis=1)
+    differences: Floats = np.stack([np.round(runs[a] - runs[b], DIGITS) for a, b in pairs], axis=1)
     silent = {run for run, column in runs.items() if _never_scored(name, column)}
     reasons = [_why_not(pair, silent, column) for pair, column in zip(pairs, differences.T, strict=True)]
     return _Family(name=name, pairs=pairs, differences=differences, reasons=reasons)
 
 
-def _rows(
-    family: _Family, p_values: Floats, weights: npt.NDArray[np.int16], settings: Settings
-) -> Iterator[Row]:
+def _rows(family: _Family, p_values: Floats, intervals: Sequence[Interval]) -> Iterator[Row]:
     is_out = np.array([reason is not None for reason in family.reasons])
     adjusted = holm(np.where(is_out, np.nan, p_values))
     name = family.name
     last = (name["depth"], name["measure"], name["cutoff"], name["ideal"])
     for place, (pair, reason) in enumerate(zip(family.pairs, family.reasons, strict=True)):
         column = family.differences[:, place]
-        figures = _figures(column, weights, p_values[place], adjusted[place], settings)
+        own = column[~np.isnan(column)]
+        tests = (float(p_values[place]), float(adjusted[place]))
+        figures = (*intervals[place], *tests, effect_size(own), detectable_difference(own))
         shown = figures if reason is None else (None,) * len(figures)
-        counted = int((~np.isnan(column)).sum())
         first = (name["reader"], name["score"], name["annotator"], *pair)
-        yield (*first, *last, *shown, counted, len(column) - counted, reason)
+        yield (*first, *last, *shown, len(own), len(column) - len(own), reason)
 
 
 def _never_scored(name: Mapping[str, object], column: Floats) -> bool:
@@ -104,20 +121,6 @@ def _why_not(pair: tuple[str, str], silent: set[str], column: Floats) -> str | N
         return "fewer than 2 queries are judged in both runs"
     never = [run for run in pair if run in silent]
     return f"{', '.join(never)} never scored above 0" if never else None
-
-
-def _figures(
-    column: Floats,
-    weights: npt.NDArray[np.int16],
-    p_value: float,
-    adjusted: float,
-    settings: Settings,
-) -> tuple[float | None, ...]:
-    """Difference, its interval, p-value, adjusted p-value, effect size, detectable difference."""
-    kept = ~np.isnan(column)
-    own = column[kept]
-    interval = mean_interval(own, weights[:, kept], settings.confidence)
-    return (*interval, float(p_value), float(adjusted), effect_size(own), detectable_difference(own))
 
 
 def contrasts(

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.agreement import Agreement, agree, agree_over_runs, mean_interval
+from erag_ray.agreement import Agreement, agree, agree_over_runs, mean_intervals
 from erag_ray.evaluate.columns import (
     DIGITS,
     NamedColumn,
@@ -30,17 +30,13 @@ def means(
     """MEANS over queries of LIST_VALUES and of UTILITY, with bootstrap intervals."""
     rows = []
     for dataset, columns, weights in by_dataset(with_utility(values, used), queries, settings):
-        for name, column in columns:
-            mean, low, high = mean_interval(*_judged(column, weights), settings.confidence)
+        table = np.stack([column for _, column in columns], axis=1) if columns else np.empty((0, 0))
+        for (name, column), interval in zip(
+            columns, mean_intervals(table, weights, settings.confidence) if columns else [], strict=True
+        ):
             counted = int((~np.isnan(column)).sum())
-            dropped = len(column) - counted
-            rows.append((dataset, *name.values(), mean, low, high, counted, dropped))
+            rows.append((dataset, *name.values(), *interval, counted, len(column) - counted))
     return table_of(rows, MEANS)
-
-
-def _judged(column: Floats, weights: npt.NDArray[np.int16]) -> tuple[Floats, npt.NDArray[np.int16]]:
-    kept = ~np.isnan(column)
-    return column[kept], weights[:, kept]
 
 
 def correlations(

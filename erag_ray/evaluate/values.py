@@ -136,16 +136,20 @@ def _values(
     run_ids = runs["run_id"].unique().sort().to_list()
     for depth in settings.depths:
         cut = lists.filter(pl.col("rank") <= depth)
-        pool, pool_judged = _pool(cut, queries.height)
+        pool, whole_pool = _pool(cut, queries.height)
         for run_id in run_ids:
-            labels, lengths, judged = _matrix(cut.filter(pl.col("run_id") == run_id), queries.height, depth)
+            labels, lengths, judged_to = _matrix(
+                cut.filter(pl.col("run_id") == run_id), queries.height, depth
+            )
             own = own_ideal(labels, lengths)
             pooled = Lists(labels=labels, lengths=lengths, ideal=pool)
             cutoffs = settings.cutoffs_at(depth)
-            for ideal, base, known in (("list", own, judged), ("pool", pooled, pool_judged)):
+            for ideal, base, whole in (("list", own, judged_to >= depth), ("pool", pooled, whole_pool)):
                 chosen = [name for name in names if ideal == "list" or _measure(name).uses_ideal]
                 for (name, cutoff), values in compute_all(chosen, base, cutoffs, settings.threshold).items():
-                    shown = ideal if _measure(name).uses_ideal else ANY
+                    has_ideal = _measure(name).uses_ideal
+                    # without an ideal only the documents down to the cut-off matter
+                    known, shown = (whole, ideal) if has_ideal else (judged_to >= cutoff, ANY)
                     yield _column(queries, values, known, run_id, depth, name, cutoff, shown)
 
 
@@ -155,13 +159,16 @@ def _measure(name: str) -> Measure:
 
 def _matrix(
     lists: pl.DataFrame, num_queries: int, depth: int
-) -> tuple[Floats, npt.NDArray[np.int64], npt.NDArray[np.bool_]]:
-    """Labels [num_queries, depth] in rank order, the lists' lengths, and where every document was judged."""
+) -> tuple[Floats, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Labels [num_queries, depth] in rank order, the lists' lengths, and down to which rank all is judged, or depth."""
     rows = lists["row"].to_numpy()
     lengths = np.bincount(rows, minlength=num_queries)
     labels = pad(lists["label"].fill_null(0.0).to_numpy(), lengths, depth)
-    unjudged = np.bincount(rows[lists["label"].is_null().to_numpy()], minlength=num_queries)
-    return labels, lengths, unjudged == 0
+    places = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    unjudged = lists["label"].is_null().to_numpy()
+    judged_to = np.full(num_queries, depth)
+    np.minimum.at(judged_to, rows[unjudged], places[unjudged])
+    return labels, lengths, judged_to
 
 
 def _pool(lists: pl.DataFrame, num_queries: int) -> tuple[Floats, npt.NDArray[np.bool_]]:
@@ -170,8 +177,8 @@ def _pool(lists: pl.DataFrame, num_queries: int) -> tuple[Floats, npt.NDArray[np
         ["row", "label"], descending=[False, True], nulls_last=True
     )
     width = int(union.group_by("row").len()["len"].max() or 1)  # type: ignore[arg-type]
-    labels, _, judged = _matrix(union, num_queries, width)
-    return labels, judged
+    labels, _, judged_to = _matrix(union, num_queries, width)
+    return labels, judged_to >= width
 
 
 def _column(

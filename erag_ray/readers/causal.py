@@ -49,8 +49,8 @@ class CausalReader(Reader):
         pieces = self._pieces(SMALL)
         check_room(pieces, self.pieces.tokenise([pieces])[0], self.limit)
 
-    @staticmethod
-    def family_of(config: ReaderConfig) -> Family:
+    @classmethod
+    def family_of(cls, config: ReaderConfig) -> Family:
         """What it is told to do."""
         return FAMILIES[config.family or "question"]
 

@@ -16,22 +16,33 @@ from erag_ray.config import ReaderConfig
 from erag_ray.prompts import JUDGEMENTS, Family
 from erag_ray.readers.base import Output
 from erag_ray.readers.causal import CausalReader
-from erag_ray.schemas import InputError
+from erag_ray.schemas import InputError, JobError
 
 
-class YesNoJudge(CausalReader):
+class Judge(CausalReader):
+    """What both scales share: one prompt for all families of questions, which differ in where a long one is cut."""
+
+    scale: ClassVar[str]
+
+    @classmethod
+    def family_of(cls, config: ReaderConfig) -> Family:
+        return JUDGEMENTS[cls.scale]
+
+    def identity(self) -> dict[str, object]:
+        keeps = "end" if self.config.family == "dialogue" else "start"
+        return {**super().identity(), "family": self.scale, "cut_question_keeps": keeps}
+
+
+class YesNoJudge(Judge):
     """The probability of yes against no as the first token; nothing is drawn, and no text is parsed."""
 
+    scale: ClassVar[str] = "yes_no"
     words: ClassVar[tuple[str, str]] = ("yes", "no")
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
         # needs the tokenizer alone: a judge that cannot answer is found before any work
         self.answer_ids  # noqa: B018
-
-    @staticmethod
-    def family_of(config: ReaderConfig) -> Family:
-        return JUDGEMENTS["yes_no"]
 
     @functools.cached_property
     def answer_ids(self) -> tuple[list[int], list[int]]:
@@ -69,12 +80,14 @@ class YesNoJudge(CausalReader):
 
     def written(self, made: Any, start: int) -> list[Output]:
         yes, no = (made.logits[0].float()[:, ids].logsumexp(dim=1) for ids in self.answer_ids)
-        return [Output(f"{share:.9f}", 1) for share in torch.sigmoid(yes - no).tolist()]
+        shares = torch.sigmoid(yes - no)
+        if not shares.isfinite().all():
+            text = f"the judge {self.config.model} gives no probability in {self.config.dtype}"
+            raise JobError(f"{text}; choose another judge.dtype")
+        return [Output(f"{share:.9f}", 1) for share in shares.tolist()]
 
 
-class GradesJudge(CausalReader):
+class GradesJudge(Judge):
     """A grade from 0 to 3, greedily decoded."""
 
-    @staticmethod
-    def family_of(config: ReaderConfig) -> Family:
-        return JUDGEMENTS["grades"]
+    scale: ClassVar[str] = "grades"

@@ -17,7 +17,8 @@ def exact(
 ) -> npt.NDArray[np.float32]:
     """Inner products of each query with the vectors of its candidates: products and sums in double precision.
 
-    A row's sum depends on nothing but its numbers, so a pair has the same score wherever it is computed.
+    A row's sum depends on nothing but its numbers (and on the kind of processor, in the last of 16 digits, before it is
+    rounded to 7), so a pair has the same score wherever it is computed.
 
     Args:
         queries: shape (queries, width), finite.
@@ -39,6 +40,7 @@ def _sum_products(
         for column in range(texts.shape[1]):
             text, total = texts[row, column], 0.0
             for place in range(queries.shape[1]):
+                # numba knows no half precision
                 half = np.uint32(halves[text, place])
                 sign, size = half & np.uint32(0x8000), half & np.uint32(0x7FFF)
                 # numba widens what is shifted
@@ -47,5 +49,14 @@ def _sum_products(
             scores[row, column] = total * HALVES_ARE_SMALLER
 
 
-# numba knows no half precision; sums may be taken in lanes, whose number is fixed by the width alone
-_products: Any = numba.njit(cache=True, nogil=True, fastmath={"reassoc", "nsz"})(_sum_products)
+def _compiled() -> Any:
+    # sums may be taken in lanes, as many as the processor has
+    options: Any = {"nogil": True, "fastmath": {"reassoc", "nsz"}}
+    try:
+        return numba.njit(cache=True, **options)(_sum_products)
+    except RuntimeError:
+        # nowhere to keep it: it is compiled in every process
+        return numba.njit(**options)(_sum_products)
+
+
+_products = _compiled()

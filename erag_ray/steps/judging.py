@@ -15,7 +15,7 @@ import polars as pl
 import rich.console
 import xxhash
 
-from erag_ray.annotators import SCALES, Evidence, annotate, annotator_named, applicable_queries
+from erag_ray.annotators import SCALES, Evidence, annotate, annotator_named, applicable_queries, needs_judge
 from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig
 from erag_ray.datasets import Findings, write_trec_qrels, write_trec_run
 from erag_ray.evaluate import (
@@ -132,8 +132,7 @@ def use(
 
 
 def _label_settings(config: JobConfig) -> dict[str, object]:
-    judged = any(annotator_named(name).needs_judge for name in config.annotators)
-    judge = {"judge": _plain_settings(config.judge)} if judged else {}
+    judge = {"judge": _plain_settings(config.judge)} if needs_judge(config.annotators) else {}
     return {"annotators": sorted(config.annotators), "reader": _plain_settings(config.reader), **judge}
 
 
@@ -224,7 +223,7 @@ def report(config: JobConfig, inputs: Inputs, console: rich.console.Console) -> 
     )
     grids = pages(results, stages, config.confidence)
     show(grids, console)
-    made = tables.manifest(LABELS)["config"]["notes"]
+    made = tables.manifest(LABELS)["config"].get("notes", [])
     notes = [*inputs.notes, *made, *export(config, inputs, tables.read(LABELS))]
     title = f"Which retriever serves the reader {config.reader.kind} {config.reader.model or ''} best?"
     tables.folder.write_bytes(markdown(title, grids, notes).encode(), "report.md")

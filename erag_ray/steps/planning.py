@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.annotators import annotator_named
+from erag_ray.annotators import needs_judge
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.datasets import Dataset, sample
 from erag_ray.evaluate import GOLD_PASSAGES, NO_PASSAGES
@@ -84,7 +84,7 @@ def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str
     """What is wrong with the reader, for every dataset it is to read; its weights are not loaded."""
     readers = [reader_for(config.reader, dataset) for dataset in datasets.values() or (Dataset(),)]
     problems = [problem for reader in readers for problem in _problems_of(reader)]
-    if needs_judge(config):
+    if needs_judge(config.annotators):
         problems += [problem.replace("reader.", "judge.") for problem in _problems_of(config.judge.reader())]
     return list(dict.fromkeys(problems))
 
@@ -95,11 +95,6 @@ def _problems_of(config: ReaderConfig) -> Sequence[str]:
     except InputError as error:
         return error.problems
     return ()
-
-
-def needs_judge(config: JobConfig) -> bool:
-    """Whether an annotator of the job looks at judgements."""
-    return any(annotator_named(name).needs_judge for name in config.annotators)
 
 
 def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
@@ -138,19 +133,24 @@ def plan_stage(config: JobConfig, inputs: Inputs, stage: str, *, alone: bool, to
     Raises:
         InputError: a reader's model cannot be found or read.
     """
-    documents = document_hashes(inputs.corpus)
     lists = _lists(config, inputs, alone=alone, together=together)
+    return StagePlan(stage=stage, plans=_plans(config, config.reader, lists, inputs))
+
+
+def _plans(config: JobConfig, asked: ReaderConfig, lists: pl.DataFrame, inputs: Inputs) -> list[ReaderPlan]:
+    """A plan for each reader that the datasets make of one config."""
+    documents = document_hashes(inputs.corpus)
     # what a dataset asks for may make no difference to a reader: then it is one reader, read in one go
     by_id: dict[str, tuple[Reader, list[str]]] = {}
     for dataset in inputs.queries["dataset"].unique().sort():
-        reader, name = _reader(reader_for(config.reader, inputs.datasets[dataset]))
+        reader, name = _reader(reader_for(asked, inputs.datasets[dataset]))
         by_id.setdefault(name, (reader, []))[1].append(dataset)
     plans = []
     for name, (reader, datasets) in by_id.items():
         own = inputs.queries.filter(pl.col("dataset").is_in(datasets))
-        asked = lists.join(own, on="query_id", how="semi")
-        plans.append(_plan(config, reader, name, own, asked, inputs, documents))
-    return StagePlan(stage=stage, plans=plans)
+        wanted = lists.join(own, on="query_id", how="semi")
+        plans.append(_plan(config, reader, name, own, wanted, inputs, documents))
+    return plans
 
 
 def plan_judge(config: JobConfig, inputs: Inputs) -> StagePlan | None:
@@ -159,19 +159,15 @@ def plan_judge(config: JobConfig, inputs: Inputs) -> StagePlan | None:
     Raises:
         InputError: its model cannot be found or read.
     """
-    if not needs_judge(config):
+    if not needs_judge(config.annotators):
         return None
-    reader, name = _reader(config.judge.reader())
-    parts = [
+    chosen = [
         sample(part, config.judge.num_queries, config.seed)
         for part in inputs.queries.partition_by("dataset", maintain_order=True)
     ]
-    queries = pl.concat(parts)
     runs = inputs.runs.filter(pl.col("rank") <= (config.judge.depth or config.depth))
-    asked = as_lists_of_one(pairs(runs.join(queries, on="query_id", how="semi")))
-    documents = document_hashes(inputs.corpus)
-    plan = _plan(config, reader, name, queries, asked, inputs, documents)
-    return StagePlan(stage="judge", plans=[plan])
+    asked = as_lists_of_one(pairs(runs.join(pl.concat(chosen), on="query_id", how="semi")))
+    return StagePlan(stage="judge", plans=_plans(config, config.judge.reader(), asked, inputs))
 
 
 def _lists(config: JobConfig, inputs: Inputs, *, alone: bool, together: bool) -> pl.DataFrame:

@@ -54,7 +54,7 @@ class TableStore:
 
     def part_writer(self, schema: TableSchema, number: int) -> TableWriter:
         """For one piece of a table that several processes write; `seal` then takes what each has written."""
-        return TableWriter(self, schema, f"{PART}{number:05}-")
+        return TableWriter(self, schema, f"{PART}{number:07}-")
 
     def seal(
         self,
