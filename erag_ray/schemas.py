@@ -246,6 +246,24 @@ CONTRASTS = _table(
     num_queries=COUNT,
     num_dropped=COUNT,
 )
+# what measures with a pooled ideal lose when run_id leaves the pool
+POOLING = _table(
+    "pooling",
+    "dataset reader score annotator run_id depth measure cutoff",
+    dataset=STRING,
+    reader=STRING,
+    score=STRING,
+    annotator=STRING,
+    run_id=STRING,
+    depth=RANK,
+    measure=STRING,
+    cutoff=RANK,
+    judged_=VALUE,
+    num_runs=COUNT,
+    tau_=VALUE,
+    shift_=VALUE,
+    reason_=STRING,
+)
 # what runs find, before any reader; cutoff 0: a measure that has none
 SANITY = _table(
     "sanity",
@@ -315,6 +333,7 @@ TABLES = {
         CORRELATIONS,
         COMPARISONS,
         CONTRASTS,
+        POOLING,
         SANITY,
         DUAL_LABELS,
         COSTS,

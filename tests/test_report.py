@@ -16,10 +16,11 @@ from tiny import RIGHT, Tiny, compare, table
 
 from erag_ray.evaluate import comparisons, contrasts, correlations, means
 from erag_ray.report import Grid, Results, markdown, number, pages, show, with_interval
-from erag_ray.schemas import COSTS, MEANS
+from erag_ray.schemas import COSTS, MEANS, POOLING
 
 Rows = list[list[str]]
 NO_COSTS = pl.DataFrame(COSTS.empty())
+NO_POOLING = pl.DataFrame(POOLING.empty())
 
 
 def rendered(text: str) -> str:
@@ -52,6 +53,7 @@ def results_of(x: pl.DataFrame, y: pl.DataFrame, asked: pl.DataFrame) -> Results
         correlations=correlations(*given),
         comparisons=comparisons(*given),
         contrasts=contrasts(*given),
+        pooling=NO_POOLING,
         costs=NO_COSTS,
     )
 

@@ -1,4 +1,4 @@
-"""LABELS and readings -> UTILITY, LIST_VALUES; those -> MEANS, CORRELATIONS, COMPARISONS, CONTRASTS. Pure.
+"""LABELS and readings -> UTILITY, LIST_VALUES; those -> MEANS, CORRELATIONS, COMPARISONS, CONTRASTS, POOLING. Pure.
 
 Polars moves, NumPy computes.
 
@@ -19,6 +19,7 @@ from erag_ray.evaluate.common import (
 from erag_ray.evaluate.comparisons import comparisons, contrasts
 from erag_ray.evaluate.dual import PROBABILITIES, dual_labels, dual_probabilities
 from erag_ray.evaluate.pages import hit_values, page_values, sanity
+from erag_ray.evaluate.pooling import pooling
 from erag_ray.evaluate.statistics import correlations, means
 from erag_ray.evaluate.values import labels_are_binary, list_values, measures_for, utility
 
@@ -42,6 +43,7 @@ __all__ = [
     "means",
     "measures_for",
     "page_values",
+    "pooling",
     "sanity",
     "utility",
 ]

@@ -17,6 +17,7 @@ from erag_ray.report.differences import comparison_grid, contrast_grid
 from erag_ray.report.dual import dual_grids
 from erag_ray.report.grid import Grid, number, with_interval
 from erag_ray.report.paper import table_1
+from erag_ray.report.pooled import pooling_grid
 from erag_ray.report.published import published_table_1
 from erag_ray.report.render import markdown, open_console, show
 from erag_ray.report.retrievers import best_first, which_retriever
@@ -43,12 +44,13 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """The tables that a report is made of: rows of MEANS, CORRELATIONS, COMPARISONS, CONTRASTS and COSTS."""
+    """The tables that a report is made of: rows of MEANS, CORRELATIONS, COMPARISONS, CONTRASTS, POOLING and COSTS."""
 
     means: pl.DataFrame
     correlations: pl.DataFrame
     comparisons: pl.DataFrame
     contrasts: pl.DataFrame
+    pooling: pl.DataFrame
     costs: pl.DataFrame
 
 
@@ -83,6 +85,8 @@ def _of_dataset(results: Results, dataset: str, confidence: float, *, alone: boo
             yield contrast_grid(results.contrasts, dataset, depth, statistic, runs, on_console=False)
     if len(depths) and len(runs) > 1:
         yield across_runs_grid(correlations, dataset, depths[0])
+    if len(runs) > 1:
+        yield pooling_grid(results.pooling, dataset, runs)
 
 
 def _tables_1(correlations: pl.DataFrame, *, several: bool) -> Iterator[Grid]:

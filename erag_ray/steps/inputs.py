@@ -29,6 +29,7 @@ from erag_ray.schemas import (
     LABELS,
     LIST_VALUES,
     MEANS,
+    POOLING,
     PROVENANCE,
     QUERIES,
     RUNS,
@@ -40,7 +41,7 @@ from erag_ray.steps.checks import check_evaluation, check_not_own, check_places,
 from erag_ray.store import NOT_LOCAL, TableStore, file_stamp
 
 INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
-DERIVED_TABLES = (LABELS, UTILITY, LIST_VALUES, MEANS, CORRELATIONS, COMPARISONS, CONTRASTS)
+DERIVED_TABLES = (LABELS, UTILITY, LIST_VALUES, MEANS, CORRELATIONS, COMPARISONS, CONTRASTS, POOLING)
 STAGES = ("annotate", "end_to_end", "compare", "judge")
 INPUT_KEYS = (
     "queries",

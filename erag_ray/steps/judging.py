@@ -26,6 +26,7 @@ from erag_ray.evaluate import (
     depths_of,
     list_values,
     means,
+    pooling,
     utility,
 )
 from erag_ray.report import Results, markdown, pages, show
@@ -38,6 +39,7 @@ from erag_ray.schemas import (
     LABELS,
     LIST_VALUES,
     MEANS,
+    POOLING,
     READINGS,
     UTILITY,
     InputError,
@@ -48,7 +50,7 @@ from erag_ray.steps.inputs import STAGES, Inputs, unseal
 from erag_ray.store import Folder, TableStore, as_frame
 
 MAX_NAME = 150
-RESULTS = (LIST_VALUES, MEANS, CORRELATIONS, COMPARISONS, CONTRASTS)
+RESULTS = (LIST_VALUES, MEANS, CORRELATIONS, COMPARISONS, CONTRASTS, POOLING)
 SPEED_KEYS = ("batch_size", "batch_tokens", "delay_seconds")
 
 
@@ -189,6 +191,8 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
     for schema, make in made.items():
         table = make(values, used, inputs.queries, settings)
         tables.write(table, schema, config={"settings": settings.__dict__})
+    pooled = pooling(labels, inputs.runs, applicable, inputs.queries, settings)
+    tables.write(pooled, POOLING, config={"settings": settings.__dict__})
 
 
 def _check_made(tables: TableStore, schema: TableSchema, job: str, wanted: Mapping[str, object]) -> None:
@@ -219,6 +223,7 @@ def report(config: JobConfig, inputs: Inputs, console: rich.console.Console) -> 
         correlations=tables.read(CORRELATIONS),
         comparisons=tables.read(COMPARISONS),
         contrasts=tables.read(CONTRASTS),
+        pooling=tables.read(POOLING),
         costs=cost_rows,
     )
     grids = pages(results, stages, config.confidence)

@@ -1,0 +1,43 @@
+"""How much the comparison of runs depends on who is in the pool."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from erag_ray.report.grid import NOTHING, Grid, number
+from erag_ray.report.order import in_reading_order
+from erag_ray.report.trust import reasons
+
+POOL = "pool"
+
+
+def pooling_grid(pooling: pl.DataFrame, dataset: str, runs: Sequence[str]) -> Grid:
+    """For each annotator and measure: what becomes of the other runs when this one leaves the pool."""
+    own = pooling.filter(pl.col("dataset") == dataset)
+    rows = []
+    ordered = in_reading_order(own.with_columns(ideal=pl.lit(POOL)))
+    for (annotator, measure, cutoff), part in ordered.group_by(
+        "annotator", "measure", "cutoff", maintain_order=True
+    ):
+        cells = {row["run_id"]: _cell(row) for row in part.iter_rows(named=True)}
+        rows.append(
+            (str(annotator), f"{measure}@{cutoff} (pool)", *(cells.get(run, NOTHING) for run in runs))
+        )
+    return Grid(
+        title=f"{dataset}: when one run leaves the pool",
+        columns=("annotator", "measure", *(f"without {run}" for run in runs)),
+        rows=tuple(rows),
+        caption="tau of the order of the other runs with and without this one in the pool; in brackets the largest "
+        "change of a mean among them; then the share of this run's own documents that have a label, where not all "
+        f"have. {reasons(own)}",
+        num_names=2,
+        on_console=False,
+    )
+
+
+def _cell(row: Mapping[str, float | None]) -> str:
+    judged = row["judged"]
+    share = "" if judged is None or judged == 1 else f", {judged:.0%} judged"
+    return f"{number(row['tau'])} ({number(row['shift'])}){share}"
