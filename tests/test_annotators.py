@@ -48,7 +48,13 @@ PROVENANCE = pl.DataFrame(
     [("q1", "p1"), ("q2", "p2"), ("q2", "p9"), ("q3", "p9")], schema=["query_id", "page_id"], orient="row"
 )
 PAIRS = QUERIES.select("query_id").join(CORPUS.select("doc_id"), how="cross")
-WORLD = Evidence(pairs=PAIRS, queries=QUERIES, corpus=CORPUS, provenance=PROVENANCE)
+WORLD = Evidence(
+    pairs=PAIRS,
+    queries=QUERIES,
+    corpus=CORPUS,
+    provenance=PROVENANCE,
+    judgements=PAIRS.with_columns(relevance=pl.lit(0.7)),
+)
 
 
 def readings(*rows: tuple[str, str, str, str | None]) -> pl.DataFrame:
@@ -215,7 +221,7 @@ def test_a_substring_of_forms_is_a_contiguous_token_subsequence(
 
 
 def test_many_passages_go_in_parts_and_keep_their_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("erag_ray.annotators._PASSAGES_AT_A_TIME", 3)
+    monkeypatch.setattr("erag_ray.annotators.contains._PASSAGES_AT_A_TIME", 3)
     texts = ["Lima" if i % 3 else "Quito" for i in range(10)]
     corpus = pl.DataFrame(
         {"doc_id": [f"d{i}" for i in range(10)], "page_id": None, "title": "", "text": texts}

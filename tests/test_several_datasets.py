@@ -13,9 +13,19 @@ import rich.console
 from tiny import PASSAGES, QUESTIONS, Tiny, compare, kilt_line, passage_line, table, write_tiny
 
 from erag_ray.config import RetrieveConfig, RetrieverConfig
-from erag_ray.report import markdown, pages, show
+from erag_ray.report import Results, markdown, pages, show
 from erag_ray.report.paper import table_1
-from erag_ray.schemas import CORRELATIONS, COSTS, LABELS, LIST_VALUES, MEANS, UTILITY
+from erag_ray.schemas import (
+    COMPARISONS,
+    CONTRASTS,
+    CORRELATIONS,
+    COSTS,
+    LABELS,
+    LIST_VALUES,
+    MEANS,
+    POOLING,
+    UTILITY,
+)
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.retrieving import retrieve
 from erag_ray.store import TableStore
@@ -190,7 +200,15 @@ def test_every_run_and_depth_has_its_table_1_and_the_console_the_deepest(walked:
         f"Table 1: {run}, {depth} documents" for depth in (3, 1) for run in ("bm25", "bm25_lead")
     ]
     store = TableStore(walked.config.out)
-    grids = pages(store.read(MEANS), store.read(CORRELATIONS), pl.DataFrame(COSTS.empty()), [], 0.95)
+    results = Results(
+        means=store.read(MEANS),
+        correlations=store.read(CORRELATIONS),
+        comparisons=store.read(COMPARISONS),
+        contrasts=store.read(CONTRASTS),
+        pooling=store.read(POOLING),
+        costs=pl.DataFrame(COSTS.empty()),
+    )
+    grids = pages(results, [], 0.95)
     titles = [grid.title for grid in grids if grid.on_console and grid.title.startswith("Table 1")]
     assert titles == [
         f"Table 1: {run}, 3 documents, {symbol} [interval]"
