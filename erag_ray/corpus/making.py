@@ -102,19 +102,20 @@ def make_corpus(
         work.delete_folder()
         tables.clear(CORPUS)
     findings.raise_problems()
-    tables.seal(
-        CORPUS,
-        {name: digest for report in reports for name, digest in report["parts"].items()},
-        sum(report["num_rows"] for report in reports),
-        config={
-            "splitter": splitter,
-            "num_pages": sum(report["num_pages"] for report in reports),
-            "notes": list(findings.notes),
-        },
-        inputs=stamps,
-    )
+    _seal(tables, reports, {"splitter": splitter, "notes": list(findings.notes)}, stamps)
     work.delete_folder()
     return _described(tables, is_new=True)
+
+
+def _seal(
+    tables: TableStore,
+    reports: Sequence[Mapping[str, Any]],
+    config: Mapping[str, object],
+    stamps: Mapping[str, str],
+) -> None:
+    num_pages, num_rows = (sum(report[key] for report in reports) for key in ("num_pages", "num_rows"))
+    parts = {name: digest for report in reports for name, digest in report["parts"].items()}
+    tables.seal(CORPUS, parts, num_rows, config={**config, "num_pages": num_pages}, inputs=stamps)
 
 
 def _sealed(tables: TableStore, splitter: str, stamps: Mapping[str, str]) -> SealedCorpus | None:
