@@ -17,6 +17,10 @@ GOLD_PASSAGES = "gold_passages"
 REFERENCES = (NO_PASSAGES, GOLD_PASSAGES)
 ANY = "any"
 """The ideal of a measure that has none."""
+OWN_LIST = "list"
+"""The ideal, and the recall base, of the run's own list."""
+POOL = "pool"
+"""Those of the union of all compared runs."""
 
 Floats = npt.NDArray[np.float64]
 

@@ -30,10 +30,9 @@ from erag_ray.evaluate.columns import (
     table_of,
     with_utility,
 )
-from erag_ray.evaluate.common import END_TO_END, REFERENCES, Floats, Settings
+from erag_ray.evaluate.common import END_TO_END, OWN_LIST, REFERENCES, Floats, Settings
 from erag_ray.schemas import COMPARISONS, CONTRASTS
 
-OWN_LIST = "list"
 COLUMNS_AT_A_TIME = 500
 Row = tuple[object, ...]
 
@@ -145,7 +144,7 @@ def contrasts(
 
 
 def _in_order(columns: Sequence[NamedColumn]) -> list[NamedColumn]:
-    """ERAG first: the others are what it is measured against."""
+    """By annotator, eRAG's before the others, which it is measured against."""
     return sorted(columns, key=lambda item: (item[0]["annotator"] != "erag", str(item[0]["annotator"])))
 
 

@@ -10,12 +10,11 @@ import polars as pl
 
 from erag_ray.agreement import agree_over_runs
 from erag_ray.evaluate.columns import DIGITS, table_of
-from erag_ray.evaluate.common import Settings
+from erag_ray.evaluate.common import POOL, Settings
 from erag_ray.evaluate.values import list_values
 from erag_ray.schemas import POOLING
 
 GROUP = ["dataset", "reader", "score", "annotator", "depth", "measure", "cutoff"]
-POOL = "pool"
 TAU = "kendall_tau_b"
 
 

@@ -30,10 +30,11 @@ def means(
     """MEANS over queries of LIST_VALUES and of UTILITY, with bootstrap intervals."""
     rows = []
     for dataset, columns, weights in by_dataset(with_utility(values, used), queries, settings):
-        table = np.stack([column for _, column in columns], axis=1) if columns else np.empty((0, 0))
-        for (name, column), interval in zip(
-            columns, mean_intervals(table, weights, settings.confidence) if columns else [], strict=True
-        ):
+        if not columns:
+            continue
+        table = np.stack([column for _, column in columns], axis=1)
+        intervals = mean_intervals(table, weights, settings.confidence)
+        for (name, column), interval in zip(columns, intervals, strict=True):
             counted = int((~np.isnan(column)).sum())
             rows.append((dataset, *name.values(), *interval, counted, len(column) - counted))
     return table_of(rows, MEANS)

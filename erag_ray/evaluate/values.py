@@ -9,7 +9,7 @@ import numpy.typing as npt
 import polars as pl
 
 from erag_ray.annotators import annotator_named
-from erag_ray.evaluate.common import ANY, Floats, Settings
+from erag_ray.evaluate.common import ANY, OWN_LIST, POOL, Floats, Settings
 from erag_ray.measures import MEASURES, Lists, Measure, check_measures, compute_all, own_ideal, pad
 from erag_ray.names import find
 from erag_ray.schemas import LIST_VALUES, READINGS, UTILITY, conform
@@ -144,8 +144,8 @@ def _values(
             own = own_ideal(labels, lengths)
             pooled = Lists(labels=labels, lengths=lengths, ideal=pool)
             cutoffs = settings.cutoffs_at(depth)
-            for ideal, base, whole in (("list", own, judged_to >= depth), ("pool", pooled, whole_pool)):
-                chosen = [name for name in names if ideal == "list" or _measure(name).uses_ideal]
+            for ideal, base, whole in ((OWN_LIST, own, judged_to >= depth), (POOL, pooled, whole_pool)):
+                chosen = [name for name in names if ideal == OWN_LIST or _measure(name).uses_ideal]
                 for (name, cutoff), values in compute_all(chosen, base, cutoffs, settings.threshold).items():
                     has_ideal = _measure(name).uses_ideal
                     # without an ideal only the documents down to the cut-off matter

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from erag_ray.evaluate import ANY
+from erag_ray.evaluate import ANY, OWN_LIST
 from erag_ray.report.order import in_reading_order
 
 CURVE_COLUMNS = ["annotator", "measure", "depth", "value", "low", "high", "num_queries"]
@@ -25,7 +25,7 @@ def agreement_by_depth(correlations: pl.DataFrame, dataset: str, run: str, stati
         pl.col("run_id") == run,
         pl.col("statistic") == statistic,
         pl.col("cutoff") == pl.col("depth"),
-        pl.col("ideal").is_in([ANY, "list"]),
+        pl.col("ideal").is_in([ANY, OWN_LIST]),
     )
     means = own.group_by("annotator", "measure").agg(mean=pl.col("value").mean())
     best = means.sort("mean", "measure", descending=[True, False], nulls_last=True).unique(

@@ -10,7 +10,7 @@ import polars as pl
 from erag_ray.annotators import ANNOTATORS
 from erag_ray.datasets import DATASETS
 from erag_ray.datasets.known import known_name
-from erag_ray.evaluate import ANY
+from erag_ray.evaluate import ANY, OWN_LIST
 from erag_ray.report.grid import NOTHING, Grid, with_interval
 from erag_ray.report.order import in_reading_order
 from erag_ray.report.trust import STATISTIC_NAMES, reasons
@@ -31,7 +31,7 @@ def table_1(correlations: pl.DataFrame, run: str, depth: int, *, on_console: boo
         pl.col("run_id") == run,
         pl.col("depth") == depth,
         pl.col("cutoff") == depth,
-        pl.col("ideal").is_in([ANY, "list"]),
+        pl.col("ideal").is_in([ANY, OWN_LIST]),
     )
     datasets = sorted(own["dataset"].unique(), key=_place)
     statistics = own["statistic"].unique(maintain_order=True).to_list()

@@ -6,25 +6,19 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
+from erag_ray.evaluate import POOL
 from erag_ray.report.grid import NOTHING, Grid, number
-from erag_ray.report.order import in_reading_order
+from erag_ray.report.order import by_measure
 from erag_ray.report.trust import reasons
-
-POOL = "pool"
 
 
 def pooling_grid(pooling: pl.DataFrame, dataset: str, runs: Sequence[str]) -> Grid:
     """For each annotator and measure: what becomes of the other runs when this one leaves the pool."""
     own = pooling.filter(pl.col("dataset") == dataset)
     rows = []
-    ordered = in_reading_order(own.with_columns(ideal=pl.lit(POOL)))
-    for (annotator, measure, cutoff), part in ordered.group_by(
-        "annotator", "measure", "cutoff", maintain_order=True
-    ):
+    for annotator, name, part in by_measure(own.with_columns(ideal=pl.lit(POOL))):
         cells = {row["run_id"]: _cell(row) for row in part.iter_rows(named=True)}
-        rows.append(
-            (str(annotator), f"{measure}@{cutoff} (pool)", *(cells.get(run, NOTHING) for run in runs))
-        )
+        rows.append((annotator, name, *(cells.get(run, NOTHING) for run in runs)))
     return Grid(
         title=f"{dataset}: when one run leaves the pool",
         columns=("annotator", "measure", *(f"without {run}" for run in runs)),

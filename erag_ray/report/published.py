@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from erag_ray.datasets.known import known_name
+from erag_ray.evaluate import OWN_LIST
 from erag_ray.report.grid import NOTHING, Grid, number
 from erag_ray.report.order import in_reading_order
 
@@ -60,7 +61,7 @@ def _as_printed(own: pl.DataFrame, datasets: Sequence[str], retriever: str) -> G
 
 
 def _ordered(own: pl.DataFrame) -> pl.DataFrame:
-    given = own.with_columns(cutoff=pl.lit(50, pl.Int32), ideal=pl.lit("list"))
+    given = own.with_columns(cutoff=pl.lit(50, pl.Int32), ideal=pl.lit(OWN_LIST))
     return in_reading_order(given)
 
 
