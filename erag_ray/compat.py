@@ -87,7 +87,7 @@ def eval(
         GradedLabels: see there.
     """
     asked = _checked(retrieval_results, expected_outputs, retrieval_metrics)
-    check_measures({one.measure for one in asked}, binary=threshold is None, threshold=threshold)
+    check_measures({one.measure for one in asked}, "binary" if threshold is None else "graded", threshold)
     labels = _labels(retrieval_results, expected_outputs, text_generator, downstream_metric)
     per_input = _measured(labels, asked, threshold)
     aggregated = {

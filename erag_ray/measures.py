@@ -7,6 +7,9 @@ values at all cut-offs at once, so ten cut-offs cost as much as one.
 The meanings are trec_eval's: P@k divides by k on short lists too; R@k and AP@k divide by the number of
 relevant documents in the base; a query without a relevant document, or without a list, gets 0.
 
+Labels are declared *binary* (0 or 1), *graded* (0 or more) or *signed* (below 0: the document does harm). Where a list
+is short, what is missing counts 0: no document, no gain and no harm.
+
 To add a measure: one function ``Lists -> float64 [num_lists, depth]`` and one entry in `MEASURES`.
 """
 
@@ -14,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +26,7 @@ from erag_ray.names import find
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
+Kind = Literal["binary", "graded", "signed"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,8 +34,8 @@ class Lists:
     """The labels of many ranked lists, all cut at one depth.
 
     Raises:
-        ValueError: on shapes that do not fit each other, a label that is negative or not finite, a label
-            behind the end of its list, a base that is not in descending order or holds less than its list.
+        ValueError: on shapes that do not fit each other, a label that is not finite or lies behind the end of its
+            list, a base that is negative, not in descending order or holds less than its list.
     """
 
     labels: Floats
@@ -39,13 +44,14 @@ class Lists:
     """[num_lists], number of documents in each list, at most depth."""
     ideal: Floats
     """[num_lists, width], the labels of the base in descending order, padded with 0: of the list itself
-    (ideal="list") or of the union of all compared runs' lists (ideal="pool")."""
+    (ideal="list") or of the union of all compared runs' lists (ideal="pool"). What does harm counts 0."""
 
     def __post_init__(self) -> None:
         _check_shapes(self)
-        for name, values in (("labels", self.labels), ("ideal", self.ideal)):
-            if not (np.isfinite(values) & (values >= 0)).all():
-                raise ValueError(f"{name} must be finite and at least 0")
+        if not np.isfinite(self.labels).all():
+            raise ValueError("labels must be finite")
+        if not (np.isfinite(self.ideal) & (self.ideal >= 0)).all():
+            raise ValueError("ideal must be finite and at least 0")
         if (self.labels * (np.arange(self.depth) >= self.lengths[:, None])).any():
             raise ValueError("labels behind the end of a list must be 0")
         if (np.diff(self.ideal, axis=1) > 0).any():
@@ -101,7 +107,7 @@ def own_ideal(labels: Floats, lengths: npt.ArrayLike | None = None) -> Lists:
 
 
 def _descending(values: Floats) -> Floats:
-    return -np.sort(-values, axis=1)
+    return -np.sort(-np.maximum(values, 0.0), axis=1)
 
 
 def precision(lists: Lists) -> Floats:
@@ -138,6 +144,11 @@ def ndcg(lists: Lists) -> Floats:
     return _share(np.cumsum(lists.labels / discounts, axis=1), np.cumsum(best / discounts, axis=1))
 
 
+def harmful(lists: Lists) -> Floats:
+    """Share of the first k ranks whose documents do harm: with them the reader scores less than without any."""
+    return np.cumsum(lists.labels < 0, axis=1) / _ranks(lists)
+
+
 def _ranks(lists: Lists) -> Floats:
     return np.arange(1.0, lists.depth + 1)
 
@@ -156,8 +167,13 @@ class Measure:
     """Lists -> [num_lists, depth]: the value at every cut-off 1..depth."""
     uses_ideal: bool
     """The value depends on the base, so ideal="list" and ideal="pool" differ."""
-    needs_binary: bool
-    """Graded labels have no meaning here without a threshold."""
+    takes: frozenset[Kind]
+    """The labels that it has a meaning for; those that need binary ones take graded ones with a threshold."""
+
+    @property
+    def needs_binary(self) -> bool:
+        """Graded labels have no meaning here without a threshold."""
+        return self.takes == BINARY
 
 
 def compute(name: str, lists: Lists, cutoff: int, threshold: float | None = None) -> Floats:
@@ -166,7 +182,11 @@ def compute(name: str, lists: Lists, cutoff: int, threshold: float | None = None
 
 
 def compute_all(
-    names: Collection[str], lists: Lists, cutoffs: Collection[int], threshold: float | None = None
+    names: Collection[str],
+    lists: Lists,
+    cutoffs: Collection[int],
+    threshold: float | None = None,
+    kind: Kind | None = None,
 ) -> dict[tuple[str, int], Floats]:
     """Several measures at several cut-offs: (name, cutoff) -> [num_lists].
 
@@ -176,6 +196,7 @@ def compute_all(
         cutoffs: each 1..depth.
         threshold: for graded labels and measures that need binary ones: label >= threshold is relevant, in
             the lists and in the base. It is applied whenever it is given, and never guessed from the labels.
+        kind: what the labels are declared to be (None: what those at hand allow).
 
     Raises:
         ValueError: an unknown measure, a cut-off outside 1..depth, a threshold that is not above 0, or a
@@ -184,8 +205,7 @@ def compute_all(
     for cutoff in cutoffs:
         if not 1 <= cutoff <= lists.depth:
             raise ValueError(f"cutoff {cutoff} is outside 1..{lists.depth}, the depth of the lists")
-    # a threshold declares graded labels, even where they all happen to be 0 or 1
-    check_measures(names, threshold is None and _is_binary(lists), threshold)
+    check_measures(names, kind or _kind(lists, threshold), threshold)
     thresholded = lists if threshold is None else _apply_threshold(lists, threshold)
     values: dict[tuple[str, int], Floats] = {}
     for name in names:
@@ -196,30 +216,45 @@ def compute_all(
     return values
 
 
-def check_measures(names: Collection[str], binary: bool, threshold: float | None = None) -> None:
+def check_measures(names: Collection[str], kind: Kind, threshold: float | None = None) -> None:
     """Refuse what `compute` would refuse, before any reader runs.
 
     Args:
         names: the measures asked for.
-        binary: the labels are declared to be 0 or 1.
+        kind: what the labels are declared to be.
         threshold: as in `compute_all`.
 
     Raises:
-        ValueError: an unknown measure; a threshold that is not above 0, or above 1 on binary labels; or
-            graded labels without a threshold for a measure that needs binary ones.
+        ValueError: an unknown measure; a threshold that is not above 0, or above 1 on binary labels; graded labels
+            without a threshold for a measure that needs binary ones; or labels that a measure has no meaning for.
     """
     measures = [_find(name) for name in names]
     if threshold is not None and not 0 < threshold < float("inf"):
         raise ValueError(f"threshold {threshold} must be above 0: the label 0 is never relevant")
-    if binary and threshold is not None and threshold > 1:
+    if kind == "binary" and threshold is not None and threshold > 1:
         raise ValueError(f"threshold {threshold} is above 1: no binary label would be relevant")
-    refused = [measure.name for measure in measures if measure.needs_binary]
-    if refused and not binary and threshold is None:
-        allowed = [measure.name for measure in MEASURES.values() if not measure.needs_binary]
-        raise ValueError(
-            f"the labels are graded, and {', '.join(refused)} need a threshold (label >= threshold is "
-            f"relevant); give one, or ask only for {', '.join(allowed)}"
-        )
+    refused = [measure for measure in measures if not takes(measure, kind, threshold)]
+    if refused:
+        raise ValueError(_refusal(refused, kind, threshold))
+
+
+def _refusal(refused: Collection[Measure], kind: Kind, threshold: float | None) -> str:
+    names, allowed = ", ".join(measure.name for measure in refused), ", ".join(measures_for(kind, threshold))
+    if kind == "graded" and all(measure.needs_binary for measure in refused):
+        need = f"{names} need a threshold (label >= threshold is relevant); give one, or"
+    else:
+        need = f"{names} have no meaning for them;"
+    return f"the labels are {kind}, and {need} ask only for {allowed}"
+
+
+def takes(measure: Measure, kind: Kind, threshold: float | None) -> bool:
+    """Whether a measure has a meaning for labels of a kind, made binary by a threshold if there is one."""
+    return kind in measure.takes or (kind == "graded" and threshold is not None and measure.needs_binary)
+
+
+def measures_for(kind: Kind, threshold: float | None) -> list[str]:
+    """All measures that labels of a kind allow."""
+    return [name for name, measure in MEASURES.items() if takes(measure, kind, threshold)]
 
 
 def _find(name: str) -> Measure:
@@ -229,8 +264,12 @@ def _find(name: str) -> Measure:
     return found
 
 
-def _is_binary(lists: Lists) -> bool:
-    return all(bool(((values == 0) | (values == 1)).all()) for values in (lists.labels, lists.ideal))
+def _kind(lists: Lists, threshold: float | None) -> Kind:
+    """What the labels are; a threshold declares graded ones, even where they all happen to be 0 or 1."""
+    if (lists.labels < 0).any():
+        return "signed"
+    values = np.concatenate([lists.labels, lists.ideal], axis=None)
+    return "binary" if threshold is None and bool(((values == 0) | (values == 1)).all()) else "graded"
 
 
 def _apply_threshold(lists: Lists, threshold: float) -> Lists:
@@ -241,14 +280,19 @@ def _apply_threshold(lists: Lists, threshold: float) -> Lists:
     )
 
 
+BINARY: frozenset[Kind] = frozenset({"binary"})
+GAINS: frozenset[Kind] = frozenset({"binary", "graded"})
+ALL: frozenset[Kind] = frozenset({"binary", "graded", "signed"})
+
 MEASURES = {
     measure.name: measure
     for measure in (
-        Measure(name="P", function=precision, uses_ideal=False, needs_binary=False),
-        Measure(name="R", function=recall, uses_ideal=True, needs_binary=True),
-        Measure(name="AP", function=average_precision, uses_ideal=True, needs_binary=True),
-        Measure(name="RR", function=reciprocal_rank, uses_ideal=False, needs_binary=True),
-        Measure(name="nDCG", function=ndcg, uses_ideal=True, needs_binary=False),
-        Measure(name="Success", function=success, uses_ideal=False, needs_binary=False),
+        Measure(name="P", function=precision, uses_ideal=False, takes=ALL),
+        Measure(name="R", function=recall, uses_ideal=True, takes=BINARY),
+        Measure(name="AP", function=average_precision, uses_ideal=True, takes=BINARY),
+        Measure(name="RR", function=reciprocal_rank, uses_ideal=False, takes=BINARY),
+        Measure(name="nDCG", function=ndcg, uses_ideal=True, takes=GAINS),
+        Measure(name="Success", function=success, uses_ideal=False, takes=ALL),
+        Measure(name="Harmful", function=harmful, uses_ideal=False, takes=frozenset({"signed"})),
     )
 }

@@ -25,6 +25,8 @@ class ReaderUse:
 
     reader: str
     order_matters: bool
+    sees_golds: bool = False
+    """It is asked how likely the gold answers are, so they are part of what is asked."""
 
 
 def text_hash(*fields: str) -> bytes:
@@ -81,10 +83,13 @@ def build_asks(
         readers: dataset -> the reader of its questions.
     """
     distinct = lists.select("query_id", "doc_ids").unique().sort("query_id", "doc_ids")
-    asked = distinct.join(queries.select("query_id", "dataset", "question"), on="query_id", how="left")
+    asked = distinct.join(queries.select("query_id", "dataset"), on="query_id", how="left")
+    own = queries.join(asked.select("query_id"), on="query_id", how="semi")
     question_keys = {
-        question: xxhash.xxh3_64_intdigest(text_hash(question))
-        for question in asked["question"].unique().to_list()
+        query_id: _question_key(question, answers if readers[dataset].sees_golds else ())
+        for query_id, dataset, question, answers in own.select(
+            "query_id", "dataset", "question", "answers"
+        ).iter_rows()
     }
     keys = [
         _passages_key(doc_ids, documents, readers[dataset].order_matters)
@@ -95,11 +100,15 @@ def build_asks(
         "query_id",
         "doc_ids",
         reader=pl.col("dataset").replace_strict(names, return_dtype=pl.String),
-        question_key=pl.col("question").replace_strict(question_keys, return_dtype=pl.UInt64),
+        question_key=pl.col("query_id").replace_strict(question_keys, return_dtype=pl.UInt64),
         passages_key=pl.Series(keys, dtype=pl.UInt64),
     )
     conform(table, ASKS)
     return table
+
+
+def _question_key(question: str, golds: Sequence[str]) -> int:
+    return xxhash.xxh3_64_intdigest(text_hash(question, *golds))
 
 
 def _passages_key(doc_ids: Sequence[str], documents: Mapping[str, bytes], order_matters: bool) -> int:
@@ -114,13 +123,16 @@ def build_requests(
     documents: Mapping[str, bytes],
     *,
     order_matters: bool,
+    sees_golds: bool = False,
 ) -> pl.DataFrame:
     """REQUESTS: question and texts of each distinct key in ``asks``, sorted by key (a question's stay together).
 
-    For a reader that does not see the order of its passages they stand in the order of their hashes.
+    For a reader that does not see the order of its passages they stand in the order of their hashes; only one that sees
+    golds gets them.
     """
     first = asks.unique(subset=KEY_COLUMNS, keep="first", maintain_order=True).sort(KEY_COLUMNS)
-    asked = first.join(queries.select("query_id", "question"), on="query_id", how="left")
+    golds = pl.col("answers") if sees_golds else pl.lit([], dtype=DocIds)
+    asked = first.join(queries.select("query_id", "question", golds=golds), on="query_id", how="left")
     texts = {
         doc_id: (title, text) for doc_id, title, text in corpus.select("doc_id", "title", "text").iter_rows()
     }
@@ -131,6 +143,7 @@ def build_requests(
         "question",
         titles=pl.Series([[texts[i][0] for i in ids] for ids in ordered], dtype=DocIds),
         texts=pl.Series([[texts[i][1] for i in ids] for ids in ordered], dtype=DocIds),
+        golds="golds",
     )
     conform(table, REQUESTS)
     return table

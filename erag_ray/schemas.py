@@ -100,6 +100,7 @@ REQUESTS = _table(
     question=STRING,
     titles=STRINGS,
     texts=STRINGS,
+    golds=STRINGS,
 )
 READINGS = _table(
     "readings",
@@ -114,15 +115,6 @@ READINGS = _table(
     num_output_tokens=COUNT,
     num_truncated_question_tokens=COUNT,
     num_truncated_passage_tokens=COUNT,
-)
-# what depends on golds, or on another question to a model: filled by the annotators that need it
-EVIDENCE = _table(
-    "evidence",
-    "evaluator evidence_key",
-    evaluator=STRING,
-    evidence_key=STRING,
-    value_=VALUE,
-    error_=STRING,
 )
 LABELS = _table(
     "labels",
@@ -325,7 +317,6 @@ TABLES = {
         ASKS,
         REQUESTS,
         READINGS,
-        EVIDENCE,
         LABELS,
         UTILITY,
         LIST_VALUES,

@@ -12,18 +12,18 @@ from erag_ray.config import JobConfig
 from erag_ray.steps import run_job, say
 from erag_ray.steps.inputs import prepared
 from erag_ray.steps.judging import label
-from erag_ray.steps.planning import plan_judge, plan_stage, preview
+from erag_ray.steps.planning import plan_others, plan_stage, preview
 from erag_ray.steps.reading import alone, run_stage
 
 
 def main(config: JobConfig) -> None:
     inputs = prepared(config)
     plan = plan_stage(config, inputs, "annotate", alone=True, together=False)
-    judge = plan_judge(config, inputs)
-    say(*preview(plan), *(preview(judge) if judge else ()))
+    others = plan_others(config, inputs)
+    say(*preview(plan), *(line for other in others for line in preview(other)))
     done = run_stage(config, plan)
-    judged = alone(run_stage(config, judge)) if judge else None
-    label(config, inputs, alone(done), judged)
+    found = {other.stage: alone(run_stage(config, other)) for other in others}
+    label(config, inputs, alone(done), found)
     say(f"labels of {', '.join(config.annotators)} sealed in {config.out}")
 
 

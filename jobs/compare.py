@@ -14,7 +14,7 @@ from erag_ray.report import open_console
 from erag_ray.steps import run_job, say
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.judging import evaluate, label, report, use
-from erag_ray.steps.planning import check_reader, end_to_end_lists, plan_judge, plan_stage, preview
+from erag_ray.steps.planning import check_reader, end_to_end_lists, plan_others, plan_stage, preview
 from erag_ray.steps.reading import alone, run_stage
 from erag_ray.steps.retrieving import make_runs
 
@@ -24,11 +24,11 @@ def main(config: JobConfig) -> None:
     make_runs(config, check_reader)
     inputs = prepare(config, check_reader)
     plan = plan_stage(config, inputs, "compare", alone=True, together=True)
-    judge = plan_judge(config, inputs)
-    say(*inputs.notes, *preview(plan), *(preview(judge) if judge else ()))
+    others = plan_others(config, inputs)
+    say(*inputs.notes, *preview(plan), *(line for other in others for line in preview(other)))
     done = run_stage(config, plan)
-    judged = alone(run_stage(config, judge)) if judge else None
-    label(config, inputs, alone(done), judged)
+    found = {other.stage: alone(run_stage(config, other)) for other in others}
+    label(config, inputs, alone(done), found)
     use(config, inputs, end_to_end_lists(config, inputs), done.asks, done.readings)
     evaluate(config, inputs)
     path = report(config, inputs, console)

@@ -145,6 +145,7 @@ def as_table(requests: Sequence[Request]) -> pa.Table:
         "question": [request.question for request in requests],
         "titles": [[passage.title for passage in request.passages] for request in requests],
         "texts": [[passage.text for passage in request.passages] for request in requests],
+        "golds": [list(request.golds) for request in requests],
     }
     return pa.table(columns, schema=REQUESTS.columns)
 

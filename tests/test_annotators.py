@@ -48,13 +48,16 @@ PROVENANCE = pl.DataFrame(
     [("q1", "p1"), ("q2", "p2"), ("q2", "p9"), ("q3", "p9")], schema=["query_id", "page_id"], orient="row"
 )
 PAIRS = QUERIES.select("query_id").join(CORPUS.select("doc_id"), how="cross")
+NOTHING_TOO = pl.concat([PAIRS, QUERIES.select("query_id", doc_id=pl.lit(None, pl.String))])
 WORLD = Evidence(
     pairs=PAIRS,
     queries=QUERIES,
     corpus=CORPUS,
     provenance=PROVENANCE,
     judgements=PAIRS.with_columns(relevance=pl.lit(0.7)),
+    likelihoods=NOTHING_TOO.with_columns(likelihood=pl.lit(0.7)),
 )
+SAID = NOTHING_TOO.with_columns(reader=pl.lit("fid"), output=pl.lit("Lima"))
 
 
 def readings(*rows: tuple[str, str, str, str | None]) -> pl.DataFrame:
@@ -266,7 +269,7 @@ def test_applicable_queries(name: str, expected: list[str]) -> None:
 
 @pytest.mark.parametrize("name", ANNOTATORS)
 def test_rows_come_sorted_whatever_the_order_of_the_evidence(name: str) -> None:
-    evidence = replace(WORLD, readings=PAIRS.with_columns(reader=pl.lit("fid"), output=pl.lit("Lima")))
+    evidence = replace(WORLD, readings=SAID)
     order = random.Random(0).sample(range(PAIRS.height), PAIRS.height)
     shuffled = replace(evidence, pairs=PAIRS[order], corpus=CORPUS.reverse(), queries=QUERIES.reverse())
     expected = annotate(name, evidence)
@@ -280,10 +283,13 @@ def test_no_pairs_give_no_labels(name: str) -> None:
     assert annotate(name, nothing).equals(LABELS.empty())
 
 
-@pytest.mark.parametrize("name", [name for name in ANNOTATORS if name != "erag"])
+@pytest.mark.parametrize("name", ANNOTATORS)
 def test_reader_and_score_are_empty_where_unused(name: str) -> None:
-    rows = annotate(name, WORLD).to_pylist()
-    assert {(row["reader"], row["score"], row["annotator"]) for row in rows} == {("", "", name)}
+    rows = annotate(name, replace(WORLD, readings=SAID)).to_pylist()
+    fills = ANNOTATORS[name].fills
+    assert {row["reader"] for row in rows} == ({"fid"} if "reader" in fills else {""})
+    assert ("" in {row["score"] for row in rows}) == ("score" not in fills)
+    assert {row["annotator"] for row in rows} == {name}
 
 
 def test_unknown_ids_and_repeated_pairs_are_errors() -> None:
@@ -302,13 +308,13 @@ OUTSIDE = Annotator(
     name="long_text",
     function=lambda evidence: evidence.pairs.with_columns(label=pl.lit(0.25)),
     applies=lambda evidence: pl.col("dataset") == "wow",
-    binary=False,
+    kind="graded",
 )
 NAMELESS = Annotator(
     name="no_label",
     function=lambda evidence: evidence.pairs,
     applies=lambda evidence: pl.lit(True),
-    binary=True,
+    kind="binary",
 )
 
 

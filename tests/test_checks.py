@@ -110,7 +110,7 @@ FORGETFUL = Annotator(
     name="forgetful",
     function=lambda evidence: evidence.pairs.head(1).with_columns(label=pl.lit(1.0)),
     applies=lambda evidence: pl.lit(True),
-    binary=True,
+    kind="binary",
 )
 
 

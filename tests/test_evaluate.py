@@ -13,10 +13,10 @@ from scipy import stats
 from erag_ray.agreement import resample_weights
 from erag_ray.evaluate import (
     Settings,
+    asked_measures,
     correlations,
     list_values,
     means,
-    measures_for,
     pooling,
     utility,
 )
@@ -337,9 +337,9 @@ def test_a_measure_that_needs_a_threshold_is_refused_without_one() -> None:
 
 
 def test_measures_asked_for_are_taken_as_they_are() -> None:
-    assert measures_for(["R"], binary=False, threshold=None) == ["R"]
-    assert "R" in measures_for(None, binary=True, threshold=None)
-    assert "R" not in measures_for(None, binary=False, threshold=None)
+    assert asked_measures(["R"], "graded", None) == ["R"]
+    assert "R" in asked_measures(None, "binary", None)
+    assert "R" not in asked_measures(None, "graded", None)
 
 
 def test_two_datasets_with_different_scores_in_one_job() -> None:

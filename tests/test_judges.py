@@ -21,7 +21,7 @@ from erag_ray.readers import Request, make_reader, reader_id
 from erag_ray.schemas import LABELS, InputError, JobError
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.judging import label
-from erag_ray.steps.planning import check_reader, plan_judge, plan_stage
+from erag_ray.steps.planning import check_reader, plan_others, plan_stage
 from erag_ray.steps.reading import alone, run_stage
 from erag_ray.store import TableStore
 
@@ -145,14 +145,13 @@ def test_a_job_asks_its_judge_once_and_seals_what_it_said(
     some = tiny.with_config(annotators=["erag", "llm_relevance", "llm_relevance_graded"], judge=judge)
     inputs = prepare(some.config, check_reader)
     done = run_stage(some.config, plan_stage(some.config, inputs, "annotate", alone=True, together=False))
-    plan = plan_judge(some.config, inputs)
-    assert plan is not None
+    (plan,) = plan_others(some.config, inputs)
     wanted = inputs.runs.filter(pl.col("rank") <= 2).select("query_id", "doc_id").unique()
     queries = plan.asks["query_id"].unique()
     asked = wanted.filter(pl.col("query_id").is_in(queries.implode())).height
     assert (len(queries), plan.asks.height) == (3, asked)
     judged = alone(run_stage(some.config, plan))
-    label(some.config, inputs, alone(done), judged)
+    label(some.config, inputs, alone(done), {plan.stage: judged})
     labels = table(some, LABELS, annotator="llm_relevance_graded")
     assert labels["label"].count() == asked
     assert labels.height == table(some, LABELS, annotator="llm_relevance").height > asked
@@ -161,8 +160,7 @@ def test_a_job_asks_its_judge_once_and_seals_what_it_said(
     assert notes[0].startswith(
         f"relevance was judged ({judge_folder}, yes_no) for {asked} of {labels.height} pairs, 3"
     )
-    again = plan_judge(some.config, inputs)
-    assert again is not None
+    (again,) = plan_others(some.config, inputs)
     assert [row["new"] for row in again.counts] == [0]
 
 
@@ -170,4 +168,4 @@ def test_an_annotator_without_its_judge_is_told_before_anything_is_read(tiny: Ti
     some = tiny.with_config(annotators=["llm_relevance"], judge=JudgeConfig())
     with pytest.raises(InputError, match=r"judge\.model"):
         prepare(some.config, check_reader)
-    assert plan_judge(tiny.config, prepare(tiny.config, check_reader)) is None
+    assert plan_others(tiny.config, prepare(tiny.config, check_reader)) == []

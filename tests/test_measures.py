@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from erag_ray.measures import (
-    MEASURES,
+    ALL,
+    Kind,
     Lists,
     Measure,
     check_measures,
     compute,
     compute_all,
+    measures_for,
     own_ideal,
     pad,
 )
@@ -85,7 +89,7 @@ def test_graded_labels_without_threshold_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=rf"graded, and {name} need a threshold.*only for P, nDCG, Success"):
         compute(name, GRADED, 1)
     with pytest.raises(ValueError, match=f"graded, and {name} need"):
-        check_measures(["P", name], binary=False)
+        check_measures(["P", name], "graded")
 
 
 def test_a_base_with_one_graded_label_is_graded() -> None:
@@ -95,26 +99,45 @@ def test_a_base_with_one_graded_label_is_graded() -> None:
 
 
 def test_check_measures_lets_declared_labels_pass() -> None:
-    check_measures(list(MEASURES), binary=True)
-    check_measures(list(MEASURES), binary=False, threshold=0.5)
-    check_measures(["P", "Success", "nDCG"], binary=False)
+    check_measures(["P", "R", "AP", "RR", "nDCG", "Success"], "binary")
+    check_measures(["P", "R", "AP", "RR", "nDCG", "Success"], "graded", threshold=0.5)
+    check_measures(["P", "Success", "nDCG"], "graded")
+    check_measures(["P", "Success", "Harmful"], "signed", threshold=0.5)
 
 
 @pytest.mark.parametrize(
-    ("names", "binary", "threshold", "message"),
+    ("names", "kind", "threshold", "message"),
     [
-        (["P", "Precision"], True, None, "unknown measure 'Precision'; known: AP, P, R, RR, Success, nDCG"),
-        (["numpy:pi"], True, None, "measure 'numpy:pi' is a float"),
-        (["P"], False, 0.0, "must be above 0"),
-        (["P"], False, float("nan"), "must be above 0"),
-        (["R"], True, 2, "no binary label would be relevant"),
+        (
+            ["P", "Prec"],
+            "binary",
+            None,
+            "unknown measure 'Prec'; known: AP, Harmful, P, R, RR, Success, nDCG",
+        ),
+        (["numpy:pi"], "binary", None, "measure 'numpy:pi' is a float"),
+        (["P"], "graded", 0.0, "must be above 0"),
+        (["P"], "graded", float("nan"), "must be above 0"),
+        (["R"], "binary", 2, "no binary label would be relevant"),
+        (
+            ["P", "AP", "nDCG"],
+            "signed",
+            0.5,
+            "signed, and AP, nDCG have no meaning.*only for P, Success, Harmful",
+        ),
+        (["Harmful"], "binary", None, "binary, and Harmful have no meaning"),
+        (
+            ["Harmful", "R"],
+            "graded",
+            None,
+            "graded, and Harmful, R have no meaning.*only for P, nDCG, Success",
+        ),
     ],
 )
 def test_check_measures_names_what_is_wrong(
-    names: list[str], binary: bool, threshold: float | None, message: str
+    names: list[str], kind: Kind, threshold: float | None, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        check_measures(names, binary, threshold)
+        check_measures(names, kind, threshold)
 
 
 @pytest.mark.parametrize("cutoff", [0, -1, 5])
@@ -124,7 +147,7 @@ def test_cutoff_outside_the_depth_is_refused(cutoff: int) -> None:
 
 
 # a measure from outside the package, used by name below
-LAST = Measure(name="Last", function=lambda lists: lists.labels, uses_ideal=False, needs_binary=False)
+LAST = Measure(name="Last", function=lambda lists: lists.labels, uses_ideal=False, takes=ALL)
 
 
 def test_a_measure_from_outside_is_found_by_its_place() -> None:
@@ -139,8 +162,10 @@ def test_compute_all_holds_every_measure_at_every_cutoff() -> None:
 
 
 def test_no_lists_give_empty_columns() -> None:
-    values = compute_all(list(MEASURES), own_ideal(np.empty((0, 3))), [3])
-    assert [column.shape for column in values.values()] == [(0,)] * len(MEASURES)
+    for kind in get_args(Kind):
+        names = measures_for(kind, None)
+        values = compute_all(names, own_ideal(np.empty((0, 3))), [3], kind=kind)
+        assert [column.shape for column in values.values()] == [(0,)] * len(names)
 
 
 def test_pad_lays_out_rows_of_any_length() -> None:
@@ -164,7 +189,7 @@ def _lists(**changed: object) -> Lists:
     ("changed", "message"),
     [
         ({"labels": np.array([[1.0, np.nan]])}, "labels must be finite"),
-        ({"labels": np.array([[1.0, -1.0]])}, "at least 0"),
+        ({"ideal": np.array([[1.0, -1.0]])}, "at least 0"),
         ({"labels": np.array([[0.5, 0.5]])}, "behind the end of a list"),
         ({"ideal": np.array([[0.5, 1.0]])}, "descending"),
         ({"ideal": np.array([[0.5]])}, "the base of list 0 holds less"),
@@ -189,7 +214,7 @@ def test_every_measure_is_a_share(labels: list[float], others: list[float]) -> N
         lengths=np.array([len(labels)]),
         ideal=pad(base, [len(base)], max(1, len(base))),
     )
-    for column in compute_all(list(MEASURES), lists, range(1, 7), threshold=0.5).values():
+    for column in compute_all(measures_for("graded", 0.5), lists, range(1, 7), threshold=0.5).values():
         assert 0 <= column[0] <= 1 + 1e-12
 
 

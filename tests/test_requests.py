@@ -34,8 +34,13 @@ CORPUS = pl.DataFrame(
     orient="row",
 )
 QUERIES = pl.DataFrame(
-    [("q1", "nq", "Who?"), ("q2", "nq", "When?"), ("q3", "fever", "Who?"), ("again", "nq", "Who?")],
-    schema=["query_id", "dataset", "question"],
+    [
+        ("q1", "nq", "Who?", ["Ada"]),
+        ("q2", "nq", "When?", ["1874"]),
+        ("q3", "fever", "Who?", ["Ada"]),
+        ("again", "nq", "Who?", ["Ada", "Ida"]),
+    ],
+    schema=["query_id", "dataset", "question", "answers"],
     orient="row",
 )
 ORDERED = {name: ReaderUse(reader="causal-1", order_matters=True) for name in ("nq", "fever")}

@@ -509,7 +509,7 @@ def test_one_outside_function_is_enough_for_an_annotator(
         "def long_text(evidence):\n"
         "    texts = evidence.corpus.select('doc_id', label=(pl.col('text').str.len_chars() > 20).cast(pl.Float64))\n"
         "    return evidence.pairs.join(texts, on='doc_id')\n"
-        "ANNOTATOR = Annotator(name='long', function=long_text, applies=lambda evidence: pl.lit(True), binary=True)\n"
+        "ANNOTATOR = Annotator(name='long', function=long_text, applies=lambda evidence: pl.lit(True), kind='binary')\n"
     )
     tiny = tiny.with_config(annotators=["mine:ANNOTATOR"])
     compare(tiny)

@@ -18,7 +18,7 @@ from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.schemas import COSTS, TableSchema
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.judging import evaluate, label, report, use
-from erag_ray.steps.planning import StagePlan, end_to_end_lists, plan_stage
+from erag_ray.steps.planning import StagePlan, end_to_end_lists, plan_others, plan_stage
 from erag_ray.steps.reading import alone, run_stage
 from erag_ray.store import TableStore
 
@@ -147,8 +147,10 @@ def compare(tiny: Tiny) -> StagePlan:
     """What jobs/compare.py does, and what it had to read."""
     inputs = prepare(tiny.config)
     plan = plan_stage(tiny.config, inputs, "compare", alone=True, together=True)
+    others = plan_others(tiny.config, inputs)
     done = run_stage(tiny.config, plan)
-    label(tiny.config, inputs, alone(done))
+    found = {other.stage: alone(run_stage(tiny.config, other)) for other in others}
+    label(tiny.config, inputs, alone(done), found)
     use(tiny.config, inputs, end_to_end_lists(tiny.config, inputs), done.asks, done.readings)
     evaluate(tiny.config, inputs)
     report(tiny.config, inputs, rich.console.Console(file=io.StringIO(), width=200))

@@ -11,16 +11,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Literal
 
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.annotators.base import PAIR, Annotator, Evidence, refuse_unknown, rows_of, with_passage
+from erag_ray.annotators.base import PAIR, Annotator, Evidence, Need, refuse_unknown, with_passage
 from erag_ray.annotators.contains import contains_answer_dpr, contains_answer_kilt, unmatchable_answers
+from erag_ray.annotators.erag import erag
+from erag_ray.annotators.gains import gain, gain_likelihood, gold_likelihood
 from erag_ray.annotators.judged import SCALES, llm_relevance, llm_relevance_graded
 from erag_ray.names import find
 from erag_ray.schemas import LABELS, conform
-from erag_ray.scores import score_named, score_outputs
 
 __all__ = [
     "ANNOTATORS",
@@ -30,53 +32,9 @@ __all__ = [
     "annotate",
     "annotator_named",
     "applicable_queries",
-    "needs_judge",
+    "needs_of",
     "unmatchable_answers",
 ]
-
-
-# --- erag ---
-
-
-def erag(evidence: Evidence) -> pl.DataFrame:
-    """The score of what the reader said with this document alone (Salemi & Zamani, SIGIR 2024, section 3).
-
-    The score is the query's own (QUERIES.score). A null output gives a null label.
-
-    Raises:
-        ValueError: a pair lacks a reading by one of the readers; or a score is unknown or out of range.
-    """
-    read = _readings_of_pairs(evidence)
-    distinct = read.select("query_id", "output").drop_nulls("output").unique(maintain_order=True)
-    queries = evidence.queries.select("query_id", "score")
-    by_score = distinct.join(queries, on="query_id").partition_by("score", include_key=True)
-    answers = {query_id: tuple(golds) for query_id, golds in rows_of(evidence.queries, "query_id", "answers")}
-    schema = {"query_id": pl.String, "output": pl.String, "label": pl.Float64}
-    labels = pl.concat([pl.DataFrame(schema=schema), *(_score_part(part, answers) for part in by_score)])
-    scored = read.join(labels, on=["query_id", "output"], how="left").join(queries, on="query_id")
-    return scored.select("reader", "score", *PAIR, "label")
-
-
-def _readings_of_pairs(evidence: Evidence) -> pl.DataFrame:
-    """One row per pair and reader. A failed reading is a row with a null output; a missing row is a fault."""
-    assert evidence.readings is not None, "annotate() checks this"
-    readings = evidence.readings.select(*PAIR, "reader", "output", pl.lit(True).alias("found"))
-    wanted = evidence.pairs.join(readings.select(pl.col("reader").unique()), how="cross")
-    if wanted.is_empty() and not evidence.pairs.is_empty():
-        raise ValueError(f"there are no readings for {evidence.pairs.height} pairs")
-    read = wanted.join(readings, on=[*PAIR, "reader"], how="left")
-    missing = read.filter(pl.col("found").is_null())
-    if missing.height:
-        example = missing.select(*PAIR, "reader").row(0, named=True)
-        raise ValueError(f"{missing.height} pairs lack a reading, such as {example}")
-    return read
-
-
-def _score_part(part: pl.DataFrame, answers: dict[str, tuple[str, ...]]) -> pl.DataFrame:
-    """The labels of distinct (query_id, output) rows that share one score."""
-    golds = [answers[query_id] for query_id in part["query_id"]]
-    labels = score_outputs(part["output"].to_list(), golds, score_named(part["score"][0]))
-    return part.select("query_id", "output", pl.Series("label", labels, dtype=pl.Float64))
 
 
 # --- provenance ---
@@ -128,17 +86,15 @@ def annotate(name: str, evidence: Evidence) -> pa.Table:
             query or document, lacks a reading or comes twice; or outside code returned no LABELS table.
     """
     annotator = annotator_named(name)
-    if annotator.needs_readings and evidence.readings is None:
-        raise ValueError(f"annotator {name!r} needs readings, and the evidence has none")
-    if annotator.needs_judge and evidence.judgements is None:
-        raise ValueError(f"annotator {name!r} needs judgements, and the evidence has none")
+    for need in ("readings", "judgements", "likelihoods"):
+        if need in annotator.needs and getattr(evidence, need) is None:
+            raise ValueError(f"annotator {name!r} needs {need}, and the evidence has none")
     unknown = evidence.pairs.join(evidence.queries, on="query_id", how="anti")
     refuse_unknown(unknown, "query_id", "the queries")
     queries = applicable_queries(name, evidence)
     pairs = evidence.pairs.join(queries, on="query_id", how="semi")
     labels = annotator.function(replace(evidence, pairs=pairs, queries=queries))
-    unused = {} if annotator.score_dependent else {"reader": "", "score": ""}
-    constant = {"annotator": name, **unused}
+    constant = {"annotator": name, **dict.fromkeys({"reader", "score"} - annotator.fills, "")}
     filled = labels.with_columns(pl.lit(value).alias(column) for column, value in constant.items())
     _refuse_missing(pairs, filled, name)
     return conform(filled.sort(LABELS.key), LABELS)
@@ -167,15 +123,16 @@ def annotator_named(name: str) -> Annotator:
     return found
 
 
-def needs_judge(names: Sequence[str]) -> bool:
-    """Whether one of these annotators looks at judgements; a name that there is not needs nothing."""
-    found = []
+def needs_of(names: Sequence[str]) -> frozenset[Need]:
+    """What these annotators look at; a name that there is not needs nothing."""
+    found: set[Need] = set()
     for name in names:
         with contextlib.suppress(ValueError):
-            found.append(annotator_named(name).needs_judge)
-    return any(found)
+            found |= annotator_named(name).needs
+    return frozenset(found)
 
 
+READER_AND_SCORE: frozenset[Literal["reader", "score"]] = frozenset({"reader", "score"})
 SPANS = "short answers, scored by exact_match: verdicts and dialogue are not looked for in passages"
 
 ANNOTATORS: dict[str, Annotator] = {
@@ -185,40 +142,68 @@ ANNOTATORS: dict[str, Annotator] = {
             name="erag",
             function=erag,
             applies=_every_query,
-            binary=None,
-            needs_readings=True,
-            score_dependent=True,
+            kind=None,
+            needs=frozenset({"readings"}),
+            fills=READER_AND_SCORE,
         ),
         Annotator(
             name="contains_answer_dpr",
             function=contains_answer_dpr,
             applies=_asks_exact_match,
             where=SPANS,
-            binary=True,
+            kind="binary",
         ),
         Annotator(
             name="contains_answer_kilt",
             function=contains_answer_kilt,
             applies=_asks_exact_match,
             where=SPANS,
-            binary=True,
+            kind="binary",
         ),
         Annotator(
             name="provenance",
             function=provenance,
             applies=_has_gold_pages,
             where="questions with gold pages",
-            binary=True,
+            kind="binary",
         ),
         Annotator(
-            name="llm_relevance", function=llm_relevance, applies=_every_query, binary=True, needs_judge=True
+            name="llm_relevance",
+            function=llm_relevance,
+            applies=_every_query,
+            kind="binary",
+            needs=frozenset({"judgements"}),
         ),
         Annotator(
             name="llm_relevance_graded",
             function=llm_relevance_graded,
             applies=_every_query,
-            binary=False,
-            needs_judge=True,
+            kind="graded",
+            needs=frozenset({"judgements"}),
+        ),
+        Annotator(
+            name="gold_likelihood",
+            function=gold_likelihood,
+            applies=_every_query,
+            kind="graded",
+            needs=frozenset({"readings", "likelihoods"}),
+            fills=frozenset({"reader"}),
+        ),
+        Annotator(
+            name="gain",
+            function=gain,
+            applies=_every_query,
+            kind="signed",
+            needs=frozenset({"readings", "closed_book"}),
+            fills=READER_AND_SCORE,
+        ),
+        Annotator(
+            name="gain_likelihood",
+            function=gain_likelihood,
+            applies=_every_query,
+            kind="signed",
+            needs=frozenset({"readings", "likelihoods", "closed_book"}),
+            fills=frozenset({"reader"}),
         ),
     )
 }

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import polars as pl
 
+from erag_ray.measures import Kind
+
 PAIR = ["query_id", "doc_id"]
+Need = Literal["readings", "judgements", "likelihoods", "closed_book"]
+"""Frames of `Evidence`; closed_book: also without any document, in readings and likelihoods."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +28,13 @@ class Evidence:
     provenance: pl.DataFrame
     """PROVENANCE: the gold pages."""
     readings: pl.DataFrame | None = None
-    """query_id, doc_id, reader, output?: what each reader said with that document alone."""
+    """query_id, doc_id?, reader, output?: what each reader said with that document alone, or without any (null)."""
     judgements: pl.DataFrame | None = None
     """query_id, doc_id, relevance?: in 0..1, by a language model that saw no gold. A pair that it was not asked about
     has no row."""
+    likelihoods: pl.DataFrame | None = None
+    """query_id, doc_id?, likelihood?: in 0..1, of the gold answers to the reader with that document alone, or without
+    any (null)."""
     relevant_from: float = 0.5
     """What a judgement must reach to count as relevant."""
 
@@ -41,12 +49,11 @@ class Annotator:
     """A condition on the columns of QUERIES; the other queries get no rows ("not applicable")."""
     where: str = "every question"
     """In words, what it labels."""
-    binary: bool | None
-    """Whether labels are only 0 and 1; None: as the score of the query."""
-    needs_readings: bool = False
-    needs_judge: bool = False
-    score_dependent: bool = False
-    """The function fills the columns reader and score; otherwise both are empty strings."""
+    kind: Kind | None
+    """What labels are declared to be; None: binary or graded, as the score of the query."""
+    needs: frozenset[Need] = frozenset()
+    fills: frozenset[Literal["reader", "score"]] = frozenset()
+    """The columns of LABELS, apart from ids and label, that the function fills; the others are empty strings."""
 
 
 def with_passage(frame: pl.DataFrame, corpus: pl.DataFrame, column: str) -> pl.DataFrame:

@@ -98,11 +98,12 @@ class JobConfig:
         default_factory=lambda: ["erag", "contains_answer_dpr", "contains_answer_kilt", "provenance"]
     )
     """Who labels the documents: erag, contains_answer_dpr, contains_answer_kilt, provenance, llm_relevance and
-    llm_relevance_graded (both by the judge), or package.module:name."""
+    llm_relevance_graded (both by the judge), gold_likelihood (of the answer, to the reader), gain and gain_likelihood
+    (erag and gold_likelihood with the document minus without any), or package.module:name."""
 
     measures: list[str] | None = None
     """Measures of a ranked list: P, R, AP, RR, nDCG, Success, or package.module:name (null: all that the
-    labels allow: graded labels without a threshold allow P, nDCG and Success)."""
+    labels allow: graded labels without a threshold allow P, nDCG and Success, gains P, Success and Harmful)."""
 
     cutoffs: list[int] = field(default_factory=lambda: [1, 3, 5, 10])
     """Measures are taken at these ranks and at each full depth."""

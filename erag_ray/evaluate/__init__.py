@@ -23,7 +23,7 @@ from erag_ray.evaluate.dual import PROBABILITIES, dual_labels, dual_probabilitie
 from erag_ray.evaluate.pages import hit_values, page_values, sanity
 from erag_ray.evaluate.pooling import pooling
 from erag_ray.evaluate.statistics import correlations, means
-from erag_ray.evaluate.values import labels_are_binary, list_values, measures_for, utility
+from erag_ray.evaluate.values import asked_measures, kind_of_labels, list_values, utility
 
 __all__ = [
     "ANY",
@@ -35,6 +35,7 @@ __all__ = [
     "PROBABILITIES",
     "REFERENCES",
     "Settings",
+    "asked_measures",
     "comparisons",
     "contrasts",
     "correlations",
@@ -42,10 +43,9 @@ __all__ = [
     "dual_labels",
     "dual_probabilities",
     "hit_values",
-    "labels_are_binary",
+    "kind_of_labels",
     "list_values",
     "means",
-    "measures_for",
     "page_values",
     "pooling",
     "sanity",

@@ -10,24 +10,31 @@ import polars as pl
 
 from erag_ray.annotators import annotator_named
 from erag_ray.evaluate.common import ANY, OWN_LIST, POOL, Floats, Settings
-from erag_ray.measures import MEASURES, Lists, Measure, check_measures, compute_all, own_ideal, pad
+from erag_ray.measures import (
+    MEASURES,
+    Kind,
+    Lists,
+    Measure,
+    check_measures,
+    compute_all,
+    measures_for,
+    own_ideal,
+    pad,
+)
 from erag_ray.names import find
 from erag_ray.schemas import LIST_VALUES, READINGS, UTILITY, conform
 from erag_ray.scores import score_named, score_outputs
 
 
-def measures_for(names: Sequence[str] | None, *, binary: bool, threshold: float | None) -> list[str]:
+def asked_measures(names: Sequence[str] | None, kind: Kind, threshold: float | None) -> list[str]:
     """The measures that a column of labels gets: those asked for, else all that it allows."""
-    if names is not None:
-        return list(names)
-    allowed = binary or threshold is not None
-    return [name for name, measure in MEASURES.items() if allowed or not measure.needs_binary]
+    return measures_for(kind, threshold) if names is None else list(names)
 
 
-def labels_are_binary(annotator: str, score: str) -> bool:
-    """Whether an annotator's labels are declared to be 0 or 1, for queries with this score."""
-    declared = annotator_named(annotator).binary
-    return score_named(score).binary if declared is None else declared
+def kind_of_labels(annotator: str, score: str) -> Kind:
+    """What an annotator's labels are declared to be, for queries with this score."""
+    declared = annotator_named(annotator).kind
+    return declared or ("binary" if score_named(score).binary else "graded")
 
 
 def utility(
@@ -95,11 +102,11 @@ def list_values(
             wanted = wanted.filter(pl.col("score") == group["score"])
         if group["reader"]:
             wanted = wanted.filter(pl.col("dataset").is_in(_datasets_of(own, queries).implode()))
-        names = _names_for(group["annotator"], wanted, settings)
+        kind, names = _kind_and_names(group["annotator"], wanted, settings)
         lists = _labelled(runs, own, wanted)
         parts += [
             part.with_columns(**{k: pl.lit(v) for k, v in group.items()})
-            for part in _values(lists, wanted, runs, names, settings)
+            for part in _values(lists, wanted, runs, names, kind, settings)
         ]
     empty = pl.DataFrame(LIST_VALUES.empty())
     table = pl.concat(
@@ -113,12 +120,13 @@ def _datasets_of(labels: pl.DataFrame, queries: pl.DataFrame) -> pl.Series:
     return queries.join(labels.select("query_id"), on="query_id", how="semi")["dataset"].unique()
 
 
-def _names_for(annotator: str, queries: pl.DataFrame, settings: Settings) -> list[str]:
-    binary = all(labels_are_binary(annotator, score) for score in queries["score"].unique())
-    names = measures_for(settings.measures, binary=binary, threshold=settings.threshold)
+def _kind_and_names(annotator: str, queries: pl.DataFrame, settings: Settings) -> tuple[Kind, list[str]]:
     # by what the labels are declared to be: those at hand may happen to be all 0 or 1
-    check_measures(names, binary, settings.threshold)
-    return names
+    kinds = {kind_of_labels(annotator, score) for score in queries["score"].unique()}
+    kind: Kind = "graded" if len(kinds) > 1 else next(iter(kinds), "binary")
+    names = asked_measures(settings.measures, kind, settings.threshold)
+    check_measures(names, kind, settings.threshold)
+    return kind, names
 
 
 def _labelled(runs: pl.DataFrame, labels: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
@@ -131,7 +139,12 @@ def _labelled(runs: pl.DataFrame, labels: pl.DataFrame, queries: pl.DataFrame) -
 
 
 def _values(
-    lists: pl.DataFrame, queries: pl.DataFrame, runs: pl.DataFrame, names: Sequence[str], settings: Settings
+    lists: pl.DataFrame,
+    queries: pl.DataFrame,
+    runs: pl.DataFrame,
+    names: Sequence[str],
+    kind: Kind,
+    settings: Settings,
 ) -> Iterator[pl.DataFrame]:
     run_ids = runs["run_id"].unique().sort().to_list()
     for depth in settings.depths:
@@ -146,7 +159,8 @@ def _values(
             cutoffs = settings.cutoffs_at(depth)
             for ideal, base, whole in ((OWN_LIST, own, judged_to >= depth), (POOL, pooled, whole_pool)):
                 chosen = [name for name in names if ideal == OWN_LIST or _measure(name).uses_ideal]
-                for (name, cutoff), values in compute_all(chosen, base, cutoffs, settings.threshold).items():
+                measured = compute_all(chosen, base, cutoffs, settings.threshold, kind)
+                for (name, cutoff), values in measured.items():
                     has_ideal = _measure(name).uses_ideal
                     # without an ideal only the documents down to the cut-off matter
                     known, shown = (whole, ideal) if has_ideal else (judged_to >= cutoff, ANY)
@@ -172,9 +186,11 @@ def _matrix(
 
 
 def _pool(lists: pl.DataFrame, num_queries: int) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Labels of the union of all runs' lists, descending, and where every one was judged."""
-    union = lists.unique(subset=["row", "doc_id"]).sort(
-        ["row", "label"], descending=[False, True], nulls_last=True
+    """Labels of the union of all runs' lists, descending and at least 0, and where every one was judged."""
+    union = (
+        lists.with_columns(pl.col("label").clip(lower_bound=0.0))
+        .unique(subset=["row", "doc_id"])
+        .sort(["row", "label"], descending=[False, True], nulls_last=True)
     )
     width = int(union.group_by("row").len()["len"].max() or 1)  # type: ignore[arg-type]
     labels, _, judged_to = _matrix(union, num_queries, width)

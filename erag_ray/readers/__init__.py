@@ -16,12 +16,23 @@ from erag_ray.readers.base import Output, Prompt, Reader, Request
 from erag_ray.readers.causal import CausalReader
 from erag_ray.readers.echo import EchoReader
 from erag_ray.readers.judges import GradesJudge, YesNoJudge
+from erag_ray.readers.likelihood import CausalLikelihood, FidLikelihood, IpaLikelihood
 from erag_ray.readers.models import quiet
 from erag_ray.readers.t5 import FidReader, IpaReader
 from erag_ray.schemas import InputError
 from erag_ray.store import fingerprint
 
-__all__ = ["READERS", "Output", "Prompt", "Reader", "Request", "make_reader", "reader_for", "reader_id"]
+__all__ = [
+    "READERS",
+    "Output",
+    "Prompt",
+    "Reader",
+    "Request",
+    "likelihood_of",
+    "make_reader",
+    "reader_for",
+    "reader_id",
+]
 
 
 def make_reader(config: ReaderConfig) -> Reader:
@@ -60,6 +71,19 @@ def reader_id(reader: Reader, identity: Mapping[str, object] | None = None) -> s
     return f"{kind}-{fingerprint(identity or reader.identity())[:16]}"
 
 
+def likelihood_of(config: ReaderConfig) -> ReaderConfig:
+    """The reader that says how likely the gold answers are to this one.
+
+    Raises:
+        InputError: this kind of reader has none.
+    """
+    kind = f"likelihood_{config.kind}"
+    if kind not in READERS:
+        able = ", ".join(name for name in READERS if f"likelihood_{name}" in READERS)
+        raise InputError([f"reader.kind: {config.kind} cannot say how likely an answer is; {able} can"])
+    return dataclasses.replace(config, kind=kind)
+
+
 READERS: dict[str, type[Reader]] = {
     "fid": FidReader,
     "ipa": IpaReader,
@@ -67,4 +91,7 @@ READERS: dict[str, type[Reader]] = {
     "echo": EchoReader,
     "judge_yes_no": YesNoJudge,
     "judge_grades": GradesJudge,
+    "likelihood_fid": FidLikelihood,
+    "likelihood_ipa": IpaLikelihood,
+    "likelihood_causal": CausalLikelihood,
 }

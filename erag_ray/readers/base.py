@@ -26,6 +26,8 @@ class Request(NamedTuple):
 
     question: str
     passages: tuple[Passage, ...]
+    golds: tuple[str, ...] = ()
+    """The gold answers, only where how likely they are is asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +39,8 @@ class Prompt:
     num_truncated_passage_tokens: int = 0
     num_shared: int = 0
     """The first tokens, where they are a template that other prompts start with too."""
+    golds: tuple[tuple[int, ...], ...] = ()
+    """The gold answers in tokens, only where how likely they are is asked."""
 
     @property
     def num_tokens(self) -> int:
@@ -66,10 +70,12 @@ class Reader(ABC):
 
     Attributes:
         order_matters: whether the order of the passages can change the output.
+        sees_golds: whether its requests bring the gold answers: it says how likely they are.
         revision: to be raised whenever a change of the code may change an output.
     """
 
     order_matters: ClassVar[bool] = True
+    sees_golds: ClassVar[bool] = False
     revision: ClassVar[int] = 1
 
     def __init__(self, config: ReaderConfig) -> None:
@@ -134,10 +140,11 @@ class Reader(ABC):
 
 
 def _requests(table: pa.Table) -> list[Request]:
-    rows = zip(*(table.column(name).to_pylist() for name in ("question", "titles", "texts")), strict=True)
+    columns = ("question", "titles", "texts", "golds")
+    rows = zip(*(table.column(name).to_pylist() for name in columns), strict=True)
     return [
-        Request(question, tuple(Passage(*pair) for pair in zip(titles, texts, strict=True)))
-        for question, titles, texts in rows
+        Request(question, tuple(Passage(*pair) for pair in zip(titles, texts, strict=True)), tuple(golds))
+        for question, titles, texts, golds in rows
     ]
 
 

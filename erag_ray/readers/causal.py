@@ -124,16 +124,26 @@ class CausalReader(Reader):
     @torch.inference_mode()
     def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
         outputs: dict[int, Output] = {}
-        by_prefix: dict[Ids, list[int]] = {}
-        for row, prompt in enumerate(prompts):
-            by_prefix.setdefault(prompt.segments[0][: prompt.num_shared], []).append(row)
-        for prefix, rows in by_prefix.items():
+        for prefix, rows in by_prefix(prompts).items():
             made = self._generate(prefix, [prompts[row].segments[0][len(prefix) :] for row in rows])
             outputs |= zip(rows, made, strict=True)
         return [outputs[row] for row in range(len(prompts))]
 
     def _generate(self, prefix: Ids, rests: Sequence[Ids]) -> list[Output]:
-        """Outputs of prompts with one prefix: its tokens from the cache, padding, then what each prompt adds."""
+        ids, mask, cache = self.padded(prefix, rests)
+        made = self.model.generate(
+            input_ids=ids,
+            attention_mask=mask,
+            past_key_values=cache,
+            generation_config=self.decoding(),
+        )
+        return self.written(made, ids.shape[1])
+
+    def padded(self, prefix: Ids, rests: Sequence[Ids]) -> tuple[torch.Tensor, torch.Tensor, Any | None]:
+        """Prompts with one prefix: their tokens, which of them count, and the cache that holds the prefix.
+
+        The prefix stands first, then padding, then what each prompt adds. Without a cache padding comes first.
+        """
         assert self.prefix is not None, "load() comes first"
         cache = self.prefix.cache(prefix, len(rests))
         if cache is None:
@@ -147,13 +157,7 @@ class CausalReader(Reader):
         mask = torch.arange(padded.shape[1])[None, :] >= (padded.shape[1] - lengths)[:, None]
         ids = torch.cat([torch.tensor(prefix, dtype=torch.long).expand(len(rows), -1), padded], dim=1)
         mask = torch.cat([torch.ones(len(rows), len(prefix), dtype=torch.bool), mask], dim=1)
-        made = self.model.generate(
-            input_ids=ids.to(self.model.device),
-            attention_mask=mask.long().to(self.model.device),
-            past_key_values=cache,
-            generation_config=self.decoding(),
-        )
-        return self.written(made, ids.shape[1])
+        return ids.to(self.model.device), mask.long().to(self.model.device), cache
 
     def written(self, made: Any, start: int) -> list[Output]:
         """Outputs of what the model's ``generate`` gives; prompts end at ``start``."""
@@ -193,6 +197,14 @@ class CausalReader(Reader):
         length = next((i + 1 for i, id_ in enumerate(ids) if id_ in self._ends), len(ids))
         text = self.tokenizer.decode(ids[:length], skip_special_tokens=True)
         return Output((text.split("\n", 1)[0] if self.config.stop_at_newline else text).strip(), length)
+
+
+def by_prefix(prompts: Sequence[Prompt]) -> dict[Ids, list[int]]:
+    """The places of the prompts that start with the same template."""
+    places: dict[Ids, list[int]] = {}
+    for place, prompt in enumerate(prompts):
+        places.setdefault(prompt.segments[0][: prompt.num_shared], []).append(place)
+    return places
 
 
 def _num_shared(pieces: Sequence[Piece], ids: Sequence[Ids]) -> int:

@@ -13,7 +13,7 @@ from erag_ray.agreement import agree
 from erag_ray.annotators import annotator_named
 from erag_ray.config import JobConfig
 from erag_ray.datasets import Findings
-from erag_ray.evaluate import REFERENCES, labels_are_binary, measures_for
+from erag_ray.evaluate import REFERENCES, asked_measures, kind_of_labels
 from erag_ray.measures import check_measures
 from erag_ray.report.retrievers import REFERENCE_NAMES
 from erag_ray.schemas import CORPUS, RUNS
@@ -81,9 +81,8 @@ def check_evaluation(config: JobConfig, scores: Iterable[str], findings: Finding
 
 
 def _check_measures(config: JobConfig, annotator: str, score: str) -> None:
-    binary = labels_are_binary(annotator, score)
-    names = measures_for(config.measures, binary=binary, threshold=config.threshold)
-    check_measures(names, binary, config.threshold)
+    kind = kind_of_labels(annotator, score)
+    check_measures(asked_measures(config.measures, kind, config.threshold), kind, config.threshold)
 
 
 def attempt(findings: Findings, key: str, check: Callable[[], object]) -> bool:

@@ -15,7 +15,7 @@ import polars as pl
 import rich.console
 import xxhash
 
-from erag_ray.annotators import SCALES, Evidence, annotate, annotator_named, applicable_queries, needs_judge
+from erag_ray.annotators import SCALES, Evidence, annotate, annotator_named, applicable_queries, needs_of
 from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig
 from erag_ray.datasets import Findings, write_trec_qrels, write_trec_run
 from erag_ray.evaluate import (
@@ -66,8 +66,8 @@ def evidence_of(inputs: Inputs, said: pl.DataFrame | None = None) -> Evidence:
 
 
 def outputs_alone(asks: pl.DataFrame, readings: pl.DataFrame) -> pl.DataFrame:
-    """The readings of lists of one: columns query_id, doc_id, reader, output."""
-    alone = asks.filter(pl.col("doc_ids").list.len() == 1).with_columns(doc_id=pl.col("doc_ids").list.first())
+    """The readings of lists of one, and of none (doc_id null): columns query_id, doc_id, reader, output."""
+    alone = asks.filter(pl.col("doc_ids").list.len() <= 1).with_columns(doc_id=pl.col("doc_ids").list.first())
     return alone.join(readings, on=list(READINGS.key)).select("query_id", "doc_id", "reader", "output")
 
 
@@ -82,19 +82,29 @@ def judgements(config: JobConfig, said: pl.DataFrame) -> pl.DataFrame:
     return said.select("query_id", "doc_id", relevance)
 
 
-def label(config: JobConfig, inputs: Inputs, said: pl.DataFrame, judged: pl.DataFrame | None = None) -> None:
+def likelihoods(said: pl.DataFrame) -> pl.DataFrame:
+    """What a reader said of the golds with each document alone, or none -> query_id, doc_id?, likelihood?, 0 to 1."""
+    return said.select("query_id", "doc_id", likelihood=pl.col("output").cast(pl.Float64))
+
+
+def label(
+    config: JobConfig, inputs: Inputs, said: pl.DataFrame, others: Mapping[str, pl.DataFrame] | None = None
+) -> None:
     """Every annotator's labels, sealed as LABELS.
 
     Args:
         config: the job.
         inputs: its inputs.
         said: what the reader said with each document alone (`outputs_alone`).
-        judged: the same of the judge, if an annotator looks at it.
+        others: the same of the other stages that annotators look at (`plan_others`), by their name.
     """
     unseal(config, (LABELS, *RESULTS))
-    found = None if judged is None else judgements(config, judged)
+    found = others or {}
     evidence = dataclasses.replace(
-        evidence_of(inputs, said), judgements=found, relevant_from=config.judge.threshold
+        evidence_of(inputs, said),
+        judgements=judgements(config, found["judge"]) if "judge" in found else None,
+        likelihoods=likelihoods(found["likelihood"]) if "likelihood" in found else None,
+        relevant_from=config.judge.threshold,
     )
     parts = [_label_by_reader(name, evidence) for name in config.annotators]
     settings = {**_label_settings(config), "notes": list(_judge_notes(config, evidence))}
@@ -114,7 +124,7 @@ def _judge_notes(config: JobConfig, evidence: Evidence) -> Iterator[str]:
 
 def _label_by_reader(name: str, evidence: Evidence) -> pl.DataFrame:
     """One annotator's labels; each dataset's pairs are labelled with the reader that read them."""
-    if not annotator_named(name).needs_readings:
+    if "readings" not in annotator_named(name).needs:
         return as_frame(annotate(name, evidence))
     assert evidence.readings is not None
     parts = []
@@ -134,7 +144,7 @@ def use(
 
 
 def _label_settings(config: JobConfig) -> dict[str, object]:
-    judge = {"judge": _plain_settings(config.judge)} if needs_judge(config.annotators) else {}
+    judge = {"judge": _plain_settings(config.judge)} if "judgements" in needs_of(config.annotators) else {}
     return {"annotators": sorted(config.annotators), "reader": _plain_settings(config.reader), **judge}
 
 

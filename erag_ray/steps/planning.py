@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
-from erag_ray.annotators import needs_judge
+from erag_ray.annotators import needs_of
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.datasets import Dataset, sample
 from erag_ray.evaluate import GOLD_PASSAGES, NO_PASSAGES
 from erag_ray.prompts import Passage
-from erag_ray.readers import Reader, Request, make_reader, reader_for, reader_id
+from erag_ray.readers import Reader, Request, likelihood_of, make_reader, reader_for, reader_id
 from erag_ray.requests import (
     DocIds,
     ReaderUse,
@@ -82,16 +82,22 @@ def _reader(config: ReaderConfig) -> tuple[Reader, str]:
 
 def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str]:
     """What is wrong with the reader, for every dataset it is to read; its weights are not loaded."""
-    readers = [reader_for(config.reader, dataset) for dataset in datasets.values() or (Dataset(),)]
-    problems = [problem for reader in readers for problem in _problems_of(reader)]
-    if needs_judge(config.annotators):
+    needs, all_datasets = needs_of(config.annotators), datasets.values() or (Dataset(),)
+    problems = [p for dataset in all_datasets for p in _problems_of(reader_for(config.reader, dataset))]
+    if "likelihoods" in needs and not problems:
+        problems += _problems_with(functools.partial(likelihood_of, config.reader))
+    if "judgements" in needs:
         problems += [problem.replace("reader.", "judge.") for problem in _problems_of(config.judge.reader())]
     return list(dict.fromkeys(problems))
 
 
 def _problems_of(config: ReaderConfig) -> Sequence[str]:
+    return _problems_with(functools.partial(_reader, config))
+
+
+def _problems_with(make: Callable[[], object]) -> Sequence[str]:
     try:
-        _reader(config)
+        make()
     except InputError as error:
         return error.problems
     return ()
@@ -105,12 +111,7 @@ def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     """
     query_ids = inputs.queries["query_id"]
     own = ranked_lists(inputs.runs, query_ids, config.depths)
-    alone = inputs.queries.select(
-        "query_id",
-        run_id=pl.lit(NO_PASSAGES),
-        depth=pl.lit(0, pl.Int32),
-        doc_ids=pl.lit([], dtype=DocIds),
-    )
+    alone = _closed_book(inputs).with_columns(run_id=pl.lit(NO_PASSAGES), depth=pl.lit(0, pl.Int32))
     gold = (
         inputs.gold.sort("query_id", "rank")
         .group_by("query_id", maintain_order=True)
@@ -118,6 +119,11 @@ def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     )
     best = gold.with_columns(run_id=pl.lit(GOLD_PASSAGES), depth=pl.lit(config.depth, pl.Int32))
     return pl.concat([own, alone.select(own.columns), best.select(own.columns)])
+
+
+def _closed_book(inputs: Inputs) -> pl.DataFrame:
+    """The list without documents of every query: columns query_id, doc_ids."""
+    return inputs.queries.select("query_id", doc_ids=pl.lit([], dtype=DocIds))
 
 
 def plan_stage(config: JobConfig, inputs: Inputs, stage: str, *, alone: bool, together: bool) -> StagePlan:
@@ -153,14 +159,23 @@ def _plans(config: JobConfig, asked: ReaderConfig, lists: pl.DataFrame, inputs: 
     return plans
 
 
-def plan_judge(config: JobConfig, inputs: Inputs) -> StagePlan | None:
-    """What the judge of relevance will be asked; None if no annotator looks at it.
+def plan_others(config: JobConfig, inputs: Inputs) -> list[StagePlan]:
+    """What annotators want to know besides what the reader says: of a judge, and how likely the gold answers are.
 
     Raises:
-        InputError: its model cannot be found or read.
+        InputError: a model cannot be found or read, or the reader cannot say how likely an answer is.
     """
-    if not needs_judge(config.annotators):
-        return None
+    needs = needs_of(config.annotators)
+    plans = [_plan_judge(config, inputs)] if "judgements" in needs else []
+    if "likelihoods" in needs:
+        asked = _lists(config, inputs, alone=True, together=False)
+        plans.append(
+            StagePlan(stage="likelihood", plans=_plans(config, likelihood_of(config.reader), asked, inputs))
+        )
+    return plans
+
+
+def _plan_judge(config: JobConfig, inputs: Inputs) -> StagePlan:
     chosen = [
         sample(part, config.judge.num_queries, config.seed)
         for part in inputs.queries.partition_by("dataset", maintain_order=True)
@@ -172,6 +187,7 @@ def plan_judge(config: JobConfig, inputs: Inputs) -> StagePlan | None:
 
 def _lists(config: JobConfig, inputs: Inputs, *, alone: bool, together: bool) -> pl.DataFrame:
     parts = [as_lists_of_one(pairs(inputs.runs))] if alone else []
+    parts += [_closed_book(inputs)] if alone and "closed_book" in needs_of(config.annotators) else []
     parts += [end_to_end_lists(config, inputs).select("query_id", "doc_ids")] if together else []
     return pl.concat(parts)
 
@@ -190,7 +206,7 @@ def _plan(
         store.describe({key: value for key, value in reader.identity().items() if key != "probes"})
     repaired = store.repair()
     use = {
-        dataset: ReaderUse(reader=name, order_matters=reader.order_matters)
+        dataset: ReaderUse(reader=name, order_matters=reader.order_matters, sees_golds=reader.sees_golds)
         for dataset in queries["dataset"].unique()
     }
     asks = build_asks(lists, queries, documents, use)
@@ -200,7 +216,14 @@ def _plan(
         reader=reader,
         id=name,
         asks=asks,
-        requests=build_requests(new, queries, inputs.corpus, documents, order_matters=reader.order_matters),
+        requests=build_requests(
+            new,
+            queries,
+            inputs.corpus,
+            documents,
+            order_matters=reader.order_matters,
+            sees_golds=reader.sees_golds,
+        ),
         counts=count_work(asks, known),
         repaired=repaired,
     )
@@ -236,4 +259,4 @@ def _estimate(plan: ReaderPlan) -> str:
 
 def _request(row: Mapping[str, Any]) -> Request:
     passages = zip(row["titles"], row["texts"], strict=True)
-    return Request(row["question"], tuple(Passage(*passage) for passage in passages))
+    return Request(row["question"], tuple(Passage(*passage) for passage in passages), tuple(row["golds"]))

@@ -1,0 +1,51 @@
+"""eRAG's own labels: the score of what the reader says with one document."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from erag_ray.annotators.base import PAIR, Evidence, rows_of
+from erag_ray.scores import score_named, score_outputs
+
+
+def erag(evidence: Evidence) -> pl.DataFrame:
+    """The score of what the reader said with this document alone (Salemi & Zamani, SIGIR 2024, section 3).
+
+    The score is the query's own (QUERIES.score). A null output gives a null label.
+
+    Raises:
+        ValueError: a pair lacks a reading by one of the readers; or a score is unknown or out of range.
+    """
+    read = _readings_of_pairs(evidence)
+    distinct = read.select("query_id", "output").drop_nulls("output").unique(maintain_order=True)
+    queries = evidence.queries.select("query_id", "score")
+    by_score = distinct.join(queries, on="query_id").partition_by("score", include_key=True)
+    answers = dict(rows_of(evidence.queries, "query_id", "answers"))
+    schema = {"query_id": pl.String, "output": pl.String, "label": pl.Float64}
+    labels = pl.concat([pl.DataFrame(schema=schema), *(score_part(part, answers) for part in by_score)])
+    scored = read.join(labels, on=["query_id", "output"], how="left").join(queries, on="query_id")
+    return scored.select("reader", "score", *PAIR, "label")
+
+
+def _readings_of_pairs(evidence: Evidence) -> pl.DataFrame:
+    """One row per pair and reader. A failed reading is a row with a null output; a missing row is a fault."""
+    assert evidence.readings is not None, "annotate() checks this"
+    readings = evidence.readings.select(*PAIR, "reader", "output", pl.lit(True).alias("found"))
+    wanted = evidence.pairs.join(readings.select(pl.col("reader").unique()), how="cross")
+    if wanted.is_empty() and not evidence.pairs.is_empty():
+        raise ValueError(f"there are no readings for {evidence.pairs.height} pairs")
+    read = wanted.join(readings, on=[*PAIR, "reader"], how="left")
+    missing = read.filter(pl.col("found").is_null())
+    if missing.height:
+        example = missing.select(*PAIR, "reader").row(0, named=True)
+        raise ValueError(f"{missing.height} pairs lack a reading, such as {example}")
+    return read
+
+
+def score_part(part: pl.DataFrame, answers: Mapping[str, Sequence[str]]) -> pl.DataFrame:
+    """The labels of (query_id, output) rows that share one score; a null output gives a null label."""
+    golds = [answers[query_id] for query_id in part["query_id"]]
+    labels = score_outputs(part["output"].to_list(), golds, score_named(part["score"][0]))
+    return part.select("query_id", "output", pl.Series("label", labels, dtype=pl.Float64))

@@ -1,0 +1,154 @@
+"""How likely a reader finds the gold answers: teacher-forced, in one forward pass, without decoding.
+
+A label that hardly ties: for each gold answer the mean log-probability of its tokens and its end, given question and
+passages; the largest over the golds; its exponential, the geometric mean probability of a token, in [0, 1]. An answer
+longer than the reader may write is cut there, and then has no end. What was asked includes the golds, so its key does
+too, and the fingerprint is another than that of the reader which writes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from abc import abstractmethod
+from collections.abc import Collection, Iterator, Sequence
+from typing import ClassVar, NamedTuple
+
+import torch
+from transformers.modeling_outputs import BaseModelOutput
+
+from erag_ray.prompts import Piece
+from erag_ray.readers.base import Output, Prompt, Reader, Request
+from erag_ray.readers.causal import CausalReader, by_prefix
+from erag_ray.readers.fusion import fuse
+from erag_ray.readers.t5 import FidReader, IpaReader, T5Reader
+from erag_ray.readers.tokens import Ids, PieceTokenizer
+from erag_ray.schemas import JobError
+
+
+class Asked(NamedTuple):
+    """One gold answer after one prompt."""
+
+    place: int
+    gold: Ids
+
+
+class LikelihoodReader(Reader):
+    """What all of them share: gold answers in tokens, and the best of each prompt's."""
+
+    sees_golds: ClassVar[bool] = True
+    pieces: PieceTokenizer
+
+    def encode(self, requests: Sequence[Request]) -> list[Prompt]:
+        distinct = list(dict.fromkeys(gold for request in requests for gold in request.golds))
+        pieces = [[Piece("passage", f" {gold}")] for gold in distinct]
+        tokens = (made[0][: self.max_new_tokens] for made in self.pieces.tokenise(pieces))
+        ids = dict(zip(distinct, tokens, strict=True))
+        golds = [tuple(dict.fromkeys(ids[gold] for gold in request.golds)) for request in requests]
+        prompts = super().encode(requests)  # type: ignore[safe-super]
+        return [dataclasses.replace(prompt, golds=own) for prompt, own in zip(prompts, golds, strict=True)]
+
+    @torch.inference_mode()
+    def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
+        asked = [Asked(place, gold) for place, prompt in enumerate(prompts) for gold in prompt.golds]
+        means = self.means(prompts, asked)
+        best = [-math.inf] * len(prompts)
+        for (place, _), mean in zip(asked, means, strict=True):
+            best[place] = max(best[place], mean)
+        if any(math.isnan(mean) for mean in means):
+            text = f"the reader {self.config.model} gives no probability in {self.config.dtype}"
+            raise JobError(f"{text}; choose another reader.dtype")
+        return [
+            Output(f"{math.exp(value):.9g}", sum(map(len, prompt.golds)))
+            for value, prompt in zip(best, prompts, strict=True)
+        ]
+
+    @abstractmethod
+    def means(self, prompts: Sequence[Prompt], asked: Sequence[Asked]) -> list[float]:
+        """The mean log-probability of each gold answer's tokens and its end."""
+
+    def batched(self, asked: Sequence[Asked]) -> Iterator[Sequence[Asked]]:
+        """As many as one batch may have; each is a row of its own."""
+        size = self.config.batch_size
+        return (asked[start : start + size] for start in range(0, len(asked), size))
+
+    def mean(self, logits: torch.Tensor, gold: Ids, ends: Collection[int]) -> torch.Tensor:
+        """A scalar.
+
+        Args:
+            logits: [len(gold) + 1, vocabulary], after the prompt and after each token of the gold answer.
+            gold: its tokens.
+            ends: the tokens that end an output; together they have the probability that it ends.
+        """
+        chances = logits.float().log_softmax(dim=-1)
+        total = chances[torch.arange(len(gold)), torch.tensor(gold, dtype=torch.long)].sum()
+        # what is as long as an output may be ends by itself
+        if not ends or (gold and len(gold) >= self.max_new_tokens):
+            return total / len(gold) if gold else total
+        return (total + chances[-1, sorted(ends)].logsumexp(dim=0)) / (len(gold) + 1)
+
+
+class T5Likelihood(LikelihoodReader, T5Reader):
+    """By an encoder-decoder: every prompt is encoded once, every gold answer is a row of the decoder."""
+
+    def means(self, prompts: Sequence[Prompt], asked: Sequence[Asked]) -> list[float]:
+        hidden, mask = fuse(self.model, prompts, self.config.batch_tokens)
+        found: list[torch.Tensor] = []
+        for rows in self.batched(asked):
+            places = torch.tensor([row.place for row in rows], device=hidden.device)
+            start: int = self.decoding().decoder_start_token_id
+            inputs = torch.nn.utils.rnn.pad_sequence(
+                [torch.tensor([start, *row.gold]) for row in rows], batch_first=True
+            )
+            logits = self.model(
+                encoder_outputs=BaseModelOutput(last_hidden_state=hidden[places]),
+                attention_mask=mask[places],
+                decoder_input_ids=inputs.to(hidden.device),
+            ).logits
+            found += [
+                self.mean(own[: len(row.gold) + 1], row.gold, self.end)
+                for own, row in zip(logits, rows, strict=True)
+            ]
+        return torch.stack(found).tolist() if found else []
+
+
+class FidLikelihood(T5Likelihood, FidReader):
+    """Of Fusion-in-Decoder."""
+
+
+class IpaLikelihood(T5Likelihood, IpaReader):
+    """Of in-prompt augmentation."""
+
+
+class CausalLikelihood(LikelihoodReader, CausalReader):
+    """By a decoder-only model: every gold answer is a row with its prompt; the template before them is read once."""
+
+    def means(self, prompts: Sequence[Prompt], asked: Sequence[Asked]) -> list[float]:
+        found: dict[Asked, torch.Tensor] = {}
+        for prefix, places in by_prefix(prompts).items():
+            own = [row for row in asked if row.place in set(places)]
+            for rows in self.batched(own):
+                found |= zip(rows, self._means(prefix, prompts, rows), strict=True)
+        return torch.stack([found[row] for row in asked]).tolist() if asked else []
+
+    def _means(self, prefix: Ids, prompts: Sequence[Prompt], rows: Sequence[Asked]) -> list[torch.Tensor]:
+        rests = [(*prompts[row.place].segments[0][len(prefix) :], *row.gold) for row in rows]
+        ids, mask, cache = self.padded(prefix, rests)
+        num_known = len(prefix) if cache is not None else 0
+        longest = max(len(row.gold) for row in rows) + 1
+        wanted = {
+            "position_ids": (mask.cumsum(dim=1) - 1).clamp(min=0)[:, num_known:],
+            "logits_to_keep": longest,
+        }
+        taken = inspect.signature(self.model.forward).parameters
+        logits = self.model(
+            input_ids=ids[:, num_known:],
+            attention_mask=mask,
+            past_key_values=cache,
+            **{name: value for name, value in wanted.items() if name in taken},
+        ).logits
+        return [
+            self.mean(own[logits.shape[1] - len(row.gold) - 1 :], row.gold, self._ends)
+            for own, row in zip(logits, rows, strict=True)
+        ]
