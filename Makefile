@@ -2,12 +2,22 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo reader test test-slow lint clean
+.PHONY: demo papers reader test test-slow lint clean
 
 demo: .venv/installed  ## the whole walk on a small generated world with a real reader: Table 1 and report, in minutes
 	$(BIN)/python jobs/world.py --config jobs/demo/world.yaml
 	$(BIN)/python jobs/retrieve.py --config jobs/demo/runs.yaml
 	$(BIN)/python jobs/compare.py --config jobs/demo/compare.yaml
+
+papers: .venv/installed  ## the papers' tables and figures on a generated world; Figures 2 and 3 where their readers have been trained
+	$(BIN)/python jobs/world.py --config jobs/papers/world.yaml
+	$(BIN)/python jobs/dual_labels.py --config jobs/papers/runs.yaml
+	$(BIN)/python jobs/compare.py --config jobs/papers/fid.yaml
+	for name in large ipa; do \
+	  test ! -d results/reader/$$name/reader || \
+	  $(BIN)/python jobs/compare.py --config jobs/papers/fid.yaml --config jobs/papers/$$name.yaml || exit 1; \
+	done
+	$(BIN)/python jobs/papers.py --config jobs/papers/papers.yaml
 
 reader: .venv/installed  ## the small reader of jobs/demo/reader, trained again from nothing, and its quality
 	$(BIN)/python jobs/world.py --config jobs/reader/world.yaml

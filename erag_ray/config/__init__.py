@@ -11,6 +11,7 @@ from erag_ray.config.benchmark import BenchmarkConfig
 from erag_ray.config.check import require
 from erag_ray.config.job import JobConfig
 from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.papers import PapersConfig
 from erag_ray.config.parsing import expand, map_paths, parse
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.retrieval import (
@@ -29,6 +30,7 @@ __all__ = [
     "ExamplesConfig",
     "JobConfig",
     "JudgeConfig",
+    "PapersConfig",
     "ReaderConfig",
     "RetrieveConfig",
     "RetrieverConfig",

@@ -12,13 +12,14 @@ from dataclasses import dataclass
 import polars as pl
 
 from erag_ray.report.costs import cost_grid, work_grid
-from erag_ray.report.curves import agreement_by_depth
+from erag_ray.report.curves import agreement_by_depth, agreement_by_reader
 from erag_ray.report.differences import comparison_grid, contrast_grid
 from erag_ray.report.dual import dual_grids
+from erag_ray.report.experiments import by_reader_grid, figure_1_grid, reproduction_grid
 from erag_ray.report.grid import Grid, number, with_interval
 from erag_ray.report.paper import table_1
 from erag_ray.report.pooled import pooling_grid
-from erag_ray.report.published import published_table_1
+from erag_ray.report.published import published_reproduction, published_table_1
 from erag_ray.report.render import markdown, open_console, show
 from erag_ray.report.retrievers import best_first, which_retriever
 from erag_ray.report.sanity import sanity_grids
@@ -29,11 +30,17 @@ __all__ = [
     "Grid",
     "Results",
     "agreement_by_depth",
+    "agreement_by_reader",
+    "by_reader_grid",
     "dual_grids",
+    "figure_1_grid",
     "markdown",
     "number",
     "open_console",
     "pages",
+    "published_reproduction",
+    "published_table_1",
+    "reproduction_grid",
     "sanity_grids",
     "show",
     "speed_grid",

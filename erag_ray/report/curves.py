@@ -1,35 +1,74 @@
-"""The data of the paper's Figure 1: how agreement with the end-to-end utility changes with the number of documents."""
+"""The data of the paper's Figures 1 to 3: agreement with the end-to-end utility by documents, and by reader."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import polars as pl
 
 from erag_ray.evaluate import ANY, OWN_LIST
 from erag_ray.report.order import in_reading_order
 
-CURVE_COLUMNS = ["annotator", "measure", "depth", "value", "low", "high", "num_queries"]
+VALUES = ["value", "low", "high", "num_queries"]
+CURVE_COLUMNS = ["annotator", "measure", "depth", *VALUES]
 
 
 def agreement_by_depth(correlations: pl.DataFrame, dataset: str, run: str, statistic: str) -> pl.DataFrame:
-    """For each annotator the measure that agrees best over all depths, and its agreement at each depth.
+    """For each annotator the measure that agrees best in Table 1, and its agreement at each depth.
 
-    The paper's Figure 1 (Salemi & Zamani, SIGIR 2024): there the best measure of each annotator too. Measures are taken
-    over the whole list, ideals over the run's own; best is the highest mean over the depths at which it has a value.
+    The paper's Figure 1 (Salemi & Zamani, SIGIR 2024). Measures are taken over the whole list, ideals over the run's
+    own. Table 1 is of the largest depth, or of the largest at which any measure of the annotator has a value.
 
     Returns:
         Columns `CURVE_COLUMNS`, annotators in reading order, depths ascending; a missing value is null.
     """
-    own = correlations.filter(
-        pl.col("over") == "queries",
-        pl.col("dataset") == dataset,
-        pl.col("run_id") == run,
-        pl.col("statistic") == statistic,
-        pl.col("cutoff") == pl.col("depth"),
-        pl.col("ideal").is_in([ANY, OWN_LIST]),
-    )
-    means = own.group_by("annotator", "measure").agg(mean=pl.col("value").mean())
-    best = means.sort("mean", "measure", descending=[True, False], nulls_last=True).unique(
+    own = whole_lists(correlations, statistic).filter(dataset=dataset, run_id=run)
+    known = own.drop_nulls("value")
+    deepest = known.filter(pl.col("depth") == pl.col("depth").max().over("annotator"))
+    best = deepest.sort("value", "measure", descending=[True, False]).unique(
         "annotator", keep="first", maintain_order=True
     )
     kept = own.join(best, on=["annotator", "measure"], how="semi")
     return in_reading_order(kept.sort("depth")).select(CURVE_COLUMNS)
+
+
+def whole_lists(correlations: pl.DataFrame, statistic: str) -> pl.DataFrame:
+    """The rows over queries whose measure looks at the whole list, ideals over the run's own: the paper's."""
+    return correlations.filter(
+        pl.col("over") == "queries",
+        pl.col("statistic") == statistic,
+        pl.col("cutoff") == pl.col("depth"),
+        pl.col("ideal").is_in([ANY, OWN_LIST]),
+    )
+
+
+def agreement_by_reader(
+    jobs: Mapping[str, pl.DataFrame], depth: int, statistic: str, annotator: str = "erag"
+) -> pl.DataFrame:
+    """One annotator's agreement at one depth for several readers, by the measure that agrees best over all of them.
+
+    The paper's Figures 2 and 3 (Salemi & Zamani, SIGIR 2024), for every run.
+
+    Args:
+        jobs: what to call a reader -> CORRELATIONS of a job with it.
+        depth: number of documents.
+        statistic: a key of `agreement.STATISTICS`.
+        annotator: whose labels.
+
+    Returns:
+        Columns dataset, run_id, measure, reader and `VALUES`; datasets and runs that every job has.
+    """
+    wanted = (pl.col("annotator") == annotator) & (pl.col("depth") == depth)
+    parts = [
+        whole_lists(table, statistic).filter(wanted).with_columns(reader=pl.lit(name))
+        for name, table in jobs.items()
+    ]
+    place = ["dataset", "run_id", "measure"]
+    rows = pl.concat(parts).select(*place, "reader", *VALUES)
+    shared = rows.filter(pl.col("reader").n_unique().over("dataset", "run_id") == len(jobs))
+    means = shared.group_by(place).agg(mean=pl.col("value").mean())
+    ordered = means.sort(
+        *place[:2], "mean", "measure", descending=[False, False, True, False], nulls_last=True
+    )
+    best = ordered.unique(place[:2], keep="first", maintain_order=True)
+    return best.drop("mean").join(shared, on=place, maintain_order="left")

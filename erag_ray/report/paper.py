@@ -143,6 +143,7 @@ def _why_missing(
         if missing:
             why = ANNOTATORS[annotator].where if annotator in ANNOTATORS else "where it can"
             without.setdefault(f"to {', '.join(missing)} (labels only {why})", []).append(annotator)
+    yield from _over_fewer(own)
     for where, annotators in without.items():
         yield f"-: {', '.join(annotators)} not applicable {where}."
     graded: dict[tuple[str, str], list[str]] = {}
@@ -153,3 +154,15 @@ def _why_missing(
                 graded.setdefault((annotator, dataset), []).append(measure)
     for (annotator, dataset), measures in graded.items():
         yield f"-: labels of {annotator} in {dataset} are graded, and {', '.join(measures)} need binary ones."
+
+
+def _over_fewer(own: pl.DataFrame) -> Iterator[str]:
+    """Annotators that have not judged every query, such as a judge that was asked about some."""
+    known = own.drop_nulls("value").group_by("annotator", "dataset", maintain_order=True)
+    counts = known.agg(pl.col("num_queries").max(), all=(pl.col("num_queries") + pl.col("num_dropped")).max())
+    fewer = counts.filter(pl.col("num_queries") < pl.col("all"))
+    for (annotator,), part in fewer.group_by("annotator", maintain_order=True):
+        listed = ", ".join(
+            f"{row['num_queries']} of {row['all']} ({row['dataset']})" for row in part.to_dicts()
+        )
+        yield f"Queries with labels of {annotator} to this depth: {listed}."

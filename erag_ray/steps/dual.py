@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import polars as pl
 
-from erag_ray.annotators import ANNOTATORS, Evidence
+from erag_ray.annotators import ANNOTATORS, Evidence, applicable_queries
 from erag_ray.config import DualLabelsConfig
 from erag_ray.datasets import Findings, load_passages
 from erag_ray.evaluate import dual_labels, dual_probabilities
@@ -31,13 +32,17 @@ def label_twice(config: DualLabelsConfig, made: Sequence[MadeRun]) -> list[Grid]
         passages_of(config), findings, doc_ids=runs["doc_id"].unique(), page_ids=loaded.provenance["page_id"]
     )
     findings.raise_problems()
-    queries = loaded.queries.join(loaded.provenance, on="query_id", how="semi")
+    with_page = loaded.queries.join(loaded.provenance, on="query_id", how="semi")
+    # verdicts and replies are not looked for in passages
+    nothing = pl.DataFrame(schema={"query_id": pl.String, "doc_id": pl.String})
+    given = Evidence(pairs=nothing, queries=with_page, corpus=corpus, provenance=loaded.provenance)
+    queries = applicable_queries(config.word_rule, given)
     there = loaded.provenance.join(corpus, on="page_id", how="semi")
     absent = queries.join(there, on="query_id", how="anti").height
     if absent:
         say(f"questions whose gold page gives no passage (their doc label is always 0): {absent:,}")
     pairs = runs.join(queries, on="query_id", how="semi").select("query_id", "doc_id").unique()
-    evidence = Evidence(pairs=pairs, queries=queries, corpus=corpus, provenance=loaded.provenance)
+    evidence = dataclasses.replace(given, pairs=pairs, queries=queries)
     labels = dual_labels(
         runs,
         queries,

@@ -1,0 +1,117 @@
+"""Finished jobs -> the papers' tables and figures, printed and in one folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import polars as pl
+
+from erag_ray.agreement import STATISTICS
+from erag_ray.config import PapersConfig
+from erag_ray.names import find
+from erag_ray.report import (
+    Grid,
+    agreement_by_depth,
+    agreement_by_reader,
+    by_reader_grid,
+    dual_grids,
+    figure_1_grid,
+    markdown,
+    published_reproduction,
+    published_table_1,
+    reproduction_grid,
+    table_1,
+)
+from erag_ray.report.curves import whole_lists
+from erag_ray.schemas import CORRELATIONS, DUAL_LABELS, MEANS, InputError
+from erag_ray.steps import say
+from erag_ray.store import Folder, TableStore
+
+
+def papers(config: PapersConfig) -> list[Grid]:
+    """Every table and figure whose jobs are there, also written to ``out``; the others are named.
+
+    Raises:
+        InputError: the comparison is not finished, or there is no such statistic.
+    """
+    try:
+        find("statistic", config.statistic, STATISTICS)
+    except ValueError as error:
+        raise InputError([f"statistic: {error}"]) from error
+    folder = Folder(config.out)
+    made = TableStore(config.comparison)
+    if not (made.is_sealed(CORRELATIONS) and made.is_sealed(MEANS)):
+        raise InputError(
+            [f"comparison: {config.comparison} is not a finished job; run jobs/compare.py first"]
+        )
+    correlations = made.read(CORRELATIONS)
+    grids = [
+        *_tables_1(correlations),
+        *_figure_1(correlations, config, folder),
+        *_by_reader(config.by_size, "Figure 2", config.size_depth, config, folder),
+        *_by_reader(config.by_augmentation, "Figure 3", config.augmentation_depth, config, folder),
+        *_reproduction(correlations, made.read(MEANS), config.reproduction_depth),
+        *_table_3(config.dual_labels),
+    ]
+    folder.write_bytes(markdown("The papers' tables and figures", grids, []).encode(), "report.md")
+    return grids
+
+
+def _tables_1(correlations: pl.DataFrame) -> Iterator[Grid]:
+    """At the largest depth, and at the largest at which each annotator has values (a judge may stop before)."""
+    known = correlations.filter(pl.col("over") == "queries").drop_nulls("value")
+    deepest = known.group_by("annotator").agg(pl.col("depth").max())["depth"].unique().sort(descending=True)
+    for depth in deepest:
+        for run in known["run_id"].unique().sort():
+            yield from table_1(correlations, run, depth, on_console=True)
+    yield from published_table_1(correlations["dataset"].unique().sort().to_list())
+
+
+def _figure_1(correlations: pl.DataFrame, config: PapersConfig, folder: Folder) -> Iterator[Grid]:
+    lists = (
+        whole_lists(correlations, config.statistic)
+        .select("run_id", "dataset")
+        .unique()
+        .sort("run_id", "dataset")
+    )
+    curves = [
+        agreement_by_depth(correlations, dataset, run, config.statistic).select(
+            pl.lit(dataset).alias("dataset"), pl.lit(run).alias("run_id"), pl.all()
+        )
+        for run, dataset in lists.iter_rows()
+    ]
+    if not curves:
+        return
+    data = pl.concat(curves)
+    folder.write_bytes(data.write_csv().encode(), "figure_1.csv")
+    for (run,), part in data.group_by("run_id", maintain_order=True):
+        yield figure_1_grid(part, str(run), config.statistic)
+
+
+def _by_reader(
+    jobs: Mapping[str, str], figure: str, depth: int, config: PapersConfig, folder: Folder
+) -> Iterator[Grid]:
+    missing = [place for place in jobs.values() if not TableStore(place).is_sealed(CORRELATIONS)]
+    if missing or not jobs:
+        say(f"{figure} is left out: {', '.join(missing) or 'no job'} is not finished")
+        return
+    tables = {name: TableStore(place).read(CORRELATIONS) for name, place in jobs.items()}
+    data = agreement_by_reader(tables, depth, config.statistic)
+    folder.write_bytes(data.write_csv().encode(), f"{figure.lower().replace(' ', '_')}.csv")
+    yield by_reader_grid(data, f"{figure}, {depth} documents", config.statistic)
+
+
+def _reproduction(correlations: pl.DataFrame, means: pl.DataFrame, depth: int) -> Iterator[Grid]:
+    if depth not in correlations["depth"]:
+        say(f"the reproduction's table is left out: nothing was read at {depth} documents")
+        return
+    yield reproduction_grid(correlations, means, depth)
+    yield published_reproduction()
+
+
+def _table_3(place: str | None) -> Iterator[Grid]:
+    if place is None or not TableStore(place).is_sealed(DUAL_LABELS):
+        say(f"Table 3 is left out: {place or 'no job'} has no dual labels")
+        return
+    manifest = TableStore(place).manifest(DUAL_LABELS)
+    yield from dual_grids(TableStore(place).read(DUAL_LABELS), manifest["config"]["confidence"])

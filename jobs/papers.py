@@ -1,0 +1,24 @@
+"""The papers' tables and figures from finished jobs, beside the published numbers.
+
+    python jobs/papers.py --config jobs/papers/papers.yaml
+    ray job submit --working-dir . -- python jobs/papers.py --config jobs/papers/papers.yaml
+
+Table 1, Figures 1 to 3 (their data, with intervals), the reproduction's table, and Table 3 of the dual-label paper.
+`make papers` runs the jobs before it, on a generated world.
+"""
+
+from __future__ import annotations
+
+from erag_ray.config import PapersConfig
+from erag_ray.report import open_console, show
+from erag_ray.steps import run_job, say
+from erag_ray.steps.papers import papers
+
+
+def main(config: PapersConfig) -> None:
+    show(papers(config), open_console())
+    say(f"report.md and the figures' data: {config.out}")
+
+
+if __name__ == "__main__":
+    run_job(PapersConfig, main, __doc__ or "")

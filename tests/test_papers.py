@@ -1,0 +1,156 @@
+"""The papers' tables and figures, from finished jobs."""
+
+from __future__ import annotations
+
+import io
+import pathlib
+
+import polars as pl
+import pytest
+from tiny import Tiny, compare, table
+
+from erag_ray.config import PapersConfig, ReaderConfig
+from erag_ray.evaluate import dual_probabilities
+from erag_ray.report import agreement_by_depth, agreement_by_reader, table_1
+from erag_ray.schemas import CORRELATIONS, DUAL_LABELS, MEANS, InputError
+from erag_ray.steps.papers import papers
+from erag_ray.store import TableStore
+
+TAU = "kendall_tau_b"
+
+
+def rows(**columns: list[object]) -> pl.DataFrame:
+    """Rows over queries of one dataset and run, whose measure looks at the whole list."""
+    size = len(next(iter(columns.values())))
+    shared = {
+        "over": "queries",
+        "dataset": "d",
+        "run_id": "A",
+        "statistic": TAU,
+        "ideal": "any",
+        "low": None,
+        "high": None,
+        "num_queries": 9,
+    }
+    frame = pl.DataFrame({**{name: [value] * size for name, value in shared.items()}, **columns})
+    return frame.with_columns(cutoff=pl.col("depth"))
+
+
+def test_the_measure_is_the_one_that_agrees_best_in_table_1() -> None:
+    given = rows(
+        annotator=["erag"] * 4 + ["llm_relevance"] * 4,
+        measure=["P", "P", "RR", "RR"] * 2,
+        depth=[5, 50] * 4,
+        value=[0.9, 0.1, 0.2, 0.3, 0.4, None, 0.5, None],
+    )
+    found = agreement_by_depth(given, "d", "A", TAU)
+    # P agrees better over all depths, RR at the largest; the judge's labels end before it
+    assert found.select("annotator", "measure", "depth", "value").rows() == [
+        ("erag", "RR", 5, 0.2),
+        ("erag", "RR", 50, 0.3),
+        ("llm_relevance", "RR", 5, 0.5),
+        ("llm_relevance", "RR", 50, None),
+    ]
+
+
+def test_readers_are_compared_by_one_measure_and_where_all_of_them_read() -> None:
+    columns = {"annotator": ["erag"] * 4, "measure": ["P", "RR"] * 2, "depth": [10] * 4}
+    small = rows(**columns, value=[0.3, 0.1, 0.3, 0.1], dataset=["d", "d", "only", "only"])  # type: ignore[arg-type]
+    large = rows(**columns, value=[0.2, 0.6, 0.3, 0.1], run_id=["A", "A", "B", "B"])  # type: ignore[arg-type]
+    found = agreement_by_reader({"small": small, "large": large}, 10, TAU)
+    assert found.select("dataset", "run_id", "measure", "reader", "value").rows() == [
+        ("d", "A", "RR", "small", 0.1),
+        ("d", "A", "RR", "large", 0.6),
+    ]
+
+
+def test_table_1_says_which_annotator_has_judged_fewer_queries() -> None:
+    given = rows(
+        annotator=["erag", "llm_relevance"],
+        measure=["P", "P"],
+        depth=[10, 10],
+        value=[0.5, 0.4],
+        num_queries=[60, 40],
+        num_dropped=[0, 20],
+        reason=[None, None],
+    )
+    (grid,) = table_1(given, "A", 10, on_console=False)
+    assert "Queries with labels of llm_relevance to this depth: 40 of 60 (d)." in grid.caption
+    assert "labels of erag" not in grid.caption
+
+
+@pytest.fixture
+def jobs(tiny: Tiny, reads_here: list[int]) -> PapersConfig:
+    """Two comparisons, of two readers, and dual labels."""
+    compare(tiny)
+    other = tiny.with_config(
+        out=str(tiny.folder / "other"), reader=ReaderConfig(kind="echo", max_new_tokens=3)
+    )
+    compare(other)
+    labels = pl.DataFrame(
+        {
+            "dataset": "tiny",
+            "run_id": "good",
+            "query_id": ["q1", "q2"],
+            "doc_label": [1, 0],
+            "word_label": [1, 1],
+        }
+    )
+    TableStore(str(tiny.folder)).write(
+        dual_probabilities(labels, 0.95), DUAL_LABELS, config={"confidence": 0.95}
+    )
+    return PapersConfig(
+        comparison=tiny.config.out,
+        by_size={"small": tiny.config.out, "large": other.config.out},
+        by_augmentation={"FiD": tiny.config.out, "IPA": str(tiny.folder / "nothing")},
+        dual_labels=str(tiny.folder),
+        size_depth=3,
+        reproduction_depth=3,
+        out=str(tiny.folder / "papers"),
+    )
+
+
+def test_every_table_and_figure_that_is_there(
+    jobs: PapersConfig, tiny: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    grids = {grid.title.split(":")[0]: grid for grid in papers(jobs) if grid.in_file}
+    assert {"Table 1", "Figure 1", "Figure 2, 3 documents", "The reproduction's table"} <= set(grids)
+    assert {"tiny", "Table 3 as published", "The reproduction's table as published"} <= set(grids)
+    assert f"Figure 3 is left out: {tiny.folder / 'nothing'} is not finished" in capsys.readouterr().err
+    folder = pathlib.Path(jobs.out)
+    assert not (folder / "figure_3.csv").exists()
+    curves = pl.read_csv(io.BytesIO((folder / "figure_1.csv").read_bytes()))
+    own = table(tiny, CORRELATIONS)
+    joined = curves.join(
+        own.filter(over="queries", statistic=TAU, ideal="any").filter(pl.col("cutoff") == pl.col("depth")),
+        on=["dataset", "run_id", "annotator", "measure", "depth"],
+        suffix="_own",
+    )
+    assert joined.height > 4
+    assert joined["value"].to_list() == pytest.approx(joined["value_own"].to_list(), nan_ok=True)
+    assert set(pl.read_csv(folder / "figure_2.csv")["reader"]) == {"small", "large"}
+    assert "Figure 2, 3 documents" in (folder / "report.md").read_text()
+
+
+def test_the_reproductions_table_holds_means_and_agreement(jobs: PapersConfig, tiny: Tiny) -> None:
+    (grid,) = (grid for grid in papers(jobs) if grid.title.startswith("The reproduction's table: "))
+    shown = next(row for row in grid.rows if row[1:3] == ("good", "P@3"))
+    mean = table(tiny, MEANS, run_id="good", annotator="erag", measure="P", depth=3, cutoff=3)["mean"][0]
+    tau = table(tiny, CORRELATIONS, run_id="good", annotator="erag", measure="P", depth=3, cutoff=3)
+    value = tau.filter(statistic=TAU, over="queries")["value"][0]
+    assert shown[3].startswith("-" if value is None else f"{value:.3f}")
+    # five of six questions are answered with three documents
+    assert shown[5:] == (f"{mean:.4f}", "6", f"exact_match {5 / 6:.4f}")
+
+
+def test_what_is_missing_is_said(jobs: PapersConfig, tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
+    bare = PapersConfig(comparison=jobs.comparison, out=jobs.out)
+    titles = [grid.title for grid in papers(bare)]
+    assert not any(title.startswith(("Figure 2", "Figure 3", "Table 3")) for title in titles)
+    told = capsys.readouterr().err
+    for text in ("Figure 2 is left out", "nothing was read at 40 documents", "Table 3 is left out"):
+        assert text in told
+    with pytest.raises(InputError, match="nothing is not a finished job; run jobs/compare"):
+        papers(PapersConfig(comparison=str(tiny.folder / "nothing"), out=jobs.out))
+    with pytest.raises(InputError, match="unknown statistic 'tau'"):
+        papers(PapersConfig(comparison=jobs.comparison, statistic="tau", out=jobs.out))
