@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -56,9 +57,20 @@ class Lists:
             raise ValueError("labels behind the end of a list must be 0")
         if (np.diff(self.ideal, axis=1) > 0).any():
             raise ValueError("ideal must be in descending order in each row")
-        smaller = self.ideal.sum(axis=1) < self.labels.sum(axis=1) - 1e-9
+        smaller = self.ideal_sums[:, 0] < self.labels.sum(axis=1) - 1e-9
         if smaller.any():
             raise ValueError(f"the base of list {np.argmax(smaller)} holds less than the list itself")
+
+    @cached_property
+    def sums(self) -> Floats:
+        """[num_lists, depth], the sum of the labels down to each rank."""
+        return np.cumsum(self.labels, axis=1)
+
+    @cached_property
+    def ideal_sums(self) -> Floats:
+        """[num_lists, 1], the sum of the base's labels; of binary ones, how many are relevant."""
+        sums: Floats = self.ideal.sum(axis=1, keepdims=True)
+        return sums
 
     @property
     def depth(self) -> int:
@@ -112,7 +124,7 @@ def _descending(values: Floats) -> Floats:
 
 def precision(lists: Lists) -> Floats:
     """Mean label of the first k ranks, missing documents counting 0 (m_P.c; graded: eRAG's eval.py)."""
-    return np.cumsum(lists.labels, axis=1) / _ranks(lists)
+    return lists.sums / _ranks(lists)
 
 
 def success(lists: Lists) -> Floats:
@@ -122,13 +134,13 @@ def success(lists: Lists) -> Floats:
 
 def recall(lists: Lists) -> Floats:
     """Share of the base's relevant documents that are in the first k ranks (trec_eval m_recall.c)."""
-    return _share(np.cumsum(lists.labels, axis=1), lists.ideal.sum(axis=1, keepdims=True))
+    return _share(lists.sums, lists.ideal_sums)
 
 
 def average_precision(lists: Lists) -> Floats:
     """Precision at each relevant rank up to k, summed, over the base's number of relevant (m_map_cut.c)."""
     found = np.cumsum(lists.labels * precision(lists), axis=1)
-    return _share(found, lists.ideal.sum(axis=1, keepdims=True))
+    return _share(found, lists.ideal_sums)
 
 
 def reciprocal_rank(lists: Lists) -> Floats:

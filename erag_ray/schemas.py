@@ -356,6 +356,25 @@ def conform(table: pa.Table | pl.DataFrame, schema: TableSchema, *, unique: bool
     return result
 
 
+def check(table: pl.DataFrame, schema: TableSchema, *, unique: bool = True) -> None:
+    """`conform` for a frame that stays one, in the very types of the schema: nothing is copied.
+
+    Raises:
+        ValueError: it has other columns or types, holds nulls or NaN, or a key repeats.
+    """
+    wanted = pl.DataFrame(schema.empty()).schema
+    if table.schema != wanted:
+        raise ValueError(f"table {schema.name}: columns {dict(table.schema)}, and not {dict(wanted)}")
+    for field in schema.columns:
+        column = table[field.name]
+        if not field.nullable and column.null_count():
+            raise ValueError(f"table {schema.name}: column {field.name} holds nulls")
+        if column.dtype.is_float() and column.is_nan().any():
+            raise ValueError(f"table {schema.name}: column {field.name} holds NaN; 'not judged' is null")
+    if unique:
+        _check_key(table.to_arrow(), schema)
+
+
 def _check_names(table: pa.Table, schema: TableSchema) -> None:
     missing = [name for name in schema.columns.names if name not in table.column_names]
     extra = [name for name in table.column_names if name not in schema.columns.names]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from test_evaluate import measured, numbered, settings, used
+from test_evaluate import comparisons, contrasts, measured, numbered, settings, used
 
 from erag_ray.agreement import (
     detectable_difference,
@@ -20,7 +20,6 @@ from erag_ray.agreement import (
     randomisation_p_values,
     sign_flips,
 )
-from erag_ray.evaluate import comparisons, contrasts
 from erag_ray.schemas import COMPARISONS, CONTRASTS, conform
 
 

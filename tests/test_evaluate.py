@@ -10,16 +10,10 @@ import polars as pl
 import pytest
 from scipy import stats
 
+from erag_ray import evaluate
 from erag_ray.agreement import resample_weights
-from erag_ray.evaluate import (
-    Settings,
-    asked_measures,
-    correlations,
-    list_values,
-    means,
-    pooling,
-    utility,
-)
+from erag_ray.evaluate import Settings, asked_measures, by_dataset, list_values, pooling, utility
+from erag_ray.evaluate import lookup as lookup_part
 from erag_ray.schemas import ASKS, LABELS, LIST_VALUES, POOLING, QUERIES, READINGS, RUNS, UTILITY, conform
 
 # gains at ranks 1, 2, 3
@@ -81,6 +75,26 @@ def labels(
 
 def everywhere(annotators: Sequence[str], asked: pl.DataFrame) -> dict[str, pl.Series]:
     return dict.fromkeys(annotators, asked["query_id"])
+
+
+Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, Settings]
+
+
+def means(*given: *Tables) -> pl.DataFrame:
+    """Of LIST_VALUES, UTILITY, QUERIES and settings; so the next three."""
+    return evaluate.means(by_dataset(*given), given[-1])
+
+
+def correlations(*given: *Tables) -> pl.DataFrame:
+    return evaluate.correlations(by_dataset(*given), given[-1])
+
+
+def comparisons(*given: *Tables) -> pl.DataFrame:
+    return evaluate.comparisons(by_dataset(*given), given[-1])
+
+
+def contrasts(*given: *Tables) -> pl.DataFrame:
+    return evaluate.contrasts(by_dataset(*given), given[-1])
 
 
 def value(rows: pl.DataFrame, **key: object) -> float | None:
@@ -251,6 +265,39 @@ def test_what_changes_when_a_run_leaves_the_pool() -> None:
     assert alone["reason"][0] == "number of runs: 1, and a correlation takes at least 2"
     half = labels("provenance", {query: dict.fromkeys(found) for query, found in BINARY.items()})
     assert pooling(half, LISTS, *given[2:]).is_empty()
+
+
+def test_lists_may_stand_in_any_order_and_labels_too() -> None:
+    made = labels("provenance", BINARY)
+    mixed = list_values(
+        made.sample(fraction=1, shuffle=True, seed=1),
+        LISTS.sample(fraction=1, shuffle=True, seed=2),
+        everywhere(["provenance"], TWO),
+        TWO,
+        settings(depths=[1, 3]),
+    )
+    assert mixed.equals(values_of(BINARY, depths=[1, 3]))
+
+
+def test_only_the_ideals_asked_for() -> None:
+    whole = values_of(BINARY)
+    for ideal in ("list", "pool"):
+        made = list_values(
+            labels("provenance", BINARY), LISTS, everywhere(["provenance"], TWO), TWO, settings(), [ideal]
+        )
+        wanted = whole.filter(pl.col("ideal").is_in([ideal, "any"]))
+        assert made.sort(made.columns).equals(wanted.sort(wanted.columns))
+
+
+def test_documents_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = values_of(BINARY)
+    hashed = lookup_part._keys
+
+    def alike_at_first(rows: np.ndarray, doc_ids: pl.Series, seed: int) -> np.ndarray:
+        return hashed(rows, doc_ids, seed) if seed else np.ones(len(rows), np.uint64)
+
+    monkeypatch.setattr(lookup_part, "_keys", alike_at_first)
+    assert values_of(BINARY).equals(expected)
 
 
 def test_a_short_list_counts_its_missing_documents_as_0() -> None:

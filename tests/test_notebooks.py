@@ -5,10 +5,9 @@ from __future__ import annotations
 import pathlib
 
 import pytest
-from test_evaluate import measured, numbered, settings, used
+from test_evaluate import correlations, measured, numbered, settings, used
 from tiny import Tiny, compare
 
-from erag_ray.evaluate import correlations
 from erag_ray.report import agreement_by_depth
 
 ROOT = pathlib.Path(__file__).parents[1]

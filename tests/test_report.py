@@ -11,10 +11,9 @@ import markdown_it
 import polars as pl
 import pytest
 import rich.console
-from test_evaluate import measured, numbered, settings, used
+from test_evaluate import comparisons, contrasts, correlations, means, measured, numbered, settings, used
 from tiny import RIGHT, Tiny, compare, table
 
-from erag_ray.evaluate import comparisons, contrasts, correlations, means
 from erag_ray.report import Grid, Results, markdown, number, pages, show, with_interval
 from erag_ray.schemas import COSTS, MEANS, POOLING
 

@@ -7,6 +7,7 @@ list measure, and the reader's closed-book answer is its utility. A null (not ju
 one column, and the rows say how many were left out.
 """
 
+from erag_ray.evaluate.columns import DatasetColumns, by_dataset
 from erag_ray.evaluate.common import (
     ANY,
     END_TO_END,
@@ -34,8 +35,10 @@ __all__ = [
     "POOL",
     "PROBABILITIES",
     "REFERENCES",
+    "DatasetColumns",
     "Settings",
     "asked_measures",
+    "by_dataset",
     "comparisons",
     "contrasts",
     "correlations",

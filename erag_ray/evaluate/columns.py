@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from erag_ray.agreement import resample_weights
-from erag_ray.evaluate.common import ANY, END_TO_END, Floats, Settings
+from erag_ray.evaluate.common import ANY, END_TO_END, REFERENCES, Floats, Settings
+from erag_ray.evaluate.lists import rows_of
+from erag_ray.evaluate.lookup import numbered, taken
 from erag_ray.schemas import TableSchema, conform
 
 DIGITS = 12
@@ -18,35 +21,67 @@ COLUMN = ["reader", "score", "annotator", "run_id", "depth", "measure", "cutoff"
 NamedColumn = tuple[Mapping[str, object], Floats]
 
 
-def with_utility(values: pl.DataFrame, used: pl.DataFrame) -> pl.DataFrame:
-    """LIST_VALUES and UTILITY as columns of one kind.
+@dataclass(frozen=True, kw_only=True)
+class DatasetColumns:
+    """One dataset's measures and utilities over its queries, and how the bootstrap draws these."""
 
-    A row of utility has the annotator `END_TO_END`, the score's name as its measure and its depth as its cut-off.
+    dataset: str
+    columns: list[NamedColumn]
+    """Each [num_queries], NaN where not judged or not applicable."""
+    weights: npt.NDArray[np.int16]
+    """[num_resamples, num_queries]."""
+
+    @property
+    def of_runs(self) -> list[NamedColumn]:
+        """Those of the compared runs, without the references."""
+        return [item for item in self.columns if item[0]["run_id"] not in REFERENCES]
+
+
+def by_dataset(
+    values: pl.DataFrame, used: pl.DataFrame, queries: pl.DataFrame, settings: Settings
+) -> list[DatasetColumns]:
+    """LIST_VALUES and UTILITY as columns, cut once for all tables that are made of them.
+
+    A column of utility has the annotator `END_TO_END`, the score's name as its measure and its depth as its cut-off.
     """
     as_values = used.with_columns(
         annotator=pl.lit(END_TO_END), measure=pl.col("score"), cutoff=pl.col("depth"), ideal=pl.lit(ANY)
     )
-    return pl.concat(
-        [values.select("query_id", *COLUMN, "value"), as_values.select("query_id", *COLUMN, "value")]
-    )
+    ids = {str(name): part for (name,), part in queries.partition_by("dataset", as_dict=True).items()}
+    columns: dict[str, list[NamedColumn]] = {name: [] for name in sorted(ids)}
+    for table in (values, as_values):
+        for name, item in _columns(table, queries):
+            columns[name].append(item)
+    return [
+        DatasetColumns(
+            dataset=name,
+            columns=own,
+            weights=resample_weights(ids[name].height, settings.num_resamples, settings.seed),
+        )
+        for name, own in columns.items()
+    ]
 
 
-def by_dataset(
-    values: pl.DataFrame, queries: pl.DataFrame, settings: Settings
-) -> Iterator[tuple[str, list[NamedColumn], npt.NDArray[np.int16]]]:
-    """Each dataset's columns, [num_queries] with NaN where not judged or not applicable, and their weights."""
-    for dataset in queries["dataset"].unique().sort():
-        ids = queries.filter(pl.col("dataset") == dataset).select("query_id")
-        weights = resample_weights(ids.height, settings.num_resamples, settings.seed)
-        own = values.join(ids.with_row_index("row"), on="query_id", maintain_order="left")
-        yield dataset, list(_columns(own, ids.height)), weights
-
-
-def _columns(values: pl.DataFrame, num_queries: int) -> Iterator[NamedColumn]:
-    for name, part in values.partition_by(COLUMN, as_dict=True, maintain_order=True).items():
-        column = np.full(num_queries, np.nan)
-        column[part["row"].to_numpy()] = part["value"].to_numpy()
-        yield dict(zip(COLUMN, name, strict=True)), np.round(column, DIGITS)
+def _columns(values: pl.DataFrame, queries: pl.DataFrame) -> Iterator[tuple[str, NamedColumn]]:
+    """Each column with its dataset, by first appearance; a query is at its place among those of the dataset."""
+    datasets, dataset_of = numbered(queries, ["dataset"])
+    in_dataset = [np.flatnonzero(dataset_of == number) for number in range(datasets.height)]
+    place = np.empty(queries.height, np.int64)
+    for members in in_dataset:
+        place[members] = np.arange(len(members))
+    rows = rows_of(values, queries)
+    kept = taken(values, rows >= 0)
+    rows, found = rows[rows >= 0], kept["value"].fill_null(np.nan).to_numpy()
+    names, number = numbered(kept, COLUMN)
+    code = number * datasets.height + dataset_of[rows]
+    order = np.argsort(code, kind="stable")
+    starts = np.flatnonzero(np.diff(code[order], prepend=-1))
+    for block in sorted(np.split(order, starts[1:]), key=lambda own: own[:1].tolist()):
+        if len(block):
+            name, dataset = divmod(int(code[block[0]]), datasets.height)
+            column = np.full(len(in_dataset[dataset]), np.nan)
+            column[place[rows[block]]] = found[block]
+            yield datasets.item(dataset, 0), (names.row(name, named=True), np.round(column, DIGITS))
 
 
 def measured_and_used(columns: Sequence[NamedColumn]) -> tuple[list[NamedColumn], list[NamedColumn]]:

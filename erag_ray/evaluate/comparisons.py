@@ -22,45 +22,41 @@ from erag_ray.agreement import (
 )
 from erag_ray.evaluate.columns import (
     DIGITS,
+    DatasetColumns,
     NamedColumn,
-    by_dataset,
     by_run,
     measured_and_used,
     same_list,
     table_of,
-    with_utility,
 )
-from erag_ray.evaluate.common import END_TO_END, OWN_LIST, REFERENCES, Floats, Settings
+from erag_ray.evaluate.common import END_TO_END, OWN_LIST, Floats, Settings
 from erag_ray.schemas import COMPARISONS, CONTRASTS
 
 COLUMNS_AT_A_TIME = 500
 Row = tuple[object, ...]
 
 
-def comparisons(
-    values: pl.DataFrame, used: pl.DataFrame, queries: pl.DataFrame, settings: Settings
-) -> pl.DataFrame:
+def comparisons(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
     """COMPARISONS of every two runs, by utility and by each measure of each annotator.
 
     p-values by paired randomisation, adjusted by Holm over all pairs of runs within one dataset, reader, quantity and
     depth. ``difference`` is run_a's mean minus run_b's over the queries judged in both. Measures whose ideal is the
     run's own list are left out: they compare no runs. A run that never scored above 0 end to end is not compared.
     """
-    targets = used.filter(~pl.col("run_id").is_in(REFERENCES))
     rows: list[Row] = []
-    for dataset, columns, weights in by_dataset(with_utility(values, targets), queries, settings):
-        comparable = [item for item in columns if item[0]["ideal"] != OWN_LIST]
+    for own in datasets:
+        comparable = [item for item in own.of_runs if item[0]["ideal"] != OWN_LIST]
         families = [_family(name, runs) for name, runs in by_run(comparable) if len(runs) > 1]
-        flips = sign_flips(weights.shape[1], settings.num_flips, settings.seed)
+        flips = sign_flips(own.weights.shape[1], settings.num_flips, settings.seed)
         for some in _batched(families):
             differences = np.concatenate([family.differences for family in some], axis=1)
             p_values = randomisation_p_values(differences, flips)
-            intervals = mean_intervals(differences, weights, settings.confidence)
+            intervals = mean_intervals(differences, own.weights, settings.confidence)
             for family in some:
                 count = len(family.pairs)
-                own, p_values = p_values[:count], p_values[count:]
-                rows += ((dataset, *row) for row in _rows(family, own, intervals[:count]))
-                intervals = intervals[count:]
+                found = list(_rows(family, p_values[:count], intervals[:count]))
+                rows += ((own.dataset, *row) for row in found)
+                p_values, intervals = p_values[count:], intervals[count:]
     return table_of(rows, COMPARISONS)
 
 
@@ -122,24 +118,22 @@ def _why_not(pair: tuple[str, str], silent: set[str], column: Floats) -> str | N
     return f"{', '.join(never)} never scored above 0" if never else None
 
 
-def contrasts(
-    values: pl.DataFrame, used: pl.DataFrame, queries: pl.DataFrame, settings: Settings
-) -> pl.DataFrame:
+def contrasts(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
     """CONTRASTS: how much better one annotator's measure agrees with utility than another's, for every two of them.
 
     Over the queries that both have judged, at the cut-off that equals the depth; a resample draws the same queries for
     both. A measure that is constant there has no contrast.
     """
-    targets = used.filter(~pl.col("run_id").is_in(REFERENCES))
-    whole = values.filter(pl.col("cutoff") == pl.col("depth"))
     rows: list[Row] = []
-    for dataset, columns, weights in by_dataset(with_utility(whole, targets), queries, settings):
-        measured, ends = measured_and_used(columns)
+    for own in datasets:
+        measured, ends = measured_and_used(own.of_runs)
+        whole = [item for item in measured if item[0]["cutoff"] == item[0]["depth"]]
         for (target, y), statistic in itertools.product(ends, settings.statistics):
-            own = [item for item in measured if same_list(item[0], target)]
-            for first, second in itertools.combinations(_in_order(own), 2):
+            of_list = [item for item in whole if same_list(item[0], target)]
+            for first, second in itertools.combinations(_in_order(of_list), 2):
                 if all(first[0][key] == second[0][key] for key in ("measure", "ideal")):
-                    rows.append((dataset, *_contrast(first, second, target, y, statistic, weights, settings)))
+                    row = _contrast(first, second, target, y, statistic, own.weights, settings)
+                    rows.append((own.dataset, *row))
     return table_of(rows, CONTRASTS)
 
 

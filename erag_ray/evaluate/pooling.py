@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,12 +11,14 @@ import polars as pl
 
 from erag_ray.agreement import agree_over_runs
 from erag_ray.evaluate.columns import DIGITS, table_of
-from erag_ray.evaluate.common import POOL, Settings
-from erag_ray.evaluate.values import list_values
+from erag_ray.evaluate.common import Floats, Settings
+from erag_ray.evaluate.values import LabelGroup, label_groups, uses_ideal
+from erag_ray.measures import Lists, compute_all
 from erag_ray.schemas import POOLING
 
 GROUP = ["dataset", "reader", "score", "annotator", "depth", "measure", "cutoff"]
 TAU = "kendall_tau_b"
+Row = tuple[object, ...]
 
 
 def pooling(
@@ -39,49 +42,59 @@ def pooling(
         queries: QUERIES.
         settings: what to compute.
     """
-    deepest = replace(settings, depths=[max(settings.depths)], cutoffs=[])
-    cut = runs.filter(pl.col("rank") <= max(settings.depths))
-    whole = _means(labels, cut, applicable, queries, deepest)
-    rows: list[tuple[object, ...]] = []
-    for run_id in cut["run_id"].unique().sort():
-        others = cut.filter(pl.col("run_id") != run_id)
-        if others.is_empty():
-            continue
-        without = _means(labels, others, applicable, queries, deepest)
-        rows += _changes(run_id, whole.join(without, on=[*GROUP, "run_id"], suffix="_without"))
-    judged = _judged(labels, cut, queries)
+    depth = max(settings.depths)
+    deepest = replace(settings, depths=[depth], cutoffs=[])
+    rows: list[Row] = []
+    for group in label_groups(labels, runs, applicable, queries, deepest):
+        rows += _of_group(group, depth, settings.threshold)
+    rows.sort(key=lambda row: str(row[len(GROUP)]))
     table = pl.DataFrame(rows, schema=[*GROUP, "run_id", "num_runs", "tau", "shift", "reason"], orient="row")
     typed = table.cast(dict.fromkeys(("dataset", "reader", "score", "annotator", "run_id"), pl.String))
+    judged = _judged(labels, runs.filter(pl.col("rank") <= depth), queries)
     joined = typed.join(judged, on=["dataset", "reader", "score", "annotator", "run_id"], how="left")
     return table_of(joined.select(POOLING.columns.names).rows(), POOLING)
 
 
+def _of_group(group: LabelGroup, depth: int, threshold: float | None) -> Iterator[Row]:
+    run_ids = sorted(group.judged.documents.run_ids)
+    whole = _means(group, run_ids, depth, threshold)
+    for left in run_ids if len(run_ids) > 1 else []:
+        without = _means(group, [run_id for run_id in run_ids if run_id != left], depth, threshold)
+        for (measure, dataset), others in without.items():
+            own = whole[measure, dataset]
+            pairs = np.array([(own[run], mean) for run, mean in others.items() if run in own])
+            if len(pairs):
+                yield (dataset, *group.names.values(), depth, measure, depth, left, *_change(pairs))
+
+
 def _means(
-    labels: pl.DataFrame,
-    runs: pl.DataFrame,
-    applicable: Mapping[str, pl.Series],
-    queries: pl.DataFrame,
-    settings: Settings,
-) -> pl.DataFrame:
-    values = list_values(labels, runs, applicable, queries, settings).filter(pl.col("ideal") == POOL)
-    named = values.join(queries.select("query_id", "dataset"), on="query_id")
-    return named.group_by(*GROUP, "run_id", maintain_order=True).agg(pl.col("value").mean().round(DIGITS))
+    group: LabelGroup, run_ids: Sequence[str], depth: int, threshold: float | None
+) -> dict[tuple[str, str], dict[str, float]]:
+    """(measure, dataset) -> run -> mean, of what has one, with the pool of these runs."""
+    pool, is_whole = group.judged.pool(run_ids, depth)
+    measures = [name for name in group.measures if uses_ideal(name)]
+    datasets = group.queries["dataset"].unique(maintain_order=True).to_list()
+    found: dict[tuple[str, str], dict[str, float]] = {
+        key: {} for key in itertools.product(measures, datasets)
+    }
+    of_dataset = {name: (group.queries["dataset"] == name).to_numpy() & is_whole for name in datasets}
+    for run_id in run_ids:
+        labels, lengths, _ = group.judged.matrix(run_id, depth)
+        lists = Lists(labels=labels, lengths=lengths, ideal=pool)
+        values = compute_all(measures, lists, [depth], threshold)
+        for (measure, dataset), means in found.items():
+            if of_dataset[dataset].any():
+                mean = values[measure, depth][of_dataset[dataset]].mean()
+                means[run_id] = round(float(mean), DIGITS)
+    return found
 
 
-def _changes(run_id: str, both: pl.DataFrame) -> Iterator[tuple[object, ...]]:
-    for key, part in both.drop_nulls(["value", "value_without"]).group_by(GROUP, maintain_order=True):
-        first, second = part["value"].to_numpy(), part["value_without"].to_numpy()
-        found = agree_over_runs(first, second, TAU)
-        shift = float(np.abs(first - second).max())
-        # the order of a few runs is a fact about them, so the lack of a p-value is no reason
-        yield (
-            *key,
-            run_id,
-            part.height,
-            found.value,
-            shift,
-            None if found.value is not None else found.reason,
-        )
+def _change(pairs: Floats) -> tuple[int, float | None, float, str | None]:
+    """How many runs, tau, shift and the reason of [num_runs, 2]: the means with and without the run that is left."""
+    found = agree_over_runs(pairs[:, 0], pairs[:, 1], TAU)
+    shift = float(np.abs(pairs[:, 0] - pairs[:, 1]).max())
+    # the order of a few runs is a fact about them, so the lack of a p-value is no reason
+    return len(pairs), found.value, shift, None if found.value is not None else found.reason
 
 
 def _judged(labels: pl.DataFrame, runs: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:

@@ -12,37 +12,32 @@ import polars as pl
 from erag_ray.agreement import Agreement, agree, agree_over_runs, mean_intervals
 from erag_ray.evaluate.columns import (
     DIGITS,
+    DatasetColumns,
     NamedColumn,
-    by_dataset,
     by_run,
     measured_and_used,
     same_list,
     table_of,
-    with_utility,
 )
-from erag_ray.evaluate.common import REFERENCES, Floats, Settings
+from erag_ray.evaluate.common import Floats, Settings
 from erag_ray.schemas import CORRELATIONS, MEANS
 
 
-def means(
-    values: pl.DataFrame, used: pl.DataFrame, queries: pl.DataFrame, settings: Settings
-) -> pl.DataFrame:
+def means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
     """MEANS over queries of LIST_VALUES and of UTILITY, with bootstrap intervals."""
     rows = []
-    for dataset, columns, weights in by_dataset(with_utility(values, used), queries, settings):
-        if not columns:
+    for own in datasets:
+        if not own.columns:
             continue
-        table = np.stack([column for _, column in columns], axis=1)
-        intervals = mean_intervals(table, weights, settings.confidence)
-        for (name, column), interval in zip(columns, intervals, strict=True):
+        table = np.stack([column for _, column in own.columns], axis=1)
+        intervals = mean_intervals(table, own.weights, settings.confidence)
+        for (name, column), interval in zip(own.columns, intervals, strict=True):
             counted = int((~np.isnan(column)).sum())
-            rows.append((dataset, *name.values(), *interval, counted, len(column) - counted))
+            rows.append((own.dataset, *name.values(), *interval, counted, len(column) - counted))
     return table_of(rows, MEANS)
 
 
-def correlations(
-    values: pl.DataFrame, used: pl.DataFrame, queries: pl.DataFrame, settings: Settings
-) -> pl.DataFrame:
+def correlations(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
     """CORRELATIONS of every measure with the utility at the same depth: over queries in a run, and over runs.
 
     Over queries as in the paper (Salemi & Zamani, SIGIR 2024, section 3): one run, its queries. Over runs: the
@@ -51,12 +46,11 @@ def correlations(
     ``num_dropped`` counts queries; ``num_runs`` leaves out runs in which nothing was judged; ``num_varied`` counts the
     queries (over runs: the runs) whose utility is not the most frequent one: on them the correlation hangs.
     """
-    targets = used.filter(~pl.col("run_id").is_in(REFERENCES))
     rows: list[tuple[object, ...]] = []
-    for dataset, columns, weights in by_dataset(with_utility(values, targets), queries, settings):
-        measured, ends = measured_and_used(columns)
-        rows += _over_queries(dataset, measured, ends, weights, settings)
-        rows += _over_runs(dataset, measured, ends, settings)
+    for own in datasets:
+        measured, ends = measured_and_used(own.of_runs)
+        rows += _over_queries(own.dataset, measured, ends, own.weights, settings)
+        rows += _over_runs(own.dataset, measured, ends, settings)
     return table_of(rows, CORRELATIONS)
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from erag_ray.annotators import annotator_named
 from erag_ray.evaluate.common import ANY, OWN_LIST, POOL, Floats, Settings
+from erag_ray.evaluate.lists import Judged, documents_of, judged, rows_of
+from erag_ray.evaluate.lookup import Integers, numbered, taken
 from erag_ray.measures import (
     MEASURES,
     Kind,
@@ -19,10 +21,9 @@ from erag_ray.measures import (
     compute_all,
     measures_for,
     own_ideal,
-    pad,
 )
 from erag_ray.names import find
-from erag_ray.schemas import LIST_VALUES, READINGS, UTILITY, conform
+from erag_ray.schemas import LIST_VALUES, READINGS, UTILITY, check, conform
 from erag_ray.scores import score_named, score_outputs
 
 
@@ -74,12 +75,16 @@ def _scored(part: pl.DataFrame) -> pl.DataFrame:
     return part.with_columns(value=pl.Series(values, dtype=pl.Float64))
 
 
+IDEALS = (OWN_LIST, POOL)
+
+
 def list_values(
     labels: pl.DataFrame,
     runs: pl.DataFrame,
     applicable: Mapping[str, pl.Series],
     queries: pl.DataFrame,
     settings: Settings,
+    ideals: Sequence[str] = IDEALS,
 ) -> pl.DataFrame:
     """LIST_VALUES: every measure of every list, by every annotator.
 
@@ -89,35 +94,69 @@ def list_values(
         applicable: annotator -> the query_ids to which it applies.
         queries: QUERIES.
         settings: what to compute.
+        ideals: which of `IDEALS`; measures without an ideal are there in any case.
 
     Raises:
         ValueError: a measure that needs binary labels, asked of graded ones without a threshold.
     """
-    columns = ["reader", "score", "annotator"]
     parts = []
-    for group in labels.select(columns).unique().sort(columns).iter_rows(named=True):
-        own = labels.filter(*(pl.col(name) == value for name, value in group.items()))
-        wanted = queries.filter(pl.col("query_id").is_in(applicable[group["annotator"]].implode()))
-        if group["score"]:
-            wanted = wanted.filter(pl.col("score") == group["score"])
-        if group["reader"]:
-            wanted = wanted.filter(pl.col("dataset").is_in(_datasets_of(own, queries).implode()))
-        kind, names = _kind_and_names(group["annotator"], wanted, settings)
-        lists = _labelled(runs, own, wanted)
-        parts += [
-            part.with_columns(**{k: pl.lit(v) for k, v in group.items()})
-            for part in _values(lists, wanted, runs, names, kind, settings)
-        ]
-    empty = pl.DataFrame(LIST_VALUES.empty())
-    table = pl.concat(
-        [empty, *(part.select(LIST_VALUES.columns.names) for part in parts)], how="vertical_relaxed"
-    )
-    conform(table, LIST_VALUES)
+    for group in label_groups(labels, runs, applicable, queries, settings):
+        columns = list(_columns(group, settings, ideals))
+        parts.append(_as_table(group, columns))
+    table = pl.concat([pl.DataFrame(LIST_VALUES.empty()), *parts])
+    # the key is unique because those of QUERIES and RUNS are; it is looked at again where the table is sealed
+    check(table, LIST_VALUES, unique=False)
     return table
 
 
-def _datasets_of(labels: pl.DataFrame, queries: pl.DataFrame) -> pl.Series:
-    return queries.join(labels.select("query_id"), on="query_id", how="semi")["dataset"].unique()
+@dataclass(frozen=True, kw_only=True)
+class LabelGroup:
+    """The labels of one annotator, by one reader and score, and what they are of."""
+
+    names: Mapping[str, str]
+    """Its reader, score and annotator."""
+    queries: pl.DataFrame
+    """QUERIES to which it applies."""
+    kind: Kind
+    """What its labels are declared to be."""
+    measures: Sequence[str]
+    """Those that its labels allow."""
+    judged: Judged
+
+
+def label_groups(
+    labels: pl.DataFrame,
+    runs: pl.DataFrame,
+    applicable: Mapping[str, pl.Series],
+    queries: pl.DataFrame,
+    settings: Settings,
+) -> Iterator[LabelGroup]:
+    """The labels of each annotator, on the documents of all runs; arguments and errors as of `list_values`."""
+    documents = documents_of(runs, queries, max(settings.depths))
+    found, number = numbered(labels, ["reader", "score", "annotator"])
+    for place, (reader, score, annotator) in sorted(enumerate(found.rows()), key=lambda item: item[1]):
+        own = taken(labels, number == place)
+        rows = rows_of(own, queries)
+        wanted = queries.filter(pl.col("query_id").is_in(applicable[annotator].implode()))
+        if score:
+            wanted = wanted.filter(pl.col("score") == score)
+        if reader:
+            wanted = wanted.filter(pl.col("dataset").is_in(_datasets_of(rows, queries).implode()))
+        kind, measures = _kind_and_names(annotator, wanted, settings)
+        yield LabelGroup(
+            names={"reader": reader, "score": score, "annotator": annotator},
+            queries=wanted,
+            kind=kind,
+            measures=measures,
+            judged=judged(documents, own, rows, queries, wanted),
+        )
+
+
+def _datasets_of(rows: Integers, queries: pl.DataFrame) -> pl.Series:
+    # the last one stands for -1
+    is_labelled = np.zeros(queries.height + 1, np.bool_)
+    is_labelled[rows] = True
+    return queries["dataset"].filter(is_labelled[:-1]).unique()
 
 
 def _kind_and_names(annotator: str, queries: pl.DataFrame, settings: Settings) -> tuple[Kind, list[str]]:
@@ -129,91 +168,54 @@ def _kind_and_names(annotator: str, queries: pl.DataFrame, settings: Settings) -
     return kind, names
 
 
-def _labelled(runs: pl.DataFrame, labels: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
-    """The runs' documents with their labels, in the order of queries and ranks; ``row`` numbers the queries."""
-    rows = queries.select("query_id").with_row_index("row")
-    found = runs.join(rows, on="query_id").join(
-        labels.select("query_id", "doc_id", "label"), on=["query_id", "doc_id"], how="left"
-    )
-    return found.select("run_id", "row", "rank", "doc_id", "label").sort("run_id", "row", "rank")
+Column = tuple[tuple[str, int, str, int, str], Floats]
+"""run_id, depth, measure, cutoff and ideal; the values [num_queries], NaN where not judged."""
 
 
-def _values(
-    lists: pl.DataFrame,
-    queries: pl.DataFrame,
-    runs: pl.DataFrame,
-    names: Sequence[str],
-    kind: Kind,
-    settings: Settings,
-) -> Iterator[pl.DataFrame]:
-    run_ids = runs["run_id"].unique().sort().to_list()
+def _columns(group: LabelGroup, settings: Settings, ideals: Sequence[str]) -> Iterator[Column]:
+    run_ids = sorted(group.judged.documents.run_ids)
+    with_ideal = [name for name in group.measures if uses_ideal(name)]
     for depth in settings.depths:
-        cut = lists.filter(pl.col("rank") <= depth)
-        pool, whole_pool = _pool(cut, queries.height)
+        pool, whole_pool = group.judged.pool(run_ids, depth) if POOL in ideals else (None, None)
         for run_id in run_ids:
-            labels, lengths, judged_to = _matrix(
-                cut.filter(pl.col("run_id") == run_id), queries.height, depth
-            )
-            own = own_ideal(labels, lengths)
-            pooled = Lists(labels=labels, lengths=lengths, ideal=pool)
-            cutoffs = settings.cutoffs_at(depth)
-            for ideal, base, whole in ((OWN_LIST, own, judged_to >= depth), (POOL, pooled, whole_pool)):
-                chosen = [name for name in names if ideal == OWN_LIST or _measure(name).uses_ideal]
-                measured = compute_all(chosen, base, cutoffs, settings.threshold, kind)
-                for (name, cutoff), values in measured.items():
-                    has_ideal = _measure(name).uses_ideal
+            labels, lengths, judged_to = group.judged.matrix(run_id, depth)
+            for ideal in ideals:
+                if ideal == OWN_LIST:
+                    base, whole = own_ideal(labels, lengths), judged_to >= depth
+                else:
+                    assert pool is not None
+                    assert whole_pool is not None
+                    base, whole = Lists(labels=labels, lengths=lengths, ideal=pool), whole_pool
+                chosen = group.measures if ideal == ideals[0] else with_ideal
+                found = compute_all(chosen, base, settings.cutoffs_at(depth), settings.threshold, group.kind)
+                for (name, cutoff), values in found.items():
                     # without an ideal only the documents down to the cut-off matter
-                    known, shown = (whole, ideal) if has_ideal else (judged_to >= cutoff, ANY)
-                    yield _column(queries, values, known, run_id, depth, name, cutoff, shown)
+                    known, shown = (whole, ideal) if uses_ideal(name) else (judged_to >= cutoff, ANY)
+                    yield (run_id, depth, name, cutoff, shown), np.where(known, values, np.nan)
 
 
-def _measure(name: str) -> Measure:
-    return find("measure", name, MEASURES)
+def uses_ideal(name: str) -> bool:
+    """Whether a measure depends on the ideal."""
+    measure: Measure = find("measure", name, MEASURES)
+    return measure.uses_ideal
 
 
-def _matrix(
-    lists: pl.DataFrame, num_queries: int, depth: int
-) -> tuple[Floats, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Labels [num_queries, depth] in rank order, the lists' lengths, and down to which rank all is judged, or depth."""
-    rows = lists["row"].to_numpy()
-    lengths = np.bincount(rows, minlength=num_queries)
-    labels = pad(lists["label"].fill_null(0.0).to_numpy(), lengths, depth)
-    places = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    unjudged = lists["label"].is_null().to_numpy()
-    judged_to = np.full(num_queries, depth)
-    np.minimum.at(judged_to, rows[unjudged], places[unjudged])
-    return labels, lengths, judged_to
-
-
-def _pool(lists: pl.DataFrame, num_queries: int) -> tuple[Floats, npt.NDArray[np.bool_]]:
-    """Labels of the union of all runs' lists, descending and at least 0, and where every one was judged."""
-    union = (
-        lists.with_columns(pl.col("label").clip(lower_bound=0.0))
-        .unique(subset=["row", "doc_id"])
-        .sort(["row", "label"], descending=[False, True], nulls_last=True)
+def _as_table(group: LabelGroup, columns: Sequence[Column]) -> pl.DataFrame:
+    """LIST_VALUES of columns, one below the other."""
+    ids, height = group.queries["query_id"], group.queries.height
+    schema = {
+        "run_id": pl.String,
+        "depth": pl.Int32,
+        "measure": pl.String,
+        "cutoff": pl.Int32,
+        "ideal": pl.String,
+    }
+    names = pl.DataFrame([name for name, _ in columns], schema=schema, orient="row")
+    rows = np.repeat(np.arange(len(columns)), height)
+    values = np.concatenate([np.empty(0), *(column for _, column in columns)])
+    table = names[rows].with_columns(
+        query_id=ids[np.tile(np.arange(height), len(columns))],
+        value=pl.Series(values).fill_nan(None),
+        **{name: pl.lit(value) for name, value in group.names.items()},
     )
-    width = int(union.group_by("row").len()["len"].max() or 1)  # type: ignore[arg-type]
-    labels, _, judged_to = _matrix(union, num_queries, width)
-    return labels, judged_to >= width
-
-
-def _column(
-    queries: pl.DataFrame,
-    values: Floats,
-    judged: npt.NDArray[np.bool_],
-    run_id: str,
-    depth: int,
-    name: str,
-    cutoff: int,
-    ideal: str,
-) -> pl.DataFrame:
-    value = pl.when(pl.Series(judged)).then(pl.Series(values))
-    return queries.select(
-        "query_id",
-        run_id=pl.lit(run_id),
-        depth=pl.lit(depth, pl.Int32),
-        measure=pl.lit(name),
-        cutoff=pl.lit(cutoff, pl.Int32),
-        ideal=pl.lit(ideal),
-        value=value,
-    )
+    return table.select(LIST_VALUES.columns.names)

@@ -20,6 +20,7 @@ from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig
 from erag_ray.datasets import Findings, write_trec_qrels, write_trec_run
 from erag_ray.evaluate import (
     Settings,
+    by_dataset,
     comparisons,
     contrasts,
     correlations,
@@ -198,8 +199,9 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
         COMPARISONS: comparisons,
         CONTRASTS: contrasts,
     }
+    columns = by_dataset(values, used, inputs.queries, settings)
     for schema, make in made.items():
-        table = make(values, used, inputs.queries, settings)
+        table = make(columns, settings)
         tables.write(table, schema, config={"settings": settings.__dict__})
     pooled = pooling(labels, inputs.runs, applicable, inputs.queries, settings)
     tables.write(pooled, POOLING, config={"settings": settings.__dict__})

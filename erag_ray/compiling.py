@@ -1,0 +1,34 @@
+"""Plain loops over arrays -> the same, compiled by numba at their first call."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """A function that loops over arrays, compiled; it lets other threads run meanwhile.
+
+    numba is imported and the loop compiled when it is first called; what was compiled is kept beside its source.
+    """
+
+    @functools.cache
+    def fast() -> Any:
+        import numba
+
+        try:
+            return numba.njit(cache=True, nogil=True)(function)
+        except RuntimeError:
+            # nowhere to keep it: it is compiled in every process
+            return numba.njit(nogil=True)(function)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        result: R = fast()(*args, **kwargs)
+        return result
+
+    return call
