@@ -64,13 +64,15 @@ class Results:
 def pages(results: Results, stages: Sequence[Mapping[str, object]], confidence: float) -> list[Grid]:
     """Every table of the report, in reading order.
 
-    With several datasets the console shows the paper's Table 1 over all of them, with one that dataset's own grids.
+    With several datasets, agreement at every depth stands in the paper's Table 1 over all of them, and the console
+    shows that; with one, in that dataset's own grids. Grids that would repeat each other are left out.
     """
     datasets = results.means["dataset"].unique().sort()
     grids: list[Grid] = []
     for dataset in datasets:
         grids += _of_dataset(results, dataset, confidence, alone=len(datasets) == 1)
-    grids += _tables_1(results.correlations, several=len(datasets) > 1)
+    if len(datasets) > 1:
+        grids += _tables_1(results.correlations)
     grids += published_table_1(datasets.to_list())
     grids += [work_grid(stage) for stage in stages]
     return [*grids, cost_grid(results.costs)] if results.costs.height else grids
@@ -84,11 +86,11 @@ def _of_dataset(results: Results, dataset: str, confidence: float, *, alone: boo
     yield which_retriever(results.means, dataset, confidence)
     if len(runs) > 1:
         yield comparison_grid(results.comparisons, dataset, on_console=alone)
-    for depth, statistic in itertools.product(depths, statistics):
+    for depth, statistic in itertools.product(depths if alone else depths[:1], statistics):
         on_console = alone and depth == depths[0]
         yield correlation_grid(correlations, dataset, depth, statistic, runs, on_console=on_console)
     if "erag" in results.contrasts["annotator_a"]:
-        for depth, statistic in itertools.product(depths, statistics):
+        for depth, statistic in itertools.product(depths[:1], statistics):
             yield contrast_grid(results.contrasts, dataset, depth, statistic, runs, on_console=False)
     if len(depths) and len(runs) > 1:
         yield across_runs_grid(correlations, dataset, depths[0])
@@ -96,10 +98,10 @@ def _of_dataset(results: Results, dataset: str, confidence: float, *, alone: boo
         yield pooling_grid(results.pooling, dataset, runs)
 
 
-def _tables_1(correlations: pl.DataFrame, *, several: bool) -> Iterator[Grid]:
+def _tables_1(correlations: pl.DataFrame) -> Iterator[Grid]:
     """For every depth, deepest first, and every run."""
     over_queries = correlations.filter(pl.col("over") == "queries")
     deepest = over_queries["depth"].max()
     lists = over_queries.select("depth", "run_id").unique().sort("depth", "run_id", descending=[True, False])
     for depth, run in lists.iter_rows():
-        yield from table_1(correlations, run, depth, on_console=several and depth == deepest)
+        yield from table_1(correlations, run, depth, on_console=depth == deepest)

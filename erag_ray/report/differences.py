@@ -91,7 +91,7 @@ def contrast_grid(
         columns=("annotators", "measure", *runs),
         rows=tuple(rows),
         caption=f"Difference of two {symbol} over the queries that both label, with its paired bootstrap interval: "
-        "above 0 eRAG agrees better. - where a column is constant there.",
+        "above 0 eRAG agrees better. - where a column is constant there. Other depths are in the table contrasts.",
         num_names=2,
         on_console=on_console,
     )
