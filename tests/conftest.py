@@ -31,8 +31,9 @@ def local_ray() -> Iterator[None]:
         for name, setting in ENVIRONMENT.items():
             patch.setenv(name, setting)
         patch.delenv("RAY_ADDRESS", raising=False)
-        # its workers find the package where this process does
-        patch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+        # its workers find the package where this process does, and the readers that tests define
+        places = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
+        patch.setenv("PYTHONPATH", os.pathsep.join(places))
         ray.init(
             address="local",
             num_cpus=4,

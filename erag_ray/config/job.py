@@ -144,6 +144,14 @@ class JobConfig:
     write_every_seconds: float = 20.0
     """A reader writes what it has read at least this often (as soon as the batch in hand is done)."""
 
+    max_batch_seconds: float | None = None
+    """A batch that takes longer ends its reader's process: its requests are then read one by one, and one that takes
+    longer alone becomes an error (null: no limit). Far above what the slowest batch needs."""
+
+    retry_errors: bool = False
+    """Read again what ended as an error in an earlier job and would stay one (kind input); what did not fit or crashed
+    (kind resource) is tried again in any case."""
+
     max_error_share: float = 0.0
     """Largest share of requests that may end as error rows before the job counts as failed."""
 
@@ -177,6 +185,8 @@ class JobConfig:
         for name in ("num_queries", "num_readers", "cpus_per_reader", "rows_per_block"):
             value = getattr(self, name)
             require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
+        limit = self.max_batch_seconds
+        require(limit is None or limit > 0, f"max_batch_seconds must be above 0, got {limit}")
         for name in ("seed", "write_every_seconds"):
             value = getattr(self, name)
             require(value >= 0, f"{name} must not be negative, got {value}")

@@ -1,13 +1,13 @@
 """The only room that imports Ray: runs the other rooms' plain functions and classes on Ray Data and Ray Train.
 
-`session` starts or joins a Ray, `reading` fills the store of readings with a pool of reader actors, `tasks` does the
+`session` starts or joins a Ray, `reading` fills the store of readings with a pool of `actor`s, `tasks` does the
 numbered tasks of indexes, `training` runs the training loop on data-parallel workers.
 """
 
+from erag_ray.pipeline.actor import ReaderActor
 from erag_ray.pipeline.reading import (
     Done,
     Pool,
-    ReaderActor,
     Work,
     block_rows,
     largest_share,

@@ -10,20 +10,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import resource
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 import ray
-import torch
 
 from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.pipeline.actor import NOTES, ReaderActor
 from erag_ray.pipeline.session import FREE_CPUS
 from erag_ray.progress import progress
-from erag_ray.readers import make_reader, reader_id
 from erag_ray.store import Lease, ReadingStore
 
 MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 128, 4096, 12
@@ -102,60 +98,6 @@ def largest_share(cpus: Sequence[int], places: Sequence[int], size: int) -> int:
     return 0
 
 
-class ReaderActor:
-    """Holds one reader; a block of REQUESTS in, READINGS into the store, counts out."""
-
-    def __init__(
-        self,
-        config: ReaderConfig,
-        reader: str,
-        store: str,
-        job: str,
-        num_threads: int,
-        write_every_seconds: float,
-    ) -> None:
-        torch.set_num_threads(num_threads)
-        self.reader = make_reader(config)
-        self.id = reader
-        self.job = job
-        self.write_every_seconds = write_every_seconds
-        self.store = ReadingStore(store, reader)
-        found = reader_id(self.reader)
-        if found != reader:
-            raise RuntimeError(
-                f"the model {config.model} on this node is {found}, the job asked for {reader}"
-            )
-        self.reader.load()
-
-    def __call__(self, requests: pa.Table) -> Iterator[dict[str, list[Any]]]:
-        start, waiting, written_at = time.monotonic(), [], time.monotonic()
-        num_readings = num_prompt = num_output = 0
-        for readings in self.reader.read(requests, self.id):
-            waiting.append(readings)
-            num_readings += readings.num_rows
-            num_prompt += sum(readings.column("num_prompt_tokens").to_pylist())
-            num_output += sum(readings.column("num_output_tokens").to_pylist())
-            if time.monotonic() - written_at >= self.write_every_seconds:
-                self.store.append(pa.concat_tables(waiting), self.job)
-                waiting, written_at = [], time.monotonic()
-        if waiting:
-            self.store.append(pa.concat_tables(waiting), self.job)
-        yield {
-            "num_readings": [num_readings],
-            "num_prompt_tokens": [num_prompt],
-            "num_output_tokens": [num_output],
-            "device_seconds": [time.monotonic() - start],
-            "peak_memory_bytes": [peak_memory_bytes()],
-        }
-
-
-def peak_memory_bytes() -> int:
-    """Most memory this process has held: on its GPU if it has one, else resident."""
-    if torch.cuda.is_available():
-        return int(torch.cuda.max_memory_allocated())
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 def block_rows(config: JobConfig, num_requests: int, pool: Pool) -> int:
     """Requests in one block: enough blocks that the readers end together, few enough that each is real work."""
     even = num_requests // (pool.size * BLOCKS_PER_READER)
@@ -178,6 +120,7 @@ def read(work: Work, config: JobConfig, job: str) -> Done:
         "job": job,
         "num_threads": pool.num_threads,
         "write_every_seconds": config.write_every_seconds,
+        "max_batch_seconds": config.max_batch_seconds,
     }
     _quiet_data()
     counted = (
@@ -197,6 +140,7 @@ def read(work: Work, config: JobConfig, job: str) -> Done:
     shown = progress(store, job, work.num_requests, f"{pool.size} x {work.reader}")
     with Lease(store, job), shown if config.progress else contextlib.nullcontext():
         batches = list(counted.iter_batches(batch_format="pyarrow", batch_size=None))
+    store.folder.delete_folder(NOTES, job)
     return _sum(pa.concat_tables(batches))
 
 

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from erag_ray.config import ReaderConfig
 from erag_ray.prompts import Passage
+from erag_ray.readers.memory import free_memory, is_out_of_memory
 from erag_ray.schemas import READINGS
 
 DEFAULT_NEW_TOKENS = 50
@@ -55,6 +56,15 @@ class Output(NamedTuple):
     num_tokens: int
 
 
+class Failure(NamedTuple):
+    """Why a request has no output, and the kind of an error that it is (see READINGS)."""
+
+    kind: str
+    text: str
+
+
+OUT_OF_MEMORY = Failure("resource", "out of memory, even alone")
+
 # a question with a passage: what the words around them need must fit
 SMALL = Request("Who?", (Passage("A title", "A text."),))
 # a change in how prompts are built must change the fingerprint: these are encoded and hashed
@@ -80,6 +90,7 @@ class Reader(ABC):
 
     def __init__(self, config: ReaderConfig) -> None:
         self.config = config
+        self.batch_tokens = config.batch_tokens
         self.max_new_tokens = config.max_new_tokens or DEFAULT_NEW_TOKENS
 
     @abstractmethod
@@ -107,14 +118,31 @@ class Reader(ABC):
     def read(self, requests: pa.Table, reader: str) -> Iterator[pa.Table]:
         """READINGS of a table of REQUESTS, a batch at a time, longest prompts first.
 
+        A batch that does not fit into memory is halved and tried again, and those after it are smaller; a request that
+        does not fit alone becomes an error of kind ``resource``.
+
         Args:
             requests: rows of REQUESTS, at most some thousands.
             reader: the reader's id, for the table.
         """
         prompts = self.encode(_requests(requests))
         for rows in self.batches(prompts):
-            outputs = self.generate([prompts[row] for row in rows])
-            yield _readings(requests.take(rows), reader, [prompts[row] for row in rows], outputs)
+            own = [prompts[row] for row in rows]
+            yield _readings(requests.take(rows), reader, own, self._outputs(own))
+
+    def _outputs(self, prompts: Sequence[Prompt]) -> list[Output | Failure]:
+        try:
+            return list(self.generate(prompts))
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+        # outside of the handler, whose traceback would keep what the batch has allocated
+        free_memory()
+        if len(prompts) == 1:
+            return [OUT_OF_MEMORY]
+        half = len(prompts) // 2
+        self.batch_tokens = min(self.batch_tokens, half * max(prompt.num_tokens for prompt in prompts))
+        return self._outputs(prompts[:half]) + self._outputs(prompts[half:])
 
     def batches(self, prompts: Sequence[Prompt]) -> Iterator[list[int]]:
         """Rows of similar length together, longest first.
@@ -135,7 +163,7 @@ class Reader(ABC):
     def _fits(self, lengths: Sequence[int]) -> bool:
         padded = lengths[0] * len(lengths)
         wasted = padded - sum(lengths)
-        small = len(lengths) <= self.config.batch_size and padded <= self.config.batch_tokens
+        small = len(lengths) <= self.config.batch_size and padded <= self.batch_tokens
         return small and wasted <= MAX_PADDING_SHARE * padded
 
 
@@ -148,19 +176,25 @@ def _requests(table: pa.Table) -> list[Request]:
     ]
 
 
+def failed(requests: pa.Table, reader: str, failure: Failure) -> pa.Table:
+    """READINGS of REQUESTS that could not be read; their tokens were not counted."""
+    nothing = Prompt(segments=())
+    return _readings(requests, reader, [nothing] * requests.num_rows, [failure] * requests.num_rows)
+
+
 def _readings(
-    requests: pa.Table, reader: str, prompts: Sequence[Prompt], outputs: Sequence[Output]
+    requests: pa.Table, reader: str, prompts: Sequence[Prompt], outputs: Sequence[Output | Failure]
 ) -> pa.Table:
-    num_rows = requests.num_rows
+    failures = [output if isinstance(output, Failure) else None for output in outputs]
     columns = {
-        "reader": [reader] * num_rows,
+        "reader": [reader] * requests.num_rows,
         "question_key": requests.column("question_key"),
         "passages_key": requests.column("passages_key"),
-        "output": [output.text for output in outputs],
-        "error": [None] * num_rows,
-        "error_kind": [None] * num_rows,
+        "output": [output.text if isinstance(output, Output) else None for output in outputs],
+        "error": [failure and failure.text for failure in failures],
+        "error_kind": [failure and failure.kind for failure in failures],
         "num_prompt_tokens": [prompt.num_tokens for prompt in prompts],
-        "num_output_tokens": [output.num_tokens for output in outputs],
+        "num_output_tokens": [output.num_tokens if isinstance(output, Output) else 0 for output in outputs],
         "num_truncated_question_tokens": [prompt.num_truncated_question_tokens for prompt in prompts],
         "num_truncated_passage_tokens": [prompt.num_truncated_passage_tokens for prompt in prompts],
     }

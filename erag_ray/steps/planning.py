@@ -210,7 +210,7 @@ def _plan(
         for dataset in queries["dataset"].unique()
     }
     asks = build_asks(lists, queries, documents, use)
-    known = store.keys()
+    known = store.keys(without_errors=config.retry_errors)
     new = asks.join(known, on=KEY_COLUMNS, how="anti")
     return ReaderPlan(
         reader=reader,

@@ -10,7 +10,7 @@ import polars as pl
 
 from erag_ray.config import JobConfig
 from erag_ray.pipeline import Done, Work, ray_session, read
-from erag_ray.schemas import ASKS, COSTS, REQUESTS, conform
+from erag_ray.schemas import ASKS, COSTS, REQUESTS, JobError, conform
 from erag_ray.steps.judging import outputs_alone
 from erag_ray.steps.planning import ReaderPlan, StagePlan
 from erag_ray.store import KEY_COLUMNS, ReadingStore, TableStore, fingerprint, new_job_id
@@ -36,7 +36,7 @@ def run_stage(config: JobConfig, plan: StagePlan) -> Read:
     """Read what is new, check that everything asked has been read, and seal the stage.
 
     Raises:
-        RuntimeError: readings are missing, or more of them are errors than ``max_error_share`` allows.
+        JobError: readings are missing, or more of them are errors than ``max_error_share`` allows.
     """
     tables = TableStore("/".join([config.out.rstrip("/"), plan.stage]))
     tables.folder.delete("manifest.json")
@@ -84,7 +84,7 @@ def _collect(config: JobConfig, plan: ReaderPlan) -> tuple[pl.DataFrame, int]:
     missing = plan.asks.join(readings, on=KEY_COLUMNS, how="anti")
     if missing.height:
         example = missing.select("query_id", "doc_ids").row(0, named=True)
-        raise RuntimeError(
+        raise JobError(
             f"{plan.id}: {missing.height} requests were not read, such as {example}; start the job again"
         )
     return readings, repeats
@@ -100,7 +100,7 @@ def _check_errors(readings: pl.DataFrame, asks: pl.DataFrame, max_error_share: f
             for row in first.iter_rows(named=True)
         ]
         share = f"{errors.height} of {readings.height} readings are errors, more than max_error_share {max_error_share}"
-        raise RuntimeError("\n  ".join([share, *named]))
+        raise JobError("\n  ".join([share, *named]))
 
 
 def _costs(

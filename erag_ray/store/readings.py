@@ -64,26 +64,39 @@ class ReadingStore:
                     known[name] = pq.read_metadata(file).num_rows
         return sum(known.values())
 
-    def keys(self) -> pl.DataFrame:
-        """Keys of all readings that count: errors of kind ``resource`` hold for their own job only."""
+    def keys(self, *, without_errors: bool = False) -> pl.DataFrame:
+        """Keys of all readings that count: errors of kind ``resource`` hold for their own job only.
+
+        Args:
+            without_errors: no error counts, whatever its kind.
+        """
         rows = self._read([*KEY_COLUMNS, "error_kind"])
-        return rows.filter(pl.col("error_kind").ne_missing("resource")).select(KEY_COLUMNS).unique()
+        kind = pl.col("error_kind")
+        counts = kind.is_null() if without_errors else kind.ne_missing("resource")
+        return rows.filter(counts).select(KEY_COLUMNS).unique()
+
+    def keys_by(self, job: str) -> pl.DataFrame:
+        """Keys of all readings that a job has written, errors too."""
+        names = self.folder.names(suffix=".parquet")
+        return self._of_files([name for name in names if name.startswith(f"{job}-")], KEY_COLUMNS)
 
     def lookup(self, keys: pl.DataFrame) -> tuple[pl.DataFrame, int]:
         """The readings of the given keys and the number of rows that repeat a key.
 
-        A key that was read twice counts once: the first file by name, errors of kind ``resource`` last.
+        A key that was read twice counts once: the first file by name, errors last, of kind ``resource`` after all.
         """
         wanted = keys.select(KEY_COLUMNS).unique()
         rows = self._read(None).join(wanted, on=KEY_COLUMNS, how="semi", maintain_order="left")
-        by_worth = rows.sort(pl.col("error_kind").eq_missing("resource"), maintain_order=True)
+        is_error, is_of_job = pl.col("error_kind").is_not_null(), pl.col("error_kind").eq_missing("resource")
+        by_worth = rows.sort(is_error, is_of_job, maintain_order=True)
         first = by_worth.unique(subset=KEY_COLUMNS, keep="first", maintain_order=True)
         return first, rows.height - first.height
 
     def _read(self, columns: list[str] | None) -> pl.DataFrame:
-        tables = [
-            self.folder.read_parquet(name, columns=columns) for name in self.folder.names(suffix=".parquet")
-        ]
+        return self._of_files(self.folder.names(suffix=".parquet"), columns)
+
+    def _of_files(self, names: Iterable[str], columns: list[str] | None) -> pl.DataFrame:
+        tables = [self.folder.read_parquet(name, columns=columns) for name in names]
         wanted = columns or READINGS.columns.names
         schema = pa.schema([READINGS.columns.field(name) for name in wanted])
         return as_frame(pa.concat_tables([schema.empty_table(), *(t.cast(schema) for t in tables)]))
