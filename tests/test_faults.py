@@ -12,6 +12,7 @@ from typing import Any
 import models
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from tiny import Tiny, compare
@@ -207,19 +208,36 @@ def test_notes_of_another_job_do_not_count(tmp_path: pathlib.Path) -> None:
     assert len(notes(tmp_path)) == 2
 
 
+def work_of(folder: pathlib.Path, block: pa.Table, reader: ReaderConfig) -> tuple[Work, JobConfig]:
+    (folder / "requests").mkdir()
+    pq.write_table(block, folder / "requests" / "part.parquet")
+    work = Work(
+        requests=str(folder / "requests"),
+        num_requests=block.num_rows,
+        config=reader,
+        reader=reader_id(make_reader(reader)),
+    )
+    config = JobConfig(
+        store=str(folder), rows_per_block=20, write_every_seconds=0.1, max_batch_seconds=2.0, progress=False
+    )
+    return work, config
+
+
+def test_a_store_that_cannot_be_written_is_told_at_once(local_ray: None, tmp_path: pathlib.Path) -> None:
+    work, config = work_of(tmp_path, requests("question"), ReaderConfig(kind="echo"))
+    folder = tmp_path / "readings" / work.reader
+    folder.mkdir(parents=True)
+    (folder / NOTES).write_text("a file where a folder should be")
+    with ray_session(), pytest.raises(JobError, match=r"cannot be used: .*Not a directory.*start the same"):
+        read(work, config, "job")
+
+
 def test_real_processes_that_end_or_hang_lose_no_other_request(
     local_ray: None, tmp_path: pathlib.Path
 ) -> None:
-    config = JobConfig(
-        store=str(tmp_path), rows_per_block=20, write_every_seconds=0.1, max_batch_seconds=2.0, progress=False
-    )
     questions = [f"question {number}" for number in range(60)]
     questions[7], questions[31] = "exit now", "slow one"
-    block = requests(*questions)
-    (tmp_path / "requests").mkdir()
-    pa.parquet.write_table(block, tmp_path / "requests" / "part.parquet")
-    reader = reader_id(make_reader(POISONED))
-    work = Work(requests=str(tmp_path / "requests"), num_requests=60, config=POISONED, reader=reader)
+    work, config = work_of(tmp_path, requests(*questions), POISONED)
     with ray_session():
         read(work, config, "job")
     found = stored(tmp_path).sort("question_key")

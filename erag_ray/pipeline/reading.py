@@ -20,6 +20,7 @@ from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.pipeline.actor import NOTES, ReaderActor
 from erag_ray.pipeline.session import FREE_CPUS
 from erag_ray.progress import progress
+from erag_ray.schemas import InputError, JobError
 from erag_ray.store import Lease, ReadingStore
 
 MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 128, 4096, 12
@@ -108,7 +109,8 @@ def read(work: Work, config: JobConfig, job: str) -> Done:
     """Do the readings; they are in the store when this returns.
 
     Raises:
-        ray.exceptions.RayError: a reader failed; what was written stays, and the job can be started again.
+        JobError: nothing can be written, or the reader cannot go on; what was written stays.
+        ray.exceptions.RayError: a reader failed for another reason; the job can be started again.
     """
     pool = plan_pool(config)
     store = ReadingStore(config.store, work.reader)
@@ -139,9 +141,23 @@ def read(work: Work, config: JobConfig, job: str) -> Done:
     )
     shown = progress(store, job, work.num_requests, f"{pool.size} x {work.reader}")
     with Lease(store, job), shown if config.progress else contextlib.nullcontext():
-        batches = list(counted.iter_batches(batch_format="pyarrow", batch_size=None))
+        try:
+            batches = list(counted.iter_batches(batch_format="pyarrow", batch_size=None))
+        except ray.exceptions.RayTaskError as error:
+            raise _told(error, config.store) from error
     store.folder.delete_folder(NOTES, job)
     return _sum(pa.concat_tables(batches))
+
+
+def _told(error: ray.exceptions.RayTaskError, store: str) -> Exception:
+    """What a reader's error means to people, without the way that it took."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, JobError | InputError):
+        return cause
+    if isinstance(cause, OSError):
+        kept = "what was read so far is kept; make room or mend that, and start the same command again"
+        return JobError(f"the store {store} cannot be used: {cause}; {kept}")
+    return error
 
 
 def _quiet_data() -> None:
