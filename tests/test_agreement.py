@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import erag_ray.agreement as agreement
 from erag_ray.agreement import (
     STATISTICS,
     agree,
@@ -16,9 +15,12 @@ from erag_ray.agreement import (
     agreement_difference,
     difference_interval,
     mean_interval,
+    permutation_p_values,
+    permutations,
+    permutations_among,
     resample_weights,
+    resampled_agreement,
 )
-from erag_ray.agreement import cells as cells_room
 
 both_statistics = pytest.mark.parametrize("statistic", list(STATISTICS))
 
@@ -70,7 +72,7 @@ def test_equal_columns_agree_exactly(statistic: str) -> None:
     ],
 )
 def test_undefined_says_why(statistic: str, x: list[float], y: list[float], reason: str) -> None:
-    result = agree(x, y, statistic, resample_weights(len(x), 20))
+    result = agree(x, y, statistic, resample_weights(len(x), 20), orders=permutations(len(x)))
     assert (result.value, result.low, result.high, result.ceiling, result.p_value) == (None,) * 5
     assert (result.num_queries, result.reason) == (len(x), reason)
 
@@ -98,7 +100,7 @@ def test_bad_arguments_are_refused() -> None:
 
 
 def test_two_queries_have_no_p_value() -> None:
-    result = agree([0, 1], [0, 1], "spearman_rho")
+    result = agree([0, 1], [0, 1], "spearman_rho", orders=permutations(2))
     assert (result.value, result.p_value) == (1.0, None)
 
 
@@ -153,6 +155,7 @@ def test_weights_of_a_subset_of_the_queries(statistic: str) -> None:
 
 
 @both_statistics
+@settings(deadline=None)
 @given(data=st.data())
 def test_a_resample_is_its_queries_written_out(statistic: str, data: st.DataObject) -> None:
     num_queries = data.draw(st.integers(2, 12))
@@ -165,6 +168,7 @@ def test_a_resample_is_its_queries_written_out(statistic: str, data: st.DataObje
 
 
 @both_statistics
+@settings(deadline=None)
 @given(data=st.data())
 def test_symmetric_and_blind_to_scale(statistic: str, data: st.DataObject) -> None:
     pairs = data.draw(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=15))
@@ -177,16 +181,64 @@ def test_symmetric_and_blind_to_scale(statistic: str, data: st.DataObject) -> No
 
 @both_statistics
 @pytest.mark.parametrize("num_values", [2, 7, 1000])
-def test_blocks_and_chunks_do_not_change_a_value(
-    statistic: str, num_values: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_resample_has_one_value_whichever_stand_beside_it(statistic: str, num_values: int) -> None:
     random = np.random.default_rng(num_values)
     x, y = random.random(150).round(2), random.integers(0, num_values, size=150)
     weights = resample_weights(150, 40)
-    expected = agree(x, y, statistic, weights)
-    monkeypatch.setattr(cells_room, "MAX_BLOCK_CELLS", 16)
-    monkeypatch.setattr(agreement, "MAX_TABLE_VALUES", 1000)
-    assert agree(x, y, statistic, weights) == expected
+    whole = resampled_agreement(x, y, statistic, weights)
+    assert whole is not None
+    for width in (1, 7, 16, 33):
+        part = resampled_agreement(x, y, statistic, weights[:width].astype(np.int64))
+        assert part is not None
+        assert part.values.tolist() == whole.values[:width].tolist()
+
+
+def test_orders_are_of_one_seed_and_of_few_all() -> None:
+    orders = permutations(20, 50, seed=1)
+    assert (np.sort(orders, axis=1) == np.arange(20)).all()
+    assert (orders == permutations(20, 50, seed=1)).all()
+    assert (orders != permutations(20, 50, seed=2)).any()
+    # 3! less the own one
+    assert permutations(3).tolist() == [[0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]]
+    assert permutations(1).shape == (0, 1)
+
+
+def test_orders_of_some_queries_are_those_of_all_without_the_others() -> None:
+    orders, kept = permutations(12, 30), np.ones(12, bool)
+    kept[[2, 5]] = False
+    some = permutations_among(orders, kept)
+    assert (np.sort(some, axis=1) == np.arange(10)).all()
+    names = np.flatnonzero(kept)
+    assert [names[row].tolist() for row in some] == [[one for one in row if kept[one]] for row in orders]
+    kept[:5] = False
+    assert permutations_among(orders, kept).shape == (720 - 1, 6)
+
+
+@both_statistics
+def test_a_p_value_by_hand(statistic: str) -> None:
+    # of the 24 orders of four only the very one and its reverse are as far from 0
+    result = agree([1, 2, 3, 4], [1, 2, 3, 4], statistic, orders=permutations(4))
+    assert result.p_value == pytest.approx(2 / 24)
+    # two ones among four: 6 ways to place them, and 2 of them agree or disagree wholly with another two
+    assert agree([0, 0, 1, 1], [0, 0, 1, 1], statistic, orders=permutations(4)).p_value == pytest.approx(
+        2 / 6
+    )
+    assert agree([1, 2, 3, 4], [1, 2, 3, 4], statistic).p_value is None
+
+
+@both_statistics
+@settings(deadline=None)
+@given(data=st.data())
+def test_p_values_of_many_columns_are_those_of_each(statistic: str, data: st.DataObject) -> None:
+    size = data.draw(st.integers(3, 12))
+    column = st.lists(st.integers(0, 3), min_size=size, max_size=size)
+    columns = np.array([data.draw(column) for _ in range(3)], dtype=float).T
+    y = np.array(data.draw(column), dtype=float)
+    orders = permutations(size, 50)[:50]
+    found = permutation_p_values(columns, y, statistic, orders)
+    for x, p_value in zip(columns.T, found, strict=True):
+        values = [agree(x, y[order], statistic).value or 0.0 for order in [np.arange(size), *orders]]
+        assert p_value == pytest.approx(np.mean(np.abs(values) > abs(values[0]) - 1e-9))
 
 
 def test_tau_b_stays_exact_where_float32_would_not() -> None:

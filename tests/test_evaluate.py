@@ -30,6 +30,7 @@ def settings(**changes: object) -> Settings:
         "num_resamples": 200,
         "confidence": 0.9,
         "num_flips": 1000,
+        "num_permutations": 500,
         "seed": 0,
     }
     return Settings(**{**given, **changes})  # type: ignore[arg-type]

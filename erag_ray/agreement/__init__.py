@@ -1,22 +1,23 @@
 """Two columns over the same queries (a measure of the labels, and the utility) -> how well they agree.
 
-In: float arrays without nulls, and the bootstrap weights of their queries. Out: `Agreement`, or a mean with its
-interval. Only `resample_weights` draws random numbers, so columns that share weights are compared in pairs.
+In: float arrays without nulls, the bootstrap weights of their queries and permutations of them. Out: `Agreement`, or a
+mean with its interval. Only `resample_weights`, `permutations` and `sign_flips` draw random numbers, so columns that
+share them are compared in pairs.
 
-All resamples are evaluated at once, and exactly: see `erag_ray.agreement.cells`. To add a statistic: one function
+Every resample is evaluated exactly: see `erag_ray.agreement.statistics`. To add a statistic: one function
 in `erag_ray.agreement.statistics` and one entry in `STATISTICS`.
 """
 
 from __future__ import annotations
 
-import math
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.agreement.cells import Floats, Weights, fold, ratio
+from erag_ray.agreement.cells import Cells, Floats, Orders, Weights, fold, ratio
 from erag_ray.agreement.differences import (
     detectable_difference,
     effect_size,
@@ -26,28 +27,35 @@ from erag_ray.agreement.differences import (
 )
 from erag_ray.agreement.statistics import (
     Statistic,
-    kendall_p_value,
     kendall_tau_b,
-    spearman_p_value,
+    permuted_pairs,
+    permuted_ranks,
     spearman_rho,
 )
 from erag_ray.names import find
 
 __all__ = [
+    "MIN_FOR_P_VALUE",
     "STATISTICS",
     "Agreement",
     "Interval",
+    "Resampled",
     "agree",
     "agree_over_runs",
     "agreement_difference",
     "detectable_difference",
     "difference_interval",
+    "difference_of",
     "effect_size",
     "holm",
     "mean_interval",
     "mean_intervals",
+    "permutation_p_values",
+    "permutations",
+    "permutations_among",
     "randomisation_p_values",
     "resample_weights",
+    "resampled_agreement",
     "sign_flips",
 ]
 
@@ -55,7 +63,11 @@ Interval = tuple[float | None, float | None, float | None]
 
 MAX_UNDEFINED_SHARE = 0.05
 """With more resamples than this without a value there is no interval."""
+MIN_FOR_P_VALUE = 3
 MIN_RUNS_FOR_P_VALUE = 8
+ORDERS_AT_A_TIME = 250
+MAX_FOR_EVERY_ORDER = 8
+"""40,320 orders: all of them are tried."""
 MAX_TABLE_VALUES = 2**20
 """Weights held at a time: 8 MiB, with rows enough to keep matrix products busy."""
 
@@ -88,7 +100,29 @@ def resample_weights(num_queries: int, num_resamples: int = 1000, seed: int = 0)
     if num_queries:
         for row in weights:
             row[:] = np.bincount(generator.integers(num_queries, size=num_queries), minlength=num_queries)
-    return weights
+    # in memory query by query, as statistics take them: several resamples at once
+    return np.asfortranarray(weights)
+
+
+def permutations(num_queries: int, num_permutations: int = 1000, seed: int = 0) -> Orders:
+    """Orders of the queries, [num_permutations, num_queries]; of at most 8 all others than their own, so p is exact.
+
+    Use one array for all columns over the same queries.
+    """
+    if num_queries <= MAX_FOR_EVERY_ORDER:
+        orders = list(itertools.permutations(range(num_queries)))[1:]
+        return np.array(orders, dtype=np.int32).reshape(len(orders), num_queries)
+    rows = np.broadcast_to(np.arange(num_queries, dtype=np.int32), (num_permutations, num_queries))
+    return np.random.default_rng(seed).permuted(rows, axis=1)
+
+
+def permutations_among(orders: Orders, kept: npt.NDArray[np.bool_]) -> Orders:
+    """The same orders of those queries that are kept, numbered anew: [num_permutations, num_kept]."""
+    count = int(kept.sum())
+    if count <= MAX_FOR_EVERY_ORDER:
+        return permutations(count)
+    numbers = (np.cumsum(kept) - 1).astype(np.int32)
+    return numbers[orders[kept[orders]]].reshape(len(orders), count)
 
 
 def agree(
@@ -97,6 +131,7 @@ def agree(
     statistic: str,
     weights: Weights | None = None,
     confidence: float = 0.95,
+    orders: Orders | None = None,
     names: tuple[str, str] = ("label measure", "utility"),
     counted: str = "queries",
 ) -> Agreement:
@@ -108,6 +143,7 @@ def agree(
         statistic: a key of `STATISTICS`.
         weights: [num_resamples, num_queries] from `resample_weights`; without them there is no interval.
         confidence: of the percentile bootstrap interval.
+        orders: [num_permutations, num_queries] from `permutations`; without them there is no p-value.
         names: what `Agreement.reason` calls the two columns.
         counted: what it calls their entries.
 
@@ -125,32 +161,60 @@ def agree(
         return Agreement(
             value=None, low=None, high=None, ceiling=None, p_value=None, num_queries=len(first), reason=reason
         )
+    cells = _cells(first, second)
     result = Agreement(
-        value=_of_columns(found, first, second),
+        value=_of_all(found, cells),
         low=None,
         high=None,
-        ceiling=_of_columns(found, np.sort(first), np.sort(second)),
-        p_value=_p_value(found, first, second),
+        ceiling=_of_all(found, _cells(np.sort(first), np.sort(second))),
+        p_value=None if orders is None else _p_value(found, first, second, orders),
         num_queries=len(first),
         reason=None,
     )
     if weights is None:
         return result
-    resampled = _of_resamples(found, first, second, _checked(weights, len(first)))
+    resampled = found.function(cells, _checked(weights, len(first)))
     low, high = _percentiles(resampled, confidence)
     return replace(result, low=low, high=high, reason=_why_no_interval(resampled) if low is None else None)
 
 
-def agree_over_runs(x: npt.ArrayLike, y: npt.ArrayLike, statistic: str) -> Agreement:
+def permutation_p_values(columns: Floats, y: Floats, statistic: str, orders: Orders) -> Floats:
+    """Two-sided p-values: how often a statistic is as far from 0 when chance pairs a column with y.
+
+    p = (b + 1) / (B + 1) for b of B permutations (Phipson & Smyth 2010): never 0, and right for any B.
+
+    Args:
+        columns: [num_queries, num_columns], without NaN.
+        y: [num_queries].
+        statistic: a key of `STATISTICS`.
+        orders: [num_permutations, num_queries] from `permutations`.
+
+    Returns:
+        [num_columns]; of a constant column 1.
+    """
+    found = _find(statistic)
+    own = np.abs(found.permuted(columns, y, np.arange(len(y), dtype=np.int32)[None]))
+    as_far = np.zeros(columns.shape[1])
+    for start in range(0, len(orders), ORDERS_AT_A_TIME):
+        permuted = found.permuted(columns, y, orders[start : start + ORDERS_AT_A_TIME])
+        as_far += (np.abs(permuted) >= own).sum(axis=0)
+    return (as_far + 1) / (len(orders) + 1)
+
+
+def agree_over_runs(
+    x: npt.ArrayLike, y: npt.ArrayLike, statistic: str, num_permutations: int = 1000, seed: int = 0
+) -> Agreement:
     """Whether two means rank the retrievers alike: x and y are [num_runs], one mean of each kind per run.
 
     No interval, and no p-value below 8 runs: a handful of runs cannot carry one. Raises as `agree`.
     """
-    result = agree(x, y, statistic, names=("mean label measure", "mean utility"), counted="runs")
-    if result.value is None or result.num_queries >= MIN_RUNS_FOR_P_VALUE:
+    count = np.size(x)
+    orders = permutations(count, num_permutations, seed) if count >= MIN_RUNS_FOR_P_VALUE else None
+    names = ("mean label measure", "mean utility")
+    result = agree(x, y, statistic, orders=orders, names=names, counted="runs")
+    if result.value is None or orders is not None:
         return result
-    reason = f"no p-value: {result.num_queries} runs, fewer than {MIN_RUNS_FOR_P_VALUE}"
-    return replace(result, p_value=None, reason=reason)
+    return replace(result, reason=f"no p-value: {count} runs, fewer than {MIN_RUNS_FOR_P_VALUE}")
 
 
 def mean_interval(values: npt.ArrayLike, weights: Weights, confidence: float = 0.95) -> Interval:
@@ -207,14 +271,36 @@ def agreement_difference(
     constant column gives no difference; resamples with one are left out, and above 5 % of them there is no interval.
     Raises as `agree`.
     """
+    first, second = (resampled_agreement(column, y, statistic, weights) for column in (a, b))
+    return difference_of(first, second, confidence)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resampled:
+    """A statistic of two columns, and of every resample of them: [num_resamples]."""
+
+    value: float
+    values: Floats
+
+
+def resampled_agreement(
+    x: npt.ArrayLike, y: npt.ArrayLike, statistic: str, weights: Weights
+) -> Resampled | None:
+    """One side of `agreement_difference`, which may stand in several; None where a column is constant."""
     found = _find(statistic)
-    first, second = _columns(a, y), _columns(b, y)
-    checked = _checked(weights, len(first[0]))
-    if any(_why_undefined(*pair, ("", ""), "queries") for pair in (first, second)):
+    first, second = _columns(x, y)
+    checked = _checked(weights, len(first))
+    if _why_undefined(first, second, ("", ""), "queries"):
+        return None
+    cells = _cells(first, second)
+    return Resampled(value=_of_all(found, cells), values=found.function(cells, checked))
+
+
+def difference_of(a: Resampled | None, b: Resampled | None, confidence: float = 0.95) -> Interval:
+    """(a - b, low, high) of two that were resampled with the same weights; see `agreement_difference`."""
+    if a is None or b is None:
         return None, None, None
-    value = _of_columns(found, *first) - _of_columns(found, *second)
-    resampled = _of_resamples(found, *first, checked) - _of_resamples(found, *second, checked)
-    return value, *_percentiles(resampled, confidence)
+    return a.value - b.value, *_percentiles(a.values - b.values, confidence)
 
 
 def _find(name: str) -> Statistic:
@@ -273,22 +359,20 @@ def _percentiles(resampled: Floats, confidence: float) -> tuple[float | None, fl
     return float(low), float(high)
 
 
-def _p_value(statistic: Statistic, x: Floats, y: Floats) -> float | None:
-    if len(x) < 3:
-        return None
-    p_value = statistic.p_value(x, y)
-    return p_value if math.isfinite(p_value) else None
+def _p_value(statistic: Statistic, x: Floats, y: Floats, orders: Orders) -> float | None:
+    (p_value,) = permutation_p_values(x[:, None], y, statistic.name, orders)
+    return float(p_value) if len(x) >= MIN_FOR_P_VALUE else None
 
 
-def _of_columns(statistic: Statistic, x: Floats, y: Floats) -> float:
-    return float(_of_resamples(statistic, x, y, np.ones((1, len(x)), dtype=np.int16))[0])
-
-
-def _of_resamples(statistic: Statistic, x: Floats, y: Floats, weights: Weights) -> Floats:
-    """[num_resamples], NaN where undefined; a chunk of resamples at a time."""
+def _cells(x: Floats, y: Floats) -> Cells:
+    """Agreement has no direction, so y is the column with fewer values: its running sums are shorter."""
     cells = fold(x, y)
-    values = [statistic.function(cells, cells.table(weights[rows])) for rows in _row_chunks(weights)]
-    return np.concatenate(values)
+    return cells if cells.num_y <= cells.num_x else fold(y, x)
+
+
+def _of_all(statistic: Statistic, cells: Cells) -> float:
+    """The statistic of the columns themselves."""
+    return float(statistic.function(cells, np.ones((1, len(cells.cell)), dtype=np.int16))[0])
 
 
 def _row_chunks(weights: Weights) -> Iterator[slice]:
@@ -301,7 +385,7 @@ def _row_chunks(weights: Weights) -> Iterator[slice]:
 STATISTICS = {
     statistic.name: statistic
     for statistic in (
-        Statistic(name="kendall_tau_b", function=kendall_tau_b, p_value=kendall_p_value),
-        Statistic(name="spearman_rho", function=spearman_rho, p_value=spearman_p_value),
+        Statistic(name="kendall_tau_b", function=kendall_tau_b, permuted=permuted_pairs),
+        Statistic(name="spearman_rho", function=spearman_rho, permuted=permuted_ranks),
     )
 }

@@ -123,6 +123,9 @@ class JobConfig:
     num_flips: int = 10_000
     """Random sign flips behind each p-value where two runs are compared."""
 
+    num_permutations: int = 1000
+    """Random pairings of a measure and the end-to-end score behind each p-value of a correlation."""
+
     out: str = "results/job"
     """Folder of this job's sealed tables and report; a path or URI that all nodes see."""
 
@@ -180,7 +183,9 @@ class JobConfig:
         for cutoff in self.cutoffs:
             require(cutoff >= 1, f"cutoffs: {cutoff} is not at least 1")
         require(0 < self.confidence < 1, f"confidence must lie between 0 and 1, got {self.confidence}")
-        require(self.num_flips >= 100, f"num_flips must be at least 100, got {self.num_flips}")
+        for name in ("num_flips", "num_permutations"):
+            value = getattr(self, name)
+            require(value >= 100, f"{name} must be at least 100, got {value}")
         require(self.num_resamples >= 100, f"num_resamples must be at least 100, got {self.num_resamples}")
         for name in ("num_queries", "num_readers", "cpus_per_reader", "rows_per_block"):
             value = getattr(self, name)

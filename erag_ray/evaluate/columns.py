@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.agreement import resample_weights
+from erag_ray.agreement import permutations, permutations_among, resample_weights
 from erag_ray.evaluate.common import ANY, END_TO_END, REFERENCES, Floats, Settings
 from erag_ray.evaluate.lists import rows_of
 from erag_ray.evaluate.lookup import numbered, taken
@@ -22,14 +22,37 @@ NamedColumn = tuple[Mapping[str, object], Floats]
 
 
 @dataclass(frozen=True, kw_only=True)
+class Draws:
+    """The bootstrap's draws of some queries, and the orders that permutations put them in."""
+
+    weights: npt.NDArray[np.int16]
+    """[num_resamples, num_queries]."""
+    orders: npt.NDArray[np.int32]
+    """[num_permutations, num_queries]."""
+    _last: dict[bytes, Draws] = field(default_factory=dict)
+
+    def among(self, kept: npt.NDArray[np.bool_]) -> Draws:
+        """The same for those queries that are kept; columns with the same ones follow each other."""
+        if kept.all():
+            return self
+        key = kept.tobytes()
+        if key not in self._last:
+            self._last.clear()
+            self._last[key] = Draws(
+                weights=self.weights.T[kept].T,
+                orders=permutations_among(self.orders, kept),
+            )
+        return self._last[key]
+
+
+@dataclass(frozen=True, kw_only=True)
 class DatasetColumns:
-    """One dataset's measures and utilities over its queries, and how the bootstrap draws these."""
+    """One dataset's measures and utilities over its queries, and how chance draws and pairs these."""
 
     dataset: str
     columns: list[NamedColumn]
     """Each [num_queries], NaN where not judged or not applicable."""
-    weights: npt.NDArray[np.int16]
-    """[num_resamples, num_queries]."""
+    draws: Draws
 
     @property
     def of_runs(self) -> list[NamedColumn]:
@@ -56,7 +79,10 @@ def by_dataset(
         DatasetColumns(
             dataset=name,
             columns=own,
-            weights=resample_weights(ids[name].height, settings.num_resamples, settings.seed),
+            draws=Draws(
+                weights=resample_weights(ids[name].height, settings.num_resamples, settings.seed),
+                orders=permutations(ids[name].height, settings.num_permutations, settings.seed),
+            ),
         )
         for name, own in columns.items()
     ]

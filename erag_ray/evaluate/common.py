@@ -38,7 +38,8 @@ class Settings:
         num_resamples: bootstrap resamples of the queries, the same for every column of a dataset.
         confidence: of the intervals.
         num_flips: sign flips behind each p-value of two runs.
-        seed: of the resamples and of the flips.
+        num_permutations: random pairings of measure and utility behind each p-value of a correlation.
+        seed: of the resamples, the flips and the permutations.
     """
 
     depths: Sequence[int]
@@ -49,6 +50,7 @@ class Settings:
     num_resamples: int
     confidence: float
     num_flips: int
+    num_permutations: int
     seed: int
 
     def cutoffs_at(self, depth: int) -> list[int]:

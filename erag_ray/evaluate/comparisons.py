@@ -12,17 +12,20 @@ import polars as pl
 
 from erag_ray.agreement import (
     Interval,
-    agreement_difference,
+    Resampled,
     detectable_difference,
+    difference_of,
     effect_size,
     holm,
     mean_intervals,
     randomisation_p_values,
+    resampled_agreement,
     sign_flips,
 )
 from erag_ray.evaluate.columns import (
     DIGITS,
     DatasetColumns,
+    Draws,
     NamedColumn,
     by_run,
     measured_and_used,
@@ -47,11 +50,11 @@ def comparisons(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Da
     for own in datasets:
         comparable = [item for item in own.of_runs if item[0]["ideal"] != OWN_LIST]
         families = [_family(name, runs) for name, runs in by_run(comparable) if len(runs) > 1]
-        flips = sign_flips(own.weights.shape[1], settings.num_flips, settings.seed)
+        flips = sign_flips(own.draws.weights.shape[1], settings.num_flips, settings.seed)
         for some in _batched(families):
             differences = np.concatenate([family.differences for family in some], axis=1)
             p_values = randomisation_p_values(differences, flips)
-            intervals = mean_intervals(differences, own.weights, settings.confidence)
+            intervals = mean_intervals(differences, own.draws.weights, settings.confidence)
             for family in some:
                 count = len(family.pairs)
                 found = list(_rows(family, p_values[:count], intervals[:count]))
@@ -130,10 +133,12 @@ def contrasts(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Data
         whole = [item for item in measured if item[0]["cutoff"] == item[0]["depth"]]
         for (target, y), statistic in itertools.product(ends, settings.statistics):
             of_list = [item for item in whole if same_list(item[0], target)]
+            sides = _Sides(y, statistic, own.draws)
             for first, second in itertools.combinations(_in_order(of_list), 2):
                 if all(first[0][key] == second[0][key] for key in ("measure", "ideal")):
-                    row = _contrast(first, second, target, y, statistic, own.weights, settings)
-                    rows.append((own.dataset, *row))
+                    figures = sides.contrast(first[1], second[1], settings.confidence)
+                    names = _names(first[0], second[0], target)
+                    rows.append((own.dataset, *names, statistic, *figures))
     return table_of(rows, CONTRASTS)
 
 
@@ -142,18 +147,32 @@ def _in_order(columns: Sequence[NamedColumn]) -> list[NamedColumn]:
     return sorted(columns, key=lambda item: (item[0]["annotator"] != "erag", str(item[0]["annotator"])))
 
 
-def _contrast(
-    first: NamedColumn,
-    second: NamedColumn,
-    target: Mapping[str, object],
-    y: Floats,
-    statistic: str,
-    weights: npt.NDArray[np.int16],
-    settings: Settings,
-) -> Row:
-    (name, a), (other, b) = first, second
-    kept = ~np.isnan(a + b + y)
-    found = agreement_difference(a[kept], b[kept], y[kept], statistic, weights[:, kept], settings.confidence)
-    names = (target["reader"], target["score"], name["annotator"], other["annotator"], name["run_id"])
-    last = (name["depth"], name["measure"], name["cutoff"], name["ideal"], statistic)
-    return (*names, *last, *found, int(kept.sum()), int((~kept).sum()))
+def _names(
+    name: Mapping[str, object], other: Mapping[str, object], target: Mapping[str, object]
+) -> tuple[object, ...]:
+    first = (target["reader"], target["score"], name["annotator"], other["annotator"], name["run_id"])
+    return (*first, name["depth"], name["measure"], name["cutoff"], name["ideal"])
+
+
+class _Sides:
+    """The measures' agreement with one utility; each is resampled once, whichever others it is compared with."""
+
+    def __init__(self, y: Floats, statistic: str, draws: Draws) -> None:
+        self._y = y
+        self._statistic = statistic
+        self._draws = draws
+        self._known: dict[tuple[int, bytes], Resampled | None] = {}
+
+    def contrast(self, a: Floats, b: Floats, confidence: float) -> tuple[float | int | None, ...]:
+        """Difference, low, high, num_queries and num_dropped, over the queries judged in both."""
+        kept = ~np.isnan(a + b + self._y)
+        difference = difference_of(self._side(a, kept), self._side(b, kept), confidence)
+        return (*difference, int(kept.sum()), int((~kept).sum()))
+
+    def _side(self, column: Floats, kept: npt.NDArray[np.bool_]) -> Resampled | None:
+        key = id(column), kept.tobytes()
+        if key not in self._known:
+            weights = self._draws.among(kept).weights
+            found = resampled_agreement(column[kept], self._y[kept], self._statistic, weights)
+            self._known[key] = found
+        return self._known[key]

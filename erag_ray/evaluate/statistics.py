@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.agreement import Agreement, agree, agree_over_runs, mean_intervals
+from erag_ray.agreement import (
+    MIN_FOR_P_VALUE,
+    Agreement,
+    agree,
+    agree_over_runs,
+    mean_intervals,
+    permutation_p_values,
+)
 from erag_ray.evaluate.columns import (
     DIGITS,
     DatasetColumns,
+    Draws,
     NamedColumn,
     by_run,
     measured_and_used,
@@ -22,6 +31,8 @@ from erag_ray.evaluate.columns import (
 from erag_ray.evaluate.common import Floats, Settings
 from erag_ray.schemas import CORRELATIONS, MEANS
 
+Row = tuple[object, ...]
+
 
 def means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
     """MEANS over queries of LIST_VALUES and of UTILITY, with bootstrap intervals."""
@@ -30,7 +41,7 @@ def means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFram
         if not own.columns:
             continue
         table = np.stack([column for _, column in own.columns], axis=1)
-        intervals = mean_intervals(table, own.weights, settings.confidence)
+        intervals = mean_intervals(table, own.draws.weights, settings.confidence)
         for (name, column), interval in zip(own.columns, intervals, strict=True):
             counted = int((~np.isnan(column)).sum())
             rows.append((own.dataset, *name.values(), *interval, counted, len(column) - counted))
@@ -46,40 +57,59 @@ def correlations(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.D
     ``num_dropped`` counts queries; ``num_runs`` leaves out runs in which nothing was judged; ``num_varied`` counts the
     queries (over runs: the runs) whose utility is not the most frequent one: on them the correlation hangs.
     """
-    rows: list[tuple[object, ...]] = []
+    rows: list[Row] = []
     for own in datasets:
-        measured, ends = measured_and_used(own.of_runs)
-        rows += _over_queries(own.dataset, measured, ends, own.weights, settings)
-        rows += _over_runs(own.dataset, measured, ends, settings)
+        rows += _over_queries(own, settings)
+        rows += _over_runs(own, settings)
     return table_of(rows, CORRELATIONS)
 
 
-def _over_queries(
-    dataset: str,
-    measured: Sequence[NamedColumn],
-    ends: Sequence[NamedColumn],
-    weights: npt.NDArray[np.int16],
-    settings: Settings,
-) -> Iterator[tuple[object, ...]]:
-    for (name, x), (target, y) in itertools.product(measured, ends):
-        if same_list(name, target):
-            for statistic in settings.statistics:
-                yield _correlation_row(dataset, name, target, statistic, x, y, weights, settings)
+def _over_queries(own: DatasetColumns, settings: Settings) -> Iterator[Row]:
+    measured, ends = measured_and_used(own.of_runs)
+    pairs = [(x, y) for x, y in itertools.product(measured, ends) if same_list(x[0], y[0])]
+    p_values = _p_values(pairs, own.draws, settings)
+    for place, (x, y) in enumerate(pairs):
+        for statistic in settings.statistics:
+            row = _correlation_row(x, y, statistic, p_values[place, statistic], own.draws, settings)
+            yield (own.dataset, *row)
+
+
+def _p_values(
+    pairs: Sequence[tuple[NamedColumn, NamedColumn]], draws: Draws, settings: Settings
+) -> dict[tuple[int, str], float]:
+    """(place, statistic) -> p, of all measures with the same utility over the same queries at once."""
+    families: dict[tuple[int, bytes], list[int]] = {}
+    for place, ((_, x), (_, y)) in enumerate(pairs):
+        families.setdefault((id(y), _kept(x, y).tobytes()), []).append(place)
+    found: dict[tuple[int, str], float] = {}
+    for places in families.values():
+        (_, x), (_, y) = pairs[places[0]]
+        kept = _kept(x, y)
+        columns = np.stack([pairs[place][0][1][kept] for place in places], axis=1)
+        for statistic in settings.statistics:
+            some = permutation_p_values(columns, y[kept], statistic, draws.among(kept).orders)
+            found |= {(place, statistic): float(p) for place, p in zip(places, some, strict=True)}
+    return found
+
+
+def _kept(x: Floats, y: Floats) -> npt.NDArray[np.bool_]:
+    return ~(np.isnan(x) | np.isnan(y))
 
 
 def _correlation_row(
-    dataset: str,
-    name: Mapping[str, object],
-    target: Mapping[str, object],
+    measure: NamedColumn,
+    utility: NamedColumn,
     statistic: str,
-    x: Floats,
-    y: Floats,
-    weights: npt.NDArray[np.int16],
+    p_value: float,
+    draws: Draws,
     settings: Settings,
-) -> tuple[object, ...]:
-    kept = ~(np.isnan(x) | np.isnan(y))
-    found = agree(x[kept], y[kept], statistic, weights[:, kept], settings.confidence)
-    first = (dataset, target["reader"], target["score"], name["annotator"], "queries", name["run_id"])
+) -> Row:
+    (name, x), (target, y) = measure, utility
+    kept = _kept(x, y)
+    found = agree(x[kept], y[kept], statistic, draws.among(kept).weights, settings.confidence)
+    if found.value is not None and found.num_queries >= MIN_FOR_P_VALUE:
+        found = replace(found, p_value=p_value)
+    first = (target["reader"], target["score"], name["annotator"], "queries", name["run_id"])
     counts = (found.num_queries, 1, len(x) - found.num_queries, _num_varied(y[kept]))
     return (*first, *_measured(name), statistic, *_statistic_columns(found), *counts, found.reason)
 
@@ -98,20 +128,21 @@ def _statistic_columns(found: Agreement) -> tuple[float | None, ...]:
     return (found.value, found.low, found.high, found.ceiling, found.p_value)
 
 
-def _over_runs(
-    dataset: str, measured: Sequence[NamedColumn], ends: Sequence[NamedColumn], settings: Settings
-) -> Iterator[tuple[object, ...]]:
+def _over_runs(columns: DatasetColumns, settings: Settings) -> Iterator[Row]:
+    measured, ends = measured_and_used(columns.of_runs)
     for (name, own), (target, used) in itertools.product(by_run(measured), by_run(ends)):
         if name["reader"] not in ("", target["reader"]) or name["depth"] != target["depth"]:
             continue
         x, y = _common(own, used)
-        first = (dataset, target["reader"], target["score"], name["annotator"], "runs", "")
+        first = (columns.dataset, target["reader"], target["score"], name["annotator"], "runs", "")
         num_all = len(next(iter(own.values())))
         used_means = _mean_of_each(y)
         num_runs = x.shape[0] if x.size else 0
         counts = (x.shape[1], num_runs, num_all - x.shape[1], _num_varied(used_means))
         for statistic in settings.statistics:
-            found = agree_over_runs(_mean_of_each(x), used_means, statistic)
+            found = agree_over_runs(
+                _mean_of_each(x), used_means, statistic, settings.num_permutations, settings.seed
+            )
             yield (*first, *_measured(name), statistic, *_statistic_columns(found), *counts, found.reason)
 
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from erag_ray.agreement.differences import ALPHA, POWER
 from erag_ray.evaluate import END_TO_END
-from erag_ray.report.grid import NOTHING, Grid, number, with_interval
+from erag_ray.report.grid import NOTHING, Grid, number, p_number, with_interval
 from erag_ray.report.order import by_measure
 from erag_ray.report.trust import STATISTIC_NAMES, reasons
 
@@ -55,11 +55,13 @@ def _quantities(own: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
 def _figures(row: Mapping[str, float | None]) -> tuple[str, ...]:
     size = number(row["effect_size"], 2)
     difference = with_interval(row["difference"], row["low"], row["high"])
-    return (difference, _p(row["p_value"]), _p(row["p_adjusted"]), size, number(row["detectable"]))
-
-
-def _p(value: float | None) -> str:
-    return NOTHING if value is None else number(value) if value >= 0.001 else f"{value:.1e}"
+    return (
+        difference,
+        p_number(row["p_value"]),
+        p_number(row["p_adjusted"]),
+        size,
+        number(row["detectable"]),
+    )
 
 
 def contrast_grid(

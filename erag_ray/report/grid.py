@@ -29,6 +29,11 @@ def number(value: float | None, digits: int = 3) -> str:
     return NOTHING if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
+def p_number(value: float | None) -> str:
+    """A p-value; a small one in powers of ten, since none is 0."""
+    return NOTHING if value is None else number(value) if value >= 0.001 else f"{value:.1e}"
+
+
 def with_interval(value: float | None, low: float | None, high: float | None) -> str:
     """``value [low, high]``, or what there is of it."""
     if value is None or low is None or high is None:

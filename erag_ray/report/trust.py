@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from erag_ray.report.grid import NOTHING, Grid, number, with_interval
+from erag_ray.report.grid import NOTHING, Grid, number, p_number, with_interval
 from erag_ray.report.order import by_measure
 
 FEW_VARIED = 20
@@ -102,12 +102,12 @@ def across_runs_grid(correlations: pl.DataFrame, dataset: str, depth: int) -> Gr
         title=f"{dataset}: do the labels rank the {num_runs} runs as end-to-end does, {depth} documents",
         columns=("annotator", "measure", *(STATISTIC_NAMES.get(s, s) for s in statistics)),
         rows=tuple(rows),
-        caption=f"Means over {queries} queries, the same for every run; {num_runs} runs. With fewer than 8 runs "
-        "there is no p-value, and hardly any certainty.",
+        caption=f"Means over {queries} queries, the same for every run; {num_runs} runs; p by permutation. With fewer "
+        "than 8 runs there is no p-value, and hardly any certainty.",
         num_names=2,
     )
 
 
 def _with_p(row: Mapping[str, object]) -> str:
     value, p_value = _float(row["value"]), _float(row["p_value"])
-    return number(value) if p_value is None else f"{number(value)} (p = {number(p_value)})"
+    return number(value) if p_value is None else f"{number(value)} (p = {p_number(p_value)})"

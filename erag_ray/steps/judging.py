@@ -170,6 +170,7 @@ def settings_of(config: JobConfig) -> Settings:
         num_resamples=config.num_resamples,
         confidence=config.confidence,
         num_flips=config.num_flips,
+        num_permutations=config.num_permutations,
         seed=config.seed,
     )
 

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from itertools import permutations
+import itertools
 from typing import Any
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from erag_ray.agreement import STATISTICS, agree, difference_interval, mean_interval, resample_weights
+from erag_ray.agreement import (
+    STATISTICS,
+    agree,
+    difference_interval,
+    mean_interval,
+    permutations,
+    resample_weights,
+)
 
 pytestmark = pytest.mark.parity
 
@@ -34,12 +41,56 @@ def _columns(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 @both_statistics
 @pytest.mark.parametrize("seed", range(60))
-def test_value_and_p_value(statistic: str, seed: int) -> None:
+def test_value(statistic: str, seed: int) -> None:
     x, y = _columns(seed)
-    expected = SCIPY[statistic](x, y)
-    result = agree(x, y, statistic)
-    assert result.value == pytest.approx(expected.statistic, abs=1e-12)
-    assert result.p_value == pytest.approx(expected.pvalue, abs=1e-12)
+    assert agree(x, y, statistic).value == pytest.approx(SCIPY[statistic](x, y).statistic, abs=1e-12)
+
+
+def _permutation_test(statistic: str, x: np.ndarray, y: np.ndarray, num: float) -> float:
+    """scipy's; it draws orders of x. Values of equal size must tie, and scipy's are sums of rounded numbers."""
+    p_value: float = stats.permutation_test(
+        (x,),
+        lambda permuted: abs(round(SCIPY[statistic](permuted, y).statistic, 10)),
+        permutation_type="pairings",
+        alternative="greater",
+        vectorized=False,
+        n_resamples=num,
+        rng=np.random.default_rng(4),
+    ).pvalue
+    return p_value
+
+
+@both_statistics
+@pytest.mark.parametrize("seed", range(12))
+def test_p_value_of_few_is_that_of_all_orders(statistic: str, seed: int) -> None:
+    x, y = (column[:6] for column in _columns(seed + 100))
+    if np.ptp(x) == 0 or np.ptp(y) == 0:
+        x, y = np.array([0.0, 1, 1, 2, 3, 3]), np.array([1.0, 0, 0, 1, 1, 1])
+    # all 720, as scipy enumerates them where it is asked for at least as many
+    expected = _permutation_test(statistic, x, y, np.inf)
+    assert agree(x, y, statistic, orders=permutations(len(x))).p_value == pytest.approx(expected, abs=1e-12)
+
+
+@both_statistics
+@pytest.mark.parametrize("seed", range(8))
+def test_p_value_of_many_against_scipys(statistic: str, seed: int) -> None:
+    random = np.random.default_rng(seed)
+    hidden = random.normal(size=40)
+    noisy = 0.3 * hidden + random.normal(size=40)
+    x = [hidden, hidden.round(), (hidden > 0).astype(float), hidden.round(1)][seed % 4]
+    y = [noisy, noisy.round(), (noisy > 0.5).astype(float)][seed % 3]
+    result = agree(x, y, statistic, orders=permutations(40, 4000, seed=5))
+    # both are shares of thousands: three standard errors of their difference are at most .055
+    assert result.p_value == pytest.approx(_permutation_test(statistic, x, y, 1500), abs=0.055)
+
+
+@both_statistics
+def test_p_value_approaches_the_asymptotic_one(statistic: str) -> None:
+    random = np.random.default_rng(8)
+    x = random.normal(size=400)
+    y = 0.08 * x + random.normal(size=400)
+    result = agree(x, y, statistic, orders=permutations(400, 4000))
+    assert result.p_value == pytest.approx(SCIPY[statistic](x, y).pvalue, abs=0.025)
 
 
 @both_statistics
@@ -103,10 +154,12 @@ def test_mean_and_paired_difference_against_scipys_bootstrap() -> None:
 
 
 @both_statistics
-@pytest.mark.parametrize("seed", range(6))
-def test_ceiling_is_the_best_of_all_orders(statistic: str, seed: int) -> None:
-    random = np.random.default_rng(seed)
-    x, y = random.integers(0, 4, size=6), np.array([0, 1, *random.integers(0, 3, size=4)])
+@pytest.mark.parametrize("size", [3, 4, 5, 6, 7])
+def test_ceiling_is_the_best_of_all_orders(statistic: str, size: int) -> None:
+    random = np.random.default_rng(size)
+    x, y = random.integers(0, 4, size=size), np.array([0, 1, *random.integers(0, 3, size=size - 2)])
     x[:2] = [0, 3]
-    best = max(SCIPY[statistic](np.array(order), y).statistic for order in set(permutations(x.tolist())))
+    best = max(
+        SCIPY[statistic](np.array(order), y).statistic for order in set(itertools.permutations(x.tolist()))
+    )
     assert agree(x, y, statistic).ceiling == pytest.approx(best, abs=1e-12)
