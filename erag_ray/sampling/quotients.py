@@ -17,7 +17,7 @@ from scipy import optimize
 
 from erag_ray.sampling.sampled import Floats, Sampled, discounts, ranks
 
-MAX_NODES = 64
+MAX_NODES = 32
 NUM_POWERS = 64
 SMALLEST = 1e-12
 """In place of a factor of 0, by which a product could not be divided again."""
