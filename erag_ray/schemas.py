@@ -20,6 +20,7 @@ RANK = pa.int32()
 COUNT = pa.int64()
 KEY = pa.uint64()
 VALUE = pa.float64()
+FLAG = pa.bool_()
 
 
 class InputError(ValueError):
@@ -279,6 +280,25 @@ DUAL_LABELS = _table(
     num_positive=COUNT,
     num_queries=COUNT,
 )
+# a difference of two runs, as it stood after so many queries; no interval while too few of them differ
+LOOKS = _table(
+    "looks",
+    "dataset run_a run_b measure cutoff look",
+    dataset=STRING,
+    run_a=STRING,
+    run_b=STRING,
+    measure=STRING,
+    cutoff=RANK,
+    look=RANK,
+    num_queries=COUNT,
+    num_readings=COUNT,
+    num_documents=COUNT,
+    difference=VALUE,
+    low_=VALUE,
+    high_=VALUE,
+    settled=FLAG,
+    better_=STRING,
+)
 COSTS = _table(
     "costs",
     "stage job",
@@ -327,6 +347,7 @@ TABLES = {
         POOLING,
         SANITY,
         DUAL_LABELS,
+        LOOKS,
         COSTS,
         EXAMPLES,
     )

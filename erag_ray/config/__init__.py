@@ -21,6 +21,7 @@ from erag_ray.config.retrieval import (
     SearchConfig,
     check_retrievers,
 )
+from erag_ray.config.settle import SettleConfig
 from erag_ray.config.training import ExamplesConfig, ScratchConfig, StageConfig, TrainConfig
 from erag_ray.config.world import WorldConfig
 
@@ -36,6 +37,7 @@ __all__ = [
     "RetrieverConfig",
     "ScratchConfig",
     "SearchConfig",
+    "SettleConfig",
     "StageConfig",
     "TrainConfig",
     "WorldConfig",

@@ -28,6 +28,7 @@ from erag_ray.schemas import (
     GOLD,
     LABELS,
     LIST_VALUES,
+    LOOKS,
     MEANS,
     POOLING,
     PROVENANCE,
@@ -42,7 +43,7 @@ from erag_ray.store import NOT_LOCAL, TableStore, file_stamp
 
 INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
 DERIVED_TABLES = (LABELS, UTILITY, LIST_VALUES, MEANS, CORRELATIONS, COMPARISONS, CONTRASTS, POOLING)
-STAGES = ("annotate", "end_to_end", "compare", "judge", "likelihood")
+STAGES = ("annotate", "end_to_end", "compare", "judge", "likelihood", "settle")
 INPUT_KEYS = (
     "queries",
     "query_format",
@@ -182,7 +183,7 @@ def _seal(config: JobConfig, inputs: Inputs) -> None:
         "datasets": {name: dataclasses.asdict(found) for name, found in inputs.datasets.items()},
         "notes": list(inputs.notes),
     }
-    unseal(config, (*INPUT_TABLES, *DERIVED_TABLES))
+    unseal(config, (*INPUT_TABLES, *DERIVED_TABLES, LOOKS))
     for stage in STAGES:
         tables.folder.delete_folder(stage)
     for schema in INPUT_TABLES:

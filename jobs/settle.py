@@ -1,0 +1,28 @@
+"""Which of two runs is better, with as few readings as that takes.
+
+    python jobs/settle.py --config jobs/demo/compare.yaml --between '[bm25, bm25_lead]' --cutoff 10
+    ray job submit --working-dir . -- python jobs/settle.py --config nq.yaml --between '[bm25, contriever]'
+
+Works on what jobs/prepare.py has sealed, one dataset. Reads a sample of the two lists' documents, most of all those
+that the difference hangs on, for some questions after others in random order; after each look it gives an interval that
+holds however often one looks. Stops when 0 lies outside it, or when the difference is known to within --negligible.
+Seals the table looks. What the store holds is not read again.
+"""
+
+from __future__ import annotations
+
+from erag_ray.config import SettleConfig
+from erag_ray.steps import run_job, say
+from erag_ray.steps.inputs import prepared
+from erag_ray.steps.settling import settle
+
+
+def main(config: SettleConfig) -> None:
+    inputs = prepared(config)
+    say(*inputs.notes)
+    settle(config, inputs)
+    say(f"looks sealed in {config.out}")
+
+
+if __name__ == "__main__":
+    run_job(SettleConfig, main, __doc__ or "")

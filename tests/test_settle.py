@@ -1,0 +1,193 @@
+"""jobs/settle.py: a sample is read, look by look, until one knows which run is better; and no reading more."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+import runpy
+from collections.abc import Callable
+
+import numpy as np
+import polars as pl
+import pytest
+from tiny import kilt_line, passage_line, trec_lines
+
+from erag_ray.config import ReaderConfig, SettleConfig, parse
+from erag_ray.measures import compute, own_ideal
+from erag_ray.schemas import ASKS, COSTS, LOOKS, InputError, JobError
+from erag_ray.steps import settling
+from erag_ray.steps.inputs import prepare
+from erag_ray.steps.settling import settle
+from erag_ray.store import TableStore
+
+pytestmark = pytest.mark.filterwarnings(
+    r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*"
+)
+ROOT = pathlib.Path(__file__).parents[1]
+NUM_QUESTIONS = 80
+Settle = Callable[..., pl.DataFrame]
+
+
+def lists(number: int, useful: bool, mine: str) -> str:
+    """Two documents that both runs hold, and one of the run's own, which answers the question or does not."""
+    return f"d{number}{'right' if useful else mine} d{number}x d{number}y"
+
+
+@pytest.fixture
+def config(tmp_path: pathlib.Path) -> SettleConfig:
+    """80 questions; the echo reader answers with a passage's title, so a passage is useful if that is the answer.
+
+    ``good`` has the answer for four of five, ``bad`` for one of five, ``mixed`` for three of five.
+    """
+    numbers = range(NUM_QUESTIONS)
+    questions = [kilt_line(f"q{n}", f"who lives in town {n}", f"Person {n}", None) for n in numbers]
+    passages = [
+        passage_line(f"d{n}{kind}", "p", f"Person {n}" if kind == "right" else f"Nobody {kind}", f"town {n}")
+        for n in numbers
+        for kind in ("right", "x", "y", "g", "b", "m")
+    ]
+    (tmp_path / "queries.jsonl").write_text("".join(questions))
+    (tmp_path / "passages.jsonl").write_text("".join(passages))
+    useful = {"good": (0, 1, 2, 3), "bad": (4,), "mixed": (0, 2, 4)}
+    for run, rests in useful.items():
+        ranked = {f"q{n}": lists(n, n % 5 in rests, run[0]) for n in numbers}
+        (tmp_path / f"{run}.trec").write_text(trec_lines(ranked))
+    return SettleConfig(
+        queries=[str(tmp_path / "queries.jsonl")],
+        dataset="towns",
+        passages=[str(tmp_path / "passages.jsonl")],
+        runs={run: str(tmp_path / f"{run}.trec") for run in useful},
+        reader=ReaderConfig(kind="echo"),
+        depth=3,
+        between=["good", "bad"],
+        num_looks=4,
+        out=str(tmp_path / "out"),
+        store=str(tmp_path / "store"),
+        progress=False,
+    )
+
+
+@pytest.fixture
+def settled(config: SettleConfig, reads_here: list[int], monkeypatch: pytest.MonkeyPatch) -> Settle:
+    """Prepare once, then settle with changed settings, without Ray."""
+    monkeypatch.setattr(settling, "ray_session", lambda address: contextlib.nullcontext())
+    inputs = prepare(config)
+    return lambda **changes: settle(dataclasses.replace(config, **changes), inputs)
+
+
+def test_it_stops_at_the_first_look_that_tells_and_reads_nothing_that_both_runs_hold(
+    settled: Settle, config: SettleConfig, reads_here: list[int]
+) -> None:
+    looks = settled(share=1.0)
+    # of good and bad, four of five questions differ: 1/3 for three of them, -1/3 for one; so told at the first look
+    assert looks["settled"].to_list() == [True]
+    row = looks.row(0, named=True)
+    assert (row["better"], row["num_queries"], row["num_documents"]) == ("good", 20, 80)
+    assert 0 < row["low"] < row["difference"] < row["high"]
+    # all that may differ is read: each run's own document, of 20 questions; of the other two none
+    assert sum(reads_here) == row["num_readings"] == 40
+    assert TableStore(config.out).read(LOOKS).equals(looks)
+    assert TableStore(f"{config.out}/settle").read(ASKS).height == 40
+
+
+def test_all_documents_of_all_questions_give_the_difference_of_the_measures(settled: Settle) -> None:
+    for measure, cutoff in (("P", 3), ("P", 1), ("DCG", 3)):
+        looks = settled(between=["good", "mixed"], share=1.0, negligible=0.0, measure=measure, cutoff=cutoff)
+        first, second = (
+            np.array([[n % 5 in rests, 0, 0] for n in range(NUM_QUESTIONS)], dtype=np.float64)
+            for rests in ((0, 1, 2, 3), (0, 2, 4))
+        )
+        name = "P" if measure == "P" else "nDCG"
+        wanted = [compute(name, own_ideal(labels), cutoff).mean() for labels in (first, second)]
+        # where one document is useful, at rank 1, DCG is nDCG
+        assert looks["difference"][-1] == pytest.approx(wanted[0] - wanted[1])
+
+
+def test_looks_that_tell_nothing_go_on_to_the_last(
+    settled: Settle, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks = settled(between=["good", "mixed"], share=0.3, negligible=0.001)
+    assert looks["num_queries"].to_list() == [20, 40, 60, 80]
+    assert not looks["settled"].any()
+    assert looks["low"][0] is None, "too few questions differ as yet"
+    told = capsys.readouterr().err
+    assert "look 1: 20 of 80 questions" in told
+    assert "no interval yet" in told
+    assert "not settled; a larger share goes on from here" in told
+
+
+def test_a_difference_known_well_enough_is_settled_without_a_better_run(settled: Settle) -> None:
+    looks = settled(between=["good", "mixed"], share=1.0, negligible=0.2, boundary="late")
+    assert looks["settled"][-1]
+    assert looks["better"][-1] is None
+
+
+def test_a_larger_share_goes_on_from_what_a_smaller_one_has_read(
+    settled: Settle, reads_here: list[int]
+) -> None:
+    few = settled(between=["good", "mixed"], share=0.3, negligible=0.0)["num_readings"][-1]
+    assert sum(reads_here) == few
+    many = settled(between=["good", "mixed"], share=0.5, negligible=0.0)
+    assert sum(reads_here) == many["num_readings"][-1] > few
+    before = len(reads_here)
+    assert settled(between=["good", "mixed"], share=0.5, negligible=0.0).equals(many)
+    assert len(reads_here) == before, "nothing is read twice"
+
+
+def test_the_order_of_the_questions_goes_by_the_seed(settled: Settle) -> None:
+    orders = [
+        settled(share=1.0, num_looks=8, negligible=0.0, seed=seed)["difference"][0] for seed in range(4)
+    ]
+    assert len(set(orders)) > 1
+
+
+def test_what_cannot_be_compared_is_refused_before_anything_is_read(
+    settled: Settle, config: SettleConfig, no_reader: None
+) -> None:
+    with pytest.raises(InputError, match="name two of the runs bad, good, mixed; got good, best"):
+        settled(between=["good", "best"])
+    with pytest.raises(InputError, match="got good, good"):
+        settled(between=["good", "good"])
+    two = dataclasses.replace(
+        config, runs={**config.runs, "same": config.runs["good"]}, between=["good", "same"]
+    )
+    inputs = prepare(two)
+    with pytest.raises(InputError, match="good and same hold the same documents"):
+        settle(two, inputs)
+    mixed = inputs.queries.with_columns(dataset=pl.Series(["a", "b"] * (NUM_QUESTIONS // 2)))
+    with pytest.raises(InputError, match="several datasets"):
+        settle(config, dataclasses.replace(inputs, queries=mixed))
+
+
+def test_a_document_that_was_not_judged_ends_it_unsealed(
+    settled: Settle, config: SettleConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = pl.DataFrame(
+        {"query_id": ["q1"], "doc_id": ["d1x"], "label": [None]}, schema_overrides={"label": pl.Float64}
+    )
+    monkeypatch.setattr(settling, "annotate", lambda name, evidence: labels.to_arrow())
+    with pytest.raises(JobError, match="1 of 1 documents were not judged"):
+        settled(share=1.0)
+    assert not TableStore(config.out).is_sealed(LOOKS)
+
+
+@pytest.mark.parametrize("wrong", ["share=0", "share=1.5", "cutoff=4", "num_looks=0", "negligible=-1"])
+def test_settings_that_cannot_be_are_refused(wrong: str) -> None:
+    key, value = wrong.split("=")
+    with pytest.raises(SystemExit):
+        parse(SettleConfig, "Settle.", ["--depth", "3", "--end_to_end_depths", "[3]", f"--{key}={value}"])
+
+
+def test_the_job_settles_on_a_real_ray_and_says_what_it_read(
+    config: SettleConfig, local_ray: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prepare(config)
+    report = pathlib.Path(config.out, "report.md")
+    report.write_text("of another job")
+    runpy.run_path(str(ROOT / "jobs" / "settle.py"))["main"](config)
+    looks = TableStore(config.out).read(LOOKS)
+    assert looks["better"][-1] == "good"
+    assert "settled, good is better" in capsys.readouterr().err
+    assert TableStore(f"{config.out}/settle").read(COSTS)["num_requests"][0] == looks["num_readings"][-1]
+    assert report.exists()
