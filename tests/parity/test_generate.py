@@ -17,7 +17,7 @@ pytestmark = pytest.mark.parity
 # a title and a text of at least one word: the string form has no other way to leave them out
 REQUESTS = [
     Request(question, tuple(Passage(title or "Marn", text or "sea") for title, text in passages))
-    for question, passages in models.some_requests(30, seed=7, longest=40)
+    for question, passages, _ in models.some_requests(30, seed=7, longest=40)
 ]
 
 
