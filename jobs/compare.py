@@ -16,16 +16,22 @@ from erag_ray.steps.inputs import prepare
 from erag_ray.steps.judging import evaluate, label, report, use
 from erag_ray.steps.planning import check_reader, end_to_end_lists, plan_others, plan_stage, preview
 from erag_ray.steps.reading import alone, run_stage
+from erag_ray.steps.rehearsing import aside, rehearse
 from erag_ray.steps.retrieving import make_runs
 
 
 def main(config: JobConfig) -> None:
     console = open_console()
     make_runs(config, check_reader)
+    if config.dry_run:
+        config = aside(config)
     inputs = prepare(config, check_reader)
     plan = plan_stage(config, inputs, "compare", alone=True, together=True)
     others = plan_others(config, inputs)
     say(*inputs.notes, *preview(plan), *(line for other in others for line in preview(other)))
+    if config.dry_run:
+        say(*rehearse(config, [plan, *others]))
+        return
     done = run_stage(config, plan)
     found = {other.stage: alone(run_stage(config, other)) for other in others}
     label(config, inputs, alone(done), found)

@@ -161,6 +161,16 @@ class JobConfig:
     progress: bool = True
     """Show a progress bar."""
 
+    dry_run: bool = False
+    """compare only: check everything, say what there is to read, and stop. Results that stand in ``out`` stay."""
+
+    calibrate: int = 0
+    """dry_run: so many of the requests are read first, to say how long all will take and how much memory a reader needs
+    (0: none; some hundreds tell). They are kept: the job does not read them again."""
+
+    price_per_hour: float | None = None
+    """dry_run: of one reader (a GPU), in any currency, to say what all will cost."""
+
     def __post_init__(self) -> None:
         require(self.depth >= 1, f"depth must be at least 1, got {self.depth}")
         made_depth = self.retrieval_depth or self.depth
@@ -192,7 +202,9 @@ class JobConfig:
             require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
         limit = self.max_batch_seconds
         require(limit is None or limit > 0, f"max_batch_seconds must be above 0, got {limit}")
-        for name in ("seed", "write_every_seconds"):
+        price = self.price_per_hour
+        require(price is None or price >= 0, f"price_per_hour must not be negative, got {price}")
+        for name in ("seed", "write_every_seconds", "calibrate"):
             value = getattr(self, name)
             require(value >= 0, f"{name} must not be negative, got {value}")
         require(

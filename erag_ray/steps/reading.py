@@ -57,15 +57,15 @@ def run_stage(config: JobConfig, plan: StagePlan) -> Read:
 
 
 def _read_all(config: JobConfig, tables: TableStore, todo: Sequence[ReaderPlan], job: str) -> list[Done]:
-    done = []
     with ray_session(config.ray_address):
-        for part in todo:
-            where = _write_requests(tables, part)
-            work = Work(
-                requests=where, num_requests=part.requests.height, config=part.reader.config, reader=part.id
-            )
-            done.append(read(work, config, job))
-    return done
+        return [read_part(config, tables, part, job) for part in todo]
+
+
+def read_part(config: JobConfig, tables: TableStore, part: ReaderPlan, job: str) -> Done:
+    """One reader's requests, on the Ray that is there; the readings are in the store when this returns."""
+    where = _write_requests(tables, part)
+    work = Work(requests=where, num_requests=part.requests.height, config=part.reader.config, reader=part.id)
+    return read(work, config, job)
 
 
 def _write_requests(tables: TableStore, plan: ReaderPlan) -> str:
