@@ -56,7 +56,8 @@ def _line(part: ReaderPlan, done: Done, seconds: float) -> str:
     each, memory = done.device_seconds / done.num_readings, done.peak_memory_bytes / 2**30
     return (
         f"{part.id}: {done.num_readings:,} requests read in {done.device_seconds:.1f} reader-seconds "
-        f"({each:.3g} each), {memory:.2f} GiB at most; all {part.requests.height:,} would take {seconds / HOUR:.3g} reader-hours"
+        f"({each:.3g} each), {memory:.2f} GiB at most; all {part.requests.height:,} would take "
+        f"{seconds / HOUR:.3g} reader-hours"
     )
 
 
