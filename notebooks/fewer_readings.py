@@ -255,7 +255,8 @@ def stopped(
     data: Data, measure: str, way: str, found: Floats, flips: Floats, num_read: Floats, truth: float
 ) -> str:
     """What one way to look came to: shares of readings, of orders settled and told, of missed and of false findings."""
-    counts = np.unique(np.linspace(0, data.num_queries, NUM_LOOKS + 1).astype(int)[1:]).tolist()
+    ends = np.unique(np.linspace(0, data.num_queries, NUM_LOOKS + 1).astype(int))
+    counts = ends[ends >= 2].tolist()
     ordinary = np.full(len(counts), stats.norm.isf(0.025))
     critical = ordinary if way == NAIVE else critical_values(way, counts)
     seen, equal = (look(part, counts, critical) for part in (found, found * flips))

@@ -1,8 +1,10 @@
-"""The notebook goes from a finished job's tables to Table 1 and Figure 1."""
+"""What is in notebooks/ goes from a finished job's tables to what it shows."""
 
 from __future__ import annotations
 
+import importlib.util
 import pathlib
+import sys
 
 import pytest
 from test_evaluate import correlations, measured, numbered, settings, used
@@ -43,3 +45,32 @@ def test_each_annotator_shows_its_best_measure_at_every_depth() -> None:
     assert curves.select("annotator", "measure", "depth").rows() == [("erag", "P", 1), ("erag", "P", 2)]
     assert curves["value"].to_list() == pytest.approx([1.0, 1.0])
     assert agreement_by_depth(table, "d", "B", "kendall_tau_b").is_empty()
+
+
+def test_sampling_is_simulated_on_the_labels_of_a_finished_job(
+    tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare(tiny)
+    spec = importlib.util.spec_from_file_location("fewer_readings", ROOT / "notebooks" / "fewer_readings.py")
+    assert spec is not None
+    assert spec.loader is not None
+    notebook = importlib.util.module_from_spec(spec)
+    # a dataclass looks its module up
+    monkeypatch.setitem(sys.modules, spec.name, notebook)
+    spec.loader.exec_module(notebook)
+    for name, value in {
+        "NUM_SETS": 5,
+        "NUM_ORDERS": 5,
+        "SHARES": (0.5, 1.0),
+        "STOPPING_SHARES": (1.0,),
+    }.items():
+        monkeypatch.setattr(notebook, name, value)
+    notebook.main(tiny.folder / "shown", [f"{tiny.config.out}:3"])
+    lines = (tiny.folder / "shown" / "fewer_readings.md").read_text().splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if line.startswith("| out,")]
+    # four measures at two shares, then P and DCG of the one pair of runs
+    assert [row[1] for row in cells] == ["P", "P", "DCG", "DCG", "AP", "AP", "nDCG", "nDCG", "P", "DCG"]
+    # all is read: no bias, no error
+    assert all(row[3:5] in (["+0.0000", "0.0000"], ["-0.0000", "0.0000"]) for row in cells[1:8:2])
+    # bad has the answers to two questions of six among its three documents, good has all: (2 - 6) / 3 / 6
+    assert cells[8][2:4] == ["bad - good", "-0.222"]
