@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo papers reader test test-slow lint clean
+.PHONY: demo papers reader test test-cluster test-slow lint clean
 
 demo: .venv/installed  ## the whole walk on a small generated world with a real reader: Table 1 and report, in minutes
 	$(BIN)/python jobs/world.py --config jobs/demo/world.yaml
@@ -27,6 +27,9 @@ reader: .venv/installed  ## the small reader of jobs/demo/reader, trained again 
 
 test: .venv/installed  ## the fast tests, parity with outside implementations included
 	$(BIN)/python -m pytest -q
+
+test-cluster: .venv/installed  ## submission to a running Ray, and nodes that end: minutes
+	$(BIN)/python -m pytest -q -m cluster
 
 test-slow: .venv/installed  ## the tests that take minutes
 	$(BIN)/python -m pytest -q -m slow

@@ -1,0 +1,151 @@
+"""The main job, submitted to a running Ray: it succeeds, fails by its exit code, and goes on after it was stopped.
+
+Run: pytest -m cluster tests/test_submission.py
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+from crashes import NUM_REQUESTS, command_of, end, stored, write_larger
+from quiet_ray import ENVIRONMENT
+
+from erag_ray.config import JobConfig
+from erag_ray.schemas import COSTS
+from erag_ray.store import TableStore
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+ROOT = pathlib.Path(__file__).parents[1]
+RAY = [sys.executable, "-m", "ray.scripts.scripts"]
+
+
+@pytest.fixture(scope="module")
+def environment() -> dict[str, str]:
+    known = {**os.environ, **ENVIRONMENT}
+    known.pop("RAY_ADDRESS", None)
+    return known
+
+
+@pytest.fixture(scope="module")
+def address(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A head of these tests' own; its processes, and no others, are ended by their ids."""
+    ports = [free_port() for _ in range(3)]
+    options = [f"--port={ports[0]}", f"--dashboard-port={ports[1]}", f"--ray-client-server-port={ports[2]}"]
+    command = [*RAY, "start", "--head", "--block", "--num-cpus=5", "--dashboard-host=127.0.0.1", *options]
+    log = tmp_path_factory.mktemp("head") / "log"
+    with log.open("w") as out:
+        head = subprocess.Popen(
+            [*command, "--disable-usage-stats"], env=environment, stdout=out, stderr=subprocess.STDOUT
+        )
+    try:
+        wait_for_port(ports[1], head, log)
+        yield f"http://127.0.0.1:{ports[1]}"
+    finally:
+        family = psutil.Process(head.pid).children(recursive=True)
+        head.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            head.wait(20)
+        end(family)
+        head.kill()
+        head.wait()
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+def wait_for_port(port: int, head: subprocess.Popen[bytes], log: pathlib.Path) -> None:
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        assert head.poll() is None, log.read_text()
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+            return
+        time.sleep(0.5)
+    raise AssertionError(log.read_text())
+
+
+def submit(address: str, environment: dict[str, str], name: str, command: list[str]) -> subprocess.Popen[str]:
+    """``ray job submit`` of a job of this source tree; the job runs where the driver's Python is."""
+    options = ["--address", address, "--working-dir", str(ROOT), "--submission-id", name]
+    # the command without its own interpreter, as the README has it
+    job = [*RAY, "job", "submit", *options, "--", "python", *command[1:]]
+    path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), environment["PATH"]])
+    return subprocess.Popen(
+        job,
+        env={**environment, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def status(address: str, environment: dict[str, str], name: str) -> str:
+    done = subprocess.run(
+        [*RAY, "job", "status", "--address", address, name],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def config(tmp_path: pathlib.Path) -> JobConfig:
+    return dataclasses.replace(write_larger(tmp_path), cpus_per_reader=1)
+
+
+def test_a_submitted_job_is_stopped_submitted_again_and_succeeds(
+    address: str, environment: dict[str, str], config: JobConfig, tmp_path: pathlib.Path
+) -> None:
+    command = command_of(config, tmp_path)
+    first = submit(address, environment, "stopped", command)
+    deadline = time.monotonic() + 180
+    while len(stored(config)) < NUM_REQUESTS // 5:
+        assert first.poll() is None, first.communicate()[0]
+        assert time.monotonic() < deadline, "the job wrote nothing"
+        time.sleep(0.2)
+    stop = [*RAY, "job", "stop", "--address", address, "stopped"]
+    subprocess.run(stop, env=environment, check=True, capture_output=True)
+    first.communicate(timeout=120)
+    assert "STOPPED" in status(address, environment, "stopped")
+    written = len(stored(config))
+    assert 0 < written < NUM_REQUESTS
+    assert not pathlib.Path(config.out, "report.md").exists()
+
+    again = submit(address, environment, "again", command)
+    told, _ = again.communicate(timeout=300)
+    assert again.returncode == 0, told
+    assert "SUCCEEDED" in status(address, environment, "again")
+    assert f"Report: {config.out}/report.md" in told
+    rows = stored(config)
+    assert len(rows) == rows.select("question_key", "passages_key").n_unique() == NUM_REQUESTS
+    costs = TableStore(f"{config.out}/compare").read(COSTS)
+    assert costs["num_reader_calls"].to_list() == [NUM_REQUESTS - written]
+
+
+def test_a_job_that_fails_says_why_and_its_submission_fails(
+    address: str, environment: dict[str, str], config: JobConfig, tmp_path: pathlib.Path
+) -> None:
+    wrong = dataclasses.replace(config, passages=[str(tmp_path / "nothing.jsonl")])
+    job = submit(address, environment, "wrong", command_of(wrong, tmp_path))
+    told, _ = job.communicate(timeout=180)
+    assert job.returncode != 0
+    assert "nothing.jsonl" in told
+    assert "Traceback" not in told
+    assert "FAILED" in status(address, environment, "wrong")
+    assert not pathlib.Path(config.out, "report.md").exists()
