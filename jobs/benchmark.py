@@ -1,6 +1,7 @@
-"""How fast retrieval is here: BM25, exact dense search and encoding, as ratios against named peers in the same run.
+"""How fast things are here: BM25, exact dense search, encoding and evaluation, as ratios against named peers.
 
     python jobs/benchmark.py --sizes '[100000, 1000000]'
+    python jobs/benchmark.py --parts '[measures, table_1]'
 
 Times are of this machine and of whatever else it does meanwhile; only the ratios carry over. Needs rank-bm25.
 """

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from erag_ray import benchmark
-from erag_ray.benchmark import COLUMNS, run_all
+from erag_ray.benchmark import COLUMNS, evaluated, labelled, run_all
 from erag_ray.benchmark.generated import passages, questions, unit_vectors
 from erag_ray.config import BenchmarkConfig
 from erag_ray.report import speed_grid
@@ -45,6 +45,51 @@ def test_every_part_has_a_row_for_ours_and_for_its_peers(
     assert len(said) == 7 + table.height
     rows = speed_grid(table).rows
     assert [row[5] for row in rows[:2]] == ["-", f"{table['seconds'][1] / table['seconds'][0]:.2f}"]
+
+
+def test_evaluation_is_measured_against_its_peers(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("pytrec_eval")
+    monkeypatch.setattr(benchmark, "_measure_apart", benchmark._measure)
+    # with two peers at most: ranx is seldom there, and slow to compile
+    found = evaluated.importlib.util.find_spec
+    monkeypatch.setattr(
+        evaluated.importlib.util, "find_spec", lambda name: None if name == "ranx" else found(name)
+    )
+    config = BenchmarkConfig(
+        parts=["measures", "table_1"], list_queries=60, list_depth=6, num_resamples=20, out=str(tmp_path)
+    )
+    table = run_all(config, lambda line: None)
+    assert table.schema == COLUMNS
+    assert table.select("what", "by").rows() == [
+        ("measures", "erag_ray"),
+        ("measures", "pytrec_eval"),
+        ("table 1, correlations", "erag_ray"),
+        ("table 1, evaluation", "erag_ray"),
+        ("table 1, correlations", "scipy (1 resample)"),
+    ]
+    # two runs; five datasets, two runs, four annotators, nine measures with their ideals at 5 and 6, two statistics
+    assert table["count"].to_list() == [2 * 60 * 6, 2 * 60 * 6, *([5 * 2 * 4 * 9 * 2 * 2] * 3)]
+    assert "(" in speed_grid(table).rows[1][5]
+
+
+def test_a_value_that_differs_from_a_peers_stops_the_benchmark() -> None:
+    ours = {("run0", "P", 5): np.array([0.2, 0.4])}
+    with pytest.raises(ValueError, match=r"peer: values differ by up to 0\.5"):
+        evaluated._check_same("peer", ours, {("run0", "P", 5): np.array([0.2, 0.9])})
+
+
+def test_generated_lists_share_documents_and_every_document_has_a_label() -> None:
+    made = labelled.tables(40, 8, ["erag", "provenance"], 1, graded=True)
+    assert made.labels.equals(labelled.tables(40, 8, ["erag", "provenance"], 1, graded=True).labels)
+    pairs = made.runs.select("query_id", "doc_id")
+    assert pairs.unique().height < pairs.height
+    for annotator in ("erag", "provenance"):
+        own = made.labels.filter(annotator=annotator)
+        assert pairs.join(own, on=["query_id", "doc_id"], how="anti").is_empty()
+        assert own.select("query_id", "doc_id").is_unique().all()
+    assert set(made.labels.filter(annotator="provenance")["label"]) == {0.0, 1.0}
 
 
 def test_generated_text_is_the_same_for_a_seed_and_has_few_frequent_and_many_rare_words() -> None:

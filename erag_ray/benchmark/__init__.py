@@ -1,18 +1,19 @@
-"""How fast retrieval is, as ratios against named peers in the same run, with peak memory and sizes.
+"""How fast retrieval and evaluation are, as ratios against named peers in the same run, with peak memory and sizes.
 
-`generated` makes passages and vectors, `measured` times one thing after the other, each in a process of its own;
-`run_all` gives the table.
+`generated` makes passages and vectors, `labelled` runs and labels; `measured` times retrieval and `evaluated`
+evaluation, one thing after the other, each in a process of its own; `run_all` gives the table.
 """
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
+import pathlib
 import resource
 from collections.abc import Callable, Iterator
 
 import polars as pl
 
-from erag_ray.benchmark import measured
 from erag_ray.config import BenchmarkConfig
 
 COLUMNS = pl.Schema(
@@ -24,22 +25,28 @@ COLUMNS = pl.Schema(
         "count": pl.Int64(),
         "disk_bytes": pl.Int64(),
         "peak_memory_bytes": pl.Int64(),
+        "least_ratio": pl.Float64(),
+        "most_ratio": pl.Float64(),
     }
 )
 STEPS: dict[str, tuple[str, ...]] = {
     "bm25": ("write_passages", "bm25_build", "bm25_build_peer", "bm25_search", "rank_bm25_search"),
     "dense": ("dense_search",),
     "encode": ("encode",),
+    "measures": ("measures",),
+    "table_1": ("table_1",),
 }
+ROOMS = {"measures": "evaluated", "table_1": "evaluated"}
 
 
 def run_all(config: BenchmarkConfig, say: Callable[[str], None]) -> pl.DataFrame:
     """The table of all measurements, a row for each (`COLUMNS`); ``say`` hears of every step."""
     rows = []
+    pathlib.Path(config.out).mkdir(parents=True, exist_ok=True)
     for name, size in _steps(config):
         say(f"{name}: {size:,}")
         found = _measure_apart(name, config, size)
-        rows += [{"passages": size, "disk_bytes": None, **row} for row in found]
+        rows += [{**dict.fromkeys(COLUMNS), "passages": size, **row} for row in found]
         for row in found:
             say(f"  {row['what']} by {row['by']}: {row['count']:,} in {row['seconds']:.2f} s")
     return pl.DataFrame(rows, schema=COLUMNS)
@@ -48,7 +55,8 @@ def run_all(config: BenchmarkConfig, say: Callable[[str], None]) -> pl.DataFrame
 def _steps(config: BenchmarkConfig) -> Iterator[tuple[str, int]]:
     most = {"rank_bm25_search": config.rank_bm25_passages, "bm25_build_peer": config.bm25s_passages}
     for part in config.parts:
-        for size in config.sizes if part != "encode" else [config.num_encoded]:
+        own = {"encode": config.num_encoded, "measures": config.list_queries, "table_1": config.list_queries}
+        for size in [own[part]] if part in own else config.sizes:
             for name in STEPS[part]:
                 if size <= most.get(name, size):
                     yield name, size
@@ -61,7 +69,9 @@ def _measure_apart(name: str, config: BenchmarkConfig, size: int) -> list[dict[s
 
 
 def _measure(name: str, config: BenchmarkConfig, size: int) -> list[dict[str, object]]:
-    rows = list(getattr(measured, name)(config, size))
+    # what retrieval needs is heavy, and not for evaluation
+    room = importlib.import_module(f"erag_ray.benchmark.{ROOMS.get(name, 'measured')}")
+    rows = list(getattr(room, name)(config, size))
     # of the whole process: what is measured, what it is made of, and the peer where both are in one
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return [{**row, "peak_memory_bytes": peak} for row in rows]

@@ -1,11 +1,10 @@
-"""One measurement each, in a process of its own, ours and its peer's in turn: seconds, peak memory, bytes on disk."""
+"""Retrieval: one measurement each, ours and its peer's in turn: seconds, peak memory, bytes on disk."""
 
 from __future__ import annotations
 
 import pathlib
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import bm25s
 import faiss
@@ -16,6 +15,7 @@ import rank_bm25
 import sentence_transformers
 
 from erag_ray.benchmark.generated import passages, questions, unit_vectors
+from erag_ray.benchmark.timing import Row, in_turn, seconds_of
 from erag_ray.config import BenchmarkConfig, RetrieverConfig
 from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.analysers import English
@@ -28,23 +28,6 @@ from erag_ray.work import do_tasks, part
 
 RANK_BM25_QUERIES = 20
 PER_SHARD = 1_000_000
-Row = dict[str, Any]
-
-
-def seconds_of(work: Callable[[], object]) -> float:
-    """How long it takes."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
-def in_turn(works: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """The best time of each, all of them tried one after the other, so often."""
-    times: dict[str, list[float]] = {name: [] for name in works}
-    for _ in range(repeats):
-        for name, work in works.items():
-            times[name].append(seconds_of(work))
-    return {name: min(some) for name, some in times.items()}
 
 
 def bytes_in(folder: pathlib.Path) -> int:

@@ -1,4 +1,4 @@
-"""The benchmark of retrieval: what is measured, on how much."""
+"""The benchmark of retrieval and evaluation: what is measured, on how much."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from erag_ray.config.check import require
 
-Part = Literal["bm25", "dense", "encode"]
+Part = Literal["bm25", "dense", "encode", "measures", "table_1"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +18,8 @@ class BenchmarkConfig:
 
     parts: list[Part] = field(default_factory=lambda: ["bm25", "dense", "encode"])
     """bm25 (against the packages bm25s and rank_bm25), dense (exact search against Faiss), encode (against
-    sentence-transformers)."""
+    sentence-transformers), measures (of labelled lists, against pytrec_eval, and ranx where it is installed),
+    table_1 (evaluation of five datasets, its correlations against a loop of scipy)."""
 
     sizes: list[int] = field(default_factory=lambda: [100_000])
     """Numbers of generated passages, or of random vectors."""
@@ -44,8 +45,17 @@ class BenchmarkConfig:
     bm25s_passages: int = 1_000_000
     """bm25s, which holds everything in memory, builds an index of up to so many (5 GB for a million)."""
 
+    list_queries: int = 27_000
+    """measures, table_1: queries with labelled lists, of all datasets together."""
+
+    list_depth: int = 50
+    """measures, table_1: length of each list; there are two runs."""
+
+    num_resamples: int = 1000
+    """table_1: bootstrap resamples behind each interval."""
+
     repeats: int = 3
-    """Every search and every encoding is timed so many times, the peer's in turn with ours; the best counts."""
+    """Every search, encoding and measuring is timed so many times, the peer's in turn with ours; the best counts."""
 
     seed: int = 0
     """Seed of what is generated."""
@@ -54,7 +64,7 @@ class BenchmarkConfig:
     """Folder of the table (benchmark.parquet) and, while it runs, of indexes."""
 
     def __post_init__(self) -> None:
-        for name in ("num_queries", "depth", "width", "num_encoded", "repeats"):
+        for name in ("num_queries", "depth", "width", "num_encoded", "list_queries", "list_depth", "repeats"):
             value = getattr(self, name)
             require(value >= 1, f"{name} must be at least 1, got {value}")
         require(all(size >= 1 for size in self.sizes), f"sizes must be at least 1, got {self.sizes}")

@@ -12,7 +12,6 @@ import polars as pl
 from erag_ray.compiling import compiled
 from erag_ray.evaluate.common import Floats
 from erag_ray.evaluate.lookup import Integers, numbered, places_of, taken
-from erag_ray.measures import pad
 
 Flags = npt.NDArray[np.bool_]
 
@@ -87,16 +86,12 @@ class Judged:
         is_in, is_whole = np.zeros(len(self.labels), np.bool_), np.ones(self.num_queries, np.bool_)
         for run_id in run_ids:
             _add(*self._documents(run_id), self.labels, depth, is_in, is_whole)
-        rows, labels = self.label_rows, self.labels
-        if not is_in.all():
-            rows, labels = rows[is_in], labels[is_in]
-        if (np.diff(rows) < 0).any():
-            order = np.argsort(rows, kind="stable")
-            rows, labels = rows[order], labels[order]
-        counts = np.bincount(rows, minlength=self.num_queries)
-        ascending = -pad(np.maximum(np.nan_to_num(labels), 0.0), counts, max(1, counts.max(initial=0)))
-        ascending.sort(axis=1)
-        return -ascending, is_whole
+        counts = np.bincount(self.label_rows[is_in], minlength=self.num_queries)
+        found = _gather(self.label_rows, self.labels, is_in, self.num_queries, max(1, counts.max(initial=0)))
+        # the labels are negative there, to stand in descending order
+        found.sort(axis=1)
+        # 0 - 0 is 0, and -0 would be a value of its own
+        return 0.0 - found, is_whole
 
     def _documents(self, run_id: str) -> tuple[Integers, Integers, Integers]:
         part = self.documents.of_run(run_id)
@@ -139,6 +134,19 @@ def _add(
                 is_in[places[number]] = True
             if places[number] < 0 or np.isnan(labels[places[number]]):
                 is_whole[rows[number]] = False
+
+
+@compiled
+def _gather(rows: Integers, labels: Floats, is_in: Flags, num_queries: int, width: int) -> Floats:
+    """The labels in a pool, [num_queries, width], negative; 0 for the unjudged and behind the last."""
+    matrix = np.zeros((num_queries, width))
+    lengths = np.zeros(num_queries, np.int64)
+    for place in range(len(rows)):
+        if is_in[place]:
+            if labels[place] > 0:
+                matrix[rows[place], lengths[rows[place]]] = -labels[place]
+            lengths[rows[place]] += 1
+    return matrix
 
 
 def judged(

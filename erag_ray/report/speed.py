@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import polars as pl
 
 from erag_ray.report.grid import NOTHING, Grid
@@ -19,7 +21,7 @@ def speed_grid(table: pl.DataFrame) -> Grid:
     for row in table.iter_rows(named=True):
         own = rates.get((row["passages"], row["what"], OWN))
         rate = rates[row["passages"], row["what"], row["by"]]
-        ratio = NOTHING if row["by"] == OWN or own is None else f"{own / rate:.2f}"
+        ratio = NOTHING if row["by"] == OWN or own is None else f"{own / rate:.2f}" + _spread(row)
         disk = NOTHING if row["disk_bytes"] is None else f"{row['disk_bytes'] / 1e6:,.0f}"
         memory = f"{row['peak_memory_bytes'] / 1e6:,.0f}"
         rows.append(
@@ -39,7 +41,7 @@ def speed_grid(table: pl.DataFrame) -> Grid:
         columns=(
             "what",
             "by",
-            "passages",
+            "size",
             "seconds",
             "a second",
             "ours / theirs",
@@ -48,6 +50,12 @@ def speed_grid(table: pl.DataFrame) -> Grid:
         ),
         rows=tuple(rows),
         num_names=2,
-        caption="a second: passages built or encoded, questions searched. MB in memory: the most that the whole "
-        "process held, with what it was made of.",
+        caption="size: passages, vectors, or queries with lists. a second: passages built or encoded, questions "
+        "searched, documents measured, correlations with their intervals; in brackets the least and the most of all "
+        "rounds. MB in memory: the most that the whole process held, with what it was made of.",
     )
+
+
+def _spread(row: Mapping[str, object]) -> str:
+    least, most = row["least_ratio"], row["most_ratio"]
+    return "" if least is None else f" ({least:.2f} to {most:.2f})"

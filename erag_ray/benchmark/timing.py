@@ -1,0 +1,31 @@
+"""How long things take, one after the other and in turn."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+Row = dict[str, Any]
+Works = Mapping[str, Callable[[], object]]
+
+
+def seconds_of(work: Callable[[], object]) -> float:
+    """How long it takes."""
+    start = time.perf_counter()
+    work()
+    return time.perf_counter() - start
+
+
+def rounds(works: Works, repeats: int) -> dict[str, list[float]]:
+    """The times of each, all of them tried one after the other, so often."""
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for _ in range(repeats):
+        for name, work in works.items():
+            times[name].append(seconds_of(work))
+    return times
+
+
+def in_turn(works: Works, repeats: int) -> dict[str, float]:
+    """The best time of each."""
+    return {name: min(some) for name, some in rounds(works, repeats).items()}
