@@ -98,18 +98,21 @@ FAULTS: dict[str, Fault] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_request_is_read_once_whatever_ends(
-    cluster: tuple[Cluster, list[Any]], tmp_path: pathlib.Path, fault: str, record_property: Any
+    cluster: tuple[Cluster, list[Any]], tmp_path: pathlib.Path, fault: str
 ) -> None:
     config = dataclasses.replace(
         write_larger(tmp_path), num_readers=2, cpus_per_reader=1, progress=False, rows_per_block=20
     )
     inputs = prepare(config)
     plan = plan_stage(config, inputs, "compare", alone=True, together=True)
-    start = time.monotonic()
-    waiting = threading.Thread(target=at_a_third, args=(config, lambda: FAULTS[fault](*cluster)))
-    waiting.start()
-    done = run_stage(config, plan)
-    waiting.join()
+    start, found = time.monotonic(), []
+    # nodes can be started in the main thread alone, so the reading has another
+    reading = threading.Thread(target=lambda: found.append(run_stage(config, plan)))
+    reading.start()
+    wait_for_a_third(config)
+    FAULTS[fault](*cluster)
+    reading.join()
+    (done,) = found
     rows = stored(config)
     keys = rows.select("question_key", "passages_key")
     lost = plan.asks.select("question_key", "passages_key").unique().join(keys, on=keys.columns, how="anti")
@@ -126,8 +129,8 @@ def test_every_request_is_read_once_whatever_ends(
     assert again <= NUM_REQUESTS // 3
 
 
-def at_a_third(config: JobConfig, act: Callable[[], None]) -> None:
+def wait_for_a_third(config: JobConfig) -> None:
     deadline = time.monotonic() + 120
-    while len(stored(config)) < NUM_REQUESTS // 3 and time.monotonic() < deadline:
+    while len(stored(config)) < NUM_REQUESTS // 3:
+        assert time.monotonic() < deadline, "the job wrote nothing"
         time.sleep(0.05)
-    act()
