@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
+
+
+def in_threads(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
+    """What is done with each part, on all processors: for loops that are compiled, and products of matrices."""
+    num_threads = min(len(parts), len(os.sched_getaffinity(0)))
+    if num_threads < 2:
+        return [work(one) for one in parts]
+    with ThreadPoolExecutor(num_threads) as pool:
+        return list(pool.map(work, parts))
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:

@@ -32,6 +32,7 @@ from erag_ray.agreement.statistics import (
     permuted_ranks,
     spearman_rho,
 )
+from erag_ray.compiling import in_threads
 from erag_ray.names import find
 
 __all__ = [
@@ -194,11 +195,14 @@ def permutation_p_values(columns: Floats, y: Floats, statistic: str, orders: Ord
     """
     found = _find(statistic)
     own = np.abs(found.permuted(columns, y, np.arange(len(y), dtype=np.int32)[None]))
-    as_far = np.zeros(columns.shape[1])
-    for start in range(0, len(orders), ORDERS_AT_A_TIME):
+
+    def num_as_far(start: int) -> npt.NDArray[np.int64]:
         permuted = found.permuted(columns, y, orders[start : start + ORDERS_AT_A_TIME])
-        as_far += (np.abs(permuted) >= own).sum(axis=0)
-    return (as_far + 1) / (len(orders) + 1)
+        return np.asarray((np.abs(permuted) >= own).sum(axis=0))
+
+    starts = range(0, len(orders), ORDERS_AT_A_TIME)
+    as_far = np.zeros(columns.shape[1]) + sum(in_threads(num_as_far, starts))
+    return np.asarray((as_far + 1) / (len(orders) + 1), np.float64)
 
 
 def agree_over_runs(

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from erag_ray.agreement.cells import Cells, Floats, Integers, Orders, Weights
-from erag_ray.compiling import compiled
+from erag_ray.compiling import compiled, in_threads
 
 LANES = 16
 """Resamples at a time: the processor adds several numbers at once."""
+RESAMPLES_AT_A_TIME = 256
+"""By one thread."""
+MIN_DRAWS = 1_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,18 +38,31 @@ def kendall_tau_b(cells: Cells, weights: Weights) -> Floats:
     A query drawn twice makes a pair that is tied in both columns. Concordant pairs are counted by a tree of running
     sums over the values of y (Knight, JASA 61, 1966, in the form of Fenwick, 1994).
     """
-    return _tau_b(np.ascontiguousarray(weights.T), cells.cell, cells.x, cells.y, cells.num_y)
+    draws = np.ascontiguousarray(weights.T)
+
+    def some(part: tuple[int, int]) -> Floats:
+        return _tau_b(draws, *part, cells.cell, cells.x, cells.y, cells.num_y)
+
+    return np.concatenate([np.empty(0), *in_threads(some, _parts(draws))])
+
+
+def _parts(draws: Weights) -> list[tuple[int, int]]:
+    """From one resample to another, for each thread; few draws are not worth a second one."""
+    count = draws.shape[1]
+    step = count if draws.size < MIN_DRAWS else RESAMPLES_AT_A_TIME
+    return [(start, min(count, start + step)) for start in range(0, count, max(1, step))]
 
 
 @compiled
-def _tau_b(draws: Weights, cell: Integers, x: Integers, y: Integers, num_y: int) -> Floats:
-    num_resamples = draws.shape[1]
-    values = np.empty(num_resamples)
+def _tau_b(
+    draws: Weights, begin: int, stop: int, cell: Integers, x: Integers, y: Integers, num_y: int
+) -> Floats:
+    values = np.empty(stop - begin)
     held, of_y, tree = np.empty((len(x), LANES)), np.empty((num_y, LANES)), np.empty((num_y + 1, LANES))
     total, tied_x, surplus = np.empty(LANES), np.empty(LANES), np.empty(LANES)
     through, drawn = np.empty(LANES), np.empty(LANES)
-    for first in range(0, num_resamples, LANES):
-        width = min(LANES, num_resamples - first)
+    for first in range(begin, stop, LANES):
+        width = min(LANES, stop - first)
         held[:], of_y[:], tree[:] = 0.0, 0.0, 0.0
         total[:], tied_x[:], surplus[:] = 0.0, 0.0, 0.0
         for query in range(len(cell)):
@@ -85,25 +101,30 @@ def _tau_b(draws: Weights, cell: Integers, x: Integers, y: Integers, num_y: int)
             tied_y = (of_y[:, lane] * of_y[:, lane]).sum()
             untied = (total[lane] * total[lane] - tied_x[lane]) * (total[lane] * total[lane] - tied_y)
             # the surplus counts a pair once, the untied pairs are counted in both directions
-            values[first + lane] = 2 * surplus[lane] / np.sqrt(untied) if untied > 0 else np.nan
+            values[first - begin + lane] = 2 * surplus[lane] / np.sqrt(untied) if untied > 0 else np.nan
     return values
 
 
 def spearman_rho(cells: Cells, weights: Weights) -> Floats:
     """Pearson's correlation of the mid-ranks, which are taken anew in every resample."""
     draws = np.ascontiguousarray(weights.T)
-    return _rho(draws, cells.cell, cells.x, cells.y, cells.num_x, cells.num_y)
+
+    def some(part: tuple[int, int]) -> Floats:
+        return _rho(draws, *part, cells.cell, cells.x, cells.y, cells.num_x, cells.num_y)
+
+    return np.concatenate([np.empty(0), *in_threads(some, _parts(draws))])
 
 
 @compiled
-def _rho(draws: Weights, cell: Integers, x: Integers, y: Integers, num_x: int, num_y: int) -> Floats:
-    num_resamples = draws.shape[1]
-    values = np.empty(num_resamples)
+def _rho(
+    draws: Weights, begin: int, stop: int, cell: Integers, x: Integers, y: Integers, num_x: int, num_y: int
+) -> Floats:
+    values = np.empty(stop - begin)
     held, of_x, of_y = np.empty((len(x), LANES)), np.empty((num_x, LANES)), np.empty((num_y, LANES))
     total, below, squares = np.empty(LANES), np.empty(LANES), np.empty(LANES)
     product, spread = np.empty(LANES), np.empty(LANES)
-    for first in range(0, num_resamples, LANES):
-        width = min(LANES, num_resamples - first)
+    for first in range(begin, stop, LANES):
+        width = min(LANES, stop - first)
         held[:], of_x[:], of_y[:] = 0.0, 0.0, 0.0
         total[:], product[:], spread[:] = 0.0, 0.0, 1.0
         for query in range(len(cell)):
@@ -130,7 +151,9 @@ def _rho(draws: Weights, cell: Integers, x: Integers, y: Integers, num_x: int, n
             for lane in range(LANES):
                 product[lane] += held[place, lane] * of_x[x[place], lane] * of_y[y[place], lane]
         for lane in range(width):
-            values[first + lane] = product[lane] / np.sqrt(spread[lane]) if spread[lane] > 0 else np.nan
+            values[first - begin + lane] = (
+                product[lane] / np.sqrt(spread[lane]) if spread[lane] > 0 else np.nan
+            )
     return values
 
 
@@ -150,13 +173,17 @@ def permuted_pairs(columns: Floats, y: Floats, orders: Orders) -> Floats:
         return permuted_ranks(columns, y, orders)
     found = np.empty((len(orders), columns.shape[1]))
     own_values, own = np.unique(y, return_inverse=True)
+    inverse = np.empty_like(orders)
+    np.put_along_axis(inverse, orders, np.arange(len(y), dtype=np.int32)[None], axis=1)
     for place, column in enumerate(columns.T):
         values, group = np.unique(column, return_inverse=True)
         if len(values) <= 2:
             found[:, place] = permuted_ranks(column[:, None], y, orders)[:, 0]
+        elif len(values) < len(own_values):
+            # the same pairs seen from y: the sums are over the column with fewer values, so they are shorter
+            found[:, place] = _permuted_surplus(inverse, np.argsort(own), own, group, len(values))
         else:
-            by_x = np.argsort(group, kind="stable")
-            found[:, place] = _permuted_surplus(orders, by_x, group, own, len(own_values))
+            found[:, place] = _permuted_surplus(orders, np.argsort(group), group, own, len(own_values))
     return found
 
 
