@@ -536,7 +536,7 @@ def test_the_unfinished_files_of_a_living_job_stay(root: str, job: str) -> None:
     store = ReadingStore(root, "echo")
     killed_append(store, 1, job)
     killed_append(store, 2, "another")
-    with Lease(ReadingStore(root, "echo"), job):
+    with Lease(Folder(f"{root}/readings/echo"), job):
         (line,) = store.repair()
         assert line.startswith("removed the unfinished file another-")
         (left,) = store.folder.names("_unfinished")
@@ -547,11 +547,11 @@ def test_the_unfinished_files_of_a_living_job_stay(root: str, job: str) -> None:
 def test_a_lease_ends_with_its_job(root: str) -> None:
     store = ReadingStore(root, "echo")
     assert not store.is_leased("job-1")
-    with Lease(store, "job-1"):
+    with Lease(store.folder, "job-1"):
         assert ReadingStore(root, "echo").is_leased("job-1")
         assert not store.is_leased("job-2")
     assert not store.is_leased("job-1")
-    with pytest.raises(RuntimeError, match="fault"), Lease(store, "job-1"):
+    with pytest.raises(RuntimeError, match="fault"), Lease(store.folder, "job-1"):
         raise RuntimeError("fault")
     assert not store.is_leased("job-1")
 
@@ -571,7 +571,7 @@ def test_the_lease_of_a_killed_job_runs_out(root: str, monkeypatch: pytest.Monke
 def test_the_lease_of_a_living_job_is_renewed_even_if_a_beat_fails(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("erag_ray.store.readings.HEARTBEAT_SECONDS", 0.01)
+    monkeypatch.setattr("erag_ray.store.lease.HEARTBEAT_SECONDS", 0.01)
     store = ReadingStore(str(tmp_path), "echo")
     beats, renewed = [], threading.Event()
     write = Folder.write_bytes
@@ -585,7 +585,7 @@ def test_the_lease_of_a_living_job_is_renewed_even_if_a_beat_fails(
             renewed.set()
 
     monkeypatch.setattr(Folder, "write_bytes", flaky)
-    with Lease(store, "job-1"):
+    with Lease(store.folder, "job-1"):
         assert renewed.wait(30)
         assert float(store.folder.read_bytes("_leases", "job-1")) > beats[0]
 

@@ -20,6 +20,7 @@ import psutil
 import pytest
 from crashes import NUM_REQUESTS, command_of, end, stored, write_larger
 from quiet_ray import ENVIRONMENT
+from ray.job_submission import JobSubmissionClient
 
 from erag_ray.config import JobConfig
 from erag_ray.schemas import COSTS
@@ -28,6 +29,14 @@ from erag_ray.store import TableStore
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 ROOT = pathlib.Path(__file__).parents[1]
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
+PORTS = (
+    "port",
+    "dashboard-port",
+    "ray-client-server-port",
+    "dashboard-agent-listen-port",
+    "dashboard-agent-grpc-port",
+    "metrics-export-port",
+)
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +49,9 @@ def environment() -> dict[str, str]:
 @pytest.fixture(scope="module")
 def address(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A head of these tests' own; its processes, and no others, are ended by their ids."""
-    ports = [free_port() for _ in range(3)]
-    options = [f"--port={ports[0]}", f"--dashboard-port={ports[1]}", f"--ray-client-server-port={ports[2]}"]
+    # ports that no other Ray on this machine has: an agent whose port is taken takes no jobs
+    ports = {name: free_port() for name in PORTS}
+    options = [f"--{name}={port}" for name, port in ports.items()]
     command = [*RAY, "start", "--head", "--block", "--num-cpus=5", "--dashboard-host=127.0.0.1", *options]
     log = tmp_path_factory.mktemp("head") / "log"
     with log.open("w") as out:
@@ -49,8 +59,9 @@ def address(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactor
             [*command, "--disable-usage-stats"], env=environment, stdout=out, stderr=subprocess.STDOUT
         )
     try:
-        wait_for_port(ports[1], head, log)
-        yield f"http://127.0.0.1:{ports[1]}"
+        place = f"http://127.0.0.1:{ports['dashboard-port']}"
+        wait_for_agent(place, head, log)
+        yield place
     finally:
         family = psutil.Process(head.pid).children(recursive=True)
         head.send_signal(signal.SIGTERM)
@@ -68,11 +79,13 @@ def free_port() -> int:
         return port
 
 
-def wait_for_port(port: int, head: subprocess.Popen[bytes], log: pathlib.Path) -> None:
+def wait_for_agent(address: str, head: subprocess.Popen[bytes], log: pathlib.Path) -> None:
+    """Until the head takes jobs, which is later than its port is open."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         assert head.poll() is None, log.read_text()
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        with contextlib.suppress(OSError, RuntimeError):
+            JobSubmissionClient(address).submit_job(entrypoint="true")
             return
         time.sleep(0.5)
     raise AssertionError(log.read_text())
@@ -93,15 +106,8 @@ def submit(address: str, environment: dict[str, str], name: str, command: list[s
     )
 
 
-def status(address: str, environment: dict[str, str], name: str) -> str:
-    done = subprocess.run(
-        [*RAY, "job", "status", "--address", address, name],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout + done.stderr
+def status(address: str, name: str) -> str:
+    return str(JobSubmissionClient(address).get_job_status(name))
 
 
 @pytest.fixture
@@ -122,7 +128,7 @@ def test_a_submitted_job_is_stopped_submitted_again_and_succeeds(
     stop = [*RAY, "job", "stop", "--address", address, "stopped"]
     subprocess.run(stop, env=environment, check=True, capture_output=True)
     first.communicate(timeout=120)
-    assert "STOPPED" in status(address, environment, "stopped")
+    assert status(address, "stopped") == "STOPPED"
     written = len(stored(config))
     assert 0 < written < NUM_REQUESTS
     assert not pathlib.Path(config.out, "report.md").exists()
@@ -130,7 +136,7 @@ def test_a_submitted_job_is_stopped_submitted_again_and_succeeds(
     again = submit(address, environment, "again", command)
     told, _ = again.communicate(timeout=300)
     assert again.returncode == 0, told
-    assert "SUCCEEDED" in status(address, environment, "again")
+    assert status(address, "again") == "SUCCEEDED"
     assert f"Report: {config.out}/report.md" in told
     rows = stored(config)
     assert len(rows) == rows.select("question_key", "passages_key").n_unique() == NUM_REQUESTS
@@ -147,5 +153,5 @@ def test_a_job_that_fails_says_why_and_its_submission_fails(
     assert job.returncode != 0
     assert "nothing.jsonl" in told
     assert "Traceback" not in told
-    assert "FAILED" in status(address, environment, "wrong")
+    assert status(address, "wrong") == "FAILED"
     assert not pathlib.Path(config.out, "report.md").exists()

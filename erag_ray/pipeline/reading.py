@@ -140,7 +140,7 @@ def read(work: Work, config: JobConfig, job: str) -> Done:
         )
     )
     shown = progress(store, job, work.num_requests, f"{pool.size} x {work.reader}")
-    with Lease(store, job), shown if config.progress else contextlib.nullcontext():
+    with Lease(store.folder, job), shown if config.progress else contextlib.nullcontext():
         try:
             batches = list(counted.iter_batches(batch_format="pyarrow", batch_size=None))
         except ray.exceptions.RayTaskError as error:

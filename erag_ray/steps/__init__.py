@@ -9,13 +9,22 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from erag_ray.config import parse
 from erag_ray.schemas import InputError, JobError
+from erag_ray.steps.claiming import claimed
 from erag_ray.steps.public import with_public
 
-Config = TypeVar("Config")
+
+class WritesOut(Protocol):
+    """What every job's config has: the folder that it writes to."""
+
+    @property
+    def out(self) -> str: ...
+
+
+Config = TypeVar("Config", bound=WritesOut)
 
 
 def run_job(kind: type[Config], main: Callable[[Config], None], description: str) -> None:
@@ -27,7 +36,8 @@ def run_job(kind: type[Config], main: Callable[[Config], None], description: str
     sys.path.append(os.getcwd())
     config = parse(kind, description)
     try:
-        main(with_public(config))
+        with claimed(config.out):
+            main(with_public(config))
     except InputError as error:
         say(str(error))
         raise SystemExit(2) from None

@@ -21,12 +21,14 @@ from erag_ray.store.identity import (
     new_job_id,
     provenance_of_code,
 )
+from erag_ray.store.lease import LEASE_SECONDS, LEASES, Lease, is_leased, last_beat
 from erag_ray.store.mapped import open_mapped, write_mapped
-from erag_ray.store.readings import KEY_COLUMNS, LEASE_SECONDS, Lease, ReadingStore
+from erag_ray.store.readings import KEY_COLUMNS, ReadingStore
 from erag_ray.store.tables import TableStore, part_paths, read_manifest
 
 __all__ = [
     "KEY_COLUMNS",
+    "LEASES",
     "LEASE_SECONDS",
     "NOT_LOCAL",
     "Folder",
@@ -37,6 +39,8 @@ __all__ = [
     "file_digest",
     "file_stamp",
     "fingerprint",
+    "is_leased",
+    "last_beat",
     "new_job_id",
     "open_array",
     "open_mapped",

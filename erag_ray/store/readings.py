@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import threading
-import time
 from collections.abc import Iterable, Mapping
 
 import polars as pl
@@ -15,10 +12,9 @@ import xxhash
 
 from erag_ray.schemas import READINGS, conform
 from erag_ray.store.folder import UNFINISHED, Folder, as_frame
+from erag_ray.store.lease import is_leased
 
 KEY_COLUMNS = ["question_key", "passages_key"]
-HEARTBEAT_SECONDS = 10.0
-LEASE_SECONDS = 60.0
 
 
 class ReadingStore:
@@ -128,37 +124,4 @@ class ReadingStore:
 
     def is_leased(self, job: str) -> bool:
         """Whether a job that may still write here has shown life within `LEASE_SECONDS`."""
-        try:
-            beat = float(self.folder.read_bytes("_leases", job))
-        except (FileNotFoundError, ValueError):
-            return False
-        return time.time() - beat < LEASE_SECONDS
-
-
-class Lease:
-    """While open, tells other jobs on the same store that this one is alive (a heartbeat in a file)."""
-
-    def __init__(self, store: ReadingStore, job: str) -> None:
-        self._store = store
-        self._job = job
-        self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._beat, name=f"lease-{job}", daemon=True)
-
-    def __enter__(self) -> Lease:
-        self._write()
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._closing.set()
-        self._thread.join()
-        self._store.folder.delete("_leases", self._job)
-
-    def _beat(self) -> None:
-        while not self._closing.wait(HEARTBEAT_SECONDS):
-            # a disk that fails once must not end the lease; the next beat comes before it runs out
-            with contextlib.suppress(OSError):
-                self._write()
-
-    def _write(self) -> None:
-        self._store.folder.write_bytes(str(time.time()).encode(), "_leases", self._job)
+        return is_leased(self.folder, job)
