@@ -12,6 +12,7 @@ from tiny import Tiny, compare, table
 from erag_ray.config import PapersConfig, ReaderConfig
 from erag_ray.evaluate import dual_probabilities
 from erag_ray.report import agreement_by_depth, agreement_by_reader, table_1
+from erag_ray.report.curves import table_depths
 from erag_ray.schemas import CORRELATIONS, DUAL_LABELS, MEANS, InputError
 from erag_ray.steps.papers import papers
 from erag_ray.store import TableStore
@@ -51,6 +52,33 @@ def test_the_measure_is_the_one_that_agrees_best_in_table_1() -> None:
         ("llm_relevance", "RR", 5, 0.5),
         ("llm_relevance", "RR", 50, None),
     ]
+
+
+def test_the_depth_of_a_table_is_where_most_queries_have_a_value() -> None:
+    given = rows(
+        annotator=["erag"] * 3 + ["llm_relevance"] * 3,
+        measure=["P"] * 6,
+        depth=[5, 10, 50] * 2,
+        value=[0.1] * 6,
+        num_queries=[60, 60, 60, 40, 40, 3],
+    )
+    assert dict(table_depths(given).iter_rows()) == {"erag": 50, "llm_relevance": 10}
+
+
+def test_an_annotator_without_any_value_is_named_and_left_out() -> None:
+    given = rows(
+        annotator=["erag", "llm_relevance"],
+        measure=["P", "P"],
+        depth=[50, 50],
+        value=[0.5, None],
+        num_queries=[60, 0],
+        num_dropped=[0, 60],
+        reason=[None, "number of queries: 0"],
+    )
+    (grid,) = table_1(given, "A", 50, on_console=False)
+    assert [row[0] for row in grid.rows] == ["erag"]
+    assert "Without any value at this depth: llm_relevance." in grid.caption
+    assert "number of queries" not in grid.caption
 
 
 def test_readers_are_compared_by_one_measure_and_where_all_of_them_read() -> None:

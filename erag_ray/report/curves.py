@@ -17,19 +17,29 @@ def agreement_by_depth(correlations: pl.DataFrame, dataset: str, run: str, stati
     """For each annotator the measure that agrees best in Table 1, and its agreement at each depth.
 
     The paper's Figure 1 (Salemi & Zamani, SIGIR 2024). Measures are taken over the whole list, ideals over the run's
-    own. Table 1 is of the largest depth, or of the largest at which any measure of the annotator has a value.
+    own. For the depth of Table 1 see `table_depths`.
 
     Returns:
         Columns `CURVE_COLUMNS`, annotators in reading order, depths ascending; a missing value is null.
     """
     own = whole_lists(correlations, statistic).filter(dataset=dataset, run_id=run)
-    known = own.drop_nulls("value")
-    deepest = known.filter(pl.col("depth") == pl.col("depth").max().over("annotator"))
-    best = deepest.sort("value", "measure", descending=[True, False]).unique(
+    at = own.join(table_depths(own), on=["annotator", "depth"], how="semi").drop_nulls("value")
+    best = at.sort("value", "measure", descending=[True, False]).unique(
         "annotator", keep="first", maintain_order=True
     )
     kept = own.join(best, on=["annotator", "measure"], how="semi")
     return in_reading_order(kept.sort("depth")).select(CURVE_COLUMNS)
+
+
+def table_depths(rows: pl.DataFrame) -> pl.DataFrame:
+    """The depth of each annotator's Table 1: columns annotator and depth.
+
+    The largest of those at which most queries have a value: a judge that was asked about ten documents of each list has
+    values of deeper lists only where these are short.
+    """
+    counts = rows.drop_nulls("value").group_by("annotator", "depth").agg(pl.col("num_queries").max())
+    most = counts.sort("num_queries", "depth", descending=True)
+    return most.unique("annotator", keep="first", maintain_order=True).select("annotator", "depth")
 
 
 def whole_lists(correlations: pl.DataFrame, statistic: str) -> pl.DataFrame:

@@ -35,8 +35,11 @@ def table_1(correlations: pl.DataFrame, run: str, depth: int, *, on_console: boo
     )
     datasets = sorted(own["dataset"].unique(), key=_place)
     statistics = own["statistic"].unique(maintain_order=True).to_list()
-    lines = list(_lines(own))
-    caption = " ".join([*_why_missing(own, lines, datasets), reasons(own)]).strip()
+    shown = own.filter(pl.col("value").is_not_null().any().over("annotator"))
+    absent = sorted(set(own["annotator"]) - set(shown["annotator"]))
+    unknown = [f"Without any value at this depth: {', '.join(absent)}."] if absent else []
+    lines = list(_lines(shown))
+    caption = " ".join([*unknown, *_why_missing(shown, lines, datasets), reasons(shown)]).strip()
     title = f"Table 1: {run}, {depth} documents"
     grids = [_whole(title, caption, lines, datasets, statistics)]
     if on_console:

@@ -22,7 +22,7 @@ from erag_ray.report import (
     reproduction_grid,
     table_1,
 )
-from erag_ray.report.curves import whole_lists
+from erag_ray.report.curves import table_depths, whole_lists
 from erag_ray.schemas import CORRELATIONS, DUAL_LABELS, MEANS, InputError
 from erag_ray.steps import say
 from erag_ray.store import Folder, TableStore
@@ -58,11 +58,10 @@ def papers(config: PapersConfig) -> list[Grid]:
 
 
 def _tables_1(correlations: pl.DataFrame) -> Iterator[Grid]:
-    """At the largest depth, and at the largest at which each annotator has values (a judge may stop before)."""
-    known = correlations.filter(pl.col("over") == "queries").drop_nulls("value")
-    deepest = known.group_by("annotator").agg(pl.col("depth").max())["depth"].unique().sort(descending=True)
-    for depth in deepest:
-        for run in known["run_id"].unique().sort():
+    """At the depth of each annotator: the largest, and that to which a judge was asked."""
+    rows = pl.concat(whole_lists(correlations, name) for name in correlations["statistic"].unique())
+    for depth in table_depths(rows)["depth"].unique().sort(descending=True):
+        for run in rows["run_id"].unique().sort():
             yield from table_1(correlations, run, depth, on_console=True)
     yield from published_table_1(correlations["dataset"].unique().sort().to_list())
 
