@@ -163,3 +163,19 @@ def test_datasets_that_make_no_difference_to_a_reader_are_read_by_one(
     assert len(plan.plans) == 1
     assert len(reads_here) == 1
     assert set(plan.asks["query_id"]) == {line["id"] for line in lines}
+
+
+NOT_A_NUMBER = Annotator(
+    name="not_a_number",
+    function=lambda evidence: evidence.pairs.with_columns(label=pl.lit(float("nan"))),
+    applies=lambda evidence: pl.lit(True),
+    kind="graded",
+)
+
+
+def test_labels_of_outside_code_that_cannot_be_are_told_by_its_name(
+    tiny: Tiny, reads_here: list[int]
+) -> None:
+    some = tiny.with_config(annotators=["erag", f"{__name__}:NOT_A_NUMBER"])
+    with pytest.raises(InputError, match=r"annotators: .*NOT_A_NUMBER: .*column label holds NaN"):
+        compare(some)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.compiling import compiled
+from erag_ray.compiling import compiled, in_threads
 
 Integers = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint64]
@@ -50,7 +51,9 @@ def places_of(
     counts = np.bincount(known_rows[known_rows >= 0], minlength=num_rows)
     for seed in itertools.count():
         keys, known = _keys(rows, doc_ids, seed), _keys(known_rows, known_ids, seed)
-        places = _find(keys, rows, known, known_rows, counts)
+        starts, sizes, slots = _place(known, known_rows, counts)
+        work = functools.partial(_find, keys, rows, known, starts, sizes, slots)
+        places = np.concatenate(in_threads(work, _halves(len(keys))))
         # two documents of one query with one key: once in millions of millions; then with other keys
         if (known_ids.gather(np.maximum(places, 0)) == doc_ids).to_numpy()[places >= 0].all():
             return places
@@ -63,9 +66,15 @@ def _keys(rows: Integers, doc_ids: pl.Series, seed: int) -> Keys:
     return keys
 
 
+def _halves(length: int) -> list[tuple[int, int]]:
+    return [(0, length // 2), (length // 2, length)]
+
+
 @compiled
-def _find(keys: Keys, rows: Integers, known: Keys, known_rows: Integers, counts: Integers) -> Integers:
-    """The place of each key among the known ones, by open addressing; a query's slots are neighbours."""
+def _place(
+    known: Keys, known_rows: Integers, counts: Integers
+) -> tuple[Integers, Integers, npt.NDArray[np.int32]]:
+    """Slots for the known keys, by open addressing; a query's slots are neighbours."""
     sizes = np.ones(len(counts), np.int64)
     for row in range(len(counts)):
         while sizes[row] < 2 * counts[row]:
@@ -80,12 +89,27 @@ def _find(keys: Keys, rows: Integers, known: Keys, known_rows: Integers, counts:
             while slots[slot] >= 0:
                 slot += 1
             slots[slot] = place
-    places = np.full(len(keys), -1, np.int64)
-    for number in range(len(keys)):
+    return starts, sizes, slots
+
+
+@compiled
+def _find(
+    keys: Keys,
+    rows: Integers,
+    known: Keys,
+    starts: Integers,
+    sizes: Integers,
+    slots: npt.NDArray[np.int32],
+    part: tuple[int, int],
+) -> Integers:
+    """The place of each key of a part among the known ones, -1 where it is not."""
+    first, end = part
+    places = np.full(end - first, -1, np.int64)
+    for number in range(first, end):
         row = rows[number]
         if row >= 0:
             slot = starts[row] + (np.int64(keys[number]) & (sizes[row] - 1))
             while slots[slot] >= 0 and known[slots[slot]] != keys[number]:
                 slot += 1
-            places[number] = slots[slot]
+            places[number - first] = slots[slot]
     return places

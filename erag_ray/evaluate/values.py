@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -9,8 +10,9 @@ import numpy as np
 import polars as pl
 
 from erag_ray.annotators import annotator_named
+from erag_ray.compiling import in_threads
 from erag_ray.evaluate.common import ANY, OWN_LIST, POOL, Floats, Settings
-from erag_ray.evaluate.lists import Judged, documents_of, judged, rows_of
+from erag_ray.evaluate.lists import Flags, Judged, documents_of, judged, rows_of
 from erag_ray.evaluate.lookup import Integers, numbered, taken
 from erag_ray.measures import (
     MEASURES,
@@ -174,24 +176,37 @@ Column = tuple[tuple[str, int, str, int, str], Floats]
 
 def _columns(group: LabelGroup, settings: Settings, ideals: Sequence[str]) -> Iterator[Column]:
     run_ids = sorted(group.judged.documents.run_ids)
-    with_ideal = [name for name in group.measures if uses_ideal(name)]
     for depth in settings.depths:
-        pool, whole_pool = group.judged.pool(run_ids, depth) if POOL in ideals else (None, None)
-        for run_id in run_ids:
-            labels, lengths, judged_to = group.judged.matrix(run_id, depth)
-            for ideal in ideals:
-                if ideal == OWN_LIST:
-                    base, whole = own_ideal(labels, lengths), judged_to >= depth
-                else:
-                    assert pool is not None
-                    assert whole_pool is not None
-                    base, whole = Lists(labels=labels, lengths=lengths, ideal=pool), whole_pool
-                chosen = group.measures if ideal == ideals[0] else with_ideal
-                found = compute_all(chosen, base, settings.cutoffs_at(depth), settings.threshold, group.kind)
-                for (name, cutoff), values in found.items():
-                    # without an ideal only the documents down to the cut-off matter
-                    known, shown = (whole, ideal) if uses_ideal(name) else (judged_to >= cutoff, ANY)
-                    yield (run_id, depth, name, cutoff, shown), np.where(known, values, np.nan)
+        pool = group.judged.pool(run_ids, depth) if POOL in ideals else None
+        work = functools.partial(_of_run, group, depth, pool, settings, ideals)
+        for found in in_threads(work, run_ids):
+            yield from found
+
+
+def _of_run(
+    group: LabelGroup,
+    depth: int,
+    pool: tuple[Floats, Flags] | None,
+    settings: Settings,
+    ideals: Sequence[str],
+    run_id: str,
+) -> list[Column]:
+    """Every measure of a run's lists at one depth."""
+    labels, lengths, judged_to = group.judged.matrix(run_id, depth)
+    columns: list[Column] = []
+    for ideal in ideals:
+        if ideal == OWN_LIST:
+            base, whole = own_ideal(labels, lengths), judged_to >= depth
+        else:
+            assert pool is not None
+            base, whole = Lists(labels=labels, lengths=lengths, ideal=pool[0]), pool[1]
+        chosen = [name for name in group.measures if ideal == ideals[0] or uses_ideal(name)]
+        found = compute_all(chosen, base, settings.cutoffs_at(depth), settings.threshold, group.kind)
+        for (name, cutoff), values in found.items():
+            # without an ideal only the documents down to the cut-off matter
+            known, shown = (whole, ideal) if uses_ideal(name) else (judged_to >= cutoff, ANY)
+            columns.append(((run_id, depth, name, cutoff, shown), np.where(known, values, np.nan)))
+    return columns
 
 
 def uses_ideal(name: str) -> bool:

@@ -124,7 +124,18 @@ def _judge_notes(config: JobConfig, evidence: Evidence) -> Iterator[str]:
 
 
 def _label_by_reader(name: str, evidence: Evidence) -> pl.DataFrame:
-    """One annotator's labels; each dataset's pairs are labelled with the reader that read them."""
+    """One annotator's labels; each dataset's pairs are labelled with the reader that read them.
+
+    Raises:
+        InputError: it gives no labels, or such as cannot be (NaN, a pair left out).
+    """
+    try:
+        return _labels_of(name, evidence)
+    except ValueError as error:
+        raise InputError([f"annotators: {name}: {error}"]) from error
+
+
+def _labels_of(name: str, evidence: Evidence) -> pl.DataFrame:
     if "readings" not in annotator_named(name).needs:
         return as_frame(annotate(name, evidence))
     assert evidence.readings is not None
