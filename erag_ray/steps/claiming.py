@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from erag_ray.schemas import InputError
-from erag_ray.store import LEASE_SECONDS, LEASES, Folder, Lease, is_leased, last_beat, new_job_id
+from erag_ray.store import LEASE_SECONDS, LEASES, UNFINISHED, Folder, Lease, is_leased, last_beat, new_job_id
 
 LOOK_SECONDS = 0.5
 
@@ -41,7 +41,21 @@ def claimed(out: str) -> Iterator[None]:
         except (OSError, ValueError, pa.ArrowException) as error:
             if isinstance(error, InputError):
                 raise
-        yield
+            yield
+            return
+        try:
+            yield
+        finally:
+            stack.close()
+            _tidy(folder)
+
+
+def _tidy(folder: Folder) -> None:
+    """Folders of signs that nobody needs any more are deleted."""
+    for name in (LEASES, UNFINISHED):
+        with contextlib.suppress(OSError):
+            if not folder.names(name):
+                folder.delete_folder(name)
 
 
 def _wait_for(folder: Folder, other: str) -> None:

@@ -12,7 +12,7 @@ Goes in: Arrow tables that conform to `schemas`. Comes out: Polars frames of the
 """
 
 from erag_ray.store.arrays import open_array, write_array
-from erag_ray.store.folder import Folder, as_frame
+from erag_ray.store.folder import UNFINISHED, Folder, as_frame
 from erag_ray.store.identity import (
     NOT_LOCAL,
     file_digest,
@@ -31,6 +31,7 @@ __all__ = [
     "LEASES",
     "LEASE_SECONDS",
     "NOT_LOCAL",
+    "UNFINISHED",
     "Folder",
     "Lease",
     "ReadingStore",
