@@ -31,6 +31,8 @@ from erag_ray.evaluate.columns import (
 from erag_ray.evaluate.common import Floats, Settings
 from erag_ray.schemas import CORRELATIONS, MEANS
 
+MEAN_DIGITS = DIGITS - 2
+"""And means to so many: 1/3 and 1/3 are less than 2/3 and 0 once they are rounded."""
 Row = tuple[object, ...]
 
 
@@ -157,4 +159,4 @@ def _common(own: Mapping[str, Floats], used: Mapping[str, Floats]) -> tuple[Floa
 
 
 def _mean_of_each(rows: Floats) -> Floats:
-    return np.round(rows.mean(axis=1), DIGITS) if rows.size else np.empty(0)
+    return np.round(rows.mean(axis=1), MEAN_DIGITS) if rows.size else np.empty(0)
