@@ -149,6 +149,8 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_read(
         settled(between=["good", "best"])
     with pytest.raises(InputError, match="got good, good"):
         settled(between=["good", "good"])
+    with pytest.raises(InputError, match="got good, bad, good"):
+        settled(between=["good", "bad", "good"])
     two = dataclasses.replace(
         config, runs={**config.runs, "same": config.runs["good"]}, between=["good", "same"]
     )

@@ -117,7 +117,7 @@ def draw(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
 def _check(config: SettleConfig, inputs: Inputs) -> None:
     known = inputs.runs["run_id"].unique().sort().to_list()
     problems = []
-    if len(set(config.between)) != 2 or not set(config.between) <= set(known):
+    if not len(config.between) == len(set(config.between)) == 2 or not set(config.between) <= set(known):
         problems.append(f"between: name two of the runs {', '.join(known)}; got {', '.join(config.between)}")
     datasets = inputs.queries["dataset"].unique().sort().to_list()
     if len(datasets) > 1:
