@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ParamSpec, TypeVar
@@ -13,9 +14,15 @@ R = TypeVar("R")
 T = TypeVar("T")
 
 
+def num_processors() -> int:
+    """How many this process may use; all there are where the system does not say (macOS)."""
+    may_use = getattr(os, "sched_getaffinity", None)
+    return len(may_use(0)) if may_use else os.cpu_count() or 1
+
+
 def in_threads(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
     """What is done with each part, on all processors: for loops that are compiled, and products of matrices."""
-    num_threads = min(len(parts), len(os.sched_getaffinity(0)))
+    num_threads = min(len(parts), num_processors())
     if num_threads < 2:
         return [work(one) for one in parts]
     with ThreadPoolExecutor(num_threads) as pool:
@@ -27,6 +34,8 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
     numba is imported and the loop compiled when it is first called; what was compiled is kept beside its source.
     """
+    # threads that come first together wait for one of them, or each would compile it
+    lock = threading.Lock()
 
     @functools.cache
     def fast() -> Any:
@@ -40,7 +49,9 @@ def compiled(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        result: R = fast()(*args, **kwargs)
+        with lock:
+            loop = fast()
+        result: R = loop(*args, **kwargs)
         return result
 
     return call

@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from erag_ray.compiling import num_processors
 from erag_ray.config import RetrieverConfig
 from erag_ray.retrieve.lists import candidates, ranked
 from erag_ray.retrieve.work import read_found, write_queries, write_texts
@@ -130,9 +131,7 @@ class IndexTexts:
 
     def __call__(self, number: int) -> None:
         self._index.delete_folder("lucene")
-        indexer = java("io.anserini.index.SimpleIndexer")(
-            self._index.at("lucene"), False, len(os.sched_getaffinity(0))
-        )
+        indexer = java("io.anserini.index.SimpleIndexer")(self._index.at("lucene"), False, num_processors())
         place = 0
         for file in range(self._num_files):
             texts = read_frame(self._index, "texts", f"{part(file)}.parquet")["text"]
@@ -172,7 +171,7 @@ class SearchLucene:
             _strings(asked["text"]),
             _strings(asked["query"].cast(pl.String)),
             self._depth,
-            len(os.sched_getaffinity(0)),
+            num_processors(),
         )
         rows = [(int(one.getKey()), list(one.getValue())) for one in hits.entrySet().toArray()]
         found = candidates(
