@@ -210,7 +210,12 @@ def _told(config: SettleConfig, row: Mapping[str, object], num_queries: int) -> 
         verdict = f": settled, known to within {config.negligible:g}"
     else:
         done = row["num_queries"] == num_queries
-        verdict = ": not settled; a larger share goes on from here, or take more questions" if done else ""
+        more = (
+            "take more questions"
+            if config.share == 1
+            else "a larger share goes on from here, or take more questions"
+        )
+        verdict = f": not settled; {more}" if done else ""
     return (
         f"look {row['look']}: {row['num_queries']:,} of {num_queries:,} questions, {row['num_readings']:,} readings, "
         f"{row['measure']}@{row['cutoff']} of {row['run_a']} - {row['run_b']} {row['difference']:+.4f} "
