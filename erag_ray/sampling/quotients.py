@@ -5,8 +5,8 @@ A power t^R is a product over documents, t for each that is relevant, so it can 
 document that was read with probability p gives the factor 1 - (1 - t)/p, which is t in expectation. With that AP and
 nDCG would be right in expectation, but where p is small the factors go far below -1 and their products anywhere. They
 are stopped at -1: nothing changes while every p is at least 1/2, and below that the values are too high, by .01 where a
-third is read and by .1 where a tenth is (``notebooks/fewer_readings.py``). nDCG at a cut-off below the base's width keeps
-a bias of some hundredths at any p: its ideal is no such mixture there.
+third is read and by .1 where a tenth is (``notebooks/fewer_readings.py``). nDCG at a cut-off below the base's width
+keeps a bias of some hundredths at any p: its ideal is no such mixture there.
 """
 
 from __future__ import annotations
