@@ -19,7 +19,7 @@ from tiny import Tiny, compare
 
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.pipeline import Work, ray_session, read
-from erag_ray.pipeline.actor import CAREFUL_ROWS, NOTES, ReaderActor
+from erag_ray.pipeline.actor import CAREFUL_ROWS, NOTES, Attempt, ReaderActor
 from erag_ray.readers import Output, Prompt, Request, make_reader, reader_id
 from erag_ray.readers.echo import EchoReader
 from erag_ray.readers.memory import is_out_of_memory
@@ -280,3 +280,14 @@ def test_which_errors_the_next_job_reads_again(
         strict = dataclasses.replace(again.config, max_error_share=0.0)
         with pytest.raises(JobError, match=r"1 of 37 readings are errors.*\n.*input: broken"):
             run_stage(strict, plan)
+
+
+def test_a_process_that_ended_after_its_last_reading_has_nothing_left_to_read(tmp_path: pathlib.Path) -> None:
+    reader = make_reader(ReaderConfig(kind="echo"))
+    name, asked = reader_id(reader), requests("a", "b")
+    store = ReadingStore(str(tmp_path), name)
+    store.append(pa.concat_tables(reader.read(asked, name)), "job")
+    Attempt(store, "job", asked).note()
+    (counts,) = ReaderActor(reader.config, name, str(tmp_path), "job", 1, 20.0, None)(asked)
+    assert counts["num_readings"] == [0]
+    assert Attempt(store, "job", asked).suspects() is None

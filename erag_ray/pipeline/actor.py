@@ -19,6 +19,7 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 import xxhash
 
@@ -144,8 +145,9 @@ class ReaderActor:
 
     def _carefully(self, requests: pa.Table, attempt: Attempt, suspects: Keys) -> Iterator[pa.Table]:
         todo = _without(requests, self.store.keys_by(self.job))
-        is_suspect = [keys in suspects for keys in keys_of(todo)]
-        ones, others = todo.filter(is_suspect), todo.filter([not one for one in is_suspect])
+        # with its type: all may have been written
+        is_suspect = pa.array([keys in suspects for keys in keys_of(todo)], pa.bool_())
+        ones, others = todo.filter(is_suspect), todo.filter(pc.invert(is_suspect))
         if len(suspects) == 1 and ones.num_rows:
             yield failed(ones, self.id, ENDED)
             ones = ones.slice(0, 0)
