@@ -17,6 +17,7 @@ from erag_ray.config import ReaderConfig
 from erag_ray.measures import compute, own_ideal
 from erag_ray.prompts import Passage
 from erag_ray.readers import Request, likelihood_of, make_reader, reader_id
+from erag_ray.readers.likelihood import Asked
 from erag_ray.schemas import CORRELATIONS, LABELS, LIST_VALUES, InputError, JobError
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.planning import check_reader, plan_others, plan_stage
@@ -82,6 +83,29 @@ def test_an_answer_longer_than_an_output_is_cut_and_has_no_end(folders: dict[str
     assert [len(gold) for gold in prompt.golds] == [2]
     (output,) = reader.generate([prompt])
     assert float(output.text) == pytest.approx(by_hand(reader, prompt, prompt.golds[0], []), rel=2e-4)
+
+
+@pytest.mark.parametrize(("prompt", "blank"), [("plain", " "), ("chat", "")])
+def test_an_answer_begins_as_the_reader_would_write_it(
+    folders: dict[str, str], prompt: str, blank: str
+) -> None:
+    reader = likelihood("causal", folders["causal"], prompt=prompt)
+    (made,) = reader.encode([Request("Who?", (), ("Ada Brunner",))])
+    assert reader.tokenizer.decode(made.golds[0]) == f"{blank}Ada Brunner"
+
+
+@pytest.mark.parametrize("kind", ["fid", "causal"])
+def test_many_golds_of_a_long_prompt_are_no_larger_batch(folders: dict[str, str], kind: str) -> None:
+    reader = likelihood(kind, folders[kind], batch_tokens=200)
+    golds = tuple(f"{number}" for number in range(1000, 1040))
+    request = Request("Who?", (Passage("", "The sea. " * 12),), golds)
+    prompts = reader.encode([request])
+    asked = [Asked(0, gold) for gold in prompts[0].golds]
+    sizes = [len(rows) for rows in reader.batched(asked, prompts)]
+    assert sum(sizes) == len(asked)
+    assert max(sizes) * prompts[0].num_tokens <= 200
+    (whole,) = likelihood(kind, folders[kind]).generate(prompts)
+    assert float(reader.generate(prompts)[0].text) == pytest.approx(float(whole.text), rel=1e-4)
 
 
 def test_golds_are_text_and_part_of_what_is_asked(folders: dict[str, str]) -> None:

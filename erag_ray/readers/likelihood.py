@@ -40,9 +40,14 @@ class LikelihoodReader(Reader):
     sees_golds: ClassVar[bool] = True
     pieces: PieceTokenizer
 
+    @property
+    def blank(self) -> str:
+        """What parts an answer from the end of its prompt."""
+        return " "
+
     def encode(self, requests: Sequence[Request]) -> list[Prompt]:
         distinct = list(dict.fromkeys(gold for request in requests for gold in request.golds))
-        pieces = [[Piece("passage", f" {gold}")] for gold in distinct]
+        pieces = [[Piece("passage", self.blank + gold)] for gold in distinct]
         tokens = (made[0][: self.max_new_tokens] for made in self.pieces.tokenise(pieces))
         ids = dict(zip(distinct, tokens, strict=True))
         golds = [tuple(dict.fromkeys(ids[gold] for gold in request.golds)) for request in requests]
@@ -68,9 +73,10 @@ class LikelihoodReader(Reader):
     def means(self, prompts: Sequence[Prompt], asked: Sequence[Asked]) -> list[float]:
         """The mean log-probability of each gold answer's tokens and its end."""
 
-    def batched(self, asked: Sequence[Asked]) -> Iterator[Sequence[Asked]]:
-        """As many as one batch may have; each is a row of its own."""
-        size = self.config.batch_size
+    def batched(self, asked: Sequence[Asked], prompts: Sequence[Prompt]) -> Iterator[Sequence[Asked]]:
+        """As many as one batch may have; each is a row of its own, with its prompt."""
+        longest = max(prompt.num_tokens + max(map(len, prompt.golds), default=0) for prompt in prompts)
+        size = max(1, min(self.config.batch_size, self.batch_tokens // longest))
         return (asked[start : start + size] for start in range(0, len(asked), size))
 
     def mean(self, logits: torch.Tensor, gold: Ids, ends: Collection[int]) -> torch.Tensor:
@@ -95,7 +101,7 @@ class T5Likelihood(LikelihoodReader, T5Reader):
     def means(self, prompts: Sequence[Prompt], asked: Sequence[Asked]) -> list[float]:
         hidden, mask = fuse(self.model, prompts, self.config.batch_tokens)
         found: list[torch.Tensor] = []
-        for rows in self.batched(asked):
+        for rows in self.batched(asked, prompts):
             places = torch.tensor([row.place for row in rows], device=hidden.device)
             start: int = self.decoding().decoder_start_token_id
             inputs = torch.nn.utils.rnn.pad_sequence(
@@ -124,11 +130,18 @@ class IpaLikelihood(T5Likelihood, IpaReader):
 class CausalLikelihood(LikelihoodReader, CausalReader):
     """By a decoder-only model: every gold answer is a row with its prompt; the template before them is read once."""
 
+    revision: ClassVar[int] = 2
+
+    @property
+    def blank(self) -> str:
+        # a chat template ends with a line break, a plain prompt with "Answer:"
+        return "" if self.config.prompt == "chat" else super().blank
+
     def means(self, prompts: Sequence[Prompt], asked: Sequence[Asked]) -> list[float]:
         found: dict[Asked, torch.Tensor] = {}
         for prefix, places in by_prefix(prompts).items():
             own = [row for row in asked if row.place in set(places)]
-            for rows in self.batched(own):
+            for rows in self.batched(own, prompts):
                 found |= zip(rows, self._means(prefix, prompts, rows), strict=True)
         return torch.stack([found[row] for row in asked]).tolist() if asked else []
 
