@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
 import pathlib
 
@@ -92,6 +93,15 @@ def test_readers_are_compared_by_one_measure_and_where_all_of_them_read() -> Non
     ]
 
 
+@pytest.mark.parametrize("absent", [True, False])
+def test_the_best_measure_has_a_value_for_every_reader(absent: bool) -> None:
+    columns = {"annotator": ["erag"] * 2, "measure": ["P", "RR"], "depth": [10] * 2}
+    large = rows(**columns, value=[0.2, 0.6])  # type: ignore[arg-type]
+    small = rows(**columns, value=[0.3, None])  # type: ignore[arg-type]
+    found = agreement_by_reader({"small": small.head(1) if absent else small, "large": large}, 10, TAU)
+    assert found.select("measure", "value").rows() == [("P", 0.3), ("P", 0.2)]
+
+
 def test_table_1_says_which_annotator_has_judged_fewer_queries() -> None:
     given = rows(
         annotator=["erag", "llm_relevance"],
@@ -144,7 +154,7 @@ def test_every_table_and_figure_that_is_there(
     grids = {grid.title.split(":")[0]: grid for grid in papers(jobs) if grid.in_file}
     assert {"Table 1", "Figure 1", "Figure 2, 3 documents", "The reproduction's table"} <= set(grids)
     assert {"tiny", "Table 3 as published", "The reproduction's table as published"} <= set(grids)
-    assert f"Figure 3 is left out: {tiny.folder / 'nothing'} is not finished" in capsys.readouterr().err
+    assert f"Figure 3 is left out: {tiny.folder / 'nothing'}: not finished" in capsys.readouterr().err
     folder = pathlib.Path(jobs.out)
     assert not (folder / "figure_3.csv").exists()
     curves = pl.read_csv(io.BytesIO((folder / "figure_1.csv").read_bytes()))
@@ -176,9 +186,48 @@ def test_what_is_missing_is_said(jobs: PapersConfig, tiny: Tiny, capsys: pytest.
     titles = [grid.title for grid in papers(bare)]
     assert not any(title.startswith(("Figure 2", "Figure 3", "Table 3")) for title in titles)
     told = capsys.readouterr().err
-    for text in ("Figure 2 is left out", "nothing was read at 40 documents", "Table 3 is left out"):
+    for text in ("Figure 2 is left out", "there is no erag at 40 documents", "Table 3 is left out"):
         assert text in told
     with pytest.raises(InputError, match="nothing is not a finished job; run jobs/compare"):
         papers(PapersConfig(comparison=str(tiny.folder / "nothing"), out=jobs.out))
     with pytest.raises(InputError, match="unknown statistic 'tau'"):
         papers(PapersConfig(comparison=jobs.comparison, statistic="tau", out=jobs.out))
+
+
+def test_a_figure_without_figures_is_left_out_and_an_earlier_one_goes(
+    jobs: PapersConfig, tiny: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    papers(jobs)
+    folder = pathlib.Path(jobs.out)
+    assert (folder / "figure_2.csv").exists()
+    titles = [grid.title for grid in papers(dataclasses.replace(jobs, size_depth=2))]
+    assert not any(title.startswith("Figure 2") for title in titles)
+    assert f"Figure 2 is left out: no run has {TAU} of erag at 2 documents" in capsys.readouterr().err
+    assert not (folder / "figure_2.csv").exists()
+    with pytest.raises(InputError, match="holds the comparison"):
+        papers(dataclasses.replace(jobs, out=jobs.comparison))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"num_queries": 1, "annotators": ["provenance"]},
+        # applies to no question of this score
+        {"score": "token_f1", "annotators": ["contains_answer_dpr"]},
+    ],
+)
+def test_without_any_agreement_there_are_no_tables(
+    tiny: Tiny, reads_here: list[int], capsys: pytest.CaptureFixture[str], settings: dict[str, object]
+) -> None:
+    compare(tiny.with_config(**settings))
+    titles = [
+        grid.title
+        for grid in papers(PapersConfig(comparison=tiny.config.out, out=str(tiny.folder / "papers")))
+    ]
+    assert titles == []
+    told = capsys.readouterr().err
+    for text in (
+        "Table 1 is left out: no agreement",
+        "the reproduction's table is left out: there is no erag",
+    ):
+        assert text in told

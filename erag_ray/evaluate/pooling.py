@@ -100,7 +100,13 @@ def _change(pairs: Floats) -> tuple[int, float | None, float, str | None]:
 def _judged(labels: pl.DataFrame, runs: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
     """The share of each run's documents that have a label, by annotator."""
     named = runs.join(queries.select("query_id", "dataset"), on="query_id")
-    parts = []
+    texts = ("dataset", "run_id", "reader", "score", "annotator")
+    schema = {
+        **dict.fromkeys(texts[:2], pl.String),
+        "judged": pl.Float64,
+        **dict.fromkeys(texts[2:], pl.String),
+    }
+    parts = [pl.DataFrame(schema=schema)]
     for key, own in labels.group_by("reader", "score", "annotator", maintain_order=True):
         asked = named.join(own.select("query_id", "doc_id", "label"), on=["query_id", "doc_id"], how="inner")
         shares = asked.group_by("dataset", "run_id").agg(judged=pl.col("label").is_not_null().mean())

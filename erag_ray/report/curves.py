@@ -66,7 +66,8 @@ def agreement_by_reader(
         annotator: whose labels.
 
     Returns:
-        Columns dataset, run_id, measure, reader and `VALUES`; datasets and runs that every job has.
+        Columns dataset, run_id, measure, reader and `VALUES`; datasets and runs that every job has. A measure
+        without a value for one of the readers is not the best while another has all.
     """
     wanted = (pl.col("annotator") == annotator) & (pl.col("depth") == depth)
     parts = [
@@ -76,7 +77,10 @@ def agreement_by_reader(
     place = ["dataset", "run_id", "measure"]
     rows = pl.concat(parts).select(*place, "reader", *VALUES)
     shared = rows.filter(pl.col("reader").n_unique().over("dataset", "run_id") == len(jobs))
-    means = shared.group_by(place).agg(mean=pl.col("value").mean())
+    # a mean of all of them, not of those that have a value
+    means = shared.group_by(place).agg(
+        mean=pl.when(pl.col("value").count() == len(jobs)).then(pl.col("value").mean())
+    )
     ordered = means.sort(
         *place[:2], "mean", "measure", descending=[False, False, True, False], nulls_last=True
     )

@@ -27,6 +27,8 @@ from erag_ray.schemas import CORRELATIONS, DUAL_LABELS, MEANS, InputError
 from erag_ray.steps import say
 from erag_ray.store import Folder, TableStore
 
+FIGURES = ("figure_1.csv", "figure_2.csv", "figure_3.csv")
+
 
 def papers(config: PapersConfig) -> list[Grid]:
     """Every table and figure whose jobs are there, also written to ``out``; the others are named.
@@ -39,12 +41,18 @@ def papers(config: PapersConfig) -> list[Grid]:
     except ValueError as error:
         raise InputError([f"statistic: {error}"]) from error
     folder = Folder(config.out)
+    if folder.path == Folder(config.comparison).path:
+        raise InputError([f"out: {config.out} holds the comparison, whose report would go; choose another"])
     made = TableStore(config.comparison)
     if not (made.is_sealed(CORRELATIONS) and made.is_sealed(MEANS)):
         raise InputError(
             [f"comparison: {config.comparison} is not a finished job; run jobs/compare.py first"]
         )
     correlations = made.read(CORRELATIONS)
+    for name in folder.names(suffix=".csv"):
+        # of a job that is no longer finished, or no longer named
+        if name in FIGURES:
+            folder.delete(name)
     grids = [
         *_tables_1(correlations),
         *_figure_1(correlations, config, folder),
@@ -59,8 +67,12 @@ def papers(config: PapersConfig) -> list[Grid]:
 
 def _tables_1(correlations: pl.DataFrame) -> Iterator[Grid]:
     """At the depth of each annotator: the largest, and that to which a judge was asked."""
-    rows = pl.concat(whole_lists(correlations, name) for name in correlations["statistic"].unique())
-    for depth in table_depths(rows)["depth"].unique().sort(descending=True):
+    names = correlations["statistic"].unique()
+    rows = pl.concat([correlations.clear(), *(whole_lists(correlations, name) for name in names)])
+    depths = table_depths(rows)["depth"].unique().sort(descending=True)
+    if depths.is_empty():
+        say("Table 1 is left out: no agreement has a value; the report of the comparison says why")
+    for depth in depths:
         for run in rows["run_id"].unique().sort():
             yield from table_1(correlations, run, depth, on_console=True)
     yield from published_table_1(correlations["dataset"].unique().sort().to_list())
@@ -80,6 +92,7 @@ def _figure_1(correlations: pl.DataFrame, config: PapersConfig, folder: Folder) 
         for run, dataset in lists.iter_rows()
     ]
     if not curves:
+        say(f"Figure 1 is left out: the comparison has no {config.statistic}")
         return
     data = pl.concat(curves)
     folder.write_bytes(data.write_csv().encode(), "figure_1.csv")
@@ -92,17 +105,21 @@ def _by_reader(
 ) -> Iterator[Grid]:
     missing = [place for place in jobs.values() if not TableStore(place).is_sealed(CORRELATIONS)]
     if missing or not jobs:
-        say(f"{figure} is left out: {', '.join(missing) or 'no job'} is not finished")
+        why = f"{', '.join(missing)}: not finished" if missing else "no job is named"
+        say(f"{figure} is left out: {why}")
         return
     tables = {name: TableStore(place).read(CORRELATIONS) for name, place in jobs.items()}
     data = agreement_by_reader(tables, depth, config.statistic)
+    if data.is_empty():
+        say(f"{figure} is left out: no run has {config.statistic} of erag at {depth} documents in every job")
+        return
     folder.write_bytes(data.write_csv().encode(), f"{figure.lower().replace(' ', '_')}.csv")
     yield by_reader_grid(data, f"{figure}, {depth} documents", config.statistic)
 
 
 def _reproduction(correlations: pl.DataFrame, means: pl.DataFrame, depth: int) -> Iterator[Grid]:
-    if depth not in correlations["depth"]:
-        say(f"the reproduction's table is left out: nothing was read at {depth} documents")
+    if correlations.filter(pl.col("depth") == depth, pl.col("annotator") == "erag").is_empty():
+        say(f"the reproduction's table is left out: there is no erag at {depth} documents")
         return
     yield reproduction_grid(correlations, means, depth)
     yield published_reproduction()
