@@ -162,7 +162,8 @@ class JobConfig:
     """Show a progress bar."""
 
     dry_run: bool = False
-    """compare only: check everything, say what there is to read, and stop. Results that stand in ``out`` stay."""
+    """compare only: check everything, say what there is to read, and stop. Results that stand in ``out`` stay; the runs
+    of ``retrievers`` are made, in place of those made with other settings."""
 
     calibrate: int = 0
     """dry_run: so many of the requests are read first, to say how long all will take and how much memory a reader needs
