@@ -107,6 +107,8 @@ def test_a_request_that_does_not_fit_alone_is_an_error_of_this_job() -> None:
         (MemoryError(), True),
         (RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"), True),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
+        (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("CUDA error: out of memory"), True),
         (RuntimeError("The size of tensor a must match the size of tensor b"), False),
         (ValueError("not enough memory"), False),
     ],
