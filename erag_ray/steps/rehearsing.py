@@ -40,7 +40,7 @@ def _calibrated(config: JobConfig, parts: Sequence[ReaderPlan]) -> Iterator[str]
         pool = plan_pool(config)
         for part in parts:
             done = read_part(config, tables, _sampled(part, config.calibrate), job)
-            seconds = done.device_seconds / done.num_readings * part.requests.height
+            seconds = done.device_seconds / max(done.num_readings, 1) * part.requests.height
             total += seconds
             yield _line(part, done, seconds)
     yield _sum(total, pool, config.price_per_hour)
@@ -53,7 +53,7 @@ def _sampled(part: ReaderPlan, count: int) -> ReaderPlan:
 
 
 def _line(part: ReaderPlan, done: Done, seconds: float) -> str:
-    each, memory = done.device_seconds / done.num_readings, done.peak_memory_bytes / 2**30
+    each, memory = done.device_seconds / max(done.num_readings, 1), done.peak_memory_bytes / 2**30
     return (
         f"{part.id}: {done.num_readings:,} requests read in {done.device_seconds:.1f} reader-seconds "
         f"({each:.3g} each), {memory:.2f} GiB at most; all {part.requests.height:,} would take "
