@@ -234,6 +234,7 @@ def test_a_store_that_cannot_be_written_is_told_at_once(local_ray: None, tmp_pat
         read(work, config, "job")
 
 
+@pytest.mark.cluster
 def test_real_processes_that_end_or_hang_lose_no_other_request(
     local_ray: None, tmp_path: pathlib.Path
 ) -> None:
