@@ -284,3 +284,21 @@ def test_a_key_that_comes_twice_in_a_file_is_refused(
         parse(JobConfig, "A job.", ["--config", str(file)])
     assert stopped.value.code == 2
     assert f"{file}:3: the key bm25 comes twice" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("key", ["store", "out", "passages", "runs"])
+def test_a_path_with_a_secret_is_refused_without_saying_it(
+    key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = "s3://AKIAEXAMPLE:hunter2@bucket/place"
+    given = {"passages": f"[{path}]", "runs": f"{{bm25: {path}}}"}.get(key, path)
+    with pytest.raises(SystemExit):
+        parse(JobConfig, "", ["--queries", "[q.jsonl]", f"--{key}", given])
+    told = capsys.readouterr().err
+    assert "s3:// path holds a secret before its @" in told
+    assert "hunter2" not in told
+
+
+def test_a_container_before_the_account_is_no_secret() -> None:
+    place = "abfss://container@account.dfs.core.windows.net/store"
+    assert parse(JobConfig, "", ["--queries", "[q.jsonl]", "--store", place]).store == place

@@ -13,6 +13,7 @@ import jsonargparse
 import yaml
 
 Config = TypeVar("Config")
+SECRET = re.compile(r"://[^/@]*:[^/@]*@")
 
 
 def parse(kind: type[Config], description: str, argv: Sequence[str] | None = None) -> Config:
@@ -41,7 +42,7 @@ def expand(config: Config) -> Config:
     """The config with ``$NAME`` and ``~`` in its paths (the fields that its ``PATHS`` name) replaced.
 
     Raises:
-        ValueError: an environment variable is not set.
+        ValueError: an environment variable is not set, or a path holds a secret.
     """
     return map_paths(config, _expand_path)
 
@@ -82,6 +83,12 @@ def _expand_path(path: str) -> str:
     unset = re.search(r"\$\{?(\w+)", expanded)
     if unset:
         raise ValueError(f"{path}: the environment variable {unset[1]} is not set")
+    if SECRET.search(expanded):
+        scheme = expanded.partition("://")[0]
+        raise ValueError(
+            f"a {scheme}:// path holds a secret before its @, which would stand in logs and manifests; give it by the "
+            "environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS)"
+        )
     return expanded
 
 
