@@ -80,8 +80,11 @@ def test_of_two_that_begin_at_once_the_later_gives_way(
 
 def test_a_folder_that_cannot_be_written_is_left_to_the_jobs_own_checks(tmp_path: pathlib.Path) -> None:
     (tmp_path / "file").write_text("")
-    with claimed(str(tmp_path / "file")), claimed("nowhere://x"):
-        pass
+    entered = []
+    for place in (str(tmp_path / "file"), "nowhere://x"):
+        with claimed(place):
+            entered.append(place)
+    assert len(entered) == 2
 
 
 @pytest.mark.cluster
