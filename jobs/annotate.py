@@ -13,7 +13,7 @@ from erag_ray.steps import run_job, say
 from erag_ray.steps.inputs import prepared
 from erag_ray.steps.judging import label
 from erag_ray.steps.planning import plan_others, plan_stage, preview
-from erag_ray.steps.reading import alone, run_stage
+from erag_ray.steps.reading import alone, run_others, run_stage
 
 
 def main(config: JobConfig) -> None:
@@ -22,7 +22,7 @@ def main(config: JobConfig) -> None:
     others = plan_others(config, inputs)
     say(*preview(plan), *(line for other in others for line in preview(other)))
     done = run_stage(config, plan)
-    found = {other.stage: alone(run_stage(config, other)) for other in others}
+    found = run_others(config, others)
     label(config, inputs, alone(done), found)
     say(f"labels of {', '.join(config.annotators)} sealed in {config.out}")
 

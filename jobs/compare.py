@@ -15,7 +15,7 @@ from erag_ray.steps import run_job, say
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.judging import evaluate, label, report, use
 from erag_ray.steps.planning import check_reader, end_to_end_lists, plan_others, plan_stage, preview
-from erag_ray.steps.reading import alone, run_stage
+from erag_ray.steps.reading import alone, run_others, run_stage
 from erag_ray.steps.rehearsing import aside, rehearse
 from erag_ray.steps.retrieving import make_runs
 
@@ -33,7 +33,7 @@ def main(config: JobConfig) -> None:
         say(*rehearse(config, [plan, *others]))
         return
     done = run_stage(config, plan)
-    found = {other.stage: alone(run_stage(config, other)) for other in others}
+    found = run_others(config, others)
     label(config, inputs, alone(done), found)
     use(config, inputs, end_to_end_lists(config, inputs), done.asks, done.readings)
     evaluate(config, inputs)

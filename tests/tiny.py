@@ -19,7 +19,7 @@ from erag_ray.schemas import COSTS, TableSchema
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.judging import evaluate, label, report, use
 from erag_ray.steps.planning import StagePlan, end_to_end_lists, plan_others, plan_stage
-from erag_ray.steps.reading import alone, run_stage
+from erag_ray.steps.reading import alone, run_others, run_stage
 from erag_ray.store import TableStore
 
 # query: (question, answer, gold page)
@@ -149,8 +149,7 @@ def compare(tiny: Tiny) -> StagePlan:
     plan = plan_stage(tiny.config, inputs, "compare", alone=True, together=True)
     others = plan_others(tiny.config, inputs)
     done = run_stage(tiny.config, plan)
-    found = {other.stage: alone(run_stage(tiny.config, other)) for other in others}
-    label(tiny.config, inputs, alone(done), found)
+    label(tiny.config, inputs, alone(done), run_others(tiny.config, others))
     use(tiny.config, inputs, end_to_end_lists(tiny.config, inputs), done.asks, done.readings)
     evaluate(tiny.config, inputs)
     report(tiny.config, inputs, rich.console.Console(file=io.StringIO(), width=200))

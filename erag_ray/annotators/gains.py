@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from erag_ray.annotators.base import PAIR, Evidence
+from erag_ray.annotators.base import PAIR, Evidence, rows_of
 from erag_ray.annotators.erag import erag, score_part
 
 TIES = 12
@@ -44,7 +44,7 @@ def gain(evidence: Evidence) -> pl.DataFrame:
     assert evidence.readings is not None, "annotate() checks this"
     none = evidence.readings.filter(pl.col("doc_id").is_null()).unique(["query_id", "reader"])
     said = none.join(evidence.queries.select("query_id", "score"), on="query_id")
-    answers = dict(evidence.queries.select("query_id", "answers").iter_rows())
+    answers = dict(rows_of(evidence.queries, "query_id", "answers"))
     parts = [
         part.select("query_id", "reader", without=score_part(part, answers)["label"])
         for part in said.partition_by("score")

@@ -21,11 +21,10 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
-import xxhash
 
 from erag_ray.config import ReaderConfig
 from erag_ray.readers import Failure, failed, make_reader, reader_id
-from erag_ray.store import KEY_COLUMNS, ReadingStore, as_frame
+from erag_ray.store import KEY_COLUMNS, ReadingStore, as_frame, keys_digest
 
 CAREFUL_ROWS = 32
 NOTES = "_attempts"
@@ -38,7 +37,7 @@ class Attempt:
 
     def __init__(self, store: ReadingStore, job: str, requests: pa.Table) -> None:
         self._folder = store.folder
-        self._place = (NOTES, job, xxhash.xxh3_64_hexdigest(repr(keys_of(requests)).encode()))
+        self._place = (NOTES, job, keys_digest(requests))
 
     def suspects(self) -> Keys | None:
         """The requests that were being read when a process ended, if known; None if none ended in this block."""

@@ -100,10 +100,10 @@ class T5Likelihood(LikelihoodReader, T5Reader):
 
     def means(self, prompts: Sequence[Prompt], asked: Sequence[Asked]) -> list[float]:
         hidden, mask = fuse(self.model, prompts, self.config.batch_tokens)
+        start: int = self.decoding().decoder_start_token_id
         found: list[torch.Tensor] = []
         for rows in self.batched(asked, prompts):
             places = torch.tensor([row.place for row in rows], device=hidden.device)
-            start: int = self.decoding().decoder_start_token_id
             inputs = torch.nn.utils.rnn.pad_sequence(
                 [torch.tensor([start, *row.gold]) for row in rows], batch_first=True
             )
@@ -140,7 +140,8 @@ class CausalLikelihood(LikelihoodReader, CausalReader):
     def means(self, prompts: Sequence[Prompt], asked: Sequence[Asked]) -> list[float]:
         found: dict[Asked, torch.Tensor] = {}
         for prefix, places in by_prefix(prompts).items():
-            own = [row for row in asked if row.place in set(places)]
+            here = set(places)
+            own = [row for row in asked if row.place in here]
             for rows in self.batched(own, prompts):
                 found |= zip(rows, self._means(prefix, prompts, rows), strict=True)
         return torch.stack([found[row] for row in asked]).tolist() if asked else []

@@ -22,7 +22,7 @@ def agreement_by_depth(correlations: pl.DataFrame, dataset: str, run: str, stati
     Returns:
         Columns `CURVE_COLUMNS`, annotators in reading order, depths ascending; a missing value is null.
     """
-    own = whole_lists(correlations, statistic).filter(dataset=dataset, run_id=run)
+    own = whole_lists(correlations).filter(dataset=dataset, run_id=run, statistic=statistic)
     at = own.join(table_depths(own), on=["annotator", "depth"], how="semi").drop_nulls("value")
     best = at.sort("value", "measure", descending=[True, False]).unique(
         "annotator", keep="first", maintain_order=True
@@ -42,11 +42,10 @@ def table_depths(rows: pl.DataFrame) -> pl.DataFrame:
     return most.unique("annotator", keep="first", maintain_order=True).select("annotator", "depth")
 
 
-def whole_lists(correlations: pl.DataFrame, statistic: str) -> pl.DataFrame:
+def whole_lists(correlations: pl.DataFrame) -> pl.DataFrame:
     """The rows over queries whose measure looks at the whole list, ideals over the run's own: the paper's."""
     return correlations.filter(
         pl.col("over") == "queries",
-        pl.col("statistic") == statistic,
         pl.col("cutoff") == pl.col("depth"),
         pl.col("ideal").is_in([ANY, OWN_LIST]),
     )
@@ -69,10 +68,9 @@ def agreement_by_reader(
         Columns dataset, run_id, measure, reader and `VALUES`; datasets and runs that every job has. A measure
         without a value for one of the readers is not the best while another has all.
     """
-    wanted = (pl.col("annotator") == annotator) & (pl.col("depth") == depth)
+    wanted = {"annotator": annotator, "depth": depth, "statistic": statistic}
     parts = [
-        whole_lists(table, statistic).filter(wanted).with_columns(reader=pl.lit(name))
-        for name, table in jobs.items()
+        whole_lists(table).filter(**wanted).with_columns(reader=pl.lit(name)) for name, table in jobs.items()
     ]
     place = ["dataset", "run_id", "measure"]
     rows = pl.concat(parts).select(*place, "reader", *VALUES)

@@ -68,8 +68,11 @@ def reproduction_grid(correlations: pl.DataFrame, means: pl.DataFrame, depth: in
         means: MEANS.
         depth: number of documents; the reproduction has 40.
     """
-    own = pl.concat([whole_lists(correlations, name) for name in STATISTIC_NAMES]).filter(
-        pl.col("annotator") == "erag", pl.col("depth") == depth, pl.col("measure").is_in(REPRODUCED)
+    own = whole_lists(correlations).filter(
+        pl.col("annotator") == "erag",
+        pl.col("depth") == depth,
+        pl.col("measure").is_in(REPRODUCED),
+        pl.col("statistic").is_in(list(STATISTIC_NAMES)),
     )
     at = means.filter(pl.col("depth") == depth, pl.col("cutoff") == depth)
     used = {(row["dataset"], row["run_id"]): row for row in at.filter(annotator=END_TO_END).to_dicts()}

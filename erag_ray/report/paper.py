@@ -10,7 +10,7 @@ import polars as pl
 from erag_ray.annotators import ANNOTATORS
 from erag_ray.datasets import DATASETS
 from erag_ray.datasets.known import known_name
-from erag_ray.evaluate import ANY, OWN_LIST
+from erag_ray.report.curves import whole_lists
 from erag_ray.report.grid import NOTHING, Grid, with_interval
 from erag_ray.report.order import in_reading_order
 from erag_ray.report.trust import STATISTIC_NAMES, reasons
@@ -26,13 +26,7 @@ def table_1(correlations: pl.DataFrame, run: str, depth: int, *, on_console: boo
     For the file one grid with everything; for the console one per statistic, which five datasets fit into 120 columns.
     Measures are taken at the full depth; those with an ideal take the run's own list, as the paper does.
     """
-    own = correlations.filter(
-        pl.col("over") == "queries",
-        pl.col("run_id") == run,
-        pl.col("depth") == depth,
-        pl.col("cutoff") == depth,
-        pl.col("ideal").is_in([ANY, OWN_LIST]),
-    )
+    own = whole_lists(correlations).filter(run_id=run, depth=depth)
     datasets = sorted(own["dataset"].unique(), key=_place)
     statistics = own["statistic"].unique(maintain_order=True).to_list()
     shown = own.filter(pl.col("value").is_not_null().any().over("annotator"))

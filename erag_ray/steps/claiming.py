@@ -27,34 +27,34 @@ def claimed(out: str) -> Iterator[None]:
     Raises:
         InputError: another job is writing there.
     """
-    name = f"{new_job_id()}@{socket.gethostname()}@{os.getpid()}"
     with contextlib.ExitStack() as stack:
         try:
-            folder = Folder(out)
-            for other in folder.names(LEASES):
-                _wait_for(folder, other)
-            stack.enter_context(Lease(folder, name))
-            # of two that begin at once, the one of the later name gives way
-            for other in (other for other in folder.names(LEASES) if other < name):
-                if is_leased(folder, other):
-                    raise _refusal(folder, other)
-        except (OSError, ValueError, pa.ArrowException) as error:
-            if isinstance(error, InputError):
-                raise
-            yield
-            return
-        try:
-            yield
-        finally:
-            stack.close()
-            _tidy(folder)
+            _claim(stack, out)
+        except InputError:
+            raise
+        except (OSError, ValueError, pa.ArrowException):
+            pass
+        yield
+
+
+def _claim(stack: contextlib.ExitStack, out: str) -> None:
+    folder, name = Folder(out), f"{new_job_id()}@{socket.gethostname()}@{os.getpid()}"
+    for other in folder.names(LEASES):
+        _wait_for(folder, other)
+    # at the end of the stack the lease ends first
+    stack.callback(_tidy, folder)
+    stack.enter_context(Lease(folder, name))
+    # of two that begin at once, the one of the later name gives way
+    for other in (other for other in folder.names(LEASES) if other < name):
+        if is_leased(folder, other):
+            raise _refusal(folder, other)
 
 
 def _tidy(folder: Folder) -> None:
-    """Folders of signs that nobody needs any more are deleted."""
-    for name in (LEASES, UNFINISHED):
-        with contextlib.suppress(OSError):
-            if not folder.names(name):
+    """Folders of signs are deleted when no job is left that needs them."""
+    with contextlib.suppress(OSError):
+        for name in (LEASES, UNFINISHED):
+            if not folder.names(LEASES) and not folder.names(name):
                 folder.delete_folder(name)
 
 

@@ -67,8 +67,7 @@ def papers(config: PapersConfig) -> list[Grid]:
 
 def _tables_1(correlations: pl.DataFrame) -> Iterator[Grid]:
     """At the depth of each annotator: the largest, and that to which a judge was asked."""
-    names = correlations["statistic"].unique()
-    rows = pl.concat([correlations.clear(), *(whole_lists(correlations, name) for name in names)])
+    rows = whole_lists(correlations)
     depths = table_depths(rows)["depth"].unique().sort(descending=True)
     if depths.is_empty():
         say("Table 1 is left out: no agreement has a value; the report of the comparison says why")
@@ -80,7 +79,8 @@ def _tables_1(correlations: pl.DataFrame) -> Iterator[Grid]:
 
 def _figure_1(correlations: pl.DataFrame, config: PapersConfig, folder: Folder) -> Iterator[Grid]:
     lists = (
-        whole_lists(correlations, config.statistic)
+        whole_lists(correlations)
+        .filter(statistic=config.statistic)
         .select("run_id", "dataset")
         .unique()
         .sort("run_id", "dataset")

@@ -252,8 +252,7 @@ def preview(plan: StagePlan) -> Iterator[str]:
 
 def _estimate(plan: ReaderPlan) -> str:
     """Tokens and truncation of a sample of the new requests, spread over all of them."""
-    step = max(1, plan.requests.height // NUM_SAMPLED)
-    rows = plan.requests.gather_every(step).head(NUM_SAMPLED)
+    rows = spread(plan.requests, NUM_SAMPLED)
     prompts = plan.reader.encode([_request(row) for row in rows.iter_rows(named=True)])
     tokens = sum(prompt.num_tokens for prompt in prompts) / len(prompts)
     cut = sum(prompt.num_truncated_passage_tokens > 0 for prompt in prompts) / len(prompts)
@@ -263,6 +262,11 @@ def _estimate(plan: ReaderPlan) -> str:
         f"({tokens:.0f} a reading), passages cut in {cut:.1%}, question cut in {cut_question:.1%} "
         f"(by {len(prompts)} sampled requests)"
     )
+
+
+def spread(requests: pl.DataFrame, count: int) -> pl.DataFrame:
+    """So many of the requests, evenly over all of them."""
+    return requests.gather_every(max(1, requests.height // count)).head(count)
 
 
 def _request(row: Mapping[str, Any]) -> Request:

@@ -15,7 +15,6 @@ from erag_ray.steps.judging import outputs_alone
 from erag_ray.steps.planning import ReaderPlan, StagePlan
 from erag_ray.store import KEY_COLUMNS, ReadingStore, TableStore, fingerprint, new_job_id
 
-NUM_SAMPLED = 200
 ROWS_PER_SHARD = 50_000
 
 
@@ -30,6 +29,11 @@ class Read:
 def alone(done: Read) -> pl.DataFrame:
     """What was said with each document alone: columns query_id, doc_id, reader, output."""
     return outputs_alone(done.asks, done.readings)
+
+
+def run_others(config: JobConfig, others: Sequence[StagePlan]) -> dict[str, pl.DataFrame]:
+    """`run_stage` of the stages of `plan_others`: stage -> what was said with each document alone."""
+    return {other.stage: alone(run_stage(config, other)) for other in others}
 
 
 def run_stage(config: JobConfig, plan: StagePlan) -> Read:

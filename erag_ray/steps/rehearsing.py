@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from erag_ray.config import JobConfig
 from erag_ray.pipeline import Done, Pool, plan_pool, ray_session
-from erag_ray.steps.planning import ReaderPlan, StagePlan
+from erag_ray.steps.planning import ReaderPlan, StagePlan, spread
 from erag_ray.steps.reading import read_part
 from erag_ray.store import Folder, TableStore, new_job_id
 
@@ -39,25 +39,20 @@ def _calibrated(config: JobConfig, parts: Sequence[ReaderPlan]) -> Iterator[str]
     with ray_session(config.ray_address):
         pool = plan_pool(config)
         for part in parts:
-            done = read_part(config, tables, _sampled(part, config.calibrate), job)
-            seconds = done.device_seconds / max(done.num_readings, 1) * part.requests.height
-            total += seconds
-            yield _line(part, done, seconds)
+            some = dataclasses.replace(part, requests=spread(part.requests, config.calibrate))
+            done = read_part(config, tables, some, job)
+            each = done.device_seconds / max(done.num_readings, 1)
+            total += each * part.requests.height
+            yield _line(part, done, each)
     yield _sum(total, pool, config.price_per_hour)
 
 
-def _sampled(part: ReaderPlan, count: int) -> ReaderPlan:
-    """So many of its requests, evenly over all of them."""
-    step = max(1, part.requests.height // count)
-    return dataclasses.replace(part, requests=part.requests.gather_every(step).head(count))
-
-
-def _line(part: ReaderPlan, done: Done, seconds: float) -> str:
-    each, memory = done.device_seconds / max(done.num_readings, 1), done.peak_memory_bytes / 2**30
+def _line(part: ReaderPlan, done: Done, each: float) -> str:
+    memory, hours = done.peak_memory_bytes / 2**30, each * part.requests.height / HOUR
     return (
         f"{part.id}: {done.num_readings:,} requests read in {done.device_seconds:.1f} reader-seconds "
         f"({each:.3g} each), {memory:.2f} GiB at most; all {part.requests.height:,} would take "
-        f"{seconds / HOUR:.3g} reader-hours"
+        f"{hours:.3g} reader-hours"
     )
 
 

@@ -23,7 +23,7 @@ from erag_ray.store.identity import (
 )
 from erag_ray.store.lease import LEASE_SECONDS, LEASES, Lease, is_leased, last_beat
 from erag_ray.store.mapped import open_mapped, write_mapped
-from erag_ray.store.readings import KEY_COLUMNS, ReadingStore
+from erag_ray.store.readings import KEY_COLUMNS, ReadingStore, keys_digest
 from erag_ray.store.tables import TableStore, part_paths, read_manifest
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "file_stamp",
     "fingerprint",
     "is_leased",
+    "keys_digest",
     "last_beat",
     "new_job_id",
     "open_array",

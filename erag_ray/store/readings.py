@@ -17,6 +17,12 @@ from erag_ray.store.lease import is_leased
 KEY_COLUMNS = ["question_key", "passages_key"]
 
 
+def keys_digest(table: pa.Table) -> str:
+    """16 hex digits (XXH3-64) of the keys of REQUESTS or READINGS, in their order."""
+    columns = (table.column(name).combine_chunks().to_numpy() for name in KEY_COLUMNS)
+    return xxhash.xxh3_64_hexdigest(b"".join(column.tobytes() for column in columns))
+
+
 class ReadingStore:
     """All readings of one reader: an open store, shared by jobs.
 
@@ -45,10 +51,7 @@ class ReadingStore:
             The file's name.
         """
         conformed = conform(readings, READINGS)
-        digest = xxhash.xxh3_64_hexdigest(
-            b"".join(conformed.column(name).combine_chunks().to_numpy().tobytes() for name in KEY_COLUMNS)
-        )
-        name = f"{job}-{digest}.parquet"
+        name = f"{job}-{keys_digest(conformed)}.parquet"
         self.folder.write_parquet(conformed, name)
         return name
 
