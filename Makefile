@@ -28,7 +28,7 @@ reader: .venv/installed  ## the small reader of jobs/demo/reader, trained again 
 test: .venv/installed  ## the fast tests, parity with outside implementations included
 	$(BIN)/python -m pytest -q
 
-test-cluster: .venv/installed  ## submission to a running Ray, and nodes that end: minutes
+test-cluster: .venv/installed  ## submission to a running Ray; processes, nodes, links, disks and files that fail: minutes
 	$(BIN)/python -m pytest -q -m cluster
 
 test-slow: .venv/installed  ## the tests that take minutes

@@ -1,7 +1,8 @@
-"""How fast things are here: BM25, exact dense search, encoding and evaluation, as ratios against named peers.
+"""How fast things are here: BM25, dense search, encoding, evaluation and reading, as ratios against named peers.
 
     python jobs/benchmark.py --sizes '[100000, 1000000]'
     python jobs/benchmark.py --parts '[measures, table_1]'
+    python jobs/benchmark.py --parts '[readings]'
 
 Times are of this machine and of whatever else it does meanwhile; only the ratios carry over. Needs rank-bm25.
 """

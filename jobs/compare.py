@@ -30,7 +30,7 @@ def main(config: JobConfig) -> None:
     others = plan_others(config, inputs)
     say(*inputs.notes, *preview(plan), *(line for other in others for line in preview(other)))
     if config.dry_run:
-        say(*rehearse(config, [plan, *others]))
+        say(*rehearse(config, inputs, [plan, *others]))
         return
     done = run_stage(config, plan)
     found = run_others(config, others)

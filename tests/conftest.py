@@ -6,14 +6,18 @@ import contextlib
 import logging
 import os
 import pathlib
+import runpy
+import uuid
 from collections.abc import Iterator
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
 import ray
+from object_store import Server, serving
 from quiet_ray import ENVIRONMENT
-from tiny import Tiny, write_tiny
+from tiny import RunJob, Tiny, job_command, write_tiny
 
 from erag_ray.config import JobConfig
 from erag_ray.pipeline import Done, Work
@@ -59,6 +63,51 @@ def data_folder() -> pathlib.Path:
     if not name or not pathlib.Path(name).is_dir():
         pytest.skip("needs the data folder: set ERAG_RAY_DATA")
     return pathlib.Path(name)
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[Server]:
+    """An S3 in this process."""
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def s3_environment(request: pytest.FixtureRequest) -> dict[str, str]:
+    """What a process needs to find the S3 of these tests: another where ``ERAG_RAY_S3`` is the address of one."""
+    outside = os.environ.get("ERAG_RAY_S3")
+    if outside:
+        return {"AWS_ENDPOINT_URL": outside, "AWS_EC2_METADATA_DISABLED": "true"}
+    server: Server = request.getfixturevalue("s3_server")
+    return server.environment
+
+
+@pytest.fixture
+def s3(s3_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> str:
+    """A bucket of its own."""
+    for name, value in s3_environment.items():
+        monkeypatch.setenv(name, value)
+    bucket = f"test-{uuid.uuid4().hex[:8]}"
+    filesystem, _ = pafs.FileSystem.from_uri(f"s3://{bucket}?allow_bucket_creation=true")
+    filesystem.create_dir(bucket)
+    return f"s3://{bucket}"
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> RunJob:
+    """Runs a job's file in this process; gives its exit code and what it said. A traceback fails the test."""
+
+    def run(name: str, tiny: Tiny) -> tuple[int, str]:
+        _, *arguments = job_command(tiny.config, tiny.folder, name)
+        monkeypatch.setattr("sys.argv", arguments)
+        code = 0
+        try:
+            runpy.run_path(str(ROOT / arguments[0]), run_name="__main__")
+        except SystemExit as ended:
+            code = int(ended.code or 0)
+        return code, capsys.readouterr().err
+
+    return run
 
 
 @pytest.fixture

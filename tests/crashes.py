@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 import dataclasses
-import json
+import os
 import pathlib
-import sys
+import subprocess
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import polars as pl
 import psutil
 import pyarrow.parquet as pq
+from quiet_ray import ENVIRONMENT
 from tiny import kilt_line, passage_line, trec_lines
 
 from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.schemas import ASKS, LABELS, UTILITY
+from erag_ray.steps.inputs import prepare
+from erag_ray.steps.planning import plan_stage
+from erag_ray.steps.reading import run_stage
+from erag_ray.store import KEY_COLUMNS, TableStore
 
+ROOT = pathlib.Path(__file__).parents[1]
 NUM_QUESTIONS, DEPTH = 30, 8
 
 
@@ -46,16 +54,92 @@ def write_larger(folder: pathlib.Path) -> JobConfig:
 NUM_REQUESTS = NUM_QUESTIONS * (DEPTH + 2 + 1)
 
 
-def command_of(config: JobConfig, folder: pathlib.Path) -> list[str]:
-    path = folder / "config.yaml"
-    path.write_text(json.dumps(dataclasses.asdict(config)))  # JSON is YAML
-    return [sys.executable, "jobs/compare.py", "--config", str(path)]
-
-
 def stored(config: JobConfig) -> pl.DataFrame:
     """Every row of the store."""
     files = sorted(pathlib.Path(config.store).glob("readings/*/*.parquet"))
     return pl.concat([pl.DataFrame(pq.read_table(file)) for file in files]) if files else pl.DataFrame()
+
+
+def environment() -> dict[str, str]:
+    """Of a job that finds this source tree and starts a Ray of its own."""
+    known = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)}
+    known.pop("RAY_ADDRESS", None)
+    return known
+
+
+def wait_for(config: JobConfig, num_readings: int) -> None:
+    """Until the store holds so many."""
+    deadline = time.monotonic() + 120
+    while len(stored(config)) < num_readings:
+        assert time.monotonic() < deadline, "the job wrote nothing"
+        time.sleep(0.05)
+
+
+def start_job(command: Sequence[str]) -> subprocess.Popen[str]:
+    """A job in a process of its own, with a Ray of its own."""
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, cwd=ROOT, env=environment(), text=True, **pipes)
+
+
+def kill_midway(command: Sequence[str], config: JobConfig) -> None:
+    """Start a job, kill its driver without warning once some readings are written, wait for its Ray to end."""
+    with start_job(command) as driver:
+        wait_for(config, NUM_REQUESTS // 5)
+        assert driver.poll() is None, "the job ended before it could be killed"
+        family = psutil.Process(driver.pid).children(recursive=True)
+        driver.kill()
+        driver.wait()
+        end(family)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Counts:
+    """What a fault has cost: keys that the sealed stage lacks, rows it repeats, readings done more than once."""
+
+    lost: int
+    repeated: int
+    again: int
+
+    def row(self, fault: str, seconds: float) -> None:
+        """Print a row of the README's table; its seconds are those of the whole run."""
+        print(f"| {fault} | {self.lost} | {self.repeated} | {self.again} | {seconds:.0f} |", flush=True)
+
+
+def counted(config: JobConfig) -> Counts:
+    """Of the sealed tables of a job and its store."""
+    rows, asks = stored(config), TableStore(f"{config.out}/compare").read(ASKS)
+    frames = {schema: TableStore(config.out).read(schema) for schema in (LABELS, UTILITY)}
+    tables = {**frames, ASKS: asks}
+    answered = asks.join(rows, on=KEY_COLUMNS, how="semi").select(KEY_COLUMNS).n_unique()
+    return Counts(
+        lost=NUM_REQUESTS - answered,
+        repeated=sum(table.height - table.select(schema.key).n_unique() for schema, table in tables.items()),
+        again=rows.height - rows.select(KEY_COLUMNS).n_unique(),
+    )
+
+
+def interrupted(config: JobConfig, name: str, fault: Callable[[], None]) -> Counts:
+    """Read everything on the Ray that is there; the fault comes when a third is read. Prints its row."""
+    inputs = prepare(config)
+    plan = plan_stage(config, inputs, "compare", alone=True, together=True)
+    start, found = time.monotonic(), []
+    # nodes can be started in the main thread alone, so the reading has another
+    reading = threading.Thread(target=lambda: found.append(run_stage(config, plan)))
+    reading.start()
+    wait_for(config, NUM_REQUESTS // 3)
+    fault()
+    reading.join()
+    seconds = time.monotonic() - start
+    (done,) = found
+    rows, used = stored(config).select(KEY_COLUMNS), done.readings.select(KEY_COLUMNS)
+    assert done.readings["error"].count() == 0
+    counts = Counts(
+        lost=NUM_REQUESTS - plan.asks.join(used, on=KEY_COLUMNS, how="semi").select(KEY_COLUMNS).n_unique(),
+        repeated=used.height - used.n_unique(),
+        again=rows.height - rows.n_unique(),
+    )
+    counts.row(name, seconds)
+    return counts
 
 
 def end(processes: Sequence[psutil.Process]) -> None:

@@ -21,8 +21,8 @@ ORDER = ROOMS[1].replace("\n", " ").replace(" ", "").split(",") if ROOMS else []
 # what needs none of the heavy packages: the `evaluate` job runs where they are not installed
 LIGHT = ("erag_ray.evaluate", "erag_ray.report", "erag_ray.steps.judging", "erag_ray.steps.inputs")
 HEAVY = {
-    "torch": {"readers", "retrieve", "train", "pipeline"},
-    "transformers": {"readers", "retrieve", "train", "pipeline"},
+    "torch": {"readers", "retrieve", "train", "pipeline", "benchmark"},
+    "transformers": {"readers", "retrieve", "train", "pipeline", "benchmark"},
     "sentence_transformers": {"retrieve", "benchmark"},
     "faiss": {"retrieve", "benchmark"},
     "ray": {"pipeline"},

@@ -106,3 +106,19 @@ def test_generated_text_is_the_same_for_a_seed_and_has_few_frequent_and_many_rar
     assert all(len(text.split()) == 8 for text in asked)
     assert sum(word in words for text in asked for word in text.split()) > 40
     np.testing.assert_allclose(np.linalg.norm(unit_vectors(5, 8, 0), axis=1), 1, rtol=1e-6)
+
+
+def test_readings_are_those_of_the_peer(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from erag_ray.benchmark import reading
+
+    small = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+    monkeypatch.setattr(reading, "SHAPE", small)
+    monkeypatch.setattr(reading, "NUM_WORDS", 300)
+    config = BenchmarkConfig(out=str(tmp_path), repeats=2)
+    ours, theirs = reading.readings(config, 40)
+    assert (ours["by"], theirs["by"]) == ("erag_ray", "erag + generate")
+    assert ours["count"] == theirs["count"] == 40
+    assert 0 < theirs["least_ratio"] <= theirs["most_ratio"]
+    monkeypatch.setattr(reading, "_read", lambda *_: {("who?", "a text"): "nobody"})
+    with pytest.raises(ValueError, match="40 of 40 outputs differ"):
+        list(reading.readings(config, 40))

@@ -10,8 +10,9 @@ import sys
 import time
 
 import pytest
-from crashes import NUM_REQUESTS, command_of, stored, write_larger
+from crashes import NUM_REQUESTS, stored, write_larger
 from quiet_ray import ENVIRONMENT
+from tiny import job_command
 
 from erag_ray.schemas import InputError
 from erag_ray.steps import claiming
@@ -92,7 +93,7 @@ def test_a_job_that_is_started_twice_runs_once(tmp_path: pathlib.Path) -> None:
     config = write_larger(tmp_path)
     environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)}
     environment.pop("RAY_ADDRESS", None)
-    command = command_of(config, tmp_path)
+    command = job_command(config, tmp_path)
     first, second = (
         subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
         for _ in range(2)

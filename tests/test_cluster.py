@@ -48,6 +48,12 @@ def test_ray_accepts_the_file(name: str) -> None:
         validate_config(prepare_config(broken))
 
 
+def expected_gpus(name: str) -> int:
+    """What the file's own command waits for."""
+    (count,) = re.findall(r"--expect_gpus (\d+)", (ROOT / name).read_text())
+    return int(count)
+
+
 def test_image_is_of_the_pinned_ray(name: str) -> None:
     assert read(name)["docker"]["image"].startswith(f"rayproject/ray:{pinned_ray()}-")
 
@@ -62,6 +68,7 @@ def test_head_runs_no_readers_and_workers_have_the_gpus_of_their_machine(name: s
     assert readers["resources"] == {"CPU": 96, "GPU": 8}
     # a GPU pool may not grow on an autoscaling cluster, so its size is fixed
     assert readers["min_workers"] == readers["max_workers"] == cluster["max_workers"]
+    assert expected_gpus(name) == readers["min_workers"] * readers["resources"]["GPU"]
 
 
 def test_the_lines_to_change_are_marked_and_few(name: str) -> None:
@@ -103,6 +110,7 @@ def test_the_kubernetes_job_has_the_pinned_ray_a_bare_head_and_whole_machines() 
     assert cluster["headGroupSpec"]["rayStartParams"] == {"num-cpus": "0"}
     (workers,) = cluster["workerGroupSpecs"]
     assert workers["replicas"] == workers["minReplicas"] == workers["maxReplicas"]
+    assert expected_gpus(JOB) == 8 * workers["replicas"]
     head, worker = (group["template"]["spec"] for group in (cluster["headGroupSpec"], workers))
     (container,) = worker["containers"]
     # Kubernetes wants requests and limits of a device to be equal

@@ -150,6 +150,7 @@ def test_a_value_of_the_wrong_type_is_an_error_that_names_its_key(
         ("confidence", "1.0"),
         ("confidence", "0.0"),
         ("confidence", ".nan"),
+        ("threshold", ".nan"),
         ("num_readers", "0"),
         ("cpus_per_reader", "0"),
         ("rows_per_block", "0"),
@@ -190,6 +191,14 @@ def test_end_to_end_depths_ascend_without_repeats() -> None:
     assert JobConfig(depth=10, end_to_end_depths=[5, 1, 5, 10]).depths == [1, 5, 10]
     # none given: the depth itself
     assert JobConfig(depth=7).depths == [7]
+
+
+def test_a_path_that_no_file_can_have_is_refused(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "job.yaml").write_text('passages: ["a\\0b"]')
+    message = refused(capsys, "--config", str(tmp_path / "job.yaml"))
+    assert "'a\\x00b': a path cannot hold this character" in message
 
 
 def test_variables_and_the_home_folder_in_paths(monkeypatch: pytest.MonkeyPatch) -> None:

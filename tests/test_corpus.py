@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import gzip
 import json
+import os
 import pathlib
 import tempfile
 
@@ -87,6 +88,19 @@ def test_every_word_is_in_one_passage_in_order(paragraphs: list[list[str]]) -> N
 
 
 # --- files ---
+
+
+@pytest.mark.parametrize("name", [b"caf\xe9.txt", b" .txt"])
+def test_a_file_whose_name_is_no_title_is_named(tmp_path: pathlib.Path, name: bytes) -> None:
+    folder = tmp_path / "pages"
+    folder.mkdir()
+    (folder / "good.txt").write_text("a page")
+    place = folder / os.fsdecode(name)
+    place.write_text("another")
+    with pytest.raises(InputError) as refused:
+        make_corpus(str(folder), str(tmp_path / "out"))
+    (problem,) = refused.value.problems
+    assert problem.startswith(str(place).encode(errors="backslashreplace").decode())
 
 
 def test_a_knowledge_source_becomes_a_sealed_corpus(source: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -224,6 +238,18 @@ def test_what_is_wrong_is_named_and_nothing_is_sealed(
     assert first.startswith(f"{source}:4: ")
     assert named in first
     assert second.startswith(f"{source}:5: wikipedia_id is ''")
+    assert not TableStore(str(tmp_path / "out")).is_sealed(CORPUS)
+
+
+def test_a_page_that_comes_twice_is_named_also_where_nothing_else_is_wrong(
+    source: pathlib.Path, tmp_path: pathlib.Path
+) -> None:
+    source.write_text(source.read_text() * 2)
+    with pytest.raises(InputError) as raised:
+        make_corpus(source, str(tmp_path / "out"))
+    assert [problem.partition(": ")[2] for problem in raised.value.problems] == [
+        f"page '{name}' repeats an earlier one" for name in ("12", "13", "14")
+    ]
     assert not TableStore(str(tmp_path / "out")).is_sealed(CORPUS)
 
 

@@ -48,6 +48,16 @@ def test_inputs_that_fit_give_no_findings() -> None:
     assert findings.problems == findings.notes == ()
 
 
+def test_what_a_file_holds_cannot_break_a_line_or_steer_a_terminal() -> None:
+    findings = Findings()
+    findings.note("left out", "a\nb", "\x1b[2J", "\ud800", "어디")
+    findings.problem("long ids", f"nq.jsonl:3: {'x' * 100_000}")
+    assert findings.notes == ("left out: 4 (a\\nb, \\x1b[2J, \\ud800, 어디)",)
+    (problem,) = findings.problems
+    assert problem.startswith("nq.jsonl:3: xxx")
+    assert len(problem) == 2000
+
+
 def test_unknown_documents_are_named_within_the_depth_and_the_sample() -> None:
     runs = pl.concat(
         [run_of("bm25", q1=["d1", "d8"], q2=["d9"], q3=["d7"]), run_of("dense", q1=["d9"], q2=["d1"])]

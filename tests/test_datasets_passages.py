@@ -95,6 +95,7 @@ def test_beir_and_pyserini_records_and_missing_fields(tmp_path: pathlib.Path) ->
         ({"doc_id": "d"}, "text is missing"),
         ({"doc_id": "d", "text": "x", "title": ["t"]}, "title is ['t']"),
         ({"doc_id": "d", "text": "x", "page_id": [1]}, "page_id is [1]"),
+        ({"_id": "d", "text": "x", "page_id": [1]}, "page_id is [1]"),
         ("{'doc_id': 1}", "not JSON"),
     ],
 )
@@ -103,6 +104,13 @@ def test_bad_record_is_named_by_line_also_where_it_is_not_wanted(
 ) -> None:
     path = write(tmp_path / "corpus.jsonl", ROWS[0], bad)
     assert problem_of(path, doc_ids=["d3"]).startswith(f"{path}:2: {message}")
+
+
+def test_a_parquet_file_may_have_a_column_called_row(tmp_path: pathlib.Path) -> None:
+    pl.DataFrame(ROWS).with_columns(row=9).write_parquet(tmp_path / "corpus.parquet")
+    findings = Findings()
+    assert load_passages(tmp_path / "corpus.parquet", findings).to_dicts() == ROWS
+    assert findings.problems == ()
 
 
 def test_repeated_doc_ids_over_files_are_named_also_where_not_wanted(tmp_path: pathlib.Path) -> None:

@@ -169,6 +169,11 @@ def test_answers_that_normalise_to_nothing_are_noted_and_kept(tmp_path: pathlib.
         ("[1, 2]", "2: a list where an object is expected"),
         (kilt("q2", gold_doc_ids="d1"), "2: gold_doc_ids is 'd1'; it must be a list of ids"),
         (kilt("q2", gold_doc_ids=[None]), "2: gold_doc_ids is [None]"),
+        (kilt("q2", gold_doc_ids=0), "2: gold_doc_ids is 0; it must be a list of ids"),
+        (
+            {"id": "q2", "input": "?", "output": [{"answer": "a", "provenance": False}]},
+            "2: provenance is False; it must be a list of objects",
+        ),
         (
             {
                 "id": "q2",
@@ -184,6 +189,16 @@ def test_answers_that_normalise_to_nothing_are_noted_and_kept(tmp_path: pathlib.
 def test_bad_record_is_named_by_line(tmp_path: pathlib.Path, second: object, message: str) -> None:
     path = write(tmp_path / "nq.jsonl", kilt(), second)
     assert problem_of(path).startswith(f"{path}:{message.format(path=path)}")
+
+
+@pytest.mark.parametrize("key", ["id", "input", "output", "meta", "gold_doc_ids"])
+def test_nesting_as_deep_as_it_gets_is_read_or_named(tmp_path: pathlib.Path, key: str) -> None:
+    for depth in range(700, 1000):
+        line = f'{{"id": "q1", "input": "?", "output": [{{"answer": "a"}}], "{key}": {"[" * depth}{"]" * depth}}}'
+        path = write(tmp_path / "nq.jsonl", line)
+        findings = Findings()
+        load_queries(path, findings, where=["meta=a"] if key == "meta" else [])
+        assert all(str(path) in problem or "where" in problem for problem in findings.problems)
 
 
 def test_question_of_the_wrong_type(tmp_path: pathlib.Path) -> None:
@@ -294,7 +309,16 @@ def test_triviaqa_without_its_file_names_the_key_to_set(tmp_path: pathlib.Path) 
     assert "set triviaqa_questions" in problem
 
 
-@pytest.mark.parametrize(("content", "message"), [("{", "cannot be read"), ("[]", "not a TriviaQA file")])
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("{", "cannot be read"),
+        ("[]", "not a TriviaQA file"),
+        ("null", "not a TriviaQA file"),
+        ("[" * 100_000, "cannot be read: maximum recursion depth"),
+        ('{"Data": [{"QuestionId": "tc_1", "Question": "\\ud800"}]}', "holds half of a surrogate pair"),
+    ],
+)
 def test_triviaqa_file_that_is_none(tmp_path: pathlib.Path, content: str, message: str) -> None:
     source = write(tmp_path / "web.json", content)
     path = write(tmp_path / "triviaqa.jsonl", kilt("tc_1", ""))
@@ -341,6 +365,8 @@ def test_beir_query_without_answer_is_a_problem(tmp_path: pathlib.Path) -> None:
         ("q1\td1", "2 columns"),
         ("q1\td1\thigh", "score 'high' is not a whole number"),
         ("q1\t\t1", "an empty id"),
+        ("q1\td1\t1_0", "score '1_0' is not a whole number"),
+        ("q1\td0\t2", "query 'q1', document 'd0': score 2 here, and 1 in an earlier line"),
     ],
 )
 def test_bad_qrels_line(tmp_path: pathlib.Path, line: str, message: str) -> None:

@@ -7,7 +7,7 @@ import tempfile
 
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erag_ray import schemas
@@ -134,6 +134,10 @@ def test_parquet_by_rank_by_score_and_with_number_ids(tmp_path: pathlib.Path) ->
         ({"rank": [1, 3]}, "run 'bm25', query 'q': ranks must be 1, 2, ... without gaps or repeats, got 3"),
         ({"rank": [1, 1]}, "run 'bm25', query 'q': ranks must be 1, 2, ... without gaps or repeats, got 1"),
         ({"rank": [0, 1]}, "run 'bm25', query 'q': ranks must be 1, 2, ... without gaps or repeats, got 0"),
+        (
+            {"rank": [1, 2**40]},
+            f"run 'bm25', query 'q': ranks must be 1, 2, ... without gaps or repeats, got {2**40}",
+        ),
         ({"rank": [1, None]}, "row 2: rank is missing"),
         ({"rank": [1.0, 2.0]}, "column 'rank' holds Float64; it must hold whole numbers"),
         ({"score": [1.0, float("nan")]}, "row 2: score is not a finite number"),
@@ -146,12 +150,25 @@ def test_parquet_by_rank_by_score_and_with_number_ids(tmp_path: pathlib.Path) ->
             "run 'bm25', query 'q': document 'a' is in the list more than once",
         ),
         ({"rank": [1, 2], "query_id": [0.5, 0.5]}, "column 'query_id' holds Float64; it must hold strings"),
+        (
+            {"rank": [1, 2], "run_id": [["r"], ["r"]]},
+            "column 'run_id' holds List(String); it must hold strings",
+        ),
     ],
 )
 def test_bad_parquet_run(tmp_path: pathlib.Path, columns: dict[str, list[object]], message: str) -> None:
     path = tmp_path / "run.parquet"
     pl.DataFrame({"query_id": ["q", "q"], "doc_id": ["a", "b"], **columns}).write_parquet(path)
     assert f"{path}: {message}" in problems_of(path)
+
+
+def test_parquet_with_one_byte_changed_anywhere(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "run.parquet"
+    pl.DataFrame({"query_id": ["q", "q"], "doc_id": ["a", "b"], "rank": [1, 2]}).write_parquet(path)
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 3):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 4]) + whole[place + 1 :])
+        assert all(str(path) in problem for problem in problems_of(path))
 
 
 def test_parquet_without_a_column(tmp_path: pathlib.Path) -> None:
@@ -202,6 +219,15 @@ def test_kilt_predictions_by_document_by_text_and_by_page(tmp_path: pathlib.Path
     schemas.conform(runs, schemas.RUNS)
 
 
+def test_scores_of_predictions_may_be_anything(tmp_path: pathlib.Path) -> None:
+    scores = [1, 10**25, 10**400, float("nan"), "high", True]
+    found: list[dict[str, object]] = [
+        {"doc_id": f"d{place}", "score": one} for place, one in enumerate(scores)
+    ]
+    entries = load_run("dpr", predictions(tmp_path / "kilt.jsonl", q=found), Findings())
+    assert entries["score"].to_list() == [1.0, 1e25, None, None, None, None]
+
+
 def test_a_page_that_comes_up_again_keeps_its_first_place(tmp_path: pathlib.Path) -> None:
     again = [{"wikipedia_id": 1}, {"wikipedia_id": 2}, {"wikipedia_id": "1"}, {"wikipedia_id": 3}]
     corpus = CORPUS.with_columns(page_id=pl.Series(["1", "2", "3", None]))
@@ -234,6 +260,10 @@ def test_a_page_without_a_passage_is_a_problem(tmp_path: pathlib.Path) -> None:
         ({"id": "r"}, "query 'r' of run 'bm25' has no output"),
         ({"output": []}, "id is missing"),
         ({"id": "r", "output": [{"provenance": [{"title": "x"}]}]}, "an entry has neither doc_id"),
+        (
+            {"id": "r", "output": [{"provenance": [{"doc_id": ["a"], "wikipedia_id": "1"}]}]},
+            "doc_id is ['a']; it must be a string or a number",
+        ),
         (
             {"id": "r", "output": [{"provenance": [{"doc_id": "a"}, {"doc_id": "a"}]}]},
             "run 'bm25', query 'r': document 'a' is in the list more than once",
@@ -271,6 +301,7 @@ ids = st.text(
 )
 
 
+@settings(deadline=None)
 @given(
     lists=st.dictionaries(
         ids.filter(lambda name: name.strip()), st.lists(ids, min_size=1, max_size=6, unique=True)

@@ -97,6 +97,13 @@ def test_questions_have_their_articles_title_as_gold_page(klue: pathlib.Path) ->
         ),
         ('{"data": [{"title": "a", "paragraphs": 3}]}', "paragraphs is 3; it must be a list of objects"),
         (
+            '{"data": [{"title": "a", "paragraphs": [{"qas": [{"guid": "g", "question": "q", "answers": [{"text": 3}, '
+            '{"text": "b"}]}]}]}]}',
+            ":1: answer 3 must be a string",
+        ),
+        ("[" * 100_000, "maximum recursion depth"),
+        ('{"data": [{"title": "\\ud800"}]}', "holds half of a surrogate pair"),
+        (
             '{"data": [{"title": "a", "paragraphs": [{"qas": [{"guid": "g", "question": "q", "answers": []}]}]}]}',
             "has no answer",
         ),
@@ -107,6 +114,22 @@ def test_what_is_wrong_with_a_klue_file_is_named(klue: pathlib.Path, content: st
     findings = Findings()
     load_queries(klue, findings, format="klue")
     assert any(named in problem for problem in findings.problems)
+
+
+def test_an_article_without_a_title_is_no_page(klue: pathlib.Path) -> None:
+    klue.write_text('{"data": [{"title": " ", "paragraphs": [{"context": "b"}]}]}')
+    findings = Findings()
+    list(read_pages(str(klue), findings))
+    assert findings.problems == (
+        f"{klue}:1: title is ' '; it must be a string that is not empty or a number",
+    )
+
+
+def test_a_paragraph_without_its_context_is_no_page(klue: pathlib.Path) -> None:
+    klue.write_text('{"data": [{"title": "a", "paragraphs": [{"context": "b"}, {"context": ["c"]}]}]}')
+    findings = Findings()
+    list(read_pages(str(klue), findings))
+    assert findings.problems == (f"{klue}:1: a paragraph of 'a' has no context that is a text, but ['c']",)
 
 
 def test_pages_come_in_several_forms(klue: pathlib.Path, tmp_path: pathlib.Path) -> None:

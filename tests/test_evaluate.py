@@ -12,7 +12,15 @@ from scipy import stats
 
 from erag_ray import evaluate
 from erag_ray.agreement import resample_weights
-from erag_ray.evaluate import Settings, asked_measures, by_dataset, list_values, pooling, utility
+from erag_ray.evaluate import (
+    DatasetColumns,
+    Settings,
+    asked_measures,
+    by_dataset,
+    list_values,
+    pooling,
+    utility,
+)
 from erag_ray.evaluate import lookup as lookup_part
 from erag_ray.schemas import ASKS, LABELS, LIST_VALUES, POOLING, QUERIES, READINGS, RUNS, UTILITY, conform
 
@@ -81,21 +89,27 @@ def everywhere(annotators: Sequence[str], asked: pl.DataFrame) -> dict[str, pl.S
 Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, Settings]
 
 
+def columns_of(
+    values: pl.DataFrame, *others: *tuple[pl.DataFrame, pl.DataFrame, Settings]
+) -> list[DatasetColumns]:
+    return by_dataset([values], *others)
+
+
 def means(*given: *Tables) -> pl.DataFrame:
     """Of LIST_VALUES, UTILITY, QUERIES and settings; so the next three."""
-    return evaluate.means(by_dataset(*given), given[-1])
+    return evaluate.means(columns_of(*given), given[-1])
 
 
 def correlations(*given: *Tables) -> pl.DataFrame:
-    return evaluate.correlations(by_dataset(*given), given[-1])
+    return evaluate.correlations(columns_of(*given), given[-1])
 
 
 def comparisons(*given: *Tables) -> pl.DataFrame:
-    return evaluate.comparisons(by_dataset(*given), given[-1])
+    return evaluate.comparisons(columns_of(*given), given[-1])
 
 
 def contrasts(*given: *Tables) -> pl.DataFrame:
-    return evaluate.contrasts(by_dataset(*given), given[-1])
+    return evaluate.contrasts(columns_of(*given), given[-1])
 
 
 def value(rows: pl.DataFrame, **key: object) -> float | None:

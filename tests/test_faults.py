@@ -275,7 +275,7 @@ def test_which_errors_the_next_job_reads_again(
     again = tiny.with_config(max_error_share=0.05, retry_errors=retry_errors)
     inputs = prepare(again.config)
     plan = plan_stage(again.config, inputs, "compare", alone=True, together=True)
-    assert sum(part.requests.height for part in plan.plans) == int(is_read)
+    assert sum(part.new.height for part in plan.plans) == int(is_read)
     done = run_stage(again.config, plan)
     assert done.readings["error"].count() == int(not is_read)
     assert done.readings.select(KEY_COLUMNS).n_unique() == done.readings.height

@@ -9,8 +9,6 @@ import dataclasses
 import os
 import pathlib
 import signal
-import threading
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -18,13 +16,11 @@ import psutil
 import pytest
 import ray
 import ray.cluster_utils
-from crashes import NUM_REQUESTS, stored, write_larger
+from crashes import NUM_REQUESTS, ROOT, interrupted, write_larger
+from failing import MARK
 from quiet_ray import ENVIRONMENT
 
 from erag_ray.config import JobConfig
-from erag_ray.steps.inputs import prepare
-from erag_ray.steps.planning import plan_stage
-from erag_ray.steps.reading import run_stage
 
 # Ray warns of its own inner workings
 pytestmark = [
@@ -37,18 +33,18 @@ pytestmark = [
         r"ignore::pytest.PytestUnraisableExceptionWarning",
     ),
 ]
-ROOT = pathlib.Path(__file__).parents[1]
 QUICK = {"health_check_period_ms": 1000, "health_check_failure_threshold": 5, "health_check_timeout_ms": 1000}
 Cluster = Any
 Fault = Callable[[Cluster, list[Any]], None]
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Cluster, list[Any]]]:
+def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Iterator[tuple[Cluster, list[Any]]]:
     """A head that runs no readers, and two workers."""
     if ray.is_initialized():
         ray.shutdown()
-    for name, setting in {**ENVIRONMENT, "PYTHONPATH": str(ROOT)}.items():
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    for name, setting in {**ENVIRONMENT, "PYTHONPATH": paths, MARK: str(tmp_path / "mark")}.items():
         monkeypatch.setenv(name, setting)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     made = ray.cluster_utils.Cluster(
@@ -63,8 +59,14 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Cluster, list[Any
 
 def reader_processes() -> list[psutil.Process]:
     """The processes of this test's reader actors."""
-    own = psutil.Process().children(recursive=True)
-    return [process for process in own if "MapWorker(MapBatches(ReaderActor))" in " ".join(process.cmdline())]
+    return [process for process in psutil.Process().children(recursive=True) if is_reader(process)]
+
+
+def is_reader(process: psutil.Process) -> bool:
+    try:
+        return "MapWorker(MapBatches(ReaderActor))" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
 
 
 def kill_a_reader(cluster: Cluster, workers: list[Any]) -> None:
@@ -96,41 +98,31 @@ FAULTS: dict[str, Fault] = {
 }
 
 
+def on_two_readers(folder: pathlib.Path) -> JobConfig:
+    config = write_larger(folder)
+    return dataclasses.replace(config, num_readers=2, cpus_per_reader=1, progress=False, rows_per_block=20)
+
+
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_request_is_read_once_whatever_ends(
     cluster: tuple[Cluster, list[Any]], tmp_path: pathlib.Path, fault: str
 ) -> None:
-    config = dataclasses.replace(
-        write_larger(tmp_path), num_readers=2, cpus_per_reader=1, progress=False, rows_per_block=20
-    )
-    inputs = prepare(config)
-    plan = plan_stage(config, inputs, "compare", alone=True, together=True)
-    start, found = time.monotonic(), []
-    # nodes can be started in the main thread alone, so the reading has another
-    reading = threading.Thread(target=lambda: found.append(run_stage(config, plan)))
-    reading.start()
-    wait_for_a_third(config)
-    FAULTS[fault](*cluster)
-    reading.join()
-    (done,) = found
-    rows = stored(config)
-    keys = rows.select("question_key", "passages_key")
-    lost = plan.asks.select("question_key", "passages_key").unique().join(keys, on=keys.columns, how="anti")
-    used = done.readings.select(keys.columns)
-    seconds = time.monotonic() - start
-    again = rows.height - keys.n_unique()
-    print(
-        f"| {fault} | {lost.height} | {used.height - used.n_unique()} | {again} | {seconds:.0f} |", flush=True
-    )
-    assert (lost.height, used.height - used.n_unique()) == (0, 0)
-    assert keys.n_unique() == used.height == NUM_REQUESTS
-    assert done.readings["error"].count() == 0
+    counts = interrupted(on_two_readers(tmp_path), fault, lambda: FAULTS[fault](*cluster))
+    assert (counts.lost, counts.repeated) == (0, 0)
     # what was being read or not yet written when a part ended, and not more
-    assert again <= NUM_REQUESTS // 3
+    assert counts.again <= NUM_REQUESTS // 3
 
 
-def wait_for_a_third(config: JobConfig) -> None:
-    deadline = time.monotonic() + 120
-    while len(stored(config)) < NUM_REQUESTS // 3:
-        assert time.monotonic() < deadline, "the job wrote nothing"
-        time.sleep(0.05)
+READERS = {"a reader ends itself (os._exit)": "failing:Exits", "memory runs out in a batch": "failing:Small"}
+
+
+@pytest.mark.parametrize("fault", READERS)
+def test_every_request_is_read_once_by_a_reader_that_fails(
+    cluster: tuple[Cluster, list[Any]], tmp_path: pathlib.Path, fault: str
+) -> None:
+    config = on_two_readers(tmp_path)
+    failing = dataclasses.replace(config, reader=dataclasses.replace(config.reader, kind=READERS[fault]))
+    counts = interrupted(failing, fault, lambda: None)
+    assert (tmp_path / "mark").exists()
+    assert (counts.lost, counts.repeated) == (0, 0)
+    assert counts.again <= NUM_REQUESTS // 3

@@ -7,6 +7,8 @@ import pathlib
 import runpy
 from typing import Any
 
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from tiny import Tiny, compare
 
@@ -65,14 +67,56 @@ def test_a_dry_run_reads_nothing_and_leaves_results_alone(
 def test_a_calibrated_one_says_time_memory_and_cost_and_keeps_what_it_read(
     tiny: Tiny, one_reader: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    job(tiny.with_config(dry_run=True, calibrate=10, price_per_hour=36.0))
+    job(tiny.with_config(dry_run=True, calibrate=12, price_per_hour=36.0))
     told = capsys.readouterr().err
-    assert "10 requests read in 10.0 reader-seconds (1 each), 1.00 GiB at most" in told
+    assert "pairs: 4 read in 4.0 reader-seconds (1 each), 1.00 GiB at most" in told
+    assert "all 18 would take 0.005 reader-hours" in told
     # 37 readings of a second each, by two readers
-    assert "all 37 would take 0.0103 reader-hours" in told
     assert "in all 0.0103 reader-hours, 0.37 at 36 an hour; 0.00514 hours with 2 readers" in told
+    num_read = sum(one_reader)
     compare(tiny)
-    assert one_reader == [10, 27]
+    assert one_reader[-1] == 37 - num_read
+
+
+def test_a_calibrated_one_says_where_erag_costs_less_than_end_to_end(
+    tiny: Tiny, one_reader: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    # runs good and bad: 11 pairs at depth 1, 20 at depth 4; 11 lists at each depth
+    job(tiny.with_config(dry_run=True, calibrate=20, depth=4, end_to_end_depths=[1, 2, 4]))
+    told = capsys.readouterr().err
+    assert "depth 1, each from nothing: eRAG 0.00306 reader-hours, end-to-end 0.00306" in told
+    assert "depth 4, each from nothing: eRAG 0.00556 reader-hours, end-to-end 0.00306" in told
+    assert "eRAG costs less than end-to-end at depth: none of 1, 2, 4" in told
+
+
+@pytest.fixture
+def slow_lists(one_reader: list[int], monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A reader that takes ten seconds for each list of several documents."""
+    from erag_ray.steps import reading
+
+    timed = reading.read
+
+    def slower(work: Any, config: Any, job: str) -> Any:
+        done = timed(work, config, job)
+        several = pc.any(pc.greater(pc.list_value_length(pq.read_table(work.requests)["titles"]), 1)).as_py()
+        return dataclasses.replace(done, device_seconds=done.device_seconds * (10 if several else 1))
+
+    monkeypatch.setattr(reading, "read", slower)
+    return one_reader
+
+
+def test_where_lists_take_longer_erag_costs_less(
+    tiny: Tiny, slow_lists: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    job(tiny.with_config(dry_run=True, calibrate=20, end_to_end_depths=[1, 2, 3]))
+    told = capsys.readouterr().err
+    assert "eRAG costs less than end-to-end at depth: 2, 3\n" in told
+    compare(tiny)
+    capsys.readouterr()
+    job(tiny.with_config(dry_run=True, calibrate=20, end_to_end_depths=[2]))
+    told = capsys.readouterr().err
+    assert "depth 2: eRAG against end-to-end: not known, some of it was all read before" in told
+    assert "costs less" not in told
 
 
 def test_nothing_to_read_needs_no_reader(

@@ -14,10 +14,11 @@ from erag_ray.requests import (
     build_asks,
     build_requests,
     count_work,
-    document_hashes,
+    documents_of,
     pairs,
     ranked_lists,
     text_hash,
+    to_read,
 )
 from erag_ray.schemas import ASKS, REQUESTS, conform
 from erag_ray.store import KEY_COLUMNS
@@ -44,6 +45,7 @@ QUERIES = pl.DataFrame(
     orient="row",
 )
 ORDERED = {name: ReaderUse(reader="causal-1", order_matters=True) for name in ("nq", "fever")}
+NONE_KNOWN = pl.DataFrame(schema=dict.fromkeys(KEY_COLUMNS, pl.UInt64))
 UNORDERED = {name: ReaderUse(reader="fid-1", order_matters=False) for name in ("nq", "fever")}
 RUNS = pl.DataFrame(
     [
@@ -65,7 +67,13 @@ def lists_of(*lists: tuple[str, list[str]]) -> pl.DataFrame:
 
 
 def asks_of(*lists: tuple[str, list[str]], readers=ORDERED, corpus: pl.DataFrame = CORPUS) -> pl.DataFrame:
-    return build_asks(lists_of(*lists), QUERIES, document_hashes(corpus), readers)
+    return build_asks(lists_of(*lists), QUERIES, documents_of(corpus), readers)
+
+
+def requests_of(asks: pl.DataFrame, *, order_matters: bool = True) -> pl.DataFrame:
+    documents = documents_of(CORPUS)
+    new = to_read(asks, NONE_KNOWN, QUERIES, documents, order_matters=order_matters)
+    return pl.DataFrame(build_requests(new, QUERIES, documents))
 
 
 def key_of(doc_ids: list[str], readers=ORDERED, corpus: pl.DataFrame = CORPUS) -> int:
@@ -162,7 +170,7 @@ def test_each_dataset_has_its_own_reader() -> None:
 def test_nothing_asked_is_no_fault() -> None:
     found = asks_of()
     assert conform(found, ASKS).num_rows == 0
-    requests = build_requests(found, QUERIES, CORPUS, document_hashes(CORPUS), order_matters=True)
+    requests = requests_of(found)
     assert conform(requests, REQUESTS).num_rows == 0
 
 
@@ -230,7 +238,7 @@ def test_distinct_contents_have_distinct_keys(one, other) -> None:
 
 def test_a_request_holds_the_texts_in_the_order_of_the_list() -> None:
     asks = asks_of(("q1", ["d2", "d3", "d1"]), ("q2", []))
-    found = build_requests(asks, QUERIES, CORPUS, document_hashes(CORPUS), order_matters=True)
+    found = requests_of(asks)
     by_question = {row["question"]: row for row in found.iter_rows(named=True)}
     assert by_question["Who?"]["titles"] == ["Tessel", "", "Marn"]
     assert by_question["Who?"]["texts"] == ["A river.", "Rain.", "A bridge."]
@@ -240,7 +248,7 @@ def test_a_request_holds_the_texts_in_the_order_of_the_list() -> None:
 
 def test_each_distinct_key_is_requested_once_and_in_the_order_of_keys() -> None:
     asks = asks_of(("q1", ["d1"]), ("again", ["same"]), ("q3", ["d1"]), ("q2", ["d1"]), ("q1", ["d2"]))
-    found = build_requests(asks, QUERIES, CORPUS, document_hashes(CORPUS), order_matters=True)
+    found = requests_of(asks)
     assert sorted(found.select("question", "titles").rows()) == [
         ("When?", ["Marn"]),
         ("Who?", ["Marn"]),
@@ -253,8 +261,7 @@ def test_each_distinct_key_is_requested_once_and_in_the_order_of_keys() -> None:
 def test_a_reader_that_does_not_see_the_order_gets_one_order(doc_ids: list[str]) -> None:
     def requested(ids: list[str]) -> list[tuple[object, ...]]:
         asks = asks_of(("q1", ids), readers=UNORDERED)
-        documents = document_hashes(CORPUS)
-        return build_requests(asks, QUERIES, CORPUS, documents, order_matters=False).rows()
+        return requests_of(asks, order_matters=False).rows()
 
     found = requested(doc_ids)
     assert found == requested(["d1", "d2", "d3", "same"])
@@ -273,16 +280,13 @@ def asked_of(runs: pl.DataFrame, depths: list[int]) -> pl.DataFrame:
     together = ranked_lists(runs, query_ids, depths).select("query_id", "doc_ids")
     alone = lists_of(("q1", []), ("q2", []))
     everything = pl.concat([as_lists_of_one(pairs(runs)), together, alone])
-    return build_asks(everything, QUERIES, document_hashes(CORPUS), ORDERED)
+    return build_asks(everything, QUERIES, documents_of(CORPUS), ORDERED)
 
 
 def work(asks: pl.DataFrame, known: pl.DataFrame) -> dict[str, tuple[int, int, int, int]]:
     found = count_work(asks, known)
     assert found.columns == ["kind", "asked", "distinct", "cached", "new"]
     return {kind: tuple(counts) for kind, *counts in found.rows()}
-
-
-NONE_KNOWN = pl.DataFrame(schema=dict.fromkeys(KEY_COLUMNS, pl.UInt64))
 
 
 def test_work_is_counted_for_pairs_and_lists_apart() -> None:

@@ -96,9 +96,12 @@ def test_the_same_again_makes_nothing_and_a_change_makes_what_it_touches(
     assert all("questions/s" in str(run) for run in retrieve(config_of(tiny, depth=2)))
 
 
-def test_a_run_without_its_seal_is_made_again(tiny: Tiny) -> None:
+@pytest.mark.parametrize("damage", [None, b"", b"[]", b"null", b'{"run_id": "bm25"', b"{}", b"\xff"])
+def test_a_run_without_its_seal_is_made_again(tiny: Tiny, damage: bytes | None) -> None:
     (run,) = retrieve(config_of(tiny, retrievers=BM25))
-    pathlib.Path(run.path).with_suffix(".json").unlink()
+    folder = pathlib.Path(run.path).parents[1]
+    for manifest in [*folder.rglob("bm25.json"), *folder.rglob("made_from.json")]:
+        manifest.unlink() if damage is None else manifest.write_bytes(damage)
     (again,) = retrieve(config_of(tiny, retrievers=BM25))
     assert "questions/s" in str(again)
 

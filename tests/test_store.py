@@ -37,9 +37,16 @@ from erag_ray.store import (
 PAGES = pl.DataFrame({"query_id": ["q1", "q2"], "page_id": ["p1", "p2"]})
 
 
-@pytest.fixture(params=["local", "memory"])
+@pytest.fixture(params=["local", "memory", "s3"])
 def root(request, tmp_path: pathlib.Path) -> str:
-    """A place for tables: a local folder, and one like an object store, that only fsspec knows."""
+    """A place for tables: a local folder, one that only fsspec knows, and one in an object store."""
+    top = request.getfixturevalue("s3") if request.param == "s3" else f"memory://{uuid.uuid4().hex}"
+    return str(tmp_path / "results") if request.param == "local" else f"{top}/results"
+
+
+@pytest.fixture(params=["local", "memory"])
+def renaming(request, tmp_path: pathlib.Path) -> str:
+    """A place where a file is written under another name first; in an object store it appears with its last byte."""
     return str(tmp_path / "results") if request.param == "local" else f"memory://{uuid.uuid4().hex}/results"
 
 
@@ -206,8 +213,8 @@ def test_a_local_folder_may_be_named_in_three_ways(
     assert sorted(path.name for path in (tmp_path / "x").iterdir() if path.is_file()) == ["0", "1", "2", "3"]
 
 
-def test_a_file_appears_whole_or_not_at_all(root: str) -> None:
-    folder = Folder(root)
+def test_a_file_appears_whole_or_not_at_all(renaming: str) -> None:
+    folder = Folder(renaming)
     with killed_at(Folder, "move"):
         folder.write_bytes(b"data", "file")
     assert not folder.exists("file")
@@ -290,8 +297,8 @@ def test_a_table_that_does_not_conform_leaves_the_old_one(root: str) -> None:
     assert tables.read(PROVENANCE).height == 2
 
 
-def test_what_a_killed_writer_left_goes_with_the_next_writing(root: str) -> None:
-    tables = TableStore(root)
+def test_what_a_killed_writer_left_goes_with_the_next_writing(renaming: str) -> None:
+    tables = TableStore(renaming)
     for _ in range(3):
         with killed_at(Folder, "move"):
             tables.write(PAGES, PROVENANCE)
@@ -517,8 +524,8 @@ def killed_append(store: ReadingStore, number: int, job: str) -> None:
         store.append(readings(number), job)
 
 
-def test_an_unfinished_file_is_never_read_and_goes_when_its_job_is_gone(root: str) -> None:
-    store = ReadingStore(root, "echo")
+def test_an_unfinished_file_is_never_read_and_goes_when_its_job_is_gone(renaming: str) -> None:
+    store = ReadingStore(renaming, "echo")
     store.append(readings(1), "job-1")
     killed_append(store, 2, "job-2")
     assert known(store) == {1}
@@ -532,11 +539,11 @@ def test_an_unfinished_file_is_never_read_and_goes_when_its_job_is_gone(root: st
 
 
 @pytest.mark.parametrize("job", ["20260101T000000-0a1b2c3d", "job", "a-job-of-many-parts"])
-def test_the_unfinished_files_of_a_living_job_stay(root: str, job: str) -> None:
-    store = ReadingStore(root, "echo")
+def test_the_unfinished_files_of_a_living_job_stay(renaming: str, job: str) -> None:
+    store = ReadingStore(renaming, "echo")
     killed_append(store, 1, job)
     killed_append(store, 2, "another")
-    with Lease(Folder(f"{root}/readings/echo"), job):
+    with Lease(Folder(f"{renaming}/readings/echo"), job):
         (line,) = store.repair()
         assert line.startswith("removed the unfinished file another-")
         (left,) = store.folder.names("_unfinished")
@@ -556,8 +563,8 @@ def test_a_lease_ends_with_its_job(root: str) -> None:
     assert not store.is_leased("job-1")
 
 
-def test_the_lease_of_a_killed_job_runs_out(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = ReadingStore(root, "echo")
+def test_the_lease_of_a_killed_job_runs_out(renaming: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = ReadingStore(renaming, "echo")
     killed_append(store, 1, "job-1")
     store.folder.write_bytes(str(time.time()).encode(), "_leases", "job-1")
     assert store.is_leased("job-1")
@@ -687,3 +694,18 @@ def test_no_order_of_appends_crashes_and_repairs_loses_an_intact_reading(steps) 
     found, num_repeats = store.lookup(keys(*range(10)))
     assert set(found["question_key"]) == expected
     assert num_repeats == sum(map(len, intact.values())) - len(expected)
+
+
+def test_how_fast_a_reader_was_is_known_by_what_it_has_written(tmp_path: pathlib.Path) -> None:
+    store = ReadingStore(str(tmp_path), "echo")
+    assert store.speed() is None
+    store.append(readings(1, 2), "20260101-a")
+    assert store.speed() is None
+    store.append(readings(3, 4, 5), "20260102-b", 2.0)
+    store.append(readings(6), "20260103-c", 0.5)
+    assert store.speed() == 4 / 2.5
+    # the newest files tell how fast it is now
+    for number in range(20):
+        store.append(readings(100 + number), "20260104-d", 0.1)
+    assert store.speed() == pytest.approx(10.0)
+    assert known(store) >= {1, 3, 6, 119}

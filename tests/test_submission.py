@@ -18,9 +18,10 @@ from collections.abc import Iterator
 
 import psutil
 import pytest
-from crashes import NUM_REQUESTS, command_of, end, stored, write_larger
+from crashes import NUM_REQUESTS, end, stored, write_larger
 from quiet_ray import ENVIRONMENT
 from ray.job_submission import JobSubmissionClient
+from tiny import job_command
 
 from erag_ray.config import JobConfig
 from erag_ray.schemas import COSTS
@@ -43,6 +44,8 @@ PORTS = (
 def environment() -> dict[str, str]:
     known = {**os.environ, **ENVIRONMENT}
     known.pop("RAY_ADDRESS", None)
+    # a submitted job runs with the `python` that its head finds, not with the one that submits it
+    known["PATH"] = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
     return known
 
 
@@ -92,18 +95,11 @@ def wait_for_agent(address: str, head: subprocess.Popen[bytes], log: pathlib.Pat
 
 
 def submit(address: str, environment: dict[str, str], name: str, command: list[str]) -> subprocess.Popen[str]:
-    """``ray job submit`` of a job of this source tree; the job runs where the driver's Python is."""
+    """``ray job submit`` of a job of this source tree."""
     options = ["--address", address, "--working-dir", str(ROOT), "--submission-id", name]
     # the command without its own interpreter, as the README has it
     job = [*RAY, "job", "submit", *options, "--", "python", *command[1:]]
-    path = os.pathsep.join([str(pathlib.Path(sys.executable).parent), environment["PATH"]])
-    return subprocess.Popen(
-        job,
-        env={**environment, "PATH": path},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    return subprocess.Popen(job, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def status(address: str, name: str) -> str:
@@ -118,7 +114,7 @@ def config(tmp_path: pathlib.Path) -> JobConfig:
 def test_a_submitted_job_is_stopped_submitted_again_and_succeeds(
     address: str, environment: dict[str, str], config: JobConfig, tmp_path: pathlib.Path
 ) -> None:
-    command = command_of(config, tmp_path)
+    command = job_command(config, tmp_path)
     first = submit(address, environment, "stopped", command)
     deadline = time.monotonic() + 180
     while len(stored(config)) < NUM_REQUESTS // 5:
@@ -148,7 +144,7 @@ def test_a_job_that_fails_says_why_and_its_submission_fails(
     address: str, environment: dict[str, str], config: JobConfig, tmp_path: pathlib.Path
 ) -> None:
     wrong = dataclasses.replace(config, passages=[str(tmp_path / "nothing.jsonl")])
-    job = submit(address, environment, "wrong", command_of(wrong, tmp_path))
+    job = submit(address, environment, "wrong", job_command(wrong, tmp_path))
     told, _ = job.communicate(timeout=180)
     assert job.returncode != 0
     assert "nothing.jsonl" in told

@@ -5,28 +5,23 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 import pathlib
 import runpy
 import shutil
-import signal
-import subprocess
-import time
 from collections.abc import Sequence
 
 import polars as pl
-import psutil
 import pyarrow.parquet as pq
 import pytest
 import ray
-from crashes import NUM_REQUESTS, command_of, end, stored, write_larger
+from crashes import NUM_REQUESTS, kill_midway, stored, write_larger
 from models import t5_folder
-from quiet_ray import ENVIRONMENT
 from scipy import stats
 from tiny import (
     RIGHT,
     Tiny,
     compare,
+    job_command,
     num_reader_calls,
     table,
     work_of,
@@ -34,8 +29,8 @@ from tiny import (
 )
 
 from erag_ray.config import JobConfig, ReaderConfig
-from erag_ray.pipeline import FREE_CPUS, Pool, block_rows, largest_share, plan_pool
-from erag_ray.schemas import ASKS, CORRELATIONS, COSTS, LABELS, LIST_VALUES, MEANS, UTILITY
+from erag_ray.pipeline import FREE_CPUS, Pool, block_rows, largest_share, plan_pool, session
+from erag_ray.schemas import ASKS, CORRELATIONS, COSTS, LABELS, LIST_VALUES, MEANS, UTILITY, JobError
 from erag_ray.steps.inputs import DERIVED_TABLES, INPUT_TABLES
 from erag_ray.store import TableStore
 
@@ -241,37 +236,64 @@ def test_gpus_and_cores_are_counted_where_they_are_together(monkeypatch: pytest.
 
 def test_blocks_are_many_enough_for_all_readers_and_no_smaller_than_work_is_worth() -> None:
     pool = Pool(size=8, num_cpus=4, num_gpus=1)
-    assert block_rows(JobConfig(), 100, pool) == 128
-    assert block_rows(JobConfig(), 96_000, pool) == 1000
-    assert block_rows(JobConfig(), 10**9, pool) == 4096
-    assert block_rows(JobConfig(rows_per_block=7), 10**9, pool) == 7
+    assert block_rows(JobConfig(), 100, pool, None) == 128
+    assert block_rows(JobConfig(), 96_000, pool, None) == 1000
+    assert block_rows(JobConfig(), 10**9, pool, None) == 4096
+    assert block_rows(JobConfig(rows_per_block=7), 10**9, pool, None) == 7
+
+
+def test_a_block_of_a_reader_whose_speed_is_known_takes_a_minute() -> None:
+    pool = Pool(size=8, num_cpus=4, num_gpus=1)
+    assert block_rows(JobConfig(), 10**9, pool, 400.0) == 24_000
+    assert block_rows(JobConfig(), 10**9, pool, 20.5) == 1230
+    # however slow it is, a batch wants some; however fast, a block lies in memory
+    assert block_rows(JobConfig(), 10**9, pool, 0.1) == 128
+    assert block_rows(JobConfig(), 10**9, pool, 1e6) == 32_768
+    assert block_rows(JobConfig(), 96_000, pool, 400.0) == 1000
+
+
+def test_a_cluster_whose_machines_still_start_is_waited_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    growing = [[{"CPU": 4.0}], [{"CPU": 4.0}, {"GPU": 8.0}], [{"CPU": 4.0}, {"GPU": 8.0}, {"GPU": 8.0}]]
+    monkeypatch.setattr(session, "nodes_alive", lambda: growing.pop(0) if len(growing) > 1 else growing[0])
+    monkeypatch.setattr(session, "LOOK_SECONDS", 0.0)
+    session.wait_for_gpus(None)
+    session.wait_for_gpus(16)
+    assert "waiting for GPUs: 8 of 16 are here" in capsys.readouterr().err
+    monkeypatch.setattr(session, "GPU_WAIT_SECONDS", 0.0)
+    with pytest.raises(JobError, match=r"expect_gpus: 17, but the cluster has 16 after 0 s"):
+        session.wait_for_gpus(17)
+
+
+@pytest.mark.parametrize(
+    ("pool", "num_gpus", "told"),
+    [
+        (Pool(size=8, num_cpus=11, num_gpus=1), 8, "readers: 8, one on each GPU, 11 CPU threads each"),
+        (
+            Pool(size=6, num_cpus=1, num_gpus=1),
+            8,
+            "readers: 6, one on each GPU of 8, 2 idle, 1 CPU thread each",
+        ),
+        (
+            Pool(size=5, num_cpus=2, num_gpus=0.5),
+            4,
+            "readers: 5 on 4 GPUs, up to 2 on each, 2 CPU threads each",
+        ),
+        (Pool(size=2, num_cpus=0, num_gpus=0), 0, "readers: 2, without GPUs, 1 CPU thread each"),
+    ],
+)
+def test_what_runs_where_is_said(pool: Pool, num_gpus: int, told: str) -> None:
+    assert pool.described(num_gpus) == told
 
 
 # --- crashes ---
 
 
-def kill_midway(command: list[str], config: JobConfig, environment: dict[str, str]) -> None:
-    """Start a job, kill its driver without warning once some readings are written, wait for its Ray to end."""
-    driver = subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    deadline = time.monotonic() + 90
-    while len(stored(config)) < NUM_REQUESTS // 5:
-        assert driver.poll() is None, "the job ended before it could be killed"
-        assert time.monotonic() < deadline, "the job wrote nothing"
-        time.sleep(0.1)
-    family = psutil.Process(driver.pid).children(recursive=True)
-    os.kill(driver.pid, signal.SIGKILL)
-    driver.wait()
-    end(family)
-
-
 def test_a_killed_job_goes_on_where_it_was(local_ray: None, tmp_path: pathlib.Path) -> None:
     config = write_larger(tmp_path)
-    command = command_of(config, tmp_path)
-    environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)}
-    environment.pop("RAY_ADDRESS", None)
-    kill_midway(command, config, environment)
+    command = job_command(config, tmp_path)
+    kill_midway(command, config)
     written = len(stored(config))
     assert 0 < written < NUM_REQUESTS
     out = TableStore(config.out)

@@ -10,12 +10,15 @@ import dataclasses
 import io
 import json
 import pathlib
+import sys
+from collections.abc import Callable
 
 import polars as pl
 import rich.console
+from polars.testing import assert_frame_equal
 
 from erag_ray.config import JobConfig, ReaderConfig
-from erag_ray.schemas import COSTS, TableSchema
+from erag_ray.schemas import COSTS, LABELS, UTILITY, TableSchema
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.judging import evaluate, label, report, use
 from erag_ray.steps.planning import StagePlan, end_to_end_lists, plan_others, plan_stage
@@ -67,6 +70,10 @@ RIGHT = {
     ("third", 1): {"q2"},
     ("third", 3): {"q1", "q2", "q4", "q5"},
 }
+
+
+RunJob = Callable[[str, "Tiny"], tuple[int, str]]
+"""Runs a job by its name: its exit code, and what it said."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -171,3 +178,21 @@ def table(tiny: Tiny, schema: TableSchema, **equal: object) -> pl.DataFrame:
     """A sealed table, or those of its rows whose columns equal the given values."""
     rows = TableStore(tiny.config.out).read(schema)
     return rows.filter(pl.col(name) == value for name, value in equal.items()) if equal else rows
+
+
+def results(tiny: Tiny) -> list[pl.DataFrame]:
+    """What the reader's answers are sealed as, whatever they were read in."""
+    return [table(tiny, schema).sort(pl.all()) for schema in (LABELS, UTILITY)]
+
+
+def assert_same(found: list[pl.DataFrame], expected: list[pl.DataFrame]) -> None:
+    """The same `results`."""
+    for one, other in zip(found, expected, strict=True):
+        assert_frame_equal(one, other)
+
+
+def job_command(config: JobConfig, folder: pathlib.Path, job: str = "compare") -> list[str]:
+    """The command of a job with this config, which is written to the folder."""
+    path = folder / "config.yaml"
+    path.write_text(json.dumps(dataclasses.asdict(config)))  # JSON is YAML
+    return [sys.executable, f"jobs/{job}.py", "--config", str(path)]

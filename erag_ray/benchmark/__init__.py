@@ -35,8 +35,9 @@ STEPS: dict[str, tuple[str, ...]] = {
     "encode": ("encode",),
     "measures": ("measures",),
     "table_1": ("table_1",),
+    "readings": ("readings",),
 }
-ROOMS = {"measures": "evaluated", "table_1": "evaluated"}
+ROOMS = {"measures": "evaluated", "table_1": "evaluated", "readings": "reading"}
 
 
 def run_all(config: BenchmarkConfig, say: Callable[[str], None]) -> pl.DataFrame:
@@ -55,7 +56,12 @@ def run_all(config: BenchmarkConfig, say: Callable[[str], None]) -> pl.DataFrame
 def _steps(config: BenchmarkConfig) -> Iterator[tuple[str, int]]:
     most = {"rank_bm25_search": config.rank_bm25_passages, "bm25_build_peer": config.bm25s_passages}
     for part in config.parts:
-        own = {"encode": config.num_encoded, "measures": config.list_queries, "table_1": config.list_queries}
+        own = {
+            "encode": config.num_encoded,
+            "measures": config.list_queries,
+            "table_1": config.list_queries,
+            "readings": config.num_pairs,
+        }
         for size in [own[part]] if part in own else config.sizes:
             for name in STEPS[part]:
                 if size <= most.get(name, size):

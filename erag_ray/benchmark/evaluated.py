@@ -217,7 +217,7 @@ def table_1(config: BenchmarkConfig, size: int) -> Iterator[Row]:
 
     def values() -> None:
         results["values"] = list_values(*given)
-        columns.extend(by_dataset(results["values"], made.used, made.queries, settings))
+        columns.extend(by_dataset([results["values"]], made.used, made.queries, settings))
 
     def agreement() -> None:
         results["correlations"] = correlations(columns, settings)

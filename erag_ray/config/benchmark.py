@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 
 from erag_ray.config.check import require
 
-Part = Literal["bm25", "dense", "encode", "measures", "table_1"]
+Part = Literal["bm25", "dense", "encode", "measures", "table_1", "readings"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +19,8 @@ class BenchmarkConfig:
     parts: list[Part] = field(default_factory=lambda: ["bm25", "dense", "encode"])
     """bm25 (against the packages bm25s and rank_bm25), dense (exact search against Faiss), encode (against
     sentence-transformers), measures (of labelled lists, against pytrec_eval, and ranx where it is installed),
-    table_1 (evaluation of five datasets, its correlations against a loop of scipy)."""
+    table_1 (evaluation of five datasets, its correlations against a loop of scipy), readings (of lists of one by a
+    model of T5-small's shape, against the package erag with transformers' generate)."""
 
     sizes: list[int] = field(default_factory=lambda: [100_000])
     """Numbers of generated passages, or of random vectors."""
@@ -51,6 +52,9 @@ class BenchmarkConfig:
     list_depth: int = 50
     """measures, table_1: length of each list; there are two runs."""
 
+    num_pairs: int = 200
+    """readings: questions with one passage, ten for each question."""
+
     num_resamples: int = 1000
     """table_1: bootstrap resamples behind each interval."""
 
@@ -64,7 +68,17 @@ class BenchmarkConfig:
     """Folder of the table (benchmark.parquet) and, while it runs, of indexes."""
 
     def __post_init__(self) -> None:
-        for name in ("num_queries", "depth", "width", "num_encoded", "list_queries", "list_depth", "repeats"):
+        for name in (
+            "num_queries",
+            "depth",
+            "width",
+            "num_encoded",
+            "list_queries",
+            "list_depth",
+            "num_pairs",
+            "repeats",
+        ):
             value = getattr(self, name)
             require(value >= 1, f"{name} must be at least 1, got {value}")
+        require("://" not in self.out, f"out must be a folder, not a URI, got {self.out}")
         require(all(size >= 1 for size in self.sizes), f"sizes must be at least 1, got {self.sizes}")

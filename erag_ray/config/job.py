@@ -138,11 +138,15 @@ class JobConfig:
     num_readers: int | None = None
     """Reader actors (null: one per GPU; without GPUs one)."""
 
+    expect_gpus: int | None = None
+    """GPUs that the cluster is to have: the job waits up to 15 minutes for them, then fails (null: what is there)."""
+
     cpus_per_reader: int | None = None
     """CPU cores of each reader actor (null: an even share on GPUs, all cores without)."""
 
     rows_per_block: int | None = None
-    """Requests in one unit of work and of retry (null: by the amount of work, 128 to 4096)."""
+    """Requests in one unit of work and of retry (null: by the amount of work and, where the store knows the reader's
+    speed, a minute's; 128 to 32,768)."""
 
     write_every_seconds: float = 20.0
     """A reader writes what it has read at least this often (as soon as the batch in hand is done)."""
@@ -198,7 +202,7 @@ class JobConfig:
             value = getattr(self, name)
             require(value >= 100, f"{name} must be at least 100, got {value}")
         require(self.num_resamples >= 100, f"num_resamples must be at least 100, got {self.num_resamples}")
-        for name in ("num_queries", "num_readers", "cpus_per_reader", "rows_per_block"):
+        for name in ("num_queries", "num_readers", "expect_gpus", "cpus_per_reader", "rows_per_block"):
             value = getattr(self, name)
             require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
         limit = self.max_batch_seconds

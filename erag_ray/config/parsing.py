@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import pathlib
 import re
@@ -11,6 +12,8 @@ from typing import Any, TypeVar
 
 import jsonargparse
 import yaml
+
+from erag_ray.store import uri_fault
 
 Config = TypeVar("Config")
 SECRET = re.compile(r"://[^/@]*:[^/@]*@")
@@ -33,7 +36,9 @@ def parse(kind: type[Config], description: str, argv: Sequence[str] | None = Non
     try:
         for file in files:
             _refuse_repeated_keys(yaml.compose(pathlib.Path(str(file)).read_text()), str(file))
-        return expand(kind(**parser.instantiate(parsed).as_dict()))
+        made = kind(**parser.instantiate(parsed).as_dict())
+        _refuse_nan(made)
+        return expand(made)
     except (TypeError, ValueError) as error:
         parser.error(str(error))
 
@@ -42,7 +47,7 @@ def expand(config: Config) -> Config:
     """The config with ``$NAME`` and ``~`` in its paths (the fields that its ``PATHS`` name) replaced.
 
     Raises:
-        ValueError: an environment variable is not set, or a path holds a secret.
+        ValueError: an environment variable is not set, or a path holds a secret or options.
     """
     return map_paths(config, _expand_path)
 
@@ -83,13 +88,28 @@ def _expand_path(path: str) -> str:
     unset = re.search(r"\$\{?(\w+)", expanded)
     if unset:
         raise ValueError(f"{path}: the environment variable {unset[1]} is not set")
+    if "\0" in expanded:
+        raise ValueError(f"{path!r}: a path cannot hold this character")
     if SECRET.search(expanded):
         scheme = expanded.partition("://")[0]
         raise ValueError(
             f"a {scheme}:// path holds a secret before its @, which would stand in logs and manifests; give it by the "
             "environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS)"
         )
+    if fault := uri_fault(expanded):
+        raise ValueError(fault)
     return expanded
+
+
+def _refuse_nan(value: Any, name: str = "") -> None:
+    """NaN passes for a number, but nothing is above or below it."""
+    if isinstance(value, float) and math.isnan(value):
+        raise ValueError(f"{name} must be a number, got {value}")
+    if dataclasses.is_dataclass(value):
+        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, held in inside:
+        _refuse_nan(held, f"{name}.{key}" if name else str(key))
 
 
 def _refuse_repeated_keys(node: yaml.Node | None, file: str) -> None:

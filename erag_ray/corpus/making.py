@@ -23,7 +23,7 @@ from erag_ray.datasets import Findings
 from erag_ray.datasets.lines import Paths, Record, Span, listed, numbered
 from erag_ray.datasets.passages import CORPUS_COLUMNS
 from erag_ray.schemas import CORPUS
-from erag_ray.store import Folder, TableStore, file_stamp, fingerprint, open_array, write_array
+from erag_ray.store import Folder, TableStore, file_stamp, fingerprint, is_uri, open_array, write_array
 from erag_ray.work import Do, Tasks, do_tasks, part, undone
 
 PASSAGES_PER_PART = 100_000
@@ -119,9 +119,9 @@ def _seal(
 
 
 def _sealed(tables: TableStore, splitter: str, stamps: Mapping[str, str]) -> SealedCorpus | None:
-    if not tables.is_sealed(CORPUS):
+    manifest = tables.made(CORPUS)
+    if manifest is None:
         return None
-    manifest = tables.manifest(CORPUS)
     same = manifest["config"].get("splitter") == splitter and manifest["inputs"] == dict(stamps)
     return _described(tables, is_new=False) if same else None
 
@@ -138,7 +138,7 @@ def _described(tables: TableStore, *, is_new: bool) -> SealedCorpus:
 
 
 def _absolute(path: str) -> str:
-    return path if "://" in path else os.path.abspath(path)
+    return path if is_uri(path) else os.path.abspath(path)
 
 
 def _work_of(out: str) -> Folder:
@@ -177,8 +177,8 @@ class SplitPages:
         writer = self._tables.part_writer(CORPUS, number)
         passages = pages.passages()
         while some := list(itertools.islice(passages, self._per_part)):
-            # after a problem the rest is only checked
-            if not pages.findings.num_problems:
+            # after a problem the rest is only checked; repeated pages are named when all pieces are split
+            if not pages.findings.num_problems and len({*pages.hashes}) == len(pages.hashes):
                 writer.append(pl.DataFrame(some, schema=CORPUS_COLUMNS, orient="row"))
         if pages.findings.num_problems and span.start:
             pages = _again_with_lines(pages)

@@ -5,7 +5,7 @@ Only KILT's pages have ids of their own; elsewhere a page is called by its title
 
 from __future__ import annotations
 
-import pathlib
+import io
 from collections.abc import Iterator
 
 import polars as pl
@@ -15,14 +15,16 @@ from erag_ray.datasets import Findings
 from erag_ray.datasets.klue import is_klue, page_name, read_klue_pages
 from erag_ray.datasets.lines import WHOLE, Record, Span, read_records, spans_of
 from erag_ray.datasets.parquet import READ_ERRORS, report_unreadable, scan_parquet, text_column
+from erag_ray.store import Folder, is_folder, open_file
 
+ENDING = ".txt"
 BLANK_LINE = "\n\n"
 TITLED = pl.Schema({"title": pl.String(), "text": pl.String()})
 
 
 def page_spans(path: str, num_bytes: int) -> list[Span]:
     """The pages of a file in spans of about so many bytes; of what is not JSON Lines, one for all."""
-    is_lines = not (pathlib.Path(path).is_dir() or path.endswith(".parquet") or is_klue(path))
+    is_lines = not (is_folder(path) or path.endswith(".parquet") or is_klue(path))
     return spans_of(path, num_bytes) if is_lines else [WHOLE]
 
 
@@ -32,7 +34,7 @@ def read_pages(path: str, findings: Findings, span: Span = WHOLE) -> Iterator[tu
     KILT's knowledge source (``wikipedia_id``, ``wikipedia_title``, ``text``: paragraphs) or WikiExtractor's JSON Lines
     (``title``, ``text``); a folder of ``TITLE.txt``; Parquet with ``title`` and ``text``; KLUE-MRC's contexts.
     """
-    if pathlib.Path(path).is_dir():
+    if is_folder(path):
         yield from _of_folder(path, findings)
     elif path.endswith(".parquet"):
         yield from _of_parquet(path, findings)
@@ -64,14 +66,18 @@ def _titled(record: Record) -> Page:
 
 
 def _of_folder(path: str, findings: Findings) -> Iterator[tuple[Page, Record]]:
-    for number, file in enumerate(sorted(pathlib.Path(path).glob("*.txt")), 1):
-        record = Record({"title": file.stem}, str(file), number, findings)
+    for number, found in enumerate(Folder(path).names(suffix=ENDING), 1):
+        file, title = "/".join([path.rstrip("/"), found]), found.removesuffix(ENDING)
+        record = Record({"title": title}, file, number, findings)
         try:
-            text = file.read_text(encoding="utf-8-sig")
-        except (OSError, UnicodeDecodeError) as error:
+            title.encode()
+            with io.TextIOWrapper(open_file(file), encoding="utf-8-sig") as stream:
+                text = stream.read()
+        except (OSError, UnicodeError) as error:
             record.fault("unreadable pages", f"cannot be read: {error}")
             text = ""
-        yield _page(page_name(file.stem), text.split(BLANK_LINE)), record
+        name = "" if record.faulty else page_name(record.identifier("title"))
+        yield _page(name, text.split(BLANK_LINE)), record
 
 
 def _of_parquet(path: str, findings: Findings) -> Iterator[tuple[Page, Record]]:

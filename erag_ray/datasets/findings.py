@@ -1,17 +1,21 @@
 """What loading finds: *problems*, which stop the run, and *notes*, which are reported while it goes on.
 
 Every loader writes into one `Findings`, so that all problems of all inputs end up in one message before a
-model loads. Repeats are capped per kind: the first few are named, the rest counted.
+model loads. Repeats are capped per kind: the first few are named, the rest counted. What files hold may come up
+in a line: it is shown without control characters, and long lines are cut.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from erag_ray.schemas import InputError
 
 NUM_NAMED = 5
+LINE_CHARACTERS = 2000
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
 @dataclass(kw_only=True)
@@ -66,12 +70,12 @@ class Findings:
     def problems(self) -> tuple[str, ...]:
         """One line per problem, the first few of each kind and then the number of the others."""
         lines = (line for kind, found in self._problems.items() for line in _problem_lines(kind, found))
-        return tuple(dict.fromkeys(lines))
+        return tuple(dict.fromkeys(map(_clean, lines)))
 
     @property
     def notes(self) -> tuple[str, ...]:
         """One line per kind: what it is, how many there are, and the first few names."""
-        return tuple(_note_line(kind, found) for kind, found in self._notes.items())
+        return tuple(_clean(_note_line(kind, found)) for kind, found in self._notes.items())
 
     @property
     def num_problems(self) -> int:
@@ -82,6 +86,12 @@ class Findings:
         """Raise `schemas.InputError` with every problem, if there is one."""
         if self._problems:
             raise InputError(self.problems)
+
+
+def _clean(line: str) -> str:
+    """A line that cannot steer a terminal, holds no other line, and can be written in UTF-8."""
+    shown = line if len(line) <= LINE_CHARACTERS else f"{line[: LINE_CHARACTERS - 3]}..."
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), shown)
 
 
 def _problem_lines(kind: str, found: _Kind) -> list[str]:

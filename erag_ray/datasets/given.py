@@ -9,7 +9,7 @@ import polars as pl
 
 from erag_ray.datasets.findings import Findings
 from erag_ray.datasets.known import Dataset, dataset_of_file, find_dataset
-from erag_ray.datasets.lines import Record, read_records
+from erag_ray.datasets.lines import Record, read_records, shown
 from erag_ray.datasets.passages import CORPUS_COLUMNS
 from erag_ray.datasets.queries import (
     EVIDENCE_COLUMNS,
@@ -65,6 +65,7 @@ def _answers(record: Record) -> list[str]:
     answers = list(dict.fromkeys(answer.strip() for answer in found if answer.strip()))
     if not answers:
         record.fault(
-            "questions without an answer", f"the question {record.values.get('question')!r} has no answer"
+            "questions without an answer",
+            f"the question {shown(record.values.get('question'))} has no answer",
         )
     return answers

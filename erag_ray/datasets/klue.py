@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from erag_ray.datasets.findings import Findings
-from erag_ray.datasets.lines import Record, open_bytes
+from erag_ray.datasets.lines import Record, open_bytes, read_json, shown
 
 
 def is_klue(path: str) -> bool:
@@ -28,7 +28,7 @@ def is_klue(path: str) -> bool:
     first = start.lstrip().partition(b"\n")[0]
     try:
         found = json.loads(first)
-    except ValueError:
+    except (ValueError, RecursionError):
         # the object goes on over several lines
         return b'"data"' in start
     return isinstance(found, dict) and isinstance(found.get("data"), list)
@@ -51,11 +51,14 @@ def read_klue_pages(path: str, findings: Findings) -> Iterator[tuple[str, list[s
     pages: dict[str, dict[str, None]] = {}
     for number, article in enumerate(_articles(path, findings), 1):
         record = Record(article, path, number, findings)
-        title = page_name(record.text("title"))
+        title = page_name(record.identifier("title"))
         for paragraph in record.objects("paragraphs"):
             context = paragraph.get("context")
             if isinstance(context, str):
                 pages.setdefault(title, {})[context] = None
+            else:
+                text = f"a paragraph of {title!r} has no context that is a text, but {shown(context)}"
+                record.fault("wrong contexts", text)
     yield from ((title, list(contexts)) for title, contexts in pages.items())
 
 
@@ -65,11 +68,9 @@ def page_name(title: str) -> str:
 
 
 def _articles(path: str, findings: Findings) -> list[dict[str, Any]]:
-    try:
-        with open_bytes(path) as stream:
-            content = json.loads(stream.read())
-    except (OSError, EOFError, zlib.error, ValueError) as error:
-        findings.problem(f"unreadable file {path}", f"{path}: cannot be read: {error}")
+    num_before = findings.num_problems
+    content = read_json(path, findings)
+    if findings.num_problems > num_before:
         return []
     data = content.get("data") if isinstance(content, dict) else None
     if not isinstance(data, list) or not all(isinstance(article, dict) for article in data):

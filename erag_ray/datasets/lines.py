@@ -1,7 +1,8 @@
 """Text files, plain or gzip -> numbered lines, and JSON Lines -> records that know their place.
 
-`open_bytes` is the only place where a text file is opened. Nothing here raises for bad input: what is wrong
-goes to `Findings` with file and line, and reading goes on with the next line where there is one.
+`open_bytes` is the only place where a text file is opened, local or by its URI. Nothing here raises
+for bad input: what is wrong goes to `Findings` with file and line, and reading goes on with the next line where there
+is one.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ import io
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import IO, Any
 
 from erag_ray.datasets.findings import Findings
+from erag_ray.store import is_uri, open_file, size_of, start_of
 
 Path = str | os.PathLike[str]
 Paths = Path | Iterable[Path]
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_HALF_A_PAIR = "holds half of a surrogate pair (\\ud800 to \\udfff), which is no character"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +47,7 @@ WHOLE = Span()
 def spans_of(path: str, num_bytes: int) -> list[Span]:
     """The lines of a file in spans of so many bytes; of one that is compressed or cannot be read, one for all."""
     try:
-        size = 0 if _is_gzip(path) else os.path.getsize(path)
+        size = 0 if _is_gzip(path) else size_of(path)
     except OSError:
         size = 0
     starts = range(0, size, num_bytes)
@@ -54,7 +57,7 @@ def spans_of(path: str, num_bytes: int) -> list[Span]:
 def numbered(path: str, span: Span) -> Span:
     """The same lines, numbered from the start of the file, which is read up to there."""
     count, left = 1, span.start
-    with open(path, "rb") as stream:
+    with open_file(path) as stream:
         while left and (data := stream.read(min(left, 1 << 20))):
             count, left = count + data.count(b"\n"), left - len(data)
         # the line that begins before the span and ends in it
@@ -70,13 +73,15 @@ def listed(paths: Paths) -> list[str]:
 
 def open_bytes(path: str) -> IO[bytes]:
     """The bytes of a file, decompressed where it is gzip, whatever its name."""
+    if not _is_gzip(path):
+        return open_file(path)
+    inner = gzip.GzipFile(fileobj=open_file(path)) if is_uri(path) else gzip.GzipFile(path)
     # the outer buffer makes reading line by line several times faster than GzipFile's own
-    return io.BufferedReader(gzip.GzipFile(path), 1 << 18) if _is_gzip(path) else open(path, "rb")
+    return io.BufferedReader(inner, 1 << 18)
 
 
 def _is_gzip(path: str) -> bool:
-    with open(path, "rb") as start:
-        return start.read(len(_GZIP_MAGIC)) == _GZIP_MAGIC
+    return start_of(path, len(_GZIP_MAGIC)) == _GZIP_MAGIC
 
 
 def _lines_in(stream: IO[bytes], span: Span) -> Iterator[bytes]:
@@ -157,7 +162,7 @@ class Record:
         """The id under ``key``; a problem, and "", where it is missing, blank or no string or number."""
         found = identifier(self.values.get(key))
         if found is None:
-            state = f"is {self.values[key]!r}" if key in self.values else "is missing"
+            state = f"is {shown(self.values[key])}" if key in self.values else "is missing"
             self.fault(f"missing {key}", f"{key} {state}; it must be a string that is not empty or a number")
         return found or ""
 
@@ -167,7 +172,7 @@ class Record:
         if isinstance(value, str):
             return value
         if value is not None or not optional:
-            state = f"is {_shown(value)}" if key in self.values else "is missing"
+            state = f"is {shown(value)}" if key in self.values else "is missing"
             self.fault(f"{key} that is no text", f"{key} {state}; it must be a string")
         return ""
 
@@ -177,23 +182,32 @@ class Record:
 
     def objects_of(self, values: dict[str, Any], key: str) -> list[dict[str, Any]]:
         """As `objects`, for an object inside this record."""
-        found = values.get(key) or []
+        found = _or_empty(values.get(key))
         if isinstance(found, list) and all(isinstance(entry, dict) for entry in found):
             return found
-        self.fault(f"wrong {key}", f"{key} is {_shown(found)}; it must be a list of objects")
+        self.fault(f"wrong {key}", f"{key} is {shown(found)}; it must be a list of objects")
         return []
 
     def identifiers(self, key: str) -> list[str]:
         """The list of ids under ``key``, without repeats; empty where it is missing or null."""
-        found = self.values.get(key) or []
+        found = _or_empty(self.values.get(key))
         ids = [identifier(value) for value in found] if isinstance(found, list) else [None]
         if None in ids:
-            self.fault(f"wrong {key}", f"{key} is {_shown(found)}; it must be a list of ids")
+            self.fault(f"wrong {key}", f"{key} is {shown(found)}; it must be a list of ids")
         return list(dict.fromkeys(name for name in ids if name is not None))
 
 
-def _shown(value: Any) -> str:
-    text = repr(value)
+def _or_empty(value: Any) -> Any:
+    """What is null or empty is an empty list; 0 and false are not: they say something else."""
+    return [] if value is None or value in ("", {}) else value
+
+
+def shown(value: Any) -> str:
+    """A value for messages: as Python writes it, cut where it is long."""
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = f"a {type(value).__name__} that is nested too deep to be shown"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
@@ -207,13 +221,30 @@ def read_records(path: str, findings: Findings, span: Span = WHOLE) -> Iterator[
             yield Record(values, path, number, findings)
 
 
+def read_json(
+    path: str, findings: Findings, object_hook: Callable[[dict[str, Any]], Any] | None = None
+) -> Any:
+    """The one value of a JSON file; None, and a problem, where it cannot be read."""
+    try:
+        with open_bytes(path) as stream:
+            content = json.loads(stream.read(), object_hook=object_hook)
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        findings.problem(f"unreadable file {path}", f"{path}: {_HALF_A_PAIR}")
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        findings.problem(f"unreadable file {path}", f"{path}: cannot be read: {_reason(error)}")
+    else:
+        return content
+    return None
+
+
 def _parsed(line: str) -> tuple[dict[str, Any] | None, str]:
     try:
         values = json.loads(line)
         if "\\u" in line and ("\\ud" in line or "\\uD" in line):
             json.dumps(values, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        return None, "holds half of a surrogate pair (\\ud800 to \\udfff), which is no character"
+        return None, _HALF_A_PAIR
     except (ValueError, RecursionError) as error:
         return None, f"not JSON: {error}"
     if not isinstance(values, dict):

@@ -7,18 +7,20 @@ from collections.abc import Iterable
 import polars as pl
 
 from erag_ray.datasets.findings import Findings
+from erag_ray.store import ROW, scan_file
 
-READ_ERRORS = (OSError, pl.exceptions.PolarsError)
+# polars panics, which is no Exception, at some damaged files
+READ_ERRORS = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
 def scan_parquet(path: str, columns: Iterable[str], findings: Findings) -> pl.LazyFrame | None:
-    """The file with a column ``row`` (from 1); None where it cannot be read or lacks one of ``columns``.
+    """The file with a column ``row`` (from 1; one of its own goes); None where it cannot be read or lacks ``columns``.
 
     Columns of ids that hold whole numbers become text; other types are left for `check_type`.
     """
     try:
-        frame = pl.scan_parquet(path, glob=False)
-        names = frame.collect_schema().names()
+        frame = scan_file(path)
+        names = [name for name in frame.collect_schema().names() if name != ROW]
     except READ_ERRORS as error:
         report_unreadable(path, error, findings)
         return None
@@ -27,12 +29,13 @@ def scan_parquet(path: str, columns: Iterable[str], findings: Findings) -> pl.La
         findings.problem(
             f"missing columns in {path}", f"{path}: no column {name!r}; it has {', '.join(names)}"
         )
-    return None if missing else frame.with_row_index("row", offset=1)
+    return None if missing else frame
 
 
-def report_unreadable(path: str, error: Exception, findings: Findings) -> None:
+def report_unreadable(path: str, error: BaseException, findings: Findings) -> None:
     """Record that a Parquet file cannot be read."""
-    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    text = getattr(error, "strerror", None) or str(error)
+    reason = text.splitlines()[0] if text else type(error).__name__
     findings.problem(f"unreadable file {path}", f"{path}: cannot be read: {reason}")
 
 

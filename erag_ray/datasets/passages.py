@@ -8,7 +8,6 @@ reader and one line in `PASSAGE_FORMATS`.
 from __future__ import annotations
 
 import itertools
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -16,10 +15,10 @@ from dataclasses import dataclass
 import polars as pl
 
 from erag_ray.datasets.findings import NUM_NAMED, Findings
-from erag_ray.datasets.lines import Paths, Record, identifier, listed, read_records
+from erag_ray.datasets.lines import Paths, Record, identifier, listed, read_records, shown
 from erag_ray.datasets.parquet import READ_ERRORS, report_unreadable, scan_parquet, text_column
 from erag_ray.schemas import InputError
-from erag_ray.store import part_paths
+from erag_ray.store import is_folder, part_paths
 
 CORPUS_COLUMNS = pl.Schema(
     {
@@ -97,7 +96,7 @@ def load_passages(
 
 def _files_of(path: str, findings: Findings) -> list[str]:
     """The file itself, or the parts of a sealed folder."""
-    if not os.path.isdir(path):
+    if not is_folder(path):
         return [path]
     try:
         return part_paths(path)
@@ -151,10 +150,12 @@ def _passage(record: Record) -> Passage:
     text_key = "contents" if "text" not in values and "contents" in values else "text"
     doc_id = record.identifier(id_key)
     page_id = identifier(values.get("page_id"))
-    if page_id is None and id_key == "_id":
+    if page_id is None and values.get("page_id") is not None:
+        record.fault(
+            "wrong page_id", f"page_id is {shown(values['page_id'])}; it must be a string or a number"
+        )
+    elif page_id is None and id_key == "_id":
         page_id = doc_id  # a BEIR document is its own page
-    elif page_id is None and values.get("page_id") is not None:
-        record.fault("wrong page_id", f"page_id is {values['page_id']!r}; it must be a string or a number")
     return doc_id, page_id, record.text("title", optional=True), record.text(text_key)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from erag_ray.datasets.findings import NUM_NAMED, Findings
-from erag_ray.datasets.lines import Record, identifier, read_records
+from erag_ray.datasets.lines import Record, identifier, read_records, shown
 
 RUN_COLUMNS = pl.Schema(
     {
@@ -68,15 +68,31 @@ def _entries(record: Record, query_id: str, name: str) -> Iterator[_Entry]:
 
 
 def _entry(source: dict[str, Any], record: Record) -> _Entry:
-    doc_id = identifier(source.get("doc_id")) or identifier(source.get("passage_id"))
+    doc_id = _id_under("doc_id", source, record) or _id_under("passage_id", source, record)
     page_id = identifier(source.get("wikipedia_id"))
     text, score = source.get("text"), source.get("score")
     if doc_id is None and page_id is None:
         record.fault("entries without an id", "an entry has neither doc_id, passage_id nor wikipedia_id")
-    if isinstance(score, bool) or not isinstance(score, int | float) or not math.isfinite(score):
-        score = None  # the order of the list counts, whatever its scores
     page = page_id.strip() if page_id is not None and doc_id is None else None
-    return doc_id, score, page, text if isinstance(text, str) and page is not None else None
+    return doc_id, _finite(score), page, text if isinstance(text, str) and page is not None else None
+
+
+def _id_under(key: str, source: dict[str, Any], record: Record) -> str | None:
+    """The id under ``key``; None where it is missing, null or blank, and a problem where it is no id."""
+    value = source.get(key)
+    if identifier(value) is None and value is not None and not isinstance(value, str):
+        record.fault(f"wrong {key}", f"{key} is {shown(value)}; it must be a string or a number")
+    return identifier(value)
+
+
+def _finite(score: Any) -> float | None:
+    """A score as it is kept: the order of the list counts, whatever its scores."""
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        return None
+    try:
+        return float(score) if math.isfinite(score) else None
+    except OverflowError:
+        return None
 
 
 def resolve_pages(entries: pl.DataFrame, corpus: pl.DataFrame, findings: Findings) -> pl.DataFrame:

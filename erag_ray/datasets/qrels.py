@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from erag_ray.datasets.findings import Findings
 from erag_ray.datasets.lines import read_lines
 
+# no more digits than a number of 64 bits has; int() would also take other scripts' and 1_000
+_WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 Qrels = dict[str, tuple[str, ...]]
 
 
@@ -16,22 +20,24 @@ def read_qrels(paths: list[str], findings: Findings) -> Qrels:
             fields = [field.strip() for field in line.split("\t")]
             if position == 0 and fields[-1].lower() == "score":
                 continue
-            if fault := _fault(fields):
+            if fault := _fault(fields, judged):
                 findings.problem(f"bad lines in {path}", f"{path}:{number}: {fault}")
             else:
                 judged.setdefault(fields[0], {})[fields[1]] = int(fields[2])
     return {query_id: _best_first(documents) for query_id, documents in judged.items()}
 
 
-def _fault(fields: list[str]) -> str:
+def _fault(fields: list[str], judged: dict[str, dict[str, int]]) -> str:
     if len(fields) != 3:
         return f"{len(fields)} columns, where query-id, corpus-id and score are expected, separated by tabs"
     if not (fields[0] and fields[1]):
         return "an empty id"
-    try:
-        int(fields[2])
-    except ValueError:
-        return f"score {fields[2]!r} is not a whole number"
+    query_id, doc_id, score = fields
+    if not _WHOLE.fullmatch(score):
+        return f"score {score!r} is not a whole number"
+    before = judged.get(query_id, {}).get(doc_id)
+    if before is not None and before != int(score):
+        return f"query {query_id!r}, document {doc_id!r}: score {score} here, and {before} in an earlier line"
     return ""
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from erag_ray.datasets.klue import page_name
-from erag_ray.datasets.lines import Record, identifier
+from erag_ray.datasets.lines import Record, identifier, shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,11 +72,17 @@ def _is_impossible(values: dict[str, Any]) -> bool:
 
 
 def _kilt_answers(record: Record, outputs: list[dict[str, Any]]) -> list[str]:
-    answers = [entry["answer"] for entry in outputs if entry.get("answer") is not None]
+    return _texts([entry["answer"] for entry in outputs if entry.get("answer") is not None], record)
+
+
+def _texts(answers: Iterable[Any], record: Record) -> list[str]:
+    kept = []
     for answer in answers:
-        if not isinstance(answer, str):
-            record.fault("answers that are no text", f"answer {answer!r} must be a string")
-    return [answer for answer in answers if isinstance(answer, str)]
+        if isinstance(answer, str):
+            kept.append(answer)
+        else:
+            record.fault("answers that are no text", f"answer {shown(answer)} must be a string")
+    return kept
 
 
 def _kilt_pages(record: Record, entry: dict[str, Any]) -> tuple[str, ...]:
@@ -85,7 +91,7 @@ def _kilt_pages(record: Record, entry: dict[str, Any]) -> tuple[str, ...]:
     for source in record.objects_of(entry, "provenance"):
         page = identifier(source.get("wikipedia_id"))
         if page is None and source.get("wikipedia_id") is not None:
-            record.fault("wrong wikipedia_id", f"wikipedia_id is {source['wikipedia_id']!r}")
+            record.fault("wrong wikipedia_id", f"wikipedia_id is {shown(source['wikipedia_id'])}")
         pages.append((page or "").strip())
     return tuple(dict.fromkeys(page for page in pages if page))
 
@@ -103,9 +109,10 @@ def _kilt_evidence(record: Record, outputs: list[dict[str, Any]]) -> tuple[str, 
 
 def beir_question(record: Record) -> Question:
     """A line of BEIR's queries.jsonl: ``_id``, ``text``, and answers in ``metadata.answer(s)``."""
-    metadata = record.values.get("metadata") or {}
+    metadata = record.values.get("metadata")
     if not isinstance(metadata, dict):
-        record.fault("wrong metadata", f"metadata is {metadata!r}; it must be an object")
+        if metadata not in (None, "", []):
+            record.fault("wrong metadata", f"metadata is {shown(metadata)}; it must be an object")
         metadata = {}
     answers, num_empty = _cleaned(_beir_answers(record, metadata))
     return Question(
@@ -117,21 +124,17 @@ def beir_question(record: Record) -> Question:
 
 
 def _beir_answers(record: Record, metadata: dict[str, Any]) -> list[str]:
-    answers = []
+    answers: list[Any] = []
     for key in ("answer", "answers"):
         value = metadata.get(key)
         answers += value if isinstance(value, list) else [] if value is None else [value]
-    for answer in answers:
-        if not isinstance(answer, str):
-            record.fault("answers that are no text", f"answer {answer!r} must be a string")
-    return [answer for answer in answers if isinstance(answer, str)]
+    return _texts(answers, record)
 
 
 def klue_question(record: Record) -> Question:
     """A question of KLUE-MRC (see `klue`): its gold page is called by the article's title."""
     title = page_name(record.text("title"))
-    given = [entry.get("text") for entry in record.objects("answers")]
-    answers, num_empty = _cleaned(answer for answer in given if isinstance(answer, str))
+    answers, num_empty = _cleaned(_texts([entry.get("text") for entry in record.objects("answers")], record))
     return Question(
         query_id=record.identifier("guid"),
         text=record.text("question"),

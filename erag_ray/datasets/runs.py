@@ -138,8 +138,7 @@ def read_parquet(name: str, path: str, findings: Findings, precision: type[pl.Da
         return empty
     ranked = _checked(table, path, findings)
     if "rank" in ranked.columns:
-        ranked = ranked.sort("query_id", "rank")
-        _report_ranks(ranked, name, path, findings)
+        ranked = _renumbered(ranked.sort("query_id", "rank"), name, path, findings)
     else:
         ranked = in_trec_order(ranked, precision)
     return _distinct(ranked, name, path, findings)
@@ -165,11 +164,14 @@ def _chosen_run(frame: pl.LazyFrame, name: str, path: str, findings: Findings) -
     """One run of a file with a column ``run_id``: the one called ``name`` where there are several."""
     if "run_id" not in frame.collect_schema().names():
         return frame
-    held = frame.select(pl.col("run_id").cast(pl.String).unique().sort()).collect()["run_id"].to_list()
+    column = text_column(frame, "run_id", path, findings)
+    if column is None:
+        return frame
+    held = frame.select(column.unique().sort()).collect()["run_id"].to_list()
     if len(held) > 1 and name not in held:
         text = f"{path}: holds the runs {', '.join(map(str, held))}, none of which is called {name!r}"
         findings.problem(f"no such run in {path}", text)
-    return frame.filter(pl.col("run_id").cast(pl.String) == name) if len(held) > 1 else frame
+    return frame.filter(column == name) if len(held) > 1 else frame
 
 
 def _checked(table: pl.DataFrame, path: str, findings: Findings) -> pl.DataFrame:
@@ -189,7 +191,8 @@ def _checked(table: pl.DataFrame, path: str, findings: Findings) -> pl.DataFrame
     return table.filter(*checks.values())
 
 
-def _report_ranks(ranked: pl.DataFrame, name: str, path: str, findings: Findings) -> None:
+def _renumbered(ranked: pl.DataFrame, name: str, path: str, findings: Findings) -> pl.DataFrame:
+    """The lists with ranks 1, 2, ...; where they had others, that is a problem."""
     expected = pl.int_range(1, pl.len() + 1).over("query_id")
     wrong = ranked.filter(pl.col("rank") != expected).unique("query_id", keep="first", maintain_order=True)
     texts = [
@@ -197,6 +200,7 @@ def _report_ranks(ranked: pl.DataFrame, name: str, path: str, findings: Findings
         for query, rank in wrong.select("query_id", "rank").head(NUM_NAMED).iter_rows()
     ]
     findings.problem(f"lists with wrong ranks in run {name!r}", *texts, count=wrong.height)
+    return ranked.with_columns(rank=expected)
 
 
 def read_kilt(name: str, path: str, findings: Findings, precision: type[pl.DataType]) -> pl.DataFrame:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import zlib
 from collections.abc import Collection
 from typing import Any
 
 from erag_ray.datasets.findings import Findings
-from erag_ray.datasets.lines import identifier, open_bytes
+from erag_ray.datasets.lines import identifier, read_json
 
 
 def read_triviaqa(paths: list[str], query_ids: Collection[str], findings: Findings) -> dict[str, str]:
@@ -27,11 +25,9 @@ def read_triviaqa(paths: list[str], query_ids: Collection[str], findings: Findin
 
 
 def _entries(path: str, findings: Findings) -> list[dict[str, Any]]:
-    try:
-        with open_bytes(path) as stream:
-            content = json.loads(stream.read(), object_hook=_slimmed)
-    except (OSError, EOFError, zlib.error, ValueError) as error:
-        findings.problem(f"unreadable file {path}", f"{path}: cannot be read: {error}")
+    num_before = findings.num_problems
+    content = read_json(path, findings, _slimmed)
+    if findings.num_problems > num_before:
         return []
     data = content.get("Data") if isinstance(content, dict) else None
     if not isinstance(data, list):

@@ -83,4 +83,7 @@ def _at(values: Any, path: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+    try:
+        return value if isinstance(value, str) else json.dumps(value)
+    except RecursionError:
+        return f"a {type(value).__name__} that is nested too deep to be compared"

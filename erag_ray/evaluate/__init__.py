@@ -24,7 +24,7 @@ from erag_ray.evaluate.dual import PROBABILITIES, dual_labels, dual_probabilitie
 from erag_ray.evaluate.pages import hit_values, page_values, sanity
 from erag_ray.evaluate.pooling import pooling
 from erag_ray.evaluate.statistics import correlations, means
-from erag_ray.evaluate.values import asked_measures, kind_of_labels, list_values, utility
+from erag_ray.evaluate.values import asked_measures, kind_of_labels, list_value_parts, list_values, utility
 
 __all__ = [
     "ANY",
@@ -47,6 +47,7 @@ __all__ = [
     "dual_probabilities",
     "hit_values",
     "kind_of_labels",
+    "list_value_parts",
     "list_values",
     "means",
     "page_values",

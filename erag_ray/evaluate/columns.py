@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -61,9 +62,9 @@ class DatasetColumns:
 
 
 def by_dataset(
-    values: pl.DataFrame, used: pl.DataFrame, queries: pl.DataFrame, settings: Settings
+    values: Iterable[pl.DataFrame], used: pl.DataFrame, queries: pl.DataFrame, settings: Settings
 ) -> list[DatasetColumns]:
-    """LIST_VALUES and UTILITY as columns, cut once for all tables that are made of them.
+    """The parts of LIST_VALUES, and UTILITY, as columns, cut once for all tables that are made of them.
 
     A column of utility has the annotator `END_TO_END`, the score's name as its measure and its depth as its cut-off.
     """
@@ -72,7 +73,7 @@ def by_dataset(
     )
     ids = {str(name): part for (name,), part in queries.partition_by("dataset", as_dict=True).items()}
     columns: dict[str, list[NamedColumn]] = {name: [] for name in sorted(ids)}
-    for table in (values, as_values):
+    for table in itertools.chain(values, [as_values]):
         for name, item in _columns(table, queries):
             columns[name].append(item)
     return [

@@ -16,7 +16,7 @@ from erag_ray.evaluate.values import LabelGroup, label_groups, uses_ideal
 from erag_ray.measures import Lists, compute_all
 from erag_ray.schemas import POOLING
 
-GROUP = ["dataset", "reader", "score", "annotator", "depth", "measure", "cutoff"]
+RUN = POOLING.columns.names.index("run_id")
 TAU = "kendall_tau_b"
 Row = tuple[object, ...]
 
@@ -47,24 +47,25 @@ def pooling(
     rows: list[Row] = []
     for group in label_groups(labels, runs, applicable, queries, deepest):
         rows += _of_group(group, depth, settings.threshold)
-    rows.sort(key=lambda row: str(row[len(GROUP)]))
-    table = pl.DataFrame(rows, schema=[*GROUP, "run_id", "num_runs", "tau", "shift", "reason"], orient="row")
-    typed = table.cast(dict.fromkeys(("dataset", "reader", "score", "annotator", "run_id"), pl.String))
-    judged = _judged(labels, runs.filter(pl.col("rank") <= depth), queries)
-    joined = typed.join(judged, on=["dataset", "reader", "score", "annotator", "run_id"], how="left")
-    return table_of(joined.select(POOLING.columns.names).rows(), POOLING)
+    rows.sort(key=lambda row: str(row[RUN]))
+    return table_of(rows, POOLING)
 
 
 def _of_group(group: LabelGroup, depth: int, threshold: float | None) -> Iterator[Row]:
     run_ids = sorted(group.judged.documents.run_ids)
+    if len(run_ids) < 2:
+        return
     whole = _means(group, run_ids, depth, threshold)
-    for left in run_ids if len(run_ids) > 1 else []:
+    for left in run_ids:
+        shares = _judged(group, left, depth)
         without = _means(group, [run_id for run_id in run_ids if run_id != left], depth, threshold)
         for (measure, dataset), others in without.items():
             own = whole[measure, dataset]
             pairs = np.array([(own[run], mean) for run, mean in others.items() if run in own])
             if len(pairs):
-                yield (dataset, *group.names.values(), depth, measure, depth, left, *_change(pairs))
+                num_runs, tau, shift, reason = _change(pairs)
+                names = (dataset, *group.names.values(), left, depth, measure, depth)
+                yield (*names, shares[dataset], num_runs, tau, shift, reason)
 
 
 def _means(
@@ -97,19 +98,13 @@ def _change(pairs: Floats) -> tuple[int, float | None, float, str | None]:
     return len(pairs), found.value, shift, None if found.value is not None else found.reason
 
 
-def _judged(labels: pl.DataFrame, runs: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
-    """The share of each run's documents that have a label, by annotator."""
-    named = runs.join(queries.select("query_id", "dataset"), on="query_id")
-    texts = ("dataset", "run_id", "reader", "score", "annotator")
-    schema = {
-        **dict.fromkeys(texts[:2], pl.String),
-        "judged": pl.Float64,
-        **dict.fromkeys(texts[2:], pl.String),
-    }
-    parts = [pl.DataFrame(schema=schema)]
-    for key, own in labels.group_by("reader", "score", "annotator", maintain_order=True):
-        asked = named.join(own.select("query_id", "doc_id", "label"), on=["query_id", "doc_id"], how="inner")
-        shares = asked.group_by("dataset", "run_id").agg(judged=pl.col("label").is_not_null().mean())
-        names = dict(zip(("reader", "score", "annotator"), map(pl.lit, key), strict=True))
-        parts.append(shares.with_columns(**names))
-    return pl.concat(parts)
+def _judged(group: LabelGroup, run_id: str, depth: int) -> dict[str, float | None]:
+    """Dataset -> the share of a run's documents with a row in LABELS whose label is not null."""
+    judged = group.judged
+    part = judged.documents.of_run(run_id)
+    rows, places = judged.rows[part], judged.places[part]
+    has_row = (rows >= 0) & (places >= 0) & (judged.documents.ranks[part] <= depth)
+    dataset_of, is_known = group.queries["dataset"], ~np.isnan(judged.labels[places[has_row]])
+    shares = pl.DataFrame({"dataset": dataset_of[rows[has_row]], "share": is_known})
+    found = dict(shares.group_by("dataset").agg(pl.col("share").mean()).iter_rows())
+    return {name: found.get(name) for name in dataset_of.unique()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -78,6 +79,7 @@ def _scored(part: pl.DataFrame) -> pl.DataFrame:
 
 
 IDEALS = (OWN_LIST, POOL)
+ROWS_PER_PART = 2_000_000
 
 
 def list_values(
@@ -88,7 +90,22 @@ def list_values(
     settings: Settings,
     ideals: Sequence[str] = IDEALS,
 ) -> pl.DataFrame:
-    """LIST_VALUES: every measure of every list, by every annotator.
+    """`list_value_parts` as one table."""
+    parts = list_value_parts(labels, runs, applicable, queries, settings, ideals)
+    return pl.concat([pl.DataFrame(LIST_VALUES.empty()), *parts])
+
+
+def list_value_parts(
+    labels: pl.DataFrame,
+    runs: pl.DataFrame,
+    applicable: Mapping[str, pl.Series],
+    queries: pl.DataFrame,
+    settings: Settings,
+    ideals: Sequence[str] = IDEALS,
+) -> Iterator[pl.DataFrame]:
+    """LIST_VALUES: every measure of every list, by every annotator; some columns of values after the other.
+
+    A part has at most `ROWS_PER_PART` rows, or one value of each query. No key is in two of them.
 
     Args:
         labels: LABELS of every pair of the runs, for the queries to which an annotator applies.
@@ -101,14 +118,14 @@ def list_values(
     Raises:
         ValueError: a measure that needs binary labels, asked of graded ones without a threshold.
     """
-    parts = []
     for group in label_groups(labels, runs, applicable, queries, settings):
-        columns = list(_columns(group, settings, ideals))
-        parts.append(_as_table(group, columns))
-    table = pl.concat([pl.DataFrame(LIST_VALUES.empty()), *parts])
-    # the key is unique because those of QUERIES and RUNS are; it is looked at again where the table is sealed
-    check(table, LIST_VALUES, unique=False)
-    return table
+        at_a_time = max(1, ROWS_PER_PART // max(1, group.queries.height))
+        made = _columns(group, settings, ideals)
+        while columns := list(itertools.islice(made, at_a_time)):
+            table = _as_table(group, columns)
+            # the key is unique because those of QUERIES and RUNS are; it is looked at again where the table is sealed
+            check(table, LIST_VALUES, unique=False)
+            yield table
 
 
 @dataclass(frozen=True, kw_only=True)

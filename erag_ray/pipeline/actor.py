@@ -45,6 +45,9 @@ class Attempt:
             found: Keys = json.loads(self._folder.read_bytes(*self._place))
         except FileNotFoundError:
             return None
+        except ValueError:
+            # a note of which the machine's end has left a part
+            return []
         return found
 
     def note(self, requests: pa.Table | None = None) -> None:
@@ -127,10 +130,10 @@ class ReaderActor:
             waiting.append(readings)
             yield readings
             if time.monotonic() - written_at >= every_seconds:
-                self.store.append(pa.concat_tables(waiting), self.job)
+                self.store.append(pa.concat_tables(waiting), self.job, time.monotonic() - written_at)
                 waiting, written_at = [], time.monotonic()
         if waiting:
-            self.store.append(pa.concat_tables(waiting), self.job)
+            self.store.append(pa.concat_tables(waiting), self.job, time.monotonic() - written_at)
 
     def _batches(self, requests: pa.Table) -> Iterator[pa.Table]:
         """The reader's, each in its time."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -18,12 +19,14 @@ import ray
 
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.pipeline.actor import NOTES, ReaderActor
-from erag_ray.pipeline.session import FREE_CPUS
+from erag_ray.pipeline.session import FREE_CPUS, nodes_alive, num_gpus_of, wait_for_gpus
 from erag_ray.progress import progress
 from erag_ray.schemas import InputError, JobError
-from erag_ray.store import Lease, ReadingStore
+from erag_ray.store import Folder, Lease, ReadingStore
 
-MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 128, 4096, 12
+MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 128, 32_768, 12
+FIRST_BLOCK = 4096
+BLOCK_SECONDS = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +41,17 @@ class Pool:
     def num_threads(self) -> int:
         """CPU threads of one reader."""
         return max(self.num_cpus, 1)
+
+    def described(self, num_gpus: int) -> str:
+        """What runs where, in a line, on a cluster with so many GPUs."""
+        threads = f"{self.num_threads} CPU thread{'s' * (self.num_threads > 1)} each"
+        if not self.num_gpus:
+            return f"readers: {self.size}, without GPUs, {threads}"
+        if self.num_gpus < 1:
+            most = round(1 / self.num_gpus)
+            return f"readers: {self.size} on {num_gpus} GPUs, up to {most} on each, {threads}"
+        idle = f" of {num_gpus}, {num_gpus - self.size} idle" if self.size < num_gpus else ""
+        return f"readers: {self.size}, one on each GPU{idle}, {threads}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,9 +88,13 @@ def plan_pool(config: JobConfig) -> Pool:
     With GPUs one reader each, or ``num_readers`` that share them evenly; without, one reader with the cores of the
     largest node. An actor that would leave fewer than `FREE_CPUS` logical CPUs, or that no node could hold, is
     scheduled without reserving any.
+
+    Raises:
+        JobError: the cluster has too few GPUs, and no more came.
     """
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
-    num_gpus = int(sum(node.get("GPU", 0) for node in nodes))
+    wait_for_gpus(config.expect_gpus)
+    nodes = nodes_alive()
+    num_gpus = num_gpus_of(nodes)
     size = config.num_readers or max(num_gpus, 1)
     per_gpu = math.ceil(size / num_gpus) if num_gpus else 0
     places = [int(node.get("GPU", 0)) * per_gpu if num_gpus else size for node in nodes]
@@ -99,10 +117,18 @@ def largest_share(cpus: Sequence[int], places: Sequence[int], size: int) -> int:
     return 0
 
 
-def block_rows(config: JobConfig, num_requests: int, pool: Pool) -> int:
-    """Requests in one block: enough blocks that the readers end together, few enough that each is real work."""
+def block_rows(config: JobConfig, num_requests: int, pool: Pool, speed: float | None) -> int:
+    """Requests in one block: enough blocks that the readers end together, few enough that each is real work.
+
+    Args:
+        config: the job.
+        num_requests: how many there are.
+        pool: of readers.
+        speed: readings a second of one of them, where that is known: a block takes `BLOCK_SECONDS` at most.
+    """
     even = num_requests // (pool.size * BLOCKS_PER_READER)
-    return config.rows_per_block or min(max(even, MIN_BLOCK), MAX_BLOCK)
+    most = FIRST_BLOCK if speed is None else min(int(speed * BLOCK_SECONDS), MAX_BLOCK)
+    return config.rows_per_block or max(min(even, most), MIN_BLOCK)
 
 
 def read(work: Work, config: JobConfig, job: str) -> Done:
@@ -114,7 +140,7 @@ def read(work: Work, config: JobConfig, job: str) -> Done:
     """
     pool = plan_pool(config)
     store = ReadingStore(config.store, work.reader)
-    rows = block_rows(config, work.num_requests, pool)
+    rows = block_rows(config, work.num_requests, pool, store.speed())
     arguments = {
         "config": work.config,
         "reader": work.reader,
@@ -125,8 +151,10 @@ def read(work: Work, config: JobConfig, job: str) -> Done:
         "max_batch_seconds": config.max_batch_seconds,
     }
     _quiet_data()
+    if config.progress:
+        print(pool.described(num_gpus_of(nodes_alive())), file=sys.stderr, flush=True)
     counted = (
-        ray.data.read_parquet(work.requests)
+        _shards(work.requests)
         .repartition(target_num_rows_per_block=rows)
         .map_batches(
             ReaderActor,
@@ -144,25 +172,42 @@ def read(work: Work, config: JobConfig, job: str) -> Done:
         try:
             batches = list(counted.iter_batches(batch_format="pyarrow", batch_size=None))
         except ray.exceptions.RayTaskError as error:
-            raise _told(error, config.store) from error
+            raise _told(error, config.store, work.requests) from error
     store.folder.delete_folder(NOTES, job)
     return _sum(pa.concat_tables(batches))
 
 
-def _told(error: ray.exceptions.RayTaskError, store: str) -> Exception:
+def _shards(where: str) -> ray.data.Dataset:
+    try:
+        folder = Folder(where)
+        return ray.data.read_parquet(folder.path, filesystem=folder.filesystem)
+    except (ValueError, OSError) as error:
+        raise _unusable(f"the requests in {where}", error) from error
+
+
+def _told(error: ray.exceptions.RayTaskError, store: str, requests: str) -> Exception:
     """What a reader's error means to people, without the way that it took."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, JobError | InputError):
         return cause
-    if isinstance(cause, OSError):
-        kept = "what was read so far is kept; make room or mend that, and start the same command again"
-        return JobError(f"the store {store} cannot be used: {cause}; {kept}")
+    if isinstance(cause, OSError | pa.ArrowException):
+        return _unusable(f"the store {store}, or the requests in {requests},", cause)
     return error
+
+
+def _unusable(what: str, error: Exception) -> JobError:
+    # Ray adds advice of its own, which does not help here
+    why = getattr(error, "strerror", None) or (error.args[0] if error.args else error)
+    kept = "what was read so far is kept; make room or mend that, and start the same command again"
+    return JobError(f"{what} cannot be used: {why}; {kept}")
 
 
 def _quiet_data() -> None:
     for name in ("", "._internal.execution.streaming_executor", "._internal.progress"):
         logging.getLogger(f"ray.data{name}").setLevel(logging.ERROR)
+    # they print the traceback of an error that is raised besides, and then told in a line
+    for name in ("_internal.execution.streaming_executor_state", "exceptions"):
+        logging.getLogger(f"ray.data.{name}").setLevel(logging.CRITICAL)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False

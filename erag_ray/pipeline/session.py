@@ -5,11 +5,16 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
 
 import ray
 
+from erag_ray.schemas import JobError
+
 FREE_CPUS = 2
+GPU_WAIT_SECONDS, LOOK_SECONDS = 900.0, 5.0
 QUIET = {
     "RAY_DATA_PARQUET_FOOTER_NUM_ACTORS": "1",  # its default of 32 actors costs 10 s at the start of each job
     "RAY_USAGE_STATS_ENABLED": "0",
@@ -46,3 +51,30 @@ def ray_session(address: str | None = None) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def nodes_alive() -> list[Mapping[str, float]]:
+    """The resources of each node."""
+    return [node["Resources"] for node in ray.nodes() if node["Alive"]]
+
+
+def num_gpus_of(nodes: Sequence[Mapping[str, float]]) -> int:
+    """All GPUs of these nodes."""
+    return int(sum(node.get("GPU", 0) for node in nodes))
+
+
+def wait_for_gpus(count: int | None) -> None:
+    """Until the cluster has so many GPUs: its machines may still be starting, and a smaller pool would stay small.
+
+    Raises:
+        JobError: they did not come within `GPU_WAIT_SECONDS`.
+    """
+    deadline, told = time.monotonic() + GPU_WAIT_SECONDS, -1
+    while (found := num_gpus_of(nodes_alive())) < (count or 0):
+        if time.monotonic() > deadline:
+            waited = f"after {GPU_WAIT_SECONDS:.0f} s"
+            raise JobError(f"expect_gpus: {count}, but the cluster has {found} {waited}; start the job again")
+        if found != told:
+            print(f"waiting for GPUs: {found} of {count} are here", file=sys.stderr, flush=True)
+        told = found
+        time.sleep(LOOK_SECONDS)

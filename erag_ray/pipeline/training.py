@@ -16,6 +16,7 @@ from ray.train.torch import TorchTrainer
 
 from erag_ray.config import TrainConfig
 from erag_ray.pipeline.reading import largest_share
+from erag_ray.pipeline.session import nodes_alive
 from erag_ray.progress import training_progress
 from erag_ray.schemas import InputError, JobError
 from erag_ray.train.checkpoints import State
@@ -77,7 +78,7 @@ def plan_workers(config: TrainConfig) -> ScalingConfig:
     Raises:
         InputError: more workers than GPUs are asked for.
     """
-    nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
+    nodes = nodes_alive()
     gpus = [int(node.get("GPU", 0)) for node in nodes]
     size = config.num_workers or max(sum(gpus), 1)
     if sum(gpus) and size > sum(gpus):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from erag_ray.config import ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.names import find
-from erag_ray.readers.base import Failure, Output, Prompt, Reader, Request, failed
+from erag_ray.readers.base import Failure, Output, Prompt, Reader, Request, failed, requests_of
 from erag_ray.readers.causal import CausalReader
 from erag_ray.readers.echo import EchoReader
 from erag_ray.readers.judges import GradesJudge, YesNoJudge
@@ -34,6 +34,7 @@ __all__ = [
     "make_reader",
     "reader_for",
     "reader_id",
+    "requests_of",
 ]
 
 

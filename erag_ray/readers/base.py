@@ -125,10 +125,29 @@ class Reader(ABC):
             requests: rows of REQUESTS, at most some thousands.
             reader: the reader's id, for the table.
         """
-        prompts = self.encode(_requests(requests))
-        for rows in self.batches(prompts):
-            own = [prompts[row] for row in rows]
-            yield _readings(requests.take(rows), reader, own, self._outputs(own))
+        prompts = self.encode(requests_of(requests))
+        for window in self.windows(requests, prompts):
+            self._begin([prompts[row] for row in window])
+            for places in self.batches([prompts[row] for row in window]):
+                rows = [window[place] for place in places]
+                own = [prompts[row] for row in rows]
+                yield _readings(requests.take(rows), reader, own, self._outputs(own))
+
+    def windows(self, requests: pa.Table, prompts: Sequence[Prompt]) -> Iterator[list[int]]:
+        """The rows of REQUESTS in groups, each of which is read as a whole before the next."""
+        yield list(range(len(prompts)))
+
+    def begin(self, prompts: Sequence[Prompt]) -> None:
+        """Make ready what the batches of a window share; one for which there is no memory goes without."""
+        return
+
+    def _begin(self, prompts: Sequence[Prompt]) -> None:
+        try:
+            return self.begin(prompts)
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+        free_memory()
 
     def _outputs(self, prompts: Sequence[Prompt]) -> list[Output | Failure]:
         try:
@@ -167,7 +186,8 @@ class Reader(ABC):
         return small and wasted <= MAX_PADDING_SHARE * padded
 
 
-def _requests(table: pa.Table) -> list[Request]:
+def requests_of(table: pa.Table) -> list[Request]:
+    """The rows of REQUESTS."""
     columns = ("question", "titles", "texts", "golds")
     rows = zip(*(table.column(name).to_pylist() for name in columns), strict=True)
     return [

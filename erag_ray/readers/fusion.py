@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,17 +12,47 @@ import torch
 from erag_ray.readers.base import Prompt
 from erag_ray.readers.tokens import Ids
 
+Encode = Callable[[Sequence[Ids]], torch.Tensor]
+"""Segments of similar length -> their states, one after the other: [tokens, width], without padding."""
 
-def fuse(model: Any, prompts: Sequence[Prompt], batch_tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The states of every prompt's segments, one after the other; each distinct segment is encoded once.
+
+@dataclass(frozen=True, kw_only=True)
+class Encoded:
+    """The states of some segments."""
+
+    states: torch.Tensor
+    """[tokens + 1, width]; the last row is 0, for padding."""
+    starts: Mapping[Ids, int]
+    """Where each segment's states begin."""
+
+    def holds(self, prompts: Sequence[Prompt]) -> bool:
+        """Whether every segment of these prompts is among them."""
+        return all(segment in self.starts for prompt in prompts for segment in prompt.segments)
+
+    def fused(self, prompts: Sequence[Prompt]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The states of each prompt's segments, one after the other.
+
+        Returns:
+            States [prompts, tokens, width], 0 where a prompt has ended; and [prompts, tokens], which of them count.
+        """
+        rows = [torch.cat([self._places(segment) for segment in prompt.segments]) for prompt in prompts]
+        nothing = len(self.states) - 1
+        places = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=nothing)
+        places = places.to(self.states.device)
+        return self.states.index_select(0, places.flatten()).view(*places.shape, -1), places < nothing
+
+    def _places(self, segment: Ids) -> torch.Tensor:
+        start = self.starts[segment]
+        return torch.arange(start, start + len(segment))
+
+
+def encode_all(encode: Encode, prompts: Sequence[Prompt], batch_tokens: int) -> Encoded:
+    """The states of all segments of some prompts, each distinct one encoded once.
 
     Args:
-        model: an encoder-decoder.
-        prompts: as its reader's ``encode`` gives them.
+        encode: the encoder.
+        prompts: as their reader's ``encode`` gives them.
         batch_tokens: most padded tokens in one pass of the encoder; one longer segment goes alone.
-
-    Returns:
-        States [prompts, tokens, width], 0 where a prompt has ended; and the mask [prompts, tokens] of those that count.
     """
     segments = list(dict.fromkeys(segment for prompt in prompts for segment in prompt.segments))
     batches = list(_batches(segments, batch_tokens))
@@ -29,18 +61,14 @@ def fuse(model: Any, prompts: Sequence[Prompt], batch_tokens: int) -> tuple[torc
     for segment in (segment for batch in batches for segment in batch):
         starts[segment] = num_tokens
         num_tokens += len(segment)
-    states = torch.cat([_encode(model, batch) for batch in batches])
-    # one more row, of zeros, for the padding
-    states = torch.cat([states, states.new_zeros(1, states.shape[1])])
-    rows = [
-        torch.cat(
-            [torch.arange(starts[segment], starts[segment] + len(segment)) for segment in prompt.segments]
-        )
-        for prompt in prompts
-    ]
-    places = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=num_tokens)
-    fused = states.index_select(0, places.flatten().to(states.device)).view(*places.shape, -1)
-    return fused, (places < num_tokens).long().to(states.device)
+    parts = [encode(batch) for batch in batches]
+    return Encoded(states=torch.cat([*parts, parts[0].new_zeros(1, parts[0].shape[1])]), starts=starts)
+
+
+def fuse(model: Any, prompts: Sequence[Prompt], batch_tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """`Encoded.fused` of prompts by transformers' own encoder, through which gradients flow; the mask as 0 and 1."""
+    states, is_state = encode_all(functools.partial(_encode, model), prompts, batch_tokens).fused(prompts)
+    return states, is_state.long()
 
 
 def _batches(segments: Sequence[Ids], batch_tokens: int) -> Iterator[list[Ids]]:
@@ -52,10 +80,17 @@ def _batches(segments: Sequence[Ids], batch_tokens: int) -> Iterator[list[Ids]]:
 
 
 def _encode(model: Any, batch: Sequence[Ids]) -> torch.Tensor:
-    """Encoder states [tokens of all segments, width], without padding."""
-    ids = torch.nn.utils.rnn.pad_sequence([torch.tensor(segment) for segment in batch], batch_first=True)
-    lengths = torch.tensor([len(segment) for segment in batch])
-    mask = (torch.arange(ids.shape[1])[None, :] < lengths[:, None]).to(model.device)
+    ids, is_token = padded(batch)
+    mask = is_token.to(model.device)
     found = model.get_encoder()(input_ids=ids.to(model.device), attention_mask=mask.long())
     states: torch.Tensor = found.last_hidden_state[mask]
     return states
+
+
+def padded(segments: Sequence[Ids]) -> tuple[torch.Tensor, torch.Tensor]:
+    """Token ids [segments, tokens], 0 behind each; and which of them count."""
+    ids = torch.nn.utils.rnn.pad_sequence(
+        [torch.tensor(segment, dtype=torch.long) for segment in segments], batch_first=True
+    )
+    lengths = torch.tensor([len(segment) for segment in segments])
+    return ids, torch.arange(ids.shape[1])[None, :] < lengths[:, None]

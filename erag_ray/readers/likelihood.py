@@ -98,9 +98,11 @@ class LikelihoodReader(Reader):
 class T5Likelihood(LikelihoodReader, T5Reader):
     """By an encoder-decoder: every prompt is encoded once, every gold answer is a row of the decoder."""
 
+    revision: ClassVar[int] = 2
+
     def means(self, prompts: Sequence[Prompt], asked: Sequence[Asked]) -> list[float]:
         hidden, mask = fuse(self.model, prompts, self.config.batch_tokens)
-        start: int = self.decoding().decoder_start_token_id
+        start = self.first
         found: list[torch.Tensor] = []
         for rows in self.batched(asked, prompts):
             places = torch.tensor([row.place for row in rows], device=hidden.device)

@@ -7,10 +7,12 @@ below: a prompt is one or more segments, their encoded states stand side by side
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar
 
+import pyarrow as pa
 import torch
 import transformers
 from transformers.modeling_outputs import BaseModelOutput
@@ -18,8 +20,9 @@ from transformers.modeling_outputs import BaseModelOutput
 from erag_ray.config import ReaderConfig
 from erag_ray.prompts import fid_pieces, ipa_pieces
 from erag_ray.readers.base import SMALL, Output, Prompt, Reader, Request
-from erag_ray.readers.fusion import fuse
+from erag_ray.readers.fusion import Encoded, encode_all, fuse
 from erag_ray.readers.models import load_settings, load_tokenizer, load_weights
+from erag_ray.readers.t5_engine import DTYPES, KINDS, Engine
 from erag_ray.readers.tokens import Ids, PieceTokenizer, as_prompt, check_room, cut_prompt
 from erag_ray.sources import find_model
 
@@ -30,7 +33,7 @@ IPA_TOKENS = 2048
 class T5Reader(Reader):
     """What FiD and IPA share: tokenizer, weights, encoding of segments, greedy decoding over all of them."""
 
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
@@ -39,6 +42,8 @@ class T5Reader(Reader):
         self.tokenizer = load_tokenizer(self.source)
         self.pieces = PieceTokenizer(self.tokenizer)
         self.model: Any = None
+        self.engine: Engine | None = None
+        self._window: Encoded | None = None
         end = self.tokenizer.eos_token_id
         self.end: Ids = () if end is None else (end,)
         pieces = fid_pieces(SMALL.question, SMALL.passages[0])
@@ -49,6 +54,8 @@ class T5Reader(Reader):
         if self.model.device.type == "cpu":
             # a position bias that is learned keeps torch from its fused kernel, and what it does instead is slower
             self.model.set_attn_implementation("eager")
+        if self.settings.model_type in KINDS and self.model.dtype in DTYPES:
+            self.engine = Engine(self.model)
 
     def identity(self) -> dict[str, object]:
         own = {"backend": "transformers", "dtype": self.config.dtype, "files": self.source.digests()}
@@ -66,8 +73,49 @@ class T5Reader(Reader):
         )
         return (*tokens, *self.end), question, passages
 
+    def windows(self, requests: pa.Table, prompts: Sequence[Prompt]) -> Iterator[list[int]]:
+        """Whole questions, as many as the states of their distinct segments have room for."""
+        if self.engine is None:
+            yield from super().windows(requests, prompts)
+            return
+        most, keys = self.engine.window_tokens(), requests.column("question_key").to_pylist()
+        window: list[int] = []
+        known: set[Ids] = set()
+        num_tokens = 0
+        for _, group in itertools.groupby(range(len(keys)), key=keys.__getitem__):
+            rows = list(group)
+            own = {segment for row in rows for segment in prompts[row].segments}
+            num_new = sum(map(len, own - known))
+            if window and num_tokens + num_new > most:
+                yield window
+                window, known, num_tokens, num_new = [], set(), 0, sum(map(len, own))
+            window += rows
+            known |= own
+            num_tokens += num_new
+        if window:
+            yield window
+
+    def begin(self, prompts: Sequence[Prompt]) -> None:
+        self._window = None
+        if self.engine is not None:
+            self._window = self._encoded(self.engine, prompts)
+
+    def _encoded(self, engine: Engine, prompts: Sequence[Prompt]) -> Encoded:
+        return encode_all(engine.encode, prompts, engine.pass_tokens(self.batch_tokens))
+
     @torch.inference_mode()
     def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
+        if self.engine is None:
+            return self._generate_by_library(prompts)
+        window = self._window
+        if window is None or not window.holds(prompts):
+            window = self._encoded(self.engine, prompts)
+        ids = self.engine.decode(
+            *window.fused(prompts), start=self.first, ends=self.end, most=self.max_new_tokens
+        )
+        return [self._output(row) for row in ids]
+
+    def _generate_by_library(self, prompts: Sequence[Prompt]) -> list[Output]:
         hidden, mask = fuse(self.model, prompts, self.config.batch_tokens)
         ids = self.model.generate(
             encoder_outputs=BaseModelOutput(last_hidden_state=hidden),
@@ -76,17 +124,26 @@ class T5Reader(Reader):
         )
         return [self._output(row) for row in ids[:, 1:].tolist()]
 
+    @property
+    def first(self) -> int:
+        """The token that the decoder starts with."""
+        start = getattr(self.settings, "decoder_start_token_id", None)
+        return self.pad if start is None else start
+
+    @property
+    def pad(self) -> int:
+        pad = self.tokenizer.pad_token_id
+        return 0 if pad is None else pad
+
     def decoding(self) -> Any:
         """Greedy, whatever the model's own generation settings say."""
-        start = getattr(self.settings, "decoder_start_token_id", None)
-        pad = self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else 0
         return transformers.GenerationConfig(
             max_new_tokens=self.max_new_tokens,
             do_sample=False,
             num_beams=1,
             eos_token_id=list(self.end) or None,
-            pad_token_id=pad,
-            decoder_start_token_id=start if start is not None else pad,
+            pad_token_id=self.pad,
+            decoder_start_token_id=self.first,
         )
 
     def _output(self, ids: list[int]) -> Output:

@@ -15,6 +15,7 @@ from erag_ray.config import parse
 from erag_ray.schemas import InputError, JobError
 from erag_ray.steps.claiming import claimed
 from erag_ray.steps.public import with_public
+from erag_ray.steps.reaching import check_reach
 
 
 class WritesOut(Protocol):
@@ -30,12 +31,14 @@ Config = TypeVar("Config", bound=WritesOut)
 def run_job(kind: type[Config], main: Callable[[Config], None], description: str) -> None:
     """Parse the command line and run a job; bad input ends it with code 2 and one message, nothing sealed.
 
-    A job that cannot go on for another reason that it knows ends with code 1 and its message.
+    A job that cannot go on for another reason that it knows, or because a disk or the network does not let it, ends
+    with code 1 and its message.
     """
     # code outside the package, named module:name in a config, may lie in the folder where the job starts
     sys.path.append(os.getcwd())
     config = parse(kind, description)
     try:
+        check_reach(config)
         with claimed(config.out):
             main(with_public(config))
     except InputError as error:
@@ -43,6 +46,10 @@ def run_job(kind: type[Config], main: Callable[[Config], None], description: str
         raise SystemExit(2) from None
     except JobError as error:
         say(str(error))
+        raise SystemExit(1) from None
+    except OSError as error:
+        kept = "what was read and sealed so far is kept; make room or mend that, and start the same command again"
+        say(f"the job cannot go on: {error}; {kept}")
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         say("stopped; start the same command again to go on")

@@ -48,12 +48,20 @@ def check_places(places: Mapping[str, str], findings: Findings) -> None:
 
 def check_not_own(config: JobConfig, findings: Findings) -> None:
     """No input is a table of this job's ``out``: sealing the inputs would overwrite it."""
-    out = Folder(config.out)
+    out = _path_of(config.out)
     for key, table, paths in (("passages", CORPUS, config.passages), ("runs", RUNS, config.runs.values())):
         for path in paths:
-            if f"{Folder(path).path}/".startswith(f"{out.at(table.name)}/"):
+            if out and f"{_path_of(path)}/".startswith(f"{out}/{table.name}/"):
                 text = f"{key}: {path} lies where this job writes its own tables; choose another out"
                 findings.problem(f"config key {key}", text)
+
+
+def _path_of(place: str) -> str:
+    """A path inside its file system; "" where there is none, which others tell."""
+    try:
+        return Folder(place).at()
+    except (OSError, ValueError, pa.ArrowException):
+        return ""
 
 
 def check_evaluation(config: JobConfig, scores: Iterable[str], findings: Findings) -> None:

@@ -221,6 +221,8 @@ def prepared(config: JobConfig) -> Inputs:
             [f"{config.out}: no sealed {', '.join(missing)}; run jobs/prepare.py with this config first"]
         )
     settings = tables.manifest(QUERIES)["config"]
+    if not {"inputs", "datasets", "notes"} <= settings.keys():
+        raise InputError([f"{config.out}: prepared by another version; run jobs/prepare.py again"])
     wanted = input_settings(config)
     other = [key for key in INPUT_KEYS if settings["inputs"].get(key) != wanted[key]]
     if other:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import pathlib
 import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import polars as pl
@@ -25,7 +24,7 @@ from erag_ray.evaluate import (
     contrasts,
     correlations,
     depths_of,
-    list_values,
+    list_value_parts,
     means,
     pooling,
     utility,
@@ -48,7 +47,7 @@ from erag_ray.schemas import (
 )
 from erag_ray.steps.checks import check_evaluation, scores_of
 from erag_ray.steps.inputs import STAGES, Inputs, unseal
-from erag_ray.store import Folder, TableStore, as_frame
+from erag_ray.store import Folder, TableStore, TableWriter, as_frame, read_manifest
 
 MAX_NAME = 150
 RESULTS = (LIST_VALUES, MEANS, CORRELATIONS, COMPARISONS, CONTRASTS, POOLING)
@@ -107,9 +106,11 @@ def label(
         likelihoods=likelihoods(found["likelihood"]) if "likelihood" in found else None,
         relevant_from=config.judge.threshold,
     )
-    parts = [_label_by_reader(name, evidence) for name in config.annotators]
+    writer = TableStore(config.out).writer(LABELS)
+    for name in config.annotators:
+        writer.append(_label_by_reader(name, evidence))
     settings = {**_label_settings(config), "notes": list(_judge_notes(config, evidence))}
-    TableStore(config.out).write(pl.concat(parts), LABELS, config=settings)
+    writer.seal(config=settings)
 
 
 def _judge_notes(config: JobConfig, evidence: Evidence) -> Iterator[str]:
@@ -203,20 +204,28 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
     evidence = evidence_of(inputs)
     names = labels["annotator"].unique().sort()
     applicable = {name: applicable_queries(name, evidence)["query_id"] for name in names}
-    values = list_values(labels, inputs.runs, applicable, inputs.queries, settings)
-    tables.write(values, LIST_VALUES, config={"settings": settings.__dict__})
     made: dict[TableSchema, Callable[..., pl.DataFrame]] = {
         MEANS: means,
         CORRELATIONS: correlations,
         COMPARISONS: comparisons,
         CONTRASTS: contrasts,
     }
-    columns = by_dataset(values, used, inputs.queries, settings)
+    writer = tables.writer(LIST_VALUES)
+    values = list_value_parts(labels, inputs.runs, applicable, inputs.queries, settings)
+    columns = by_dataset(_written(values, writer), used, inputs.queries, settings)
+    writer.seal(config={"settings": settings.__dict__})
     for schema, make in made.items():
         table = make(columns, settings)
         tables.write(table, schema, config={"settings": settings.__dict__})
     pooled = pooling(labels, inputs.runs, applicable, inputs.queries, settings)
     tables.write(pooled, POOLING, config={"settings": settings.__dict__})
+
+
+def _written(parts: Iterable[pl.DataFrame], writer: TableWriter) -> Iterator[pl.DataFrame]:
+    """The parts of a table, each written as it passes."""
+    for part in parts:
+        writer.append(part)
+        yield part
 
 
 def _check_made(tables: TableStore, schema: TableSchema, job: str, wanted: Mapping[str, object]) -> None:
@@ -256,13 +265,13 @@ def report(config: JobConfig, inputs: Inputs, console: rich.console.Console) -> 
     notes = [*inputs.notes, *made, *export(config, inputs, tables.read(LABELS))]
     title = f"Which retriever serves the reader {config.reader.kind} {config.reader.model or ''} best?"
     tables.folder.write_bytes(markdown(title, grids, notes).encode(), "report.md")
-    return tables.folder.at("report.md")
+    return "/".join([tables.folder.address.rstrip("/"), "report.md"])
 
 
 def _stages(folder: Folder) -> Iterator[Mapping[str, Any]]:
     for stage in STAGES:
         if folder.exists(stage, "manifest.json"):
-            yield json.loads(folder.read_bytes(stage, "manifest.json"))
+            yield {**read_manifest(folder, stage, form={"counts": list, "summary": str}), "stage": stage}
 
 
 def export(config: JobConfig, inputs: Inputs, labels: pl.DataFrame) -> Iterator[str]:

@@ -12,27 +12,29 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 
 from erag_ray.annotators import needs_of
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.datasets import Dataset, sample
 from erag_ray.evaluate import GOLD_PASSAGES, NO_PASSAGES
-from erag_ray.prompts import Passage
-from erag_ray.readers import Reader, Request, likelihood_of, make_reader, reader_for, reader_id
+from erag_ray.readers import Reader, likelihood_of, make_reader, reader_for, reader_id, requests_of
 from erag_ray.requests import (
     DocIds,
+    Documents,
     ReaderUse,
     as_lists_of_one,
     build_asks,
     build_requests,
     count_work,
-    document_hashes,
+    documents_of,
     pairs,
     ranked_lists,
+    to_read,
 )
 from erag_ray.schemas import InputError
 from erag_ray.steps.inputs import Inputs
-from erag_ray.store import KEY_COLUMNS, ReadingStore
+from erag_ray.store import ReadingStore
 
 NUM_SAMPLED = 200
 
@@ -44,7 +46,10 @@ class ReaderPlan:
     reader: Reader
     id: str
     asks: pl.DataFrame
-    requests: pl.DataFrame
+    new: pl.DataFrame
+    """`to_read`: a row for each reading still to do."""
+    make_requests: Callable[[pl.DataFrame], pa.Table]
+    """Rows of ``new`` -> REQUESTS."""
     counts: pl.DataFrame
     repaired: Sequence[str]
 
@@ -153,7 +158,7 @@ def plan_lists(config: JobConfig, inputs: Inputs, stage: str, lists: pl.DataFram
 
 def _plans(config: JobConfig, asked: ReaderConfig, lists: pl.DataFrame, inputs: Inputs) -> list[ReaderPlan]:
     """A plan for each reader that the datasets make of one config."""
-    documents = document_hashes(inputs.corpus)
+    documents = documents_of(inputs.corpus)
     # what a dataset asks for may make no difference to a reader: then it is one reader, read in one go
     by_id: dict[str, tuple[Reader, list[str]]] = {}
     for dataset in inputs.queries["dataset"].unique().sort():
@@ -207,7 +212,7 @@ def _plan(
     queries: pl.DataFrame,
     lists: pl.DataFrame,
     inputs: Inputs,
-    documents: Mapping[str, bytes],
+    documents: Documents,
 ) -> ReaderPlan:
     store = ReadingStore(config.store, name)
     if not store.is_described():
@@ -219,18 +224,13 @@ def _plan(
     }
     asks = build_asks(lists, queries, documents, use)
     known = store.keys(without_errors=config.retry_errors)
-    new = asks.join(known, on=KEY_COLUMNS, how="anti")
     return ReaderPlan(
         reader=reader,
         id=name,
         asks=asks,
-        requests=build_requests(
-            new,
-            queries,
-            inputs.corpus,
-            documents,
-            order_matters=reader.order_matters,
-            sees_golds=reader.sees_golds,
+        new=to_read(asks, known, queries, documents, order_matters=reader.order_matters),
+        make_requests=functools.partial(
+            build_requests, queries=queries, documents=documents, sees_golds=reader.sees_golds
         ),
         counts=count_work(asks, known),
         repaired=repaired,
@@ -246,29 +246,24 @@ def preview(plan: StagePlan) -> Iterator[str]:
                 f"{part.id}: {row['kind']}: {row['asked']:,} asked, {row['distinct']:,} distinct (union), "
                 f"{row['cached']:,} cached, {row['new']:,} new"
             )
-        if part.requests.height:
+        if part.new.height:
             yield f"{part.id}: {_estimate(part)}"
 
 
 def _estimate(plan: ReaderPlan) -> str:
     """Tokens and truncation of a sample of the new requests, spread over all of them."""
-    rows = spread(plan.requests, NUM_SAMPLED)
-    prompts = plan.reader.encode([_request(row) for row in rows.iter_rows(named=True)])
+    sampled = plan.make_requests(spread(plan.new, NUM_SAMPLED))
+    prompts = plan.reader.encode(requests_of(sampled))
     tokens = sum(prompt.num_tokens for prompt in prompts) / len(prompts)
     cut = sum(prompt.num_truncated_passage_tokens > 0 for prompt in prompts) / len(prompts)
     cut_question = sum(prompt.num_truncated_question_tokens > 0 for prompt in prompts) / len(prompts)
     return (
-        f"{plan.requests.height:,} readings to do, about {tokens * plan.requests.height:,.0f} prompt tokens "
+        f"{plan.new.height:,} readings to do, about {tokens * plan.new.height:,.0f} prompt tokens "
         f"({tokens:.0f} a reading), passages cut in {cut:.1%}, question cut in {cut_question:.1%} "
         f"(by {len(prompts)} sampled requests)"
     )
 
 
-def spread(requests: pl.DataFrame, count: int) -> pl.DataFrame:
-    """So many of the requests, evenly over all of them."""
-    return requests.gather_every(max(1, requests.height // count)).head(count)
-
-
-def _request(row: Mapping[str, Any]) -> Request:
-    passages = zip(row["titles"], row["texts"], strict=True)
-    return Request(row["question"], tuple(Passage(*passage) for passage in passages), tuple(row["golds"]))
+def spread(new: pl.DataFrame, count: int) -> pl.DataFrame:
+    """So many of the readings to do, evenly over all of them."""
+    return new.gather_every(max(1, new.height // count)).head(count)

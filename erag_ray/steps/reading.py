@@ -10,10 +10,10 @@ import polars as pl
 
 from erag_ray.config import JobConfig
 from erag_ray.pipeline import Done, Work, ray_session, read
-from erag_ray.schemas import ASKS, COSTS, REQUESTS, JobError, conform
+from erag_ray.schemas import ASKS, COSTS, JobError
 from erag_ray.steps.judging import outputs_alone
 from erag_ray.steps.planning import ReaderPlan, StagePlan
-from erag_ray.store import KEY_COLUMNS, ReadingStore, TableStore, fingerprint, new_job_id
+from erag_ray.store import KEY_COLUMNS, ReadingStore, TableStore, new_job_id
 
 ROWS_PER_SHARD = 50_000
 
@@ -45,7 +45,7 @@ def run_stage(config: JobConfig, plan: StagePlan) -> Read:
     tables = TableStore("/".join([config.out.rstrip("/"), plan.stage]))
     tables.folder.delete("manifest.json")
     job, start = new_job_id(), time.monotonic()
-    todo = [part for part in plan.plans if part.requests.height]
+    todo = [part for part in plan.plans if part.new.height]
     done = _read_all(config, tables, todo, job) if todo else []
     seconds = time.monotonic() - start
     found = [_collect(config, part) for part in plan.plans]
@@ -68,29 +68,29 @@ def _read_all(config: JobConfig, tables: TableStore, todo: Sequence[ReaderPlan],
 def read_part(config: JobConfig, tables: TableStore, part: ReaderPlan, job: str) -> Done:
     """One reader's requests, on the Ray that is there; the readings are in the store when this returns."""
     where = _write_requests(tables, part)
-    work = Work(requests=where, num_requests=part.requests.height, config=part.reader.config, reader=part.id)
+    work = Work(requests=where, num_requests=part.new.height, config=part.reader.config, reader=part.id)
     return read(work, config, job)
 
 
 def _write_requests(tables: TableStore, plan: ReaderPlan) -> str:
     """Parquet shards of the new requests, in a folder that holds nothing else."""
     place = ("requests", plan.id)
-    for name in tables.folder.names(*place):
-        tables.folder.delete(*place, name)
-    for number, start in enumerate(range(0, plan.requests.height, ROWS_PER_SHARD)):
-        shard = conform(plan.requests.slice(start, ROWS_PER_SHARD), REQUESTS, unique=False)
+    tables.folder.delete_folder(*place)
+    for number, start in enumerate(range(0, plan.new.height, ROWS_PER_SHARD)):
+        shard = plan.make_requests(plan.new.slice(start, ROWS_PER_SHARD))
         tables.folder.write_parquet(shard, *place, f"part-{number:05}.parquet", row_group_size=5000)
     return "/".join([tables.folder.root.rstrip("/"), *place])
 
 
 def _collect(config: JobConfig, plan: ReaderPlan) -> tuple[pl.DataFrame, int]:
-    readings, repeats = ReadingStore(config.store, plan.id).lookup(plan.asks)
+    store = ReadingStore(config.store, plan.id)
+    readings, repeats = store.lookup(plan.asks)
     missing = plan.asks.join(readings, on=KEY_COLUMNS, how="anti")
     if missing.height:
         example = missing.select("query_id", "doc_ids").row(0, named=True)
-        raise JobError(
-            f"{plan.id}: {missing.height} requests were not read, such as {example}; start the job again"
-        )
+        torn = f" ({len(store.set_aside)} damaged files were set aside)" if store.set_aside else ""
+        text = f"{plan.id}: {missing.height} requests were not read, such as {example}{torn}; start the job again"
+        raise JobError(text)
     return readings, repeats
 
 
@@ -128,9 +128,6 @@ def _costs(
 def _seal(
     config: JobConfig, tables: TableStore, plan: StagePlan, readings: pl.DataFrame, repeats: int
 ) -> None:
-    rows = (
-        plan.asks.sort("reader", *KEY_COLUMNS, "query_id").select("reader", *KEY_COLUMNS, "query_id").rows()
-    )
     tokens = readings.select(pl.col("num_prompt_tokens").mean()).item()
     cut = readings.select((pl.col("num_truncated_passage_tokens") > 0).mean()).item()
     cut_question = readings.select((pl.col("num_truncated_question_tokens") > 0).mean()).item()
@@ -143,7 +140,6 @@ def _seal(
         "counts": plan.counts,
         "summary": summary,
         "num_asks": plan.asks.height,
-        "asks": fingerprint(rows),
         "num_readings": readings.height,
         "num_repeated_keys": repeats,
         "store": config.store,

@@ -17,13 +17,14 @@ from erag_ray.progress import counted
 from erag_ray.retrieve import INDEXED, LIST_COLUMNS
 from erag_ray.retrieve.work import PAIRS_PER_PART, QUERIES_PER_TASK, TEXTS_PER_PART
 from erag_ray.schemas import RUNS, InputError, conform
-from erag_ray.store import Folder, TableStore, as_frame, fingerprint, provenance_of_code, read_manifest
+from erag_ray.store import Folder, TableStore, as_frame, fingerprint, provenance_of_code, whole_manifest
 from erag_ray.work import Do
 
 QUERY_KEYS = ("queries", "query_format", "qrels", "triviaqa_questions", "dataset", "where")
 QUERIES_AT_A_TIME = 200
 MADE_FROM = "made_from.json"
 SEAL = "manifest.json"
+RUN_FORM = {"run_id": str, "num_rows": int, "num_queries": int, "num_without_list": int, "sha256": str}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -112,9 +113,9 @@ class Run(abc.ABC):
 
     def sealed(self) -> MadeRun | None:
         """The run, if it is there and was made from the same with the same settings."""
-        if not self._tables.folder.exists(RUNS.name, f"{self.name}.json"):
+        manifest = whole_manifest(self._tables.folder, RUNS.name, name=f"{self.name}.json", form=RUN_FORM)
+        if manifest is None:
             return None
-        manifest = read_manifest(self._tables.folder, RUNS.name, name=f"{self.name}.json")
         made_from = {key: manifest.get(key) for key in self.made_from}
         same = fingerprint(made_from) == fingerprint(self.made_from) and self._is_whole(manifest)
         return self._described(manifest) if same else None
@@ -296,6 +297,5 @@ def own_folder(folder: Folder, made_from: Mapping[str, Any]) -> None:
 
 def is_own(folder: Folder, made_from: Mapping[str, Any]) -> bool:
     """Whether all in the folder was made from this."""
-    if not folder.exists(MADE_FROM):
-        return False
-    return bool(read_manifest(folder, name=MADE_FROM).get("fingerprint") == fingerprint(made_from))
+    held = whole_manifest(folder, name=MADE_FROM)
+    return held is not None and bool(held.get("fingerprint") == fingerprint(made_from))

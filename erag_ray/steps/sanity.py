@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import polars as pl
 
@@ -11,7 +11,7 @@ from erag_ray.config import RetrieveConfig
 from erag_ray.datasets import Findings, LoadedQueries, load_passages
 from erag_ray.evaluate import hit_values, page_values, sanity
 from erag_ray.report import Grid, sanity_grids
-from erag_ray.schemas import SANITY
+from erag_ray.schemas import SANITY, InputError
 from erag_ray.steps.retrieving import load_asked, passages_of
 from erag_ray.steps.runs import MadeRun, read_run
 from erag_ray.store import TableStore, as_frame, file_stamp
@@ -31,17 +31,30 @@ def find_sanity(config: RetrieveConfig, made: Sequence[MadeRun]) -> list[Grid]:
     files = [*config.queries, *config.qrels, *config.triviaqa_questions, *passages_of(config)]
     inputs = {**{run.run_id: run.sha256 for run in made}, **{path: file_stamp(path) for path in files}}
     settings = {"where": config.where, "dataset": config.dataset, "depth": config.depth}
-    same = tables.is_sealed(SANITY) and tables.manifest(SANITY)
-    if not same or (same["inputs"], same["config"]) != (inputs, settings):
+    held = _held(tables, inputs, settings)
+    if held is None:
         findings = Findings()
         loaded = load_asked(config, findings)
         runs = pl.concat(read_run(run) for run in made)
         corpus = load_passages(passages_of(config), findings, doc_ids=runs["doc_id"].unique())
         findings.raise_problems()
         cutoffs = [cutoff for cutoff in CUTOFFS if cutoff <= config.depth]
-        found = _sanity(runs, [run.run_id for run in made], loaded, corpus, cutoffs)
-        tables.write(found, SANITY, config=settings, inputs=inputs)
-    return sanity_grids(tables.read(SANITY))
+        held = _sanity(runs, [run.run_id for run in made], loaded, corpus, cutoffs)
+        tables.write(held, SANITY, config=settings, inputs=inputs)
+    return sanity_grids(held)
+
+
+def _held(
+    tables: TableStore, inputs: Mapping[str, str], settings: Mapping[str, object]
+) -> pl.DataFrame | None:
+    """What is sealed there, if it is whole and of the same."""
+    same = tables.made(SANITY)
+    if same is None or (same["inputs"], same["config"]) != (inputs, settings):
+        return None
+    try:
+        return tables.read(SANITY)
+    except InputError:
+        return None
 
 
 def _sanity(

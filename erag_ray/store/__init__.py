@@ -1,6 +1,6 @@
-"""The only door to disk for tables: folders of Parquet, on a local path or an object store.
+"""The only door to disk: files that are read, and folders of Parquet, on a local path or an object store.
 
-Three forms:
+Tables have three forms:
 
 - a *sealed table* is written, in one part or several, then its manifest; without the manifest it does not exist
   (`TableStore`);
@@ -12,7 +12,8 @@ Goes in: Arrow tables that conform to `schemas`. Comes out: Polars frames of the
 """
 
 from erag_ray.store.arrays import open_array, write_array
-from erag_ray.store.folder import UNFINISHED, Folder, as_frame
+from erag_ray.store.files import ROW, is_folder, open_file, scan_file, size_of, start_of
+from erag_ray.store.folder import UNFINISHED, Folder, as_frame, is_uri, uri_fault
 from erag_ray.store.identity import (
     NOT_LOCAL,
     file_digest,
@@ -24,31 +25,41 @@ from erag_ray.store.identity import (
 from erag_ray.store.lease import LEASE_SECONDS, LEASES, Lease, is_leased, last_beat
 from erag_ray.store.mapped import open_mapped, write_mapped
 from erag_ray.store.readings import KEY_COLUMNS, ReadingStore, keys_digest
-from erag_ray.store.tables import TableStore, part_paths, read_manifest
+from erag_ray.store.tables import TableStore, TableWriter, part_paths, read_manifest, whole_manifest
 
 __all__ = [
     "KEY_COLUMNS",
     "LEASES",
     "LEASE_SECONDS",
     "NOT_LOCAL",
+    "ROW",
     "UNFINISHED",
     "Folder",
     "Lease",
     "ReadingStore",
     "TableStore",
+    "TableWriter",
     "as_frame",
     "file_digest",
     "file_stamp",
     "fingerprint",
+    "is_folder",
     "is_leased",
+    "is_uri",
     "keys_digest",
     "last_beat",
     "new_job_id",
     "open_array",
+    "open_file",
     "open_mapped",
     "part_paths",
     "provenance_of_code",
     "read_manifest",
+    "scan_file",
+    "size_of",
+    "start_of",
+    "uri_fault",
+    "whole_manifest",
     "write_array",
     "write_mapped",
 ]

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import re
+import urllib.parse
 import uuid
 from typing import Any
 
@@ -15,6 +18,16 @@ import pyarrow.parquet as pq
 UNFINISHED = "_unfinished"
 # by the names of pyarrow.fs: there a file appears when its last byte has arrived, and a rename would be a copy
 OBJECT_STORES = ("s3", "gcs", "abfs")
+NUM_ATTEMPTS = 5
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+# the schemes of the same, and what is added for Arrow: else it would try for a quarter of an hour
+SCHEMES = {
+    "s3": "",
+    "gs": "?retry_limit_seconds=60",
+    "gcs": "?retry_limit_seconds=60",
+    "abfs": "",
+    "abfss": "",
+}
 
 
 class Folder:
@@ -32,19 +45,30 @@ class Folder:
     @property
     def address(self) -> str:
         """What opens the same folder in another process, wherever that starts."""
-        return self.root if "://" in self.root else self.path
+        return self.root if is_uri(self.root) else self.path
 
     def names(self, *below: str, suffix: str = "") -> list[str]:
         """Names of the files directly in a folder, sorted; none if it does not exist."""
+        if not isinstance(self.filesystem, pafs.LocalFileSystem):
+            return [info.base_name for info in self.files(*below) if info.base_name.endswith(suffix)]
+        # Arrow stops at a name that is not UTF-8
+        with contextlib.suppress(FileNotFoundError), os.scandir(self.at(*below)) as found:
+            return sorted(entry.name for entry in found if entry.name.endswith(suffix) and entry.is_file())
+        return []
+
+    def files(self, *below: str) -> list[pafs.FileInfo]:
+        """The files directly in a folder, by name, with their sizes and times; none if it does not exist."""
         selector = pafs.FileSelector(self.at(*below), allow_not_found=True)
         infos = self.filesystem.get_file_info(selector)
-        return sorted(
-            i.base_name for i in infos if i.type == pafs.FileType.File and i.base_name.endswith(suffix)
-        )
+        return sorted((info for info in infos if info.is_file), key=lambda info: info.base_name)
 
     def exists(self, *names: str) -> bool:
         """Whether something is there."""
-        return bool(self.filesystem.get_file_info(self.at(*names)).type != pafs.FileType.NotFound)
+        return self.has(self.at(*names))
+
+    def has(self, path: str) -> bool:
+        """Whether something is at a path of the folder's file system."""
+        return bool(self.filesystem.get_file_info(path).type != pafs.FileType.NotFound)
 
     def delete(self, *names: str) -> None:
         """Delete a file; one that is gone already is fine."""
@@ -60,7 +84,7 @@ class Folder:
 
     def move(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
         """Move a file; the target's folder is made, an existing target is replaced."""
-        self.filesystem.create_dir(self.at(*target[:-1]), recursive=True)
+        self._make(*target[:-1])
         self.filesystem.move(self.at(*source), self.at(*target))
 
     def write_bytes(self, data: bytes, *names: str) -> None:
@@ -69,13 +93,24 @@ class Folder:
             return self._write(data, *names)
         # a name of its own: a task that was given up and its second try may write the same file at once
         unfinished = (*names[:-1], UNFINISHED, f"{names[-1]}-{uuid.uuid4().hex[:8]}")
-        self._write(data, *unfinished)
-        self.move(unfinished, names)
+        try:
+            self._write(data, *unfinished)
+            self.move(unfinished, names)
+        except OSError as error:
+            # on a full disk half a file would take what room is left
+            with contextlib.suppress(OSError):
+                self.delete(*unfinished)
+            raise _at(self.at(*names), error) from error
 
     def _write(self, data: bytes, *names: str) -> None:
-        self.filesystem.create_dir(self.at(*names[:-1]), recursive=True)
-        with self.filesystem.open_output_stream(self.at(*names)) as stream:
+        self._make(*names[:-1])
+        with self.filesystem.open_output_stream(self.at(*names), compression=None) as stream:
             stream.write(data)
+
+    def _make(self, *names: str) -> None:
+        """Make a folder; in an object store there are none, only names with a stroke in them."""
+        if self.needs_rename:
+            self.filesystem.create_dir(self.at(*names), recursive=True)
 
     def write_parquet(self, table: pa.Table, *names: str, **options: Any) -> str:
         """Write a table as one Parquet file that appears whole; gives the file's SHA-256 in hex."""
@@ -87,27 +122,77 @@ class Folder:
 
     def read_bytes(self, *names: str) -> bytes:
         """The content of a file."""
-        with self.filesystem.open_input_stream(self.at(*names)) as stream:
+        with self.filesystem.open_input_stream(self.at(*names), compression=None) as stream:
             return bytes(stream.read())
 
     def read_parquet(self, *names: str, columns: list[str] | None = None) -> pa.Table:
         """A Parquet file as a table."""
         with self.filesystem.open_input_file(self.at(*names)) as file:
-            return pq.ParquetFile(file).read(columns=columns)
+            return pq.ParquetFile(file, page_checksum_verification=True).read(columns=columns)
+
+
+def _at(place: str, error: OSError) -> OSError:
+    """The same error, with the place where it came up."""
+    text = f"{place}: {error.strerror or error}"
+    # of the same class: Python chooses it by the number
+    return OSError(text) if error.errno is None else OSError(error.errno, text)
+
+
+def is_uri(path: str) -> bool:
+    """Whether a path is a URI, and not local."""
+    return "://" in path
+
+
+def uri_fault(path: str) -> str | None:
+    """What is wrong with the form of a URI, without the URI: there may be a secret in it."""
+    scheme, is_uri, rest = path.partition("://")
+    found = re.search(r"[?#%]" if scheme in SCHEMES else r"[?#]", rest)
+    if not is_uri or not found:
+        return None
+    return (
+        f"a {scheme}:// path holds the character {found[0]}: names stand as they are, and options such as the "
+        "endpoint come by the environment (AWS_ENDPOINT_URL, AWS_REGION)"
+    )
 
 
 def _open_filesystem(root: str) -> tuple[pafs.FileSystem, str]:
-    if "://" not in root:
+    if not is_uri(root):
         return pafs.LocalFileSystem(), os.path.abspath(os.path.expanduser(root))
+    if fault := uri_fault(root):
+        raise ValueError(fault)
+    scheme = root.partition("://")[0]
+    is_store = scheme in SCHEMES
+    # a name may hold what must not stand in a URI
+    uri = urllib.parse.quote(root, safe="/:@!$&'()*+,;=~") + SCHEMES[scheme] if is_store else root
     try:
-        filesystem, path = pafs.FileSystem.from_uri(root)
+        filesystem, path = pafs.FileSystem.from_uri(uri)
     except pa.ArrowInvalid:
-        # a scheme that Arrow does not know itself: fsspec may
-        import fsspec
+        if is_store:
+            raise
+        return _open_by_fsspec(root)
+    return (_patient(filesystem) if scheme == "s3" else filesystem), path
 
+
+def _patient(found: pafs.S3FileSystem) -> pafs.S3FileSystem:
+    """The same, but it tries again after growing pauses and gives up within half a minute.
+
+    As Arrow makes it of a URI it asks thirty times, at once: too fast for a store that is busy, too long for one that
+    never answers.
+    """
+    endpoint = next(filter(None, map(os.environ.get, ENDPOINTS)), None)
+    retry = pafs.AwsStandardS3RetryStrategy(max_attempts=NUM_ATTEMPTS)
+    return pafs.S3FileSystem(region=found.region or None, endpoint_override=endpoint, retry_strategy=retry)
+
+
+def _open_by_fsspec(root: str) -> tuple[pafs.FileSystem, str]:
+    """A scheme that Arrow does not know itself: fsspec may."""
+    import fsspec
+
+    try:
         handler, path = fsspec.core.url_to_fs(root)
-        filesystem = pafs.PyFileSystem(pafs.FSSpecHandler(handler))
-    return filesystem, path
+    except ImportError as error:
+        raise ValueError(f"{root.partition('://')[0]}:// paths need another package: {error}") from error
+    return pafs.PyFileSystem(pafs.FSSpecHandler(handler)), path
 
 
 def as_frame(table: pa.Table) -> pl.DataFrame:

@@ -15,8 +15,9 @@ import uuid
 from collections.abc import Iterable
 
 import pyarrow as pa
+import pyarrow.fs as pafs
 
-from erag_ray.store.folder import Folder
+from erag_ray.store.folder import Folder, is_uri
 
 PACKAGES = (
     "erag-ray",
@@ -74,7 +75,7 @@ def file_stamp(path: str) -> str:
 
     A folder without one has the names, sizes and times of all files in it.
     """
-    if "://" in path:
+    if is_uri(path):
         return _remote_stamp(path)
     place = pathlib.Path(path)
     if place.is_dir() and not (place / "manifest.json").is_file():
@@ -90,13 +91,21 @@ def file_stamp(path: str) -> str:
 def _remote_stamp(path: str) -> str:
     try:
         folder = Folder(path)
-        for names in (("manifest.json",), ()):
-            if folder.exists(*names):
-                (found,) = folder.filesystem.get_file_info([folder.at(*names)])
-                return f"{found.size} bytes, modified {found.mtime_ns} ns"
+        (found,) = folder.filesystem.get_file_info([folder.at()])
+        if found.is_file:
+            return _stamp_of(found)
+        files = folder.files()
     except (OSError, ValueError, pa.ArrowException):
         return NOT_LOCAL
-    return NOT_LOCAL
+    for file in files:
+        if file.base_name == "manifest.json":
+            return _stamp_of(file)
+    inside = [(file.base_name, _stamp_of(file)) for file in files]
+    return f"{len(inside)} files, {fingerprint(inside)}" if inside else NOT_LOCAL
+
+
+def _stamp_of(found: pafs.FileInfo) -> str:
+    return f"{found.size} bytes, modified {found.mtime_ns} ns"
 
 
 def new_job_id() -> str:

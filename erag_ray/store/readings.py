@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 import polars as pl
 import pyarrow as pa
@@ -15,6 +16,10 @@ from erag_ray.store.folder import UNFINISHED, Folder, as_frame
 from erag_ray.store.lease import is_leased
 
 KEY_COLUMNS = ["question_key", "passages_key"]
+SECONDS = b"seconds"
+"""In a file's metadata: how long one reader took for what is in it."""
+NEWEST_FILES = 16
+TORN = "_torn"
 
 
 def keys_digest(table: pa.Table) -> str:
@@ -28,12 +33,14 @@ class ReadingStore:
 
     Layout: ``<root>/readings/<reader>/<job>-<content>.parquet``; unfinished files under ``_unfinished/``,
     leases under ``_leases/``, unreadable files set aside under ``_torn/``, what the reader is in ``reader.json``.
+    A file that proves unreadable is set aside wherever it is met; ``set_aside`` names those that this object has met.
     """
 
     def __init__(self, root: str, reader: str) -> None:
         self.root = root
         self.reader = reader
         self.folder = Folder("/".join([root.rstrip("/"), "readings", reader]))
+        self.set_aside: list[str] = []
 
     def is_described(self) -> bool:
         """Whether the folder says what its reader is."""
@@ -44,23 +51,44 @@ class ReadingStore:
         if not self.is_described():
             self.folder.write_bytes(json.dumps(identity, indent=1, sort_keys=True).encode(), "reader.json")
 
-    def append(self, readings: pa.Table, job: str) -> str:
+    def append(self, readings: pa.Table, job: str, seconds: float | None = None) -> str:
         """Add readings as one file; the same readings of the same job replace themselves (a retried task).
+
+        Args:
+            readings: READINGS.
+            job: its id.
+            seconds: how long one reader took for them, for `speed`.
 
         Returns:
             The file's name.
         """
         conformed = conform(readings, READINGS)
         name = f"{job}-{keys_digest(conformed)}.parquet"
-        self.folder.write_parquet(conformed, name)
+        taken = {} if seconds is None else {SECONDS: str(seconds)}
+        described = conformed.replace_schema_metadata(taken)
+        self.folder.write_parquet(described, name, write_page_checksum=True)
         return name
+
+    def speed(self) -> float | None:
+        """Readings a second of one reader, by the newest files; None where none says how long it took."""
+        rows, seconds = 0, 0.0
+        for name in self.folder.names(suffix=".parquet")[-NEWEST_FILES:]:
+            found = self._footer(name)
+            if SECONDS in (found.metadata or {}):
+                rows, seconds = rows + found.num_rows, seconds + float(found.metadata[SECONDS])
+        return rows / seconds if seconds else None
+
+    def _footer(self, name: str) -> pq.FileMetaData:
+        with self.folder.filesystem.open_input_file(self.folder.at(name)) as file:
+            return pq.read_metadata(file)
 
     def num_rows_of(self, job: str, known: dict[str, int]) -> int:
         """Readings that a job has written so far, by the files' footers; ``known`` remembers those looked at."""
         for name in self.folder.names(suffix=".parquet"):
             if name.startswith(f"{job}-") and name not in known:
-                with self.folder.filesystem.open_input_file(self.folder.at(name)) as file:
-                    known[name] = pq.read_metadata(file).num_rows
+                # for people to look at: a file that cannot be read is told of where it is needed
+                with contextlib.suppress(pa.ArrowException, OSError):
+                    known[name] = self._footer(name).num_rows
         return sum(known.values())
 
     def keys(self, *, without_errors: bool = False) -> pl.DataFrame:
@@ -95,10 +123,17 @@ class ReadingStore:
         return self._of_files(self.folder.names(suffix=".parquet"), columns)
 
     def _of_files(self, names: Iterable[str], columns: list[str] | None) -> pl.DataFrame:
-        tables = [self.folder.read_parquet(name, columns=columns) for name in names]
+        tables = self._tables_of(names, columns)
         wanted = columns or READINGS.columns.names
         schema = pa.schema([READINGS.columns.field(name) for name in wanted])
         return as_frame(pa.concat_tables([schema.empty_table(), *(t.cast(schema) for t in tables)]))
+
+    def _tables_of(self, names: Iterable[str], columns: list[str] | None) -> Iterator[pa.Table]:
+        for name in names:
+            try:
+                yield self.folder.read_parquet(name, columns=columns)
+            except (pa.ArrowException, OSError) as error:
+                self._set_aside(name, error)
 
     def repair(self) -> list[str]:
         """Remove unfinished files of jobs that are gone and set unreadable files aside.
@@ -119,11 +154,23 @@ class ReadingStore:
     def _set_torn_aside(self) -> Iterable[str]:
         for name in self.folder.names(suffix=".parquet"):
             try:
-                with self.folder.filesystem.open_input_file(self.folder.at(name)) as file:
-                    pq.read_metadata(file)
-            except (pa.ArrowInvalid, OSError) as error:
-                self.folder.move((name,), ("_torn", name))
-                yield f"set the unreadable file {name} aside in {self.folder.at('_torn')}: {error}"
+                self._footer(name)
+            except (pa.ArrowException, OSError) as error:
+                yield from self._set_aside(name, error)
+
+    def _set_aside(self, name: str, error: Exception) -> list[str]:
+        """Set an unreadable file aside, which another job may have done; one line about it.
+
+        Raises:
+            OSError: it is the disk that cannot be read, and not the file that is damaged.
+        """
+        try:
+            self.folder.read_bytes(name)
+            self.folder.move((name,), (TORN, name))
+        except FileNotFoundError:
+            return []
+        self.set_aside.append(name)
+        return [f"set the unreadable file {name} aside in {self.folder.at(TORN)}: {error}"]
 
     def is_leased(self, job: str) -> bool:
         """Whether a job that may still write here has shown life within `LEASE_SECONDS`."""

@@ -16,7 +16,10 @@ from erag_ray.store.folder import UNFINISHED, Folder, as_frame
 from erag_ray.store.identity import provenance_of_code, stable
 
 MANIFEST = "manifest.json"
+DIGEST = "manifest_sha256"
 PART = "part-"
+# what every table's manifest has
+FORM = {"table": str, "num_rows": int, "parts": dict, "config": dict, "inputs": dict}
 
 
 class TableStore:
@@ -99,8 +102,10 @@ class TableStore:
         self.folder.delete(schema.name, MANIFEST)
 
     def write_manifest(self, content: Mapping[str, object], *below: str, name: str = MANIFEST) -> None:
-        """Write a manifest: the last act of whatever it describes."""
-        data = json.dumps(content, indent=1, sort_keys=True, default=stable).encode()
+        """Write a manifest: the last act of whatever it describes. Its own digest tells later whether it is whole."""
+        # keys as JSON has them, before they are sorted
+        plain = json.loads(json.dumps(content, default=stable))
+        data = _text({**plain, DIGEST: _digest(plain)})
         self.folder.write_bytes(data, *below, name)
 
     def is_sealed(self, schema: TableSchema) -> bool:
@@ -112,11 +117,21 @@ class TableStore:
 
         Raises:
             FileNotFoundError: the table is not sealed.
-            InputError: the manifest is not JSON.
+            InputError: the manifest is damaged.
         """
         if not self.is_sealed(schema):
             raise FileNotFoundError(f"table {schema.name} in {self.folder.root} is not there or not sealed")
-        return read_manifest(self.folder, schema.name)
+        content = read_manifest(self.folder, schema.name, form=FORM)
+        if content["table"] != schema.name:
+            raise _damaged(self.folder.at(schema.name, MANIFEST), f"it is that of {content['table']}")
+        return content
+
+    def made(self, schema: TableSchema) -> dict[str, Any] | None:
+        """The manifest for the job that writes the table: None where it is damaged too, for then it is made anew."""
+        try:
+            return self.manifest(schema)
+        except (FileNotFoundError, InputError):
+            return None
 
     def read(self, schema: TableSchema) -> pl.DataFrame:
         """A sealed table.
@@ -125,16 +140,24 @@ class TableStore:
             FileNotFoundError: the table is not sealed.
             InputError: its files are not those that were sealed.
         """
-        parts = self.manifest(schema)["parts"]
-        tables = [self._read_part(schema, name, digest) for name, digest in parts.items()]
-        return as_frame(pa.concat_tables([schema.empty(), *tables]))
+        manifest = self.manifest(schema)
+        tables = [self._read_part(schema, name, digest) for name, digest in manifest["parts"].items()]
+        whole = as_frame(pa.concat_tables([schema.empty(), *tables]))
+        if whole.height != manifest["num_rows"]:
+            raise _damaged(self.folder.at(schema.name, MANIFEST), f"its parts have {whole.height} rows")
+        return whole
 
     def _read_part(self, schema: TableSchema, name: str, digest: str) -> pa.Table:
-        data = self.folder.read_bytes(schema.name, name)
-        if hashlib.sha256(data).hexdigest() != digest:
+        place = self.folder.at(schema.name, name)
+        try:
+            data = self.folder.read_bytes(schema.name, name)
+        except FileNotFoundError as error:
             raise InputError(
-                [f"table {schema.name}: {self.folder.at(schema.name, name)} is not what was sealed"]
-            )
+                [f"table {schema.name}: {place} is gone; run the job that writes it again"]
+            ) from error
+        if hashlib.sha256(data).hexdigest() != digest:
+            text = f"table {schema.name}: {place} is not what was sealed; run the job that writes it again"
+            raise InputError([text])
         return conform(pq.read_table(pa.BufferReader(data)), schema, unique=False)
 
 
@@ -162,20 +185,59 @@ class TableWriter:
         self._tables.seal(self._schema, self.parts, self.num_rows, config=config, inputs=inputs)
 
 
-def read_manifest(folder: Folder, *below: str, name: str = MANIFEST) -> dict[str, Any]:
-    """A manifest that is there.
+def read_manifest(
+    folder: Folder, *below: str, name: str = MANIFEST, form: Mapping[str, type] | None = None
+) -> dict[str, Any]:
+    """A manifest that is there, without its digest.
+
+    Args:
+        folder: where it lies, with ``below`` and ``name``.
+        below: folders below that.
+        name: of the file.
+        form: keys that it must have, each with the type of its value.
 
     Raises:
-        InputError: it is not JSON.
+        InputError: it is damaged.
     """
+    place = folder.at(*below, name)
     try:
-        content: dict[str, Any] = json.loads(folder.read_bytes(*below, name))
-    except ValueError as error:
-        problem = (
-            f"{folder.at(*below, name)}: the manifest is damaged ({error}); run the job that writes it again"
-        )
-        raise InputError([problem]) from error
+        content = json.loads(folder.read_bytes(*below, name))
+    except (ValueError, RecursionError) as error:
+        raise _damaged(place, str(error)) from error
+    if not isinstance(content, dict):
+        raise _damaged(place, "it is no JSON object")
+    # manifests of older versions have none
+    digest = content.pop(DIGEST, None)
+    if digest is not None and digest != _digest(content):
+        raise _damaged(place, "it is not what was written")
+    wrong = [key for key, kind in (form or {}).items() if not isinstance(content.get(key), kind)]
+    if wrong:
+        raise _damaged(place, f"without {', '.join(wrong)}")
     return content
+
+
+def whole_manifest(
+    folder: Folder, *below: str, name: str = MANIFEST, form: Mapping[str, type] | None = None
+) -> dict[str, Any] | None:
+    """`read_manifest` for who writes it: None where it is not there or damaged, for then it is made anew."""
+    if not folder.exists(*below, name):
+        return None
+    try:
+        return read_manifest(folder, *below, name=name, form=form)
+    except InputError:
+        return None
+
+
+def _damaged(place: str, why: str) -> InputError:
+    return InputError([f"{place}: the manifest is damaged ({why}); run the job that writes it again"])
+
+
+def _text(content: Mapping[str, object]) -> bytes:
+    return json.dumps(content, indent=1, sort_keys=True).encode()
+
+
+def _digest(content: Mapping[str, object]) -> str:
+    return hashlib.sha256(_text(content)).hexdigest()
 
 
 def part_paths(place: str) -> list[str]:
@@ -185,7 +247,7 @@ def part_paths(place: str) -> list[str]:
         InputError: the folder holds no sealed table.
     """
     folder = Folder(place)
-    parts = read_manifest(folder).get("parts") if folder.exists(MANIFEST) else None
+    parts = read_manifest(folder, form={"parts": dict})["parts"] if folder.exists(MANIFEST) else None
     if not parts:
         text = f"{place}: holds no sealed table; let the job that writes it finish, or name its Parquet files"
         raise InputError([text])

@@ -29,7 +29,15 @@ from erag_ray.datasets.predictions import ENTRY_COLUMNS, RUN_COLUMNS
 from erag_ray.datasets.queries import LoadedQueries
 from erag_ray.schemas import CORPUS, EXAMPLES
 from erag_ray.scores import score_named
-from erag_ray.store import Folder, TableStore, file_stamp, open_mapped, read_manifest, write_mapped
+from erag_ray.store import (
+    Folder,
+    TableStore,
+    file_stamp,
+    open_mapped,
+    read_manifest,
+    whole_manifest,
+    write_mapped,
+)
 
 ROWS = pl.List(pl.Int32)
 FILES = ("queries", "triviaqa_questions", "passages", "run", "given")
@@ -103,9 +111,8 @@ def _manifest(config: TrainConfig, name: str) -> dict[str, Any]:
 
 
 def _is_sealed(config: TrainConfig, name: str) -> bool:
-    if not (_folder(config, name) / "manifest.json").is_file():
-        return False
-    return bool(_manifest(config, name)["settings"] == _settings(config, name))
+    held = whole_manifest(Folder(str(_folder(config, name))))
+    return held is not None and bool(held.get("settings") == _settings(config, name))
 
 
 def _settings(config: TrainConfig, name: str) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from erag_ray.config import ReaderConfig, TrainConfig
 from erag_ray.datasets import Dataset
 from erag_ray.schemas import InputError
 from erag_ray.sources import find_model
-from erag_ray.store import Folder, TableStore, read_manifest
+from erag_ray.store import Folder, TableStore, whole_manifest
 from erag_ray.train.checkpoints import State, written_whole
 from erag_ray.train.examples import Examples, file_stamps, prepare_examples
 from erag_ray.train.reader import check_start
@@ -96,7 +96,7 @@ def start_folder(config: TrainConfig) -> str:
 def finished(config: TrainConfig) -> Mapping[str, Any] | None:
     """How a training ended, if it has."""
     store = TableStore(config.out)
-    return read_manifest(store.folder) if store.folder.exists("manifest.json") else None
+    return whole_manifest(store.folder, form={"step": int})
 
 
 def seal(config: TrainConfig, state: State) -> None:

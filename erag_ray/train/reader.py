@@ -30,8 +30,9 @@ def load_readers(config: ReaderConfig, folder: str, datasets: Mapping[str, Datas
         made[wanted] = made.get(wanted) or _t5_reader(wanted)
     readers = list(made.values())
     readers[0].load()
-    for reader in readers[1:]:
-        reader.model = readers[0].model
+    for reader in readers:
+        # the engine holds weights as they were when it was made, and these are going to change
+        reader.model, reader.engine = readers[0].model, None
     return {name: made[reader_for(own, dataset)] for name, dataset in datasets.items()}
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from erag_ray import __version__
 from erag_ray.config import WorldConfig
-from erag_ray.store import Folder
+from erag_ray.store import Folder, whole_manifest
 from erag_ray.store.folder import UNFINISHED
 from erag_ray.world.district import make_district
 from erag_ray.world.pages import Page, make_pages
@@ -46,12 +46,11 @@ def write_world(config: WorldConfig, told: Callable[[int], None] = lambda done: 
     """
     folder = Folder(config.out)
     settings = _settings(config)
-    if folder.exists(MANIFEST):
-        manifest = json.loads(folder.read_bytes(MANIFEST))
-        if manifest["settings"] == settings:
-            counts: dict[str, int] = manifest["lines"]
-            return counts
-        folder.delete(MANIFEST)
+    manifest = whole_manifest(folder, name=MANIFEST, form={"settings": dict, "lines": dict})
+    if manifest is not None and manifest["settings"] == settings:
+        counts: dict[str, int] = manifest["lines"]
+        return counts
+    folder.delete(MANIFEST)
     lines = _write_files(config, folder, told)
     content = {"settings": settings, "lines": lines}
     folder.write_bytes(json.dumps(content, indent=2).encode(), MANIFEST)

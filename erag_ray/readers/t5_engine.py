@@ -1,0 +1,315 @@
+"""T5's forward pass arranged for reading: segments encoded once, answers decoded greedily over the states of several.
+
+Against a general implementation it leaves out what reading never needs (training, dropout, sampling, beams) and changes
+the order of two sums: in cross-attention the query goes through the key projection instead of every state, and the
+weighted mean of the states through the value projection. Scores are the same numbers, q . (W h) = (W' q) . h, in far
+fewer operations for outputs shorter than a head is wide, and no keys and values are kept for the states, of which FiD
+has thousands for each question. Rows that have ended leave the batch.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from erag_ray.readers.fusion import padded
+from erag_ray.readers.tokens import Ids
+
+KINDS = ("t5", "mt5", "umt5")
+DTYPES = (torch.float32, torch.bfloat16)
+"""In float16 T5's activations overflow, and transformers' own clamping is wanted."""
+WINDOW_SHARE = 0.05
+CPU_PASS = 2048
+"""Most tokens in one pass of the encoder on a CPU: what a layer works on then stays in its caches."""
+CHECK_EVERY = 8
+"""Steps between two looks at which rows have ended, on a GPU: each look waits for it."""
+
+
+class Attention(NamedTuple):
+    """One attention layer's weights."""
+
+    norm: Tensor
+    projections: Tensor
+    """[3 * inner, width]: queries, keys and values; of cross-attention the queries' alone."""
+    out: Tensor
+    bias: Tensor | None
+    """[buckets, heads], of positions."""
+    keys: Tensor | None = None
+    values: Tensor | None = None
+    """[heads, head, width], of cross-attention."""
+
+
+class Feed(NamedTuple):
+    """One feed-forward layer's weights; ``inner`` is twice as high where it is gated."""
+
+    norm: Tensor
+    inner: Tensor
+    out: Tensor
+
+
+class Block(NamedTuple):
+    """One block; only those of the decoder have ``cross``."""
+
+    own: Attention
+    cross: Attention | None
+    feed: Feed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stack:
+    """Encoder or decoder."""
+
+    blocks: Sequence[Block]
+    norm: Tensor
+
+
+class Engine:
+    """The weights of a model of one of `KINDS`, and what reading does with them.
+
+    Args:
+        model: transformers' own, on its device; the engine shares its weights where it need not rearrange them.
+    """
+
+    def __init__(self, model: Any) -> None:
+        settings = model.config
+        self.heads, self.head = settings.num_heads, settings.d_kv
+        self.epsilon = settings.layer_norm_epsilon
+        self.buckets = settings.relative_attention_num_buckets
+        self.farthest = settings.relative_attention_max_distance
+        self.is_gated = settings.is_gated_act
+        self.act = model.encoder.block[0].layer[-1].DenseReluDense.act
+        self.embedding = model.get_input_embeddings().weight
+        self.output = model.get_output_embeddings().weight
+        self.encoder = self._stack(model.encoder)
+        self.decoder = self._stack(model.decoder)
+        self.device = self.embedding.device
+
+    def window_tokens(self) -> int:
+        """Tokens whose states fill `WINDOW_SHARE` of the machine's memory, or of what is free on the GPU."""
+        on_gpu = self.device.type == "cuda"
+        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        size: int = torch.cuda.mem_get_info(self.device)[0] if on_gpu else whole
+        width: int = self.embedding.shape[1]
+        bytes_of_token: int = width * self.embedding.element_size()
+        return int(size * WINDOW_SHARE) // bytes_of_token
+
+    def pass_tokens(self, batch_tokens: int) -> int:
+        """Most tokens in one pass of the encoder, where a batch has so many."""
+        return min(batch_tokens, CPU_PASS) if self.device.type == "cpu" else batch_tokens
+
+    def _stack(self, stack: Any) -> Stack:
+        blocks: list[Block] = []
+        for block in stack.block:
+            own = self._attention(block.layer[0].layer_norm, block.layer[0].SelfAttention)
+            # T5 has one table of position biases, in the first block; UMT5 one in each
+            if own.bias is None and blocks:
+                own = own._replace(bias=blocks[0].own.bias)
+            cross = None
+            if len(block.layer) == 3:
+                cross = self._cross(block.layer[1].layer_norm, block.layer[1].EncDecAttention)
+            blocks.append(Block(own, cross, self._feed(block.layer[-1])))
+        return Stack(blocks=blocks, norm=stack.final_layer_norm.weight)
+
+    def _attention(self, norm: Any, layer: Any) -> Attention:
+        table = layer.relative_attention_bias.weight if layer.has_relative_attention_bias else None
+        projections = torch.cat([layer.q.weight, layer.k.weight, layer.v.weight])
+        return Attention(norm.weight, projections, layer.o.weight, table)
+
+    def _cross(self, norm: Any, layer: Any) -> Attention:
+        shape = (self.heads, self.head, -1)
+        keys, values = layer.k.weight.view(shape), layer.v.weight.view(shape)
+        return Attention(norm.weight, layer.q.weight, layer.o.weight, None, keys, values)
+
+    def _feed(self, layer: Any) -> Feed:
+        dense = layer.DenseReluDense
+        inner = torch.cat([dense.wi_0.weight, dense.wi_1.weight]) if self.is_gated else dense.wi.weight
+        return Feed(layer.layer_norm.weight, inner, dense.wo.weight)
+
+    @torch.inference_mode()
+    def encode(self, segments: Sequence[Ids]) -> Tensor:
+        """States of some segments of similar length, one after the other: [tokens, width], without padding."""
+        ids, is_token = padded(segments)
+        is_whole, is_token = bool(is_token.all()), is_token.to(self.device)
+        states = self._encoded(ids.to(self.device), None if is_whole else is_token)
+        return states[is_token]
+
+    def _encoded(self, ids: Tensor, is_token: Tensor | None) -> Tensor:
+        states = functional.embedding(ids, self.embedding)
+        rows, length = ids.shape
+        hidden = None if is_token is None else _hidden(is_token, states.dtype)[:, None, None, :]
+        biases = self._biases(self.encoder, length, both_ways=True)
+        masks = biases if hidden is None else {key: bias + hidden for key, bias in biases.items()}
+        for block in self.encoder.blocks:
+            projected = functional.linear(self._norm(states, block.own.norm), block.own.projections)
+            query, key, value = projected.view(rows, length, 3, self.heads, self.head).unbind(2)
+            found = functional.scaled_dot_product_attention(
+                query.transpose(1, 2),
+                key.transpose(1, 2),
+                value.transpose(1, 2),
+                attn_mask=masks[id(block.own.bias)],
+                scale=1.0,
+            )
+            states = states + functional.linear(
+                found.transpose(1, 2).reshape(rows, length, -1), block.own.out
+            )
+            states = states + self._fed(states, block.feed)
+        return self._norm(states, self.encoder.norm)
+
+    def _fed(self, states: Tensor, feed: Feed) -> Tensor:
+        inner = functional.linear(self._norm(states, feed.norm), feed.inner)
+        if self.is_gated:
+            gate, inner = inner.chunk(2, dim=-1)
+            inner = self.act(gate) * inner
+        else:
+            inner = self.act(inner)
+        return functional.linear(inner.to(feed.out.dtype), feed.out).to(states.dtype)
+
+    def _norm(self, states: Tensor, weight: Tensor) -> Tensor:
+        return functional.rms_norm(states, weight.shape, weight, self.epsilon)
+
+    def _biases(self, stack: Stack, length: int, *, both_ways: bool) -> dict[int, Tensor]:
+        """The bias of each position to each, [1, heads, length, length], of every table of the stack, by its id."""
+        at = torch.arange(length, device=self.device)
+        places = buckets_of(at[None, :] - at[:, None], self.buckets, self.farthest, both_ways=both_ways)
+        tables = {id(block.own.bias): block.own.bias for block in stack.blocks if block.own.bias is not None}
+        return {
+            key: functional.embedding(places, table).permute(2, 0, 1)[None] for key, table in tables.items()
+        }
+
+    @torch.inference_mode()
+    def decode(
+        self, states: Tensor, is_state: Tensor, *, start: int, ends: Sequence[int], most: int
+    ) -> list[list[int]]:
+        """Greedy outputs over encoder states, each up to and with its end.
+
+        Args:
+            states: [rows, states, width].
+            is_state: [rows, states], False where a row has none.
+            start: the token that a decoder starts with.
+            ends: tokens that end an output.
+            most: tokens in one output.
+        """
+        run = _Run(self, states, is_state, start, most)
+        end = torch.tensor(list(ends), device=self.device, dtype=torch.long)
+        every = 1 if self.device.type == "cpu" else CHECK_EVERY
+        for step in range(most):
+            run.step(step)
+            if (step + 1) % every == 0 and not run.leave(torch.isin(run.written, end).any(dim=1)):
+                break
+        return run.outputs(set(ends))
+
+
+class _Run:
+    """One batch on its way: what each row has written, and its own keys and values."""
+
+    def __init__(self, engine: Engine, states: Tensor, is_state: Tensor, start: int, most: int) -> None:
+        self.engine = engine
+        self.states = states
+        self.hidden = None if bool(is_state.all()) else _hidden(is_state, states.dtype)[:, None, :]
+        rows = states.shape[0]
+        self.places = list(range(rows))
+        self.done: dict[int, list[int]] = {}
+        self.written = torch.empty(rows, 0, dtype=torch.long, device=engine.device)
+        self.last = torch.full((rows,), start, device=engine.device)
+        shape = (2, len(engine.decoder.blocks), rows, engine.heads, most, engine.head)
+        self.cache = states.new_empty(shape)
+        self.biases = engine._biases(engine.decoder, most, both_ways=False)
+
+    def step(self, step: int) -> None:
+        """The next token of every row."""
+        engine = self.engine
+        states = functional.embedding(self.last, engine.embedding)
+        for number, block in enumerate(engine.decoder.blocks):
+            assert block.cross is not None
+            states = states + self._own(states, block.own, number, step)
+            states = states + self._cross(states, block.cross)
+            states = states + engine._fed(states, block.feed)
+        states = engine._norm(states, engine.decoder.norm)
+        # T5 1.0 scales its states before the output layer, which changes no order
+        self.last = functional.linear(states, engine.output).argmax(dim=-1)
+        self.written = torch.cat([self.written, self.last[:, None]], dim=1)
+
+    def _own(self, states: Tensor, layer: Attention, number: int, step: int) -> Tensor:
+        engine, rows = self.engine, len(states)
+        projected = functional.linear(engine._norm(states, layer.norm), layer.projections)
+        query, key, value = projected.view(rows, 3, engine.heads, engine.head).unbind(1)
+        keys, values = self.cache[0, number], self.cache[1, number]
+        keys[:, :, step], values[:, :, step] = key, value
+        scores = keys[:, :, : step + 1] @ query[..., None]
+        scores = scores[..., 0] + self.biases[id(layer.bias)][:, :, step, : step + 1]
+        weights = scores.float().softmax(dim=-1).to(states.dtype)
+        found = weights[:, :, None] @ values[:, :, : step + 1]
+        return functional.linear(found.reshape(rows, -1), layer.out)
+
+    def _cross(self, states: Tensor, layer: Attention) -> Tensor:
+        engine, rows = self.engine, len(states)
+        assert layer.keys is not None
+        assert layer.values is not None
+        query = functional.linear(engine._norm(states, layer.norm), layer.projections)
+        by_head = query.view(rows, engine.heads, engine.head).transpose(0, 1)
+        # [rows, heads, width]: the queries in the space of the states
+        asked = (by_head @ layer.keys).transpose(0, 1)
+        scores = asked @ self.states.transpose(1, 2)
+        if self.hidden is not None:
+            scores = scores + self.hidden
+        weights = scores.float().softmax(dim=-1).to(states.dtype)
+        met = (weights @ self.states).transpose(0, 1)
+        found = met @ layer.values.transpose(1, 2)
+        return functional.linear(found.transpose(0, 1).reshape(rows, -1), layer.out)
+
+    def leave(self, has_ended: Tensor) -> bool:
+        """Rows that have ended go, once half of them have; whether any is left."""
+        num_ended = int(has_ended.sum())
+        if num_ended == len(self.places):
+            return False
+        if 2 * num_ended >= len(self.places):
+            self._keep(has_ended)
+        return True
+
+    def _keep(self, has_ended: Tensor) -> None:
+        written, gone = self.written.tolist(), has_ended.tolist()
+        self.done |= {p: row for p, row, is_gone in zip(self.places, written, gone, strict=True) if is_gone}
+        self.places = [place for place, is_gone in zip(self.places, gone, strict=True) if not is_gone]
+        left = (~has_ended).nonzero()[:, 0]
+        self.states, self.cache = self.states[left], self.cache[:, :, left]
+        self.written, self.last = self.written[left], self.last[left]
+        self.hidden = None if self.hidden is None else self.hidden[left]
+
+    def outputs(self, ends: set[int]) -> list[list[int]]:
+        """What each row has written, up to and with its end."""
+        self.done |= zip(self.places, self.written.tolist(), strict=True)
+        return [_up_to_end(self.done[place], ends) for place in range(len(self.done))]
+
+
+def _up_to_end(ids: list[int], ends: set[int]) -> list[int]:
+    length = next((place + 1 for place, id_ in enumerate(ids) if id_ in ends), len(ids))
+    return ids[:length]
+
+
+def _hidden(is_token: Tensor, dtype: torch.dtype) -> Tensor:
+    """0 where there is a token, and the least number elsewhere: what is added to scores."""
+    return torch.zeros(is_token.shape, dtype=dtype, device=is_token.device).masked_fill(
+        ~is_token, torch.finfo(dtype).min
+    )
+
+
+def buckets_of(distance: Tensor, num_buckets: int, farthest: int, *, both_ways: bool) -> Tensor:
+    """The bucket of each distance (key minus query) in T5's table of position biases (Raffel et al., 2020, 2.1).
+
+    Half of the buckets hold one distance each, the others ever more, up to ``farthest``; with ``both_ways`` keys behind
+    the query have half of all buckets for themselves, else a key behind counts as distance 0.
+    """
+    count = num_buckets // 2 if both_ways else num_buckets
+    side = count * (distance > 0) if both_ways else torch.zeros_like(distance)
+    away = distance.abs() if both_ways else (-distance).clamp(min=0)
+    exact = count // 2
+    ratio = torch.log(away.clamp(min=1).float() / exact) / math.log(farthest / exact)
+    far = (exact + (ratio * (count - exact)).long()).clamp(max=count - 1)
+    return side + torch.where(away < exact, away, far)

@@ -1,0 +1,129 @@
+"""Files that are read one by one, by a local path or a URI (``s3://``, ``gs://``, ...): as bytes, or as Parquet."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+from collections.abc import Iterator
+from typing import IO
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.fs as pafs
+import pyarrow.parquet as pq
+from polars.io.plugins import register_io_source
+
+from erag_ray.store.folder import Folder, as_frame, is_uri
+
+# of an object store each is one request, which takes as long for a few bytes as for a megabyte
+BUFFER_BYTES = 1 << 23
+ROW = "row"
+
+
+def open_file(path: str) -> IO[bytes]:
+    """The bytes of a file, read as they are asked for.
+
+    Raises:
+        OSError: it is not there or cannot be reached.
+    """
+    return io.BufferedReader(_remote(path), BUFFER_BYTES) if is_uri(path) else open(path, "rb")
+
+
+def start_of(path: str, num_bytes: int) -> bytes:
+    """The first bytes of a file.
+
+    Raises:
+        OSError: it is not there or cannot be reached.
+    """
+    with _remote(path) if is_uri(path) else open(path, "rb") as stream:
+        return bytes(stream.read(num_bytes))
+
+
+def size_of(path: str) -> int:
+    """Bytes of a file.
+
+    Raises:
+        OSError: it is not there or cannot be reached.
+    """
+    if not is_uri(path):
+        return os.path.getsize(path)
+    with _remote(path) as file:
+        return int(file.size())
+
+
+def is_folder(path: str) -> bool:
+    """Whether a folder is there; opening what cannot be reached says why."""
+    if not is_uri(path):
+        return os.path.isdir(path)
+    try:
+        with _told(path):
+            folder = Folder(path)
+            return bool(folder.filesystem.get_file_info(folder.path).type == pafs.FileType.Directory)
+    except OSError:
+        return False
+
+
+def scan_file(path: str) -> pl.LazyFrame:
+    """A Parquet file with a column ``row`` (from 1; one of its own goes); only what is asked for comes to memory.
+
+    Raises:
+        OSError: it is not there or cannot be reached.
+        polars.exceptions.PolarsError: it is no Parquet.
+    """
+    if is_uri(path):
+        return _scan_remote(path)
+    return pl.scan_parquet(path, glob=False).drop(ROW, strict=False).with_row_index(ROW, offset=1)
+
+
+def _scan_remote(path: str) -> pl.LazyFrame:
+    with _told(path), _remote(path) as file:
+        schema = as_frame(pq.read_schema(file).empty_table()).drop(ROW, strict=False).schema
+
+    def batches(
+        columns: list[str] | None, predicate: pl.Expr | None, num_rows: int | None, _: int | None
+    ) -> Iterator[pl.DataFrame]:
+        wanted = [ROW, *schema] if columns is None else columns
+        for frame in _numbered_batches(path, [name for name in wanted if name != ROW], num_rows):
+            kept = frame if predicate is None else frame.filter(predicate)
+            yield kept.select(wanted)
+
+    return register_io_source(batches, schema={ROW: pl.get_index_type(), **schema})
+
+
+def _numbered_batches(path: str, columns: list[str], num_rows: int | None) -> Iterator[pl.DataFrame]:
+    """Some columns of a Parquet file, each batch with its rows' numbers; the first ``num_rows`` rows, or all."""
+    start = 0
+    with _told(path), _remote(path) as file:
+        for batch in pq.ParquetFile(file).iter_batches(columns=columns):
+            end = min(start + batch.num_rows, start + batch.num_rows if num_rows is None else num_rows)
+            numbers = pl.Series(ROW, range(start + 1, end + 1), dtype=pl.get_index_type())
+            frame = as_frame(pa.Table.from_batches([batch.slice(0, end - start)]))
+            yield frame.with_columns(numbers)
+            if (start := end) == num_rows:
+                return
+
+
+def _remote(path: str) -> pa.NativeFile:
+    with _told(path):
+        folder = Folder(path)
+        try:
+            return folder.filesystem.open_input_file(folder.path)
+        except FileNotFoundError:
+            raise FileNotFoundError(errno.ENOENT, _absence(folder)) from None
+
+
+def _absence(folder: Folder) -> str:
+    bucket = folder.path.partition("/")[0]
+    is_store = not folder.needs_rename
+    return f"there is no bucket {bucket}" if is_store and not folder.has(bucket) else "there is no such file"
+
+
+@contextlib.contextmanager
+def _told(path: str) -> Iterator[None]:
+    """Whatever is wrong with a URI or what it names is an OSError, as it is with a local file."""
+    try:
+        yield
+    except (ValueError, pa.ArrowException) as error:
+        raise OSError(errno.EINVAL, str(error)) from error

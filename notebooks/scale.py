@@ -1,0 +1,162 @@
+"""How much the pipeline costs beside the reader, and how it grows: jobs/compare.py over millions of requests.
+
+    python notebooks/scale.py make FOLDER NUM_QUESTIONS
+    python notebooks/scale.py run FOLDER DELAY_SECONDS OUT [compare.py's options ...]
+    python notebooks/scale.py loop FOLDER DELAY_SECONDS NUM_PAIRS
+
+``make`` writes questions, a run of 50 documents a question, and passages of 80 invented words, a fifth as many as there
+are pairs. ``run`` reads all pairs, and the first five documents of each list, with the reader ``echo``, which sleeps so
+long for each request. It prints, with seconds since the start, every line that the job says, and every ten seconds the
+memory that the job and each of its readers hold for themselves alone, in GiB. ``loop`` calls the same reader in a plain
+loop over REQUESTS.
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import psutil
+
+from erag_ray.config import ReaderConfig
+from erag_ray.readers import make_reader, reader_id
+
+DEPTH, FIRST, WORDS, PLACES = 50, 5, 80, 5
+LOOK_SECONDS = 10.0
+GIB = 2**30
+
+
+def words(generator: np.random.Generator, count: int) -> npt.NDArray[np.object_]:
+    """Invented words."""
+    letters = generator.integers(97, 123, size=(count, 7)).astype(np.uint8)
+    return np.array([bytes(row).decode() for row in letters], dtype=object)
+
+
+def make(folder: pathlib.Path, num_questions: int) -> None:
+    """Questions, passages and one run."""
+    folder.mkdir(parents=True, exist_ok=True)
+    generator = np.random.default_rng(7)
+    vocabulary = words(generator, 30_000)
+    num_passages = num_questions * DEPTH // PLACES
+    write_passages(folder / "passages", generator, vocabulary, num_passages)
+    gold = generator.integers(num_passages, size=num_questions)
+    with (folder / "queries.jsonl").open("w") as file:
+        for number, place in enumerate(gold):
+            answer = {"answer": f"title {place}", "provenance": [{"wikipedia_id": f"p{place}"}]}
+            asked = " ".join(generator.choice(vocabulary, 8))
+            record = {"id": f"q{number}", "input": f"{asked} {number}", "output": [answer]}
+            file.write(json.dumps(record) + "\n")
+    found = generator.integers(num_passages, size=(num_questions, DEPTH)) // DEPTH * DEPTH
+    # a list's documents lie apart by their rank, so that none repeats
+    found = (found + np.arange(DEPTH)) % num_passages
+    found[:, 0] = np.where((found == gold[:, None]).any(axis=1), found[:, 0], gold)
+    rows = np.arange(num_questions).repeat(DEPTH)
+    run = pl.DataFrame(
+        {"query": rows, "doc": found.ravel(), "rank": np.tile(np.arange(1, DEPTH + 1), num_questions)}
+    )
+    run.select(
+        query_id=pl.format("q{}", "query"),
+        doc_id=pl.format("d{}", "doc"),
+        rank=pl.col("rank").cast(pl.Int32),
+        score=-pl.col("rank").cast(pl.Float64),
+    ).write_parquet(folder / "run.parquet")
+
+
+def write_passages(
+    folder: pathlib.Path, generator: np.random.Generator, vocabulary: npt.NDArray[np.object_], count: int
+) -> None:
+    """Files of at most 100,000 passages."""
+    folder.mkdir(exist_ok=True)
+    for part, start in enumerate(range(0, count, 100_000)):
+        numbers = range(start, min(start + 100_000, count))
+        texts = [
+            " ".join(row)
+            for row in vocabulary[generator.integers(len(vocabulary), size=(len(numbers), WORDS))]
+        ]
+        pl.DataFrame(
+            {
+                "doc_id": [f"d{number}" for number in numbers],
+                "page_id": [f"p{number}" for number in numbers],
+                "title": [f"title {number}" for number in numbers],
+                "text": texts,
+            }
+        ).write_parquet(folder / f"{part:04}.parquet")
+
+
+def run(folder: pathlib.Path, delay: float, out: pathlib.Path, options: list[str]) -> int:
+    """The job, with what it says and holds."""
+    passages = json.dumps([str(path) for path in sorted((folder / "passages").glob("*.parquet"))])
+    command = [
+        *(sys.executable, "-u", "jobs/compare.py", "--queries", json.dumps([str(folder / "queries.jsonl")])),
+        *("--passages", passages, "--runs.only", str(folder / "run.parquet"), "--depth", str(DEPTH)),
+        *("--end_to_end_depths", f"[{FIRST}]", "--dataset", "nq", "--reader.kind", "echo"),
+        *("--reader.delay_seconds", str(delay), "--num_readers", "2", "--cpus_per_reader", "1"),
+        *("--out", str(out / "out"), "--store", str(out / "store"), *options),
+    ]
+    start = time.monotonic()
+    job = psutil.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    threading.Thread(target=watch, args=(job, start), daemon=True).start()
+    assert job.stdout is not None
+    for line in job.stdout:
+        say(start, line.rstrip())
+    code: int = job.wait()
+    files = [path for path in out.rglob("*") if path.is_file()]
+    size = sum(path.stat().st_size for path in files) / GIB
+    say(start, f"ended with {code}; {len(files)} files, {size:.2f} GiB in {out}")
+    return code
+
+
+def watch(job: psutil.Popen, start: float) -> None:
+    """Memory, now and then, until the job is gone."""
+    most = 0.0
+    while job.is_running():
+        try:
+            own = job.memory_full_info().uss / GIB
+            most = max(most, own)
+            readers = [
+                process.memory_full_info().uss / GIB
+                for process in job.children(recursive=True)
+                if "ReaderActor" in " ".join(process.cmdline())
+            ]
+        except psutil.NoSuchProcess:
+            continue
+        used = psutil.virtual_memory().used / GIB
+        told = " ".join(f"{size:.2f}" for size in readers)
+        say(start, f"MEMORY job {own:.2f} (most {most:.2f}), readers {told or '-'}, machine {used:.1f}")
+        time.sleep(LOOK_SECONDS)
+
+
+def say(start: float, line: str) -> None:
+    """A line with its time."""
+    print(f"{time.monotonic() - start:8.1f} {line}", flush=True)
+
+
+def loop(shards: pathlib.Path, delay: float, num_pairs: int) -> None:
+    """The same reader over REQUESTS, without anything around it."""
+    reader = make_reader(ReaderConfig(kind="echo", delay_seconds=delay))
+    name, done, start = reader_id(reader), 0, time.monotonic()
+    reader.load()
+    for path in sorted(shards.rglob("*.parquet")):
+        table = pl.read_parquet(path).to_arrow()
+        for first in range(0, table.num_rows, 4096):
+            done += sum(readings.num_rows for readings in reader.read(table.slice(first, 4096), name))
+            if done >= num_pairs:
+                say(start, f"{done} readings, {done / (time.monotonic() - start):.0f} a second")
+                return
+
+
+if __name__ == "__main__":
+    what, folder, *rest = sys.argv[1:]
+    if what == "make":
+        make(pathlib.Path(folder), int(rest[0]))
+    elif what == "run":
+        raise SystemExit(run(pathlib.Path(folder), float(rest[0]), pathlib.Path(rest[1]), rest[2:]))
+    else:
+        loop(pathlib.Path(folder), float(rest[0]), int(rest[1]))

@@ -1,0 +1,266 @@
+"""Damage for the fuzz tests: bytes of small valid files changed at random, and records of odd shapes.
+
+`ERAG_RAY_FUZZ` says how many examples each test tries; without it few, and always the same ones.
+"""
+
+from __future__ import annotations
+
+import copy
+import gzip
+import json
+import os
+import pathlib
+import unicodedata
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from erag_ray.datasets import Findings
+
+MANY = os.environ.get("ERAG_RAY_FUZZ")
+DEEP = "@deep@"
+DEPTH = 20_000
+
+
+def tried(num_examples: int) -> settings:
+    """The settings of a fuzz test of so many examples, or of as many as `ERAG_RAY_FUZZ` says."""
+    return settings(
+        deadline=None,
+        derandomize=not MANY,
+        database=None,
+        max_examples=int(MANY) if MANY else num_examples,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+class Refused(Exception):
+    """What the oracle says of a file that must not be read without a message."""
+
+
+# --- values that do not belong where they stand ---
+
+LEAVES: list[Any] = [
+    None, True, False, 0, 1, -7, 10**30, 10**400, 2**63, 1.5, float("nan"), float("inf"), 1e308,
+    "", " ", "\u3000", "q1", "d1", "7", "\x00", "\x1b[31m", "a\nb", "a\tb", "\u2028", "\u202e", "[/bold]",
+    "\ud800", "\udfff\ud800", "e\u0301", "\ufeffq1", "x" * 20_000, DEEP, [], {}, ["a"], [None], [1], [[]], [{}],
+    {"a": 1}, [{"answer": 3}], [{"text": 3}], [{"provenance": 5}], [{"wikipedia_id": 1.5}], [{"doc_id": [1]}],
+]  # fmt: skip
+odd = st.one_of(st.sampled_from(LEAVES), st.text(max_size=4), st.integers(), st.floats())
+
+
+def places(value: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths of all values inside a JSON value."""
+    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, held in inside:
+        yield (*above, key)
+        yield from places(held, (*above, key))
+
+
+@st.composite
+def odd_records(draw: st.DrawFn, records: Sequence[Any], *, num_changes: int = 3) -> list[Any]:
+    """The records with some values, at any depth, replaced by odd ones or left out, or whole records repeated."""
+    changed = copy.deepcopy(list(records))
+    for _ in range(draw(st.integers(1, num_changes))):
+        *above, last = draw(st.sampled_from([*places(changed)]))
+        holder: Any = changed
+        for key in above:
+            holder = holder[key]
+        change = draw(st.sampled_from(["replace", "replace", "leave out", "repeat"]))
+        if change == "replace":
+            holder[last] = copy.deepcopy(draw(odd))
+        elif change == "leave out":
+            del holder[last]
+        elif isinstance(holder, list):
+            holder.append(copy.deepcopy(holder[last]))
+        if not changed:
+            break
+    return changed
+
+
+def as_json(value: Any, *, ascii_only: bool = True) -> str:
+    """JSON of a value with Python's own liberties: NaN, half surrogate pairs, and nesting as deep as it gets."""
+    text = json.dumps(value, ensure_ascii=ascii_only)
+    return text.replace(f'"{DEEP}"', "[" * DEPTH + "]" * DEPTH)
+
+
+def as_lines(records: Sequence[Any]) -> bytes:
+    """JSON Lines of the records."""
+    return b"".join(as_json(record).encode() + b"\n" for record in records)
+
+
+# --- bytes ---
+
+PIECES = [
+    b"\x00", b"\r", b"\r\n", b"\n", b"\n\n", b"\xef\xbb\xbf", b"\xff\xfe", b"\xff", b"\xed\xa0\x80", b"\xc3",
+    b"\x1b[2J", b"\\ud800", b"\\u0000", b"NaN", b"Infinity", b"-Infinity", b"1e999", b"9" * 5000, b"null", b'"', b"{",
+    b"}", b"[", b"[" * DEPTH, b'{"a":' * 5000, b"\xe2\x80\xa8", b"\xc2\x85", b"\x0c", b"\x1c", b"\t", b" ", b"nan",
+    b"inf", b"1_0", "\uff11".encode(), b"\x1f\x8b", b"#", b"- ", b": ", b"&a [*a]", b"!!python/object:x", b"\xcc\x81",
+]  # fmt: skip
+
+
+def _at(draw: st.DrawFn, data: bytes) -> int:
+    return draw(st.integers(0, len(data)))
+
+
+def _flip(draw: st.DrawFn, data: bytes) -> bytes:
+    place = _at(draw, data)
+    return (
+        data[:place]
+        + bytes(byte ^ draw(st.integers(1, 255)) for byte in data[place : place + 1])
+        + data[place + 1 :]
+    )
+
+
+def _delete(draw: st.DrawFn, data: bytes) -> bytes:
+    place = _at(draw, data)
+    return data[:place] + data[place + draw(st.integers(1, 8)) :]
+
+
+def _insert(draw: st.DrawFn, data: bytes) -> bytes:
+    place = _at(draw, data)
+    return data[:place] + draw(st.one_of(st.sampled_from(PIECES), st.binary(max_size=4))) + data[place:]
+
+
+def _overwrite(draw: st.DrawFn, data: bytes) -> bytes:
+    place, piece = _at(draw, data), draw(st.sampled_from(PIECES))
+    return data[:place] + piece + data[place + len(piece) :]
+
+
+def _truncate(draw: st.DrawFn, data: bytes) -> bytes:
+    return data[: _at(draw, data)]
+
+
+def _swap_lines(draw: st.DrawFn, data: bytes) -> bytes:
+    lines = data.split(b"\n")
+    one, two = draw(st.integers(0, len(lines) - 1)), draw(st.integers(0, len(lines) - 1))
+    lines[one], lines[two] = lines[two], lines[one]
+    return b"\n".join(lines)
+
+
+def _double_line(draw: st.DrawFn, data: bytes) -> bytes:
+    lines = data.split(b"\n")
+    place = draw(st.integers(0, len(lines) - 1))
+    return b"\n".join([*lines[: place + 1], *lines[place:]])
+
+
+def _mark(draw: st.DrawFn, data: bytes) -> bytes:
+    return b"\xef\xbb\xbf" + data
+
+
+def _windows(draw: st.DrawFn, data: bytes) -> bytes:
+    return data.replace(b"\n", b"\r\n")
+
+
+def _old_mac(draw: st.DrawFn, data: bytes) -> bytes:
+    return data.replace(b"\n", b"\r")
+
+
+def _wide(draw: st.DrawFn, data: bytes) -> bytes:
+    return data.decode(errors="replace").encode(
+        draw(st.sampled_from(["utf-16", "utf-32", "utf-16-le", "utf-8-sig"]))
+    )
+
+
+def _compress(draw: st.DrawFn, data: bytes) -> bytes:
+    return gzip.compress(data, mtime=0)
+
+
+def _compress_halves(draw: st.DrawFn, data: bytes) -> bytes:
+    place = _at(draw, data)
+    return gzip.compress(data[:place], mtime=0) + gzip.compress(data[place:], mtime=0)
+
+
+Change = Callable[[st.DrawFn, bytes], bytes]
+CHANGES: list[Change] = [
+    _flip, _flip, _delete, _insert, _insert, _overwrite, _truncate, _swap_lines, _double_line, _mark, _windows,
+    _old_mac, _wide, _compress, _compress_halves,
+]  # fmt: skip
+
+
+@st.composite
+def damaged(draw: st.DrawFn, data: bytes) -> bytes:
+    """The bytes of a file after up to three changes; now and then also what is left of them under gzip."""
+    for _ in range(draw(st.integers(0, 3))):
+        data = draw(st.sampled_from(CHANGES))(draw, data)
+    return data
+
+
+# --- what holds for every reader ---
+
+
+def text_lines(data: bytes) -> list[str]:
+    """The lines of a text file that are not blank, read in the plainest way; an exception where it is none."""
+    if data.startswith(b"\x1f\x8b"):
+        data = gzip.decompress(data)
+    lines = [line.decode() for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n")]
+    return [line for line in lines if line.strip()]
+
+
+def objects(data: bytes) -> list[dict[str, Any]]:
+    """The objects of a JSON Lines file; an exception where a line is none."""
+    found = [whole(json.loads(line)) for line in text_lines(data)]
+    need(all(isinstance(one, dict) for one in found))
+    return found
+
+
+def whole(value: Any) -> Any:
+    """A JSON value all of whose strings are text."""
+    json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def need(condition: object) -> None:
+    """The file must be refused unless this holds."""
+    if not condition:
+        raise Refused
+
+
+def one_id(value: Any) -> str:
+    """An id as text: a string that is not blank or a whole number."""
+    need(isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip())
+    return str(value)
+
+
+def text_or_nothing(value: Any) -> str:
+    need(value is None or isinstance(value, str))
+    return value or ""
+
+
+def list_of_objects(value: Any) -> list[dict[str, Any]]:
+    """A list of objects; whatever is empty counts as none."""
+    if value is None or value in ("", {}):
+        return []
+    need(isinstance(value, list) and all(isinstance(one, dict) for one in value))
+    return list(value)
+
+
+def distinct(values: Sequence[Any]) -> list[Any]:
+    return list(dict.fromkeys(values))
+
+
+def is_clean(text: str) -> bool:
+    """Whether nothing in a line of text can steer a terminal, break the line or fail to be written."""
+    return not any(unicodedata.category(mark) in ("Cc", "Cs", "Zl", "Zp") for mark in text)
+
+
+def check_messages(findings: Findings, *paths: pathlib.Path) -> None:
+    """Every problem names one of the files and is one clean line of some length; so are the notes."""
+    for line in (*findings.problems, *findings.notes):
+        assert is_clean(line), ascii(line)
+        assert len(line) < 3000, len(line)
+    for problem in findings.problems:
+        assert problem.startswith("... and ") or any(str(path) in problem for path in paths), problem
+
+
+def check_outcome(findings: Findings, found: Any, oracle: Callable[[], Any], *paths: pathlib.Path) -> None:
+    """Either there is a problem, and it names its place, or the oracle reads the same."""
+    check_messages(findings, *paths)
+    if findings.problems:
+        return
+    try:
+        wanted = oracle()
+    except Exception as error:
+        raise AssertionError(f"read without a problem, but it is none: {error!r}: {found}") from error
+    assert found == wanted

@@ -1,0 +1,270 @@
+"""Files that are not as they were written: a damaged manifest, a torn Parquet file. Told in a line, or made anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from tiny import RunJob, Tiny, assert_same, compare, results
+
+from erag_ray.schemas import LABELS, UTILITY, JobError
+from erag_ray.steps import reading
+from erag_ray.steps.inputs import INPUT_TABLES, prepare
+from erag_ray.steps.planning import plan_stage
+from erag_ray.steps.reading import run_stage
+from erag_ray.store import KEY_COLUMNS, ReadingStore
+
+# Ray warns of its own inner workings
+pytestmark = pytest.mark.filterwarnings(
+    r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*"
+)
+RUN_AGAIN = r"run (jobs/\w+\.py|the job that writes it)"
+
+
+@pytest.fixture
+def compared(tiny: Tiny, reads_here: list[int]) -> Tiny:
+    """A finished job."""
+    compare(tiny)
+    return tiny
+
+
+def manifests(tiny: Tiny) -> list[pathlib.Path]:
+    return sorted(pathlib.Path(tiny.config.out).rglob("manifest.json"))
+
+
+def without(key: str) -> Callable[[bytes], bytes]:
+    """A manifest as an older version would have written it, without a key."""
+
+    def change(data: bytes) -> bytes:
+        content = json.loads(data)
+        return json.dumps({k: v for k, v in content.items() if k not in (key, "manifest_sha256")}).encode()
+
+    change.__name__ = f"without {key}"
+    return change
+
+
+def wrong(key: str, value: object) -> Callable[[bytes], bytes]:
+    """A manifest of an older version in which a value has another type."""
+
+    def change(data: bytes) -> bytes:
+        content = json.loads(data)
+        del content["manifest_sha256"]
+        return json.dumps({**content, key: value}).encode()
+
+    change.__name__ = f"{key} is {value}"
+    return change
+
+
+def changed(data: bytes) -> bytes:
+    """Another value of the same type."""
+    return re.sub(rb'("num_\w+": )(\d+)', rb"\g<1>9\2", data)
+
+
+ANY: dict[str, Callable[[bytes], bytes]] = {
+    "truncated": lambda data: data[: len(data) // 2],
+    "without its last byte": lambda data: data[:-1],
+    "empty": lambda data: b"",
+    "zeros": lambda data: bytes(len(data)),
+    "garbage": lambda data: os.urandom(len(data)),
+    "list": lambda data: b"[]",
+    "null": lambda data: b"null",
+    "text": lambda data: b'"manifest"',
+    "number": lambda data: b"1",
+    "no keys": lambda data: b"{}",
+    "deep": lambda data: b"[" * 100_000,
+}
+OF_TABLES = [
+    without("parts"),
+    without("config"),
+    without("inputs"),
+    without("num_rows"),
+    without("table"),
+    wrong("parts", None),
+    wrong("parts", ["part-00000.parquet"]),
+    wrong("parts", {}),
+    wrong("config", None),
+    wrong("config", []),
+    wrong("inputs", "none"),
+    wrong("num_rows", "2"),
+    wrong("table", "another"),
+    changed,
+]
+
+
+OF_STAGES = [without("counts"), without("summary"), wrong("counts", None), wrong("summary", [])]
+SOME = [ANY["truncated"], ANY["null"], changed]
+
+
+def damages_by_table(tiny: Tiny) -> Iterator[tuple[pathlib.Path, Callable[[bytes], bytes]]]:
+    """Every damage of one manifest, some of all others that evaluation needs; the rest it writes itself."""
+    out = pathlib.Path(tiny.config.out)
+    for damage in (*ANY.values(), *OF_TABLES):
+        yield out / "queries" / "manifest.json", damage
+    for schema in (*INPUT_TABLES, LABELS, UTILITY):
+        yield from ((out / schema.name / "manifest.json", damage) for damage in SOME)
+    for damage in (*SOME, *OF_STAGES):
+        yield out / "compare" / "manifest.json", damage
+    yield out / "compare" / "costs" / "manifest.json", ANY["list"]
+
+
+def test_a_manifest_damaged_in_any_way_ends_evaluation_with_one_message(compared: Tiny, job: RunJob) -> None:
+    for path, damage in damages_by_table(compared):
+        data = path.read_bytes()
+        path.write_bytes(damage(data))
+        code, told = job("evaluate", compared)
+        path.write_bytes(data)
+        # a line that counts the problems, and one for this
+        assert (code, told.count("\n")) == (2, 2), f"{path}: {told}"
+        assert re.search(RUN_AGAIN, told), told
+    assert job("evaluate", compared)[0] == 0
+
+
+def test_a_damaged_input_ends_the_annotation_and_preparing_mends_it(compared: Tiny, job: RunJob) -> None:
+    before = results(compared)
+    for path in sorted(pathlib.Path(compared.config.out).glob("*/manifest.json")):
+        path.write_bytes(b"null")
+    code, told = job("annotate", compared)
+    assert code == 2
+    assert re.search(RUN_AGAIN, told), told
+    for name in ("prepare", "annotate", "end_to_end", "evaluate"):
+        assert job(name, compared)[0] == 0, name
+    assert_same(results(compared), before)
+
+
+@pytest.mark.parametrize("damage", ANY)
+def test_the_main_job_makes_damaged_manifests_anew_and_reads_nothing(
+    compared: Tiny, job: RunJob, reads_here: list[int], damage: str
+) -> None:
+    before, found = results(compared), manifests(compared)
+    for path in found:
+        path.write_bytes(ANY[damage](path.read_bytes()))
+    assert job("compare", compared)[0] == 0
+    assert_same(results(compared), before)
+    assert manifests(compared) == found
+    assert reads_here == [37]
+
+
+@pytest.mark.parametrize("name", ["queries", "labels"])
+def test_a_torn_part_of_a_sealed_table_is_told_and_made_anew(compared: Tiny, job: RunJob, name: str) -> None:
+    before = results(compared)
+    part = pathlib.Path(compared.config.out, name, "part-00000.parquet")
+    data = part.read_bytes()
+    for torn in (data[:-100], b"", data[:40] + bytes(8) + data[48:], None):
+        part.unlink() if torn is None else part.write_bytes(torn)
+        code, told = job("evaluate", compared)
+        assert (code, told.count("\n")) == (2, 2), told
+        assert f"{name}/part-00000.parquet is " in told
+    assert job("compare", compared)[0] == 0
+    assert_same(results(compared), before)
+
+
+# --- readings ---
+
+
+def places_in(path: pathlib.Path) -> Iterator[int]:
+    """A byte in the middle of every column's pages."""
+    group = pq.read_metadata(path).row_group(0)
+    for number in range(group.num_columns):
+        column = group.column(number)
+        start = column.dictionary_page_offset or column.data_page_offset
+        yield start + column.total_compressed_size - 2
+
+
+def test_a_changed_byte_in_the_store_costs_its_file_and_never_gives_another_result(
+    compared: Tiny, job: RunJob, reads_here: list[int]
+) -> None:
+    before = results(compared)
+    (name,) = pathlib.Path(compared.config.store).glob("readings/*/*.parquet")
+    data = name.read_bytes()
+    for place in places_in(name):
+        for other in name.parent.glob("*.parquet"):
+            other.unlink()
+        name.write_bytes(data[:place] + bytes([data[place] ^ 0xFF]) + data[place + 1 :])
+        code, told = job("compare", compared)
+        if code:
+            # seen only when all columns were read: told in a line, and done by the next
+            assert code == 1
+            assert "37 requests were not read" in told
+            assert "1 damaged files were set aside); start the job again" in told
+            assert job("compare", compared)[0] == 0
+        assert_same(results(compared), before)
+    assert set(reads_here) == {37}
+
+
+def test_a_file_that_another_job_sets_aside_first_is_no_error(compared: Tiny) -> None:
+    (path,) = pathlib.Path(compared.config.store).glob("readings/*/*.parquet")
+    one, other = (ReadingStore(compared.config.store, path.parent.name) for _ in range(2))
+    path.write_bytes(b"torn")
+    names = one.folder.names(suffix=".parquet")
+    assert len(other.repair()) == 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(one.folder, "names", lambda *below, suffix="": names if suffix else [])
+        assert one.repair() == []
+        assert one.keys().height == 0
+    assert [file.name for file in path.parent.glob("_torn/*")] == [path.name]
+
+
+def test_a_store_that_cannot_be_read_is_not_set_aside(
+    compared: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (path,) = pathlib.Path(compared.config.store).glob("readings/*/*.parquet")
+    store = ReadingStore(compared.config.store, path.parent.name)
+
+    def fail(*names: str, **options: object) -> None:
+        raise OSError("the network is gone")
+
+    for method in ("read_parquet", "read_bytes"):
+        monkeypatch.setattr(store.folder, method, fail)
+    with pytest.raises(OSError, match="the network is gone"):
+        store.keys()
+    assert path.exists()
+
+
+# --- requests ---
+
+
+def torn_shards(place: pathlib.Path) -> None:
+    for shard in place.glob("*.parquet"):
+        shard.write_bytes(shard.read_bytes()[:-50])
+
+
+def changed_shards(place: pathlib.Path) -> None:
+    for shard in place.glob("*.parquet"):
+        data = shard.read_bytes()
+        shard.write_bytes(data[:60] + bytes(200) + data[260:])
+
+
+def no_shards(place: pathlib.Path) -> None:
+    for shard in place.glob("*.parquet"):
+        shard.unlink()
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("damage", [torn_shards, changed_shards, no_shards])
+def test_a_damaged_request_shard_is_told_and_written_anew(
+    local_ray: None, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, damage: Callable[[pathlib.Path], None]
+) -> None:
+    plan = plan_stage(tiny.config, prepare(tiny.config), "compare", alone=True, together=True)
+    write = reading._write_requests
+
+    def write_and_damage(*arguments: Any) -> str:
+        place = write(*arguments)
+        damage(pathlib.Path(place))
+        return place
+
+    with monkeypatch.context() as patch:
+        patch.setattr(reading, "_write_requests", write_and_damage)
+        with pytest.raises(JobError, match=r"start the (same command|job) again"):
+            run_stage(tiny.config, plan)
+    # what a killed writer has left there does no harm either
+    unfinished = pathlib.Path(tiny.config.out, "compare", "requests", plan.plans[0].id, "_unfinished")
+    unfinished.mkdir(parents=True, exist_ok=True)
+    (unfinished / "part-00000.parquet-0123abcd").write_bytes(b"PAR1 half")
+    done = run_stage(tiny.config, plan)
+    assert done.readings.height == done.readings.select(KEY_COLUMNS).n_unique() == 37

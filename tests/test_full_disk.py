@@ -1,0 +1,124 @@
+"""A disk that is full: a small one in memory, which takes root. The job ends with one message; with room it goes on.
+
+Run: pytest -m "cluster or not cluster" tests/test_full_disk.py
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import pathlib
+import subprocess
+import time
+from collections.abc import Iterator
+
+import pytest
+from crashes import NUM_REQUESTS, counted, start_job, stored, write_larger
+from tiny import RunJob, Tiny, assert_same, compare, job_command, results
+
+PAGE = 4096
+MESSAGE = "No space left on device"
+
+
+@dataclasses.dataclass(frozen=True)
+class Disk:
+    """A file system of its own, with a file that takes up room."""
+
+    place: pathlib.Path
+
+    def leave(self, pages: int) -> None:
+        """Take all room but so many pages; files and folders take one at least."""
+        ballast = self.place / "ballast"
+        ballast.unlink(missing_ok=True)
+        ballast.touch()
+        free = os.statvfs(self.place).f_bavail * PAGE
+        os.truncate(ballast, 0)
+        with ballast.open("wb") as file:
+            file.write(bytes(max(free - pages * PAGE, 0)))
+
+    def make_room(self) -> None:
+        mount("-o", "remount,size=16m", str(self.place))
+
+
+def mount(*words: str) -> None:
+    subprocess.run(["mount", *words], check=True, capture_output=True, text=True)
+
+
+@pytest.fixture
+def disk(tmp_path: pathlib.Path) -> Iterator[Disk]:
+    """One of a megabyte."""
+    place = tmp_path / "small"
+    place.mkdir()
+    try:
+        mount("-t", "tmpfs", "-o", "size=1m", "tmpfs", str(place))
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"a disk cannot be mounted here: {getattr(error, 'stderr', None) or error}")
+    try:
+        yield Disk(place)
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
+
+
+def last_line(told: str) -> str:
+    return told.strip().splitlines()[-1]
+
+
+def assert_told(code: int, told: str) -> None:
+    """One message, which says what to do."""
+    assert code == 1, told
+    assert "Traceback" not in told
+    assert MESSAGE in last_line(told), told
+    assert last_line(told).endswith("make room or mend that, and start the same command again")
+
+
+@pytest.mark.parametrize("on_it", ["out", "store"])
+def test_a_disk_that_is_full_at_any_step_is_told_and_with_room_the_job_ends_well(
+    tiny: Tiny, disk: Disk, reads_here: list[int], job: RunJob, on_it: str
+) -> None:
+    compare(tiny)
+    expected = results(tiny)
+    small = tiny.with_config(
+        out=str((disk.place if on_it == "out" else tiny.folder) / "other"),
+        store=str((disk.place if on_it == "store" else tiny.folder) / "fresh"),
+    )
+    num_full = 0
+    for pages in range(0, 400, 5 if on_it == "out" else 1):
+        disk.leave(pages)
+        code, told = job("compare", small)
+        if not code:
+            break
+        assert_told(code, told)
+        # a half-written file would take what room there is
+        assert not [file for file in disk.place.rglob("_unfinished/*") if file.is_file()]
+        num_full += 1
+    assert num_full >= 2
+    assert code == 0
+    assert_same(results(small), expected)
+    disk.make_room()
+    assert job("compare", small)[0] == 0
+    assert_same(results(small), expected)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("on_it", ["store", "out"])
+def test_a_job_whose_disk_fills_up_ends_at_once_and_goes_on_with_room(
+    tmp_path: pathlib.Path, disk: Disk, on_it: str
+) -> None:
+    larger = write_larger(tmp_path)
+    config = dataclasses.replace(larger, **{on_it: str(disk.place / on_it)})
+    command = job_command(config, tmp_path)
+    disk.leave(20)
+    start = time.monotonic()
+    with start_job(command) as first:
+        _, told = first.communicate(timeout=120)
+    assert_told(first.returncode, told)
+    if on_it == "store":
+        assert 0 < len(stored(config)) < NUM_REQUESTS
+    disk.make_room()
+    with start_job(command) as again:
+        _, told = again.communicate(timeout=200)
+    assert again.returncode == 0, told
+    counts = counted(config)
+    counts.row(f"the disk of the {on_it} is full, room is made", time.monotonic() - start)
+    assert (counts.lost, counts.repeated) == (0, 0)
+    assert counts.again <= NUM_REQUESTS // 3

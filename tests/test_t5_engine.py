@@ -1,0 +1,181 @@
+"""The engine against transformers' own encoder and `generate`, over kinds of T5, batches, windows and orders."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import models
+import pyarrow as pa
+import pytest
+import torch
+import transformers
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from transformers.modeling_outputs import BaseModelOutput
+
+from erag_ray.readers import Reader, Request
+from erag_ray.readers.fusion import padded
+from erag_ray.readers.t5_engine import Engine, buckets_of
+from erag_ray.schemas import REQUESTS
+
+KINDS: dict[str, dict[str, Any]] = {
+    "t5": {},
+    "t5 1.1": {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    "near and far": {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 20},
+    "wide heads": {"d_kv": 16, "num_heads": 3, "num_layers": 3, "num_decoder_layers": 1},
+}
+Made = tuple[Any, Engine]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    folder = models.t5_folder(tmp_path_factory.mktemp("t5"), **KINDS[request.param])
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder).eval()
+    return model, Engine(model)
+
+
+def segments_of(lengths: Sequence[int], seed: int = 0) -> list[tuple[int, ...]]:
+    rng = random.Random(seed)
+    return [tuple(rng.randint(3, 60) for _ in range(length)) for length in lengths]
+
+
+@torch.inference_mode()
+def encoded(model: Any, segments: Sequence[tuple[int, ...]]) -> tuple[torch.Tensor, torch.Tensor]:
+    ids, is_token = padded(segments)
+    return model.encoder(input_ids=ids, attention_mask=is_token.long()).last_hidden_state, is_token
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.integers(1, 60), min_size=1, max_size=6))
+def test_states_are_those_of_the_library(made: Made, lengths: list[int]) -> None:
+    model, engine = made
+    expected, is_token = encoded(model, segments_of(lengths))
+    torch.testing.assert_close(engine.encode(segments_of(lengths)), expected[is_token], rtol=1e-4, atol=1e-5)
+
+
+@torch.inference_mode()
+def generated(model: Any, states: torch.Tensor, is_state: torch.Tensor, most: int) -> list[list[int]]:
+    settings = transformers.GenerationConfig(
+        max_new_tokens=most,
+        do_sample=False,
+        num_beams=1,
+        eos_token_id=1,
+        pad_token_id=0,
+        decoder_start_token_id=0,
+    )
+    outputs = BaseModelOutput(last_hidden_state=states)
+    ids = model.generate(encoder_outputs=outputs, attention_mask=is_state.long(), generation_config=settings)
+    rows = ids[:, 1:].tolist()
+    return [row[: row.index(1) + 1] if 1 in row else row for row in rows]
+
+
+@settings(deadline=None, max_examples=20)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=9), st.integers(1, 12), st.integers(0, 5))
+def test_outputs_are_those_of_generate(made: Made, lengths: list[int], most: int, seed: int) -> None:
+    model, engine = made
+    states, is_state = encoded(model, segments_of(lengths, seed))
+    expected = generated(model, states, is_state, most)
+    assert engine.decode(states, is_state, start=0, ends=[1], most=most) == expected
+
+
+def test_rows_leave_at_different_steps(made: Made) -> None:
+    model, engine = made
+    states, is_state = encoded(model, segments_of([3, 9, 14, 20, 22, 25, 31, 40] * 6, 3))
+    found = engine.decode(states, is_state, start=0, ends=[1], most=30)
+    assert found == generated(model, states, is_state, 30)
+    assert len({len(row) for row in found}) > 1
+
+
+def test_buckets_are_those_of_the_library() -> None:
+    layer = transformers.models.t5.modeling_t5.T5Attention
+    for num_buckets, farthest in ((32, 128), (8, 20), (64, 500)):
+        distance = torch.arange(-700, 700)[None, :]
+        for both_ways in (True, False):
+            expected = layer._relative_position_bucket(distance, both_ways, num_buckets, farthest)
+            assert torch.equal(buckets_of(distance, num_buckets, farthest, both_ways=both_ways), expected)
+
+
+# --- windows ---
+
+
+def table_of(requests: Sequence[Request]) -> pa.Table:
+    """REQUESTS of which each three ask one question."""
+    rows = [
+        {
+            "question_key": number // 3,
+            "passages_key": number,
+            "question": request.question,
+            "titles": [passage.title for passage in request.passages],
+            "texts": [passage.text for passage in request.passages],
+            "golds": [],
+        }
+        for number, request in enumerate(requests)
+    ]
+    return pa.Table.from_pylist(rows, REQUESTS.columns)
+
+
+def outputs(reader: Reader, table: pa.Table) -> dict[int, tuple[str, int, int]]:
+    found = pa.concat_tables(reader.read(table, "r")).to_pylist()
+    assert len(found) == table.num_rows
+    return {
+        row["passages_key"]: (row["output"], row["num_output_tokens"], row["num_prompt_tokens"])
+        for row in found
+    }
+
+
+@pytest.mark.parametrize("kind", ["fid", "ipa"])
+def test_windows_change_no_output(kind: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader = models.loaded(kind, models.t5_folder(tmp_path))
+    requests = models.some_requests(60)
+    # lists of one, and all of them together, share their segments
+    shared = [Request(request.question, request.passages[:1]) for request in requests]
+    everything = table_of([one for pair in zip(requests, shared, strict=True) for one in pair])
+    expected = outputs(reader, everything)
+    assert len({text for text, _, _ in expected.values()}) > 30
+    for most in (1, 150, 2000, 10**6):
+        monkeypatch.setattr(Engine, "window_tokens", lambda self, most=most: most)
+        assert outputs(reader, everything) == expected
+        prompts = reader.encode([*requests])
+        windows = list(reader.windows(table_of(requests), prompts))
+        assert [row for window in windows for row in window] == list(range(60))
+        # a question is never cut
+        assert all(window[0] % 3 == 0 for window in windows)
+
+
+def test_each_distinct_segment_of_a_window_is_encoded_once(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = models.loaded("fid", models.t5_folder(tmp_path))
+    encode, seen = Engine.encode, list[tuple[int, ...]]()
+
+    def counted(self: Engine, segments: Sequence[tuple[int, ...]]) -> torch.Tensor:
+        seen.extend(segments)
+        return encode(self, segments)
+
+    monkeypatch.setattr(Engine, "encode", counted)
+    requests = models.some_requests(40)
+    alone = [Request(r.question, (passage,)) for r in requests for passage in r.passages]
+    outputs(reader, table_of([*requests, *alone]))
+    assert len(seen) == len(set(seen))
+
+
+def test_a_window_without_memory_is_read_batch_by_batch(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = models.loaded("fid", models.t5_folder(tmp_path))
+    table = table_of(models.some_requests(40))
+    expected = outputs(reader, table)
+    encode = Engine.encode
+
+    def small(self: Engine, segments: Sequence[tuple[int, ...]]) -> torch.Tensor:
+        if sum(map(len, segments)) > 200:
+            raise MemoryError
+        return encode(self, segments)
+
+    monkeypatch.setattr(Engine, "encode", small)
+    reader.config = dataclasses.replace(reader.config, batch_tokens=1000)
+    assert outputs(reader, table) == expected
