@@ -29,16 +29,20 @@ class Score:
 
     ``binary`` is declared, not guessed from values: a binary score is only ever 0 or 1, a graded one needs a
     threshold before a binary measure may use it. ``normalises`` says that the texts are compared after
-    `normalize_answer`, so that a gold which normalises to nothing cannot be matched in earnest.
+    `normalize_answer`, so that a gold which normalises to nothing cannot be matched in earnest. ``may_match`` says
+    of a binary score whether an output that starts with a text may still be worth 1, however it goes on: False only
+    where that is certain. A reader that is asked for the score alone stops there; without ``may_match`` it never does.
     """
 
     name: str
     function: Callable[[str, Sequence[str]], float]
     binary: bool
     normalises: bool
+    may_match: Callable[[str, Sequence[str]], bool] | None = None
 
 
 _ARTICLES = re.compile(r"\b(?:an?|the)\b")
+_ARTICLE_STARTS = ("", "a", "an", "t", "th", "the")
 
 
 def normalize_answer(text: str) -> str:
@@ -47,10 +51,14 @@ def normalize_answer(text: str) -> str:
     Punctuation leaves no space behind ("U.S." -> "us", "well-known" -> "wellknown"). Nothing is folded: "é"
     as one character and as "e" plus an accent stay different, and quotation marks outside ASCII stay.
     """
+    return " ".join(_ARTICLES.sub(" ", _bare(text)).split())
+
+
+def _bare(text: str) -> str:
     bare = text.lower()
     for mark in string.punctuation:  # three times as fast as str.translate on a passage of 100 words
         bare = bare.replace(mark, "")
-    return " ".join(_ARTICLES.sub(" ", bare).split())
+    return bare
 
 
 # The golds of a query meet every one of its outputs; bounded, since outputs seldom come back.
@@ -82,6 +90,33 @@ def exact_match(output: str, answers: Sequence[str]) -> float:
     return _best_over_golds(lambda text, gold: _normalized(text) == _normalized(gold), output, answers)
 
 
+def may_match_exactly(start: str, answers: Sequence[str]) -> bool:
+    """Whether an output that starts with ``start`` may still be an `exact_match`.
+
+    Lower case and the loss of punctuation go character by character (but for the final sigma, which is taken for any
+    other). Articles are whole runs of word characters, and every run but the last is complete: so what stands before
+    the last run is settled, and the last run too unless it is, or may become, an article. What is settled must be
+    how a normalised gold starts; where it ends in a blank, its last word must end there too.
+    """
+    settled = _settled(_one_sigma(_bare(start)))
+    return any(f"{_one_sigma(_normalized(gold))} ".startswith(settled) for gold in answers)
+
+
+def _settled(bare: str) -> str:
+    """How the normalised form of every text starts whose bare form starts with ``bare``."""
+    run = re.search(r"\w*\Z", bare)
+    assert run is not None, "it may be empty"
+    if run[0] in _ARTICLE_STARTS:
+        bare = bare[: run.start()]
+    text = _ARTICLES.sub(" ", bare)
+    words = " ".join(text.split())
+    return f"{words} " if words and text[-1].isspace() else words
+
+
+def _one_sigma(text: str) -> str:
+    return text.replace("ς", "σ")
+
+
 def token_f1(output: str, answers: Sequence[str]) -> float:
     """F1 of the normalised words as multisets, so a repeated word counts as often as both have it.
 
@@ -109,6 +144,12 @@ def accuracy(output: str, answers: Sequence[str]) -> float:
         ValueError: no gold that is not blank.
     """
     return _best_over_golds(lambda text, gold: text == gold, output, answers)
+
+
+def may_be_accurate(start: str, answers: Sequence[str]) -> bool:
+    """Whether an output that starts with ``start`` may still be worth 1 by `accuracy`: blanks around it do not count."""
+    begun, golds = start.lstrip(), [answer.strip() for answer in answers]
+    return any(gold.startswith(begun) or gold == begun.rstrip() for gold in golds)
 
 
 def rouge_l_kilt(output: str, answers: Sequence[str]) -> float:
@@ -261,9 +302,17 @@ def score_named(name: str) -> Score:
 SCORES: dict[str, Score] = {
     score.name: score
     for score in (
-        Score(name="exact_match", function=exact_match, binary=True, normalises=True),
+        Score(
+            name="exact_match",
+            function=exact_match,
+            binary=True,
+            normalises=True,
+            may_match=may_match_exactly,
+        ),
         Score(name="token_f1", function=token_f1, binary=False, normalises=True),
-        Score(name="accuracy", function=accuracy, binary=True, normalises=False),
+        Score(
+            name="accuracy", function=accuracy, binary=True, normalises=False, may_match=may_be_accurate
+        ),
         Score(name="rouge_l_kilt", function=rouge_l_kilt, binary=False, normalises=False),
         Score(name="rouge_l_google", function=rouge_l_google, binary=False, normalises=False),
     )
