@@ -247,3 +247,6 @@ FAMILIES = {
         answer_word="Reply",
     ),
 }
+
+VERDICTS: dict[str, tuple[str, ...]] = {"claim": ("SUPPORTS", "REFUTES")}
+"""Families of questions that have but a few answers, with all of them."""

@@ -114,7 +114,7 @@ def _settled(bare: str) -> str:
 
 
 def _one_sigma(text: str) -> str:
-    return text.replace("ς", "σ")
+    return text.replace("\N{GREEK SMALL LETTER FINAL SIGMA}", "\N{GREEK SMALL LETTER SIGMA}")
 
 
 def token_f1(output: str, answers: Sequence[str]) -> float:
@@ -147,7 +147,7 @@ def accuracy(output: str, answers: Sequence[str]) -> float:
 
 
 def may_be_accurate(start: str, answers: Sequence[str]) -> bool:
-    """Whether an output that starts with ``start`` may still be worth 1 by `accuracy`: blanks around it do not count."""
+    """Whether an output that starts with ``start`` may still be worth 1 by `accuracy`: blanks around it are free."""
     begun, golds = start.lstrip(), [answer.strip() for answer in answers]
     return any(gold.startswith(begun) or gold == begun.rstrip() for gold in golds)
 
@@ -310,9 +310,7 @@ SCORES: dict[str, Score] = {
             may_match=may_match_exactly,
         ),
         Score(name="token_f1", function=token_f1, binary=False, normalises=True),
-        Score(
-            name="accuracy", function=accuracy, binary=True, normalises=False, may_match=may_be_accurate
-        ),
+        Score(name="accuracy", function=accuracy, binary=True, normalises=False, may_match=may_be_accurate),
         Score(name="rouge_l_kilt", function=rouge_l_kilt, binary=False, normalises=False),
         Score(name="rouge_l_google", function=rouge_l_google, binary=False, normalises=False),
     )

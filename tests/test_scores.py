@@ -207,7 +207,7 @@ def test_a_gold_against_itself(gold: str) -> None:
         ("New", "New York", True),
         ("New  Y", "The New York", True),
         ("NewY", "New York", False),
-        ("a’b", "’b", True),  # an article ends at any mark that is no letter
+        ("a\u2019b", "\u2019b", True),  # an article ends at any mark that is no letter
         ("ΟΔΟΣ", "οδοσα", True),  # a sigma at the end of a word, so far
     ],
 )
@@ -230,16 +230,14 @@ def test_what_may_still_be_accurate(start: str, possible: bool) -> None:
     assert may_be_accurate(start, [" SUPPORTS "]) is possible
 
 
-SHREDS = ["a", "an", "the", "A", "th", "t", "e", "n", "Paris", "is", "Σ", "ς", "σ", "İ", "e\u0301", "1"]
-MARKS = [" ", "  ", "\t", "\n", ".", "-", "'", "_", "’", "\u0301", "·", "\u00a0", "—"]
+SHREDS = ["a", "an", "the", "A", "th", "t", "e", "n", "Paris", "is", "Σ", "ς", "\u03c3", "İ", "e\u0301", "1"]
+MARKS = [" ", "  ", "\t", "\n", ".", "-", "'", "_", "\u2019", "\u0301", "·", "\u00a0", "—"]
 shreds = st.lists(st.sampled_from(SHREDS + MARKS) | st.characters(), max_size=12).map("".join)
 blanks = st.sampled_from(["", " ", " the ", ", a", ". "])
 
 
 @given(shreds, blanks, blanks, st.lists(texts, max_size=2))
-def test_the_start_of_an_exact_match_may_match(
-    gold: str, before: str, after: str, others: list[str]
-) -> None:
+def test_the_start_of_an_exact_match_may_match(gold: str, before: str, after: str, others: list[str]) -> None:
     assume(normalize_answer(gold))
     for output in (gold, normalize_answer(gold), before + normalize_answer(gold) + after, gold.swapcase()):
         if exact_match(output, [gold]) == 1.0:

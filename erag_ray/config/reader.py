@@ -42,6 +42,9 @@ class ReaderConfig:
     family: Literal["question", "claim", "dialogue"] | None = None
     """Which instruction and examples a causal reader sees (null: by dataset)."""
 
+    score: str | None = None
+    """Kinds that read for a score alone: which one (null: by dataset)."""
+
     num_examples: int = 2
     """causal, plain prompt: how many worked examples stand before the question (0 to 2; a judge has 4)."""
 

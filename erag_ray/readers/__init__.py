@@ -12,14 +12,18 @@ from collections.abc import Mapping
 from erag_ray.config import ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.names import find
+from erag_ray.prompts import VERDICTS
 from erag_ray.readers.base import Failure, Output, Prompt, Reader, Request, failed, requests_of
 from erag_ray.readers.causal import CausalReader
+from erag_ray.readers.classifying import CausalClassifying, FidClassifying, IpaClassifying
 from erag_ray.readers.echo import EchoReader
 from erag_ray.readers.judges import GradesJudge, YesNoJudge
 from erag_ray.readers.likelihood import CausalLikelihood, FidLikelihood, IpaLikelihood
 from erag_ray.readers.models import quiet
+from erag_ray.readers.stopping import CausalStopping, FidStopping, IpaStopping
 from erag_ray.readers.t5 import FidReader, IpaReader
 from erag_ray.schemas import InputError
+from erag_ray.scores import score_named
 from erag_ray.store import fingerprint
 
 __all__ = [
@@ -35,6 +39,7 @@ __all__ = [
     "reader_for",
     "reader_id",
     "requests_of",
+    "score_only_of",
 ]
 
 
@@ -60,6 +65,7 @@ def reader_for(config: ReaderConfig, dataset: Dataset) -> ReaderConfig:
         config,
         max_new_tokens=config.max_new_tokens or dataset.max_new_tokens,
         family=config.family or dataset.family,  # type: ignore[arg-type]
+        score=config.score or dataset.score,
     )
 
 
@@ -87,6 +93,32 @@ def likelihood_of(config: ReaderConfig) -> ReaderConfig:
     return dataclasses.replace(config, kind=kind)
 
 
+def score_only_of(config: ReaderConfig, dataset: Dataset, how: str) -> ReaderConfig | None:
+    """The reader to ask in place of this one where only the score of an output is wanted.
+
+    Args:
+        config: the reader.
+        dataset: what is read.
+        how: ``early_stop``, or ``classification`` of what has but a few answers and ``early_stop`` of the rest.
+
+    Returns:
+        None for a dataset whose score needs whole outputs.
+
+    Raises:
+        InputError: this kind of reader has none.
+        ValueError: no score has the dataset's name.
+    """
+    own = reader_for(config, dataset)
+    may_classify = how == "classification" and own.family in VERDICTS
+    if not may_classify and score_named(dataset.score).may_match is None:
+        return None
+    kind = f"{'classify' if may_classify else 'stop'}_{config.kind}"
+    if kind not in READERS:
+        able = ", ".join(name for name in READERS if f"stop_{name}" in READERS)
+        raise InputError([f"score_only: {config.kind} cannot read for a score alone; {able} can"])
+    return dataclasses.replace(own, kind=kind)
+
+
 READERS: dict[str, type[Reader]] = {
     "fid": FidReader,
     "ipa": IpaReader,
@@ -97,4 +129,10 @@ READERS: dict[str, type[Reader]] = {
     "likelihood_fid": FidLikelihood,
     "likelihood_ipa": IpaLikelihood,
     "likelihood_causal": CausalLikelihood,
+    "stop_fid": FidStopping,
+    "stop_ipa": IpaStopping,
+    "stop_causal": CausalStopping,
+    "classify_fid": FidClassifying,
+    "classify_ipa": IpaClassifying,
+    "classify_causal": CausalClassifying,
 }

@@ -28,7 +28,7 @@ class Request(NamedTuple):
     question: str
     passages: tuple[Passage, ...]
     golds: tuple[str, ...] = ()
-    """The gold answers, only where how likely they are is asked."""
+    """The gold answers, only where how likely they are, or the score alone, is asked."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +42,8 @@ class Prompt:
     """The first tokens, where they are a template that other prompts start with too."""
     golds: tuple[tuple[int, ...], ...] = ()
     """The gold answers in tokens, only where how likely they are is asked."""
+    answers: tuple[str, ...] = ()
+    """The gold answers that can match, only where the score alone is asked."""
 
     @property
     def num_tokens(self) -> int:
@@ -80,7 +82,8 @@ class Reader(ABC):
 
     Attributes:
         order_matters: whether the order of the passages can change the output.
-        sees_golds: whether its requests bring the gold answers: it says how likely they are.
+        sees_golds: whether its requests bring the gold answers: it says how likely they are, or writes no more than
+            the score needs.
         revision: to be raised whenever a change of the code may change an output.
     """
 

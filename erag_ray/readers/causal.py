@@ -125,19 +125,20 @@ class CausalReader(Reader):
     def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
         outputs: dict[int, Output] = {}
         for prefix, rows in by_prefix(prompts).items():
-            made = self._generate(prefix, [prompts[row].segments[0][len(prefix) :] for row in rows])
+            made = self._generate(prefix, [prompts[row] for row in rows])
             outputs |= zip(rows, made, strict=True)
         return [outputs[row] for row in range(len(prompts))]
 
-    def _generate(self, prefix: Ids, rests: Sequence[Ids]) -> list[Output]:
-        ids, mask, cache = self.padded(prefix, rests)
+    def _generate(self, prefix: Ids, prompts: Sequence[Prompt]) -> list[Output]:
+        ids, mask, cache = self.padded(prefix, [prompt.segments[0][len(prefix) :] for prompt in prompts])
         made = self.model.generate(
             input_ids=ids,
             attention_mask=mask,
             past_key_values=cache,
             generation_config=self.decoding(),
+            stopping_criteria=self.stopping(prompts, ids.shape[1]),
         )
-        return self.written(made, ids.shape[1])
+        return self.written(made, ids.shape[1], prompts)
 
     def padded(self, prefix: Ids, rests: Sequence[Ids]) -> tuple[torch.Tensor, torch.Tensor, Any | None]:
         """Prompts with one prefix: their tokens, which of them count, and the cache that holds the prefix.
@@ -159,7 +160,11 @@ class CausalReader(Reader):
         mask = torch.cat([torch.ones(len(rows), len(prefix), dtype=torch.bool), mask], dim=1)
         return ids.to(self.model.device), mask.long().to(self.model.device), cache
 
-    def written(self, made: Any, start: int) -> list[Output]:
+    def stopping(self, prompts: Sequence[Prompt], start: int) -> Any:
+        """What ends an output besides its end, as the model's ``generate`` has it; prompts end at ``start``."""
+        return None
+
+    def written(self, made: Any, start: int, prompts: Sequence[Prompt]) -> list[Output]:
         """Outputs of what the model's ``generate`` gives; prompts end at ``start``."""
         return [self._output(row) for row in made[:, start:].tolist()]
 

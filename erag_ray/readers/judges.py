@@ -7,6 +7,7 @@ prompt. Its text is the probability of yes, or the grade as it was written.
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -14,7 +15,7 @@ import transformers
 
 from erag_ray.config import ReaderConfig
 from erag_ray.prompts import JUDGEMENTS, Family
-from erag_ray.readers.base import Output
+from erag_ray.readers.base import Output, Prompt
 from erag_ray.readers.causal import CausalReader
 from erag_ray.schemas import InputError, JobError
 
@@ -78,7 +79,7 @@ class YesNoJudge(Judge):
         )
         return decoding
 
-    def written(self, made: Any, start: int) -> list[Output]:
+    def written(self, made: Any, start: int, prompts: Sequence[Prompt]) -> list[Output]:
         yes, no = (made.logits[0].float()[:, ids].logsumexp(dim=1) for ids in self.answer_ids)
         shares = torch.sigmoid(yes - no)
         if not shares.isfinite().all():

@@ -21,7 +21,6 @@ from transformers.modeling_outputs import BaseModelOutput
 from erag_ray.prompts import Piece
 from erag_ray.readers.base import Output, Prompt, Reader, Request
 from erag_ray.readers.causal import CausalReader, by_prefix
-from erag_ray.readers.fusion import fuse
 from erag_ray.readers.t5 import FidReader, IpaReader, T5Reader
 from erag_ray.readers.tokens import Ids, PieceTokenizer
 from erag_ray.schemas import JobError
@@ -38,6 +37,8 @@ class LikelihoodReader(Reader):
     """What all of them share: gold answers in tokens, and the best of each prompt's."""
 
     sees_golds: ClassVar[bool] = True
+    is_mean: ClassVar[bool] = True
+    """Whether log-probabilities are divided by how many tokens they are of."""
     pieces: PieceTokenizer
 
     @property
@@ -57,21 +58,24 @@ class LikelihoodReader(Reader):
     @torch.inference_mode()
     def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
         asked = [Asked(place, gold) for place, prompt in enumerate(prompts) for gold in prompt.golds]
-        means = self.means(prompts, asked)
-        best = [-math.inf] * len(prompts)
-        for (place, _), mean in zip(asked, means, strict=True):
-            best[place] = max(best[place], mean)
-        if any(math.isnan(mean) for mean in means):
+        found: list[list[float]] = [[] for _ in prompts]
+        for (place, _), value in zip(asked, self.likelihoods(prompts, asked), strict=True):
+            found[place].append(value)
+        if any(math.isnan(value) for values in found for value in values):
             text = f"the reader {self.config.model} gives no probability in {self.config.dtype}"
             raise JobError(f"{text}; choose another reader.dtype")
         return [
-            Output(f"{math.exp(value):.9g}", sum(map(len, prompt.golds)))
-            for value, prompt in zip(best, prompts, strict=True)
+            Output(self.text(values), sum(map(len, prompt.golds)))
+            for values, prompt in zip(found, prompts, strict=True)
         ]
 
+    def text(self, values: Sequence[float]) -> str:
+        """What is said of the log-probabilities of one prompt's gold answers."""
+        return f"{math.exp(max(values, default=-math.inf)):.9g}"
+
     @abstractmethod
-    def means(self, prompts: Sequence[Prompt], asked: Sequence[Asked]) -> list[float]:
-        """The mean log-probability of each gold answer's tokens and its end."""
+    def likelihoods(self, prompts: Sequence[Prompt], asked: Sequence[Asked]) -> list[float]:
+        """The log-probability of each gold answer's tokens and its end, `is_mean` or the sum."""
 
     def batched(self, asked: Sequence[Asked], prompts: Sequence[Prompt]) -> Iterator[Sequence[Asked]]:
         """As many as one batch may have; each is a row of its own, with its prompt."""
@@ -79,8 +83,8 @@ class LikelihoodReader(Reader):
         size = max(1, min(self.config.batch_size, self.batch_tokens // longest))
         return (asked[start : start + size] for start in range(0, len(asked), size))
 
-    def mean(self, logits: torch.Tensor, gold: Ids, ends: Collection[int]) -> torch.Tensor:
-        """A scalar.
+    def likelihood(self, logits: torch.Tensor, gold: Ids, ends: Collection[int]) -> torch.Tensor:
+        """The log-probability of one gold answer's tokens and its end, `is_mean` or the sum: a scalar.
 
         Args:
             logits: [len(gold) + 1, vocabulary], after the prompt and after each token of the gold answer.
@@ -91,17 +95,18 @@ class LikelihoodReader(Reader):
         total = chances[torch.arange(len(gold)), torch.tensor(gold, dtype=torch.long)].sum()
         # what is as long as an output may be ends by itself
         if not ends or (gold and len(gold) >= self.max_new_tokens):
-            return total / len(gold) if gold else total
-        return (total + chances[-1, sorted(ends)].logsumexp(dim=0)) / (len(gold) + 1)
+            return total / len(gold) if gold and self.is_mean else total
+        total = total + chances[-1, sorted(ends)].logsumexp(dim=0)
+        return total / (len(gold) + 1) if self.is_mean else total
 
 
 class T5Likelihood(LikelihoodReader, T5Reader):
     """By an encoder-decoder: every prompt is encoded once, every gold answer is a row of the decoder."""
 
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
 
-    def means(self, prompts: Sequence[Prompt], asked: Sequence[Asked]) -> list[float]:
-        hidden, mask = fuse(self.model, prompts, self.config.batch_tokens)
+    def likelihoods(self, prompts: Sequence[Prompt], asked: Sequence[Asked]) -> list[float]:
+        hidden, mask = self.fused(prompts)
         start = self.first
         found: list[torch.Tensor] = []
         for rows in self.batched(asked, prompts):
@@ -111,11 +116,11 @@ class T5Likelihood(LikelihoodReader, T5Reader):
             )
             logits = self.model(
                 encoder_outputs=BaseModelOutput(last_hidden_state=hidden[places]),
-                attention_mask=mask[places],
+                attention_mask=mask[places].long(),
                 decoder_input_ids=inputs.to(hidden.device),
             ).logits
             found += [
-                self.mean(own[: len(row.gold) + 1], row.gold, self.end)
+                self.likelihood(own[: len(row.gold) + 1], row.gold, self.end)
                 for own, row in zip(logits, rows, strict=True)
             ]
         return torch.stack(found).tolist() if found else []
@@ -139,16 +144,18 @@ class CausalLikelihood(LikelihoodReader, CausalReader):
         # a chat template ends with a line break, a plain prompt with "Answer:"
         return "" if self.config.prompt == "chat" else super().blank
 
-    def means(self, prompts: Sequence[Prompt], asked: Sequence[Asked]) -> list[float]:
+    def likelihoods(self, prompts: Sequence[Prompt], asked: Sequence[Asked]) -> list[float]:
         found: dict[Asked, torch.Tensor] = {}
         for prefix, places in by_prefix(prompts).items():
             here = set(places)
             own = [row for row in asked if row.place in here]
             for rows in self.batched(own, prompts):
-                found |= zip(rows, self._means(prefix, prompts, rows), strict=True)
+                found |= zip(rows, self._likelihoods(prefix, prompts, rows), strict=True)
         return torch.stack([found[row] for row in asked]).tolist() if asked else []
 
-    def _means(self, prefix: Ids, prompts: Sequence[Prompt], rows: Sequence[Asked]) -> list[torch.Tensor]:
+    def _likelihoods(
+        self, prefix: Ids, prompts: Sequence[Prompt], rows: Sequence[Asked]
+    ) -> list[torch.Tensor]:
         rests = [(*prompts[row.place].segments[0][len(prefix) :], *row.gold) for row in rows]
         ids, mask, cache = self.padded(prefix, rests)
         num_known = len(prefix) if cache is not None else 0
@@ -165,6 +172,6 @@ class CausalLikelihood(LikelihoodReader, CausalReader):
             **{name: value for name, value in wanted.items() if name in taken},
         ).logits
         return [
-            self.mean(own[logits.shape[1] - len(row.gold) - 1 :], row.gold, self._ends)
+            self.likelihood(own[logits.shape[1] - len(row.gold) - 1 :], row.gold, self._ends)
             for own, row in zip(logits, rows, strict=True)
         ]

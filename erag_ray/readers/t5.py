@@ -22,7 +22,7 @@ from erag_ray.prompts import fid_pieces, ipa_pieces
 from erag_ray.readers.base import SMALL, Output, Prompt, Reader, Request
 from erag_ray.readers.fusion import Encoded, encode_all, fuse
 from erag_ray.readers.models import load_settings, load_tokenizer, load_weights
-from erag_ray.readers.t5_engine import DTYPES, KINDS, Engine
+from erag_ray.readers.t5_engine import DTYPES, KINDS, Engine, Stop
 from erag_ray.readers.tokens import Ids, PieceTokenizer, as_prompt, check_room, cut_prompt
 from erag_ray.sources import find_model
 
@@ -105,21 +105,36 @@ class T5Reader(Reader):
 
     @torch.inference_mode()
     def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
+        states, is_state = self.fused(prompts)
         if self.engine is None:
-            return self._generate_by_library(prompts)
-        window = self._window
-        if window is None or not window.holds(prompts):
-            window = self._encoded(self.engine, prompts)
+            return self._generate_by_library(states, is_state)
         ids = self.engine.decode(
-            *window.fused(prompts), start=self.first, ends=self.end, most=self.max_new_tokens
+            states,
+            is_state,
+            start=self.first,
+            ends=self.end,
+            most=self.max_new_tokens,
+            stop=self.stop(prompts),
         )
         return [self._output(row) for row in ids]
 
-    def _generate_by_library(self, prompts: Sequence[Prompt]) -> list[Output]:
-        hidden, mask = fuse(self.model, prompts, self.config.batch_tokens)
+    def fused(self, prompts: Sequence[Prompt]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The states of each prompt's segments side by side, [rows, states, width], and where there are any."""
+        if self.engine is None:
+            return fuse(self.model, prompts, self.config.batch_tokens)
+        window = self._window
+        if window is None or not window.holds(prompts):
+            window = self._encoded(self.engine, prompts)
+        return window.fused(prompts)
+
+    def stop(self, prompts: Sequence[Prompt]) -> Stop | None:
+        """Whether no more of an output is wanted; the engine alone asks."""
+        return None
+
+    def _generate_by_library(self, states: torch.Tensor, is_state: torch.Tensor) -> list[Output]:
         ids = self.model.generate(
-            encoder_outputs=BaseModelOutput(last_hidden_state=hidden),
-            attention_mask=mask,
+            encoder_outputs=BaseModelOutput(last_hidden_state=states),
+            attention_mask=is_state,
             generation_config=self.decoding(),
         )
         return [self._output(row) for row in ids[:, 1:].tolist()]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,6 +30,8 @@ CPU_PASS = 2048
 """Most tokens in one pass of the encoder on a CPU: what a layer works on then stays in its caches."""
 CHECK_EVERY = 8
 """Steps between two looks at which rows have ended, on a GPU: each look waits for it."""
+Stop = Callable[[int, Sequence[int]], bool]
+"""Row of a batch, what it has written -> whether no more of it is wanted."""
 
 
 class Attention(NamedTuple):
@@ -185,9 +187,16 @@ class Engine:
 
     @torch.inference_mode()
     def decode(
-        self, states: Tensor, is_state: Tensor, *, start: int, ends: Sequence[int], most: int
+        self,
+        states: Tensor,
+        is_state: Tensor,
+        *,
+        start: int,
+        ends: Sequence[int],
+        most: int,
+        stop: Stop | None = None,
     ) -> list[list[int]]:
-        """Greedy outputs over encoder states, each up to and with its end.
+        """Greedy outputs over encoder states, each up to and with its end, or to where no more of it was wanted.
 
         Args:
             states: [rows, states, width].
@@ -195,15 +204,17 @@ class Engine:
             start: the token that a decoder starts with.
             ends: tokens that end an output.
             most: tokens in one output.
+            stop: whether no more of a row is wanted. An output ends at the first token after which it says so,
+                whatever batch the row is in.
         """
         run = _Run(self, states, is_state, start, most)
         end = torch.tensor(list(ends), device=self.device, dtype=torch.long)
         every = 1 if self.device.type == "cpu" else CHECK_EVERY
         for step in range(most):
             run.step(step)
-            if (step + 1) % every == 0 and not run.leave(torch.isin(run.written, end).any(dim=1)):
+            if (step + 1) % every == 0 and not run.leave(run.ended(end, stop)):
                 break
-        return run.outputs(set(ends))
+        return run.outputs(set(ends), stop)
 
 
 class _Run:
@@ -264,6 +275,14 @@ class _Run:
         found = met @ layer.values.transpose(1, 2)
         return functional.linear(found.transpose(0, 1).reshape(rows, -1), layer.out)
 
+    def ended(self, end: Tensor, stop: Stop | None) -> Tensor:
+        """Of which rows nothing more is wanted: [rows]."""
+        has_ended = torch.isin(self.written, end).any(dim=1)
+        if stop is None:
+            return has_ended
+        stopped = [stop(*row) for row in zip(self.places, self.written.tolist(), strict=True)]
+        return has_ended | torch.tensor(stopped, device=has_ended.device)
+
     def leave(self, has_ended: Tensor) -> bool:
         """Rows that have ended go, once half of them have; whether any is left."""
         num_ended = int(has_ended.sum())
@@ -282,15 +301,22 @@ class _Run:
         self.written, self.last = self.written[left], self.last[left]
         self.hidden = None if self.hidden is None else self.hidden[left]
 
-    def outputs(self, ends: set[int]) -> list[list[int]]:
-        """What each row has written, up to and with its end."""
+    def outputs(self, ends: set[int], stop: Stop | None) -> list[list[int]]:
+        """What each row has written, up to and with its end, or to where no more of it was wanted."""
         self.done |= zip(self.places, self.written.tolist(), strict=True)
-        return [_up_to_end(self.done[place], ends) for place in range(len(self.done))]
+        rows = [_up_to_end(self.done[place], ends) for place in range(len(self.done))]
+        return rows if stop is None else [up_to_stop(place, row, stop) for place, row in enumerate(rows)]
 
 
 def _up_to_end(ids: list[int], ends: set[int]) -> list[int]:
     length = next((place + 1 for place, id_ in enumerate(ids) if id_ in ends), len(ids))
     return ids[:length]
+
+
+def up_to_stop(place: int, ids: list[int], stop: Stop) -> list[int]:
+    """The shortest start of a row after which no more of it is wanted; else all of it."""
+    lengths = range(1, len(ids))
+    return ids[: next((length for length in lengths if stop(place, ids[:length])), len(ids))]
 
 
 def _hidden(is_token: Tensor, dtype: torch.dtype) -> Tensor:

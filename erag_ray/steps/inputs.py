@@ -43,7 +43,7 @@ from erag_ray.store import NOT_LOCAL, TableStore, file_stamp
 
 INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
 DERIVED_TABLES = (LABELS, UTILITY, LIST_VALUES, MEANS, CORRELATIONS, COMPARISONS, CONTRASTS, POOLING)
-STAGES = ("annotate", "end_to_end", "compare", "judge", "likelihood", "settle")
+STAGES = ("annotate", "end_to_end", "compare", "judge", "likelihood", "score_only", "settle")
 INPUT_KEYS = (
     "queries",
     "query_format",

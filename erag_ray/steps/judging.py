@@ -101,7 +101,7 @@ def label(
     unseal(config, (LABELS, *RESULTS))
     found = others or {}
     evidence = dataclasses.replace(
-        evidence_of(inputs, said),
+        evidence_of(inputs, _with_scored(said, found.get("score_only"))),
         judgements=judgements(config, found["judge"]) if "judge" in found else None,
         likelihoods=likelihoods(found["likelihood"]) if "likelihood" in found else None,
         relevant_from=config.judge.threshold,
@@ -111,6 +111,13 @@ def label(
         writer.append(_label_by_reader(name, evidence))
     settings = {**_label_settings(config), "notes": list(_judge_notes(config, evidence))}
     writer.seal(config=settings)
+
+
+def _with_scored(said: pl.DataFrame, scored: pl.DataFrame | None) -> pl.DataFrame:
+    """What was said, with that which was read for its score alone in place of all that was said to these questions."""
+    if scored is None:
+        return said
+    return pl.concat([said.join(scored, on="query_id", how="anti"), scored])
 
 
 def _judge_notes(config: JobConfig, evidence: Evidence) -> Iterator[str]:
@@ -158,7 +165,12 @@ def use(
 
 def _label_settings(config: JobConfig) -> dict[str, object]:
     judge = {"judge": _plain_settings(config.judge)} if "judgements" in needs_of(config.annotators) else {}
-    return {"annotators": sorted(config.annotators), "reader": _plain_settings(config.reader), **judge}
+    return {
+        "annotators": sorted(config.annotators),
+        "reader": _plain_settings(config.reader),
+        "score_only": config.score_only,
+        **judge,
+    }
 
 
 def _use_settings(config: JobConfig) -> dict[str, object]:

@@ -18,7 +18,15 @@ from erag_ray.annotators import needs_of
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.datasets import Dataset, sample
 from erag_ray.evaluate import GOLD_PASSAGES, NO_PASSAGES
-from erag_ray.readers import Reader, likelihood_of, make_reader, reader_for, reader_id, requests_of
+from erag_ray.readers import (
+    Reader,
+    likelihood_of,
+    make_reader,
+    reader_for,
+    reader_id,
+    requests_of,
+    score_only_of,
+)
 from erag_ray.requests import (
     DocIds,
     Documents,
@@ -37,6 +45,8 @@ from erag_ray.steps.inputs import Inputs
 from erag_ray.store import ReadingStore
 
 NUM_SAMPLED = 200
+Ask = Callable[[Dataset], tuple[Reader, str] | None]
+"""A dataset -> the reader that is asked, and its id; None where none is."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,6 +70,8 @@ class StagePlan:
 
     stage: str
     plans: Sequence[ReaderPlan]
+    instead: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    """Readers that are asked for a score alone -> the reader whose score it is."""
 
     @property
     def asks(self) -> pl.DataFrame:
@@ -89,11 +101,21 @@ def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str
     """What is wrong with the reader, for every dataset it is to read; its weights are not loaded."""
     needs, all_datasets = needs_of(config.annotators), datasets.values() or (Dataset(),)
     problems = [p for dataset in all_datasets for p in _problems_of(reader_for(config.reader, dataset))]
+    if config.score_only and not problems:
+        for dataset in all_datasets:
+            problems += _problems_with(functools.partial(_score_reader, config, dataset))
     if "likelihoods" in needs and not problems:
         problems += _problems_with(functools.partial(likelihood_of, config.reader))
     if "judgements" in needs:
         problems += [problem.replace("reader.", "judge.") for problem in _problems_of(config.judge.reader())]
     return list(dict.fromkeys(problems))
+
+
+def _score_reader(config: JobConfig, dataset: Dataset) -> tuple[Reader, str] | None:
+    """The reader that is asked for the score of documents alone, and its id; None where the reader itself is."""
+    how = config.score_only
+    own = score_only_of(config.reader, dataset, how) if how else None
+    return _reader(own) if own else None
 
 
 def _problems_of(config: ReaderConfig) -> Sequence[str]:
@@ -144,26 +166,38 @@ def plan_stage(config: JobConfig, inputs: Inputs, stage: str, *, alone: bool, to
     Raises:
         InputError: a reader's model cannot be found or read.
     """
-    return plan_lists(config, inputs, stage, _lists(config, inputs, alone=alone, together=together))
+    lists = _lists(config, inputs, alone=alone, together=together)
+    return StagePlan(stage=stage, plans=_plans(config, _asking(config.reader), lists, inputs))
 
 
-def plan_lists(config: JobConfig, inputs: Inputs, stage: str, lists: pl.DataFrame) -> StagePlan:
-    """What a stage will read that asks for these lists: columns query_id, doc_ids.
+def plan_labels(config: JobConfig, inputs: Inputs, stage: str, lists: pl.DataFrame) -> StagePlan:
+    """What a stage will read that asks for these documents alone (columns query_id, doc_ids), for eRAG's labels.
+
+    By the reader for the score alone, if the job asks for that.
 
     Raises:
         InputError: as `plan_stage`.
     """
-    return StagePlan(stage=stage, plans=_plans(config, config.reader, lists, inputs))
+
+    def ask(dataset: Dataset) -> tuple[Reader, str]:
+        return _score_reader(config, dataset) or _reader(reader_for(config.reader, dataset))
+
+    return StagePlan(stage=stage, plans=_plans(config, ask, lists, inputs))
 
 
-def _plans(config: JobConfig, asked: ReaderConfig, lists: pl.DataFrame, inputs: Inputs) -> list[ReaderPlan]:
-    """A plan for each reader that the datasets make of one config."""
+def _asking(config: ReaderConfig) -> Ask:
+    return lambda dataset: _reader(reader_for(config, dataset))
+
+
+def _plans(config: JobConfig, ask: Ask, lists: pl.DataFrame, inputs: Inputs) -> list[ReaderPlan]:
+    """A plan for each reader that the datasets make of one config; some may have none."""
     documents = documents_of(inputs.corpus)
     # what a dataset asks for may make no difference to a reader: then it is one reader, read in one go
     by_id: dict[str, tuple[Reader, list[str]]] = {}
     for dataset in inputs.queries["dataset"].unique().sort():
-        reader, name = _reader(reader_for(asked, inputs.datasets[dataset]))
-        by_id.setdefault(name, (reader, []))[1].append(dataset)
+        asked = ask(inputs.datasets[dataset])
+        if asked:
+            by_id.setdefault(asked[1], (asked[0], []))[1].append(dataset)
     plans = []
     for name, (reader, datasets) in by_id.items():
         own = inputs.queries.filter(pl.col("dataset").is_in(datasets))
@@ -173,7 +207,7 @@ def _plans(config: JobConfig, asked: ReaderConfig, lists: pl.DataFrame, inputs: 
 
 
 def plan_others(config: JobConfig, inputs: Inputs) -> list[StagePlan]:
-    """What annotators want to know besides what the reader says: of a judge, and how likely the gold answers are.
+    """What annotators want to know besides what the reader writes: of a judge, how likely golds are, the score alone.
 
     Raises:
         InputError: a model cannot be found or read, or the reader cannot say how likely an answer is.
@@ -181,11 +215,18 @@ def plan_others(config: JobConfig, inputs: Inputs) -> list[StagePlan]:
     needs = needs_of(config.annotators)
     plans = [_plan_judge(config, inputs)] if "judgements" in needs else []
     if "likelihoods" in needs:
-        asked = _lists(config, inputs, alone=True, together=False)
-        plans.append(
-            StagePlan(stage="likelihood", plans=_plans(config, likelihood_of(config.reader), asked, inputs))
-        )
-    return plans
+        asked = _alone(config, inputs)
+        ask = _asking(likelihood_of(config.reader))
+        plans.append(StagePlan(stage="likelihood", plans=_plans(config, ask, asked, inputs)))
+    scored = _plan_score_only(config, inputs)
+    return [*plans, scored] if scored.plans else plans
+
+
+def _plan_score_only(config: JobConfig, inputs: Inputs) -> StagePlan:
+    plans = _plans(config, functools.partial(_score_reader, config), _alone(config, inputs), inputs)
+    found = ((_score_reader(config, dataset), dataset) for dataset in inputs.datasets.values())
+    instead = {asked[1]: _reader(reader_for(config.reader, dataset))[1] for asked, dataset in found if asked}
+    return StagePlan(stage="score_only", plans=plans, instead=instead)
 
 
 def _plan_judge(config: JobConfig, inputs: Inputs) -> StagePlan:
@@ -195,14 +236,27 @@ def _plan_judge(config: JobConfig, inputs: Inputs) -> StagePlan:
     ]
     runs = inputs.runs.filter(pl.col("rank") <= (config.judge.depth or config.depth))
     asked = as_lists_of_one(pairs(runs.join(pl.concat(chosen), on="query_id", how="semi")))
-    return StagePlan(stage="judge", plans=_plans(config, config.judge.reader(), asked, inputs))
+    return StagePlan(stage="judge", plans=_plans(config, _asking(config.judge.reader()), asked, inputs))
 
 
 def _lists(config: JobConfig, inputs: Inputs, *, alone: bool, together: bool) -> pl.DataFrame:
-    parts = [as_lists_of_one(pairs(inputs.runs))] if alone else []
-    parts += [_closed_book(inputs)] if alone and "closed_book" in needs_of(config.annotators) else []
+    parts = [_alone_in_whole(config, inputs)] if alone else []
     parts += [end_to_end_lists(config, inputs).select("query_id", "doc_ids")] if together else []
     return pl.concat(parts)
+
+
+def _alone(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
+    """Every document alone, and no document where that is asked too: columns query_id, doc_ids."""
+    parts = [as_lists_of_one(pairs(inputs.runs))]
+    parts += [_closed_book(inputs)] if "closed_book" in needs_of(config.annotators) else []
+    return pl.concat(parts)
+
+
+def _alone_in_whole(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
+    """Of `_alone` what is not read for its score alone."""
+    scored = [name for name, dataset in inputs.datasets.items() if _score_reader(config, dataset)]
+    own = inputs.queries.filter(pl.col("dataset").is_in(scored).not_())
+    return _alone(config, inputs).join(own, on="query_id", how="semi")
 
 
 def _plan(

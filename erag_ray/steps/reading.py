@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import polars as pl
 
@@ -33,7 +33,11 @@ def alone(done: Read) -> pl.DataFrame:
 
 def run_others(config: JobConfig, others: Sequence[StagePlan]) -> dict[str, pl.DataFrame]:
     """`run_stage` of the stages of `plan_others`: stage -> what was said with each document alone."""
-    return {other.stage: alone(run_stage(config, other)) for other in others}
+    return {other.stage: _in_place(alone(run_stage(config, other)), other) for other in others}
+
+
+def _in_place(said: pl.DataFrame, plan: StagePlan) -> pl.DataFrame:
+    return said.with_columns(pl.col("reader").replace(dict(plan.instead)))
 
 
 def run_stage(config: JobConfig, plan: StagePlan) -> Read:
@@ -128,13 +132,15 @@ def _costs(
 def _seal(
     config: JobConfig, tables: TableStore, plan: StagePlan, readings: pl.DataFrame, repeats: int
 ) -> None:
-    tokens = readings.select(pl.col("num_prompt_tokens").mean()).item()
-    cut = readings.select((pl.col("num_truncated_passage_tokens") > 0).mean()).item()
-    cut_question = readings.select((pl.col("num_truncated_question_tokens") > 0).mean()).item()
+    # a stage may have nothing to read: all is read for its score alone
+    tokens = readings.select(pl.col("num_prompt_tokens").mean()).item() or 0
+    cut = readings.select((pl.col("num_truncated_passage_tokens") > 0).mean()).item() or 0
+    cut_question = readings.select((pl.col("num_truncated_question_tokens") > 0).mean()).item() or 0
     summary = (
         f"Over all readings used: {tokens:.0f} prompt tokens each, passages cut in "
         f"{cut:.1%}, question cut in {cut_question:.1%}; {readings['error'].count()} errors."
     )
+    summary = " ".join([summary, *_agreement(config, plan, readings)])
     content = {
         "stage": plan.stage,
         "counts": plan.counts,
@@ -145,3 +151,20 @@ def _seal(
         "store": config.store,
     }
     tables.write_manifest(content)
+
+
+def _agreement(config: JobConfig, plan: StagePlan, readings: pl.DataFrame) -> Iterator[str]:
+    """How often what was read for its score alone is what the reader itself writes, where the store knows both.
+
+    Only where both are asked by the same key: a reader that sees golds gives the same score anyway.
+    """
+    for part in plan.plans:
+        if part.id in plan.instead and not part.reader.sees_golds:
+            own, _ = ReadingStore(config.store, plan.instead[part.id]).lookup(part.asks)
+            both = (
+                readings.filter(reader=part.id)
+                .join(own, on=KEY_COLUMNS)
+                .drop_nulls(["output", "output_right"])
+            )
+            equal = both.filter(pl.col("output") == pl.col("output_right")).height
+            yield f"{part.id} chose what the reader writes in {equal:,} of {both.height:,} readings known of both."

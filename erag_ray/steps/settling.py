@@ -28,7 +28,7 @@ from erag_ray.schemas import LOOKS, InputError, JobError
 from erag_ray.steps import say
 from erag_ray.steps.inputs import Inputs
 from erag_ray.steps.judging import evidence_of
-from erag_ray.steps.planning import plan_lists
+from erag_ray.steps.planning import plan_labels
 from erag_ray.steps.reading import alone, run_stage
 from erag_ray.store import TableStore, as_frame
 
@@ -140,7 +140,7 @@ def _labels(config: SettleConfig, inputs: Inputs, asked: pl.DataFrame) -> pl.Dat
     pairs = asked.select("query_id", "doc_id")
     if pairs.is_empty():
         return pairs.with_columns(label=pl.lit(0.0))
-    said = alone(run_stage(config, plan_lists(config, inputs, STAGE, as_lists_of_one(pairs))))
+    said = alone(run_stage(config, plan_labels(config, inputs, STAGE, as_lists_of_one(pairs))))
     labels = as_frame(annotate("erag", dataclasses.replace(evidence_of(inputs, said), pairs=pairs)))
     if labels["label"].null_count():
         raise JobError(
