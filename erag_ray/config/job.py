@@ -89,10 +89,11 @@ class JobConfig:
     """The LLM behind the annotators llm_relevance and llm_relevance_graded."""
 
     score_only: Literal["early_stop", "classification"] | None = None
-    """Read documents alone for the score alone, where it is binary and annotators of your own need no whole outputs.
+    """Read documents alone only as far as a binary score needs (null: whole outputs).
     early_stop: an output ends as soon as no answer can match it any more; labels stay exactly the same.
     classification: the same, and for claims the likelier verdict in place of decoding; labels may differ, and the
-    report says how often. Lists end to end are read as ever, and share no work with it (null: read everything once)."""
+    report says how often. An annotator of your own sees the shortened outputs. Lists end to end are read as ever: with
+    fid in one job with them this takes longer, since they no longer share the encoding of passages."""
 
     depth: int = 10
     """Lists are cut to this many documents before anything else; each of these documents gets a label."""

@@ -6,7 +6,7 @@ these are readers of their own, and the key of what they are asked includes the 
 
 What makes it certain: the text of some tokens is how the text of those and more tokens starts, up to the first
 `UNFINISHED` (a character of which some bytes are not written yet, or bytes that are no character: then the whole output
-has it too), and ``Score.may_match`` answers for every text that starts so.
+has it too, and matches no gold that has none), and ``Score.may_match`` answers for every text that starts so.
 """
 
 from __future__ import annotations
