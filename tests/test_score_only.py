@@ -23,6 +23,7 @@ from erag_ray.config import ReaderConfig
 from erag_ray.datasets.known import DATASETS
 from erag_ray.prompts import VERDICTS, Passage
 from erag_ray.readers import Request, make_reader, reader_id, score_only_of, t5_engine
+from erag_ray.readers.stopping import UNFINISHED
 from erag_ray.readers.t5_engine import Stop, up_to_stop
 from erag_ray.schemas import LABELS, UTILITY, InputError
 from erag_ray.scores import SCORES, score_outputs
@@ -61,6 +62,15 @@ def byte_tokenizer() -> transformers.PreTrainedTokenizerFast:
 # --- the property: the same score for any tokens and golds ---
 
 
+def some_tokens(tokenizer: Any) -> st.SearchStrategy[list[int]]:
+    """Any tokens, most of them such as are text alone; and characters in bytes."""
+    every = range(len(tokenizer))
+    plain = [[id_] for id_ in every if UNFINISHED not in tokenizer.decode([id_])]
+    whole = [tokenizer(text, add_special_tokens=False)["input_ids"] for text in ("서", "é", "the", "Σ")]
+    chunks = st.sampled_from(plain) | st.sampled_from(whole) | st.sampled_from(every).map(lambda id_: [id_])
+    return st.lists(chunks, max_size=8).map(lambda found: [id_ for chunk in found for id_ in chunk])
+
+
 def stop_of(reader: Any, golds: Sequence[str]) -> Stop:
     (prompt,) = reader.encode([Request("Who?", (), tuple(golds))])
     stop: Stop | None = reader.stop([prompt])
@@ -74,7 +84,7 @@ def test_any_tokens_keep_their_score(folders: dict[str, str], name: str, score: 
     kind = "causal" if name == "bytes" else name
     made = make_reader(ReaderConfig(kind=f"stop_{kind}", model=folders[name], score=score))
     reader: Any = made
-    tokens = st.lists(st.integers(0, len(reader.tokenizer) - 1), max_size=12)
+    tokens = some_tokens(reader.tokenizer)
     amounts = {"right": 0, "cut": 0}
 
     @settings(deadline=None, max_examples=300)
@@ -82,7 +92,10 @@ def test_any_tokens_keep_their_score(folders: dict[str, str], name: str, score: 
     def holds(ids: list[int], others: list[int], shared: int, mark: str, text: str) -> None:
         whole = reader._output(ids).text
         golds = [mark + whole, reader._output(ids[:shared] + others).text, text, "é서ς"]
-        golds = [gold for gold in golds[shared % 2 :] if gold.strip()]
+        # a gold with what is no character is never given up
+        golds = [
+            gold for gold in golds[shared % 2 :] if gold.strip() and (shared > 4 or UNFINISHED not in gold)
+        ]
         kept = up_to_stop(0, ids, stop_of(reader, golds))
         found, cut = (score_outputs([o], [golds], SCORES[score]) for o in (whole, reader._output(kept).text))
         assert found == cut
@@ -191,7 +204,8 @@ def test_the_verdict_is_the_likelier_one(folders: dict[str, str], kind: str) -> 
 
 
 def test_the_reader_for_a_score_alone_is_another_one(folders: dict[str, str]) -> None:
-    config = ReaderConfig(kind="fid", model=folders["fid"])
+    # the score is the dataset's, whatever a config says
+    config = ReaderConfig(kind="fid", model=folders["fid"], score="rouge_l_kilt")
     asked: dict[tuple[str, str], ReaderConfig | None] = {
         (name, how): score_only_of(config, DATASETS[name], how)
         for name in ("nq", "fever", "wow")
@@ -210,7 +224,7 @@ def test_the_reader_for_a_score_alone_is_another_one(folders: dict[str, str]) ->
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"kind": "stop_fid", "score": "token_f1"}, "token_f1 cannot be told before the whole output"),
+        ({"kind": "stop_fid", "score": "token_f1"}, "token_f1 cannot be told before the output is whole"),
         ({"kind": "stop_fid", "score": "typo"}, "unknown score 'typo'"),
         ({"kind": "stop_fid"}, "unknown score ''"),
         ({"kind": "classify_fid", "family": "dialogue"}, "is for questions of family claim, not dialogue"),
@@ -239,6 +253,12 @@ def test_a_reader_that_cannot_is_told_before_anything_is_read(tiny: Tiny) -> Non
         InputError, match="score_only: echo cannot read for a score alone; fid, ipa, causal can"
     ):
         prepare(tiny.with_config(score_only="early_stop").config, check_reader)
+
+
+def test_an_unknown_score_is_one_message(tiny: Tiny, tmp_path: pathlib.Path) -> None:
+    reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "t5"))
+    with pytest.raises(InputError, match="unknown score 'typo'"):
+        prepare(tiny.with_config(score_only="early_stop", score="typo", reader=reader).config, check_reader)
 
 
 # --- whole jobs ---

@@ -43,7 +43,7 @@ class ReaderConfig:
     """Which instruction and examples a causal reader sees (null: by dataset)."""
 
     score: str | None = None
-    """Only where the score alone is read (see score_only): which one (null: by dataset)."""
+    """Set by the job where documents are read for a score alone (score_only): which one."""
 
     num_examples: int = 2
     """causal, plain prompt: how many worked examples stand before the question (0 to 2; a judge has 4)."""

@@ -20,10 +20,9 @@ from erag_ray.readers.echo import EchoReader
 from erag_ray.readers.judges import GradesJudge, YesNoJudge
 from erag_ray.readers.likelihood import CausalLikelihood, FidLikelihood, IpaLikelihood
 from erag_ray.readers.models import quiet
-from erag_ray.readers.stopping import CausalStopping, FidStopping, IpaStopping
+from erag_ray.readers.stopping import CausalStopping, FidStopping, IpaStopping, named_score
 from erag_ray.readers.t5 import FidReader, IpaReader
 from erag_ray.schemas import InputError
-from erag_ray.scores import score_named
 from erag_ray.store import fingerprint
 
 __all__ = [
@@ -65,7 +64,6 @@ def reader_for(config: ReaderConfig, dataset: Dataset) -> ReaderConfig:
         config,
         max_new_tokens=config.max_new_tokens or dataset.max_new_tokens,
         family=config.family or dataset.family,  # type: ignore[arg-type]
-        score=config.score or dataset.score,
     )
 
 
@@ -105,18 +103,17 @@ def score_only_of(config: ReaderConfig, dataset: Dataset, how: str) -> ReaderCon
         None for a dataset whose score needs whole outputs.
 
     Raises:
-        InputError: this kind of reader has none.
-        ValueError: no score has the dataset's name.
+        InputError: this kind of reader has none, or there is no such score.
     """
     own = reader_for(config, dataset)
     may_classify = how == "classification" and own.family in VERDICTS
-    if not may_classify and score_named(dataset.score).may_match is None:
+    if not may_classify and named_score(dataset.score).may_match is None:
         return None
     kind = f"{'classify' if may_classify else 'stop'}_{config.kind}"
     if kind not in READERS:
         able = ", ".join(name for name in READERS if f"stop_{name}" in READERS)
         raise InputError([f"score_only: {config.kind} cannot read for a score alone; {able} can"])
-    return dataclasses.replace(own, kind=kind)
+    return dataclasses.replace(own, kind=kind, score=dataset.score)
 
 
 READERS: dict[str, type[Reader]] = {

@@ -25,11 +25,23 @@ from erag_ray.readers.causal import CausalReader
 from erag_ray.readers.t5 import FidReader, IpaReader
 from erag_ray.readers.t5_engine import Stop, up_to_stop
 from erag_ray.schemas import InputError
-from erag_ray.scores import score_named, usable_answers
+from erag_ray.scores import Score, score_named, usable_answers
 
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"
 NUM_KEPT = 1 << 16
 """Starts of outputs that are remembered: the documents of a question often make a reader write the same."""
+
+
+def named_score(name: str) -> Score:
+    """`score_named`.
+
+    Raises:
+        InputError: there is none.
+    """
+    try:
+        return score_named(name)
+    except ValueError as error:
+        raise InputError([f"score: {error}"]) from error
 
 
 class StoppingReader(Reader):
@@ -40,14 +52,9 @@ class StoppingReader(Reader):
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
-        try:
-            self.score = score_named(config.score or "")
-        except ValueError as error:
-            raise InputError([f"reader.score: {error}"]) from error
+        self.score = named_score(config.score or "")
         if self.score.may_match is None:
-            raise InputError(
-                [f"reader.score: {self.score.name} cannot be told before the whole output is there"]
-            )
+            raise InputError([f"reader.score: {self.score.name} cannot be told before the output is whole"])
         self._is_lost = functools.lru_cache(NUM_KEPT)(self._lost)
 
     def identity(self) -> dict[str, object]:
