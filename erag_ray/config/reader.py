@@ -25,9 +25,10 @@ class ReaderConfig:
     model_revision: str | None = None
     """Branch, tag or commit of a hub model."""
 
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
+    dtype: Literal["float32", "bfloat16", "float16", "int8"] = "float32"
     """Precision of weights and arithmetic. bfloat16 is several times faster where the hardware has it and may
-    change a few outputs."""
+    change a few outputs; so may int8, for T5 on CPUs that multiply bytes (AVX-512 VNNI): products alone are in
+    integers, everything between them in float32."""
 
     max_prompt_tokens: int | None = None
     """Longest input, in tokens: for fid per passage with its question (null: 250), for ipa the whole prompt

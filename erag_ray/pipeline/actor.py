@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import torch
 
 from erag_ray.config import ReaderConfig
-from erag_ray.readers import Failure, failed, make_reader, reader_id
+from erag_ray.readers import Failure, failed, keep_freed_memory, make_reader, reader_id
 from erag_ray.store import KEY_COLUMNS, ReadingStore, as_frame, keys_digest
 
 CAREFUL_ROWS = 32
@@ -80,6 +80,7 @@ class ReaderActor:
         max_batch_seconds: float | None,
     ) -> None:
         torch.set_num_threads(num_threads)
+        keep_freed_memory()
         self.reader = make_reader(config)
         self.id = reader
         self.job = job

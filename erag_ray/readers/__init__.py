@@ -19,6 +19,7 @@ from erag_ray.readers.classifying import CausalClassifying, FidClassifying, IpaC
 from erag_ray.readers.echo import EchoReader
 from erag_ray.readers.judges import GradesJudge, YesNoJudge
 from erag_ray.readers.likelihood import CausalLikelihood, FidLikelihood, IpaLikelihood
+from erag_ray.readers.memory import keep_freed_memory
 from erag_ray.readers.models import quiet
 from erag_ray.readers.stopping import CausalStopping, FidStopping, IpaStopping, named_score
 from erag_ray.readers.t5 import FidReader, IpaReader
@@ -33,6 +34,7 @@ __all__ = [
     "Reader",
     "Request",
     "failed",
+    "keep_freed_memory",
     "likelihood_of",
     "make_reader",
     "reader_for",
@@ -88,7 +90,9 @@ def likelihood_of(config: ReaderConfig) -> ReaderConfig:
     if kind not in READERS:
         able = ", ".join(name for name in READERS if f"likelihood_{name}" in READERS)
         raise InputError([f"reader.kind: {config.kind} cannot say how likely an answer is; {able} can"])
-    return dataclasses.replace(config, kind=kind)
+    # a likelihood in integers would be another one's
+    dtype = "float32" if config.dtype == "int8" else config.dtype
+    return dataclasses.replace(config, kind=kind, dtype=dtype)
 
 
 def score_only_of(config: ReaderConfig, dataset: Dataset, how: str) -> ReaderConfig | None:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from erag_ray.config import ReaderConfig
 from erag_ray.prompts import Passage
 from erag_ray.readers.memory import free_memory, is_out_of_memory
-from erag_ray.schemas import READINGS
+from erag_ray.schemas import READINGS, InputError
 
 DEFAULT_NEW_TOKENS = 50
 MAX_PADDING_SHARE = 0.15
@@ -85,13 +85,18 @@ class Reader(ABC):
         sees_golds: whether its requests bring the gold answers: it says how likely they are, or writes no more than
             the score needs.
         revision: to be raised whenever a change of the code may change an output.
+        dtypes: the precisions that it can read in.
     """
 
     order_matters: ClassVar[bool] = True
     sees_golds: ClassVar[bool] = False
     revision: ClassVar[int] = 1
+    dtypes: ClassVar[tuple[str, ...]] = ("float32", "bfloat16", "float16")
 
     def __init__(self, config: ReaderConfig) -> None:
+        if config.dtype not in self.dtypes:
+            able = ", ".join(self.dtypes)
+            raise InputError([f"reader.dtype: {config.kind} reads in {able}, not in {config.dtype}"])
         self.config = config
         self.batch_tokens = config.batch_tokens
         self.max_new_tokens = config.max_new_tokens or DEFAULT_NEW_TOKENS

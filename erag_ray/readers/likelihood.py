@@ -39,6 +39,7 @@ class LikelihoodReader(Reader):
     sees_golds: ClassVar[bool] = True
     is_mean: ClassVar[bool] = True
     """Whether log-probabilities are divided by how many tokens they are of."""
+    dtypes: ClassVar[tuple[str, ...]] = Reader.dtypes
     pieces: PieceTokenizer
 
     @property

@@ -1,8 +1,10 @@
-"""When a batch does not fit: which errors say so, and what is left to do."""
+"""When a batch does not fit: which errors say so, and what is left to do; and what a process keeps of what it frees."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import platform
 
 import torch
 
@@ -14,6 +16,8 @@ MESSAGES = (
     "CUDNN_STATUS_ALLOC_FAILED",
     "CUDA error: out of memory",
 )
+# of glibc's malloc.h
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -28,3 +32,16 @@ def free_memory() -> None:
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
+
+
+def keep_freed_memory() -> None:
+    """Let this process keep the memory that it frees, where its allocator is glibc's.
+
+    By default each large result is a new piece of memory from the system, and every page of it costs a fault when it
+    is first written.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return
+    libc = ctypes.CDLL(None)
+    libc.mallopt(M_MMAP_MAX, 0)
+    libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)

@@ -24,8 +24,10 @@ from erag_ray.readers.fusion import Encoded, encode_all, fuse
 from erag_ray.readers.models import load_settings, load_tokenizer, load_weights
 from erag_ray.readers.t5_engine import DTYPES, KINDS, Engine, Stop
 from erag_ray.readers.tokens import Ids, PieceTokenizer, as_prompt, check_room, cut_prompt
+from erag_ray.schemas import InputError
 from erag_ray.sources import find_model
 
+INT8 = "int8"
 FID_TOKENS = 250
 IPA_TOKENS = 2048
 
@@ -34,11 +36,16 @@ class T5Reader(Reader):
     """What FiD and IPA share: tokenizer, weights, encoding of segments, greedy decoding over all of them."""
 
     revision: ClassVar[int] = 3
+    dtypes: ClassVar[tuple[str, ...]] = (*Reader.dtypes, INT8)
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
         self.source = find_model(config.model, key="reader.model", revision=config.model_revision)
         self.settings = load_settings(self.source, encoder_decoder=True)
+        if config.dtype == INT8 and self.settings.model_type not in KINDS:
+            raise InputError(
+                [f"reader.dtype: {INT8} is for {', '.join(KINDS)}, not {self.settings.model_type}"]
+            )
         self.tokenizer = load_tokenizer(self.source)
         self.pieces = PieceTokenizer(self.tokenizer)
         self.model: Any = None
@@ -50,12 +57,19 @@ class T5Reader(Reader):
         check_room(pieces, self.pieces.tokenise([pieces])[0], self.limit - len(self.end))
 
     def load(self) -> None:
-        self.model = load_weights(transformers.AutoModelForSeq2SeqLM, self.source, self.config.dtype)
+        """Load the weights.
+
+        Raises:
+            JobError: the reader is to work in int8, which this machine does not.
+        """
+        is_int8 = self.config.dtype == INT8
+        dtype = "float32" if is_int8 else self.config.dtype
+        self.model = load_weights(transformers.AutoModelForSeq2SeqLM, self.source, dtype)
         if self.model.device.type == "cpu":
             # a position bias that is learned keeps torch from its fused kernel, and what it does instead is slower
             self.model.set_attn_implementation("eager")
         if self.settings.model_type in KINDS and self.model.dtype in DTYPES:
-            self.engine = Engine(self.model)
+            self.engine = Engine(self.model, is_int8=is_int8)
 
     def identity(self) -> dict[str, object]:
         own = {"backend": "transformers", "dtype": self.config.dtype, "files": self.source.digests()}

@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from erag_ray.readers.fusion import padded
+from erag_ray.readers.int8 import Weights, check_supported, linear, rounded
 from erag_ray.readers.tokens import Ids
 
 KINDS = ("t5", "mt5", "umt5")
@@ -38,9 +39,9 @@ class Attention(NamedTuple):
     """One attention layer's weights."""
 
     norm: Tensor
-    projections: Tensor
+    projections: Weights
     """[3 * inner, width]: queries, keys and values; of cross-attention the queries' alone."""
-    out: Tensor
+    out: Weights
     bias: Tensor | None
     """[buckets, heads], of positions."""
     keys: Tensor | None = None
@@ -52,8 +53,8 @@ class Feed(NamedTuple):
     """One feed-forward layer's weights; ``inner`` is twice as high where it is gated."""
 
     norm: Tensor
-    inner: Tensor
-    out: Tensor
+    inner: Weights
+    out: Weights
 
 
 class Block(NamedTuple):
@@ -77,9 +78,15 @@ class Engine:
 
     Args:
         model: transformers' own, on its device; the engine shares its weights where it need not rearrange them.
+        is_int8: multiply in 8-bit integers.
+
+    Raises:
+        JobError: in 8-bit integers this machine does not multiply.
     """
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, *, is_int8: bool = False) -> None:
+        if is_int8:
+            check_supported(model.device)
         settings = model.config
         self.heads, self.head = settings.num_heads, settings.d_kv
         self.epsilon = settings.layer_norm_epsilon
@@ -88,7 +95,8 @@ class Engine:
         self.is_gated = settings.is_gated_act
         self.act = model.encoder.block[0].layer[-1].DenseReluDense.act
         self.embedding = model.get_input_embeddings().weight
-        self.output = model.get_output_embeddings().weight
+        self.is_int8 = is_int8
+        self.output = self._weights(model.get_output_embeddings().weight)
         self.encoder = self._stack(model.encoder)
         self.decoder = self._stack(model.decoder)
         self.device = self.embedding.device
@@ -121,18 +129,25 @@ class Engine:
 
     def _attention(self, norm: Any, layer: Any) -> Attention:
         table = layer.relative_attention_bias.weight if layer.has_relative_attention_bias else None
-        projections = torch.cat([layer.q.weight, layer.k.weight, layer.v.weight])
-        return Attention(norm.weight, projections, layer.o.weight, table)
+        projections = self._weights(layer.q.weight, layer.k.weight, layer.v.weight)
+        return Attention(norm.weight, projections, self._weights(layer.o.weight), table)
 
     def _cross(self, norm: Any, layer: Any) -> Attention:
         shape = (self.heads, self.head, -1)
         keys, values = layer.k.weight.view(shape), layer.v.weight.view(shape)
-        return Attention(norm.weight, layer.q.weight, layer.o.weight, None, keys, values)
+        query, out = self._weights(layer.q.weight), self._weights(layer.o.weight)
+        return Attention(norm.weight, query, out, None, keys, values)
 
     def _feed(self, layer: Any) -> Feed:
         dense = layer.DenseReluDense
-        inner = torch.cat([dense.wi_0.weight, dense.wi_1.weight]) if self.is_gated else dense.wi.weight
-        return Feed(layer.layer_norm.weight, inner, dense.wo.weight)
+        parts = [dense.wi_0, dense.wi_1] if self.is_gated else [dense.wi]
+        inner = self._weights(*(part.weight for part in parts))
+        return Feed(layer.layer_norm.weight, inner, self._weights(dense.wo.weight))
+
+    def _weights(self, *parts: Tensor) -> Weights:
+        """Of one layer, or of several that take the same input."""
+        weights = torch.cat(parts).detach() if len(parts) > 1 else parts[0].detach()
+        return rounded(weights) if self.is_int8 else weights
 
     @torch.inference_mode()
     def encode(self, segments: Sequence[Ids]) -> Tensor:
@@ -149,7 +164,7 @@ class Engine:
         biases = self._biases(self.encoder, length, both_ways=True)
         masks = biases if hidden is None else {key: bias + hidden for key, bias in biases.items()}
         for block in self.encoder.blocks:
-            projected = functional.linear(self._norm(states, block.own.norm), block.own.projections)
+            projected = linear(self._norm(states, block.own.norm), block.own.projections)
             query, key, value = projected.view(rows, length, 3, self.heads, self.head).unbind(2)
             found = functional.scaled_dot_product_attention(
                 query.transpose(1, 2),
@@ -158,20 +173,18 @@ class Engine:
                 attn_mask=masks[id(block.own.bias)],
                 scale=1.0,
             )
-            states = states + functional.linear(
-                found.transpose(1, 2).reshape(rows, length, -1), block.own.out
-            )
+            states = states + linear(found.transpose(1, 2).reshape(rows, length, -1), block.own.out)
             states = states + self._fed(states, block.feed)
         return self._norm(states, self.encoder.norm)
 
     def _fed(self, states: Tensor, feed: Feed) -> Tensor:
-        inner = functional.linear(self._norm(states, feed.norm), feed.inner)
+        inner = linear(self._norm(states, feed.norm), feed.inner)
         if self.is_gated:
             gate, inner = inner.chunk(2, dim=-1)
             inner = self.act(gate) * inner
         else:
             inner = self.act(inner)
-        return functional.linear(inner.to(feed.out.dtype), feed.out).to(states.dtype)
+        return linear(inner, feed.out).to(states.dtype)
 
     def _norm(self, states: Tensor, weight: Tensor) -> Tensor:
         return functional.rms_norm(states, weight.shape, weight, self.epsilon)
@@ -223,7 +236,7 @@ class _Run:
     def __init__(self, engine: Engine, states: Tensor, is_state: Tensor, start: int, most: int) -> None:
         self.engine = engine
         self.states = states
-        self.hidden = None if bool(is_state.all()) else _hidden(is_state, states.dtype)[:, None, :]
+        self.hidden = None if bool(is_state.all()) else _hidden(is_state, states.dtype)[:, None, None, :]
         rows = states.shape[0]
         self.places = list(range(rows))
         self.done: dict[int, list[int]] = {}
@@ -244,12 +257,12 @@ class _Run:
             states = states + engine._fed(states, block.feed)
         states = engine._norm(states, engine.decoder.norm)
         # T5 1.0 scales its states before the output layer, which changes no order
-        self.last = functional.linear(states, engine.output).argmax(dim=-1)
+        self.last = linear(states, engine.output).argmax(dim=-1)
         self.written = torch.cat([self.written, self.last[:, None]], dim=1)
 
     def _own(self, states: Tensor, layer: Attention, number: int, step: int) -> Tensor:
         engine, rows = self.engine, len(states)
-        projected = functional.linear(engine._norm(states, layer.norm), layer.projections)
+        projected = linear(engine._norm(states, layer.norm), layer.projections)
         query, key, value = projected.view(rows, 3, engine.heads, engine.head).unbind(1)
         keys, values = self.cache[0, number], self.cache[1, number]
         keys[:, :, step], values[:, :, step] = key, value
@@ -257,23 +270,23 @@ class _Run:
         scores = scores[..., 0] + self.biases[id(layer.bias)][:, :, step, : step + 1]
         weights = scores.float().softmax(dim=-1).to(states.dtype)
         found = weights[:, :, None] @ values[:, :, : step + 1]
-        return functional.linear(found.reshape(rows, -1), layer.out)
+        return linear(found.reshape(rows, -1), layer.out)
 
     def _cross(self, states: Tensor, layer: Attention) -> Tensor:
         engine, rows = self.engine, len(states)
         assert layer.keys is not None
         assert layer.values is not None
-        query = functional.linear(engine._norm(states, layer.norm), layer.projections)
+        query = linear(engine._norm(states, layer.norm), layer.projections)
         by_head = query.view(rows, engine.heads, engine.head).transpose(0, 1)
         # [rows, heads, width]: the queries in the space of the states
         asked = (by_head @ layer.keys).transpose(0, 1)
-        scores = asked @ self.states.transpose(1, 2)
-        if self.hidden is not None:
-            scores = scores + self.hidden
-        weights = scores.float().softmax(dim=-1).to(states.dtype)
-        met = (weights @ self.states).transpose(0, 1)
-        found = met @ layer.values.transpose(1, 2)
-        return functional.linear(found.transpose(0, 1).reshape(rows, -1), layer.out)
+        # the states are keys and values in one, and read from memory once
+        both = self.states[:, None]
+        met = functional.scaled_dot_product_attention(
+            asked[:, None], both, both, attn_mask=self.hidden, scale=1.0
+        )
+        found = met[:, 0].transpose(0, 1) @ layer.values.transpose(1, 2)
+        return linear(found.transpose(0, 1).reshape(rows, -1), layer.out)
 
     def ended(self, end: Tensor, stop: Stop | None) -> Tensor:
         """Of which rows nothing more is wanted: [rows]."""
