@@ -2,8 +2,8 @@
 
 Rooms, in import order (a file imports only files above it; ``tests/test_architecture.py`` holds the line):
 schemas, names, compiling, store, work, sources, config, scores, measures, agreement, sampling, prompts, datasets,
-world, corpus, retrieve, requests, readers, train, annotators, evaluate, benchmark, report, compat, progress,
-pipeline, steps.
+world, corpus, retrieve, requests, readers, train, annotators, evaluate, report, compat, progress,
+pipeline, steps, benchmark.
 """
 
 __version__ = "0.1.0"

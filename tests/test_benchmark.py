@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
+import transformers
+from torch.utils.flop_counter import FlopCounterMode
 
 from erag_ray import benchmark
-from erag_ray.benchmark import COLUMNS, evaluated, labelled, run_all
+from erag_ray.benchmark import COLUMNS, evaluated, floor, invented, labelled, reading, run_all, timing
 from erag_ray.benchmark.generated import passages, questions, unit_vectors
+from erag_ray.benchmark.sides import Found, in_turn_apart
 from erag_ray.config import BenchmarkConfig
 from erag_ray.report import speed_grid
 
@@ -108,17 +115,75 @@ def test_generated_text_is_the_same_for_a_seed_and_has_few_frequent_and_many_rar
     np.testing.assert_allclose(np.linalg.norm(unit_vectors(5, 8, 0), axis=1), 1, rtol=1e-6)
 
 
-def test_readings_are_those_of_the_peer(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from erag_ray.benchmark import reading
+def here(makes: dict[str, Any], repeats: int) -> dict[str, Found]:
+    """All ways in this process, which is faster to begin with."""
+    works = {name: make(*arguments) for name, (make, arguments) in makes.items()}
+    firsts = {name: work() for name, work in works.items()}
+    times = timing.rounds(works, repeats)
+    return {name: Found(first=firsts[name], seconds=times[name], peak_bytes=1) for name in works}
 
-    small = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
-    monkeypatch.setattr(reading, "SHAPE", small)
-    monkeypatch.setattr(reading, "NUM_WORDS", 300)
-    config = BenchmarkConfig(out=str(tmp_path), repeats=2)
-    ours, theirs = reading.readings(config, 40)
-    assert (ours["by"], theirs["by"]) == ("erag_ray", "erag + generate")
-    assert ours["count"] == theirs["count"] == 40
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A small model and few words, and no further processes."""
+    shape = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4}
+    monkeypatch.setattr(invented, "SHAPE", shape)
+    monkeypatch.setattr(invented, "NUM_WORDS", 300)
+    monkeypatch.setattr(reading, "in_turn_apart", here)
+    monkeypatch.setattr(reading, "keep_freed_memory", lambda: None)
+
+
+def test_readings_are_those_of_the_peer(tmp_path: pathlib.Path, small: None) -> None:
+    rows = list(reading.readings(BenchmarkConfig(out=str(tmp_path), repeats=2), 40))
+    assert len(rows) == 4 * len(reading.fast_precisions())
+    ours, theirs, encoder, products = rows[:4]
+    assert (ours["by"], theirs["by"]) == ("erag_ray", "erag + generate, float32")
+    assert (encoder["by"], products["by"]) == ("erag_ray", "products alone")
+    assert {row["count"] for row in rows} == {40}
     assert 0 < theirs["least_ratio"] <= theirs["most_ratio"]
+
+
+def test_other_outputs_than_the_peers_stop_the_benchmark(
+    tmp_path: pathlib.Path, small: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(reading, "_read", lambda *_: {("who?", "a text"): "nobody"})
     with pytest.raises(ValueError, match="40 of 40 outputs differ"):
-        list(reading.readings(config, 40))
+        list(reading.readings(BenchmarkConfig(out=str(tmp_path), repeats=1), 40))
+
+
+def test_ways_are_timed_in_processes_of_their_own() -> None:
+    found = in_turn_apart({"a": (summing, (3,)), "b": (summing, (5,))}, 2)
+    assert {name: one.first[0] for name, one in found.items()} == {"a": 3, "b": 10}
+    assert len({os.getpid(), *(one.first[1] for one in found.values())}) == 3
+    assert all(len(one.seconds) == 2 and min(one.seconds) > 0 for one in found.values())
+    # a system that takes pages back meanwhile makes it less
+    assert 5e7 < max(one.peak_bytes for one in found.values()) < 5e8
+
+
+def summing(most: int) -> Callable[[], tuple[int, int]]:
+    """What is measured: a sum, the process that it is made in, and 80 MB that it needs meanwhile."""
+
+    def work() -> tuple[int, int]:
+        np.ones(10_000_000).sum()
+        return sum(range(most)), os.getpid()
+
+    return work
+
+
+@pytest.mark.parametrize("kind", ["t5", "gated"])
+def test_operations_are_those_that_torch_counts(kind: str) -> None:
+    shape = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "vocab_size": 50}
+    act = {"feed_forward_proj": "gated-gelu"} if kind == "gated" else {}
+    settings = transformers.T5Config(**shape, **act)
+    model = transformers.T5ForConditionalGeneration(settings).eval()
+    # products inside a fused attention are not counted
+    model.set_attn_implementation("eager")
+    ids = torch.randint(3, 50, (3, 20))
+    with FlopCounterMode(display=False) as counted, torch.inference_mode():
+        states = model.encoder(input_ids=ids)
+    assert counted.get_total_flops() == floor.encoder_operations(settings, [20] * 3)
+    with FlopCounterMode(display=False) as counted, torch.inference_mode():
+        model(encoder_outputs=states, decoder_input_ids=ids[:, :1], use_cache=True)
+    # a decoder that has written one token looks back at one
+    looking = 3 * settings.num_layers * 4 * 4 * 8
+    assert counted.get_total_flops() == floor.decoder_operations(settings, [20] * 3, 1) + looking

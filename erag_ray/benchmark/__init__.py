@@ -11,6 +11,7 @@ import multiprocessing
 import pathlib
 import resource
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 
 import polars as pl
 
@@ -70,8 +71,9 @@ def _steps(config: BenchmarkConfig) -> Iterator[tuple[str, int]]:
 
 def _measure_apart(name: str, config: BenchmarkConfig, size: int) -> list[dict[str, object]]:
     """In a new process, whose peak memory is then of this alone."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(_measure, (name, config, size))
+    # not a daemon: some measurements start processes themselves
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_measure, name, config, size).result()
 
 
 def _measure(name: str, config: BenchmarkConfig, size: int) -> list[dict[str, object]]:
@@ -80,4 +82,4 @@ def _measure(name: str, config: BenchmarkConfig, size: int) -> list[dict[str, ob
     rows = list(getattr(room, name)(config, size))
     # of the whole process: what is measured, what it is made of, and the peer where both are in one
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return [{**row, "peak_memory_bytes": peak} for row in rows]
+    return [{"peak_memory_bytes": peak, **row} for row in rows]

@@ -1,7 +1,8 @@
 """Reading, measured: lists of one through our reader, against the package erag that drives transformers' generate.
 
 The model has T5-small's shape and random weights; its words are invented, each a token of its own. Both sides get the
-same questions and passages as text, tokenise, read and decode; loading and one warming batch are not timed.
+same questions and passages as text, tokenise, read and decode, each in a process of its own; loading and one warming
+round are not timed. The encoder alone is held against the bare products that it cannot do without.
 """
 
 from __future__ import annotations
@@ -11,89 +12,108 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import erag
-import numpy as np
 import polars as pl
 import torch
 import transformers
 
-from erag_ray.benchmark.timing import Row, rounds, seconds_of
+from erag_ray.benchmark import floor, invented
+from erag_ray.benchmark.sides import Found, in_turn_apart
+from erag_ray.benchmark.timing import Row
 from erag_ray.config import BenchmarkConfig, ReaderConfig
-from erag_ray.readers import Reader, make_reader, reader_id
+from erag_ray.prompts import Passage
+from erag_ray.readers import Prompt, Reader, Request, keep_freed_memory, make_reader, reader_id
+from erag_ray.readers.fusion import encode_all
+from erag_ray.readers.int8 import is_supported
 from erag_ray.readers.models import quiet
 from erag_ray.requests import ReaderUse, as_lists_of_one, build_asks, build_requests, documents_of, to_read
 from erag_ray.store import KEY_COLUMNS
 
-SHAPE: dict[str, Any] = {"d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_heads": 8}
-START: dict[str, Any] = {"decoder_start_token_id": 0}
-NUM_WORDS, WORDS, ASKED = 32_000, (90, 170), 12
-MOST_TOKENS, NEW_TOKENS, PEER_BATCH = 250, 8, 32
+MOST_TOKENS, NEW_TOKENS, PEER_BATCH, PASSAGES = 250, 8, 32, 10
 DATASET = "nq"
+PEER, OWN, PRODUCTS = "erag + generate, float32", "erag_ray", "products alone"
 Texts = Mapping[str, Sequence[str]]
 
 
 def readings(config: BenchmarkConfig, size: int) -> Iterator[Row]:
-    """So many (question, passage) pairs, ten for each question: from their texts to outputs.
+    """So many (question, passage) pairs, ten for each question: from their texts to outputs, in every fast precision.
 
     The peer reads them in batches of 32 in the order in which the package erag asks for them, padded to the longest of
     each, as its README shows; ours as a job does.
 
     Raises:
-        ValueError: an output differs.
+        ValueError: an output in float32 differs.
     """
     quiet()
-    folder = _write_model(pathlib.Path(config.out, "t5-small"), config.seed)
-    lists = _lists(size, config.seed)
-    ours, theirs = _ours(folder, lists), _peer(folder, lists)
-    seconds_of(ours)
-    _check_same(ours(), theirs())
-    times = rounds({"erag_ray": ours, "erag + generate": theirs}, config.repeats)
-    for name, some in times.items():
-        ratios = [peer / own for own, peer in zip(times["erag_ray"], some, strict=True)]
-        row = {"what": "lists of one, T5-small, float32", "by": name, "seconds": min(some), "count": size}
-        yield {**row, "least_ratio": min(ratios), "most_ratio": max(ratios)}
+    folder = invented.write_model(pathlib.Path(config.out, "t5-small"), config.seed)
+    made = invented.lists(size // PASSAGES, PASSAGES, config.seed)
+    makes: dict[str, Any] = {PEER: (_peer, (folder, made))}
+    for dtype in fast_precisions():
+        makes[f"read {dtype}"] = (_ours, (folder, made, dtype))
+        makes[f"encode {dtype}"] = (_encoder, (folder, made, dtype))
+        makes[f"products {dtype}"] = (_products, (folder, made, dtype))
+    found = in_turn_apart(makes, config.repeats)
+    _check_same(found["read float32"].first, found[PEER].first)
+    for dtype in fast_precisions():
+        sides = {OWN: found[f"read {dtype}"], PEER: found[PEER]}
+        yield from _rows(f"lists of one, T5-small, {dtype}", sides, size)
+        sides = {OWN: found[f"encode {dtype}"], PRODUCTS: found[f"products {dtype}"]}
+        yield from _rows(f"encoder, T5-small, {dtype}", sides, size)
 
 
-def _write_model(folder: pathlib.Path, seed: int) -> str:
-    control = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
-    words = ["question:", "title:", "context:", *dict.fromkeys(_words(seed))]
-    tokenizer = transformers.T5Tokenizer(vocab=[*control, *((f"▁{word}", -9.0) for word in words)])
-    torch.manual_seed(seed)
-    settings = transformers.T5Config(vocab_size=len(tokenizer), **SHAPE, **START)
-    model = transformers.T5ForConditionalGeneration(settings)
-    # as they are initialised all outputs are alike
-    for name, weights in model.named_parameters():
-        if weights.dim() == 2 and "shared" not in name:
-            torch.nn.init.normal_(weights, std=1.5 * weights.shape[1] ** -0.5)
-    model.save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return str(folder)
+def fast_precisions() -> tuple[str, ...]:
+    """float32, and what this machine multiplies faster in."""
+    if torch.cuda.is_available():
+        return ("float32", "bfloat16")
+    has_bfloat16 = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+    return ("float32", *["bfloat16"] * has_bfloat16, *["int8"] * is_supported())
 
 
-def _words(seed: int) -> list[str]:
-    letters = np.random.default_rng(seed).integers(97, 123, size=(NUM_WORDS, 6)).astype(np.uint8)
-    return [bytes(row).decode() for row in letters]
-
-
-def _lists(size: int, seed: int) -> dict[str, list[str]]:
-    """Questions, each with ten passages of 90 to 170 words."""
-    words, generator = np.array(_words(seed), dtype=object), np.random.default_rng(seed + 1)
-
-    def text(count: int) -> str:
-        return " ".join(words[generator.integers(NUM_WORDS, size=count)])
-
-    lengths = generator.integers(*WORDS, size=(size // 10, 10))
-    return {text(ASKED): [text(length) for length in row] for row in lengths}
+def _rows(what: str, sides: Mapping[str, Found], size: int) -> Iterator[Row]:
+    for name, found in sides.items():
+        ratios = [peer / own for own, peer in zip(sides[OWN].seconds, found.seconds, strict=True)]
+        row = {"what": what, "by": name, "seconds": min(found.seconds), "count": size}
+        spread = {"least_ratio": min(ratios), "most_ratio": max(ratios)}
+        yield {**row, **spread, "peak_memory_bytes": found.peak_bytes}
 
 
 Outputs = dict[tuple[str, str], str]
 """(question, passage) -> what was said."""
 
 
-def _ours(folder: str, lists: Texts) -> Callable[[], Outputs]:
-    reader = make_reader(ReaderConfig(kind="fid", model=folder, max_new_tokens=NEW_TOKENS))
-    reader.load()
-    name = reader_id(reader)
+def _ours(folder: str, lists: Texts, dtype: str) -> Callable[[], Outputs]:
+    reader, name = _loaded(folder, dtype)
     return lambda: _read(reader, name, lists)
+
+
+def _loaded(folder: str, dtype: str) -> tuple[Reader, str]:
+    keep_freed_memory()
+    config = ReaderConfig(kind="fid", model=folder, max_new_tokens=NEW_TOKENS, dtype=dtype)  # type: ignore[arg-type]
+    reader = make_reader(config)
+    reader.load()
+    return reader, reader_id(reader)
+
+
+def _encoder(folder: str, lists: Texts, dtype: str) -> Callable[[], None]:
+    """The states of all prompts, that were tokenised before."""
+    reader: Any = _loaded(folder, dtype)[0]
+    engine, prompts = reader.engine, _prompts(reader, lists)
+    most = engine.pass_tokens(reader.batch_tokens)
+
+    def work() -> None:
+        encode_all(engine.encode, prompts, most)
+
+    return work
+
+
+def _prompts(reader: Reader, lists: Texts) -> Sequence[Prompt]:
+    rows = [(question, text) for question, texts in lists.items() for text in texts]
+    return reader.encode([Request(question, (Passage("", text),)) for question, text in rows])
+
+
+def _products(folder: str, lists: Texts, dtype: str) -> Callable[[], None]:
+    reader: Any = make_reader(ReaderConfig(kind="fid", model=folder, max_new_tokens=NEW_TOKENS))
+    lengths = [prompt.num_tokens for prompt in _prompts(reader, lists)]
+    return floor.products(floor.encoder_operations(reader.settings, lengths), dtype)
 
 
 def _read(reader: Reader, name: str, lists: Texts) -> Outputs:
@@ -120,7 +140,7 @@ def _peer(folder: str, lists: Texts) -> Callable[[], Outputs]:
     model = transformers.T5ForConditionalGeneration.from_pretrained(folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     settings = transformers.GenerationConfig(
-        max_new_tokens=NEW_TOKENS, eos_token_id=1, pad_token_id=0, **START
+        max_new_tokens=NEW_TOKENS, eos_token_id=1, pad_token_id=0, **invented.START
     )
 
     @torch.inference_mode()

@@ -4,7 +4,7 @@
 numbered tasks of indexes, `training` runs the training loop on data-parallel workers.
 """
 
-from erag_ray.pipeline.actor import ReaderActor
+from erag_ray.pipeline.actor import ReaderActor, peak_memory_bytes
 from erag_ray.pipeline.reading import (
     Done,
     Pool,
@@ -26,6 +26,7 @@ __all__ = [
     "Work",
     "block_rows",
     "largest_share",
+    "peak_memory_bytes",
     "plan_pool",
     "ray_session",
     "read",
