@@ -1,8 +1,9 @@
-"""How fast things are here: BM25, dense search, encoding, evaluation and reading, as ratios against named peers.
+"""How fast things are here: BM25, dense search, encoding, evaluation and reading.
 
     python jobs/benchmark.py --sizes '[100000, 1000000]'
     python jobs/benchmark.py --parts '[measures, table_1]'
-    python jobs/benchmark.py --parts '[readings]'
+    python jobs/benchmark.py --parts '[readings, table_2, shared, depths]'
+    python jobs/benchmark.py --parts '[table_2]' --job jobs/demo/compare.yaml --dataset nq --num_questions 20
 
 Times are of this machine and of whatever else it does meanwhile; only the ratios carry over. Needs rank-bm25.
 """
@@ -13,7 +14,7 @@ import pathlib
 
 from erag_ray.benchmark import run_all
 from erag_ray.config import BenchmarkConfig
-from erag_ray.report import open_console, show, speed_grid
+from erag_ray.report import costs_grid, markdown, open_console, published_table_2, show, speed_grid
 from erag_ray.steps import run_job, say
 
 
@@ -21,8 +22,15 @@ def main(config: BenchmarkConfig) -> None:
     table = run_all(config, say)
     place = pathlib.Path(config.out, "benchmark.parquet")
     table.write_parquet(place)
-    show([speed_grid(table)], open_console())
-    say(f"table: {place}")
+    read = table["num_prompt_tokens"].is_not_null()
+    parts = ((speed_grid, table.filter(~read)), (costs_grid, table.filter(read)))
+    grids = [grid(part) for grid, part in parts if part.height]
+    grids += [published_table_2()] if "table_2" in config.parts else []
+    show(grids, open_console())
+    place.with_name("benchmark.md").write_text(
+        markdown("What reading, retrieval and evaluation cost", grids, [])
+    )
+    say(f"table: {place}, page: {place.with_name('benchmark.md')}")
 
 
 if __name__ == "__main__":

@@ -28,6 +28,13 @@ COLUMNS = pl.Schema(
         "peak_memory_bytes": pl.Int64(),
         "least_ratio": pl.Float64(),
         "most_ratio": pl.Float64(),
+        "num_prompt_tokens": pl.Int64(),
+        "num_output_tokens": pl.Int64(),
+        "num_encoded_tokens": pl.Int64(),
+        "num_padding_tokens": pl.Int64(),
+        "operations": pl.Float64(),
+        "floor_share": pl.Float64(),
+        "whole_seconds": pl.Float64(),
     }
 )
 STEPS: dict[str, tuple[str, ...]] = {
@@ -37,8 +44,18 @@ STEPS: dict[str, tuple[str, ...]] = {
     "measures": ("measures",),
     "table_1": ("table_1",),
     "readings": ("readings",),
+    "table_2": ("table_2",),
+    "shared": ("shared",),
+    "depths": ("depths",),
 }
-ROOMS = {"measures": "evaluated", "table_1": "evaluated", "readings": "reading"}
+ROOMS = {
+    "measures": "evaluated",
+    "table_1": "evaluated",
+    "readings": "reading",
+    "table_2": "table_2",
+    "shared": "lists",
+    "depths": "lists",
+}
 
 
 def run_all(config: BenchmarkConfig, say: Callable[[str], None]) -> pl.DataFrame:
@@ -62,6 +79,7 @@ def _steps(config: BenchmarkConfig) -> Iterator[tuple[str, int]]:
             "measures": config.list_queries,
             "table_1": config.list_queries,
             "readings": config.num_pairs,
+            **dict.fromkeys(("table_2", "shared", "depths"), config.num_questions),
         }
         for size in [own[part]] if part in own else config.sizes:
             for name in STEPS[part]:

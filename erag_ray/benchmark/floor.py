@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
+from erag_ray.readers import Prompt
 from erag_ray.readers.int8 import linear, rounded
+from erag_ray.readers.models import device
 
 TOKENS, WIDTH, INNER = 2048, 512, 2048
 
@@ -21,7 +23,7 @@ def encoder_operations(settings: Any, lengths: Iterable[int]) -> float:
     return total
 
 
-def decoder_operations(settings: Any, num_states: Iterable[int], num_tokens: int) -> float:
+def decoder_operations(settings: Any, num_states: Iterable[int], num_tokens: float) -> float:
     """Operations of T5's decoder for outputs of so many tokens, each over so many encoder states.
 
     The states' keys and values count once, as in any implementation that keeps them.
@@ -36,9 +38,22 @@ def decoder_operations(settings: Any, num_states: Iterable[int], num_tokens: int
     return total
 
 
+def operations(settings: Any, prompts: Sequence[Prompt], num_outputs: float) -> float:
+    """Operations of T5 for some prompts.
+
+    Args:
+        settings: the model's.
+        prompts: as the reader makes them.
+        num_outputs: mean number of tokens in an output.
+    """
+    segments = [len(segment) for prompt in prompts for segment in prompt.segments]
+    states = [prompt.num_tokens for prompt in prompts]
+    return encoder_operations(settings, segments) + decoder_operations(settings, states, num_outputs)
+
+
 def products(operations: float, dtype: str) -> Callable[[], None]:
     """The work of nothing but so many operations, in products of the size that T5-small's are."""
-    inputs, weights = torch.randn(TOKENS, WIDTH), torch.randn(INNER, WIDTH)
+    inputs, weights = (torch.randn(rows, WIDTH, device=device()) for rows in (TOKENS, INNER))
     count = max(1, round(operations / (2.0 * TOKENS * WIDTH * INNER)))
     if dtype == "int8":
         made: Any = rounded(weights)
@@ -50,5 +65,7 @@ def products(operations: float, dtype: str) -> Callable[[], None]:
     def work() -> None:
         for _ in range(count):
             linear(inputs, made)
+        if inputs.is_cuda:
+            torch.cuda.synchronize()
 
     return work

@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from erag_ray.config.check import require
 
-Part = Literal["bm25", "dense", "encode", "measures", "table_1", "readings"]
+Part = Literal["bm25", "dense", "encode", "measures", "table_1", "readings", "table_2", "shared", "depths"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkConfig:
     """What is measured, on how much."""
 
-    PATHS: ClassVar = ("out", "model")
+    PATHS: ClassVar = ("out", "model", "job")
 
     parts: list[Part] = field(default_factory=lambda: ["bm25", "dense", "encode"])
     """bm25 (against the packages bm25s and rank_bm25), dense (exact search against Faiss), encode (against
     sentence-transformers), measures (of labelled lists, against pytrec_eval, and ranx where it is installed),
     table_1 (evaluation of five datasets, its correlations against a loop of scipy), readings (of lists of one by a
-    model of T5-small's shape, against the package erag with transformers' generate)."""
+    model of T5-small's shape, against the package erag with transformers' generate), table_2 (seconds and memory of
+    end-to-end evaluation and of eRAG), shared (two runs that share half of their documents, eRAG and end-to-end at
+    four depths, against reading the union alone once), depths (end-to-end against eRAG by depth and by length of the
+    passages)."""
 
     sizes: list[int] = field(default_factory=lambda: [100_000])
     """Numbers of generated passages, or of random vectors."""
@@ -55,6 +59,25 @@ class BenchmarkConfig:
     num_pairs: int = 200
     """readings: questions with one passage, ten for each question."""
 
+    job: str | None = None
+    """table_2: the YAML of a jobs/compare.py; its reader on its data, to its depth (null: made-up texts and a model of
+    T5-small's shape with random weights, for each of ``lists``). Its store is neither read nor written."""
+
+    run: str | None = None
+    """table_2: one of the job's runs (null: the first)."""
+
+    dataset: str | None = None
+    """table_2: one of the job's datasets (null: the first)."""
+
+    num_questions: int = 2
+    """table_2, shared, depths: questions, the first by their ids."""
+
+    lists: list[str] = field(default_factory=lambda: ["fid@50", "ipa@10", "ipa@50"])
+    """table_2, without a job: the readers and how many documents they get end to end."""
+
+    with_pool: bool = True
+    """table_2: read everything once more by a pool on Ray, from Parquet to a store."""
+
     num_resamples: int = 1000
     """table_1: bootstrap resamples behind each interval."""
 
@@ -76,9 +99,15 @@ class BenchmarkConfig:
             "list_queries",
             "list_depth",
             "num_pairs",
+            "num_questions",
             "repeats",
         ):
             value = getattr(self, name)
             require(value >= 1, f"{name} must be at least 1, got {value}")
+        for name in self.lists:
+            require(
+                re.fullmatch("(fid|ipa)@[1-9][0-9]*", name) is not None,
+                f"lists must hold a reader and a depth such as fid@50, got {name}",
+            )
         require("://" not in self.out, f"out must be a folder, not a URI, got {self.out}")
         require(all(size >= 1 for size in self.sizes), f"sizes must be at least 1, got {self.sizes}")

@@ -93,6 +93,7 @@ class Engine:
         self.buckets = settings.relative_attention_num_buckets
         self.farthest = settings.relative_attention_max_distance
         self.is_gated = settings.is_gated_act
+        self.is_relu = settings.dense_act_fn == "relu"
         self.act = model.encoder.block[0].layer[-1].DenseReluDense.act
         self.embedding = model.get_input_embeddings().weight
         self.is_int8 = is_int8
@@ -173,15 +174,18 @@ class Engine:
                 attn_mask=masks[id(block.own.bias)],
                 scale=1.0,
             )
-            states = states + linear(found.transpose(1, 2).reshape(rows, length, -1), block.own.out)
-            states = states + self._fed(states, block.feed)
+            # in place, here and below: a new tensor of this size costs as much as what is done with it
+            states += linear(found.transpose(1, 2).reshape(rows, length, -1), block.own.out)
+            states += self._fed(states, block.feed)
         return self._norm(states, self.encoder.norm)
 
     def _fed(self, states: Tensor, feed: Feed) -> Tensor:
         inner = linear(self._norm(states, feed.norm), feed.inner)
         if self.is_gated:
             gate, inner = inner.chunk(2, dim=-1)
-            inner = self.act(gate) * inner
+            inner = self.act(gate).mul_(inner)
+        elif self.is_relu:
+            inner.relu_()
         else:
             inner = self.act(inner)
         return linear(inner, feed.out).to(states.dtype)

@@ -19,11 +19,11 @@ from erag_ray.report.experiments import by_reader_grid, figure_1_grid, reproduct
 from erag_ray.report.grid import Grid, number, with_interval
 from erag_ray.report.paper import table_1
 from erag_ray.report.pooled import pooling_grid
-from erag_ray.report.published import published_reproduction, published_table_1
+from erag_ray.report.published import published_reproduction, published_table_1, published_table_2
 from erag_ray.report.render import markdown, open_console, show
 from erag_ray.report.retrievers import best_first, which_retriever
 from erag_ray.report.sanity import sanity_grids
-from erag_ray.report.speed import speed_grid
+from erag_ray.report.speed import costs_grid, speed_grid
 from erag_ray.report.trust import across_runs_grid, correlation_grid
 
 __all__ = [
@@ -32,6 +32,7 @@ __all__ = [
     "agreement_by_depth",
     "agreement_by_reader",
     "by_reader_grid",
+    "costs_grid",
     "dual_grids",
     "figure_1_grid",
     "markdown",
@@ -40,6 +41,7 @@ __all__ = [
     "pages",
     "published_reproduction",
     "published_table_1",
+    "published_table_2",
     "reproduction_grid",
     "sanity_grids",
     "show",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import polars as pl
 
@@ -53,6 +54,54 @@ def speed_grid(table: pl.DataFrame) -> Grid:
         caption="size: passages, vectors, or queries with lists. a second: passages built or encoded, questions "
         "searched, documents measured, correlations with their intervals; in brackets the least and the most of all "
         "rounds. MB in memory: the most that the whole process held, with what it was made of.",
+    )
+
+
+def costs_grid(table: pl.DataFrame) -> Grid:
+    """One row for each way of reading the same questions, against the first of its kind."""
+    firsts: dict[str, float] = {}
+    rows = []
+    for row in table.iter_rows(named=True):
+        first = firsts.setdefault(row["what"], row["seconds"])
+        rows.append((row["what"], row["by"], *_cost_cells(row, row["seconds"] / first)))
+    return Grid(
+        title="Table 2 here: what reading costs",
+        columns=(
+            "what",
+            "way",
+            "requests",
+            "seconds",
+            "times the first's",
+            "MB",
+            "tokens asked",
+            "encoded",
+            "padding",
+            "10^12 operations",
+            "of the floor",
+        ),
+        rows=tuple(rows),
+        num_names=2,
+        caption="times the first's: seconds against the first way's of the same kind, in brackets the least and the "
+        "most of all rounds. MB: most memory beyond the loaded model (by the pool: of the whole process). encoded: "
+        "tokens that went through the encoder, each distinct passage of a window once; padding: beside them. of the "
+        "floor: the share of its time that the operations would take as bare products of matrices on this machine.",
+    )
+
+
+def _cost_cells(row: Mapping[str, Any], ratio: float) -> tuple[str, ...]:
+    encoded, padding, memory = (
+        row[name] for name in ("num_encoded_tokens", "num_padding_tokens", "peak_memory_bytes")
+    )
+    return (
+        f"{row['count']:,}",
+        f"{row['seconds']:.2f}",
+        f"{ratio:.2f}" + _spread(row),
+        NOTHING if memory is None else f"{memory / 1e6:,.0f}",
+        f"{row['num_prompt_tokens']:,}",
+        NOTHING if encoded is None else f"{encoded:,}",
+        NOTHING if encoded is None else f"{padding / (encoded + padding):.1%}",
+        NOTHING if row["operations"] is None else f"{row['operations'] / 1e12:.3f}",
+        NOTHING if row["floor_share"] is None else f"{row['floor_share']:.0%}",
     )
 
 

@@ -1,0 +1,94 @@
+"""What several runs and depths cost together, and from which depth on eRAG is cheaper, on made-up texts."""
+
+from __future__ import annotations
+
+import itertools
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from erag_ray.benchmark import invented
+from erag_ray.benchmark.bare import reading
+from erag_ray.benchmark.sides import in_turn_apart
+from erag_ray.benchmark.table_2 import ALONE, END, made_up_job, plan_for, with_own_folders
+from erag_ray.benchmark.timing import Row, rounds
+from erag_ray.config import BenchmarkConfig, JobConfig
+from erag_ray.steps.inputs import prepare
+from erag_ray.store import KEY_COLUMNS
+
+DEPTHS = (5, 10, 20, 50)
+UNION = "the union once"
+CURVE_DEPTHS, CURVE_WORDS = (1, 5, 10, 20, 50, 100), (40, 100, 200)
+
+
+def shared(config: BenchmarkConfig, size: int) -> Iterator[Row]:
+    """Two runs of 50 documents, 25 of them the same: eRAG and end-to-end at every depth, against the union's pairs.
+
+    The ratio is of the time; the tokens encoded say how much of the encoder's work was done once.
+    """
+    out = pathlib.Path(config.out, "shared")
+    made = invented.lists(size, 3 * max(DEPTHS) // 2, config.seed)
+    model = invented.write_model(out / "t5-small", config.seed)
+    files = invented.write_files(out, made)
+    runs = {name: str(out / f"{name}.trec") for name in ("first", "second")}
+    for name, place in runs.items():
+        pathlib.Path(place).write_text("".join(_half_shared(len(made), name)))
+    job = with_own_folders(made_up_job(model, {**files, "runs": runs}, "fid", DEPTHS), str(out / "job"))
+    requests = dict(zip(("all of it", UNION), _requests(job), strict=True))
+    ways: dict[str, Any] = {name: (reading, (job.reader, table, "whole")) for name, table in requests.items()}
+    found = in_turn_apart(ways, config.repeats)
+    for name, one in found.items():
+        ratios = [own / union for own, union in zip(one.seconds, found[UNION].seconds, strict=True)]
+        row = {"what": "two runs that share half", "by": name, "seconds": min(one.seconds)}
+        spread = {"least_ratio": min(ratios), "most_ratio": max(ratios)}
+        yield {
+            **row,
+            **spread,
+            "count": requests[name].num_rows,
+            "peak_memory_bytes": one.peak_bytes,
+            **one.first,
+        }
+
+
+def _half_shared(num_questions: int, run: str) -> Iterator[str]:
+    """Documents 1 to 50 of a question for the first run, 26 to 75 for the second."""
+    first = 1 if run == "first" else 1 + max(DEPTHS) // 2
+    for number, rank in itertools.product(range(num_questions), range(1, max(DEPTHS) + 1)):
+        yield f"q{number} Q0 d{number}-{first + rank - 1} {rank} {-rank} made_up\n"
+
+
+def _requests(job: JobConfig) -> tuple[pa.Table, pa.Table]:
+    """All that a comparison asks, and every document alone."""
+    inputs = prepare(job)
+    alone, together = (plan_for(job, inputs, is_alone=is_alone) for is_alone in (True, False))
+    new = pl.concat([alone.new, together.new]).unique(KEY_COLUMNS, maintain_order=True)
+    return alone.make_requests(new.sort(KEY_COLUMNS[0], maintain_order=True)), alone.make_requests(alone.new)
+
+
+def depths(config: BenchmarkConfig, size: int) -> Iterator[Row]:
+    """FiD over so many passages of so many words at once, against each of them alone, by the same engine."""
+    out = pathlib.Path(config.out, "depths")
+    model = invented.write_model(out / "t5-small", config.seed)
+    for words in CURVE_WORDS:
+        files = invented.write_files(
+            out, invented.lists(size, max(CURVE_DEPTHS), config.seed, (words, words))
+        )
+        for depth in CURVE_DEPTHS:
+            job = with_own_folders(made_up_job(model, files, "fid", [depth]), str(out / "job"))
+            yield from _against(job, f"FiD, passages of {words} words, {depth} documents", config.repeats)
+
+
+def _against(job: JobConfig, what: str, repeats: int) -> Iterator[Row]:
+    inputs = prepare(job)
+    plans = {END: plan_for(job, inputs, is_alone=False), ALONE: plan_for(job, inputs, is_alone=True)}
+    tables = {name: plan.make_requests(plan.new) for name, plan in plans.items()}
+    works = {name: reading(job.reader, table, "whole") for name, table in tables.items()}
+    first = {name: work() for name, work in works.items()}
+    times = rounds(works, repeats)
+    for name, some in times.items():
+        ratios = [own / end for own, end in zip(some, times[END], strict=True)]
+        row = {"what": what, "by": name, "seconds": min(some), "count": tables[name].num_rows, **first[name]}
+        yield {**row, "least_ratio": min(ratios), "most_ratio": max(ratios)}
