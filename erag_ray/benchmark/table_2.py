@@ -124,8 +124,7 @@ def plan_for(job: JobConfig, inputs: Inputs, *, is_alone: bool) -> ReaderPlan:
     """One side: every document of every run alone, or the lists of every run at every depth."""
     lists = end_to_end_lists(job, inputs).filter(pl.col("run_id").is_in(list(job.runs)))
     asked = as_lists_of_one(pairs(inputs.runs)) if is_alone else lists.select("query_id", "doc_ids")
-    (plan,) = plan_lists(job, inputs, "benchmark", asked).plans
-    return plan
+    return plan_lists(job, inputs, "benchmark", asked).plans[0]
 
 
 def _measured(case: Case, repeats: int) -> Iterator[Row]:

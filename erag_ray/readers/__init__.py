@@ -90,9 +90,12 @@ def likelihood_of(config: ReaderConfig) -> ReaderConfig:
     if kind not in READERS:
         able = ", ".join(name for name in READERS if f"likelihood_{name}" in READERS)
         raise InputError([f"reader.kind: {config.kind} cannot say how likely an answer is; {able} can"])
-    # a likelihood in integers would be another one's
-    dtype = "float32" if config.dtype == "int8" else config.dtype
-    return dataclasses.replace(config, kind=kind, dtype=dtype)
+    return _in_floats(dataclasses.replace(config, kind=kind))
+
+
+def _in_floats(config: ReaderConfig) -> ReaderConfig:
+    """For likelihoods: in integers they would be of another reader."""
+    return dataclasses.replace(config, dtype="float32") if config.dtype == "int8" else config
 
 
 def score_only_of(config: ReaderConfig, dataset: Dataset, how: str) -> ReaderConfig | None:
@@ -113,6 +116,7 @@ def score_only_of(config: ReaderConfig, dataset: Dataset, how: str) -> ReaderCon
     may_classify = how == "classification" and own.family in VERDICTS
     if not may_classify and named_score(dataset.score).may_match is None:
         return None
+    own = _in_floats(own) if may_classify else own
     kind = f"{'classify' if may_classify else 'stop'}_{config.kind}"
     if kind not in READERS:
         able = ", ".join(name for name in READERS if f"stop_{name}" in READERS)

@@ -166,7 +166,15 @@ def plan_stage(config: JobConfig, inputs: Inputs, stage: str, *, alone: bool, to
     Raises:
         InputError: a reader's model cannot be found or read.
     """
-    lists = _lists(config, inputs, alone=alone, together=together)
+    return plan_lists(config, inputs, stage, _lists(config, inputs, alone=alone, together=together))
+
+
+def plan_lists(config: JobConfig, inputs: Inputs, stage: str, lists: pl.DataFrame) -> StagePlan:
+    """What a stage will read that asks for these lists: columns query_id, doc_ids.
+
+    Raises:
+        InputError: as `plan_stage`.
+    """
     return StagePlan(stage=stage, plans=_plans(config, _asking(config.reader), lists, inputs))
 
 
