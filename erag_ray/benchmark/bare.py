@@ -14,7 +14,7 @@ from erag_ray.readers import Reader, keep_freed_memory, make_reader, reader_id
 
 
 def reading(config: ReaderConfig, requests: pa.Table, by: str) -> Callable[[], Row]:
-    """A reader that is loaded, and REQUESTS for it to read.
+    """A reader that is loaded and has read a request, and REQUESTS for it to read.
 
     Args:
         config: of the reader.
@@ -22,10 +22,18 @@ def reading(config: ReaderConfig, requests: pa.Table, by: str) -> Callable[[], R
         by: whole, as one table; queries, one after the other; ones, every request alone.
     """
     keep_freed_memory()
+    reader, name = loaded(config)
+    # weights come into memory, and products get ready, when they are first used
+    read_all(reader, name, [requests.slice(0, 1)])
+    parts = _parts(requests, by)
+    return lambda: read_all(reader, name, parts)
+
+
+def loaded(config: ReaderConfig) -> tuple[Reader, str]:
+    """The reader with its weights, and its id."""
     reader = make_reader(config)
     reader.load()
-    name, parts = reader_id(reader), _parts(requests, by)
-    return lambda: _read(reader, name, parts)
+    return reader, reader_id(reader)
 
 
 def _parts(requests: pa.Table, by: str) -> list[pa.Table]:
@@ -39,7 +47,12 @@ def _parts(requests: pa.Table, by: str) -> list[pa.Table]:
     return [requests.slice(start, end - start) for start, end in zip(starts, ends, strict=True)]
 
 
-def _read(reader: Reader, name: str, parts: Sequence[pa.Table]) -> Row:
+def read_all(reader: Reader, name: str, parts: Sequence[pa.Table]) -> Row:
+    """Read some tables of REQUESTS one after the other; counts of tokens.
+
+    Raises:
+        MemoryError: a request could not be read.
+    """
     counting = _Counting(reader)
     readings = pa.concat_tables(batch for part in parts for batch in reader.read(part, name))
     counting.end()

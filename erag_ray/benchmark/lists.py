@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import pathlib
 from collections.abc import Iterator
@@ -11,11 +12,12 @@ import polars as pl
 import pyarrow as pa
 
 from erag_ray.benchmark import invented
-from erag_ray.benchmark.bare import reading
+from erag_ray.benchmark.bare import loaded, read_all, reading
 from erag_ray.benchmark.sides import in_turn_apart
 from erag_ray.benchmark.table_2 import ALONE, END, made_up_job, plan_for, with_own_folders
 from erag_ray.benchmark.timing import Row, rounds
 from erag_ray.config import BenchmarkConfig, JobConfig
+from erag_ray.readers import Reader, keep_freed_memory
 from erag_ray.steps.inputs import prepare
 from erag_ray.store import KEY_COLUMNS
 
@@ -72,20 +74,24 @@ def depths(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     """FiD over so many passages of so many words at once, against each of them alone, by the same engine."""
     out = pathlib.Path(config.out, "depths")
     model = invented.write_model(out / "t5-small", config.seed)
+    keep_freed_memory()
+    reader, _ = loaded(made_up_job(model, {}, "fid", [1]).reader)
     for words in CURVE_WORDS:
         files = invented.write_files(
             out, invented.lists(size, max(CURVE_DEPTHS), config.seed, (words, words))
         )
         for depth in CURVE_DEPTHS:
             job = with_own_folders(made_up_job(model, files, "fid", [depth]), str(out / "job"))
-            yield from _against(job, f"FiD, passages of {words} words, {depth} documents", config.repeats)
+            yield from _against(
+                reader, job, f"FiD, passages of {words} words, {depth} documents", config.repeats
+            )
 
 
-def _against(job: JobConfig, what: str, repeats: int) -> Iterator[Row]:
+def _against(reader: Reader, job: JobConfig, what: str, repeats: int) -> Iterator[Row]:
     inputs = prepare(job)
     plans = {END: plan_for(job, inputs, is_alone=False), ALONE: plan_for(job, inputs, is_alone=True)}
     tables = {name: plan.make_requests(plan.new) for name, plan in plans.items()}
-    works = {name: reading(job.reader, table, "whole") for name, table in tables.items()}
+    works = {name: functools.partial(read_all, reader, "depths", [table]) for name, table in tables.items()}
     first = {name: work() for name, work in works.items()}
     times = rounds(works, repeats)
     for name, some in times.items():

@@ -17,11 +17,12 @@ import torch
 import transformers
 
 from erag_ray.benchmark import floor, invented
+from erag_ray.benchmark.bare import loaded
 from erag_ray.benchmark.sides import Found, in_turn_apart
 from erag_ray.benchmark.timing import Row
 from erag_ray.config import BenchmarkConfig, ReaderConfig
 from erag_ray.prompts import Passage
-from erag_ray.readers import Prompt, Reader, Request, keep_freed_memory, make_reader, reader_id
+from erag_ray.readers import Prompt, Reader, Request, keep_freed_memory, make_reader
 from erag_ray.readers.fusion import encode_all
 from erag_ray.readers.int8 import is_supported
 from erag_ray.readers.models import quiet
@@ -81,21 +82,19 @@ Outputs = dict[tuple[str, str], str]
 
 
 def _ours(folder: str, lists: Texts, dtype: str) -> Callable[[], Outputs]:
-    reader, name = _loaded(folder, dtype)
+    keep_freed_memory()
+    reader, name = loaded(_config(folder, dtype))
     return lambda: _read(reader, name, lists)
 
 
-def _loaded(folder: str, dtype: str) -> tuple[Reader, str]:
-    keep_freed_memory()
-    config = ReaderConfig(kind="fid", model=folder, max_new_tokens=NEW_TOKENS, dtype=dtype)  # type: ignore[arg-type]
-    reader = make_reader(config)
-    reader.load()
-    return reader, reader_id(reader)
+def _config(folder: str, dtype: Any = "float32") -> ReaderConfig:
+    return ReaderConfig(kind="fid", model=folder, max_new_tokens=NEW_TOKENS, dtype=dtype)
 
 
 def _encoder(folder: str, lists: Texts, dtype: str) -> Callable[[], None]:
     """The states of all prompts, that were tokenised before."""
-    reader: Any = _loaded(folder, dtype)[0]
+    keep_freed_memory()
+    reader: Any = loaded(_config(folder, dtype))[0]
     engine, prompts = reader.engine, _prompts(reader, lists)
     most = engine.pass_tokens(reader.batch_tokens)
 
@@ -111,7 +110,7 @@ def _prompts(reader: Reader, lists: Texts) -> Sequence[Prompt]:
 
 
 def _products(folder: str, lists: Texts, dtype: str) -> Callable[[], None]:
-    reader: Any = make_reader(ReaderConfig(kind="fid", model=folder, max_new_tokens=NEW_TOKENS))
+    reader: Any = make_reader(_config(folder))
     lengths = [prompt.num_tokens for prompt in _prompts(reader, lists)]
     return floor.products(floor.encoder_operations(reader.settings, lengths), dtype)
 
