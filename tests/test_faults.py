@@ -89,7 +89,7 @@ def test_a_batch_that_does_not_fit_is_halved_and_later_ones_are_smaller() -> Non
     # 32 rows of 10 tokens: 320, 160, 80, 40; then 40 at a time
     assert reader.seen[:4] == [320, 160, 80, 40]
     assert max(reader.seen[-2:]) == 40
-    assert reader.batch_tokens == 40
+    assert reader.limits.tokens == 40
 
 
 def test_a_request_that_does_not_fit_alone_is_an_error_of_this_job() -> None:

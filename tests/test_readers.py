@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import random
 from typing import Any
@@ -17,6 +16,7 @@ from erag_ray.config import ReaderConfig
 from erag_ray.prompts import Passage
 from erag_ray.readers import Prompt, Reader, Request, make_reader, reader_id
 from erag_ray.readers.base import MAX_PADDING_SHARE
+from erag_ray.readers.memory import Limits
 from erag_ray.schemas import READINGS, InputError, conform
 
 REQUESTS = models.some_requests(70)
@@ -37,8 +37,8 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"fid": t5, "ipa": t5, "causal": models.causal_folder(tmp_path_factory.mktemp("causal"))}
 
 
-def with_batches(reader: Reader, **limits: int) -> Reader:
-    reader.config = dataclasses.replace(reader.config, **limits)
+def with_batches(reader: Reader, rows: int, tokens: int = 16384) -> Reader:
+    reader.limits = Limits(rows, tokens)
     return reader
 
 
@@ -47,16 +47,14 @@ def test_batch_size_batch_tokens_and_order_change_no_output(
     folders: dict[str, str], kind: str, settings: dict[str, Any]
 ) -> None:
     reader = models.loaded(kind, folders[kind], **settings)
-    one_by_one = models.outputs(with_batches(reader, batch_size=1), REQUESTS)
+    one_by_one = models.outputs(with_batches(reader, 1), REQUESTS)
     assert len({text for text, _ in one_by_one}) > 50, "outputs too alike to tell batches apart"
     assert len({num_tokens for _, num_tokens in one_by_one}) > 4, "outputs all end alike"
-    for limits in ({"batch_size": 32}, {"batch_size": 64}, {"batch_size": 64, "batch_tokens": 700}):
-        assert (
-            models.outputs(with_batches(reader, **{"batch_tokens": 16384, **limits}), REQUESTS) == one_by_one
-        )
+    for limits in ((32, 16384), (64, 16384), (64, 700), (1 << 20, 1 << 40)):
+        assert models.outputs(with_batches(reader, *limits), REQUESTS) == one_by_one
     places = list(range(len(REQUESTS)))
     random.Random(1).shuffle(places)
-    shuffled = models.outputs(with_batches(reader, batch_tokens=16384), [REQUESTS[place] for place in places])
+    shuffled = models.outputs(with_batches(reader, 64), [REQUESTS[place] for place in places])
     assert shuffled == [one_by_one[place] for place in places]
 
 

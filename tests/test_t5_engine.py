@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pathlib
 import random
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.readers import Reader, Request
 from erag_ray.readers.fusion import padded
+from erag_ray.readers.memory import Limits
 from erag_ray.readers.t5_engine import Engine, buckets_of
 from erag_ray.schemas import REQUESTS
 
@@ -177,5 +177,5 @@ def test_a_window_without_memory_is_read_batch_by_batch(
         return encode(self, segments)
 
     monkeypatch.setattr(Engine, "encode", small)
-    reader.config = dataclasses.replace(reader.config, batch_tokens=1000)
+    reader.limits = Limits(rows=32, tokens=1000)
     assert outputs(reader, table) == expected

@@ -49,19 +49,17 @@ class JudgeConfig:
     num_examples: int = 4
     """Plain prompt: how many worked examples stand before the question (0 to 4)."""
 
-    batch_size: int = 32
-    """Most pairs in one batch."""
+    batch_size: int | None = None
+    """Most pairs in one batch (null: as for the reader)."""
 
-    batch_tokens: int = 16384
-    """Most prompt tokens in one batch, padding included."""
+    batch_tokens: int | None = None
+    """Most prompt tokens in one batch, padding included (null: as for the reader)."""
 
     def __post_init__(self) -> None:
         require(0 <= self.num_examples <= 4, f"judge.num_examples must be 0 to 4, got {self.num_examples}")
-        for name in ("depth", "num_queries", "max_prompt_tokens"):
+        for name in ("depth", "num_queries", "max_prompt_tokens", "batch_size", "batch_tokens"):
             value = getattr(self, name)
             require(value is None or value >= 1, f"judge.{name} must be at least 1, got {value}")
-        for name in ("batch_size", "batch_tokens"):
-            require(getattr(self, name) >= 1, f"judge.{name} must be at least 1, got {getattr(self, name)}")
         most = 1.0 if self.scale == "yes_no" else 3.0
         least = self.relevant_from
         within = least is None or 0 < least <= most

@@ -52,24 +52,25 @@ class ReaderConfig:
     stop_at_newline: bool = True
     """causal only: an output ends at its first line break."""
 
-    batch_size: int = 32
-    """Most requests in one batch. Not part of the reader's fingerprint."""
+    batch_size: int | None = None
+    """Most requests in one batch (null: as many as fit and pay: on a CPU up to 128 for fid and ipa, 32 for causal; on a
+    GPU 1024 and 512). Not part of the reader's fingerprint."""
 
-    batch_tokens: int = 16384
-    """Most prompt tokens in one batch, padding included; one longer request goes alone."""
+    batch_tokens: int | None = None
+    """Most prompt tokens in one batch, padding included; one longer request goes alone (null: as many as fit, by the
+    model's shape, into 80 % of the reader's share of the GPU's free memory, or of a quarter of the machine's; causal on
+    a CPU at most 16384). A batch that does not fit even so is halved, and those after it are smaller."""
 
     delay_seconds: float = 0.0
     """echo only: how long one reading takes, for rehearsals."""
 
     def __post_init__(self) -> None:
-        require(self.batch_size >= 1, f"reader.batch_size must be at least 1, got {self.batch_size}")
-        require(self.batch_tokens >= 1, f"reader.batch_tokens must be at least 1, got {self.batch_tokens}")
         most = 4 if self.kind.startswith("judge_") else 2
         require(
             0 <= self.num_examples <= most,
             f"reader.num_examples must be 0 to {most}, got {self.num_examples}",
         )
-        for name in ("max_prompt_tokens", "max_new_tokens"):
+        for name in ("max_prompt_tokens", "max_new_tokens", "batch_size", "batch_tokens"):
             value = getattr(self, name)
             require(value is None or value >= 1, f"reader.{name} must be at least 1, got {value}")
         require(

@@ -160,7 +160,8 @@ class TrainConfig:
 
     reader: ReaderConfig = field(default_factory=ReaderConfig)
     """The reader: kind fid or ipa; its model is where training starts from (null with scratch); limits and prompts
-    are those of reading. Its batch_size and batch_tokens are for evaluation."""
+    are those of reading. Its batch_size and batch_tokens are for evaluation; the latter also bounds a
+    pass of the encoder in training (null: 16384)."""
 
     scratch: ScratchConfig | None = None
     """Start from a new model of this size instead of reader.model."""

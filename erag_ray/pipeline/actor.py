@@ -78,6 +78,7 @@ class ReaderActor:
         num_threads: int,
         write_every_seconds: float,
         max_batch_seconds: float | None,
+        memory_share: float = 1.0,
     ) -> None:
         torch.set_num_threads(num_threads)
         keep_freed_memory()
@@ -92,6 +93,7 @@ class ReaderActor:
             raise RuntimeError(
                 f"the model {config.model} on this node is {found}, the job asked for {reader}"
             )
+        self.reader.memory_share = memory_share
         self.reader.load()
 
     def __call__(self, requests: pa.Table) -> Iterator[dict[str, list[Any]]]:

@@ -31,11 +31,19 @@ BLOCK_SECONDS = 60.0
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """A fixed pool of reader actors and what each gets."""
+    """A fixed pool of reader actors and what each gets.
+
+    Attributes:
+        size: number of actors.
+        num_cpus: logical CPUs of each; 0 reserves none.
+        num_gpus: GPUs of each.
+        num_together: most of them that share the memory of one GPU, or without GPUs of one node.
+    """
 
     size: int
     num_cpus: int
     num_gpus: float
+    num_together: int = 1
 
     @property
     def num_threads(self) -> int:
@@ -100,7 +108,18 @@ def plan_pool(config: JobConfig) -> Pool:
     places = [int(node.get("GPU", 0)) * per_gpu if num_gpus else size for node in nodes]
     share = largest_share([int(node.get("CPU", 0)) for node in nodes], places, size)
     num_cpus = min(config.cpus_per_reader or share, share)
-    return Pool(size=size, num_cpus=num_cpus, num_gpus=1 / per_gpu if num_gpus else 0.0)
+    num_together = per_gpu or readers_on_a_node([int(node.get("CPU", 0)) for node in nodes], num_cpus, size)
+    return Pool(
+        size=size,
+        num_cpus=num_cpus,
+        num_gpus=1 / per_gpu if num_gpus else 0.0,
+        num_together=num_together,
+    )
+
+
+def readers_on_a_node(cpus: Sequence[int], num_cpus: int, size: int) -> int:
+    """Most of ``size`` readers that may run on one node with ``num_cpus`` each; all, where they reserve none."""
+    return min(size, max(own // num_cpus for own in cpus)) if num_cpus else size
 
 
 def largest_share(cpus: Sequence[int], places: Sequence[int], size: int) -> int:
@@ -149,6 +168,7 @@ def read(work: Work, config: JobConfig, job: str) -> Done:
         "num_threads": pool.num_threads,
         "write_every_seconds": config.write_every_seconds,
         "max_batch_seconds": config.max_batch_seconds,
+        "memory_share": 1 / pool.num_together,
     }
     _quiet_data()
     if config.progress:

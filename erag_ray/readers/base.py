@@ -6,6 +6,7 @@ A new reader is a subclass of `Reader` with `encode` and `generate` (and `load` 
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,11 +16,13 @@ import pyarrow as pa
 
 from erag_ray.config import ReaderConfig
 from erag_ray.prompts import Passage
-from erag_ray.readers.memory import free_memory, is_out_of_memory
+from erag_ray.readers.memory import Limits, free_memory, is_out_of_memory
 from erag_ray.schemas import READINGS, InputError
 
 DEFAULT_NEW_TOKENS = 50
 MAX_PADDING_SHARE = 0.15
+DEFAULT_LIMITS = Limits(rows=32, tokens=16384)
+"""Of a reader that does not know what its batches need."""
 
 
 class Request(NamedTuple):
@@ -86,6 +89,7 @@ class Reader(ABC):
             the score needs.
         revision: to be raised whenever a change of the code may change an output.
         dtypes: the precisions that it can read in.
+        memory_share: of the GPU, or of the CPU readers' part of the machine's memory, where several readers use it.
     """
 
     order_matters: ClassVar[bool] = True
@@ -98,7 +102,7 @@ class Reader(ABC):
             able = ", ".join(self.dtypes)
             raise InputError([f"reader.dtype: {config.kind} reads in {able}, not in {config.dtype}"])
         self.config = config
-        self.batch_tokens = config.batch_tokens
+        self.memory_share = 1.0
         self.max_new_tokens = config.max_new_tokens or DEFAULT_NEW_TOKENS
 
     @abstractmethod
@@ -112,6 +116,16 @@ class Reader(ABC):
     def load(self) -> None:
         """Load the weights onto this process's device. Fakes have none."""
         return
+
+    @functools.cached_property
+    def limits(self) -> Limits:
+        """The largest batch: as configured, else what fits once the weights are loaded; less after one that did not."""
+        fitting = self.fitting()
+        return Limits(self.config.batch_size or fitting.rows, self.config.batch_tokens or fitting.tokens)
+
+    def fitting(self) -> Limits:
+        """The largest batch that memory has room for and that still pays; the weights are loaded."""
+        return DEFAULT_LIMITS
 
     def identity(self) -> dict[str, object]:
         """All that the reader's fingerprint covers; batch size and speed are not in it."""
@@ -168,14 +182,14 @@ class Reader(ABC):
         if len(prompts) == 1:
             return [OUT_OF_MEMORY]
         half = len(prompts) // 2
-        self.batch_tokens = min(self.batch_tokens, half * max(prompt.num_tokens for prompt in prompts))
+        tokens = half * max(prompt.num_tokens for prompt in prompts)
+        self.limits = self.limits._replace(tokens=min(self.limits.tokens, tokens))
         return self._outputs(prompts[:half]) + self._outputs(prompts[half:])
 
     def batches(self, prompts: Sequence[Prompt]) -> Iterator[list[int]]:
         """Rows of similar length together, longest first.
 
-        A batch has at most ``batch_size`` rows and ``batch_tokens`` padded tokens, of which at most
-        `MAX_PADDING_SHARE` are padding.
+        A batch keeps the `limits`, and at most `MAX_PADDING_SHARE` of its tokens are padding.
         """
         lengths = [prompt.num_tokens for prompt in prompts]
         batch: list[int] = []
@@ -190,7 +204,7 @@ class Reader(ABC):
     def _fits(self, lengths: Sequence[int]) -> bool:
         padded = lengths[0] * len(lengths)
         wasted = padded - sum(lengths)
-        small = len(lengths) <= self.config.batch_size and padded <= self.batch_tokens
+        small = len(lengths) <= self.limits.rows and padded <= self.limits.tokens
         return small and wasted <= MAX_PADDING_SHARE * padded
 
 

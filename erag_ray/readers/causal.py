@@ -15,13 +15,17 @@ import transformers
 from erag_ray.config import ReaderConfig
 from erag_ray.prompts import FAMILIES, Family, Piece, chat_pieces, plain_pieces
 from erag_ray.readers.base import SMALL, Output, Prompt, Reader, Request
+from erag_ray.readers.memory import Limits, Needs, largest, room_on
 from erag_ray.readers.models import load_end_tokens, load_settings, load_tokenizer, load_weights
 from erag_ray.readers.prefix import SharedPrefix
+from erag_ray.readers.shapes import causal_needs
 from erag_ray.readers.tokens import Ids, PieceTokenizer, as_prompt, check_room, cut_prompt
 from erag_ray.schemas import InputError
 from erag_ray.sources import find_model
 
 CAUSAL_TOKENS = 4096
+MOST = {"cpu": Limits(rows=32, tokens=16384), "cuda": Limits(rows=512, tokens=1 << 40)}
+"""Of one batch: larger ones are hardly faster."""
 SLOT = "\u2402user\u2403"
 # a template that prints today's date would make the same question two readings
 FIXED_DATE = "26 Jul 2024"
@@ -57,6 +61,14 @@ class CausalReader(Reader):
     def load(self) -> None:
         self.model = load_weights(transformers.AutoModelForCausalLM, self.source, self.config.dtype)
         self.prefix = SharedPrefix(self.model)
+
+    def fitting(self) -> Limits:
+        device = self.model.device
+        return largest(room_on(device, self.memory_share), self.needs(), MOST[device.type])
+
+    def needs(self) -> Needs:
+        """What a batch takes."""
+        return causal_needs(self.model, self.max_new_tokens, self.limit)
 
     def identity(self) -> dict[str, object]:
         return {

@@ -21,6 +21,8 @@ from transformers.modeling_outputs import BaseModelOutput
 from erag_ray.prompts import Piece
 from erag_ray.readers.base import Output, Prompt, Reader, Request
 from erag_ray.readers.causal import CausalReader, by_prefix
+from erag_ray.readers.memory import Needs
+from erag_ray.readers.shapes import causal_needs, t5_needs
 from erag_ray.readers.t5 import FidReader, IpaReader, T5Reader
 from erag_ray.readers.tokens import Ids, PieceTokenizer
 from erag_ray.schemas import JobError
@@ -81,7 +83,7 @@ class LikelihoodReader(Reader):
     def batched(self, asked: Sequence[Asked], prompts: Sequence[Prompt]) -> Iterator[Sequence[Asked]]:
         """As many as one batch may have; each is a row of its own, with its prompt."""
         longest = max(prompt.num_tokens + max(map(len, prompt.golds), default=0) for prompt in prompts)
-        size = max(1, min(self.config.batch_size, self.batch_tokens // longest))
+        size = max(1, min(self.limits.rows, self.limits.tokens // longest))
         return (asked[start : start + size] for start in range(0, len(asked), size))
 
     def likelihood(self, logits: torch.Tensor, gold: Ids, ends: Collection[int]) -> torch.Tensor:
@@ -105,6 +107,10 @@ class T5Likelihood(LikelihoodReader, T5Reader):
     """By an encoder-decoder: every prompt is encoded once, every gold answer is a row of the decoder."""
 
     revision: ClassVar[int] = 3
+
+    def needs(self) -> Needs:
+        size = self.max_new_tokens + 1
+        return t5_needs(self.settings, self.model.dtype, self.max_new_tokens, at_once=size, keeps_keys=True)
 
     def likelihoods(self, prompts: Sequence[Prompt], asked: Sequence[Asked]) -> list[float]:
         hidden, mask = self.fused(prompts)
@@ -144,6 +150,9 @@ class CausalLikelihood(LikelihoodReader, CausalReader):
     def blank(self) -> str:
         # a chat template ends with a line break, a plain prompt with "Answer:"
         return "" if self.config.prompt == "chat" else super().blank
+
+    def needs(self) -> Needs:
+        return causal_needs(self.model, self.max_new_tokens, self.limit, at_once=self.max_new_tokens + 1)
 
     def likelihoods(self, prompts: Sequence[Prompt], asked: Sequence[Asked]) -> list[float]:
         found: dict[Asked, torch.Tensor] = {}

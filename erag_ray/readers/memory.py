@@ -1,12 +1,23 @@
-"""When a batch does not fit: which errors say so, and what is left to do; and what a process keeps of what it frees."""
+"""How large a batch may be: what memory there is, what a batch needs, which errors say that it did not fit; and what a
+process keeps of what it frees.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import gc
+import os
+import pathlib
 import platform
+from typing import NamedTuple
 
 import torch
+
+CPU_SHARE = 0.25
+"""Of a machine's memory, for the batches of all its readers together."""
+GPU_SHARE = 0.8
+"""Of what is free on a GPU: its allocator cannot use every piece."""
+CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 # of the CPU, and of what the GPU is asked for past torch's own allocator
 MESSAGES = (
@@ -18,6 +29,56 @@ MESSAGES = (
 )
 # of glibc's malloc.h
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+
+
+class Limits(NamedTuple):
+    """The largest batch: most requests, and most prompt tokens with padding."""
+
+    rows: int
+    tokens: int
+
+
+class Needs(NamedTuple):
+    """Bytes that a batch takes: for each prompt token, padding included, and for each request besides."""
+
+    token: int
+    row: int
+
+
+def largest(room: int, needs: Needs, most: Limits) -> Limits:
+    """The largest batch that ``room`` bytes hold, and at most ``most``; one request of one token at least.
+
+    What requests take besides their tokens gets at most half of the room.
+    """
+    rows = max(1, min(most.rows, room // 2 // needs.row))
+    return Limits(rows, max(1, min(most.tokens, (room - rows * needs.row) // needs.token)))
+
+
+def room_on(device: torch.device, share: float) -> int:
+    """Bytes for the batches of a reader whose weights are loaded.
+
+    Args:
+        device: where they are. On a GPU what is free counts, on a CPU `CPU_SHARE` of the machine's memory.
+        share: of the GPU, or of that, where several readers use it.
+    """
+    if device.type == "cpu":
+        return int(machine_bytes() * CPU_SHARE * share)
+    total, own = torch.cuda.mem_get_info(device)[1], torch.cuda.memory_allocated(device)
+    return max(0, int(min(free_on(device), total * share - own) * GPU_SHARE))
+
+
+def free_on(device: torch.device) -> int:
+    """Bytes that this process can still get on a GPU, with those that its allocator keeps."""
+    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0]) + kept
+
+
+def machine_bytes() -> int:
+    """The memory of this machine, or of the container that this process may not leave."""
+    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    files = [file for file in map(pathlib.Path, CONTAINER_LIMITS) if file.is_file()]
+    limits = [int(text) for text in (file.read_text().strip() for file in files) if text.isdigit()]
+    return min([whole, *limits])
 
 
 def is_out_of_memory(error: BaseException) -> bool:

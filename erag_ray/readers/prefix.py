@@ -17,8 +17,8 @@ class SharedPrefix:
     """Keys and values of prompt prefixes of one model.
 
     Only for models whose whole state is plain keys and values and which are told each token's position; others
-    (sliding windows, recurrent states, positions counted in the cache) get no cache, and read the prefix with every
-    prompt: in a batch, prompts of different lengths have padding between the cached prefix and their rest.
+    (sliding windows, recurrent states, no cache at all, positions counted in it) get none, and read the prefix with
+    every prompt: in a batch, prompts of different lengths have padding between the cached prefix and their rest.
     """
 
     def __init__(self, model: Any) -> None:
@@ -41,8 +41,9 @@ class SharedPrefix:
 
     def _read(self, prefix: Ids) -> list[tuple[torch.Tensor, torch.Tensor]] | None:
         ids = torch.tensor([prefix], device=self.model.device)
-        found = self.model(input_ids=ids, use_cache=True, logits_to_keep=1).past_key_values
-        layers = getattr(found, "layers", [])
+        found = self.model(input_ids=ids, use_cache=True, logits_to_keep=1)
+        # some models keep none at all
+        layers = getattr(getattr(found, "past_key_values", None), "layers", [])
         if not layers or any(type(layer) is not transformers.cache_utils.DynamicLayer for layer in layers):
             return None
         return [(layer.keys, layer.values) for layer in layers]

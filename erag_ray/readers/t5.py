@@ -7,6 +7,7 @@ below: a prompt is one or more segments, their encoded states stand side by side
 
 from __future__ import annotations
 
+import functools
 import itertools
 from abc import abstractmethod
 from collections.abc import Iterator, Sequence
@@ -21,7 +22,9 @@ from erag_ray.config import ReaderConfig
 from erag_ray.prompts import fid_pieces, ipa_pieces
 from erag_ray.readers.base import SMALL, Output, Prompt, Reader, Request
 from erag_ray.readers.fusion import Encoded, encode_all, fuse
+from erag_ray.readers.memory import Limits, Needs, largest, room_on
 from erag_ray.readers.models import load_settings, load_tokenizer, load_weights
+from erag_ray.readers.shapes import pass_token_bytes, t5_needs
 from erag_ray.readers.t5_engine import DTYPES, KINDS, Engine, Stop
 from erag_ray.readers.tokens import Ids, PieceTokenizer, as_prompt, check_room, cut_prompt
 from erag_ray.schemas import InputError
@@ -30,6 +33,8 @@ from erag_ray.sources import find_model
 INT8 = "int8"
 FID_TOKENS = 250
 IPA_TOKENS = 2048
+MOST = {"cpu": Limits(rows=128, tokens=1 << 40), "cuda": Limits(rows=1024, tokens=1 << 40)}
+"""Of one batch: larger ones are hardly faster."""
 
 
 class T5Reader(Reader):
@@ -71,6 +76,25 @@ class T5Reader(Reader):
         if self.settings.model_type in KINDS and self.model.dtype in DTYPES:
             self.engine = Engine(self.model, is_int8=is_int8)
 
+    def fitting(self) -> Limits:
+        return largest(self._room, self.needs(), MOST[self.model.device.type])
+
+    @functools.cached_property
+    def _room(self) -> int:
+        return room_on(self.model.device, self.memory_share)
+
+    @property
+    def pass_tokens(self) -> int:
+        """Most padded tokens in one pass of the encoder."""
+        fitting = self._room // pass_token_bytes(self.settings, self.model.dtype, self.limit)
+        most = max(1, min(fitting, self.limits.tokens))
+        return most if self.engine is None else self.engine.pass_tokens(most)
+
+    def needs(self) -> Needs:
+        """What a batch takes."""
+        by_library = self.engine is None
+        return t5_needs(self.settings, self.model.dtype, self.max_new_tokens, keeps_keys=by_library)
+
     def identity(self) -> dict[str, object]:
         own = {"backend": "transformers", "dtype": self.config.dtype, "files": self.source.digests()}
         return {**super().identity(), **own, "max_prompt_tokens": self.limit}
@@ -92,7 +116,8 @@ class T5Reader(Reader):
         if self.engine is None:
             yield from super().windows(requests, prompts)
             return
-        most, keys = self.engine.window_tokens(), requests.column("question_key").to_pylist()
+        most = int(self.engine.window_tokens() * self.memory_share)
+        keys = requests.column("question_key").to_pylist()
         window: list[int] = []
         known: set[Ids] = set()
         num_tokens = 0
@@ -115,7 +140,7 @@ class T5Reader(Reader):
             self._window = self._encoded(self.engine, prompts)
 
     def _encoded(self, engine: Engine, prompts: Sequence[Prompt]) -> Encoded:
-        return encode_all(engine.encode, prompts, engine.pass_tokens(self.batch_tokens))
+        return encode_all(engine.encode, prompts, self.pass_tokens)
 
     @torch.inference_mode()
     def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
@@ -135,7 +160,7 @@ class T5Reader(Reader):
     def fused(self, prompts: Sequence[Prompt]) -> tuple[torch.Tensor, torch.Tensor]:
         """The states of each prompt's segments side by side, [rows, states, width], and where there are any."""
         if self.engine is None:
-            return fuse(self.model, prompts, self.config.batch_tokens)
+            return fuse(self.model, prompts, self.pass_tokens)
         window = self._window
         if window is None or not window.holds(prompts):
             window = self._encoded(self.engine, prompts)

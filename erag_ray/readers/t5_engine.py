@@ -10,7 +10,6 @@ has thousands for each question. Rows that have ended leave the batch.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -21,6 +20,7 @@ from torch.nn import functional
 
 from erag_ray.readers.fusion import padded
 from erag_ray.readers.int8 import Weights, check_supported, linear, rounded
+from erag_ray.readers.memory import free_on, machine_bytes
 from erag_ray.readers.tokens import Ids
 
 KINDS = ("t5", "mt5", "umt5")
@@ -29,6 +29,8 @@ DTYPES = (torch.float32, torch.bfloat16)
 WINDOW_SHARE = 0.05
 CPU_PASS = 2048
 """Most tokens in one pass of the encoder on a CPU: what a layer works on then stays in its caches."""
+GPU_PASS = 65536
+"""The same on a GPU, which fewer tokens keep busy."""
 CHECK_EVERY = 8
 """Steps between two looks at which rows have ended, on a GPU: each look waits for it."""
 Stop = Callable[[int, Sequence[int]], bool]
@@ -104,16 +106,14 @@ class Engine:
 
     def window_tokens(self) -> int:
         """Tokens whose states fill `WINDOW_SHARE` of the machine's memory, or of what is free on the GPU."""
-        on_gpu = self.device.type == "cuda"
-        whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-        size: int = torch.cuda.mem_get_info(self.device)[0] if on_gpu else whole
+        size = free_on(self.device) if self.device.type == "cuda" else machine_bytes()
         width: int = self.embedding.shape[1]
         bytes_of_token: int = width * self.embedding.element_size()
         return int(size * WINDOW_SHARE) // bytes_of_token
 
     def pass_tokens(self, batch_tokens: int) -> int:
         """Most tokens in one pass of the encoder, where a batch has so many."""
-        return min(batch_tokens, CPU_PASS) if self.device.type == "cpu" else batch_tokens
+        return min(batch_tokens, CPU_PASS if self.device.type == "cpu" else GPU_PASS)
 
     def _stack(self, stack: Any) -> Stack:
         blocks: list[Block] = []

@@ -22,6 +22,7 @@ import torch.distributed as dist
 from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.config import TrainConfig
+from erag_ray.readers.base import DEFAULT_LIMITS
 from erag_ray.readers.fusion import fuse
 from erag_ray.schemas import JobError
 from erag_ray.train.batches import Batches, Sample, micro_batches
@@ -149,9 +150,10 @@ class Trainer:
         self.model.train()
         self.gradients.zero_()
         sums = torch.zeros(3, dtype=torch.float64, device=self.gradients.device)
+        pass_tokens = self.config.reader.batch_tokens or DEFAULT_LIMITS.tokens
         for batch in micro_batches(samples, self.config.micro_batch_tokens):
             with autocast(self.config):
-                loss = loss_sum(self.model, batch, self.config.reader.batch_tokens)
+                loss = loss_sum(self.model, batch, pass_tokens)
             loss.backward()  # type: ignore[no-untyped-call]
             counts = [sum(len(one.target) for one in batch), sum(one.prompt.num_tokens for one in batch)]
             sums += torch.stack([loss.detach().double(), *sums.new_tensor(counts)])
