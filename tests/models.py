@@ -45,20 +45,28 @@ def some_requests(num: int, *, seed: int = 0, longest: int = 30) -> list[Request
     ]
 
 
-def t5_folder(folder: pathlib.Path, seed: int = 8, **settings: Any) -> str:
-    """A random T5 of two layers with a unigram vocabulary made from `TEXT`, saved as safetensors."""
+def t5_folder(
+    folder: pathlib.Path, seed: int = 8, *, kind: str = "t5", tokenizer: Any = None, **settings: Any
+) -> str:
+    """A random T5 of two layers, saved as safetensors; ``kind`` and ``settings`` are those of transformers."""
+    tokenizer = tokenizer or t5_tokenizer()
+    size = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 4}
+    ids = {"decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0}
+    config = transformers.AutoConfig.for_model(kind, vocab_size=len(tokenizer), **{**size, **ids, **settings})
+    model = transformers.AutoModelForSeq2SeqLM.from_config(config)
+    _randomise(model, seed, spread=1.2, ends=[1], factor=1.3)
+    return _save(model, tokenizer, folder)
+
+
+def t5_tokenizer() -> transformers.T5Tokenizer:
+    """A unigram vocabulary made from `TEXT`."""
     words = {form for word in WORDS for form in (word, word.strip(".,;?"))}
     pieces = sorted({"▁" + word for word in words} | set(TEXT) - {"\n"})
     control = [("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
     vocabulary = [*control, *((piece, -8.0 + len(piece)) for piece in pieces)]
     tokenizer = transformers.T5Tokenizer(vocab=vocabulary, extra_ids=10)
     tokenizer.backend_tokenizer.normalizer = tokenizers.normalizers.NFKC()  # as the real vocabulary has it
-    size = {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_decoder_layers": 2, "num_heads": 4}
-    ids = {"decoder_start_token_id": 0, "eos_token_id": 1, "pad_token_id": 0}
-    config = transformers.T5Config(vocab_size=len(tokenizer), **{**size, **ids, **settings})
-    model = transformers.T5ForConditionalGeneration(config)
-    _randomise(model, seed, spread=1.2, ends=[1], factor=1.3)
-    return _save(model, tokenizer, folder)
+    return tokenizer
 
 
 def causal_tokenizer(

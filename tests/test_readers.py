@@ -99,11 +99,12 @@ def test_odd_passages_are_read(folders: dict[str, str], kind: str, settings: dic
         Request("Who built it?", (Passage("", ""),)),
         Request("Who built it?", (Passage("The bridge", ""), Passage("", "Ada Brunner"))),
         Request("", ()),
+        Request("", (Passage("The bridge", "Ada Brunner"),)),
         Request("Who built it?", (Passage("Long", "river " * 100_000),)),
     ]
     prompts = reader.encode(odd)
     assert len({prompt.segments for prompt in prompts}) == len(odd)
-    assert [prompt.num_truncated_passage_tokens > 90_000 for prompt in prompts] == [False] * 4 + [True]
+    assert [prompt.num_truncated_passage_tokens > 90_000 for prompt in prompts] == [False] * 5 + [True]
     assert all(num_tokens >= 1 for _, num_tokens in models.outputs(reader, odd))
 
 

@@ -12,6 +12,7 @@ import models
 import pytest
 import safetensors.torch
 import torch
+import transformers
 
 from erag_ray.config import ReaderConfig
 from erag_ray.readers import make_reader, reader_id
@@ -167,3 +168,42 @@ def test_a_t5_config_without_token_ids_uses_those_of_the_tokenizer(t5: str, t5_c
     # decoding starts with <pad>, as T5's does
     plain = models.outputs(models.loaded("fid", t5), REQUESTS)
     assert models.outputs(models.loaded("fid", str(t5_copy)), REQUESTS) == plain
+
+
+# --- models and tokenizers that lack something
+
+
+@pytest.mark.parametrize("kind", ["fid", "ipa", "causal"])
+def test_a_model_that_is_set_to_keep_no_cache_writes_the_same(tmp_path: pathlib.Path, kind: str) -> None:
+    make = models.causal_folder if kind == "causal" else models.t5_folder
+    with_cache, without = make(tmp_path / "with"), make(tmp_path / "without", use_cache=False)
+    reader = models.loaded(kind, without)
+    assert reader.model.config.use_cache is False
+    assert models.outputs(reader, REQUESTS) == models.outputs(models.loaded(kind, with_cache), REQUESTS)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("kind", ["fid", "ipa"])
+def test_a_t5_tokenizer_without_a_padding_token(
+    t5: str, tmp_path: pathlib.Path, kind: str, dtype: Any
+) -> None:
+    whole = models.t5_tokenizer()
+    bare = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=whole.backend_tokenizer, eos_token="</s>", unk_token="<unk>"
+    )
+    assert bare.pad_token_id is None
+    folder = models.t5_folder(tmp_path, tokenizer=bare, pad_token_id=None)
+    reader = models.loaded(kind, folder, dtype=dtype)
+    expected = models.outputs(models.loaded(kind, t5, dtype=dtype), REQUESTS)
+    assert models.outputs(reader, REQUESTS) == expected
+
+
+@pytest.mark.parametrize("kind", ["fid", "ipa"])
+def test_a_t5_without_an_end_token_writes_all_its_tokens(tmp_path: pathlib.Path, kind: str) -> None:
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=models.t5_tokenizer().backend_tokenizer, pad_token="<pad>", unk_token="<unk>"
+    )
+    reader = models.loaded(kind, models.t5_folder(tmp_path, tokenizer=tokenizer, eos_token_id=None))
+    assert {num for _, num in models.outputs(reader, REQUESTS)} == {12}
+    alone = [reader.generate([prompt])[0] for prompt in reader.encode(REQUESTS)]
+    assert alone == models.outputs(reader, REQUESTS)

@@ -25,6 +25,11 @@ from erag_ray.schemas import REQUESTS
 KINDS: dict[str, dict[str, Any]] = {
     "t5": {},
     "t5 1.1": {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    "gated, tied": {"feed_forward_proj": "gated-gelu"},
+    "relu, untied": {"tie_word_embeddings": False},
+    "mt5": {"kind": "mt5", "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    # a table of position biases in every layer
+    "umt5": {"kind": "umt5", "feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
     "near and far": {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 20},
     "wide heads": {"d_kv": 16, "num_heads": 3, "num_layers": 3, "num_decoder_layers": 1},
 }

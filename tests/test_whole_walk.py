@@ -234,6 +234,25 @@ def test_gpus_and_cores_are_counted_where_they_are_together(monkeypatch: pytest.
     assert largest_share([64, 8], [0, 4], 4) == 2
 
 
+@pytest.mark.parametrize(
+    ("nodes", "settings", "together"),
+    [
+        ([{"CPU": 8, "GPU": 2}], {}, 1),
+        ([{"CPU": 8, "GPU": 2}], {"num_readers": 6}, 3),
+        ([{"CPU": 8}], {}, 1),
+        ([{"CPU": 8}], {"num_readers": 3}, 3),
+        # a node with 8 cores holds two of 3, the other one
+        ([{"CPU": 8}, {"CPU": 4}], {"num_readers": 3, "cpus_per_reader": 3}, 2),
+        # none reserved: all may come to lie on one
+        ([{"CPU": 2}, {"CPU": 2}], {"num_readers": 4}, 4),
+    ],
+)
+def test_how_many_readers_share_a_memory(
+    monkeypatch: pytest.MonkeyPatch, nodes: list[dict[str, float]], settings: dict[str, int], together: int
+) -> None:
+    assert plan_on(monkeypatch, nodes, **settings).num_together == together
+
+
 def test_blocks_are_many_enough_for_all_readers_and_no_smaller_than_work_is_worth() -> None:
     pool = Pool(size=8, num_cpus=4, num_gpus=1)
     assert block_rows(JobConfig(), 100, pool, None) == 128

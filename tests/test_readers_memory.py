@@ -1,0 +1,226 @@
+"""Batches as large as memory has room for, and what happens where it had not: outputs stay, one request alone fails."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import models
+import pyarrow as pa
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from erag_ray.config import ReaderConfig
+from erag_ray.prompts import Passage
+from erag_ray.readers import Output, Prompt, Reader, Request, make_reader, memory
+from erag_ray.readers.causal import CausalReader
+from erag_ray.readers.memory import Limits, Needs, largest, machine_bytes, room_on
+from erag_ray.readers.t5 import T5Reader
+from erag_ray.store import as_frame
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
+GIB = 2**30
+REQUESTS = models.some_requests(24, seed=4)
+KINDS = ("fid", "ipa", "causal")
+Loaded = dict[str, Reader]
+Expected = dict[str, list[tuple[str, int]]]
+
+
+@pytest.fixture(scope="module")
+def readers(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    t5 = models.t5_folder(tmp_path_factory.mktemp("t5"))
+    causal = models.causal_folder(tmp_path_factory.mktemp("causal"))
+    return {kind: models.loaded(kind, causal if kind == "causal" else t5) for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def alone(readers: Loaded) -> Expected:
+    found = {}
+    for kind, reader in readers.items():
+        reader.limits = Limits(rows=1, tokens=1)
+        found[kind] = models.outputs(reader, REQUESTS)
+        assert len(set(found[kind])) > 15
+    return found
+
+
+def with_room(reader: Reader, room: int) -> Callable[[Sequence[Prompt]], list[Output]]:
+    """Its ``generate``, for which memory runs out above so many tokens, padding included."""
+
+    def generate(prompts: Sequence[Prompt]) -> list[Output]:
+        if len(prompts) * max(prompt.num_tokens for prompt in prompts) > room:
+            raise MemoryError
+        return list(type(reader).generate(reader, prompts))
+
+    return generate
+
+
+# --- any batches, the same outputs ---
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None, max_examples=12)
+@given(
+    rows=st.integers(1, 40),
+    tokens=st.integers(1, 6000),
+    room=st.integers(1200, 6000),
+    places=st.permutations(range(24)),
+    count=st.integers(1, 24),
+)
+def test_no_batch_order_or_room_changes_an_output(
+    readers: Loaded,
+    alone: Expected,
+    kind: str,
+    rows: int,
+    tokens: int,
+    room: int,
+    places: list[int],
+    count: int,
+) -> None:
+    reader, some = readers[kind], places[:count]
+    reader.limits = Limits(rows, tokens)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "generate", with_room(reader, room))
+        found = models.outputs(reader, [REQUESTS[place] for place in some])
+    assert found == [alone[kind][place] for place in some]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_request_that_is_too_large_is_an_error_and_the_others_are_read(
+    readers: Loaded, alone: Expected, kind: str
+) -> None:
+    reader = readers[kind]
+    reader.limits = Limits(rows=32, tokens=16384)
+    large = Request("Who built it?", tuple(Passage("Long", "river " * 60) for _ in range(12)))
+    prompts = reader.encode([*REQUESTS, large])
+    room = max(prompt.num_tokens for prompt in prompts[:-1])
+    assert prompts[-1].num_tokens > room
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reader, "generate", with_room(reader, room))
+        rows = reader.read(models.as_table([*REQUESTS, large]), "r")
+        found = as_frame(pa.concat_tables(rows)).sort("question_key")
+    assert found["error_kind"].to_list() == [None] * len(REQUESTS) + ["resource"]
+    assert list(found.head(-1).select("output", "num_output_tokens").iter_rows()) == alone[kind]
+    assert found["error"].drop_nulls().to_list() == ["out of memory, even alone"]
+
+
+# --- how much fits ---
+
+
+@given(
+    room=st.integers(0, 10**9),
+    token=st.integers(1, 10**6),
+    row=st.integers(1, 10**6),
+    rows=st.integers(1, 2000),
+    tokens=st.integers(1, 10**9),
+)
+def test_the_largest_batch_fits_and_one_more_does_not(
+    room: int, token: int, row: int, rows: int, tokens: int
+) -> None:
+    found = largest(room, Needs(token, row), Limits(rows, tokens))
+    assert 1 <= found.rows <= rows
+    assert 1 <= found.tokens <= tokens
+    if found.tokens > 1:
+        assert found.rows * row + found.tokens * token <= room
+    if found.tokens < tokens:
+        assert found.rows * row + (found.tokens + 1) * token > room
+    if found.rows < rows:
+        assert 2 * (found.rows + 1) * row > room
+
+
+def test_a_container_bounds_the_memory_of_its_machine(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "CONTAINER_LIMITS", [str(tmp_path / "none")])
+    whole = machine_bytes()
+    assert whole > 100 * 2**20
+    monkeypatch.setattr(memory, "CONTAINER_LIMITS", [str(tmp_path / "limit")])
+    for text, expected in (("max\n", whole), ("1048576\n", 1048576), (f"{2**63}\n", whole)):
+        (tmp_path / "limit").write_text(text)
+        assert machine_bytes() == expected
+    (tmp_path / "limit").write_text(f"{64 * 2**20}")
+    assert room_on(CPU, 1.0) == 16 * 2**20
+    assert room_on(CPU, 0.25) == 4 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("share", "free", "allocated", "reserved", "room"),
+    [
+        (1.0, 70, 10, 10, 56.0),
+        # what the allocator keeps can be had again
+        (1.0, 60, 10, 20, 56.0),
+        # a quarter of 80, of which the weights take 5
+        (0.25, 75, 5, 5, 12.0),
+        # another reader has taken more than its part
+        (0.5, 3, 5, 5, 2.4),
+        (0.25, 60, 20, 20, 0.0),
+    ],
+)
+def test_the_room_on_a_gpu_is_what_is_free_of_a_readers_share(
+    monkeypatch: pytest.MonkeyPatch, share: float, free: int, allocated: int, reserved: int, room: float
+) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free * GIB, 80 * GIB))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: allocated * GIB)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: reserved * GIB)
+    assert room_on(GPU, share) == pytest.approx(room * GIB)
+
+
+def limits_of(reader: Reader, share: float = 1.0, **limits: int) -> Limits:
+    fresh = make_reader(ReaderConfig(kind=reader.config.kind, model=reader.config.model, **limits))
+    fresh.memory_share = share
+    fresh.load()
+    return fresh.limits
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_configured_goes_before_what_fits(readers: Loaded, kind: str) -> None:
+    assert limits_of(readers[kind], batch_size=3, batch_tokens=99) == (3, 99)
+    assert limits_of(readers[kind], batch_size=3).rows == 3
+    assert limits_of(readers[kind], batch_tokens=99).tokens == 99
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "likelihood_fid", "likelihood_causal", "judge_yes_no"])
+def test_less_memory_means_smaller_batches(
+    readers: Loaded, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    folder = readers["fid" if "fid" in kind or kind == "ipa" else "causal"].config.model
+    reader = make_reader(ReaderConfig(kind=kind, model=folder, max_new_tokens=12))
+    found = []
+    for megabytes in (4000, 400, 40, 4, 0):
+        monkeypatch.setattr(memory, "machine_bytes", lambda size=megabytes * 2**20: size)
+        found.append(limits_of(reader))
+    assert found == sorted(found, reverse=True)
+    assert found[0].rows == (128 if isinstance(reader, T5Reader) else 32)
+    assert found[-1] == (1, 1)
+    monkeypatch.setattr(memory, "machine_bytes", lambda: 40 * 2**20)
+    assert found[2] > limits_of(reader, share=0.1) > (1, 1)
+
+
+def test_readers_without_weights_have_fixed_batches() -> None:
+    assert make_reader(ReaderConfig(kind="echo")).limits == (32, 16384)
+
+
+@pytest.mark.parametrize("kind", ["fid", "causal"])
+def test_what_needs_more_gets_less(readers: Loaded, kind: str) -> None:
+    def needs(**changes: Any) -> Needs:
+        model = readers[kind].config.model
+        reader: Any = make_reader(ReaderConfig(kind=kind, model=model, **changes))
+        assert isinstance(reader, T5Reader | CausalReader)
+        reader.load()
+        return reader.needs()
+
+    assert needs(max_new_tokens=100).row > needs(max_new_tokens=10).row
+    assert needs(dtype="bfloat16").token < needs(dtype="float32").token
+
+
+def test_a_pass_of_the_encoder_has_room_too(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = models.t5_folder(tmp_path)
+    passes = []
+    for megabytes in (4000, 40, 0):
+        monkeypatch.setattr(memory, "machine_bytes", lambda size=megabytes * 2**20: size)
+        reader: Any = models.loaded("fid", folder)
+        passes.append(reader.pass_tokens)
+        assert models.outputs(reader, REQUESTS[:4])
+    assert passes[0] > passes[1] > passes[2] == 1
