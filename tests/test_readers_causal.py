@@ -140,6 +140,25 @@ def test_a_shared_start_changes_no_output(
     assert len(set(together)) > 15
 
 
+def test_rows_that_have_ended_leave_the_batch(llama: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    reader: Any = models.loaded("causal", llama, num_examples=1, max_new_tokens=40)
+    prompts = reader.encode([request for request in REQUESTS if request.passages])
+    generate, seen = reader.model.generate, list[int]()
+
+    def counted(**arguments: Any) -> Any:
+        seen.append(len(arguments["input_ids"]))
+        return generate(**arguments)
+
+    monkeypatch.setattr(reader.model, "generate", counted)
+    together = reader.generate(prompts)
+    lengths = [output.num_tokens for output in together]
+    assert seen == [sum(length > step for length in lengths) for step in range(0, max(lengths), 8)]
+    assert len(seen) > 2
+    assert seen[0] > seen[-1]
+    reader.prefix.cache = lambda *_: None
+    assert reader.generate(prompts) == together
+
+
 def test_a_start_token_is_part_of_the_shared_start(tmp_path: pathlib.Path) -> None:
     tokenizer = models.causal_tokenizer(pad_token=models.END)
     tokenizer.backend_tokenizer.post_processor = tokenizers.processors.TemplateProcessing(

@@ -15,6 +15,7 @@ import transformers
 from erag_ray.config import ReaderConfig
 from erag_ray.prompts import FAMILIES, Family, Piece, chat_pieces, plain_pieces
 from erag_ray.readers.base import SMALL, Output, Prompt, Reader, Request
+from erag_ray.readers.leaving import CHECK_EVERY, generate_leaving
 from erag_ray.readers.memory import Limits, Needs, largest, room_on
 from erag_ray.readers.models import load_end_tokens, load_settings, load_tokenizer, load_weights
 from erag_ray.readers.prefix import SharedPrefix
@@ -143,12 +144,17 @@ class CausalReader(Reader):
 
     def _generate(self, prefix: Ids, prompts: Sequence[Prompt]) -> list[Output]:
         ids, mask, cache = self.padded(prefix, [prompt.segments[0][len(prefix) :] for prompt in prompts])
+        decoding, stopping = self.decoding(), self.stopping(prompts, ids.shape[1])
+        # a cache of the prefix is one of plain keys and values; what stops rows knows them by their first places
+        if cache is not None and stopping is None and decoding.max_new_tokens > CHECK_EVERY:
+            rows = generate_leaving(self.model, ids, mask, cache, decoding, self._ends)
+            return [self._output(row) for row in rows]
         made = self.model.generate(
             input_ids=ids,
             attention_mask=mask,
             past_key_values=cache,
-            generation_config=self.decoding(),
-            stopping_criteria=self.stopping(prompts, ids.shape[1]),
+            generation_config=decoding,
+            stopping_criteria=stopping,
         )
         return self.written(made, ids.shape[1], prompts)
 
