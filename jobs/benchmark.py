@@ -4,6 +4,7 @@
     python jobs/benchmark.py --parts '[measures, table_1]'
     python jobs/benchmark.py --parts '[readings, table_2, shared, depths]'
     python jobs/benchmark.py --parts '[table_2]' --job jobs/demo/compare.yaml --dataset nq --num_questions 20
+    python jobs/benchmark.py --parts '[precision]' --job jobs/demo/compare.yaml --dataset nq --num_questions 200
 
 Times are of this machine and of whatever else it does meanwhile; only the ratios carry over. Needs rank-bm25.
 """
@@ -14,7 +15,15 @@ import pathlib
 
 from erag_ray.benchmark import run_all
 from erag_ray.config import BenchmarkConfig
-from erag_ray.report import costs_grid, markdown, open_console, published_table_2, show, speed_grid
+from erag_ray.report import (
+    costs_grid,
+    markdown,
+    open_console,
+    precision_grid,
+    published_table_2,
+    show,
+    speed_grid,
+)
 from erag_ray.steps import run_job, say
 
 
@@ -22,8 +31,12 @@ def main(config: BenchmarkConfig) -> None:
     table = run_all(config, say)
     place = pathlib.Path(config.out, "benchmark.parquet")
     table.write_parquet(place)
-    read = table["num_prompt_tokens"].is_not_null()
-    parts = ((speed_grid, table.filter(~read)), (costs_grid, table.filter(read)))
+    of_precision, of_costs = (table[name].is_not_null() for name in ("kappa", "num_prompt_tokens"))
+    parts = (
+        (speed_grid, table.filter(~of_precision & ~of_costs)),
+        (costs_grid, table.filter(of_costs)),
+        (precision_grid, table.filter(of_precision)),
+    )
     grids = [grid(part) for grid, part in parts if part.height]
     grids += [published_table_2()] if "table_2" in config.parts else []
     show(grids, open_console())

@@ -2,24 +2,44 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import pathlib
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+import models
 import numpy as np
+import polars as pl
 import pytest
 import torch
 import transformers
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import RUNS, Tiny, job_command
 from torch.utils.flop_counter import FlopCounterMode
 
 from erag_ray import benchmark
-from erag_ray.benchmark import COLUMNS, evaluated, floor, invented, labelled, reading, run_all, timing
+from erag_ray.benchmark import (
+    COLUMNS,
+    bare,
+    evaluated,
+    floor,
+    invented,
+    labelled,
+    lists,
+    precision,
+    reading,
+    run_all,
+    table_2,
+    timing,
+)
 from erag_ray.benchmark.generated import passages, questions, unit_vectors
 from erag_ray.benchmark.sides import Found, in_turn_apart
-from erag_ray.config import BenchmarkConfig
-from erag_ray.report import speed_grid
+from erag_ray.config import BenchmarkConfig, ReaderConfig
+from erag_ray.report import costs_grid, precision_grid, speed_grid
+from erag_ray.schemas import InputError
 
 
 @pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -187,3 +207,115 @@ def test_operations_are_those_that_torch_counts(kind: str) -> None:
     # a decoder that has written one token looks back at one
     looking = 3 * settings.num_layers * 4 * 4 * 8
     assert counted.get_total_flops() == floor.decoder_operations(settings, [20] * 3, 1) + looking
+
+
+@pytest.fixture
+def small_lists(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same for what is read in lists."""
+    for room in (table_2, lists):
+        monkeypatch.setattr(room, "in_turn_apart", here)
+    for room in (bare, lists):
+        monkeypatch.setattr(room, "keep_freed_memory", lambda: None)
+    monkeypatch.setattr(table_2, "OPERATIONS", 1e8)
+    monkeypatch.setattr(invented, "WORDS", (5, 30))
+
+
+def test_table_2_has_both_sides_of_every_list(tmp_path: pathlib.Path, small_lists: None) -> None:
+    config = BenchmarkConfig(out=str(tmp_path), repeats=1, lists=["fid@3", "ipa@2"], with_pool=False)
+    rows = list(table_2.table_2(config, 2))
+    assert [row["what"] for row in rows[::5]] == ["nq, fid, 3 documents", "nq, ipa, 2 documents"]
+    ways = [row["by"].partition(",")[2] for row in rows[:5]]
+    assert ways[1:] == [
+        " one list at a time",
+        " as a job reads",
+        " a query at a time",
+        " a document at a time",
+    ]
+    assert [row["count"] for row in rows] == [2, 2, 6, 6, 6, 2, 2, 4, 4, 4]
+    fid = rows[:5]
+    # nothing is asked twice, and nothing cut: both sides encode the same tokens
+    assert len({row["num_encoded_tokens"] for row in fid}) == 1
+    assert {row["num_encoded_tokens"] for row in fid} == {row["num_prompt_tokens"] for row in fid}
+    assert fid[-1]["num_padding_tokens"] == 0
+    assert fid[2]["num_padding_tokens"] > 0
+    assert all(row["operations"] > 0 and row["floor_share"] > 0 for row in rows)
+    # eRAG decodes three outputs where end-to-end decodes one
+    assert fid[2]["operations"] > fid[0]["operations"]
+
+
+def test_runs_that_share_documents_encode_the_union_once(tmp_path: pathlib.Path, small_lists: None) -> None:
+    everything, union = lists.shared(BenchmarkConfig(out=str(tmp_path), repeats=1), 2)
+    # 75 documents a question; two runs at four depths besides
+    assert union["count"] == 2 * 75
+    assert everything["count"] == 2 * (75 + 2 * 4)
+    assert everything["num_encoded_tokens"] == union["num_encoded_tokens"] == union["num_prompt_tokens"]
+    assert everything["num_prompt_tokens"] > 2 * union["num_prompt_tokens"]
+
+
+def test_depths_and_lengths_have_both_sides(
+    tmp_path: pathlib.Path, small_lists: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lists, "CURVE_DEPTHS", (1, 3))
+    monkeypatch.setattr(lists, "CURVE_WORDS", (4, 9))
+    rows = list(lists.depths(BenchmarkConfig(out=str(tmp_path), repeats=1), 2))
+    assert [row["count"] for row in rows] == [2, 2, 2, 6] * 2
+    assert rows[0]["num_encoded_tokens"] == rows[1]["num_encoded_tokens"]
+    assert rows[7]["num_encoded_tokens"] > rows[3]["num_encoded_tokens"]
+
+
+def test_a_precision_is_held_against_generate(tmp_path: pathlib.Path, tiny: Tiny) -> None:
+    reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "model"), max_new_tokens=6)
+    job_command(dataclasses.replace(tiny.config, reader=reader), tmp_path)
+    config = BenchmarkConfig(out=str(tmp_path / "out"), job=str(tmp_path / "config.yaml"), run="good")
+    library, own, *others = precision.precision(config, 6)
+    assert library["count"] == own["count"] == sum(len(docs.split()[:3]) for docs in RUNS["good"].values())
+    assert (own["same_outputs"], own["same_labels"], own["kappa"]) == (1, 1, 1)
+    assert all(0 <= row["same_outputs"] < 1 for row in others)
+
+
+def test_precision_needs_a_job_and_table_2_a_run_and_a_dataset_of_it(
+    tmp_path: pathlib.Path, tiny: Tiny
+) -> None:
+    with pytest.raises(InputError, match="job: this part needs one"):
+        list(precision.precision(BenchmarkConfig(out=str(tmp_path)), 1))
+    job_command(tiny.config, tmp_path)
+    job = str(tmp_path / "config.yaml")
+    with pytest.raises(InputError, match="run: none is none of good, bad"):
+        list(table_2.table_2(BenchmarkConfig(out=str(tmp_path / "out"), job=job, run="none"), 1))
+    with pytest.raises(InputError, match="dataset: other is none of tiny"):
+        list(table_2.table_2(BenchmarkConfig(out=str(tmp_path / "out"), job=job, dataset="other"), 1))
+
+
+@given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))
+def test_kappa_is_that_of_its_table(pairs: list[tuple[bool, bool]]) -> None:
+    counts = Counter(pairs)
+    both, one, other, none = (
+        counts[key] for key in ((True, True), (True, False), (False, True), (False, False))
+    )
+    # the closed form for two by two (as for Matthews' correlation, with sums of margins below)
+    below = (both + one) * (one + none) + (both + other) * (other + none)
+    wanted = 2 * (both * none - one * other) / below if below else 1.0
+    assert precision.kappa(*zip(*pairs, strict=True)) == pytest.approx(wanted, abs=1e-12)
+
+
+def test_grids_of_costs_and_precision() -> None:
+    row = dict.fromkeys(COLUMNS)
+    made = {"what": "w", "by": "a", "count": 4, "seconds": 2.0, "num_prompt_tokens": 90, "passages": 1}
+    encoded = {"num_encoded_tokens": 60, "num_padding_tokens": 20, "operations": 2e12, "floor_share": 0.5}
+    table = pl.DataFrame(
+        [
+            {**row, **made, **encoded, "peak_memory_bytes": 5_000_000},
+            {**row, **made, "by": "b", "seconds": 3.0},
+        ],
+        schema=COLUMNS,
+    )
+    assert costs_grid(table).rows == (
+        ("w", "a", "4", "2.00", "1.00", "5", "90", "60", "25.0%", "2.000", "50%"),
+        ("w", "b", "4", "3.00", "1.50", "-", "90", "-", "-", "-", "-"),
+    )
+    shares = {"label_share": 0.25, "same_outputs": 0.5, "same_labels": 0.75, "kappa": 0.4}
+    table = pl.DataFrame([{**row, **made, **shares, "tau": tau} for tau in (0.5, 0.25)], schema=COLUMNS)
+    assert precision_grid(table).rows[1] == (
+        *("w", "a", "4", "25.00%", "50.00%", "75.00%"),
+        *("0.400", "0.250", "-0.250"),
+    )

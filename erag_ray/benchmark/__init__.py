@@ -35,6 +35,7 @@ COLUMNS = pl.Schema(
         "operations": pl.Float64(),
         "floor_share": pl.Float64(),
         "whole_seconds": pl.Float64(),
+        **dict.fromkeys(("label_share", "same_outputs", "same_labels", "kappa", "tau"), pl.Float64()),
     }
 )
 STEPS: dict[str, tuple[str, ...]] = {
@@ -47,6 +48,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "table_2": ("table_2",),
     "shared": ("shared",),
     "depths": ("depths",),
+    "precision": ("precision",),
 }
 ROOMS = {
     "measures": "evaluated",
@@ -55,6 +57,7 @@ ROOMS = {
     "table_2": "table_2",
     "shared": "lists",
     "depths": "lists",
+    "precision": "precision",
 }
 
 
@@ -67,7 +70,8 @@ def run_all(config: BenchmarkConfig, say: Callable[[str], None]) -> pl.DataFrame
         found = _measure_apart(name, config, size)
         rows += [{**dict.fromkeys(COLUMNS), "passages": size, **row} for row in found]
         for row in found:
-            say(f"  {row['what']} by {row['by']}: {row['count']:,} in {row['seconds']:.2f} s")
+            took = f" in {row['seconds']:.2f} s" if "seconds" in row else ""
+            say(f"  {row['what']} by {row['by']}: {row['count']:,}{took}")
     return pl.DataFrame(rows, schema=COLUMNS)
 
 
@@ -79,7 +83,7 @@ def _steps(config: BenchmarkConfig) -> Iterator[tuple[str, int]]:
             "measures": config.list_queries,
             "table_1": config.list_queries,
             "readings": config.num_pairs,
-            **dict.fromkeys(("table_2", "shared", "depths"), config.num_questions),
+            **dict.fromkeys(("table_2", "shared", "depths", "precision"), config.num_questions),
         }
         for size in [own[part]] if part in own else config.sizes:
             for name in STEPS[part]:

@@ -23,10 +23,11 @@ def write_model(folder: pathlib.Path, seed: int) -> str:
     torch.manual_seed(seed)
     settings = transformers.T5Config(vocab_size=len(tokenizer), **SHAPE, **START)
     model = transformers.T5ForConditionalGeneration(settings)
-    # as they are initialised all outputs are alike
+    # as they are initialised all outputs are alike; with queries as large as the rest, rounding changes them
     for name, weights in model.named_parameters():
         if weights.dim() == 2 and "shared" not in name:
-            torch.nn.init.normal_(weights, std=1.5 * weights.shape[1] ** -0.5)
+            small = settings.d_kv**-0.5 if name.endswith(".q.weight") else 1.0
+            torch.nn.init.normal_(weights, std=2.5 * small * weights.shape[1] ** -0.5)
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return str(folder)

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from erag_ray.pipeline import peak_memory_bytes
+from erag_ray.readers.models import quiet
 
 Work = Callable[[], Any]
 # each process begins where these have been imported, which takes longer than most of what is measured
@@ -95,6 +96,7 @@ def _opened(
 
 
 def _open(make: Callable[..., Work], arguments: tuple[Any, ...]) -> Any:
+    quiet()
     _works["work"] = make(*arguments)
     _works["loaded"] = _held()
     _forget_peak()

@@ -49,7 +49,13 @@ class Case(NamedTuple):
     job: JobConfig
     alone: ReaderPlan
     together: ReaderPlan
-    depth: int
+    queries: pl.DataFrame
+    score: str
+
+    @property
+    def depth(self) -> int:
+        """Documents in a list."""
+        return self.job.depth
 
 
 def table_2(config: BenchmarkConfig, size: int) -> Iterator[Row]:
@@ -66,7 +72,7 @@ def table_2(config: BenchmarkConfig, size: int) -> Iterator[Row]:
 
 def _cases(config: BenchmarkConfig, size: int) -> Iterator[Case]:
     if config.job:
-        yield _case(_given(config), config, size)
+        yield given_case(config, size)
         return
     out = pathlib.Path(config.out, "table_2")
     model = invented.write_model(out / "t5-small", config.seed)
@@ -82,6 +88,17 @@ def made_up_job(model: str, files: Mapping[str, Any], kind: str, depths: Sequenc
     reader = ReaderConfig(kind=kind, model=model, max_new_tokens=NEW_TOKENS, max_prompt_tokens=room)
     deep: dict[str, Any] = {"depth": max(depths), "end_to_end_depths": list(depths), "cutoffs": list(depths)}
     return JobConfig(**files, **deep, reader=reader, annotators=["erag"])
+
+
+def given_case(config: BenchmarkConfig, size: int) -> Case:
+    """So many questions of ``config.job``.
+
+    Raises:
+        InputError: there is none, or its files, run or dataset cannot be used.
+    """
+    if config.job is None:
+        raise InputError(["job: this part needs one, the YAML of a jobs/compare.py"])
+    return _case(_given(config), config, size)
 
 
 def _given(config: BenchmarkConfig) -> JobConfig:
@@ -111,7 +128,8 @@ def _case(job: JobConfig, config: BenchmarkConfig, size: int) -> Case:
     runs = inputs.runs.join(queries, on="query_id", how="semi")
     some = dataclasses.replace(inputs, queries=queries, runs=runs)
     alone, together = (plan_for(job, some, is_alone=is_alone) for is_alone in (True, False))
-    return Case(f"{chosen}, {job.reader.kind}, {job.depth} documents", job, alone, together, job.depth)
+    name = f"{chosen}, {job.reader.kind}, {job.depth} documents"
+    return Case(name, job, alone, together, queries, inputs.datasets[chosen].score)
 
 
 def with_own_folders(job: JobConfig, out: str) -> JobConfig:

@@ -8,7 +8,9 @@ from typing import ClassVar, Literal
 
 from erag_ray.config.check import require
 
-Part = Literal["bm25", "dense", "encode", "measures", "table_1", "readings", "table_2", "shared", "depths"]
+Part = Literal[
+    "bm25", "dense", "encode", "measures", "table_1", "readings", "table_2", "shared", "depths", "precision"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +26,7 @@ class BenchmarkConfig:
     model of T5-small's shape, against the package erag with transformers' generate), table_2 (seconds and memory of
     end-to-end evaluation and of eRAG), shared (two runs that share half of their documents, eRAG and end-to-end at
     four depths, against reading the union alone once), depths (end-to-end against eRAG by depth and by length of the
-    passages)."""
+    passages), precision (what the fast precisions of this machine change in outputs and labels of ``job``)."""
 
     sizes: list[int] = field(default_factory=lambda: [100_000])
     """Numbers of generated passages, or of random vectors."""
@@ -60,17 +62,18 @@ class BenchmarkConfig:
     """readings: questions with one passage, ten for each question."""
 
     job: str | None = None
-    """table_2: the YAML of a jobs/compare.py; its reader on its data, to its depth (null: made-up texts and a model of
-    T5-small's shape with random weights, for each of ``lists``). Its store is neither read nor written."""
+    """table_2, precision: the YAML of a jobs/compare.py; its reader on its data, to its depth (null, table_2 alone:
+    made-up texts and a model of T5-small's shape with random weights, for each of ``lists``). Its store is neither
+    read nor written."""
 
     run: str | None = None
-    """table_2: one of the job's runs (null: the first)."""
+    """table_2, precision: one of the job's runs (null: the first)."""
 
     dataset: str | None = None
-    """table_2: one of the job's datasets (null: the first)."""
+    """table_2, precision: one of the job's datasets (null: the first)."""
 
     num_questions: int = 2
-    """table_2, shared, depths: questions, the first by their ids."""
+    """table_2, shared, depths, precision: questions, the first by their ids."""
 
     lists: list[str] = field(default_factory=lambda: ["fid@50", "ipa@10", "ipa@50"])
     """table_2, without a job: the readers and how many documents they get end to end."""

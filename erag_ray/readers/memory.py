@@ -1,6 +1,4 @@
-"""How large a batch may be: what memory there is, what a batch needs, which errors say that it did not fit; and what a
-process keeps of what it frees.
-"""
+"""How large a batch may be, by the memory that there is; what is done when it did not fit; what a process keeps."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from erag_ray.report.published import published_reproduction, published_table_1,
 from erag_ray.report.render import markdown, open_console, show
 from erag_ray.report.retrievers import best_first, which_retriever
 from erag_ray.report.sanity import sanity_grids
-from erag_ray.report.speed import costs_grid, speed_grid
+from erag_ray.report.speed import costs_grid, precision_grid, speed_grid
 from erag_ray.report.trust import across_runs_grid, correlation_grid
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "number",
     "open_console",
     "pages",
+    "precision_grid",
     "published_reproduction",
     "published_table_1",
     "published_table_2",

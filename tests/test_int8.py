@@ -1,0 +1,108 @@
+"""Products of bytes: exactly those of the rounded numbers, row by row, and close to those of the floats."""
+
+from __future__ import annotations
+
+import pathlib
+
+import models
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn import functional
+
+from erag_ray.config import ReaderConfig
+from erag_ray.readers import int8, likelihood_of, make_reader, reader_id
+from erag_ray.readers.int8 import linear, rounded
+from erag_ray.schemas import InputError, JobError
+
+ROOT = pathlib.Path(__file__).parents[1]
+needs_bytes = pytest.mark.skipif(not int8.is_supported(), reason="this CPU does not multiply bytes")
+
+
+@needs_bytes
+@settings(deadline=None, max_examples=60)
+@given(
+    seed=st.integers(0, 10_000),
+    rows=st.integers(2, 9),
+    inputs=st.integers(1, 70),
+    outputs=st.integers(2, 40),
+    power=st.integers(-20, 15),
+)
+def test_products_are_those_of_the_rounded_numbers(
+    seed: int, rows: int, inputs: int, outputs: int, power: int
+) -> None:
+    torch.manual_seed(seed)
+    states, weights = torch.randn(rows, inputs) * 2.0**power, torch.randn(outputs, inputs)
+    states[0] = 0
+    weights[-1] = 0
+    found = linear(states, rounded(weights)).double()
+    assert (found[0] == 0).all()
+    assert (found[:, -1] == 0).all()
+    steps = states.abs().amax(dim=1, keepdim=True).double() / 127
+    by = weights.abs().amax(dim=1).double().clamp(min=1e-30) / 127
+    integers = torch.floor(states.double() / steps.clamp(min=1e-30) + 128.5) - 128
+    wanted = (integers @ (weights.double() / by[:, None]).round().t()) * steps * by
+    # what lies between two integers may be rounded either way, by a machine that counts in float32
+    one_apart = 2.1 * 127 * steps * by
+    assert ((found - wanted).abs() <= one_apart + 1e-5 * wanted.abs()).all()
+    rounding = 0.51 * inputs * 127 * 2 * steps * by
+    assert ((found - states.double() @ weights.double().t()).abs() <= rounding + 1e-30).all()
+
+
+@needs_bytes
+def test_a_rows_product_does_not_depend_on_the_others() -> None:
+    torch.manual_seed(1)
+    states, weights = torch.randn(50, 64) * torch.rand(50, 1) * 30, rounded(torch.randn(30, 64))
+    whole = linear(states, weights)
+    for row in (0, 7, 49):
+        assert torch.equal(linear(states[row : row + 1], weights)[0], whole[row])
+
+
+@needs_bytes
+def test_the_error_is_a_hundredth() -> None:
+    torch.manual_seed(2)
+    states, weights = torch.randn(40, 512), torch.randn(100, 512)
+    exact = functional.linear(states, weights)
+    assert 0.002 < (linear(states, rounded(weights)) - exact).norm() / exact.norm() < 0.02
+
+
+@needs_bytes
+@pytest.mark.parametrize("kind", ["fid", "ipa"])
+def test_a_reader_in_int8_reads_nearly_the_same_whatever_the_batch(kind: str) -> None:
+    # trained: rounding turns the outputs of random weights upside down
+    folder, requests = str(ROOT / "jobs" / "demo" / "reader"), models.some_requests(80)
+    floats = models.outputs(models.loaded(kind, folder), requests)
+    reader = models.loaded(kind, folder, dtype="int8", batch_size=7)
+    found = models.outputs(reader, requests)
+    assert reader.engine is not None
+    assert reader.engine.is_int8
+    assert sum(own == other for own, other in zip(found, floats, strict=True)) > 0.85 * len(requests)
+    alone = models.outputs(models.loaded(kind, folder, dtype="int8", batch_size=1), requests)
+    # what stands beside a row changes its attention's last digits, no more
+    assert sum(own == other for own, other in zip(found, alone, strict=True)) > 0.85 * len(requests)
+
+
+def test_a_reader_in_int8_is_another_reader_and_its_likelihoods_are_in_floats(tmp_path: pathlib.Path) -> None:
+    folder = models.t5_folder(tmp_path)
+    configs = [ReaderConfig(kind="fid", model=folder, dtype=dtype) for dtype in ("float32", "int8")]
+    assert len({reader_id(make_reader(config)) for config in configs}) == 2
+    assert len({reader_id(make_reader(likelihood_of(config))) for config in configs}) == 1
+
+
+def test_int8_is_for_t5_alone(tmp_path: pathlib.Path) -> None:
+    folder = models.causal_folder(tmp_path)
+    with pytest.raises(
+        InputError, match=r"reader\.dtype: causal reads in float32, bfloat16, float16, not in int8"
+    ):
+        make_reader(ReaderConfig(kind="causal", model=folder, dtype="int8"))
+
+
+def test_where_bytes_are_not_multiplied_it_is_said(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(int8, "is_supported", lambda: False)
+    with pytest.raises(JobError, match=r"reader\.dtype: this CPU does not multiply bytes"):
+        models.loaded("fid", models.t5_folder(tmp_path), dtype="int8")
+    with pytest.raises(JobError, match="int8 is for CPUs"):
+        int8.check_supported(torch.device("cuda"))
