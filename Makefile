@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo papers reader test test-cluster test-slow bench lint clean
+.PHONY: demo papers reader test test-cluster test-slow bench bench-long lint clean
 
 demo: .venv/installed  ## the whole walk on a small generated world with a real reader: Table 1 and report, in minutes
 	$(BIN)/python jobs/world.py --config jobs/demo/world.yaml
@@ -35,7 +35,10 @@ test-slow: .venv/installed  ## the tests that take minutes
 	$(BIN)/python -m pytest -q -m slow
 
 bench: .venv/installed  ## reading against erag + generate, Table 2, and what several runs and depths cost: a quarter of an hour
-	$(BIN)/python jobs/benchmark.py --parts '[readings, table_2, shared]' --num_pairs 100 --repeats 5 --out results/bench
+	$(BIN)/python jobs/benchmark.py --parts '[readings, table_2, shared]' --num_pairs 100 --num_questions 1 --repeats 5 --out results/bench
+
+bench-long: .venv/installed  ## a thousand to 300,000 pairs by the small reader: time and memory of a pair stay the same; the better part of an hour
+	$(BIN)/python jobs/benchmark.py --parts '[long]' --out results/bench-long
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -10,6 +10,7 @@ import runpy
 import uuid
 from collections.abc import Iterator
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
@@ -123,6 +124,7 @@ def reads_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         amounts.append(found.num_rows)
         return Done(
             num_readings=found.num_rows,
+            num_questions=pl.Series(found.column("question_key")).n_unique(),
             num_prompt_tokens=sum(found.column("num_prompt_tokens").to_pylist()),
             num_output_tokens=sum(found.column("num_output_tokens").to_pylist()),
             device_seconds=0.0,

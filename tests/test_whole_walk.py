@@ -67,6 +67,7 @@ def test_the_walk_seals_every_table_and_writes_the_report(walked: Tiny) -> None:
     assert stage.is_sealed(COSTS)
     manifest = json.loads((pathlib.Path(walked.config.out) / "compare" / "manifest.json").read_text())
     assert manifest["num_asks"] == manifest["num_readings"] == num_reader_calls(walked) == 37
+    assert manifest["summary"].endswith(" 0 of 6 questions now read lay in two blocks.")
     assert (pathlib.Path(walked.config.out) / "report.md").read_text().startswith("# ")
 
 
@@ -165,6 +166,13 @@ def test_a_deeper_depth_reads_its_new_pairs_and_lists_only(again: Tiny) -> None:
     # rank 4 of good: d5 for q1, d1 for q3
     assert work_of(plan) == {"pairs": (20, 18, 2), "no passages": (6, 6, 0), "lists": (15, 13, 2)}
     assert num_reader_calls(deeper) == 4
+
+
+def test_questions_that_lie_in_two_blocks_are_counted(local_ray: None, tiny: Tiny) -> None:
+    # 37 requests of 6 questions, in blocks of 20: the border at 20 is inside a question
+    compare(tiny.with_config(rows_per_block=20))
+    manifest = json.loads((pathlib.Path(tiny.config.out) / "compare" / "manifest.json").read_text())
+    assert manifest["summary"].endswith(" 1 of 6 questions now read lay in two blocks.")
 
 
 def test_a_fid_model_walks_too(local_ray: None, tiny: Tiny) -> None:
@@ -309,6 +317,7 @@ def test_what_runs_where_is_said(pool: Pool, num_gpus: int, told: str) -> None:
 # --- crashes ---
 
 
+@pytest.mark.cluster
 def test_a_killed_job_goes_on_where_it_was(local_ray: None, tmp_path: pathlib.Path) -> None:
     config = write_larger(tmp_path)
     command = job_command(config, tmp_path)
@@ -354,7 +363,12 @@ def test_a_stage_that_lacks_readings_is_not_sealed(tiny: Tiny, monkeypatch: pyte
     from erag_ray.steps import reading
 
     nothing = Done(
-        num_readings=0, num_prompt_tokens=0, num_output_tokens=0, device_seconds=0.0, peak_memory_bytes=0
+        num_readings=0,
+        num_questions=0,
+        num_prompt_tokens=0,
+        num_output_tokens=0,
+        device_seconds=0.0,
+        peak_memory_bytes=0,
     )
     monkeypatch.setattr(reading, "read", lambda *arguments: nothing)
     monkeypatch.setattr(reading, "ray_session", lambda address: contextlib.nullcontext())

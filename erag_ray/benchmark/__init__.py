@@ -49,6 +49,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "shared": ("shared",),
     "depths": ("depths",),
     "precision": ("precision",),
+    "long": ("long",),
 }
 ROOMS = {
     "measures": "evaluated",
@@ -58,6 +59,7 @@ ROOMS = {
     "shared": "lists",
     "depths": "lists",
     "precision": "precision",
+    "long": "long",
 }
 
 
@@ -78,14 +80,16 @@ def run_all(config: BenchmarkConfig, say: Callable[[str], None]) -> pl.DataFrame
 def _steps(config: BenchmarkConfig) -> Iterator[tuple[str, int]]:
     most = {"rank_bm25_search": config.rank_bm25_passages, "bm25_build_peer": config.bm25s_passages}
     for part in config.parts:
-        own = {
+        own: dict[str, int | list[int]] = {
+            "long": config.long_pairs,
             "encode": config.num_encoded,
             "measures": config.list_queries,
             "table_1": config.list_queries,
             "readings": config.num_pairs,
             **dict.fromkeys(("table_2", "shared", "depths", "precision"), config.num_questions),
         }
-        for size in [own[part]] if part in own else config.sizes:
+        sizes = own.get(part, config.sizes)
+        for size in [sizes] if isinstance(sizes, int) else sizes:
             for name in STEPS[part]:
                 if size <= most.get(name, size):
                     yield name, size

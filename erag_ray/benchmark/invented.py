@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,12 +39,19 @@ def _words(seed: int) -> list[str]:
     return [bytes(row).decode() for row in letters]
 
 
-def lists(num_questions: int, depth: int, seed: int, words: tuple[int, int] = WORDS) -> dict[str, list[str]]:
-    """Questions, each with so many passages of so many words (least, most)."""
-    known, generator = np.array(_words(seed), dtype=object), np.random.default_rng(seed + 1)
+def lists(
+    num_questions: int,
+    depth: int,
+    seed: int,
+    words: tuple[int, int] | None = None,
+    known: Sequence[str] | None = None,
+) -> dict[str, list[str]]:
+    """Questions, each with so many passages of so many words (least, most); of the model's own unless given."""
+    words, known = words or WORDS, known or _words(seed)
+    all_words, generator = np.array(known, dtype=object), np.random.default_rng(seed + 1)
 
     def text(count: int) -> str:
-        return " ".join(known[generator.integers(NUM_WORDS, size=count)])
+        return " ".join(all_words[generator.integers(len(all_words), size=count)])
 
     lengths = generator.integers(words[0], words[1] + 1, size=(num_questions, depth))
     return {text(ASKED): [text(length) for length in row] for row in lengths}

@@ -9,7 +9,17 @@ from typing import ClassVar, Literal
 from erag_ray.config.check import require
 
 Part = Literal[
-    "bm25", "dense", "encode", "measures", "table_1", "readings", "table_2", "shared", "depths", "precision"
+    "bm25",
+    "dense",
+    "encode",
+    "measures",
+    "table_1",
+    "readings",
+    "table_2",
+    "shared",
+    "depths",
+    "precision",
+    "long",
 ]
 
 
@@ -17,7 +27,7 @@ Part = Literal[
 class BenchmarkConfig:
     """What is measured, on how much."""
 
-    PATHS: ClassVar = ("out", "model", "job")
+    PATHS: ClassVar = ("out", "model", "job", "small_reader")
 
     parts: list[Part] = field(default_factory=lambda: ["bm25", "dense", "encode"])
     """bm25 (against the packages bm25s and rank_bm25), dense (exact search against Faiss), encode (against
@@ -26,7 +36,8 @@ class BenchmarkConfig:
     model of T5-small's shape, against the package erag with transformers' generate), table_2 (seconds and memory of
     end-to-end evaluation and of eRAG), shared (two runs that share half of their documents, eRAG and end-to-end at
     four depths, against reading the union alone once), depths (end-to-end against eRAG by depth and by length of the
-    passages), precision (what the fast precisions of this machine change in outputs and labels of ``job``)."""
+    passages), precision (what the fast precisions of this machine change in outputs and labels of ``job``),
+    long (whether time and memory of a pair stay the same when there are more of them)."""
 
     sizes: list[int] = field(default_factory=lambda: [100_000])
     """Numbers of generated passages, or of random vectors."""
@@ -77,6 +88,12 @@ class BenchmarkConfig:
 
     lists: list[str] = field(default_factory=lambda: ["fid@50", "ipa@10", "ipa@50"])
     """table_2, without a job: the readers and how many documents they get end to end."""
+
+    long_pairs: list[int] = field(default_factory=lambda: [1_000, 10_000, 100_000, 300_000])
+    """long: so many pairs."""
+
+    small_reader: str = "jobs/demo/reader"
+    """long: the model that reads them."""
 
     with_pool: bool = True
     """table_2: read everything once more by a pool on Ray, from Parquet to a store."""

@@ -119,6 +119,7 @@ class ReaderActor:
         )
         yield {
             "num_readings": [num_readings],
+            "num_questions": [pc.count_distinct(requests.column("question_key")).as_py()],
             "num_prompt_tokens": [num_prompt],
             "num_output_tokens": [num_output],
             "device_seconds": [time.monotonic() - start],

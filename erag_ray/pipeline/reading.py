@@ -84,6 +84,8 @@ class Done:
     """What a stretch of reading took: counts, tokens, seconds of all actors together, bytes at the peak."""
 
     num_readings: int
+    num_questions: int
+    """Of every block; one that a block's border cuts counts twice."""
     num_prompt_tokens: int
     num_output_tokens: int
     device_seconds: float

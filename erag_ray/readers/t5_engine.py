@@ -195,11 +195,13 @@ class Engine:
 
     def _biases(self, stack: Stack, length: int, *, both_ways: bool) -> dict[int, Tensor]:
         """The bias of each position to each, [1, heads, length, length], of every table of the stack, by its id."""
-        at = torch.arange(length, device=self.device)
-        places = buckets_of(at[None, :] - at[:, None], self.buckets, self.farthest, both_ways=both_ways)
+        away = torch.arange(1 - length, length, device=self.device)
+        places = buckets_of(away, self.buckets, self.farthest, both_ways=both_ways)
         tables = {id(block.own.bias): block.own.bias for block in stack.blocks if block.own.bias is not None}
+        # of each distance once; the rows of a matrix of them are one sequence, each a step behind the one above
         return {
-            key: functional.embedding(places, table).permute(2, 0, 1)[None] for key, table in tables.items()
+            key: functional.embedding(places, table).t().unfold(1, length, 1).flip(1)[None]
+            for key, table in tables.items()
         }
 
     @torch.inference_mode()
@@ -224,12 +226,11 @@ class Engine:
             stop: whether no more of a row is wanted. An output ends at the first token after which it says so,
                 whatever batch the row is in.
         """
-        run = _Run(self, states, is_state, start, most)
-        end = torch.tensor(list(ends), device=self.device, dtype=torch.long)
+        run = _Run(self, states, is_state, start, ends, most)
         every = 1 if self.device.type == "cpu" else CHECK_EVERY
         for step in range(most):
             run.step(step)
-            if (step + 1) % every == 0 and not run.leave(run.ended(end, stop)):
+            if (step + 1) % every == 0 and not run.leave(run.ended(stop)):
                 break
         return run.outputs(set(ends), stop)
 
@@ -237,7 +238,9 @@ class Engine:
 class _Run:
     """One batch on its way: what each row has written, and its own keys and values."""
 
-    def __init__(self, engine: Engine, states: Tensor, is_state: Tensor, start: int, most: int) -> None:
+    def __init__(
+        self, engine: Engine, states: Tensor, is_state: Tensor, start: int, ends: Sequence[int], most: int
+    ) -> None:
         self.engine = engine
         self.states = states
         self.hidden = None if bool(is_state.all()) else _hidden(is_state, states.dtype)[:, None, None, :]
@@ -246,6 +249,8 @@ class _Run:
         self.done: dict[int, list[int]] = {}
         self.written = torch.empty(rows, 0, dtype=torch.long, device=engine.device)
         self.last = torch.full((rows,), start, device=engine.device)
+        self.end = torch.tensor(list(ends), device=engine.device, dtype=torch.long)
+        self.has_ended = torch.zeros(rows, device=engine.device, dtype=torch.bool)
         shape = (2, len(engine.decoder.blocks), rows, engine.heads, most, engine.head)
         self.cache = states.new_empty(shape)
         self.biases = engine._biases(engine.decoder, most, both_ways=False)
@@ -263,6 +268,7 @@ class _Run:
         # T5 1.0 scales its states before the output layer, which changes no order
         self.last = linear(states, engine.output).argmax(dim=-1)
         self.written = torch.cat([self.written, self.last[:, None]], dim=1)
+        self.has_ended |= torch.isin(self.last, self.end)
 
     def _own(self, states: Tensor, layer: Attention, number: int, step: int) -> Tensor:
         engine, rows = self.engine, len(states)
@@ -292,13 +298,12 @@ class _Run:
         found = met[:, 0].transpose(0, 1) @ layer.values.transpose(1, 2)
         return linear(found.transpose(0, 1).reshape(rows, -1), layer.out)
 
-    def ended(self, end: Tensor, stop: Stop | None) -> Tensor:
+    def ended(self, stop: Stop | None) -> Tensor:
         """Of which rows nothing more is wanted: [rows]."""
-        has_ended = torch.isin(self.written, end).any(dim=1)
         if stop is None:
-            return has_ended
+            return self.has_ended
         stopped = [stop(*row) for row in zip(self.places, self.written.tolist(), strict=True)]
-        return has_ended | torch.tensor(stopped, device=has_ended.device)
+        return self.has_ended | torch.tensor(stopped, device=self.has_ended.device)
 
     def leave(self, has_ended: Tensor) -> bool:
         """Rows that have ended go, once half of them have; whether any is left."""
@@ -315,7 +320,7 @@ class _Run:
         self.places = [place for place, is_gone in zip(self.places, gone, strict=True) if not is_gone]
         left = (~has_ended).nonzero()[:, 0]
         self.states, self.cache = self.states[left], self.cache[:, :, left]
-        self.written, self.last = self.written[left], self.last[left]
+        self.written, self.last, self.has_ended = self.written[left], self.last[left], self.has_ended[left]
         self.hidden = None if self.hidden is None else self.hidden[left]
 
     def outputs(self, ends: set[int], stop: Stop | None) -> list[list[int]]:

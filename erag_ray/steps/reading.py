@@ -57,7 +57,7 @@ def run_stage(config: JobConfig, plan: StagePlan) -> Read:
     _check_errors(readings, plan.asks, config.max_error_share)
     tables.write(plan.asks, ASKS)
     tables.write(_costs(plan, todo, done, job, seconds), COSTS)
-    _seal(config, tables, plan, readings, sum(repeats for _, repeats in found))
+    _seal(config, tables, plan, readings, sum(repeats for _, repeats in found), _told_of_borders(todo, done))
     for part in todo:
         # whole texts, which the sealed stage does not need again
         tables.folder.delete_folder("requests", part.id)
@@ -129,8 +129,20 @@ def _costs(
     )
 
 
+def _told_of_borders(todo: Sequence[ReaderPlan], done: Sequence[Done]) -> str:
+    """How many questions lay in two blocks, so that what their requests share was encoded twice; "" if nothing was."""
+    num_questions = sum(part.new["question_key"].n_unique() for part in todo)
+    num_cut = sum(part.num_questions for part in done) - num_questions
+    return f" {num_cut:,} of {num_questions:,} questions now read lay in two blocks." if todo else ""
+
+
 def _seal(
-    config: JobConfig, tables: TableStore, plan: StagePlan, readings: pl.DataFrame, repeats: int
+    config: JobConfig,
+    tables: TableStore,
+    plan: StagePlan,
+    readings: pl.DataFrame,
+    repeats: int,
+    borders: str,
 ) -> None:
     # a stage may have nothing to read: all is read for its score alone
     tokens = readings.select(pl.col("num_prompt_tokens").mean()).item() or 0
@@ -138,7 +150,7 @@ def _seal(
     cut_question = readings.select((pl.col("num_truncated_question_tokens") > 0).mean()).item() or 0
     summary = (
         f"Over all readings used: {tokens:.0f} prompt tokens each, passages cut in "
-        f"{cut:.1%}, question cut in {cut_question:.1%}; {readings['error'].count()} errors."
+        f"{cut:.1%}, question cut in {cut_question:.1%}; {readings['error'].count()} errors.{borders}"
     )
     summary = " ".join([summary, *_agreement(config, plan, readings)])
     content = {
