@@ -244,7 +244,7 @@ def test_table_2_has_both_sides_of_every_list(tmp_path: pathlib.Path, small_list
 
 
 def test_runs_that_share_documents_encode_the_union_once(tmp_path: pathlib.Path, small_lists: None) -> None:
-    everything, union = lists.shared(BenchmarkConfig(out=str(tmp_path), repeats=1), 2)
+    union, everything = lists.shared(BenchmarkConfig(out=str(tmp_path), repeats=1), 2)
     # 75 documents a question; two runs at four depths besides
     assert union["count"] == 2 * 75
     assert everything["count"] == 2 * (75 + 2 * 4)

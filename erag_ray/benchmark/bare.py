@@ -14,7 +14,7 @@ from erag_ray.readers import Reader, keep_freed_memory, make_reader, reader_id
 
 
 def reading(config: ReaderConfig, requests: pa.Table, by: str) -> Callable[[], Row]:
-    """A reader that is loaded and has read a request, and REQUESTS for it to read.
+    """A reader that is loaded and has read one passage, and REQUESTS for it to read.
 
     Args:
         config: of the reader.
@@ -24,9 +24,16 @@ def reading(config: ReaderConfig, requests: pa.Table, by: str) -> Callable[[], R
     keep_freed_memory()
     reader, name = loaded(config)
     # weights come into memory, and products get ready, when they are first used
-    read_all(reader, name, [requests.slice(0, 1)])
+    read_all(reader, name, [_small(requests)])
     parts = _parts(requests, by)
     return lambda: read_all(reader, name, parts)
+
+
+def _small(requests: pa.Table) -> pa.Table:
+    """The first request with one passage at most."""
+    (row,) = requests.slice(0, 1).to_pylist()
+    one = {name: row[name][:1] for name in ("titles", "texts")}
+    return pa.Table.from_pylist([{**row, **one}], requests.schema)
 
 
 def loaded(config: ReaderConfig) -> tuple[Reader, str]:

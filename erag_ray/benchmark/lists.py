@@ -39,7 +39,7 @@ def shared(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     for name, place in runs.items():
         pathlib.Path(place).write_text("".join(_half_shared(len(made), name)))
     job = with_own_folders(made_up_job(model, {**files, "runs": runs}, "fid", DEPTHS), str(out / "job"))
-    requests = dict(zip(("all of it", UNION), _requests(job), strict=True))
+    requests = dict(zip((UNION, "all of it"), _requests(job), strict=True))
     ways: dict[str, Any] = {name: (reading, (job.reader, table, "whole")) for name, table in requests.items()}
     found = in_turn_apart(ways, config.repeats)
     for name, one in found.items():
@@ -63,11 +63,12 @@ def _half_shared(num_questions: int, run: str) -> Iterator[str]:
 
 
 def _requests(job: JobConfig) -> tuple[pa.Table, pa.Table]:
-    """All that a comparison asks, and every document alone."""
+    """Every document alone, and all that a comparison asks."""
     inputs = prepare(job)
     alone, together = (plan_for(job, inputs, is_alone=is_alone) for is_alone in (True, False))
     new = pl.concat([alone.new, together.new]).unique(KEY_COLUMNS, maintain_order=True)
-    return alone.make_requests(new.sort(KEY_COLUMNS[0], maintain_order=True)), alone.make_requests(alone.new)
+    everything = alone.make_requests(new.sort(KEY_COLUMNS[0], maintain_order=True))
+    return alone.make_requests(alone.new), everything
 
 
 def depths(config: BenchmarkConfig, size: int) -> Iterator[Row]:
