@@ -14,7 +14,9 @@ from erag_ray.work import Tasks
 
 
 @pytest.mark.cluster
-def test_a_task_that_ends_its_process_is_tried_again_and_at_last_ends_the_job(tmp_path: pathlib.Path) -> None:
+def test_a_task_that_ends_its_process_is_tried_again_and_at_last_ends_the_job(
+    local_ray: None, tmp_path: pathlib.Path
+) -> None:
     # inside, so that it travels by value
     class Fatal:
         def __init__(self, folder: str, often: int) -> None:
