@@ -1,7 +1,8 @@
-"""How fast retrieval and evaluation are, as ratios against named peers in the same run, with peak memory and sizes.
+"""How fast reading, retrieval and evaluation are, as ratios against named peers in the same run, with memory and sizes.
 
-`generated` makes passages and vectors, `labelled` runs and labels; `measured` times retrieval and `evaluated`
-evaluation, one thing after the other, each in a process of its own; `run_all` gives the table.
+`generated` makes passages and vectors, `labelled` runs and labels, `invented` texts and a model; `measured` times
+retrieval, `evaluated` evaluation, `reading`, `table_2`, `lists`, `precision` and `long` reading, one thing after the
+other, each in a process of its own; `run_all` gives the table.
 """
 
 from __future__ import annotations
