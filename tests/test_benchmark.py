@@ -177,14 +177,14 @@ def test_ways_are_timed_in_processes_of_their_own() -> None:
     assert len({os.getpid(), *(one.first[1] for one in found.values())}) == 3
     assert all(len(one.seconds) == 2 and min(one.seconds) > 0 for one in found.values())
     # a system that takes pages back meanwhile makes it less
-    assert 5e7 < max(one.peak_bytes for one in found.values()) < 5e8
+    assert 2e8 < max(one.peak_bytes for one in found.values()) < 1e9
 
 
 def summing(most: int) -> Callable[[], tuple[int, int]]:
-    """What is measured: a sum, the process that it is made in, and 80 MB that it needs meanwhile."""
+    """What is measured: a sum, the process that it is made in, and 400 MB that it needs meanwhile."""
 
     def work() -> tuple[int, int]:
-        np.ones(10_000_000).sum()
+        np.ones(50_000_000).sum()
         return sum(range(most)), os.getpid()
 
     return work
