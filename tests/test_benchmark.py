@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -29,6 +30,7 @@ from erag_ray.benchmark import (
     invented,
     labelled,
     lists,
+    long,
     precision,
     reading,
     run_all,
@@ -319,3 +321,14 @@ def test_grids_of_costs_and_precision() -> None:
         *("w", "a", "4", "25.00%", "50.00%", "75.00%"),
         *("0.400", "0.250", "-0.250"),
     )
+
+
+def test_ever_more_pairs_are_read_by_the_pool(
+    tmp_path: pathlib.Path, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(long, "ray_session", lambda address: contextlib.nullcontext())
+    model = models.t5_folder(tmp_path / "model")
+    (row,) = long.long(BenchmarkConfig(out=str(tmp_path), small_reader=model), 100)
+    assert reads_here == [100]
+    assert (row["count"], row["by"]) == (100, "erag_ray")
+    assert row["whole_seconds"] > 0
