@@ -23,19 +23,9 @@ import pytest
 import ray
 import ray.cluster_utils
 from crashes import NUM_REQUESTS, end, environment, interrupted
-from test_nodes import QUICK, is_reader, on_two_readers
+from test_nodes import MARKS, QUICK, is_reader, on_two_readers
 
-# Ray warns of its own inner workings
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.timeout(600),
-    pytest.mark.filterwarnings(
-        r"ignore::DeprecationWarning:ray\..*",
-        r"ignore::FutureWarning:ray\..*",
-        r"ignore::ResourceWarning",
-        r"ignore::pytest.PytestUnraisableExceptionWarning",
-    ),
-]
+pytestmark = MARKS
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 DEAD_SECONDS = 60.0
 NUMBERS = itertools.count()

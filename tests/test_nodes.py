@@ -23,7 +23,7 @@ from quiet_ray import ENVIRONMENT
 from erag_ray.config import JobConfig
 
 # Ray warns of its own inner workings
-pytestmark = [
+MARKS = [
     pytest.mark.cluster,
     pytest.mark.timeout(600),
     pytest.mark.filterwarnings(
@@ -33,6 +33,7 @@ pytestmark = [
         r"ignore::pytest.PytestUnraisableExceptionWarning",
     ),
 ]
+pytestmark = MARKS
 QUICK = {"health_check_period_ms": 1000, "health_check_failure_threshold": 5, "health_check_timeout_ms": 1000}
 Cluster = Any
 Fault = Callable[[Cluster, list[Any]], None]

@@ -15,7 +15,7 @@ import polars as pl
 import scipy.stats
 
 from erag_ray.benchmark.labelled import Tables, tables
-from erag_ray.benchmark.timing import Row, rounds, seconds_of
+from erag_ray.benchmark.timing import Row, rounds, seconds_of, timed
 from erag_ray.config import BenchmarkConfig
 from erag_ray.evaluate import (
     POOL,
@@ -64,9 +64,8 @@ def measures(config: BenchmarkConfig, size: int) -> Iterator[Row]:
         _check_same(name, expected, work()())
     times = rounds(works, config.repeats)
     for name, some in times.items():
-        ratios = [theirs / own for own, theirs in zip(times["erag_ray"], some, strict=True)]
-        row = {"what": "measures", "by": name, "seconds": min(some), "count": made.runs.height}
-        yield {**row, "least_ratio": min(ratios), "most_ratio": max(ratios)}
+        row = {"what": "measures", "by": name, "count": made.runs.height}
+        yield {**row, **timed(some, times["erag_ray"])}
 
 
 def _settings(config: BenchmarkConfig, depth: int) -> Settings:

@@ -15,7 +15,7 @@ from erag_ray.benchmark import invented
 from erag_ray.benchmark.bare import loaded, read_all, reading
 from erag_ray.benchmark.sides import in_turn_apart
 from erag_ray.benchmark.table_2 import ALONE, END, made_up_job, plan_for, with_own_folders
-from erag_ray.benchmark.timing import Row, rounds
+from erag_ray.benchmark.timing import Row, rounds, timed
 from erag_ray.config import BenchmarkConfig, JobConfig
 from erag_ray.readers import Reader, keep_freed_memory
 from erag_ray.steps.inputs import prepare
@@ -43,14 +43,12 @@ def shared(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     ways: dict[str, Any] = {name: (reading, (job.reader, table, "whole")) for name, table in requests.items()}
     found = in_turn_apart(ways, config.repeats)
     for name, one in found.items():
-        ratios = [own / union for own, union in zip(one.seconds, found[UNION].seconds, strict=True)]
-        row = {"what": "two runs that share half", "by": name, "seconds": min(one.seconds)}
-        spread = {"least_ratio": min(ratios), "most_ratio": max(ratios)}
         yield {
-            **row,
-            **spread,
+            "what": "two runs that share half",
+            "by": name,
             "count": requests[name].num_rows,
             "peak_memory_bytes": one.peak_bytes,
+            **timed(one.seconds, found[UNION].seconds),
             **one.first,
         }
 
@@ -96,6 +94,5 @@ def _against(reader: Reader, job: JobConfig, what: str, repeats: int) -> Iterato
     first = {name: work() for name, work in works.items()}
     times = rounds(works, repeats)
     for name, some in times.items():
-        ratios = [own / end for own, end in zip(some, times[END], strict=True)]
-        row = {"what": what, "by": name, "seconds": min(some), "count": tables[name].num_rows, **first[name]}
-        yield {**row, "least_ratio": min(ratios), "most_ratio": max(ratios)}
+        row = {"what": what, "by": name, "count": tables[name].num_rows}
+        yield {**row, **timed(some, times[END]), **first[name]}

@@ -16,6 +16,7 @@ from erag_ray.benchmark.table_2 import Case, given_case
 from erag_ray.benchmark.timing import Row
 from erag_ray.config import BenchmarkConfig
 from erag_ray.scores import score_named
+from erag_ray.steps.planning import ReaderPlan
 from erag_ray.store import KEY_COLUMNS
 
 BY_LIBRARY = "transformers' generate, float32"
@@ -31,22 +32,21 @@ def precision(config: BenchmarkConfig, size: int) -> Iterator[Row]:
         InputError: there is no job, or its files, run or dataset cannot be used.
     """
     case = given_case(config, size)
-    alone = _scored(case, _outputs(case, "float32", case.alone.asks, by_library=True))
-    utility = _scored(case, _outputs(case, "float32", case.together.asks)).select("query_id", utility="score")
+    alone = _scored(case, _outputs(case.alone, "float32", by_library=True))
+    utility = _scored(case, _outputs(case.together, "float32")).select("query_id", utility="score")
     yield _row(case, BY_LIBRARY, alone, alone, utility)
     for dtype in fast_precisions():
-        found = _scored(case, _outputs(case, dtype, case.alone.asks))
+        found = _scored(case, _outputs(case.alone, dtype))
         yield _row(case, f"erag_ray, {dtype}", found, alone, utility)
 
 
-def _outputs(case: Case, dtype: Any, asks: pl.DataFrame, *, by_library: bool = False) -> pl.DataFrame:
-    """ASKS with what the reader wrote."""
-    reader, name = loaded(dataclasses.replace(case.alone.reader.config, dtype=dtype))
+def _outputs(plan: ReaderPlan, dtype: Any, *, by_library: bool = False) -> pl.DataFrame:
+    """The plan's ASKS with what the reader wrote."""
+    reader, name = loaded(dataclasses.replace(plan.reader.config, dtype=dtype))
     if by_library:
         reader.engine = None  # type: ignore[attr-defined]
-    plan = case.alone if asks is case.alone.asks else case.together
     said = pa.concat_tables(reader.read(plan.make_requests(plan.new), name))
-    return asks.join(pl.DataFrame(said.select([*KEY_COLUMNS, "output"])), on=KEY_COLUMNS)
+    return plan.asks.join(pl.DataFrame(said.select([*KEY_COLUMNS, "output"])), on=KEY_COLUMNS)
 
 
 def _scored(case: Case, outputs: pl.DataFrame) -> pl.DataFrame:

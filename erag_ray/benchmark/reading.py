@@ -19,7 +19,7 @@ import transformers
 from erag_ray.benchmark import floor, invented
 from erag_ray.benchmark.bare import loaded
 from erag_ray.benchmark.sides import Found, in_turn_apart
-from erag_ray.benchmark.timing import Row
+from erag_ray.benchmark.timing import Row, timed
 from erag_ray.config import BenchmarkConfig, ReaderConfig
 from erag_ray.prompts import Passage
 from erag_ray.readers import Prompt, Reader, Request, keep_freed_memory, make_reader
@@ -74,10 +74,8 @@ def fast_precisions() -> tuple[str, ...]:
 
 def _rows(what: str, sides: Mapping[str, Found], size: int) -> Iterator[Row]:
     for name, found in sides.items():
-        ratios = [peer / own for own, peer in zip(sides[OWN].seconds, found.seconds, strict=True)]
-        row = {"what": what, "by": name, "seconds": min(found.seconds), "count": size}
-        spread = {"least_ratio": min(ratios), "most_ratio": max(ratios)}
-        yield {**row, **spread, "peak_memory_bytes": found.peak_bytes}
+        row = {"what": what, "by": name, "count": size, "peak_memory_bytes": found.peak_bytes}
+        yield {**row, **timed(found.seconds, sides[OWN].seconds)}
 
 
 Outputs = dict[tuple[str, str], str]

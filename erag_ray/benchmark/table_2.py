@@ -19,7 +19,7 @@ import pyarrow as pa
 from erag_ray.benchmark import floor, invented
 from erag_ray.benchmark.bare import reading
 from erag_ray.benchmark.sides import Found, in_turn_apart
-from erag_ray.benchmark.timing import Row
+from erag_ray.benchmark.timing import Row, timed
 from erag_ray.config import BenchmarkConfig, JobConfig, ReaderConfig, parse
 from erag_ray.pipeline import ray_session
 from erag_ray.readers import requests_of
@@ -194,17 +194,13 @@ def _floor(case: Case, requests: pa.Table, row: Row, rate: float) -> Row:
 
 
 def _row(case: Case, name: str, found: Found, requests: pa.Table, first: Found) -> Row:
-    counts = found.first
-    ratios = [own / end for own, end in zip(found.seconds, first.seconds, strict=True)]
     return {
         "what": case.name,
         "by": name,
-        "seconds": min(found.seconds),
         "count": requests.num_rows,
         "peak_memory_bytes": found.peak_bytes,
-        "least_ratio": min(ratios),
-        "most_ratio": max(ratios),
-        **counts,
+        **timed(found.seconds, first.seconds),
+        **found.first,
     }
 
 

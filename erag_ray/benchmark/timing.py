@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 Row = dict[str, Any]
@@ -29,3 +29,9 @@ def rounds(works: Works, repeats: int) -> dict[str, list[float]]:
 def in_turn(works: Works, repeats: int) -> dict[str, float]:
     """The best time of each."""
     return {name: min(some) for name, some in rounds(works, repeats).items()}
+
+
+def timed(some: Sequence[float], against: Sequence[float]) -> Row:
+    """Columns of a row: one way's best time, and the least and the most of its times against another's, in turn."""
+    ratios = [own / other for own, other in zip(some, against, strict=True)]
+    return {"seconds": min(some), "least_ratio": min(ratios), "most_ratio": max(ratios)}
