@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from erag_ray.config import ReaderConfig
 from erag_ray.prompts import Passage
-from erag_ray.readers import Prompt, Reader, Request, make_reader, reader_id
+from erag_ray.readers import Prompt, Reader, Request, base, make_reader, reader_id
 from erag_ray.readers.base import MAX_PADDING_SHARE
 from erag_ray.readers.memory import Limits
 from erag_ray.schemas import READINGS, InputError, conform
@@ -84,6 +84,18 @@ def test_read_gives_each_request_once_longest_first(
     by_row = dict(zip(readings["question_key"].to_pylist(), lengths, strict=True))
     assert [by_row[row] for row in range(len(REQUESTS))] == [p.num_tokens for p in reader.encode(REQUESTS)]
     assert all(1 <= num <= 12 for num in readings["num_output_tokens"].to_pylist())
+
+
+@each_reader
+def test_windows_change_no_output(
+    folders: dict[str, str], kind: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = models.loaded(kind, folders[kind], batch_size=8, **settings)
+    expected = models.outputs(reader, REQUESTS)
+    monkeypatch.setattr(base, "WINDOW_TOKENS", 100)
+    monkeypatch.setattr(base, "TOKENISED_ROWS", 5)
+    assert len(list(reader.windows(models.as_table(REQUESTS)))) > 3
+    assert models.outputs(reader, REQUESTS) == expected
 
 
 def test_read_of_no_requests_is_no_reading() -> None:

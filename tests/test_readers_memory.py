@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pathlib
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,8 +19,9 @@ from erag_ray.config import ReaderConfig
 from erag_ray.prompts import Passage
 from erag_ray.readers import Output, Prompt, Reader, Request, make_reader, memory
 from erag_ray.readers.causal import CausalReader
-from erag_ray.readers.memory import Limits, Needs, largest, machine_bytes, room_on
+from erag_ray.readers.memory import KEPT_BYTES, Limits, Needs, largest, machine_bytes, room_on
 from erag_ray.readers.t5 import T5Reader
+from erag_ray.readers.t5_engine import CPU_PASS
 from erag_ray.store import as_frame
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
@@ -224,3 +227,37 @@ def test_a_pass_of_the_encoder_has_room_too(tmp_path: pathlib.Path, monkeypatch:
         passes.append(reader.pass_tokens)
         assert models.outputs(reader, REQUESTS[:4])
     assert passes[0] > passes[1] > passes[2] == 1
+
+
+def test_a_pass_keeps_its_widest_piece_small_enough_to_be_kept(readers: Loaded) -> None:
+    reader: Any = readers["fid"]
+    own = reader.engine.widest
+    assert own == 3 * 4 * 8
+    tokens = {}
+    for widest in (own, 5000, 9_000_000):
+        reader.engine.widest = widest
+        tokens[widest] = reader.engine.pass_tokens(1 << 30)
+    reader.engine.widest = own
+    assert tokens == {own: CPU_PASS, 5000: (KEPT_BYTES - 1) // (5000 * 4), 9_000_000: 1}
+
+
+HELD = """
+import mmap, resource
+from erag_ray.pipeline import peak_memory_bytes
+
+def whole():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+before, own = whole(), peak_memory_bytes()
+shared = mmap.mmap(-1, 300 << 20)
+for _ in range(300):
+    shared.write(bytes(1 << 20))
+print(whole() - before >> 20, peak_memory_bytes() - own >> 20)
+"""
+
+
+def test_what_a_process_held_is_without_memory_that_it_shares() -> None:
+    found = subprocess.run([sys.executable, "-c", HELD], capture_output=True, text=True, check=True)
+    whole, own = map(int, found.stdout.split())
+    assert whole > 200
+    assert own < 20

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import pathlib
 import random
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.modeling_outputs import BaseModelOutput
 
-from erag_ray.readers import Reader, Request
+from erag_ray.readers import Prompt, Reader, Request, base
 from erag_ray.readers.fusion import padded
 from erag_ray.readers.memory import Limits
 from erag_ray.readers.t5_engine import Engine, buckets_of
@@ -141,14 +142,24 @@ def test_windows_change_no_output(kind: str, tmp_path: pathlib.Path, monkeypatch
     everything = table_of([one for pair in zip(requests, shared, strict=True) for one in pair])
     expected = outputs(reader, everything)
     assert len({text for text, _, _ in expected.values()}) > 30
-    for most in (1, 150, 2000, 10**6):
+    for most, at_once in ((1, 1), (150, 7), (2000, 50), (10**6, 256)):
         monkeypatch.setattr(Engine, "window_tokens", lambda self, most=most: most)
+        monkeypatch.setattr(base, "TOKENISED_ROWS", at_once)
         assert outputs(reader, everything) == expected
-        prompts = reader.encode([*requests])
-        windows = list(reader.windows(table_of(requests), prompts))
-        assert [row for window in windows for row in window] == list(range(60))
+        windows = list(reader.windows(table_of(requests)))
+        assert [prompt for _, window in windows for prompt in window] == reader.encode(requests)
+        lengths = [len(window) for _, window in windows]
+        assert [start for start, _ in windows] == list(itertools.accumulate([0, *lengths[:-1]]))
         # a question is never cut
-        assert all(window[0] % 3 == 0 for window in windows)
+        assert all(start % 3 == 0 for start, _ in windows)
+        assert all(
+            length == 3 or tokens_of(window) <= most
+            for length, (_, window) in zip(lengths, windows, strict=True)
+        )
+
+
+def tokens_of(prompts: Sequence[Prompt]) -> int:
+    return sum(map(len, {segment for prompt in prompts for segment in prompt.segments}))
 
 
 def test_each_distinct_segment_of_a_window_is_encoded_once(

@@ -7,6 +7,7 @@ A new reader is a subclass of `Reader` with `encode` and `generate` (and `load` 
 from __future__ import annotations
 
 import functools
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ from erag_ray.schemas import READINGS, InputError
 
 DEFAULT_NEW_TOKENS = 50
 MAX_PADDING_SHARE = 0.15
+WINDOW_TOKENS = 1 << 20
+"""Enough for long batches of similar length; in Python's own integers some 40 MB."""
+TOKENISED_ROWS = 256
 DEFAULT_LIMITS = Limits(rows=32, tokens=16384)
 """Of a reader that does not know what its batches need."""
 
@@ -147,17 +151,49 @@ class Reader(ABC):
             requests: rows of REQUESTS, at most some thousands.
             reader: the reader's id, for the table.
         """
-        prompts = self.encode(requests_of(requests))
-        for window in self.windows(requests, prompts):
-            self._begin([prompts[row] for row in window])
-            for places in self.batches([prompts[row] for row in window]):
-                rows = [window[place] for place in places]
-                own = [prompts[row] for row in rows]
-                yield _readings(requests.take(rows), reader, own, self._outputs(own))
+        for start, prompts in self.windows(requests):
+            self._begin(prompts)
+            for places in self.batches(prompts):
+                own = [prompts[place] for place in places]
+                rows = requests.take([start + place for place in places])
+                yield _readings(rows, reader, own, self._outputs(own))
 
-    def windows(self, requests: pa.Table, prompts: Sequence[Prompt]) -> Iterator[list[int]]:
-        """The rows of REQUESTS in groups, each of which is read as a whole before the next."""
-        yield list(range(len(prompts)))
+    def windows(self, requests: pa.Table) -> Iterator[tuple[int, list[Prompt]]]:
+        """The prompts of REQUESTS in groups, each of which is read as a whole before the next is tokenised.
+
+        A group is of whole questions, as many as have `window_tokens` in their distinct segments, and one at least.
+
+        Returns:
+            The first row of each, and its prompts.
+        """
+        start, window, known, num_tokens = 0, list[Prompt](), set[tuple[int, ...]](), 0
+        for prompts in self._questions(requests):
+            own = {segment for prompt in prompts for segment in prompt.segments}
+            if window and num_tokens + sum(map(len, own - known)) > self.window_tokens:
+                yield start, window
+                start, window, known, num_tokens = start + len(window), [], set(), 0
+            num_tokens += sum(map(len, own - known))
+            window += prompts
+            known |= own
+        if window:
+            yield start, window
+
+    def _questions(self, requests: pa.Table) -> Iterator[list[Prompt]]:
+        """The prompts of each question, `TOKENISED_ROWS` or more tokenised at once."""
+        keys = requests.column("question_key").to_pylist()
+        ends = [row for row in range(1, len(keys) + 1) if row == len(keys) or keys[row] != keys[row - 1]]
+        start, own = 0, list[int]()
+        for end in ends:
+            own.append(end)
+            if end - start >= TOKENISED_ROWS or end == len(keys):
+                prompts = self.encode(requests_of(requests.slice(start, end - start)))
+                yield from (prompts[a - start : b - start] for a, b in itertools.pairwise([start, *own]))
+                start, own = end, []
+
+    @property
+    def window_tokens(self) -> int:
+        """Most tokens in the distinct segments of a window."""
+        return WINDOW_TOKENS
 
     def begin(self, prompts: Sequence[Prompt]) -> None:
         """Make ready what the batches of a window share; one for which there is no memory goes without."""

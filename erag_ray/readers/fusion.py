@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -61,8 +62,21 @@ def encode_all(encode: Encode, prompts: Sequence[Prompt], batch_tokens: int) -> 
     for segment in (segment for batch in batches for segment in batch):
         starts[segment] = num_tokens
         num_tokens += len(segment)
-    parts = [encode(batch) for batch in batches]
-    return Encoded(states=torch.cat([*parts, parts[0].new_zeros(1, parts[0].shape[1])]), starts=starts)
+    return Encoded(states=_joined(map(encode, batches), num_tokens), starts=starts)
+
+
+def _joined(parts: Iterator[torch.Tensor], num_tokens: int) -> torch.Tensor:
+    """The states of so many tokens one after the other, and a row of 0."""
+    first = next(parts)
+    end = first.new_zeros(1, first.shape[1])
+    if first.requires_grad:
+        return torch.cat([first, *parts, end])
+    # each part goes once it is copied, so that they never take memory twice
+    states, start = first.new_empty(num_tokens + 1, first.shape[1]), 0
+    for part in itertools.chain([first], parts, [end]):
+        states[start : start + len(part)] = part
+        start += len(part)
+    return states
 
 
 def fuse(model: Any, prompts: Sequence[Prompt], batch_tokens: int) -> tuple[torch.Tensor, torch.Tensor]:

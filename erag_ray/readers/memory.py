@@ -26,7 +26,9 @@ MESSAGES = (
     "CUDA error: out of memory",
 )
 # of glibc's malloc.h
-M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+KEPT_BYTES = 32 << 20
+"""Pieces below this are kept when they are freed, where `keep_freed_memory` was called; glibc allows no more."""
 
 
 class Limits(NamedTuple):
@@ -97,10 +99,10 @@ def keep_freed_memory() -> None:
     """Let this process keep the memory that it frees, where its allocator is glibc's.
 
     By default each large result is a new piece of memory from the system, and every page of it costs a fault when it
-    is first written.
+    is first written. Pieces from `KEPT_BYTES` on stay so: among the others they would leave holes.
     """
     if platform.libc_ver()[0] != "glibc":
         return
     libc = ctypes.CDLL(None)
-    libc.mallopt(M_MMAP_MAX, 0)
+    libc.mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)
     libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)

@@ -8,12 +8,10 @@ below: a prompt is one or more segments, their encoded states stand side by side
 from __future__ import annotations
 
 import functools
-import itertools
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
-import pyarrow as pa
 import torch
 import transformers
 from transformers.modeling_outputs import BaseModelOutput
@@ -111,28 +109,13 @@ class T5Reader(Reader):
         )
         return (*tokens, *self.end), question, passages
 
-    def windows(self, requests: pa.Table, prompts: Sequence[Prompt]) -> Iterator[list[int]]:
-        """Whole questions, as many as the states of their distinct segments have room for."""
-        if self.engine is None:
-            yield from super().windows(requests, prompts)
-            return
-        most = int(self.engine.window_tokens() * self.memory_share)
-        keys = requests.column("question_key").to_pylist()
-        window: list[int] = []
-        known: set[Ids] = set()
-        num_tokens = 0
-        for _, group in itertools.groupby(range(len(keys)), key=keys.__getitem__):
-            rows = list(group)
-            own = {segment for row in rows for segment in prompts[row].segments}
-            num_new = sum(map(len, own - known))
-            if window and num_tokens + num_new > most:
-                yield window
-                window, known, num_tokens, num_new = [], set(), 0, sum(map(len, own))
-            window += rows
-            known |= own
-            num_tokens += num_new
-        if window:
-            yield window
+    @property
+    def window_tokens(self) -> int:
+        """Most tokens in the distinct segments of a window: their states are kept while it is read."""
+        most = super().window_tokens
+        return (
+            most if self.engine is None else min(most, int(self.engine.window_tokens() * self.memory_share))
+        )
 
     def begin(self, prompts: Sequence[Prompt]) -> None:
         self._window = None

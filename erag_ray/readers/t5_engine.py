@@ -20,13 +20,15 @@ from torch.nn import functional
 
 from erag_ray.readers.fusion import padded
 from erag_ray.readers.int8 import Weights, check_supported, linear, rounded
-from erag_ray.readers.memory import free_on, machine_bytes
+from erag_ray.readers.memory import KEPT_BYTES, free_on, machine_bytes
 from erag_ray.readers.tokens import Ids
 
 KINDS = ("t5", "mt5", "umt5")
 DTYPES = (torch.float32, torch.bfloat16)
 """In float16 T5's activations overflow, and transformers' own clamping is wanted."""
 WINDOW_SHARE = 0.05
+CPU_WINDOW = 32768
+"""Most tokens whose states are kept at a time on a CPU: some questions; more would be no faster."""
 CPU_PASS = 2048
 """Most tokens in one pass of the encoder on a CPU: what a layer works on then stays in its caches."""
 GPU_PASS = 65536
@@ -97,6 +99,7 @@ class Engine:
         self.is_gated = settings.is_gated_act
         self.is_relu = settings.dense_act_fn == "relu"
         self.act = model.encoder.block[0].layer[-1].DenseReluDense.act
+        self.widest: int = max(3 * self.heads * self.head, (1 + self.is_gated) * settings.d_ff)
         self.embedding = model.get_input_embeddings().weight
         self.is_int8 = is_int8
         self.output = self._weights(model.get_output_embeddings().weight)
@@ -105,15 +108,22 @@ class Engine:
         self.device = self.embedding.device
 
     def window_tokens(self) -> int:
-        """Tokens whose states fill `WINDOW_SHARE` of the machine's memory, or of what is free on the GPU."""
-        size = free_on(self.device) if self.device.type == "cuda" else machine_bytes()
-        width: int = self.embedding.shape[1]
-        bytes_of_token: int = width * self.embedding.element_size()
-        return int(size * WINDOW_SHARE) // bytes_of_token
+        """Tokens whose states fill `WINDOW_SHARE` of what is free on the GPU, or of the machine's memory.
+
+        On a CPU at most `CPU_WINDOW`.
+        """
+        is_cpu = self.device.type == "cpu"
+        size = machine_bytes() if is_cpu else free_on(self.device)
+        bytes_of_token: int = self.embedding.shape[1] * self.embedding.element_size()
+        fitting = int(size * WINDOW_SHARE) // bytes_of_token
+        return min(fitting, CPU_WINDOW) if is_cpu else fitting
 
     def pass_tokens(self, batch_tokens: int) -> int:
         """Most tokens in one pass of the encoder, where a batch has so many."""
-        return min(batch_tokens, CPU_PASS if self.device.type == "cpu" else GPU_PASS)
+        if self.device.type == "cuda":
+            return min(batch_tokens, GPU_PASS)
+        kept: int = (KEPT_BYTES - 1) // (self.widest * self.embedding.element_size())
+        return max(1, min(batch_tokens, CPU_PASS, kept))
 
     def _stack(self, stack: Any) -> Stack:
         blocks: list[Block] = []
