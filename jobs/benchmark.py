@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import pathlib
 
-from erag_ray.benchmark import run_all
+from erag_ray.benchmark import costs_of, run_all
 from erag_ray.config import BenchmarkConfig
 from erag_ray.report import (
     costs_grid,
@@ -24,7 +24,9 @@ from erag_ray.report import (
     show,
     speed_grid,
 )
+from erag_ray.schemas import COSTS
 from erag_ray.steps import run_job, say
+from erag_ray.store import TableStore, new_job_id
 
 
 def main(config: BenchmarkConfig) -> None:
@@ -32,6 +34,7 @@ def main(config: BenchmarkConfig) -> None:
     place = pathlib.Path(config.out, "benchmark.parquet")
     table.write_parquet(place)
     of_precision, of_costs = (table[name].is_not_null() for name in ("kappa", "num_prompt_tokens"))
+    TableStore(config.out).write(costs_of(table, new_job_id()), COSTS)
     parts = (
         (speed_grid, table.filter(~of_precision & ~of_costs)),
         (costs_grid, table.filter(of_costs)),

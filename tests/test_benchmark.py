@@ -25,6 +25,7 @@ from erag_ray import benchmark
 from erag_ray.benchmark import (
     COLUMNS,
     bare,
+    costs_of,
     evaluated,
     floor,
     invented,
@@ -41,7 +42,7 @@ from erag_ray.benchmark.generated import passages, questions, unit_vectors
 from erag_ray.benchmark.sides import Found, in_turn_apart
 from erag_ray.config import BenchmarkConfig, ReaderConfig
 from erag_ray.report import costs_grid, precision_grid, speed_grid
-from erag_ray.schemas import InputError
+from erag_ray.schemas import COSTS, InputError, conform
 
 
 @pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -298,6 +299,27 @@ def test_kappa_is_that_of_its_table(pairs: list[tuple[bool, bool]]) -> None:
     below = (both + one) * (one + none) + (both + other) * (other + none)
     wanted = 2 * (both * none - one * other) / below if below else 1.0
     assert precision.kappa(*zip(*pairs, strict=True)) == pytest.approx(wanted, abs=1e-12)
+
+
+def test_every_way_of_reading_is_a_row_of_costs() -> None:
+    row = {**dict.fromkeys(COLUMNS), "what": "w", "count": 4, "passages": 2, "peak_memory_bytes": 9}
+    tokens = {"num_prompt_tokens": 90, "num_output_tokens": 8}
+    table = pl.DataFrame(
+        [
+            {**row, **tokens, "by": "a", "seconds": 2.0},
+            {**row, **tokens, "by": "a, by the pool", "seconds": 2.0, "whole_seconds": 3.0},
+            {**row, **tokens, "by": "its labels", "seconds": 1.0, "kappa": 0.5},
+            {**row, "by": "no reading", "seconds": 1.0},
+        ],
+        schema=COLUMNS,
+    )
+    found = conform(costs_of(table, "job"), COSTS).to_pylist()
+    assert [(one["stage"], one["seconds"], one["device_seconds"]) for one in found] == [
+        ("w: a, 2", 2.0, 2.0),
+        ("w: a, by the pool, 2", 3.0, 2.0),
+    ]
+    own = {name: found[0][name] for name in ("num_requests", *tokens, "peak_memory_bytes")}
+    assert own == {"num_requests": 4, **tokens, "peak_memory_bytes": 9}
 
 
 def test_grids_of_costs_and_precision() -> None:

@@ -78,6 +78,22 @@ def run_all(config: BenchmarkConfig, say: Callable[[str], None]) -> pl.DataFrame
     return pl.DataFrame(rows, schema=COLUMNS)
 
 
+def costs_of(table: pl.DataFrame, job: str) -> pl.DataFrame:
+    """COSTS of every way of reading in the table, each a stage by its name, its way and its size."""
+    ways = table.filter(pl.col("num_prompt_tokens").is_not_null() & pl.col("kappa").is_null())
+    return ways.select(
+        stage=pl.format("{}: {}, {}", "what", "by", "passages"),
+        job=pl.lit(job),
+        num_requests="count",
+        num_reader_calls="count",
+        num_prompt_tokens="num_prompt_tokens",
+        num_output_tokens="num_output_tokens",
+        seconds=pl.coalesce("whole_seconds", "seconds"),
+        device_seconds="seconds",
+        peak_memory_bytes="peak_memory_bytes",
+    )
+
+
 def _steps(config: BenchmarkConfig) -> Iterator[tuple[str, int]]:
     most = {"rank_bm25_search": config.rank_bm25_passages, "bm25_build_peer": config.bm25s_passages}
     for part in config.parts:
