@@ -29,29 +29,41 @@ def in_threads(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
         return list(pool.map(work, parts))
 
 
-def compiled(function: Callable[P, R]) -> Callable[P, R]:
+def compiled_with(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
     """A function that loops over arrays, compiled; it lets other threads run meanwhile.
 
     numba is imported and the loop compiled when it is first called; what was compiled is kept beside its source.
+
+    Args:
+        options: of `numba.njit`, such as ``fastmath``: the liberties that it may take with sums.
     """
-    # threads that come first together wait for one of them, or each would compile it
-    lock = threading.Lock()
 
-    @functools.cache
-    def fast() -> Any:
-        import numba
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        # threads that come first together wait for one of them, or each would compile it
+        lock = threading.Lock()
 
-        try:
-            return numba.njit(cache=True, nogil=True)(function)
-        except RuntimeError:
-            # nowhere to keep it: it is compiled in every process
-            return numba.njit(nogil=True)(function)
+        @functools.cache
+        def fast() -> Any:
+            import numba
 
-    @functools.wraps(function)
-    def call(*args: P.args, **kwargs: P.kwargs) -> R:
-        with lock:
-            loop = fast()
-        result: R = loop(*args, **kwargs)
-        return result
+            try:
+                return numba.njit(cache=True, nogil=True, **options)(function)
+            except RuntimeError:
+                # nowhere to keep it: it is compiled in every process
+                return numba.njit(nogil=True, **options)(function)
 
-    return call
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            with lock:
+                loop = fast()
+            result: R = loop(*args, **kwargs)
+            return result
+
+        return call
+
+    return decorate
+
+
+def compiled(function: Callable[P, R]) -> Callable[P, R]:
+    """`compiled_with` no liberties."""
+    return compiled_with()(function)

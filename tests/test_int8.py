@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+from concurrent.futures import ThreadPoolExecutor
 
 import models
 import pytest
@@ -13,7 +14,23 @@ from torch.nn import functional
 
 from erag_ray.config import ReaderConfig
 from erag_ray.readers import int8, likelihood_of, make_reader, reader_id
-from erag_ray.readers.int8 import linear, rounded
+from erag_ray.readers.int8 import rounded
+from erag_ray.readers.linear import (
+    Weights,
+    add_linear,
+    linear,
+    normed_linear,
+    normed_order,
+    normed_relu_linear,
+)
+from erag_ray.readers.rounding import (
+    MIDDLE,
+    MOST,
+    MOST_POSITIVE,
+    into_bytes,
+    normed_into_bytes,
+    relu_into_bytes,
+)
 from erag_ray.schemas import InputError, JobError
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -48,6 +65,81 @@ def test_products_are_those_of_the_rounded_numbers(
     assert ((found - wanted).abs() <= one_apart + 1e-5 * wanted.abs()).all()
     rounding = 0.51 * inputs * 127 * 2 * steps * by
     assert ((found - states.double() @ weights.double().t()).abs() <= rounding + 1e-30).all()
+
+
+numbers = pytest.mark.parametrize(("rows", "width"), [(1, 1), (3, 7), (40, 512), (2, 2048)])
+
+
+@numbers
+@pytest.mark.parametrize("power", [-60, 0, 20])
+def test_numbers_come_back_from_bytes_to_half_a_step(rows: int, width: int, power: int) -> None:
+    torch.manual_seed(rows)
+    states, weight = torch.randn(rows, width) * 2.0**power, torch.randn(width)
+    states[0] = 0
+    for bytes_, scales, zero, wanted in (
+        (*into_bytes(states), MIDDLE, states),
+        (
+            *normed_into_bytes(states, weight, 1e-6),
+            MIDDLE,
+            functional.rms_norm(states, (width,), weight, 1e-6),
+        ),
+        (*relu_into_bytes(states, torch.full((rows, 1), 3.0)), 0, states.relu() * 3),
+    ):
+        told = (bytes_.double() - zero) * scales
+        assert (told[0] == 0).all()
+        assert ((told - wanted).abs() <= 0.5001 * scales + 1e-5 * wanted.abs()).all()
+        largest = (bytes_.int() - zero).abs().amax(dim=1)
+        assert (largest[wanted.abs().amax(dim=1) > 0] == (MOST if zero else MOST_POSITIVE)).all()
+
+
+def test_a_row_is_rounded_alike_whatever_the_others() -> None:
+    torch.manual_seed(6)
+    states, weight = torch.randn(50, 70), torch.randn(70)
+    for round_ in (into_bytes, lambda rows: normed_into_bytes(rows, weight, 1e-6)):
+        whole = round_(states)
+        for row in (0, 17, 49):
+            assert all(
+                map(torch.equal, round_(states[row : row + 1]), (part[row : row + 1] for part in whole))
+            )
+
+
+def test_rounding_in_threads_of_ones_own_is_the_same() -> None:
+    torch.manual_seed(7)
+    states = torch.randn(400, 300)
+    wanted = into_bytes(states)
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(into_bytes, [states] * 40):
+            assert all(map(torch.equal, found, wanted))
+
+
+def layers(in_bytes: bool) -> tuple[torch.Tensor, torch.Tensor, Weights, Weights]:
+    """States, a norm's weight and the weights of two linear layers."""
+    torch.manual_seed(8)
+    states, norm = torch.randn(3, 5, 64) * 4, torch.rand(64) + 0.5
+    inner, out = torch.randn(200, 64), torch.randn(64, 200)
+    return states, norm, *((rounded(inner), rounded(out)) if in_bytes else (inner, out))
+
+
+@pytest.mark.parametrize("in_bytes", [False, pytest.param(True, marks=needs_bytes)])
+def test_what_stands_around_a_linear_layer(in_bytes: bool) -> None:
+    states, norm, inner, out = layers(in_bytes)
+    floats = layers(in_bytes=False)
+    normed = functional.rms_norm(states, (64,), norm, 1e-6)
+    product = functional.linear(normed, floats[2])
+    most = 0.02 if in_bytes else 1e-5
+
+    def is_close(found: torch.Tensor, wanted: torch.Tensor) -> bool:
+        return bool((found - wanted).norm() <= most * wanted.norm())
+
+    assert is_close(normed_linear(states, norm, 1e-6, inner), product)
+    sums = states.clone()
+    add_linear(sums, normed_relu_linear(states, norm, 1e-6, inner), out)
+    assert is_close(sums, states + functional.linear(product.relu(), floats[3]))
+    sums = torch.ones_like(product)
+    add_linear(sums, states, inner)
+    assert is_close(sums, 1 + functional.linear(states, floats[2]))
+    ordered = normed_order(states, norm, 1e-6, inner).view(15, 200)
+    assert torch.equal(ordered.argsort(), normed_linear(states, norm, 1e-6, inner).view(15, 200).argsort())
 
 
 @needs_bytes

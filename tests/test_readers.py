@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from erag_ray.config import ReaderConfig
 from erag_ray.prompts import Passage
 from erag_ray.readers import Prompt, Reader, Request, base, make_reader, reader_id
-from erag_ray.readers.base import MAX_PADDING_SHARE
 from erag_ray.readers.memory import Limits
 from erag_ray.schemas import READINGS, InputError, conform
 
@@ -149,7 +148,7 @@ def test_batches_keep_their_limits(lengths: list[int], batch_size: int, batch_to
         padded = lengths[batch[0]] * len(batch)
         assert len(batch) <= batch_size
         assert padded <= batch_tokens or len(batch) == 1
-        assert padded - sum(lengths[row] for row in batch) <= MAX_PADDING_SHARE * padded
+        assert padded - sum(lengths[row] for row in batch) <= reader.max_padding_share * padded
 
 
 def test_batches_are_filled() -> None:

@@ -20,7 +20,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from erag_ray.readers import Prompt, Reader, Request, base
 from erag_ray.readers.fusion import padded
 from erag_ray.readers.memory import Limits
-from erag_ray.readers.t5_engine import Engine, buckets_of
+from erag_ray.readers.t5_engine import Engine, buckets_of, first_largest
 from erag_ray.schemas import REQUESTS
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -103,6 +103,14 @@ def test_buckets_are_those_of_the_library() -> None:
         for both_ways in (True, False):
             expected = layer._relative_position_bucket(distance, both_ways, num_buckets, farthest)
             assert torch.equal(buckets_of(distance, num_buckets, farthest, both_ways=both_ways), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_of_equal_scores_the_first_is_the_largest(dtype: torch.dtype) -> None:
+    torch.manual_seed(3)
+    scores = torch.randint(0, 5, (50, 200)).to(dtype)
+    places = first_largest(scores)
+    assert places.tolist() == [row.index(max(row)) for row in scores.tolist()]
 
 
 # --- windows ---

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 
 from erag_ray.readers import Prompt
-from erag_ray.readers.int8 import linear, rounded
+from erag_ray.readers.int8 import rounded
+from erag_ray.readers.linear import linear
 from erag_ray.readers.models import device
 
 TOKENS, WIDTH, INNER = 2048, 512, 2048

@@ -194,11 +194,10 @@ def peak_memory_bytes() -> int:
     """
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - _shared_bytes()
-
-
-def _shared_bytes() -> int:
-    """Of this process's resident memory, what lies in shared memory; 0 where the system does not say."""
     status = pathlib.Path("/proc/self/status")
-    lines = status.read_text().splitlines() if status.is_file() else []
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssShmem:"))
+    if not status.is_file():
+        # macOS counts in bytes
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    found = dict(line.split(":", 1) for line in status.read_text().splitlines())
+    resident, shared = (int(found[name].split()[0]) * 1024 for name in ("VmHWM", "RssShmem"))
+    return resident - shared

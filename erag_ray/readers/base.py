@@ -21,7 +21,6 @@ from erag_ray.readers.memory import Limits, free_memory, is_out_of_memory
 from erag_ray.schemas import READINGS, InputError
 
 DEFAULT_NEW_TOKENS = 50
-MAX_PADDING_SHARE = 0.15
 WINDOW_TOKENS = 1 << 20
 """Enough for long batches of similar length; in Python's own integers some 40 MB."""
 TOKENISED_ROWS = 256
@@ -93,6 +92,7 @@ class Reader(ABC):
             the score needs.
         revision: to be raised whenever a change of the code may change an output.
         dtypes: the precisions that it can read in.
+        max_padding_share: most of a batch's tokens that may be padding.
         memory_share: of the GPU, or of the CPU readers' part of the machine's memory, where several readers use it.
     """
 
@@ -100,6 +100,7 @@ class Reader(ABC):
     sees_golds: ClassVar[bool] = False
     revision: ClassVar[int] = 1
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "bfloat16", "float16")
+    max_padding_share: ClassVar[float] = 0.15
 
     def __init__(self, config: ReaderConfig) -> None:
         if config.dtype not in self.dtypes:
@@ -225,7 +226,7 @@ class Reader(ABC):
     def batches(self, prompts: Sequence[Prompt]) -> Iterator[list[int]]:
         """Rows of similar length together, longest first.
 
-        A batch keeps the `limits`, and at most `MAX_PADDING_SHARE` of its tokens are padding.
+        A batch keeps the `limits`, and at most ``max_padding_share`` of its tokens are padding.
         """
         lengths = [prompt.num_tokens for prompt in prompts]
         batch: list[int] = []
@@ -241,7 +242,7 @@ class Reader(ABC):
         padded = lengths[0] * len(lengths)
         wasted = padded - sum(lengths)
         small = len(lengths) <= self.limits.rows and padded <= self.limits.tokens
-        return small and wasted <= MAX_PADDING_SHARE * padded
+        return small and wasted <= self.max_padding_share * padded
 
 
 def requests_of(table: pa.Table) -> list[Request]:

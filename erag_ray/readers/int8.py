@@ -11,13 +11,9 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
+from erag_ray.readers.rounding import MIDDLE, MOST, into_bytes, normed_into_bytes, relu_into_bytes
 from erag_ray.schemas import JobError
-
-MOST = 127
-MIDDLE = 128
-"""Where 0 lies in the unsigned bytes that the product takes its inputs in."""
 
 
 class Int8(NamedTuple):
@@ -31,8 +27,14 @@ class Int8(NamedTuple):
     """[outputs], 0."""
 
 
-Weights = Tensor | Int8
-"""[outputs, inputs] of one linear layer."""
+class Inputs(NamedTuple):
+    """What a linear layer takes: a number is its byte, less ``zero``, times its row's scale."""
+
+    bytes_: Tensor
+    """[rows, inputs]."""
+    scales: Tensor
+    """[rows, 1]."""
+    zero: int
 
 
 def is_supported() -> bool:
@@ -60,20 +62,32 @@ def rounded(weights: Tensor) -> Int8:
     return Int8(packed, scales, torch.zeros(len(scales), dtype=torch.int))
 
 
-def linear(states: Tensor, weights: Weights) -> Tensor:
-    """States [..., inputs] times the transposed weights: [..., outputs]."""
-    if not isinstance(weights, Int8):
-        return functional.linear(states.to(weights.dtype), weights)
-    flat = states.reshape(-1, states.shape[-1])
-    # two steps: in one, a norm, torch takes ten times as long
-    scales = flat.abs().amax(dim=1, keepdim=True).clamp_(min=torch.finfo(flat.dtype).tiny * MOST).div_(MOST)
-    # .5 makes of cutting off what follows the point a rounding
-    bytes_ = (flat / scales).add_(MIDDLE + 0.5).to(torch.uint8)
-    products: Tensor = torch.ops.onednn.qlinear_pointwise(
-        *(bytes_, 1.0, MIDDLE),
+def inputs_of(states: Tensor) -> Inputs:
+    """States [..., width], rounded."""
+    return Inputs(*into_bytes(_flat(states)), MIDDLE)
+
+
+def normed_inputs(states: Tensor, weight: Tensor, epsilon: float) -> Inputs:
+    """States [..., width], normed by the root of their mean square (Zhang & Sennrich, NeurIPS 2019), rounded."""
+    return Inputs(*normed_into_bytes(_flat(states), weight, epsilon), MIDDLE)
+
+
+def relu_inputs(given: Inputs, weights: Int8) -> Inputs:
+    """What is above 0 of a product, rounded."""
+    return Inputs(*relu_into_bytes(product(given, weights), given.scales), 0)
+
+
+def product(given: Inputs, weights: Int8) -> Tensor:
+    """[rows, outputs], but for the rows' scales."""
+    found: Tensor = torch.ops.onednn.qlinear_pointwise(
+        *(given.bytes_, 1.0, given.zero),
         *(weights.packed, weights.scales, weights.zeros),
         None,  # bias
         *(1.0, 0, torch.float32),
         *("none", [], ""),
     )
-    return products.mul_(scales).view(*states.shape[:-1], -1)
+    return found
+
+
+def _flat(states: Tensor) -> Tensor:
+    return states.reshape(-1, states.shape[-1])

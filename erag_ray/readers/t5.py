@@ -29,6 +29,8 @@ from erag_ray.schemas import InputError
 from erag_ray.sources import find_model
 
 INT8 = "int8"
+ROUNDING = 2
+"""To be raised whenever a change of how numbers become bytes may change an output."""
 FID_TOKENS = 250
 IPA_TOKENS = 2048
 MOST = {"cpu": Limits(rows=128, tokens=1 << 40), "cuda": Limits(rows=1024, tokens=1 << 40)}
@@ -40,6 +42,8 @@ class T5Reader(Reader):
 
     revision: ClassVar[int] = 3
     dtypes: ClassVar[tuple[str, ...]] = (*Reader.dtypes, INT8)
+    # states are looked at only, and the weights used less often the more rows there are
+    max_padding_share: ClassVar[float] = 0.3
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
@@ -95,7 +99,8 @@ class T5Reader(Reader):
 
     def identity(self) -> dict[str, object]:
         own = {"backend": "transformers", "dtype": self.config.dtype, "files": self.source.digests()}
-        return {**super().identity(), **own, "max_prompt_tokens": self.limit}
+        rounding = {"rounding": ROUNDING} if self.config.dtype == INT8 else {}
+        return {**super().identity(), **own, **rounding, "max_prompt_tokens": self.limit}
 
     @property
     @abstractmethod

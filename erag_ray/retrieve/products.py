@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import numba
 import numpy as np
 import numpy.typing as npt
+
+from erag_ray.compiling import compiled_with
 
 # half precision read as the high bits of single precision is too small by this power of two
 HALVES_ARE_SMALLER = 2.0**112
@@ -26,10 +25,12 @@ def exact(
         texts: rows of ``vectors``, shape (queries, candidates).
     """
     scores = np.empty(texts.shape, np.float32)
-    _products(np.ascontiguousarray(queries), vectors.view(np.uint16), texts, scores)
+    _sum_products(np.ascontiguousarray(queries), vectors.view(np.uint16), texts, scores)
     return scores
 
 
+# sums may be taken in lanes, as many as the processor has
+@compiled_with(fastmath={"reassoc", "nsz"})
 def _sum_products(
     queries: npt.NDArray[np.float32],
     halves: npt.NDArray[np.uint16],
@@ -47,16 +48,3 @@ def _sum_products(
                 single = np.uint32((sign << np.uint32(16)) | (size << np.uint32(13))).view(np.float32)
                 total += np.float64(queries[row, place]) * np.float64(single)
             scores[row, column] = total * HALVES_ARE_SMALLER
-
-
-def _compiled() -> Any:
-    # sums may be taken in lanes, as many as the processor has
-    options: Any = {"nogil": True, "fastmath": {"reassoc", "nsz"}}
-    try:
-        return numba.njit(cache=True, **options)(_sum_products)
-    except RuntimeError:
-        # nowhere to keep it: it is compiled in every process
-        return numba.njit(**options)(_sum_products)
-
-
-_products = _compiled()
