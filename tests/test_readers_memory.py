@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pathlib
+import platform
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -243,15 +244,15 @@ def test_a_pass_keeps_its_widest_piece_small_enough_to_be_kept(readers: Loaded) 
 
 HELD = """
 import mmap
-from erag_ray.pipeline import peak_memory_bytes
+from erag_ray.resident import peak_resident_bytes
 
 shared = mmap.mmap(-1, 600 << 20)
-before = peak_memory_bytes()
+before = peak_resident_bytes()
 for _ in range(600):
     shared.write(bytes(1 << 20))
-with_shared = peak_memory_bytes()
+with_shared = peak_resident_bytes()
 own = bytearray(b"1") * (600 << 20)
-print(before >> 20, with_shared >> 20, peak_memory_bytes() >> 20)
+print(before >> 20, with_shared >> 20, peak_resident_bytes() >> 20)
 """
 
 
@@ -260,3 +261,53 @@ def test_what_a_process_held_is_without_memory_that_it_shares() -> None:
     before, with_shared, with_own = map(int, found.stdout.split())
     assert with_shared < before + 20
     assert with_own > before + 400
+
+
+PIECES = """
+import ctypes, sys
+import torch
+from erag_ray.readers.memory import keep_freed_memory, reusable
+
+class Heap(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in ("arena", *"abcdefghi")]
+
+def held():
+    libc.mallinfo2.restype = Heap
+    return libc.mallinfo2().arena
+
+libc = ctypes.CDLL(None)
+keep_freed_memory()
+shape, like, kept = (1 << 17, 15), torch.zeros(1), []
+take = {"reusable": lambda: reusable(shape, like), "torch": lambda: like.new_empty(shape)}[sys.argv[1]]
+before = held()
+for _ in range(20):
+    piece = take()
+    # small things come to lie around it and stay
+    kept.append([torch.empty(50_000), *(libc.malloc(24) for _ in range(1000))])
+    del piece
+print((held() - before) / (4 * shape[0] * shape[1]))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of glibc's allocator")
+def test_a_piece_of_memory_can_be_taken_again() -> None:
+    held = {
+        how: float(
+            subprocess.run([sys.executable, "-c", PIECES, how], capture_output=True, check=True).stdout
+        )
+        for how in ("reusable", "torch")
+    }
+    assert held["reusable"] < 3
+    # or else there is no need for it any more
+    assert held["torch"] > 15
+
+
+@given(
+    shape=st.lists(st.integers(0, 5), min_size=1, max_size=4),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.int64]),
+)
+def test_reusable_memory_is_a_tensor_like_any(shape: list[int], dtype: torch.dtype) -> None:
+    like = torch.zeros(1, dtype=dtype)
+    found, expected = memory.reusable(shape, like), like.new_empty(shape)
+    assert (found.shape, found.dtype, found.stride()) == (expected.shape, dtype, expected.stride())
+    assert torch.equal(found.fill_(3), expected.fill_(3))

@@ -10,13 +10,13 @@ from __future__ import annotations
 import importlib
 import multiprocessing
 import pathlib
-import resource
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 
 import polars as pl
 
 from erag_ray.config import BenchmarkConfig
+from erag_ray.resident import peak_resident_bytes
 
 COLUMNS = pl.Schema(
     {
@@ -124,5 +124,4 @@ def _measure(name: str, config: BenchmarkConfig, size: int) -> list[dict[str, ob
     room = importlib.import_module(f"erag_ray.benchmark.{ROOMS.get(name, 'measured')}")
     rows = list(getattr(room, name)(config, size))
     # of the whole process: what is measured, what it is made of, and the peer where both are in one
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return [{"peak_memory_bytes": peak, **row} for row in rows]
+    return [{"peak_memory_bytes": peak_resident_bytes(), **row} for row in rows]

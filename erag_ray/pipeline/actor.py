@@ -11,8 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import pathlib
-import resource
 import threading
 import time
 from collections.abc import Iterator
@@ -25,6 +23,7 @@ import torch
 
 from erag_ray.config import ReaderConfig
 from erag_ray.readers import Failure, failed, keep_freed_memory, make_reader, reader_id
+from erag_ray.resident import peak_resident_bytes
 from erag_ray.store import KEY_COLUMNS, ReadingStore, as_frame, keys_digest
 
 CAREFUL_ROWS = 32
@@ -188,16 +187,7 @@ class _Alarm:
 
 
 def peak_memory_bytes() -> int:
-    """Most memory this process has held: on its GPU if it has one, else resident.
-
-    Without the pages that it shares with others, which are Ray's: blocks it was given stay in view when they have gone.
-    """
+    """Most memory this process has held: on its GPU if it has one, else resident (`peak_resident_bytes`)."""
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
-    status = pathlib.Path("/proc/self/status")
-    if not status.is_file():
-        # macOS counts in bytes
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = dict(line.split(":", 1) for line in status.read_text().splitlines())
-    resident, shared = (int(found[name].split()[0]) * 1024 for name in ("VmHWM", "RssShmem"))
-    return resident - shared
+    return peak_resident_bytes()

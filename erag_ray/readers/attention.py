@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -18,14 +18,15 @@ class Attending:
     Args:
         biases: [1, heads, tokens, tokens], of the position of each token to each, by a name.
         is_token: [segments, tokens], False behind the end of each.
+        lengths: of each segment; the same again, which would have to be waited for on a GPU.
     """
 
-    def __init__(self, biases: Mapping[int, Tensor], is_token: Tensor) -> None:
+    def __init__(self, biases: Mapping[int, Tensor], is_token: Tensor, lengths: Sequence[int]) -> None:
         self.biases = biases
         self.is_token = is_token
-        is_one_by_one = is_token.device.type == "cpu" and is_token.shape[1] >= ONE_BY_ONE
-        self.lengths = is_token.sum(dim=1).tolist() if is_one_by_one else None
-        hidden = None if is_one_by_one or is_token.all() else self._hidden(biases)
+        is_one_by_one = is_token.device.type == "cpu" and max(lengths) >= ONE_BY_ONE
+        self.lengths = lengths if is_one_by_one else None
+        hidden = None if is_one_by_one or min(lengths) == max(lengths) else self._hidden(biases)
         self.masks = biases if hidden is None else {key: bias + hidden for key, bias in biases.items()}
 
     def _hidden(self, biases: Mapping[int, Tensor]) -> Tensor:
@@ -51,7 +52,7 @@ class Attending:
         return found.transpose(1, 2).flatten(2)
 
 
-def _one_by_one(projected: Tensor, lengths: list[int], bias: Tensor) -> Tensor:
+def _one_by_one(projected: Tensor, lengths: Sequence[int], bias: Tensor) -> Tensor:
     found = projected.new_zeros(projected.shape[0], projected.shape[1], *projected.shape[3:])
     for row, length in enumerate(lengths):
         query, key, value = projected[row, :length].permute(1, 2, 0, 3)

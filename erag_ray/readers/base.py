@@ -170,10 +170,12 @@ class Reader(ABC):
         start, window, known, num_tokens = 0, list[Prompt](), set[tuple[int, ...]](), 0
         for prompts in self._questions(requests):
             own = {segment for prompt in prompts for segment in prompt.segments}
-            if window and num_tokens + sum(map(len, own - known)) > self.window_tokens:
+            num_new = sum(map(len, own - known))
+            if window and num_tokens + num_new > self.window_tokens:
                 yield start, window
                 start, window, known, num_tokens = start + len(window), [], set(), 0
-            num_tokens += sum(map(len, own - known))
+                num_new = sum(map(len, own))
+            num_tokens += num_new
             window += prompts
             known |= own
         if window:

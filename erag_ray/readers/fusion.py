@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from erag_ray.readers.base import Prompt
+from erag_ray.readers.memory import reusable
 from erag_ray.readers.tokens import Ids
 
 Encode = Callable[[Sequence[Ids]], torch.Tensor]
@@ -72,7 +73,7 @@ def _joined(parts: Iterator[torch.Tensor], num_tokens: int) -> torch.Tensor:
     if first.requires_grad:
         return torch.cat([first, *parts, end])
     # each part goes once it is copied, so that they never take memory twice
-    states, start = first.new_empty(num_tokens + 1, first.shape[1]), 0
+    states, start = reusable((num_tokens + 1, first.shape[1]), first), 0
     for part in itertools.chain([first], parts, [end]):
         states[start : start + len(part)] = part
         start += len(part)

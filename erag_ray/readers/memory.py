@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import os
 import pathlib
 import platform
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 CPU_SHARE = 0.25
@@ -106,3 +109,15 @@ def keep_freed_memory() -> None:
     libc = ctypes.CDLL(None)
     libc.mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)
     libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def reusable(shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
+    """A tensor with anything in it, whose memory can be given out again once it is freed; else as ``torch.empty``.
+
+    What torch takes on a CPU begins at a multiple of 64 bytes. For that glibc wants a free piece with some bytes to
+    spare, which a freed piece of the same size has not: taken for batch after batch, it leaves hole after hole.
+    """
+    if like.device.type != "cpu" or 0 in shape:
+        return like.new_empty(shape)
+    bytes_ = np.empty(math.prod(shape) * like.element_size(), np.uint8)
+    return torch.from_numpy(bytes_).view(like.dtype).view(*shape)

@@ -29,7 +29,7 @@ from erag_ray.readers.linear import (
     normed_order,
     normed_relu_linear,
 )
-from erag_ray.readers.memory import KEPT_BYTES, free_on, machine_bytes
+from erag_ray.readers.memory import KEPT_BYTES, free_on, machine_bytes, reusable
 from erag_ray.readers.tokens import Ids
 
 KINDS = ("t5", "mt5", "umt5")
@@ -129,7 +129,7 @@ class Engine:
 
     def pass_tokens(self, batch_tokens: int) -> int:
         """Most tokens in one pass of the encoder, where a batch has so many."""
-        if self.device.type == "cuda":
+        if self.device.type != "cpu":
             return min(batch_tokens, GPU_PASS)
         kept: int = (KEPT_BYTES - 1) // (self.widest * self.embedding.element_size())
         return max(1, min(batch_tokens, CPU_PASS, kept))
@@ -173,12 +173,12 @@ class Engine:
     def encode(self, segments: Sequence[Ids]) -> Tensor:
         """States of some segments of similar length, one after the other: [tokens, width], without padding."""
         ids, is_token = (tensor.to(self.device) for tensor in padded(segments))
-        return self._encoded(ids, is_token)[is_token]
+        return self._encoded(ids, is_token, [len(segment) for segment in segments])[is_token]
 
-    def _encoded(self, ids: Tensor, is_token: Tensor) -> Tensor:
+    def _encoded(self, ids: Tensor, is_token: Tensor, lengths: Sequence[int]) -> Tensor:
         states = functional.embedding(ids, self.embedding)
         rows, length = ids.shape
-        attend = Attending(self._biases(self.encoder, length, both_ways=True), is_token)
+        attend = Attending(self._biases(self.encoder, length, both_ways=True), is_token, lengths)
         for block in self.encoder.blocks:
             projected = normed_linear(states, block.own.norm, self.epsilon, block.own.projections)
             projected = projected.view(rows, length, 3, self.heads, self.head)
@@ -258,7 +258,7 @@ class _Run:
         self.end = torch.tensor(list(ends), device=engine.device, dtype=torch.long)
         self.has_ended = torch.zeros(rows, device=engine.device, dtype=torch.bool)
         shape = (2, len(engine.decoder.blocks), rows, engine.heads, most, engine.head)
-        self.cache = states.new_empty(shape)
+        self.cache = reusable(shape, states)
         self.biases = engine._biases(engine.decoder, most, both_ways=False)
 
     def step(self, step: int) -> None:
