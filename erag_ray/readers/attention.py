@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -10,55 +10,83 @@ from torch.nn import functional
 
 ONE_BY_ONE = 100
 """From so many tokens on, a CPU is faster with one segment after the other, whose scores stay in its caches."""
+LONG = 512
+"""From so many on, with a kernel that never has all scores of a segment at once."""
+
+Biases = Mapping[int, Tensor]
+"""[heads, 2 * tokens - 1]: the bias of a token to each distance, from the farthest behind it on; by a name."""
+Attend = Callable[[Tensor, int], Tensor]
+"""Queries, keys and values, [segments, tokens, 3, heads, head], and the name of their biases -> weighted means of
+values, [segments, tokens, heads * head]; behind the end of a segment whatever numbers."""
 
 
-class Attending:
-    """Attention within the segments of one pass.
+def attending(biases: Biases, is_token: Tensor, lengths: Sequence[int]) -> Attend:
+    """Attention within the segments of one pass, in the way that is fast for them.
 
     Args:
-        biases: [1, heads, tokens, tokens], of the position of each token to each, by a name.
+        biases: of its tables.
         is_token: [segments, tokens], False behind the end of each.
         lengths: of each segment; the same again, which would have to be waited for on a GPU.
     """
+    if is_token.device.type == "cpu" and max(lengths) >= ONE_BY_ONE:
+        return OneByOne(biases, lengths)
+    return Together(biases, is_token, lengths)
 
-    def __init__(self, biases: Mapping[int, Tensor], is_token: Tensor, lengths: Sequence[int]) -> None:
-        self.biases = biases
-        self.is_token = is_token
-        is_one_by_one = is_token.device.type == "cpu" and max(lengths) >= ONE_BY_ONE
-        self.lengths = lengths if is_one_by_one else None
-        hidden = None if is_one_by_one or min(lengths) == max(lengths) else self._hidden(biases)
-        self.masks = biases if hidden is None else {key: bias + hidden for key, bias in biases.items()}
 
-    def _hidden(self, biases: Mapping[int, Tensor]) -> Tensor:
-        dtype = next(iter(biases.values())).dtype
-        return hidden(self.is_token, dtype)[:, None, None, :]
+class Together:
+    """All segments at once, as long as the longest."""
+
+    def __init__(self, biases: Biases, is_token: Tensor, lengths: Sequence[int]) -> None:
+        self.masks = {key: in_order(own, max(lengths))[None] for key, own in biases.items()}
+        if min(lengths) < max(lengths):
+            dtype = next(iter(biases.values())).dtype
+            behind = hidden(is_token, dtype)[:, None, None, :]
+            self.masks = {key: mask + behind for key, mask in self.masks.items()}
 
     def __call__(self, projected: Tensor, bias: int) -> Tensor:
-        """Weighted means of values.
-
-        Args:
-            projected: [segments, tokens, 3, heads, head]: queries, keys and values.
-            bias: the name of one.
-
-        Returns:
-            [segments, tokens, heads * head]; behind the end of a segment whatever numbers.
-        """
-        if self.lengths is not None:
-            return _one_by_one(projected, self.lengths, self.biases[bias][0])
         query, key, value = projected.permute(2, 0, 3, 1, 4)
-        found = functional.scaled_dot_product_attention(
-            query, key, value, attn_mask=self.masks[bias], scale=1.0
-        )
+        found = _by_kernel(query, key, value, self.masks[bias])
         return found.transpose(1, 2).flatten(2)
 
 
-def _one_by_one(projected: Tensor, lengths: Sequence[int], bias: Tensor) -> Tensor:
-    found = projected.new_zeros(projected.shape[0], projected.shape[1], *projected.shape[3:])
-    for row, length in enumerate(lengths):
-        query, key, value = projected[row, :length].permute(1, 2, 0, 3)
-        scores = torch.bmm(query, key.transpose(1, 2)).add_(bias[:, :length, :length])
-        found[row, :length] = torch.bmm(scores.softmax(dim=-1), value).transpose(0, 1)
-    return found.flatten(2)
+class OneByOne:
+    """One segment after the other, without its padding."""
+
+    def __init__(self, biases: Biases, lengths: Sequence[int]) -> None:
+        self.biases = biases
+        self.lengths = lengths
+        longest = max((length for length in lengths if length < LONG), default=1)
+        self.short = {key: in_order(own, longest) for key, own in biases.items()}
+
+    def __call__(self, projected: Tensor, bias: int) -> Tensor:
+        found = projected.new_zeros(projected.shape[0], projected.shape[1], *projected.shape[3:])
+        for row, length in enumerate(self.lengths):
+            query, key, value = projected[row, :length].permute(1, 2, 0, 3)
+            if length < LONG:
+                scores = torch.bmm(query, key.transpose(1, 2)).add_(self.short[bias][:, :length, :length])
+                means = torch.bmm(scores.softmax(dim=-1), value)
+            else:
+                # the query is turned round, and not a bias for each pair of tokens, of which there are far more
+                turned, mask = query.flip(1)[None], last_first(self.biases[bias], length)[None]
+                means = _by_kernel(turned, key[None], value[None], mask)[0].flip(1)
+            found[row, :length] = means.transpose(0, 1)
+        return found.flatten(2)
+
+
+def _by_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
+    return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=1.0)
+
+
+def last_first(biases: Tensor, length: int) -> Tensor:
+    """The bias of each of so many tokens to each, the last token first: [heads, length, length], without a copy."""
+    middle = biases.shape[1] // 2
+    # the distances of a token are those of the one behind it, a step on
+    return biases[:, middle + 1 - length : middle + length].unfold(1, length, 1)
+
+
+def in_order(biases: Tensor, length: int) -> Tensor:
+    """The bias of each of so many tokens to each, [heads, length, length]."""
+    return last_first(biases, length).flip(1)
 
 
 def hidden(is_token: Tensor, dtype: torch.dtype) -> Tensor:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from erag_ray.readers.attention import Attending, hidden
+from erag_ray.readers.attention import attending, hidden, in_order
 from erag_ray.readers.fusion import padded
 from erag_ray.readers.int8 import check_supported, rounded
 from erag_ray.readers.linear import (
@@ -178,7 +178,7 @@ class Engine:
     def _encoded(self, ids: Tensor, is_token: Tensor, lengths: Sequence[int]) -> Tensor:
         states = functional.embedding(ids, self.embedding)
         rows, length = ids.shape
-        attend = Attending(self._biases(self.encoder, length, both_ways=True), is_token, lengths)
+        attend = attending(self._biases(self.encoder, length, both_ways=True), is_token, lengths)
         for block in self.encoder.blocks:
             projected = normed_linear(states, block.own.norm, self.epsilon, block.own.projections)
             projected = projected.view(rows, length, 3, self.heads, self.head)
@@ -200,15 +200,12 @@ class Engine:
         add_linear(states, inner, feed.out)
 
     def _biases(self, stack: Stack, length: int, *, both_ways: bool) -> dict[int, Tensor]:
-        """The bias of each position to each, [1, heads, length, length], of every table of the stack, by its id."""
+        """The bias to each distance, [heads, 2 * length - 1], of every table of the stack, by its id."""
         away = torch.arange(1 - length, length, device=self.device)
         places = buckets_of(away, self.buckets, self.farthest, both_ways=both_ways)
         tables = {id(block.own.bias): block.own.bias for block in stack.blocks if block.own.bias is not None}
-        # of each distance once; the rows of a matrix of them are one sequence, each a step behind the one above
-        return {
-            key: functional.embedding(places, table).t().contiguous().unfold(1, length, 1).flip(1)[None]
-            for key, table in tables.items()
-        }
+        # of a head one after the other: they are read far more often than made
+        return {key: functional.embedding(places, table).t().contiguous() for key, table in tables.items()}
 
     @torch.inference_mode()
     def decode(
@@ -259,7 +256,8 @@ class _Run:
         self.has_ended = torch.zeros(rows, device=engine.device, dtype=torch.bool)
         shape = (2, len(engine.decoder.blocks), rows, engine.heads, most, engine.head)
         self.cache = reusable(shape, states)
-        self.biases = engine._biases(engine.decoder, most, both_ways=False)
+        biases = engine._biases(engine.decoder, most, both_ways=False)
+        self.biases = {key: in_order(own, most) for key, own in biases.items()}
 
     def step(self, step: int) -> None:
         """The next token of every row."""
@@ -283,7 +281,7 @@ class _Run:
         keys, values = self.cache[0, number], self.cache[1, number]
         keys[:, :, step], values[:, :, step] = key, value
         scores = keys[:, :, : step + 1] @ query[..., None]
-        scores = scores[..., 0] + self.biases[id(layer.bias)][:, :, step, : step + 1]
+        scores = scores[..., 0] + self.biases[id(layer.bias)][:, step, : step + 1]
         weights = scores.float().softmax(dim=-1).to(states.dtype)
         found = weights[:, :, None] @ values[:, :, : step + 1]
         return found.reshape(rows, -1)

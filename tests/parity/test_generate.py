@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import statistics
 from typing import Any
 
 import models
@@ -12,13 +13,20 @@ import transformers
 
 from erag_ray.prompts import Passage
 from erag_ray.readers import Request
+from erag_ray.readers.attention import LONG, ONE_BY_ONE
 
 pytestmark = pytest.mark.parity
-# a title and a text of at least one word: the string form has no other way to leave them out
-REQUESTS = [
-    Request(question, tuple(Passage(title or "Marn", text or "sea") for title, text in passages))
-    for question, passages, _ in models.some_requests(30, seed=7, longest=40)
-]
+
+
+def some_requests(num: int, *, seed: int, longest: int) -> list[Request]:
+    # a title and a text of at least one word: the string form has no other way to leave them out
+    return [
+        Request(question, tuple(Passage(title or "Marn", text or "sea") for title, text in passages))
+        for question, passages, _ in models.some_requests(num, seed=seed, longest=longest)
+    ]
+
+
+REQUESTS = some_requests(30, seed=7, longest=40)
 
 
 # every other layer sees 12 tokens only
@@ -66,6 +74,16 @@ def test_ipa_is_t5_on_one_string(t5: str, peer: tuple[Any, Any]) -> None:
     got = models.outputs(models.loaded("ipa", t5), REQUESTS)
     assert got == [expected(peer, text) for text in strings]
     assert len({text for text, _ in got}) > 20
+
+
+def test_ipa_over_long_passages_is_t5_on_one_string(t5: str, peer: tuple[Any, Any]) -> None:
+    requests = some_requests(15, seed=5, longest=250)
+    strings = [f"question: {r.question}" + "".join(map(passage_text, r.passages)) for r in requests]
+    reader = models.loaded("ipa", t5)
+    assert models.outputs(reader, requests) == [expected(peer, text) for text in strings]
+    lengths = [prompt.num_tokens for prompt in reader.encode(requests)]
+    # every way of attention: few tokens together, and one by one
+    assert min(lengths) < ONE_BY_ONE < statistics.median(lengths) < LONG < max(lengths) < 2048
 
 
 def test_fid_over_the_same_passage_twice_is_not_changed_by_it(t5: str, peer: tuple[Any, Any]) -> None:

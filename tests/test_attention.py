@@ -1,0 +1,94 @@
+"""Attention of segments, in every way that it is done, against the formula."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from erag_ray.readers import attention
+from erag_ray.readers.attention import LONG, ONE_BY_ONE, OneByOne, Together, attending, in_order, last_first
+
+HEADS, HEAD = 3, 4
+
+
+def by_formula(projected: torch.Tensor, line: torch.Tensor) -> torch.Tensor:
+    """Of one segment [tokens, 3, heads, head], token by token, in float64."""
+    query, key, value = projected.double().unbind(1)
+    length, middle = len(projected), line.shape[1] // 2
+    rows = []
+    for token in range(length):
+        scores = torch.einsum("hd,thd->ht", query[token], key)
+        scores += line.double()[:, middle - token : middle - token + length]
+        rows.append(torch.einsum("ht,thd->hd", scores.softmax(dim=-1), value))
+    return torch.stack(rows).flatten(1)
+
+
+def some(lengths: list[int]) -> tuple[torch.Tensor, dict[int, torch.Tensor], torch.Tensor]:
+    torch.manual_seed(sum(lengths))
+    longest = max(lengths)
+    projected = torch.randn(len(lengths), longest, 3, HEADS, HEAD)
+    is_token = torch.arange(longest)[None] < torch.tensor(lengths)[:, None]
+    return (
+        projected,
+        {7: torch.randn(HEADS, 2 * longest - 1), 8: torch.zeros(HEADS, 2 * longest - 1)},
+        is_token,
+    )
+
+
+def check(lengths: list[int]) -> None:
+    projected, biases, is_token = some(lengths)
+    attend = attending(biases, is_token, lengths)
+    for name, line in biases.items():
+        found = attend(projected, name)
+        assert found.shape == (len(lengths), max(lengths), HEADS * HEAD)
+        for row, length in enumerate(lengths):
+            expected = by_formula(projected[row, :length], line).float()
+            torch.testing.assert_close(found[row, :length], expected, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "lengths",
+    [[1], [5, 5], [9, 1, 4], [ONE_BY_ONE - 1, 3], [ONE_BY_ONE], [ONE_BY_ONE, 1, 40], [LONG - 1, 2], [LONG],
+     [LONG + 1, LONG, LONG - 1, ONE_BY_ONE, 1], [2 * LONG, LONG]],
+)  # fmt: skip
+def test_each_token_attends_to_all_of_its_segment(lengths: list[int]) -> None:
+    check(lengths)
+
+
+@settings(max_examples=30)
+@given(st.lists(st.integers(1, 20), min_size=1, max_size=5), st.integers(1, 12), st.integers(0, 12))
+def test_where_the_ways_part_changes_nothing(lengths: list[int], one_by_one: int, further: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(attention, "ONE_BY_ONE", one_by_one)
+        patch.setattr(attention, "LONG", one_by_one + further)
+        check(lengths)
+
+
+def test_what_is_behind_a_segment_changes_nothing() -> None:
+    lengths = [LONG + 5, ONE_BY_ONE + 5, 30]
+    for way in (lengths, [30, 10, 3]):
+        projected, biases, is_token = some(way)
+        before = attending(biases, is_token, way)(projected, 7)
+        projected[~is_token] = 1e4
+        after = attending(biases, is_token, way)(projected, 7)
+        assert torch.equal(after[is_token], before[is_token])
+
+
+def test_short_segments_go_together_and_others_one_by_one() -> None:
+    for longest, kind in ((ONE_BY_ONE - 1, Together), (ONE_BY_ONE, OneByOne)):
+        _, biases, is_token = some([longest, 3])
+        assert isinstance(attending(biases, is_token, [longest, 3]), kind)
+
+
+def test_a_long_segments_biases_take_no_memory() -> None:
+    line = torch.randn(HEADS, 2 * 1000 - 1)
+    for length in (1, 10, 1000):
+        view = last_first(line, length)
+        assert view.shape == (HEADS, length, length)
+        assert view.untyped_storage().data_ptr() == line.untyped_storage().data_ptr()
+        assert torch.equal(view.flip(1), in_order(line, length))
+    assert torch.equal(
+        in_order(line, 3)[0], torch.stack([line[0, 999 - row : 1002 - row] for row in range(3)])
+    )
