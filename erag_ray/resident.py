@@ -10,10 +10,12 @@ STATUS = pathlib.Path("/proc/self/status")
 
 
 def peak_resident_bytes() -> int:
-    """Most resident memory of this process since its program began.
+    """Most resident memory of this process, less the pages that it shares with others now.
 
-    Without the pages that it shares with others, which are Ray's: blocks it was given stay in view when they have gone.
-    Where the system does not tell (it is not Linux, or leaves lines out) with them, and at least its parent's peak.
+    Those are Ray's: blocks that a reader was given stay in view when they have gone, so that they only grow. Where they
+    can also go, this is too high by what went after the peak, and too low by what came after it. A forked process
+    starts with its parent's pages. Where the system does not tell (it is not Linux) it is all of them, and at least
+    the peak of the parent.
     """
     text = STATUS.read_text() if STATUS.is_file() else ""
     found = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)

@@ -6,6 +6,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from erag_ray.readers import attention
 from erag_ray.readers.attention import LONG, ONE_BY_ONE, OneByOne, Together, attending, in_order, last_first
@@ -25,27 +26,27 @@ def by_formula(projected: torch.Tensor, line: torch.Tensor) -> torch.Tensor:
     return torch.stack(rows).flatten(1)
 
 
-def some(lengths: list[int]) -> tuple[torch.Tensor, dict[int, torch.Tensor], torch.Tensor]:
+def some(
+    lengths: list[int], dtype: torch.dtype = torch.float32
+) -> tuple[torch.Tensor, dict[int, torch.Tensor], torch.Tensor]:
     torch.manual_seed(sum(lengths))
     longest = max(lengths)
-    projected = torch.randn(len(lengths), longest, 3, HEADS, HEAD)
+    projected = torch.randn(len(lengths), longest, 3, HEADS, HEAD, dtype=dtype)
     is_token = torch.arange(longest)[None] < torch.tensor(lengths)[:, None]
-    return (
-        projected,
-        {7: torch.randn(HEADS, 2 * longest - 1), 8: torch.zeros(HEADS, 2 * longest - 1)},
-        is_token,
-    )
+    line = torch.randn(HEADS, 2 * longest - 1, dtype=dtype)
+    return projected, {7: line, 8: torch.zeros_like(line)}, is_token
 
 
-def check(lengths: list[int]) -> None:
-    projected, biases, is_token = some(lengths)
+def check(lengths: list[int], dtype: torch.dtype = torch.float32) -> None:
+    projected, biases, is_token = some(lengths, dtype)
     attend = attending(biases, is_token, lengths)
-    for name, line in biases.items():
+    near = {torch.float32: 1e-5, torch.bfloat16: 3e-2}[dtype]
+    for name in (7, 8, 7):
         found = attend(projected, name)
         assert found.shape == (len(lengths), max(lengths), HEADS * HEAD)
         for row, length in enumerate(lengths):
-            expected = by_formula(projected[row, :length], line).float()
-            torch.testing.assert_close(found[row, :length], expected, atol=1e-5, rtol=1e-4)
+            expected = by_formula(projected[row, :length], biases[name]).to(dtype)
+            torch.testing.assert_close(found[row, :length], expected, atol=near, rtol=10 * near)
 
 
 @pytest.mark.parametrize(
@@ -53,11 +54,12 @@ def check(lengths: list[int]) -> None:
     [[1], [5, 5], [9, 1, 4], [ONE_BY_ONE - 1, 3], [ONE_BY_ONE], [ONE_BY_ONE, 1, 40], [LONG - 1, 2], [LONG],
      [LONG + 1, LONG, LONG - 1, ONE_BY_ONE, 1], [2 * LONG, LONG]],
 )  # fmt: skip
-def test_each_token_attends_to_all_of_its_segment(lengths: list[int]) -> None:
-    check(lengths)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_each_token_attends_to_all_of_its_segment(lengths: list[int], dtype: torch.dtype) -> None:
+    check(lengths, dtype)
 
 
-@settings(max_examples=30)
+@settings(deadline=None, max_examples=30)
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=5), st.integers(1, 12), st.integers(0, 12))
 def test_where_the_ways_part_changes_nothing(lengths: list[int], one_by_one: int, further: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -80,6 +82,29 @@ def test_short_segments_go_together_and_others_one_by_one() -> None:
     for longest, kind in ((ONE_BY_ONE - 1, Together), (ONE_BY_ONE, OneByOne)):
         _, biases, is_token = some([longest, 3])
         assert isinstance(attending(biases, is_token, [longest, 3]), kind)
+
+
+def test_nothing_of_a_long_segment_is_made_for_each_pair_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    def small(biases: torch.Tensor, length: int) -> torch.Tensor:
+        assert length < LONG
+        return in_order(biases, length)
+
+    monkeypatch.setattr(attention, "in_order", small)
+    # the kernel refuses what it cannot do
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        check([LONG + 1, LONG, 4])
+
+
+def test_one_table_at_a_time_is_made_for_each_pair_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    for lengths in ([5, 3], [ONE_BY_ONE, 3]):
+        projected, biases, is_token = some(lengths)
+        made = []
+        monkeypatch.setattr(attention, "in_order", lambda *given: made.append(1) or in_order(*given))  # noqa: B023
+        attend = attending(biases, is_token, lengths)
+        assert not made
+        for name in (7, 7, 8, 8):
+            attend(projected, name)
+        assert len(made) == 2
 
 
 def test_a_long_segments_biases_take_no_memory() -> None:

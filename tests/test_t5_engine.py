@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import pathlib
 import random
@@ -18,6 +19,7 @@ from hypothesis import strategies as st
 from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.readers import Prompt, Reader, Request, base
+from erag_ray.readers.attention import LONG, ONE_BY_ONE
 from erag_ray.readers.fusion import padded
 from erag_ray.readers.memory import Limits
 from erag_ray.readers.t5_engine import Engine, buckets_of, first_largest
@@ -61,6 +63,16 @@ def test_states_are_those_of_the_library(made: Made, lengths: list[int]) -> None
     model, engine = made
     expected, is_token = encoded(model, segments_of(lengths))
     torch.testing.assert_close(engine.encode(segments_of(lengths)), expected[is_token], rtol=1e-4, atol=1e-5)
+
+
+def test_states_of_long_segments_are_as_exact_as_the_librarys(made: Made) -> None:
+    model, engine = made
+    some = segments_of([LONG + 90, LONG, ONE_BY_ONE + 30, 3])
+    by_library, is_token = encoded(model, some)
+    exact = encoded(copy.deepcopy(model).double(), some)[0][is_token].float()
+    # sums over so many tokens differ by more than those over few
+    error, allowed = ((states - exact).abs().max() for states in (engine.encode(some), by_library[is_token]))
+    assert error < 1.5 * allowed < 0.01
 
 
 @torch.inference_mode()

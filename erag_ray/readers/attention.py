@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
@@ -11,7 +12,7 @@ from torch.nn import functional
 ONE_BY_ONE = 100
 """From so many tokens on, a CPU is faster with one segment after the other, whose scores stay in its caches."""
 LONG = 512
-"""From so many on, with a kernel that never has all scores of a segment at once."""
+"""From so many on, there, with a kernel that never has all scores of a segment at once."""
 
 Biases = Mapping[int, Tensor]
 """[heads, 2 * tokens - 1]: the bias of a token to each distance, from the farthest behind it on; by a name."""
@@ -37,11 +38,10 @@ class Together:
     """All segments at once, as long as the longest."""
 
     def __init__(self, biases: Biases, is_token: Tensor, lengths: Sequence[int]) -> None:
-        self.masks = {key: in_order(own, max(lengths))[None] for key, own in biases.items()}
-        if min(lengths) < max(lengths):
-            dtype = next(iter(biases.values())).dtype
-            behind = hidden(is_token, dtype)[:, None, None, :]
-            self.masks = {key: mask + behind for key, mask in self.masks.items()}
+        longest = max(lengths)
+        dtype = next(iter(biases.values())).dtype
+        behind = hidden(is_token, dtype)[:, None, None, :] if min(lengths) < longest else None
+        self.masks = _Last(lambda name: _with(behind, in_order(biases[name], longest)[None]))
 
     def __call__(self, projected: Tensor, bias: int) -> Tensor:
         query, key, value = projected.permute(2, 0, 3, 1, 4)
@@ -56,7 +56,7 @@ class OneByOne:
         self.biases = biases
         self.lengths = lengths
         longest = max((length for length in lengths if length < LONG), default=1)
-        self.short = {key: in_order(own, longest) for key, own in biases.items()}
+        self.short = _Last(lambda name: in_order(biases[name], longest))
 
     def __call__(self, projected: Tensor, bias: int) -> Tensor:
         found = projected.new_zeros(projected.shape[0], projected.shape[1], *projected.shape[3:])
@@ -73,6 +73,20 @@ class OneByOne:
         return found.flatten(2)
 
 
+class _Last:
+    """What is made of a table for all pairs of tokens; one at a time, where each layer has a table of its own."""
+
+    def __init__(self, make: Callable[[int], Tensor]) -> None:
+        self._make = functools.lru_cache(1)(make)
+
+    def __getitem__(self, name: int) -> Tensor:
+        return self._make(name)
+
+
+def _with(behind: Tensor | None, biases: Tensor) -> Tensor:
+    return biases if behind is None else biases + behind
+
+
 def _by_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
     return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=1.0)
 
@@ -80,7 +94,7 @@ def _by_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tenso
 def last_first(biases: Tensor, length: int) -> Tensor:
     """The bias of each of so many tokens to each, the last token first: [heads, length, length], without a copy."""
     middle = biases.shape[1] // 2
-    # the distances of a token are those of the one behind it, a step on
+    # what one token is to all is what the one after it is to all, a step on
     return biases[:, middle + 1 - length : middle + length].unfold(1, length, 1)
 
 

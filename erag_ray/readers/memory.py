@@ -112,12 +112,14 @@ def keep_freed_memory() -> None:
 
 
 def reusable(shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
-    """A tensor with anything in it, whose memory can be given out again once it is freed; else as ``torch.empty``.
+    """A tensor with anything in it, whose memory can be given out again once it is freed.
 
-    What torch takes on a CPU begins at a multiple of 64 bytes. For that glibc wants a free piece with some bytes to
-    spare, which a freed piece of the same size has not: taken for batch after batch, it leaves hole after hole.
+    For large pieces that are taken for batch after batch. What torch takes on a CPU begins at a multiple of 64 bytes;
+    for that glibc wants a free piece with some bytes to spare, which a freed piece of the same size has not, and leaves
+    hole after hole. NumPy takes it plain; from 4 MB on it asks for huge pages, whole ones of which are held when a
+    byte is written.
     """
     if like.device.type != "cpu" or 0 in shape:
         return like.new_empty(shape)
     bytes_ = np.empty(math.prod(shape) * like.element_size(), np.uint8)
-    return torch.from_numpy(bytes_).view(like.dtype).view(*shape)
+    return torch.from_numpy(bytes_).view(like.dtype).view(tuple(shape))
