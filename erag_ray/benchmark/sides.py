@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
-import os
-import pathlib
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
@@ -19,6 +17,7 @@ import torch
 
 from erag_ray.pipeline import peak_memory_bytes
 from erag_ray.readers.models import quiet
+from erag_ray.resident import forget_peak, resident_bytes
 
 Work = Callable[[], Any]
 # each process begins where these have been imported, which takes longer than most of what is measured
@@ -116,13 +115,11 @@ def _peak() -> int:
 def _held() -> int:
     if torch.cuda.is_available():
         return torch.cuda.memory_allocated()
-    pages = int(pathlib.Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
+    return resident_bytes()
 
 
 def _forget_peak() -> None:
     if torch.cuda.is_available():
         torch.cuda.reset_peak_memory_stats()
         return
-    # Linux: the most that was resident counts from now on
-    pathlib.Path("/proc/self/clear_refs").write_text("5")
+    forget_peak()

@@ -41,11 +41,17 @@ class Together:
         longest = max(lengths)
         dtype = next(iter(biases.values())).dtype
         behind = hidden(is_token, dtype)[:, None, None, :] if min(lengths) < longest else None
-        self.masks = _Last(lambda name: _with(behind, in_order(biases[name], longest)[None]))
+
+        def mask(name: int) -> Tensor:
+            all_pairs = in_order(biases[name], longest)[None]
+            return all_pairs if behind is None else all_pairs + behind
+
+        # of one table at a time, here and below: where each layer has its own, all would take much memory
+        self.mask = functools.lru_cache(1)(mask)
 
     def __call__(self, projected: Tensor, bias: int) -> Tensor:
         query, key, value = projected.permute(2, 0, 3, 1, 4)
-        found = _by_kernel(query, key, value, self.masks[bias])
+        found = _by_kernel(query, key, value, self.mask(bias))
         return found.transpose(1, 2).flatten(2)
 
 
@@ -56,14 +62,14 @@ class OneByOne:
         self.biases = biases
         self.lengths = lengths
         longest = max((length for length in lengths if length < LONG), default=1)
-        self.short = _Last(lambda name: in_order(biases[name], longest))
+        self.short = functools.lru_cache(1)(lambda name: in_order(biases[name], longest))
 
     def __call__(self, projected: Tensor, bias: int) -> Tensor:
         found = projected.new_zeros(projected.shape[0], projected.shape[1], *projected.shape[3:])
         for row, length in enumerate(self.lengths):
             query, key, value = projected[row, :length].permute(1, 2, 0, 3)
             if length < LONG:
-                scores = torch.bmm(query, key.transpose(1, 2)).add_(self.short[bias][:, :length, :length])
+                scores = torch.bmm(query, key.transpose(1, 2)).add_(self.short(bias)[:, :length, :length])
                 means = torch.bmm(scores.softmax(dim=-1), value)
             else:
                 # the query is turned round, and not a bias for each pair of tokens, of which there are far more
@@ -71,20 +77,6 @@ class OneByOne:
                 means = _by_kernel(turned, key[None], value[None], mask)[0].flip(1)
             found[row, :length] = means.transpose(0, 1)
         return found.flatten(2)
-
-
-class _Last:
-    """What is made of a table for all pairs of tokens; one at a time, where each layer has a table of its own."""
-
-    def __init__(self, make: Callable[[int], Tensor]) -> None:
-        self._make = functools.lru_cache(1)(make)
-
-    def __getitem__(self, name: int) -> Tensor:
-        return self._make(name)
-
-
-def _with(behind: Tensor | None, biases: Tensor) -> Tensor:
-    return biases if behind is None else biases + behind
 
 
 def _by_kernel(query: Tensor, key: Tensor, value: Tensor, mask: Tensor) -> Tensor:
