@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import polars as pl
@@ -17,6 +18,7 @@ from erag_ray.agreement import (
     detectable_difference,
     effect_size,
     holm,
+    paired_differences,
     randomisation_p_values,
     sign_flips,
 )
@@ -71,6 +73,36 @@ def test_differences_that_are_equal_but_for_rounding_have_no_effect_size() -> No
     table = comparisons(measured(columns), used(columns), numbered(3), settings())
     assert table["difference"].to_list() == pytest.approx([0.2, 0.2])
     assert table["effect_size"].is_null().all()
+
+
+@given(
+    st.lists(st.fractions(min_value=0, max_value=1, max_denominator=30), min_size=2, max_size=12), st.data()
+)
+def test_runs_that_are_equally_far_apart_show_no_variation(
+    values: list[Fraction], data: st.DataObject
+) -> None:
+    step = data.draw(st.fractions(min_value=0, max_value=1, max_denominator=30))
+    columns = {
+        ("r", "A", 2): [float(value + step) for value in values],
+        ("r", "B", 2): [float(value) for value in values],
+    }
+    rows = comparisons(measured(columns), used(columns), numbered(len(values)), settings(num_resamples=100))
+    for row in rows.filter(pl.col("difference").is_not_null()).iter_rows(named=True):
+        assert row["difference"] == pytest.approx(float(step), abs=1e-10)
+        assert [row["low"], row["high"]] == pytest.approx([row["difference"]] * 2, abs=1e-12)
+        assert (row["effect_size"], row["detectable"]) == (None, None)
+        assert row["reason"] == "no variation: the difference is the same for every query"
+
+
+def test_noise_of_floating_point_is_no_spread() -> None:
+    assert effect_size(np.array([0.1 + 0.2, 0.3])) is None
+    assert detectable_difference(np.array([2 / 3 - 1 / 3, 1 / 3 - 0.0])) is None
+    assert paired_differences(
+        np.array([0.666666666667, 0.333333333333]), np.array([0.333333333333, 0.0])
+    ).tolist() == [
+        0.3333333333,
+        0.3333333333,
+    ]
 
 
 def test_effect_size_and_detectable_difference() -> None:

@@ -119,10 +119,11 @@ def test_a_missing_figure_is_a_dash_and_its_reason_is_counted() -> None:
     assert over_queries
     counted = [int(count) for count in re.findall(r"every utility is 1\.0 \((\d+) cells?\)", rendered(text))]
     dashes = [cell for rows in over_queries for row in rows[1:] for cell in row if cell == "-"]
-    # two runs that are equal have a difference of 0, but neither effect size nor detectable difference
+    # two runs that are equal have a difference of 0, no variation for an effect size, and no detectable difference
+    assert sum(cell == "no variation" for rows in tables_of(text) for row in rows for cell in row) == 1
     assert made.comparisons.filter(annotator="end_to_end")["effect_size"].null_count() == 1
     assert sum(counted) == found.filter(over="queries")["value"].null_count()
-    assert len(dashes) == 2 + found["value"].null_count()
+    assert len(dashes) == 1 + found["value"].null_count()
     assert "nan" not in text.lower()
 
 

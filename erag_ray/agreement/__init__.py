@@ -19,9 +19,11 @@ import numpy.typing as npt
 
 from erag_ray.agreement.cells import Cells, Floats, Orders, Weights, fold, ratio
 from erag_ray.agreement.differences import (
+    TIE_DIGITS,
     detectable_difference,
     effect_size,
     holm,
+    paired_differences,
     randomisation_p_values,
     sign_flips,
 )
@@ -38,6 +40,7 @@ from erag_ray.names import find
 __all__ = [
     "MIN_FOR_P_VALUE",
     "STATISTICS",
+    "TIE_DIGITS",
     "Agreement",
     "Interval",
     "Resampled",
@@ -51,6 +54,7 @@ __all__ = [
     "holm",
     "mean_interval",
     "mean_intervals",
+    "paired_differences",
     "permutation_p_values",
     "permutations",
     "permutations_among",

@@ -18,12 +18,12 @@ from erag_ray.agreement import (
     effect_size,
     holm,
     mean_intervals,
+    paired_differences,
     randomisation_p_values,
     resampled_agreement,
     sign_flips,
 )
 from erag_ray.evaluate.columns import (
-    DIGITS,
     DatasetColumns,
     Draws,
     NamedColumn,
@@ -36,6 +36,8 @@ from erag_ray.evaluate.common import END_TO_END, OWN_LIST, Floats, Settings
 from erag_ray.schemas import COMPARISONS, CONTRASTS
 
 COLUMNS_AT_A_TIME = 500
+NO_VARIATION = "no variation: the difference is the same for every query"
+"""Why a pair that is compared has no effect size and no detectable difference."""
 Row = tuple[object, ...]
 
 
@@ -89,7 +91,7 @@ class _Family:
 
 def _family(name: Mapping[str, object], runs: Mapping[str, Floats]) -> _Family:
     pairs = list(itertools.combinations(sorted(runs), 2))
-    differences: Floats = np.stack([np.round(runs[a] - runs[b], DIGITS) for a, b in pairs], axis=1)
+    differences: Floats = np.stack([paired_differences(runs[a], runs[b]) for a, b in pairs], axis=1)
     silent = {run for run, column in runs.items() if _never_scored(name, column)}
     reasons = [_why_not(pair, silent, column) for pair, column in zip(pairs, differences.T, strict=True)]
     return _Family(name=name, pairs=pairs, differences=differences, reasons=reasons)
@@ -104,8 +106,10 @@ def _rows(family: _Family, p_values: Floats, intervals: Sequence[Interval]) -> I
         column = family.differences[:, place]
         own = column[~np.isnan(column)]
         tests = (float(p_values[place]), float(adjusted[place]))
-        figures = (*intervals[place], *tests, effect_size(own), detectable_difference(own))
+        size = effect_size(own)
+        figures = (*intervals[place], *tests, size, detectable_difference(own))
         shown = figures if reason is None else (None,) * len(figures)
+        reason = reason or (NO_VARIATION if size is None else None)
         first = (name["reader"], name["score"], name["annotator"], *pair)
         yield (*first, *last, *shown, len(own), len(column) - len(own), reason)
 

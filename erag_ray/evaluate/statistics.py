@@ -12,6 +12,7 @@ import polars as pl
 
 from erag_ray.agreement import (
     MIN_FOR_P_VALUE,
+    TIE_DIGITS,
     Agreement,
     agree,
     agree_over_runs,
@@ -19,7 +20,6 @@ from erag_ray.agreement import (
     permutation_p_values,
 )
 from erag_ray.evaluate.columns import (
-    DIGITS,
     DatasetColumns,
     Draws,
     NamedColumn,
@@ -31,8 +31,6 @@ from erag_ray.evaluate.columns import (
 from erag_ray.evaluate.common import Floats, Settings
 from erag_ray.schemas import CORRELATIONS, MEANS
 
-MEAN_DIGITS = DIGITS - 2
-"""And means to so many: 1/3 and 1/3 are less than 2/3 and 0 once they are rounded."""
 Row = tuple[object, ...]
 
 
@@ -159,4 +157,5 @@ def _common(own: Mapping[str, Floats], used: Mapping[str, Floats]) -> tuple[Floa
 
 
 def _mean_of_each(rows: Floats) -> Floats:
-    return np.round(rows.mean(axis=1), MEAN_DIGITS) if rows.size else np.empty(0)
+    # 1/3 and 1/3 are less than 2/3 and 0 once they are rounded
+    return np.round(rows.mean(axis=1), TIE_DIGITS) if rows.size else np.empty(0)

@@ -53,7 +53,8 @@ def _quantities(own: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
 
 
 def _figures(row: Mapping[str, float | None]) -> tuple[str, ...]:
-    size = number(row["effect_size"], 2)
+    is_constant = row["difference"] is not None and row["effect_size"] is None
+    size = "no variation" if is_constant else number(row["effect_size"], 2)
     difference = with_interval(row["difference"], row["low"], row["high"])
     return (
         difference,

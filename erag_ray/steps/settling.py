@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import polars as pl
 
+from erag_ray.agreement import paired_differences
 from erag_ray.annotators import annotate
 from erag_ray.config import SettleConfig
 from erag_ray.evaluate.common import Floats
@@ -164,7 +165,7 @@ def differences(
     """
     known = drawn.join(labels, on=["query_id", "doc_id"], how="left")
     first, second = (estimate(measure, _lists(known, name, num_queries, cutoff), cutoff) for name in RANKS)
-    return first - second
+    return paired_differences(first, second)
 
 
 def _lists(known: pl.DataFrame, rank: str, num_queries: int, cutoff: int) -> Sampled:
