@@ -160,6 +160,15 @@ LIGHTHOUSE = Passage(
 )
 SURGEON = Passage("Ada Brunner", "Ada Brunner grew up in Graz and became a surgeon like her mother.")
 
+# A weak reader copies the answers of worked examples into its own ("1874" in 17 % of SmolLM2's outputs). So those of
+# questions and dialogues hold names that are nowhere else: no real answer equals them, and a copy is told by them.
+DESIGNER = Passage(
+    "Skerry Point", "The lighthouse at Skerry Point was designed by Orla Brandvik and burned whale oil."
+)
+CHILDHOOD = Passage(
+    "Ada Brunner", "Ada Brunner grew up in Mellinghaven and became a surgeon like her mother."
+)
+
 JUDGEMENTS = {
     "yes_no": Family(
         instruction="Read the passage and say whether it helps to answer the query, which may be a question, a claim "
@@ -197,14 +206,14 @@ FAMILIES = {
         instruction_alone="Answer the question with a few words.",
         examples=(
             Example(
-                LIGHTHOUSE,
-                "When was the lighthouse at Skerry Point first lit?",
-                "1874",
+                DESIGNER,
+                "Who designed the lighthouse at Skerry Point?",
+                "Orla Brandvik",
             ),
             Example(
-                SURGEON,
-                "What was the profession of Ada Brunner's mother?",
-                "surgeon",
+                CHILDHOOD,
+                "Where did Ada Brunner grow up?",
+                "Mellinghaven",
             ),
         ),
         question_word="Question",
@@ -238,9 +247,9 @@ FAMILIES = {
                 "The one at Skerry Point is really old, it was first lit in 1874!",
             ),
             Example(
-                SURGEON,
+                CHILDHOOD,
                 "I am reading about Ada Brunner. Do you know where she is from?",
-                "She grew up in Graz, and she became a surgeon just like her mother.",
+                "She grew up in Mellinghaven, and she became a surgeon just like her mother.",
             ),
         ),
         question_word="Conversation",

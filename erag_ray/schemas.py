@@ -257,6 +257,51 @@ POOLING = _table(
     shift_=VALUE,
     reason_=STRING,
 )
+# how many documents serve the reader best, and by how much better than the deepest lists
+BEST_DEPTHS = _table(
+    "best_depths",
+    "dataset reader score run_id",
+    dataset=STRING,
+    reader=STRING,
+    score=STRING,
+    run_id=STRING,
+    depth=RANK,
+    deepest=RANK,
+    difference_=VALUE,
+    low_=VALUE,
+    high_=VALUE,
+    num_queries=COUNT,
+)
+# what a reader writes, by kind of list (depth 0: no documents); counts of outputs, apart from the majority's shares
+OUTPUTS = _table(
+    "outputs",
+    "dataset reader kind depth",
+    dataset=STRING,
+    reader=STRING,
+    kind=STRING,
+    depth=RANK,
+    num_outputs=COUNT,
+    num_distinct=COUNT,
+    num_empty=COUNT,
+    num_at_limit=COUNT,
+    num_copied=COUNT,
+    num_misspelt=COUNT,
+    majority_answer=STRING,
+    majority_share=VALUE,
+    majority_score_=VALUE,
+)
+COMMON_OUTPUTS = _table(
+    "common_outputs",
+    "dataset reader kind depth place",
+    dataset=STRING,
+    reader=STRING,
+    kind=STRING,
+    depth=RANK,
+    place=RANK,
+    output=STRING,
+    num_outputs=COUNT,
+    share=VALUE,
+)
 # what runs find, before any reader; cutoff 0: a measure that has none
 SANITY = _table(
     "sanity",
@@ -345,6 +390,9 @@ TABLES = {
         COMPARISONS,
         CONTRASTS,
         POOLING,
+        BEST_DEPTHS,
+        OUTPUTS,
+        COMMON_OUTPUTS,
         SANITY,
         DUAL_LABELS,
         LOOKS,

@@ -112,6 +112,10 @@ def contrasts(*given: *Tables) -> pl.DataFrame:
     return evaluate.contrasts(columns_of(*given), given[-1])
 
 
+def best_depths(end_to_end: pl.DataFrame, queries: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    return evaluate.best_depths(columns_of(measured({}), end_to_end, queries, settings), settings)
+
+
 def value(rows: pl.DataFrame, **key: object) -> float | None:
     """The one value with this key."""
     found = rows.filter(pl.col(name) == wanted for name, wanted in key.items())

@@ -15,11 +15,13 @@ from test_evaluate import comparisons, contrasts, correlations, means, measured,
 from tiny import RIGHT, Tiny, compare, table
 
 from erag_ray.report import Grid, Results, markdown, number, pages, show, with_interval
-from erag_ray.schemas import COSTS, MEANS, POOLING
+from erag_ray.schemas import BEST_DEPTHS, COMMON_OUTPUTS, COSTS, MEANS, OUTPUTS, POOLING
 
 Rows = list[list[str]]
 NO_COSTS = pl.DataFrame(COSTS.empty())
 NO_POOLING = pl.DataFrame(POOLING.empty())
+NO_OUTPUTS = pl.DataFrame(OUTPUTS.empty())
+NO_COMMON_OUTPUTS = pl.DataFrame(COMMON_OUTPUTS.empty())
 
 
 def rendered(text: str) -> str:
@@ -53,7 +55,10 @@ def results_of(x: pl.DataFrame, y: pl.DataFrame, asked: pl.DataFrame) -> Results
         comparisons=comparisons(*given),
         contrasts=contrasts(*given),
         pooling=NO_POOLING,
+        best_depths=pl.DataFrame(BEST_DEPTHS.empty()),
         costs=NO_COSTS,
+        outputs=NO_OUTPUTS,
+        common_outputs=NO_COMMON_OUTPUTS,
     )
 
 

@@ -19,8 +19,9 @@ from erag_ray.evaluate.common import (
     Settings,
     depths_of,
 )
-from erag_ray.evaluate.comparisons import comparisons, contrasts
+from erag_ray.evaluate.comparisons import best_depths, comparisons, contrasts
 from erag_ray.evaluate.dual import PROBABILITIES, dual_labels, dual_probabilities
+from erag_ray.evaluate.outputs import SINGLE_DOCUMENT, Expected, describe_outputs
 from erag_ray.evaluate.pages import hit_values, page_values, sanity
 from erag_ray.evaluate.pooling import pooling
 from erag_ray.evaluate.statistics import correlations, means
@@ -35,14 +36,18 @@ __all__ = [
     "POOL",
     "PROBABILITIES",
     "REFERENCES",
+    "SINGLE_DOCUMENT",
     "DatasetColumns",
+    "Expected",
     "Settings",
     "asked_measures",
+    "best_depths",
     "by_dataset",
     "comparisons",
     "contrasts",
     "correlations",
     "depths_of",
+    "describe_outputs",
     "dual_labels",
     "dual_probabilities",
     "hit_values",

@@ -1,4 +1,4 @@
-"""LIST_VALUES and UTILITY -> COMPARISONS of runs, and CONTRASTS of annotators: all paired, over the same queries."""
+"""LIST_VALUES and UTILITY -> COMPARISONS of runs, BEST_DEPTHS and CONTRASTS of annotators, paired over queries."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy.typing as npt
 import polars as pl
 
 from erag_ray.agreement import (
+    TIE_DIGITS,
     Interval,
     Resampled,
     detectable_difference,
@@ -33,7 +34,7 @@ from erag_ray.evaluate.columns import (
     table_of,
 )
 from erag_ray.evaluate.common import END_TO_END, OWN_LIST, Floats, Settings
-from erag_ray.schemas import COMPARISONS, CONTRASTS
+from erag_ray.schemas import BEST_DEPTHS, COMPARISONS, CONTRASTS
 
 COLUMNS_AT_A_TIME = 500
 NO_VARIATION = "no variation: the difference is the same for every query"
@@ -123,6 +124,36 @@ def _why_not(pair: tuple[str, str], silent: set[str], column: Floats) -> str | N
         return "fewer than 2 queries are judged in both runs"
     never = [run for run in pair if run in silent]
     return f"{', '.join(never)} never scored above 0" if never else None
+
+
+def best_depths(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
+    """BEST_DEPTHS: how many documents serve the reader best in each run, of ties the fewest.
+
+    ``difference`` is the mean utility at that depth minus the one at the deepest lists, paired over queries.
+    """
+    rows: list[Row] = []
+    for columns in datasets:
+        _, ends = measured_and_used(columns.of_runs)
+        runs: dict[Row, dict[int, Floats]] = {}
+        for name, column in ends:
+            key = (name["reader"], name["score"], name["run_id"])
+            runs.setdefault(key, {})[int(str(name["depth"]))] = column
+        for run, utilities in runs.items():
+            rows.append((columns.dataset, *run, *_best_depth(utilities, columns.draws, settings.confidence)))
+    return table_of(rows, BEST_DEPTHS)
+
+
+def _best_depth(utilities: Mapping[int, Floats], draws: Draws, confidence: float) -> Row:
+    """Best depth, deepest depth, difference with its interval, number of queries; by depth -> [num_queries]."""
+    depths = sorted(utilities)
+    table = np.stack([utilities[depth] for depth in depths])
+    table[:, np.isnan(table).any(axis=0)] = np.nan
+    num_judged = int((~np.isnan(table[0])).sum())
+    means = np.round(np.nanmean(table, axis=1), TIE_DIGITS) if num_judged else np.zeros(len(depths))
+    best = int(np.argmax(means))
+    differences = paired_differences(table[best], table[-1])
+    (interval,) = mean_intervals(differences[:, None], draws.weights, confidence)
+    return (depths[best], depths[-1], *interval, num_judged)
 
 
 def contrasts(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:

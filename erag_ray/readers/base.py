@@ -142,6 +142,11 @@ class Reader(ABC):
             "probes": [prompt.segments for prompt in self.encode(PROBES)],
         }
 
+    @property
+    def example_answers(self) -> tuple[str, ...]:
+        """Answers of the worked examples in its prompts, which an output may have copied."""
+        return ()
+
     def read(self, requests: pa.Table, reader: str) -> Iterator[pa.Table]:
         """READINGS of a table of REQUESTS, a batch at a time, longest prompts first.
 

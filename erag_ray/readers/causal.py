@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from erag_ray.config import ReaderConfig
-from erag_ray.prompts import FAMILIES, Family, Piece, chat_pieces, plain_pieces
+from erag_ray.prompts import FAMILIES, VERDICTS, Family, Piece, chat_pieces, plain_pieces
 from erag_ray.readers.base import SMALL, Output, Prompt, Reader, Request
 from erag_ray.readers.leaving import CHECK_EVERY, generate_leaving
 from erag_ray.readers.memory import Limits, Needs, largest, room_on
@@ -88,6 +88,13 @@ class CausalReader(Reader):
         """Most prompt tokens: as configured, and never more than the context leaves."""
         context = getattr(self.settings, "max_position_embeddings", None) or 1 << 30
         return min(self.config.max_prompt_tokens or CAUSAL_TOKENS, context - self.max_new_tokens)
+
+    @property
+    def example_answers(self) -> tuple[str, ...]:
+        # a verdict that an example shows is a right answer to other claims
+        if self.config.prompt == "chat" or self.config.family in VERDICTS:
+            return ()
+        return tuple(example.answer for example in self.family.examples[: self.config.num_examples])
 
     def encode(self, requests: Sequence[Request]) -> list[Prompt]:
         prompts = [self._pieces(request) for request in requests]

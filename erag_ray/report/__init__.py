@@ -17,6 +17,7 @@ from erag_ray.report.differences import comparison_grid, contrast_grid
 from erag_ray.report.dual import dual_grids
 from erag_ray.report.experiments import by_reader_grid, figure_1_grid, reproduction_grid
 from erag_ray.report.grid import Grid, number, with_interval
+from erag_ray.report.outputs import depth_grid, output_grid, output_warnings
 from erag_ray.report.paper import table_1
 from erag_ray.report.pooled import pooling_grid
 from erag_ray.report.published import published_reproduction, published_table_1, published_table_2
@@ -38,6 +39,7 @@ __all__ = [
     "markdown",
     "number",
     "open_console",
+    "output_warnings",
     "pages",
     "precision_grid",
     "published_reproduction",
@@ -54,14 +56,17 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Results:
-    """The tables that a report is made of: rows of MEANS, CORRELATIONS, COMPARISONS, CONTRASTS, POOLING and COSTS."""
+    """The tables that a report is made of: rows of the tables of these names."""
 
     means: pl.DataFrame
     correlations: pl.DataFrame
     comparisons: pl.DataFrame
     contrasts: pl.DataFrame
     pooling: pl.DataFrame
+    best_depths: pl.DataFrame
     costs: pl.DataFrame
+    outputs: pl.DataFrame
+    common_outputs: pl.DataFrame
 
 
 def pages(results: Results, stages: Sequence[Mapping[str, object]], confidence: float) -> list[Grid]:
@@ -87,6 +92,10 @@ def _of_dataset(results: Results, dataset: str, confidence: float, *, alone: boo
     depths = correlations.filter(pl.col("dataset") == dataset)["depth"].unique().sort(descending=True)
     statistics = correlations["statistic"].unique(maintain_order=True)
     yield which_retriever(results.means, dataset, confidence)
+    if dataset in results.outputs["dataset"]:
+        yield output_grid(results.outputs, results.common_outputs, dataset)
+    if (results.best_depths["depth"] != results.best_depths["deepest"]).any():
+        yield depth_grid(results.best_depths, dataset)
     if len(runs) > 1:
         yield comparison_grid(results.comparisons, dataset, on_console=alone)
     for depth, statistic in itertools.product(depths if alone else depths[:1], statistics):

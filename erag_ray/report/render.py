@@ -50,10 +50,11 @@ def _rich_table(grid: Grid) -> rich.table.Table:
     return table
 
 
-def markdown(title: str, grids: Sequence[Grid], notes: Sequence[str]) -> str:
+def markdown(title: str, grids: Sequence[Grid], notes: Sequence[str], warnings: Sequence[str] = ()) -> str:
     """The report as one Markdown text; nothing that came from a file can break its tables."""
     out = io.StringIO()
     out.write(f"# {_plain(title)}\n")
+    _write_list(out, "Warnings", warnings)
     for grid in (grid for grid in grids if grid.in_file):
         out.write(f"\n## {_plain(grid.title)}\n\n")
         out.write(_line(grid.columns))
@@ -62,10 +63,14 @@ def markdown(title: str, grids: Sequence[Grid], notes: Sequence[str]) -> str:
         )
         out.writelines(_line(row) for row in grid.rows)
         out.write(f"\n{_plain(grid.caption)}\n" if grid.caption else "")
-    if notes:
-        out.write("\n## Notes on the inputs\n\n")
-        out.writelines(f"- {_plain(note)}\n" for note in notes)
+    _write_list(out, "Notes on the inputs", notes)
     return out.getvalue()
+
+
+def _write_list(out: io.StringIO, title: str, lines: Sequence[str]) -> None:
+    if lines:
+        out.write(f"\n## {title}\n\n")
+        out.writelines(f"- {_plain(line)}\n" for line in lines)
 
 
 def _line(cells: Sequence[str], *, escape: bool = True) -> str:

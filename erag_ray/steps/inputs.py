@@ -21,6 +21,7 @@ from erag_ray.datasets import (
     sample,
 )
 from erag_ray.schemas import (
+    BEST_DEPTHS,
     COMPARISONS,
     CONTRASTS,
     CORPUS,
@@ -42,7 +43,17 @@ from erag_ray.steps.checks import check_evaluation, check_not_own, check_places,
 from erag_ray.store import NOT_LOCAL, TableStore, file_stamp
 
 INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
-DERIVED_TABLES = (LABELS, UTILITY, LIST_VALUES, MEANS, CORRELATIONS, COMPARISONS, CONTRASTS, POOLING)
+DERIVED_TABLES = (
+    LABELS,
+    UTILITY,
+    LIST_VALUES,
+    MEANS,
+    CORRELATIONS,
+    COMPARISONS,
+    CONTRASTS,
+    POOLING,
+    BEST_DEPTHS,
+)
 STAGES = ("annotate", "end_to_end", "compare", "judge", "likelihood", "score_only", "settle")
 INPUT_KEYS = (
     "queries",

@@ -19,6 +19,7 @@ from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig
 from erag_ray.datasets import Findings, write_trec_qrels, write_trec_run
 from erag_ray.evaluate import (
     Settings,
+    best_depths,
     by_dataset,
     comparisons,
     contrasts,
@@ -29,9 +30,11 @@ from erag_ray.evaluate import (
     pooling,
     utility,
 )
-from erag_ray.report import Results, markdown, pages, show
+from erag_ray.report import Results, markdown, output_warnings, pages, show
 from erag_ray.requests import pairs
 from erag_ray.schemas import (
+    BEST_DEPTHS,
+    COMMON_OUTPUTS,
     COMPARISONS,
     CONTRASTS,
     CORRELATIONS,
@@ -39,6 +42,7 @@ from erag_ray.schemas import (
     LABELS,
     LIST_VALUES,
     MEANS,
+    OUTPUTS,
     POOLING,
     READINGS,
     UTILITY,
@@ -50,7 +54,7 @@ from erag_ray.steps.inputs import STAGES, Inputs, unseal
 from erag_ray.store import Folder, TableStore, TableWriter, as_frame, read_manifest
 
 MAX_NAME = 150
-RESULTS = (LIST_VALUES, MEANS, CORRELATIONS, COMPARISONS, CONTRASTS, POOLING)
+RESULTS = (LIST_VALUES, MEANS, CORRELATIONS, COMPARISONS, CONTRASTS, POOLING, BEST_DEPTHS)
 SPEED_KEYS = ("batch_size", "batch_tokens", "delay_seconds")
 
 
@@ -221,6 +225,7 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
         CORRELATIONS: correlations,
         COMPARISONS: comparisons,
         CONTRASTS: contrasts,
+        BEST_DEPTHS: best_depths,
     }
     writer = tables.writer(LIST_VALUES)
     values = list_value_parts(labels, inputs.runs, applicable, inputs.queries, settings)
@@ -259,25 +264,35 @@ def report(config: JobConfig, inputs: Inputs, console: rich.console.Console) -> 
     """
     tables = TableStore(config.out)
     stages = list(_stages(tables.folder))
-    costs = [
-        TableStore(tables.folder.root.rstrip("/") + "/" + stage["stage"]).read(COSTS) for stage in stages
-    ]
-    cost_rows = pl.concat([as_frame(COSTS.empty()), *costs])
+    stores = [TableStore(tables.folder.root.rstrip("/") + "/" + stage["stage"]) for stage in stages]
     results = Results(
         means=tables.read(MEANS),
         correlations=tables.read(CORRELATIONS),
         comparisons=tables.read(COMPARISONS),
         contrasts=tables.read(CONTRASTS),
         pooling=tables.read(POOLING),
-        costs=cost_rows,
+        best_depths=tables.read(BEST_DEPTHS),
+        costs=_of_stages(stores, COSTS),
+        outputs=_of_stages(stores, OUTPUTS),
+        common_outputs=_of_stages(stores, COMMON_OUTPUTS),
     )
     grids = pages(results, stages, config.confidence)
     show(grids, console)
+    warnings = output_warnings(results.outputs, results.common_outputs, results.best_depths, results.means)
+    for warning in warnings:
+        console.print(f"WARNING: {warning}", soft_wrap=True, markup=False, highlight=False)
     made = tables.manifest(LABELS)["config"].get("notes", [])
     notes = [*inputs.notes, *made, *export(config, inputs, tables.read(LABELS))]
     title = f"Which retriever serves the reader {config.reader.kind} {config.reader.model or ''} best?"
-    tables.folder.write_bytes(markdown(title, grids, notes).encode(), "report.md")
+    tables.folder.write_bytes(markdown(title, grids, notes, warnings).encode(), "report.md")
     return "/".join([tables.folder.address.rstrip("/"), "report.md"])
+
+
+def _of_stages(stores: Iterable[TableStore], schema: TableSchema) -> pl.DataFrame:
+    """A table of every stage that has one."""
+    return pl.concat(
+        [as_frame(schema.empty()), *(store.read(schema) for store in stores if store.is_sealed(schema))]
+    )
 
 
 def _stages(folder: Folder) -> Iterator[Mapping[str, Any]]:

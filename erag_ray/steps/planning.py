@@ -17,7 +17,8 @@ import pyarrow as pa
 from erag_ray.annotators import needs_of
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.datasets import Dataset, sample
-from erag_ray.evaluate import GOLD_PASSAGES, NO_PASSAGES
+from erag_ray.evaluate import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES, SINGLE_DOCUMENT
+from erag_ray.prompts import VERDICTS
 from erag_ray.readers import (
     Reader,
     likelihood_of,
@@ -65,6 +66,18 @@ class ReaderPlan:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
+class Answered:
+    """Questions and lists that a reader answers as a user would read it."""
+
+    queries: pl.DataFrame
+    """QUERIES."""
+    verdicts: Mapping[str, Sequence[str]]
+    """Dataset -> all answers that its questions can have, where they are but a few."""
+    lists: pl.DataFrame
+    """Columns kind, depth, query_id, doc_ids: see `evaluate.describe_outputs`."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class StagePlan:
     """A stage before it runs."""
 
@@ -72,6 +85,8 @@ class StagePlan:
     plans: Sequence[ReaderPlan]
     instead: Mapping[str, str] = dataclasses.field(default_factory=dict)
     """Readers that are asked for a score alone -> the reader whose score it is."""
+    answered: Answered | None = None
+    """What its outputs answer, where they are whole answers of the reader."""
 
     @property
     def asks(self) -> pl.DataFrame:
@@ -166,7 +181,12 @@ def plan_stage(config: JobConfig, inputs: Inputs, stage: str, *, alone: bool, to
     Raises:
         InputError: a reader's model cannot be found or read.
     """
-    return plan_lists(config, inputs, stage, _lists(config, inputs, alone=alone, together=together))
+    lists = _lists(config, inputs, alone=alone, together=together)
+    plan = plan_lists(config, inputs, stage, lists.select("query_id", "doc_ids"))
+    families = {name: dataset.family for name, dataset in inputs.datasets.items()}
+    verdicts = {name: VERDICTS[family] for name, family in families.items() if family in VERDICTS}
+    answered = Answered(queries=inputs.queries, verdicts=verdicts, lists=lists)
+    return dataclasses.replace(plan, answered=answered)
 
 
 def plan_lists(config: JobConfig, inputs: Inputs, stage: str, lists: pl.DataFrame) -> StagePlan:
@@ -248,9 +268,14 @@ def _plan_judge(config: JobConfig, inputs: Inputs) -> StagePlan:
 
 
 def _lists(config: JobConfig, inputs: Inputs, *, alone: bool, together: bool) -> pl.DataFrame:
-    parts = [_alone_in_whole(config, inputs)] if alone else []
-    parts += [end_to_end_lists(config, inputs).select("query_id", "doc_ids")] if together else []
-    return pl.concat(parts)
+    """Columns kind, depth, query_id, doc_ids."""
+    length = pl.col("doc_ids").list.len().cast(pl.Int32)
+    of_one = pl.when(length == 0).then(pl.lit(NO_PASSAGES)).otherwise(pl.lit(SINGLE_DOCUMENT))
+    parts = [_alone_in_whole(config, inputs).with_columns(kind=of_one, depth=length)] if alone else []
+    is_reference = pl.col("run_id").is_in(REFERENCES)
+    kind = pl.when(is_reference).then("run_id").otherwise(pl.lit(END_TO_END))
+    parts += [end_to_end_lists(config, inputs).with_columns(kind=kind)] if together else []
+    return pl.concat(part.select("kind", "depth", "query_id", "doc_ids") for part in parts)
 
 
 def _alone(config: JobConfig, inputs: Inputs) -> pl.DataFrame:

