@@ -16,6 +16,8 @@ from erag_ray.config import RetrieveConfig, RetrieverConfig
 from erag_ray.report import Results, markdown, pages, show
 from erag_ray.report.paper import table_1
 from erag_ray.schemas import (
+    BEST_DEPTHS,
+    COMMON_OUTPUTS,
     COMPARISONS,
     CONTRASTS,
     CORRELATIONS,
@@ -23,6 +25,7 @@ from erag_ray.schemas import (
     LABELS,
     LIST_VALUES,
     MEANS,
+    OUTPUTS,
     POOLING,
     UTILITY,
 )
@@ -206,7 +209,10 @@ def test_every_run_and_depth_has_its_table_1_and_the_console_the_deepest(walked:
         comparisons=store.read(COMPARISONS),
         contrasts=store.read(CONTRASTS),
         pooling=store.read(POOLING),
+        best_depths=store.read(BEST_DEPTHS),
         costs=pl.DataFrame(COSTS.empty()),
+        outputs=pl.DataFrame(OUTPUTS.empty()),
+        common_outputs=pl.DataFrame(COMMON_OUTPUTS.empty()),
     )
     grids = pages(results, [], 0.95)
     titles = [grid.title for grid in grids if grid.on_console and grid.title.startswith("Table 1")]

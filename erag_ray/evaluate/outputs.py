@@ -49,13 +49,16 @@ def describe_outputs(
         asks: ASKS.
         readings: READINGS that answer them; those that ended as an error are left out.
         queries: QUERIES of the lists.
-        expected: what copies, limits and verdicts are told by.
+        expected: what is known of the readers and datasets.
+
+    Raises:
+        ValueError: a score is unknown.
     """
     outputs = _outputs(lists, asks, readings, queries)
-    limits = outputs["reader"].replace_strict(dict(expected.max_new_tokens), return_dtype=pl.Int64)
+    limit = pl.col("reader").replace_strict(dict(expected.max_new_tokens), return_dtype=pl.Int64)
     flagged = outputs.join(_answer_flags(outputs, queries, expected), on=TEXT, how="left").with_columns(
         is_empty=pl.col("output").str.strip_chars() == "",
-        is_at_limit=pl.col("num_output_tokens") >= limits,
+        is_at_limit=pl.col("num_output_tokens") >= limit,
     )
     counts = flagged.group_by(KIND).agg(
         num_outputs=pl.len(),

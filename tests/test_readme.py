@@ -1,0 +1,186 @@
+"""The README's commands run as written, on small files under the names that it gives them.
+
+Only what a test machine lacks is replaced (`REPLACED`): models of a hub, paths of a cluster, its GPUs, and the sizes
+of worlds and benchmarks. Commands of other tools (pip, make, ray up, kubectl) are not run here: `make`'s targets are
+what CI and `tests/test_submission.py` call.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+import yaml
+from encoders import bert_folder
+from models import causal_folder, t5_folder
+from quiet_ray import ENVIRONMENT
+from tiny import PASSAGES, QUESTIONS, RUNS, kilt_line, trec_lines
+
+from erag_ray.datasets.public import CACHE, RECEIPT
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+ROOT = pathlib.Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+# what a small machine without a hub, a cluster and a GPU has in its place
+REPLACED = {
+    "/models/t5-small-fid-nq": "jobs/demo/reader",
+    "facebook/contriever": "models/contriever",
+    "cross-encoder/ms-marco-MiniLM-L6-v2": "models/cross-encoder",
+    "mistralai/Mistral-7B-Instruct-v0.2": "models/chat",
+    "google-t5/t5-small": "models/t5",
+    "/shared/": "shared/",
+    "s3://bucket/": "shared/",
+    "--expect_gpus 16": "",
+    "--search.gpus_per_actor 1": "",
+    "--search.num_actors 8": "--search.num_actors 1",
+    "--num_passages 100000": "--num_passages 1000",
+    "--bf16_autocast true": "",
+}
+# hours on a small machine: only their keys are checked
+TOO_LONG = ("jobs/benchmark.py", "jobs/dual_labels.py")
+
+
+def replaced(text: str) -> str:
+    for written, small in REPLACED.items():
+        text = text.replace(written, small)
+    return text
+
+
+def blocks(language: str) -> list[str]:
+    return [body for name, body in BLOCK.findall(README) if name == language]
+
+
+def commands() -> list[str]:
+    """Every command of a job, without `ray job submit` before it."""
+    lines = [
+        line for body in blocks("bash") for line in body.replace("\\\n", " ").splitlines() if "jobs/" in line
+    ]
+    return [re.sub(r"^ray job submit .*? -- ", "", line).strip() for line in lines if "python jobs/" in line]
+
+
+def config_named(key: str) -> str:
+    """The README's one YAML block that has this key."""
+    (body,) = [body for body in blocks("yaml") if key in yaml.safe_load(body)]
+    return body
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The jobs of the repository, and the files that the README's commands name."""
+    folder = tmp_path_factory.mktemp("clone")
+    shutil.copytree(ROOT / "jobs", folder / "jobs")
+    _write_inputs(folder)
+    _write_models(folder / "models")
+    (folder / "nq.yaml").write_text(replaced(config_named("reader")))
+    (folder / "retrieval.yaml").write_text(replaced(config_named("retrievers")))
+    for body in blocks("python"):
+        name = re.match(r"# (\w+\.py)", body)
+        if name:
+            (folder / name[1]).write_text(body)
+    return folder
+
+
+def _write_inputs(folder: pathlib.Path) -> None:
+    questions = "".join(kilt_line(name, *rest) for name, rest in QUESTIONS.items())
+    for name in ("nq-dev-kilt.jsonl", "nq-train-kilt.jsonl"):
+        (folder / name).write_text(questions)
+    passages = pl.DataFrame(
+        [(doc_id, *rest) for doc_id, rest in PASSAGES.items()],
+        schema=["doc_id", "page_id", "title", "text"],
+        orient="row",
+    )
+    passages.write_parquet(folder / "passages.parquet")
+    (folder / "runs").mkdir()
+    for name, run in (("bm25", "good"), ("contriever", "bad"), ("splade", "third")):
+        (folder / "runs" / f"{name}.trec").write_text(trec_lines(RUNS[run]))
+        subprocess.run(["gzip", folder / "runs" / f"{name}.trec"], check=True)
+    _write_training(folder / "shared", passages)
+    _write_published(folder / "cache" / "kilt", questions)
+
+
+def _write_training(shared: pathlib.Path, passages: pl.DataFrame) -> None:
+    (shared / "kilt").mkdir(parents=True)
+    passages.write_parquet(shared / "kilt" / "corpus")
+    lists = [
+        (query, rank, doc) for query, docs in RUNS["good"].items() for rank, doc in enumerate(docs.split(), 1)
+    ]
+    run = pl.DataFrame(lists, schema=["query_id", "rank", "doc_id"], orient="row")
+    for part in ("train", "dev"):
+        run.write_parquet(shared / f"nq-{part}-bm25.parquet")
+
+
+def _write_published(cache: pathlib.Path, questions: str) -> None:
+    """The files that are downloaded once, as if they were: each with its receipt."""
+    pages = [
+        {"wikipedia_id": page, "wikipedia_title": title, "text": [title, f"{text}.\n"]}
+        for page, title, text in PASSAGES.values()
+    ]
+    claims = questions.replace('"id": "q', '"id": "f')
+    claims = re.sub(r'"answer": "[^"]*"', '"answer": "SUPPORTS"', claims)
+    files = {
+        "nq-dev-kilt.jsonl": questions,
+        "fever-dev-kilt.jsonl": claims,
+        "kilt_knowledgesource.json": "".join(json.dumps(page) + "\n" for page in pages),
+    }
+    cache.mkdir(parents=True)
+    for name, text in files.items():
+        (cache / name).write_text(text)
+        receipt = {"url": name, "size": len(text.encode()), "sha256": ""}
+        (cache / f"{name}{RECEIPT}").write_text(json.dumps(receipt))
+
+
+def _write_models(folder: pathlib.Path) -> None:
+    folder.mkdir()
+    bert_folder(folder / "contriever")
+    bert_folder(folder / "cross-encoder", num_labels=1)
+    causal_folder(folder / "chat")
+    t5_folder(folder / "t5")
+
+
+def run(command: str, clone: pathlib.Path) -> str:
+    """What a command prints; it must succeed."""
+    words = shlex.split(replaced(command), comments=True)
+    environment = {
+        **os.environ,
+        **ENVIRONMENT,
+        CACHE: str(clone / "cache"),
+        "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+    }
+    environment.pop("RAY_ADDRESS", None)
+    done = subprocess.run(
+        [sys.executable, *words[1:]],
+        cwd=clone,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
+    return done.stdout + done.stderr
+
+
+def test_the_readme_has_commands_and_all_make_targets_exist() -> None:
+    assert len(commands()) > 15
+    targets = re.findall(r"^(\w[\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    named = re.findall(r"^make ([\w-]+)", "\n".join(blocks("bash")), re.MULTILINE)
+    assert named
+    assert set(named) <= set(targets)
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.split()[1] not in TOO_LONG])
+def test_a_command_runs_as_written(clone: pathlib.Path, command: str) -> None:
+    assert run(command, clone)
+
+
+@pytest.mark.parametrize("command", [c for c in commands() if c.split()[1] in TOO_LONG])
+def test_the_keys_of_a_long_command_exist(clone: pathlib.Path, command: str) -> None:
+    assert run(command.partition("  #")[0] + " --print_config", clone)
