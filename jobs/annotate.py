@@ -1,7 +1,7 @@
 """Second step: read every retrieved document alone (eRAG) and seal every annotator's labels.
 
     python jobs/annotate.py --config jobs/demo/compare.yaml
-    ray job submit --working-dir . -- python jobs/annotate.py --config jobs/demo/compare.yaml
+    ray job submit --working-dir . -- python jobs/annotate.py --config nq.yaml --out /shared/nq --store /shared/store
 
 Works on what jobs/prepare.py has sealed; what the store holds is not read again.
 """

@@ -1,7 +1,7 @@
 """The main job: from questions, passages and runs to the table of correlations.
 
     python jobs/compare.py --config jobs/demo/compare.yaml
-    ray job submit --working-dir . -- python jobs/compare.py --config jobs/demo/compare.yaml
+    ray job submit --working-dir . -- python jobs/compare.py --config nq.yaml --out /shared/nq --store /shared/store
 
 Makes the runs that ``retrievers`` name, then reads every distinct (question, document) alone and every list end to end,
 in one pool; what the store holds is not read again. Seals its tables in --out and writes report.md there.

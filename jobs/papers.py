@@ -1,7 +1,7 @@
 """The papers' tables and figures from finished jobs, beside the published numbers.
 
     python jobs/papers.py --config jobs/papers/papers.yaml
-    ray job submit --working-dir . -- python jobs/papers.py --config jobs/papers/papers.yaml
+    ray job submit --working-dir . -- python jobs/papers.py --comparison /shared/papers/fid --out /shared/papers/report
 
 Table 1, Figures 1 to 3 (their data, with intervals), the reproduction's table, and Table 3 of the dual-label paper.
 `make papers` runs the jobs before it, on a generated world.

@@ -1,7 +1,7 @@
 """Make runs: questions and passages (or the pages to make them from) to ranked lists.
 
-    python jobs/retrieve.py --config retrieval.yaml
-    ray job submit --working-dir . -- python jobs/retrieve.py --config retrieval.yaml
+    python jobs/retrieve.py --config jobs/demo/runs.yaml
+    ray job submit --working-dir . -- python jobs/retrieve.py --config retrieval.yaml --out /shared/retrieval
 
 The files under runs/ and the folder corpus/ of --out go into the config of jobs/compare.py, which can also make runs
 itself. Ends with what the runs find: gold pages, answers, KILT's R-precision and recall.

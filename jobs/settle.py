@@ -1,7 +1,8 @@
-"""Which of two runs is better, with as few readings as that takes.
+r"""Which of two runs is better, with as few readings as that takes.
 
     python jobs/settle.py --config jobs/demo/compare.yaml --between '[bm25, bm25_lead]' --cutoff 10
-    ray job submit --working-dir . -- python jobs/settle.py --config nq.yaml --between '[bm25, contriever]'
+    ray job submit --working-dir . -- python jobs/settle.py --config nq.yaml --between '[bm25, contriever]' \
+        --out /shared/nq --store /shared/store
 
 Works on what jobs/prepare.py has sealed, one dataset. Reads a sample of the two lists' documents, most of all those
 that the difference hangs on, for some questions after others in random order; after each look it gives an interval that

@@ -102,6 +102,12 @@ def test_the_kubernetes_job_is_tried_again_and_names_only_what_there_is() -> Non
     assert yaml.safe_load(job["spec"]["runtimeEnvYAML"]).keys() == {"env_vars"}
 
 
+def test_the_kubernetes_job_writes_to_the_shared_volume() -> None:
+    _, _, *arguments = read(JOB)["spec"]["entrypoint"].split()
+    values = dict(zip(arguments[::2], arguments[1::2], strict=True))
+    assert all(values[key].startswith("/shared/") for key in ("--config", "--out", "--store"))
+
+
 def test_the_kubernetes_job_has_the_pinned_ray_a_bare_head_and_whole_machines() -> None:
     cluster = read(JOB)["spec"]["rayClusterSpec"]
     text = (ROOT / JOB).read_text()

@@ -16,6 +16,7 @@ from erag_ray.schemas import InputError, JobError
 from erag_ray.steps.claiming import claimed
 from erag_ray.steps.public import with_public
 from erag_ray.steps.reaching import check_reach
+from erag_ray.steps.submission import check_outputs
 
 
 class WritesOut(Protocol):
@@ -38,6 +39,7 @@ def run_job(kind: type[Config], main: Callable[[Config], None], description: str
     sys.path.append(os.getcwd())
     config = parse(kind, description)
     try:
+        check_outputs(config)
         check_reach(config)
         with claimed(config.out):
             main(with_public(config))
