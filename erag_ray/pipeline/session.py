@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import ray
+from ray.exceptions import AuthenticationError
 
 from erag_ray.schemas import JobError
 
@@ -22,12 +23,23 @@ QUIET = {
     "RAY_BACKEND_LOG_LEVEL": "fatal",  # an error line about every Ray Data actor, which concerns large arguments
 }
 
+# how often Ray tries to connect (default: 20); an attempt takes 41 s where nobody answers, 1 s where it is refused
+ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
+REFUSALS = (AuthenticationError, ConnectionError)
+TOKEN_HINT = (
+    ". If the cluster is up, it may want a token: Ray 2.60 does wherever ~/.ray/auth_token exists. Set "
+    "RAY_AUTH_MODE=token, with the same token on this machine; see 'On a cluster' in README.md"
+)
+
 
 @contextlib.contextmanager
 def ray_session(address: str | None = None) -> Iterator[None]:
     """A Ray to run on: the one that is initialised, the given or surrounding cluster, else a local one.
 
     A Ray that this starts is shut down at the end.
+
+    Raises:
+        JobError: the cluster cannot be had.
     """
     if ray.is_initialized():
         yield
@@ -36,7 +48,7 @@ def ray_session(address: str | None = None) -> Iterator[None]:
         os.environ.setdefault(name, value)
     address = address or os.environ.get("RAY_ADDRESS")
     if address:
-        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+        _connect(address)
     else:
         # the pool takes the cores; reading Parquet needs logical CPUs of its own, or nothing moves
         cores = os.cpu_count() or 1
@@ -51,6 +63,25 @@ def ray_session(address: str | None = None) -> Iterator[None]:
         yield
     finally:
         ray.shutdown()
+
+
+def _connect(address: str) -> None:
+    """Connect to a running cluster.
+
+    Raises:
+        JobError: there is none, or it does not let this process in.
+    """
+    attempts = os.environ.get(ATTEMPTS)
+    os.environ[ATTEMPTS] = attempts or "1"
+    try:
+        ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except (*REFUSALS, RuntimeError, ValueError) as error:
+        reason = " ".join(str(getattr(error, "message", error)).split())
+        hint = TOKEN_HINT if isinstance(error, REFUSALS) else ""
+        raise JobError(f"ray_address or RAY_ADDRESS: no connection to {address}: {reason}{hint}") from error
+    finally:
+        if attempts is None:
+            del os.environ[ATTEMPTS]
 
 
 def nodes_alive() -> list[Mapping[str, float]]:
