@@ -1,5 +1,7 @@
 """The main job, submitted to a running Ray: it succeeds, fails by its exit code, and goes on after it was stopped.
 
+The Ray wants a token, as one does by default where a local job has run before.
+
 Run: pytest -m cluster tests/test_submission.py
 """
 
@@ -9,6 +11,9 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import re
+import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -29,6 +34,7 @@ from erag_ray.store import TableStore
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
 ROOT = pathlib.Path(__file__).parents[1]
+TOKEN = secrets.token_hex(32)
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]
 PORTS = (
     "port",
@@ -41,8 +47,11 @@ PORTS = (
 
 
 @pytest.fixture(scope="module")
-def environment() -> dict[str, str]:
-    known = {**os.environ, **ENVIRONMENT}
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """What README.md says of the cluster: the token in a file, and the mode in which it is sent."""
+    token = tmp_path_factory.mktemp("token") / "auth_token"
+    token.write_text(TOKEN)
+    known = {**os.environ, **ENVIRONMENT, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
     known.pop("RAY_ADDRESS", None)
     # a submitted job runs with the `python` that its head finds, not with the one that submits it
     known["PATH"] = os.pathsep.join([str(pathlib.Path(sys.executable).parent), os.environ["PATH"]])
@@ -50,20 +59,28 @@ def environment() -> dict[str, str]:
 
 
 @pytest.fixture(scope="module")
-def address(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def ports() -> dict[str, int]:
+    """Ports that no other Ray on this machine has: an agent whose port is taken takes no jobs."""
+    return {name: free_port() for name in PORTS}
+
+
+@pytest.fixture(scope="module")
+def head_log(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    return tmp_path_factory.mktemp("head") / "log"
+
+
+@pytest.fixture(scope="module")
+def address(environment: dict[str, str], ports: dict[str, int], head_log: pathlib.Path) -> Iterator[str]:
     """A head of these tests' own; its processes, and no others, are ended by their ids."""
-    # ports that no other Ray on this machine has: an agent whose port is taken takes no jobs
-    ports = {name: free_port() for name in PORTS}
     options = [f"--{name}={port}" for name, port in ports.items()]
     command = [*RAY, "start", "--head", "--block", "--num-cpus=5", "--dashboard-host=127.0.0.1", *options]
-    log = tmp_path_factory.mktemp("head") / "log"
-    with log.open("w") as out:
+    with head_log.open("w") as out:
         head = subprocess.Popen(
             [*command, "--disable-usage-stats"], env=environment, stdout=out, stderr=subprocess.STDOUT
         )
     try:
         place = f"http://127.0.0.1:{ports['dashboard-port']}"
-        wait_for_agent(place, head, log)
+        wait_for_agent(place, head, head_log)
         yield place
     finally:
         family = psutil.Process(head.pid).children(recursive=True)
@@ -73,6 +90,11 @@ def address(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactor
         end(family)
         head.kill()
         head.wait()
+
+
+def client(address: str) -> JobSubmissionClient:
+    """A client in this process, whose own mode stays as it is."""
+    return JobSubmissionClient(address, headers={"Authorization": f"Bearer {TOKEN}"})
 
 
 def free_port() -> int:
@@ -88,22 +110,36 @@ def wait_for_agent(address: str, head: subprocess.Popen[bytes], log: pathlib.Pat
     while time.monotonic() < deadline:
         assert head.poll() is None, log.read_text()
         with contextlib.suppress(OSError, RuntimeError):
-            JobSubmissionClient(address).submit_job(entrypoint="true")
+            client(address).submit_job(entrypoint="true")
             return
         time.sleep(0.5)
     raise AssertionError(log.read_text())
 
 
-def submit(address: str, environment: dict[str, str], name: str, command: list[str]) -> subprocess.Popen[str]:
-    """``ray job submit`` of a job of this source tree."""
-    options = ["--address", address, "--working-dir", str(ROOT), "--submission-id", name]
+def submit(
+    address: str,
+    environment: dict[str, str],
+    name: str,
+    command: list[str],
+    tree: pathlib.Path = ROOT,
+) -> subprocess.Popen[str]:
+    """``ray job submit`` of a job of a source tree."""
+    options = ["--address", address, "--working-dir", str(tree), "--submission-id", name]
     # the command without its own interpreter, as the README has it
     job = [*RAY, "job", "submit", *options, "--", "python", *command[1:]]
     return subprocess.Popen(job, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def status(address: str, name: str) -> str:
-    return str(JobSubmissionClient(address).get_job_status(name))
+    return str(client(address).get_job_status(name))
+
+
+def unpacked(head_log: pathlib.Path) -> list[pathlib.Path]:
+    """Ray's copies of the submitted source trees."""
+    session = re.search(r"saved to: \S*?(/\S+)/logs/", head_log.read_text())
+    assert session
+    folders = pathlib.Path(session[1], "runtime_resources", "working_dir_files").glob("_ray_pkg_*")
+    return [folder for folder in folders if folder.is_dir()]
 
 
 @pytest.fixture
@@ -111,8 +147,12 @@ def config(tmp_path: pathlib.Path) -> JobConfig:
     return dataclasses.replace(write_larger(tmp_path), cpus_per_reader=1)
 
 
-def test_a_submitted_job_is_stopped_submitted_again_and_succeeds(
-    address: str, environment: dict[str, str], config: JobConfig, tmp_path: pathlib.Path
+def test_a_submitted_job_is_stopped_submitted_again_after_an_edit_and_succeeds(
+    address: str,
+    environment: dict[str, str],
+    head_log: pathlib.Path,
+    config: JobConfig,
+    tmp_path: pathlib.Path,
 ) -> None:
     command = job_command(config, tmp_path)
     first = submit(address, environment, "stopped", command)
@@ -129,7 +169,8 @@ def test_a_submitted_job_is_stopped_submitted_again_and_succeeds(
     assert 0 < written < NUM_REQUESTS
     assert not pathlib.Path(config.out, "report.md").exists()
 
-    again = submit(address, environment, "again", command)
+    copies = len(unpacked(head_log))
+    again = submit(address, environment, "again", command, edited(tmp_path / "edited"))
     told, _ = again.communicate(timeout=300)
     assert again.returncode == 0, told
     assert status(address, "again") == "SUCCEEDED"
@@ -138,6 +179,57 @@ def test_a_submitted_job_is_stopped_submitted_again_and_succeeds(
     assert len(rows) == rows.select("question_key", "passages_key").n_unique() == NUM_REQUESTS
     costs = TableStore(f"{config.out}/compare").read(COSTS)
     assert costs["num_reader_calls"].to_list() == [NUM_REQUESTS - written]
+    assert len(unpacked(head_log)) == copies + 1
+    assert not [folder for copy in unpacked(head_log) for folder in copy.glob("results")]
+
+
+def edited(tree: pathlib.Path) -> pathlib.Path:
+    """A copy of this source tree with an edit."""
+    for name in ("erag_ray", "jobs"):
+        shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
+    with (tree / "jobs" / "compare.py").open("a") as file:
+        file.write("# edited\n")
+    return tree
+
+
+def test_relative_outputs_are_refused_and_nothing_is_written(
+    address: str,
+    environment: dict[str, str],
+    head_log: pathlib.Path,
+    config: JobConfig,
+    tmp_path: pathlib.Path,
+) -> None:
+    relative = dataclasses.replace(config, out="results/nq", store="results/store")
+    job = submit(address, environment, "relative", job_command(relative, tmp_path))
+    told, _ = job.communicate(timeout=180)
+    assert job.returncode != 0
+    assert "out (results/nq) and store (results/store) would lie in Ray's copy of the working_dir" in told
+    assert "Traceback" not in told
+    assert client(address).get_job_info("relative").driver_exit_code == 2
+    assert unpacked(head_log)
+    assert not [folder for copy in unpacked(head_log) for folder in copy.glob("results")]
+
+
+def test_without_the_mode_neither_a_submission_nor_a_job_gets_in(
+    address: str,
+    environment: dict[str, str],
+    ports: dict[str, int],
+    config: JobConfig,
+    tmp_path: pathlib.Path,
+) -> None:
+    without = {name: value for name, value in environment.items() if name != "RAY_AUTH_MODE"}
+    job = submit(address, without, "without", job_command(config, tmp_path))
+    told, _ = job.communicate(timeout=60)
+    assert job.returncode != 0
+    assert "Missing authentication token" in told
+    assert "RAY_AUTH_MODE is currently 'disabled' (not 'token')" in told
+
+    local = {**without, "RAY_ADDRESS": f"127.0.0.1:{ports['port']}", "PYTHONPATH": str(ROOT)}
+    command = job_command(config, tmp_path)
+    done = subprocess.run(command, cwd=ROOT, env=local, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "Set RAY_AUTH_MODE=token" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
 
 
 def test_a_job_that_fails_says_why_and_its_submission_fails(
