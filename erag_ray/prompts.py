@@ -217,7 +217,7 @@ FAMILIES = {
             ),
         ),
         question_word="Question",
-        answer_word="Answer",
+        answer_word="Answer (a few words)",
     ),
     "claim": Family(
         instruction="Read the passages and say whether they support the claim. Answer SUPPORTS or REFUTES.",
@@ -235,7 +235,7 @@ FAMILIES = {
             ),
         ),
         question_word="Claim",
-        answer_word="Answer",
+        answer_word="Answer (SUPPORTS or REFUTES)",
     ),
     "dialogue": Family(
         instruction="Use the passages to write the next reply of the conversation.",

@@ -63,14 +63,14 @@ def test_the_plain_prompt_ends_where_the_answer_starts() -> None:
     assert joined(plain_pieces(FAMILY, QUESTION, [BRIDGE, UNTITLED], 1)) == (
         "Read the passages and answer the question with a few words.\n"
         "\n"
-        "Passage: (Lighthouse) The lighthouse at Skerry Point was lit in 1874. Its lamp burned whale oil.\n"
-        "Question: When was the lighthouse at Skerry Point first lit?\n"
-        "Answer: 1874\n"
+        "Passage: (Skerry Point) The lighthouse at Skerry Point was designed by Orla Brandvik and burned whale oil.\n"
+        "Question: Who designed the lighthouse at Skerry Point?\n"
+        "Answer (a few words): Orla Brandvik\n"
         "\n"
         "Passage: (Marn) A bridge.\n"
         "Passage: Rain.\n"
         "Question: Who built it?\n"
-        "Answer:"
+        "Answer (a few words):"
     )
 
 
@@ -78,11 +78,11 @@ def test_the_plain_prompt_without_passages_says_nothing_of_passages() -> None:
     assert joined(plain_pieces(FAMILY, QUESTION, [], 1)) == (
         "Answer the question with a few words.\n"
         "\n"
-        "Question: When was the lighthouse at Skerry Point first lit?\n"
-        "Answer: 1874\n"
+        "Question: Who designed the lighthouse at Skerry Point?\n"
+        "Answer (a few words): Orla Brandvik\n"
         "\n"
         "Question: Who built it?\n"
-        "Answer:"
+        "Answer (a few words):"
     )
 
 
