@@ -251,6 +251,18 @@ def test_provenance_is_any_gold_page_and_null_without_a_page() -> None:
     }
 
 
+def test_provenance_of_a_query_without_gold_pages_is_its_gold_passages() -> None:
+    # q1 has a gold page, which alone counts; d3 has no page, which is all one here
+    gold = pl.DataFrame(
+        [("q1", "d3"), ("q4", "d3"), ("q4", "d2")], schema=["query_id", "doc_id"], orient="row"
+    )
+    evidence = replace(WORLD, gold=gold)
+    labels = labels_of("provenance", evidence)
+    assert {doc: labels["q1", doc] for doc in ("d1", "d2", "d3")} == {"d1": 1.0, "d2": 0.0, "d3": None}
+    assert {doc: labels["q4", doc] for doc in ("d1", "d2", "d3")} == {"d1": 0.0, "d2": 1.0, "d3": 1.0}
+    assert applicable_queries("provenance", evidence)["query_id"].to_list() == ["q1", "q2", "q3", "q4"]
+
+
 # --- all of them ---
 
 

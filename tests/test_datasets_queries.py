@@ -7,6 +7,7 @@ import pathlib
 import pytest
 
 from erag_ray import schemas
+from erag_ray.corpus.pages import read_pages
 from erag_ray.datasets import Dataset, Findings, find_dataset, load_queries
 from erag_ray.datasets.known import dataset_of_file
 
@@ -257,7 +258,7 @@ def test_missing_file_folder_and_empty_file(tmp_path: pathlib.Path) -> None:
 
 
 def test_unknown_format_names_the_known_ones(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ValueError, match="unknown query format 'csv'; known: beir, kilt"):
+    with pytest.raises(ValueError, match="unknown query format 'csv'; known: beir, kilt, klue, plain, squad"):
         load_queries(write(tmp_path / "nq.jsonl", kilt()), Findings(), format="csv")
 
 
@@ -362,7 +363,8 @@ def test_beir_query_without_answer_is_a_problem(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("q1\td1", "2 columns"),
+        ("q1\td1", "2 columns of neither known form"),
+        ("q1 d1 1", "3 columns of neither known form"),
         ("q1\td1\thigh", "score 'high' is not a whole number"),
         ("q1\t\t1", "an empty id"),
         ("q1\td1\t1_0", "score '1_0' is not a whole number"),
@@ -376,7 +378,180 @@ def test_bad_qrels_line(tmp_path: pathlib.Path, line: str, message: str) -> None
     assert problem.startswith(f"{qrels}:2: {message}")
 
 
-def test_qrels_for_kilt_files_are_not_passed_over_in_silence(tmp_path: pathlib.Path) -> None:
-    qrels = write(tmp_path / "test.tsv", "q1\td0\t1")
-    problem = problem_of(write(tmp_path / "nq.jsonl", kilt()), qrels=qrels)
-    assert str(qrels) in problem
+def test_bad_trec_qrels_line(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "nq.jsonl", plain("q1"))
+    qrels = write(tmp_path / "nq.qrels", "q1 0 d0 1", "q1 0 d 1 1", "q1 0 d1 high", "q1 Q0 d0 0")
+    findings = Findings()
+    load_queries(path, findings, qrels=qrels)
+    assert findings.problems == (
+        f"{qrels}:2: 5 columns of neither known form: query 0 document grade (TREC), or query-id, corpus-id and score "
+        "between tabs (BEIR)",
+        f"{qrels}:3: score 'high' is not a whole number",
+        f"{qrels}:4: query 'q1', document 'd0': score 0 here, and 1 in an earlier line",
+    )
+
+
+def test_trec_qrels_name_the_gold_passages_of_any_question(tmp_path: pathlib.Path) -> None:
+    paths = [
+        write(tmp_path / "nq.jsonl", plain("q1"), plain("q2"), plain("q3"), plain("left out")),
+        write(tmp_path / "squad-dev-v1.1.json", squad(article("One", qa("s1", "Ann")))),
+        write(tmp_path / "nq-dev-kilt.jsonl", kilt("k1"), kilt("k2", gold_doc_ids=["d9"])),
+    ]
+    qrels = tmp_path / "qrels.txt"
+    lines = ["q1 0 d1 1", "q1 0 d0 0", "q1\t0\td2  2", "q2 0 d1 -1", "q3 Q0 d3 1", "s1 0 d4 1", "k1 0 d5 1"]
+    qrels.write_bytes("\r\n".join(lines).encode())
+    findings = Findings()
+    loaded = load_queries(paths, findings, dataset="nq", qrels=qrels)
+    findings.raise_problems()
+    assert loaded.queries["query_id"].to_list() == ["q1", "q2", "q3", "s1", "k1", "k2"]
+    gold = [
+        ("q1", 1, "d2"),
+        ("q1", 2, "d1"),
+        ("q3", 1, "d3"),
+        ("s1", 1, "d4"),
+        ("k1", 1, "d5"),
+        ("k2", 1, "d9"),
+    ]
+    assert loaded.gold.rows() == gold
+    # a document is no page but in BEIR
+    assert loaded.provenance.rows() == [("s1", "One")]
+    assert findings.notes == ("questions without a line in the qrels, left out: 1 (left out)",)
+
+
+def test_qrels_that_do_nothing_are_a_problem(tmp_path: pathlib.Path) -> None:
+    qrels = write(tmp_path / "test.tsv", "q7\td0\t1")
+    named = write(tmp_path / "nq.jsonl", kilt(gold_doc_ids=["d1"]))
+    assert problem_of(named, qrels=qrels).startswith(
+        f"{qrels}: qrels are given, but every question names its"
+    )
+    others = write(tmp_path / "nq.jsonl", plain("q1"), plain("q2"))
+    expected = f"{qrels}: has no query in common with the questions (such as 'q7' against 'q1')"
+    assert problem_of(others, qrels=qrels) == expected
+
+
+def plain(query_id: object = None, *answers: str, **more: object) -> dict[str, object]:
+    record = {"question": "Who?", "answers": list(answers or ("Ann",)), **more}
+    return record if query_id is None else {"id": query_id, **record}
+
+
+def test_plain_questions_by_every_name_of_id_and_answers(tmp_path: pathlib.Path) -> None:
+    path = write(
+        tmp_path / "nq.jsonl",
+        {"question": "a?", "answers": ["Ann", " Ann", ""]},
+        {"id": 7, "question": "b?", "answer": "Bo"},
+        {"query_id": "q3", "question": "c?", "answer": ["C", "c"], "answers": "see"},
+        {"_id": "q4", "question": "d?", "answers": [{"text": "D"}]},
+        {"id": "q5", "question": "e?", "answers": {"text": ["E"], "answer_start": [3]}, "title": "no page"},
+        {"question": "f?", "answers": [], "is_impossible": True},
+        "",
+        {"question": "g?", "answers": "G"},
+    )
+    findings = Findings()
+    loaded = load_queries(path, findings)
+    assert findings.problems == ()
+    assert loaded.queries.select("query_id", "question", "answers").rows() == [
+        ("nq:1", "a?", ["Ann"]),
+        ("7", "b?", ["Bo"]),
+        ("q3", "c?", ["C", "c", "see"]),
+        ("q4", "d?", ["D"]),
+        ("q5", "e?", ["E"]),
+        ("nq:8", "g?", ["G"]),
+    ]
+    assert loaded.provenance.height == loaded.gold.height == 0
+    assert findings.notes == (
+        "questions without an id, called by their place, NAME:LINE: 3 (nq:1, nq:6, nq:8)",
+        "empty answers, left out: 1 (nq:1)",
+        "impossible questions, left out: 1 (nq:6)",
+    )
+
+
+def test_ids_from_places_do_not_depend_on_the_folder(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "nq").mkdir()
+    (tmp_path / "squad").mkdir()
+    (tmp_path / "other").mkdir()
+    ids = [
+        load_queries(write(tmp_path / file, plain()), Findings()).queries["query_id"].item()
+        for file in ("nq.jsonl", "other/nq.jsonl", "nq/queries.jsonl", "squad/queries.jsonl")
+    ]
+    assert ids == ["nq:1", "nq:1", "nq:1", "squad:1"]
+
+
+@pytest.mark.parametrize(
+    ("record", "message"),
+    [
+        ({"id": "q2", "question": "?"}, "query 'q2' has no answer"),
+        ({"id": "q2", "question": " ", "answer": "a"}, "query 'q2' has no question"),
+        ({"id": None, "question": "?", "answer": "a"}, "id is None"),
+        ({"id": "q2", "question": ["?"], "answer": "a"}, "question is ['?']; it must be a string"),
+        ({"id": "q2", "question": "?", "answers": ["a", 1874]}, "answer 1874 must be a string"),
+        ({"id": "q1", "question": "?", "answers": "a"}, "query id 'q1' repeats the one at {path}:1"),
+    ],
+)
+def test_bad_plain_question(tmp_path: pathlib.Path, record: object, message: str) -> None:
+    path = write(tmp_path / "nq.jsonl", plain("q1"), record)
+    findings = Findings()
+    load_queries(path, findings)
+    assert findings.problems[0].startswith(f"{path}:2: {message.format(path=path)}")
+
+
+def test_records_of_no_known_form_are_told_once_with_all_forms(tmp_path: pathlib.Path) -> None:
+    other = {"id": "q2", "query": "Who?", "gold": ["Ann"]}
+    path = write(tmp_path / "nq.jsonl", plain("q1"), *[other] * 9, {"_id": "q3"})
+    findings = Findings()
+    load_queries(path, findings)
+    told, more = findings.problems
+    assert told.startswith(f"{path}:2: a record of no known form, with the fields ['id', 'query', 'gold']. ")
+    for form in ("kilt", "beir", "plain", "squad", "klue"):
+        assert f"{form} " in told
+    assert '("question", "answers", and "id" if there is one)' in told
+    assert more == f"... and 9 more: records of no known form in {path}"
+
+
+def qa(query_id: str, *answers: str, **more: object) -> dict[str, object]:
+    texts = [{"text": answer, "answer_start": 0} for answer in answers]
+    return {"id": query_id, "question": f"{query_id}?", "answers": texts, **more}
+
+
+def article(title: str, *qas: dict[str, object]) -> dict[str, object]:
+    return {"title": title, "paragraphs": [{"context": f"All of {title}.", "qas": list(qas)}]}
+
+
+def squad(*articles: dict[str, object]) -> dict[str, object]:
+    return {"version": "v2.0", "data": list(articles)}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+@pytest.mark.parametrize("form", ["auto", "squad"])
+def test_squad_in_one_line_and_over_several(tmp_path: pathlib.Path, indent: int | None, form: str) -> None:
+    impossible = qa("s3", is_impossible=True, plausible_answers=[{"text": "x"}])
+    content = squad(
+        article("One", qa("s1", "Ann", "Ann", "Ann B."), impossible), article("Two", qa("s2", "7"))
+    )
+    path = tmp_path / "squad.json"
+    path.write_text(json.dumps(content, indent=indent))
+    findings = Findings()
+    loaded = load_queries(path, findings, format=form)
+    assert findings.problems == ()
+    assert loaded.queries.select("query_id", "question", "answers").rows() == [
+        ("s1", "s1?", ["Ann", "Ann B."]),
+        ("s2", "s2?", ["7"]),
+    ]
+    assert loaded.provenance.rows() == [("s1", "One"), ("s2", "Two")]
+    assert findings.notes == ("impossible questions, left out: 1 (s3)",)
+    assert [page.paragraphs for page, _ in read_pages(str(path), findings)] == [
+        ("One", "All of One."),
+        ("Two", "All of Two."),
+    ]
+
+
+def test_squad_question_without_an_id_or_a_title(tmp_path: pathlib.Path) -> None:
+    nameless = {"paragraphs": [{"context": "c", "qas": [qa("s1", "Ann"), {"question": "?", "answers": []}]}]}
+    path = write(tmp_path / "squad.json", squad(nameless))
+    findings = Findings()
+    loaded = load_queries(path, findings)
+    assert findings.problems == (
+        f"{path}:2: id is missing; it must be a string that is not empty or a number",
+        f"{path}:2: query '' has no answer",
+    )
+    assert loaded.queries["query_id"].to_list() == ["s1"]
+    assert loaded.provenance.height == 0

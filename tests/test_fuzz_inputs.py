@@ -86,41 +86,55 @@ def question(
 def beir_question(record: dict[str, Any]) -> tuple[Any, ...] | None:
     metadata = record.get("metadata")
     need(metadata is None or metadata in ("", []) or isinstance(metadata, dict))
-    answers: Rows = []
-    for value in ((metadata or {}).get("answer"), (metadata or {}).get("answers")):
-        answers += value if isinstance(value, list) else [] if value is None else [value]
-    return question(one_id(record.get("_id")), record.get("text"), answers, [], [])
+    return question(one_id(record.get("_id")), record.get("text"), answers_of(metadata or {}), [], [])
 
 
-def klue_question(record: dict[str, Any]) -> tuple[Any, ...] | None:
-    need(isinstance(record.get("title"), str))
-    title = unicodedata.normalize("NFC", record["title"]).strip()
-    answers = [answer.get("text") for answer in list_of_objects(record.get("answers"))]
+def answers_of(holder: dict[str, Any]) -> Rows:
+    found: Rows = []
+    for value in (holder.get("answer"), holder.get("answers")):
+        value = value.get("text") if isinstance(value, dict) else value
+        found += value if isinstance(value, list) else [] if value is None else [value]
+    return [answer.get("text") if isinstance(answer, dict) else answer for answer in found]
+
+
+def plain_question(record: dict[str, Any], place: str) -> tuple[Any, ...] | None:
+    keys = [key for key in ("id", "query_id", "_id") if key in record]
+    query_id = one_id(record[keys[0]]) if keys else place
     impossible = record.get("is_impossible") is True
+    return question(query_id, record.get("question"), answers_of(record), [], [], impossible=impossible)
+
+
+def squad_question(record: dict[str, Any]) -> tuple[Any, ...] | None:
+    title = unicodedata.normalize("NFC", text_or_nothing(record.get("title"))).strip()
     need(isinstance(record.get("question"), str))
     return question(
-        one_id(record.get("guid")),
+        one_id(record.get("guid") if "guid" in record else record.get("id")),
         record["question"],
-        answers,
+        answers_of(record),
         [title] if title else [],
         [],
-        impossible=impossible,
+        impossible=record.get("is_impossible") is True,
     )
 
 
-def questions(records: Sequence[dict[str, Any]]) -> Rows:
-    """The oracle of all three forms, which are told by the name of their id."""
-    read = [
-        kilt_question(one) if "id" in one else beir_question(one) if "_id" in one else
-        klue_question(one) if "guid" in one else kilt_question(one)
-        for one in records
-    ]  # fmt: skip
+def line_question(record: dict[str, Any], place: str) -> tuple[Any, ...] | None:
+    """The oracle of the forms in JSON Lines, which are told by the names of their fields."""
+    if "_id" in record and "text" in record:
+        return beir_question(record)
+    if "input" in record or "output" in record:
+        return kilt_question(record)
+    need("question" in record)
+    return squad_question(record) if "guid" in record else plain_question(record, place)
+
+
+def questions(read: Sequence[tuple[Any, ...] | None]) -> Rows:
+    """The questions that are possible; ids must not repeat."""
     ids = [one[0] for one in read if one]
     need(len(ids) == len(set(ids)) > 0)
     return [one for one in read if one and len(one) > 2]
 
 
-def klue_records(data: bytes) -> list[dict[str, Any]]:
+def squad_records(data: bytes) -> list[dict[str, Any]]:
     found = []
     content = whole(json.loads(plain(data)))
     for article in content["data"]:
@@ -213,11 +227,36 @@ KLUE = {
 }  # fmt: skip
 
 
-def klue_oracle(data: bytes) -> Rows:
-    return questions(klue_records(data) if is_klue(data) else objects(data))
+SQUAD = {
+    "data": [
+        {
+            "title": "Cafe\u0301",
+            "paragraphs": [
+                {
+                    "context": "Ann built it.",
+                    "qas": [
+                        {"id": "s1", "question": "Who?", "answers": [{"text": "Ann"}, {"text": "Ann"}]},
+                        {"id": 2, "question": "Why?", "answers": [], "is_impossible": True},
+                    ],
+                }
+            ],
+        },
+        {"paragraphs": [{"context": "No title.", "qas": [{"id": "s3", "question": "?", "answers": [{"text": "x"}]}]}]},
+    ]
+}  # fmt: skip
+PLAIN = [
+    {"question": "Who?", "answers": ["Ann", "Ann "]},
+    {"id": "p2", "question": "When?", "answer": "1874", "title": "x"},
+    {"query_id": 3, "question": "어디?", "answers": [{"text": "여기"}, "거기"]},
+    {"question": "Why?", "answers": [], "is_impossible": True},
+]
 
 
-def is_klue(data: bytes) -> bool:
+def squad_oracle(data: bytes) -> Rows:
+    return questions([*map(squad_question, squad_records(data))]) if is_squad(data) else lines_oracle(data)
+
+
+def is_squad(data: bytes) -> bool:
     """Whether this is one JSON object over the whole file; else it is JSON Lines, whatever its name."""
     try:
         return isinstance(json.loads(plain(data))["data"], list)
@@ -226,7 +265,11 @@ def is_klue(data: bytes) -> bool:
 
 
 def lines_oracle(data: bytes) -> Rows:
-    return questions(objects(data))
+    """Questions without an id stand in nq.jsonl."""
+    lines = plain(data).removeprefix(b"\xef\xbb\xbf").split(b"\n")
+    numbers = [number for number, line in enumerate(lines, 1) if line.decode().strip()]
+    pairs = zip(objects(data), numbers, strict=True)
+    return questions([line_question(record, f"nq:{number}") for record, number in pairs])
 
 
 # --- qrels ---
@@ -240,6 +283,9 @@ def qrels_oracle(data: bytes) -> Rows:
     judged: dict[str, dict[str, int]] = {}
     for number, line in enumerate(text_lines(data)):
         fields = [field.strip() for field in line.split("\t")]
+        words = re.split("[ \t\n\r\f\v]+", line.strip(" \t\n\r\f\v"))
+        if len(words) == 4 and not (len(fields) == 3 and fields[-1] == words[-1]):
+            fields = [words[0], words[2], words[3]]
         if number == 0 and fields[-1].lower() == "score":
             continue
         need(len(fields) == 3 and fields[0] and fields[1] and re.fullmatch("[+-]?[0-9]+", fields[2]))
@@ -252,6 +298,9 @@ def qrels_oracle(data: bytes) -> Rows:
 
 
 QRELS = b"query-id\tcorpus-id\tscore\nb1\td1\t1\nb1\td2\t2\nb1\td3\t0\nb2\td1\t1\nb3\td9\t0\n"
+
+
+TREC_QRELS = b"b1 0 d1 1\nb1\tQ0\td2  2\nb1 0 d3 -1\n\xc3\xa9 0 d1 1\n"
 
 
 # --- TriviaQA's own files ---
@@ -434,8 +483,8 @@ def page_row(record: dict[str, Any]) -> tuple[Any, ...]:
     return title, title, (title, *record["text"].split("\n\n"))
 
 
-def klue_pages_oracle(data: bytes) -> Rows:
-    if not is_klue(data):
+def squad_pages_oracle(data: bytes) -> Rows:
+    if not is_squad(data):
         return pages_oracle(data)
     pages: dict[str, Rows] = {}
     for article in whole(json.loads(plain(data)))["data"]:
@@ -495,6 +544,7 @@ GIVEN = [
 LINES: dict[str, tuple[str, list[dict[str, Any]], Read, Oracle]] = {
     "kilt": ("nq-dev-kilt.jsonl", KILT, read_questions, lines_oracle),
     "beir": ("queries.jsonl", BEIR, read_questions, lines_oracle),
+    "plain": ("nq.jsonl", PLAIN, read_questions, lines_oracle),
     "passages": ("passages.jsonl", PASSAGES, read_corpus, passages_oracle),
     "beir corpus": ("corpus.jsonl.gz", BEIR_CORPUS, read_corpus, passages_oracle),
     "predictions": ("dpr.jsonl", PREDICTIONS, read_lists, predictions_oracle),
@@ -503,8 +553,9 @@ LINES: dict[str, tuple[str, list[dict[str, Any]], Read, Oracle]] = {
     "wiki pages": ("wiki.jsonl", WIKI_PAGES, read_all_pages, pages_oracle),
 }
 OBJECTS: dict[str, tuple[str, Any, Read, Oracle]] = {
-    "klue": ("klue.json", KLUE, read_questions, klue_oracle),
-    "klue pages": ("klue.json", KLUE, read_all_pages, klue_pages_oracle),
+    "klue": ("klue.json", KLUE, read_questions, squad_oracle),
+    "klue pages": ("klue.json", KLUE, read_all_pages, squad_pages_oracle),
+    "squad": ("squad.json", SQUAD, read_questions, squad_oracle),
     "triviaqa": ("web-dev.json", TRIVIA, read_trivia, trivia_oracle),
 }
 TEXTS: dict[str, tuple[str, bytes, Read, Oracle]] = {
@@ -514,10 +565,11 @@ TEXTS: dict[str, tuple[str, bytes, Read, Oracle]] = {
         "klue.json",
         json.dumps(KLUE, indent=1, ensure_ascii=False).encode(),
         read_questions,
-        klue_oracle,
+        squad_oracle,
     ),
     "trec": ("run.trec", TREC, read_lists, trec_oracle),
     "qrels": ("test.tsv", QRELS, read_judged, qrels_oracle),
+    "trec qrels": ("qrels.txt", TREC_QRELS, read_judged, qrels_oracle),
 }
 
 

@@ -17,12 +17,12 @@ from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, kilt_line, passage_li
 from erag_ray import measures
 from erag_ray.config import ReaderConfig
 from erag_ray.datasets import Findings, load_run
-from erag_ray.evaluate import depths_of
+from erag_ray.evaluate import GOLD_PASSAGES, depths_of
 from erag_ray.schemas import ASKS, CORRELATIONS, LABELS, MEANS, UTILITY, InputError
 from erag_ray.schemas import RUNS as RUNS_TABLE
 from erag_ray.steps.inputs import prepare, prepared, sample
 from erag_ray.steps.judging import evaluate, export, label
-from erag_ray.steps.planning import plan_stage, preview
+from erag_ray.steps.planning import end_to_end_lists, plan_stage, preview
 from erag_ray.steps.reading import alone, run_stage
 from erag_ray.store import ReadingStore, TableStore
 
@@ -245,6 +245,35 @@ def test_only_the_lists_of_the_sample_are_kept(tiny: Tiny) -> None:
     assert set(inputs.runs["query_id"]) <= kept
     assert set(inputs.gold["query_id"]) <= kept
     assert set(inputs.provenance["query_id"]) <= kept
+
+
+# --- files as people have them ---
+
+
+def test_plain_questions_and_trec_qrels_all_the_way(tiny: Tiny, reads_here: list[int]) -> None:
+    qrels = tiny.folder / "qrels.txt"
+    # of q2 more are gold than the lists are deep
+    qrels.write_text("".join(f"{line}\n" for line in (
+        "q1 0 d1 1", "q1 0 d2 0", "q2 0 d12 3", "q2 0 d11 2", "q2 0 d3 1", "q2 0 d4 1", "q3 0 d6 1", "q4 0 d8 0",
+    )))  # fmt: skip
+    lines = [
+        {"question": question, "answers": [answer], "id": query_id}
+        for query_id, (question, answer, _) in QUESTIONS.items()
+    ]
+    tiny.queries.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    changed = tiny.with_config(qrels=[str(qrels)])
+    compare(changed)
+    labels = table(changed, LABELS, annotator="provenance")
+    useful = labels.filter(label=1.0).select("query_id", "doc_id").rows()
+    assert useful == [("q1", "d1"), ("q2", "d11"), ("q2", "d3"), ("q2", "d4"), ("q3", "d6")]
+    assert not labels["label"].null_count()
+    assert set(labels["query_id"]) == {"q1", "q2", "q3"}
+    # nothing is known of the gold pages, and only so many gold passages are read as lists are deep
+    assert end_to_end_lists(changed.config, prepared(changed.config)).filter(run_id=GOLD_PASSAGES).select(
+        "query_id", "doc_ids"
+    ).rows() == [("q1", ["d1"]), ("q2", ["d12", "d11", "d3"]), ("q3", ["d6"])]
+    # q5 and q6 have no line in the qrels
+    assert table(changed, UTILITY)["query_id"].unique().sort().to_list() == ["q1", "q2", "q3", "q4"]
 
 
 # --- counted, not fatal ---

@@ -44,16 +44,27 @@ def provenance(evidence: Evidence) -> pl.DataFrame:
     """1 if the document's page is any gold page of the query, whichever answer it belongs to.
 
     A document without a page_id gets a null label. Not KILT's page-level R-precision, which takes one
-    answer's pages at a time.
+    answer's pages at a time. Of a query without gold pages the documents themselves are looked up: 1 for a
+    gold passage, as qrels or the question file name them.
 
     Raises:
         ValueError: a document is not in the corpus.
     """
     gold = evidence.provenance.select("query_id", "page_id", pl.lit(1.0).alias("gold"))
+    passages = _gold_passages(evidence)
     pages = with_passage(evidence.pairs, evidence.corpus, "page_id")
-    label = pl.when(pl.col("page_id").is_not_null()).then(pl.col("gold").fill_null(0.0))
-    joined = pages.join(gold, on=["query_id", "page_id"], how="left")
-    return joined.select(*PAIR, label.alias("label"))
+    by_page = pl.when(pl.col("page_id").is_not_null()).then(pl.col("gold").fill_null(0.0))
+    by_passage = pl.col("gold_passage").fill_null(0.0)
+    has_passages = pl.col("query_id").is_in(passages["query_id"].implode())
+    joined = pages.join(gold, on=["query_id", "page_id"], how="left").join(passages, on=PAIR, how="left")
+    return joined.select(*PAIR, label=pl.when(has_passages).then(by_passage).otherwise(by_page))
+
+
+def _gold_passages(evidence: Evidence) -> pl.DataFrame:
+    """query_id, doc_id, gold_passage (1): of the queries without gold pages."""
+    rows = evidence.pairs.clear() if evidence.gold is None else evidence.gold
+    without_pages = rows.join(evidence.provenance, on="query_id", how="anti")
+    return without_pages.select(*PAIR, gold_passage=pl.lit(1.0))
 
 
 def _every_query(evidence: Evidence) -> pl.Expr:
@@ -65,8 +76,9 @@ def _asks_exact_match(evidence: Evidence) -> pl.Expr:
     return pl.col("score") == "exact_match"
 
 
-def _has_gold_pages(evidence: Evidence) -> pl.Expr:
-    return pl.col("query_id").is_in(evidence.provenance["query_id"].unique().implode())
+def _has_gold(evidence: Evidence) -> pl.Expr:
+    query_ids = pl.concat([evidence.provenance["query_id"], _gold_passages(evidence)["query_id"]])
+    return pl.col("query_id").is_in(query_ids.unique().implode())
 
 
 def applicable_queries(name: str, evidence: Evidence) -> pl.DataFrame:
@@ -163,8 +175,8 @@ ANNOTATORS: dict[str, Annotator] = {
         Annotator(
             name="provenance",
             function=provenance,
-            applies=_has_gold_pages,
-            where="questions with gold pages",
+            applies=_has_gold,
+            where="questions with gold pages or passages",
             kind="binary",
         ),
         Annotator(

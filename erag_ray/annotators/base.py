@@ -27,6 +27,8 @@ class Evidence:
     """CORPUS; at least the documents of the pairs, unless the annotator reads none."""
     provenance: pl.DataFrame
     """PROVENANCE: the gold pages."""
+    gold: pl.DataFrame | None = None
+    """query_id, doc_id: the gold passages, which count for queries without gold pages (None: none are known)."""
     readings: pl.DataFrame | None = None
     """query_id, doc_id?, reader, output?: what each reader said with that document alone, or without any (null)."""
     judgements: pl.DataFrame | None = None

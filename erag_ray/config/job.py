@@ -27,14 +27,16 @@ class JobConfig:
     )
 
     queries: list[str] = field(default_factory=list)
-    """Question files: KILT task files (.jsonl, .jsonl.gz), BEIR queries.jsonl with answers in its metadata, or
-    KLUE-MRC's own JSON; kilt:NAME and klue:NAME are downloaded from where they are published."""
+    """Question files: JSON Lines (.gz too) of KILT tasks, of BEIR queries with answers in their metadata, or of
+    {"question", "answers", "id"}; or the JSON of SQuAD or KLUE-MRC. kilt:NAME and klue:NAME are downloaded from where
+    they are published."""
 
     query_format: str = "auto"
-    """Form of the question files: auto, kilt, beir or klue."""
+    """Form of the question files: auto (by the fields of each record), kilt, beir, plain, squad or klue."""
 
     qrels: list[str] = field(default_factory=list)
-    """BEIR qrels (TSV): the gold passages of BEIR questions."""
+    """TREC qrels (query 0 document grade) or BEIR's (TSV): the gold passages of questions whose file names none. A
+    question without a line in them is left out."""
 
     triviaqa_questions: list[str] = field(default_factory=list)
     """TriviaQA's original JSON files: KILT's TriviaQA files hold ids without questions."""

@@ -156,14 +156,16 @@ class RetrieveConfig:
     PATHS: ClassVar = ("queries", "qrels", "triviaqa_questions", "passages", "knowledge_source", "out")
 
     queries: list[str] = field(default_factory=list)
-    """Question files: KILT task files (.jsonl, .jsonl.gz), BEIR queries.jsonl with answers in its metadata, or
-    KLUE-MRC's own JSON; kilt:NAME and klue:NAME are downloaded from where they are published."""
+    """Question files: JSON Lines (.gz too) of KILT tasks, of BEIR queries with answers in their metadata, or of
+    {"question", "answers", "id"}; or the JSON of SQuAD or KLUE-MRC. kilt:NAME and klue:NAME are downloaded from where
+    they are published."""
 
     query_format: str = "auto"
-    """Form of the question files: auto, kilt, beir or klue."""
+    """Form of the question files: auto (by the fields of each record), kilt, beir, plain, squad or klue."""
 
     qrels: list[str] = field(default_factory=list)
-    """BEIR qrels (TSV): the gold passages of BEIR questions."""
+    """TREC qrels (query 0 document grade) or BEIR's (TSV): the gold passages of questions whose file names none. A
+    question without a line in them is left out."""
 
     triviaqa_questions: list[str] = field(default_factory=list)
     """TriviaQA's original JSON files: KILT's TriviaQA files hold ids without questions."""
@@ -180,7 +182,7 @@ class RetrieveConfig:
 
     knowledge_source: list[str] = field(default_factory=list)
     """Instead of passages: pages, split into <out>/corpus. KILT's knowledge source or WikiExtractor's JSON Lines (.gz
-    too), Parquet with title and text, a folder of TITLE.txt, or the contexts of KLUE-MRC's JSON."""
+    too), Parquet with title and text, a folder of TITLE.txt, or the contexts of the JSON of SQuAD or KLUE-MRC."""
 
     splitter: str = "whitespace100"
     """How pages become passages: whitespace100, dpr_wrap, kilt_official (both by spaCy), recursive_characters (300

@@ -61,10 +61,11 @@ class ExamplesConfig:
     PATHS: ClassVar = ("queries", "triviaqa_questions", "passages", "run", "given")
 
     queries: list[str] = field(default_factory=list)
-    """Question files: KILT task files (.jsonl, .jsonl.gz) or BEIR queries.jsonl with answers in its metadata."""
+    """Question files: JSON Lines (.gz too) of KILT tasks, of BEIR queries with answers in their metadata, or of
+    {"question", "answers", "id"}; or the JSON of SQuAD or KLUE-MRC."""
 
     query_format: str = "auto"
-    """Form of the question files: auto, kilt or beir."""
+    """Form of the question files: auto (by the fields of each record), kilt, beir, plain, squad or klue."""
 
     triviaqa_questions: list[str] = field(default_factory=list)
     """TriviaQA's original JSON files: KILT's TriviaQA files hold ids without questions."""

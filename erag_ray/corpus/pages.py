@@ -1,6 +1,7 @@
 """Files of pages -> `Page`: KILT's knowledge source, and titles with texts in several forms.
 
-Only KILT's pages have ids of their own; elsewhere a page is called by its title, as KLUE-MRC's questions name it.
+Only KILT's pages have ids of their own; elsewhere a page is called by its title, as the questions of SQuAD and
+KLUE-MRC name it.
 """
 
 from __future__ import annotations
@@ -12,9 +13,9 @@ import polars as pl
 
 from erag_ray.corpus.splitters import Page
 from erag_ray.datasets import Findings
-from erag_ray.datasets.klue import is_klue, page_name, read_klue_pages
 from erag_ray.datasets.lines import WHOLE, Record, Span, read_records, spans_of
 from erag_ray.datasets.parquet import READ_ERRORS, report_unreadable, scan_parquet, text_column
+from erag_ray.datasets.squad import is_squad, page_name, read_squad_pages
 from erag_ray.store import Folder, is_folder, open_file
 
 ENDING = ".txt"
@@ -24,7 +25,7 @@ TITLED = pl.Schema({"title": pl.String(), "text": pl.String()})
 
 def page_spans(path: str, num_bytes: int) -> list[Span]:
     """The pages of a file in spans of about so many bytes; of what is not JSON Lines, one for all."""
-    is_lines = not (is_folder(path) or path.endswith(".parquet") or is_klue(path))
+    is_lines = not (is_folder(path) or path.endswith(".parquet") or is_squad(path))
     return spans_of(path, num_bytes) if is_lines else [WHOLE]
 
 
@@ -32,14 +33,15 @@ def read_pages(path: str, findings: Findings, span: Span = WHOLE) -> Iterator[tu
     """The pages of a file or folder, each with its place for messages; faulty ones have a problem.
 
     KILT's knowledge source (``wikipedia_id``, ``wikipedia_title``, ``text``: paragraphs) or WikiExtractor's JSON Lines
-    (``title``, ``text``); a folder of ``TITLE.txt``; Parquet with ``title`` and ``text``; KLUE-MRC's contexts.
+    (``title``, ``text``); a folder of ``TITLE.txt``; Parquet with ``title`` and ``text``; the contexts of
+    SQuAD's or KLUE-MRC's JSON.
     """
     if is_folder(path):
         yield from _of_folder(path, findings)
     elif path.endswith(".parquet"):
         yield from _of_parquet(path, findings)
-    elif is_klue(path):
-        for number, (title, contexts) in enumerate(read_klue_pages(path, findings), 1):
+    elif is_squad(path):
+        for number, (title, contexts) in enumerate(read_squad_pages(path, findings), 1):
             yield _page(title, contexts), Record({}, path, number, findings)
     else:
         for record in read_records(path, findings, span):

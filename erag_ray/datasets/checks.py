@@ -85,7 +85,7 @@ def gold_lists(
     provenance: pl.DataFrame,
     gold: pl.DataFrame,
     corpus: pl.DataFrame,
-    depth: int,
+    depth: int | None = None,
     *,
     findings: Findings | None = None,
 ) -> pl.DataFrame:
@@ -93,7 +93,7 @@ def gold_lists(
 
     They are those that the query's file names, as far as they are in ``corpus``; else the passages of its
     gold pages in the order of ``corpus``, those that contain an answer first (KILT's rule: the normalised
-    answer is a substring of the normalised text). Cut at ``depth``. Named passages that are missing in
+    answer is a substring of the normalised text). Cut at ``depth``, if there is one. Named passages that are missing in
     ``corpus`` are noted in ``findings``.
     """
     asked = queries.select("query_id")
@@ -105,12 +105,8 @@ def gold_lists(
         [named.select("query_id", "doc_id", order="rank"), _of_pages(others, provenance, corpus)]
     )
     rank = pl.col("order").rank("ordinal").over("query_id").cast(pl.Int32)
-    return (
-        lists.with_columns(rank=rank)
-        .filter(pl.col("rank") <= depth)
-        .sort("query_id", "rank")
-        .select(GOLD_COLUMNS.names())
-    )
+    ranked = lists.with_columns(rank=rank).sort("query_id", "rank").select(GOLD_COLUMNS.names())
+    return ranked if depth is None else ranked.filter(pl.col("rank") <= depth)
 
 
 def _note_missing_gold(gold: pl.DataFrame, corpus: pl.DataFrame, findings: Findings) -> None:

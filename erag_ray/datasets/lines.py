@@ -11,6 +11,7 @@ import gzip
 import io
 import json
 import os
+import re
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -22,6 +23,8 @@ from erag_ray.store import is_uri, open_file, size_of, start_of
 Path = str | os.PathLike[str]
 Paths = Path | Iterable[Path]
 
+# trec_eval splits at C's white space; str.split would also split inside ids, at Unicode's
+FIELD = re.compile(r"[^ \t\n\r\f\v]+")
 _GZIP_MAGIC = b"\x1f\x8b"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HALF_A_PAIR = "holds half of a surrogate pair (\\ud800 to \\udfff), which is no character"

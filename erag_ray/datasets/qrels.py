@@ -1,11 +1,15 @@
-"""BEIR's qrels (``query-id <tab> corpus-id <tab> score``, with or without a header) -> gold passages."""
+"""Qrels -> gold passages: TREC's and BEIR's.
+
+A line of TREC's is ``query 0 document grade`` between white space; one of BEIR's ``query-id <tab> corpus-id <tab>
+score``, with or without a header.
+"""
 
 from __future__ import annotations
 
 import re
 
 from erag_ray.datasets.findings import Findings
-from erag_ray.datasets.lines import read_lines
+from erag_ray.datasets.lines import FIELD, read_lines
 
 # no more digits than a number of 64 bits has; int() would also take other scripts' and 1_000
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
@@ -17,19 +21,28 @@ def read_qrels(paths: list[str], findings: Findings) -> Qrels:
     judged: dict[str, dict[str, int]] = {}
     for path in paths:
         for position, (number, line) in enumerate(read_lines(path, findings)):
-            fields = [field.strip() for field in line.split("\t")]
+            fields = _fields(line)
             if position == 0 and fields[-1].lower() == "score":
                 continue
-            if fault := _fault(fields, judged):
+            if fault := _fault(line, fields, judged):
                 findings.problem(f"bad lines in {path}", f"{path}:{number}: {fault}")
             else:
                 judged.setdefault(fields[0], {})[fields[1]] = int(fields[2])
     return {query_id: _best_first(documents) for query_id, documents in judged.items()}
 
 
-def _fault(fields: list[str], judged: dict[str, dict[str, int]]) -> str:
+def _fields(line: str) -> list[str]:
+    """Query, document and grade of a line of TREC's; else what stands between the tabs, of BEIR's the same three."""
+    columns = [column.strip() for column in line.split("\t")]
+    words = FIELD.findall(line)
+    is_beir = len(columns) == 3 and words[-1] == columns[-1]
+    return [words[0], *words[2:]] if len(words) == 4 and not is_beir else columns
+
+
+def _fault(line: str, fields: list[str], judged: dict[str, dict[str, int]]) -> str:
     if len(fields) != 3:
-        return f"{len(fields)} columns, where query-id, corpus-id and score are expected, separated by tabs"
+        forms = "query 0 document grade (TREC), or query-id, corpus-id and score between tabs (BEIR)"
+        return f"{len(FIELD.findall(line))} columns of neither known form: {forms}"
     if not (fields[0] and fields[1]):
         return "an empty id"
     query_id, doc_id, score = fields

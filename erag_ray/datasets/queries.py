@@ -12,11 +12,11 @@ import polars as pl
 import xxhash
 
 from erag_ray.datasets.findings import Findings
-from erag_ray.datasets.klue import is_klue, read_klue
 from erag_ray.datasets.known import Dataset, dataset_of_file, find_dataset, known_name
-from erag_ray.datasets.lines import Paths, Record, listed, read_records
+from erag_ray.datasets.lines import Paths, Record, listed, read_records, shown
 from erag_ray.datasets.qrels import Qrels, read_qrels
-from erag_ray.datasets.questions import QUERY_FORMATS, Question, format_of
+from erag_ray.datasets.questions import FORMS, QUERY_FORMATS, Question, format_of, format_of_article
+from erag_ray.datasets.squad import is_squad, read_squad
 from erag_ray.datasets.triviaqa import read_triviaqa
 from erag_ray.datasets.where import Where, conditions_of
 from erag_ray.names import find
@@ -70,18 +70,19 @@ def load_queries(
     qrels: Paths = (),
     where: Iterable[str] = (),
 ) -> LoadedQueries:
-    """The questions of KILT task files, BEIR's queries.jsonl or KLUE-MRC's JSON, plain or gzip.
+    """The questions of JSON Lines files (KILT's, BEIR's, plain questions) or SQuAD's and KLUE-MRC's JSON; gzip too.
 
     Args:
         paths: one file or several; ids must not repeat over all of them.
         findings: receives every problem and note.
-        format: a key of `QUERY_FORMATS`, or "auto" to tell each line by the name of its id.
+        format: a key of `QUERY_FORMATS`, or "auto" to tell each record by the names of its fields.
         dataset: name of the data set; else the record's ``kilt_task``, else the file's name.
         score: the score of all questions; else ``score_by_dataset``, else what is known of the data set.
         score_by_dataset: data set -> score.
         triviaqa_questions: TriviaQA's own JSON files, for KILT files that leave ``input`` out.
-        qrels: BEIR's relevance files (``query-id, corpus-id, score`` in TSV). They choose the questions,
-            and their documents above 0 become gold passages, each its own page.
+        qrels: relevance files, TREC's or BEIR's (see `qrels`). They choose among the questions whose record names no
+            gold passages, and their documents above 0 become the gold passages of these; of a BEIR question, whose
+            documents are pages of their own, also the gold pages.
         where: conditions on the records, ``path=value`` or ``dataset:path=value``; the others are as if not there.
 
     Raises:
@@ -94,8 +95,12 @@ def load_queries(
     conditions = conditions_of(where, findings)
     loading = _Loading(findings=findings, format=format, dataset=dataset, qrels=judged, where=conditions)
     for path in files:
-        for record in read_klue(path, findings) if is_klue(path) else read_records(path, findings):
-            loading.add(record)
+        if is_squad(path):
+            for record in read_squad(path, findings):
+                loading.add(record, format_of_article(record))
+        else:
+            for record in read_records(path, findings):
+                loading.add(record, format_of(record))
     if findings.num_problems == num_before:
         conditions.check()
     loading.join_triviaqa(listed(triviaqa_questions))
@@ -124,22 +129,31 @@ class _Loading:
     found: list[_Named] = field(default_factory=list)
     datasets: dict[str, Dataset] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
-    saw_beir: bool = False
+    unknown: dict[str, str] = field(default_factory=dict)
+    """File -> what is said of its first record of no known form."""
+    uses_qrels: bool = False
+    unjudged: str = ""
+    """The first question that the qrels leave out."""
 
-    def add(self, record: Record) -> None:
-        form = format_of(record) if self.format == "auto" else self.format
-        self.saw_beir |= form == "beir"
+    def add(self, record: Record, format_of_record: str | None) -> None:
+        form = format_of_record if self.format == "auto" else self.format
+        if form is None:
+            self._report_unknown(record)
+            return
         question = QUERY_FORMATS[form](record)
         name = self.dataset or question.dataset or dataset_of_file(record.path)
         if not self.where.keeps(record, question.query_id, name):
             return
         self._check_repeat(question.query_id, record)
-        if form == "beir" and self.qrels:
+        if question.is_unnamed:
+            self.findings.note("questions without an id, called by their place, NAME:LINE", question.query_id)
+        if self.qrels and not question.gold:
+            self.uses_qrels = True
             if question.query_id not in self.qrels:
                 self.findings.note("questions without a line in the qrels, left out", question.query_id)
+                self.unjudged = self.unjudged or question.query_id
                 return
-            gold = self.qrels[question.query_id]
-            question = replace(question, gold=gold, page_sets=tuple((page,) for page in gold))
+            question = self._judged(question, is_page=form == "beir")
         if question.impossible:
             self.findings.note("impossible questions, left out", question.query_id)
             return
@@ -147,6 +161,19 @@ class _Loading:
         if not record.faulty:
             self._check_dataset(name, question.task, record)
             self.found.append(_Named(question=question, dataset=name, place=record.place))
+
+    def _judged(self, question: Question, *, is_page: bool) -> Question:
+        """The question with the gold passages of the qrels; ``is_page``: each is a page of its own."""
+        gold = self.qrels[question.query_id]
+        pages = tuple((page,) for page in gold) if is_page else question.page_sets
+        return replace(question, gold=gold, page_sets=pages)
+
+    def _report_unknown(self, record: Record) -> None:
+        """One line for a file, however many of its records are of no known form."""
+        fields = shown(list(record.values))
+        text = f"{record.place}: a record of no known form, with the fields {fields}. Known forms: {FORMS}"
+        text = self.unknown.setdefault(record.path, text)
+        self.findings.problem(f"records of no known form in {record.path}", text, count=1)
 
     def _check_repeat(self, query_id: str, record: Record) -> None:
         if not query_id:
@@ -181,10 +208,18 @@ class _Loading:
             )
 
     def check_qrels(self, paths: list[str]) -> None:
-        """Qrels name passages of BEIR; for other questions they would do nothing."""
-        if paths and self.found and not self.saw_beir:
-            names = ", ".join(paths)
-            self.findings.problem("unused qrels", f"{names}: qrels are given, but no query file is BEIR's")
+        """Qrels do nothing where every question names its gold passages; some question must have a line in them."""
+        names = ", ".join(paths)
+        if self.qrels and self.found and not self.uses_qrels:
+            text = (
+                f"{names}: qrels are given, but every question names its gold passages itself (gold_doc_ids)"
+            )
+            self.findings.problem("unused qrels", text)
+        if self.unjudged and not self.found:
+            ids = f"such as {next(iter(self.qrels))!r} against {self.unjudged!r}"
+            self.findings.problem(
+                "unused qrels", f"{names}: has no query in common with the questions ({ids})"
+            )
 
     def join_triviaqa(self, paths: list[str]) -> None:
         """Fill in the questions that KILT's TriviaQA files leave out."""

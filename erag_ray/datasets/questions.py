@@ -1,4 +1,4 @@
-"""One record of a query file -> a `Question`: KILT's task files, BEIR's queries.jsonl, KLUE-MRC.
+"""One record of a query file -> a `Question`: KILT, BEIR, plain questions with answers, SQuAD, KLUE-MRC.
 
 A new format is one function `Record -> Question` and one line in `QUERY_FORMATS`.
 """
@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from erag_ray.datasets.klue import page_name
+from erag_ray.datasets.known import dataset_of_file
 from erag_ray.datasets.lines import Record, identifier, shown
+from erag_ray.datasets.squad import page_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +27,7 @@ class Question:
         evidence: spans of passages that show the answer, where the file quotes them.
         dataset, task: as the record names them, if it does.
         impossible: the record says that the question has no answer.
+        is_unnamed: the record has no id; ``query_id`` is its place.
     """
 
     query_id: str
@@ -38,6 +40,7 @@ class Question:
     dataset: str | None = None
     task: str | None = None
     impossible: bool = False
+    is_unnamed: bool = False
 
     @property
     def pages(self) -> tuple[str, ...]:
@@ -114,7 +117,7 @@ def beir_question(record: Record) -> Question:
         if metadata not in (None, "", []):
             record.fault("wrong metadata", f"metadata is {shown(metadata)}; it must be an object")
         metadata = {}
-    answers, num_empty = _cleaned(_beir_answers(record, metadata))
+    answers, num_empty = _cleaned(_answers_of(record, metadata))
     return Question(
         query_id=record.identifier("_id"),
         text=record.text("text"),
@@ -123,20 +126,43 @@ def beir_question(record: Record) -> Question:
     )
 
 
-def _beir_answers(record: Record, metadata: dict[str, Any]) -> list[str]:
+def _answers_of(record: Record, values: dict[str, Any]) -> list[str]:
+    """The answers under ``answer`` and ``answers``: a text, texts, or as in SQuAD objects with a ``text``."""
     answers: list[Any] = []
     for key in ("answer", "answers"):
-        value = metadata.get(key)
+        value = values.get(key)
+        if isinstance(value, dict):
+            # {"text": [...], "answer_start": [...]}, as the library datasets holds SQuAD
+            value = value.get("text")
         answers += value if isinstance(value, list) else [] if value is None else [value]
-    return _texts(answers, record)
+    return _texts([answer.get("text") if isinstance(answer, dict) else answer for answer in answers], record)
 
 
-def klue_question(record: Record) -> Question:
-    """A question of KLUE-MRC (see `klue`): its gold page is called by the article's title."""
-    title = page_name(record.text("title"))
-    answers, num_empty = _cleaned(_texts([entry.get("text") for entry in record.objects("answers")], record))
+def plain_question(record: Record) -> Question:
+    """A question with its answers: ``question``, ``answers`` or ``answer``, and an id.
+
+    The id stands under ``id``, ``query_id`` or ``_id``. Without one it is made from the place: ``NAME:LINE``, with the
+    name that the file gives its data set (`dataset_of_file`), so that it stays the same wherever the file lies.
+    """
+    id_key = next((key for key in ("id", "query_id", "_id") if key in record.values), None)
+    answers, num_empty = _cleaned(_answers_of(record, record.values))
+    place = f"{dataset_of_file(record.path)}:{record.line}"
     return Question(
-        query_id=record.identifier("guid"),
+        query_id=record.identifier(id_key) if id_key else place,
+        text=record.text("question"),
+        answers=answers,
+        num_empty_answers=num_empty,
+        impossible=_is_impossible(record.values),
+        is_unnamed=id_key is None,
+    )
+
+
+def squad_question(record: Record, id_key: str = "id") -> Question:
+    """A question of SQuAD (see `squad`): its gold page is called by the article's title."""
+    title = page_name(record.text("title", optional=True))
+    answers, num_empty = _cleaned(_answers_of(record, record.values))
+    return Question(
+        query_id=record.identifier(id_key),
         text=record.text("question"),
         answers=answers,
         num_empty_answers=num_empty,
@@ -145,21 +171,43 @@ def klue_question(record: Record) -> Question:
     )
 
 
+def klue_question(record: Record) -> Question:
+    """A question of KLUE-MRC: SQuAD's form, with the id under ``guid``."""
+    return squad_question(record, "guid")
+
+
 def _cleaned(answers: Iterable[str]) -> tuple[tuple[str, ...], int]:
     stripped = [answer.strip() for answer in answers]
     return tuple(dict.fromkeys(answer for answer in stripped if answer)), stripped.count("")
 
 
-def format_of(record: Record) -> str:
-    """The format that a record is in, by the name of its id."""
-    for form, key in (("kilt", "id"), ("beir", "_id"), ("klue", "guid")):
-        if key in record.values:
-            return form
-    return "kilt"
+def format_of(record: Record) -> str | None:
+    """The format that a record is in, a key of `QUERY_FORMATS`, by the names of its fields; None for any other."""
+    fields = record.values.keys()
+    if "_id" in fields and "text" in fields:
+        return "beir"
+    if "input" in fields or "output" in fields:
+        return "kilt"
+    if "question" in fields:
+        return "klue" if "guid" in fields else "plain"
+    return None
+
+
+def format_of_article(record: Record) -> str:
+    """The format of a record that `squad.read_squad` gives."""
+    return "klue" if "guid" in record.values else "squad"
 
 
 QUERY_FORMATS: dict[str, Callable[[Record], Question]] = {
     "kilt": kilt_question,
     "beir": beir_question,
+    "plain": plain_question,
+    "squad": squad_question,
     "klue": klue_question,
 }
+
+FORMS = (
+    'kilt ("id", "input", "output"), beir ("_id", "text", "metadata"), plain ("question", "answers", and "id" if there '
+    'is one), squad and klue (a file NAME.json: one object with "data", "paragraphs", "qas")'
+)
+"""The fields of each format, for messages."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import polars as pl
 
 from erag_ray.datasets.findings import NUM_NAMED, Findings
-from erag_ray.datasets.lines import Path, read_lines
+from erag_ray.datasets.lines import FIELD, Path, read_lines
 from erag_ray.datasets.parquet import (
     READ_ERRORS,
     number_column,
@@ -27,9 +27,6 @@ from erag_ray.names import find
 
 # trec_eval keeps scores in single precision up to version 9, in double precision from version 10
 TIES: dict[str, type[pl.DataType]] = {"trec9": pl.Float32, "trec10": pl.Float64}
-
-# trec_eval splits at C's white space; str.split would also split inside ids, at Unicode's
-_FIELD = re.compile(r"[^ \t\n\r\f\v]+")
 
 
 def load_run(
@@ -72,7 +69,7 @@ def read_trec(name: str, path: str, findings: Findings, precision: type[pl.DataT
     """A TREC run: ``query Q0 document rank score tag``. As in trec_eval the order is the scores' alone."""
     rows: list[tuple[int, str, str, str, str]] = []
     for number, line in read_lines(path, findings):
-        fields = _FIELD.findall(line)
+        fields = FIELD.findall(line)
         if len(fields) == 6:
             rows.append((number, fields[0], fields[2], fields[3], fields[4]))
         else:

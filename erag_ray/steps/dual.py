@@ -29,16 +29,30 @@ def label_twice(config: DualLabelsConfig, made: Sequence[MadeRun]) -> list[Grid]
     loaded = load_asked(config, findings)
     runs = pl.concat(read_run(run) for run in made).filter(pl.col("rank") == 1)
     corpus = load_passages(
-        passages_of(config), findings, doc_ids=runs["doc_id"].unique(), page_ids=loaded.provenance["page_id"]
+        passages_of(config),
+        findings,
+        doc_ids=pl.concat([runs["doc_id"], loaded.gold["doc_id"]]).unique(),
+        page_ids=loaded.provenance["page_id"],
     )
     findings.raise_problems()
-    with_page = loaded.queries.join(loaded.provenance, on="query_id", how="semi")
-    # verdicts and replies are not looked for in passages
     nothing = pl.DataFrame(schema={"query_id": pl.String, "doc_id": pl.String})
-    given = Evidence(pairs=nothing, queries=with_page, corpus=corpus, provenance=loaded.provenance)
-    queries = applicable_queries(config.word_rule, given)
-    there = loaded.provenance.join(corpus, on="page_id", how="semi")
-    absent = queries.join(there, on="query_id", how="anti").height
+    given = Evidence(
+        pairs=nothing,
+        queries=loaded.queries,
+        corpus=corpus,
+        provenance=loaded.provenance,
+        gold=loaded.gold,
+    )
+    with_gold = dataclasses.replace(given, queries=applicable_queries("provenance", given))
+    # verdicts and replies are not looked for in passages
+    queries = applicable_queries(config.word_rule, with_gold)
+    there = pl.concat(
+        [
+            loaded.provenance.join(corpus, on="page_id", how="semi")["query_id"],
+            loaded.gold.join(corpus, on="doc_id", how="semi")["query_id"],
+        ]
+    )
+    absent = queries.filter(pl.col("query_id").is_in(there.implode()).not_()).height
     if absent:
         say(f"questions whose gold page gives no passage (their doc label is always 0): {absent:,}")
     pairs = runs.join(queries, on="query_id", how="semi").select("query_id", "doc_id").unique()

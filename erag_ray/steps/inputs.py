@@ -124,7 +124,7 @@ def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Input
         present = runs if unreadable else corpus
         check_inputs(loaded.queries, pl.concat([runs, others]), present, findings, depth=config.depth)
     findings.raise_problems()
-    gold = gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, config.depth, findings=findings)
+    gold = gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, findings=findings)
     inputs = Inputs(
         queries=loaded.queries,
         provenance=loaded.provenance.join(loaded.queries, on="query_id", how="semi"),

@@ -65,6 +65,7 @@ def evidence_of(inputs: Inputs, said: pl.DataFrame | None = None) -> Evidence:
         queries=inputs.queries,
         corpus=inputs.corpus,
         provenance=inputs.provenance,
+        gold=inputs.gold,
         readings=said,
     )
 

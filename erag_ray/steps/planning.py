@@ -155,7 +155,8 @@ def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     own = ranked_lists(inputs.runs, query_ids, config.depths)
     alone = _closed_book(inputs).with_columns(run_id=pl.lit(NO_PASSAGES), depth=pl.lit(0, pl.Int32))
     gold = (
-        inputs.gold.sort("query_id", "rank")
+        inputs.gold.filter(pl.col("rank") <= config.depth)
+        .sort("query_id", "rank")
         .group_by("query_id", maintain_order=True)
         .agg(doc_ids=pl.col("doc_id"))
     )

@@ -1,7 +1,8 @@
-"""KLUE-MRC's own JSON (SQuAD 2.0 with title, source and guid) -> records of its questions, and its pages.
+"""SQuAD's own JSON (1.1 and 2.0; KLUE-MRC's too) -> records of its questions, and its pages.
 
-``{"data": [{"title", "source", "paragraphs": [{"context", "qas": [{"guid", "question", "answers": [{"text"}],
-"is_impossible"}]}]}]}``. An article is called by its title: several entries with one title are one page.
+``{"data": [{"title", "paragraphs": [{"context", "qas": [{"id", "question", "answers": [{"text"}],
+"is_impossible"}]}]}]}``, in one line or over several; KLUE-MRC calls the id ``guid`` and adds ``source`` to an article.
+An article is called by its title: several entries with one title are one page.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from erag_ray.datasets.findings import Findings
 from erag_ray.datasets.lines import Record, open_bytes, read_json, shown
 
 
-def is_klue(path: str) -> bool:
+def is_squad(path: str) -> bool:
     """Whether a file is one JSON object with a list called data, and no JSON Lines."""
     if not path.removesuffix(".gz").endswith(".json"):
         return False
@@ -34,7 +35,7 @@ def is_klue(path: str) -> bool:
     return isinstance(found, dict) and isinstance(found.get("data"), list)
 
 
-def read_klue(path: str, findings: Findings) -> Iterator[Record]:
+def read_squad(path: str, findings: Findings) -> Iterator[Record]:
     """A record for each question: its own fields and those of its article but ``paragraphs``, numbered from 1."""
     number = 0
     for article in _articles(path, findings):
@@ -46,7 +47,7 @@ def read_klue(path: str, findings: Findings) -> Iterator[Record]:
                 yield Record({**about, **asked}, path, number, findings)
 
 
-def read_klue_pages(path: str, findings: Findings) -> Iterator[tuple[str, list[str]]]:
+def read_squad_pages(path: str, findings: Findings) -> Iterator[tuple[str, list[str]]]:
     """Title and contexts of each page: those of one title stand together, equal ones once."""
     pages: dict[str, dict[str, None]] = {}
     for number, article in enumerate(_articles(path, findings), 1):
@@ -75,7 +76,7 @@ def _articles(path: str, findings: Findings) -> list[dict[str, Any]]:
     data = content.get("data") if isinstance(content, dict) else None
     if not isinstance(data, list) or not all(isinstance(article, dict) for article in data):
         findings.problem(
-            f"wrong {path}", f'{path}: not a KLUE-MRC file: it has no list of objects called "data"'
+            f"wrong {path}", f'{path}: not in the form of SQuAD: it has no list of objects called "data"'
         )
         return []
     return data
