@@ -86,13 +86,103 @@ def test_scores_tie_in_single_precision_for_trec9_only(tmp_path: pathlib.Path) -
         ("q1 Q0 d2 2 -inf t", ":2: score '-inf' is not a finite number"),
         ("q1 Q0 d2 2 high t", ":2: score 'high' is not a finite number"),
         ("q1 Q0 d2 2 1.0", ":2: 5 columns where 6 are expected (query Q0 doc rank score tag)"),
-        ("q1 Q0 d 2 2 1.0 t", ":2: 7 columns where 6 are expected (query Q0 doc rank score tag)"),
         ("q1 Q0 d1 2 0.5 t", ": run 'bm25', query 'q1': document 'd1' is in the list more than once"),
     ],
 )
 def test_bad_trec_line(tmp_path: pathlib.Path, line: str, message: str) -> None:
     path = trec(tmp_path / "run.trec", "q1 Q0 d1 1 2.0 t", line)
     assert problems_of(path) == (f"{path}{message}",)
+
+
+def test_a_tag_may_hold_blanks(tmp_path: pathlib.Path) -> None:
+    path = trec(
+        tmp_path / "run.trec",
+        "q1 Q0 d1 1 2.0 BM25 (k1 = 0.9)",
+        "q1\tQ0\td2\t2\t1.0\tmy tag",
+        "q2 Q0 d1 1 2 t",
+    )
+    findings = Findings()
+    assert lists_of(load_run("bm25", path, findings)) == {"q1": ["d1", "d2"], "q2": ["d1"]}
+    assert findings.problems == ()
+    kind = "run 'bm25': lines of more than 6 columns, the sixth and the rest taken as the tag"
+    assert findings.notes == (f"{kind}: 2 ({path}:1, {path}:2)",)
+
+
+def lines_of(lists: dict[str, list[tuple[object, object]]]) -> list[str]:
+    """TREC lines of (rank, score) pairs."""
+    return [
+        f"{query} Q0 d{number} {rank} {score} t"
+        for query, pairs in lists.items()
+        for number, (rank, score) in enumerate(pairs)
+    ]
+
+
+FALLING: list[tuple[object, object]] = [(1, 0.9), (2, 0.8), (3, 0.1)]
+RISING: list[tuple[object, object]] = [(1, 0.1), (2, 0.1), (3, 0.9), (4, 1.5)]
+
+
+@pytest.mark.parametrize(
+    ("lists", "told"),
+    [
+        # ranks for scores, also in one short list
+        ({"q1": [(1, 1), (2, 2)]}, "scores are ranks in 1 of 1 lists, such as query 'q1': rank 1 score 1, rank 2"),
+        ({"q1": [(1, 1), (2, "2.0"), (3, 3)], "q2": [(1, 1)]}, "scores are ranks in 1 of 1 lists"),
+        # distances, ranks from 0, lines in any order
+        ({"q1": [(2, 0.7), (0, 0.1), (1, 0.2)]}, "rise with the rank in 1 of 1 lists, such as query 'q1': rank 0 "),
+        ({"q1": [(1, 0.1), (2, 0.2)], "q2": [(1, -3), (2, 5e-1)]}, "scores rise with the rank in 2 of 2 lists"),
+        # all ties tell nothing, and one list of ten may fall
+        (
+            {"tied": [(1, 1), (2, 1)], "q": FALLING, **{f"q{number}": RISING for number in range(9)}},
+            "scores rise with the rank in 9 of 10 lists, such as query 'q0': rank 1 score 0.1, rank 2 score 0.1",
+        ),
+    ],
+)  # fmt: skip
+def test_scores_that_rise_with_the_rank_are_a_problem(
+    tmp_path: pathlib.Path, lists: dict[str, list[tuple[object, object]]], told: str
+) -> None:
+    path = trec(tmp_path / "run.trec", *lines_of(lists))
+    findings = Findings()
+    load_run("dense", path, findings)
+    (problem,) = findings.problems
+    assert problem.startswith(f"{path}:")
+    assert told in problem
+    assert "Write scores that fall with the rank" in problem
+    assert findings.notes == ()
+
+
+def test_the_lines_of_scores_that_rise_are_named(tmp_path: pathlib.Path) -> None:
+    path = trec(tmp_path / "run.trec", *lines_of({"q0": [(1, 7)], "q1": [(2, 2), (3, 3), (1, 1), (4, 4)]}))
+    (problem,) = problems_of(path)
+    assert problem.startswith(f"{path}:4: run 'bm25': scores are ranks in 1 of 1 lists")
+    assert "rank 1 score 1, rank 2 score 2, rank 3 score 3 (lines 4, 2, 3)" in problem
+
+
+@pytest.mark.parametrize(
+    "lists",
+    [
+        {f"q{number}": [(0, 0.1), (0, 0.2), (0, 0.3)] for number in range(20)},
+        {f"q{number}": [(1, 1), (1, 2), (1, 3)] for number in range(20)},
+        {f"q{number}": [("-", 0.1), ("-", 0.2), ("-", 0.3)] for number in range(20)},
+        # one list of two documents may be an accident, and so may some lists of many
+        {"q1": [(1, 0.1), (2, 0.2)]},
+        {"q": FALLING, **{f"q{number}": RISING for number in range(8)}},
+        {"q": [(1, 1), (2, 1), (3, 1)]},
+        {"q": [(1, 1)], "r": [(1, 1)]},
+        {"q": [(3, 0.1), (1, 0.2), (2, 0.3)], "r": [(2, 0.1), (3, 0.2), (1, 0.3)]},
+    ],
+)
+def test_a_rank_column_that_tells_nothing_leaves_the_order_to_the_scores(
+    tmp_path: pathlib.Path, lists: dict[str, list[tuple[object, object]]]
+) -> None:
+    path = trec(tmp_path / "run.trec", *lines_of(lists))
+    assert problems_of(path) == ()
+    order = {
+        query: sorted(range(len(pairs)), key=lambda one: (float(str(pairs[one][1])), one), reverse=True)
+        for query, pairs in lists.items()
+    }
+    assert lists_of(load_run("r", path, Findings())) == {
+        query: [f"d{number}" for number in numbers] for query, numbers in sorted(order.items())
+    }
 
 
 def test_empty_missing_and_truncated_runs(tmp_path: pathlib.Path) -> None:

@@ -388,7 +388,7 @@ def read_lists(path: pathlib.Path, findings: Findings) -> Rows:
 def trec_oracle(data: bytes) -> Rows:
     lists: dict[str, Rows] = {}
     for line in text_lines(data):
-        query, _, doc, _, score, _ = re.split("[ \t\n\r\f\v]+", line.strip(" \t\n\r\f\v"))
+        query, _, doc, _, score, _, *_ = re.split("[ \t\n\r\f\v]+", line.strip(" \t\n\r\f\v"))
         need(math.isfinite(float(score)) and score.isascii() and "_" not in score)
         lists.setdefault(query, []).append((doc, float(score)))
     need(lists)

@@ -66,12 +66,18 @@ def in_trec_order(entries: pl.DataFrame, precision: type[pl.DataType]) -> pl.Dat
 
 
 def read_trec(name: str, path: str, findings: Findings, precision: type[pl.DataType]) -> pl.DataFrame:
-    """A TREC run: ``query Q0 document rank score tag``. As in trec_eval the order is the scores' alone."""
+    """A TREC run: ``query Q0 document rank score tag``. As in trec_eval the order is the scores' alone.
+
+    The tag may hold blanks: what follows the score does not matter.
+    """
     rows: list[tuple[int, str, str, str, str]] = []
     for number, line in read_lines(path, findings):
         fields = FIELD.findall(line)
-        if len(fields) == 6:
+        if len(fields) >= 6:
             rows.append((number, fields[0], fields[2], fields[3], fields[4]))
+            if len(fields) > 6:
+                kind = f"run {name!r}: lines of more than 6 columns, the sixth and the rest taken as the tag"
+                findings.note(kind, f"{path}:{number}")
         else:
             text = (
                 f"{path}:{number}: {len(fields)} columns where 6 are expected (query Q0 doc rank score tag)"
@@ -83,9 +89,14 @@ def read_trec(name: str, path: str, findings: Findings, precision: type[pl.DataT
     good = pl.col("score").is_finite().fill_null(False)
     _report_bad_scores(table.filter(~good), path, findings)
     ranked = in_trec_order(table.filter(good), precision)
-    _note_ranks(ranked, name, findings)
+    if not _report_rising(ranked, name, path, findings):
+        _note_ranks(ranked, name, findings)
     return _distinct(ranked, name, path, findings)
 
+
+RISING_SHARE = 0.9
+"""Of the lists, from which on scores that rise with the rank are no accident."""
+NUM_SHOWN = 3
 
 TREC_TEXTS = ("query_id", "doc_id", "rank_text", "score_text")
 
@@ -96,6 +107,45 @@ def _report_bad_scores(bad: pl.DataFrame, path: str, findings: Findings) -> None
         for line, text in bad.select("line", "score_text").head(NUM_NAMED).iter_rows()
     ]
     findings.problem(f"scores that are no numbers in {path}", *texts, count=bad.height)
+
+
+def _report_rising(ranked: pl.DataFrame, name: str, path: str, findings: Findings) -> bool:
+    """Whether scores rise with the rank column in nearly all lists: they are ranks or distances, which is a problem."""
+    rows, num_lists = _rising(ranked)
+    num_rising = rows["query_id"].n_unique()
+    are_ranks = rows.select((pl.col("rank_given") == pl.col("score")).all()).item()
+    # two documents in one list tell too little, unless their scores are their ranks
+    if num_rising < RISING_SHARE * max(num_lists, 1) or not (are_ranks or rows["rises"].sum() > 1):
+        return False
+    first = rows.filter(query_id=rows["query_id"][0]).sort("rank_given").head(NUM_SHOWN)
+    pairs = ", ".join(
+        f"rank {rank} score {score}" for rank, score in first.select(TREC_TEXTS[2:]).iter_rows()
+    )
+    findings.problem(
+        f"scores that rise with the rank in run {name!r}",
+        f"{path}:{first['line'][0]}: run {name!r}: scores {'are ranks' if are_ranks else 'rise with the rank'} in "
+        f"{num_rising:,} of {num_lists:,} lists, such as query {first['query_id'][0]!r}: {pairs} (lines "
+        f"{', '.join(map(str, first['line']))}). The highest score is the best, so these lists would be read from "
+        "their end. Write scores that fall with the rank, such as minus the rank or minus the distance; if the scores "
+        "are right, write 0 as every rank.",
+    )
+    return True
+
+
+def _rising(ranked: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """The rows of the lists whose scores rise with the rank column, and how many lists have scores that differ.
+
+    The rows have ``rank_given``, the rank column as a number, and ``rises``. A rank column that tells nothing (all 0,
+    no numbers) rises with nothing.
+    """
+    given = pl.col("rank_text").cast(pl.Float64, strict=False)
+    falls = (pl.col("score").diff().over("query_id") < 0).fill_null(False)
+    rises = falls & (given.diff().over("query_id") < 0).fill_null(False)
+    steps = ranked.with_columns(rank_given=given, falls=falls, rises=rises)
+    lists = steps.group_by("query_id", maintain_order=True).agg(pl.col("falls", "rises").sum())
+    differing = lists.filter(pl.col("falls") > 0)
+    rising = differing.filter(pl.col("falls") == pl.col("rises"))
+    return steps.join(rising, on="query_id", how="semi", maintain_order="left"), differing.height
 
 
 def _note_ranks(ranked: pl.DataFrame, name: str, findings: Findings) -> None:
