@@ -15,6 +15,7 @@ To add a measure: one function ``Lists -> float64 [num_lists, depth]`` and one e
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -203,7 +204,7 @@ def compute_all(
     """Several measures at several cut-offs: (name, cutoff) -> [num_lists].
 
     Args:
-        names: keys of `MEASURES`, or ``package.module:name`` of a `Measure`.
+        names: keys of `MEASURES`, other names of theirs (`canonical_name`), or ``package.module:name`` of a `Measure`.
         lists: the ranked lists.
         cutoffs: each 1..depth.
         threshold: for graded labels and measures that need binary ones: label >= threshold is relevant, in
@@ -269,8 +270,16 @@ def measures_for(kind: Kind, threshold: float | None) -> list[str]:
     return [name for name, measure in MEASURES.items() if takes(measure, kind, threshold)]
 
 
+def canonical_name(name: str) -> str:
+    """The name of a measure in `MEASURES` and in every table: AP for MAP, RR for MRR, Success for Hit Ratio.
+
+    Case, blanks, hyphens and underscores do not matter in these; any other name stays as it is.
+    """
+    return OTHER_NAMES.get(re.sub(r"[\s_-]", "", name.lower()), name)
+
+
 def _find(name: str) -> Measure:
-    found: object = find("measure", name, MEASURES)
+    found: object = find("measure", canonical_name(name), MEASURES)
     if not isinstance(found, Measure):
         raise ValueError(f"measure {name!r} is a {type(found).__name__}, not an erag_ray.measures.Measure")
     return found
@@ -308,3 +317,6 @@ MEASURES = {
         Measure(name="Harmful", function=harmful, uses_ideal=False, takes=frozenset({"signed"})),
     )
 }
+
+# the means that papers report, by the names they have there
+OTHER_NAMES = {"map": "AP", "mrr": "RR", "hit": "Success", "hitratio": "Success", "hitrate": "Success"}

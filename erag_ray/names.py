@@ -6,8 +6,9 @@ named ``package.module:name``.
 
 from __future__ import annotations
 
+import difflib
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -22,12 +23,18 @@ def find(kind: str, name: str, known: Mapping[str, T]) -> T:
     if name in known:
         return known[name]
     if ":" not in name:
-        raise ValueError(
-            f"unknown {kind} {name!r}; known: {', '.join(sorted(known))}, or package.module:name"
-        )
+        text = f"unknown {kind} {name!r}; known: {', '.join(sorted(known))}, or package.module:name"
+        raise ValueError(text + suggestion(name, known))
     module, _, attribute = name.partition(":")
     try:
         found: T = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, TypeError, ValueError, SyntaxError, NameError) as error:
         raise ValueError(f"{kind} {name!r} cannot be loaded: {error}") from error
     return found
+
+
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """``. Did you mean ...?`` with the nearest of the known names, in whatever case; "" where none is near."""
+    by_lower_case = {one.lower(): one for one in known}
+    nearest = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
+    return f". Did you mean {by_lower_case[nearest[0]]!r}?" if nearest else ""

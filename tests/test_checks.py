@@ -14,11 +14,11 @@ import sys
 
 import polars as pl
 import pytest
-from tiny import Tiny, compare
+from tiny import Tiny, compare, table
 
 from erag_ray.annotators import Annotator, Evidence, annotate
 from erag_ray.config import ReaderConfig
-from erag_ray.schemas import LABELS, MEANS, InputError
+from erag_ray.schemas import LABELS, LIST_VALUES, MEANS, InputError
 from erag_ray.steps.inputs import prepare, prepared
 from erag_ray.steps.judging import evaluate
 from erag_ray.steps.planning import check_reader
@@ -58,6 +58,39 @@ def test_evaluate_refuses_what_cannot_be_and_former_results_stay(
     with pytest.raises(InputError):
         evaluate(dataclasses.replace(tiny.config, **changes), inputs)  # type: ignore[arg-type]
     assert TableStore(tiny.config.out).is_sealed(MEANS)
+
+
+def test_measures_by_other_names_stand_under_their_own(tiny: Tiny, reads_here: list[int]) -> None:
+    named = tiny.with_config(measures=["map", "MRR", "Hit Ratio", "P"])
+    compare(named)
+    assert set(table(named, LIST_VALUES)["measure"]) == {"AP", "RR", "Success", "P"}
+    again = dataclasses.replace(tiny.config, measures=["AP", "RR", "Success", "P"])
+    means = table(named, MEANS)
+    evaluate(again, prepared(again))
+    assert table(named, MEANS).equals(means)
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"measures": ["MAP", "AP"]}, "measures: AP is named more than once"),
+        ({"measures": ["hit", "P", "HitRatio"]}, "measures: Success is named more than once"),
+        ({"measures": ["nDGC"]}, "measures: unknown measure 'nDGC'; known: AP, .* Did you mean 'nDCG'?"),
+        ({"score": "exact"}, "score: unknown score 'exact'; known: .* Did you mean 'exact_match'?"),
+        ({"annotators": ["eRAG"]}, "annotators: unknown annotator 'eRAG'; known: .* Did you mean 'erag'?"),
+        (
+            {"statistics": ["kendall"]},
+            "statistics: unknown statistic 'kendall'; .* Did you mean 'kendall_tau_b'?",
+        ),
+    ],
+)
+def test_names_that_there_are_not_are_told_with_the_nearest(
+    tiny: Tiny, changes: dict[str, object], told: str
+) -> None:
+    with pytest.raises(InputError) as raised:
+        prepare(dataclasses.replace(tiny.config, **changes))  # type: ignore[arg-type]
+    before, _, after = told.partition(" .* ")
+    assert any(problem.startswith(before) and problem.endswith(after) for problem in raised.value.problems)
 
 
 @pytest.mark.parametrize("key", ["out", "store"])

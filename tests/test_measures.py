@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 
 from erag_ray.measures import (
     ALL,
+    MEASURES,
     Kind,
     Lists,
     Measure,
+    canonical_name,
     check_measures,
     compute,
     compute_all,
@@ -138,6 +140,35 @@ def test_check_measures_names_what_is_wrong(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         check_measures(names, kind, threshold)
+
+
+@pytest.mark.parametrize(
+    ("name", "canonical"),
+    [
+        *[(name, "AP") for name in ("MAP", "map", "Map")],
+        *[(name, "RR") for name in ("MRR", "mrr")],
+        *[
+            (name, "Success")
+            for name in ("hit", "Hit Ratio", "hit_ratio", "HitRatio", "HIT-RATIO", "hit rate")
+        ],
+        *[(name, name) for name in ("AP", "P", "nDCG", "map_cut", "my.module:MAP")],
+    ],
+)
+def test_other_names_of_measures(name: str, canonical: str) -> None:
+    assert canonical_name(name) == canonical
+    if canonical in MEASURES:
+        assert compute(name, BINARY, 4).tolist() == compute(canonical, BINARY, 4).tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("ndcg", "nDCG"), ("nDCG@10", "nDCG"), ("succes", "Success"), ("p", "P"), ("harmfull", "Harmful")],
+)
+def test_an_unknown_measure_is_told_with_the_nearest(name: str, nearest: str) -> None:
+    with pytest.raises(
+        ValueError, match=rf"unknown measure '{name}'; known: .*\. Did you mean '{nearest}'\?$"
+    ):
+        check_measures([name], "binary")
 
 
 @pytest.mark.parametrize("cutoff", [0, -1, 5])

@@ -111,8 +111,9 @@ class JobConfig:
     (erag and gold_likelihood with the document minus without any), or package.module:name."""
 
     measures: list[str] | None = None
-    """Measures of a ranked list: P, R, AP, RR, nDCG, Success, or package.module:name (null: all that the
-    labels allow: graded labels without a threshold allow P, nDCG and Success, gains P, Success and Harmful)."""
+    """Measures of a ranked list: P, R, AP (or MAP), RR (or MRR), nDCG, Success (or Hit Ratio), or package.module:name
+    (null: all that the labels allow: graded labels without a threshold allow P, nDCG and Success, gains P, Success and
+    Harmful)."""
 
     cutoffs: list[int] = field(default_factory=lambda: [1, 3, 5, 10])
     """Measures are taken at these ranks and at each full depth."""

@@ -20,6 +20,7 @@ from erag_ray.measures import (
     Kind,
     Lists,
     Measure,
+    canonical_name,
     check_measures,
     compute_all,
     measures_for,
@@ -31,8 +32,8 @@ from erag_ray.scores import score_named, score_outputs
 
 
 def asked_measures(names: Sequence[str] | None, kind: Kind, threshold: float | None) -> list[str]:
-    """The measures that a column of labels gets: those asked for, else all that it allows."""
-    return measures_for(kind, threshold) if names is None else list(names)
+    """The measures that a column of labels gets, by their canonical names: those asked for, else all that it allows."""
+    return measures_for(kind, threshold) if names is None else [canonical_name(name) for name in names]
 
 
 def kind_of_labels(annotator: str, score: str) -> Kind:

@@ -14,7 +14,7 @@ from erag_ray.annotators import annotator_named
 from erag_ray.config import JobConfig
 from erag_ray.datasets import Findings
 from erag_ray.evaluate import REFERENCES, asked_measures, kind_of_labels
-from erag_ray.measures import check_measures
+from erag_ray.measures import canonical_name, check_measures
 from erag_ray.report.retrievers import REFERENCE_NAMES
 from erag_ray.schemas import CORPUS, RUNS
 from erag_ray.scores import score_named
@@ -68,8 +68,9 @@ def check_evaluation(config: JobConfig, scores: Iterable[str], findings: Finding
     """Annotators, measures, statistics and scores exist, go together and are named once."""
     if not config.annotators:
         findings.problem("no annotators", "annotators: none is given, so no document would get a label")
-    for key in ("annotators", "measures", "statistics"):
-        names = getattr(config, key) or []
+    measures = [canonical_name(name) for name in config.measures or []]
+    named = {"annotators": config.annotators, "measures": measures, "statistics": config.statistics}
+    for key, names in named.items():
         for name in sorted({name for name in names if names.count(name) > 1}):
             findings.problem("repeated names", f"{key}: {name} is named more than once")
     beyond = [cutoff for cutoff in config.cutoffs if cutoff > config.depth]
