@@ -5,8 +5,10 @@ Code inside a model is never run. Used by readers and by retrievers.
 
 from __future__ import annotations
 
+import importlib.metadata
 import importlib.util
 import pathlib
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -78,15 +80,33 @@ def _other_weights(source: ModelSource) -> str:
 
 def _package_file(name: str, key: str) -> pathlib.Path:
     package, _, file = name.removeprefix("package:").partition("/")
-    # find_spec does not run the package (one that only carries a model may lack what its code needs), but it would
-    # run the parents of a dotted name
-    spec = importlib.util.find_spec(package) if package.isidentifier() else None
-    if spec is None or not spec.submodule_search_locations:
+    folders = _folders_of(package) or [
+        folder for module in _modules_of(package) for folder in _folders_of(module)
+    ]
+    if not folders:
         raise InputError([f"{key}: {name}: the Python package {package!r} is not installed"])
-    path = pathlib.Path(spec.submodule_search_locations[0], file)
-    if not path.exists():
+    path = next((folder / file for folder in folders if (folder / file).exists()), None)
+    if path is None:
         raise InputError([f"{key}: {name}: the Python package {package} holds no {file}"])
     return path
+
+
+def _folders_of(module: str) -> list[pathlib.Path]:
+    """Where an importable package lies; none where there is no such package."""
+    # find_spec does not run the package (one that only carries a model may lack what its code needs), but it would
+    # run the parents of a dotted name
+    spec = importlib.util.find_spec(module) if module.isidentifier() else None
+    return [pathlib.Path(folder) for folder in (spec and spec.submodule_search_locations) or ()]
+
+
+def _modules_of(distribution: str) -> list[str]:
+    """The packages that a distribution installs, by the name that pip shows, however it is written (PEP 503)."""
+
+    def normal(name: str) -> str:
+        return re.sub(r"[-_.]+", "-", name).lower()
+
+    installed = importlib.metadata.packages_distributions()
+    return [module for module, names in installed.items() if normal(distribution) in map(normal, names)]
 
 
 def _from_hub(name: str, key: str, revision: str | None, pickled: bool) -> str:

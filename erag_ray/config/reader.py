@@ -20,7 +20,7 @@ class ReaderConfig:
 
     model: str | None = None
     """A folder, a Hugging Face hub name, a .gguf file, or package:NAME/FILE for a file that an installed Python
-    package carries. Code inside a model is never run."""
+    package carries (by the name that is imported, or that pip shows). Code inside a model is never run."""
 
     model_revision: str | None = None
     """Branch, tag or commit of a hub model."""
