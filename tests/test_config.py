@@ -11,7 +11,16 @@ import textwrap
 
 import pytest
 
-from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig, RetrieveConfig, SearchConfig, expand, parse
+from erag_ray.config import (
+    JobConfig,
+    JudgeConfig,
+    ReaderConfig,
+    RetrieveConfig,
+    SearchConfig,
+    TrainConfig,
+    expand,
+    parse,
+)
 
 YAML = """
 queries: [questions.jsonl]
@@ -113,6 +122,106 @@ def test_a_file_that_is_missing_or_no_yaml_is_an_error(
     assert "missing.yaml" in refused(capsys, "--config", str(tmp_path / "missing.yaml"))
     (tmp_path / "wrong.yaml").write_text("depth: [\n")
     assert "while parsing" in refused(capsys, "--config", str(tmp_path / "wrong.yaml"))
+    assert "not a file" in refused(capsys, "--config", str(tmp_path))
+    (tmp_path / "wrong.yaml").write_bytes(b"depth: 5\nout: caf\xe9\n")
+    assert "wrong.yaml:2: not UTF-8" in refused(capsys, "--config", str(tmp_path / "wrong.yaml"))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        # no YAML
+        ("depth: [\n", "2: not YAML: expected the node content, but found '<stream end>' (while parsing a flow node)"),
+        ("reader:\n\tkind: echo\n", "2: not YAML: found character '\\t' that cannot start any token (while scanning "
+         "for the next token); indent with blanks, not with tabs"),
+        ("depth 5\nout: a\n", "2: not YAML: mapping values are not allowed here; a colon is missing in the line "
+         "before, or this value needs quotes"),
+        ("depth: 5\nout\nseed: 1\n", "3: not YAML: could not find expected ':' (while scanning a simple key from line "
+         "2 on); a colon is missing"),
+        ("depth: 5\nout: 'a\n\n", "4: not YAML: found unexpected end of stream (while scanning a quoted scalar from "
+         "line 2 on)"),
+        ("out: *a\n", "1: not YAML: found undefined alias 'a'"),
+        ("depth: 5\n---\nout: a\n", "2: not YAML: but found another document (expected a single document in the stream "
+         "from line 1 on)"),
+        ("out: a\nseed: \x01\n", "2: not YAML: the character #x0001 is not allowed"),
+        ("out: !!python/name:os.system\n", "1: not plain YAML: the tag tag:yaml.org,2002:python/name:os.system is not "
+         "read"),
+        ("runs: &a {<<: *a}\n", " is nested too deep, or holds itself"),
+        # keys
+        ("# a file\ndepht: 5\n", "2: unknown key depht. Did you mean 'depth'?"),
+        ("reader:\n  kind: echo\n  modle: x\n", "3: unknown key reader.modle. Did you mean 'model'?"),
+        ("reader.modle: x\n", "1: unknown key reader.modle. Did you mean 'model'?"),
+        ("retrievers:\n  a:\n    kind: bm25\n    k9: 1\n", "4: unknown key retrievers.a.k9"),
+        ("1: x\n", "1: unknown key 1"),
+        ("? [a]\n: b\n", "1: a key must be a text"),
+        ("runs:\n  bm25: a.trec\n  bm25: b.trec\n", "3: the key bm25 comes twice"),
+        # values of no use
+        ("out: a\nretrievers:\n", "2: retrievers has no value; give one, or leave the key out"),
+        ("out: a\nreader: {kind: }\n", "2: reader.kind has no value; give one, or leave the key out"),
+        ("runs:\n  bm25:\n", "2: runs.bm25 has no value; give one, or leave the key out"),
+        ("out: a\nreader:\n  - kind: echo\n", "3: reader must hold keys (kind, model, model_revision, ...)"),
+        # values of a wrong type
+        ("out: a\ndepth: two\n", '2: "depth": expected int, got two'),
+        ("out: a\nreader:\n  dtype: int3\n", "3: \"reader.dtype\": expected one of 'float32', 'bfloat16', 'float16', "
+         "'int8', got int3"),
+        ("out: a\nnum_queries: x\n", '2: "num_queries": expected int or null, got x'),
+        ("out: a\ncutoffs:\n  - 1\n  - two\n", '2: "cutoffs": expected int, got two'),
+        ("runs:\n  a: a.trec\n  b: 7\n", '3: "runs.b": expected text, got 7'),
+        ("runs: a.trec\n", '1: "runs": expected keys with values, got a.trec'),
+        ("retrievers:\n  a: {kind: bm25, k1: 1}\n  b:\n    kind: bm25\n    k1: x\n",
+         '5: "retrievers.b.k1": expected float, got x'),
+        # values out of range
+        ("out: a\ndepth: 0\n", "2: depth must be at least 1, got 0"),
+        ("out: a\nreader:\n  kind: echo\n  num_examples: 9\n", "4: reader.num_examples must be 0 to 2, got 9"),
+        ("depth: 3\ncutoffs: [1]\nend_to_end_depths: [1, 4]\n", "3: end_to_end_depths: 4 is not within 1..depth=3"),
+        ("retrievers:\n  a:\n    kind: bm25\n    b: 7\n", "4: b must lie in 0..1, got 7.0"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_in_a_file_is_told_with_its_line(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], text: str, message: str
+) -> None:
+    (tmp_path / "job.yaml").write_text(text)
+    error = refused(capsys, "--config", str(tmp_path / "job.yaml")).splitlines()[-1]
+    assert error == f"error: {tmp_path}/job.yaml:{message}"
+
+
+def test_of_two_files_the_one_that_is_wrong_is_named(
+    file: str, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "more.yaml").write_text("# more\ndepth: two\n")
+    both = ["--config", file, "--config", str(tmp_path / "more.yaml")]
+    assert f'{tmp_path}/more.yaml:2: "depth": expected int, got two' in refused(capsys, *both)
+    # what comes from the command line has no line
+    for option in (["--depth", "three"], ["--depth=three"]):
+        assert 'error: "depth": expected int, got three' in refused(capsys, "--config", file, *option)
+    assert "error: depth must be at least 1, got 0" in refused(capsys, "--config", file, "--depth", "0")
+
+
+def test_stages_of_a_training_have_one_name_and_a_line_each(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.yaml").write_text(
+        "curriculum:\n- epochs: 1\n  num_gold: 2\n- epochs: x\n  num_gold: 1\n"
+    )
+    with pytest.raises(SystemExit):
+        parse(TrainConfig, "A training.", ["--config", str(tmp_path / "train.yaml")])
+    assert (
+        f'{tmp_path}/train.yaml:4: "curriculum.epochs": expected int or null, got x'
+        in capsys.readouterr().err
+    )
+
+
+def test_what_yaml_offers_besides_is_read(tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "reader.yaml").write_text("kind: echo\nnum_examples: 1\n")
+    (tmp_path / "job.yaml").write_text(
+        "runs: &runs {a: a.trec}\nreader.kind: ipa\nreader.model: x\njudge: {<<: {model: y}}\nscore:\n"
+    )
+    found = parse(JobConfig, "A job.", ["--config", str(tmp_path / "job.yaml")])
+    assert (found.reader.kind, found.reader.model, found.judge.model, found.score) == ("ipa", "x", "y", None)
+    (tmp_path / "job.yaml").write_text(f"reader: {tmp_path}/reader.yaml\n")
+    assert parse(JobConfig, "A job.", ["--config", str(tmp_path / "job.yaml")]).reader.kind == "echo"
+    (tmp_path / "reader.yaml").write_bytes(b"kind: caf\xe9")
+    assert "is not UTF-8" in refused(capsys, "--config", str(tmp_path / "job.yaml"))
 
 
 @pytest.mark.parametrize(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-import pathlib
 import re
+import sys
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import jsonargparse
-import yaml
 
+from erag_ray.config.keys import Key, keys_of
 from erag_ray.store import uri_fault
 
 Config = TypeVar("Config")
@@ -23,24 +23,103 @@ def parse(kind: type[Config], description: str, argv: Sequence[str] | None = Non
     """The job's config from ``--config FILE.yaml`` and overrides; exits with code 2 and a message if it is wrong."""
     jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
     usage = "%(prog)s --config FILE.yaml [--KEY VALUE ...]"
-    parser = jsonargparse.ArgumentParser(
-        description=description, usage=usage, default_env=False, allow_abbrev=False
-    )
-    parser.add_argument("--config", action="config", help="YAML file with any of the keys below")
+    parser = _Parser(description=description, usage=usage, default_env=False, allow_abbrev=False)
+    parser.kind, parser.argv = kind, list(sys.argv[1:] if argv is None else argv)
+    parser.add_argument("--config", action=_ReadFile, help="YAML file with any of the keys below")
     parser.add_class_arguments(kind, fail_untyped=True)
     try:
-        parsed = parser.parse_args(argv)
+        parsed = parser.parse_args(parser.argv)
     except UnicodeDecodeError as error:
-        parser.error(f"the config file is not UTF-8: {error}")
-    files = parsed.pop("config", None) or []
+        parser.error(f"a file that the config names is not UTF-8: {error}")
+    parsed.pop("config", None)
     try:
-        for file in files:
-            _refuse_repeated_keys(yaml.compose(pathlib.Path(str(file)).read_text()), str(file))
         made = kind(**parser.instantiate(parsed).as_dict())
         _refuse_nan(made)
         return expand(made)
     except (TypeError, ValueError) as error:
         parser.error(str(error))
+
+
+class _Parser(jsonargparse.ArgumentParser):
+    """A parser whose messages name file and line of a key that is wrong in a config file."""
+
+    kind: type
+    argv: Sequence[str] = ()
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.keys: list[Key] = []
+
+    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
+        # jsonargparse makes more parsers of this class, whose messages become part of the last one
+        super().error(self._located(message) if self.exit_on_error else message, ex)
+
+    def _located(self, message: str) -> str:
+        """A message about a key in one line, after ``FILE:LINE`` if the key stands in a file."""
+        names = re.findall(r'Parser key "([\w.-]+)":', message)
+        one = re.findall(r"Expected an? (.+)\. Got value: (.*)", message)
+        kinds, value = re.findall(r"Expected an? (.+)", message), re.findall(r"Given value: (.*)", message)
+        if names and (one or (kinds and value)):
+            kinds, value = ([one[0][0]], one[0][1]) if one else (kinds, value[-1])
+            key = self._key(names, value)
+            path = key.path if key else ".".join(names)
+            message = f'"{path}": expected {" or ".join(map(_type_name, kinds))}, got {value}'
+        else:
+            message = re.sub(r'Parser key "([\w.-]+)":\s*', r"\1: ", message)
+            start = re.match(r"([\w.-]+)(?: must |: | is )(?:.*, got (.*))?", message)
+            key = self._key(names or [start[1]], start[2]) if start else None
+        return f"{key.place if key else ''}{' '.join(message.split())}"
+
+    def _key(self, names: Sequence[str], value: str | None) -> Key | None:
+        """The key of a file that a message is about; None where the command line sets it.
+
+        Args:
+            names: the key, and that of a value inside it, if the message has both.
+            value: the value that is wrong; it tells the keys of a list or of several retrievers apart.
+        """
+        path, *inside = names
+        here = [key for key in self.keys if f"{key.path}.".startswith(f"{path}.")]
+        by_value = [
+            key
+            for key in here
+            if value and key.value == value and key.path.endswith(f".{inside[-1]}" if inside else "")
+        ]
+        if self._is_option(path) and (not by_value or value in self._words):
+            return None
+        exact = [key for key in here if key.path == path]
+        # a retriever says what is wrong with one of its keys, but not what it is called
+        others = [key for key in self.keys if key.path.endswith(f".{path}")]
+        return next(reversed(by_value or exact or (others if len(others) == 1 else [])), None)
+
+    @property
+    def _words(self) -> list[str]:
+        """The command line, options apart from their values."""
+        return [part for word in self.argv for part in word.split("=", 1)]
+
+    def _is_option(self, path: str) -> bool:
+        """Whether the command line sets a key, one below it, or one above it."""
+        options = [f"{word.removeprefix('--')}." for word in self._words if word.startswith("--")]
+        return any(option.startswith(f"{path}.") or f"{path}.".startswith(option) for option in options)
+
+
+class _ReadFile(jsonargparse.ActionConfigFile):  # type: ignore[name-defined, misc]
+    """Reads a config file after a look at its form and its keys."""
+
+    def __call__(self, parser: Any, cfg: Any, values: Any, option_string: str | None = None) -> None:
+        if os.path.isfile(values):
+            try:
+                parser.keys += keys_of(values, parser.kind)
+            except (OSError, ValueError) as error:
+                parser.error(str(error))
+        super().__call__(parser, cfg, values, option_string)
+
+
+def _type_name(text: str) -> str:
+    """A type of jsonargparse's messages as a config has it."""
+    if choices := re.fullmatch(r"typing\.Literal\[(.*)\]", text):
+        return f"one of {choices[1]}"
+    name = text.removeprefix("<class '").removesuffix("'>")
+    return {"NoneType": "null", "str": "text", "dict": "keys with values"}.get(name, name)
 
 
 def expand(config: Config) -> Config:
@@ -110,17 +189,3 @@ def _refuse_nan(value: Any, name: str = "") -> None:
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for key, held in inside:
         _refuse_nan(held, f"{name}.{key}" if name else str(key))
-
-
-def _refuse_repeated_keys(node: yaml.Node | None, file: str) -> None:
-    """YAML would keep the last of two equal keys, so that a run or a setting would vanish in silence."""
-    if isinstance(node, yaml.SequenceNode):
-        for item in node.value:
-            _refuse_repeated_keys(item, file)
-    if isinstance(node, yaml.MappingNode):
-        seen: set[str] = set()
-        for key, value in node.value:
-            if key.value in seen:
-                raise ValueError(f"{file}:{key.start_mark.line + 1}: the key {key.value} comes twice")
-            seen.add(key.value)
-            _refuse_repeated_keys(value, file)
