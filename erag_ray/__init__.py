@@ -1,9 +1,9 @@
 """erag_ray: which retriever serves my reader best, how sure is that, and what did it cost to know?
 
 Rooms, in import order (a file imports only files above it; ``tests/test_architecture.py`` holds the line):
-schemas, names, compiling, resident, store, work, sources, config, scores, measures, agreement, sampling, prompts,
-datasets, world, corpus, retrieve, requests, readers, train, annotators, evaluate, report, compat, progress, pipeline,
-steps, benchmark.
+schemas, user_code, names, compiling, resident, store, work, sources, config, scores, measures, agreement, sampling,
+prompts, datasets, world, corpus, retrieve, requests, readers, train, annotators, evaluate, report, compat, progress,
+pipeline, steps, benchmark.
 """
 
 __version__ = "0.1.0"

@@ -40,6 +40,14 @@ class InputError(ValueError):
 class JobError(RuntimeError):
     """A job cannot go on: what happened, what is kept, and what to do, in one message."""
 
+    def __init__(self, message: str) -> None:
+        self.message = message
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type[JobError], tuple[str]]:
+        # Ray adds advice of its own to the arguments before it sends an actor's error
+        return type(self), (self.message,)
+
 
 @dataclass(frozen=True, kw_only=True)
 class TableSchema:
@@ -103,6 +111,12 @@ REQUESTS = _table(
     texts=STRINGS,
     golds=STRINGS,
 )
+ERROR_KINDS = {
+    "input": "would come up anywhere; final, unless a job asks to retry errors",
+    "resource": "did not fit, or ended its process; holds for its own job only",
+    "code": "user code raised for this request; holds for its own job only",
+}
+"""READINGS.error_kind -> what it means."""
 READINGS = _table(
     "readings",
     "reader question_key passages_key",

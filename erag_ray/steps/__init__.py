@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import NoReturn, Protocol, TypeVar
 
 from erag_ray.config import parse
 from erag_ray.schemas import InputError, JobError
@@ -17,6 +17,7 @@ from erag_ray.steps.claiming import claimed
 from erag_ray.steps.public import with_public
 from erag_ray.steps.reaching import check_reach
 from erag_ray.steps.submission import check_outputs
+from erag_ray.store import JobTracebacks
 
 
 class WritesOut(Protocol):
@@ -38,24 +39,27 @@ def run_job(kind: type[Config], main: Callable[[Config], None], description: str
     # code outside the package, named module:name in a config, may lie in the folder where the job starts
     sys.path.append(os.getcwd())
     config = parse(kind, description)
+    tracebacks = JobTracebacks(config.out)
     try:
         check_outputs(config)
         check_reach(config)
-        with claimed(config.out):
+        with claimed(config.out), tracebacks:
             main(with_public(config))
     except InputError as error:
-        say(str(error))
-        raise SystemExit(2) from None
+        _end(2, str(error), tracebacks)
     except JobError as error:
-        say(str(error))
-        raise SystemExit(1) from None
+        _end(1, str(error), tracebacks)
     except OSError as error:
         kept = "what was read and sealed so far is kept; make room or mend that, and start the same command again"
-        say(f"the job cannot go on: {error}; {kept}")
-        raise SystemExit(1) from None
+        _end(1, f"the job cannot go on: {error}; {kept}", tracebacks)
     except KeyboardInterrupt:
-        say("stopped; start the same command again to go on")
-        raise SystemExit(130) from None
+        _end(130, "stopped; start the same command again to go on", tracebacks)
+    say(*tracebacks.named())
+
+
+def _end(code: int, text: str, tracebacks: JobTracebacks) -> NoReturn:
+    say(text, *tracebacks.named())
+    raise SystemExit(code) from None
 
 
 def say(*lines: str) -> None:

@@ -26,6 +26,7 @@ from erag_ray.store.lease import LEASE_SECONDS, LEASES, Lease, is_leased, last_b
 from erag_ray.store.mapped import open_mapped, write_mapped
 from erag_ray.store.readings import KEY_COLUMNS, ReadingStore, keys_digest
 from erag_ray.store.tables import TableStore, TableWriter, part_paths, read_manifest, whole_manifest
+from erag_ray.store.tracebacks import JobTracebacks, TracebackFiles, traceback_folder
 
 __all__ = [
     "KEY_COLUMNS",
@@ -35,10 +36,12 @@ __all__ = [
     "ROW",
     "UNFINISHED",
     "Folder",
+    "JobTracebacks",
     "Lease",
     "ReadingStore",
     "TableStore",
     "TableWriter",
+    "TracebackFiles",
     "as_frame",
     "file_digest",
     "file_stamp",
@@ -58,6 +61,7 @@ __all__ = [
     "scan_file",
     "size_of",
     "start_of",
+    "traceback_folder",
     "uri_fault",
     "whole_manifest",
     "write_array",
