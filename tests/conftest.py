@@ -22,7 +22,7 @@ from tiny import RunJob, Tiny, job_command, write_tiny
 
 from erag_ray.config import JobConfig
 from erag_ray.pipeline import Done, Work
-from erag_ray.readers import make_reader
+from erag_ray.readers import Isolation, load_reader, make_reader
 from erag_ray.steps import reading
 from erag_ray.store import ReadingStore
 
@@ -118,8 +118,9 @@ def reads_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     def read(work: Work, config: JobConfig, job: str) -> Done:
         reader = make_reader(work.config)
-        reader.load()
-        found = pa.concat_tables(reader.read(pq.read_table(work.requests), work.reader))
+        load_reader(reader)
+        isolation = Isolation(reader, work.reader)
+        found = pa.concat_tables(isolation.read(pq.read_table(work.requests)))
         ReadingStore(config.store, work.reader).append(found, job)
         amounts.append(found.num_rows)
         return Done(

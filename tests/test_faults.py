@@ -265,7 +265,7 @@ def fail_one(tiny: Tiny, kind: str) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "retry_errors", "is_read"),
-    [("resource", False, True), ("input", False, False), ("input", True, True)],
+    [("resource", False, True), ("code", False, True), ("input", False, False), ("input", True, True)],
 )
 def test_which_errors_the_next_job_reads_again(
     tiny: Tiny, reads_here: list[int], kind: str, retry_errors: bool, is_read: bool

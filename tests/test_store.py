@@ -482,11 +482,12 @@ def test_an_input_error_is_final(root: str) -> None:
     assert found.select("output", "error", "error_kind").rows() == [(None, "failed", "input")]
 
 
-def test_a_resource_error_holds_for_its_own_job_only(root: str) -> None:
+@pytest.mark.parametrize("kind", ["resource", "code"])
+def test_other_errors_hold_for_their_own_job_only(root: str, kind: str) -> None:
     store = ReadingStore(root, "echo")
-    store.append(readings(reading(1, None, "resource"), reading(2, None, "resource")), "job-1")
+    store.append(readings(reading(1, None, kind), reading(2, None, kind)), "job-1")
     # the job itself finds that its requests were tried; the next one tries again
-    assert store.lookup(keys(1, 2))[0]["error_kind"].to_list() == ["resource", "resource"]
+    assert store.lookup(keys(1, 2))[0]["error_kind"].to_list() == [kind, kind]
     assert known(store) == set()
     store.append(readings(1), "job-2")
     assert known(store) == {1}
@@ -494,6 +495,16 @@ def test_a_resource_error_holds_for_its_own_job_only(root: str) -> None:
     found, num_repeats = store.lookup(keys(1, 2))
     assert dict(found.select("question_key", "output").rows()) == {1: "yes", 2: None}
     assert num_repeats == 1
+
+
+def test_of_errors_that_hold_for_their_own_job_only_the_last_one_is_told(root: str) -> None:
+    store = ReadingStore(root, "echo")
+    for number, kind in enumerate(["resource", "code", "code"]):
+        row = {**reading(1, None, kind), "error": f"error {number}"}
+        store.append(readings(row, reading(2, None, "input")), f"2026010{number}T000000-a")
+    found, num_repeats = store.lookup(keys(1, 2))
+    assert dict(found.select("question_key", "error").rows()) == {1: "error 2", 2: "failed"}
+    assert num_repeats == 4
 
 
 def test_a_readers_description_is_written_once(root: str) -> None:

@@ -167,10 +167,11 @@ class JobConfig:
 
     retry_errors: bool = False
     """Read again what ended as an error in an earlier job and would stay one (kind input); what did not fit or crashed
-    (kind resource) is tried again in any case."""
+    (kind resource), and what a reader of your own raised for (kind code), is tried again in any case."""
 
     max_error_share: float = 0.0
-    """Largest share of requests that may end as error rows before the job counts as failed."""
+    """Largest share of requests that may end as error rows, and of outputs that a score of your own may raise for,
+    before the job counts as failed."""
 
     progress: bool = True
     """Show a progress bar."""

@@ -16,15 +16,25 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 
 from erag_ray.config import ReaderConfig
-from erag_ray.readers import Failure, failed, keep_freed_memory, make_reader, reader_id
+from erag_ray.readers import (
+    Failure,
+    Isolation,
+    Reader,
+    failed,
+    keep_freed_memory,
+    load_reader,
+    make_reader,
+    reader_id,
+    without,
+)
 from erag_ray.resident import peak_resident_bytes
-from erag_ray.store import KEY_COLUMNS, ReadingStore, as_frame, keys_digest
+from erag_ray.schemas import InputError, JobError
+from erag_ray.store import KEY_COLUMNS, ReadingStore, TracebackFiles, keys_digest
 
 CAREFUL_ROWS = 32
 NOTES = "_attempts"
@@ -79,24 +89,27 @@ class ReaderActor:
         write_every_seconds: float,
         max_batch_seconds: float | None,
         memory_share: float = 1.0,
+        errors: str | None = None,
     ) -> None:
         torch.set_num_threads(num_threads)
         keep_freed_memory()
-        self.reader = make_reader(config)
+        if errors:
+            TracebackFiles(errors).open()
         self.id = reader
         self.job = job
         self.write_every_seconds = write_every_seconds
         self.max_batch_seconds = max_batch_seconds
         self.store = ReadingStore(store, reader)
-        found = reader_id(self.reader)
-        if found != reader:
-            raise RuntimeError(
-                f"the model {config.model} on this node is {found}, the job asked for {reader}"
-            )
-        self.reader.memory_share = memory_share
-        self.reader.load()
+        self._fault: InputError | JobError | None = None
+        try:
+            self.isolation = Isolation(_loaded(config, reader, memory_share), reader)
+        except (InputError, JobError) as error:
+            # raised with the first block: of an actor that cannot be made Ray tells in words of its own
+            self._fault = error
 
     def __call__(self, requests: pa.Table) -> Iterator[dict[str, list[Any]]]:
+        if self._fault:
+            raise self._fault
         start = time.monotonic()
         attempt = Attempt(self.store, self.job, requests)
         suspects = attempt.suspects()
@@ -130,18 +143,26 @@ class ReaderActor:
         """Append what is read to the store, at least so often; before the next batch is begun where that is 0."""
         waiting: list[pa.Table] = []
         written_at = time.monotonic()
-        for readings in batches:
-            waiting.append(readings)
-            yield readings
-            if time.monotonic() - written_at >= every_seconds:
-                self.store.append(pa.concat_tables(waiting), self.job, time.monotonic() - written_at)
-                waiting, written_at = [], time.monotonic()
-        if waiting:
-            self.store.append(pa.concat_tables(waiting), self.job, time.monotonic() - written_at)
+        try:
+            for readings in batches:
+                waiting.append(readings)
+                yield readings
+                if time.monotonic() - written_at >= every_seconds:
+                    self._write(waiting, written_at)
+                    waiting, written_at = [], time.monotonic()
+        except JobError:
+            # the reader cannot go on, but has answered these
+            self._write(waiting, written_at)
+            raise
+        self._write(waiting, written_at)
+
+    def _write(self, readings: list[pa.Table], since: float) -> None:
+        if readings:
+            self.store.append(pa.concat_tables(readings), self.job, time.monotonic() - since)
 
     def _batches(self, requests: pa.Table) -> Iterator[pa.Table]:
         """The reader's, each in its time."""
-        batches = self.reader.read(requests, self.id)
+        batches = self.isolation.read(requests)
         while True:
             with _Alarm(self.max_batch_seconds):
                 readings = next(batches, None)
@@ -150,7 +171,7 @@ class ReaderActor:
             yield readings
 
     def _carefully(self, requests: pa.Table, attempt: Attempt, suspects: Keys) -> Iterator[pa.Table]:
-        todo = _without(requests, self.store.keys_by(self.job))
+        todo = without(requests, self.store.keys_by(self.job))
         # with its type: all may have been written
         is_suspect = pa.array([keys in suspects for keys in keys_of(todo)], pa.bool_())
         ones, others = todo.filter(is_suspect), todo.filter(pc.invert(is_suspect))
@@ -164,10 +185,14 @@ class ReaderActor:
             yield from self._batches(group)
 
 
-def _without(requests: pa.Table, known: pl.DataFrame) -> pa.Table:
-    """The requests that are not among these keys."""
-    numbered = as_frame(requests.select(KEY_COLUMNS)).with_row_index("row")
-    return requests.take(numbered.join(known, on=KEY_COLUMNS, how="anti")["row"].sort().to_arrow())
+def _loaded(config: ReaderConfig, name: str, memory_share: float) -> Reader:
+    reader = make_reader(config)
+    found = reader_id(reader)
+    if found != name:
+        raise RuntimeError(f"the model {config.model} on this node is {found}, the job asked for {name}")
+    reader.memory_share = memory_share
+    load_reader(reader)
+    return reader
 
 
 class _Alarm:

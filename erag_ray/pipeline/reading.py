@@ -22,7 +22,7 @@ from erag_ray.pipeline.actor import NOTES, ReaderActor
 from erag_ray.pipeline.session import FREE_CPUS, nodes_alive, num_gpus_of, wait_for_gpus
 from erag_ray.progress import progress
 from erag_ray.schemas import InputError, JobError
-from erag_ray.store import Folder, Lease, ReadingStore
+from erag_ray.store import Folder, Lease, ReadingStore, traceback_folder
 
 MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 128, 32_768, 12
 FIRST_BLOCK = 4096
@@ -171,6 +171,7 @@ def read(work: Work, config: JobConfig, job: str) -> Done:
         "write_every_seconds": config.write_every_seconds,
         "max_batch_seconds": config.max_batch_seconds,
         "memory_share": 1 / pool.num_together,
+        "errors": traceback_folder(),
     }
     _quiet_data()
     if config.progress:

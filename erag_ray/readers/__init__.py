@@ -17,6 +17,7 @@ from erag_ray.readers.base import Failure, Output, Prompt, Reader, Request, fail
 from erag_ray.readers.causal import CausalReader
 from erag_ray.readers.classifying import CausalClassifying, FidClassifying, IpaClassifying
 from erag_ray.readers.echo import EchoReader
+from erag_ray.readers.isolation import Isolation, encodable, without
 from erag_ray.readers.judges import GradesJudge, YesNoJudge
 from erag_ray.readers.likelihood import CausalLikelihood, FidLikelihood, IpaLikelihood
 from erag_ray.readers.memory import keep_freed_memory
@@ -25,22 +26,28 @@ from erag_ray.readers.stopping import CausalStopping, FidStopping, IpaStopping, 
 from erag_ray.readers.t5 import FidReader, IpaReader
 from erag_ray.schemas import InputError
 from erag_ray.store import fingerprint
+from erag_ray.user_code import checking, running
 
 __all__ = [
     "READERS",
     "Failure",
+    "Isolation",
     "Output",
     "Prompt",
     "Reader",
     "Request",
+    "encodable",
     "failed",
+    "identity_of",
     "keep_freed_memory",
     "likelihood_of",
+    "load_reader",
     "make_reader",
     "reader_for",
     "reader_id",
     "requests_of",
     "score_only_of",
+    "without",
 ]
 
 
@@ -48,7 +55,7 @@ def make_reader(config: ReaderConfig) -> Reader:
     """The reader that a config describes, without its weights.
 
     Raises:
-        InputError: there is no such kind, or its model cannot be found or read.
+        InputError: there is no such kind, its model cannot be found or read, or it is user code and raises.
     """
     quiet()
     try:
@@ -56,8 +63,35 @@ def make_reader(config: ReaderConfig) -> Reader:
     except ValueError as error:
         raise InputError([f"reader.kind: {error}"]) from error
     if not (isinstance(kind, type) and issubclass(kind, Reader)):
-        raise InputError([f"reader.kind: {config.kind} is not a subclass of erag_ray.readers.Reader"])
-    return kind(config)
+        what = "not a subclass" if isinstance(kind, type) else f"a {type(kind).__name__}, not a subclass"
+        raise InputError([f"reader.kind: {config.kind} is {what} of erag_ray.readers.Reader"])
+    with checking(f"reader.kind: {config.kind}", kind):
+        reader = kind(config)
+        if getattr(reader, "config", None) is not config:
+            raise TypeError("its __init__ does not call super().__init__(config)")
+    return reader
+
+
+def identity_of(reader: Reader) -> dict[str, object]:
+    """`Reader.identity`.
+
+    Raises:
+        InputError: it is user code, and raises.
+    """
+    with checking(f"reader.kind: {reader.config.kind}: identity", type(reader)):
+        found = reader.identity()
+        fingerprint(found)
+        return found
+
+
+def load_reader(reader: Reader) -> None:
+    """`Reader.load`.
+
+    Raises:
+        JobError: it is user code, and raises.
+    """
+    with running(f"reader {reader.config.kind}: load", type(reader)):
+        reader.load()
 
 
 def reader_for(config: ReaderConfig, dataset: Dataset) -> ReaderConfig:
@@ -77,7 +111,7 @@ def reader_id(reader: Reader, identity: Mapping[str, object] | None = None) -> s
         identity: its `Reader.identity`, where that is at hand: it takes a second for each GB of weights.
     """
     kind = reader.config.kind.rpartition(":")[2]
-    return f"{kind}-{fingerprint(identity or reader.identity())[:16]}"
+    return f"{kind}-{fingerprint(identity or identity_of(reader))[:16]}"
 
 
 def likelihood_of(config: ReaderConfig) -> ReaderConfig:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import functools
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -65,12 +65,15 @@ class Output(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Why a request has no output, and the kind of an error that it is (see READINGS)."""
+    """Why a request has no output, and the kind of an error that it is (see `schemas.ERROR_KINDS`)."""
 
     kind: str
     text: str
 
 
+T = TypeVar("T")
+PROMPT = "an erag_ray.readers.Prompt with tuples of token numbers as its segments"
+OUTPUT = "an erag_ray.readers.Output with a text"
 OUT_OF_MEMORY = Failure("resource", "out of memory, even alone")
 
 # a question with a passage: what the words around them need must fit
@@ -94,6 +97,7 @@ class Reader(ABC):
         dtypes: the precisions that it can read in.
         max_padding_share: most of a batch's tokens that may be padding.
         memory_share: of the GPU, or of the CPU readers' part of the machine's memory, where several readers use it.
+        batch: the REQUESTS that `read` gives to `generate`, or did last; None before and after those of a window.
     """
 
     order_matters: ClassVar[bool] = True
@@ -108,6 +112,7 @@ class Reader(ABC):
             raise InputError([f"reader.dtype: {config.kind} reads in {able}, not in {config.dtype}"])
         self.config = config
         self.memory_share = 1.0
+        self.batch: pa.Table | None = None
         self.max_new_tokens = config.max_new_tokens or DEFAULT_NEW_TOKENS
 
     @abstractmethod
@@ -157,12 +162,14 @@ class Reader(ABC):
             requests: rows of REQUESTS, at most some thousands.
             reader: the reader's id, for the table.
         """
+        self.batch = None
         for start, prompts in self.windows(requests):
             self._begin(prompts)
             for places in self.batches(prompts):
                 own = [prompts[place] for place in places]
-                rows = requests.take([start + place for place in places])
-                yield _readings(rows, reader, own, self._outputs(own))
+                self.batch = requests.take([start + place for place in places])
+                yield _readings(self.batch, reader, own, self._outputs(own))
+            self.batch = None
 
     def windows(self, requests: pa.Table) -> Iterator[tuple[int, list[Prompt]]]:
         """The prompts of REQUESTS in groups, each of which is read as a whole before the next is tokenised.
@@ -194,7 +201,8 @@ class Reader(ABC):
         for end in ends:
             own.append(end)
             if end - start >= TOKENISED_ROWS or end == len(keys):
-                prompts = self.encode(requests_of(requests.slice(start, end - start)))
+                asked = requests_of(requests.slice(start, end - start))
+                prompts = _checked("encode", self.encode(asked), len(asked), _is_prompt, PROMPT)
                 yield from (prompts[a - start : b - start] for a, b in itertools.pairwise([start, *own]))
                 start, own = end, []
 
@@ -217,7 +225,7 @@ class Reader(ABC):
 
     def _outputs(self, prompts: Sequence[Prompt]) -> list[Output | Failure]:
         try:
-            return list(self.generate(prompts))
+            return _checked("generate", self.generate(prompts), len(prompts), _is_output, OUTPUT)
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -250,6 +258,26 @@ class Reader(ABC):
         wasted = padded - sum(lengths)
         small = len(lengths) <= self.limits.rows and padded <= self.limits.tokens
         return small and wasted <= self.max_padding_share * padded
+
+
+def _checked(
+    method: str, results: Iterable[T], count: int, is_right: Callable[[T], bool], wanted: str
+) -> list[T]:
+    """The results of a method that may be user code."""
+    given = list(results)
+    if len(given) != count:
+        raise TypeError(f"{method} gave {len(given)} results for {count}")
+    if strange := [result for result in given if not is_right(result)]:
+        raise TypeError(f"{method} gave {strange[0]!r}, not {wanted}")
+    return given
+
+
+def _is_prompt(result: object) -> bool:
+    return isinstance(result, Prompt) and all(isinstance(segment, tuple) for segment in result.segments)
+
+
+def _is_output(result: object) -> bool:
+    return isinstance(result, Output) and isinstance(result.text, str)
 
 
 def requests_of(table: pa.Table) -> list[Request]:

@@ -91,6 +91,15 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(message in str(error) for message in MESSAGES)
 
 
+def is_gpu_lost(error: BaseException) -> bool:
+    """Whether an error says that this process cannot use its GPU any more, such as a failed assertion on it."""
+    return (
+        isinstance(error, RuntimeError)
+        and str(error).startswith("CUDA error")
+        and not is_out_of_memory(error)
+    )
+
+
 def free_memory() -> None:
     """Give back what a batch that failed has left behind."""
     gc.collect()

@@ -21,6 +21,8 @@ from erag_ray.evaluate import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
 from erag_ray.prompts import VERDICTS
 from erag_ray.readers import (
     Reader,
+    encodable,
+    identity_of,
     likelihood_of,
     make_reader,
     reader_for,
@@ -108,7 +110,7 @@ def _reader(config: ReaderConfig) -> tuple[Reader, str]:
     Kept, since a tokenizer can take seconds to load and is needed by the check and by the plan.
     """
     reader = make_reader(config)
-    identity = reader.identity()
+    identity = identity_of(reader)
     return reader, reader_id(reader, identity)
 
 
@@ -304,7 +306,7 @@ def _plan(
 ) -> ReaderPlan:
     store = ReadingStore(config.store, name)
     if not store.is_described():
-        store.describe({key: value for key, value in reader.identity().items() if key != "probes"})
+        store.describe({key: value for key, value in identity_of(reader).items() if key != "probes"})
     repaired = store.repair()
     use = {
         dataset: ReaderUse(reader=name, order_matters=reader.order_matters, sees_golds=reader.sees_golds)
@@ -341,14 +343,20 @@ def preview(plan: StagePlan) -> Iterator[str]:
 def _estimate(plan: ReaderPlan) -> str:
     """Tokens and truncation of a sample of the new requests, spread over all of them."""
     sampled = plan.make_requests(spread(plan.new, NUM_SAMPLED))
-    prompts = plan.reader.encode(requests_of(sampled))
+    prompts = encodable(plan.reader, requests_of(sampled))
+    if not prompts:
+        return (
+            f"{plan.new.height:,} readings to do; of {sampled.num_rows} sampled requests none can be encoded"
+        )
     tokens = sum(prompt.num_tokens for prompt in prompts) / len(prompts)
+    num_lost = sampled.num_rows - len(prompts)
+    unencoded = f"; {num_lost} more cannot be encoded" if num_lost else ""
     cut = sum(prompt.num_truncated_passage_tokens > 0 for prompt in prompts) / len(prompts)
     cut_question = sum(prompt.num_truncated_question_tokens > 0 for prompt in prompts) / len(prompts)
     return (
         f"{plan.new.height:,} readings to do, about {tokens * plan.new.height:,.0f} prompt tokens "
         f"({tokens:.0f} a reading), passages cut in {cut:.1%}, question cut in {cut_question:.1%} "
-        f"(by {len(prompts)} sampled requests)"
+        f"(by {len(prompts)} sampled requests{unencoded})"
     )
 
 

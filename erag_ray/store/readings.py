@@ -92,14 +92,14 @@ class ReadingStore:
         return sum(known.values())
 
     def keys(self, *, without_errors: bool = False) -> pl.DataFrame:
-        """Keys of all readings that count: errors of kind ``resource`` hold for their own job only.
+        """Keys of all readings that count: errors hold for their own job only, but for those of kind ``input``.
 
         Args:
             without_errors: no error counts, whatever its kind.
         """
         rows = self._read([*KEY_COLUMNS, "error_kind"])
         kind = pl.col("error_kind")
-        counts = kind.is_null() if without_errors else kind.ne_missing("resource")
+        counts = kind.is_null() if without_errors else kind.is_null() | (kind == "input")
         return rows.filter(counts).select(KEY_COLUMNS).unique()
 
     def keys_by(self, job: str) -> pl.DataFrame:
@@ -110,12 +110,15 @@ class ReadingStore:
     def lookup(self, keys: pl.DataFrame) -> tuple[pl.DataFrame, int]:
         """The readings of the given keys and the number of rows that repeat a key.
 
-        A key that was read twice counts once: the first file by name, errors last, of kind ``resource`` after all.
+        A key that was read twice counts once: the first file by name, errors last. Errors that hold for their own job
+        only (`schemas.ERROR_KINDS`) come after all others, the last file by name first: the last job's.
         """
         wanted = keys.select(KEY_COLUMNS).unique()
         rows = self._read(None).join(wanted, on=KEY_COLUMNS, how="semi", maintain_order="left")
-        is_error, is_of_job = pl.col("error_kind").is_not_null(), pl.col("error_kind").eq_missing("resource")
-        by_worth = rows.sort(is_error, is_of_job, maintain_order=True)
+        kind = pl.col("error_kind")
+        is_of_job = kind.is_not_null() & (kind != "input")
+        age = pl.when(is_of_job).then(-pl.int_range(pl.len()))
+        by_worth = rows.sort(kind.is_not_null(), is_of_job, age, maintain_order=True)
         first = by_worth.unique(subset=KEY_COLUMNS, keep="first", maintain_order=True)
         return first, rows.height - first.height
 
