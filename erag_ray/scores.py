@@ -14,13 +14,15 @@ import re
 import string
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
 
 from rouge import Rouge
 
-from erag_ray.names import find
+from erag_ray.names import find_instance
+from erag_ray.schemas import InputError, JobError
+from erag_ray.user_code import Fault, fault_of, is_user_code, one_line, with_guards
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,8 @@ class Score:
     normalises: bool
     may_match: Callable[[str, Sequence[str]], bool] | None = None
 
+
+NUM_NAMED, OUTPUT_CHARACTERS = 5, 80
 
 _ARTICLES = re.compile(r"\b(?:an?|the)\b")
 _ARTICLE_STARTS = ("", "a", "an", "t", "th", "the")
@@ -250,8 +254,28 @@ def usable_answers(score: Score, answers: Sequence[str]) -> list[str]:
     return [answer for answer in answers if answer.strip()]
 
 
+@dataclass(kw_only=True)
+class ScoreErrors:
+    """Collects the outputs that a score of the user's own could not judge: how many, and the first few by name."""
+
+    num_outputs: int = 0
+    """All that were scored."""
+    num_errors: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, line: str) -> None:
+        """Count an output that has no score; the line says which and why."""
+        self.num_errors += 1
+        if len(self.lines) < NUM_NAMED and line not in self.lines:
+            self.lines.append(line)
+
+
 def score_outputs(
-    outputs: Sequence[str | None], answers: Sequence[Sequence[str]], score: Score
+    outputs: Sequence[str | None],
+    answers: Sequence[Sequence[str]],
+    score: Score,
+    query_ids: Sequence[str] = (),
+    errors: ScoreErrors | None = None,
 ) -> list[float | None]:
     """The score of each output against its own query's usable golds; None ("not judged") stays None.
 
@@ -261,6 +285,9 @@ def score_outputs(
         outputs: what the reader said, one per row.
         answers: the golds of each row, as long as ``outputs``.
         score: the score of all rows.
+        query_ids: the query of each row, where there are ``errors``.
+        errors: collects the outputs for which a score of the user's own raises or gives a value that cannot be; their
+            scores are None. Without it that is raised.
 
     Raises:
         ValueError: unequal lengths; or a value of the score that is no number in [0, 1] or, if it is declared
@@ -271,12 +298,33 @@ def score_outputs(
     def usable(golds: tuple[str, ...]) -> list[str]:
         return usable_answers(score, golds)
 
+    faults: dict[tuple[str | None, tuple[str, ...]], Fault] = {}
+
     @functools.cache
-    def value(output: str, golds: tuple[str, ...]) -> float:
-        return _checked(score, score.function(output, usable(golds))) if usable(golds) else 0.0
+    def value(output: str, golds: tuple[str, ...]) -> float | None:
+        try:
+            return _checked(score, score.function(output, usable(golds))) if usable(golds) else 0.0
+        except (InputError, JobError):
+            raise
+        except Exception as error:
+            if errors is None or not is_user_code(score.function):
+                raise
+            faults[output, golds] = fault_of(error, score.function)
+            return None
 
     rows = zip(outputs, answers, strict=True)
-    return [None if output is None else value(output, tuple(golds)) for output, golds in rows]
+    values = [None if output is None else value(output, tuple(golds)) for output, golds in rows]
+    if errors is not None:
+        errors.num_outputs += len(outputs) - outputs.count(None)
+    if errors is not None and faults:
+        for query_id, output, golds in zip(query_ids, outputs, answers, strict=True):
+            if fault := faults.get((output, tuple(golds))):
+                errors.add(f"score {score.name}, query {query_id}, output {_shown(output)}: {fault}")
+    return values
+
+
+def _shown(output: str | None) -> str:
+    return one_line(repr(output), OUTPUT_CHARACTERS)
 
 
 def _checked(score: Score, value: object) -> float:
@@ -293,10 +341,8 @@ def score_named(name: str) -> Score:
     Raises:
         ValueError: there is none, or the outside object is not a `Score`.
     """
-    found = find("score", name, SCORES)
-    if not isinstance(found, Score):
-        raise ValueError(f"score {name!r} is a {type(found).__name__}, not an erag_ray.scores.Score")
-    return found
+    score = find_instance("score", name, SCORES, Score, "binary=True, normalises=False")
+    return with_guards(score, f"score {name}", "may_match")
 
 
 SCORES: dict[str, Score] = {

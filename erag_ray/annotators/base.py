@@ -9,6 +9,7 @@ from typing import Literal
 import polars as pl
 
 from erag_ray.measures import Kind
+from erag_ray.scores import ScoreErrors
 
 PAIR = ["query_id", "doc_id"]
 Need = Literal["readings", "judgements", "likelihoods", "closed_book"]
@@ -39,6 +40,8 @@ class Evidence:
     any (null)."""
     relevant_from: float = 0.5
     """What a judgement must reach to count as relevant."""
+    score_errors: ScoreErrors | None = None
+    """Collects the outputs that a score of the user's own cannot judge; without it that is raised."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from erag_ray.annotators.base import PAIR, Evidence, rows_of
-from erag_ray.scores import score_named, score_outputs
+from erag_ray.scores import ScoreErrors, score_named, score_outputs
 
 
 def erag(evidence: Evidence) -> pl.DataFrame:
@@ -24,7 +24,8 @@ def erag(evidence: Evidence) -> pl.DataFrame:
     by_score = distinct.join(queries, on="query_id").partition_by("score", include_key=True)
     answers = dict(rows_of(evidence.queries, "query_id", "answers"))
     schema = {"query_id": pl.String, "output": pl.String, "label": pl.Float64}
-    labels = pl.concat([pl.DataFrame(schema=schema), *(score_part(part, answers) for part in by_score)])
+    parts = (score_part(part, answers, evidence.score_errors) for part in by_score)
+    labels = pl.concat([pl.DataFrame(schema=schema), *parts])
     scored = read.join(labels, on=["query_id", "output"], how="left").join(queries, on="query_id")
     return scored.select("reader", "score", *PAIR, "label")
 
@@ -44,8 +45,12 @@ def _readings_of_pairs(evidence: Evidence) -> pl.DataFrame:
     return read
 
 
-def score_part(part: pl.DataFrame, answers: Mapping[str, Sequence[str]]) -> pl.DataFrame:
+def score_part(
+    part: pl.DataFrame, answers: Mapping[str, Sequence[str]], errors: ScoreErrors | None
+) -> pl.DataFrame:
     """The labels of (query_id, output) rows that share one score; a null output gives a null label."""
-    golds = [answers[query_id] for query_id in part["query_id"]]
-    labels = score_outputs(part["output"].to_list(), golds, score_named(part["score"][0]))
+    query_ids = part["query_id"].to_list()
+    golds = [answers[query_id] for query_id in query_ids]
+    score = score_named(part["score"][0])
+    labels = score_outputs(part["output"].to_list(), golds, score, query_ids, errors)
     return part.select("query_id", "output", pl.Series("label", labels, dtype=pl.Float64))

@@ -46,7 +46,7 @@ def gain(evidence: Evidence) -> pl.DataFrame:
     said = none.join(evidence.queries.select("query_id", "score"), on="query_id")
     answers = dict(rows_of(evidence.queries, "query_id", "answers"))
     parts = [
-        part.select("query_id", "reader", without=score_part(part, answers)["label"])
+        part.select("query_id", "reader", without=score_part(part, answers, evidence.score_errors)["label"])
         for part in said.partition_by("score")
     ]
     schema = {"query_id": pl.String, "reader": pl.String, "without": pl.Float64}

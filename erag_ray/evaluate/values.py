@@ -28,7 +28,7 @@ from erag_ray.measures import (
 )
 from erag_ray.names import find
 from erag_ray.schemas import LIST_VALUES, READINGS, UTILITY, check, conform
-from erag_ray.scores import score_named, score_outputs
+from erag_ray.scores import ScoreErrors, score_named, score_outputs
 
 
 def asked_measures(names: Sequence[str] | None, kind: Kind, threshold: float | None) -> list[str]:
@@ -43,7 +43,11 @@ def kind_of_labels(annotator: str, score: str) -> Kind:
 
 
 def utility(
-    lists: pl.DataFrame, asks: pl.DataFrame, readings: pl.DataFrame, queries: pl.DataFrame
+    lists: pl.DataFrame,
+    asks: pl.DataFrame,
+    readings: pl.DataFrame,
+    queries: pl.DataFrame,
+    errors: ScoreErrors | None = None,
 ) -> pl.DataFrame:
     """UTILITY: the score of what the reader said with each list.
 
@@ -52,6 +56,7 @@ def utility(
         asks: ASKS that hold each of these lists.
         readings: READINGS that hold each of these asks; one without an output is not judged.
         queries: QUERIES.
+        errors: as in `score_outputs`.
 
     Raises:
         ValueError: a list lacks its ask or its reading.
@@ -66,16 +71,16 @@ def utility(
         )
         raise ValueError(f"{outputs['found'].null_count()} lists lack a reading, such as {example}")
     golds = outputs.join(queries.select("query_id", "answers", "score"), on="query_id", how="left")
-    scored = pl.concat(_scored(part) for part in golds.partition_by("score", maintain_order=True))
+    scored = pl.concat(_scored(part, errors) for part in golds.partition_by("score", maintain_order=True))
     table = scored.select(UTILITY.columns.names)
     conform(table, UTILITY)
     return table
 
 
-def _scored(part: pl.DataFrame) -> pl.DataFrame:
+def _scored(part: pl.DataFrame, errors: ScoreErrors | None) -> pl.DataFrame:
     """Rows of one score, with its value in ``value``."""
-    score = score_named(part["score"][0])
-    values = score_outputs(part["output"].to_list(), part["answers"].to_list(), score)
+    score, query_ids = score_named(part["score"][0]), part["query_id"].to_list()
+    values = score_outputs(part["output"].to_list(), part["answers"].to_list(), score, query_ids, errors)
     return part.with_columns(value=pl.Series(values, dtype=pl.Float64))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import pathlib
 import re
 import tempfile
@@ -49,7 +50,9 @@ from erag_ray.schemas import (
     InputError,
     TableSchema,
 )
+from erag_ray.scores import ScoreErrors
 from erag_ray.steps.checks import check_evaluation, scores_of
+from erag_ray.steps.errors import check_scores, score_notes
 from erag_ray.steps.inputs import STAGES, Inputs, unseal
 from erag_ray.store import Folder, TableStore, TableWriter, as_frame, read_manifest
 
@@ -102,20 +105,27 @@ def label(
         inputs: its inputs.
         said: what the reader said with each document alone (`outputs_alone`).
         others: the same of the other stages that annotators look at (`plan_others`), by their name.
+
+    Raises:
+        InputError: an annotator gives no labels, or such as cannot be (NaN, a pair left out).
+        JobError: an annotator of the user's own raises; or a score does so for more outputs than ``max_error_share``
+            allows. Nothing is sealed then.
     """
     unseal(config, (LABELS, *RESULTS))
-    found = others or {}
+    found, errors = others or {}, ScoreErrors()
     evidence = dataclasses.replace(
         evidence_of(inputs, _with_scored(said, found.get("score_only"))),
         judgements=judgements(config, found["judge"]) if "judge" in found else None,
         likelihoods=likelihoods(found["likelihood"]) if "likelihood" in found else None,
         relevant_from=config.judge.threshold,
+        score_errors=errors,
     )
     writer = TableStore(config.out).writer(LABELS)
     for name in config.annotators:
         writer.append(_label_by_reader(name, evidence))
-    settings = {**_label_settings(config), "notes": list(_judge_notes(config, evidence))}
-    writer.seal(config=settings)
+    check_scores(errors, config)
+    notes = [*_judge_notes(config, evidence), *score_notes(errors, "outputs of documents alone")]
+    writer.seal(config={**_label_settings(config), "notes": notes})
 
 
 def _with_scored(said: pl.DataFrame, scored: pl.DataFrame | None) -> pl.DataFrame:
@@ -162,10 +172,17 @@ def _labels_of(name: str, evidence: Evidence) -> pl.DataFrame:
 def use(
     config: JobConfig, inputs: Inputs, lists: pl.DataFrame, asks: pl.DataFrame, readings: pl.DataFrame
 ) -> None:
-    """The end-to-end scores of all lists, sealed as UTILITY."""
+    """The end-to-end scores of all lists, sealed as UTILITY.
+
+    Raises:
+        JobError: a score of the user's own raises for more outputs than ``max_error_share`` allows.
+    """
     unseal(config, (UTILITY, *RESULTS))
-    used = utility(lists, asks, readings, inputs.queries)
-    TableStore(config.out).write(used, UTILITY, config=_use_settings(config))
+    errors = ScoreErrors()
+    used = utility(lists, asks, readings, inputs.queries, errors)
+    check_scores(errors, config)
+    notes = list(score_notes(errors, "outputs of lists"))
+    TableStore(config.out).write(used, UTILITY, config={**_use_settings(config), "notes": notes})
 
 
 def _label_settings(config: JobConfig) -> dict[str, object]:
@@ -282,8 +299,8 @@ def report(config: JobConfig, inputs: Inputs, console: rich.console.Console) -> 
     warnings = output_warnings(results.outputs, results.common_outputs, results.best_depths, results.means)
     for warning in warnings:
         console.print(f"WARNING: {warning}", soft_wrap=True, markup=False, highlight=False)
-    made = tables.manifest(LABELS)["config"].get("notes", [])
-    notes = [*inputs.notes, *made, *export(config, inputs, tables.read(LABELS))]
+    made = [tables.manifest(schema)["config"].get("notes", []) for schema in (LABELS, UTILITY)]
+    notes = [*inputs.notes, *itertools.chain(*made), *export(config, inputs, tables.read(LABELS))]
     title = f"Which retriever serves the reader {config.reader.kind} {config.reader.model or ''} best?"
     tables.folder.write_bytes(markdown(title, grids, notes, warnings).encode(), "report.md")
     return "/".join([tables.folder.address.rstrip("/"), "report.md"])

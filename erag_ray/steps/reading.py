@@ -12,11 +12,13 @@ from erag_ray.config import JobConfig
 from erag_ray.evaluate import Expected, describe_outputs
 from erag_ray.pipeline import Done, Work, ray_session, read
 from erag_ray.schemas import ASKS, COMMON_OUTPUTS, COSTS, OUTPUTS, JobError
+from erag_ray.steps.errors import check_share
 from erag_ray.steps.judging import outputs_alone
 from erag_ray.steps.planning import Answered, ReaderPlan, StagePlan
 from erag_ray.store import KEY_COLUMNS, ReadingStore, TableStore, new_job_id
 
 ROWS_PER_SHARD = 50_000
+NUM_NAMED = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -55,7 +57,7 @@ def run_stage(config: JobConfig, plan: StagePlan) -> Read:
     seconds = time.monotonic() - start
     found = [_collect(config, part) for part in plan.plans]
     readings = pl.concat(frame for frame, _ in found)
-    _check_errors(readings, plan.asks, config.max_error_share)
+    _check_errors(readings, plan.asks, config)
     tables.write(plan.asks, ASKS)
     tables.write(_costs(plan, todo, done, job, seconds), COSTS)
     if plan.answered:
@@ -112,17 +114,14 @@ def _collect(config: JobConfig, plan: ReaderPlan) -> tuple[pl.DataFrame, int]:
     return readings, repeats
 
 
-def _check_errors(readings: pl.DataFrame, asks: pl.DataFrame, max_error_share: float) -> None:
-    errors = readings.filter(pl.col("error").is_not_null())
-    if errors.height > max_error_share * readings.height:
-        keys = ["reader", *KEY_COLUMNS]
-        first = errors.join(asks.unique(keys, keep="first", maintain_order=True), on=keys).head(5)
-        named = [
-            f"query {row['query_id']}, documents {row['doc_ids']}: {row['error_kind']}: {row['error']}"
-            for row in first.iter_rows(named=True)
-        ]
-        share = f"{errors.height} of {readings.height} readings are errors, more than max_error_share {max_error_share}"
-        raise JobError("\n  ".join([share, *named]))
+def _check_errors(readings: pl.DataFrame, asks: pl.DataFrame, config: JobConfig) -> None:
+    errors, keys = readings.filter(pl.col("error").is_not_null()), ["reader", *KEY_COLUMNS]
+    first = errors.join(asks.unique(keys, keep="first", maintain_order=True), on=keys).head(NUM_NAMED)
+    named = [
+        f"query {row['query_id']}, documents {row['doc_ids']}: {row['error_kind']}: {row['error']}"
+        for row in first.iter_rows(named=True)
+    ]
+    check_share("readings", errors.height, readings.height, named, config)
 
 
 def _costs(

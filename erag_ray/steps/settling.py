@@ -26,7 +26,9 @@ from erag_ray.sampling import (
     random_numbers,
 )
 from erag_ray.schemas import LOOKS, InputError, JobError
+from erag_ray.scores import ScoreErrors
 from erag_ray.steps import say
+from erag_ray.steps.errors import check_scores
 from erag_ray.steps.inputs import Inputs
 from erag_ray.steps.judging import evidence_of
 from erag_ray.steps.planning import plan_labels
@@ -142,11 +144,14 @@ def _labels(config: SettleConfig, inputs: Inputs, asked: pl.DataFrame) -> pl.Dat
     if pairs.is_empty():
         return pairs.with_columns(label=pl.lit(0.0))
     said = alone(run_stage(config, plan_labels(config, inputs, STAGE, as_lists_of_one(pairs))))
-    labels = as_frame(annotate("erag", dataclasses.replace(evidence_of(inputs, said), pairs=pairs)))
+    errors = ScoreErrors()
+    evidence = dataclasses.replace(evidence_of(inputs, said), pairs=pairs, score_errors=errors)
+    labels = as_frame(annotate("erag", evidence))
+    check_scores(errors, config)
     if labels["label"].null_count():
         raise JobError(
-            f"{labels['label'].null_count()} of {labels.height} documents were not judged: their readings ended as "
-            "errors, and without them the estimate would be wrong; see what they say by jobs/annotate.py"
+            f"{labels['label'].null_count()} of {labels.height} documents were not judged: their readings or scores "
+            "ended as errors, and without them the estimate would be wrong; see what they say by jobs/annotate.py"
         )
     return labels.select("query_id", "doc_id", "label")
 
