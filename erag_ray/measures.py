@@ -24,7 +24,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.names import find
+from erag_ray.names import find_instance
+from erag_ray.user_code import running
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
@@ -223,9 +224,18 @@ def compute_all(
     values: dict[tuple[str, int], Floats] = {}
     for name in names:
         measure = _find(name)
-        at_every_cutoff = measure.function(thresholded if measure.needs_binary else lists)
+        with running(f"measures: {name}", measure.function):
+            at_every_cutoff = _at_every_cutoff(measure, thresholded if measure.needs_binary else lists)
         # copies, so that the values at the other cut-offs can be freed
         values |= {(name, cutoff): at_every_cutoff[:, cutoff - 1].copy() for cutoff in cutoffs}
+    return values
+
+
+def _at_every_cutoff(measure: Measure, lists: Lists) -> Floats:
+    """The values of a measure, which may be from outside."""
+    values = np.asarray(measure.function(lists), np.float64)
+    if values.shape != lists.labels.shape:
+        raise ValueError(f"gave an array of shape {values.shape}, not {lists.labels.shape}")
     return values
 
 
@@ -279,10 +289,8 @@ def canonical_name(name: str) -> str:
 
 
 def _find(name: str) -> Measure:
-    found: object = find("measure", canonical_name(name), MEASURES)
-    if not isinstance(found, Measure):
-        raise ValueError(f"measure {name!r} is a {type(found).__name__}, not an erag_ray.measures.Measure")
-    return found
+    rest = 'uses_ideal=False, takes=frozenset({"binary"})'
+    return find_instance("measure", canonical_name(name), MEASURES, Measure, rest)
 
 
 def _kind(lists: Lists, threshold: float | None) -> Kind:

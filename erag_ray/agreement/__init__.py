@@ -35,7 +35,8 @@ from erag_ray.agreement.statistics import (
     spearman_rho,
 )
 from erag_ray.compiling import in_threads
-from erag_ray.names import find
+from erag_ray.names import find_instance
+from erag_ray.user_code import with_guards
 
 __all__ = [
     "MIN_FOR_P_VALUE",
@@ -312,10 +313,8 @@ def difference_of(a: Resampled | None, b: Resampled | None, confidence: float = 
 
 
 def _find(name: str) -> Statistic:
-    found: object = find("statistic", name, STATISTICS)
-    if not isinstance(found, Statistic):
-        raise ValueError(f"statistic {name!r} is a {type(found).__name__}, not a Statistic")
-    return found
+    statistic = find_instance("statistic", name, STATISTICS, Statistic, "permuted=...")
+    return with_guards(statistic, f"statistics: {name}", "function", "permuted")
 
 
 def _columns(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Floats, Floats]:

@@ -21,8 +21,9 @@ from erag_ray.annotators.contains import contains_answer_dpr, contains_answer_ki
 from erag_ray.annotators.erag import erag
 from erag_ray.annotators.gains import gain, gain_likelihood, gold_likelihood
 from erag_ray.annotators.judged import SCALES, llm_relevance, llm_relevance_graded
-from erag_ray.names import find
+from erag_ray.names import find_instance
 from erag_ray.schemas import LABELS, conform
+from erag_ray.user_code import running
 
 __all__ = [
     "ANNOTATORS",
@@ -86,8 +87,11 @@ def applicable_queries(name: str, evidence: Evidence) -> pl.DataFrame:
 
     Raises:
         ValueError: no annotator has this name.
+        JobError: it is user code, and raises.
     """
-    return evidence.queries.filter(annotator_named(name).applies(evidence))
+    applies = annotator_named(name).applies
+    with running(f"annotators: {name}", applies):
+        return evidence.queries.filter(applies(evidence))
 
 
 def annotate(name: str, evidence: Evidence) -> pa.Table:
@@ -96,6 +100,7 @@ def annotate(name: str, evidence: Evidence) -> pa.Table:
     Raises:
         ValueError: no annotator has this name; it needs readings and there are none; a pair names an unknown
             query or document, lacks a reading or comes twice; or outside code returned no LABELS table.
+        JobError: it is user code, and raises.
     """
     annotator = annotator_named(name)
     for need in ("readings", "judgements", "likelihoods"):
@@ -105,7 +110,10 @@ def annotate(name: str, evidence: Evidence) -> pa.Table:
     refuse_unknown(unknown, "query_id", "the queries")
     queries = applicable_queries(name, evidence)
     pairs = evidence.pairs.join(queries, on="query_id", how="semi")
-    labels = annotator.function(replace(evidence, pairs=pairs, queries=queries))
+    with running(f"annotators: {name}", annotator.function):
+        labels = annotator.function(replace(evidence, pairs=pairs, queries=queries))
+    if not isinstance(labels, pl.DataFrame):
+        raise ValueError(f"annotator {name!r} gave a {type(labels).__name__}, not a polars DataFrame")
     constant = {"annotator": name, **dict.fromkeys({"reader", "score"} - annotator.fills, "")}
     filled = labels.with_columns(pl.lit(value).alias(column) for column, value in constant.items())
     _refuse_missing(pairs, filled, name)
@@ -127,12 +135,8 @@ def annotator_named(name: str) -> Annotator:
     Raises:
         ValueError: there is none, or the outside object is not an `Annotator`.
     """
-    found = find("annotator", name, ANNOTATORS)
-    if not isinstance(found, Annotator):
-        raise ValueError(
-            f"annotator {name!r} is a {type(found).__name__}, not an erag_ray.annotators.Annotator"
-        )
-    return found
+    rest = 'applies=lambda evidence: pl.lit(True), kind="binary"'
+    return find_instance("annotator", name, ANNOTATORS, Annotator, rest)
 
 
 def needs_of(names: Sequence[str]) -> frozenset[Need]:

@@ -13,6 +13,7 @@ named there, not imported: what ranks by words needs none of it.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any, ClassVar, Protocol
 
@@ -22,7 +23,8 @@ from erag_ray.config import RetrieverConfig
 from erag_ray.names import find
 from erag_ray.retrieve.lists import LIST_COLUMNS, best, ranked
 from erag_ray.retrieve.texts import SEARCHED
-from erag_ray.store import Folder
+from erag_ray.store import Folder, fingerprint
+from erag_ray.user_code import checking
 from erag_ray.work import Do
 
 __all__ = [
@@ -67,7 +69,7 @@ class Index(Protocol):
 
 
 class InMemory(Protocol):
-    """Ranks passages that lie in memory: the form for code from outside."""
+    """Ranks passages that lie in memory: the form for code from outside, which is named as a class or an instance."""
 
     @property
     def settings(self) -> Mapping[str, object]:
@@ -97,14 +99,28 @@ def make_retriever(name: str, config: RetrieverConfig) -> Any:
 
     Raises:
         ValueError: there is no such kind, or its settings cannot be.
-        InputError: its model is not there.
+        InputError: its model is not there, or it is user code and raises.
     """
     known = {**INDEXED, **IN_MEMORY, **OF_RUNS}
     key = "rerank by" if config.kind == "rerank" and config.by else config.kind
     if key not in known:
-        found: Any = find("retriever", key, dict.fromkeys(known))
-        if not (hasattr(found, "settings") and hasattr(found, "index")):
-            raise ValueError(f"{key} is no retriever: it needs settings and index")
-        return found
+        return _from_outside(name, config)
     kind: Any = find("retriever", known[key], {})
     return kind(config=config, name=name) if key in ("dense", "rerank") else kind(config=config)
+
+
+def _from_outside(name: str, config: RetrieverConfig) -> Any:
+    """A retriever, or one made of the class that is named, with its ``config`` if it takes one."""
+    found: Any = find("retriever", config.kind, dict.fromkeys([*INDEXED, *IN_MEMORY, *OF_RUNS]))
+    with checking(f"retrievers.{name}", found):
+        if isinstance(found, type):
+            takes_config = "config" in inspect.signature(found).parameters
+            found = found(config=config) if takes_config else found()
+        settings, index = getattr(found, "settings", None), getattr(found, "index", None)
+    if not isinstance(settings, Mapping) or index is None:
+        raise ValueError(f"{config.kind} is no retriever: it needs settings and index")
+    try:
+        fingerprint(dict(settings))
+    except TypeError as error:
+        raise ValueError(f"{config.kind}: settings: {error}") from error
+    return found

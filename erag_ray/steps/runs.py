@@ -18,6 +18,7 @@ from erag_ray.retrieve import INDEXED, LIST_COLUMNS
 from erag_ray.retrieve.work import PAIRS_PER_PART, QUERIES_PER_TASK, TEXTS_PER_PART
 from erag_ray.schemas import RUNS, InputError, conform
 from erag_ray.store import Folder, TableStore, as_frame, fingerprint, provenance_of_code, whole_manifest
+from erag_ray.user_code import running
 from erag_ray.work import Do
 
 QUERY_KEYS = ("queries", "query_format", "qrels", "triviaqa_questions", "dataset", "where")
@@ -216,12 +217,14 @@ class InMemoryRun(Run):
 
     def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
         """Index and search, some questions at a time."""
-        index = self.retriever.index(sources.corpus)
+        with running(f"retrievers.{self.name}", self.retriever):
+            index = self.retriever.index(sources.corpus)
         known = sources.corpus.select("doc_id")
         parts, done = [pl.DataFrame(schema=LIST_COLUMNS)], 0
         with counted(f"questions by {self.name}", sources.queries.height, show=self.job.progress) as told:
             for batch in sources.queries.iter_slices(QUERIES_AT_A_TIME):
-                parts.append(self._checked(index.search(batch, self.job.depth), known))
+                with running(f"retrievers.{self.name}", self.retriever):
+                    parts.append(self._checked(index.search(batch, self.job.depth), known))
                 done += batch.height
                 told(done)
         return pl.concat(parts)
@@ -232,7 +235,10 @@ class InMemoryRun(Run):
         if strange.height:
             text = f"retrievers.{self.name}: gives documents that are not in the passages, such as"
             raise InputError([f"{text} {strange['doc_id'][0]!r} for query {strange['query_id'][0]!r}"])
-        return lists.filter(pl.col("rank") <= self.job.depth).match_to_schema(LIST_COLUMNS)
+        cut = lists.filter(pl.col("rank") <= self.job.depth).cast({"rank": pl.Int32, "score": pl.Float64})
+        cut = cut.match_to_schema(LIST_COLUMNS)
+        conform(cut.with_columns(run_id=pl.lit(self.name)), RUNS)
+        return cut
 
 
 class FusedRun(Run):
