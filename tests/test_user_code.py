@@ -1,0 +1,780 @@
+"""Code of the user's own: what it raises concerns one request, one output or the job, and is told in one line."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import pathlib
+import re
+import runpy
+import shlex
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import models
+import polars as pl
+import pyarrow as pa
+import pytest
+from failing import question_of
+from test_faults import rows_of, work_of
+from tiny import RUNS as LISTS
+from tiny import RunJob, Tiny, job_command, table
+
+from erag_ray import names, user_code
+from erag_ray.config import JobConfig, ReaderConfig, RetrieverConfig, SettleConfig
+from erag_ray.pipeline import ray_session, read
+from erag_ray.pipeline.actor import ReaderActor
+from erag_ray.prompts import Passage
+from erag_ray.readers import Isolation, Output, Request, encodable, make_reader, reader_id
+from erag_ray.readers.isolation import ERRORS_IN_A_ROW
+from erag_ray.schemas import LABELS, UTILITY, InputError, JobError
+from erag_ray.scores import score_named
+from erag_ray.steps import settling
+from erag_ray.steps.inputs import prepare
+from erag_ray.store import JobTracebacks, ReadingStore, TableStore, as_frame
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+# Ray warns of its own inner workings
+pytestmark = pytest.mark.filterwarnings(
+    r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*"
+)
+
+
+@pytest.fixture
+def module(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], pathlib.Path]:
+    """Writes a module of the user's own to the folder where the job starts."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def write(name: str, text: str) -> pathlib.Path:
+        path = tmp_path / f"{name}.py"
+        path.write_text(text)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        return path
+
+    return write
+
+
+# --- an exception in a line ---
+
+
+def fault(raises: Callable[[], object]) -> user_code.Fault:
+    with pytest.raises(Exception) as caught:  # noqa: PT011
+        raises()
+    return user_code.fault_of(caught.value, raises)
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise ValueError("no text")
+
+
+def test_a_fault_is_one_line_without_control_characters_of_bounded_length() -> None:
+    def steers() -> None:
+        raise ValueError("first\nsecond\x1b[31m \u202e" + "x" * 1000)
+
+    line = fault(steers).line
+    assert line.startswith("ValueError: first second [31m xxx")
+    assert line.isprintable()
+    assert len(line) == user_code.LINE_CHARACTERS
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        (KeyError("API_KEY"), "KeyError: 'API_KEY'"),
+        (AssertionError(), "AssertionError"),
+        (Mute(), "Mute: a message that cannot be shown"),
+    ],
+)
+def test_what_a_fault_says_of_an_exception(error: Exception, line: str) -> None:
+    assert user_code.fault_of(error, __name__).line == line
+
+
+def test_a_fault_names_the_last_line_of_the_users_package(module: Callable[..., pathlib.Path]) -> None:
+    module(
+        "mine_places",
+        "import json\ndef outer():\n    return inner()\ndef inner():\n    return json.loads('{')\n",
+    )
+    assert fault(names.find("x", "mine_places:outer", {})).place == "mine_places.py:5"
+
+
+def test_a_fault_without_a_line_in_the_users_package_names_where_its_code_begins(
+    module: Callable[..., pathlib.Path],
+) -> None:
+    module("mine_begins", "\n\nclass Mine:\n    def call(self, other):\n        return 1\n")
+    mine = names.find("x", "mine_begins:Mine", {})
+    with pytest.raises(TypeError) as caught:
+        mine().call()
+    assert user_code.fault_of(caught.value, mine).place == "mine_begins.py:3"
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            "import os\nKEY = os.environ['NO_SUCH_KEY_HERE']\n",
+            "KeyError: 'NO_SUCH_KEY_HERE' (mine_import.py:2)",
+        ),
+        ("raise RuntimeError('no licence')\n", "RuntimeError: no licence (mine_import.py:1)"),
+        ("def f(:\n", "SyntaxError: invalid syntax (mine_import.py, line 1)"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_told_with_its_line(
+    module: Callable[..., pathlib.Path], text: str, why: str
+) -> None:
+    module("mine_import", text)
+    with pytest.raises(ValueError, match=re.escape(f"score 'mine_import:X' cannot be loaded: {why}")):
+        names.find("score", "mine_import:X", {})
+
+
+# --- a reader, for a request ---
+
+
+def isolation(kind: str = "Picky", **settings: Any) -> tuple[Isolation, Any]:
+    reader = make_reader(ReaderConfig(kind=f"failing:{kind}", **settings))
+    return Isolation(reader, "r"), reader
+
+
+def asked(*questions: str, num_each: int = 1, first_key: int = 0) -> pa.Table:
+    """REQUESTS: so many of each question, each with another passage."""
+    rows = [(place, number) for place in range(len(questions)) for number in range(num_each)]
+    table = models.as_table(
+        [Request(questions[place], (Passage("Title", "x" * (number + 1)),)) for place, number in rows]
+    )
+    for column, keys in enumerate(zip(*rows, strict=True)):
+        values = (
+            pa.array(keys, pa.uint64())
+            if column
+            else pa.array([first_key + key for key in keys], pa.uint64())
+        )
+        table = table.set_column(column, table.schema.field(column), values)
+    return table
+
+
+@pytest.mark.parametrize("method", ["encode", "begin", "generate"])
+def test_a_request_for_which_a_reader_raises_is_an_error_of_its_own(method: str) -> None:
+    whole, reader = isolation(batch_size=8)
+    questions = [f"question {number}" for number in range(100)]
+    questions[37], questions[99] = f"{method} one", f"{method} other"
+    found = rows_of(whole.read(asked(*questions)))
+    assert found["question_key"].to_list() == list(range(100))
+    errors = found.filter(pl.col("error").is_not_null())
+    assert errors["question_key"].to_list() == [37, 99]
+    assert errors["error_kind"].to_list() == ["code", "code"]
+    assert errors["error"][0].startswith(f"RuntimeError: 429 Too Many Requests {method} one (")
+    assert re.search(r"failing\.py:\d+\)$", errors["error"][0])
+    assert found["output"].drop_nulls().to_list() == ["Title"] * 98
+    # 13 batches; each that fails is halved three times
+    assert reader.calls <= 13 + 2 * (1 + 2 * 3)
+
+
+def test_a_request_that_fails_is_tried_as_often_as_its_batch_can_be_halved() -> None:
+    whole, reader = isolation("Counting", batch_size=8)
+    reader.tries = {}
+    questions = [f"question {number:04}" for number in range(1000)]
+    questions[500] = "generate 0500"
+    rows_of(whole.read(asked(*questions)))
+    assert reader.tries["generate 0500"] == 4  # 8, 4, 2, 1
+    assert sum(reader.tries.values()) <= 1000 + 8 + 4 + 2
+
+
+def read_until_it_ends(whole: Isolation, requests: pa.Table) -> tuple[list[pa.Table], str]:
+    """The readings before a job ends, and its message."""
+    tables: list[pa.Table] = []
+    try:
+        for readings in whole.read(requests):
+            tables.append(readings)
+    except JobError as ended:
+        return tables, str(ended)
+    raise AssertionError("it did not end")
+
+
+def test_a_fault_of_every_request_ends_the_job_after_a_few_calls() -> None:
+    whole, reader = isolation("NoKey")
+    tables, why = read_until_it_ends(whole, asked(*(f"question {number}" for number in range(1000))))
+    assert re.search(
+        r"^reader failing:NoKey: 10 requests in a row failed, and those of other questions do: "
+        r"PermissionError: 401 Unauthorized \(.*failing\.py:\d+\); what was read .* is kept",
+        why,
+    )
+    assert sum(readings.num_rows for readings in tables) == ERRORS_IN_A_ROW
+    assert reader.calls < 40
+
+
+def test_a_fault_of_every_request_ends_the_job_where_blocks_hold_one_question_each() -> None:
+    whole, _ = isolation("NoKey")
+    for number in range(3):
+        assert rows_of(whole.read(asked("question", num_each=20, first_key=number)))["error"].count() == 20
+    tables, why = read_until_it_ends(whole, asked("question", num_each=20, first_key=9))
+    assert len(tables) == 1
+    assert "61 requests in a row" in why
+
+
+def test_a_question_that_always_fails_does_not_end_the_job() -> None:
+    whole, _ = isolation()
+    found = rows_of(whole.read(asked("question", "generate", "another", num_each=60)))
+    assert found["error"].count() == 60
+    assert set(found.filter(pl.col("error").is_not_null())["question_key"]) == {1}
+
+
+def test_the_longest_requests_may_all_fail() -> None:
+    # a server whose context is small: batches go longest first, so these come one after the other
+    whole, _ = isolation()
+    questions = [f"question {number:03} generate{'x' * 400}" for number in range(40)]
+    found = rows_of(whole.read(asked(*questions, *(f"question {number}" for number in range(160)))))
+    assert found["error"].count() == 40
+
+
+@pytest.mark.parametrize(
+    ("results", "why"),
+    [
+        (["a text"], "generate gave 'a text', not an erag_ray.readers.Output with a text"),
+        ([Output(None, 1)], "generate gave Output(text=None, num_tokens=1), not an"),  # type: ignore[arg-type]
+        ([], "generate gave 0 results for 1"),
+        ([Output("a", 1)] * 2, "generate gave 2 results for 1"),
+        ([Output("a", "b")], "Arrow"),  # type: ignore[arg-type]
+        ([Output("\ud800", 1)], "surrogates"),
+    ],
+)
+def test_results_that_cannot_be_are_errors_too(results: list[Any], why: str) -> None:
+    whole, reader = isolation("Wrong", batch_size=1)
+    reader.results = results
+    found = rows_of(whole.read(asked("right", "wrong", "right")))
+    assert found["error_kind"].to_list() == [None, "code", None]
+    assert why in found["error"][1]
+
+
+def test_prompts_that_cannot_be_are_told() -> None:
+    whole, _ = isolation("Listed")
+    found = rows_of(whole.read(asked("one")))
+    assert "encode gave Prompt(segments=([1, 2],)" in found["error"][0]
+
+
+@pytest.mark.parametrize("passes", [KeyboardInterrupt, SystemExit, JobError("mine"), InputError(["mine"])])
+def test_what_is_no_fault_of_a_request_passes(passes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, reader = isolation()
+
+    def ends(prompts: object) -> None:
+        raise passes
+
+    monkeypatch.setattr(reader, "generate", ends)
+    with pytest.raises(passes if isinstance(passes, type) else type(passes)):
+        list(whole.read(asked("one", "two")))
+
+
+def test_a_gpu_that_is_lost_ends_the_job_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, reader = isolation()
+    calls = []
+
+    def asserts(prompts: object) -> None:
+        calls.append(prompts)
+        raise RuntimeError("CUDA error: device-side assert triggered")
+
+    monkeypatch.setattr(reader, "generate", asserts)
+    with pytest.raises(JobError, match="device-side assert triggered"):
+        list(whole.read(asked("one", "two")))
+    assert len(calls) == 1
+
+
+def test_what_a_reader_of_this_package_raises_is_no_error_of_a_request(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = make_reader(ReaderConfig(kind="echo"))
+
+    def breaks(prompts: object) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr(reader, "generate", breaks)
+    with pytest.raises(KeyError, match="a bug"):
+        list(Isolation(reader, "r").read(asked("one", "two")))
+
+
+def test_the_preview_leaves_out_what_cannot_be_encoded() -> None:
+    _, reader = isolation()
+    prompts = encodable(reader, [Request("one", ()), Request("encode", ()), Request("two", ())])
+    assert [question_of(prompt) for prompt in prompts] == ["one", "two"]
+
+
+# --- in the process of a reader ---
+
+
+def actor(folder: pathlib.Path, kind: str, errors: pathlib.Path | None = None) -> ReaderActor:
+    config = ReaderConfig(kind=f"failing:{kind}", batch_size=4)
+    name = reader_id(make_reader(config))
+    return ReaderActor(config, name, str(folder), "job", 1, 3600.0, None, errors=errors and str(errors))
+
+
+def test_what_was_answered_before_a_reader_cannot_go_on_is_written(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(JobError, match="gone"):
+        list(actor(tmp_path, "EndsLate")(asked(*(f"question {number:02}" for number in range(80)))))
+    (folder,) = tmp_path.glob("readings/*")
+    store = ReadingStore(str(tmp_path), folder.name)
+    (file,) = store.folder.names(suffix=".parquet")
+    written = as_frame(store.folder.read_parquet(file))
+    assert written["output"].count() == 12
+    assert written["error_kind"].count() == ERRORS_IN_A_ROW
+    assert store.keys().height == 12  # the errors are read again
+
+
+def test_a_process_tells_of_a_reader_that_cannot_be_loaded_and_keeps_the_traceback(
+    local_ray: None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work, config = work_of(tmp_path, asked("one"), ReaderConfig(kind="failing:NoLoad"))
+    with ray_session(), JobTracebacks(str(tmp_path / "out")), pytest.raises(JobError) as ended:
+        read(work, config, "job")
+    assert re.fullmatch(
+        r"reader failing:NoLoad: load: FileNotFoundError: no weights here \(.*failing\.py:\d+\); "
+        r"what was read and sealed so far is kept; mend it and start the same command again",
+        str(ended.value),
+    )
+    (file,) = (path for path in (tmp_path / "out" / "errors").iterdir() if path.is_file())
+    assert file.name.startswith("failing.py_")
+    assert file.read_text().endswith("FileNotFoundError: no weights here\n")
+
+
+def test_processes_read_around_a_request_that_fails(local_ray: None, tmp_path: pathlib.Path) -> None:
+    questions = [f"question {number}" for number in range(60)]
+    questions[7] = "generate"
+    work, config = work_of(tmp_path, asked(*questions), ReaderConfig(kind="failing:Picky"))
+    with ray_session():
+        read(work, config, "job")
+    assert ReadingStore(str(tmp_path), work.reader).keys().height == 59
+
+
+# --- a job with a reader ---
+
+READER = """
+from erag_ray.readers.echo import EchoReader
+
+class Limited(EchoReader):
+    def generate(self, prompts):
+        for prompt in prompts:
+            if "mill" in "".join(map(chr, prompt.segments[0])) and len(prompt.segments) == 2:
+                raise RuntimeError("429 Too Many Requests")
+        return super().generate(prompts)
+
+class Mended(Limited):
+    def generate(self, prompts):
+        return EchoReader.generate(self, prompts)
+"""
+
+
+def with_reader(tiny: Tiny, kind: str) -> Tiny:
+    return tiny.with_config(reader=ReaderConfig(kind=kind))
+
+
+def last_lines(said: str, count: int) -> list[str]:
+    return said.strip().splitlines()[-count:]
+
+
+def test_a_job_keeps_what_was_answered_and_reads_the_rest_when_it_starts_again(
+    tiny: Tiny, job: RunJob, reads_here: list[int], module: Callable[..., pathlib.Path]
+) -> None:
+    path = module("my_api", READER)
+    tiny = with_reader(tiny, "my_api:Limited")
+    code, said = job("compare", tiny)
+    assert code == 1
+    place = "(my_api.py:8)"
+    assert last_lines(said, 4) == [
+        "2 of 37 readings are errors, more than max_error_share 0.0; what was read is kept",
+        f"  query q6, documents ['d10']: code: RuntimeError: 429 Too Many Requests {place}",
+        f"  query q6, documents ['d11']: code: RuntimeError: 429 Too Many Requests {place}",
+        f"tracebacks of your code: {tiny.config.out}/errors/my_api.py_8.txt",
+    ]
+    text = pathlib.Path(tiny.config.out, "errors", "my_api.py_8.txt").read_text()
+    assert text.startswith("Traceback")
+    assert 'raise RuntimeError("429 Too Many Requests")' in text
+    # the author has mended it, and its outputs are the same
+    path.write_text(READER.replace("len(prompt.segments) == 2", "False"))
+    sys.modules.pop("my_api")
+    code, said = job("compare", tiny)
+    assert (code, reads_here) == (0, [37, 2])
+    assert table(tiny, LABELS, annotator="erag")["label"].null_count() == 0
+    assert not pathlib.Path(tiny.config.out, "errors").exists()
+
+
+def test_errors_that_are_allowed_are_not_judged(
+    tiny: Tiny, job: RunJob, reads_here: list[int], module: Callable[..., pathlib.Path]
+) -> None:
+    module("my_api", READER)
+    tiny = with_reader(tiny, "my_api:Limited").with_config(max_error_share=0.06)
+    code, said = job("compare", tiny)
+    assert code == 0, said
+    assert last_lines(said, 1) == [f"tracebacks of your code: {tiny.config.out}/errors/my_api.py_8.txt"]
+    labels = table(tiny, LABELS, annotator="erag")
+    unjudged = labels.filter(pl.col("label").is_null())
+    assert unjudged.select("query_id", "doc_id").rows() == [("q6", "d10"), ("q6", "d11")]
+
+
+CLASSES = """
+from erag_ray.readers.echo import EchoReader
+
+class NoInit(EchoReader):
+    def __init__(self, config):
+        raise KeyError("API_KEY")
+
+class NoSuper(EchoReader):
+    def __init__(self, config):
+        self.limit = 1
+
+class NoIdentity(EchoReader):
+    def identity(self):
+        raise OSError("the server does not say which model it has")
+
+class NoProbes(EchoReader):
+    def encode(self, requests):
+        return [request.question for request in requests]
+
+class Unstable(EchoReader):
+    def identity(self):
+        return {**super().identity(), "server": object()}
+
+INSTANCE = EchoReader
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("NoInit", "reader.kind: my_api:NoInit: KeyError: 'API_KEY' (my_api.py:6)"),
+        ("NoSuper", "TypeError: its __init__ does not call super().__init__(config) (my_api.py:8)"),
+        (
+            "NoIdentity",
+            "my_api:NoIdentity: identity: OSError: the server does not say which model it has (my_api.py:14)",
+        ),
+        ("NoProbes", "identity: AttributeError: 'str' object has no attribute 'segments' (my_api.py:16)"),
+        ("Unstable", "identity: TypeError: object has no stable form (my_api.py:20)"),
+    ],
+)
+def test_a_reader_that_cannot_be_made_is_a_problem_of_the_config(
+    tiny: Tiny, job: RunJob, no_reader: None, module: Callable[..., pathlib.Path], name: str, line: str
+) -> None:
+    module("my_api", CLASSES)
+    code, said = job("compare", with_reader(tiny, f"my_api:{name}"))
+    assert code == 2
+    assert line in said
+    assert "Traceback" not in said
+
+
+# --- scores ---
+
+SCORES = """
+from erag_ray.scores import Score, exact_match
+
+def strict(output, answers):
+    if output == "Orla":
+        raise ZeroDivisionError("no words\\nat all")
+    return exact_match(output, answers)
+
+def plain(output, answers):
+    return 1.0
+
+STRICT = Score(name="strict", function=strict, binary=True, normalises=True)
+NAN = Score(name="nan", function=lambda output, answers: float("nan"), binary=False, normalises=False)
+"""
+
+
+def test_a_score_that_raises_fails_the_job_by_name(
+    tiny: Tiny, job: RunJob, reads_here: list[int], module: Callable[..., pathlib.Path]
+) -> None:
+    module("my_scores", SCORES)
+    tiny = tiny.with_config(score="my_scores:STRICT")
+    code, said = job("compare", tiny)
+    assert code == 1
+    # 18 pairs, and the title of each passage is another output
+    assert last_lines(said, 3) == [
+        "1 of 18 scores are errors, more than max_error_share 0.0; what was read is kept",
+        "  score strict, query q2, output 'Orla': ZeroDivisionError: no words at all (my_scores.py:6)",
+        f"tracebacks of your code: {tiny.config.out}/errors/my_scores.py_6.txt",
+    ]
+    assert not TableStore(tiny.config.out).is_sealed(LABELS)
+    # what was read stays: nothing is read again, by whatever score
+    code, _ = job("compare", tiny.with_config(score="exact_match"))
+    assert (code, reads_here) == (0, [37])
+
+
+def test_scores_that_are_allowed_to_raise_leave_nulls_which_the_report_counts(
+    tiny: Tiny, job: RunJob, reads_here: list[int], module: Callable[..., pathlib.Path]
+) -> None:
+    module("my_scores", SCORES)
+    tiny = tiny.with_config(score="my_scores:STRICT", max_error_share=0.5, annotators=["erag", "gain"])
+    code, said = job("compare", tiny)
+    assert code == 0, said
+    labels = table(tiny, LABELS, annotator="erag").filter(pl.col("label").is_null())
+    assert labels.select("query_id", "doc_id").rows() == [("q2", "d3")]
+    unjudged = table(tiny, UTILITY).filter(pl.col("value").is_null())
+    assert set(unjudged["query_id"]) == {"q2"}
+    report = pathlib.Path(tiny.config.out, "report.md").read_text()
+    assert "outputs of documents alone without a score, not judged: 2 of " in report
+    assert "outputs of lists without a score, not judged: " in report
+    assert "query q2, output 'Orla': ZeroDivisionError: no words at all" in report
+
+
+def test_a_value_that_no_score_may_have_names_the_query_and_the_output(
+    tiny: Tiny, job: RunJob, reads_here: list[int], module: Callable[..., pathlib.Path]
+) -> None:
+    module("my_scores", SCORES)
+    code, said = job("compare", tiny.with_config(score="my_scores:NAN"))
+    assert code == 1
+    assert "18 of 18 scores are errors" in said
+    assert (
+        "score nan, query q1, output 'Marn': ValueError: score 'nan' gave nan; "
+        "allowed: a number in [0, 1] (my_scores.py:13)"
+    ) in said
+    assert len([line for line in said.splitlines() if line.startswith("  score nan")]) == 5
+
+
+def test_a_utility_that_cannot_be_scored_fails_its_own_step(
+    tiny: Tiny, job: RunJob, reads_here: list[int], module: Callable[..., pathlib.Path]
+) -> None:
+    module("my_scores", SCORES)
+    tiny = tiny.with_config(score="my_scores:STRICT")
+    assert job("prepare", tiny)[0] == 0
+    code, said = job("end_to_end", tiny)
+    assert code == 1
+    assert "scores are errors" in said
+    assert not TableStore(tiny.config.out).is_sealed(UTILITY)
+
+
+MAY_MATCH = """
+from erag_ray.scores import Score, exact_match
+
+def breaks(start, answers):
+    raise IndexError(start)
+
+EARLY = Score(name="early", function=exact_match, binary=True, normalises=True, may_match=breaks)
+"""
+
+
+def test_what_a_score_says_while_a_reader_writes_ends_the_job_by_its_line(
+    module: Callable[..., pathlib.Path],
+) -> None:
+    module("my_scores", MAY_MATCH)
+    score = score_named("my_scores:EARLY")
+    assert score.may_match
+    with pytest.raises(
+        JobError, match=r"^score my_scores:EARLY: IndexError: Par \(my_scores\.py:5\); what was"
+    ):
+        score.may_match("Par", ["Paris"])
+
+
+def test_settling_stops_at_an_output_that_cannot_be_scored(
+    tiny: Tiny,
+    reads_here: list[int],
+    module: Callable[..., pathlib.Path],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module("my_scores", SCORES)
+    monkeypatch.setattr(settling, "ray_session", lambda address: contextlib.nullcontext())
+    settings = {key.name: getattr(tiny.config, key.name) for key in dataclasses.fields(JobConfig)}
+    settings |= {"score": "my_scores:STRICT", "between": ["good", "bad"], "cutoff": 1, "share": 1.0}
+    config = SettleConfig(**settings)
+    with pytest.raises(
+        JobError, match=r"1 of \d+ scores are errors.*\n.*query q2, output 'Orla': ZeroDivision"
+    ):
+        settling.settle(config, prepare(config))
+
+
+def test_a_plain_function_is_answered_with_the_lines_to_write(
+    tiny: Tiny, job: RunJob, no_reader: None, module: Callable[..., pathlib.Path]
+) -> None:
+    path = module("my_scores", SCORES)
+    _, said = job("compare", tiny.with_config(score="my_scores:plain"))
+    lines = re.search(r"write these two lines, `(.*)` and `(.*)`, and name my_scores:PLAIN", said)
+    assert lines
+    path.write_text(f"{SCORES}\n{lines[1]}\n{lines[2]}\n")
+    sys.modules.pop("my_scores")
+    assert names.find("score", "my_scores:PLAIN", {}).name == "plain"
+
+
+# --- annotators, measures, retrievers ---
+
+ANNOTATORS = """
+import polars as pl
+from erag_ray.annotators import Annotator
+
+def breaks(evidence):
+    return evidence.corpus["no_such_column"]
+
+def gives_series(evidence):
+    return evidence.pairs["doc_id"]
+
+def everything(evidence):
+    return pl.lit(True)
+
+BREAKS = Annotator(name="breaks", function=breaks, applies=everything, kind="binary")
+SERIES = Annotator(name="series", function=gives_series, applies=everything, kind="binary")
+APPLIES = Annotator(name="applies", function=breaks, applies=lambda e: pl.col("nosuch") > 0, kind="binary")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "line"),
+    [
+        ("BREAKS", 1, 'annotators: my_annotators:BREAKS: ColumnNotFoundError: "no_such_column" not found'),
+        ("APPLIES", 1, "annotators: my_annotators:APPLIES: ColumnNotFoundError: "),
+        ("SERIES", 2, "annotator 'my_annotators:SERIES' gave a Series, not a polars DataFrame"),
+    ],
+)
+def test_an_annotator_that_raises_ends_the_job_and_what_was_read_stays(
+    tiny: Tiny,
+    job: RunJob,
+    reads_here: list[int],
+    module: Callable[..., pathlib.Path],
+    name: str,
+    code: int,
+    line: str,
+) -> None:
+    module("my_annotators", ANNOTATORS)
+    other = tiny.with_config(annotators=["erag", f"my_annotators:{name}"])
+    ended, said = job("compare", other)
+    assert ended == code
+    assert line in said
+    if code == 1:
+        assert re.search(r"\(my_annotators\.py:\d+\); what was read and sealed so far is kept", said)
+    assert not TableStore(tiny.config.out).is_sealed(LABELS)
+    assert job("compare", tiny)[0] == 0
+    assert reads_here == [37]
+
+
+def test_a_measure_that_raises_ends_the_job_by_its_line(
+    tiny: Tiny, job: RunJob, reads_here: list[int], module: Callable[..., pathlib.Path]
+) -> None:
+    module(
+        "my_measures",
+        "from erag_ray.measures import Measure\n"
+        "def first(lists):\n"
+        "    return lists.labels[:, :1]\n"
+        "FIRST = Measure(name='first', function=first, uses_ideal=False, takes=frozenset({'binary'}))\n",
+    )
+    code, said = job("compare", tiny.with_config(measures=["my_measures:FIRST"], annotators=["erag"]))
+    assert code == 1
+    assert re.search(
+        r"measures: my_measures:FIRST: ValueError: gave an array of shape \(6, 1\), not \(6, \d\) "
+        r"\(my_measures\.py:2\)",
+        said,
+    )
+
+
+RETRIEVERS = """
+import polars as pl
+
+class First:
+    settings = {"version": 1}
+    def index(self, corpus):
+        self.doc_ids = corpus["doc_id"].sort()
+        return self
+    def search(self, queries, depth):
+        best = pl.DataFrame({"doc_id": self.doc_ids.head(depth)}).with_row_index("rank", offset=1)
+        return queries.select("query_id").join(best.with_columns(score=1 / pl.col("rank")), how="cross")
+
+class Down(First):
+    def search(self, queries, depth):
+        raise ConnectionError("the search service is down")
+
+class Twice(First):
+    def search(self, queries, depth):
+        return super().search(queries, depth).with_columns(rank=pl.lit(1))
+
+class Configured(First):
+    def __init__(self, config):
+        self.settings = {"kind": config.kind}
+
+class Needs(First):
+    def __init__(self, url):
+        pass
+
+FIRST, DOWN = First(), Down()
+"""
+
+
+def retrieving(tiny: Tiny, *kinds: str) -> Tiny:
+    retrievers = {kind.lower(): RetrieverConfig(kind=f"my_retrievers:{kind}") for kind in kinds}
+    return tiny.with_config(runs={}, retrievers={"bm25": RetrieverConfig(kind="bm25"), **retrievers})
+
+
+@pytest.mark.parametrize("kind", ["FIRST", "First", "Configured"])
+def test_a_retriever_is_named_as_a_class_or_as_an_instance(
+    tiny: Tiny, job: RunJob, reads_here: list[int], module: Callable[..., pathlib.Path], kind: str
+) -> None:
+    module("my_retrievers", RETRIEVERS)
+    tiny = retrieving(tiny, kind)
+    code, said = job("compare", tiny)
+    assert code == 0, said
+    run = pl.read_parquet(pathlib.Path(tiny.config.out, "retrieval", "runs", f"{kind.lower()}.parquet"))
+    assert run.filter(query_id="q4").sort("rank")["doc_id"].to_list() == ["d1", "d10", "d11"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "line"),
+    [
+        ("DOWN", "retrievers.down: ConnectionError: the search service is down (my_retrievers.py:15)"),
+        ("Twice", "retrievers.twice: ValueError: table runs: 18 rows share a key"),
+    ],
+)
+def test_a_retriever_that_raises_ends_the_job_and_the_runs_that_are_made_stay_sealed(
+    tiny: Tiny, job: RunJob, no_reader: None, module: Callable[..., pathlib.Path], kind: str, line: str
+) -> None:
+    module("my_retrievers", RETRIEVERS)
+    code, said = job("compare", retrieving(tiny, kind))
+    assert code == 1
+    assert line in said
+    code, said = job("compare", retrieving(tiny, kind))
+    (bm25,) = pathlib.Path(tiny.config.out, "retrieval", "runs").glob("*.json")
+    assert bm25.name == "bm25.json"
+    made = bm25.stat().st_mtime_ns
+    job("compare", retrieving(tiny, kind))
+    assert bm25.stat().st_mtime_ns == made
+
+
+def test_a_retriever_that_cannot_be_made_is_a_problem_of_the_config(
+    tiny: Tiny, job: RunJob, no_reader: None, module: Callable[..., pathlib.Path]
+) -> None:
+    module("my_retrievers", RETRIEVERS)
+    code, said = job("compare", retrieving(tiny, "Needs"))
+    assert code == 2
+    assert re.search(r"retrievers\.needs: TypeError: .*'url' \(my_retrievers\.py:25\)", said)
+
+
+# --- the examples of the README ---
+
+README = (ROOT / "README.md").read_text()
+EXAMPLES = dict(re.findall(r"```python\n# (my_\w+\.py)[^\n]*\n(.*?)```", README, re.DOTALL))
+COMMANDS = re.findall(r"^python jobs/compare\.py --config nq\.yaml (.*\bmy_\w+:.*)$", README, re.MULTILINE)
+
+
+def test_the_readme_has_an_example_of_each_kind() -> None:
+    assert set(EXAMPLES) == {"my_scores.py", "my_readers.py", "my_annotators.py", "my_retrievers.py"}
+    assert len(COMMANDS) == 3
+    assert all(len([line for line in text.splitlines() if line]) <= 12 for text in EXAMPLES.values())
+
+
+@pytest.mark.parametrize("options", COMMANDS)
+def test_the_examples_of_the_readme_run_as_they_stand(
+    tiny: Tiny,
+    reads_here: list[int],
+    module: Callable[..., pathlib.Path],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    options: str,
+) -> None:
+    for name, text in EXAMPLES.items():
+        module(name.removesuffix(".py"), text)
+    _, *arguments = job_command(tiny.config, tiny.folder)
+    monkeypatch.setattr("sys.argv", [*arguments, *shlex.split(options)])
+    runpy.run_path(str(ROOT / arguments[0]), run_name="__main__")
+    labels, lists = table(tiny, LABELS), set(table(tiny, UTILITY)["run_id"])
+    assert "tracebacks" not in capsys.readouterr().err
+    if "my_readers" in options:
+        assert labels["reader"].str.starts_with("FirstTitle-").any()
+        short = labels.filter(annotator="my_annotators:SHORT", query_id="q1")
+        # their texts have 25, 39, 14 and 25 characters
+        assert dict(short.select("doc_id", "label").rows()) == {"d1": 0.0, "d2": 0.0, "d11": 1.0, "d12": 0.0}
+    if "my_retrievers" in options:
+        assert "shortest" in lists
+    if "my_scores" in options:
+        assert set(labels["score"]) == {"", "my_scores:STARTS_RIGHT"}
+    assert set(LISTS) - {"third"} <= lists
