@@ -21,7 +21,7 @@ from erag_ray.config import ReaderConfig
 from erag_ray.schemas import LABELS, LIST_VALUES, MEANS, InputError
 from erag_ray.steps.inputs import prepare, prepared
 from erag_ray.steps.judging import evaluate
-from erag_ray.steps.planning import check_reader
+from erag_ray.steps.planning import check_reader, plan_labels, plan_stage
 from erag_ray.store import TableStore
 
 
@@ -32,7 +32,11 @@ from erag_ray.store import TableStore
             ReaderConfig(kind="causal", model="/no/such/folder"),
             "reader.model: there is no folder /no/such/folder",
         ),
-        (ReaderConfig(kind="ehco"), "reader.kind: unknown reader 'ehco'"),
+        (
+            ReaderConfig(kind="ehco"),
+            "reader.kind: unknown reader 'ehco'; known: causal, echo, fid, ipa, or package.module:name. Did you mean "
+            "'echo'?",
+        ),
         (ReaderConfig(kind="pathlib:Path"), "reader.kind: pathlib:Path is not a subclass"),
     ],
 )
@@ -58,6 +62,24 @@ def test_evaluate_refuses_what_cannot_be_and_former_results_stay(
     with pytest.raises(InputError):
         evaluate(dataclasses.replace(tiny.config, **changes), inputs)  # type: ignore[arg-type]
     assert TableStore(tiny.config.out).is_sealed(MEANS)
+
+
+@pytest.mark.parametrize(
+    "kind", ["judge_yes_no", "judge_grades", "likelihood_fid", "stop_ipa", "classify_causal"]
+)
+def test_a_kind_that_only_jobs_make_is_refused_in_every_step(tiny: Tiny, kind: str) -> None:
+    config = dataclasses.replace(tiny.config, reader=ReaderConfig(kind=kind, model="/no/such/folder"))
+    unknown = f"reader.kind: unknown reader '{kind}'; known: causal, echo, fid, ipa, or package.module:name"
+    inputs = prepare(config)
+    pairs = inputs.runs.select("query_id", doc_ids=pl.concat_list("doc_id"))
+    steps = [
+        lambda: prepare(config, check_reader),
+        lambda: plan_stage(config, inputs, "annotate", alone=True, together=False),
+        lambda: plan_labels(config, inputs, "settle", pairs),
+    ]
+    for step in steps:
+        with pytest.raises(InputError, match=unknown):
+            step()
 
 
 def test_measures_by_other_names_stand_under_their_own(tiny: Tiny, reads_here: list[int]) -> None:

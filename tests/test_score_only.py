@@ -17,9 +17,9 @@ import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
-from tiny import PASSAGES, QUESTIONS, Tiny, compare, kilt_line, table
+from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, assert_same, compare, kilt_line, results, table
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config import JudgeConfig, ReaderConfig, output_settings
 from erag_ray.datasets.known import DATASETS
 from erag_ray.prompts import VERDICTS, Passage
 from erag_ray.readers import Request, make_reader, reader_id, score_only_of, t5_engine
@@ -29,7 +29,7 @@ from erag_ray.schemas import LABELS, UTILITY, InputError
 from erag_ray.scores import SCORES, score_outputs
 from erag_ray.steps.inputs import prepare, prepared
 from erag_ray.steps.judging import evaluate, label
-from erag_ray.steps.planning import check_reader, plan_labels, plan_others, plan_stage
+from erag_ray.steps.planning import StagePlan, check_reader, plan_labels, plan_others, plan_stage
 from erag_ray.steps.reading import alone, run_others, run_stage
 from erag_ray.store import ReadingStore, TableStore
 
@@ -357,3 +357,79 @@ def test_a_job_of_claims_says_how_often_the_verdict_is_what_the_reader_writes(
 def gold_texts(some: Tiny) -> list[str]:
     queries = prepare(some.config).queries
     return queries["answers"].list.first().unique(maintain_order=True).to_list()
+
+
+# --- titles ---
+
+
+def titles_of(plan: StagePlan) -> set[str]:
+    """The titles in everything that a stage reads."""
+    requests = [part.make_requests(part.new) for part in plan.plans]
+    return {title for table in requests for titles in table.column("titles").to_pylist() for title in titles}
+
+
+@pytest.mark.parametrize("score_only", [None, "early_stop"])
+def test_hidden_titles_are_hidden_in_every_stage_but_the_judges(
+    real: Tiny, folders: dict[str, str], score_only: Any
+) -> None:
+    judged = real.with_config(
+        annotators=["erag", "gold_likelihood", "gain", "llm_relevance_graded"],
+        score_only=score_only,
+        judge=JudgeConfig(model=folders["causal"], scale="grades"),
+    )
+    hidden = judged.with_config(reader=dataclasses.replace(real.config.reader, titles=False))
+    seen, readers = {}, {}
+    for name, some in (("shown", judged), ("hidden", hidden)):
+        inputs = prepare(some.config, check_reader)
+        plans = [plan_stage(some.config, inputs, "compare", alone=True, together=True)]
+        plans += plan_others(some.config, inputs)
+        seen[name] = {plan.stage: titles_of(plan) for plan in plans}
+        readers[name] = {part.id for plan in plans if plan.stage != "judge" for part in plan.plans}
+    stages = ["compare", "judge", "likelihood", *(["score_only"] if score_only else [])]
+    assert list(seen["shown"]) == list(seen["hidden"]) == stages
+    assert "" not in set().union(*seen["shown"].values())
+    everything = seen["shown"]["judge"]
+    assert seen["hidden"] == {stage: everything if stage == "judge" else {""} for stage in stages}
+    assert len(readers["shown"] | readers["hidden"]) == 2 * len(readers["shown"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_readings_with_and_without_titles_never_mix(
+    real: Tiny, folders: dict[str, str], reads_here: list[int], kind: str
+) -> None:
+    config = ReaderConfig(kind=kind, model=folders[kind], max_new_tokens=6)
+    shown = real.with_config(reader=config)
+    compare(shown)
+    before = results(shown)
+    num_before = sum(reads_here)
+    hidden = shown.with_config(reader=dataclasses.replace(config, titles=False))
+    compare(hidden)
+    # as many as before: not one is taken from those with titles
+    assert sum(reads_here) == 2 * num_before
+    assert "without titles" in pathlib.Path(hidden.config.out, "report.md").read_text()
+    (name,) = table(hidden, LABELS, annotator="erag")["reader"].unique()
+    reader = models.loaded(kind, folders[kind], max_new_tokens=6)
+    documents = RUNS["good"]["q2"].split()
+    requests = [
+        *(Request(QUESTIONS["q2"][0], (Passage("", PASSAGES[doc][2]),)) for doc in documents),
+        Request(QUESTIONS["q2"][0], tuple(Passage("", PASSAGES[doc][2]) for doc in documents)),
+    ]
+    asks = plan_stage(hidden.config, prepared(hidden.config), "compare", alone=True, together=True).asks
+    keys = asks.filter(query_id="q2").select("doc_ids", "question_key", "passages_key").rows()
+    key_of = {tuple(doc_ids): tuple(key) for doc_ids, *key in keys}
+    readings, _ = ReadingStore(hidden.config.store, name).lookup(asks.select("question_key", "passages_key"))
+    texts = {row[:2]: row[2] for row in readings.select("question_key", "passages_key", "output").rows()}
+    lists = [*((doc,) for doc in documents), tuple(documents)]
+    assert [texts[key_of[one]] for one in lists] == [text for text, _ in models.outputs(reader, requests)]
+    # and back: nothing is read again, nothing changes
+    compare(shown)
+    assert sum(reads_here) == 2 * num_before
+    assert_same(results(shown), before)
+
+
+def test_shown_titles_leave_the_fingerprint_as_it_was() -> None:
+    # the id of this reader before there was the key
+    assert reader_id(make_reader(ReaderConfig(kind="echo"))) == "echo-885b8b709d5697ea"
+    assert reader_id(make_reader(ReaderConfig(kind="echo", titles=False))) != "echo-885b8b709d5697ea"
+    assert "titles" not in output_settings(ReaderConfig())
+    assert output_settings(ReaderConfig(titles=False))["titles"] is False

@@ -60,6 +60,15 @@ def test_lists_are_cut_and_short_ones_are_noted(tiny: Tiny) -> None:
     )
 
 
+def test_a_reader_that_sees_no_titles_is_trained_without_them(tiny: Tiny) -> None:
+    config = retrieved(tiny)
+    assert "" not in prepare_examples(config)["train"].corpus.column("title").to_pylist()
+    hidden = dataclasses.replace(config, reader=dataclasses.replace(config.reader, titles=False))
+    examples = prepare_examples(hidden)["train"]
+    assert set(examples.corpus.column("title").to_pylist()) == {""}
+    assert texts(examples, "q1", "passages") == ["d1", "d2", "d12"]
+
+
 def test_gold_passages_come_from_gold_pages_those_with_an_answer_first(tiny: Tiny) -> None:
     examples = prepare_examples(retrieved(tiny, num_gold=2))["train"]
     # the title of d1 is the answer, the text of neither holds it

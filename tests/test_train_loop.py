@@ -246,6 +246,10 @@ def test_a_checkpoint_of_another_form_is_refused(tmp_path: pathlib.Path) -> None
             {"reader": ReaderConfig(kind="ipa", max_prompt_tokens=64, max_new_tokens=6)},
             'reader.kind: "fid" there',
         ),
+        (
+            {"reader": ReaderConfig(kind="fid", max_prompt_tokens=64, max_new_tokens=6, titles=False)},
+            "reader.titles: null there, false here",
+        ),
     ],
 )
 def test_other_settings_are_refused_by_name(

@@ -13,7 +13,7 @@ from erag_ray.config.job import JobConfig
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.papers import PapersConfig
 from erag_ray.config.parsing import expand, map_paths, parse
-from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.reader import ReaderConfig, output_settings
 from erag_ray.config.retrieval import (
     DualLabelsConfig,
     RetrieveConfig,
@@ -44,6 +44,7 @@ __all__ = [
     "check_retrievers",
     "expand",
     "map_paths",
+    "output_settings",
     "parse",
     "require",
 ]

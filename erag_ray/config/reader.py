@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Literal
 
 from erag_ray.config.check import require
+
+SPEED_KEYS = ("batch_size", "batch_tokens", "delay_seconds")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +48,10 @@ class ReaderConfig:
     score: str | None = None
     """Set by the job where documents are read for a score alone (score_only): which one."""
 
+    titles: bool = True
+    """Show the reader the titles of passages. false: passages stand in its prompt as if they had none; readings with
+    and without titles never stand in for each other. What the judge, the annotators and retrieval see stays."""
+
     num_examples: int = 2
     """causal, plain prompt: how many worked examples stand before the question (0 to 2; a judge has 4)."""
 
@@ -76,3 +82,12 @@ class ReaderConfig:
         require(
             self.delay_seconds >= 0, f"reader.delay_seconds must not be negative, got {self.delay_seconds}"
         )
+
+
+def output_settings(config: Any) -> dict[str, Any]:
+    """The keys of a reader's or judge's config that may change what it says.
+
+    ``titles`` is among them only where they are hidden: tables that are older than this key stay valid.
+    """
+    settings = {key: value for key, value in asdict(config).items() if key not in SPEED_KEYS}
+    return {key: value for key, value in settings.items() if key != "titles" or not value}

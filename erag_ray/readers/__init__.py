@@ -1,7 +1,7 @@
 """Readers: a batch of requests -> a batch of readings, with truncation, token counts and greedy decoding.
 
-`READERS` names them; `make_reader` makes one without its weights, enough to count tokens and to know its
-fingerprint; `Reader.load` brings the weights.
+`READERS` names those that a config may name, `DERIVED` those that a job makes of one; `make_reader` makes one without
+its weights, enough to count tokens and to know its fingerprint; `Reader.load` brings the weights.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from erag_ray.store import fingerprint
 from erag_ray.user_code import checking, running
 
 __all__ = [
+    "DERIVED",
     "READERS",
     "Failure",
     "Isolation",
@@ -36,6 +37,7 @@ __all__ = [
     "Prompt",
     "Reader",
     "Request",
+    "check_kind",
     "encodable",
     "failed",
     "identity_of",
@@ -58,10 +60,7 @@ def make_reader(config: ReaderConfig) -> Reader:
         InputError: there is no such kind, its model cannot be found or read, or it is user code and raises.
     """
     quiet()
-    try:
-        kind = find("reader", config.kind, READERS)
-    except ValueError as error:
-        raise InputError([f"reader.kind: {error}"]) from error
+    kind = DERIVED.get(config.kind) or check_kind(config.kind)
     if not (isinstance(kind, type) and issubclass(kind, Reader)):
         what = "not a subclass" if isinstance(kind, type) else f"a {type(kind).__name__}, not a subclass"
         raise InputError([f"reader.kind: {config.kind} is {what} of erag_ray.readers.Reader"])
@@ -94,6 +93,18 @@ def load_reader(reader: Reader) -> None:
         reader.load()
 
 
+def check_kind(name: str) -> type[Reader]:
+    """The reader of a kind that a config may name.
+
+    Raises:
+        InputError: there is none, or only jobs make it.
+    """
+    try:
+        return find("reader", name, READERS)
+    except ValueError as error:
+        raise InputError([f"reader.kind: {error}"]) from error
+
+
 def reader_for(config: ReaderConfig, dataset: Dataset) -> ReaderConfig:
     """The reader with everything filled in that depends on the dataset."""
     return dataclasses.replace(
@@ -121,8 +132,8 @@ def likelihood_of(config: ReaderConfig) -> ReaderConfig:
         InputError: this kind of reader has none.
     """
     kind = f"likelihood_{config.kind}"
-    if kind not in READERS:
-        able = ", ".join(name for name in READERS if f"likelihood_{name}" in READERS)
+    if kind not in DERIVED:
+        able = ", ".join(name for name in READERS if f"likelihood_{name}" in DERIVED)
         raise InputError([f"reader.kind: {config.kind} cannot say how likely an answer is; {able} can"])
     return _in_floats(dataclasses.replace(config, kind=kind))
 
@@ -152,8 +163,8 @@ def score_only_of(config: ReaderConfig, dataset: Dataset, how: str) -> ReaderCon
         return None
     own = _in_floats(own) if may_classify else own
     kind = f"{'classify' if may_classify else 'stop'}_{config.kind}"
-    if kind not in READERS:
-        able = ", ".join(name for name in READERS if f"stop_{name}" in READERS)
+    if kind not in DERIVED:
+        able = ", ".join(name for name in READERS if f"stop_{name}" in DERIVED)
         raise InputError([f"score_only: {config.kind} cannot read for a score alone; {able} can"])
     return dataclasses.replace(own, kind=kind, score=dataset.score)
 
@@ -163,6 +174,9 @@ READERS: dict[str, type[Reader]] = {
     "ipa": IpaReader,
     "causal": CausalReader,
     "echo": EchoReader,
+}
+
+DERIVED: dict[str, type[Reader]] = {
     "judge_yes_no": YesNoJudge,
     "judge_grades": GradesJudge,
     "likelihood_fid": FidLikelihood,

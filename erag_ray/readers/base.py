@@ -145,6 +145,7 @@ class Reader(ABC):
             "max_new_tokens": self.max_new_tokens,
             "decoding": "greedy",
             "probes": [prompt.segments for prompt in self.encode(PROBES)],
+            **({} if self.config.titles else {"titles": False}),
         }
 
     @property

@@ -16,7 +16,7 @@ import rich.console
 import xxhash
 
 from erag_ray.annotators import SCALES, Evidence, annotate, annotator_named, applicable_queries, needs_of
-from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig
+from erag_ray.config import JobConfig, output_settings
 from erag_ray.datasets import Findings, write_trec_qrels, write_trec_run
 from erag_ray.evaluate import (
     Settings,
@@ -58,7 +58,6 @@ from erag_ray.store import Folder, TableStore, TableWriter, as_frame, read_manif
 
 MAX_NAME = 150
 RESULTS = (LIST_VALUES, MEANS, CORRELATIONS, COMPARISONS, CONTRASTS, POOLING, BEST_DEPTHS)
-SPEED_KEYS = ("batch_size", "batch_tokens", "delay_seconds")
 
 
 def evidence_of(inputs: Inputs, said: pl.DataFrame | None = None) -> Evidence:
@@ -186,23 +185,17 @@ def use(
 
 
 def _label_settings(config: JobConfig) -> dict[str, object]:
-    judge = {"judge": _plain_settings(config.judge)} if "judgements" in needs_of(config.annotators) else {}
+    judge = {"judge": output_settings(config.judge)} if "judgements" in needs_of(config.annotators) else {}
     return {
         "annotators": sorted(config.annotators),
-        "reader": _plain_settings(config.reader),
+        "reader": output_settings(config.reader),
         "score_only": config.score_only,
         **judge,
     }
 
 
 def _use_settings(config: JobConfig) -> dict[str, object]:
-    return {"end_to_end_depths": config.depths, "reader": _plain_settings(config.reader)}
-
-
-def _plain_settings(config: ReaderConfig | JudgeConfig) -> dict[str, object]:
-    """The part of a reader's config that may change what it says."""
-    settings = dataclasses.asdict(config)
-    return {key: value for key, value in settings.items() if key not in SPEED_KEYS}
+    return {"end_to_end_depths": config.depths, "reader": output_settings(config.reader)}
 
 
 def settings_of(config: JobConfig) -> Settings:
@@ -301,7 +294,10 @@ def report(config: JobConfig, inputs: Inputs, console: rich.console.Console) -> 
         console.print(f"WARNING: {warning}", soft_wrap=True, markup=False, highlight=False)
     made = [tables.manifest(schema)["config"].get("notes", []) for schema in (LABELS, UTILITY)]
     notes = [*inputs.notes, *itertools.chain(*made), *export(config, inputs, tables.read(LABELS))]
-    title = f"Which retriever serves the reader {config.reader.kind} {config.reader.model or ''} best?"
+    without = "" if config.reader.titles else " without titles"
+    title = (
+        f"Which retriever serves the reader {config.reader.kind} {config.reader.model or ''}{without} best?"
+    )
     tables.folder.write_bytes(markdown(title, grids, notes, warnings).encode(), "report.md")
     return "/".join([tables.folder.address.rstrip("/"), "report.md"])
 

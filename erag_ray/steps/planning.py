@@ -21,6 +21,7 @@ from erag_ray.evaluate import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
 from erag_ray.prompts import VERDICTS
 from erag_ray.readers import (
     Reader,
+    check_kind,
     encodable,
     identity_of,
     likelihood_of,
@@ -117,15 +118,30 @@ def _reader(config: ReaderConfig) -> tuple[Reader, str]:
 def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str]:
     """What is wrong with the reader, for every dataset it is to read; its weights are not loaded."""
     needs, all_datasets = needs_of(config.annotators), datasets.values() or (Dataset(),)
-    problems = [p for dataset in all_datasets for p in _problems_of(reader_for(config.reader, dataset))]
+    problems = [
+        problem
+        for dataset in all_datasets
+        for problem in _problems_with(functools.partial(_own_reader, config, dataset))
+    ]
     if config.score_only and not problems:
         for dataset in all_datasets:
             problems += _problems_with(functools.partial(_score_reader, config, dataset))
     if "likelihoods" in needs and not problems:
         problems += _problems_with(functools.partial(likelihood_of, config.reader))
     if "judgements" in needs:
-        problems += [problem.replace("reader.", "judge.") for problem in _problems_of(config.judge.reader())]
+        judge = _problems_with(functools.partial(_reader, config.judge.reader()))
+        problems += [problem.replace("reader.", "judge.") for problem in judge]
     return list(dict.fromkeys(problems))
+
+
+def _own_reader(config: JobConfig, dataset: Dataset) -> tuple[Reader, str]:
+    """The reader that the config names, for a dataset, and its id.
+
+    Raises:
+        InputError: it cannot be found or read, or is of a kind that only jobs make.
+    """
+    check_kind(config.reader.kind)
+    return _reader(reader_for(config.reader, dataset))
 
 
 def _score_reader(config: JobConfig, dataset: Dataset) -> tuple[Reader, str] | None:
@@ -133,10 +149,6 @@ def _score_reader(config: JobConfig, dataset: Dataset) -> tuple[Reader, str] | N
     how = config.score_only
     own = score_only_of(config.reader, dataset, how) if how else None
     return _reader(own) if own else None
-
-
-def _problems_of(config: ReaderConfig) -> Sequence[str]:
-    return _problems_with(functools.partial(_reader, config))
 
 
 def _problems_with(make: Callable[[], object]) -> Sequence[str]:
@@ -198,7 +210,8 @@ def plan_lists(config: JobConfig, inputs: Inputs, stage: str, lists: pl.DataFram
     Raises:
         InputError: as `plan_stage`.
     """
-    return StagePlan(stage=stage, plans=_plans(config, _asking(config.reader), lists, inputs))
+    plans = _plans(config, functools.partial(_own_reader, config), lists, inputs)
+    return StagePlan(stage=stage, plans=plans)
 
 
 def plan_labels(config: JobConfig, inputs: Inputs, stage: str, lists: pl.DataFrame) -> StagePlan:
@@ -211,7 +224,7 @@ def plan_labels(config: JobConfig, inputs: Inputs, stage: str, lists: pl.DataFra
     """
 
     def ask(dataset: Dataset) -> tuple[Reader, str]:
-        return _score_reader(config, dataset) or _reader(reader_for(config.reader, dataset))
+        return _score_reader(config, dataset) or _own_reader(config, dataset)
 
     return StagePlan(stage=stage, plans=_plans(config, ask, lists, inputs))
 
@@ -222,13 +235,15 @@ def _asking(config: ReaderConfig) -> Ask:
 
 def _plans(config: JobConfig, ask: Ask, lists: pl.DataFrame, inputs: Inputs) -> list[ReaderPlan]:
     """A plan for each reader that the datasets make of one config; some may have none."""
-    documents = documents_of(inputs.corpus)
     # what a dataset asks for may make no difference to a reader: then it is one reader, read in one go
     by_id: dict[str, tuple[Reader, list[str]]] = {}
     for dataset in inputs.queries["dataset"].unique().sort():
         asked = ask(inputs.datasets[dataset])
         if asked:
             by_id.setdefault(asked[1], (asked[0], []))[1].append(dataset)
+    shows_titles = all(reader.config.titles for reader, _ in by_id.values())
+    corpus = inputs.corpus if shows_titles else inputs.corpus.with_columns(title=pl.lit(""))
+    documents = documents_of(corpus)
     plans = []
     for name, (reader, datasets) in by_id.items():
         own = inputs.queries.filter(pl.col("dataset").is_in(datasets))
@@ -256,7 +271,7 @@ def plan_others(config: JobConfig, inputs: Inputs) -> list[StagePlan]:
 def _plan_score_only(config: JobConfig, inputs: Inputs) -> StagePlan:
     plans = _plans(config, functools.partial(_score_reader, config), _alone(config, inputs), inputs)
     found = ((_score_reader(config, dataset), dataset) for dataset in inputs.datasets.values())
-    instead = {asked[1]: _reader(reader_for(config.reader, dataset))[1] for asked, dataset in found if asked}
+    instead = {asked[1]: _own_reader(config, dataset)[1] for asked, dataset in found if asked}
     return StagePlan(stage="score_only", plans=plans, instead=instead)
 
 

@@ -119,7 +119,8 @@ def _settings(config: TrainConfig, name: str) -> dict[str, Any]:
     """What the examples depend on, as JSON holds it."""
     examples = getattr(config, name)
     sizes = {"depth": _depth(config, name), "num_gold": _num_gold(config, name), "seed": config.seed}
-    return {**dataclasses.asdict(examples), "files": file_stamps(examples), **sizes}
+    titles = {} if config.reader.titles else {"titles": False}
+    return {**dataclasses.asdict(examples), "files": file_stamps(examples), **sizes, **titles}
 
 
 def _depth(config: TrainConfig, name: str) -> int:
@@ -151,7 +152,8 @@ def _load(
         gold = gold_lists(queries, loaded.provenance, loaded.gold, corpus, num_gold, findings=findings)
     else:
         gold = gold_lists(queries.clear(), loaded.provenance, loaded.gold, corpus, 0)
-    frame, used = _joined(queries, runs, gold, corpus, loaded)
+    shown = corpus if config.reader.titles else corpus.with_columns(title=pl.lit(""))
+    frame, used = _joined(queries, runs, gold, shown, loaded)
     _check_lists(name, frame, depth, num_gold, findings)
     return frame, used, loaded.datasets
 

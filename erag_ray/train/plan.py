@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from erag_ray.config import ReaderConfig, TrainConfig
+from erag_ray.config import ReaderConfig, TrainConfig, output_settings
 from erag_ray.datasets import Dataset
 from erag_ray.schemas import InputError
 from erag_ray.sources import find_model
@@ -31,15 +31,13 @@ FREE_KEYS = (
     "micro_batch_tokens",
     "gradient_checkpointing",
 )
-FREE_READER_KEYS = ("batch_size", "batch_tokens", "delay_seconds")
 
 
 def settings(config: TrainConfig) -> dict[str, Any]:
     """Everything that the result depends on, by the keys of the config; file stamps and digests of weights besides."""
     values = {key: value for key, value in dataclasses.asdict(config).items() if key not in FREE_KEYS}
-    reader = {
-        f"reader.{key}": value for key, value in values.pop("reader").items() if key not in FREE_READER_KEYS
-    }
+    del values["reader"]
+    reader = {f"reader.{key}": value for key, value in output_settings(config.reader).items()}
     examples = {
         f"{name}.{key}": value for name in ("train", "dev") for key, value in values.pop(name).items()
     }
