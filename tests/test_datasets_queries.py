@@ -3,12 +3,22 @@
 import gzip
 import json
 import pathlib
+import re
 
+import polars as pl
 import pytest
 
 from erag_ray import schemas
 from erag_ray.corpus.pages import read_pages
-from erag_ray.datasets import Dataset, Findings, find_dataset, load_queries
+from erag_ray.datasets import (
+    QUERY_FORMATS,
+    Dataset,
+    Findings,
+    find_dataset,
+    load_passages,
+    load_queries,
+    load_run,
+)
 from erag_ray.datasets.known import dataset_of_file
 
 
@@ -555,3 +565,81 @@ def test_squad_question_without_an_id_or_a_title(tmp_path: pathlib.Path) -> None
     )
     assert loaded.queries["query_id"].to_list() == ["s1"]
     assert loaded.provenance.height == 0
+
+
+# --- the README ---
+
+
+def readme_records() -> dict[tuple[str, str], str]:
+    """The table of files in the README: key and form -> one record, or the names of columns."""
+    readme = (pathlib.Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    section = readme.partition("\n### Files\n")[2].partition("\n### ")[0]
+    _, _, *lines = [line for line in section.splitlines() if line.startswith("|")]
+    found, key = {}, ""
+    for line in lines:
+        first, form, record, _ = (cell.strip() for cell in line.strip("|").split("|"))
+        key = first.strip("`") or key
+        found[key, form.strip("`")] = record
+    return found
+
+
+RECORDS = readme_records()
+FILES = {
+    "squad": "squad.json",
+    "klue": "klue.json",
+    "KILT": "kilt.jsonl",
+    "TREC": "run.trec",
+    "Parquet": "file.parquet",
+}
+
+
+def readme_file(folder: pathlib.Path, key: str, form: str) -> pathlib.Path:
+    """A file of the one record that the README shows; of columns with a value each."""
+    path, record = folder / FILES.get(form, "nq.jsonl"), RECORDS[key, form]
+    if form == "Parquet":
+        values = {
+            "query_id": "q1",
+            "doc_id": "d1",
+            "page_id": "7",
+            "rank": 1,
+            "title": "Marn",
+            "text": "Ann built it.",
+        }
+        columns = re.findall("`(\\w+)`", record)
+        pl.DataFrame({name: [values[name]] for name in columns}).write_parquet(path)
+        return path
+    return write(path, record.removeprefix("`").removesuffix("`"))
+
+
+def test_the_readme_shows_every_form() -> None:
+    forms = {key: [form for other, form in RECORDS if other == key] for key, _ in RECORDS}
+    assert forms == {
+        "queries": [*QUERY_FORMATS],
+        "passages": ["JSON Lines", "BEIR", "Pyserini", "Parquet"],
+        "knowledge_source": ["KILT", "WikiExtractor"],
+        "runs": ["TREC", "Parquet", "KILT"],
+        "qrels": ["TREC"],
+    }
+
+
+@pytest.mark.parametrize(("key", "form"), RECORDS)
+def test_the_readme_shows_records_that_are_read(tmp_path: pathlib.Path, key: str, form: str) -> None:
+    path, findings = readme_file(tmp_path, key, form), Findings()
+    if key == "queries":
+        loaded = load_queries(path, findings, format=form, dataset="nq")
+        assert loaded.queries.select("query_id", "question").rows() == [("q1", "who built it")]
+        assert loaded.queries["answers"].item()[0] == "Ann"
+        assert loaded.queries.equals(load_queries(path, Findings(), dataset="nq").queries)
+        assert loaded.provenance.height == (form not in ("beir", "plain"))
+    elif key == "passages":
+        assert load_passages(path, findings).select("doc_id", "text").rows() == [("d1", "Ann built it.")]
+    elif key == "knowledge_source":
+        (page,) = [page for page, _ in read_pages(str(path), findings)]
+        assert (page.title, page.paragraphs[-1]) == ("Marn", "Ann built it.")
+    elif key == "runs":
+        entries = load_run("bm25", path, findings)
+        assert entries.select("query_id", "rank", "doc_id").row(0) == ("q1", 1, "d1")
+    else:
+        questions = write(tmp_path / "plain.jsonl", RECORDS["queries", "plain"].strip("`"))
+        assert load_queries(questions, findings, dataset="nq", qrels=path).gold.rows() == [("q1", 1, "d1")]
+    assert findings.problems == findings.notes == ()
