@@ -56,6 +56,7 @@ WORLD = Evidence(
     provenance=PROVENANCE,
     judgements=PAIRS.with_columns(relevance=pl.lit(0.7)),
     likelihoods=NOTHING_TOO.with_columns(likelihood=pl.lit(0.7)),
+    unrelated=PAIRS,
 )
 SAID = NOTHING_TOO.with_columns(reader=pl.lit("fid"), output=pl.lit("Lima"))
 

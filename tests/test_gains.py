@@ -12,16 +12,19 @@ import pytest
 import torch
 from tiny import PASSAGES, QUESTIONS, Tiny, compare, table
 
-from erag_ray.annotators import Evidence, annotate
+from erag_ray.annotators import Evidence, annotate, closed_book_answers, likelihood_noise, unrelated_pairs
 from erag_ray.config import ReaderConfig
 from erag_ray.measures import compute, own_ideal
 from erag_ray.prompts import Passage
 from erag_ray.readers import Request, likelihood_of, make_reader, reader_id
 from erag_ray.readers.likelihood import Asked
+from erag_ray.report import harm_notes, harm_warnings
 from erag_ray.schemas import CORRELATIONS, LABELS, LIST_VALUES, InputError, JobError
-from erag_ray.steps.inputs import prepare
+from erag_ray.steps.inputs import prepare, prepared
+from erag_ray.steps.judging import evaluate, evidence_of
 from erag_ray.steps.planning import check_reader, plan_others, plan_stage
 from erag_ray.steps.reading import alone, run_stage
+from erag_ray.store import TableStore
 
 GOLDS = ("whale oil", "Ada Brunner of Graz", "1874")
 REQUESTS = [
@@ -132,21 +135,32 @@ def test_what_is_no_probability_is_no_likelihood(folders: dict[str, str]) -> Non
         reader.generate(reader.encode(REQUESTS[:1]))
 
 
+LIKELIHOODS: list[tuple[str, str | None, float | None]] = [
+    ("q", "a", 0.75),
+    ("q", "b", 0.2),
+    ("q", "c", 0.03),
+    ("q", "d", None),
+    ("q", None, 0.5),
+    ("q", "u1", 0.05),
+    ("q", "u2", 0.1),
+    ("q", "u3", 0.2),
+]
+
+
 def evidence(**changes: Any) -> Evidence:
-    """One question with documents that help (a), change nothing (b) and do harm (c) to an answer half right."""
-    said = {"query_id": "q", "reader": "r"}
-    readings = [("a", "one two"), ("b", "two"), ("c", "nine"), (None, "two")]
+    """One question with documents that help (a), change nothing (b) and do harm (c), and one that failed (d)."""
+    same = {"query_id": "q", "reader": "r"}
+    outputs = [("a", "one two"), ("b", "two"), ("c", "nine"), ("d", None), (None, "two")]
     given = {
-        "pairs": pl.DataFrame({"query_id": ["q"] * 3, "doc_id": ["a", "b", "c"]}),
-        "queries": pl.DataFrame({"query_id": ["q"], "score": ["token_f1"], "answers": [["one two"]]}),
+        "pairs": pl.DataFrame({"query_id": ["q"] * 4, "doc_id": ["a", "b", "c", "d"]}),
+        "queries": pl.DataFrame(
+            {"query_id": ["q"], "dataset": ["set"], "score": ["token_f1"], "answers": [["one two"]]}
+        ),
         "corpus": pl.DataFrame(),
         "provenance": pl.DataFrame(schema={"query_id": pl.String, "page_id": pl.String}),
-        "readings": pl.DataFrame([{**said, "doc_id": doc, "output": output} for doc, output in readings]),
-        "likelihoods": pl.DataFrame(
-            [("q", "a", 0.75), ("q", "b", 0.5), ("q", "c", None), ("q", None, 0.5)],
-            schema=["query_id", "doc_id", "likelihood"],
-            orient="row",
-        ),
+        "readings": pl.DataFrame([{**same, "doc_id": doc, "output": output} for doc, output in outputs]),
+        "likelihoods": pl.DataFrame(LIKELIHOODS, schema=["query_id", "doc_id", "likelihood"], orient="row"),
+        "unrelated": pl.DataFrame({"query_id": ["q"] * 3, "doc_id": ["u1", "u2", "u3"]}),
     }
     return Evidence(**{**given, **changes})
 
@@ -157,35 +171,178 @@ def labels_of(name: str, given: Evidence) -> dict[str, float | None]:
 
 
 def test_gains_are_over_the_closed_book_answer() -> None:
-    assert labels_of("gain", evidence()) == pytest.approx({"a": 1 / 3, "b": 0.0, "c": -2 / 3})
-    assert labels_of("gold_likelihood", evidence()) == {"a": 0.75, "b": 0.5, "c": None}
-    assert labels_of("gain_likelihood", evidence()) == {"a": 0.25, "b": 0.0, "c": None}
+    assert labels_of("gain", evidence()) == pytest.approx({"a": 1 / 3, "b": 0.0, "c": -2 / 3, "d": None})
+    assert labels_of("gold_likelihood", evidence()) == {"a": 0.75, "b": 0.2, "c": 0.03, "d": None}
     made = pl.DataFrame(annotate("gain", evidence()))
     assert made.select("reader", "score").unique().rows() == [("r", "token_f1")]
     assert pl.DataFrame(annotate("gold_likelihood", evidence()))["reader"].unique().to_list() == ["r"]
+
+
+def test_a_gain_of_likelihood_is_over_unrelated_documents_and_0_within_their_spread() -> None:
+    """u1, u2, u3: usually 0.1, and a factor of 2 apart.
+
+    A fourth document lies farther from the mean of three than each of them does, in variance by (1 + 1/3) / (1 - 1/3):
+    so the noise is 2 ** -sqrt(2) to 2 ** sqrt(2) times 0.1, from 0.0375 to 0.267.
+    """
+    factor = 2 ** math.sqrt(2)
+    (noise,) = likelihood_noise(evidence()).to_dicts()
+    assert noise == pytest.approx(
+        {"dataset": "set", "low": -math.log(factor), "high": math.log(factor), "num_pairs": 3}
+    )
+    assert labels_of("gain_likelihood", evidence()) == pytest.approx(
+        {"a": 0.65, "b": 0.0, "c": -0.07, "d": None}
+    )
+    # nothing is asked without documents
+    without = evidence().likelihoods
+    assert without is not None
+    given = evidence(likelihoods=without.drop_nulls("doc_id"))
+    assert labels_of("gain_likelihood", given)["c"] == pytest.approx(-0.07)
+
+
+def many(num_questions: int, spread: float, dataset: str = "set") -> dict[str, pl.DataFrame]:
+    """Questions with two unrelated documents each, the second likelier by e ** (spread * number of the question)."""
+    names = [f"{dataset}{number}" for number in range(1, num_questions + 1)]
+    rows = [
+        (name, doc, 0.001 * math.exp(spread * number * (doc == "v")))
+        for number, name in enumerate(names, 1)
+        for doc in ("u", "v")
+    ]
+    likelihoods = pl.DataFrame(rows, schema=["query_id", "doc_id", "likelihood"], orient="row")
+    queries = pl.DataFrame({"query_id": names}).with_columns(
+        dataset=pl.lit(dataset), score=pl.lit("exact_match"), answers=pl.lit([""], pl.List(pl.String))
+    )
+    return {
+        "queries": queries,
+        "likelihoods": likelihoods,
+        "unrelated": likelihoods.select("query_id", "doc_id"),
+        "pairs": likelihoods.select("query_id", "doc_id"),
+    }
+
+
+@pytest.mark.parametrize(("num_questions", "outside"), [(1, 1), (19, 1), (39, 1), (40, 2), (100, 5)])
+def test_the_noise_leaves_out_one_in_forty_at_either_end(num_questions: int, outside: int) -> None:
+    noise = likelihood_noise(evidence(**many(num_questions, 0.01)))
+    # of two documents each lies half of their difference from the mean, a third one sqrt(3) times as far
+    most = 0.01 * (num_questions + 1 - outside) / 2 * math.sqrt(3)
+    assert noise.select("low", "high", "num_pairs").row(0) == pytest.approx((-most, most, 2 * num_questions))
+
+
+def test_every_dataset_has_a_noise_of_its_own() -> None:
+    parts = [many(5, 0.01, "calm"), many(4, 0.5, "loud")]
+    given = evidence(**{name: pl.concat([part[name] for part in parts]) for name in parts[0]})
+    high = dict(likelihood_noise(given).select("dataset", "high").iter_rows())
+    assert high == pytest.approx({"calm": 0.025 * math.sqrt(3), "loud": math.sqrt(3)})
+
+
+def test_without_unrelated_documents_there_is_no_gain_of_likelihood() -> None:
+    none = evidence(unrelated=pl.DataFrame(schema={"query_id": pl.String, "doc_id": pl.String}))
+    assert labels_of("gain_likelihood", none) == dict.fromkeys("abcd")
+    noise = likelihood_noise(none)
+    assert noise.rows() == [("set", None, None, 0)]
+    (warning,) = harm_warnings([], noise.to_dicts())
+    assert warning.startswith("set: gain_likelihood: no documents unrelated to a question are there")
+    with pytest.raises(ValueError, match="needs unrelated, and the evidence has none"):
+        annotate("gain_likelihood", evidence(unrelated=None))
+
+
+QUERIES = pl.DataFrame(
+    [(f"{dataset}{number}", dataset, [f"answer{number}"]) for dataset in "ab" for number in range(20)],
+    schema=["query_id", "dataset", "answers"],
+    orient="row",
+)
+"""Of each question five documents are retrieved, the first of them of its gold page; each tells its answer."""
+RETRIEVED = QUERIES.select(
+    "query_id",
+    doc_id=pl.concat_list([pl.col("query_id") + f"/{number}" for number in range(5)]),
+    text=pl.lit("it is ") + pl.col("answers").list.first(),
+).explode("doc_id")
+
+
+def drawn(pairs: pl.DataFrame, **changes: Any) -> pl.DataFrame:
+    corpus = RETRIEVED.select("doc_id", "text", title=pl.lit(""), page_id=pl.col("doc_id"))
+    gold = RETRIEVED.unique("query_id", keep="first").select("query_id", page_id="doc_id")
+    known = {
+        "corpus": corpus,
+        "provenance": gold,
+        "queries": QUERIES.with_columns(score=pl.lit("exact_match")),
+    }
+    return unrelated_pairs(Evidence(**{"pairs": pairs, **known, **changes}))
+
+
+def test_unrelated_documents_are_those_of_other_questions_of_the_dataset() -> None:
+    pairs = RETRIEVED.select("query_id", "doc_id")
+    found = drawn(pairs)
+    assert found["query_id"].value_counts()["count"].unique().to_list() == [3]
+    assert found.height == found.unique().height == 3 * QUERIES.height
+    assert (found["query_id"].str.head(1) == found["doc_id"].str.head(1)).all()
+    assert found.join(pairs, on=["query_id", "doc_id"], how="semi").is_empty()
+    # drawn evenly: 60 draws of 100 documents, none of which comes more than a few times
+    assert found["doc_id"].n_unique() > 60
+    assert drawn(pairs.sample(fraction=1, shuffle=True, seed=1)).equals(found)
+    # one more run: most of them stay
+    more = drawn(pairs.filter(pl.col("doc_id").str.ends_with("/4").not_()))
+    assert more.join(found, on=["query_id", "doc_id"], how="semi").height > 60
+
+
+def test_a_document_of_a_gold_page_or_with_an_answer_is_not_unrelated() -> None:
+    pairs = RETRIEVED.select("query_id", "doc_id")
+    pages = QUERIES.select("query_id").join(RETRIEVED.select(page_id="doc_id"), how="cross")
+    is_gold = pl.col("page_id").str.contains(r"/[0-3]$")
+    found = drawn(pairs, provenance=pages.filter(is_gold))
+    assert found.height > 20
+    assert found["doc_id"].str.ends_with("/4").all()
+    same = QUERIES.with_columns(score=pl.lit("exact_match"), answers=pl.lit(["is"], pl.List(pl.String)))
+    assert drawn(pairs, queries=same).is_empty()
 
 
 def test_a_closed_book_answer_that_failed_leaves_no_gain() -> None:
     given = evidence()
     assert given.readings is not None
     failed = given.readings.with_columns(output=pl.when(pl.col("doc_id").is_not_null()).then("output"))
-    assert labels_of("gain", evidence(readings=failed)) == {"a": None, "b": None, "c": None}
+    assert labels_of("gain", evidence(readings=failed)) == dict.fromkeys("abcd")
+    assert closed_book_answers(evidence(readings=failed)).rows() == [("set", "r", 1, 0)]
+
+
+def test_a_gain_without_a_closed_book_answer_is_refused() -> None:
+    given = evidence().readings
+    assert given is not None
+    with pytest.raises(ValueError, match="query 'q' was not read without documents"):
+        annotate("gain", evidence(readings=given.drop_nulls("doc_id")))
+    for name, frame in {"gain": "readings", "gain_likelihood": "likelihoods"}.items():
+        with pytest.raises(ValueError, match=f"needs {frame}, and the evidence has none"):
+            annotate(name, evidence(**{frame: None}))
 
 
 @pytest.mark.parametrize(
-    ("name", "frame", "message"),
-    [
-        ("gain", "readings", "query 'q' was not read without documents"),
-        ("gain_likelihood", "likelihoods", "query 'q' was not read without documents"),
-    ],
+    ("num_questions", "num_answered", "is_low"),
+    [(300, 5, True), (300, 29, True), (300, 30, False), (100, 19, True), (100, 20, False), (20, 20, False)],
 )
-def test_a_gain_without_a_closed_book_answer_is_refused(name: str, frame: str, message: str) -> None:
-    given = evidence()
-    known = getattr(given, frame).filter(pl.col("doc_id").is_not_null())
-    with pytest.raises(ValueError, match=message):
-        annotate(name, evidence(**{frame: known}))
-    with pytest.raises(ValueError, match=f"needs {frame}, and the evidence has none"):
-        annotate(name, evidence(**{frame: None}))
+def test_a_closed_book_too_low_for_gain_to_show_harm_gets_a_warning(
+    num_questions: int, num_answered: int, is_low: bool
+) -> None:
+    row = {"dataset": "nq", "reader": "r", "num_questions": num_questions, "num_answered": num_answered}
+    share = f"{num_answered} of {num_questions} questions ({num_answered / num_questions:.1%})"
+    (note,) = harm_notes([row], [])
+    assert (
+        note
+        == f"nq: gain can fall below 0 only on the questions that the reader answers without documents, {share}"
+    )
+    warnings = harm_warnings([row], [])
+    assert len(warnings) == is_low
+    for warning in warnings:
+        assert warning.startswith(f"nq: gain can show harm on {share} only")
+
+
+def test_a_noise_from_few_documents_gets_a_warning() -> None:
+    row = {"dataset": "nq", "low": math.log(0.5), "high": math.log(4), "num_pairs": 38}
+    assert harm_notes([], [row]) == [
+        "nq: gain_likelihood is 0 where the gold answers are 0.500 to 4.00 times as likely as is usual with documents "
+        "unrelated to the question: the noise of 38 such documents"
+    ]
+    (warning,) = harm_warnings([], [row])
+    assert "from 38 unrelated documents" in warning
+    assert "fewer than 39" in warning
+    assert harm_warnings([], [{**row, "num_pairs": 39}]) == []
 
 
 def test_a_pair_without_likelihood_is_a_fault() -> None:
@@ -227,8 +384,49 @@ def test_a_job_with_likelihoods_and_gains(tiny: Tiny, reads_here: list[int], tmp
     assert gains.is_between(-1, 1).all()
     assert {*table(some, LIST_VALUES, annotator="gain")["measure"]} == {"P", "Success", "Harmful"}
     assert {*table(some, CORRELATIONS)["annotator"]} == set(names)
-    (again,) = plan_others(some.config, prepare(some.config, check_reader))
+    inputs = prepare(some.config, check_reader)
+    (again,) = plan_others(some.config, inputs)
     assert [row["new"] for row in again.counts] == [0, 0]
+    pairs, unrelated = labels.filter(annotator="erag").height, unrelated_pairs(evidence_of(inputs)).height
+    assert unrelated > 6
+    assert {row["kind"]: row["asked"] for row in again.counts} == {
+        "pairs": pairs + unrelated,
+        "no passages": 6,
+    }
+
+
+def test_the_report_says_where_gains_can_show_harm(
+    tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path
+) -> None:
+    reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "t5"), max_new_tokens=6)
+    some = tiny.with_config(annotators=["erag", "gain", "gain_likelihood"], reader=reader)
+    compare(some)
+    manifest = TableStore(some.config.out).manifest(LABELS)["config"]
+    (closed_book,), (noise,) = manifest["closed_book"], manifest["noise"]
+    assert (closed_book["dataset"], closed_book["num_questions"], closed_book["num_answered"]) == (
+        "tiny",
+        6,
+        0,
+    )
+    assert noise["low"] < 0 < noise["high"]
+    warnings, _, rest = (tiny.folder / "out" / "report.md").read_text().partition("## Notes")
+    assert "tiny: gain can show harm on 0 of 6 questions (0.0%) only" in warnings
+    assert f"from {noise['num_pairs']} unrelated documents" in warnings
+    assert "only on the questions that the reader answers without documents, 0 of 6 questions (0.0%)" in rest
+    assert f"{math.exp(noise['low']):.3g} to {math.exp(noise['high']):.3g} times as likely" in rest
+
+
+def test_labels_of_another_noise_are_not_taken_for_these(
+    tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "t5"), max_new_tokens=6)
+    some = tiny.with_config(annotators=["gain_likelihood"], reader=reader)
+    compare(some)
+    monkeypatch.setattr("erag_ray.steps.judging.PER_QUESTION", 2)
+    with pytest.raises(
+        InputError, match=r"labels were made with another unrelated; run jobs/annotate.py again"
+    ):
+        evaluate(some.config, prepared(some.config))
 
 
 def test_other_golds_are_asked_again(tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path) -> None:

@@ -19,22 +19,35 @@ import pyarrow as pa
 from erag_ray.annotators.base import PAIR, Annotator, Evidence, Need, refuse_unknown, with_passage
 from erag_ray.annotators.contains import contains_answer_dpr, contains_answer_kilt, unmatchable_answers
 from erag_ray.annotators.erag import erag
-from erag_ray.annotators.gains import gain, gain_likelihood, gold_likelihood
+from erag_ray.annotators.gains import (
+    TAIL,
+    closed_book_answers,
+    gain,
+    gain_likelihood,
+    gold_likelihood,
+    likelihood_noise,
+)
 from erag_ray.annotators.judged import SCALES, llm_relevance, llm_relevance_graded
+from erag_ray.annotators.unrelated import PER_QUESTION, unrelated_pairs
 from erag_ray.names import find_instance
 from erag_ray.schemas import LABELS, conform
 from erag_ray.user_code import running
 
 __all__ = [
     "ANNOTATORS",
+    "PER_QUESTION",
     "SCALES",
+    "TAIL",
     "Annotator",
     "Evidence",
     "annotate",
     "annotator_named",
     "applicable_queries",
+    "closed_book_answers",
+    "likelihood_noise",
     "needs_of",
     "unmatchable_answers",
+    "unrelated_pairs",
 ]
 
 
@@ -103,7 +116,7 @@ def annotate(name: str, evidence: Evidence) -> pa.Table:
         JobError: it is user code, and raises.
     """
     annotator = annotator_named(name)
-    for need in ("readings", "judgements", "likelihoods"):
+    for need in ("readings", "judgements", "likelihoods", "unrelated"):
         if need in annotator.needs and getattr(evidence, need) is None:
             raise ValueError(f"annotator {name!r} needs {need}, and the evidence has none")
     unknown = evidence.pairs.join(evidence.queries, on="query_id", how="anti")
@@ -218,7 +231,7 @@ ANNOTATORS: dict[str, Annotator] = {
             function=gain_likelihood,
             applies=_every_query,
             kind="signed",
-            needs=frozenset({"readings", "likelihoods", "closed_book"}),
+            needs=frozenset({"readings", "likelihoods", "unrelated"}),
             fills=frozenset({"reader"}),
         ),
     )

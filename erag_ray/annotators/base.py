@@ -12,8 +12,8 @@ from erag_ray.measures import Kind
 from erag_ray.scores import ScoreErrors
 
 PAIR = ["query_id", "doc_id"]
-Need = Literal["readings", "judgements", "likelihoods", "closed_book"]
-"""Frames of `Evidence`; closed_book: also without any document, in readings and likelihoods."""
+Need = Literal["readings", "judgements", "likelihoods", "unrelated", "closed_book"]
+"""Frames of `Evidence`; closed_book: also without any document, in readings."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,9 @@ class Evidence:
     has no row."""
     likelihoods: pl.DataFrame | None = None
     """query_id, doc_id?, likelihood?: in 0..1, of the gold answers to the reader with that document alone, or without
-    any (null)."""
+    any (null); also of the pairs of ``unrelated``."""
+    unrelated: pl.DataFrame | None = None
+    """query_id, doc_id: documents that have nothing to do with the question (`unrelated_pairs`)."""
     relevant_from: float = 0.5
     """What a judgement must reach to count as relevant."""
     score_errors: ScoreErrors | None = None

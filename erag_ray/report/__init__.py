@@ -17,6 +17,7 @@ from erag_ray.report.differences import comparison_grid, contrast_grid
 from erag_ray.report.dual import dual_grids
 from erag_ray.report.experiments import by_reader_grid, figure_1_grid, reproduction_grid
 from erag_ray.report.grid import Grid, number, with_interval
+from erag_ray.report.harm import harm_notes, harm_warnings
 from erag_ray.report.outputs import depth_grid, output_grid, output_warnings
 from erag_ray.report.paper import table_1
 from erag_ray.report.pooled import pooling_grid
@@ -36,6 +37,8 @@ __all__ = [
     "costs_grid",
     "dual_grids",
     "figure_1_grid",
+    "harm_notes",
+    "harm_warnings",
     "markdown",
     "number",
     "open_console",

@@ -15,7 +15,19 @@ import polars as pl
 import rich.console
 import xxhash
 
-from erag_ray.annotators import SCALES, Evidence, annotate, annotator_named, applicable_queries, needs_of
+from erag_ray.annotators import (
+    PER_QUESTION,
+    SCALES,
+    TAIL,
+    Evidence,
+    annotate,
+    annotator_named,
+    applicable_queries,
+    closed_book_answers,
+    likelihood_noise,
+    needs_of,
+    unrelated_pairs,
+)
 from erag_ray.config import JobConfig, output_settings
 from erag_ray.datasets import Findings, write_trec_qrels, write_trec_run
 from erag_ray.evaluate import (
@@ -31,7 +43,7 @@ from erag_ray.evaluate import (
     pooling,
     utility,
 )
-from erag_ray.report import Results, markdown, output_warnings, pages, show
+from erag_ray.report import Results, harm_notes, harm_warnings, markdown, output_warnings, pages, show
 from erag_ray.requests import pairs
 from erag_ray.schemas import (
     BEST_DEPTHS,
@@ -119,12 +131,14 @@ def label(
         relevant_from=config.judge.threshold,
         score_errors=errors,
     )
+    if "unrelated" in needs_of(config.annotators):
+        evidence = dataclasses.replace(evidence, unrelated=unrelated_pairs(evidence))
     writer = TableStore(config.out).writer(LABELS)
     for name in config.annotators:
         writer.append(_label_by_reader(name, evidence))
     check_scores(errors, config)
     notes = [*_judge_notes(config, evidence), *score_notes(errors, "outputs of documents alone")]
-    writer.seal(config={**_label_settings(config), "notes": notes})
+    writer.seal(config={**_label_settings(config), "notes": notes, **_harm_evidence(config, evidence)})
 
 
 def _with_scored(said: pl.DataFrame, scored: pl.DataFrame | None) -> pl.DataFrame:
@@ -143,6 +157,14 @@ def _judge_notes(config: JobConfig, evidence: Evidence) -> Iterator[str]:
     yield f"relevance was judged ({judge}) for {asked:,} of {evidence.pairs.height:,} pairs, {queries:,} questions"
     if unread:
         yield f"answers of the judge without a grade, labelled null: {unread:,} of {asked:,}"
+
+
+def _harm_evidence(config: JobConfig, evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
+    """What tells where gains can show harm: the arguments of `harm_notes`, empty where nothing is asked."""
+    needs = needs_of(config.annotators)
+    closed_book = closed_book_answers(evidence).to_dicts() if "closed_book" in needs else []
+    noise = likelihood_noise(evidence).to_dicts() if "unrelated" in needs else []
+    return {"closed_book": closed_book, "noise": noise}
 
 
 def _label_by_reader(name: str, evidence: Evidence) -> pl.DataFrame:
@@ -185,12 +207,15 @@ def use(
 
 
 def _label_settings(config: JobConfig) -> dict[str, object]:
-    judge = {"judge": output_settings(config.judge)} if "judgements" in needs_of(config.annotators) else {}
+    needs = needs_of(config.annotators)
+    judge = {"judge": output_settings(config.judge)} if "judgements" in needs else {}
+    noise = {"unrelated": {"per_question": PER_QUESTION, "tail": TAIL}} if "unrelated" in needs else {}
     return {
         "annotators": sorted(config.annotators),
         "reader": output_settings(config.reader),
         "score_only": config.score_only,
         **judge,
+        **noise,
     }
 
 
@@ -289,11 +314,17 @@ def report(config: JobConfig, inputs: Inputs, console: rich.console.Console) -> 
     )
     grids = pages(results, stages, config.confidence)
     show(grids, console)
-    warnings = output_warnings(results.outputs, results.common_outputs, results.best_depths, results.means)
+    labelled = tables.manifest(LABELS)["config"]
+    harm = [labelled.get(name, []) for name in ("closed_book", "noise")]
+    warnings = [
+        *output_warnings(results.outputs, results.common_outputs, results.best_depths, results.means),
+        *harm_warnings(*harm),
+    ]
     for warning in warnings:
         console.print(f"WARNING: {warning}", soft_wrap=True, markup=False, highlight=False)
     made = [tables.manifest(schema)["config"].get("notes", []) for schema in (LABELS, UTILITY)]
-    notes = [*inputs.notes, *itertools.chain(*made), *export(config, inputs, tables.read(LABELS))]
+    exported = export(config, inputs, tables.read(LABELS))
+    notes = [*inputs.notes, *itertools.chain(*made), *harm_notes(*harm), *exported]
     without = "" if config.reader.titles else " without titles"
     title = (
         f"Which retriever serves the reader {config.reader.kind} {config.reader.model or ''}{without} best?"

@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.annotators import needs_of
+from erag_ray.annotators import needs_of, unrelated_pairs
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.datasets import Dataset, sample
 from erag_ray.evaluate import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES, SINGLE_DOCUMENT
@@ -46,6 +46,7 @@ from erag_ray.requests import (
 )
 from erag_ray.schemas import InputError
 from erag_ray.steps.inputs import Inputs
+from erag_ray.steps.judging import evidence_of
 from erag_ray.store import ReadingStore
 
 NUM_SAMPLED = 200
@@ -262,6 +263,8 @@ def plan_others(config: JobConfig, inputs: Inputs) -> list[StagePlan]:
     plans = [_plan_judge(config, inputs)] if "judgements" in needs else []
     if "likelihoods" in needs:
         asked = _alone(config, inputs)
+        if "unrelated" in needs:
+            asked = pl.concat([asked, as_lists_of_one(unrelated_pairs(evidence_of(inputs)))])
         ask = _asking(likelihood_of(config.reader))
         plans.append(StagePlan(stage="likelihood", plans=_plans(config, ask, asked, inputs)))
     scored = _plan_score_only(config, inputs)

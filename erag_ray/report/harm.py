@@ -1,0 +1,75 @@
+"""Where gains can show that a document does harm, and from which noise on."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from erag_ray.annotators import TAIL
+
+MIN_SHARE, MIN_QUESTIONS = 0.1, 20
+"""Of fewer questions that are answered closed-book, `gain` misses nine harmful documents of ten, or a share of them is
+known to no better than 20 points either way (Wilson, 95 %)."""
+Rows = Sequence[Mapping[str, Any]]
+
+
+def harm_notes(closed_book: Rows, noise: Rows) -> list[str]:
+    """A line for each dataset and kind of gain.
+
+    Args:
+        closed_book: `closed_book_answers`, where `gain` is among the annotators.
+        noise: `likelihood_noise`, where `gain_likelihood` is.
+    """
+    return [
+        *(
+            f"{row['dataset']}: gain can fall below 0 only on the questions that the reader answers without documents, "
+            f"{_share(row)}"
+            for row in closed_book
+        ),
+        *(
+            f"{row['dataset']}: gain_likelihood is 0 where the gold answers are {_factor(row['low'])} to "
+            f"{_factor(row['high'])} times as likely as is usual with documents unrelated to the question: "
+            f"the noise of {row['num_pairs']:,} such documents"
+            for row in noise
+            if row["num_pairs"]
+        ),
+    ]
+
+
+def harm_warnings(closed_book: Rows, noise: Rows) -> list[str]:
+    """Name what is too little to find harm by; arguments as of `harm_notes`."""
+    return [*_closed_book_warnings(closed_book), *_noise_warnings(noise)]
+
+
+def _closed_book_warnings(rows: Rows) -> Iterator[str]:
+    for row in rows:
+        answered = row["num_answered"]
+        if answered < MIN_QUESTIONS or answered < MIN_SHARE * row["num_questions"]:
+            yield (
+                f"{row['dataset']}: gain can show harm on {_share(row)} only: the reader answers no others without "
+                "documents, and there gain is never below 0. gain_likelihood does not need such answers"
+            )
+
+
+def _noise_warnings(rows: Rows) -> Iterator[str]:
+    for row in rows:
+        if not row["num_pairs"]:
+            yield (
+                f"{row['dataset']}: gain_likelihood: no documents unrelated to a question are there, so every label is "
+                "null. Ask more questions"
+            )
+        elif row["num_pairs"] < TAIL - 1:
+            yield (
+                f"{row['dataset']}: gain_likelihood: the noise is known from {row['num_pairs']} unrelated documents, "
+                f"fewer than {TAIL - 1}, and lets through more than 5 % of them. Ask more questions"
+            )
+
+
+def _share(row: Mapping[str, Any]) -> str:
+    answered, questions = row["num_answered"], row["num_questions"]
+    return f"{answered:,} of {questions:,} questions ({answered / questions:.1%})"
+
+
+def _factor(bound: float) -> str:
+    return f"{math.exp(bound):#.3g}"
