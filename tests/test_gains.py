@@ -416,6 +416,18 @@ def test_the_report_says_where_gains_can_show_harm(
     assert f"{math.exp(noise['low']):.3g} to {math.exp(noise['high']):.3g} times as likely" in rest
 
 
+def test_a_job_with_one_question_has_no_noise_and_says_so(
+    tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path
+) -> None:
+    reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "t5"), max_new_tokens=6)
+    some = tiny.with_config(annotators=["gain_likelihood"], reader=reader, num_queries=1)
+    compare(some)
+    labels = table(some, LABELS)["label"]
+    assert len(labels) == labels.null_count() > 0
+    report = (tiny.folder / "out" / "report.md").read_text()
+    assert "tiny: gain\\_likelihood: no documents unrelated to a question are there" in report
+
+
 def test_labels_of_another_noise_are_not_taken_for_these(
     tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,14 +5,29 @@ from __future__ import annotations
 import importlib.util
 import pathlib
 import sys
+from typing import Any
 
+import polars as pl
 import pytest
 from test_evaluate import correlations, measured, numbered, settings, used
-from tiny import Tiny, compare
+from tiny import Tiny, compare, kilt_line, passage_line
 
+from erag_ray.config import ReaderConfig, WorldConfig
 from erag_ray.report import agreement_by_depth
 
 ROOT = pathlib.Path(__file__).parents[1]
+
+
+def script(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A script of notebooks/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "notebooks" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # a dataclass looks its module up
+    monkeypatch.setitem(sys.modules, name, module)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.mark.timeout(180)
@@ -51,13 +66,7 @@ def test_sampling_is_simulated_on_the_labels_of_a_finished_job(
     tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compare(tiny)
-    spec = importlib.util.spec_from_file_location("fewer_readings", ROOT / "notebooks" / "fewer_readings.py")
-    assert spec is not None
-    assert spec.loader is not None
-    notebook = importlib.util.module_from_spec(spec)
-    # a dataclass looks its module up
-    monkeypatch.setitem(sys.modules, spec.name, notebook)
-    spec.loader.exec_module(notebook)
+    notebook = script("fewer_readings", monkeypatch)
     for name, value in {
         "NUM_SETS": 5,
         "NUM_ORDERS": 5,
@@ -74,3 +83,98 @@ def test_sampling_is_simulated_on_the_labels_of_a_finished_job(
     assert all(row[3:5] in (["+0.0000", "0.0000"], ["-0.0000", "0.0000"]) for row in cells[1:8:2])
     # bad has the answers to two questions of six among its three documents, good has all: (2 - 6) / 3 / 6
     assert cells[8][2:4] == ["bad - good", "-0.222"]
+
+
+WORLD = WorldConfig(seed=5, num_passages=300)
+
+
+@pytest.mark.parametrize("task", ["nq", "fever"])
+def test_made_documents_of_a_world_are_what_they_are_called(
+    task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook = script("harm", monkeypatch)
+    cases = notebook.world_cases(WORLD, task, 15)
+    assert len(cases) == 15
+    assert cases == notebook.world_cases(WORLD, task, 20)[:15]
+    for case in cases:
+        (gold,), (false,) = case.documents["gold"], case.documents["counterfactual"]
+        assert notebook.contains(gold, case.names)
+        assert not any(notebook.contains(other, case.names) for other in (false, *case.documents["topical"]))
+        # the rest of the passage is as it was
+        assert false.text == gold.text.replace(case.names[0], case.wrong)
+        assert case.answers != ("REFUTES",) or case.wrong in case.question
+        for document in notebook.unrelated_documents(case, cases):
+            assert document.page_id not in case.page_ids
+            assert not notebook.contains(document, case.names)
+    assert any(len(case.documents["topical"]) > 1 for case in cases)
+
+
+def test_made_documents_of_a_file_have_answers_of_the_same_kind(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook = script("harm", monkeypatch)
+    questions, passages = tmp_path / "questions.jsonl", tmp_path / "passages.jsonl"
+    asked = {
+        "q1": ("Ada Brunner", "p1"),
+        "q2": ("Ida Holm", "p2"),
+        "q3": ("1874", "p3"),
+        "q4": ("1901", "p4"),
+    }
+    questions.write_text("".join(kilt_line(name, "who or when?", *rest) for name, rest in asked.items()))
+    texts = {
+        "p1": ["Ada Brunner came. ADA BRUNNER left! Adam stayed.", "Nobody else."],
+        "p2": ["no Ida Holmes"],
+        "p3": ["1874, not 18741"],
+    }
+    lines = [passage_line(f"{page}/{text}", page, "", text) for page, own in texts.items() for text in own]
+    passages.write_text("".join(lines))
+    first, third = notebook.file_cases(str(questions), str(passages), 9)
+    assert (first.query_id, third.query_id) == ("q1", "q3")
+    assert [document.text for document in first.documents["counterfactual"]] == [
+        "Ida Holm came. Ida Holm left! Adam stayed."
+    ]
+    assert [document.text for document in first.documents["topical"]] == ["Adam stayed.", "Nobody else."]
+    assert [document.text for document in third.documents["counterfactual"]] == ["1901, not 18741"]
+    kinds = [notebook.answer_kind(answer) for answer in ("May 18, 2018", "May 1, 2018", "the sea", "Ada")]
+    assert kinds == [("xxx 00, 0000", 0), ("xxx 0, 0000", 0), ("words", 2), ("name", 1)]
+
+
+@pytest.mark.timeout(180)
+def test_harm_is_measured_on_documents_of_which_it_is_known(
+    reads_here: list[int], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook = script("harm", monkeypatch)
+    reader = ReaderConfig(kind="fid", model=str(ROOT / "jobs" / "demo" / "reader"), max_new_tokens=30)
+    sources = {
+        task: (lambda count, task=task: notebook.world_cases(WORLD, task, count)) for task in ("nq", "fever")
+    }
+    monkeypatch.setattr(notebook, "CANDIDATES", 3)
+    notebook.main(tmp_path / "all", sources, reader, 6)
+    text = (tmp_path / "all" / "harm.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    head = [
+        "documents",
+        "number",
+        "gain",
+        "gain, answered",
+        "difference",
+        "margin over none",
+        "gain_likelihood",
+    ]
+    assert rows[0] == head
+    assert [row[0] for row in rows] == ["documents", *notebook.KINDS] * 2
+    # the reader answers no question by heart, and gain finds no harm
+    assert [(row[2].split(" ")[0], row[3]) for row in rows[1:5]] == [("0.0%", "-")] * 4
+    assert (
+        "nq: gain can fall below 0 only on the questions that the reader answers without documents, 0 of 6"
+        in text
+    )
+    assert "fever: gain_likelihood is 0 where the gold answers are" in text
+    notebook.main(tmp_path / "answered", {"fever": sources["fever"]}, reader, 6, answered=True)
+    assert "answers without documents, 6 of 6 questions" in (tmp_path / "answered" / "harm.md").read_text()
+
+
+def test_a_share_has_its_wilson_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    # 1 of 10: (0.1 + z2/20 -+ z sqrt(0.009 + z2/400)) / (1 + z2/10), z = 1.96
+    notebook = script("harm", monkeypatch)
+    assert notebook.share(pl.Series([True] + [False] * 9)) == "10.0% (1.8% to 40.4%)"

@@ -107,8 +107,9 @@ class JobConfig:
         default_factory=lambda: ["erag", "contains_answer_dpr", "contains_answer_kilt", "provenance"]
     )
     """Who labels the documents: erag, contains_answer_dpr, contains_answer_kilt, provenance, llm_relevance and
-    llm_relevance_graded (both by the judge), gold_likelihood (of the answer, to the reader), gain and gain_likelihood
-    (erag and gold_likelihood with the document minus without any), or package.module:name."""
+    llm_relevance_graded (both by the judge), gold_likelihood (of the answer, to the reader), gain (erag with the
+    document minus without any), gain_likelihood (gold_likelihood minus what unrelated documents give), or
+    package.module:name."""
 
     measures: list[str] | None = None
     """Measures of a ranked list: P, R, AP (or MAP), RR (or MRR), nDCG, Success (or Hit Ratio), or package.module:name
