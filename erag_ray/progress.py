@@ -1,4 +1,4 @@
-"""How far a stretch of work is: a bar on a terminal, else a line now and then."""
+"""How far a job is: a line when a stage takes long; for work that is counted a bar on a terminal, else lines."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ import pathlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
+from typing import TypeVar
 
 import rich.console
 import rich.progress
@@ -17,6 +18,44 @@ from erag_ray.train.log import LINES, LOG, read_log
 
 LINE_SECONDS = 30.0
 TRAINING_LINE_SECONDS = 10.0
+QUICK_SECONDS = 5.0
+"""A stage that takes no longer is not worth a line."""
+T = TypeVar("T")
+
+
+class StageProgress:
+    """How far a stage is, in words."""
+
+    def __init__(self) -> None:
+        self.text = ""
+
+    def each(self, items: Iterable[T], noun: str) -> Iterator[T]:
+        """The items one after the other; counts those that are done."""
+        total = f"/{len(items):,}" if isinstance(items, Sized) else ""
+        for number, item in enumerate(items):
+            self.text = f"{number:,}{total} {noun}, "
+            yield item
+
+
+@contextlib.contextmanager
+def stage_progress(name: str, *, show: bool = True) -> Iterator[StageProgress]:
+    """Name a stage on stderr after `QUICK_SECONDS`, again every `LINE_SECONDS`, and at its end with its seconds.
+
+    A quicker one, and one that fails, has no last line.
+    """
+    current, start = StageProgress(), time.monotonic()
+    with _beside(_stage_lines, name, current) if show else contextlib.nullcontext():
+        yield current
+    seconds = time.monotonic() - start
+    if show and seconds >= QUICK_SECONDS:
+        print(f"{name}: done in {seconds:.0f} s", file=sys.stderr, flush=True)
+
+
+def _stage_lines(closing: threading.Event, name: str, current: StageProgress) -> None:
+    start, pause = time.monotonic(), QUICK_SECONDS
+    while not closing.wait(pause):
+        seconds, pause = time.monotonic() - start, LINE_SECONDS
+        print(f"{name}: {current.text}{seconds:.0f} s so far", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

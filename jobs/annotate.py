@@ -20,7 +20,8 @@ def main(config: JobConfig) -> None:
     inputs = prepared(config)
     plan = plan_stage(config, inputs, "annotate", alone=True, together=False)
     others = plan_others(config, inputs)
-    say(*preview(plan), *(line for other in others for line in preview(other)))
+    for stage in (plan, *others):
+        say(*preview(stage, show=config.progress))
     done = run_stage(config, plan)
     found = run_others(config, others)
     label(config, inputs, alone(done), found)

@@ -28,9 +28,12 @@ def main(config: JobConfig) -> None:
     inputs = prepare(config, check_reader)
     plan = plan_stage(config, inputs, "compare", alone=True, together=True)
     others = plan_others(config, inputs)
-    say(*inputs.notes, *preview(plan), *(line for other in others for line in preview(other)))
+    say(*inputs.notes)
+    for stage in (plan, *others):
+        say(*preview(stage, show=config.progress))
     if config.dry_run:
-        say(*rehearse(config, inputs, [plan, *others]))
+        for line in rehearse(config, inputs, [plan, *others]):
+            say(line)
         return
     done = run_stage(config, plan)
     found = run_others(config, others)

@@ -19,7 +19,7 @@ from erag_ray.steps.reading import run_stage
 def main(config: JobConfig) -> None:
     inputs = prepared(config)
     plan = plan_stage(config, inputs, "end_to_end", alone=False, together=True)
-    say(*preview(plan))
+    say(*preview(plan, show=config.progress))
     done = run_stage(config, plan)
     use(config, inputs, end_to_end_lists(config, inputs), done.asks, done.readings)
     say(f"utility at {', '.join(map(str, config.depths))} documents sealed in {config.out}")

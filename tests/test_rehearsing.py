@@ -2,38 +2,68 @@
 
 from __future__ import annotations
 
-import dataclasses
+import contextlib
 import pathlib
 import runpy
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
+import polars as pl
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from tiny import Tiny, compare
 
-from erag_ray.pipeline import Pool
+from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.pipeline import Pool, Times, Work, sample_name
+from erag_ray.pipeline.measuring import without_first
+from erag_ray.readers import make_reader
 from erag_ray.schemas import CORRELATIONS
 from erag_ray.steps import rehearsing
-from erag_ray.store import TableStore
+from erag_ray.steps.planning import spread
+from erag_ray.store import ReadingStore, TableStore
 
 ROOT = pathlib.Path(__file__).parents[1]
 
 
+Seconds = Callable[[int, int], float]
+"""Seconds of a reader for a request with so many documents in the sample of this number."""
+
+
 @pytest.fixture
-def one_reader(reads_here: list[int], monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """No Ray: two readers that take a second for each reading."""
-    from erag_ray.steps import reading
+def seconds_of(reads_here: list[int], monkeypatch: pytest.MonkeyPatch) -> Callable[[Seconds], None]:
+    """No Ray: two readers, with batches of two, that take as long as they are told."""
 
-    read = reading.read
+    def take(seconds: Seconds) -> None:
+        @contextlib.contextmanager
+        def here(work: Work, config: JobConfig, job: str, pool: Pool) -> Iterator[Callable[..., list[Times]]]:
+            def read(numbers: Sequence[int]) -> list[Times]:
+                return [sampled(number) for number in numbers][1:]
 
-    def timed(work: Any, config: Any, job: str) -> Any:
-        done = read(work, config, job)
-        return dataclasses.replace(done, device_seconds=float(done.num_readings), peak_memory_bytes=2**30)
+            def sampled(number: int) -> Times:
+                requests = pq.read_table(f"{work.requests}/{sample_name(number)}")
+                reader = make_reader(work.config)
+                reader.load()
+                found = pa.concat_tables(reader.read(requests, work.reader))
+                ReadingStore(config.store, work.reader).append(found, job)
+                reads_here.append(found.num_rows)
+                num_docs = max(pc.list_value_length(requests["titles"]).to_pylist())
+                taken = seconds(num_docs, number) * found.num_rows
+                return Times("a", number, found.num_rows, taken, batch_rows=2, peak_memory_bytes=2**30)
 
-    monkeypatch.setattr(reading, "read", timed)
-    monkeypatch.setattr(rehearsing, "ray_session", reading.ray_session)
-    monkeypatch.setattr(rehearsing, "plan_pool", lambda config: Pool(size=2, num_cpus=1, num_gpus=0.0))
+            yield read
+
+        monkeypatch.setattr(rehearsing, "sample_pool", here)
+        monkeypatch.setattr(rehearsing, "ray_session", lambda address: contextlib.nullcontext())
+        monkeypatch.setattr(rehearsing, "plan_pool", lambda config: Pool(size=2, num_cpus=1, num_gpus=0.0))
+
+    return take
+
+
+@pytest.fixture
+def one_second(seconds_of: Callable[[Seconds], None], reads_here: list[int]) -> list[int]:
+    """Each request takes a second."""
+    seconds_of(lambda num_docs, number: 1.0)
     return reads_here
 
 
@@ -65,52 +95,106 @@ def test_a_dry_run_reads_nothing_and_leaves_results_alone(
 
 
 def test_a_calibrated_one_says_time_memory_and_cost_and_keeps_what_it_read(
-    tiny: Tiny, one_reader: list[int], capsys: pytest.CaptureFixture[str]
+    tiny: Tiny, one_second: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    job(tiny.with_config(dry_run=True, calibrate=12, price_per_hour=36.0))
+    job(tiny.with_config(dry_run=True, calibrate=15, price_per_hour=36.0))
     told = capsys.readouterr().err
-    assert "pairs: 4 read in 4.0 reader-seconds (1 each), 1.00 GiB at most" in told
-    assert "all 18 would take 0.005 reader-hours" in told
+    assert "pairs: 1 reader-seconds each [1, 1] by 4 samples, 4 requests in all" in told
+    assert "(one batch of the job holds up to 2); all 18 would take 0.005 reader-hours [0.005, 0.005]" in told
+    assert "a reader holds 1.00 GiB at most" in told
     # 37 readings of a second each, by two readers
-    assert "in all 0.0103 reader-hours, 0.37 at 36 an hour; 0.00514 hours with 2 readers" in told
-    num_read = sum(one_reader)
+    assert (
+        "in all 0.0103 reader-hours [0.0103, 0.0103], 0.37 at 36 an hour; 0.00514 hours with 2 readers"
+        in told
+    )
+    num_read = sum(one_second)
+    assert num_read == 15
     compare(tiny)
-    assert one_reader[-1] == 37 - num_read
+    assert one_second[-1] == 37 - num_read
+
+
+def test_a_figure_has_its_interval_which_is_wide_for_a_small_sample(
+    tiny: Tiny, seconds_of: Callable[[Seconds], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds_of(lambda num_docs, number: 1.0 + number % 2)
+    job(tiny.with_config(dry_run=True, calibrate=15, annotators=["erag"]))
+    many = capsys.readouterr().err
+    # two samples of one second and two of two: 1.5 +- 3.182 * 0.5774 / 2
+    assert "pairs: 1.5 reader-seconds each [0.581, 2.42] by 4 samples, 4 requests in all" in many
+    job(tiny.with_config(dry_run=True, calibrate=6, annotators=["erag"], store=f"{tiny.config.store}-2"))
+    few = capsys.readouterr().err
+    assert "[0, inf] by 1 samples, 1 requests in all" in few
+
+
+def test_each_figure_is_said_as_soon_as_it_is_known(
+    tiny: Tiny, seconds_of: Callable[[Seconds], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    said_before: dict[int, str] = {}
+
+    def seconds(num_docs: int, number: int) -> float:
+        said_before[num_docs] = said_before.get(num_docs, "") + capsys.readouterr().err
+        return 1.0
+
+    seconds_of(seconds)
+    job(tiny.with_config(dry_run=True, calibrate=15))
+    assert "no passages: 1 reader-seconds" in said_before[1]
+    assert "pairs: 1 reader-seconds" in said_before[3]
+
+
+def test_what_the_first_sample_of_a_kind_takes_does_not_count() -> None:
+    taken = [Times("a", 0, 5, 90.0, 32, 1), *(Times("a", order, 5, 5.0, 32, 1) for order in (1, 2))]
+    again = [Times("a", 3, 5, 6.0, 32, 1)]
+    other = [Times("b", 0, 5, 80.0, 32, 1)]
+    assert without_first(taken) == taken[1:]
+    # of the next kind too, and of each process
+    assert without_first(again) == []
+    assert without_first([*taken, *other]) == taken[1:]
+
+
+def test_a_sample_is_taken_evenly_over_everything() -> None:
+    rows = pl.DataFrame({"row": range(39)})
+    # the first twenty would be of half of the questions only
+    assert spread(rows, 20)["row"].to_list() == [row * 39 // 20 for row in range(20)]
+    assert spread(rows, 39).equals(rows)
+    assert spread(rows, 100).equals(rows)
+    assert spread(rows.clear(), 5).is_empty()
 
 
 def test_a_calibrated_one_says_where_erag_costs_less_than_end_to_end(
-    tiny: Tiny, one_reader: list[int], capsys: pytest.CaptureFixture[str]
+    tiny: Tiny, seconds_of: Callable[[Seconds], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    # runs good and bad: 11 pairs at depth 1, 20 at depth 4; 11 lists at each depth
-    job(tiny.with_config(dry_run=True, calibrate=20, depth=4, end_to_end_depths=[1, 2, 4]))
+    # runs good and bad: 11 pairs at depth 1, 15 at depth 2, 18 at depth 3; 11 lists at each depth
+    seconds_of(lambda num_docs, number: {0: 1.0, 1: 1.0, 2: 1.2, 3: 10.0}[num_docs])
+    config = {"dry_run": True, "calibrate": 60, "depth": 3, "end_to_end_depths": [2, 3]}
+    job(tiny.with_config(**config))
     told = capsys.readouterr().err
-    assert "depth 1, each from nothing: eRAG 0.00306 reader-hours, end-to-end 0.00306" in told
-    assert "depth 4, each from nothing: eRAG 0.00556 reader-hours, end-to-end 0.00306" in told
-    assert "eRAG costs less than end-to-end at depth: none of 1, 2, 4" in told
+    assert "depth 3, each from nothing: eRAG 0.005 reader-hours [0.005, 0.005]" in told
+    assert "end-to-end 0.0306 reader-hours [0.0306, 0.0306]: eRAG costs less" in told
+    assert "depth 2, each from nothing: eRAG 0.00417 reader-hours" in told
+    assert "end-to-end 0.00367 reader-hours [0.00367, 0.00367]: eRAG costs more" in told
 
 
-@pytest.fixture
-def slow_lists(one_reader: list[int], monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A reader that takes ten seconds for each list of several documents."""
-    from erag_ray.steps import reading
-
-    timed = reading.read
-
-    def slower(work: Any, config: Any, job: str) -> Any:
-        done = timed(work, config, job)
-        several = pc.any(pc.greater(pc.list_value_length(pq.read_table(work.requests)["titles"]), 1)).as_py()
-        return dataclasses.replace(done, device_seconds=done.device_seconds * (10 if several else 1))
-
-    monkeypatch.setattr(reading, "read", slower)
-    return one_reader
-
-
-def test_where_lists_take_longer_erag_costs_less(
-    tiny: Tiny, slow_lists: list[int], capsys: pytest.CaptureFixture[str]
+def test_a_sample_that_does_not_tell_which_costs_less_says_so(
+    tiny: Tiny, seconds_of: Callable[[Seconds], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    job(tiny.with_config(dry_run=True, calibrate=20, end_to_end_depths=[1, 2, 3]))
+    seconds_of(lambda num_docs, number: num_docs * (1.0 + number % 2))
+    job(tiny.with_config(dry_run=True, calibrate=60))
+    assert "these samples do not tell which costs less; calibrate with more" in capsys.readouterr().err
+
+
+def test_batches_smaller_than_the_jobs_do_not_show_that_erag_costs_more(
+    tiny: Tiny, seconds_of: Callable[[Seconds], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    seconds_of(lambda num_docs, number: 1.0)
+    job(tiny.with_config(dry_run=True, calibrate=15, end_to_end_depths=[3]))
     told = capsys.readouterr().err
-    assert "eRAG costs less than end-to-end at depth: 2, 3\n" in told
+    assert "eRAG 0.005 reader-hours [0.005, 0.005], end-to-end 0.00306 reader-hours" in told
+    assert "these samples do not tell" in told
+
+
+def test_where_pairs_are_all_read_the_comparison_is_not_known(
+    tiny: Tiny, one_second: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
     compare(tiny)
     capsys.readouterr()
     job(tiny.with_config(dry_run=True, calibrate=20, end_to_end_depths=[2]))
@@ -120,15 +204,30 @@ def test_where_lists_take_longer_erag_costs_less(
 
 
 def test_nothing_to_read_needs_no_reader(
-    tiny: Tiny, one_reader: list[int], capsys: pytest.CaptureFixture[str]
+    tiny: Tiny, one_second: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     compare(tiny)
     job(tiny.with_config(dry_run=True, calibrate=10))
     assert "reader-hours" not in capsys.readouterr().err
-    assert one_reader == [37]
+    assert one_second == [37]
 
 
 def test_a_dry_run_finds_what_is_wrong(tiny: Tiny, no_reader: None) -> None:
     tiny.run("good").write_text("not a run\n")
     with pytest.raises(ValueError, match=r"good\.trec"):
         job(tiny.with_config(dry_run=True))
+
+
+@pytest.mark.usefixtures("local_ray")
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
+def test_one_process_reads_the_samples_of_all_kinds_and_loading_does_not_count(
+    tiny: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    reader = ReaderConfig(kind="slow_start:SlowStart", model=str(tiny.folder))
+    job(tiny.with_config(reader=reader, dry_run=True, calibrate=30, end_to_end_depths=[3]))
+    told = capsys.readouterr().err
+    assert len(list(tiny.folder.glob("loaded-*"))) == 1
+    for name in ("no passages", "pairs", "lists of 3"):
+        (line,) = (line for line in told.splitlines() if f": {name}: " in line and "reader-seconds" in line)
+        # loading takes three seconds, the first batch of each kind one, a request a hundredth
+        assert 0.01 <= float(line.split(f": {name}: ")[1].split()[0]) < 0.2, line

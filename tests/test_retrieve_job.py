@@ -13,7 +13,7 @@ from encoders import bert_folder
 from test_corpus import page_line
 from tiny import PASSAGES, QUESTIONS, Tiny, kilt_line, passage_line
 
-from erag_ray.config import RetrieveConfig, RetrieverConfig, SearchConfig
+from erag_ray.config import JobConfig, RetrieveConfig, RetrieverConfig, SearchConfig
 from erag_ray.datasets import Findings, load_run
 from erag_ray.retrieve import LIST_COLUMNS, bm25, dense
 from erag_ray.schemas import SANITY, InputError
@@ -502,3 +502,94 @@ def by_name_of(config: RetrieveConfig) -> list[MadeRun]:
     ]
     keys = ("run_id", "num_queries", "num_without_list", "num_rows", "sha256")
     return [MadeRun(path=config.run(one["run_id"]), **{key: one[key] for key in keys}) for one in manifests]
+
+
+# --- a sample of the questions ---
+
+
+def retrieved(job: JobConfig) -> dict[str, pl.DataFrame]:
+    """The runs that a comparison makes for itself."""
+    make_runs(job)
+    return {name: pl.read_parquet(path) for name, path in job.with_retrieved().runs.items()}
+
+
+def test_a_comparison_of_a_sample_searches_the_very_questions_of_the_sample(tiny: Tiny, encoder: str) -> None:
+    job = tiny.with_config(retrievers=every_kind(encoder), runs={}, num_queries=3, seed=5).config
+    runs = retrieved(job)
+    inputs = prepare(job)
+    for name, run in runs.items():
+        assert set(run["query_id"]) == set(inputs.queries["query_id"]), name
+    assert not any("outside the sample" in note for note in inputs.notes)
+    # each list is the one that a search of all questions finds
+    everything = retrieved(dataclasses.replace(job, retrieve_all=True, out=str(tiny.folder / "all")))
+    for name, run in everything.items():
+        assert run["query_id"].n_unique() == len(QUESTIONS)
+        assert run.join(inputs.queries, on="query_id", how="semi").equals(runs[name]), name
+
+
+def test_another_sample_is_searched_in_the_same_index(
+    tiny: Tiny, encoder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kinds = {name: one for name, one in every_kind(encoder).items() if name != "random"}
+    job = tiny.with_config(retrievers=kinds, runs={}, num_queries=3).config
+    retrieved(job)
+    monkeypatch.setattr(retrieving, "load_passages", lambda *arguments: pytest.fail("passages were loaded"))
+    for changes in ({"num_queries": 4}, {"num_queries": 4, "seed": 9}, {"retrieve_all": True}):
+        other = dataclasses.replace(job, **changes)
+        runs = retrieved(other)
+        asked = len(QUESTIONS) if other.retrieve_all else other.num_queries
+        assert {name: run["query_id"].n_unique() for name, run in runs.items()} == dict.fromkeys(kinds, asked)
+
+
+def test_a_run_that_covers_the_sample_is_not_made_again(
+    tiny: Tiny, capsys: pytest.CaptureFixture[str]
+) -> None:
+    job = tiny.with_config(retrievers=BM25, runs={}, num_queries=4).config
+    before = retrieved(job)["bm25"]
+    # a smaller sample by the same seed is part of it, all questions are not
+    assert retrieved(dataclasses.replace(job, num_queries=2))["bm25"].equals(before)
+    assert "was there already" in capsys.readouterr().err
+    whole = retrieved(dataclasses.replace(job, num_queries=None))["bm25"]
+    assert "questions/s" in capsys.readouterr().err
+    assert retrieved(job)["bm25"].equals(whole)
+    inputs = prepare(job)
+    assert set(inputs.runs["query_id"]) <= set(inputs.queries["query_id"])
+
+
+def test_what_is_fused_of_longer_runs_has_the_sample_alone(tiny: Tiny) -> None:
+    fused = {"fused": RetrieverConfig(kind="rrf", of=["bm25", "bm25_lead"])}
+    retrieve(config_of(tiny))
+    (*_, run) = retrieve(config_of(tiny, retrievers={**BOTH, **fused}, num_queries=2))
+    assert (run.num_queries, run.num_without_list) == (2, 0)
+    assert pl.read_parquet(run.path)["query_id"].n_unique() == 2
+
+
+def test_a_search_of_a_sample_that_was_stopped_does_not_go_on_with_another(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(
+        tiny, retrievers=BM25, search=SearchConfig(passages_per_shard=4), num_queries=2, depth=5
+    )
+    search = bm25.SearchWords.__call__
+
+    def stops(self: bm25.SearchWords, number: int) -> None:
+        if number:
+            raise KeyboardInterrupt
+        search(self, number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bm25.SearchWords, "__call__", stops)
+        with pytest.raises(KeyboardInterrupt):
+            retrieve(config)
+    other = dataclasses.replace(config, seed=8)
+    (made,) = retrieve(other)
+    (expected,) = retrieve(dataclasses.replace(other, out=str(tiny.folder / "other")))
+    assert pl.read_parquet(made.path).equals(pl.read_parquet(expected.path))
+
+
+def test_what_the_runs_of_a_sample_find_is_counted_over_the_sample(tiny: Tiny) -> None:
+    retrieve(config_of(tiny))
+    config = config_of(tiny, num_queries=3)
+    find_sanity(config, retrieve(config))
+    table = TableStore(config.out).read(SANITY).filter(measure="contains_answer", cutoff=1)
+    assert table["num_queries"].to_list() == [3, 3]

@@ -16,11 +16,11 @@ from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, kilt_line, passage_li
 
 from erag_ray import measures
 from erag_ray.config import ReaderConfig
-from erag_ray.datasets import Findings, load_run
+from erag_ray.datasets import Findings, load_run, sample
 from erag_ray.evaluate import GOLD_PASSAGES, depths_of
 from erag_ray.schemas import ASKS, CORRELATIONS, LABELS, MEANS, UTILITY, InputError
 from erag_ray.schemas import RUNS as RUNS_TABLE
-from erag_ray.steps.inputs import prepare, prepared, sample
+from erag_ray.steps.inputs import prepare, prepared
 from erag_ray.steps.judging import evaluate, export, label
 from erag_ray.steps.planning import end_to_end_lists, plan_stage, preview
 from erag_ray.steps.reading import alone, run_stage
@@ -376,10 +376,11 @@ def test_sealed_inputs_can_be_used_where_their_files_are_not(tiny: Tiny) -> None
     assert prepared(tiny.config).queries.height == len(QUESTIONS)
 
 
-def test_preparing_anew_takes_the_seal_off_all_that_was_made_before(
+def test_preparing_other_inputs_takes_the_seal_off_all_that_was_made_before(
     tiny: Tiny, reads_here: list[int]
 ) -> None:
     compare(tiny)
+    append(tiny.passages, passage_line("d13", *PASSAGES["d1"]))
     inputs = prepare(tiny.config)
     for schema in (LABELS, UTILITY, MEANS, CORRELATIONS):
         assert not TableStore(tiny.config.out).is_sealed(schema), schema.name

@@ -71,6 +71,10 @@ class JobConfig:
     retrieval_depth: int | None = None
     """Length of the lists that are made (null: depth); more than depth where lists are reranked or fused."""
 
+    retrieve_all: bool = False
+    """With num_queries: let the retrievers search all questions all the same, so that a larger sample finds its lists
+    there. Else they search the sample alone."""
+
     search: SearchConfig = field(default_factory=SearchConfig)
     """Where indexes are made and searched."""
 
@@ -246,6 +250,8 @@ class JobConfig:
             triviaqa_questions=self.triviaqa_questions,
             dataset=self.dataset,
             where=self.where,
+            num_queries=None if self.retrieve_all else self.num_queries,
+            seed=self.seed,
             passages=self.passages,
             knowledge_source=self.knowledge_source,
             splitter=self.splitter,

@@ -176,6 +176,12 @@ class RetrieveConfig:
     where: list[str] = field(default_factory=list)
     """Only questions whose record holds these values: path=value, or dataset:path=value for one dataset alone."""
 
+    num_queries: int | None = None
+    """Search a sample of this many questions, the one that jobs/compare.py draws with the same seed (null: all)."""
+
+    seed: int = 0
+    """Seed of the sample of questions."""
+
     passages: list[str] = field(default_factory=list)
     """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; BEIR corpus.jsonl; or a corpus
     folder that this job has made."""
@@ -206,6 +212,9 @@ class RetrieveConfig:
 
     def __post_init__(self) -> None:
         require(self.depth >= 1, f"depth must be at least 1, got {self.depth}")
+        count = self.num_queries
+        require(count is None or count >= 1, f"num_queries must be at least 1, got {count}")
+        require(self.seed >= 0, f"seed must not be negative, got {self.seed}")
         require(
             not (self.passages and self.knowledge_source),
             "passages: give either passages or a knowledge_source, not both",

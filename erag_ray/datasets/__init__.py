@@ -13,7 +13,7 @@ from erag_ray.datasets.given import load_given
 from erag_ray.datasets.known import DATASETS, Dataset, find_dataset
 from erag_ray.datasets.passages import PASSAGE_FORMATS, load_passages
 from erag_ray.datasets.predictions import resolve_pages
-from erag_ray.datasets.queries import LoadedQueries, load_queries, sample
+from erag_ray.datasets.queries import LoadedQueries, load_queries, sample, sample_loaded
 from erag_ray.datasets.questions import QUERY_FORMATS
 from erag_ray.datasets.runs import RUN_FORMATS, load_run
 from erag_ray.datasets.trec import write_trec_qrels, write_trec_run
@@ -35,6 +35,7 @@ __all__ = [
     "load_run",
     "resolve_pages",
     "sample",
+    "sample_loaded",
     "write_trec_qrels",
     "write_trec_run",
 ]

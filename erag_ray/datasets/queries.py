@@ -304,6 +304,14 @@ def _tables(loading: _Loading, score: str | None, by_dataset: Mapping[str, str])
     )
 
 
+def sample_loaded(loaded: LoadedQueries, num_queries: int | None, seed: int) -> LoadedQueries:
+    """What query files hold of a `sample` of the questions."""
+    queries = sample(loaded.queries, num_queries, seed)
+    names = ("provenance", "page_sets", "gold", "evidence")
+    frames = {name: getattr(loaded, name).join(queries, on="query_id", how="semi") for name in names}
+    return replace(loaded, queries=queries, **frames)
+
+
 def sample(queries: pl.DataFrame, num_queries: int | None, seed: int) -> pl.DataFrame:
     """The ``num_queries`` questions whose ids hash lowest: the same for every run, machine and order of the file."""
     if num_queries is None or num_queries >= queries.height:

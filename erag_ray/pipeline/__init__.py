@@ -1,10 +1,12 @@
 """The only room that imports Ray: runs the other rooms' plain functions and classes on Ray Data and Ray Train.
 
 `session` starts or joins a Ray, `reading` fills the store of readings with a pool of `actor`s, `tasks` does the
-numbered tasks of indexes, `training` runs the training loop on data-parallel workers.
+numbered tasks of indexes, `measuring` times readers on samples, `training` runs the training loop on data-parallel
+workers.
 """
 
 from erag_ray.pipeline.actor import ReaderActor, peak_memory_bytes
+from erag_ray.pipeline.measuring import SampleReader, Times, sample_name, sample_pool
 from erag_ray.pipeline.reading import (
     Done,
     Pool,
@@ -23,6 +25,8 @@ __all__ = [
     "Done",
     "Pool",
     "ReaderActor",
+    "SampleReader",
+    "Times",
     "Work",
     "block_rows",
     "largest_share",
@@ -30,6 +34,8 @@ __all__ = [
     "plan_pool",
     "ray_session",
     "read",
+    "sample_name",
+    "sample_pool",
     "task_pool",
     "train",
 ]

@@ -77,7 +77,11 @@ def keys_of(requests: pa.Table) -> Keys:
 
 
 class ReaderActor:
-    """Holds one reader."""
+    """Holds one reader.
+
+    Attributes:
+        reading_seconds: that the reader has worked so far, without loading and without the store.
+    """
 
     def __init__(
         self,
@@ -100,6 +104,7 @@ class ReaderActor:
         self.write_every_seconds = write_every_seconds
         self.max_batch_seconds = max_batch_seconds
         self.store = ReadingStore(store, reader)
+        self.reading_seconds = 0.0
         self._fault: InputError | JobError | None = None
         try:
             self.isolation = Isolation(_loaded(config, reader, memory_share), reader)
@@ -164,8 +169,10 @@ class ReaderActor:
         """The reader's, each in its time."""
         batches = self.isolation.read(requests)
         while True:
+            start = time.monotonic()
             with _Alarm(self.max_batch_seconds):
                 readings = next(batches, None)
+            self.reading_seconds += time.monotonic() - start
             if readings is None:
                 return
             yield readings

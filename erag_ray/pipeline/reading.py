@@ -13,6 +13,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import ray
@@ -162,17 +163,6 @@ def read(work: Work, config: JobConfig, job: str) -> Done:
     pool = plan_pool(config)
     store = ReadingStore(config.store, work.reader)
     rows = block_rows(config, work.num_requests, pool, store.speed())
-    arguments = {
-        "config": work.config,
-        "reader": work.reader,
-        "store": config.store,
-        "job": job,
-        "num_threads": pool.num_threads,
-        "write_every_seconds": config.write_every_seconds,
-        "max_batch_seconds": config.max_batch_seconds,
-        "memory_share": 1 / pool.num_together,
-        "errors": traceback_folder(),
-    }
     _quiet_data()
     if config.progress:
         print(pool.described(num_gpus_of(nodes_alive())), file=sys.stderr, flush=True)
@@ -181,7 +171,7 @@ def read(work: Work, config: JobConfig, job: str) -> Done:
         .repartition(target_num_rows_per_block=rows)
         .map_batches(
             ReaderActor,
-            fn_constructor_kwargs=arguments,
+            fn_constructor_kwargs=actor_arguments(work, config, job, pool),
             batch_size=rows,
             batch_format="pyarrow",
             zero_copy_batch=True,
@@ -195,9 +185,24 @@ def read(work: Work, config: JobConfig, job: str) -> Done:
         try:
             batches = list(counted.iter_batches(batch_format="pyarrow", batch_size=None))
         except ray.exceptions.RayTaskError as error:
-            raise _told(error, config.store, work.requests) from error
+            raise error_of(error, config.store, work.requests) from error
     store.folder.delete_folder(NOTES, job)
     return _sum(pa.concat_tables(batches))
+
+
+def actor_arguments(work: Work, config: JobConfig, job: str, pool: Pool) -> dict[str, Any]:
+    """The arguments of the `ReaderActor` of a pool."""
+    return {
+        "config": work.config,
+        "reader": work.reader,
+        "store": config.store,
+        "job": job,
+        "num_threads": pool.num_threads,
+        "write_every_seconds": config.write_every_seconds,
+        "max_batch_seconds": config.max_batch_seconds,
+        "memory_share": 1 / pool.num_together,
+        "errors": traceback_folder(),
+    }
 
 
 def _shards(where: str) -> ray.data.Dataset:
@@ -208,7 +213,7 @@ def _shards(where: str) -> ray.data.Dataset:
         raise _unusable(f"the requests in {where}", error) from error
 
 
-def _told(error: ray.exceptions.RayTaskError, store: str, requests: str) -> Exception:
+def error_of(error: ray.exceptions.RayTaskError, store: str, requests: str) -> Exception:
     """What a reader's error means to people, without the way that it took."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, JobError | InputError):

@@ -73,9 +73,6 @@ def check_evaluation(config: JobConfig, scores: Iterable[str], findings: Finding
     for key, names in named.items():
         for name in sorted({name for name in names if names.count(name) > 1}):
             findings.problem("repeated names", f"{key}: {name} is named more than once")
-    beyond = [cutoff for cutoff in config.cutoffs if cutoff > config.depth]
-    if beyond:
-        findings.note(f"cut-offs beyond depth {config.depth}, left out", *map(str, beyond), count=len(beyond))
     for statistic in config.statistics:
         attempt(findings, "statistics", functools.partial(agree, [0.0, 1.0], [0.0, 1.0], statistic))
     known = [
@@ -87,6 +84,13 @@ def check_evaluation(config: JobConfig, scores: Iterable[str], findings: Finding
         if attempt(findings, "score", functools.partial(score_named, score)):
             for annotator in known:
                 attempt(findings, "measures", functools.partial(_check_measures, config, annotator, score))
+
+
+def note_cutoffs(config: JobConfig, findings: Findings) -> None:
+    """Note the cut-offs that no list is long enough for."""
+    beyond = [cutoff for cutoff in config.cutoffs if cutoff > config.depth]
+    if beyond:
+        findings.note(f"cut-offs beyond depth {config.depth}, left out", *map(str, beyond), count=len(beyond))
 
 
 def _check_measures(config: JobConfig, annotator: str, score: str) -> None:

@@ -18,8 +18,9 @@ from erag_ray.datasets import (
     load_queries,
     load_run,
     resolve_pages,
-    sample,
+    sample_loaded,
 )
+from erag_ray.progress import stage_progress
 from erag_ray.schemas import (
     BEST_DEPTHS,
     COMPARISONS,
@@ -39,7 +40,16 @@ from erag_ray.schemas import (
     InputError,
     TableSchema,
 )
-from erag_ray.steps.checks import check_evaluation, check_not_own, check_places, check_runs, scores_of
+from erag_ray.steps import say
+from erag_ray.steps.checks import (
+    check_evaluation,
+    check_not_own,
+    check_places,
+    check_runs,
+    note_cutoffs,
+    scores_of,
+)
+from erag_ray.steps.stages import Stage
 from erag_ray.store import NOT_LOCAL, TableStore, file_stamp
 
 INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
@@ -103,29 +113,48 @@ def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Input
     check_runs(config, findings)
     check_places({"out": config.out, "store": config.store}, findings)
     check_not_own(config, findings)
+    made_from = _made_from(config)
+    # a folder that cannot be used is a problem already
+    inputs = None if findings.num_problems else _as_sealed(config, made_from)
+    if inputs is None:
+        inputs = _loaded(config, check_reader, findings)
+        _seal(config, inputs, made_from)
+    else:
+        _check_job(config, inputs.queries, inputs.datasets, check_reader, findings)
+        findings.raise_problems()
+        say("inputs: as sealed before")
+    return _with_notes(config, inputs)
+
+
+def _loaded(config: JobConfig, check_reader: ReaderCheck | None, findings: Findings) -> Inputs:
+    """The inputs as their files have them.
+
+    Raises:
+        InputError: everything that is wrong, what was found before included.
+    """
     loaded, entries = _load(config, findings)
-    check_evaluation(config, scores_of(loaded.queries), findings)
-    if check_reader is not None:
-        findings.problem("the reader", *check_reader(config, loaded.datasets))
+    _check_job(config, loaded.queries, loaded.datasets, check_reader, findings)
     needed = _needed(config, loaded.queries, entries)
     num_before = findings.num_problems
-    corpus = load_passages(
-        config.passages,
-        findings,
-        doc_ids=pl.concat([needed["doc_id"], loaded.gold["doc_id"]]).drop_nulls(),
-        page_ids=pl.concat([needed["page_id"], loaded.provenance["page_id"]]).drop_nulls(),
-    )
+    with stage_progress("loading passages", show=config.progress):
+        corpus = load_passages(
+            config.passages,
+            findings,
+            doc_ids=pl.concat([needed["doc_id"], loaded.gold["doc_id"]]).drop_nulls(),
+            page_ids=pl.concat([needed["page_id"], loaded.provenance["page_id"]]).drop_nulls(),
+        )
     unreadable = findings.num_problems > num_before and not corpus.height
-    runs = resolve_pages(needed, corpus, Findings() if unreadable else findings)
-    if loaded.queries.height:
-        # lists of other questions are only counted: their documents are not looked up
-        others = entries.join(loaded.queries, on="query_id", how="anti").select(runs.columns)
-        # passages that could not be read are one problem, not one for every document in them
-        present = runs if unreadable else corpus
-        check_inputs(loaded.queries, pl.concat([runs, others]), present, findings, depth=config.depth)
-    findings.raise_problems()
-    gold = gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, findings=findings)
-    inputs = Inputs(
+    with stage_progress("checking the inputs", show=config.progress):
+        runs = resolve_pages(needed, corpus, Findings() if unreadable else findings)
+        if loaded.queries.height:
+            # lists of other questions are only counted: their documents are not looked up
+            others = entries.join(loaded.queries, on="query_id", how="anti").select(runs.columns)
+            # passages that could not be read are one problem, not one for every document in them
+            present = runs if unreadable else corpus
+            check_inputs(loaded.queries, pl.concat([runs, others]), present, findings, depth=config.depth)
+        findings.raise_problems()
+        gold = gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, findings=findings)
+    return Inputs(
         queries=loaded.queries,
         provenance=loaded.provenance.join(loaded.queries, on="query_id", how="semi"),
         corpus=corpus,
@@ -134,8 +163,20 @@ def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Input
         datasets=loaded.datasets,
         notes=findings.notes,
     )
-    _seal(config, inputs)
-    return inputs
+
+
+def _check_job(
+    config: JobConfig,
+    queries: pl.DataFrame,
+    datasets: Mapping[str, Dataset],
+    check_reader: ReaderCheck | None,
+    findings: Findings,
+) -> None:
+    """What is wrong with the rest of a config, for these questions."""
+    check_evaluation(config, scores_of(queries), findings)
+    if check_reader is not None:
+        with stage_progress("checking the reader", show=config.progress):
+            findings.problem("the reader", *check_reader(config, datasets))
 
 
 def check_settings(config: JobConfig, check_reader: ReaderCheck | None = None) -> None:
@@ -148,37 +189,36 @@ def check_settings(config: JobConfig, check_reader: ReaderCheck | None = None) -
     check_runs(config.with_retrieved(), findings)
     check_places({"out": config.out, "store": config.store}, findings)
     loaded = _queries(config, findings)
-    check_evaluation(config, scores_of(loaded.queries), findings)
-    if check_reader is not None:
-        findings.problem("the reader", *check_reader(config, loaded.datasets))
+    _check_job(config, loaded.queries, loaded.datasets, check_reader, findings)
     findings.raise_problems()
 
 
 def _queries(config: JobConfig, findings: Findings) -> LoadedQueries:
-    return load_queries(
-        config.queries,
-        findings,
-        format=config.query_format,
-        dataset=config.dataset,
-        score=config.score,
-        triviaqa_questions=config.triviaqa_questions,
-        qrels=config.qrels,
-        where=config.where,
-    )
+    with stage_progress("loading questions", show=config.progress):
+        return load_queries(
+            config.queries,
+            findings,
+            format=config.query_format,
+            dataset=config.dataset,
+            score=config.score,
+            triviaqa_questions=config.triviaqa_questions,
+            qrels=config.qrels,
+            where=config.where,
+        )
 
 
 def _load(config: JobConfig, findings: Findings) -> tuple[LoadedQueries, pl.DataFrame]:
     loaded = _queries(config, findings)
-    entries = [load_run(name, path, findings, ties=config.trec_ties) for name, path in config.runs.items()]
-    sampled = dataclasses.replace(loaded, queries=sample(loaded.queries, config.num_queries, config.seed))
-    gold = loaded.gold.join(sampled.queries, on="query_id", how="semi")
-    provenance = loaded.provenance.join(sampled.queries, on="query_id", how="semi")
+    with stage_progress("loading runs", show=config.progress) as at:
+        entries = [
+            load_run(name, path, findings, ties=config.trec_ties)
+            for name, path in at.each(config.runs.items(), "runs")
+        ]
+    sampled = sample_loaded(loaded, config.num_queries, config.seed)
     empty = pl.DataFrame(RUNS.empty()).with_columns(
         page_id=pl.lit(None, pl.String), text=pl.lit(None, pl.String)
     )
-    return dataclasses.replace(sampled, gold=gold, provenance=provenance), pl.concat(
-        entries
-    ) if entries else empty
+    return sampled, pl.concat(entries) if entries else empty
 
 
 def _needed(config: JobConfig, queries: pl.DataFrame, entries: pl.DataFrame) -> pl.DataFrame:
@@ -187,18 +227,29 @@ def _needed(config: JobConfig, queries: pl.DataFrame, entries: pl.DataFrame) -> 
     return entries.join(queries, on="query_id", how="semi").filter(within)
 
 
-def _seal(config: JobConfig, inputs: Inputs) -> None:
+def _made_from(config: JobConfig) -> Stage:
+    return Stage(name="inputs", tables=INPUT_TABLES, settings=input_settings(config), inputs=_files(config))
+
+
+def _seal(config: JobConfig, inputs: Inputs, made_from: Stage) -> None:
     tables = TableStore(config.out)
     settings = {
-        "inputs": input_settings(config),
+        "inputs": made_from.settings,
         "datasets": {name: dataclasses.asdict(found) for name, found in inputs.datasets.items()},
         "notes": list(inputs.notes),
     }
     unseal(config, (*INPUT_TABLES, *DERIVED_TABLES, LOOKS))
-    for stage in STAGES:
-        tables.folder.delete_folder(stage)
-    for schema in INPUT_TABLES:
-        tables.write(getattr(inputs, schema.name), schema, config=settings, inputs=_files(config))
+    for name in STAGES:
+        tables.folder.delete_folder(name)
+    with stage_progress("sealing the inputs", show=config.progress) as at:
+        for schema in at.each(INPUT_TABLES, "tables"):
+            tables.write(
+                getattr(inputs, schema.name),
+                schema,
+                config=settings,
+                inputs=made_from.inputs,
+                made_from=made_from.fingerprint,
+            )
 
 
 def input_settings(config: JobConfig) -> dict[str, object]:
@@ -246,9 +297,30 @@ def prepared(config: JobConfig) -> Inputs:
         raise InputError(
             [f"{path}: changed since it was prepared; run jobs/prepare.py again" for path in changed]
         )
+    with stage_progress("loading sealed inputs", show=config.progress):
+        return _with_notes(config, _sealed(tables))
+
+
+def _as_sealed(config: JobConfig, made_from: Stage) -> Inputs | None:
+    """The inputs that stand sealed there, where they were made from exactly this."""
+    tables = TableStore(config.out)
+    with stage_progress("loading sealed inputs", show=config.progress):
+        return _sealed(tables) if made_from.is_made(tables) else None
+
+
+def _sealed(tables: TableStore) -> Inputs:
+    """The inputs that stand sealed there."""
+    settings = tables.manifest(QUERIES)["config"]
     frames = {schema.name: tables.read(schema) for schema in INPUT_TABLES}
     datasets = {name: Dataset(**found) for name, found in settings["datasets"].items()}
     return Inputs(**frames, datasets=datasets, notes=settings["notes"])
+
+
+def _with_notes(config: JobConfig, inputs: Inputs) -> Inputs:
+    """The inputs with what is worth a note of the rest of the config, which is not sealed with them."""
+    findings = Findings()
+    note_cutoffs(config, findings)
+    return dataclasses.replace(inputs, notes=[*inputs.notes, *findings.notes])
 
 
 def unseal(config: JobConfig, schemas: Sequence[TableSchema]) -> None:

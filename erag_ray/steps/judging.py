@@ -8,7 +8,7 @@ import itertools
 import pathlib
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -31,6 +31,7 @@ from erag_ray.annotators import (
 from erag_ray.config import JobConfig, output_settings
 from erag_ray.datasets import Findings, write_trec_qrels, write_trec_run
 from erag_ray.evaluate import (
+    DatasetColumns,
     Settings,
     best_depths,
     by_dataset,
@@ -43,6 +44,7 @@ from erag_ray.evaluate import (
     pooling,
     utility,
 )
+from erag_ray.progress import StageProgress, stage_progress
 from erag_ray.report import Results, harm_notes, harm_warnings, markdown, output_warnings, pages, show
 from erag_ray.requests import pairs
 from erag_ray.schemas import (
@@ -57,19 +59,41 @@ from erag_ray.schemas import (
     MEANS,
     OUTPUTS,
     POOLING,
+    PROVENANCE,
+    QUERIES,
     READINGS,
+    RUNS,
     UTILITY,
     InputError,
     TableSchema,
 )
 from erag_ray.scores import ScoreErrors
+from erag_ray.steps import say
 from erag_ray.steps.checks import check_evaluation, scores_of
 from erag_ray.steps.errors import check_scores, score_notes
-from erag_ray.steps.inputs import STAGES, Inputs, unseal
-from erag_ray.store import Folder, TableStore, TableWriter, as_frame, read_manifest
+from erag_ray.steps.inputs import INPUT_TABLES, STAGES, Inputs, unseal
+from erag_ray.steps.stages import Stage, digests
+from erag_ray.store import Folder, TableStore, TableWriter, as_frame, frame_digest, read_manifest
 
 MAX_NAME = 150
 RESULTS = (LIST_VALUES, MEANS, CORRELATIONS, COMPARISONS, CONTRASTS, POOLING, BEST_DEPTHS)
+OF_LABELS: Mapping[TableSchema, Sequence[str]] = {
+    LIST_VALUES: ("depths", "measures", "cutoffs", "threshold"),
+    POOLING: ("depths", "measures", "threshold"),
+}
+"""Tables made from labels, and the settings that each depends on."""
+MakeTable = Callable[[Sequence[DatasetColumns], Settings], pl.DataFrame]
+OF_VALUES: Mapping[TableSchema, tuple[MakeTable, Sequence[str]]] = {
+    MEANS: (means, ("num_resamples", "confidence", "seed")),
+    CORRELATIONS: (
+        correlations,
+        ("statistics", "num_resamples", "confidence", "num_permutations", "seed"),
+    ),
+    COMPARISONS: (comparisons, ("num_resamples", "confidence", "num_flips", "seed")),
+    CONTRASTS: (contrasts, ("statistics", "num_resamples", "confidence", "seed")),
+    BEST_DEPTHS: (best_depths, ("num_resamples", "confidence", "seed")),
+}
+"""Tables made from values of lists and utility, how, and the settings that each depends on."""
 
 
 def evidence_of(inputs: Inputs, said: pl.DataFrame | None = None) -> Evidence:
@@ -122,23 +146,51 @@ def label(
         JobError: an annotator of the user's own raises; or a score does so for more outputs than ``max_error_share``
             allows. Nothing is sealed then.
     """
-    unseal(config, (LABELS, *RESULTS))
     found, errors = others or {}, ScoreErrors()
-    evidence = dataclasses.replace(
-        evidence_of(inputs, _with_scored(said, found.get("score_only"))),
-        judgements=judgements(config, found["judge"]) if "judge" in found else None,
-        likelihoods=likelihoods(found["likelihood"]) if "likelihood" in found else None,
-        relevant_from=config.judge.threshold,
-        score_errors=errors,
+    with stage_progress("labels", show=config.progress) as at:
+        made_from = _label_stage(config, inputs, {"said": said, **found})
+        if made_from.is_made(TableStore(config.out)):
+            return say(f"{made_from.name}: as sealed before")
+        evidence = dataclasses.replace(
+            evidence_of(inputs, _with_scored(said, found.get("score_only"))),
+            judgements=judgements(config, found["judge"]) if "judge" in found else None,
+            likelihoods=likelihoods(found["likelihood"]) if "likelihood" in found else None,
+            relevant_from=config.judge.threshold,
+            score_errors=errors,
+        )
+        if "unrelated" in needs_of(config.annotators):
+            evidence = dataclasses.replace(evidence, unrelated=unrelated_pairs(evidence))
+        writer = TableStore(config.out).writer(LABELS)
+        for name in at.each(config.annotators, "annotators"):
+            writer.append(_label_by_reader(name, evidence))
+        check_scores(errors, config)
+        notes = [*_judge_notes(config, evidence), *score_notes(errors, "outputs of documents alone")]
+        _seal(config, made_from, writer, RESULTS, notes=notes, **_harm_evidence(config, evidence))
+
+
+def _label_stage(config: JobConfig, inputs: Inputs, said: Mapping[str, pl.DataFrame]) -> Stage:
+    return Stage(
+        name="labels",
+        tables=[LABELS],
+        settings=_label_settings(config),
+        inputs={**digests(TableStore(config.out), INPUT_TABLES), **_frame_digests(said)},
+        names=[*config.annotators, *scores_of(inputs.queries)],
     )
-    if "unrelated" in needs_of(config.annotators):
-        evidence = dataclasses.replace(evidence, unrelated=unrelated_pairs(evidence))
-    writer = TableStore(config.out).writer(LABELS)
-    for name in config.annotators:
-        writer.append(_label_by_reader(name, evidence))
-    check_scores(errors, config)
-    notes = [*_judge_notes(config, evidence), *score_notes(errors, "outputs of documents alone")]
-    writer.seal(config={**_label_settings(config), "notes": notes, **_harm_evidence(config, evidence)})
+
+
+def _frame_digests(frames: Mapping[str, pl.DataFrame]) -> dict[str, str]:
+    """Of the same rows in any order: the store gives them in that of its files."""
+    return {name: frame_digest(frame.sort(pl.all())) for name, frame in frames.items()}
+
+
+def _seal(
+    config: JobConfig, made_from: Stage, writer: TableWriter, after: Sequence[TableSchema], **more: object
+) -> None:
+    """Seal a stage's table; if it is another than before, the tables made from it lose their seals first."""
+    if writer.is_changed:
+        unseal(config, after)
+    settings = {**made_from.settings, **more}
+    writer.seal(config=settings, inputs=made_from.inputs, made_from=made_from.fingerprint)
 
 
 def _with_scored(said: pl.DataFrame, scored: pl.DataFrame | None) -> pl.DataFrame:
@@ -198,12 +250,32 @@ def use(
     Raises:
         JobError: a score of the user's own raises for more outputs than ``max_error_share`` allows.
     """
-    unseal(config, (UTILITY, *RESULTS))
     errors = ScoreErrors()
-    used = utility(lists, asks, readings, inputs.queries, errors)
-    check_scores(errors, config)
-    notes = list(score_notes(errors, "outputs of lists"))
-    TableStore(config.out).write(used, UTILITY, config={**_use_settings(config), "notes": notes})
+    with stage_progress("end-to-end scores", show=config.progress):
+        made_from = _use_stage(config, inputs, lists, asks, readings)
+        if made_from.is_made(TableStore(config.out)):
+            return say(f"{made_from.name}: as sealed before")
+        writer = TableStore(config.out).writer(UTILITY)
+        writer.append(utility(lists, asks, readings, inputs.queries, errors))
+        check_scores(errors, config)
+        notes = list(score_notes(errors, "outputs of lists"))
+        _seal(config, made_from, writer, tuple(OF_VALUES), notes=notes)
+
+
+def _use_stage(
+    config: JobConfig, inputs: Inputs, lists: pl.DataFrame, asks: pl.DataFrame, readings: pl.DataFrame
+) -> Stage:
+    outputs = readings.select(*READINGS.key, "output")
+    return Stage(
+        name="end-to-end scores",
+        tables=[UTILITY],
+        settings=_use_settings(config),
+        inputs={
+            **digests(TableStore(config.out), [QUERIES]),
+            **_frame_digests({"lists": lists, "asks": asks, "outputs": outputs}),
+        },
+        names=scores_of(inputs.queries),
+    )
 
 
 def _label_settings(config: JobConfig) -> dict[str, object]:
@@ -251,34 +323,70 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
     tables = TableStore(config.out)
     _check_made(tables, LABELS, "annotate", _label_settings(config))
     _check_made(tables, UTILITY, "end_to_end", _use_settings(config))
-    unseal(config, RESULTS)
-    labels, used, settings = tables.read(LABELS), tables.read(UTILITY), settings_of(config)
-    evidence = evidence_of(inputs)
-    names = labels["annotator"].unique().sort()
-    applicable = {name: applicable_queries(name, evidence)["query_id"] for name in names}
-    made: dict[TableSchema, Callable[..., pl.DataFrame]] = {
-        MEANS: means,
-        CORRELATIONS: correlations,
-        COMPARISONS: comparisons,
-        CONTRASTS: contrasts,
-        BEST_DEPTHS: best_depths,
-    }
-    writer = tables.writer(LIST_VALUES)
-    values = list_value_parts(labels, inputs.runs, applicable, inputs.queries, settings)
-    columns = by_dataset(_written(values, writer), used, inputs.queries, settings)
-    writer.seal(config={"settings": settings.__dict__})
-    for schema, make in made.items():
-        table = make(columns, settings)
-        tables.write(table, schema, config={"settings": settings.__dict__})
-    pooled = pooling(labels, inputs.runs, applicable, inputs.queries, settings)
-    tables.write(pooled, POOLING, config={"settings": settings.__dict__})
+    evaluation = _Evaluation(config, inputs, tables)
+    same = [schema.name for schema in RESULTS if not evaluation.make(schema)]
+    if same:
+        say(f"{', '.join(same)}: as sealed before")
 
 
-def _written(parts: Iterable[pl.DataFrame], writer: TableWriter) -> Iterator[pl.DataFrame]:
-    """The parts of a table, each written as it passes."""
-    for part in parts:
-        writer.append(part)
-        yield part
+class _Evaluation:
+    """The tables that follow from LABELS and UTILITY; each is made only where it does not stand there already."""
+
+    def __init__(self, config: JobConfig, inputs: Inputs, tables: TableStore) -> None:
+        self.config, self.inputs, self.tables = config, inputs, tables
+        self.settings = settings_of(config)
+        with stage_progress("loading labels", show=config.progress):
+            self.labels, self.used = tables.read(LABELS), tables.read(UTILITY)
+
+    def make(self, schema: TableSchema) -> bool:
+        """Make and seal a table; False where it was made from exactly this before."""
+        made_from = self._of_labels(schema) if schema in OF_LABELS else self._of_values(schema)
+        with stage_progress(made_from.name, show=self.config.progress) as at:
+            if made_from.is_made(self.tables):
+                return False
+            writer = self.tables.writer(schema)
+            for part in self._parts(schema, at):
+                writer.append(part)
+        _seal(self.config, made_from, writer, tuple(OF_VALUES) if schema == LIST_VALUES else ())
+        return True
+
+    def _of_labels(self, schema: TableSchema) -> Stage:
+        called = [*self.config.annotators, *scores_of(self.inputs.queries), *(self.settings.measures or ())]
+        return Stage(
+            name=schema.name,
+            tables=[schema],
+            settings={key: getattr(self.settings, key) for key in OF_LABELS[schema]},
+            inputs=digests(self.tables, (LABELS, QUERIES, PROVENANCE, RUNS)),
+            names=called,
+        )
+
+    def _of_values(self, schema: TableSchema) -> Stage:
+        _, keys = OF_VALUES[schema]
+        return Stage(
+            name=schema.name,
+            tables=[schema],
+            settings={key: getattr(self.settings, key) for key in keys},
+            inputs=digests(self.tables, (LIST_VALUES, UTILITY, QUERIES)),
+            names=self.settings.statistics if "statistics" in keys else (),
+        )
+
+    def _parts(self, schema: TableSchema, at: StageProgress) -> Iterable[pl.DataFrame]:
+        if schema in OF_VALUES:
+            make, _ = OF_VALUES[schema]
+            parts = (make([own], self.settings) for own in at.each(self._columns, "datasets"))
+            return [pl.concat([as_frame(schema.empty()), *parts])]
+        own = self.labels, self.inputs.runs, self._applicable, self.inputs.queries, self.settings
+        return [pooling(*own)] if schema == POOLING else at.each(list_value_parts(*own), "parts")
+
+    @functools.cached_property
+    def _applicable(self) -> dict[str, pl.Series]:
+        evidence, names = evidence_of(self.inputs), self.labels["annotator"].unique().sort()
+        return {name: applicable_queries(name, evidence)["query_id"] for name in names}
+
+    @functools.cached_property
+    def _columns(self) -> list[DatasetColumns]:
+        values = self.tables.read_parts(LIST_VALUES)
+        return by_dataset(values, self.used, self.inputs.queries, self.settings)
 
 
 def _check_made(tables: TableStore, schema: TableSchema, job: str, wanted: Mapping[str, object]) -> None:
@@ -312,7 +420,8 @@ def report(config: JobConfig, inputs: Inputs, console: rich.console.Console) -> 
         outputs=_of_stages(stores, OUTPUTS),
         common_outputs=_of_stages(stores, COMMON_OUTPUTS),
     )
-    grids = pages(results, stages, config.confidence)
+    with stage_progress("report", show=config.progress):
+        grids = pages(results, stages, config.confidence)
     show(grids, console)
     labelled = tables.manifest(LABELS)["config"]
     harm = [labelled.get(name, []) for name in ("closed_book", "noise")]
@@ -341,9 +450,9 @@ def _of_stages(stores: Iterable[TableStore], schema: TableSchema) -> pl.DataFram
 
 
 def _stages(folder: Folder) -> Iterator[Mapping[str, Any]]:
-    for stage in STAGES:
-        if folder.exists(stage, "manifest.json"):
-            yield {**read_manifest(folder, stage, form={"counts": list, "summary": str}), "stage": stage}
+    for name in STAGES:
+        if folder.exists(name, "manifest.json"):
+            yield {**read_manifest(folder, name, form={"counts": list, "summary": str}), "stage": name}
 
 
 def export(config: JobConfig, inputs: Inputs, labels: pl.DataFrame) -> Iterator[str]:
@@ -351,15 +460,21 @@ def export(config: JobConfig, inputs: Inputs, labels: pl.DataFrame) -> Iterator[
     folder = Folder(config.out)
     for name in folder.names("trec"):
         folder.delete("trec", name)
+    with stage_progress("TREC files", show=config.progress) as at:
+        for name, write in at.each(list(_trec_files(config, inputs, labels)), "files"):
+            yield from _export(config, name, write)
+
+
+def _trec_files(
+    config: JobConfig, inputs: Inputs, labels: pl.DataFrame
+) -> Iterator[tuple[str, Callable[[pathlib.Path], None]]]:
     for (run_id,), run in inputs.runs.group_by("run_id", maintain_order=True):
-        yield from _export(config, f"{run_id}.trec", functools.partial(write_trec_run, run))
+        yield f"{run_id}.trec", functools.partial(write_trec_run, run)
     for (annotator, reader, score), part in labels.group_by(
         "annotator", "reader", "score", maintain_order=True
     ):
         name = ".".join(str(word) for word in (annotator, score, reader) if word) + ".qrels"
-        yield from _export(
-            config, name, functools.partial(write_trec_qrels, part, threshold=config.threshold)
-        )
+        yield name, functools.partial(write_trec_qrels, part, threshold=config.threshold)
 
 
 def _export(config: JobConfig, name: str, write: Callable[[pathlib.Path], None]) -> Iterator[str]:

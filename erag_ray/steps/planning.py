@@ -11,6 +11,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 
@@ -18,6 +19,7 @@ from erag_ray.annotators import needs_of, unrelated_pairs
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.datasets import Dataset, sample
 from erag_ray.evaluate import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES, SINGLE_DOCUMENT
+from erag_ray.progress import StageProgress, stage_progress
 from erag_ray.prompts import VERDICTS
 from erag_ray.readers import (
     Reader,
@@ -236,6 +238,13 @@ def _asking(config: ReaderConfig) -> Ask:
 
 def _plans(config: JobConfig, ask: Ask, lists: pl.DataFrame, inputs: Inputs) -> list[ReaderPlan]:
     """A plan for each reader that the datasets make of one config; some may have none."""
+    with stage_progress("planning what to read", show=config.progress) as at:
+        return list(_plan_each(config, ask, lists, inputs, at))
+
+
+def _plan_each(
+    config: JobConfig, ask: Ask, lists: pl.DataFrame, inputs: Inputs, at: StageProgress
+) -> Iterator[ReaderPlan]:
     # what a dataset asks for may make no difference to a reader: then it is one reader, read in one go
     by_id: dict[str, tuple[Reader, list[str]]] = {}
     for dataset in inputs.queries["dataset"].unique().sort():
@@ -245,12 +254,10 @@ def _plans(config: JobConfig, ask: Ask, lists: pl.DataFrame, inputs: Inputs) -> 
     shows_titles = all(reader.config.titles for reader, _ in by_id.values())
     corpus = inputs.corpus if shows_titles else inputs.corpus.with_columns(title=pl.lit(""))
     documents = documents_of(corpus)
-    plans = []
-    for name, (reader, datasets) in by_id.items():
+    for name, (reader, datasets) in at.each(by_id.items(), "readers"):
         own = inputs.queries.filter(pl.col("dataset").is_in(datasets))
         wanted = lists.join(own, on="query_id", how="semi")
-        plans.append(_plan(config, reader, name, own, wanted, inputs, documents))
-    return plans
+        yield _plan(config, reader, name, own, wanted, inputs, documents)
 
 
 def plan_others(config: JobConfig, inputs: Inputs) -> list[StagePlan]:
@@ -345,8 +352,13 @@ def _plan(
     )
 
 
-def preview(plan: StagePlan) -> Iterator[str]:
-    """What the stage will cost, line by line: readings to do and known, tokens, truncation."""
+def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
+    """What the stage will cost, line by line: readings to do and known, tokens, truncation.
+
+    Args:
+        plan: of the stage.
+        show: name the counting of tokens where it takes long.
+    """
     for part in plan.plans:
         yield from part.repaired
         for row in part.counts.iter_rows(named=True):
@@ -355,7 +367,9 @@ def preview(plan: StagePlan) -> Iterator[str]:
                 f"{row['cached']:,} cached, {row['new']:,} new"
             )
         if part.new.height:
-            yield f"{part.id}: {_estimate(part)}"
+            with stage_progress("counting prompt tokens", show=show):
+                estimate = _estimate(part)
+            yield f"{part.id}: {estimate}"
 
 
 def _estimate(plan: ReaderPlan) -> str:
@@ -379,5 +393,6 @@ def _estimate(plan: ReaderPlan) -> str:
 
 
 def spread(new: pl.DataFrame, count: int) -> pl.DataFrame:
-    """So many of the readings to do, evenly over all of them."""
-    return new.gather_every(max(1, new.height // count)).head(count)
+    """So many of the readings to do, evenly over all of them; all, where they are no more."""
+    count = min(count, new.height)
+    return new[np.arange(count) * new.height // max(count, 1)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import time
 from collections.abc import Iterator, Sequence
@@ -11,6 +12,7 @@ import polars as pl
 from erag_ray.config import JobConfig
 from erag_ray.evaluate import Expected, describe_outputs
 from erag_ray.pipeline import Done, Work, ray_session, read
+from erag_ray.progress import stage_progress
 from erag_ray.schemas import ASKS, COMMON_OUTPUTS, COSTS, OUTPUTS, JobError
 from erag_ray.steps.errors import check_share
 from erag_ray.steps.judging import outputs_alone
@@ -55,10 +57,11 @@ def run_stage(config: JobConfig, plan: StagePlan) -> Read:
     todo = [part for part in plan.plans if part.new.height]
     done = _read_all(config, tables, todo, job) if todo else []
     seconds = time.monotonic() - start
-    found = [_collect(config, part) for part in plan.plans]
-    readings = pl.concat(frame for frame, _ in found)
-    _check_errors(readings, plan.asks, config)
-    tables.write(plan.asks, ASKS)
+    with stage_progress("looking up readings", show=config.progress):
+        found = [_collect(config, part) for part in plan.plans]
+        readings = pl.concat(frame for frame, _ in found)
+        _check_errors(readings, plan.asks, config)
+        tables.write(plan.asks, ASKS)
     tables.write(_costs(plan, todo, done, job, seconds), COSTS)
     if plan.answered:
         _seal_outputs(tables, plan, plan.answered, readings)
@@ -81,13 +84,16 @@ def _seal_outputs(tables: TableStore, plan: StagePlan, answered: Answered, readi
 
 
 def _read_all(config: JobConfig, tables: TableStore, todo: Sequence[ReaderPlan], job: str) -> list[Done]:
-    with ray_session(config.ray_address):
+    with contextlib.ExitStack() as opened:
+        with stage_progress("starting Ray", show=config.progress):
+            opened.enter_context(ray_session(config.ray_address))
         return [read_part(config, tables, part, job) for part in todo]
 
 
 def read_part(config: JobConfig, tables: TableStore, part: ReaderPlan, job: str) -> Done:
     """One reader's requests, on the Ray that is there; the readings are in the store when this returns."""
-    where = _write_requests(tables, part)
+    with stage_progress("writing requests", show=config.progress):
+        where = _write_requests(tables, part)
     work = Work(requests=where, num_requests=part.new.height, config=part.reader.config, reader=part.id)
     return read(work, config, job)
 

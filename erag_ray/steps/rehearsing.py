@@ -4,24 +4,52 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import math
+import statistics
 from collections.abc import Iterator, Sequence
-from math import isnan, nan
 from typing import NamedTuple
 
 import polars as pl
+import scipy.stats
 
 from erag_ray.config import JobConfig
-from erag_ray.pipeline import Pool, plan_pool, ray_session
+from erag_ray.pipeline import Pool, Times, Work, plan_pool, ray_session, sample_name, sample_pool
+from erag_ray.progress import stage_progress
 from erag_ray.requests import pairs, ranked_lists
 from erag_ray.steps.inputs import Inputs
 from erag_ray.steps.planning import ReaderPlan, StagePlan, spread
-from erag_ray.steps.reading import read_part
-from erag_ray.store import Folder, TableStore, new_job_id
+from erag_ray.store import Folder, new_job_id
 
 FOLDER = "rehearsal"
+NUM_SAMPLES = 4
+"""Of each kind, to be timed. More of them would be smaller: a reader takes longer for a request in a small batch."""
+CONFIDENCE = 0.95
 HOUR = 3600.0
-Seconds = dict[tuple[str, int], float]
-"""(reader, number of documents) -> seconds of one reader for one request."""
+
+
+class Seconds(NamedTuple):
+    """Of one reader for some requests.
+
+    Attributes:
+        mean: over samples.
+        low: end of its interval, by how much samples differ; 0 for a single sample.
+        high: the other end; infinity for a single sample.
+        is_small: the samples were smaller than the job's batches, so all of it is too much rather than too little.
+    """
+
+    mean: float
+    low: float
+    high: float
+    is_small: bool
+
+    def times(self, count: int) -> Seconds:
+        """For so many requests."""
+        return Seconds(self.mean * count, self.low * count, self.high * count, self.is_small)
+
+    @property
+    def in_hours(self) -> str:
+        """For people."""
+        return f"{self.mean / HOUR:.3g} reader-hours [{self.low / HOUR:.3g}, {self.high / HOUR:.3g}]"
 
 
 class Kind(NamedTuple):
@@ -35,20 +63,24 @@ class Kind(NamedTuple):
         return {0: "no passages", 1: "pairs"}.get(self.num_docs, f"lists of {self.num_docs}")
 
 
+Known = dict[tuple[str, int], Seconds]
+"""(reader, number of documents) -> for one request."""
+
+
 def aside(config: JobConfig) -> JobConfig:
     """The config with a folder of its own inside ``out``, so that nothing there is touched."""
     return dataclasses.replace(config.with_retrieved(), out="/".join([config.out.rstrip("/"), FOLDER]))
 
 
 def rehearse(config: JobConfig, inputs: Inputs, stages: Sequence[StagePlan]) -> Iterator[str]:
-    """Time and cost of what the stages still have to read, by reading some of it; line by line.
+    """Time and cost of what the stages still have to read, by reading some of it; line by line, as it is known.
 
     Args:
         config: of `aside`, whose folder is gone at the end.
         inputs: of the job.
         stages: planned; the first is eRAG's and end-to-end evaluation's own.
     """
-    kinds = [kind for stage in stages for part in stage.plans for kind in _kinds(part, config.depths)]
+    kinds = [list(_kinds(part, config.depths)) for stage in stages for part in stage.plans if part.new.height]
     if config.calibrate and kinds:
         yield from _calibrated(config, inputs, stages[0], kinds)
     Folder(config.out).delete_folder()
@@ -56,7 +88,7 @@ def rehearse(config: JobConfig, inputs: Inputs, stages: Sequence[StagePlan]) -> 
 
 
 def _kinds(part: ReaderPlan, depths: Sequence[int]) -> Iterator[Kind]:
-    """A reader's requests by how many documents they have."""
+    """A reader's requests by how many documents they have, fewest first."""
     length, bounds = pl.col("doc_rows").list.len(), sorted({0, 1, *depths})
     for below, most in itertools.pairwise([-1, *bounds]):
         # gold passages may be more than the deepest list
@@ -66,62 +98,116 @@ def _kinds(part: ReaderPlan, depths: Sequence[int]) -> Iterator[Kind]:
             yield Kind(dataclasses.replace(part, new=own), most)
 
 
-def _calibrated(config: JobConfig, inputs: Inputs, stage: StagePlan, kinds: Sequence[Kind]) -> Iterator[str]:
-    seconds: Seconds = {}
+def _calibrated(
+    config: JobConfig, inputs: Inputs, stage: StagePlan, kinds: Sequence[Sequence[Kind]]
+) -> Iterator[str]:
+    known: Known = {}
+    count = max(1, config.calibrate // sum(map(len, kinds)))
     with ray_session(config.ray_address):
         pool = plan_pool(config)
+        for own in kinds:
+            yield from _measured(config, own, count, pool, known)
+    everything = [
+        known[kind.part.id, kind.num_docs].times(kind.part.new.height) for own in kinds for kind in own
+    ]
+    total = _sum(everything)
+    yield _costs(total, pool, config.price_per_hour)
+    yield from _comparison(config, inputs, stage, known)
+
+
+def _measured(
+    config: JobConfig, kinds: Sequence[Kind], count: int, pool: Pool, known: Known
+) -> Iterator[str]:
+    """Time one reader on so many requests of each kind, by themselves; what it takes is added to ``known``."""
+    part, folder = kinds[0].part, Folder("/".join([config.out.rstrip("/"), "requests", kinds[0].part.id]))
+    work = Work(requests=folder.root, num_requests=count, config=part.reader.config, reader=part.id)
+    number, memory = 0, 0
+    with sample_pool(work, config, new_job_id(), pool) as read:
         for kind in kinds:
-            seconds[kind.part.id, kind.num_docs], line = _measured(config, kind, len(kinds))
-            yield line
-    total = sum(seconds[kind.part.id, kind.num_docs] * kind.part.new.height for kind in kinds)
-    yield _sum(total, pool, config.price_per_hour)
-    yield from _comparison(config, inputs, stage, seconds)
+            samples = list(_samples(kind, count, NUM_SAMPLES + pool.num_together))
+            numbers = range(number, number := number + len(samples))
+            for place, rows in zip(numbers, samples, strict=True):
+                folder.write_parquet(part.make_requests(rows), sample_name(place))
+            with stage_progress(f"{part.id}: {kind.name}", show=config.progress):
+                times = read(numbers)
+            known[part.id, kind.num_docs] = _for_one(times)
+            memory = max(memory, *(one.peak_memory_bytes for one in times))
+            yield _told(kind, times, known[part.id, kind.num_docs])
+    yield f"{part.id}: a reader holds {memory / 2**30:.2f} GiB at most"
 
 
-def _measured(config: JobConfig, kind: Kind, num_kinds: int) -> tuple[float, str]:
-    """Seconds of one reader for one request, by reading some of them; and what to say of that."""
-    part, count = kind.part, max(1, config.calibrate // num_kinds)
-    some = dataclasses.replace(part, new=spread(part.new, count))
-    done = read_part(config, TableStore(config.out), some, new_job_id())
-    each = done.device_seconds / max(done.num_readings, 1)
-    memory, hours = done.peak_memory_bytes / 2**30, each * part.new.height / HOUR
-    return each, (
-        f"{part.id}: {kind.name}: {done.num_readings:,} read in {done.device_seconds:.1f} reader-seconds "
-        f"({each:.3g} each), {memory:.2f} GiB at most; all {part.new.height:,} would take {hours:.3g} reader-hours"
+def _samples(kind: Kind, count: int, num_samples: int) -> Iterator[pl.DataFrame]:
+    """So many of the requests, evenly over all of them, in samples that are each so too."""
+    chosen = spread(kind.part.new, count)
+    for first in range(min(num_samples, chosen.height)):
+        yield chosen.gather_every(num_samples, first)
+
+
+def _for_one(times: Sequence[Times]) -> Seconds:
+    """Mean of the samples with Student's interval, which is the wider the fewer they are."""
+    each = [one.seconds / one.num_readings for one in times]
+    mean, count = statistics.fmean(each), len(each)
+    is_small = max(one.num_readings for one in times) < times[0].batch_rows
+    if count == 1:
+        return Seconds(mean, 0.0, math.inf, is_small)
+    quantile = float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, count - 1))
+    margin = quantile * statistics.stdev(each) / math.sqrt(count)
+    return Seconds(mean, max(0.0, mean - margin), mean + margin, is_small)
+
+
+def _told(kind: Kind, times: Sequence[Times], seconds: Seconds) -> str:
+    num_readings, height = sum(one.num_readings for one in times), kind.part.new.height
+    return (
+        f"{kind.part.id}: {kind.name}: {seconds.mean:.3g} reader-seconds each [{seconds.low:.3g}, {seconds.high:.3g}] "
+        f"by {len(times)} samples, {num_readings:,} requests in all (one batch of the job holds up to "
+        f"{times[0].batch_rows:,}); all {height:,} would take {seconds.times(height).in_hours}"
     )
 
 
-def _sum(seconds: float, pool: Pool, price: float | None) -> str:
-    hours = seconds / HOUR
+def _sum(parts: Sequence[Seconds]) -> Seconds:
+    mean, low, high = (math.fsum(column) for column in list(zip(*parts, strict=True))[:3])
+    return Seconds(mean, low, high, any(one.is_small for one in parts))
+
+
+def _costs(total: Seconds, pool: Pool, price: float | None) -> str:
+    hours = total.mean / HOUR
     cost = "" if price is None else f", {hours * price:,.2f} at {price:g} an hour"
-    return f"in all {hours:.3g} reader-hours{cost}; {hours / pool.size:.3g} hours with {pool.size} readers"
+    return (
+        f"in all {total.in_hours}{cost}; {hours / pool.size:.3g} hours with {pool.size} readers. Each kind was read by "
+        "itself; the job takes less where its batches are larger or kinds share work (fid encodes a passage once)"
+    )
 
 
-def _comparison(config: JobConfig, inputs: Inputs, stage: StagePlan, seconds: Seconds) -> Iterator[str]:
+def _comparison(config: JobConfig, inputs: Inputs, stage: StagePlan, known: Known) -> Iterator[str]:
     """What eRAG and end-to-end evaluation at each depth would take, each for itself and from nothing."""
-    cheaper, known = [], []
     for depth in config.depths:
-        parts = [_both(inputs.runs, part, depth, seconds) for part in stage.plans]
-        alone, together = (sum(side) for side in zip(*parts, strict=True))
-        if isnan(alone + together):
+        parts = [_both(inputs.runs, part, depth, known) for part in stage.plans]
+        if None in parts:
             yield f"depth {depth}: eRAG against end-to-end: not known, some of it was all read before"
             continue
-        known.append(str(depth))
-        cheaper += [str(depth)] * (alone < together)
+        alone, together = map(_sum, zip(*filter(None, parts), strict=True))
         yield (
-            f"depth {depth}, each from nothing: eRAG {alone / HOUR:.3g} reader-hours, "
-            f"end-to-end {together / HOUR:.3g}"
+            f"depth {depth}, each from nothing: eRAG {alone.in_hours}, end-to-end {together.in_hours}: "
+            f"{_verdict(alone, together)}"
         )
-    if known:
-        yield f"eRAG costs less than end-to-end at depth: {', '.join(cheaper) or 'none of ' + ', '.join(known)}"
 
 
-def _both(runs: pl.DataFrame, part: ReaderPlan, depth: int, seconds: Seconds) -> tuple[float, float]:
-    """Seconds for all pairs and for all lists down to a depth; NaN where they were not measured."""
+def _verdict(alone: Seconds, together: Seconds) -> str:
+    """Small batches count against eRAG, whose requests are short, so they cannot show that it costs more."""
+    if alone.high < together.low:
+        return "eRAG costs less"
+    if alone.low > together.high and not alone.is_small:
+        return "eRAG costs more"
+    return "these samples do not tell which costs less; calibrate with more"
+
+
+def _both(runs: pl.DataFrame, part: ReaderPlan, depth: int, known: Known) -> tuple[Seconds, Seconds] | None:
+    """For all pairs and for all lists down to a depth; None where one of them was not measured."""
+    if not known.keys() >= {(part.id, 1), (part.id, depth)}:
+        return None
     own = runs.filter(pl.col("rank") <= depth).join(
         part.asks.select("query_id").unique(), on="query_id", how="semi"
     )
     lists = ranked_lists(own, own["query_id"].unique(), [depth]).filter(pl.col("doc_ids").list.len() > 0)
     distinct = lists.select("query_id", "doc_ids").unique()
-    alone, together = (seconds.get((part.id, num_docs), nan) for num_docs in (1, depth))
-    return pairs(own).height * alone, distinct.height * together
+    return known[part.id, 1].times(pairs(own).height), known[part.id, depth].times(distinct.height)

@@ -11,9 +11,16 @@ import polars as pl
 
 from erag_ray.config import JobConfig, RetrieveConfig
 from erag_ray.corpus import make_corpus, splitter_named
-from erag_ray.datasets import QUERY_FORMATS, Findings, LoadedQueries, load_passages, load_queries
+from erag_ray.datasets import (
+    QUERY_FORMATS,
+    Findings,
+    LoadedQueries,
+    load_passages,
+    load_queries,
+    sample_loaded,
+)
 from erag_ray.names import find
-from erag_ray.progress import counted
+from erag_ray.progress import counted, stage_progress
 from erag_ray.retrieve import make_retriever
 from erag_ray.schemas import InputError
 from erag_ray.steps import say
@@ -66,10 +73,11 @@ def _retrieve(
     found = {name: run.sealed() for name, run in runs.items()}
     missing = [run for name, run in runs.items() if found[name] is None]
     needed = not runs or any(run.needs_passages() for run in missing)
-    corpus = load_passages(passages, findings) if needed else pl.DataFrame()
+    with stage_progress("loading passages", show=config.progress):
+        corpus = load_passages(passages, findings) if needed else pl.DataFrame()
     findings.raise_problems()
     say(*findings.notes)
-    sources = Sources(queries=loaded.queries.sort("query_id"), corpus=corpus)
+    sources = Sources(queries=loaded.queries, corpus=corpus)
     return [found[name] or run.make(sources, do) for name, run in runs.items()]
 
 
@@ -103,16 +111,18 @@ def _checked(config: RetrieveConfig, findings: Findings) -> dict[str, Any]:
 
 
 def load_asked(config: RetrieveConfig, findings: Findings) -> LoadedQueries:
-    """The questions of a retrieval."""
-    return load_queries(
-        config.queries,
-        findings,
-        format=config.query_format,
-        dataset=config.dataset,
-        qrels=config.qrels,
-        triviaqa_questions=config.triviaqa_questions,
-        where=config.where,
-    )
+    """The questions of a retrieval: all, or a sample."""
+    with stage_progress("loading questions", show=config.progress):
+        loaded = load_queries(
+            config.queries,
+            findings,
+            format=config.query_format,
+            dataset=config.dataset,
+            qrels=config.qrels,
+            triviaqa_questions=config.triviaqa_questions,
+            where=config.where,
+        )
+        return sample_loaded(loaded, config.num_queries, config.seed)
 
 
 def passages_of(config: RetrieveConfig) -> list[str]:

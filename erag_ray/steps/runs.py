@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 import json
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
@@ -96,6 +96,7 @@ class Run(abc.ABC):
             "config": {**asked, **self.settings, "of": of},
             "inputs": {**stamps["queries"], **stamps["passages"]},
         }
+        self.sample = None if config.num_queries is None else [config.num_queries, config.seed]
 
     @abc.abstractmethod
     def needs_passages(self) -> bool:
@@ -108,18 +109,26 @@ class Run(abc.ABC):
     def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
         """RUNS without its run_id."""
 
-    def read(self) -> pl.DataFrame:
-        """The lists of the sealed run."""
-        return as_frame(self._tables.folder.read_parquet(RUNS.name, f"{self.name}.parquet")).drop("run_id")
+    def read(self, queries: pl.DataFrame) -> pl.DataFrame:
+        """The lists of the sealed run for these questions; it may hold those of others too."""
+        lists = as_frame(self._tables.folder.read_parquet(RUNS.name, f"{self.name}.parquet")).drop("run_id")
+        return lists.join(queries, on="query_id", how="semi", maintain_order="left")
 
     def sealed(self) -> MadeRun | None:
-        """The run, if it is there and was made from the same with the same settings."""
+        """The run, if it is there, was made from the same with the same settings, and covers the questions."""
         manifest = whole_manifest(self._tables.folder, RUNS.name, name=f"{self.name}.json", form=RUN_FORM)
         if manifest is None:
             return None
         made_from = {key: manifest.get(key) for key in self.made_from}
-        same = fingerprint(made_from) == fingerprint(self.made_from) and self._is_whole(manifest)
-        return self._described(manifest) if same else None
+        same = fingerprint(made_from) == fingerprint(self.made_from) and self._covers(manifest.get("sample"))
+        return self._described(manifest) if same and self._is_whole(manifest) else None
+
+    def _covers(self, sample: Sequence[int] | None) -> bool:
+        """Whether a sample of the questions holds this job's: all of them do, and so does a larger one by its seed."""
+        if sample is None or self.sample is None:
+            return sample is None
+        (count, seed), (own_count, own_seed) = sample, self.sample
+        return seed == own_seed and count >= own_count
 
     def _is_whole(self, manifest: Mapping[str, Any]) -> bool:
         """Whether the file is the one that was sealed."""
@@ -133,7 +142,7 @@ class Run(abc.ABC):
         start = time.monotonic()
         self.prepare(sources, do)
         prepared = time.monotonic()
-        own_folder(self._work, {**self.made_from, "cut": self.cut})
+        own_folder(self._work, {**self.made_from, "sample": self.sample, "cut": self.cut})
         lists = self.lists(sources, self._work, do).with_columns(run_id=pl.lit(self.name))
         searched = time.monotonic()
         manifest = self._seal(lists, sources.queries.height)
@@ -154,6 +163,7 @@ class Run(abc.ABC):
             "num_queries": num_queries,
             "num_without_list": num_queries - lists["query_id"].n_unique(),
             "sha256": digest,
+            "sample": self.sample,
             **self.made_from,
             **provenance_of_code(),
         }
@@ -251,7 +261,7 @@ class FusedRun(Run):
     def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
         """Fuse."""
         fused: pl.DataFrame = self.retriever.fuse(
-            [self.others[name].read() for name in self.config.of], self.job.depth
+            [self.others[name].read(sources.queries) for name in self.config.of], self.job.depth
         )
         return fused
 
@@ -266,7 +276,7 @@ class RerankedRun(Run):
     def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
         """Score the candidates."""
         deepest = self.config.candidates or self.job.depth
-        lists = self.others[self.config.of[0]].read().filter(pl.col("rank") <= deepest)
+        lists = self.others[self.config.of[0]].read(sources.queries).filter(pl.col("rank") <= deepest)
         depth = self.job.depth
         if self.config.by is None:
             scored: pl.DataFrame = self.retriever.rerank(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -10,12 +10,15 @@ from erag_ray.annotators import Evidence, annotate, applicable_queries
 from erag_ray.config import RetrieveConfig
 from erag_ray.datasets import Findings, LoadedQueries, load_passages
 from erag_ray.evaluate import hit_values, page_values, sanity
+from erag_ray.progress import stage_progress
 from erag_ray.report import Grid, sanity_grids
-from erag_ray.schemas import SANITY, InputError
+from erag_ray.schemas import SANITY
 from erag_ray.steps.retrieving import load_asked, passages_of
 from erag_ray.steps.runs import MadeRun, read_run
+from erag_ray.steps.stages import Stage
 from erag_ray.store import TableStore, as_frame, file_stamp
 
+SETTINGS = ("query_format", "dataset", "where", "num_queries", "seed", "depth")
 CUTOFFS = (1, 5, 20, 100)
 HITS = {"provenance": "gold_page", "contains_answer_dpr": "contains_answer"}
 
@@ -29,32 +32,34 @@ def find_sanity(config: RetrieveConfig, made: Sequence[MadeRun]) -> list[Grid]:
     """
     tables = TableStore(config.out)
     files = [*config.queries, *config.qrels, *config.triviaqa_questions, *passages_of(config)]
-    inputs = {**{run.run_id: run.sha256 for run in made}, **{path: file_stamp(path) for path in files}}
-    settings = {"where": config.where, "dataset": config.dataset, "depth": config.depth}
-    held = _held(tables, inputs, settings)
-    if held is None:
-        findings = Findings()
-        loaded = load_asked(config, findings)
-        runs = pl.concat(read_run(run) for run in made)
-        corpus = load_passages(passages_of(config), findings, doc_ids=runs["doc_id"].unique())
-        findings.raise_problems()
-        cutoffs = [cutoff for cutoff in CUTOFFS if cutoff <= config.depth]
-        held = _sanity(runs, [run.run_id for run in made], loaded, corpus, cutoffs)
-        tables.write(held, SANITY, config=settings, inputs=inputs)
-    return sanity_grids(held)
+    made_from = Stage(
+        name="what the runs find",
+        tables=[SANITY],
+        settings={key: getattr(config, key) for key in SETTINGS},
+        inputs={**{run.run_id: run.sha256 for run in made}, **{path: file_stamp(path) for path in files}},
+    )
+    if not made_from.is_made(tables):
+        with stage_progress(made_from.name, show=config.progress):
+            table = _of_runs(config, made)
+        tables.write(
+            table,
+            SANITY,
+            config=made_from.settings,
+            inputs=made_from.inputs,
+            made_from=made_from.fingerprint,
+        )
+    return sanity_grids(tables.read(SANITY))
 
 
-def _held(
-    tables: TableStore, inputs: Mapping[str, str], settings: Mapping[str, object]
-) -> pl.DataFrame | None:
-    """What is sealed there, if it is whole and of the same."""
-    same = tables.made(SANITY)
-    if same is None or (same["inputs"], same["config"]) != (inputs, settings):
-        return None
-    try:
-        return tables.read(SANITY)
-    except InputError:
-        return None
+def _of_runs(config: RetrieveConfig, made: Sequence[MadeRun]) -> pl.DataFrame:
+    findings = Findings()
+    loaded = load_asked(config, findings)
+    # a run may hold the lists of more questions
+    runs = pl.concat(map(read_run, made)).join(loaded.queries, on="query_id", how="semi")
+    corpus = load_passages(passages_of(config), findings, doc_ids=runs["doc_id"].unique())
+    findings.raise_problems()
+    cutoffs = [cutoff for cutoff in CUTOFFS if cutoff <= config.depth]
+    return _sanity(runs, [run.run_id for run in made], loaded, corpus, cutoffs)
 
 
 def _sanity(

@@ -16,9 +16,11 @@ from erag_ray.store.files import ROW, is_folder, open_file, scan_file, size_of, 
 from erag_ray.store.folder import UNFINISHED, Folder, as_frame, is_uri, uri_fault
 from erag_ray.store.identity import (
     NOT_LOCAL,
+    code_fingerprint,
     file_digest,
     file_stamp,
     fingerprint,
+    frame_digest,
     new_job_id,
     provenance_of_code,
 )
@@ -43,9 +45,11 @@ __all__ = [
     "TableWriter",
     "TracebackFiles",
     "as_frame",
+    "code_fingerprint",
     "file_digest",
     "file_stamp",
     "fingerprint",
+    "frame_digest",
     "is_folder",
     "is_leased",
     "is_uri",

@@ -14,8 +14,10 @@ import subprocess
 import uuid
 from collections.abc import Iterable
 
+import polars as pl
 import pyarrow as pa
 import pyarrow.fs as pafs
+import pyarrow.parquet as pq
 
 from erag_ray.store.folder import Folder, is_uri
 
@@ -38,6 +40,7 @@ PACKAGES = (
     "langchain-text-splitters",
     "PyStemmer",
 )
+DIGESTED_ROWS = 1_000_000
 NOT_LOCAL = "not a local file"
 """The stamp of what is not there, or cannot be reached from here."""
 
@@ -68,6 +71,17 @@ def file_digest(path: str | os.PathLike[str]) -> str:
     """SHA-256 of a local file, in hex."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def frame_digest(frame: pl.DataFrame) -> str:
+    """SHA-256 of a frame's columns and rows, in hex; another order of the rows is another frame."""
+    digest = hashlib.sha256()
+    for rows in (frame.clear(), *frame.iter_slices(DIGESTED_ROWS)):
+        sink = pa.BufferOutputStream()
+        # written from one piece: where pages end must follow from the values alone
+        pq.write_table(rows.rechunk().to_arrow(), sink, compression="none")
+        digest.update(sink.getvalue())
+    return digest.hexdigest()
 
 
 def file_stamp(path: str) -> str:
@@ -118,6 +132,18 @@ def new_job_id() -> str:
 def provenance_of_code() -> dict[str, object]:
     """Package versions and the commit of the source tree (null outside one), for manifests."""
     return {"packages": dict(_versions(PACKAGES)), "commit": _commit()}
+
+
+@functools.cache
+def code_fingerprint() -> str:
+    """Fingerprint of this package's source files and of the versions of `PACKAGES`: another one may give other tables.
+
+    Not a version number, which would stay the same while somebody works on the code, nor the commit, which does not see
+    what is not committed.
+    """
+    root = pathlib.Path(__file__).parents[1]
+    files = {str(path.relative_to(root)): file_digest(path) for path in sorted(root.rglob("*.py"))}
+    return fingerprint([files, dict(_versions(PACKAGES))])
 
 
 def _versions(packages: Iterable[str]) -> Iterable[tuple[str, str | None]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import polars as pl
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from erag_ray.schemas import InputError, TableSchema, conform
 from erag_ray.store.folder import UNFINISHED, Folder, as_frame
-from erag_ray.store.identity import provenance_of_code, stable
+from erag_ray.store.identity import fingerprint, provenance_of_code, stable
 
 MANIFEST = "manifest.json"
 DIGEST = "manifest_sha256"
@@ -35,6 +35,7 @@ class TableStore:
         *,
         config: Mapping[str, object] | None = None,
         inputs: Mapping[str, str] | None = None,
+        made_from: str | None = None,
     ) -> pa.Table:
         """Write a whole table and seal it; what stood there before is replaced.
 
@@ -43,17 +44,21 @@ class TableStore:
             schema: what they must conform to.
             config: the settings that the content depends on.
             inputs: name -> fingerprint of what it was made from.
+            made_from: fingerprint of all that the content depends on, for `is_made_from`; None never equals another.
         """
         conformed = conform(table, schema)
         writer = self.writer(schema)
         writer.append(conformed)
-        writer.seal(config=config, inputs=inputs)
+        writer.seal(config=config, inputs=inputs, made_from=made_from)
         return conformed
 
     def writer(self, schema: TableSchema) -> TableWriter:
         """For a table too large to lie in memory: its parts one by one, then the seal. What stood there is gone."""
+        manifest = self.made(schema)
         self.clear(schema)
-        return TableWriter(self, schema, PART)
+        return TableWriter(
+            self, schema, PART, None if manifest is None else _content(schema, manifest["parts"])
+        )
 
     def part_writer(self, schema: TableSchema, number: int) -> TableWriter:
         """For one piece of a table that several processes write; `seal` then takes what each has written."""
@@ -67,6 +72,7 @@ class TableStore:
         *,
         config: Mapping[str, object] | None = None,
         inputs: Mapping[str, str] | None = None,
+        made_from: str | None = None,
     ) -> None:
         """Write the manifest: from here on the table exists.
 
@@ -76,6 +82,7 @@ class TableStore:
             num_rows: of all of them.
             config: as for `write`.
             inputs: as for `write`.
+            made_from: as for `write`.
         """
         content = {
             "table": schema.name,
@@ -84,6 +91,7 @@ class TableStore:
             "parts": dict(parts),
             "config": dict(config or {}),
             "inputs": dict(inputs or {}),
+            "made_from": made_from,
             **provenance_of_code(),
         }
         self.write_manifest(content, schema.name)
@@ -133,6 +141,29 @@ class TableStore:
         except (FileNotFoundError, InputError):
             return None
 
+    def is_made_from(self, schema: TableSchema, made_from: str | None) -> bool:
+        """Whether the table was sealed as made from exactly this, and its files are those that were sealed."""
+        manifest = self.made(schema)
+        if manifest is None or made_from is None or manifest.get("made_from") != made_from:
+            return False
+        try:
+            num_rows = [self._num_rows(schema, name, digest) for name, digest in manifest["parts"].items()]
+        except InputError:
+            return False
+        return bool(sum(num_rows) == manifest["num_rows"])
+
+    def _num_rows(self, schema: TableSchema, name: str, digest: str) -> int:
+        return int(pq.read_metadata(pa.BufferReader(self._part(schema, name, digest))).num_rows)
+
+    def digest(self, schema: TableSchema) -> str:
+        """Fingerprint of the content of a sealed table, whatever it was made from.
+
+        Raises:
+            FileNotFoundError: the table is not sealed.
+            InputError: the manifest is damaged.
+        """
+        return _content(schema, self.manifest(schema)["parts"])
+
     def read(self, schema: TableSchema) -> pl.DataFrame:
         """A sealed table.
 
@@ -147,7 +178,17 @@ class TableStore:
             raise _damaged(self.folder.at(schema.name, MANIFEST), f"its parts have {whole.height} rows")
         return whole
 
+    def read_parts(self, schema: TableSchema) -> Iterator[pl.DataFrame]:
+        """The parts of a sealed table one after the other, as they were appended; errors as of `read`."""
+        for name, digest in self.manifest(schema)["parts"].items():
+            yield as_frame(self._read_part(schema, name, digest))
+
     def _read_part(self, schema: TableSchema, name: str, digest: str) -> pa.Table:
+        data = self._part(schema, name, digest)
+        return conform(pq.read_table(pa.BufferReader(data)), schema, unique=False)
+
+    def _part(self, schema: TableSchema, name: str, digest: str) -> bytes:
+        """The bytes of a part, which are those that were sealed."""
         place = self.folder.at(schema.name, name)
         try:
             data = self.folder.read_bytes(schema.name, name)
@@ -158,18 +199,21 @@ class TableStore:
         if hashlib.sha256(data).hexdigest() != digest:
             text = f"table {schema.name}: {place} is not what was sealed; run the job that writes it again"
             raise InputError([text])
-        return conform(pq.read_table(pa.BufferReader(data)), schema, unique=False)
+        return data
 
 
 class TableWriter:
     """The parts of one table, or of a piece of it, in order; `TableStore` makes it."""
 
-    def __init__(self, tables: TableStore, schema: TableSchema, prefix: str) -> None:
+    def __init__(
+        self, tables: TableStore, schema: TableSchema, prefix: str, replaced: str | None = None
+    ) -> None:
         self.num_rows = 0
         self.parts: dict[str, str] = {}
         self._tables = tables
         self._schema = schema
         self._prefix = prefix
+        self._replaced = replaced
 
     def append(self, table: pa.Table | pl.DataFrame) -> None:
         """Write the next part; a key must not repeat inside it (nor over all parts: the caller's to see to)."""
@@ -178,11 +222,22 @@ class TableWriter:
         self.parts[name] = self._tables.folder.write_parquet(conformed, self._schema.name, name)
         self.num_rows += conformed.num_rows
 
+    @property
+    def is_changed(self) -> bool:
+        """Whether the parts so far are another table than the sealed one that they replace, if there was one."""
+        return _content(self._schema, self.parts) != self._replaced
+
     def seal(
-        self, *, config: Mapping[str, object] | None = None, inputs: Mapping[str, str] | None = None
+        self,
+        *,
+        config: Mapping[str, object] | None = None,
+        inputs: Mapping[str, str] | None = None,
+        made_from: str | None = None,
     ) -> None:
         """Write the manifest: from here on the table exists."""
-        self._tables.seal(self._schema, self.parts, self.num_rows, config=config, inputs=inputs)
+        self._tables.seal(
+            self._schema, self.parts, self.num_rows, config=config, inputs=inputs, made_from=made_from
+        )
 
 
 def read_manifest(
@@ -226,6 +281,11 @@ def whole_manifest(
         return read_manifest(folder, *below, name=name, form=form)
     except InputError:
         return None
+
+
+def _content(schema: TableSchema, parts: Mapping[str, str]) -> str:
+    columns = {field.name: str(field.type) for field in schema.columns}
+    return fingerprint([schema.name, columns, sorted(parts.items())])
 
 
 def _damaged(place: str, why: str) -> InputError:

@@ -1,0 +1,126 @@
+"""How long readers take: samples of requests, read one by one by readers that stay loaded.
+
+The store gets what is read, as in any job; only the time inside a reader counts, without its loading, the store, and
+the first sample of a kind in each process, which takes what is done once: kernels, caches, memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import ray.exceptions
+
+from erag_ray.config import JobConfig, SearchConfig
+from erag_ray.pipeline.actor import NOTES, ReaderActor
+from erag_ray.pipeline.reading import Pool, Work, actor_arguments, error_of
+from erag_ray.pipeline.tasks import task_pool
+from erag_ray.store import Folder, Lease, ReadingStore
+from erag_ray.work import Tasks, part
+
+TIMES = "times"
+
+
+class Times(NamedTuple):
+    """What a sample took.
+
+    Attributes:
+        worker: the process that read it.
+        order: how many that process had read before.
+        num_readings: in the sample.
+        seconds: inside the reader.
+        batch_rows: most requests in one batch of the reader.
+        peak_memory_bytes: the most that the process has held so far.
+    """
+
+    worker: str
+    order: int
+    num_readings: int
+    seconds: float
+    batch_rows: int
+    peak_memory_bytes: int
+
+
+class SampleReader:
+    """Reads numbered samples of requests and leaves the `Times` of each.
+
+    Args:
+        samples: folder of the samples.
+        arguments: of the `ReaderActor`.
+    """
+
+    def __init__(self, *, samples: str, **arguments: Any) -> None:
+        self._folder = Folder(samples)
+        self._actor = ReaderActor(**arguments)
+        self._worker, self._order = uuid.uuid4().hex, 0
+
+    def __call__(self, number: int) -> None:
+        before = self._actor.reading_seconds
+        (counts,) = self._actor(self._folder.read_parquet(sample_name(number)))
+        times = Times(
+            worker=self._worker,
+            order=self._order,
+            num_readings=counts["num_readings"][0],
+            seconds=self._actor.reading_seconds - before,
+            batch_rows=self._actor.isolation.reader.limits.rows,
+            peak_memory_bytes=counts["peak_memory_bytes"][0],
+        )
+        self._order += 1
+        self._folder.write_bytes(json.dumps(times).encode(), TIMES, part(number))
+
+
+def sample_name(number: int) -> str:
+    """The file of a sample."""
+    return f"{part(number)}.parquet"
+
+
+@contextlib.contextmanager
+def sample_pool(
+    work: Work, config: JobConfig, job: str, pool: Pool
+) -> Iterator[Callable[[Sequence[int]], list[Times]]]:
+    """While open, reads samples of one kind of requests by their numbers; gives the times that count.
+
+    By one reader, or as many as share a GPU or a node, so that they slow each other down as they will.
+
+    Args:
+        work: ``requests`` is the folder of the samples.
+        config: the job.
+        job: its id.
+        pool: that the job would have.
+    """
+    settings = {"samples": work.requests, **actor_arguments(work, config, job, pool)}
+    search = SearchConfig(
+        num_actors=pool.num_together,
+        cpus_per_actor=pool.num_cpus,
+        gpus_per_actor=pool.num_gpus,
+        ray_address=config.ray_address,
+    )
+    store, samples = ReadingStore(config.store, work.reader), Folder(work.requests)
+
+    def read(numbers: Sequence[int]) -> list[Times]:
+        try:
+            do(Tasks(worker=SampleReader, settings=settings, numbers=numbers, noun="samples"))
+        except ray.exceptions.RayTaskError as error:
+            raise error_of(error, config.store, work.requests) from error
+        return [Times(*json.loads(samples.read_bytes(TIMES, part(number)))) for number in numbers]
+
+    with Lease(store.folder, job), task_pool(search, show=config.progress) as do:
+        yield lambda numbers: _warm(read, numbers, pool.num_together)
+    store.folder.delete_folder(NOTES, job)
+
+
+def _warm(
+    read: Callable[[Sequence[int]], list[Times]], numbers: Sequence[int], num_workers: int
+) -> list[Times]:
+    """`without_first` of what samples take; so few that nothing might be left are read a second time."""
+    times = read(numbers)
+    return without_first(times) if len(numbers) > num_workers else read(numbers)
+
+
+def without_first(times: Sequence[Times]) -> list[Times]:
+    """The times of the samples of one kind, but of each worker's first."""
+    first = {one.worker: one.order for one in sorted(times, key=lambda one: -one.order)}
+    return [one for one in times if one.order > first[one.worker]]

@@ -1,0 +1,211 @@
+"""What a second start makes anew: what has changed, and nothing else; and it is the same as made from nothing."""
+
+from __future__ import annotations
+
+import importlib
+import pathlib
+import sys
+from collections.abc import Iterator
+
+import pytest
+from polars.testing import assert_frame_equal
+from tiny import PASSAGES, Tiny, compare, passage_line, table
+
+from erag_ray.schemas import LABELS, UTILITY, TableSchema
+from erag_ray.steps import stages
+from erag_ray.steps.inputs import INPUT_TABLES
+from erag_ray.steps.judging import RESULTS
+from erag_ray.steps.stages import Stage
+from erag_ray.store import NOT_LOCAL, TableStore
+
+TABLES: tuple[TableSchema, ...] = (*INPUT_TABLES, LABELS, UTILITY, *RESULTS)
+ALL = {schema.name for schema in TABLES}
+INPUTS = {schema.name for schema in INPUT_TABLES}
+OF_VALUES = {"means", "correlations", "comparisons", "contrasts"}
+
+
+def sealed_at(tiny: Tiny) -> dict[str, int]:
+    """Table -> when its manifest was written."""
+    out = pathlib.Path(tiny.config.out)
+    return {name: (out / name / "manifest.json").stat().st_mtime_ns for name in ALL}
+
+
+def made_again(tiny: Tiny) -> set[str]:
+    """The tables that the same command, or another one with the same ``out``, makes."""
+    before = sealed_at(tiny)
+    compare(tiny)
+    return {name for name, time in sealed_at(tiny).items() if time != before[name]}
+
+
+def assert_as_from_nothing(tiny: Tiny) -> None:
+    """All tables are those of a job that finds nothing but readings."""
+    other = tiny.with_config(out=f"{tiny.config.out}-other")
+    compare(other)
+    for schema in TABLES:
+        assert_frame_equal(table(tiny, schema), table(other, schema))
+
+
+@pytest.fixture
+def compared(tiny: Tiny, reads_here: list[int]) -> Tiny:
+    """A finished job."""
+    compare(tiny)
+    return tiny
+
+
+def test_the_same_again_makes_nothing_and_says_so(compared: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert made_again(compared) == set()
+    assert capsys.readouterr().err.splitlines() == [
+        "inputs: as sealed before",
+        "labels: as sealed before",
+        "end-to-end scores: as sealed before",
+        "list_values, means, correlations, comparisons, contrasts, pooling: as sealed before",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "made"),
+    [
+        ({"num_resamples": 300}, OF_VALUES),
+        ({"confidence": 0.8}, OF_VALUES),
+        ({"num_flips": 200}, {"comparisons"}),
+        ({"num_permutations": 200}, {"correlations"}),
+        ({"statistics": ["kendall_tau_b"]}, {"correlations", "contrasts"}),
+        ({"cutoffs": [1, 2]}, {"list_values", *OF_VALUES}),
+        ({"measures": ["P", "R"]}, {"list_values", "pooling", *OF_VALUES}),
+        ({"annotators": ["erag", "provenance"]}, ALL - INPUTS - {"utility"}),
+        ({"end_to_end_depths": [2, 3]}, ALL - INPUTS - {"labels"}),
+        ({"score": "token_f1"}, ALL),
+        ({"seed": 3}, ALL),
+        # what is no part of any table
+        ({"write_every_seconds": 7.0, "max_error_share": 0.5}, set()),
+    ],
+    ids=str,
+)
+def test_a_change_makes_what_depends_on_it(
+    compared: Tiny, changes: dict[str, object], made: set[str]
+) -> None:
+    other = compared.with_config(**changes)
+    assert made_again(other) == made
+    assert_as_from_nothing(other)
+    assert made_again(other) == set()
+
+
+def test_a_threshold_of_graded_labels_is_seen(tiny: Tiny, reads_here: list[int]) -> None:
+    # an output whose F1 is 2/3
+    tiny.passages.write_text(tiny.passages.read_text().replace('"Ada Brunner"', '"Ada Brunner of Graz"'))
+    graded = tiny.with_config(score="token_f1", threshold=0.5)
+    compare(graded)
+    other = graded.with_config(threshold=0.9)
+    assert made_again(other) == {"list_values", "pooling", *OF_VALUES}
+    assert_as_from_nothing(other)
+
+
+def test_tables_whose_own_inputs_stay_the_same_are_kept(tiny: Tiny, reads_here: list[int]) -> None:
+    graded = tiny.with_config(score="token_f1", threshold=0.5)
+    compare(graded)
+    # labels are all 0 or 1 here, so no value of a list changes
+    other = graded.with_config(threshold=0.9)
+    assert made_again(other) == {"list_values", "pooling"}
+    assert_as_from_nothing(other)
+
+
+def test_a_changed_input_file_makes_everything(compared: Tiny) -> None:
+    compared.passages.write_text(
+        compared.passages.read_text().replace("the metal of the dome", "the dome and its metal")
+    )
+    assert made_again(compared) == ALL
+    assert_as_from_nothing(compared)
+
+
+def test_passages_that_nobody_asks_for_leave_the_results(compared: Tiny) -> None:
+    with compared.passages.open("a") as file:
+        file.write(passage_line("d13", *PASSAGES["d12"]))
+    # a file with another stamp is read, and whatever may follow from it is made
+    assert made_again(compared) == ALL
+
+
+def test_another_version_of_the_code_makes_everything(
+    compared: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stages, "code_fingerprint", lambda: "another version")
+    assert made_again(compared) == ALL
+
+
+def test_what_was_killed_between_two_tables_goes_on_with_the_second(compared: Tiny) -> None:
+    TableStore(compared.config.out).unseal(RESULTS[2])
+    before = sealed_at_but(compared, RESULTS[2].name)
+    compare(compared)
+    assert sealed_at_but(compared, RESULTS[2].name) == before
+    assert_as_from_nothing(compared)
+
+
+def sealed_at_but(tiny: Tiny, name: str) -> dict[str, int]:
+    """`sealed_at` of the other tables."""
+    out = pathlib.Path(tiny.config.out)
+    return {other: (out / other / "manifest.json").stat().st_mtime_ns for other in ALL if other != name}
+
+
+# --- code from outside ---
+
+
+@pytest.fixture
+def module(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> Iterator[pathlib.Path]:
+    """A score in a module of the user's own, with what it calls in a second one."""
+    monkeypatch.syspath_prepend(str(tiny.folder))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    (tiny.folder / "own_scores.py").write_text(
+        "from erag_ray.scores import Score\n"
+        "import own_rule\n"
+        "OWN = Score(name='own', function=lambda output, golds: float(own_rule.is_right(output, golds)),"
+        " binary=True, normalises=False)\n"
+    )
+    rule = tiny.folder / "own_rule.py"
+    rule.write_text("def is_right(output, golds):\n    return output in golds\n")
+    yield rule
+    for name in ("own_scores", "own_rule"):
+        sys.modules.pop(name, None)
+
+
+def test_what_outside_code_makes_is_made_again_and_the_rest_only_if_that_changes(
+    tiny: Tiny, reads_here: list[int], module: pathlib.Path
+) -> None:
+    own = tiny.with_config(score="own_scores:OWN")
+    compare(own)
+    # its result is the same, and so is all that follows without calling it
+    assert made_again(own) == {"labels", "utility", "list_values", "pooling"}
+    # not the module that the config names has changed, but one that it imports
+    module.write_text("def is_right(output, golds):\n    return len(output) > 5\n")
+    for name in ("own_scores", "own_rule"):
+        sys.modules.pop(name)
+    importlib.invalidate_caches()
+    before = table(own, UTILITY)
+    assert made_again(own) == ALL - INPUTS
+    assert not table(own, UTILITY).equals(before)
+    assert_as_from_nothing(own)
+
+
+def stage(**changes: object) -> Stage:
+    given = {"name": "labels", "tables": [LABELS], "settings": {"depth": 3}, "inputs": {"file": "5 bytes"}}
+    return Stage(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def test_the_fingerprint_holds_all_that_a_stage_depends_on() -> None:
+    others = [
+        stage(settings={"depth": 4}),
+        stage(inputs={"file": "6 bytes"}),
+        stage(inputs={"other": "5 bytes"}),
+        stage(names=["erag"]),
+    ]
+    assert len({one.fingerprint for one in (stage(), *others)}) == 5
+    assert stage().fingerprint == stage(name="other words", tables=[UTILITY]).fingerprint
+
+
+def test_what_cannot_be_known_is_never_taken_for_the_same(tmp_path: pathlib.Path) -> None:
+    store = TableStore(str(tmp_path))
+    for unknown in (stage(inputs={"file": NOT_LOCAL}), stage(names=["erag", "mine:OWN"])):
+        assert unknown.fingerprint is None
+        store.write(LABELS.empty(), LABELS, made_from=unknown.fingerprint)
+        assert not unknown.is_made(store)
+    store.write(LABELS.empty(), LABELS, made_from=stage().fingerprint)
+    assert stage().is_made(store)
