@@ -160,8 +160,8 @@ LIGHTHOUSE = Passage(
 )
 SURGEON = Passage("Ada Brunner", "Ada Brunner grew up in Graz and became a surgeon like her mother.")
 
-# A weak reader copies the answers of worked examples into its own ("1874" in 17 % of SmolLM2's outputs). So those of
-# questions and dialogues hold names that are nowhere else: no real answer equals them, and a copy is told by them.
+# A weak reader copies the answers of worked examples ("1874" was 8 to 10 % of SmolLM2's outputs from five and ten
+# documents). So those of questions and dialogues hold invented names: no real answer equals them, and they show a copy.
 DESIGNER = Passage(
     "Skerry Point", "The lighthouse at Skerry Point was designed by Orla Brandvik and burned whale oil."
 )
