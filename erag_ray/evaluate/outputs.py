@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from erag_ray.schemas import COMMON_OUTPUTS, OUTPUTS, READINGS, conform
-from erag_ray.scores import normalize_answer, score_named, score_outputs
+from erag_ray.scores import ScoreErrors, normalize_answer, score_named, score_outputs
 
 SINGLE_DOCUMENT = "single_document"
 """Kind of the lists that hold one document, as eRAG reads it."""
@@ -118,12 +118,12 @@ def _majorities(queries: pl.DataFrame) -> pl.DataFrame:
 
 
 def _mean_score(output: str, queries: pl.DataFrame) -> float | None:
-    """The mean score of one output to all questions."""
+    """The mean score of one output to all questions; where a score of the user's own raises, of the others."""
     values: list[float | None] = []
     for part in queries.partition_by("score"):
-        values += score_outputs(
-            [output] * part.height, part["answers"].to_list(), score_named(part["score"][0])
-        )
+        ids, answers = part["query_id"].to_list(), part["answers"].to_list()
+        score = score_named(part["score"][0])
+        values += score_outputs([output] * part.height, answers, score, ids, ScoreErrors())
     scores = [value for value in values if value is not None]
     return sum(scores) / len(scores) if scores else None
 
