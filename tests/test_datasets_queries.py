@@ -403,17 +403,39 @@ def test_bad_trec_qrels_line(tmp_path: pathlib.Path) -> None:
 
 def test_trec_qrels_name_the_gold_passages_of_any_question(tmp_path: pathlib.Path) -> None:
     paths = [
-        write(tmp_path / "nq.jsonl", plain("q1"), plain("q2"), plain("q3"), plain("left out")),
+        write(tmp_path / "nq.jsonl", plain("q1"), plain("q2"), plain("q3"), plain("unjudged")),
         write(tmp_path / "squad-dev-v1.1.json", squad(article("One", qa("s1", "Ann")))),
-        write(tmp_path / "nq-dev-kilt.jsonl", kilt("k1"), kilt("k2", gold_doc_ids=["d9"])),
+        write(
+            tmp_path / "nq-dev-kilt.jsonl", kilt("k1"), kilt("k2", gold_doc_ids=["d9"]), kilt_with_page("k3")
+        ),
+        write(tmp_path / "queries.jsonl", beir("b1", answer="yes"), beir("train", answer="no")),
     ]
     qrels = tmp_path / "qrels.txt"
-    lines = ["q1 0 d1 1", "q1 0 d0 0", "q1\t0\td2  2", "q2 0 d1 -1", "q3 Q0 d3 1", "s1 0 d4 1", "k1 0 d5 1"]
+    lines = [
+        "q1 0 d1 1",
+        "q1 0 d0 0",
+        "q1\t0\td2  2",
+        "q2 0 d1 -1",
+        "q3 Q0 d3 1",
+        "s1 0 d4 1",
+        "k1 0 d5 1",
+        "b1 0 d6 1",
+    ]
     qrels.write_bytes("\r\n".join(lines).encode())
     findings = Findings()
     loaded = load_queries(paths, findings, dataset="nq", qrels=qrels)
     findings.raise_problems()
-    assert loaded.queries["query_id"].to_list() == ["q1", "q2", "q3", "s1", "k1", "k2"]
+    assert loaded.queries["query_id"].to_list() == [
+        "q1",
+        "q2",
+        "q3",
+        "unjudged",
+        "s1",
+        "k1",
+        "k2",
+        "k3",
+        "b1",
+    ]
     gold = [
         ("q1", 1, "d2"),
         ("q1", 2, "d1"),
@@ -421,11 +443,15 @@ def test_trec_qrels_name_the_gold_passages_of_any_question(tmp_path: pathlib.Pat
         ("s1", 1, "d4"),
         ("k1", 1, "d5"),
         ("k2", 1, "d9"),
+        ("b1", 1, "d6"),
     ]
     assert loaded.gold.rows() == gold
-    # a document is no page but in BEIR
-    assert loaded.provenance.rows() == [("s1", "One")]
-    assert findings.notes == ("questions without a line in the qrels, left out: 1 (left out)",)
+    # a document is no page but in BEIR, whose other questions are not of this split
+    assert loaded.provenance.rows() == [("s1", "One"), ("k3", "7"), ("b1", "d6")]
+    assert findings.notes == (
+        "questions without a line in the qrels: no gold is known: 1 (unjudged)",
+        "questions without a line in the qrels, left out: 1 (train)",
+    )
 
 
 def test_qrels_that_do_nothing_are_a_problem(tmp_path: pathlib.Path) -> None:
@@ -434,9 +460,15 @@ def test_qrels_that_do_nothing_are_a_problem(tmp_path: pathlib.Path) -> None:
     assert problem_of(named, qrels=qrels).startswith(
         f"{qrels}: qrels are given, but every question names its"
     )
+    beirs = write(tmp_path / "queries.jsonl", beir("q1", answer="yes"))
     others = write(tmp_path / "nq.jsonl", plain("q1"), plain("q2"))
     expected = f"{qrels}: has no query in common with the questions (such as 'q7' against 'q1')"
     assert problem_of(others, qrels=qrels) == expected
+    assert problem_of(beirs, qrels=qrels) == expected
+
+
+def kilt_with_page(query_id: str) -> dict[str, object]:
+    return {**kilt(query_id), "output": [{"answer": "Ann", "provenance": [{"wikipedia_id": "7"}]}]}
 
 
 def plain(query_id: object = None, *answers: str, **more: object) -> dict[str, object]:

@@ -164,8 +164,8 @@ class RetrieveConfig:
     """Form of the question files: auto (by the fields of each record), kilt, beir, plain, squad or klue."""
 
     qrels: list[str] = field(default_factory=list)
-    """TREC qrels (query 0 document grade) or BEIR's (TSV): the gold passages of questions whose file names none. A
-    question without a line in them is left out."""
+    """TREC qrels (query 0 document grade) or BEIR's (TSV): the gold passages of questions whose file names none. BEIR's
+    questions without a line in them are left out."""
 
     triviaqa_questions: list[str] = field(default_factory=list)
     """TriviaQA's original JSON files: KILT's TriviaQA files hold ids without questions."""

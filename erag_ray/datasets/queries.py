@@ -80,9 +80,9 @@ def load_queries(
         score: the score of all questions; else ``score_by_dataset``, else what is known of the data set.
         score_by_dataset: data set -> score.
         triviaqa_questions: TriviaQA's own JSON files, for KILT files that leave ``input`` out.
-        qrels: relevance files, TREC's or BEIR's (see `qrels`). They choose among the questions whose record names no
-            gold passages, and their documents above 0 become the gold passages of these; of a BEIR question, whose
-            documents are pages of their own, also the gold pages.
+        qrels: relevance files, TREC's or BEIR's (see `qrels`). Their documents above 0 become the gold passages of
+            questions whose record names none. They choose BEIR's questions, whose documents are pages of their own and
+            so also their gold pages.
         where: conditions on the records, ``path=value`` or ``dataset:path=value``; the others are as if not there.
 
     Raises:
@@ -133,7 +133,7 @@ class _Loading:
     """File -> what is said of its first record of no known form."""
     uses_qrels: bool = False
     unjudged: str = ""
-    """The first question that the qrels leave out."""
+    """The first question that could have, but does not have, a line in the qrels."""
 
     def add(self, record: Record, format_of_record: str | None) -> None:
         form = format_of_record if self.format == "auto" else self.format
@@ -148,12 +148,11 @@ class _Loading:
         if question.is_unnamed:
             self.findings.note("questions without an id, called by their place, NAME:LINE", question.query_id)
         if self.qrels and not question.gold:
-            self.uses_qrels = True
-            if question.query_id not in self.qrels:
-                self.findings.note("questions without a line in the qrels, left out", question.query_id)
-                self.unjudged = self.unjudged or question.query_id
+            is_beir = form == "beir"
+            if question.query_id in self.qrels:
+                self.uses_qrels, question = True, self._judged(question, is_page=is_beir)
+            elif not self._keeps_unjudged(question, is_chosen=is_beir):
                 return
-            question = self._judged(question, is_page=form == "beir")
         if question.impossible:
             self.findings.note("impossible questions, left out", question.query_id)
             return
@@ -167,6 +166,15 @@ class _Loading:
         gold = self.qrels[question.query_id]
         pages = tuple((page,) for page in gold) if is_page else question.page_sets
         return replace(question, gold=gold, page_sets=pages)
+
+    def _keeps_unjudged(self, question: Question, *, is_chosen: bool) -> bool:
+        """Whether a question that has no line in the qrels is read: not where they choose the questions."""
+        self.unjudged = self.unjudged or question.query_id
+        if is_chosen:
+            self.findings.note("questions without a line in the qrels, left out", question.query_id)
+        elif not question.page_sets:
+            self.findings.note("questions without a line in the qrels: no gold is known", question.query_id)
+        return not is_chosen
 
     def _report_unknown(self, record: Record) -> None:
         """One line for a file, however many of its records are of no known form."""
@@ -208,18 +216,17 @@ class _Loading:
             )
 
     def check_qrels(self, paths: list[str]) -> None:
-        """Qrels do nothing where every question names its gold passages; some question must have a line in them."""
-        names = ", ".join(paths)
-        if self.qrels and self.found and not self.uses_qrels:
-            text = (
-                f"{names}: qrels are given, but every question names its gold passages itself (gold_doc_ids)"
-            )
-            self.findings.problem("unused qrels", text)
-        if self.unjudged and not self.found:
+        """Qrels of which no question takes its gold passages are a mistake."""
+        if not self.qrels or self.uses_qrels:
+            return
+        names, text = ", ".join(paths), ""
+        if self.unjudged:
             ids = f"such as {next(iter(self.qrels))!r} against {self.unjudged!r}"
-            self.findings.problem(
-                "unused qrels", f"{names}: has no query in common with the questions ({ids})"
-            )
+            text = f"has no query in common with the questions ({ids})"
+        elif self.found:
+            text = "qrels are given, but every question names its gold passages itself (gold_doc_ids)"
+        if text:
+            self.findings.problem("unused qrels", f"{names}: {text}")
 
     def join_triviaqa(self, paths: list[str]) -> None:
         """Fill in the questions that KILT's TriviaQA files leave out."""
