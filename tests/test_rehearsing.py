@@ -5,18 +5,17 @@ from __future__ import annotations
 import contextlib
 import pathlib
 import runpy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from tiny import Tiny, compare
+from tiny import Tiny, compare, kilt_line
 
 from erag_ray.config import JobConfig, ReaderConfig
-from erag_ray.pipeline import Pool, Times, Work, sample_name
-from erag_ray.pipeline.measuring import without_first
+from erag_ray.pipeline import Pool, Times, Work, sample_name, without_first
 from erag_ray.readers import make_reader
 from erag_ray.schemas import CORRELATIONS
 from erag_ray.steps import rehearsing
@@ -35,25 +34,21 @@ def seconds_of(reads_here: list[int], monkeypatch: pytest.MonkeyPatch) -> Callab
     """No Ray: two readers, with batches of two, that take as long as they are told."""
 
     def take(seconds: Seconds) -> None:
-        @contextlib.contextmanager
-        def here(work: Work, config: JobConfig, job: str, pool: Pool) -> Iterator[Callable[..., list[Times]]]:
-            def read(numbers: Sequence[int]) -> list[Times]:
-                return [sampled(number) for number in numbers][1:]
+        def read(work: Work, num_samples: int, config: JobConfig, job: str, pool: Pool) -> list[Times]:
+            return [sampled(work, number, config, job) for number in range(num_samples)]
 
-            def sampled(number: int) -> Times:
-                requests = pq.read_table(f"{work.requests}/{sample_name(number)}")
-                reader = make_reader(work.config)
-                reader.load()
-                found = pa.concat_tables(reader.read(requests, work.reader))
-                ReadingStore(config.store, work.reader).append(found, job)
-                reads_here.append(found.num_rows)
-                num_docs = max(pc.list_value_length(requests["titles"]).to_pylist())
-                taken = seconds(num_docs, number) * found.num_rows
-                return Times("a", number, found.num_rows, taken, batch_rows=2, peak_memory_bytes=2**30)
+        def sampled(work: Work, number: int, config: JobConfig, job: str) -> Times:
+            requests = pq.read_table(f"{work.requests}/{sample_name(number)}")
+            reader = make_reader(work.config)
+            reader.load()
+            found = pa.concat_tables(reader.read(requests, work.reader))
+            ReadingStore(config.store, work.reader).append(found, job)
+            reads_here.append(found.num_rows)
+            num_docs = max(pc.list_value_length(requests["titles"]).to_pylist())
+            taken = seconds(num_docs, number) * found.num_rows
+            return Times("a", number, found.num_rows, taken, batch_rows=2, peak_memory_bytes=2**30)
 
-            yield read
-
-        monkeypatch.setattr(rehearsing, "sample_pool", here)
+        monkeypatch.setattr(rehearsing, "read_samples", read)
         monkeypatch.setattr(rehearsing, "ray_session", lambda address: contextlib.nullcontext())
         monkeypatch.setattr(rehearsing, "plan_pool", lambda config: Pool(size=2, num_cpus=1, num_gpus=0.0))
 
@@ -126,19 +121,33 @@ def test_a_figure_has_its_interval_which_is_wide_for_a_small_sample(
     assert "[0, inf] by 1 samples, 1 requests in all" in few
 
 
-def test_each_figure_is_said_as_soon_as_it_is_known(
+def test_the_figures_of_one_reader_are_said_before_the_next_is_timed(
     tiny: Tiny, seconds_of: Callable[[Seconds], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said_before: dict[int, str] = {}
+    said: list[str] = []
 
     def seconds(num_docs: int, number: int) -> float:
-        said_before[num_docs] = said_before.get(num_docs, "") + capsys.readouterr().err
+        said.append(capsys.readouterr().err)
+        return 1.0
+
+    # another dataset, whose outputs may be longer, is read by another reader
+    wow = tiny.folder / "wow.jsonl"
+    wow.write_text(kilt_line("w1", "who sings in tessel", "Ada", "p1"))
+    seconds_of(seconds)
+    job(tiny.with_config(queries=[*tiny.config.queries, f"{wow}"], dataset=None, dry_run=True, calibrate=30))
+    assert sum("reader-seconds each" in line for line in said) == 1
+
+
+def test_the_kinds_are_read_in_turn(tiny: Tiny, seconds_of: Callable[[Seconds], None]) -> None:
+    read: list[int] = []
+
+    def seconds(num_docs: int, number: int) -> float:
+        read.append(num_docs)
         return 1.0
 
     seconds_of(seconds)
-    job(tiny.with_config(dry_run=True, calibrate=15))
-    assert "no passages: 1 reader-seconds" in said_before[1]
-    assert "pairs: 1 reader-seconds" in said_before[3]
+    job(tiny.with_config(dry_run=True, calibrate=15, end_to_end_depths=[3]))
+    assert [min(num_docs, 2) for num_docs in read] == [0, 1, 2] * 5
 
 
 def test_what_the_first_sample_of_a_kind_takes_does_not_count() -> None:

@@ -6,7 +6,7 @@ workers.
 """
 
 from erag_ray.pipeline.actor import ReaderActor, peak_memory_bytes
-from erag_ray.pipeline.measuring import SampleReader, Times, sample_name, sample_pool
+from erag_ray.pipeline.measuring import SampleReader, Times, read_samples, sample_name, without_first
 from erag_ray.pipeline.reading import (
     Done,
     Pool,
@@ -34,8 +34,9 @@ __all__ = [
     "plan_pool",
     "ray_session",
     "read",
+    "read_samples",
     "sample_name",
-    "sample_pool",
     "task_pool",
     "train",
+    "without_first",
 ]

@@ -6,10 +6,9 @@ the first sample of a kind in each process, which takes what is done once: kerne
 
 from __future__ import annotations
 
-import contextlib
 import json
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import ray.exceptions
@@ -77,47 +76,41 @@ def sample_name(number: int) -> str:
     return f"{part(number)}.parquet"
 
 
-@contextlib.contextmanager
-def sample_pool(
-    work: Work, config: JobConfig, job: str, pool: Pool
-) -> Iterator[Callable[[Sequence[int]], list[Times]]]:
-    """While open, reads samples of one kind of requests by their numbers; gives the times that count.
+def read_samples(work: Work, num_samples: int, config: JobConfig, job: str, pool: Pool) -> list[Times]:
+    """Read numbered samples, one after the other; what they hold is in the store when this returns.
 
     By one reader, or as many as share a GPU or a node, so that they slow each other down as they will.
 
     Args:
-        work: ``requests`` is the folder of the samples.
+        work: ``requests`` is the folder of the samples (`sample_name`).
+        num_samples: how many there are.
         config: the job.
         job: its id.
         pool: that the job would have.
+
+    Raises:
+        JobError: nothing can be written, or the reader cannot go on; what was written stays.
     """
-    settings = {"samples": work.requests, **actor_arguments(work, config, job, pool)}
     search = SearchConfig(
         num_actors=pool.num_together,
         cpus_per_actor=pool.num_cpus,
         gpus_per_actor=pool.num_gpus,
         ray_address=config.ray_address,
     )
+    tasks = Tasks(
+        worker=SampleReader,
+        settings={"samples": work.requests, **actor_arguments(work, config, job, pool)},
+        numbers=range(num_samples),
+        noun=f"samples by {work.reader}",
+    )
     store, samples = ReadingStore(config.store, work.reader), Folder(work.requests)
-
-    def read(numbers: Sequence[int]) -> list[Times]:
+    with Lease(store.folder, job), task_pool(search, show=config.progress) as do:
         try:
-            do(Tasks(worker=SampleReader, settings=settings, numbers=numbers, noun="samples"))
+            do(tasks)
         except ray.exceptions.RayTaskError as error:
             raise error_of(error, config.store, work.requests) from error
-        return [Times(*json.loads(samples.read_bytes(TIMES, part(number)))) for number in numbers]
-
-    with Lease(store.folder, job), task_pool(search, show=config.progress) as do:
-        yield lambda numbers: _warm(read, numbers, pool.num_together)
     store.folder.delete_folder(NOTES, job)
-
-
-def _warm(
-    read: Callable[[Sequence[int]], list[Times]], numbers: Sequence[int], num_workers: int
-) -> list[Times]:
-    """`without_first` of what samples take; so few that nothing might be left are read a second time."""
-    times = read(numbers)
-    return without_first(times) if len(numbers) > num_workers else read(numbers)
+    return [Times(*json.loads(samples.read_bytes(TIMES, part(number)))) for number in tasks.numbers]
 
 
 def without_first(times: Sequence[Times]) -> list[Times]:

@@ -13,7 +13,16 @@ import polars as pl
 import scipy.stats
 
 from erag_ray.config import JobConfig
-from erag_ray.pipeline import Pool, Times, Work, plan_pool, ray_session, sample_name, sample_pool
+from erag_ray.pipeline import (
+    Pool,
+    Times,
+    Work,
+    plan_pool,
+    ray_session,
+    read_samples,
+    sample_name,
+    without_first,
+)
 from erag_ray.progress import stage_progress
 from erag_ray.requests import pairs, ranked_lists
 from erag_ray.steps.inputs import Inputs
@@ -120,27 +129,33 @@ def _measured(
 ) -> Iterator[str]:
     """Time one reader on so many requests of each kind, by themselves; what it takes is added to ``known``."""
     part, folder = kinds[0].part, Folder("/".join([config.out.rstrip("/"), "requests", kinds[0].part.id]))
+    rounds = itertools.zip_longest(*(_samples(kind, count, pool.num_together) for kind in kinds))
+    # in turn, so that what else the machine does meanwhile slows all kinds alike
+    order = [
+        (kind, rows) for one in rounds for kind, rows in zip(kinds, one, strict=True) if rows is not None
+    ]
+    for number, (_, rows) in enumerate(order):
+        folder.write_parquet(part.make_requests(rows), sample_name(number))
     work = Work(requests=folder.root, num_requests=count, config=part.reader.config, reader=part.id)
-    number, memory = 0, 0
-    with sample_pool(work, config, new_job_id(), pool) as read:
-        for kind in kinds:
-            samples = list(_samples(kind, count, NUM_SAMPLES + pool.num_together))
-            numbers = range(number, number := number + len(samples))
-            for place, rows in zip(numbers, samples, strict=True):
-                folder.write_parquet(part.make_requests(rows), sample_name(place))
-            with stage_progress(f"{part.id}: {kind.name}", show=config.progress):
-                times = read(numbers)
-            known[part.id, kind.num_docs] = _for_one(times)
-            memory = max(memory, *(one.peak_memory_bytes for one in times))
-            yield _told(kind, times, known[part.id, kind.num_docs])
+    with stage_progress(f"timing {part.id}", show=config.progress):
+        times = read_samples(work, len(order), config, new_job_id(), pool)
+    for kind in kinds:
+        own = without_first([one for one, (other, _) in zip(times, order, strict=True) if other is kind])
+        known[part.id, kind.num_docs] = _for_one(own)
+        yield _told(kind, own, known[part.id, kind.num_docs])
+    memory = max(one.peak_memory_bytes for one in times)
     yield f"{part.id}: a reader holds {memory / 2**30:.2f} GiB at most"
 
 
-def _samples(kind: Kind, count: int, num_samples: int) -> Iterator[pl.DataFrame]:
-    """So many of the requests, evenly over all of them, in samples that are each so too."""
+def _samples(kind: Kind, count: int, num_workers: int) -> list[pl.DataFrame]:
+    """So many of the requests, evenly over all of them, in samples that are each so too.
+
+    The first sample of each worker does not count; where there are too few for one more they come again.
+    """
     chosen = spread(kind.part.new, count)
-    for first in range(min(num_samples, chosen.height)):
-        yield chosen.gather_every(num_samples, first)
+    num_samples = min(NUM_SAMPLES + num_workers, chosen.height)
+    samples = [chosen.gather_every(num_samples, first) for first in range(num_samples)]
+    return samples * math.ceil((num_workers + 1) / num_samples)
 
 
 def _for_one(times: Sequence[Times]) -> Seconds:
