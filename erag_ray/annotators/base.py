@@ -13,7 +13,7 @@ from erag_ray.scores import ScoreErrors
 
 PAIR = ["query_id", "doc_id"]
 Need = Literal["readings", "judgements", "likelihoods", "unrelated", "closed_book"]
-"""Frames of `Evidence`; closed_book: also without any document, in readings."""
+"""Frames of `Evidence`; closed_book: also without any document, in readings and likelihoods."""
 
 
 @dataclass(frozen=True, kw_only=True)
