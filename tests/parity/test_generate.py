@@ -116,7 +116,7 @@ def test_fid_uses_all_its_passages(t5: str) -> None:
         ("llama", {}),
         ("gpt2", {"n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 1024}),
         ("mistral", {"sliding_window": 12}),
-        ("gemma3_text", GEMMA),
+        ("gemma3_text", {**GEMMA, "seed": 3}),
     ],
 )
 @pytest.mark.parametrize("prompt", ["plain", "chat"])
@@ -145,11 +145,11 @@ def test_causal_prompts_are_the_whole_string(tmp_path_factory: pytest.TempPathFa
     reader = models.loaded("causal", folder)
     string = (
         "Read the passages and answer the question with a few words.\n\n"
-        "Passage: (Lighthouse) The lighthouse at Skerry Point was lit in 1874. Its lamp burned whale oil.\n"
-        "Question: When was the lighthouse at Skerry Point first lit?\nAnswer: 1874\n\n"
-        "Passage: (Ada Brunner) Ada Brunner grew up in Graz and became a surgeon like her mother.\n"
-        "Question: What was the profession of Ada Brunner's mother?\nAnswer: surgeon\n\n"
-        "Passage: (Marn) The sea.\nPassage: The hills.\nQuestion: Who built it?\nAnswer:"
+        "Passage: (Skerry Point) The lighthouse at Skerry Point was designed by Orla Brandvik and burned whale oil.\n"
+        "Question: Who designed the lighthouse at Skerry Point?\nAnswer (a few words): Orla Brandvik\n\n"
+        "Passage: (Ada Brunner) Ada Brunner grew up in Mellinghaven and became a surgeon like her mother.\n"
+        "Question: Where did Ada Brunner grow up?\nAnswer (a few words): Mellinghaven\n\n"
+        "Passage: (Marn) The sea.\nPassage: The hills.\nQuestion: Who built it?\nAnswer (a few words):"
     )
     request = Request("Who built it?", (Passage("Marn", "The sea."), Passage("", "The hills.")))
     (prompt,) = reader.encode([request])
