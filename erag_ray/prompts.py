@@ -87,6 +87,12 @@ def plain_pieces(
     return [*_contexts(before, passages), *_ask(family, question, first=not passages, before=before)]
 
 
+def without_titles(family: Family) -> Family:
+    """The family, whose worked examples show passages without titles."""
+    examples = [one._replace(passage=one.passage._replace(title="")) for one in family.examples]
+    return family._replace(examples=tuple(examples))
+
+
 def _one_line(passage: Passage) -> str:
     return f"Passage: ({passage.title}) {passage.text}" if passage.title else f"Passage: {passage.text}"
 

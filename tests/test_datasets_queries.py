@@ -14,12 +14,15 @@ from erag_ray.datasets import (
     QUERY_FORMATS,
     Dataset,
     Findings,
+    Question,
     find_dataset,
     load_passages,
     load_queries,
     load_run,
 )
 from erag_ray.datasets.known import dataset_of_file
+from erag_ray.datasets.lines import Record
+from erag_ray.schemas import InputError
 
 
 def write(path: pathlib.Path, *records: object) -> pathlib.Path:
@@ -268,8 +271,40 @@ def test_missing_file_folder_and_empty_file(tmp_path: pathlib.Path) -> None:
 
 
 def test_unknown_format_names_the_known_ones(tmp_path: pathlib.Path) -> None:
-    with pytest.raises(ValueError, match="unknown query format 'csv'; known: beir, kilt, klue, plain, squad"):
-        load_queries(write(tmp_path / "nq.jsonl", kilt()), Findings(), format="csv")
+    path = write(tmp_path / "nq.jsonl", kilt())
+    with pytest.raises(
+        InputError, match="query_format: unknown query format 'csv'; known: beir, kilt, klue, plain"
+    ):
+        load_queries(path, Findings(), format="csv")
+    with pytest.raises(InputError, match=r"Did you mean 'plain'\?"):
+        load_queries(path, Findings(), format="plane")
+
+
+def tsv_like(record: Record) -> Question:
+    """A form of a user's own."""
+    text = record.text("q")
+    if text == "bad":
+        raise KeyError("no such column")
+    return (
+        Question(query_id=record.identifier("n"), text=text, answers=("yes",), num_empty_answers=0)
+        if text != "none"
+        else None  # type: ignore[return-value]
+    )
+
+
+def test_a_form_of_a_users_own(tmp_path: pathlib.Path) -> None:
+    path = write(tmp_path / "nq.jsonl", {"n": 1, "q": "a?"}, {"n": 2, "q": "b?"})
+    findings = Findings()
+    loaded = load_queries(path, findings, format=f"{__name__}:tsv_like")
+    assert loaded.queries.select("query_id", "question").rows() == [("1", "a?"), ("2", "b?")]
+    assert findings.problems == findings.notes == ()
+    for text, told in (
+        ("bad", "KeyError: 'no such column'"),
+        ("none", "it returned a NoneType, not an erag_ray"),
+    ):
+        write(path, {"n": 1, "q": "a?"}, {"n": 2, "q": text})
+        with pytest.raises(InputError, match=rf"nq.jsonl:2: query_format: {__name__}:tsv_like: .*{told}"):
+            load_queries(path, Findings(), format=f"{__name__}:tsv_like")
 
 
 def test_repeats_are_capped_per_kind(tmp_path: pathlib.Path) -> None:

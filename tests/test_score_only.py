@@ -408,7 +408,7 @@ def test_readings_with_and_without_titles_never_mix(
     assert sum(reads_here) == 2 * num_before
     assert "without titles" in pathlib.Path(hidden.config.out, "report.md").read_text()
     (name,) = table(hidden, LABELS, annotator="erag")["reader"].unique()
-    reader = models.loaded(kind, folders[kind], max_new_tokens=6)
+    reader = models.loaded(kind, folders[kind], max_new_tokens=6, titles=False)
     documents = RUNS["good"]["q2"].split()
     requests = [
         *(Request(QUESTIONS["q2"][0], (Passage("", PASSAGES[doc][2]),)) for doc in documents),
@@ -425,6 +425,18 @@ def test_readings_with_and_without_titles_never_mix(
     compare(shown)
     assert sum(reads_here) == 2 * num_before
     assert_same(results(shown), before)
+
+
+def test_worked_examples_have_no_titles_either(folders: dict[str, str]) -> None:
+    request = Request("Who?", (Passage("", "A text."),))
+    prompts = {}
+    for titles in (True, False):
+        reader: Any = make_reader(ReaderConfig(kind="causal", model=folders["causal"], titles=titles))
+        (prompt,) = reader.encode([request])
+        prompts[titles] = reader.tokenizer.decode(prompt.segments[0])
+    assert prompts[True].count("Passage: (") == 2
+    assert prompts[False].count("Passage: ") == 3
+    assert "Passage: (" not in prompts[False]
 
 
 def test_shown_titles_leave_the_fingerprint_as_it_was() -> None:

@@ -161,7 +161,8 @@ class RetrieveConfig:
     they are published."""
 
     query_format: str = "auto"
-    """Form of the question files: auto (by the fields of each record), kilt, beir, plain, squad or klue."""
+    """Form of the question files: auto (by the fields of each record), kilt, beir, plain, squad, klue, or
+    package.module:name."""
 
     qrels: list[str] = field(default_factory=list)
     """TREC qrels (query 0 document grade) or BEIR's (TSV): the gold passages of questions whose file names none. BEIR's

@@ -65,7 +65,8 @@ class ExamplesConfig:
     {"question", "answers", "id"}; or the JSON of SQuAD or KLUE-MRC."""
 
     query_format: str = "auto"
-    """Form of the question files: auto (by the fields of each record), kilt, beir, plain, squad or klue."""
+    """Form of the question files: auto (by the fields of each record), kilt, beir, plain, squad, klue, or
+    package.module:name."""
 
     triviaqa_questions: list[str] = field(default_factory=list)
     """TriviaQA's original JSON files: KILT's TriviaQA files hold ids without questions."""

@@ -5,7 +5,7 @@ Formats are in `questions` (`QUERY_FORMATS`), data sets and their scores in `kno
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import polars as pl
@@ -20,7 +20,9 @@ from erag_ray.datasets.squad import is_squad, read_squad
 from erag_ray.datasets.triviaqa import read_triviaqa
 from erag_ray.datasets.where import Where, conditions_of
 from erag_ray.names import find
+from erag_ray.schemas import InputError
 from erag_ray.scores import normalize_answer
+from erag_ray.user_code import checking, is_user_code
 
 QUERY_COLUMNS = pl.Schema(
     {
@@ -75,7 +77,8 @@ def load_queries(
     Args:
         paths: one file or several; ids must not repeat over all of them.
         findings: receives every problem and note.
-        format: a key of `QUERY_FORMATS`, or "auto" to tell each record by the names of its fields.
+        format: a key of `QUERY_FORMATS`, ``package.module:name`` of a function `Record -> Question`, or "auto" to tell
+            each record by the names of its fields.
         dataset: name of the data set; else the record's ``kilt_task``, else the file's name.
         score: the score of all questions; else ``score_by_dataset``, else what is known of the data set.
         score_by_dataset: data set -> score.
@@ -86,14 +89,15 @@ def load_queries(
         where: conditions on the records, ``path=value`` or ``dataset:path=value``; the others are as if not there.
 
     Raises:
-        ValueError: ``format`` is unknown; nothing else: bad input goes to ``findings``.
+        InputError: ``format`` is unknown, or user code that raises; nothing else: bad input goes to ``findings``.
     """
-    if format != "auto":
-        find("query format", format, QUERY_FORMATS)
+    formats = QUERY_FORMATS if format == "auto" else {format: _format_named(format)}
     files, num_before = listed(paths), findings.num_problems
     judged = read_qrels(listed(qrels), findings)
     conditions = conditions_of(where, findings)
-    loading = _Loading(findings=findings, format=format, dataset=dataset, qrels=judged, where=conditions)
+    loading = _Loading(
+        findings=findings, format=format, formats=formats, dataset=dataset, qrels=judged, where=conditions
+    )
     for path in files:
         if is_squad(path):
             for record in read_squad(path, findings):
@@ -110,6 +114,23 @@ def load_queries(
     return _tables(loading, score, score_by_dataset or {})
 
 
+def _format_named(name: str) -> Callable[[Record], Question]:
+    """What reads a record; user code that raises is a problem of the config."""
+    try:
+        read = find("query format", name, QUERY_FORMATS)
+    except ValueError as error:
+        raise InputError([f"query_format: {error}"]) from error
+
+    def question(record: Record) -> Question:
+        with checking(f"{record.place}: query_format: {name}", read):
+            found = read(record)
+            if not isinstance(found, Question):
+                raise TypeError(f"it returned a {type(found).__name__}, not an erag_ray.datasets.Question")
+            return found
+
+    return question if is_user_code(read) else read
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Named:
     question: Question
@@ -123,6 +144,7 @@ class _Loading:
 
     findings: Findings
     format: str
+    formats: Mapping[str, Callable[[Record], Question]]
     dataset: str | None
     qrels: Qrels
     where: Where
@@ -140,7 +162,7 @@ class _Loading:
         if form is None:
             self._report_unknown(record)
             return
-        question = QUERY_FORMATS[form](record)
+        question = self.formats[form](record)
         name = self.dataset or question.dataset or dataset_of_file(record.path)
         if not self.where.keeps(record, question.query_id, name):
             return

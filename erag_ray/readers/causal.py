@@ -13,7 +13,7 @@ import torch
 import transformers
 
 from erag_ray.config import ReaderConfig
-from erag_ray.prompts import FAMILIES, VERDICTS, Family, Piece, chat_pieces, plain_pieces
+from erag_ray.prompts import FAMILIES, VERDICTS, Family, Piece, chat_pieces, plain_pieces, without_titles
 from erag_ray.readers.base import SMALL, Output, Prompt, Reader, Request
 from erag_ray.readers.leaving import CHECK_EVERY, generate_leaving
 from erag_ray.readers.memory import Limits, Needs, largest, room_on
@@ -42,7 +42,8 @@ class CausalReader(Reader):
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
-        self.family = self.family_of(config)
+        family = self.family_of(config)
+        self.family = family if config.titles else without_titles(family)
         self.source = find_model(config.model, key="reader.model", revision=config.model_revision)
         self.settings = load_settings(self.source, encoder_decoder=False).get_text_config()
         self.tokenizer = load_tokenizer(self.source)

@@ -12,14 +12,12 @@ import polars as pl
 from erag_ray.config import JobConfig, RetrieveConfig
 from erag_ray.corpus import make_corpus, splitter_named
 from erag_ray.datasets import (
-    QUERY_FORMATS,
     Findings,
     LoadedQueries,
     load_passages,
     load_queries,
     sample_loaded,
 )
-from erag_ray.names import find
 from erag_ray.progress import counted, stage_progress
 from erag_ray.retrieve import make_retriever
 from erag_ray.schemas import InputError
@@ -95,8 +93,6 @@ def make_runs(config: JobConfig, check_reader: ReaderCheck | None = None) -> Non
 def _checked(config: RetrieveConfig, findings: Findings) -> dict[str, Any]:
     """The name of each run and its retriever; those that cannot be are problems."""
     check_places({"out": config.out}, findings)
-    known = {"auto": None, **QUERY_FORMATS}
-    attempt(findings, "query_format", functools.partial(find, "query format", config.query_format, known))
     findings.raise_problems()
     attempt(findings, "splitter", functools.partial(splitter_named, config.splitter))
     found = {}
