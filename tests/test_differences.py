@@ -6,6 +6,7 @@ import itertools
 import math
 from fractions import Fraction
 
+import hypothesis
 import numpy as np
 import polars as pl
 import pytest
@@ -75,6 +76,8 @@ def test_differences_that_are_equal_but_for_rounding_have_no_effect_size() -> No
     assert table["effect_size"].is_null().all()
 
 
+# each example goes through the whole table of comparisons
+@hypothesis.settings(deadline=None, max_examples=20)
 @given(
     st.lists(st.fractions(min_value=0, max_value=1, max_denominator=30), min_size=2, max_size=12), st.data()
 )
