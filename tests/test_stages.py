@@ -21,7 +21,7 @@ from erag_ray.store import NOT_LOCAL, TableStore
 TABLES: tuple[TableSchema, ...] = (*INPUT_TABLES, LABELS, UTILITY, *RESULTS)
 ALL = {schema.name for schema in TABLES}
 INPUTS = {schema.name for schema in INPUT_TABLES}
-OF_VALUES = {"means", "correlations", "comparisons", "contrasts"}
+OF_VALUES = {"means", "correlations", "comparisons", "contrasts", "best_depths"}
 
 
 def sealed_at(tiny: Tiny) -> dict[str, int]:
@@ -59,7 +59,7 @@ def test_the_same_again_makes_nothing_and_says_so(compared: Tiny, capsys: pytest
         "inputs: as sealed before",
         "labels: as sealed before",
         "end-to-end scores: as sealed before",
-        "list_values, means, correlations, comparisons, contrasts, pooling: as sealed before",
+        "list_values, means, correlations, comparisons, contrasts, pooling, best_depths: as sealed before",
     ]
 
 
