@@ -39,7 +39,7 @@ KINDS = ("fid", "ipa", "causal")
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     t5 = models.t5_folder(tmp_path_factory.mktemp("t5"))
-    causal = models.causal_folder(tmp_path_factory.mktemp("causal"))
+    causal = models.causal_folder(tmp_path_factory.mktemp("causal"), seed=6)
     of_bytes = models.causal_folder(tmp_path_factory.mktemp("bytes"), tokenizer=byte_tokenizer())
     return {"fid": t5, "ipa": t5, "causal": causal, "bytes": of_bytes}
 
