@@ -26,7 +26,7 @@ from tiny import PASSAGES, QUESTIONS, RUNS, kilt_line, trec_lines
 
 from erag_ray.datasets.public import CACHE, RECEIPT
 
-pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 ROOT = pathlib.Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
