@@ -2,8 +2,8 @@
 
 Rooms, in import order (a file imports only files above it; ``tests/test_architecture.py`` holds the line):
 schemas, user_code, names, compiling, resident, store, work, sources, config, scores, measures, agreement, sampling,
-prompts, datasets, world, corpus, retrieve, requests, readers, train, annotators, evaluate, report, compat, progress,
-pipeline, steps, benchmark.
+requests, prompts, datasets, world, corpus, retrieve, models, kinds, pending, train, annotators, evaluate, report,
+compat, progress, pipeline, steps, benchmark.
 """
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

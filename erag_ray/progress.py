@@ -13,7 +13,7 @@ from typing import TypeVar
 import rich.console
 import rich.progress
 
-from erag_ray.store import ReadingStore
+from erag_ray.store import ResponseStore
 from erag_ray.train.log import LINES, LOG, read_log
 
 LINE_SECONDS = 30.0
@@ -59,8 +59,8 @@ def _stage_lines(closing: threading.Event, name: str, current: StageProgress) ->
 
 
 @contextlib.contextmanager
-def progress(store: ReadingStore, job: str, total: int, title: str) -> Iterator[None]:
-    """While open, shows readings done, readings/s and time left, by what has reached the store.
+def progress(store: ResponseStore, job: str, total: int, title: str) -> Iterator[None]:
+    """While open, shows responses done, responses/s and time left, by what has reached the store.
 
     A bar on a terminal, else a line every `LINE_SECONDS`.
     """
@@ -81,12 +81,12 @@ def _beside(show: Callable[..., None], *arguments: object) -> Iterator[None]:
         thread.join()
 
 
-def _bar(closing: threading.Event, store: ReadingStore, job: str, total: int, title: str) -> None:
+def _bar(closing: threading.Event, store: ResponseStore, job: str, total: int, title: str) -> None:
     columns = (
         rich.progress.TextColumn("{task.description}"),
         rich.progress.BarColumn(),
         rich.progress.MofNCompleteColumn(),
-        rich.progress.TextColumn("{task.fields[rate]} readings/s"),
+        rich.progress.TextColumn("{task.fields[rate]} responses/s"),
         rich.progress.TimeRemainingColumn(elapsed_when_finished=True),
     )
     known: dict[str, int] = {}
@@ -99,7 +99,7 @@ def _bar(closing: threading.Event, store: ReadingStore, job: str, total: int, ti
         bar.update(task, completed=store.num_rows_of(job, known))
 
 
-def _lines(closing: threading.Event, store: ReadingStore, job: str, total: int, title: str) -> None:
+def _lines(closing: threading.Event, store: ResponseStore, job: str, total: int, title: str) -> None:
     known: dict[str, int] = {}
     start = time.monotonic()
     ended = False
@@ -107,7 +107,7 @@ def _lines(closing: threading.Event, store: ReadingStore, job: str, total: int, 
         ended = closing.wait(LINE_SECONDS)
         done, seconds = store.num_rows_of(job, known), time.monotonic() - start
         left = f", {(total - done) * seconds / done:.0f} s left" if 0 < done < total else ""
-        line = f"{title}: {done}/{total} readings, {done / seconds:.1f} readings/s{left}"
+        line = f"{title}: {done}/{total} responses, {done / seconds:.1f} responses/s{left}"
         print(line, file=sys.stderr, flush=True)
 
 

@@ -1,45 +1,35 @@
-"""Question + passages -> the pieces of a reader's input. Pure; shared by reading and training.
+"""A question and its passages -> the text that a model gets, in pieces. Pure; shared by reading and training.
 
-A prompt is a list of `Piece`: text of ours (``template``), the question, or one passage. Readers turn pieces
-into tokens one by one, so that what a user or a document wrote is never taken for template or control tokens,
-and so that cutting a long passage cannot touch the question. A new prompt is one function from
-`(question, passages)` to pieces.
+A `Prompt` is data: a template, the form of one passage, worked examples. `pieces` fills it with what a user and
+documents wrote: a list of `Piece`, each either the prompt's own text (``template``), the question, or part of a
+passage. Models turn pieces into tokens one by one, so that what a user or a document wrote is never taken for
+template or control tokens, and so that cutting a long passage cannot touch the question.
 
 In the pieces a template never ends in a blank: a blank belongs to the word after it, as tokenizers have it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
 
-Kind = Literal["template", "question", "passage"]
+from erag_ray.config.prompt import BUILT_IN, PROMPT_CHOICES, PromptConfig, fields_of
+from erag_ray.requests import Example, Passage, Prompt
 
-
-class Passage(NamedTuple):
-    """One passage as a reader sees it."""
-
-    title: str
-    text: str
+Part = Literal["template", "question", "passage"]
+TITLED = "({title}) {text}"
 
 
 class Piece(NamedTuple):
     """A stretch of a prompt: whose text it is decides how it is tokenised and cut."""
 
-    kind: Kind
+    kind: Part
     text: str
 
 
-class Example(NamedTuple):
-    """One worked example of a few-shot prompt."""
-
-    passage: Passage
-    question: str
-    answer: str
-
-
 class Family(NamedTuple):
-    """What a causal reader is told to do, for one family of datasets."""
+    """What a model is told to do, for one family of datasets or by a judge's scale."""
 
     instruction: str
     instruction_alone: str
@@ -48,84 +38,165 @@ class Family(NamedTuple):
     answer_word: str
 
 
-def fid_pieces(question: str, passage: Passage | None) -> list[Piece]:
-    """One encoder input of Fusion-in-Decoder: ``question: ... title: ... context: ...``.
+# --- filling a prompt ---
 
-    Without a passage the question alone; without a title no title field. Form as in the FiD paper (Izacard &
-    Grave, EACL 2021, section 3).
+
+def pieces(prompt: Prompt, question: str, passages: Sequence[Passage]) -> list[Piece]:
+    """The whole prompt of a plain text, or the user's message of a chat."""
+    before = [] if prompt.is_chat else [Piece("template", _start(prompt, has_passages=bool(passages)))]
+    return _joined([*before, *_filled(prompt, question, passages)])
+
+
+def as_text(prompt: Prompt, question: str, passages: Sequence[Passage]) -> str:
+    """`pieces` as one text."""
+    return "".join(piece.text for piece in pieces(prompt, question, passages))
+
+
+def as_messages(prompt: Prompt, content: str, *, has_passages: bool) -> list[dict[str, str]]:
+    """The messages of a chat: system, worked examples as turns, and the user's ``content`` (see `as_text`)."""
+    system = prompt.system if has_passages else prompt.system_without_passages
+    messages = [{"role": "system", "content": system}] if system else []
+    for asked, answer in _example_texts(prompt, has_passages=has_passages):
+        messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
+    return [*messages, {"role": "user", "content": content}]
+
+
+def _start(prompt: Prompt, *, has_passages: bool) -> str:
+    """What stands before the question and its passages in a plain prompt."""
+    system = prompt.system if has_passages else prompt.system_without_passages
+    examples = [f"{text} {answer}" for text, answer in _example_texts(prompt, has_passages=has_passages)]
+    return "".join(f"{part}\n\n" for part in [system, *examples] if part)
+
+
+def _example_texts(prompt: Prompt, *, has_passages: bool) -> Iterator[tuple[str, str]]:
+    """Question and answer of each worked example; it shows passages only where the prompt itself has some."""
+    for example in prompt.examples:
+        filled = _joined(_filled(prompt, example.question, example.passages if has_passages else ()))
+        yield "".join(piece.text for piece in filled), example.answer
+
+
+def _filled(prompt: Prompt, question: str, passages: Sequence[Passage]) -> Iterator[Piece]:
+    for text, field in _parts(prompt.template if passages else prompt.without_passages):
+        yield Piece("template", text)
+        if field == "question":
+            yield Piece("question", question)
+        if field == "passages":
+            yield from _passages(prompt, passages)
+
+
+def _passages(prompt: Prompt, passages: Sequence[Passage]) -> Iterator[Piece]:
+    for rank, passage in enumerate(passages, 1):
+        if prompt.one_line:
+            passage = Passage(*(" ".join(part.split()) for part in passage))
+        yield Piece("template", prompt.separator if rank > 1 else "")
+        yield from _passage(prompt.passage if passage.title else prompt.untitled, passage, rank)
+
+
+def _passage(template: str, passage: Passage, rank: int) -> Iterator[Piece]:
+    both = f"({passage.title}) {passage.text}" if passage.title else passage.text
+    values = {"title": passage.title, "text": passage.text, "passage": both}
+    for text, field in _parts(template):
+        yield Piece("template", f"{text}{rank}" if field == "rank" else text)
+        if field in values:
+            yield Piece("passage", values[field])
+
+
+@functools.lru_cache(1 << 10)
+def _parts(template: str) -> tuple[tuple[str, str], ...]:
+    return tuple(fields_of(template))
+
+
+def _joined(parts: Sequence[Piece] | Iterator[Piece]) -> list[Piece]:
+    """Templates that follow each other as one; the blanks at their end go to what follows, or nowhere."""
+    joined, text = list[Piece](), ""
+    for piece in parts:
+        if piece.kind == "template":
+            text += piece.text
+            continue
+        bare = text.rstrip(" ")
+        if bare:
+            joined.append(Piece("template", bare))
+        joined.append(Piece(piece.kind, text[len(bare) :] + piece.text))
+        text = ""
+    return [*joined, Piece("template", text.rstrip(" "))] if text.rstrip(" ") else joined
+
+
+# --- making one ---
+
+
+def family_prompt(family: Family, *, is_chat: bool, num_examples: int = 0, titles: bool = True) -> Prompt:
+    """The prompt of a family: instruction, worked examples (in a plain one), passages, question.
+
+    Args:
+        family: what the model is told.
+        is_chat: as a chat's message, which ends with the question; else plain text that ends where the answer starts.
+        num_examples: the first so many of the family's examples; a chat has none.
+        titles: whether examples show titles.
     """
-    pieces = [Piece("template", "question:"), Piece("question", " " + question)]
-    return pieces if passage is None else [*pieces, *_titled(passage)]
+    examples = family.examples[: 0 if is_chat else num_examples]
+    asked = f"{family.question_word}: {{question}}"
+    ends = asked if is_chat else f"{asked}\n{family.answer_word}:"
+    heads = [f"{_escaped(text)}\n\n" if is_chat else "" for text in family[:2]]
+    return Prompt(
+        template=f"{heads[0]}{{passages}}\n{ends}",
+        without_passages=f"{heads[1]}{ends}",
+        passage="Passage: {passage}",
+        untitled="Passage: {passage}",
+        separator="\n",
+        system="" if is_chat else family.instruction,
+        system_without_passages="" if is_chat else family.instruction_alone,
+        examples=tuple(example if titles else _untitled(example) for example in examples),
+        is_chat=is_chat,
+        one_line=True,
+    )
 
 
-def ipa_pieces(question: str, passages: Sequence[Passage]) -> list[Piece]:
-    """In-prompt augmentation for an encoder-decoder: the question, then every passage, in one input."""
-    pieces = [Piece("template", "question:"), Piece("question", " " + question)]
-    for passage in passages:
-        pieces += _titled(passage)
-    return pieces
+def _escaped(text: str) -> str:
+    return text.replace("{", "{{").replace("}", "}}")
 
 
-def _titled(passage: Passage) -> list[Piece]:
-    title = [Piece("template", " title:"), Piece("passage", " " + passage.title)] if passage.title else []
-    return [*title, Piece("template", " context:"), Piece("passage", " " + passage.text)]
+def _untitled(example: Example) -> Example:
+    return example._replace(passages=tuple(passage._replace(title="") for passage in example.passages))
 
 
-def plain_pieces(
-    family: Family, question: str, passages: Sequence[Passage], num_examples: int
-) -> list[Piece]:
-    """A plain few-shot prompt for a decoder-only model that ends where the answer starts.
+def prompt_named(name: str, family: str, *, num_examples: int, titles: bool) -> Prompt:
+    """A built-in prompt for a family of questions.
 
-    The examples show a passage only where the prompt itself has passages.
+    Raises:
+        ValueError: there is none of this name.
     """
-    parts = [family.instruction if passages else family.instruction_alone]
-    for example in family.examples[:num_examples]:
-        context = f"{_one_line(example.passage)}\n" if passages else ""
-        asked = f"{family.question_word}: {example.question}\n{family.answer_word}: {example.answer}"
-        parts.append(context + asked)
-    before = "\n\n".join(parts) + "\n"
-    return [*_contexts(before, passages), *_ask(family, question, first=not passages, before=before)]
+    if name == "t5":
+        return T5
+    if name not in BUILT_IN:
+        raise ValueError(f"unknown prompt {name!r}; known: {PROMPT_CHOICES}")
+    return family_prompt(FAMILIES[family], is_chat=name == "chat", num_examples=num_examples, titles=titles)
 
 
-def without_titles(family: Family) -> Family:
-    """The family, whose worked examples show passages without titles."""
-    examples = [one._replace(passage=one.passage._replace(title="")) for one in family.examples]
-    return family._replace(examples=tuple(examples))
+def own_prompt(config: PromptConfig) -> Prompt:
+    """A prompt of the user's own."""
+    without = config.without_passages
+    untitled = config.passage.replace("({title}) ", "").replace("{title}\n", "").replace("{title}", "")
+    return Prompt(
+        template=config.template,
+        without_passages=config.template.replace("{passages}", "").strip() if without is None else without,
+        passage=config.passage,
+        untitled=untitled,
+        separator=config.separator,
+        system=config.system,
+        system_without_passages=config.system,
+        examples=tuple(
+            Example(
+                one.question,
+                one.answer,
+                tuple(Passage(p.get("title", ""), p["text"]) for p in one.passages),
+            )
+            for one in config.examples
+        ),
+        is_chat=config.chat,
+    )
 
 
-def _one_line(passage: Passage) -> str:
-    return f"Passage: ({passage.title}) {passage.text}" if passage.title else f"Passage: {passage.text}"
-
-
-def _contexts(before: str, passages: Sequence[Passage]) -> list[Piece]:
-    pieces = []
-    for index, passage in enumerate(passages):
-        pieces += _context(before if index == 0 else "", passage)
-    return pieces
-
-
-def _context(before: str, passage: Passage) -> list[Piece]:
-    # line breaks in a passage would look like the prompt's own structure
-    text = _one_line(Passage(*(" ".join(part.split()) for part in passage)))
-    return [Piece("template", f"{before}\nPassage:"), Piece("passage", text.removeprefix("Passage:"))]
-
-
-def _ask(family: Family, question: str, *, first: bool, before: str) -> list[Piece]:
-    lead = f"{before}\n{family.question_word}:" if first else f"\n{family.question_word}:"
-    return [
-        Piece("template", lead),
-        Piece("question", " " + question),
-        Piece("template", f"\n{family.answer_word}:"),
-    ]
-
-
-def chat_pieces(family: Family, question: str, passages: Sequence[Passage]) -> list[Piece]:
-    """The user's message of a chat: instruction, passages, question. The chat template is the reader's part."""
-    instruction = family.instruction if passages else family.instruction_alone
-    pieces = [Piece("template", instruction + "\n")]
-    for passage in passages:
-        pieces += _context("", passage)
-    return [*pieces, Piece("template", f"\n{family.question_word}:"), Piece("question", " " + question)]
+# --- what fits ---
 
 
 def share_room(lengths: Sequence[int], room: int) -> list[int]:
@@ -161,6 +232,9 @@ def fit(
     return question, share_room(num_passages, room - question)
 
 
+# --- the prompts there are ---
+
+
 LIGHTHOUSE = Passage(
     "Lighthouse", "The lighthouse at Skerry Point was lit in 1874. Its lamp burned whale oil."
 )
@@ -175,16 +249,26 @@ CHILDHOOD = Passage(
     "Ada Brunner", "Ada Brunner grew up in Mellinghaven and became a surgeon like her mother."
 )
 
+T5 = Prompt(
+    template="question: {question}{passages}",
+    without_passages="question: {question}",
+    passage=" title: {title} context: {text}",
+    untitled=" context: {text}",
+    separator="",
+)
+"""Form as in the FiD paper (Izacard & Grave, EACL 2021, section 3): one passage after each question; IPA has them all
+after one."""
+
 JUDGEMENTS = {
     "yes_no": Family(
         instruction="Read the passage and say whether it helps to answer the query, which may be a question, a claim "
         "to be checked, or a conversation to be continued. Answer yes or no.",
         instruction_alone="",
         examples=(
-            Example(LIGHTHOUSE, "When was the lighthouse at Skerry Point first lit?", "yes"),
-            Example(SURGEON, "Ada Brunner was a famous painter of lighthouses.", "yes"),
-            Example(SURGEON, "When was the lighthouse at Skerry Point first lit?", "no"),
-            Example(LIGHTHOUSE, "What was the profession of Ada Brunner's mother?", "no"),
+            Example("When was the lighthouse at Skerry Point first lit?", "yes", (LIGHTHOUSE,)),
+            Example("Ada Brunner was a famous painter of lighthouses.", "yes", (SURGEON,)),
+            Example("When was the lighthouse at Skerry Point first lit?", "no", (SURGEON,)),
+            Example("What was the profession of Ada Brunner's mother?", "no", (LIGHTHOUSE,)),
         ),
         question_word="Query",
         answer_word="Helpful (yes or no)",
@@ -195,10 +279,12 @@ JUDGEMENTS = {
         "subject, but does not help. 2: it helps in part. 3: it says all that is asked. Answer with the grade alone.",
         instruction_alone="",
         examples=(
-            Example(LIGHTHOUSE, "When was the lighthouse at Skerry Point first lit?", "3"),
-            Example(SURGEON, "When was the lighthouse at Skerry Point first lit?", "0"),
-            Example(SURGEON, "In which hospital did Ada Brunner work?", "1"),
-            Example(LIGHTHOUSE, "Who lit the lighthouse at Skerry Point, and what did its lamp burn?", "2"),
+            Example("When was the lighthouse at Skerry Point first lit?", "3", (LIGHTHOUSE,)),
+            Example("When was the lighthouse at Skerry Point first lit?", "0", (SURGEON,)),
+            Example("In which hospital did Ada Brunner work?", "1", (SURGEON,)),
+            Example(
+                "Who lit the lighthouse at Skerry Point, and what did its lamp burn?", "2", (LIGHTHOUSE,)
+            ),
         ),
         question_word="Query",
         answer_word="Grade (0 to 3)",
@@ -211,16 +297,8 @@ FAMILIES = {
         instruction="Read the passages and answer the question with a few words.",
         instruction_alone="Answer the question with a few words.",
         examples=(
-            Example(
-                DESIGNER,
-                "Who designed the lighthouse at Skerry Point?",
-                "Orla Brandvik",
-            ),
-            Example(
-                CHILDHOOD,
-                "Where did Ada Brunner grow up?",
-                "Mellinghaven",
-            ),
+            Example("Who designed the lighthouse at Skerry Point?", "Orla Brandvik", (DESIGNER,)),
+            Example("Where did Ada Brunner grow up?", "Mellinghaven", (CHILDHOOD,)),
         ),
         question_word="Question",
         answer_word="Answer (a few words)",
@@ -230,15 +308,9 @@ FAMILIES = {
         instruction_alone="Say whether the claim is true. Answer SUPPORTS or REFUTES.",
         examples=(
             Example(
-                LIGHTHOUSE,
-                "The lamp of the lighthouse at Skerry Point burned whale oil.",
-                "SUPPORTS",
+                "The lamp of the lighthouse at Skerry Point burned whale oil.", "SUPPORTS", (LIGHTHOUSE,)
             ),
-            Example(
-                SURGEON,
-                "Ada Brunner was the first surgeon in her family.",
-                "REFUTES",
-            ),
+            Example("Ada Brunner was the first surgeon in her family.", "REFUTES", (SURGEON,)),
         ),
         question_word="Claim",
         answer_word="Answer (SUPPORTS or REFUTES)",
@@ -248,14 +320,14 @@ FAMILIES = {
         instruction_alone="Write the next reply of the conversation.",
         examples=(
             Example(
-                LIGHTHOUSE,
                 "I would love to see an old lighthouse one day.",
                 "The one at Skerry Point is really old, it was first lit in 1874!",
+                (LIGHTHOUSE,),
             ),
             Example(
-                CHILDHOOD,
                 "I am reading about Ada Brunner. Do you know where she is from?",
                 "She grew up in Mellinghaven, and she became a surgeon just like her mother.",
+                (CHILDHOOD,),
             ),
         ),
         question_word="Conversation",

@@ -20,6 +20,8 @@ RANK = pa.int32()
 COUNT = pa.int64()
 KEY = pa.uint64()
 VALUE = pa.float64()
+VALUES = pa.large_list(VALUE)
+COUNTS = pa.large_list(COUNT)
 FLAG = pa.bool_()
 
 
@@ -92,38 +94,45 @@ RUNS = _table(
     score_=VALUE,
 )
 GOLD = _table("gold", "query_id rank", query_id=STRING, rank=RANK, doc_id=STRING)
-ASKS = _table(
-    "asks",
-    "query_id doc_ids",
+REQUESTS = _table(
+    "requests",
+    "kind query_id doc_ids",
+    kind=STRING,
     query_id=STRING,
     doc_ids=STRINGS,
+    model=STRING,
     reader=STRING,
     question_key=KEY,
     passages_key=KEY,
 )
-REQUESTS = _table(
-    "requests",
+"""Everything asked, by kind of request; several rows may share a key. ``reader`` is the one whose labels they serve."""
+PENDING = _table(
+    "pending",
     "question_key passages_key",
     question_key=KEY,
     passages_key=KEY,
+    form=COUNT,
     question=STRING,
     titles=STRINGS,
     texts=STRINGS,
-    golds=STRINGS,
+    answers=STRINGS,
 )
+"""The distinct requests of one model that the store has no response to; ``form`` is a place in a list of forms."""
 ERROR_KINDS = {
     "input": "would come up anywhere; final, unless a job asks to retry errors",
     "resource": "did not fit, or ended its process; holds for its own job only",
     "code": "user code raised for this request; holds for its own job only",
 }
-"""READINGS.error_kind -> what it means."""
-READINGS = _table(
-    "readings",
-    "reader question_key passages_key",
-    reader=STRING,
+"""RESPONSES.error_kind -> what it means."""
+RESPONSES = _table(
+    "responses",
+    "model question_key passages_key",
+    model=STRING,
     question_key=KEY,
     passages_key=KEY,
     output_=STRING,
+    logprobs=VALUES,
+    num_answer_tokens=COUNTS,
     error_=STRING,
     error_kind_=STRING,
     num_prompt_tokens=COUNT,
@@ -360,9 +369,10 @@ LOOKS = _table(
 )
 COSTS = _table(
     "costs",
-    "stage job",
+    "stage job model",
     stage=STRING,
     job=STRING,
+    model=STRING,
     num_requests=COUNT,
     num_reader_calls=COUNT,
     num_prompt_tokens=COUNT,
@@ -393,9 +403,9 @@ TABLES = {
         CORPUS,
         RUNS,
         GOLD,
-        ASKS,
         REQUESTS,
-        READINGS,
+        PENDING,
+        RESPONSES,
         LABELS,
         UTILITY,
         LIST_VALUES,

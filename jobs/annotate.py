@@ -12,19 +12,16 @@ from erag_ray.config import JobConfig
 from erag_ray.steps import run_job, say
 from erag_ray.steps.inputs import prepared
 from erag_ray.steps.judging import label
-from erag_ray.steps.planning import plan_others, plan_stage, preview
-from erag_ray.steps.reading import alone, run_others, run_stage
+from erag_ray.steps.planning import plan_stage, preview
+from erag_ray.steps.reading import run_stage
 
 
 def main(config: JobConfig) -> None:
     inputs = prepared(config)
     plan = plan_stage(config, inputs, "annotate", alone=True, together=False)
-    others = plan_others(config, inputs)
-    for stage in (plan, *others):
-        say(*preview(stage, show=config.progress))
+    say(*preview(plan, show=config.progress))
     done = run_stage(config, plan)
-    found = run_others(config, others)
-    label(config, inputs, alone(done), found)
+    label(config, inputs, done.values(inputs))
     say(f"labels of {', '.join(config.annotators)} sealed in {config.out}")
 
 

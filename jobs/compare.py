@@ -14,10 +14,11 @@ from erag_ray.report import open_console
 from erag_ray.steps import run_job, say
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.judging import evaluate, label, report, use
-from erag_ray.steps.planning import check_reader, end_to_end_lists, plan_others, plan_stage, preview
-from erag_ray.steps.reading import alone, run_others, run_stage
+from erag_ray.steps.planning import end_to_end_lists, plan_stage, preview
+from erag_ray.steps.reading import run_stage
 from erag_ray.steps.rehearsing import aside, rehearse
 from erag_ray.steps.retrieving import make_runs
+from erag_ray.steps.uses import check_reader
 
 
 def main(config: JobConfig) -> None:
@@ -27,18 +28,15 @@ def main(config: JobConfig) -> None:
         config = aside(config)
     inputs = prepare(config, check_reader)
     plan = plan_stage(config, inputs, "compare", alone=True, together=True)
-    others = plan_others(config, inputs)
     say(*inputs.notes)
-    for stage in (plan, *others):
-        say(*preview(stage, show=config.progress))
+    say(*preview(plan, show=config.progress))
     if config.dry_run:
-        for line in rehearse(config, inputs, [plan, *others]):
+        for line in rehearse(config, inputs, plan):
             say(line)
         return
     done = run_stage(config, plan)
-    found = run_others(config, others)
-    label(config, inputs, alone(done), found)
-    use(config, inputs, end_to_end_lists(config, inputs), done.asks, done.readings)
+    label(config, inputs, done.values(inputs))
+    use(config, inputs, end_to_end_lists(config, inputs), done.requests, done.responses)
     evaluate(config, inputs)
     path = report(config, inputs, console)
     console.print(f"Report: {path}", soft_wrap=True, markup=False, highlight=False)

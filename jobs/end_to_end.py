@@ -21,7 +21,7 @@ def main(config: JobConfig) -> None:
     plan = plan_stage(config, inputs, "end_to_end", alone=False, together=True)
     say(*preview(plan, show=config.progress))
     done = run_stage(config, plan)
-    use(config, inputs, end_to_end_lists(config, inputs), done.asks, done.readings)
+    use(config, inputs, end_to_end_lists(config, inputs), done.requests, done.responses)
     say(f"utility at {', '.join(map(str, config.depths))} documents sealed in {config.out}")
 
 

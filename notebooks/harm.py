@@ -44,13 +44,15 @@ from erag_ray.annotators import TAIL, unrelated_pairs
 from erag_ray.config import JobConfig, ReaderConfig, WorldConfig
 from erag_ray.corpus import Page, splitter_named
 from erag_ray.datasets import Findings, load_passages, load_queries
+from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Kind
 from erag_ray.report import harm_notes
 from erag_ray.schemas import LABELS
 from erag_ray.scores import score_named, score_outputs
 from erag_ray.steps.inputs import Inputs, prepare
-from erag_ray.steps.judging import evidence_of, label, likelihoods
-from erag_ray.steps.planning import check_reader, plan_lists, plan_others, plan_stage
-from erag_ray.steps.reading import alone, run_others, run_stage
+from erag_ray.steps.judging import evidence_of, label
+from erag_ray.steps.planning import plan_lists, plan_stage
+from erag_ray.steps.reading import run_stage
+from erag_ray.steps.uses import check_reader
 from erag_ray.store import TableStore
 from erag_ray.world import TASKS
 from erag_ray.world.district import Entity, Fact, make_district
@@ -307,14 +309,20 @@ def _output(case: Case) -> list[dict[str, object]]:
 def answered_first(config: JobConfig, cases: Sequence[Case]) -> list[Case]:
     """The cases, those first that the reader answers without documents."""
     inputs = prepare(config, check_reader)
-    lists = inputs.queries.select("query_id", doc_ids=pl.lit([], dtype=pl.List(pl.String)))
-    outputs = alone(run_stage(config, plan_lists(config, inputs, "annotate", lists)))
-    rows = inputs.queries.join(outputs, on="query_id")
+    rows = inputs.queries.join(without_documents(config, inputs, ANSWER), on="query_id")
     score = score_named(rows["score"][0])
-    scores = score_outputs(rows["output"].to_list(), rows["answers"].to_list(), score)
+    scores = score_outputs(rows["value"].to_list(), rows["answers"].to_list(), score)
     score_by_id = dict(zip(rows["query_id"], scores, strict=True))
     order = sorted(range(len(cases)), key=lambda number: not score_by_id[f"q{number}"])
     return [cases[number] for number in order]
+
+
+def without_documents(config: JobConfig, inputs: Inputs, kind: Kind) -> pl.DataFrame:
+    """One kind of question, asked about every query without documents: query_id, doc_id (null), reader, value."""
+    none = inputs.queries.select(
+        pl.lit(kind.name).alias("kind"), "query_id", doc_ids=pl.lit([], dtype=pl.List(pl.String))
+    )
+    return run_stage(config, plan_lists(config, inputs, "annotate", none, [kind])).values(inputs)[kind]
 
 
 def labelled(config: JobConfig) -> pl.DataFrame:
@@ -325,16 +333,17 @@ def labelled(config: JobConfig) -> pl.DataFrame:
     """
     inputs = prepare(config, check_reader)
     plan = plan_stage(config, inputs, "annotate", alone=True, together=False)
-    others = plan_others(config, inputs)
-    outputs, found = alone(run_stage(config, plan)), run_others(config, others)
-    label(config, inputs, outputs, found)
+    values = run_stage(config, plan).values(inputs)
+    label(config, inputs, values)
     labels = TableStore(config.out).read(LABELS).filter(pl.col("annotator") != "gold_likelihood")
     wide = labels.pivot(on="annotator", index=PAIR, values="label")
     ways = wide.select(*PAIR, gain=pl.col("gain") < 0, gain_likelihood=pl.col("gain_likelihood") < 0)
     answered = wide.group_by("query_id").agg(is_answered=(pl.col("erag") - pl.col("gain")).max() > 0)
     runs = inputs.runs.select(*PAIR, kind="run_id")
     joined = runs.join(ways, on=PAIR).join(answered, on="query_id")
-    return joined.join(over_none(inputs, likelihoods(found["likelihood"])), on=PAIR)
+    none = without_documents(config, inputs, GOLD_LIKELIHOOD)
+    likelihoods = pl.concat([values[GOLD_LIKELIHOOD], none]).rename({"value": "likelihood"})
+    return joined.join(over_none(inputs, likelihoods), on=PAIR)
 
 
 def over_none(inputs: Inputs, likelihood: pl.DataFrame) -> pl.DataFrame:

@@ -8,7 +8,7 @@
 are pairs. ``run`` reads all pairs, and the first five documents of each list, with the reader ``echo``, which sleeps so
 long for each request. It prints, with seconds since the start, every line that the job says, and every ten seconds the
 memory that the job and each of its readers hold for themselves alone, in GiB. ``loop`` calls the same reader in a plain
-loop over REQUESTS.
+loop over PENDING.
 """
 
 from __future__ import annotations
@@ -25,8 +25,11 @@ import numpy.typing as npt
 import polars as pl
 import psutil
 
-from erag_ray.config import ReaderConfig
-from erag_ray.readers import make_reader, reader_id
+from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.datasets import Dataset
+from erag_ray.kinds import ANSWER, Case
+from erag_ray.models import make_model
+from erag_ray.pending import PendingRequests
 
 DEPTH, FIRST, WORDS, PLACES = 50, 5, 80, 5
 LOOK_SECONDS = 10.0
@@ -123,7 +126,7 @@ def watch(job: psutil.Popen, start: float) -> None:
             readers = [
                 process.memory_full_info().uss / GIB
                 for process in job.children(recursive=True)
-                if "ReaderActor" in " ".join(process.cmdline())
+                if "ModelActor" in " ".join(process.cmdline())
             ]
         except psutil.NoSuchProcess:
             continue
@@ -139,16 +142,17 @@ def say(start: float, line: str) -> None:
 
 
 def loop(shards: pathlib.Path, delay: float, num_pairs: int) -> None:
-    """The same reader over REQUESTS, without anything around it."""
-    reader = make_reader(ReaderConfig(kind="echo", delay_seconds=delay))
-    name, done, start = reader_id(reader), 0, time.monotonic()
-    reader.load()
+    """The same model over PENDING requests, without anything around it."""
+    config = ReaderConfig(kind="echo", delay_seconds=delay)
+    form = ANSWER.build(Case(dataset=Dataset(), reader=config, judge=JudgeConfig()))
+    model, done, start = make_model(config), 0, time.monotonic()
+    model.load()
     for path in sorted(shards.rglob("*.parquet")):
         table = pl.read_parquet(path).to_arrow()
         for first in range(0, table.num_rows, 4096):
-            done += sum(readings.num_rows for readings in reader.read(table.slice(first, 4096), name))
+            done += sum(1 for _ in model.run(PendingRequests(table.slice(first, 4096), [form])))
             if done >= num_pairs:
-                say(start, f"{done} readings, {done / (time.monotonic() - start):.0f} a second")
+                say(start, f"{done} responses, {done / (time.monotonic() - start):.0f} a second")
                 return
 
 

@@ -11,7 +11,6 @@ import uuid
 from collections.abc import Iterator
 
 import polars as pl
-import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 import pytest
@@ -21,10 +20,12 @@ from quiet_ray import ENVIRONMENT
 from tiny import RunJob, Tiny, job_command, write_tiny
 
 from erag_ray.config import JobConfig
+from erag_ray.models import Isolation, load_model, make_model
+from erag_ray.pending import PendingRequests
 from erag_ray.pipeline import Done, Work
-from erag_ray.readers import Isolation, load_reader, make_reader
+from erag_ray.pipeline.actor import responses_table
 from erag_ray.steps import reading
-from erag_ray.store import ReadingStore
+from erag_ray.store import ResponseStore
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -113,26 +114,26 @@ def job(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.fixture
 def reads_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Readings are done in this process, without Ray; the list gets the number of readings of each reader."""
+    """Requests are run in this process, without Ray; the list gets the number of requests to each model."""
     amounts: list[int] = []
 
-    def read(work: Work, config: JobConfig, job: str) -> Done:
-        reader = make_reader(work.config)
-        load_reader(reader)
-        isolation = Isolation(reader, work.reader)
-        found = pa.concat_tables(isolation.read(pq.read_table(work.requests)))
-        ReadingStore(config.store, work.reader).append(found, job)
+    def run(work: Work, config: JobConfig, job: str) -> Done:
+        model, table = make_model(work.config), pq.read_table(work.requests)
+        load_model(model)
+        places, responses = zip(*Isolation(model).run(PendingRequests(table, work.forms)), strict=True)
+        found = responses_table(table.take(places), work.model, responses)
+        ResponseStore(config.store, work.model).append(found, job)
         amounts.append(found.num_rows)
         return Done(
-            num_readings=found.num_rows,
-            num_questions=pl.Series(found.column("question_key")).n_unique(),
+            num_responses=found.num_rows,
+            num_questions=pl.Series(table.column("question")).n_unique(),
             num_prompt_tokens=sum(found.column("num_prompt_tokens").to_pylist()),
             num_output_tokens=sum(found.column("num_output_tokens").to_pylist()),
             device_seconds=0.0,
             peak_memory_bytes=0,
         )
 
-    monkeypatch.setattr(reading, "read", read)
+    monkeypatch.setattr(reading, "run", run)
     monkeypatch.setattr(reading, "ray_session", lambda address: contextlib.nullcontext())
     return amounts
 
@@ -144,5 +145,5 @@ def no_reader(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*arguments: object) -> None:
         raise AssertionError("a reader was asked for")
 
-    monkeypatch.setattr(reading, "read", refuse)
+    monkeypatch.setattr(reading, "run", refuse)
     monkeypatch.setattr(reading, "ray_session", refuse)

@@ -17,7 +17,7 @@ from quiet_ray import ENVIRONMENT
 from tiny import kilt_line, passage_line, trec_lines
 
 from erag_ray.config import JobConfig, ReaderConfig
-from erag_ray.schemas import ASKS, LABELS, UTILITY
+from erag_ray.schemas import LABELS, REQUESTS, UTILITY
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.planning import plan_stage
 from erag_ray.steps.reading import run_stage
@@ -56,7 +56,7 @@ NUM_REQUESTS = NUM_QUESTIONS * (DEPTH + 2 + 1)
 
 def stored(config: JobConfig) -> pl.DataFrame:
     """Every row of the store."""
-    files = sorted(pathlib.Path(config.store).glob("readings/*/*.parquet"))
+    files = sorted(pathlib.Path(config.store).glob("responses/*/*.parquet"))
     return pl.concat([pl.DataFrame(pq.read_table(file)) for file in files]) if files else pl.DataFrame()
 
 
@@ -67,10 +67,10 @@ def environment() -> dict[str, str]:
     return known
 
 
-def wait_for(config: JobConfig, num_readings: int) -> None:
+def wait_for(config: JobConfig, num_responses: int) -> None:
     """Until the store holds so many."""
     deadline = time.monotonic() + 120
-    while len(stored(config)) < num_readings:
+    while len(stored(config)) < num_responses:
         assert time.monotonic() < deadline, "the job wrote nothing"
         time.sleep(0.05)
 
@@ -82,7 +82,7 @@ def start_job(command: Sequence[str]) -> subprocess.Popen[str]:
 
 
 def kill_midway(command: Sequence[str], config: JobConfig) -> None:
-    """Start a job, kill its driver without warning once some readings are written, wait for its Ray to end."""
+    """Start a job, kill its driver without warning once some responses are written, wait for its Ray to end."""
     with start_job(command) as driver:
         wait_for(config, NUM_REQUESTS // 5)
         assert driver.poll() is None, "the job ended before it could be killed"
@@ -94,7 +94,7 @@ def kill_midway(command: Sequence[str], config: JobConfig) -> None:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What a fault has cost: keys that the sealed stage lacks, rows it repeats, readings done more than once."""
+    """What a fault has cost: keys that the sealed stage lacks, rows it repeats, requests run more than once."""
 
     lost: int
     repeated: int
@@ -107,10 +107,10 @@ class Counts:
 
 def counted(config: JobConfig) -> Counts:
     """Of the sealed tables of a job and its store."""
-    rows, asks = stored(config), TableStore(f"{config.out}/compare").read(ASKS)
+    rows, requests = stored(config), TableStore(f"{config.out}/compare").read(REQUESTS)
     frames = {schema: TableStore(config.out).read(schema) for schema in (LABELS, UTILITY)}
-    tables = {**frames, ASKS: asks}
-    answered = asks.join(rows, on=KEY_COLUMNS, how="semi").select(KEY_COLUMNS).n_unique()
+    tables = {**frames, REQUESTS: requests}
+    answered = requests.join(rows, on=KEY_COLUMNS, how="semi").select(KEY_COLUMNS).n_unique()
     return Counts(
         lost=NUM_REQUESTS - answered,
         repeated=sum(table.height - table.select(schema.key).n_unique() for schema, table in tables.items()),
@@ -131,10 +131,11 @@ def interrupted(config: JobConfig, name: str, fault: Callable[[], None]) -> Coun
     reading.join()
     seconds = time.monotonic() - start
     (done,) = found
-    rows, used = stored(config).select(KEY_COLUMNS), done.readings.select(KEY_COLUMNS)
-    assert done.readings["error"].count() == 0
+    rows, used = stored(config).select(KEY_COLUMNS), done.responses.select(KEY_COLUMNS)
+    assert done.responses["error"].count() == 0
     counts = Counts(
-        lost=NUM_REQUESTS - plan.asks.join(used, on=KEY_COLUMNS, how="semi").select(KEY_COLUMNS).n_unique(),
+        lost=NUM_REQUESTS
+        - plan.requests.join(used, on=KEY_COLUMNS, how="semi").select(KEY_COLUMNS).n_unique(),
         repeated=used.height - used.n_unique(),
         again=rows.height - rows.n_unique(),
     )

@@ -1,64 +1,77 @@
-"""Readers that fail, for jobs whose processes find this folder: they are named as ``failing:Exits``."""
+"""Models that fail, for jobs whose processes find this folder: they are named as ``failing:Exits``."""
 
 from __future__ import annotations
 
 import os
 import pathlib
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, ClassVar
 
 import torch
 
-from erag_ray.readers import Output, Prompt, Request
-from erag_ray.readers.echo import EchoReader
+from erag_ray.models import Form, LocalModel, PromptTokens, Request, Resources, Response
+from erag_ray.models.echo import EchoModel
+from erag_ray.models.local import Output
+from erag_ray.requests import Need
 
 MARK = "ERAG_RAY_TEST_MARK"
 FATAL = "what is q15"
 TOKENS = 600
 
 
-class Exits(EchoReader):
+class Exits(EchoModel):
     """Ends its process at a question, where the file that ``ERAG_RAY_TEST_MARK`` names is not there yet."""
 
-    def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
-        if any(question_of(prompt) == FATAL for prompt in prompts):
+    def answer(self, request: Request) -> Response:
+        if request.question == FATAL:
             mark = pathlib.Path(os.environ[MARK])
             if not mark.exists():
                 mark.touch()
                 os._exit(1)
-        return super().generate(prompts)
+        return super().answer(request)
 
 
-class Small(EchoReader):
+class Characters(LocalModel):
+    """Has batches, and no weights: its tokens are characters, and it answers with the first passage's title."""
+
+    supports: ClassVar[frozenset[Need]] = frozenset({"generate"})
+
+    def resources(self) -> Resources:
+        return Resources(num_gpus=0)
+
+    def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
+        return [PromptTokens(form=request.form, segments=segments_of(request)) for request in requests]
+
+    def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
+        titles = ["".join(map(chr, prompt.segments[1])) if prompt.segments[1:] else "" for prompt in prompts]
+        return [Output(title, len(title)) for title in titles]
+
+    def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:
+        raise NotImplementedError
+
+    def ends(self, form: Form) -> Collection[int]:
+        return ()
+
+
+def segments_of(request: Request) -> tuple[tuple[int, ...], ...]:
+    """The question, then title and text of each passage."""
+    texts = [request.question, *(text for passage in request.passages for text in passage)]
+    return tuple(tuple(map(ord, text)) for text in texts)
+
+
+def question_of(prompt: PromptTokens) -> str:
+    return "".join(map(chr, prompt.segments[0]))
+
+
+class Small(Characters):
     """Has memory for so many tokens at once."""
 
-    def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
-        if sum(prompt.num_tokens for prompt in prompts) > TOKENS:
+    def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
+        if sum(prompt.length for prompt in prompts) > TOKENS:
             pathlib.Path(os.environ[MARK]).touch()
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         return super().generate(prompts)
-
-
-class Picky(EchoReader):
-    """Raises in one of its methods for questions that name it."""
-
-    calls: int = 0
-
-    def encode(self, requests: Sequence[Request]) -> list[Prompt]:
-        refuse("encode", [request.question for request in requests])
-        return super().encode(requests)
-
-    def begin(self, prompts: Sequence[Prompt]) -> None:
-        refuse("begin", map(question_of, prompts))
-
-    def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
-        self.calls += 1
-        refuse("generate", map(question_of, prompts))
-        return super().generate(prompts)
-
-
-def question_of(prompt: Prompt) -> str:
-    return "".join(map(chr, prompt.segments[0]))
 
 
 def refuse(method: str, questions: Iterable[str]) -> None:
@@ -68,54 +81,85 @@ def refuse(method: str, questions: Iterable[str]) -> None:
         raise RuntimeError(f"429 Too Many\nRequests {named[0]}")
 
 
-class Counting(Picky):
+class Picky(EchoModel):
+    """Asks for one answer after the other; raises for questions that name its method."""
+
+    calls: int = 0
+
+    def answer(self, request: Request) -> Response:
+        self.calls += 1
+        refuse("answer", [request.question])
+        return super().answer(request)
+
+
+class PickyInBatches(Characters):
+    """Raises in one of its methods for questions that name it, for a whole batch."""
+
+    calls: int = 0
+
+    def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
+        refuse("render", [request.question for request in requests])
+        return super().render(requests)
+
+    def begin(self, prompts: Sequence[PromptTokens]) -> None:
+        refuse("begin", map(question_of, prompts))
+
+    def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
+        self.calls += 1
+        refuse("generate", map(question_of, prompts))
+        return super().generate(prompts)
+
+
+class Counting(PickyInBatches):
     """Counts how often each question is tried."""
 
-    tries: dict[str, int]
+    tries: Counter[str]
 
-    def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
-        for prompt in prompts:
-            question = question_of(prompt)
-            self.tries[question] = self.tries.get(question, 0) + 1
+    def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
+        self.tries.update(map(question_of, prompts))
         return super().generate(prompts)
 
 
 class NoKey(Picky):
     """Raises for every request."""
 
-    def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
+    def answer(self, request: Request) -> Response:
         self.calls += 1
         raise PermissionError("401 Unauthorized")
 
 
-class Wrong(EchoReader):
-    """Gives what is none of its outputs, for one question."""
+class Wrong(EchoModel):
+    """Gives what is no response, for one question."""
 
     results: Sequence[Any] = ()
 
-    def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
-        if any(question_of(prompt) == "wrong" for prompt in prompts):
-            return list(self.results)
-        return super().generate(prompts)
+    def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
+        for place, request in enumerate(requests):
+            if request.question == "wrong":
+                yield from self.results
+            else:
+                yield place, self.answer(request)
 
 
-class Listed(EchoReader):
-    def encode(self, requests: Sequence[Request]) -> list[Prompt]:
-        return [Prompt(segments=([1, 2],)) for _ in requests]  # type: ignore[arg-type]
+class Listed(Characters):
+    """Its tokens are no tuples."""
+
+    def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
+        return [PromptTokens(form=request.form, segments=([1, 2],)) for request in requests]  # type: ignore[arg-type]
 
 
-class EndsLate(EchoReader):
+class EndsLate(Characters):
     """Its server is gone after some batches."""
 
     calls = 0
 
-    def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
+    def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
         self.calls += 1
         if self.calls > 3:
             raise ConnectionError("gone")
         return super().generate(prompts)
 
 
-class NoLoad(EchoReader):
+class NoLoad(EchoModel):
     def load(self) -> None:
         raise FileNotFoundError("no weights here")

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import pathlib
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import gguf
-import pyarrow as pa
 import tokenizers
 import torch
 import transformers
 
-from erag_ray.config import ReaderConfig
-from erag_ray.prompts import FAMILIES, Passage
-from erag_ray.readers import Reader, Request, make_reader
-from erag_ray.schemas import REQUESTS
+from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.datasets import Dataset
+from erag_ray.kinds import ANSWER, Case, Kind
+from erag_ray.models import Form, LocalModel, Model, Passage, PromptTokens, Request, make_model, model_class
+from erag_ray.models.local import Output
+from erag_ray.models.memory import Limits
+from erag_ray.prompts import FAMILIES
 
 TEXT = """The river Tessel rises in the hills above Marn and flows north to the sea. Who built the first bridge over it?
 The lighthouse at Skerry Point was lit in 1874; its lamp burned whale oil. When was it lit? Ada Brunner grew up in Graz
@@ -32,7 +34,7 @@ CHAT_TEMPLATE = (
 )
 
 
-def some_requests(num: int, *, seed: int = 0, longest: int = 30) -> list[Request]:
+def some_requests(form: Form, num: int, *, seed: int = 0, longest: int = 30) -> list[Request]:
     """Varied requests: 2 to 12 words, 0 to 4 passages of 0 to ``longest`` words, with and without a title."""
     rng = random.Random(seed)
 
@@ -40,7 +42,7 @@ def some_requests(num: int, *, seed: int = 0, longest: int = 30) -> list[Request
         return " ".join(rng.choices(WORDS, k=rng.randint(low, high)))
 
     return [
-        Request(words(2, 12), tuple(Passage(words(0, 4), words(0, longest)) for _ in range(i % 5)))
+        Request(form, words(2, 12), tuple(Passage(words(0, 4), words(0, longest)) for _ in range(i % 5)))
         for i in range(num)
     ]
 
@@ -136,34 +138,73 @@ def _save(model: Any, tokenizer: Any, folder: pathlib.Path) -> str:
     return str(folder)
 
 
-def loaded(kind: str, folder: str, **settings: Any) -> Reader:
-    """A reader with its weights; outputs of at most 12 tokens unless told otherwise."""
+def loaded(kind: str, folder: str, **settings: Any) -> Any:
+    """A model with its weights."""
     # matrices this small are many times faster on one thread when the machine is busy
     torch.set_num_threads(1)
-    reader = make_reader(ReaderConfig(kind=kind, model=folder, **{"max_new_tokens": 12, **settings}))
-    reader.load()
-    return reader
+    model = make_model(ReaderConfig(kind=kind, model=folder, **settings))
+    model.load()
+    return model
 
 
-def as_table(requests: Sequence[Request]) -> pa.Table:
-    """REQUESTS whose question key is the place in the list."""
-    columns = {
-        "question_key": list(range(len(requests))),
-        "passages_key": [0] * len(requests),
-        "question": [request.question for request in requests],
-        "titles": [[passage.title for passage in request.passages] for request in requests],
-        "texts": [[passage.text for passage in request.passages] for request in requests],
-        "golds": [list(request.golds) for request in requests],
-    }
-    return pa.table(columns, schema=REQUESTS.columns)
+def form_for(
+    kind: str,
+    question_kind: Kind = ANSWER,
+    *,
+    family: str = "question",
+    score: str = "exact_match",
+    judge: JudgeConfig | None = None,
+    **settings: Any,
+) -> Form:
+    """What the requests to a reader of this kind share; outputs of at most 12 tokens unless told otherwise.
 
-
-def outputs(reader: Reader, requests: Sequence[Request]) -> list[tuple[str, int]]:
-    """Text and number of tokens for each request, in the order of the requests."""
-    readings = pa.concat_tables(reader.read(as_table(requests), "tiny")).sort_by("question_key")
-    return list(
-        zip(*(readings.column(name).to_pylist() for name in ("output", "num_output_tokens")), strict=True)
+    Args:
+        kind: of model (`reader.kind`).
+        question_kind: what is asked.
+        family: of the dataset.
+        score: of the dataset.
+        judge: of the job.
+        settings: of the reader's config.
+    """
+    case = Case(
+        dataset=Dataset(score=score, family=family),
+        reader=ReaderConfig(kind=kind, **{"max_new_tokens": 12, **settings}),
+        judge=judge or JudgeConfig(),
+        default_prompt=model_class(kind).default_prompt,
     )
+    return question_kind.build(case)
+
+
+def outputs(model: Model, requests: Sequence[Request]) -> list[tuple[str, int]]:
+    """Text and number of tokens for each request, in the order of the requests."""
+    found = dict(model.run(requests))
+    return [(str(found[place].text), found[place].num_output_tokens) for place in range(len(requests))]
+
+
+def keep_to(model: LocalModel, form: Form, limits: Limits) -> None:
+    """From now on its batches of this form keep these limits."""
+    model._limits[form] = limits
+
+
+class BareModel(LocalModel):
+    """A model of no weights: words are tokens, and nothing is written."""
+
+    def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
+        return [bare_prompt(request.form, len(request.question.split())) for request in requests]
+
+    def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
+        return [Output("", 0) for _ in prompts]
+
+    def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:
+        return [[] for _ in prompts]
+
+    def ends(self, form: Form) -> Collection[int]:
+        return ()
+
+
+def bare_prompt(form: Form, length: int) -> PromptTokens:
+    """A prompt of so many tokens."""
+    return PromptTokens(form=form, segments=((0,) * length,))
 
 
 def gguf_file(path: pathlib.Path) -> str:

@@ -1,18 +1,17 @@
-"""A reader that takes long to load, and long for the first batch of each kind; named as ``slow_start:SlowStart``."""
+"""A model that takes long to load, and long for the first request of each kind; named as ``slow_start:SlowStart``."""
 
 from __future__ import annotations
 
 import pathlib
 import time
 import uuid
-from collections.abc import Sequence
 
-from erag_ray.readers.base import Output, Prompt
-from erag_ray.readers.echo import EchoReader
+from erag_ray.models import Request, Response
+from erag_ray.models.echo import EchoModel
 
 
-class SlowStart(EchoReader):
-    """The echo reader with a slow start; leaves a file in the folder ``model`` whenever it is loaded."""
+class SlowStart(EchoModel):
+    """The echo model with a slow start; leaves a file in the folder ``model`` whenever it is loaded."""
 
     def load(self) -> None:
         time.sleep(3.0)
@@ -20,9 +19,9 @@ class SlowStart(EchoReader):
         pathlib.Path(self.config.model, f"loaded-{uuid.uuid4().hex}").touch()
         self.known: set[int] = set()
 
-    def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
+    def answer(self, request: Request) -> Response:
         # none, one, several
-        kind = min(max(len(prompt.segments) for prompt in prompts), 3)
-        time.sleep(0.01 * len(prompts) + (kind not in self.known))
+        kind = min(len(request.passages), 2)
+        time.sleep(0.01 + (kind not in self.known))
         self.known.add(kind)
-        return super().generate(prompts)
+        return super().answer(request)

@@ -22,6 +22,7 @@ from erag_ray.annotators import (
     unmatchable_answers,
 )
 from erag_ray.annotators.contains import dpr_form
+from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, RELEVANCE
 from erag_ray.schemas import LABELS
 
 RULES = ["contains_answer_dpr", "contains_answer_kilt"]
@@ -55,16 +56,22 @@ WORLD = Evidence(
     queries=QUERIES,
     corpus=CORPUS,
     provenance=PROVENANCE,
-    judgements=PAIRS.with_columns(relevance=pl.lit(0.7)),
-    likelihoods=NOTHING_TOO.with_columns(likelihood=pl.lit(0.7)),
-    unrelated=PAIRS,
+    values={
+        RELEVANCE: PAIRS.with_columns(reader=pl.lit("judge"), value=pl.lit(0.7)),
+        GOLD_LIKELIHOOD: NOTHING_TOO.with_columns(reader=pl.lit("fid"), value=pl.lit(0.7)),
+    },
 )
-SAID = NOTHING_TOO.with_columns(reader=pl.lit("fid"), output=pl.lit("Lima"))
+SAID = NOTHING_TOO.with_columns(reader=pl.lit("fid"), value=pl.lit("Lima"))
 
 
-def readings(*rows: tuple[str, str, str, str | None]) -> pl.DataFrame:
-    schema = dict.fromkeys(("query_id", "doc_id", "reader", "output"), pl.String)
+def answers(*rows: tuple[str, str, str, str | None]) -> pl.DataFrame:
+    schema = dict.fromkeys(("query_id", "doc_id", "reader", "value"), pl.String)
     return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def answered(said: pl.DataFrame, **changes: pl.DataFrame) -> Evidence:
+    """The world, and what readers answered."""
+    return replace(WORLD, values={**WORLD.values, ANSWER: said}, **changes)
 
 
 def labels_of(name: str, evidence: Evidence) -> dict[tuple[str, str], float | None]:
@@ -89,14 +96,11 @@ def contains(name: str, answer: str, text: str, title: str = "") -> float | None
 def test_erag_scores_each_output_with_its_querys_own_score() -> None:
     pairs = [("q1", "d1"), ("q1", "d2"), ("q2", "d1"), ("q3", "d1"), ("q4", "d1")]
     outputs = ["shakespeare", "Shakespeare", None, "supports", "Lima a city"]
-    evidence = replace(
-        WORLD,
-        pairs=pl.DataFrame(pairs, schema=["query_id", "doc_id"], orient="row"),
-        readings=readings(
-            *((*pair, "fid", output) for pair, output in zip(pairs, outputs, strict=True)),
-            ("q4", "d3", "fid", "a reading that nobody asked for"),
-        ),
+    said = answers(
+        *((*pair, "fid", output) for pair, output in zip(pairs, outputs, strict=True)),
+        ("q4", "d3", "fid", "an answer that nobody asked for"),
     )
+    evidence = answered(said, pairs=pl.DataFrame(pairs, schema=["query_id", "doc_id"], orient="row"))
     rows = annotate("erag", evidence).to_pylist()
     assert [(row["score"], row["query_id"], row["doc_id"], row["label"]) for row in rows] == [
         ("accuracy", "q3", "d1", 0.0),  # case counts
@@ -110,29 +114,26 @@ def test_erag_scores_each_output_with_its_querys_own_score() -> None:
 
 
 def test_erag_labels_every_reader_apart() -> None:
-    evidence = replace(
-        WORLD,
-        pairs=PAIRS.head(1),
-        readings=readings(("q1", "d1", "fid", "Shakespeare"), ("q1", "d1", "ipa", "Marlowe")),
-    )
+    said = answers(("q1", "d1", "fid", "Shakespeare"), ("q1", "d1", "ipa", "Marlowe"))
+    evidence = answered(said, pairs=PAIRS.head(1))
     rows = annotate("erag", evidence).to_pylist()
     assert [(row["reader"], row["label"]) for row in rows] == [("fid", 1.0), ("ipa", 0.0)]
 
 
-def test_a_pair_without_a_reading_is_a_fault_and_not_a_null() -> None:
-    both = readings(("q1", "d1", "fid", "x"), ("q1", "d2", "fid", "x"), ("q1", "d1", "ipa", "x"))
-    with pytest.raises(ValueError, match=r"1 pairs lack a reading, such as .*'d2', 'reader': 'ipa'"):
-        annotate("erag", replace(WORLD, pairs=PAIRS.head(2), readings=both))
-    with pytest.raises(ValueError, match="there are no readings for 2 pairs"):
-        annotate("erag", replace(WORLD, pairs=PAIRS.head(2), readings=readings()))
-    with pytest.raises(ValueError, match="'erag' needs readings"):
+def test_a_pair_without_an_answer_is_a_fault_and_not_a_null() -> None:
+    both = answers(("q1", "d1", "fid", "x"), ("q1", "d2", "fid", "x"), ("q1", "d1", "ipa", "x"))
+    with pytest.raises(ValueError, match=r"1 pairs lack an answer, such as .*'d2', 'reader': 'ipa'"):
+        annotate("erag", answered(both, pairs=PAIRS.head(2)))
+    with pytest.raises(ValueError, match="there are no answers for 2 pairs"):
+        annotate("erag", answered(answers(), pairs=PAIRS.head(2)))
+    with pytest.raises(ValueError, match="'erag' needs the kind answer, and the evidence has none"):
         annotate("erag", WORLD)
 
 
-def test_a_reading_given_twice_is_an_error() -> None:
-    twice = readings(("q1", "d1", "fid", "x"), ("q1", "d1", "fid", "y"))
+def test_an_answer_given_twice_is_an_error() -> None:
+    twice = answers(("q1", "d1", "fid", "x"), ("q1", "d1", "fid", "y"))
     with pytest.raises(ValueError, match="2 rows share a key"):
-        annotate("erag", replace(WORLD, pairs=PAIRS.head(1), readings=twice))
+        annotate("erag", answered(twice, pairs=PAIRS.head(1)))
 
 
 # --- contains_answer ---
@@ -285,7 +286,7 @@ def test_applicable_queries(name: str, expected: list[str]) -> None:
 
 @pytest.mark.parametrize("name", ANNOTATORS)
 def test_rows_come_sorted_whatever_the_order_of_the_evidence(name: str) -> None:
-    evidence = replace(WORLD, readings=SAID)
+    evidence = answered(SAID)
     order = random.Random(0).sample(range(PAIRS.height), PAIRS.height)
     shuffled = replace(evidence, pairs=PAIRS[order], corpus=CORPUS.reverse(), queries=QUERIES.reverse())
     expected = annotate(name, evidence)
@@ -295,13 +296,13 @@ def test_rows_come_sorted_whatever_the_order_of_the_evidence(name: str) -> None:
 
 @pytest.mark.parametrize("name", ANNOTATORS)
 def test_no_pairs_give_no_labels(name: str) -> None:
-    nothing = replace(WORLD, pairs=PAIRS.clear(), readings=readings())
+    nothing = answered(answers(), pairs=PAIRS.clear())
     assert annotate(name, nothing).equals(LABELS.empty())
 
 
 @pytest.mark.parametrize("name", ANNOTATORS)
 def test_reader_and_score_are_empty_where_unused(name: str) -> None:
-    rows = annotate(name, replace(WORLD, readings=SAID)).to_pylist()
+    rows = annotate(name, answered(SAID)).to_pylist()
     fills = ANNOTATORS[name].fills
     assert {row["reader"] for row in rows} == ({"fid"} if "reader" in fills else {""})
     assert ("" in {row["score"] for row in rows}) == ("score" not in fills)

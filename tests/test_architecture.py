@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import pytest
 
 import erag_ray
+from erag_ray.models import MODELS
 
 PACKAGE = pathlib.Path(erag_ray.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -21,8 +22,8 @@ ORDER = ROOMS[1].replace("\n", " ").replace(" ", "").split(",") if ROOMS else []
 # what needs none of the heavy packages: the `evaluate` job runs where they are not installed
 LIGHT = ("erag_ray.evaluate", "erag_ray.report", "erag_ray.steps.judging", "erag_ray.steps.inputs")
 HEAVY = {
-    "torch": {"readers", "retrieve", "train", "pipeline", "benchmark"},
-    "transformers": {"readers", "retrieve", "train", "pipeline", "benchmark"},
+    "torch": {"models", "retrieve", "train", "pipeline", "benchmark"},
+    "transformers": {"models", "retrieve", "train", "pipeline", "benchmark"},
     "sentence_transformers": {"retrieve", "benchmark"},
     "faiss": {"retrieve", "benchmark"},
     "ray": {"pipeline"},
@@ -32,7 +33,7 @@ HEAVY = {
 
 
 def parts_of(file: pathlib.Path) -> tuple[str, ...]:
-    """("readers", "base") for readers/base.py, ("readers",) for readers/__init__.py."""
+    """("models", "base") for models/base.py, ("models",) for models/__init__.py."""
     names = file.relative_to(PACKAGE).with_suffix("").parts
     return names[:-1] if names[-1] == "__init__" else names
 
@@ -149,3 +150,9 @@ def test_nothing_runs_at_import(file: pathlib.Path) -> None:
     ]
     wrong = [ast.unparse(node).splitlines()[0] for node in effects]
     assert not wrong
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_no_model_stands_on_more_than_two_classes_of_ours(kind: str) -> None:
+    own = [one for one in MODELS[kind].__mro__[1:] if one.__module__.startswith("erag_ray.")]
+    assert 1 <= len(own) <= 2

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from erag_ray.readers import attention
-from erag_ray.readers.attention import LONG, ONE_BY_ONE, OneByOne, Together, attending, in_order, last_first
+from erag_ray.models import attention
+from erag_ray.models.attention import LONG, ONE_BY_ONE, OneByOne, Together, attending, in_order, last_first
 
 HEADS, HEAD = 3, 4
 

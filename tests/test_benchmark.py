@@ -314,9 +314,9 @@ def test_every_way_of_reading_is_a_row_of_costs() -> None:
         schema=COLUMNS,
     )
     found = conform(costs_of(table, "job"), COSTS).to_pylist()
-    assert [(one["stage"], one["seconds"], one["device_seconds"]) for one in found] == [
-        ("w: a, 2", 2.0, 2.0),
-        ("w: a, by the pool, 2", 3.0, 2.0),
+    assert [(one["stage"], one["model"], one["seconds"], one["device_seconds"]) for one in found] == [
+        ("w: a, 2", "a", 2.0, 2.0),
+        ("w: a, by the pool, 2", "a, by the pool", 3.0, 2.0),
     ]
     own = {name: found[0][name] for name in ("num_requests", *tokens, "peak_memory_bytes")}
     assert own == {"num_requests": 4, **tokens, "peak_memory_bytes": 9}

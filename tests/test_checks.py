@@ -21,7 +21,8 @@ from erag_ray.config import ReaderConfig
 from erag_ray.schemas import LABELS, LIST_VALUES, MEANS, InputError
 from erag_ray.steps.inputs import prepare, prepared
 from erag_ray.steps.judging import evaluate
-from erag_ray.steps.planning import check_reader, plan_labels, plan_stage
+from erag_ray.steps.planning import plan_labels, plan_stage
+from erag_ray.steps.uses import check_reader
 from erag_ray.store import TableStore
 
 
@@ -67,11 +68,11 @@ def test_evaluate_refuses_what_cannot_be_and_former_results_stay(
 @pytest.mark.parametrize(
     "kind", ["judge_yes_no", "judge_grades", "likelihood_fid", "stop_ipa", "classify_causal"]
 )
-def test_a_kind_that_only_jobs_make_is_refused_in_every_step(tiny: Tiny, kind: str) -> None:
+def test_a_kind_that_there_is_not_is_refused_in_every_step(tiny: Tiny, kind: str) -> None:
     config = dataclasses.replace(tiny.config, reader=ReaderConfig(kind=kind, model="/no/such/folder"))
     unknown = f"reader.kind: unknown reader '{kind}'; known: causal, echo, fid, ipa, or package.module:name"
     inputs = prepare(config)
-    pairs = inputs.runs.select("query_id", doc_ids=pl.concat_list("doc_id"))
+    pairs = inputs.runs.select("query_id", "doc_id")
     steps = [
         lambda: prepare(config, check_reader),
         lambda: plan_stage(config, inputs, "annotate", alone=True, together=False),
@@ -206,18 +207,17 @@ def test_code_of_your_own_is_found_in_the_folder_where_the_job_starts(tiny: Tiny
     assert "score 'mine:half' is a function, not an erag_ray.scores.Score" in refused.stderr
 
 
-def test_datasets_that_make_no_difference_to_a_reader_are_read_by_one(
-    tiny: Tiny, reads_here: list[int]
-) -> None:
+def test_datasets_with_other_prompts_are_run_by_one_model(tiny: Tiny, reads_here: list[int]) -> None:
     lines = [json.loads(line) for line in tiny.queries.read_text().splitlines()]
     for number, line in enumerate(lines):
         line["kilt_task"] = "fever" if number % 2 else "nq"
     tiny.queries.write_text("".join(json.dumps(line) + "\n" for line in lines))
     plan = compare(dataclasses.replace(tiny, config=dataclasses.replace(tiny.config, dataset=None)))
-    # questions and claims are all one to the echo reader
-    assert len(plan.plans) == 1
+    # the prompts of questions and claims stand in their forms
+    (part,) = plan.plans
+    assert len(part.forms) == 2
     assert len(reads_here) == 1
-    assert set(plan.asks["query_id"]) == {line["id"] for line in lines}
+    assert set(plan.requests["query_id"]) == {line["id"] for line in lines}
 
 
 NOT_A_NUMBER = Annotator(

@@ -159,7 +159,7 @@ def test_a_file_that_is_missing_or_no_yaml_is_an_error(
         ("out: a\nretrievers:\n", "2: retrievers has no value; give one, or leave the key out"),
         ("out: a\nreader: {kind: }\n", "2: reader.kind has no value; give one, or leave the key out"),
         ("runs:\n  bm25:\n", "2: runs.bm25 has no value; give one, or leave the key out"),
-        ("out: a\nreader:\n  - kind: echo\n", "3: reader must hold keys (kind, model, model_revision, ...)"),
+        ("out: a\nreader:\n  - kind: echo\n", "3: reader must hold keys (kind, options, model, ...)"),
         # values of a wrong type
         ("out: a\ndepth: two\n", '2: "depth": expected int, got two'),
         ("out: a\nreader:\n  dtype: int3\n", "3: \"reader.dtype\": expected one of 'float32', 'bfloat16', 'float16', "
@@ -231,7 +231,6 @@ def test_what_yaml_offers_besides_is_read(tmp_path: pathlib.Path, capsys: pytest
         ("depth", "2.5"),
         ("depth", "null"),
         ("reader.dtype", "float8"),
-        ("reader.prompt", "poem"),
         ("reader.stop_at_newline", "perhaps"),
         ("queries", "questions.jsonl"),
         ("cutoffs", "[1, two]"),
@@ -268,6 +267,8 @@ def test_a_value_of_the_wrong_type_is_an_error_that_names_its_key(
         ("max_error_share", "-0.1"),
         ("reader.batch_size", "0"),
         ("reader.batch_tokens", "0"),
+        ("reader.prompt", "poem"),
+        ("reader.prompt", "no_such_file.yaml"),
         ("reader.num_examples", "3"),
         ("reader.num_examples", "-1"),
         ("reader.max_prompt_tokens", "0"),

@@ -19,7 +19,7 @@ from erag_ray.steps.inputs import INPUT_TABLES, prepare
 from erag_ray.steps.judging import RESULTS
 from erag_ray.steps.planning import plan_stage
 from erag_ray.steps.reading import run_stage
-from erag_ray.store import KEY_COLUMNS, ReadingStore
+from erag_ray.store import KEY_COLUMNS, ResponseStore
 
 # Ray warns of its own inner workings
 pytestmark = pytest.mark.filterwarnings(
@@ -183,7 +183,7 @@ def test_a_torn_part_of_a_sealed_table_is_told_and_made_anew(compared: Tiny, job
     assert_same(results(compared), before)
 
 
-# --- readings ---
+# --- responses ---
 
 
 def places_in(path: pathlib.Path) -> Iterator[int]:
@@ -199,7 +199,7 @@ def test_a_changed_byte_in_the_store_costs_its_file_and_never_gives_another_resu
     compared: Tiny, job: RunJob, reads_here: list[int]
 ) -> None:
     before = results(compared)
-    (name,) = pathlib.Path(compared.config.store).glob("readings/*/*.parquet")
+    (name,) = pathlib.Path(compared.config.store).glob("responses/*/*.parquet")
     data = name.read_bytes()
     for place in places_in(name):
         for other in name.parent.glob("*.parquet"):
@@ -209,7 +209,7 @@ def test_a_changed_byte_in_the_store_costs_its_file_and_never_gives_another_resu
         if code:
             # seen only when all columns were read: told in a line, and done by the next
             assert code == 1
-            assert "37 requests were not read" in told
+            assert "37 requests have no response" in told
             assert "1 damaged files were set aside); start the job again" in told
             assert job("compare", compared)[0] == 0
         assert_same(results(compared), before)
@@ -217,8 +217,8 @@ def test_a_changed_byte_in_the_store_costs_its_file_and_never_gives_another_resu
 
 
 def test_a_file_that_another_job_sets_aside_first_is_no_error(compared: Tiny) -> None:
-    (path,) = pathlib.Path(compared.config.store).glob("readings/*/*.parquet")
-    one, other = (ReadingStore(compared.config.store, path.parent.name) for _ in range(2))
+    (path,) = pathlib.Path(compared.config.store).glob("responses/*/*.parquet")
+    one, other = (ResponseStore(compared.config.store, path.parent.name) for _ in range(2))
     path.write_bytes(b"torn")
     names = one.folder.names(suffix=".parquet")
     assert len(other.repair()) == 1
@@ -232,8 +232,8 @@ def test_a_file_that_another_job_sets_aside_first_is_no_error(compared: Tiny) ->
 def test_a_store_that_cannot_be_read_is_not_set_aside(
     compared: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (path,) = pathlib.Path(compared.config.store).glob("readings/*/*.parquet")
-    store = ReadingStore(compared.config.store, path.parent.name)
+    (path,) = pathlib.Path(compared.config.store).glob("responses/*/*.parquet")
+    store = ResponseStore(compared.config.store, path.parent.name)
 
     def fail(*names: str, **options: object) -> None:
         raise OSError("the network is gone")
@@ -270,7 +270,7 @@ def test_a_damaged_request_shard_is_told_and_written_anew(
     local_ray: None, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, damage: Callable[[pathlib.Path], None]
 ) -> None:
     plan = plan_stage(tiny.config, prepare(tiny.config), "compare", alone=True, together=True)
-    write = reading._write_requests
+    write = reading._write_pending
 
     def write_and_damage(*arguments: Any) -> str:
         place = write(*arguments)
@@ -278,12 +278,12 @@ def test_a_damaged_request_shard_is_told_and_written_anew(
         return place
 
     with monkeypatch.context() as patch:
-        patch.setattr(reading, "_write_requests", write_and_damage)
+        patch.setattr(reading, "_write_pending", write_and_damage)
         with pytest.raises(JobError, match=r"start the (same command|job) again"):
             run_stage(tiny.config, plan)
     # what a killed writer has left there does no harm either
-    unfinished = pathlib.Path(tiny.config.out, "compare", "requests", plan.plans[0].id, "_unfinished")
+    unfinished = pathlib.Path(tiny.config.out, "compare", "pending", plan.plans[0].id, "_unfinished")
     unfinished.mkdir(parents=True, exist_ok=True)
     (unfinished / "part-00000.parquet-0123abcd").write_bytes(b"PAR1 half")
     done = run_stage(tiny.config, plan)
-    assert done.readings.height == done.readings.select(KEY_COLUMNS).n_unique() == 37
+    assert done.responses.height == done.responses.select(KEY_COLUMNS).n_unique() == 37

@@ -22,7 +22,17 @@ from erag_ray.evaluate import (
     utility,
 )
 from erag_ray.evaluate import lookup as lookup_part
-from erag_ray.schemas import ASKS, LABELS, LIST_VALUES, POOLING, QUERIES, READINGS, RUNS, UTILITY, conform
+from erag_ray.schemas import (
+    LABELS,
+    LIST_VALUES,
+    POOLING,
+    QUERIES,
+    REQUESTS,
+    RESPONSES,
+    RUNS,
+    UTILITY,
+    conform,
+)
 
 # gains at ranks 1, 2, 3
 G1, G2, G3 = 1.0, 1 / math.log2(3), 0.5
@@ -130,22 +140,23 @@ def value(rows: pl.DataFrame, **key: object) -> float | None:
 def read_lists(
     rows: Sequence[tuple[str, str, str, int, str, str | None]],
 ) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Rows of reader, run, query, depth, documents, output -> lists, ASKS, READINGS."""
-    lists, asks, readings = [], {}, {}
+    """Rows of reader, run, query, depth, documents, output -> lists, REQUESTS, RESPONSES."""
+    lists, requests, responses = [], {}, {}
     for number, (reader, run, query, depth, docs, output) in enumerate(rows):
         ids = docs.split()
         lists.append((run, query, depth, ids))
-        key = asks.setdefault((query, tuple(ids)), (query, ids, reader, number, number))[3]
-        readings[reader, key] = (reader, key, key, output, None, None, 1, 1, 0, 0)
+        asked = ("answer", query, ids, "m", reader, number, number)
+        key = requests.setdefault((query, tuple(ids)), asked)[-1]
+        responses[key] = ("m", key, key, output, [], [], None, None, 1, 1, 0, 0)
     schema = {"run_id": pl.String, "query_id": pl.String, "depth": pl.Int32, "doc_ids": pl.List(pl.String)}
-    asked = pl.DataFrame(list(asks.values()), schema=ASKS.columns.names, orient="row")
-    read = pl.DataFrame(
-        list(readings.values()), schema=READINGS.columns.names, orient="row", infer_schema_length=None
+    asked, answered = (
+        pl.DataFrame(list(rows.values()), schema=pl.DataFrame(table.empty()).schema, orient="row")
+        for rows, table in ((requests, REQUESTS), (responses, RESPONSES))
     )
     return (
         pl.DataFrame(lists, schema=schema, orient="row"),
-        pl.DataFrame(conform(asked.with_columns(pl.col("doc_ids").cast(pl.List(pl.String))), ASKS)),
-        pl.DataFrame(conform(read, READINGS)),
+        pl.DataFrame(conform(asked, REQUESTS)),
+        pl.DataFrame(conform(answered, RESPONSES)),
     )
 
 
@@ -159,12 +170,12 @@ def test_utility_is_the_score_of_each_lists_output() -> None:
     assert made["reader"].unique().to_list() == ["r"]
 
 
-def test_the_empty_list_is_the_closed_book_reading() -> None:
+def test_the_empty_list_is_the_closed_book_request() -> None:
     asked = queries(("q1", "d", "exact_match"))
     made = utility(
         *read_lists([("r", "no_passages", "q1", 0, "", "paris"), ("r", "A", "q1", 2, "", "paris")]), asked
     )
-    # a run without a list for the query gets the same reading
+    # a run without a list for the query gets the same response
     assert value(made, run_id="no_passages", depth=0) == value(made, run_id="A", depth=2) == 1.0
 
 
@@ -185,13 +196,13 @@ def test_each_dataset_has_its_own_reader_and_score() -> None:
     assert value(made, query_id="q2") == pytest.approx(0.8)
 
 
-def test_a_list_that_was_not_read_is_a_fault_and_not_a_null() -> None:
+def test_a_list_without_a_response_is_a_fault_and_not_a_null() -> None:
     asked = queries(("q1", "d", "exact_match"))
-    lists, asks, readings = read_lists([("r", "A", "q1", 2, "a", "x"), ("r", "B", "q1", 2, "b", "x")])
-    with pytest.raises(ValueError, match=r"1 lists lack a reading.*'B'"):
-        utility(lists, asks, readings.head(1), asked)
-    with pytest.raises(ValueError, match=r"1 lists lack a reading.*'B'"):
-        utility(lists, asks.head(1), readings, asked)
+    lists, requests, responses = read_lists([("r", "A", "q1", 2, "a", "x"), ("r", "B", "q1", 2, "b", "x")])
+    with pytest.raises(ValueError, match=r"1 lists lack a response.*'B'"):
+        utility(lists, requests, responses.head(1), asked)
+    with pytest.raises(ValueError, match=r"1 lists lack a response.*'B'"):
+        utility(lists, requests.head(1), responses, asked)
 
 
 # --- list values ---

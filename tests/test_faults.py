@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import os
 import pathlib
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import models
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from failing import Characters
+from models import form_for
 from tiny import Tiny, compare
 
 from erag_ray.config import JobConfig, ReaderConfig
-from erag_ray.pipeline import Work, ray_session, read
-from erag_ray.pipeline.actor import CAREFUL_ROWS, NOTES, Attempt, ReaderActor
-from erag_ray.readers import Output, Prompt, Request, make_reader, reader_id
-from erag_ray.readers.echo import EchoReader
-from erag_ray.readers.memory import is_out_of_memory
-from erag_ray.schemas import JobError
+from erag_ray.models import PromptTokens, Request, Response, make_model, model_id
+from erag_ray.models.local import Output
+from erag_ray.models.memory import is_out_of_memory
+from erag_ray.pipeline import ModelActor, Work, ray_session, run
+from erag_ray.pipeline.actor import CAREFUL_ROWS, NOTES, Attempt, responses_table
+from erag_ray.schemas import PENDING, JobError
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.planning import plan_stage
 from erag_ray.steps.reading import run_stage
-from erag_ray.store import KEY_COLUMNS, ReadingStore, as_frame
+from erag_ray.store import KEY_COLUMNS, ResponseStore, as_frame
 
 # Ray warns of its own inner workings
 pytestmark = pytest.mark.filterwarnings(
@@ -39,24 +41,24 @@ class Died(BaseException):
     """Stands for the end of a process."""
 
 
-class Small(EchoReader):
+class Small(Characters):
     """Runs out of memory above so many tokens in a batch."""
 
     room = 60
     seen: list[int]
 
-    def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
-        tokens = sum(prompt.num_tokens for prompt in prompts)
+    def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
+        tokens = sum(prompt.length for prompt in prompts)
         self.seen.append(tokens)
         if tokens > self.room:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         return super().generate(prompts)
 
 
-class Poisoned(EchoReader):
+class Poisoned(Characters):
     """Ends its process, or takes very long, on some questions."""
 
-    def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
+    def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
         questions = ["".join(map(chr, prompt.segments[0])) for prompt in prompts]
         if any("poison" in question for question in questions):
             raise Died
@@ -67,37 +69,65 @@ class Poisoned(EchoReader):
         return super().generate(prompts)
 
 
-def requests(*questions: str) -> pa.Table:
-    return models.as_table([Request(question, ()) for question in questions])
+FORM = form_for("echo")
+
+
+def requests(*questions: str) -> list[Request]:
+    return [Request(FORM, question) for question in questions]
+
+
+def as_pending(asked: Sequence[Request], first_key: int = 0) -> pa.Table:
+    """PENDING: requests of one form whose keys are their places."""
+    keys = range(first_key, first_key + len(asked))
+    rows = [
+        {
+            "question_key": key,
+            "passages_key": key,
+            "form": 0,
+            "question": request.question,
+            "titles": [passage.title for passage in request.passages],
+            "texts": [passage.text for passage in request.passages],
+            "answers": request.answers,
+        }
+        for key, request in zip(keys, asked, strict=True)
+    ]
+    return pa.Table.from_pylist(rows, schema=PENDING.columns)
+
+
+def pending(*questions: str) -> pa.Table:
+    return as_pending(requests(*questions))
 
 
 def small(**settings: Any) -> Small:
-    reader = Small(ReaderConfig(kind="echo", **settings))
-    reader.seen = []
-    return reader
+    model = Small(ReaderConfig(kind="echo", **settings))
+    model.seen = []
+    return model
 
 
-def rows_of(tables: Iterator[pa.Table]) -> pl.DataFrame:
-    return as_frame(pa.concat_tables(tables)).sort("question_key")
+def in_order(answers: Iterator[tuple[int, Response]]) -> list[Response]:
+    """The responses in the order of the requests; each has exactly one."""
+    found = list(answers)
+    assert sorted(place for place, _ in found) == list(range(len(found)))
+    return [response for _, response in sorted(found, key=lambda answer: answer[0])]
 
 
 def test_a_batch_that_does_not_fit_is_halved_and_later_ones_are_smaller() -> None:
-    reader = small()
-    found = rows_of(reader.read(requests(*(["x" * 10] * 40)), "r"))
-    assert found["error"].null_count() == 40
-    assert found["num_prompt_tokens"].to_list() == [10] * 40
+    model = small()
+    found = in_order(model.run(requests(*(["x" * 10] * 40))))
+    assert [response.failure for response in found] == [None] * 40
+    assert [response.num_prompt_tokens for response in found] == [10] * 40
     # 32 rows of 10 tokens: 320, 160, 80, 40; then 40 at a time
-    assert reader.seen[:4] == [320, 160, 80, 40]
-    assert max(reader.seen[-2:]) == 40
-    assert reader.limits.tokens == 40
+    assert model.seen[:4] == [320, 160, 80, 40]
+    assert max(model.seen[-2:]) == 40
+    assert model.limits(FORM).tokens == 40
 
 
 def test_a_request_that_does_not_fit_alone_is_an_error_of_this_job() -> None:
-    found = rows_of(small().read(requests("x" * 10, "y" * 61, "z" * 10), "r"))
-    assert found["error_kind"].to_list() == [None, "resource", None]
-    assert found["output"].to_list() == ["", None, ""]
-    assert found["error"][1] == "out of memory, even alone"
-    assert found["num_output_tokens"][1] == 0
+    one, failed, other = in_order(small().run(requests("x" * 10, "y" * 61, "z" * 10)))
+    assert (one.text, failed.text, other.text) == ("", None, "")
+    assert (one.failure, other.failure) == (None, None)
+    assert failed.failure == ("resource", "out of memory with a batch of one request")
+    assert failed.num_output_tokens == 0
 
 
 @pytest.mark.parametrize(
@@ -118,21 +148,22 @@ def test_which_errors_mean_that_memory_ran_out(error: Exception, is_memory: bool
 
 
 def test_another_error_is_not_taken_for_it() -> None:
-    class Broken(EchoReader):
-        def generate(self, prompts: Sequence[Prompt]) -> list[Output]:
+    class Broken(Characters):
+        def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
             raise RuntimeError("shapes differ")
 
     with pytest.raises(RuntimeError, match="shapes differ"):
-        rows_of(Broken(ReaderConfig(kind="echo")).read(requests("x"), "r"))
+        list(Broken(ReaderConfig(kind="echo")).run(requests("x")))
 
 
 POISONED = ReaderConfig(kind=f"{__name__}:Poisoned", batch_size=8)
 
 
-def actor(folder: pathlib.Path, job: str = "job") -> ReaderActor:
-    return ReaderActor(
+def actor(folder: pathlib.Path, job: str = "job") -> ModelActor:
+    return ModelActor(
         config=POISONED,
-        reader=reader_id(make_reader(POISONED)),
+        model=model_id(make_model(POISONED)),
+        forms=[FORM],
         store=str(folder),
         job=job,
         num_threads=1,
@@ -153,14 +184,14 @@ def attempts(folder: pathlib.Path, block: pa.Table) -> int:
 
 
 def stored(folder: pathlib.Path) -> pl.DataFrame:
-    store = ReadingStore(str(folder), reader_id(make_reader(POISONED)))
+    store = ResponseStore(str(folder), model_id(make_model(POISONED)))
     return as_frame(
         pa.concat_tables(store.folder.read_parquet(name) for name in store.folder.names(suffix=".parquet"))
     )
 
 
 def notes(folder: pathlib.Path) -> list[pathlib.Path]:
-    return [path for path in folder.glob(f"readings/*/{NOTES}/*/*") if path.is_file()]
+    return [path for path in folder.glob(f"responses/*/{NOTES}/*/*") if path.is_file()]
 
 
 @pytest.mark.parametrize("places", [[], [0], [99], [3, 50, 51]])
@@ -168,7 +199,7 @@ def test_a_request_that_ends_its_process_does_not_keep_the_others_from_being_rea
     tmp_path: pathlib.Path, places: list[int]
 ) -> None:
     questions = [f"poison {number}" if number in places else f"question {number}" for number in range(100)]
-    tries = attempts(tmp_path, requests(*questions))
+    tries = attempts(tmp_path, pending(*questions))
     # at full speed, in a group, alone; then the next group and alone
     assert tries <= 1 + (2 * len(places) + 1 if places else 0)
     found = stored(tmp_path).sort("question_key")
@@ -181,28 +212,27 @@ def test_a_request_that_ends_its_process_does_not_keep_the_others_from_being_rea
 
 
 def test_a_process_that_ends_for_another_reason_costs_nothing_but_time(tmp_path: pathlib.Path) -> None:
-    block = requests(*(f"question {number}" for number in range(CAREFUL_ROWS + 5)))
+    block = pending(*(f"question {number}" for number in range(CAREFUL_ROWS + 5)))
     first = actor(tmp_path)
-    batches = first._batches
+    answers = first._timed
     # the process ends after its second batch
-    first._batches = lambda table: two_then_end(batches(table))  # type: ignore[method-assign]
+    first._timed = lambda asked: some_then_end(answers(asked))  # type: ignore[method-assign]
     with pytest.raises(Died):
         list(first(block))
     assert len(stored(tmp_path)) == 16
     (counts,) = actor(tmp_path)(block)
-    assert counts["num_readings"] == [CAREFUL_ROWS + 5 - 16]
+    assert counts["num_responses"] == [CAREFUL_ROWS + 5 - 16]
     assert stored(tmp_path)["question_key"].sort().to_list() == list(range(CAREFUL_ROWS + 5))
     assert stored(tmp_path)["error"].null_count() == CAREFUL_ROWS + 5
 
 
-def two_then_end(batches: Iterator[pa.Table]) -> Iterator[pa.Table]:
-    yield next(batches)
-    yield next(batches)
+def some_then_end(answers: Iterator[tuple[int, Response]]) -> Iterator[tuple[int, Response]]:
+    yield from itertools.islice(answers, 16)
     raise Died
 
 
 def test_notes_of_another_job_do_not_count(tmp_path: pathlib.Path) -> None:
-    block = requests("poison", "question")
+    block = pending("poison", "question")
     with pytest.raises(Died):
         list(actor(tmp_path, "first")(block))
     with pytest.raises(Died):
@@ -217,7 +247,9 @@ def work_of(folder: pathlib.Path, block: pa.Table, reader: ReaderConfig) -> tupl
         requests=str(folder / "requests"),
         num_requests=block.num_rows,
         config=reader,
-        reader=reader_id(make_reader(reader)),
+        model=model_id(make_model(reader)),
+        forms=[FORM],
+        resources=make_model(reader).resources(),
     )
     config = JobConfig(
         store=str(folder), rows_per_block=20, write_every_seconds=0.1, max_batch_seconds=2.0, progress=False
@@ -226,12 +258,12 @@ def work_of(folder: pathlib.Path, block: pa.Table, reader: ReaderConfig) -> tupl
 
 
 def test_a_store_that_cannot_be_written_is_told_at_once(local_ray: None, tmp_path: pathlib.Path) -> None:
-    work, config = work_of(tmp_path, requests("question"), ReaderConfig(kind="echo"))
-    folder = tmp_path / "readings" / work.reader
+    work, config = work_of(tmp_path, pending("question"), ReaderConfig(kind="echo"))
+    folder = tmp_path / "responses" / work.model
     folder.mkdir(parents=True)
     (folder / NOTES).write_text("a file where a folder should be")
     with ray_session(), pytest.raises(JobError, match=r"cannot be used: .*Not a directory.*start the same"):
-        read(work, config, "job")
+        run(work, config, "job")
 
 
 @pytest.mark.cluster
@@ -240,9 +272,9 @@ def test_real_processes_that_end_or_hang_lose_no_other_request(
 ) -> None:
     questions = [f"question {number}" for number in range(60)]
     questions[7], questions[31] = "exit now", "slow one"
-    work, config = work_of(tmp_path, requests(*questions), POISONED)
+    work, config = work_of(tmp_path, pending(*questions), POISONED)
     with ray_session():
-        read(work, config, "job")
+        run(work, config, "job")
     found = stored(tmp_path).sort("question_key")
     assert found["question_key"].to_list() == list(range(60))
     assert found.filter(pl.col("error").is_not_null())["question_key"].to_list() == [7, 31]
@@ -250,8 +282,8 @@ def test_real_processes_that_end_or_hang_lose_no_other_request(
 
 
 def fail_one(tiny: Tiny, kind: str) -> None:
-    """Make the stored reading of one pair an error."""
-    store = ReadingStore(tiny.config.store, next(iter(os.listdir(f"{tiny.config.store}/readings"))))
+    """Make the stored response to one pair an error."""
+    store = ResponseStore(tiny.config.store, next(iter(os.listdir(f"{tiny.config.store}/responses"))))
     (name,) = store.folder.names(suffix=".parquet")
     rows = as_frame(store.folder.read_parquet(name))
     is_first = pl.int_range(pl.len()) == 0
@@ -277,20 +309,20 @@ def test_which_errors_the_next_job_reads_again(
     plan = plan_stage(again.config, inputs, "compare", alone=True, together=True)
     assert sum(part.new.height for part in plan.plans) == int(is_read)
     done = run_stage(again.config, plan)
-    assert done.readings["error"].count() == int(not is_read)
-    assert done.readings.select(KEY_COLUMNS).n_unique() == done.readings.height
+    assert done.responses["error"].count() == int(not is_read)
+    assert done.responses.select(KEY_COLUMNS).n_unique() == done.responses.height
     if not is_read:
         strict = dataclasses.replace(again.config, max_error_share=0.0)
-        with pytest.raises(JobError, match=r"1 of 37 readings are errors.*\n.*input: broken"):
+        with pytest.raises(JobError, match=r"1 of 37 requests are errors.*\n.*input: broken"):
             run_stage(strict, plan)
 
 
-def test_a_process_that_ended_after_its_last_reading_has_nothing_left_to_read(tmp_path: pathlib.Path) -> None:
-    reader = make_reader(ReaderConfig(kind="echo"))
-    name, asked = reader_id(reader), requests("a", "b")
-    store = ReadingStore(str(tmp_path), name)
-    store.append(pa.concat_tables(reader.read(asked, name)), "job")
-    Attempt(store, "job", asked).note()
-    (counts,) = ReaderActor(reader.config, name, str(tmp_path), "job", 1, 20.0, None)(asked)
-    assert counts["num_readings"] == [0]
-    assert Attempt(store, "job", asked).suspects() is None
+def test_a_process_that_ended_after_its_last_response_has_nothing_left_to_run(tmp_path: pathlib.Path) -> None:
+    model, asked = make_model(ReaderConfig(kind="echo")), requests("a", "b")
+    name, block = model_id(model), as_pending(asked)
+    store = ResponseStore(str(tmp_path), name)
+    store.append(responses_table(block, name, in_order(model.run(asked))), "job")
+    Attempt(store, "job", block).note()
+    (counts,) = ModelActor(model.config, name, [FORM], str(tmp_path), "job", 1, 20.0, None)(block)
+    assert counts["num_responses"] == [0]
+    assert Attempt(store, "job", block).suspects() is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import pathlib
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import models
@@ -13,24 +14,51 @@ import torch
 from tiny import PASSAGES, QUESTIONS, Tiny, compare, table
 
 from erag_ray.annotators import Evidence, annotate, closed_book_answers, likelihood_noise, unrelated_pairs
-from erag_ray.config import ReaderConfig
+from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.datasets import Dataset
+from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Case
 from erag_ray.measures import compute, own_ideal
-from erag_ray.prompts import Passage
-from erag_ray.readers import Request, likelihood_of, make_reader, reader_id
-from erag_ray.readers.likelihood import Asked
+from erag_ray.models import Model, Request, model_class
+from erag_ray.models.likelihood import batched, rows_of
+from erag_ray.pending import pairs
 from erag_ray.report import harm_notes, harm_warnings
+from erag_ray.requests import Passage, question_key
 from erag_ray.schemas import CORRELATIONS, LABELS, LIST_VALUES, InputError, JobError
 from erag_ray.steps.inputs import prepare, prepared
 from erag_ray.steps.judging import evaluate, evidence_of
-from erag_ray.steps.planning import check_reader, plan_others, plan_stage
-from erag_ray.steps.reading import alone, run_stage
+from erag_ray.steps.planning import StagePlan, plan_stage
+from erag_ray.steps.reading import run_stage
+from erag_ray.steps.uses import check_reader
 from erag_ray.store import TableStore
 
 GOLDS = ("whale oil", "Ada Brunner of Graz", "1874")
-REQUESTS = [
-    request._replace(golds=GOLDS[: 1 + place % 3])
-    for place, request in enumerate(models.some_requests(12, seed=4))
-]
+
+
+def case_of(kind: str, **settings: Any) -> Case:
+    """A dataset of questions, and a reader of this kind; answers of at most 12 tokens unless told otherwise."""
+    return Case(
+        dataset=Dataset(),
+        reader=ReaderConfig(kind=kind, **{"max_new_tokens": 12, **settings}),
+        judge=JudgeConfig(),
+        default_prompt=model_class(kind).default_prompt,
+    )
+
+
+def some_requests(case: Case, num: int = 12) -> list[Request]:
+    """How likely one, two or three gold answers are, after varied prompts."""
+    made = models.some_requests(GOLD_LIKELIHOOD.build(case), num, seed=4)
+    return [
+        GOLD_LIKELIHOOD.request(case, request.question, request.passages, GOLDS[: 1 + place % 3])
+        for place, request in enumerate(made)
+    ]
+
+
+def likelihoods(model: Model, requests: Sequence[Request]) -> list[float]:
+    """What the model's responses come to, in the order of the requests."""
+    assert GOLD_LIKELIHOOD.fold is not None
+    found = dict(model.run(requests))
+    values = [GOLD_LIKELIHOOD.fold(request.answers, found[place]) for place, request in enumerate(requests)]
+    return [float(value) for value in values if value is not None]
 
 
 @pytest.fixture(scope="module")
@@ -41,26 +69,22 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     return {"fid": t5, "ipa": t5, "causal": causal, "bloom": bloom}
 
 
-def likelihood(kind: str, folder: str, **settings: Any) -> Any:
-    return models.loaded(f"likelihood_{kind}", folder, **settings)
-
-
-def by_hand(reader: Any, prompt: Any, gold: tuple[int, ...], ends: list[int]) -> float:
-    """Exp of the mean log-probability, one gold and one prompt at a time, in double precision."""
+def by_hand(model: Any, prompt: Any, answer: tuple[int, ...], ends: Sequence[int]) -> float:
+    """Exp of the mean log-probability, one answer and one prompt at a time, in double precision."""
     with torch.no_grad():
-        if hasattr(reader.model, "get_encoder") and reader.settings.is_encoder_decoder:
-            encoder = reader.model.get_encoder()
+        if hasattr(model.model, "get_encoder") and model.settings.is_encoder_decoder:
+            encoder = model.model.get_encoder()
             states = [encoder(input_ids=torch.tensor([s])).last_hidden_state for s in prompt.segments]
-            logits = reader.model(
-                encoder_outputs=(torch.cat(states, dim=1),), decoder_input_ids=torch.tensor([[0, *gold]])
+            logits = model.model(
+                encoder_outputs=(torch.cat(states, dim=1),), decoder_input_ids=torch.tensor([[0, *answer]])
             ).logits[0]
         else:
-            ids = torch.tensor([[*prompt.segments[0], *gold]])
-            logits = reader.model(input_ids=ids).logits[0, len(prompt.segments[0]) - 1 :]
+            ids = torch.tensor([[*prompt.segments[0], *answer]])
+            logits = model.model(input_ids=ids).logits[0, len(prompt.segments[0]) - 1 :]
     chances = torch.softmax(logits.double(), dim=1)
-    steps = [float(chances[step, id_]) for step, id_ in enumerate(gold)]
-    if len(gold) < reader.max_new_tokens:
-        steps.append(float(chances[len(gold), ends].sum()))
+    steps = [float(chances[step, id_]) for step, id_ in enumerate(answer)]
+    if len(answer) < prompt.form.max_new_tokens:
+        steps.append(float(chances[len(answer), ends].sum()))
     return math.prod(steps) ** (1 / len(steps))
 
 
@@ -69,70 +93,76 @@ def test_the_likelihood_is_the_best_golds_geometric_mean_probability(
     folders: dict[str, str], name: str
 ) -> None:
     kind = "causal" if name == "bloom" else name
-    reader = likelihood(kind, folders[name], batch_size=5)
-    ends = sorted(reader._ends) if kind == "causal" else list(reader.end)
-    prompts = reader.encode(REQUESTS)
-    for prompt, output in zip(prompts, reader.generate(prompts), strict=True):
-        wanted = max(by_hand(reader, prompt, gold, ends) for gold in prompt.golds)
-        assert float(output.text) == pytest.approx(wanted, rel=2e-4)
-        assert output.num_tokens == sum(map(len, prompt.golds))
-    assert len({output.text for output in reader.generate(prompts)}) > 8
+    model, requests = models.loaded(kind, folders[name], batch_size=5), some_requests(case_of(kind))
+    ends = sorted(model.ends(requests[0].form))
+    found, responses = likelihoods(model, requests), dict(model.run(requests))
+    for place, prompt in enumerate(model.render(requests)):
+        wanted = max(by_hand(model, prompt, answer, ends) for answer in prompt.answer_ids)
+        assert found[place] == pytest.approx(wanted, rel=2e-4)
+        assert responses[place].num_output_tokens == sum(map(len, prompt.answer_ids))
+    assert len(set(found)) > 8
 
 
 @pytest.mark.parametrize("kind", ["fid", "causal"])
 def test_an_answer_longer_than_an_output_is_cut_and_has_no_end(folders: dict[str, str], kind: str) -> None:
-    reader = likelihood(kind, folders[kind], max_new_tokens=2)
-    (prompt,) = reader.encode([Request("Who?", (Passage("", "The sea."),), ("Ada Brunner of Graz",))])
-    assert [len(gold) for gold in prompt.golds] == [2]
-    (output,) = reader.generate([prompt])
-    assert float(output.text) == pytest.approx(by_hand(reader, prompt, prompt.golds[0], []), rel=2e-4)
+    model, case = models.loaded(kind, folders[kind]), case_of(kind, max_new_tokens=2)
+    request = GOLD_LIKELIHOOD.request(case, "Who?", (Passage("", "The sea."),), ("Ada Brunner of Graz",))
+    (prompt,) = model.render([request])
+    assert [len(answer) for answer in prompt.answer_ids] == [2]
+    (found,) = likelihoods(model, [request])
+    assert found == pytest.approx(by_hand(model, prompt, prompt.answer_ids[0], []), rel=2e-4)
 
 
 @pytest.mark.parametrize(("prompt", "blank"), [("plain", " "), ("chat", "")])
 def test_an_answer_begins_as_the_reader_would_write_it(
     folders: dict[str, str], prompt: str, blank: str
 ) -> None:
-    reader = likelihood("causal", folders["causal"], prompt=prompt)
-    (made,) = reader.encode([Request("Who?", (), ("Ada Brunner",))])
-    assert reader.tokenizer.decode(made.golds[0]) == f"{blank}Ada Brunner"
+    model = models.loaded("causal", folders["causal"])
+    request = GOLD_LIKELIHOOD.request(case_of("causal", prompt=prompt), "Who?", (), ("Ada Brunner",))
+    (made,) = model.render([request])
+    assert model.tokenizer.decode(made.answer_ids[0]) == f"{blank}Ada Brunner"
 
 
 @pytest.mark.parametrize("kind", ["fid", "causal"])
 def test_many_golds_of_a_long_prompt_are_no_larger_batch(folders: dict[str, str], kind: str) -> None:
-    reader = likelihood(kind, folders[kind], batch_tokens=200)
+    model, case = models.loaded(kind, folders[kind], batch_tokens=200), case_of(kind)
     golds = tuple(f"{number}" for number in range(1000, 1040))
-    request = Request("Who?", (Passage("", "The sea. " * 12),), golds)
-    prompts = reader.encode([request])
-    asked = [Asked(0, gold) for gold in prompts[0].golds]
-    sizes = [len(rows) for rows in reader.batched(asked, prompts)]
-    assert sum(sizes) == len(asked)
+    request = GOLD_LIKELIHOOD.request(case, "Who?", (Passage("", "The sea. " * 12),), golds)
+    prompts = model.render([request])
+    rows = rows_of(prompts)
+    assert len(rows) == len(golds)
+    sizes = [len(part) for part in batched(rows, prompts, model.limits(request.form))]
+    assert sum(sizes) == len(rows)
     assert max(sizes) * prompts[0].num_tokens <= 200
-    (whole,) = likelihood(kind, folders[kind]).generate(prompts)
-    assert float(reader.generate(prompts)[0].text) == pytest.approx(float(whole.text), rel=1e-4)
+    (whole,) = likelihoods(models.loaded(kind, folders[kind]), [request])
+    assert likelihoods(model, [request]) == pytest.approx([whole], rel=1e-4)
 
 
 def test_golds_are_text_and_part_of_what_is_asked(folders: dict[str, str]) -> None:
-    reader = likelihood("fid", folders["fid"])
-    (prompt,) = reader.encode([Request("Who?", (), ("</s>",))])
-    assert not set(prompt.golds[0]) & set(reader.pieces.control_ids)
-    plain = make_reader(ReaderConfig(kind="fid", model=folders["fid"]))
-    asked = make_reader(likelihood_of(plain.config))
-    assert asked.sees_golds
-    assert reader_id(plain) != reader_id(asked)
+    model, case = models.loaded("fid", folders["fid"]), case_of("fid")
+    request = GOLD_LIKELIHOOD.request(case, "Who?", (), ("</s>",))
+    (prompt,) = model.render([request])
+    assert not set(prompt.answer_ids[0]) & set(model.pieces.control_ids)
+    other = GOLD_LIKELIHOOD.request(case, "Who?", (), ("Ada",))
+    plain = [ANSWER.request(case, "Who?", (), golds) for golds in (("</s>",), ("Ada",))]
+    assert plain[0] == plain[1]
+    keys = {question_key(one.form, one.question, one.answers) for one in (request, other, *plain)}
+    assert len(keys) == 3
 
 
 def test_what_cannot_say_how_likely_an_answer_is_is_told_before_anything_is_read(tiny: Tiny) -> None:
     some = tiny.with_config(annotators=["gold_likelihood"])
-    with pytest.raises(InputError, match="echo cannot say how likely an answer is; fid, ipa, causal can"):
+    message = "the kind gold_likelihood needs loglikelihood, and echo gives none; fid, ipa, causal can"
+    with pytest.raises(InputError, match=message):
         prepare(some.config, check_reader)
 
 
 def test_what_is_no_probability_is_no_likelihood(folders: dict[str, str]) -> None:
-    reader = likelihood("fid", folders["fid"])
+    model = models.loaded("fid", folders["fid"])
     with torch.no_grad():
-        reader.model.get_output_embeddings().weight.fill_(math.nan)
-    with pytest.raises(JobError, match="gives no probability in float32; choose another reader"):
-        reader.generate(reader.encode(REQUESTS[:1]))
+        model.model.get_output_embeddings().weight.fill_(math.nan)
+    with pytest.raises(JobError, match="gives no probability in float32; choose another dtype"):
+        likelihoods(model, some_requests(case_of("fid"), 1))
 
 
 LIKELIHOODS: list[tuple[str, str | None, float | None]] = [
@@ -145,12 +175,29 @@ LIKELIHOODS: list[tuple[str, str | None, float | None]] = [
     ("q", "u2", 0.1),
     ("q", "u3", 0.2),
 ]
+UNRELATED = pl.DataFrame({"query_id": ["q"] * 3, "doc_id": ["u1", "u2", "u3"]})
+ANSWERS = [("a", "one two"), ("b", "two"), ("c", "nine"), ("d", None), (None, "two")]
+Unrelated = Callable[[pl.DataFrame], None]
+
+
+@pytest.fixture
+def are_unrelated(monkeypatch: pytest.MonkeyPatch) -> Unrelated:
+    """Says which documents are unrelated to which question, where gains are counted from evidence made here."""
+
+    def say(found: pl.DataFrame) -> None:
+        monkeypatch.setattr("erag_ray.annotators.gains.unrelated_pairs", lambda evidence: found)
+
+    return say
+
+
+def values_of(rows: Sequence[tuple[str, str | None, Any]], value: Any) -> pl.DataFrame:
+    """What was folded, of one reader."""
+    schema = {"query_id": pl.String, "doc_id": pl.String, "value": value}
+    return pl.DataFrame(rows, schema=schema, orient="row").with_columns(reader=pl.lit("r"))
 
 
 def evidence(**changes: Any) -> Evidence:
     """One question with documents that help (a), change nothing (b) and do harm (c), and one that failed (d)."""
-    same = {"query_id": "q", "reader": "r"}
-    outputs = [("a", "one two"), ("b", "two"), ("c", "nine"), ("d", None), (None, "two")]
     given = {
         "pairs": pl.DataFrame({"query_id": ["q"] * 4, "doc_id": ["a", "b", "c", "d"]}),
         "queries": pl.DataFrame(
@@ -158,9 +205,10 @@ def evidence(**changes: Any) -> Evidence:
         ),
         "corpus": pl.DataFrame(),
         "provenance": pl.DataFrame(schema={"query_id": pl.String, "page_id": pl.String}),
-        "readings": pl.DataFrame([{**same, "doc_id": doc, "output": output} for doc, output in outputs]),
-        "likelihoods": pl.DataFrame(LIKELIHOODS, schema=["query_id", "doc_id", "likelihood"], orient="row"),
-        "unrelated": pl.DataFrame({"query_id": ["q"] * 3, "doc_id": ["u1", "u2", "u3"]}),
+        "values": {
+            ANSWER: values_of([("q", *row) for row in ANSWERS], pl.String),
+            GOLD_LIKELIHOOD: values_of(LIKELIHOODS, pl.Float64),
+        },
     }
     return Evidence(**{**given, **changes})
 
@@ -178,13 +226,16 @@ def test_gains_are_over_the_closed_book_answer() -> None:
     assert pl.DataFrame(annotate("gold_likelihood", evidence()))["reader"].unique().to_list() == ["r"]
 
 
-def test_a_gain_of_likelihood_is_over_unrelated_documents_and_0_within_their_spread() -> None:
+def test_a_gain_of_likelihood_is_over_unrelated_documents_and_0_within_their_spread(
+    are_unrelated: Unrelated,
+) -> None:
     """u1, u2, u3: usually 0.1, and a factor of 2 apart.
 
     A fourth document lies farther from the mean of three than each of them does, in variance by (1 + 1/3) / (1 - 1/3):
     so the noise is 2 ** -sqrt(2) to 2 ** sqrt(2) times 0.1, from 0.0375 to 0.267.
     """
     factor = 2 ** math.sqrt(2)
+    are_unrelated(UNRELATED)
     (noise,) = likelihood_noise(evidence()).to_dicts()
     assert noise == pytest.approx(
         {"dataset": "set", "low": -math.log(factor), "high": math.log(factor), "num_pairs": 3}
@@ -193,10 +244,10 @@ def test_a_gain_of_likelihood_is_over_unrelated_documents_and_0_within_their_spr
         {"a": 0.65, "b": 0.0, "c": -0.07, "d": None}
     )
     # nothing is asked without documents
-    without = evidence().likelihoods
-    assert without is not None
-    given = evidence(likelihoods=without.drop_nulls("doc_id"))
-    assert labels_of("gain_likelihood", given)["c"] == pytest.approx(-0.07)
+    without = evidence().of(GOLD_LIKELIHOOD).drop_nulls("doc_id")
+    assert labels_of("gain_likelihood", evidence(values={GOLD_LIKELIHOOD: without}))["c"] == pytest.approx(
+        -0.07
+    )
 
 
 def many(num_questions: int, spread: float, dataset: str = "set") -> dict[str, pl.DataFrame]:
@@ -207,42 +258,46 @@ def many(num_questions: int, spread: float, dataset: str = "set") -> dict[str, p
         for number, name in enumerate(names, 1)
         for doc in ("u", "v")
     ]
-    likelihoods = pl.DataFrame(rows, schema=["query_id", "doc_id", "likelihood"], orient="row")
+    values = values_of(rows, pl.Float64)
     queries = pl.DataFrame({"query_id": names}).with_columns(
         dataset=pl.lit(dataset), score=pl.lit("exact_match"), answers=pl.lit([""], pl.List(pl.String))
     )
-    return {
-        "queries": queries,
-        "likelihoods": likelihoods,
-        "unrelated": likelihoods.select("query_id", "doc_id"),
-        "pairs": likelihoods.select("query_id", "doc_id"),
-    }
+    return {"queries": queries, "values": values, "pairs": values.select("query_id", "doc_id")}
+
+
+def noise_of(*parts: dict[str, pl.DataFrame], are_unrelated: Unrelated) -> pl.DataFrame:
+    """The noise of some questions, all of whose documents are unrelated."""
+    queries, values, found = (
+        pl.concat([part[name] for part in parts]) for name in ("queries", "values", "pairs")
+    )
+    are_unrelated(found)
+    return likelihood_noise(evidence(queries=queries, pairs=found, values={GOLD_LIKELIHOOD: values}))
 
 
 @pytest.mark.parametrize(("num_questions", "outside"), [(1, 1), (19, 1), (39, 1), (40, 2), (100, 5)])
-def test_the_noise_leaves_out_one_in_forty_at_either_end(num_questions: int, outside: int) -> None:
-    noise = likelihood_noise(evidence(**many(num_questions, 0.01)))
+def test_the_noise_leaves_out_one_in_forty_at_either_end(
+    num_questions: int, outside: int, are_unrelated: Unrelated
+) -> None:
+    noise = noise_of(many(num_questions, 0.01), are_unrelated=are_unrelated)
     # of two documents each lies half of their difference from the mean, a third one sqrt(3) times as far
     most = 0.01 * (num_questions + 1 - outside) / 2 * math.sqrt(3)
     assert noise.select("low", "high", "num_pairs").row(0) == pytest.approx((-most, most, 2 * num_questions))
 
 
-def test_every_dataset_has_a_noise_of_its_own() -> None:
+def test_every_dataset_has_a_noise_of_its_own(are_unrelated: Unrelated) -> None:
     parts = [many(5, 0.01, "calm"), many(4, 0.5, "loud")]
-    given = evidence(**{name: pl.concat([part[name] for part in parts]) for name in parts[0]})
-    high = dict(likelihood_noise(given).select("dataset", "high").iter_rows())
+    noise = noise_of(*parts, are_unrelated=are_unrelated)
+    high = dict(noise.select("dataset", "high").iter_rows())
     assert high == pytest.approx({"calm": 0.025 * math.sqrt(3), "loud": math.sqrt(3)})
 
 
-def test_without_unrelated_documents_there_is_no_gain_of_likelihood() -> None:
-    none = evidence(unrelated=pl.DataFrame(schema={"query_id": pl.String, "doc_id": pl.String}))
-    assert labels_of("gain_likelihood", none) == dict.fromkeys("abcd")
-    noise = likelihood_noise(none)
+def test_without_unrelated_documents_there_is_no_gain_of_likelihood(are_unrelated: Unrelated) -> None:
+    are_unrelated(UNRELATED.clear())
+    assert labels_of("gain_likelihood", evidence()) == dict.fromkeys("abcd")
+    noise = likelihood_noise(evidence())
     assert noise.rows() == [("set", None, None, 0)]
     (warning,) = harm_warnings([], noise.to_dicts())
     assert warning.startswith("set: gain_likelihood: no documents unrelated to a question are there")
-    with pytest.raises(ValueError, match="needs unrelated, and the evidence has none"):
-        annotate("gain_likelihood", evidence(unrelated=None))
 
 
 QUERIES = pl.DataFrame(
@@ -296,21 +351,19 @@ def test_a_document_of_a_gold_page_or_with_an_answer_is_not_unrelated() -> None:
 
 
 def test_a_closed_book_answer_that_failed_leaves_no_gain() -> None:
-    given = evidence()
-    assert given.readings is not None
-    failed = given.readings.with_columns(output=pl.when(pl.col("doc_id").is_not_null()).then("output"))
-    assert labels_of("gain", evidence(readings=failed)) == dict.fromkeys("abcd")
-    assert closed_book_answers(evidence(readings=failed)).rows() == [("set", "r", 1, 0)]
+    value = pl.when(pl.col("doc_id").is_not_null()).then("value")
+    failed = evidence(values={ANSWER: evidence().of(ANSWER).with_columns(value)})
+    assert labels_of("gain", failed) == dict.fromkeys("abcd")
+    assert closed_book_answers(failed).rows() == [("set", "r", 1, 0)]
 
 
 def test_a_gain_without_a_closed_book_answer_is_refused() -> None:
-    given = evidence().readings
-    assert given is not None
-    with pytest.raises(ValueError, match="query 'q' was not read without documents"):
-        annotate("gain", evidence(readings=given.drop_nulls("doc_id")))
-    for name, frame in {"gain": "readings", "gain_likelihood": "likelihoods"}.items():
-        with pytest.raises(ValueError, match=f"needs {frame}, and the evidence has none"):
-            annotate(name, evidence(**{frame: None}))
+    without = evidence().of(ANSWER).drop_nulls("doc_id")
+    with pytest.raises(ValueError, match="query 'q' was not asked without documents"):
+        annotate("gain", evidence(values={ANSWER: without}))
+    for name, kind in {"gain": "answer", "gain_likelihood": "gold_likelihood"}.items():
+        with pytest.raises(ValueError, match=f"needs the kind {kind}, and the evidence has none"):
+            annotate(name, evidence(values={}))
 
 
 @pytest.mark.parametrize(
@@ -346,10 +399,9 @@ def test_a_noise_from_few_documents_gets_a_warning() -> None:
 
 
 def test_a_pair_without_likelihood_is_a_fault() -> None:
-    given = evidence()
-    assert given.likelihoods is not None
+    without = evidence().of(GOLD_LIKELIHOOD).filter(pl.col("doc_id") != "c")
     with pytest.raises(ValueError, match=r"1 pairs lack a likelihood, such as .*'c'"):
-        annotate("gold_likelihood", evidence(likelihoods=given.likelihoods.filter(pl.col("doc_id") != "c")))
+        annotate("gold_likelihood", evidence(values={GOLD_LIKELIHOOD: without}))
 
 
 def test_gains_fold_by_mean_largest_and_share_harmful() -> None:
@@ -374,25 +426,28 @@ def test_a_job_with_likelihoods_and_gains(tiny: Tiny, reads_here: list[int], tmp
         (row["query_id"], row["doc_id"]): row["label"]
         for row in table(some, LABELS, annotator="gold_likelihood").iter_rows(named=True)
     }
-    asked = models.loaded("likelihood_fid", reader.model or "", max_new_tokens=6)
     question, answer, _ = QUESTIONS["q2"]
     _, title, text = PASSAGES["d3"]
-    (output,) = asked.generate(asked.encode([Request(question, (Passage(title, text),), (answer,))]))
-    assert likely["q2", "d3"] == pytest.approx(float(output.text), rel=1e-4)
+    case = case_of("fid", max_new_tokens=6)
+    request = GOLD_LIKELIHOOD.request(case, question, (Passage(title, text),), (answer,))
+    (wanted,) = likelihoods(models.loaded("fid", reader.model or ""), [request])
+    assert likely["q2", "d3"] == pytest.approx(wanted, rel=1e-4)
     assert len(set(likely.values())) > 5
     gains = table(some, LABELS, annotator="gain_likelihood")["label"]
     assert gains.is_between(-1, 1).all()
     assert {*table(some, LIST_VALUES, annotator="gain")["measure"]} == {"P", "Success", "Harmful"}
     assert {*table(some, CORRELATIONS)["annotator"]} == set(names)
     inputs = prepare(some.config, check_reader)
-    (again,) = plan_others(some.config, inputs)
-    assert [row["new"] for row in again.counts] == [0, 0]
-    pairs, unrelated = labels.filter(annotator="erag").height, unrelated_pairs(evidence_of(inputs)).height
+    again = plan_stage(some.config, inputs, "compare", alone=True, together=True)
+    assert {row["new"] for row in again.counts} == {0}
+    num_pairs, unrelated = labels.filter(annotator="erag").height, unrelated_pairs(evidence_of(inputs)).height
     assert unrelated > 6
-    assert {row["kind"]: row["asked"] for row in again.counts} == {
-        "pairs": pairs + unrelated,
-        "no passages": 6,
-    }
+    assert asked_by_lists(again) == {"pairs": num_pairs + unrelated}
+
+
+def asked_by_lists(plan: StagePlan) -> dict[str, int]:
+    """Kind of list -> how many likelihoods are asked."""
+    return {row["lists"]: row["asked"] for row in plan.counts if row["kind"] == GOLD_LIKELIHOOD.name}
 
 
 def test_the_report_says_where_gains_can_show_harm(
@@ -444,15 +499,18 @@ def test_labels_of_another_noise_are_not_taken_for_these(
 def test_other_golds_are_asked_again(tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path) -> None:
     reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "t5"), max_new_tokens=6)
     some = tiny.with_config(annotators=["gold_likelihood"], reader=reader)
-    inputs = prepare(some.config, check_reader)
-    (plan,) = plan_others(some.config, inputs)
-    run_stage(some.config, plan)
+    run_stage(some.config, planned(some))
     text = some.queries.read_text()
     some.queries.write_text(text.replace("Ada Brunner", "Bea Brunner"))
-    inputs = prepare(some.config, check_reader)
-    (other,) = plan_others(some.config, inputs)
-    of_q1 = other.asks.filter(query_id="q1").height
+    other = planned(some)
+    of_q1 = other.requests.filter(query_id="q1").height
     assert [row["new"] for row in other.counts] == [of_q1]
-    read = plan_stage(some.config, inputs, "annotate", alone=True, together=False)
-    assert read.asks.height == other.asks.height
-    assert alone(run_stage(some.config, other)).height == other.asks.height
+    inputs = prepare(some.config, check_reader)
+    assert other.requests.height == pairs(inputs.runs).height
+    assert run_stage(some.config, other).values(inputs)[GOLD_LIKELIHOOD].height == other.requests.height
+
+
+def planned(some: Tiny) -> StagePlan:
+    """What the annotators ask."""
+    inputs = prepare(some.config, check_reader)
+    return plan_stage(some.config, inputs, "annotate", alone=True, together=False)

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import pathlib
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import models
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny import Tiny
 from torch.nn import functional
 
 from erag_ray.config import ReaderConfig
-from erag_ray.readers import int8, likelihood_of, make_reader, reader_id
-from erag_ray.readers.int8 import rounded
-from erag_ray.readers.linear import (
+from erag_ray.datasets import Dataset
+from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Kind
+from erag_ray.models import Model, int8, make_model, model_id
+from erag_ray.models.int8 import rounded
+from erag_ray.models.linear import (
     Weights,
     add_linear,
     linear,
@@ -23,7 +27,7 @@ from erag_ray.readers.linear import (
     normed_order,
     normed_relu_linear,
 )
-from erag_ray.readers.rounding import (
+from erag_ray.models.rounding import (
     MIDDLE,
     MOST,
     MOST_POSITIVE,
@@ -32,6 +36,7 @@ from erag_ray.readers.rounding import (
     relu_into_bytes,
 )
 from erag_ray.schemas import InputError, JobError
+from erag_ray.steps.uses import use_of
 
 ROOT = pathlib.Path(__file__).parents[1]
 needs_bytes = pytest.mark.skipif(not int8.is_supported(), reason="this CPU does not multiply bytes")
@@ -161,25 +166,36 @@ def test_the_error_is_a_hundredth() -> None:
 
 @needs_bytes
 @pytest.mark.parametrize("kind", ["fid", "ipa"])
-def test_a_reader_in_int8_reads_nearly_the_same_whatever_the_batch(kind: str) -> None:
+def test_a_model_in_int8_writes_nearly_the_same_whatever_the_batch(kind: str) -> None:
     # trained: rounding turns the outputs of random weights upside down
-    folder, requests = str(ROOT / "jobs" / "demo" / "reader"), models.some_requests(80)
+    folder = str(ROOT / "jobs" / "demo" / "reader")
+    requests = models.some_requests(models.form_for(kind), 80)
     floats = models.outputs(models.loaded(kind, folder), requests)
-    reader = models.loaded(kind, folder, dtype="int8", batch_size=7)
-    found = models.outputs(reader, requests)
-    assert reader.engine is not None
-    assert reader.engine.is_int8
+    model = models.loaded(kind, folder, dtype="int8", batch_size=7)
+    found = models.outputs(model, requests)
+    assert model.engine is not None
+    assert model.engine.is_int8
     assert sum(own == other for own, other in zip(found, floats, strict=True)) > 0.85 * len(requests)
     alone = models.outputs(models.loaded(kind, folder, dtype="int8", batch_size=1), requests)
     # what stands beside a row changes its attention's last digits, no more
     assert sum(own == other for own, other in zip(found, alone, strict=True)) > 0.85 * len(requests)
 
 
-def test_a_reader_in_int8_is_another_reader_and_its_likelihoods_are_in_floats(tmp_path: pathlib.Path) -> None:
-    folder = models.t5_folder(tmp_path)
-    configs = [ReaderConfig(kind="fid", model=folder, dtype=dtype) for dtype in ("float32", "int8")]
-    assert len({reader_id(make_reader(config)) for config in configs}) == 2
-    assert len({reader_id(make_reader(likelihood_of(config))) for config in configs}) == 1
+def test_a_model_in_int8_is_another_model_and_its_likelihoods_are_in_floats(
+    tmp_path: pathlib.Path, tiny: Tiny
+) -> None:
+    folder = models.t5_folder(tmp_path / "model")
+
+    def asked(kind: Kind, dtype: Any) -> Model:
+        job = tiny.with_config(reader=ReaderConfig(kind="fid", model=folder, dtype=dtype)).config
+        return use_of(kind, job, Dataset())[1]
+
+    answering, scoring = (
+        [asked(kind, dtype) for dtype in ("float32", "int8")] for kind in (ANSWER, GOLD_LIKELIHOOD)
+    )
+    assert len(set(map(model_id, answering))) == 2
+    assert {model.config.dtype for model in scoring} == {"float32"}
+    assert len(set(map(model_id, scoring))) == 1
 
 
 def test_int8_is_for_t5_alone(tmp_path: pathlib.Path) -> None:
@@ -187,7 +203,7 @@ def test_int8_is_for_t5_alone(tmp_path: pathlib.Path) -> None:
     with pytest.raises(
         InputError, match=r"reader\.dtype: causal reads in float32, bfloat16, float16, not in int8"
     ):
-        make_reader(ReaderConfig(kind="causal", model=folder, dtype="int8"))
+        make_model(ReaderConfig(kind="causal", model=folder, dtype="int8"))
 
 
 def test_where_bytes_are_not_multiplied_it_is_said(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import pathlib
 from typing import Any
@@ -14,15 +13,18 @@ import torch
 from tiny import Tiny, table
 
 from erag_ray.annotators import Evidence, annotate
-from erag_ray.annotators.judged import grade, share
-from erag_ray.config import JudgeConfig
-from erag_ray.prompts import Passage
-from erag_ray.readers import Request, make_reader, reader_id
+from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.datasets import Dataset
+from erag_ray.kinds import RELEVANCE, Case, Kind, grade
+from erag_ray.models import Model, Request, load_model, make_model
+from erag_ray.pending import Use
+from erag_ray.requests import Passage, Response
 from erag_ray.schemas import LABELS, InputError, JobError
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.judging import label
-from erag_ray.steps.planning import check_reader, plan_others, plan_stage
-from erag_ray.steps.reading import alone, run_stage
+from erag_ray.steps.planning import StagePlan, plan_stage
+from erag_ray.steps.reading import run_stage
+from erag_ray.steps.uses import check_reader, use_of
 from erag_ray.store import TableStore
 
 WORDS = ["yes", " yes", "no", " no", " Yes", "No"]
@@ -34,39 +36,100 @@ def judge_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return models.causal_folder(folder, tokenizer=models.causal_tokenizer(WORDS))
 
 
+def case_of(judge: JudgeConfig, family: Any = "question") -> Case:
+    """A dataset of this family, and a judge."""
+    return Case(dataset=Dataset(family=family), reader=ReaderConfig(kind="echo"), judge=judge)
+
+
+def loaded(judge: JudgeConfig) -> Any:
+    """The judge's model with its weights."""
+    model = make_model(judge.reader())
+    load_model(model)
+    return model
+
+
+def used(tiny: Tiny, judge: JudgeConfig) -> tuple[Use, Model]:
+    """How a job asks this judge."""
+    return use_of(RELEVANCE, tiny.with_config(judge=judge).config, Dataset())
+
+
+def relevance(request: Request, response: Response) -> Any:
+    """What a response comes to."""
+    assert RELEVANCE.fold is not None
+    return RELEVANCE.fold(request.answers, response)
+
+
+def tokens_of(judge: Any, request: Request) -> tuple[list[int], list[int]]:
+    """The tokens that are yes, and those that are no."""
+    (made,) = judge.render([request])
+    texts = {own[0]: judge.tokenizer.decode(own).strip().lower() for own in made.answer_ids if len(own) == 1}
+    assert set(texts.values()) == {"yes", "no"}
+    yes, no = ([id_ for id_, text in texts.items() if text == word] for word in ("yes", "no"))
+    return yes, no
+
+
 @pytest.mark.parametrize("prompt", ["plain", "chat"])
 def test_the_probability_is_that_of_yes_against_no_as_the_first_token(judge_folder: str, prompt: Any) -> None:
-    judge: Any = make_reader(JudgeConfig(model=judge_folder, prompt=prompt, num_examples=1).reader())
-    judge.load()
-    requests = [
-        Request("Who?", (Passage("Short", "A text."),)),
-        Request(
-            "Who wrote it, and when?", (Passage("", "Another text, which is longer than the first. " * 4),)
-        ),
-        Request("Where?", (Passage("Third", "yes"),)),
+    config = JudgeConfig(model=judge_folder, prompt=prompt, num_examples=1)
+    judge, case = loaded(config), case_of(config)
+    asked = [
+        ("Who?", Passage("Short", "A text.")),
+        ("Who wrote it, and when?", Passage("", "Another text, which is longer than the first. " * 4)),
+        ("Where?", Passage("Third", "yes")),
     ]
-    prompts = judge.encode(requests)
-    outputs = judge.generate(prompts)
-    yes, no = judge.answer_ids
-    assert {judge.tokenizer.decode([id_]).strip().lower() for id_ in yes} == {"yes"}
-    assert {judge.tokenizer.decode([id_]).strip().lower() for id_ in no} == {"no"}
-    for made, output in zip(prompts, outputs, strict=True):
+    requests = [RELEVANCE.request(case, question, (passage,)) for question, passage in asked]
+    found = dict(judge.run(requests))
+    yes, no = tokens_of(judge, requests[0])
+    values = []
+    for place, made in enumerate(judge.render(requests)):
         with torch.no_grad():
             logits = judge.model(torch.tensor([made.segments[0]])).logits[0, -1]
         shares = torch.softmax(logits.double(), dim=0)
         wanted = float(shares[yes].sum() / (shares[yes].sum() + shares[no].sum()))
-        assert float(output.text) == pytest.approx(wanted, abs=1e-5)
-        assert output.num_tokens == 1
-    assert len({output.text for output in outputs}) == 3
+        values.append(relevance(requests[place], found[place]))
+        assert values[-1] == pytest.approx(wanted, abs=1e-5)
+    assert len(set(values)) == 3
+
+
+def test_all_forms_of_yes_and_no_cost_one_pass_over_a_prompt(judge_folder: str) -> None:
+    config = JudgeConfig(model=judge_folder)
+    judge, rows = loaded(config), list[int]()
+    judge.model.register_forward_hook(lambda *made: rows.append(len(made[-1].logits)))
+    requests = [RELEVANCE.request(case_of(config), "Who?", (Passage("", text),)) for text in ("One.", "Two.")]
+    assert all(len(request.answers) == 12 for request in requests)
+    list(judge.run(requests))
+    # the prefix is a pass of its own
+    assert rows[-1] == 2
+    assert sum(rows) <= 3
+
+
+def test_tokens_that_are_equally_likely_all_count_and_one_token_counts_once(judge_folder: str) -> None:
+    config = JudgeConfig(model=judge_folder)
+    judge = loaded(config)
+    request = RELEVANCE.request(case_of(config), "Who?", (Passage("", "A text."),))
+    yes, no = tokens_of(judge, request)
+    with torch.no_grad():
+        weights = judge.model.get_output_embeddings().weight
+        weights[[*yes, no[0]]] = weights[yes[0]].clone()
+        weights[no[1:]] = weights[no[1]].clone()
+        (made,) = judge.render([request])
+        shares = judge.model(torch.tensor([made.segments[0]])).logits[0, -1].double().softmax(dim=0)
+    wanted = float(shares[yes].sum() / (shares[yes].sum() + shares[no].sum()))
+    ((_, response),) = judge.run([request])
+    assert relevance(request, response) == pytest.approx(wanted, abs=1e-5)
+    # a tokenizer may make one token of a word with and without a blank before it
+    doubled = request._replace(answers=request.answers[:6] * 2 + request.answers[6:] * 2)
+    ((_, response),) = judge.run([doubled])
+    assert relevance(doubled, response) == pytest.approx(wanted, abs=1e-5)
 
 
 def test_a_tokenizer_that_splits_yes_and_no_is_refused_before_weights_are_loaded(
-    tmp_path: pathlib.Path,
+    tmp_path: pathlib.Path, tiny: Tiny
 ) -> None:
-    folder = models.causal_folder(tmp_path, tokenizer=models.causal_tokenizer(vocab_size=260))
-    with pytest.raises(InputError, match=r"splits yes and no; use judge\.scale: grades"):
-        make_reader(JudgeConfig(model=folder).reader())
-    assert make_reader(JudgeConfig(model=folder, scale="grades").reader())
+    folder = models.causal_folder(tmp_path / "judge", tokenizer=models.causal_tokenizer(vocab_size=260))
+    with pytest.raises(InputError, match=r"judge\.model: .*splits yes and no; use judge\.scale: grades"):
+        used(tiny, JudgeConfig(model=folder))
+    assert used(tiny, JudgeConfig(model=folder, scale="grades"))
 
 
 @pytest.mark.parametrize(
@@ -78,51 +141,55 @@ def test_the_first_number_is_the_grade_if_it_is_one(output: str, wanted: float |
     assert grade(output) == wanted
 
 
-def test_scales_have_prompts_and_fingerprints_of_their_own(judge_folder: str) -> None:
-    made = [
-        make_reader(JudgeConfig(model=judge_folder, scale=scale).reader()) for scale in ("yes_no", "grades")
+def test_scales_have_forms_of_their_own_and_one_model(judge_folder: str, tiny: Tiny) -> None:
+    judges = [
+        JudgeConfig(model=judge_folder),
+        JudgeConfig(model=judge_folder, scale="grades"),
+        JudgeConfig(model=judge_folder, num_examples=0),
     ]
-    first, second = (judge.identity()["probes"] for judge in made)
-    assert first != second
-    assert make_reader(JudgeConfig(model=judge_folder, num_examples=0).reader()).identity()["probes"] != first
+    uses = [used(tiny, judge)[0] for judge in judges]
+    assert len({use.form.fingerprint for use in uses}) == 3
+    assert len({use.model for use in uses}) == 1
 
 
 def test_a_dialogue_keeps_its_end_and_all_else_its_start(judge_folder: str) -> None:
-    made = {
-        family: make_reader(dataclasses.replace(JudgeConfig(model=judge_folder).reader(), family=family))
-        for family in ("question", "claim", "dialogue")
-    }
-    names = {family: reader_id(judge) for family, judge in made.items()}
-    assert names["question"] == names["claim"] != names["dialogue"]
-    long = Request(" ".join(f"w{number}" for number in range(3000)), (Passage("", "text"),))
-    shown = {
-        family: judge.tokenizer.decode(judge.encode([long])[0].segments[0]) for family, judge in made.items()
-    }
+    config = JudgeConfig(model=judge_folder)
+    judge: Any = make_model(config.reader())
+    cases = {family: case_of(config, family) for family in ("question", "claim", "dialogue")}
+    forms = {family: RELEVANCE.build(case) for family, case in cases.items()}
+    assert forms["question"] == forms["claim"] != forms["dialogue"]
+    long = " ".join(f"w{number}" for number in range(3000))
+    shown = {}
+    for family, case in cases.items():
+        (made,) = judge.render([RELEVANCE.request(case, long, (Passage("", "text"),))])
+        shown[family] = judge.tokenizer.decode(made.segments[0])
     assert "w2999" in shown["dialogue"]
     assert "w2999" not in shown["question"]
     assert " w1 " in shown["question"]
 
 
 def test_what_is_no_probability_is_no_judgement(judge_folder: str) -> None:
-    assert share("0.25") == 0.25
-    assert share("nan") is None
-    judge: Any = make_reader(JudgeConfig(model=judge_folder).reader())
-    judge.load()
+    config = JudgeConfig(model=judge_folder)
+    request = RELEVANCE.request(case_of(config), "Who?", (Passage("", "text"),))
+    known = [0.0 if answer in ("yes", "no") else -math.inf for answer in request.answers]
+    assert relevance(request, Response(logprobs=tuple(math.log(0.5) + value for value in known))) == 0.5
+    assert relevance(request, Response(logprobs=(-math.inf,) * 12)) is None
+    judge = loaded(config)
     with torch.no_grad():
         judge.model.get_output_embeddings().weight.fill_(math.nan)
-    with pytest.raises(JobError, match="gives no probability in float32; choose another judge"):
-        judge.generate(judge.encode([Request("Who?", (Passage("", "text"),))]))
+    with pytest.raises(JobError, match="gives no probability in float32; choose another dtype"):
+        list(judge.run([request]))
 
 
 def evidence(**changes: Any) -> Evidence:
-    judged = {"query_id": ["q", "q", "q"], "doc_id": ["a", "b", "c"], "relevance": [0.5, 0.499, None]}
+    judged = {"query_id": ["q", "q", "q"], "doc_id": ["a", "b", "c"], "value": [0.5, 0.499, None]}
     no_pages = {"query_id": pl.String, "page_id": pl.String}
     given = {
         "pairs": pl.DataFrame({"query_id": ["q"] * 4, "doc_id": ["a", "b", "c", "d"]}),
         "queries": pl.DataFrame({"query_id": ["q"], "score": ["exact_match"]}),
         "corpus": pl.DataFrame(),
         "provenance": pl.DataFrame(schema=no_pages),
-        "judgements": pl.DataFrame(judged),
+        "values": {RELEVANCE: pl.DataFrame(judged).with_columns(reader=pl.lit("j"))},
     }
     return Evidence(**{**given, **changes})
 
@@ -134,8 +201,8 @@ def test_labels_of_judgements() -> None:
     assert graded["label"].to_list() == [0.5, 0.499, None, None]
     strict = pl.DataFrame(annotate("llm_relevance", evidence(relevant_from=2 / 3)))
     assert strict["label"].to_list() == [0.0, 0.0, None, None]
-    with pytest.raises(ValueError, match="needs judgements, and the evidence has none"):
-        annotate("llm_relevance", evidence(judgements=None))
+    with pytest.raises(ValueError, match="needs the kind relevance, and the evidence has none"):
+        annotate("llm_relevance", evidence(values={}))
 
 
 def test_a_job_asks_its_judge_once_and_seals_what_it_said(
@@ -144,14 +211,13 @@ def test_a_job_asks_its_judge_once_and_seals_what_it_said(
     judge = JudgeConfig(model=judge_folder, depth=2, num_queries=3)
     some = tiny.with_config(annotators=["erag", "llm_relevance", "llm_relevance_graded"], judge=judge)
     inputs = prepare(some.config, check_reader)
-    done = run_stage(some.config, plan_stage(some.config, inputs, "annotate", alone=True, together=False))
-    (plan,) = plan_others(some.config, inputs)
+    plan = plan_stage(some.config, inputs, "annotate", alone=True, together=False)
+    asked_of_judge = requests_of(plan, RELEVANCE)
     wanted = inputs.runs.filter(pl.col("rank") <= 2).select("query_id", "doc_id").unique()
-    queries = plan.asks["query_id"].unique()
+    queries = asked_of_judge["query_id"].unique()
     asked = wanted.filter(pl.col("query_id").is_in(queries.implode())).height
-    assert (len(queries), plan.asks.height) == (3, asked)
-    judged = alone(run_stage(some.config, plan))
-    label(some.config, inputs, alone(done), {plan.stage: judged})
+    assert (len(queries), asked_of_judge.height) == (3, asked)
+    label(some.config, inputs, run_stage(some.config, plan).values(inputs))
     labels = table(some, LABELS, annotator="llm_relevance_graded")
     assert labels["label"].count() == asked
     assert labels.height == table(some, LABELS, annotator="llm_relevance").height > asked
@@ -160,12 +226,28 @@ def test_a_job_asks_its_judge_once_and_seals_what_it_said(
     assert notes[0].startswith(
         f"relevance was judged ({judge_folder}, yes_no) for {asked} of {labels.height} pairs, 3"
     )
-    (again,) = plan_others(some.config, inputs)
-    assert [row["new"] for row in again.counts] == [0]
+    again = plan_stage(some.config, inputs, "annotate", alone=True, together=False)
+    assert {row["new"] for row in again.counts} == {0}
+
+
+def requests_of(plan: StagePlan, kind: Kind) -> pl.DataFrame:
+    """What a stage asks of this kind."""
+    return plan.requests.filter(kind=kind.name)
 
 
 def test_an_annotator_without_its_judge_is_told_before_anything_is_read(tiny: Tiny) -> None:
     some = tiny.with_config(annotators=["llm_relevance"], judge=JudgeConfig())
     with pytest.raises(InputError, match=r"judge\.model"):
         prepare(some.config, check_reader)
-    assert plan_others(tiny.config, prepare(tiny.config, check_reader)) == []
+    plan = plan_stage(tiny.config, prepare(tiny.config, check_reader), "annotate", alone=True, together=False)
+    assert requests_of(plan, RELEVANCE).is_empty()
+
+
+def test_the_token_of_all_unknown_words_is_no_answer(judge_folder: str) -> None:
+    model: Any = make_model(JudgeConfig(model=judge_folder).reader())
+    request = RELEVANCE.request(case_of(JudgeConfig(model=judge_folder)), "Who?", [Passage("A", "b")])
+    (prompt,) = model.render([request])
+    model.pieces.unknown = prompt.answer_ids[0][0]
+    (other,) = model.render([request])
+    assert other.answer_ids[0] == ()
+    assert other.answer_ids[1:] == prompt.answer_ids[1:]

@@ -65,7 +65,7 @@ def reader_processes() -> list[psutil.Process]:
 
 def is_reader(process: psutil.Process) -> bool:
     try:
-        return "MapWorker(MapBatches(ReaderActor))" in " ".join(process.cmdline())
+        return "MapWorker(MapBatches(ModelActor))" in " ".join(process.cmdline())
     except psutil.NoSuchProcess:
         return False
 

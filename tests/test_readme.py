@@ -81,6 +81,7 @@ def clone(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
     _write_inputs(folder)
     _write_models(folder / "models")
     (folder / "nq.yaml").write_text(replaced(config_named("reader")))
+    (folder / "brief.yaml").write_text(config_named("template"))
     (folder / "retrieval.yaml").write_text(replaced(config_named("retrievers")))
     for body in blocks("python"):
         name = re.match(r"# (\w+\.py)", body)

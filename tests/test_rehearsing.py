@@ -8,19 +8,20 @@ import runpy
 from collections.abc import Callable
 
 import polars as pl
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from tiny import Tiny, compare, kilt_line
+from tiny import Tiny, compare
 
-from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig
+from erag_ray.models import Resources, load_model, make_model
+from erag_ray.pending import PendingRequests
 from erag_ray.pipeline import Pool, Times, Work, sample_name, without_first
-from erag_ray.readers import make_reader
+from erag_ray.pipeline.actor import responses_table
 from erag_ray.schemas import CORRELATIONS
 from erag_ray.steps import rehearsing
 from erag_ray.steps.planning import spread
-from erag_ray.store import ReadingStore, TableStore
+from erag_ray.store import ResponseStore, TableStore
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -39,18 +40,22 @@ def seconds_of(reads_here: list[int], monkeypatch: pytest.MonkeyPatch) -> Callab
 
         def sampled(work: Work, number: int, config: JobConfig, job: str) -> Times:
             requests = pq.read_table(f"{work.requests}/{sample_name(number)}")
-            reader = make_reader(work.config)
-            reader.load()
-            found = pa.concat_tables(reader.read(requests, work.reader))
-            ReadingStore(config.store, work.reader).append(found, job)
+            model = make_model(work.config)
+            load_model(model)
+            places, responses = zip(*model.run(PendingRequests(requests, work.forms)), strict=True)
+            found = responses_table(requests.take(places), work.model, responses)
+            ResponseStore(config.store, work.model).append(found, job)
             reads_here.append(found.num_rows)
             num_docs = max(pc.list_value_length(requests["titles"]).to_pylist())
             taken = seconds(num_docs, number) * found.num_rows
             return Times("a", number, found.num_rows, taken, batch_rows=2, peak_memory_bytes=2**30)
 
+        def planned(config: JobConfig, resources: Resources) -> Pool:
+            return Pool(size=2, num_cpus=1, num_gpus=0.0)
+
         monkeypatch.setattr(rehearsing, "read_samples", read)
         monkeypatch.setattr(rehearsing, "ray_session", lambda address: contextlib.nullcontext())
-        monkeypatch.setattr(rehearsing, "plan_pool", lambda config: Pool(size=2, num_cpus=1, num_gpus=0.0))
+        monkeypatch.setattr(rehearsing, "plan_pool", planned)
 
     return take
 
@@ -82,7 +87,7 @@ def test_a_dry_run_reads_nothing_and_leaves_results_alone(
     job(more)
     told = capsys.readouterr().err
     assert "pairs: 20 asked, 20 distinct (union), 18 cached, 2 new" in told
-    assert "5 readings to do" in told
+    assert "5 requests to run" in told
     assert "a dry run: nothing else was read" in told
     assert reads_here == [37]
     assert files(tiny.config.out) == before
@@ -121,7 +126,7 @@ def test_a_figure_has_its_interval_which_is_wide_for_a_small_sample(
     assert "[0, inf] by 1 samples, 1 requests in all" in few
 
 
-def test_the_figures_of_one_reader_are_said_before_the_next_is_timed(
+def test_the_figures_of_one_model_are_said_before_the_next_is_timed(
     tiny: Tiny, seconds_of: Callable[[Seconds], None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     said: list[str] = []
@@ -130,11 +135,9 @@ def test_the_figures_of_one_reader_are_said_before_the_next_is_timed(
         said.append(capsys.readouterr().err)
         return 1.0
 
-    # another dataset, whose outputs may be longer, is read by another reader
-    wow = tiny.folder / "wow.jsonl"
-    wow.write_text(kilt_line("w1", "who sings in tessel", "Ada", "p1"))
     seconds_of(seconds)
-    job(tiny.with_config(queries=[*tiny.config.queries, f"{wow}"], dataset=None, dry_run=True, calibrate=30))
+    judge = JudgeConfig(kind="failing:Picky", scale="grades")
+    job(tiny.with_config(annotators=["erag", "llm_relevance"], judge=judge, dry_run=True, calibrate=30))
     assert sum("reader-seconds each" in line for line in said) == 1
 
 
@@ -236,7 +239,7 @@ def test_one_process_reads_the_samples_of_all_kinds_and_loading_does_not_count(
     job(tiny.with_config(reader=reader, dry_run=True, calibrate=30, end_to_end_depths=[3]))
     told = capsys.readouterr().err
     assert len(list(tiny.folder.glob("loaded-*"))) == 1
-    for name in ("no passages", "pairs", "lists of 3"):
+    for name in ("answer, no passages", "answer, pairs", "answer, lists of 3"):
         (line,) = (line for line in told.splitlines() if f": {name}: " in line and "reader-seconds" in line)
         # loading takes three seconds, the first batch of each kind one, a request a hundredth
         assert 0.01 <= float(line.split(f": {name}: ")[1].split()[0]) < 0.2, line

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import polars as pl
 import pytest
 from encoders import bert_folder
+from polars.testing import assert_frame_equal
 from test_corpus import page_line
 from tiny import PASSAGES, QUESTIONS, Tiny, kilt_line, passage_line
 
@@ -19,10 +20,10 @@ from erag_ray.retrieve import LIST_COLUMNS, bm25, dense
 from erag_ray.schemas import SANITY, InputError
 from erag_ray.steps import retrieving, sanity
 from erag_ray.steps.inputs import prepare, prepared
-from erag_ray.steps.planning import check_reader
 from erag_ray.steps.retrieving import make_runs, retrieve
 from erag_ray.steps.runs import MadeRun
 from erag_ray.steps.sanity import find_sanity
+from erag_ray.steps.uses import check_reader
 from erag_ray.store import TableStore
 
 BM25 = {"bm25": RetrieverConfig(kind="bm25")}
@@ -524,7 +525,9 @@ def test_a_comparison_of_a_sample_searches_the_very_questions_of_the_sample(tiny
     everything = retrieved(dataclasses.replace(job, retrieve_all=True, out=str(tiny.folder / "all")))
     for name, run in everything.items():
         assert run["query_id"].n_unique() == len(QUESTIONS)
-        assert run.join(inputs.queries, on="query_id", how="semi").equals(runs[name]), name
+        # how many questions are encoded together may change the last digits of a score
+        expected = run.join(inputs.queries, on="query_id", how="semi")
+        assert_frame_equal(runs[name], expected, abs_tol=1e-5)
 
 
 def test_another_sample_is_searched_in_the_same_index(

@@ -10,11 +10,11 @@ import pytest
 
 from erag_ray.names import find
 from erag_ray.schemas import (
-    ASKS,
     LABELS,
     PROVENANCE,
     QUERIES,
-    READINGS,
+    REQUESTS,
+    RESPONSES,
     RUNS,
     TABLES,
     InputError,
@@ -83,11 +83,14 @@ def test_a_key_may_repeat_only_in_open_stores() -> None:
 
 
 def test_a_key_may_hold_a_list_whose_order_counts() -> None:
-    asks = pl.DataFrame({"query_id": ["q"] * 3, "doc_ids": [["a", "b"], ["b", "a"], []], "reader": ["r"] * 3})
-    keyed = asks.with_columns(question_key=pl.lit(1), passages_key=pl.lit(2))
-    assert conform(keyed, ASKS).num_rows == 3
+    lists = pl.DataFrame({"query_id": ["q"] * 3, "doc_ids": [["a", "b"], ["b", "a"], []]})
+    constants = {"kind": "answer", "model": "m", "reader": "r", "question_key": 1, "passages_key": 2}
+    keyed = lists.with_columns(pl.lit(value).alias(name) for name, value in constants.items())
+    assert conform(keyed, REQUESTS).num_rows == 3
     with pytest.raises(ValueError, match="2 rows share a key"):
-        conform(pl.concat([keyed, keyed.head(1)]), ASKS)
+        conform(pl.concat([keyed, keyed.head(1)]), REQUESTS)
+    # one list may be asked about in several ways
+    assert conform(pl.concat([keyed, keyed.with_columns(kind=pl.lit("likelihood"))]), REQUESTS).num_rows == 6
 
 
 def test_a_list_holds_no_nulls_either() -> None:
@@ -109,9 +112,9 @@ def test_not_judged_is_null_and_stays_null() -> None:
 
 def test_keys_use_all_64_bits() -> None:
     key = 2**64 - 1
-    row = dict.fromkeys(READINGS.columns.names, 0) | {"reader": "r", "question_key": key, "passages_key": key}
-    row |= {"output": None, "error": None, "error_kind": None}
-    found = conform(pa.Table.from_pylist([row], READINGS.columns), READINGS)
+    row = dict.fromkeys(RESPONSES.columns.names, 0) | {"model": "m", "question_key": key, "passages_key": key}
+    row |= {"output": None, "logprobs": [], "num_answer_tokens": [], "error": None, "error_kind": None}
+    found = conform(pa.Table.from_pylist([row], RESPONSES.columns), RESPONSES)
     assert found["question_key"].to_pylist() == [key]
 
 

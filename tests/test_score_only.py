@@ -1,4 +1,4 @@
-"""Readers asked for a score alone: the same scores from fewer tokens, the likelier verdict, and whole jobs of them."""
+"""Models asked for a score alone: the same scores from fewer tokens, the likelier verdict, and whole jobs of them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import models
-import polars as pl
 import pytest
 import tokenizers
 import torch
@@ -19,19 +18,23 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, assert_same, compare, kilt_line, results, table
 
-from erag_ray.config import JudgeConfig, ReaderConfig, output_settings
+from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig, output_settings
+from erag_ray.datasets import Dataset
 from erag_ray.datasets.known import DATASETS
-from erag_ray.prompts import VERDICTS, Passage
-from erag_ray.readers import Request, make_reader, reader_id, score_only_of, t5_engine
-from erag_ray.readers.stopping import UNFINISHED
-from erag_ray.readers.t5_engine import Stop, up_to_stop
+from erag_ray.kinds import ANSWER, EARLY_STOPPED, RELEVANCE, VERDICT, Case, Kind
+from erag_ray.models import Form, Passage, Request, make_model, t5_engine
+from erag_ray.models.early_stopping import UNFINISHED
+from erag_ray.models.t5_engine import Stop, up_to_stop
+from erag_ray.pending import PendingRequests
+from erag_ray.prompts import VERDICTS
 from erag_ray.schemas import LABELS, UTILITY, InputError
 from erag_ray.scores import SCORES, score_outputs
 from erag_ray.steps.inputs import prepare, prepared
 from erag_ray.steps.judging import evaluate, label
-from erag_ray.steps.planning import StagePlan, check_reader, plan_labels, plan_others, plan_stage
-from erag_ray.steps.reading import alone, run_others, run_stage
-from erag_ray.store import ReadingStore, TableStore
+from erag_ray.steps.planning import StagePlan, plan_labels, plan_stage
+from erag_ray.steps.reading import run_stage
+from erag_ray.steps.uses import check_reader, label_kind, reader_id, use_of
+from erag_ray.store import KEY_COLUMNS, ResponseStore, TableStore
 
 KINDS = ("fid", "ipa", "causal")
 
@@ -39,7 +42,7 @@ KINDS = ("fid", "ipa", "causal")
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     t5 = models.t5_folder(tmp_path_factory.mktemp("t5"))
-    causal = models.causal_folder(tmp_path_factory.mktemp("causal"), seed=6)
+    causal = models.causal_folder(tmp_path_factory.mktemp("causal"), seed=8)
     of_bytes = models.causal_folder(tmp_path_factory.mktemp("bytes"), tokenizer=byte_tokenizer())
     return {"fid": t5, "ipa": t5, "causal": causal, "bytes": of_bytes}
 
@@ -71,33 +74,44 @@ def some_tokens(tokenizer: Any) -> st.SearchStrategy[list[int]]:
     return st.lists(chunks, max_size=8).map(lambda found: [id_ for chunk in found for id_ in chunk])
 
 
-def stop_of(reader: Any, golds: Sequence[str]) -> Stop:
-    (prompt,) = reader.encode([Request("Who?", (), tuple(golds))])
-    stop: Stop | None = reader.stop([prompt])
+def stop_of(model: Any, form: Form, golds: Sequence[str]) -> Stop:
+    stop: Stop | None = model.stop(model.render([Request(form, "Who?", (), tuple(golds))]))
     assert stop is not None
     return stop
+
+
+def text_of(model: Any, form: Form, ids: list[int]) -> str:
+    """What tokens say."""
+    output = model.output(ids) if form.prompt == models.form_for("fid").prompt else model.output(form, ids)
+    return str(output.text)
+
+
+def form_of(kind: str, score: str) -> Form:
+    """Of answers that are written only as far as this score needs."""
+    return models.form_for(kind, EARLY_STOPPED, score=score)
 
 
 @pytest.mark.parametrize("score", ["exact_match", "accuracy"])
 @pytest.mark.parametrize("name", ["fid", "causal", "bytes"])
 def test_any_tokens_keep_their_score(folders: dict[str, str], name: str, score: str) -> None:
     kind = "causal" if name == "bytes" else name
-    made = make_reader(ReaderConfig(kind=f"stop_{kind}", model=folders[name], score=score))
-    reader: Any = made
-    tokens = some_tokens(reader.tokenizer)
+    model: Any = make_model(ReaderConfig(kind=kind, model=folders[name]))
+    form = form_of(kind, score)
+    tokens = some_tokens(model.tokenizer)
     amounts = {"right": 0, "cut": 0}
 
     @settings(deadline=None, max_examples=300)
     @given(tokens, tokens, st.integers(0, 6), st.sampled_from(["", "The ", "é", " - "]), st.text(max_size=5))
     def holds(ids: list[int], others: list[int], shared: int, mark: str, text: str) -> None:
-        whole = reader._output(ids).text
-        golds = [mark + whole, reader._output(ids[:shared] + others).text, text, "é서ς"]
+        whole = text_of(model, form, ids)
+        golds = [mark + whole, text_of(model, form, ids[:shared] + others), text, "é서ς"]
         # a gold with what is no character is never given up
         golds = [
             gold for gold in golds[shared % 2 :] if gold.strip() and (shared > 4 or UNFINISHED not in gold)
         ]
-        kept = up_to_stop(0, ids, stop_of(reader, golds))
-        found, cut = (score_outputs([o], [golds], SCORES[score]) for o in (whole, reader._output(kept).text))
+        kept = up_to_stop(0, ids, stop_of(model, form, golds))
+        texts = (whole, text_of(model, form, kept))
+        found, cut = (score_outputs([text], [golds], SCORES[score]) for text in texts)
         assert found == cut
         amounts["right"] += found == [1.0]
         amounts["cut"] += len(kept) < len(ids)
@@ -107,20 +121,22 @@ def test_any_tokens_keep_their_score(folders: dict[str, str], name: str, score: 
 
 
 def test_a_character_may_take_several_tokens(folders: dict[str, str]) -> None:
-    reader: Any = make_reader(ReaderConfig(kind="stop_causal", model=folders["bytes"], score="exact_match"))
-    ids = reader.tokenizer.convert_tokens_to_ids(["<0xEC>", "<0x84>", "<0x9C>"])  # 서
-    assert not any(stop_of(reader, ["서"])(0, ids[:length]) for length in range(4))
-    stop = stop_of(reader, ["é"])
+    model: Any = make_model(ReaderConfig(kind="causal", model=folders["bytes"]))
+    form = form_of("causal", "exact_match")
+    ids = model.tokenizer.convert_tokens_to_ids(["<0xEC>", "<0x84>", "<0x9C>"])  # 서
+    assert not any(stop_of(model, form, ["서"])(0, ids[:length]) for length in range(4))
+    stop = stop_of(model, form, ["é"])
     assert [stop(0, ids[:length]) for length in range(4)] == [False, False, False, True]
     # what cannot be told from a character that is not complete is never given up
-    assert not stop_of(reader, ["\N{REPLACEMENT CHARACTER}"])(0, ids)
+    assert not stop_of(model, form, ["\N{REPLACEMENT CHARACTER}"])(0, ids)
 
 
 def test_a_tokenizer_that_takes_blanks_back_is_read_to_the_end(folders: dict[str, str]) -> None:
-    reader: Any = make_reader(ReaderConfig(kind="stop_fid", model=folders["fid"], score="accuracy"))
-    assert reader.stop([]) is not None
-    reader.tokenizer.clean_up_tokenization_spaces = True
-    assert reader.stop([]) is None
+    model: Any = make_model(ReaderConfig(kind="fid", model=folders["fid"]))
+    prompts = model.render([Request(form_of("fid", "accuracy"), "Who?", (), ("Ada",))])
+    assert model.stop(prompts) is not None
+    model.tokenizer.clean_up_tokenization_spaces = True
+    assert model.stop(prompts) is None
 
 
 # --- real models ---
@@ -136,122 +152,154 @@ def golds_for(texts: Sequence[str]) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("score", ["exact_match", "accuracy"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_labels_are_those_of_whole_outputs(folders: dict[str, str], kind: str, score: str) -> None:
-    requests = models.some_requests(60)
-    whole = models.outputs(models.loaded(kind, folders[kind]), requests)
+    requests = models.some_requests(models.form_for(kind), 60)
+    model = models.loaded(kind, folders[kind])
+    whole = models.outputs(model, requests)
     golds = golds_for([text for text, _ in whole])
-    asked = [request._replace(golds=own) for request, own in zip(requests, golds, strict=True)]
-    found = models.outputs(models.loaded(f"stop_{kind}", folders[kind], score=score), asked)
+    form = form_of(kind, score)
+    asked = [request._replace(form=form, answers=own) for request, own in zip(requests, golds, strict=True)]
+    found = models.outputs(model, asked)
     labels, own = (score_outputs([text for text, _ in o], golds, SCORES[score]) for o in (whole, found))
     assert labels == own
     assert 10 < sum(filter(None, labels)) < 50
     assert sum(count for _, count in found) < 0.8 * sum(count for _, count in whole)
     # what a row gives does not hang on the rows beside it
-    alone = models.outputs(models.loaded(f"stop_{kind}", folders[kind], score=score, batch_size=1), asked)
+    alone = models.outputs(models.loaded(kind, folders[kind], batch_size=1), asked)
     assert alone == found
 
 
 @pytest.mark.parametrize("kind", ["fid", "causal"])
 def test_steps_are_saved(folders: dict[str, str], kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    requests = [request._replace(golds=("no output starts so",)) for request in models.some_requests(16)]
     steps: list[str] = []
     step = t5_engine._Run.step
     monkeypatch.setattr(
         t5_engine._Run, "step", lambda run, number: (steps.append(run.engine.kind), step(run, number))
     )
-    for name in (kind, f"stop_{kind}"):
-        reader: Any = models.loaded(name, folders[kind], score="accuracy", batch_size=8)
-        output = reader.model.get_output_embeddings()
+    for name, form in (("whole", models.form_for(kind)), ("stopped", form_of(kind, "accuracy"))):
+        model: Any = models.loaded(kind, folders[kind], batch_size=8)
+        output = model.model.get_output_embeddings()
         output.register_forward_hook(lambda *_, name=name: steps.append(name))
         if kind == "fid":
-            reader.engine.kind = name
-        models.outputs(reader, requests)
-    assert 0 < steps.count(f"stop_{kind}") < steps.count(kind) / 2
+            model.engine.kind = name
+        requests = models.some_requests(form, 16)
+        models.outputs(model, [request._replace(answers=("no output starts so",)) for request in requests])
+    assert 0 < steps.count("stopped") < steps.count("whole") / 2
 
 
-def by_hand(reader: Any, prompt: Any, gold: tuple[int, ...]) -> float:
+def by_hand(model: Any, prompt: Any, answer: tuple[int, ...]) -> float:
     """The log-probability of a verdict and its end, by the model's own forward pass."""
     with torch.no_grad():
-        if reader.settings.is_encoder_decoder:
+        if model.settings.is_encoder_decoder:
             states = [
-                reader.model.encoder(input_ids=torch.tensor([segment])).last_hidden_state
+                model.model.encoder(input_ids=torch.tensor([segment])).last_hidden_state
                 for segment in prompt.segments
             ]
-            inputs = torch.tensor([[0, *gold]])
-            logits = reader.model(encoder_outputs=(torch.cat(states, 1),), decoder_input_ids=inputs).logits[0]
-            ends = list(reader.end)
+            inputs = torch.tensor([[0, *answer]])
+            logits = model.model(encoder_outputs=(torch.cat(states, 1),), decoder_input_ids=inputs).logits[0]
         else:
-            ids = torch.tensor([[*prompt.segments[0], *gold]])
-            logits = reader.model(input_ids=ids).logits[0, len(prompt.segments[0]) - 1 :]
-            ends = sorted(reader._ends)
-    chances = logits.double().log_softmax(dim=1)
-    return float(sum(chances[i, id_] for i, id_ in enumerate(gold)) + chances[len(gold), ends].logsumexp(0))
+            ids = torch.tensor([[*prompt.segments[0], *answer]])
+            logits = model.model(input_ids=ids).logits[0, len(prompt.segments[0]) - 1 :]
+    ends, chances = sorted(model.ends(prompt.form)), logits.double().log_softmax(dim=1)
+    total = sum(chances[i, id_] for i, id_ in enumerate(answer))
+    return float(total + chances[len(answer), ends].logsumexp(0))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_verdict_is_the_likelier_one(folders: dict[str, str], kind: str) -> None:
-    reader = models.loaded(f"classify_{kind}", folders[kind], family="claim", batch_size=5, max_new_tokens=30)
-    prompts = reader.encode(models.some_requests(30))
-    found = [output.text for output in reader.generate(prompts)]
-    for prompt, verdict in zip(prompts, found, strict=True):
-        sums = [by_hand(reader, prompt, gold) for gold in prompt.golds]
+    case = case_of(kind, Dataset(family="claim"), max_new_tokens=30)
+    model, form = models.loaded(kind, folders[kind], batch_size=5), VERDICT.build(case)
+    requests = [
+        VERDICT.request(case, request.question, request.passages, ("a gold answer",))
+        for request in models.some_requests(form, 30)
+    ]
+    responses, found = dict(model.run(requests)), []
+    for place, prompt in enumerate(model.render(requests)):
+        sums = [by_hand(model, prompt, answer) for answer in prompt.answer_ids]
         assert len(sums) == 2
         assert not math.isclose(*sums, abs_tol=1e-3)
-        assert verdict == VERDICTS["claim"][sums.index(max(sums))]
+        assert VERDICT.fold is not None
+        found.append(VERDICT.fold(requests[place].answers, responses[place]))
+        assert found[-1] == VERDICTS["claim"][sums.index(max(sums))]
     assert set(found) == {*VERDICTS["claim"]}
+
+
+def case_of(kind: str, dataset: Dataset, **changes: Any) -> Case:
+    """A dataset that a reader of this kind answers."""
+    default = "plain" if kind == "causal" else "t5"
+    reader = ReaderConfig(kind=kind, **changes)
+    return Case(dataset=dataset, reader=reader, judge=JudgeConfig(), default_prompt=default)
 
 
 # --- who is asked ---
 
 
-def test_the_reader_for_a_score_alone_is_another_one(folders: dict[str, str]) -> None:
-    # the score is the dataset's, whatever a config says
-    config = ReaderConfig(kind="fid", model=folders["fid"], score="rouge_l_kilt")
-    asked: dict[tuple[str, str], ReaderConfig | None] = {
-        (name, how): score_only_of(config, DATASETS[name], how)
+def job_of(reader: ReaderConfig, how: Any) -> JobConfig:
+    return JobConfig(reader=reader, score_only=how)
+
+
+def test_a_score_alone_is_another_kind_of_question(folders: dict[str, str]) -> None:
+    config = ReaderConfig(kind="fid", model=folders["fid"])
+    kinds = {
+        (name, how): label_kind(job_of(config, how), DATASETS[name])
         for name in ("nq", "fever", "wow")
-        for how in ("early_stop", "classification")
+        for how in (None, "early_stop", "classification")
     }
-    kinds = {key: own and (own.kind, own.score) for key, own in asked.items()}
-    assert kinds["nq", "early_stop"] == kinds["nq", "classification"] == ("stop_fid", "exact_match")
-    assert kinds["fever", "early_stop"] == ("stop_fid", "accuracy")
-    assert kinds["fever", "classification"] == ("classify_fid", "accuracy")
-    assert kinds["wow", "early_stop"] is kinds["wow", "classification"] is None
-    readers = [make_reader(own) for own in (config, *asked.values()) if own]
-    assert len({reader_id(reader) for reader in readers}) == 4
-    assert [reader.sees_golds for reader in readers] == [False, True, True, True, False]
+    assert {how for (_, how), kind in kinds.items() if kind is ANSWER} == {
+        None,
+        "early_stop",
+        "classification",
+    }
+    assert kinds["nq", "early_stop"] is kinds["nq", "classification"] is EARLY_STOPPED
+    assert kinds["fever", "early_stop"] is EARLY_STOPPED
+    assert kinds["fever", "classification"] is VERDICT
+    assert {kinds["wow", how] for how in (None, "early_stop", "classification")} == {ANSWER}
+    uses = {
+        (name, how): use_of(kind, job_of(config, how), DATASETS[name])[0]
+        for (name, how), kind in kinds.items()
+    }
+    # the score is the dataset's
+    assert uses["nq", "early_stop"].form.early_stop == "exact_match"
+    assert uses["fever", "early_stop"].form.early_stop == "accuracy"
+    own = [
+        uses["nq", None],
+        uses["nq", "early_stop"],
+        *(uses["fever", h] for h in ("early_stop", "classification")),
+    ]
+    assert len({use.form.fingerprint for use in own}) == 4
+    # what is stopped hangs on the golds, what is chosen does not
+    assert [use.answers(["gold"]) for use in own] == [(), ("gold",), ("gold",), (" SUPPORTS", " REFUTES")]
+    # the same model, and labels of the same reader
+    assert len({use.model for use in uses.values()}) == 1
+    assert all(uses[name, how].reader == uses[name, None].reader for name, how in uses)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"kind": "stop_fid", "score": "token_f1"}, "token_f1 cannot be told before the output is whole"),
-        ({"kind": "stop_fid", "score": "typo"}, "unknown score 'typo'"),
-        ({"kind": "stop_fid"}, "unknown score ''"),
-        ({"kind": "classify_fid", "family": "dialogue"}, "is for questions of family claim, not dialogue"),
-        ({"kind": "classify_fid", "family": "claim", "max_new_tokens": 0}, "at least 1"),
-    ],
-)
-def test_what_cannot_be_read_for_a_score_alone_is_refused(
-    folders: dict[str, str], changes: dict[str, Any], message: str
-) -> None:
-    with pytest.raises((InputError, ValueError), match=message):
-        make_reader(ReaderConfig(model=folders["fid"], **changes))
+@pytest.mark.parametrize("score", ["token_f1", "rouge_l_kilt"])
+def test_what_cannot_be_told_before_an_output_is_whole_is_read_in_whole(score: str) -> None:
+    config = job_of(ReaderConfig(kind="fid"), "early_stop")
+    assert label_kind(config, Dataset(score=score)) is ANSWER
+    chosen = job_of(ReaderConfig(kind="fid"), "classification")
+    # there are no verdicts to choose from
+    assert label_kind(chosen, Dataset(score=score, family="dialogue")) is ANSWER
+    with pytest.raises(ValueError, match="unknown score 'typo'"):
+        label_kind(config, Dataset(score="typo"))
+    with pytest.raises(ValueError, match="at least 1"):
+        ReaderConfig(kind="fid", max_new_tokens=0)
 
 
 def test_verdicts_that_start_alike_need_room(
     folders: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(VERDICTS, "claim", ("yes yes", "yes no"))
-    config = ReaderConfig(kind="classify_fid", model=folders["fid"], family="claim", max_new_tokens=1)
+    config = job_of(ReaderConfig(kind="fid", model=folders["fid"], max_new_tokens=1), "classification")
     with pytest.raises(InputError, match="max_new_tokens: 1 are too few to tell answers apart"):
-        make_reader(config)
-    assert make_reader(dataclasses.replace(config, max_new_tokens=9))
+        use_of(VERDICT, config, DATASETS["fever"])
+    room = dataclasses.replace(config, reader=dataclasses.replace(config.reader, max_new_tokens=9))
+    assert use_of(VERDICT, room, DATASETS["fever"])
 
 
 def test_a_reader_that_cannot_is_told_before_anything_is_read(tiny: Tiny) -> None:
-    with pytest.raises(
-        InputError, match="score_only: echo cannot read for a score alone; fid, ipa, causal can"
-    ):
+    message = "the kind early_stopped needs early_stop, and echo gives none; fid, ipa, causal can"
+    with pytest.raises(InputError, match=message):
         prepare(tiny.with_config(score_only="early_stop").config, check_reader)
 
 
@@ -268,10 +316,10 @@ def test_an_unknown_score_is_one_message(tiny: Tiny, tmp_path: pathlib.Path) -> 
 def real(tiny: Tiny, tmp_path: pathlib.Path) -> Tiny:
     """The tiny comparison by a real reader, whose answers to some documents are the golds."""
     reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "t5"), max_new_tokens=6)
-    loaded = models.loaded("fid", reader.model or "", max_new_tokens=6)
+    loaded, form = models.loaded("fid", reader.model or ""), models.form_for("fid", max_new_tokens=6)
     documents = ["d1", "d4", "d5", "d7", "d9", "d10"]
     requests = [
-        Request(question, (Passage(*PASSAGES[doc][1:]),))
+        Request(form, question, (Passage(*PASSAGES[doc][1:]),))
         for (question, _, _), doc in zip(QUESTIONS.values(), documents, strict=True)
     ]
     golds = [text for text, _ in models.outputs(loaded, requests)]
@@ -282,44 +330,48 @@ def real(tiny: Tiny, tmp_path: pathlib.Path) -> Tiny:
     return tiny.with_config(reader=reader, annotators=["erag", "gain", "provenance"])
 
 
-def stored(some: Tiny, kind: str) -> int:
-    """Readings in the store by readers of a kind."""
-    names = {path.name for path in pathlib.Path(some.config.store).rglob(f"{kind}-*") if path.is_dir()}
-    return sum(ReadingStore(some.config.store, name).keys().height for name in names)
+def stored(some: Tiny, plan: StagePlan, kind: Kind) -> int:
+    """Responses in the store to what a stage asked of this kind."""
+    asked = plan.requests.filter(kind=kind.name)
+    names = asked["model"].unique()
+    known = [ResponseStore(some.config.store, name).keys() for name in names]
+    return sum(keys.join(asked, on=KEY_COLUMNS, how="semi").height for keys in known)
 
 
 def test_a_job_by_early_stop_has_the_same_tables(
     real: Tiny, reads_here: list[int], tmp_path: pathlib.Path
 ) -> None:
-    compare(real)
+    whole = compare(real)
     other = real.with_config(
         score_only="early_stop", out=str(tmp_path / "other"), store=str(tmp_path / "others")
     )
-    compare(other)
+    plan = compare(other)
     assert_frame_equal(table(real, LABELS), table(other, LABELS))
     assert_frame_equal(table(real, UTILITY), table(other, UTILITY))
     assert 0 < table(real, LABELS, annotator="erag")["label"].sum() < 12
-    assert stored(other, "stop_fid") == table(other, LABELS, annotator="erag").height + len(QUESTIONS)
-    assert stored(other, "fid") < stored(real, "fid")
-    assert stored(real, "stop_fid") == 0
+    num_labels = table(other, LABELS, annotator="erag").height
+    assert stored(other, plan, EARLY_STOPPED) == num_labels + len(QUESTIONS)
+    assert 0 < stored(other, plan, ANSWER) < stored(real, whole, ANSWER)
+    assert stored(real, whole, EARLY_STOPPED) == 0
     inputs = prepare(other.config, check_reader)
-    assert [row["new"] for plan in plan_others(other.config, inputs) for row in plan.counts] == [0, 0]
+    again = plan_stage(other.config, inputs, "compare", alone=True, together=True)
+    assert {row["new"] for row in again.counts} == {0}
 
 
 def test_labels_alone_need_no_whole_output(real: Tiny, reads_here: list[int], tmp_path: pathlib.Path) -> None:
     some = real.with_config(score_only="early_stop")
     inputs = prepare(some.config, check_reader)
     plan = plan_stage(some.config, inputs, "annotate", alone=True, together=False)
-    done = run_stage(some.config, plan)
-    label(some.config, inputs, alone(done), run_others(some.config, plan_others(some.config, inputs)))
+    label(some.config, inputs, run_stage(some.config, plan).values(inputs))
     found = table(some, LABELS)
-    assert stored(some, "fid") == 0
+    assert plan.requests["kind"].unique().to_list() == [EARLY_STOPPED.name]
     whole = real.with_config(out=str(tmp_path / "other"))
     compare(whole)
     assert_frame_equal(table(whole, LABELS), found)
-    pairs = inputs.runs.select("query_id", doc_ids=pl.concat_list("doc_id")).unique()
-    (settling,) = plan_labels(some.config, inputs, "settle", pairs).plans
-    assert settling.id.startswith("stop_fid-")
+    asked = inputs.runs.select("query_id", "doc_id").unique()
+    (settling,) = plan_labels(some.config, inputs, "settle", asked).plans
+    assert settling.requests["kind"].unique().to_list() == [EARLY_STOPPED.name]
+    assert settling.requests.height == asked.height
     assert settling.new.is_empty()
 
 
@@ -332,9 +384,9 @@ def test_labels_made_in_another_way_are_not_evaluated(real: Tiny, reads_here: li
 def test_a_dataset_whose_score_needs_whole_outputs_is_read_as_ever(real: Tiny, reads_here: list[int]) -> None:
     some = real.with_config(score="token_f1", score_only="early_stop", threshold=0.5)
     inputs = prepare(some.config, check_reader)
-    assert plan_others(some.config, inputs) == []
-    asks = plan_stage(some.config, inputs, "annotate", alone=True, together=False).asks
-    assert asks.height == inputs.runs.select("query_id", "doc_id").n_unique() + len(QUESTIONS)
+    requests = plan_stage(some.config, inputs, "annotate", alone=True, together=False).requests
+    assert requests["kind"].unique().to_list() == [ANSWER.name]
+    assert requests.height == inputs.runs.select("query_id", "doc_id").n_unique() + len(QUESTIONS)
 
 
 def test_a_job_of_claims_says_how_often_the_verdict_is_what_the_reader_writes(
@@ -345,13 +397,13 @@ def test_a_job_of_claims_says_how_often_the_verdict_is_what_the_reader_writes(
     compare(claims)
     whole = table(claims, LABELS)
     chosen = claims.with_config(score_only="classification")
-    compare(chosen)
+    plan = compare(chosen)
     found = table(chosen, LABELS)
     assert found["reader"].unique().to_list() == whole["reader"].unique().to_list()
-    assert found.height == whole.height == stored(chosen, "classify_fid")
-    summary = TableStore(f"{chosen.config.out}").folder.read_bytes("score_only", "manifest.json").decode()
-    assert f" of {whole.height} readings known of both" in summary
-    assert "chose what the reader writes in" in pathlib.Path(chosen.config.out, "report.md").read_text()
+    assert found.height == whole.height == stored(chosen, plan, VERDICT)
+    summary = TableStore(f"{chosen.config.out}").folder.read_bytes("compare", "manifest.json").decode()
+    assert f" of {whole.height} responses known of both" in summary
+    assert "chose what it writes in" in pathlib.Path(chosen.config.out, "report.md").read_text()
 
 
 def gold_texts(some: Tiny) -> list[str]:
@@ -362,14 +414,18 @@ def gold_texts(some: Tiny) -> list[str]:
 # --- titles ---
 
 
-def titles_of(plan: StagePlan) -> set[str]:
-    """The titles in everything that a stage reads."""
-    requests = [part.make_requests(part.new) for part in plan.plans]
-    return {title for table in requests for titles in table.column("titles").to_pylist() for title in titles}
+def titles_of(plan: StagePlan) -> dict[str, set[str]]:
+    """Kind of question -> the titles in everything that a stage asks."""
+    seen: dict[str, set[str]] = {}
+    for part in plan.plans:
+        requests = PendingRequests(part.make_requests(part.new), part.forms)
+        for kind, request in zip(part.new["kind"], requests, strict=True):
+            seen.setdefault(kind, set()).update(passage.title for passage in request.passages)
+    return seen
 
 
 @pytest.mark.parametrize("score_only", [None, "early_stop"])
-def test_hidden_titles_are_hidden_in_every_stage_but_the_judges(
+def test_hidden_titles_are_hidden_in_every_request_but_the_judges(
     real: Tiny, folders: dict[str, str], score_only: Any
 ) -> None:
     judged = real.with_config(
@@ -378,23 +434,23 @@ def test_hidden_titles_are_hidden_in_every_stage_but_the_judges(
         judge=JudgeConfig(model=folders["causal"], scale="grades"),
     )
     hidden = judged.with_config(reader=dataclasses.replace(real.config.reader, titles=False))
-    seen, readers = {}, {}
+    seen, forms = {}, {}
     for name, some in (("shown", judged), ("hidden", hidden)):
         inputs = prepare(some.config, check_reader)
-        plans = [plan_stage(some.config, inputs, "compare", alone=True, together=True)]
-        plans += plan_others(some.config, inputs)
-        seen[name] = {plan.stage: titles_of(plan) for plan in plans}
-        readers[name] = {part.id for plan in plans if plan.stage != "judge" for part in plan.plans}
-    stages = ["compare", "judge", "likelihood", *(["score_only"] if score_only else [])]
-    assert list(seen["shown"]) == list(seen["hidden"]) == stages
+        plan = plan_stage(some.config, inputs, "compare", alone=True, together=True)
+        seen[name] = titles_of(plan)
+        forms[name] = {use.form for use in plan.uses.values() if use.kind is not RELEVANCE}
+    kinds = {"answer", "gold_likelihood", "relevance", *(["early_stopped"] if score_only else [])}
+    assert set(seen["shown"]) == set(seen["hidden"]) == kinds
     assert "" not in set().union(*seen["shown"].values())
-    everything = seen["shown"]["judge"]
-    assert seen["hidden"] == {stage: everything if stage == "judge" else {""} for stage in stages}
-    assert len(readers["shown"] | readers["hidden"]) == 2 * len(readers["shown"])
+    everything = seen["shown"]["relevance"]
+    assert seen["hidden"] == {kind: everything if kind == "relevance" else {""} for kind in kinds}
+    assert len(forms["shown"]) == len(kinds) - 1
+    assert len(forms["shown"] | forms["hidden"]) == 2 * len(forms["shown"])
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_readings_with_and_without_titles_never_mix(
+def test_responses_with_and_without_titles_never_mix(
     real: Tiny, folders: dict[str, str], reads_here: list[int], kind: str
 ) -> None:
     config = ReaderConfig(kind=kind, model=folders[kind], max_new_tokens=6)
@@ -407,20 +463,20 @@ def test_readings_with_and_without_titles_never_mix(
     # as many as before: not one is taken from those with titles
     assert sum(reads_here) == 2 * num_before
     assert "without titles" in pathlib.Path(hidden.config.out, "report.md").read_text()
-    (name,) = table(hidden, LABELS, annotator="erag")["reader"].unique()
-    reader = models.loaded(kind, folders[kind], max_new_tokens=6, titles=False)
+    model, form = models.loaded(kind, folders[kind]), models.form_for(kind, max_new_tokens=6, titles=False)
     documents = RUNS["good"]["q2"].split()
     requests = [
-        *(Request(QUESTIONS["q2"][0], (Passage("", PASSAGES[doc][2]),)) for doc in documents),
-        Request(QUESTIONS["q2"][0], tuple(Passage("", PASSAGES[doc][2]) for doc in documents)),
+        *(Request(form, QUESTIONS["q2"][0], (Passage("", PASSAGES[doc][2]),)) for doc in documents),
+        Request(form, QUESTIONS["q2"][0], tuple(Passage("", PASSAGES[doc][2]) for doc in documents)),
     ]
-    asks = plan_stage(hidden.config, prepared(hidden.config), "compare", alone=True, together=True).asks
-    keys = asks.filter(query_id="q2").select("doc_ids", "question_key", "passages_key").rows()
+    plan = plan_stage(hidden.config, prepared(hidden.config), "compare", alone=True, together=True)
+    (part,) = plan.plans
+    keys = part.requests.filter(query_id="q2").select("doc_ids", *KEY_COLUMNS).rows()
     key_of = {tuple(doc_ids): tuple(key) for doc_ids, *key in keys}
-    readings, _ = ReadingStore(hidden.config.store, name).lookup(asks.select("question_key", "passages_key"))
-    texts = {row[:2]: row[2] for row in readings.select("question_key", "passages_key", "output").rows()}
+    responses, _ = ResponseStore(hidden.config.store, part.id).lookup(part.requests)
+    texts = {row[:2]: row[2] for row in responses.select(*KEY_COLUMNS, "output").rows()}
     lists = [*((doc,) for doc in documents), tuple(documents)]
-    assert [texts[key_of[one]] for one in lists] == [text for text, _ in models.outputs(reader, requests)]
+    assert [texts[key_of[one]] for one in lists] == [text for text, _ in models.outputs(model, requests)]
     # and back: nothing is read again, nothing changes
     compare(shown)
     assert sum(reads_here) == 2 * num_before
@@ -428,20 +484,21 @@ def test_readings_with_and_without_titles_never_mix(
 
 
 def test_worked_examples_have_no_titles_either(folders: dict[str, str]) -> None:
-    request = Request("Who?", (Passage("", "A text."),))
+    model: Any = make_model(ReaderConfig(kind="causal", model=folders["causal"]))
     prompts = {}
     for titles in (True, False):
-        reader: Any = make_reader(ReaderConfig(kind="causal", model=folders["causal"], titles=titles))
-        (prompt,) = reader.encode([request])
-        prompts[titles] = reader.tokenizer.decode(prompt.segments[0])
+        form = models.form_for("causal", titles=titles)
+        (prompt,) = model.render([Request.of(form, "Who?", (Passage("", "A text."),))])
+        prompts[titles] = model.tokenizer.decode(prompt.segments[0])
     assert prompts[True].count("Passage: (") == 2
     assert prompts[False].count("Passage: ") == 3
     assert "Passage: (" not in prompts[False]
 
 
-def test_shown_titles_leave_the_fingerprint_as_it_was() -> None:
-    # the id of this reader before there was the key
-    assert reader_id(make_reader(ReaderConfig(kind="echo"))) == "echo-885b8b709d5697ea"
-    assert reader_id(make_reader(ReaderConfig(kind="echo", titles=False))) != "echo-885b8b709d5697ea"
+def test_hidden_titles_make_another_reader_of_the_same_model() -> None:
+    shown, hidden = (job_of(ReaderConfig(kind="echo", titles=titles), None) for titles in (True, False))
+    assert reader_id(shown, Dataset()) != reader_id(hidden, Dataset())
+    assert use_of(ANSWER, shown, Dataset())[0].model == use_of(ANSWER, hidden, Dataset())[0].model
+    # tables that are older than this key stay valid
     assert "titles" not in output_settings(ReaderConfig())
     assert output_settings(ReaderConfig(titles=False))["titles"] is False

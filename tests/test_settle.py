@@ -15,7 +15,7 @@ from tiny import kilt_line, passage_line, trec_lines
 
 from erag_ray.config import ReaderConfig, SettleConfig, parse
 from erag_ray.measures import compute, own_ideal
-from erag_ray.schemas import ASKS, COSTS, LOOKS, InputError, JobError
+from erag_ray.schemas import COSTS, LOOKS, REQUESTS, InputError, JobError
 from erag_ray.steps import settling
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.settling import settle
@@ -88,7 +88,7 @@ def test_it_stops_at_the_first_look_that_tells_and_reads_nothing_that_both_runs_
     # all that may differ is read: each run's own document, of 20 questions; of the other two none
     assert sum(reads_here) == row["num_readings"] == 40
     assert TableStore(config.out).read(LOOKS).equals(looks)
-    assert TableStore(f"{config.out}/settle").read(ASKS).height == 40
+    assert TableStore(f"{config.out}/settle").read(REQUESTS).height == 40
 
 
 def test_all_documents_of_all_questions_give_the_difference_of_the_measures(settled: Settle) -> None:

@@ -18,13 +18,13 @@ from erag_ray import measures
 from erag_ray.config import ReaderConfig
 from erag_ray.datasets import Findings, load_run, sample
 from erag_ray.evaluate import GOLD_PASSAGES, depths_of
-from erag_ray.schemas import ASKS, CORRELATIONS, LABELS, MEANS, UTILITY, InputError
+from erag_ray.schemas import CORRELATIONS, LABELS, MEANS, REQUESTS, UTILITY, InputError
 from erag_ray.schemas import RUNS as RUNS_TABLE
 from erag_ray.steps.inputs import prepare, prepared
 from erag_ray.steps.judging import evaluate, export, label
 from erag_ray.steps.planning import end_to_end_lists, plan_stage, preview
-from erag_ray.steps.reading import alone, run_stage
-from erag_ray.store import ReadingStore, TableStore
+from erag_ray.steps.reading import run_stage
+from erag_ray.store import ResponseStore, TableStore
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -424,25 +424,25 @@ def test_depths_are_those_of_the_readings_and_of_the_labels() -> None:
 # --- reading ---
 
 
-def test_the_preview_says_what_is_to_be_read(tiny: Tiny) -> None:
+def test_the_preview_says_what_is_to_be_run(tiny: Tiny) -> None:
     plan = plan_stage(tiny.config, prepare(tiny.config), "compare", alone=True, together=True)
     lines = list(preview(plan))
     assert any("pairs: 18 asked, 18 distinct (union), 0 cached, 18 new" in line for line in lines)
-    assert any("37 readings to do" in line and "passages cut in 0.0%" in line for line in lines)
+    assert any("37 requests to run" in line and "passages cut in 0.0%" in line for line in lines)
 
 
 @pytest.mark.parametrize(("allowed", "fails"), [(0.0, True), (0.05, False)])
-def test_error_readings_above_the_share_fail_the_stage_and_name_the_request(
+def test_errors_above_the_share_fail_the_stage_and_name_the_request(
     tiny: Tiny, reads_here: list[int], allowed: float, fails: bool
 ) -> None:
     tiny = tiny.with_config(max_error_share=allowed)
     compare(tiny)
-    break_one_reading(tiny)
+    break_one_response(tiny)
     inputs = prepare(tiny.config)
     plan = plan_stage(tiny.config, inputs, "compare", alone=True, together=True)
     if not fails:
         done = run_stage(tiny.config, plan)
-        label(tiny.config, inputs, alone(done))
+        label(tiny.config, inputs, done.values(inputs))
         # not judged is null, never 0
         assert table(tiny, LABELS, annotator="erag")["label"].null_count() == 1
         return
@@ -451,11 +451,11 @@ def test_error_readings_above_the_share_fail_the_stage_and_name_the_request(
     assert not (pathlib.Path(tiny.config.out) / "compare" / "manifest.json").exists()
 
 
-def break_one_reading(tiny: Tiny) -> None:
-    """Make the stored reading of (q1, d1) an error."""
-    asks = TableStore(f"{tiny.config.out}/compare").read(ASKS)
-    key = asks.filter(pl.col("query_id") == "q1", pl.col("doc_ids") == ["d1"]).row(0, named=True)
-    store = ReadingStore(tiny.config.store, key["reader"])
+def break_one_response(tiny: Tiny) -> None:
+    """Make the stored response about (q1, d1) an error."""
+    requests = TableStore(f"{tiny.config.out}/compare").read(REQUESTS)
+    key = requests.filter(pl.col("query_id") == "q1", pl.col("doc_ids") == ["d1"]).row(0, named=True)
+    store = ResponseStore(tiny.config.store, key["model"])
     (name,) = store.folder.names(suffix=".parquet")
     rows = pl.from_arrow(store.folder.read_parquet(name))
     hit = (pl.col("question_key") == key["question_key"]) & (pl.col("passages_key") == key["passages_key"])

@@ -1,4 +1,4 @@
-"""Sealed tables and the open store of readings, on disk and on something like an object store."""
+"""Sealed tables and the open store of responses, on disk and on something like an object store."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.schemas import PROVENANCE, READINGS, RUNS, InputError
+from erag_ray.schemas import PROVENANCE, RESPONSES, RUNS, InputError
 from erag_ray.store import (
     KEY_COLUMNS,
     LEASE_SECONDS,
     NOT_LOCAL,
     Folder,
     Lease,
-    ReadingStore,
+    ResponseStore,
     TableStore,
     file_digest,
     file_stamp,
@@ -50,13 +50,15 @@ def renaming(request, tmp_path: pathlib.Path) -> str:
     return str(tmp_path / "results") if request.param == "local" else f"memory://{uuid.uuid4().hex}/results"
 
 
-def reading(key: int, output: str | None = "yes", error_kind: str | None = None) -> dict[str, object]:
-    """A reading whose key is (key, key + 1)."""
+def response(key: int, output: str | None = "yes", error_kind: str | None = None) -> dict[str, object]:
+    """A response whose key is (key, key + 1)."""
     return {
-        "reader": "echo",
+        "model": "echo",
         "question_key": key,
         "passages_key": key + 1,
         "output": output,
+        "logprobs": [],
+        "num_answer_tokens": [],
         "error": error_kind and "failed",
         "error_kind": error_kind,
         "num_prompt_tokens": 3,
@@ -66,9 +68,9 @@ def reading(key: int, output: str | None = "yes", error_kind: str | None = None)
     }
 
 
-def readings(*rows: dict[str, object] | int) -> pa.Table:
-    filled = [reading(row) if isinstance(row, int) else row for row in rows]
-    return pa.Table.from_pylist(filled, READINGS.columns)
+def responses(*rows: dict[str, object] | int) -> pa.Table:
+    filled = [response(row) if isinstance(row, int) else row for row in rows]
+    return pa.Table.from_pylist(filled, RESPONSES.columns)
 
 
 def keys(*numbers: int) -> pl.DataFrame:
@@ -76,14 +78,14 @@ def keys(*numbers: int) -> pl.DataFrame:
     return pl.DataFrame(found, schema=dict.fromkeys(KEY_COLUMNS, pl.UInt64))
 
 
-def known(store: ReadingStore) -> set[int]:
+def known(store: ResponseStore) -> set[int]:
     rows = store.keys().rows()
     assert all(passages == question + 1 for question, passages in rows)
     assert len(rows) == len(set(rows))
     return {question for question, _ in rows}
 
 
-def tear(store: ReadingStore, name: str, how: str) -> None:
+def tear(store: ResponseStore, name: str, how: str) -> None:
     """Damage a file as a crash of the machine does; `write_bytes` replaces what is there."""
     data = store.folder.read_bytes(name)
     torn = {
@@ -140,7 +142,7 @@ def test_a_fingerprint_does_not_see_the_order_of_a_mapping(value: dict[str, int]
 
 def test_a_fingerprint_is_the_same_in_every_version() -> None:
     # SHA-256 of {"files": ["\\u00e4", null], "kind": "echo", "limit": 5}, its first half;
-    # a changed literal means that the stores of all readers are orphaned
+    # a changed literal means that the stores of all models are orphaned
     value = {"kind": "echo", "limit": 5, "files": ["ä", None]}
     assert fingerprint(value) == "c63aa34aa5a44c256bbbba30387477aa"
 
@@ -401,73 +403,73 @@ def test_a_stamp_changes_with_the_file_and_a_folders_with_its_seal(tmp_path: pat
     assert file_stamp(str(tmp_path / "provenance")) != sealed
 
 
-# the open store of readings
+# the open store of responses
 
 
-def test_readings_come_back_by_key(root: str) -> None:
-    store = ReadingStore(root, "echo")
+def test_responses_come_back_by_key(root: str) -> None:
+    store = ResponseStore(root, "echo")
     assert known(store) == set()
-    store.append(readings(1, reading(2, "nö\n")), "job-1")
-    store.append(readings(2**64 - 2), "job-1")
-    assert known(ReadingStore(root, "echo")) == {1, 2, 2**64 - 2}
+    store.append(responses(1, response(2, "nö\n")), "job-1")
+    store.append(responses(2**64 - 2), "job-1")
+    assert known(ResponseStore(root, "echo")) == {1, 2, 2**64 - 2}
     found, num_repeats = store.lookup(keys(2, 2**64 - 2, 77))
     assert found.select("question_key", "output").rows() == [(2, "nö\n"), (2**64 - 2, "yes")]
     assert num_repeats == 0
-    # each reader has its own
-    assert known(ReadingStore(root, "other")) == set()
+    # each model has its own
+    assert known(ResponseStore(root, "other")) == set()
 
 
 def test_lookup_asks_by_both_halves_of_the_key_and_each_key_once(root: str) -> None:
-    store = ReadingStore(root, "echo")
-    store.append(readings(1), "job-1")
+    store = ResponseStore(root, "echo")
+    store.append(responses(1), "job-1")
     halves = pl.DataFrame({"question_key": [1, 1], "passages_key": [1, 3]}, schema=keys().schema)
     assert store.lookup(halves)[0].height == 0
     # ASKS may name a key many times, with columns of their own
     found, num_repeats = store.lookup(pl.concat([keys(1), keys(1)]).with_columns(query_id=pl.lit("q")))
     assert (found.height, num_repeats) == (1, 0)
-    assert found.columns == READINGS.columns.names
+    assert found.columns == RESPONSES.columns.names
 
 
-def test_no_readings_are_no_fault(root: str) -> None:
-    store = ReadingStore(root, "echo")
-    store.append(readings(), "job-1")
+def test_no_responses_are_no_fault(root: str) -> None:
+    store = ResponseStore(root, "echo")
+    store.append(responses(), "job-1")
     assert known(store) == set()
     assert store.lookup(keys(1))[0].height == 0
 
 
-def test_the_same_readings_of_the_same_job_replace_themselves(root: str) -> None:
-    store = ReadingStore(root, "echo")
-    first = store.append(readings(1, 2), "job-1")
+def test_the_same_responses_of_the_same_job_replace_themselves(root: str) -> None:
+    store = ResponseStore(root, "echo")
+    first = store.append(responses(1, 2), "job-1")
     # a task that is tried again may even read otherwise (in bfloat16): the keys are its content
-    again = store.append(readings(reading(1, "no"), reading(2, "no")), "job-1")
+    again = store.append(responses(response(1, "no"), response(2, "no")), "job-1")
     assert first == again
     assert store.folder.names() == [first]
     found, num_repeats = store.lookup(keys(1, 2))
     assert (found["output"].to_list(), num_repeats) == (["no", "no"], 0)
-    # other readings or another job are another file
-    assert len({first, store.append(readings(1), "job-1"), store.append(readings(1, 2), "job-2")}) == 3
+    # other responses or another job are another file
+    assert len({first, store.append(responses(1), "job-1"), store.append(responses(1, 2), "job-2")}) == 3
 
 
 def test_what_does_not_conform_is_not_appended(root: str) -> None:
-    store = ReadingStore(root, "echo")
-    for wrong in (readings(1, 1), readings(1).drop(["output"])):
-        with pytest.raises(ValueError, match="table readings"):
+    store = ResponseStore(root, "echo")
+    for wrong in (responses(1, 1), responses(1).drop(["output"])):
+        with pytest.raises(ValueError, match="table responses"):
             store.append(wrong, "job-1")
     assert store.folder.names() == []
 
 
 def test_the_anti_join_with_the_keys_leaves_what_is_still_to_read(root: str) -> None:
-    store = ReadingStore(root, "echo")
-    store.append(readings(1, 3), "job-1")
+    store = ResponseStore(root, "echo")
+    store.append(responses(1, 3), "job-1")
     assert keys(1, 2, 3, 4).join(store.keys(), on=KEY_COLUMNS, how="anti").rows() == [(2, 3), (4, 5)]
 
 
 def test_a_key_in_several_files_counts_once_by_the_first_file_name(root: str) -> None:
-    store = ReadingStore(root, "echo")
+    store = ResponseStore(root, "echo")
     # appended in another order than that of their names
-    store.append(readings(reading(1, "late"), 2), "20260103T000000-c")
-    store.append(readings(reading(1, "early")), "20260101T000000-a")
-    store.append(readings(3, reading(1, "middle")), "20260102T000000-b")
+    store.append(responses(response(1, "late"), 2), "20260103T000000-c")
+    store.append(responses(response(1, "early")), "20260101T000000-a")
+    store.append(responses(3, response(1, "middle")), "20260102T000000-b")
     found, num_repeats = store.lookup(keys(1, 2, 3))
     assert dict(found.select("question_key", "output").rows()) == {1: "early", 2: "yes", 3: "yes"}
     assert num_repeats == 2
@@ -475,8 +477,8 @@ def test_a_key_in_several_files_counts_once_by_the_first_file_name(root: str) ->
 
 
 def test_an_input_error_is_final(root: str) -> None:
-    store = ReadingStore(root, "echo")
-    store.append(readings(reading(1, None, "input")), "job-1")
+    store = ResponseStore(root, "echo")
+    store.append(responses(response(1, None, "input")), "job-1")
     assert known(store) == {1}
     found, _ = store.lookup(keys(1))
     assert found.select("output", "error", "error_kind").rows() == [(None, "failed", "input")]
@@ -484,45 +486,45 @@ def test_an_input_error_is_final(root: str) -> None:
 
 @pytest.mark.parametrize("kind", ["resource", "code"])
 def test_other_errors_hold_for_their_own_job_only(root: str, kind: str) -> None:
-    store = ReadingStore(root, "echo")
-    store.append(readings(reading(1, None, kind), reading(2, None, kind)), "job-1")
+    store = ResponseStore(root, "echo")
+    store.append(responses(response(1, None, kind), response(2, None, kind)), "job-1")
     # the job itself finds that its requests were tried; the next one tries again
     assert store.lookup(keys(1, 2))[0]["error_kind"].to_list() == [kind, kind]
     assert known(store) == set()
-    store.append(readings(1), "job-2")
+    store.append(responses(1), "job-2")
     assert known(store) == {1}
-    # its own reading wins, although the error stands in a file of an earlier name
+    # its own response wins, although the error stands in a file of an earlier name
     found, num_repeats = store.lookup(keys(1, 2))
     assert dict(found.select("question_key", "output").rows()) == {1: "yes", 2: None}
     assert num_repeats == 1
 
 
 def test_of_errors_that_hold_for_their_own_job_only_the_last_one_is_told(root: str) -> None:
-    store = ReadingStore(root, "echo")
+    store = ResponseStore(root, "echo")
     for number, kind in enumerate(["resource", "code", "code"]):
-        row = {**reading(1, None, kind), "error": f"error {number}"}
-        store.append(readings(row, reading(2, None, "input")), f"2026010{number}T000000-a")
+        row = {**response(1, None, kind), "error": f"error {number}"}
+        store.append(responses(row, response(2, None, "input")), f"2026010{number}T000000-a")
     found, num_repeats = store.lookup(keys(1, 2))
     assert dict(found.select("question_key", "error").rows()) == {1: "error 2", 2: "failed"}
     assert num_repeats == 4
 
 
-def test_a_readers_description_is_written_once(root: str) -> None:
-    store = ReadingStore(root, "echo")
+def test_a_models_description_is_written_once(root: str) -> None:
+    store = ResponseStore(root, "echo")
     store.describe({"kind": "echo"})
     store.describe({"kind": "other"})
-    assert json.loads(store.folder.read_bytes("reader.json")) == {"kind": "echo"}
+    assert json.loads(store.folder.read_bytes("model.json")) == {"kind": "echo"}
     assert known(store) == set()
     assert store.repair() == []
 
 
 def test_progress_counts_what_this_job_has_written(root: str) -> None:
-    store = ReadingStore(root, "echo")
-    store.append(readings(1, 2, 3), "job-1")
-    store.append(readings(4), "job-12")
+    store = ResponseStore(root, "echo")
+    store.append(responses(1, 2, 3), "job-1")
+    store.append(responses(4), "job-12")
     seen: dict[str, int] = {}
     assert store.num_rows_of("job-1", seen) == 3
-    store.append(readings(5, 6), "job-1")
+    store.append(responses(5, 6), "job-1")
     assert store.num_rows_of("job-1", seen) == 5
     assert store.num_rows_of("job-2", {}) == 0
 
@@ -530,14 +532,14 @@ def test_progress_counts_what_this_job_has_written(root: str) -> None:
 # crashes
 
 
-def killed_append(store: ReadingStore, number: int, job: str) -> None:
+def killed_append(store: ResponseStore, number: int, job: str) -> None:
     with killed_at(Folder, "move"):
-        store.append(readings(number), job)
+        store.append(responses(number), job)
 
 
 def test_an_unfinished_file_is_never_read_and_goes_when_its_job_is_gone(renaming: str) -> None:
-    store = ReadingStore(renaming, "echo")
-    store.append(readings(1), "job-1")
+    store = ResponseStore(renaming, "echo")
+    store.append(responses(1), "job-1")
     killed_append(store, 2, "job-2")
     assert known(store) == {1}
     assert store.lookup(keys(2))[0].height == 0
@@ -551,10 +553,10 @@ def test_an_unfinished_file_is_never_read_and_goes_when_its_job_is_gone(renaming
 
 @pytest.mark.parametrize("job", ["20260101T000000-0a1b2c3d", "job", "a-job-of-many-parts"])
 def test_the_unfinished_files_of_a_living_job_stay(renaming: str, job: str) -> None:
-    store = ReadingStore(renaming, "echo")
+    store = ResponseStore(renaming, "echo")
     killed_append(store, 1, job)
     killed_append(store, 2, "another")
-    with Lease(Folder(f"{renaming}/readings/echo"), job):
+    with Lease(Folder(f"{renaming}/responses/echo"), job):
         (line,) = store.repair()
         assert line.startswith("removed the unfinished file another-")
         (left,) = store.folder.names("_unfinished")
@@ -563,10 +565,10 @@ def test_the_unfinished_files_of_a_living_job_stay(renaming: str, job: str) -> N
 
 
 def test_a_lease_ends_with_its_job(root: str) -> None:
-    store = ReadingStore(root, "echo")
+    store = ResponseStore(root, "echo")
     assert not store.is_leased("job-1")
     with Lease(store.folder, "job-1"):
-        assert ReadingStore(root, "echo").is_leased("job-1")
+        assert ResponseStore(root, "echo").is_leased("job-1")
         assert not store.is_leased("job-2")
     assert not store.is_leased("job-1")
     with pytest.raises(RuntimeError, match="fault"), Lease(store.folder, "job-1"):
@@ -575,7 +577,7 @@ def test_a_lease_ends_with_its_job(root: str) -> None:
 
 
 def test_the_lease_of_a_killed_job_runs_out(renaming: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = ReadingStore(renaming, "echo")
+    store = ResponseStore(renaming, "echo")
     killed_append(store, 1, "job-1")
     store.folder.write_bytes(str(time.time()).encode(), "_leases", "job-1")
     assert store.is_leased("job-1")
@@ -590,7 +592,7 @@ def test_the_lease_of_a_living_job_is_renewed_even_if_a_beat_fails(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("erag_ray.store.lease.HEARTBEAT_SECONDS", 0.01)
-    store = ReadingStore(str(tmp_path), "echo")
+    store = ResponseStore(str(tmp_path), "echo")
     beats, renewed = [], threading.Event()
     write = Folder.write_bytes
 
@@ -609,25 +611,25 @@ def test_the_lease_of_a_living_job_is_renewed_even_if_a_beat_fails(
 
 
 def test_a_damaged_lease_is_none(root: str) -> None:
-    store = ReadingStore(root, "echo")
+    store = ResponseStore(root, "echo")
     store.folder.write_bytes(b"", "_leases", "job-1")
     assert not store.is_leased("job-1")
 
 
 @pytest.mark.parametrize("how", TEARS)
 def test_a_torn_file_is_set_aside_and_the_rest_stays(root: str, how: str) -> None:
-    store = ReadingStore(root, "echo")
-    store.append(readings(1), "job-1")
-    name = store.append(readings(2), "job-1")
-    store.append(readings(3), "job-2")
+    store = ResponseStore(root, "echo")
+    store.append(responses(1), "job-1")
+    name = store.append(responses(2), "job-1")
+    store.append(responses(3), "job-2")
     tear(store, name, how)
     (line,) = store.repair()
     assert line.startswith(f"set the unreadable file {name} aside in ")
     assert store.folder.names("_torn") == [name]
     assert known(store) == {1, 3}
     assert store.repair() == []
-    # its readings are done again, by the same task or by another
-    store.append(readings(2), "job-1")
+    # its requests are answered again, by the same task or by another
+    store.append(responses(2), "job-1")
     assert known(store) == {1, 2, 3}
 
 
@@ -635,10 +637,10 @@ def test_two_jobs_that_append_at_once_lose_nothing(tmp_path: pathlib.Path) -> No
     start = threading.Barrier(4)
 
     def append(job: str, first: int) -> None:
-        store = ReadingStore(str(tmp_path), "echo")
+        store = ResponseStore(str(tmp_path), "echo")
         start.wait()
         for key in range(first, first + 12, 3):
-            store.append(readings(key, key + 1, key + 2), job)
+            store.append(responses(key, key + 1, key + 2), job)
             # a reader beside them sees whole files only
             assert {key, key + 1, key + 2} <= known(store)
 
@@ -646,7 +648,7 @@ def test_two_jobs_that_append_at_once_lose_nothing(tmp_path: pathlib.Path) -> No
     work = [("job-1", 0), ("job-2", 100), ("job-3", 200), ("job-3", 200)]
     failures = run_at_once([lambda job=job, first=first: append(job, first) for job, first in work])
     assert failures == []
-    store = ReadingStore(str(tmp_path), "echo")
+    store = ResponseStore(str(tmp_path), "echo")
     everything = {*range(12), *range(100, 112), *range(200, 212)}
     assert known(store) == everything
     assert store.lookup(keys(*everything))[1] == 0
@@ -684,13 +686,13 @@ STEPS = st.lists(
 
 @settings(max_examples=40, deadline=None)
 @given(STEPS)
-def test_no_order_of_appends_crashes_and_repairs_loses_an_intact_reading(steps) -> None:
-    store = ReadingStore(f"memory://{uuid.uuid4().hex}", "echo")
-    store.folder.write_bytes(b"{}", "reader.json")
+def test_no_order_of_appends_crashes_and_repairs_loses_an_intact_response(steps) -> None:
+    store = ResponseStore(f"memory://{uuid.uuid4().hex}", "echo")
+    store.folder.write_bytes(b"{}", "model.json")
     intact: dict[str, set[int]] = {}
     for step, argument, numbers in steps:
         if step == "append":
-            intact[store.append(readings(*numbers), argument)] = set(numbers)
+            intact[store.append(responses(*numbers), argument)] = set(numbers)
         elif step == "killed":
             killed_append(store, numbers, argument)
         elif step == "repair":
@@ -707,16 +709,16 @@ def test_no_order_of_appends_crashes_and_repairs_loses_an_intact_reading(steps) 
     assert num_repeats == sum(map(len, intact.values())) - len(expected)
 
 
-def test_how_fast_a_reader_was_is_known_by_what_it_has_written(tmp_path: pathlib.Path) -> None:
-    store = ReadingStore(str(tmp_path), "echo")
+def test_how_fast_a_model_was_is_known_by_what_it_has_written(tmp_path: pathlib.Path) -> None:
+    store = ResponseStore(str(tmp_path), "echo")
     assert store.speed() is None
-    store.append(readings(1, 2), "20260101-a")
+    store.append(responses(1, 2), "20260101-a")
     assert store.speed() is None
-    store.append(readings(3, 4, 5), "20260102-b", 2.0)
-    store.append(readings(6), "20260103-c", 0.5)
+    store.append(responses(3, 4, 5), "20260102-b", 2.0)
+    store.append(responses(6), "20260103-c", 0.5)
     assert store.speed() == 4 / 2.5
     # the newest files tell how fast it is now
     for number in range(20):
-        store.append(readings(100 + number), "20260104-d", 0.1)
+        store.append(responses(100 + number), "20260104-d", 0.1)
     assert store.speed() == pytest.approx(10.0)
     assert known(store) >= {1, 3, 6, 119}

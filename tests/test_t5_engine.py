@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import models
-import pyarrow as pa
 import pytest
 import torch
 import transformers
@@ -18,12 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.modeling_outputs import BaseModelOutput
 
-from erag_ray.readers import Prompt, Reader, Request, base
-from erag_ray.readers.attention import LONG, ONE_BY_ONE
-from erag_ray.readers.fusion import padded
-from erag_ray.readers.memory import Limits
-from erag_ray.readers.t5_engine import Engine, buckets_of, first_largest
-from erag_ray.schemas import REQUESTS
+from erag_ray.models import LocalModel, PromptTokens, Request, local
+from erag_ray.models.attention import LONG, ONE_BY_ONE
+from erag_ray.models.fusion import padded
+from erag_ray.models.memory import Limits
+from erag_ray.models.t5_engine import Engine, buckets_of, first_largest
 
 KINDS: dict[str, dict[str, Any]] = {
     "t5": {},
@@ -128,46 +126,41 @@ def test_of_equal_scores_the_first_is_the_largest(dtype: torch.dtype) -> None:
 # --- windows ---
 
 
-def table_of(requests: Sequence[Request]) -> pa.Table:
-    """REQUESTS of which each three ask one question."""
-    rows = [
-        {
-            "question_key": number // 3,
-            "passages_key": number,
-            "question": request.question,
-            "titles": [passage.title for passage in request.passages],
-            "texts": [passage.text for passage in request.passages],
-            "golds": [],
-        }
+FORMS = {kind: models.form_for(kind) for kind in ("fid", "ipa")}
+
+
+def asking_by_threes(requests: Sequence[Request]) -> list[Request]:
+    """The requests, of which each three ask one question, that of the first of them."""
+    return [
+        request._replace(question=f"{number // 3} {requests[number // 3 * 3].question}")
         for number, request in enumerate(requests)
     ]
-    return pa.Table.from_pylist(rows, REQUESTS.columns)
 
 
-def outputs(reader: Reader, table: pa.Table) -> dict[int, tuple[str, int, int]]:
-    found = pa.concat_tables(reader.read(table, "r")).to_pylist()
-    assert len(found) == table.num_rows
+def outputs(model: LocalModel, requests: Sequence[Request]) -> dict[int, tuple[str, int, int]]:
+    found = list(model.run(requests))
+    assert len(found) == len(requests)
     return {
-        row["passages_key"]: (row["output"], row["num_output_tokens"], row["num_prompt_tokens"])
-        for row in found
+        place: (str(response.text), response.num_output_tokens, response.num_prompt_tokens)
+        for place, response in found
     }
 
 
 @pytest.mark.parametrize("kind", ["fid", "ipa"])
 def test_windows_change_no_output(kind: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    reader = models.loaded(kind, models.t5_folder(tmp_path))
-    requests = models.some_requests(60)
+    model = models.loaded(kind, models.t5_folder(tmp_path))
+    requests = asking_by_threes(models.some_requests(FORMS[kind], 60))
     # lists of one, and all of them together, share their segments
-    shared = [Request(request.question, request.passages[:1]) for request in requests]
-    everything = table_of([one for pair in zip(requests, shared, strict=True) for one in pair])
-    expected = outputs(reader, everything)
+    shared = [request._replace(passages=request.passages[:1]) for request in requests]
+    everything = [one for pair in zip(requests, shared, strict=True) for one in pair]
+    expected = outputs(model, everything)
     assert len({text for text, _, _ in expected.values()}) > 30
     for most, at_once in ((1, 1), (150, 7), (2000, 50), (10**6, 256)):
         monkeypatch.setattr(Engine, "window_tokens", lambda self, most=most: most)
-        monkeypatch.setattr(base, "TOKENISED_ROWS", at_once)
-        assert outputs(reader, everything) == expected
-        windows = list(reader.windows(table_of(requests)))
-        assert [prompt for _, window in windows for prompt in window] == reader.encode(requests)
+        monkeypatch.setattr(local, "TOKENISED_ROWS", at_once)
+        assert outputs(model, everything) == expected
+        windows = list(model.windows(requests))
+        assert [prompt for _, window in windows for prompt in window] == model.render(requests)
         lengths = [len(window) for _, window in windows]
         assert [start for start, _ in windows] == list(itertools.accumulate([0, *lengths[:-1]]))
         # a question is never cut
@@ -178,14 +171,14 @@ def test_windows_change_no_output(kind: str, tmp_path: pathlib.Path, monkeypatch
         )
 
 
-def tokens_of(prompts: Sequence[Prompt]) -> int:
+def tokens_of(prompts: Sequence[PromptTokens]) -> int:
     return sum(map(len, {segment for prompt in prompts for segment in prompt.segments}))
 
 
 def test_each_distinct_segment_of_a_window_is_encoded_once(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader = models.loaded("fid", models.t5_folder(tmp_path))
+    model = models.loaded("fid", models.t5_folder(tmp_path))
     encode, seen = Engine.encode, list[tuple[int, ...]]()
 
     def counted(self: Engine, segments: Sequence[tuple[int, ...]]) -> torch.Tensor:
@@ -193,18 +186,18 @@ def test_each_distinct_segment_of_a_window_is_encoded_once(
         return encode(self, segments)
 
     monkeypatch.setattr(Engine, "encode", counted)
-    requests = models.some_requests(40)
-    alone = [Request(r.question, (passage,)) for r in requests for passage in r.passages]
-    outputs(reader, table_of([*requests, *alone]))
+    requests = models.some_requests(FORMS["fid"], 40)
+    alone = [request._replace(passages=(passage,)) for request in requests for passage in request.passages]
+    outputs(model, [*requests, *alone])
     assert len(seen) == len(set(seen))
 
 
 def test_a_window_without_memory_is_read_batch_by_batch(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    reader = models.loaded("fid", models.t5_folder(tmp_path))
-    table = table_of(models.some_requests(40))
-    expected = outputs(reader, table)
+    model = models.loaded("fid", models.t5_folder(tmp_path))
+    requests = models.some_requests(FORMS["fid"], 40)
+    expected = outputs(model, requests)
     encode = Engine.encode
 
     def small(self: Engine, segments: Sequence[tuple[int, ...]]) -> torch.Tensor:
@@ -213,5 +206,5 @@ def test_a_window_without_memory_is_read_batch_by_batch(
         return encode(self, segments)
 
     monkeypatch.setattr(Engine, "encode", small)
-    reader.limits = Limits(rows=32, tokens=1000)
-    assert outputs(reader, table) == expected
+    models.keep_to(model, FORMS["fid"], Limits(rows=32, tokens=1000))
+    assert outputs(model, requests) == expected

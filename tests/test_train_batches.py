@@ -10,14 +10,16 @@ import pytest
 import transformers
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from models import form_for
 
 from erag_ray.config import StageConfig, TrainConfig
-from erag_ray.readers import Prompt
+from erag_ray.models import PromptTokens
 from erag_ray.train.batches import Sample, draw, micro_batches
 from erag_ray.train.crops import crop
 from erag_ray.train.curriculum import Curriculum, Place
 from erag_ray.train.start import train_tokenizer
 
+FORM = form_for("fid")
 TEXT = [
     'Ada Brunner\'s 2nd mill (in 1984) stood at Marn-on-Tessel; "why?" it cost 3,500.',
     "SUPPORTS",
@@ -73,7 +75,7 @@ def test_only_a_gold_passage_is_cut_at_its_evidence() -> None:
 
     def texts(**lists: list[int]) -> list[str]:
         drawn = draw({**record, **lists}, corpus, stage, np.random.default_rng(0))
-        return sorted(passage.text for passage in drawn.request.passages)
+        return sorted(passage.text for passage in drawn.passages)
 
     assert texts(passages=[0, 1], gold=[1]) == ["told here", "who asks"]
     assert texts(passages=[0, 1], gold=[]) == ["told here", "told here"]
@@ -123,7 +125,8 @@ def test_the_learning_rate_rises_and_falls() -> None:
 
 @given(lengths=st.lists(st.integers(1, 50), max_size=30), most=st.integers(1, 80))
 def test_micro_batches_hold_every_sample_once_and_stay_small(lengths: list[int], most: int) -> None:
-    samples = [Sample(Prompt(segments=((row,) * length,)), (row,)) for row, length in enumerate(lengths)]
+    prompts = [PromptTokens(form=FORM, segments=((row,) * length,)) for row, length in enumerate(lengths)]
+    samples = [Sample(prompt, (row,)) for row, prompt in enumerate(prompts)]
     batches = list(micro_batches(samples, most))
     assert sorted(one.target for batch in batches for one in batch) == [(row,) for row in range(len(samples))]
     assert all(len(batch) == 1 or sum(one.prompt.num_tokens for one in batch) <= most for batch in batches)

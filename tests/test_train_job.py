@@ -10,12 +10,12 @@ import sys
 import pytest
 import torch
 import yaml
+from models import form_for, loaded, outputs
 from trainings import ROOT, curve, result, run, tiny_training
 
-from erag_ray.config import ReaderConfig, TrainConfig
+from erag_ray.config import TrainConfig
+from erag_ray.models import Passage, Request
 from erag_ray.pipeline.training import full_path
-from erag_ray.prompts import Passage
-from erag_ray.readers import Request, make_reader
 from erag_ray.schemas import JobError
 from erag_ray.steps.training import train
 
@@ -55,9 +55,9 @@ def test_the_job_trains_a_reader_and_does_nothing_the_second_time(
     weights = result(alone)
     for name, value in result(config).items():
         torch.testing.assert_close(value, weights[name], rtol=1e-3, atol=2e-4)
-    reader = make_reader(ReaderConfig(kind="fid", model=f"{config.out}/reader", max_new_tokens=6))
-    reader.load()
-    assert reader.generate(reader.encode([Request("who built mill 1", (Passage("", "Ada built it."),))]))
+    model = loaded("fid", f"{config.out}/reader")
+    form = form_for("fid", max_new_tokens=6)
+    assert outputs(model, [Request(form, "who built mill 1", (Passage("", "Ada built it."),))])
     job(monkeypatch, config)
     assert "this training is done (10 steps; dev score" in capfd.readouterr().err
     with pytest.raises(SystemExit, match="2"):

@@ -28,8 +28,8 @@ from trainings import (
 )
 
 from erag_ray.config import ExamplesConfig, ReaderConfig, TrainConfig
-from erag_ray.prompts import Passage
-from erag_ray.readers import Request, make_reader
+from erag_ray.models import Form, Passage, PromptTokens, Request, make_model
+from erag_ray.models.local import Output
 from erag_ray.schemas import InputError, JobError
 from erag_ray.train import checkpoints, loop
 from erag_ray.train.batches import Batches, Sample, tokenised
@@ -156,18 +156,31 @@ def test_the_loss_falls_and_the_best_weights_are_kept(tmp_path: pathlib.Path) ->
     assert state.best_step == max(step for step, score in enumerate(dev, 1) if score == max(dev))
 
 
+def form_of(own: loop.Trainer) -> Form:
+    return next(iter(own.readers.values())).form
+
+
+def answered(own: loop.Trainer, requests: list[Request]) -> tuple[list[PromptTokens], list[Output]]:
+    """What the model in training makes of requests: their prompts and its outputs."""
+    own.model.eval()
+    model = next(iter(own.readers.values())).model
+    prompts = model.render(requests)
+    return prompts, model.generate(prompts)
+
+
 @pytest.mark.parametrize("kind", ["fid", "ipa"])
 def test_the_result_loads_anywhere_and_answers_alike(tmp_path: pathlib.Path, kind: str) -> None:
     reader = ReaderConfig(kind=kind, max_prompt_tokens=64, max_new_tokens=6)
     own = trainer(tiny_training(tmp_path, reader=reader, dev=ExamplesConfig()))
     own.run()
     folder = f"{own.config.out}/reader"
-    made = make_reader(dataclasses.replace(reader, model=folder))
+    form = form_of(own)
+    requests = [
+        Request(form, f"who built mill {n}", (Passage("", f"Ada built mill {n}."),)) for n in range(4)
+    ]
+    made = make_model(dataclasses.replace(reader, model=folder))
     made.load()
-    requests = [Request(f"who built mill {n}", (Passage("", f"Ada built mill {n}."),)) for n in range(4)]
-    prompts = made.encode(requests)
-    own.model.eval()
-    trained = next(iter(own.readers.values())).generate(prompts)
+    prompts, trained = answered(own, requests)
     assert made.generate(prompts) == trained
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, use_safetensors=True)
@@ -186,11 +199,11 @@ def test_a_model_that_training_starts_from_stays_what_it_is(tmp_path: pathlib.Pa
     )
     own = trainer(config)
     own.run()
-    made = make_reader(dataclasses.replace(reader, model=f"{config.out}/reader"))
+    made = make_model(dataclasses.replace(reader, model=f"{config.out}/reader"))
     made.load()
-    prompts = made.encode([Request("who built mill 3", (Passage("Marn", "Ada built mill 3."),))])
-    own.model.eval()
-    assert made.generate(prompts) == next(iter(own.readers.values())).generate(prompts)
+    request = Request(form_of(own), "who built mill 3", (Passage("Marn", "Ada built mill 3."),))
+    prompts, trained = answered(own, [request])
+    assert made.generate(prompts) == trained
     own_loss, made_loss = (
         float(loop.loss_sum(model, own.batches.share(0, 0, 1), 10**6).detach())
         for model in (own.model, made.model)
@@ -339,7 +352,7 @@ def test_batches_are_the_same_every_time(fresh: loop.Trainer) -> None:
     for step in (0, 3, 4, 9):
         assert again.draw(step) == fresh.batches.draw(step)
     first, second = (
-        {one.request.question: one for step in steps for one in fresh.batches.draw(step)}
+        {one.question: one for step in steps for one in fresh.batches.draw(step)}
         for steps in (range(4, 7), range(7, 10))
     )
     assert first.keys() == second.keys()

@@ -9,30 +9,26 @@ import re
 import runpy
 import shlex
 import sys
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
-import models
 import polars as pl
-import pyarrow as pa
 import pytest
-from failing import question_of
-from test_faults import rows_of, work_of
+from test_faults import FORM, as_pending, in_order, pending, requests, work_of
 from tiny import RUNS as LISTS
 from tiny import RunJob, Tiny, job_command, table
 
 from erag_ray import names, user_code
 from erag_ray.config import JobConfig, ReaderConfig, RetrieverConfig, SettleConfig
-from erag_ray.pipeline import ray_session, read
-from erag_ray.pipeline.actor import ReaderActor
-from erag_ray.prompts import Passage
-from erag_ray.readers import Isolation, Output, Request, encodable, make_reader, reader_id
-from erag_ray.readers.isolation import ERRORS_IN_A_ROW
+from erag_ray.models import Isolation, Passage, Rendered, Request, Response, make_model, model_id, rendered
+from erag_ray.models.isolation import ERRORS_IN_A_ROW
+from erag_ray.pipeline import ModelActor, ray_session, run
 from erag_ray.schemas import LABELS, UTILITY, InputError, JobError
 from erag_ray.scores import score_named
 from erag_ray.steps import settling
 from erag_ray.steps.inputs import prepare
-from erag_ray.store import JobTracebacks, ReadingStore, TableStore, as_frame
+from erag_ray.store import JobTracebacks, ResponseStore, TableStore, as_frame
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -130,201 +126,230 @@ def test_a_module_that_cannot_be_imported_is_told_with_its_line(
         names.find("score", "mine_import:X", {})
 
 
-# --- a reader, for a request ---
+# --- a model, for a request ---
 
 
 def isolation(kind: str = "Picky", **settings: Any) -> tuple[Isolation, Any]:
-    reader = make_reader(ReaderConfig(kind=f"failing:{kind}", **settings))
-    return Isolation(reader, "r"), reader
+    model = make_model(ReaderConfig(kind=f"failing:{kind}", **settings))
+    return Isolation(model), model
 
 
-def asked(*questions: str, num_each: int = 1, first_key: int = 0) -> pa.Table:
-    """REQUESTS: so many of each question, each with another passage."""
-    rows = [(place, number) for place in range(len(questions)) for number in range(num_each)]
-    table = models.as_table(
-        [Request(questions[place], (Passage("Title", "x" * (number + 1)),)) for place, number in rows]
-    )
-    for column, keys in enumerate(zip(*rows, strict=True)):
-        values = (
-            pa.array(keys, pa.uint64())
-            if column
-            else pa.array([first_key + key for key in keys], pa.uint64())
-        )
-        table = table.set_column(column, table.schema.field(column), values)
-    return table
+def asked(*questions: str, num_each: int = 1) -> list[Request]:
+    """So many requests of each question, each with another passage."""
+    return [
+        Request(FORM, question, (Passage("Title", "x" * (number + 1)),))
+        for question in questions
+        for number in range(num_each)
+    ]
 
 
-@pytest.mark.parametrize("method", ["encode", "begin", "generate"])
-def test_a_request_for_which_a_reader_raises_is_an_error_of_its_own(method: str) -> None:
-    whole, reader = isolation(batch_size=8)
+def failed_places(responses: Sequence[Response]) -> list[int]:
+    return [place for place, response in enumerate(responses) if response.failure]
+
+
+@pytest.mark.parametrize(
+    ("kind", "method"),
+    [
+        ("Picky", "answer"),
+        ("PickyInBatches", "render"),
+        ("PickyInBatches", "begin"),
+        ("PickyInBatches", "generate"),
+    ],
+)
+def test_a_request_for_which_a_model_raises_is_an_error_of_its_own(kind: str, method: str) -> None:
+    whole, model = isolation(kind, batch_size=8)
     questions = [f"question {number}" for number in range(100)]
     questions[37], questions[99] = f"{method} one", f"{method} other"
-    found = rows_of(whole.read(asked(*questions)))
-    assert found["question_key"].to_list() == list(range(100))
-    errors = found.filter(pl.col("error").is_not_null())
-    assert errors["question_key"].to_list() == [37, 99]
-    assert errors["error_kind"].to_list() == ["code", "code"]
-    assert errors["error"][0].startswith(f"RuntimeError: 429 Too Many Requests {method} one (")
-    assert re.search(r"failing\.py:\d+\)$", errors["error"][0])
-    assert found["output"].drop_nulls().to_list() == ["Title"] * 98
-    # 13 batches; each that fails is halved three times
-    assert reader.calls <= 13 + 2 * (1 + 2 * 3)
+    found = in_order(whole.run(asked(*questions)))
+    assert failed_places(found) == [37, 99]
+    failure, other = found[37].failure, found[99].failure
+    assert failure
+    assert other
+    assert (failure.kind, other.kind) == ("code", "code")
+    assert failure.text.startswith(f"RuntimeError: 429 Too Many Requests {method} one (")
+    assert re.search(r"failing\.py:\d+\)$", failure.text)
+    assert [response.text for response in found if not response.failure] == ["Title"] * 98
+    # in order the one that fails is known at once; of 13 batches what is left is halved, at most 7 times for each
+    assert model.calls <= (104 if kind == "Picky" else 13 + 2 * (2 * 7))
 
 
-def test_a_request_that_fails_is_tried_as_often_as_its_batch_can_be_halved() -> None:
-    whole, reader = isolation("Counting", batch_size=8)
-    reader.tries = {}
+def test_a_request_that_fails_is_tried_as_often_as_the_requests_can_be_halved() -> None:
+    whole, model = isolation("Counting", batch_size=8)
+    model.tries = Counter()
     questions = [f"question {number:04}" for number in range(1000)]
     questions[500] = "generate 0500"
-    rows_of(whole.read(asked(*questions)))
-    assert reader.tries["generate 0500"] == 4  # 8, 4, 2, 1
-    assert sum(reader.tries.values()) <= 1000 + 8 + 4 + 2
+    in_order(whole.run(asked(*questions)))
+    assert model.tries["generate 0500"] <= 10
+    # and with it those of its batch
+    assert model.tries.total() <= 1000 + 10 * 8
 
 
-def read_until_it_ends(whole: Isolation, requests: pa.Table) -> tuple[list[pa.Table], str]:
-    """The readings before a job ends, and its message."""
-    tables: list[pa.Table] = []
+def run_until_it_ends(whole: Isolation, requests: Sequence[Request]) -> tuple[list[Response], str]:
+    """The responses before a job ends, and its message."""
+    found: list[Response] = []
     try:
-        for readings in whole.read(requests):
-            tables.append(readings)
+        for _, response in whole.run(requests):
+            found.append(response)
     except JobError as ended:
-        return tables, str(ended)
+        return found, str(ended)
     raise AssertionError("it did not end")
 
 
 def test_a_fault_of_every_request_ends_the_job_after_a_few_calls() -> None:
-    whole, reader = isolation("NoKey")
-    tables, why = read_until_it_ends(whole, asked(*(f"question {number}" for number in range(1000))))
+    whole, model = isolation("NoKey")
+    found, why = run_until_it_ends(whole, asked(*(f"question {number}" for number in range(1000))))
     assert re.search(
         r"^reader failing:NoKey: 10 requests in a row failed, and those of other questions do: "
         r"PermissionError: 401 Unauthorized \(.*failing\.py:\d+\); what was read .* is kept",
         why,
     )
-    assert sum(readings.num_rows for readings in tables) == ERRORS_IN_A_ROW
-    assert reader.calls < 40
+    assert len(found) == ERRORS_IN_A_ROW
+    assert model.calls < 40
 
 
 def test_a_fault_of_every_request_ends_the_job_where_blocks_hold_one_question_each() -> None:
     whole, _ = isolation("NoKey")
     for number in range(3):
-        assert rows_of(whole.read(asked("question", num_each=20, first_key=number)))["error"].count() == 20
-    tables, why = read_until_it_ends(whole, asked("question", num_each=20, first_key=9))
-    assert len(tables) == 1
+        found = in_order(whole.run(asked(f"question {number}", num_each=20)))
+        assert failed_places(found) == list(range(20))
+    found, why = run_until_it_ends(whole, asked("question 9", num_each=20))
+    assert len(found) == 1
     assert "61 requests in a row" in why
 
 
 def test_a_question_that_always_fails_does_not_end_the_job() -> None:
     whole, _ = isolation()
-    found = rows_of(whole.read(asked("question", "generate", "another", num_each=60)))
-    assert found["error"].count() == 60
-    assert set(found.filter(pl.col("error").is_not_null())["question_key"]) == {1}
+    found = in_order(whole.run(asked("question", "answer", "another", num_each=60)))
+    assert failed_places(found) == list(range(60, 120))
 
 
 def test_the_longest_requests_may_all_fail() -> None:
     # a server whose context is small: batches go longest first, so these come one after the other
-    whole, _ = isolation()
+    whole, _ = isolation("PickyInBatches")
     questions = [f"question {number:03} generate{'x' * 400}" for number in range(40)]
-    found = rows_of(whole.read(asked(*questions, *(f"question {number}" for number in range(160)))))
-    assert found["error"].count() == 40
+    found = in_order(whole.run(asked(*questions, *(f"question {number}" for number in range(160)))))
+    assert failed_places(found) == list(range(40))
 
 
 @pytest.mark.parametrize(
     ("results", "why"),
     [
-        (["a text"], "generate gave 'a text', not an erag_ray.readers.Output with a text"),
-        ([Output(None, 1)], "generate gave Output(text=None, num_tokens=1), not an"),  # type: ignore[arg-type]
-        ([], "generate gave 0 results for 1"),
-        ([Output("a", 1)] * 2, "generate gave 2 results for 1"),
-        ([Output("a", "b")], "Arrow"),  # type: ignore[arg-type]
-        ([Output("\ud800", 1)], "surrogates"),
+        (["a text"], "run gave 'a text', not a request's place and an erag_ray.models.Response"),
+        ([(1, "a text")], "run gave (1, 'a text'), not a request's place"),
+        ([(0, Response(text=None))], "run gave the text None for a request to generate"),
+        ([], "run left 1 of 1 requests unanswered"),
+        ([(7, Response(text="a"))], "run answered request 7, of 1 from 0, twice or unasked"),
+        ([(0, Response(text="a", num_output_tokens="b"))], "run gave num_output_tokens='b'"),  # type: ignore[arg-type]
+        ([(0, Response(text="a", num_prompt_tokens=-1))], "run gave num_prompt_tokens=-1"),
+        ([(0, Response(text="\ud800"))], "surrogates"),
     ],
 )
 def test_results_that_cannot_be_are_errors_too(results: list[Any], why: str) -> None:
-    whole, reader = isolation("Wrong", batch_size=1)
-    reader.results = results
-    found = rows_of(whole.read(asked("right", "wrong", "right")))
-    assert found["error_kind"].to_list() == [None, "code", None]
-    assert why in found["error"][1]
+    whole, model = isolation("Wrong")
+    model.results = results
+    found = in_order(whole.run(asked("right", "wrong", "right")))
+    assert failed_places(found) == [1]
+    assert found[1].failure
+    assert found[1].failure.kind == "code"
+    assert why in found[1].failure.text
+
+
+def test_a_request_that_is_answered_twice_is_an_error() -> None:
+    whole, model = isolation("Wrong")
+    model.results = [(0, Response(text="first")), (0, Response(text="second"))]
+    (found,) = in_order(whole.run(asked("wrong")))
+    assert found.failure
+    assert "run answered request 0, of 1 from 0, twice or unasked" in found.failure.text
 
 
 def test_prompts_that_cannot_be_are_told() -> None:
     whole, _ = isolation("Listed")
-    found = rows_of(whole.read(asked("one")))
-    assert "encode gave Prompt(segments=([1, 2],)" in found["error"][0]
+    (found,) = in_order(whole.run(asked("one")))
+    assert found.failure
+    assert "unhashable type: 'list'" in found.failure.text
 
 
 @pytest.mark.parametrize("passes", [KeyboardInterrupt, SystemExit, JobError("mine"), InputError(["mine"])])
 def test_what_is_no_fault_of_a_request_passes(passes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, reader = isolation()
+    whole, model = isolation()
 
-    def ends(prompts: object) -> None:
+    def ends(request: object) -> None:
         raise passes
 
-    monkeypatch.setattr(reader, "generate", ends)
+    monkeypatch.setattr(model, "answer", ends)
     with pytest.raises(passes if isinstance(passes, type) else type(passes)):
-        list(whole.read(asked("one", "two")))
+        list(whole.run(asked("one", "two")))
 
 
 def test_a_gpu_that_is_lost_ends_the_job_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    whole, reader = isolation()
+    whole, model = isolation()
     calls = []
 
-    def asserts(prompts: object) -> None:
-        calls.append(prompts)
+    def asserts(request: object) -> None:
+        calls.append(request)
         raise RuntimeError("CUDA error: device-side assert triggered")
 
-    monkeypatch.setattr(reader, "generate", asserts)
+    monkeypatch.setattr(model, "answer", asserts)
     with pytest.raises(JobError, match="device-side assert triggered"):
-        list(whole.read(asked("one", "two")))
+        list(whole.run(asked("one", "two")))
     assert len(calls) == 1
 
 
-def test_what_a_reader_of_this_package_raises_is_no_error_of_a_request(
+def test_what_a_model_of_this_package_raises_is_no_error_of_a_request(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    reader = make_reader(ReaderConfig(kind="echo"))
+    model = make_model(ReaderConfig(kind="echo"))
 
-    def breaks(prompts: object) -> None:
+    def breaks(request: object) -> None:
         raise KeyError("a bug")
 
-    monkeypatch.setattr(reader, "generate", breaks)
+    monkeypatch.setattr(model, "answer", breaks)
     with pytest.raises(KeyError, match="a bug"):
-        list(Isolation(reader, "r").read(asked("one", "two")))
+        list(Isolation(model).run(asked("one", "two")))
 
 
-def test_the_preview_leaves_out_what_cannot_be_encoded() -> None:
-    _, reader = isolation()
-    prompts = encodable(reader, [Request("one", ()), Request("encode", ()), Request("two", ())])
-    assert [question_of(prompt) for prompt in prompts] == ["one", "two"]
+def test_the_preview_leaves_out_what_cannot_be_rendered() -> None:
+    _, model = isolation("PickyInBatches")
+    prompts = rendered(model, requests("one", "render", "two"))
+    assert [prompt.num_tokens for prompt in prompts] == [3, 3]
 
 
-# --- in the process of a reader ---
+@pytest.mark.parametrize("gives", [["a text"], [], [Rendered(text="one"), Rendered(text="other")]])
+def test_the_preview_leaves_out_what_is_not_rendered(
+    gives: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, model = isolation()
+    monkeypatch.setattr(model, "render", lambda requests: gives)
+    assert rendered(model, requests("one")) == []
 
 
-def actor(folder: pathlib.Path, kind: str, errors: pathlib.Path | None = None) -> ReaderActor:
+# --- in the process of a model ---
+
+
+def actor(folder: pathlib.Path, kind: str) -> ModelActor:
     config = ReaderConfig(kind=f"failing:{kind}", batch_size=4)
-    name = reader_id(make_reader(config))
-    return ReaderActor(config, name, str(folder), "job", 1, 3600.0, None, errors=errors and str(errors))
+    name = model_id(make_model(config))
+    return ModelActor(config, name, [FORM], str(folder), "job", 1, 3600.0, None)
 
 
-def test_what_was_answered_before_a_reader_cannot_go_on_is_written(tmp_path: pathlib.Path) -> None:
+def test_what_was_answered_before_a_model_cannot_go_on_is_written(tmp_path: pathlib.Path) -> None:
     with pytest.raises(JobError, match="gone"):
-        list(actor(tmp_path, "EndsLate")(asked(*(f"question {number:02}" for number in range(80)))))
-    (folder,) = tmp_path.glob("readings/*")
-    store = ReadingStore(str(tmp_path), folder.name)
+        list(actor(tmp_path, "EndsLate")(pending(*(f"question {number:02}" for number in range(80)))))
+    (folder,) = tmp_path.glob("responses/*")
+    store = ResponseStore(str(tmp_path), folder.name)
     (file,) = store.folder.names(suffix=".parquet")
     written = as_frame(store.folder.read_parquet(file))
     assert written["output"].count() == 12
     assert written["error_kind"].count() == ERRORS_IN_A_ROW
-    assert store.keys().height == 12  # the errors are read again
+    assert store.keys().height == 12  # the errors are run again
 
 
-def test_a_process_tells_of_a_reader_that_cannot_be_loaded_and_keeps_the_traceback(
-    local_ray: None, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+def test_a_process_tells_of_a_model_that_cannot_be_loaded_and_keeps_the_traceback(
+    local_ray: None, tmp_path: pathlib.Path
 ) -> None:
-    work, config = work_of(tmp_path, asked("one"), ReaderConfig(kind="failing:NoLoad"))
+    work, config = work_of(tmp_path, pending("one"), ReaderConfig(kind="failing:NoLoad"))
     with ray_session(), JobTracebacks(str(tmp_path / "out")), pytest.raises(JobError) as ended:
-        read(work, config, "job")
+        run(work, config, "job")
     assert re.fullmatch(
         r"reader failing:NoLoad: load: FileNotFoundError: no weights here \(.*failing\.py:\d+\); "
         r"what was read and sealed so far is kept; mend it and start the same command again",
@@ -335,30 +360,25 @@ def test_a_process_tells_of_a_reader_that_cannot_be_loaded_and_keeps_the_traceba
     assert file.read_text().endswith("FileNotFoundError: no weights here\n")
 
 
-def test_processes_read_around_a_request_that_fails(local_ray: None, tmp_path: pathlib.Path) -> None:
+def test_processes_run_around_a_request_that_fails(local_ray: None, tmp_path: pathlib.Path) -> None:
     questions = [f"question {number}" for number in range(60)]
-    questions[7] = "generate"
-    work, config = work_of(tmp_path, asked(*questions), ReaderConfig(kind="failing:Picky"))
+    questions[7] = "answer"
+    work, config = work_of(tmp_path, as_pending(asked(*questions)), ReaderConfig(kind="failing:Picky"))
     with ray_session():
-        read(work, config, "job")
-    assert ReadingStore(str(tmp_path), work.reader).keys().height == 59
+        run(work, config, "job")
+    assert ResponseStore(str(tmp_path), work.model).keys().height == 59
 
 
 # --- a job with a reader ---
 
 READER = """
-from erag_ray.readers.echo import EchoReader
+from erag_ray.models.echo import EchoModel
 
-class Limited(EchoReader):
-    def generate(self, prompts):
-        for prompt in prompts:
-            if "mill" in "".join(map(chr, prompt.segments[0])) and len(prompt.segments) == 2:
-                raise RuntimeError("429 Too Many Requests")
-        return super().generate(prompts)
-
-class Mended(Limited):
-    def generate(self, prompts):
-        return EchoReader.generate(self, prompts)
+class Limited(EchoModel):
+    def answer(self, request):
+        if "mill" in request.question and len(request.passages) == 1:
+            raise RuntimeError("429 Too Many Requests")
+        return super().answer(request)
 """
 
 
@@ -377,18 +397,18 @@ def test_a_job_keeps_what_was_answered_and_reads_the_rest_when_it_starts_again(
     tiny = with_reader(tiny, "my_api:Limited")
     code, said = job("compare", tiny)
     assert code == 1
-    place = "(my_api.py:8)"
+    place = "(my_api.py:7)"
     assert last_lines(said, 4) == [
-        "2 of 37 readings are errors, more than max_error_share 0.0; what was read is kept",
+        "2 of 37 requests are errors, more than max_error_share 0.0; what was read is kept",
         f"  query q6, documents ['d10']: code: RuntimeError: 429 Too Many Requests {place}",
         f"  query q6, documents ['d11']: code: RuntimeError: 429 Too Many Requests {place}",
-        f"tracebacks of your code: {tiny.config.out}/errors/my_api.py_8.txt",
+        f"tracebacks of your code: {tiny.config.out}/errors/my_api.py_7.txt",
     ]
-    text = pathlib.Path(tiny.config.out, "errors", "my_api.py_8.txt").read_text()
+    text = pathlib.Path(tiny.config.out, "errors", "my_api.py_7.txt").read_text()
     assert text.startswith("Traceback")
     assert 'raise RuntimeError("429 Too Many Requests")' in text
     # the author has mended it, and its outputs are the same
-    path.write_text(READER.replace("len(prompt.segments) == 2", "False"))
+    path.write_text(READER.replace("len(request.passages) == 1", "False"))
     sys.modules.pop("my_api")
     code, said = job("compare", tiny)
     assert (code, reads_here) == (0, [37, 2])
@@ -403,50 +423,62 @@ def test_errors_that_are_allowed_are_not_judged(
     tiny = with_reader(tiny, "my_api:Limited").with_config(max_error_share=0.06)
     code, said = job("compare", tiny)
     assert code == 0, said
-    assert last_lines(said, 1) == [f"tracebacks of your code: {tiny.config.out}/errors/my_api.py_8.txt"]
+    assert last_lines(said, 1) == [f"tracebacks of your code: {tiny.config.out}/errors/my_api.py_7.txt"]
     labels = table(tiny, LABELS, annotator="erag")
     unjudged = labels.filter(pl.col("label").is_null())
     assert unjudged.select("query_id", "doc_id").rows() == [("q6", "d10"), ("q6", "d11")]
 
 
 CLASSES = """
-from erag_ray.readers.echo import EchoReader
+from erag_ray.models import Model
+from erag_ray.models.echo import EchoModel
 
-class NoInit(EchoReader):
+class NoInit(EchoModel):
     def __init__(self, config):
         raise KeyError("API_KEY")
 
-class NoSuper(EchoReader):
+class NoSuper(EchoModel):
     def __init__(self, config):
         self.limit = 1
 
-class NoIdentity(EchoReader):
+class NoIdentity(EchoModel):
     def identity(self):
         raise OSError("the server does not say which model it has")
 
-class NoProbes(EchoReader):
-    def encode(self, requests):
-        return [request.question for request in requests]
+class NoRun(Model):
+    def load(self):
+        pass
 
-class Unstable(EchoReader):
+class Unstable(EchoModel):
     def identity(self):
         return {**super().identity(), "server": object()}
 
-INSTANCE = EchoReader
+class NoCheck(EchoModel):
+    def check(self, form):
+        return form.max_length
+
+class NoResources(EchoModel):
+    def resources(self):
+        return self.gpus
 """
 
 
 @pytest.mark.parametrize(
     ("name", "line"),
     [
-        ("NoInit", "reader.kind: my_api:NoInit: KeyError: 'API_KEY' (my_api.py:6)"),
-        ("NoSuper", "TypeError: its __init__ does not call super().__init__(config) (my_api.py:8)"),
+        ("NoInit", "reader.kind: my_api:NoInit: KeyError: 'API_KEY' (my_api.py:7)"),
+        ("NoSuper", "TypeError: its __init__ does not call super().__init__(config) (my_api.py:9)"),
         (
             "NoIdentity",
-            "my_api:NoIdentity: identity: OSError: the server does not say which model it has (my_api.py:14)",
+            "my_api:NoIdentity: identity: OSError: the server does not say which model it has (my_api.py:15)",
         ),
-        ("NoProbes", "identity: AttributeError: 'str' object has no attribute 'segments' (my_api.py:16)"),
-        ("Unstable", "identity: TypeError: object has no stable form (my_api.py:20)"),
+        ("NoRun", "TypeError: Can't instantiate abstract class NoRun "),
+        ("Unstable", "identity: TypeError: object has no stable form (my_api.py:21)"),
+        ("NoCheck", "check: AttributeError: 'Form' object has no attribute 'max_length' (my_api.py:27)"),
+        (
+            "NoResources",
+            "resources: AttributeError: 'NoResources' object has no attribute 'gpus' (my_api.py:31)",
+        ),
     ],
 )
 def test_a_reader_that_cannot_be_made_is_a_problem_of_the_config(

@@ -29,8 +29,9 @@ from tiny import (
 )
 
 from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.models import Resources
 from erag_ray.pipeline import FREE_CPUS, Pool, block_rows, largest_share, plan_pool, session
-from erag_ray.schemas import ASKS, CORRELATIONS, COSTS, LABELS, LIST_VALUES, MEANS, UTILITY, JobError
+from erag_ray.schemas import CORRELATIONS, COSTS, LABELS, LIST_VALUES, MEANS, REQUESTS, UTILITY, JobError
 from erag_ray.steps.inputs import DERIVED_TABLES, INPUT_TABLES
 from erag_ray.store import TableStore
 
@@ -63,10 +64,10 @@ def test_the_walk_seals_every_table_and_writes_the_report(walked: Tiny) -> None:
     store = TableStore(walked.config.out)
     assert all(store.is_sealed(schema) for schema in (*INPUT_TABLES, *DERIVED_TABLES))
     stage = TableStore(f"{walked.config.out}/compare")
-    assert stage.is_sealed(ASKS)
+    assert stage.is_sealed(REQUESTS)
     assert stage.is_sealed(COSTS)
     manifest = json.loads((pathlib.Path(walked.config.out) / "compare" / "manifest.json").read_text())
-    assert manifest["num_asks"] == manifest["num_readings"] == num_reader_calls(walked) == 37
+    assert manifest["num_requests"] == manifest["num_responses"] == num_reader_calls(walked) == 37
     assert manifest["summary"].endswith(" 0 of 6 questions now read lay in two blocks.")
     assert (pathlib.Path(walked.config.out) / "report.md").read_text().startswith("# ")
 
@@ -183,17 +184,22 @@ def test_a_fid_model_walks_too(local_ray: None, tiny: Tiny) -> None:
     # FiD does not see the order of its passages: the gold lists of q2 and q4 are good's lists
     assert work_of(plan) == {"pairs": (13, 0, 13), "no passages": (6, 0, 6), "lists": (7, 0, 7)}
     assert table(fid, UTILITY)["value"].null_count() == 0
-    assert {row["reader"] for row in plan.counts} == set(table(fid, LABELS, annotator="erag")["reader"])
+    assert set(plan.requests["reader"]) == set(table(fid, LABELS, annotator="erag")["reader"])
 
 
 # --- the pool ---
 
 
-def plan_on(monkeypatch: pytest.MonkeyPatch, nodes: Sequence[dict[str, float]], **changes: object) -> Pool:
+def plan_on(
+    monkeypatch: pytest.MonkeyPatch,
+    nodes: Sequence[dict[str, float]],
+    needs: Resources | None = None,
+    **changes: object,
+) -> Pool:
     alive = [{"Alive": True, "Resources": resources} for resources in nodes]
     dead = {"Alive": False, "Resources": {"CPU": 1000.0, "GPU": 1000.0}}
     monkeypatch.setattr(ray, "nodes", lambda: [*alive, dead])
-    return plan_pool(JobConfig(**changes))  # type: ignore[arg-type]
+    return plan_pool(JobConfig(**changes), needs or Resources())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("cpus", "expected"), [(1, 0), (2, 0), (3, 1), (4, 2), (32, 30)])
@@ -259,6 +265,29 @@ def test_how_many_readers_share_a_memory(
     monkeypatch: pytest.MonkeyPatch, nodes: list[dict[str, float]], settings: dict[str, int], together: int
 ) -> None:
     assert plan_on(monkeypatch, nodes, **settings).num_together == together
+
+
+@pytest.mark.parametrize(
+    ("nodes", "needs", "expected"),
+    [
+        # a model that needs no GPU leaves them alone
+        ([{"CPU": 8, "GPU": 2}], Resources(num_gpus=0), (1, 6, 0.0, 1)),
+        ([{"CPU": 8, "GPU": 2}], Resources(num_gpus=0, num_cpus=2), (1, 2, 0.0, 1)),
+        # two on each GPU
+        ([{"CPU": 10, "GPU": 2}], Resources(num_gpus=0.5), (4, 2, 0.5, 2)),
+        ([{"CPU": 12, "GPU": 1}], Resources(num_gpus=0.1), (10, 1, 0.1, 10)),
+        # one on two GPUs of one node
+        ([{"CPU": 8, "GPU": 3}, {"CPU": 8, "GPU": 3}], Resources(num_gpus=2), (2, 7, 2.0, 1)),
+    ],
+)
+def test_a_model_gets_the_gpus_and_cpus_that_it_needs(
+    monkeypatch: pytest.MonkeyPatch,
+    nodes: list[dict[str, float]],
+    needs: Resources,
+    expected: tuple[int, int, float, int],
+) -> None:
+    pool = plan_on(monkeypatch, nodes, needs)
+    assert (pool.size, pool.num_cpus, pool.num_gpus, pool.num_together) == expected
 
 
 def test_blocks_are_many_enough_for_all_readers_and_no_smaller_than_work_is_worth() -> None:
@@ -336,18 +365,18 @@ def test_a_killed_job_goes_on_where_it_was(local_ray: None, tmp_path: pathlib.Pa
     keys = ["question_key", "passages_key"]
     rows = stored(config)
     assert len(rows) == rows.select(keys).n_unique() == NUM_REQUESTS
-    asks = TableStore(f"{config.out}/compare").read(ASKS)
-    assert asks.join(rows, on=keys, how="semi").height == asks.height == NUM_REQUESTS
+    requests = TableStore(f"{config.out}/compare").read(REQUESTS)
+    assert requests.join(rows, on=keys, how="semi").height == requests.height == NUM_REQUESTS
     manifest = json.loads(pathlib.Path(config.out, "compare", "manifest.json").read_text())
-    assert (manifest["num_readings"], manifest["num_repeated_keys"]) == (NUM_REQUESTS, 0)
+    assert (manifest["num_responses"], manifest["num_repeated_keys"]) == (NUM_REQUESTS, 0)
 
 
-def test_a_torn_file_is_set_aside_and_its_readings_are_read_again(tiny: Tiny, reads_here: list[int]) -> None:
+def test_a_torn_file_is_set_aside_and_its_requests_are_run_again(tiny: Tiny, reads_here: list[int]) -> None:
     compare(tiny)
     more = tiny.with_config(runs={**tiny.config.runs, "third": str(tiny.run("third"))})
     compare(more)
     assert reads_here == [37, 5]
-    first = min(pathlib.Path(tiny.config.store).glob("readings/*/*.parquet"))
+    first = min(pathlib.Path(tiny.config.store).glob("responses/*/*.parquet"))
     torn = pq.read_metadata(first).num_rows
     first.write_bytes(first.read_bytes()[:-100])
     plan = compare(more)
@@ -358,20 +387,20 @@ def test_a_torn_file_is_set_aside_and_its_readings_are_read_again(tiny: Tiny, re
     assert len(reads_here) == 3
 
 
-def test_a_stage_that_lacks_readings_is_not_sealed(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stage_that_lacks_responses_is_not_sealed(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
     from erag_ray.pipeline import Done
     from erag_ray.steps import reading
 
     nothing = Done(
-        num_readings=0,
+        num_responses=0,
         num_questions=0,
         num_prompt_tokens=0,
         num_output_tokens=0,
         device_seconds=0.0,
         peak_memory_bytes=0,
     )
-    monkeypatch.setattr(reading, "read", lambda *arguments: nothing)
+    monkeypatch.setattr(reading, "run", lambda *arguments: nothing)
     monkeypatch.setattr(reading, "ray_session", lambda address: contextlib.nullcontext())
-    with pytest.raises(RuntimeError, match="37 requests were not read"):
+    with pytest.raises(RuntimeError, match="37 requests have no response"):
         compare(tiny)
     assert not (pathlib.Path(tiny.config.out) / "compare" / "manifest.json").exists()

@@ -18,11 +18,12 @@ import rich.console
 from polars.testing import assert_frame_equal
 
 from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.kinds import ANSWER
 from erag_ray.schemas import COSTS, LABELS, UTILITY, TableSchema
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.judging import evaluate, label, report, use
-from erag_ray.steps.planning import StagePlan, end_to_end_lists, plan_others, plan_stage
-from erag_ray.steps.reading import alone, run_others, run_stage
+from erag_ray.steps.planning import StagePlan, end_to_end_lists, plan_stage
+from erag_ray.steps.reading import run_stage
 from erag_ray.store import TableStore
 
 # query: (question, answer, gold page)
@@ -154,18 +155,21 @@ def compare(tiny: Tiny) -> StagePlan:
     """What jobs/compare.py does, and what it had to read."""
     inputs = prepare(tiny.config)
     plan = plan_stage(tiny.config, inputs, "compare", alone=True, together=True)
-    others = plan_others(tiny.config, inputs)
     done = run_stage(tiny.config, plan)
-    label(tiny.config, inputs, alone(done), run_others(tiny.config, others))
-    use(tiny.config, inputs, end_to_end_lists(tiny.config, inputs), done.asks, done.readings)
+    label(tiny.config, inputs, done.values(inputs))
+    use(tiny.config, inputs, end_to_end_lists(tiny.config, inputs), done.requests, done.responses)
     evaluate(tiny.config, inputs)
     report(tiny.config, inputs, rich.console.Console(file=io.StringIO(), width=200))
     return plan
 
 
 def work_of(plan: StagePlan) -> dict[str, tuple[int, int, int]]:
-    """Kind of list -> distinct, cached and new readings."""
-    return {row["kind"]: (row["distinct"], row["cached"], row["new"]) for row in plan.counts}
+    """Kind of list -> distinct, cached and new requests for answers."""
+    return {
+        row["lists"]: (row["distinct"], row["cached"], row["new"])
+        for row in plan.counts
+        if row["kind"] == ANSWER.name
+    }
 
 
 def num_reader_calls(tiny: Tiny) -> int:

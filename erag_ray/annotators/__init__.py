@@ -9,14 +9,24 @@ a frame of query_id, doc_id and label (with reader and score where the label dep
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.annotators.base import PAIR, Annotator, Evidence, Need, refuse_unknown, with_passage
+from erag_ray.annotators.base import (
+    PAIR,
+    Annotator,
+    Asks,
+    Evidence,
+    every_pair,
+    judged_pairs,
+    no_documents,
+    refuse_unknown,
+    with_passage,
+)
 from erag_ray.annotators.contains import contains_answer_dpr, contains_answer_kilt, unmatchable_answers
 from erag_ray.annotators.erag import erag
 from erag_ray.annotators.gains import (
@@ -27,8 +37,9 @@ from erag_ray.annotators.gains import (
     gold_likelihood,
     likelihood_noise,
 )
-from erag_ray.annotators.judged import SCALES, llm_relevance, llm_relevance_graded
+from erag_ray.annotators.judged import llm_relevance, llm_relevance_graded
 from erag_ray.annotators.unrelated import PER_QUESTION, unrelated_pairs
+from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, RELEVANCE
 from erag_ray.names import find_instance
 from erag_ray.schemas import LABELS, conform
 from erag_ray.user_code import running
@@ -36,16 +47,19 @@ from erag_ray.user_code import running
 __all__ = [
     "ANNOTATORS",
     "PER_QUESTION",
-    "SCALES",
     "TAIL",
     "Annotator",
+    "Asks",
     "Evidence",
     "annotate",
     "annotator_named",
     "applicable_queries",
+    "asks_of",
     "closed_book_answers",
+    "every_pair",
+    "judged_pairs",
     "likelihood_noise",
-    "needs_of",
+    "no_documents",
     "unmatchable_answers",
     "unrelated_pairs",
 ]
@@ -111,14 +125,14 @@ def annotate(name: str, evidence: Evidence) -> pa.Table:
     """LABELS by one annotator, sorted by key: a row per pair of the queries to which it applies.
 
     Raises:
-        ValueError: no annotator has this name; it needs readings and there are none; a pair names an unknown
-            query or document, lacks a reading or comes twice; or outside code returned no LABELS table.
+        ValueError: no annotator has this name; it needs responses and there are none; a pair names an
+            unknown query or document, lacks a response or comes twice; or outside code returned no LABELS table.
         JobError: it is user code, and raises.
     """
     annotator = annotator_named(name)
-    for need in ("readings", "judgements", "likelihoods", "unrelated"):
-        if need in annotator.needs and getattr(evidence, need) is None:
-            raise ValueError(f"annotator {name!r} needs {need}, and the evidence has none")
+    for ask in annotator.asks:
+        if ask.kind not in evidence.values:
+            raise ValueError(f"annotator {name!r} needs the kind {ask.kind.name}, and the evidence has none")
     unknown = evidence.pairs.join(evidence.queries, on="query_id", how="anti")
     refuse_unknown(unknown, "query_id", "the queries")
     queries = applicable_queries(name, evidence)
@@ -152,13 +166,11 @@ def annotator_named(name: str) -> Annotator:
     return find_instance("annotator", name, ANNOTATORS, Annotator, rest)
 
 
-def needs_of(names: Sequence[str]) -> frozenset[Need]:
-    """What these annotators look at; a name that there is not needs nothing."""
-    found: set[Need] = set()
+def asks_of(names: Sequence[str]) -> Iterator[Asks]:
+    """What these annotators need to know from models; a name that there is not needs nothing."""
     for name in names:
         with contextlib.suppress(ValueError):
-            found |= annotator_named(name).needs
-    return frozenset(found)
+            yield from annotator_named(name).asks
 
 
 READER_AND_SCORE: frozenset[Literal["reader", "score"]] = frozenset({"reader", "score"})
@@ -172,7 +184,7 @@ ANNOTATORS: dict[str, Annotator] = {
             function=erag,
             applies=_every_query,
             kind=None,
-            needs=frozenset({"readings"}),
+            asks=(Asks(ANSWER, every_pair),),
             fills=READER_AND_SCORE,
         ),
         Annotator(
@@ -201,21 +213,21 @@ ANNOTATORS: dict[str, Annotator] = {
             function=llm_relevance,
             applies=_every_query,
             kind="binary",
-            needs=frozenset({"judgements"}),
+            asks=(Asks(RELEVANCE, judged_pairs),),
         ),
         Annotator(
             name="llm_relevance_graded",
             function=llm_relevance_graded,
             applies=_every_query,
             kind="graded",
-            needs=frozenset({"judgements"}),
+            asks=(Asks(RELEVANCE, judged_pairs),),
         ),
         Annotator(
             name="gold_likelihood",
             function=gold_likelihood,
             applies=_every_query,
             kind="graded",
-            needs=frozenset({"readings", "likelihoods"}),
+            asks=(Asks(GOLD_LIKELIHOOD, every_pair),),
             fills=frozenset({"reader"}),
         ),
         Annotator(
@@ -223,7 +235,7 @@ ANNOTATORS: dict[str, Annotator] = {
             function=gain,
             applies=_every_query,
             kind="signed",
-            needs=frozenset({"readings", "closed_book"}),
+            asks=(Asks(ANSWER, every_pair), Asks(ANSWER, no_documents)),
             fills=READER_AND_SCORE,
         ),
         Annotator(
@@ -231,7 +243,7 @@ ANNOTATORS: dict[str, Annotator] = {
             function=gain_likelihood,
             applies=_every_query,
             kind="signed",
-            needs=frozenset({"readings", "likelihoods", "unrelated"}),
+            asks=(Asks(GOLD_LIKELIHOOD, every_pair), Asks(GOLD_LIKELIHOOD, unrelated_pairs)),
             fills=frozenset({"reader"}),
         ),
     )

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
 import polars as pl
 
-from erag_ray.measures import Kind
+from erag_ray.kinds import Kind
+from erag_ray.measures import Kind as LabelKind
 from erag_ray.scores import ScoreErrors
 
 PAIR = ["query_id", "doc_id"]
-Need = Literal["readings", "judgements", "likelihoods", "unrelated", "closed_book"]
-"""Frames of `Evidence`; closed_book: also without any document, in readings and likelihoods."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,20 +29,50 @@ class Evidence:
     """PROVENANCE: the gold pages."""
     gold: pl.DataFrame | None = None
     """query_id, doc_id: the gold passages, which count for queries without gold pages (None: none are known)."""
-    readings: pl.DataFrame | None = None
-    """query_id, doc_id?, reader, output?: what each reader said with that document alone, or without any (null)."""
-    judgements: pl.DataFrame | None = None
-    """query_id, doc_id, relevance?: in 0..1, by a language model that saw no gold. A pair that it was not asked about
-    has no row."""
-    likelihoods: pl.DataFrame | None = None
-    """query_id, doc_id?, likelihood?: in 0..1, of the gold answers to the reader with that document alone, or without
-    any (null); also of the pairs of ``unrelated``."""
-    unrelated: pl.DataFrame | None = None
-    """query_id, doc_id: documents that have nothing to do with the question (`unrelated_pairs`)."""
+    values: Mapping[Kind, pl.DataFrame] = field(default_factory=dict)
+    """Kind of question -> query_id, doc_id? (null: without any document), reader, value?: what was folded."""
+    judged: pl.DataFrame | None = None
+    """query_id, doc_id: the pairs that the judge is asked about (None: all)."""
     relevant_from: float = 0.5
     """What a judgement must reach to count as relevant."""
     score_errors: ScoreErrors | None = None
     """Collects the outputs that a score of the user's own cannot judge; without it that is raised."""
+
+    def of(self, kind: Kind) -> pl.DataFrame:
+        """What was folded of one kind.
+
+        Raises:
+            ValueError: none was asked.
+        """
+        if kind not in self.values:
+            raise ValueError(f"there are no responses of the kind {kind.name}")
+        return self.values[kind]
+
+
+Lists = Callable[[Evidence], pl.DataFrame]
+"""Which documents a question is asked about: columns query_id, doc_id (null: without any document)."""
+
+
+class Asks(NamedTuple):
+    """One kind of question that an annotator needs answered, about these documents."""
+
+    kind: Kind
+    lists: Lists
+
+
+def every_pair(evidence: Evidence) -> pl.DataFrame:
+    """Every document alone."""
+    return evidence.pairs.select(PAIR)
+
+
+def no_documents(evidence: Evidence) -> pl.DataFrame:
+    """Every query without documents: closed-book."""
+    return evidence.queries.select("query_id", doc_id=pl.lit(None, pl.String))
+
+
+def judged_pairs(evidence: Evidence) -> pl.DataFrame:
+    """The documents that the judge is asked about."""
+    return (evidence.pairs if evidence.judged is None else evidence.judged).select(PAIR)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,9 +85,10 @@ class Annotator:
     """A condition on the columns of QUERIES; the other queries get no rows ("not applicable")."""
     where: str = "every question"
     """In words, what it labels."""
-    kind: Kind | None
+    kind: LabelKind | None
     """What labels are declared to be; None: binary or graded, as the score of the query."""
-    needs: frozenset[Need] = frozenset()
+    asks: tuple[Asks, ...] = ()
+    """What it needs to know from models."""
     fills: frozenset[Literal["reader", "score"]] = frozenset()
     """The columns of LABELS, apart from ids and label, that the function fills; the others are empty strings."""
 

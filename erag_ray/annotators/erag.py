@@ -1,4 +1,4 @@
-"""eRAG's own labels: the score of what the reader says with one document."""
+"""eRAG's own labels: the score of what the reader writes with one document."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from erag_ray.annotators.base import PAIR, Evidence, rows_of
+from erag_ray.kinds import ANSWER
 from erag_ray.scores import ScoreErrors, score_named, score_outputs
 
 
 def erag(evidence: Evidence) -> pl.DataFrame:
-    """The score of what the reader said with this document alone (Salemi & Zamani, SIGIR 2024, section 3).
+    """The score of what the reader wrote with this document alone (Salemi & Zamani, SIGIR 2024, section 3).
 
     The score is the query's own (QUERIES.score). A null output gives a null label.
 
     Raises:
-        ValueError: a pair lacks a reading by one of the readers; or a score is unknown or out of range.
+        ValueError: a pair lacks an answer by one of the readers; or a score is unknown or out of range.
     """
-    read = _readings_of_pairs(evidence)
+    read = _answers_of_pairs(evidence)
     distinct = read.select("query_id", "output").drop_nulls("output").unique(maintain_order=True)
     queries = evidence.queries.select("query_id", "score")
     by_score = distinct.join(queries, on="query_id").partition_by("score", include_key=True)
@@ -30,18 +31,17 @@ def erag(evidence: Evidence) -> pl.DataFrame:
     return scored.select("reader", "score", *PAIR, "label")
 
 
-def _readings_of_pairs(evidence: Evidence) -> pl.DataFrame:
-    """One row per pair and reader. A failed reading is a row with a null output; a missing row is a fault."""
-    assert evidence.readings is not None, "annotate() checks this"
-    readings = evidence.readings.select(*PAIR, "reader", "output", pl.lit(True).alias("found"))
-    wanted = evidence.pairs.join(readings.select(pl.col("reader").unique()), how="cross")
+def _answers_of_pairs(evidence: Evidence) -> pl.DataFrame:
+    """One row per pair and reader. A failed request is a row with a null output; a missing row is a fault."""
+    answers = evidence.of(ANSWER).select(*PAIR, "reader", output="value", found=pl.lit(True))
+    wanted = evidence.pairs.join(answers.select(pl.col("reader").unique()), how="cross")
     if wanted.is_empty() and not evidence.pairs.is_empty():
-        raise ValueError(f"there are no readings for {evidence.pairs.height} pairs")
-    read = wanted.join(readings, on=[*PAIR, "reader"], how="left")
+        raise ValueError(f"there are no answers for {evidence.pairs.height} pairs")
+    read = wanted.join(answers, on=[*PAIR, "reader"], how="left")
     missing = read.filter(pl.col("found").is_null())
     if missing.height:
         example = missing.select(*PAIR, "reader").row(0, named=True)
-        raise ValueError(f"{missing.height} pairs lack a reading, such as {example}")
+        raise ValueError(f"{missing.height} pairs lack an answer, such as {example}")
     return read
 
 

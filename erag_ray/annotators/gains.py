@@ -8,6 +8,8 @@ import polars as pl
 
 from erag_ray.annotators.base import PAIR, Evidence, rows_of
 from erag_ray.annotators.erag import erag, score_part
+from erag_ray.annotators.unrelated import unrelated_pairs
+from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD
 
 TIES = 12
 """Digits of a gain: what is left of equal scores must be 0, neither help nor harm."""
@@ -72,10 +74,8 @@ def _unrelated(evidence: Evidence) -> pl.DataFrame:
     Returns:
         query_id, dataset, log (of the likelihood), usual (its mean over the question's documents), size (their number).
     """
-    assert evidence.likelihoods is not None, "annotate() checks this"
-    assert evidence.unrelated is not None, "annotate() checks this"
-    known = evidence.likelihoods.select(*PAIR, log=_log("likelihood")).unique(PAIR).drop_nulls()
-    pairs = evidence.unrelated.join(known, on=PAIR)
+    known = evidence.of(GOLD_LIKELIHOOD).select(*PAIR, log=_log("value")).unique(PAIR).drop_nulls()
+    pairs = unrelated_pairs(evidence).join(known, on=PAIR)
     named = pairs.join(evidence.queries.select("query_id", "dataset"), on="query_id")
     over = {"usual": pl.col("log").mean(), "size": pl.len().cast(pl.Int64)}
     return named.with_columns(value.over("query_id").alias(name) for name, value in over.items())
@@ -90,14 +90,14 @@ def gain(evidence: Evidence) -> pl.DataFrame:
     """ERAG's label with the document minus the score of the closed-book answer: -1 to 1, below 0 where it does harm.
 
     Raises:
-        ValueError: as `erag`; or a query lacks its closed-book reading.
+        ValueError: as `erag`; or a query lacks its closed-book answer.
     """
     without = _closed_book_scores(evidence)
     missing = evidence.pairs.join(without, on="query_id", how="anti")
     if missing.height:
         example = missing["query_id"][0]
         raise ValueError(
-            f"query {example!r} was not read without documents, so there is nothing to gain over"
+            f"query {example!r} was not asked without documents, so there is nothing to gain over"
         )
     both = erag(evidence).join(without, on=["query_id", "reader"])
     difference = (pl.col("label") - pl.col("without")).round(TIES)
@@ -116,9 +116,9 @@ def closed_book_answers(evidence: Evidence) -> pl.DataFrame:
 
 
 def _closed_book_scores(evidence: Evidence) -> pl.DataFrame:
-    """query_id, reader, without: the score of the answer without documents; null where the reading failed."""
-    assert evidence.readings is not None, "annotate() checks this"
-    none = evidence.readings.filter(pl.col("doc_id").is_null()).unique(["query_id", "reader"])
+    """query_id, reader, without: the score of the answer without documents; null where the request failed."""
+    outputs = evidence.of(ANSWER).rename({"value": "output"})
+    none = outputs.filter(pl.col("doc_id").is_null()).unique(["query_id", "reader"])
     named = none.join(evidence.queries.select("query_id", "score"), on="query_id")
     answers = dict(rows_of(evidence.queries, "query_id", "answers"))
     parts = [
@@ -130,12 +130,10 @@ def _closed_book_scores(evidence: Evidence) -> pl.DataFrame:
 
 
 def _likelihoods(evidence: Evidence) -> pl.DataFrame:
-    """query_id, doc_id, reader and likelihood of every pair that the reader has read."""
-    assert evidence.readings is not None, "annotate() checks this"
-    assert evidence.likelihoods is not None, "annotate() checks this"
-    read = evidence.pairs.join(evidence.readings.select(*PAIR, "reader").unique(), on=PAIR)
-    found = evidence.likelihoods.select(*PAIR, "likelihood", found=pl.lit(True)).unique(PAIR)
-    joined = read.join(found, on=PAIR, how="left")
+    """query_id, doc_id, reader and likelihood of every pair."""
+    found = evidence.of(GOLD_LIKELIHOOD).unique([*PAIR, "reader"])
+    known = found.select(*PAIR, "reader", likelihood="value", found=pl.lit(True))
+    joined = evidence.pairs.join(known, on=PAIR, how="left")
     missing = joined.filter(pl.col("found").is_null())
     if missing.height:
         example = missing.select(PAIR).row(0, named=True)

@@ -79,11 +79,12 @@ def run_all(config: BenchmarkConfig, say: Callable[[str], None]) -> pl.DataFrame
 
 
 def costs_of(table: pl.DataFrame, job: str) -> pl.DataFrame:
-    """COSTS of every way of reading in the table, each a stage by its name, its way and its size."""
+    """COSTS of every way of reading in the table: a stage by its name, way and size, a model by its way."""
     ways = table.filter(pl.col("num_prompt_tokens").is_not_null() & pl.col("kappa").is_null())
     return ways.select(
         stage=pl.format("{}: {}, {}", "what", "by", "passages"),
         job=pl.lit(job),
+        model="by",
         num_requests="count",
         num_reader_calls="count",
         num_prompt_tokens="num_prompt_tokens",

@@ -1,4 +1,4 @@
-"""REQUESTS read by the bare engine, whole or in parts, with a count of what goes through its encoder."""
+"""PENDING requests run by the bare engine, whole or in parts, with a count of what goes through its encoder."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ import torch
 
 from erag_ray.benchmark.timing import Row
 from erag_ray.config import ReaderConfig
-from erag_ray.readers import Reader, keep_freed_memory, make_reader, reader_id
+from erag_ray.models import Form, Model, keep_freed_memory, make_model
+from erag_ray.pending import PendingRequests
 
 
-def reading(config: ReaderConfig, requests: pa.Table, by: str) -> Callable[[], Row]:
-    """A reader that is loaded and has read one passage, and REQUESTS for it to read.
+def reading(config: ReaderConfig, forms: Sequence[Form], requests: pa.Table, by: str) -> Callable[[], Row]:
+    """A model that is loaded and has read one passage, and PENDING requests for it to run.
 
     Args:
-        config: of the reader.
+        config: of the model.
+        forms: of the requests.
         requests: what it is asked.
         by: whole, as one table; queries, one after the other; ones, every request alone.
     """
     keep_freed_memory()
-    reader, name = loaded(config)
+    model = loaded(config)
     # weights come into memory, and products get ready, when they are first used
-    read_all(reader, name, [_small(requests)])
+    read_all(model, forms, [_small(requests)])
     parts = _parts(requests, by)
-    return lambda: read_all(reader, name, parts)
+    return lambda: read_all(model, forms, parts)
 
 
 def _small(requests: pa.Table) -> pa.Table:
@@ -36,11 +38,11 @@ def _small(requests: pa.Table) -> pa.Table:
     return pa.Table.from_pylist([{**row, **one}], requests.schema)
 
 
-def loaded(config: ReaderConfig) -> tuple[Reader, str]:
-    """The reader with its weights, and its id."""
-    reader = make_reader(config)
-    reader.load()
-    return reader, reader_id(reader)
+def loaded(config: ReaderConfig) -> Model:
+    """The model with its weights."""
+    model = make_model(config)
+    model.load()
+    return model
 
 
 def _parts(requests: pa.Table, by: str) -> list[pa.Table]:
@@ -48,34 +50,35 @@ def _parts(requests: pa.Table, by: str) -> list[pa.Table]:
         return [requests]
     if by == "ones":
         return [requests.slice(row, 1) for row in range(requests.num_rows)]
-    keys = requests.column("question_key").to_pylist()
+    keys = requests.column("question").to_pylist()
     starts = [row for row in range(len(keys)) if row == 0 or keys[row] != keys[row - 1]]
     ends = [*starts[1:], len(keys)]
     return [requests.slice(start, end - start) for start, end in zip(starts, ends, strict=True)]
 
 
-def read_all(reader: Reader, name: str, parts: Sequence[pa.Table]) -> Row:
-    """Read some tables of REQUESTS one after the other; counts of tokens.
+def read_all(model: Model, forms: Sequence[Form], parts: Sequence[pa.Table]) -> Row:
+    """Run some tables of PENDING requests one after the other; counts of tokens.
 
     Raises:
-        MemoryError: a request could not be read.
+        MemoryError: a request could not be run.
     """
-    counting = _Counting(reader)
-    readings = pa.concat_tables(batch for part in parts for batch in reader.read(part, name))
+    counting = _Counting(model)
+    responses = [one for part in parts for _, one in model.run(PendingRequests(part, forms))]
     counting.end()
-    if failed := readings.num_rows - readings.column("error").null_count:
-        raise MemoryError(f"{failed} of {readings.num_rows} requests could not be read")
-    outputs, prompts = (
-        sum(readings.column(f"num_{kind}_tokens").to_pylist()) for kind in ("output", "prompt")
-    )
-    return {"num_output_tokens": outputs, "num_prompt_tokens": prompts, **counting.counts()}
+    if failed := sum(one.failure is not None for one in responses):
+        raise MemoryError(f"{failed} of {len(responses)} requests could not be run")
+    counts = {
+        "num_output_tokens": sum(one.num_output_tokens for one in responses),
+        "num_prompt_tokens": sum(one.num_prompt_tokens for one in responses),
+    }
+    return {**counts, **counting.counts()}
 
 
 class _Counting:
-    """What goes through a reader's encoder, where it is ours."""
+    """What goes through a model's encoder, where it is ours."""
 
-    def __init__(self, reader: Reader) -> None:
-        self._engine: Any = getattr(reader, "engine", None)
+    def __init__(self, model: Model) -> None:
+        self._engine: Any = getattr(model, "engine", None)
         self.num_tokens = self.num_padded = 0
         if self._engine is not None:
             self._encode = self._engine.encode

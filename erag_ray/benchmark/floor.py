@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
-from erag_ray.readers import Prompt
-from erag_ray.readers.int8 import rounded
-from erag_ray.readers.linear import linear
-from erag_ray.readers.models import device
+from erag_ray.models import PromptTokens
+from erag_ray.models.int8 import rounded
+from erag_ray.models.linear import linear
+from erag_ray.models.weights import device
 
 TOKENS, WIDTH, INNER = 2048, 512, 2048
 
@@ -39,16 +39,16 @@ def decoder_operations(settings: Any, num_states: Iterable[int], num_tokens: flo
     return total
 
 
-def operations(settings: Any, prompts: Sequence[Prompt], num_outputs: float) -> float:
+def operations(settings: Any, prompts: Sequence[PromptTokens], num_outputs: float) -> float:
     """Operations of T5 for some prompts.
 
     Args:
         settings: the model's.
-        prompts: as the reader makes them.
+        prompts: as the model renders them.
         num_outputs: mean number of tokens in an output.
     """
     segments = [len(segment) for prompt in prompts for segment in prompt.segments]
-    states = [prompt.num_tokens for prompt in prompts]
+    states = [prompt.length for prompt in prompts]
     return encoder_operations(settings, segments) + decoder_operations(settings, states, num_outputs)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import polars as pl
@@ -17,7 +17,7 @@ from erag_ray.benchmark.sides import in_turn_apart
 from erag_ray.benchmark.table_2 import ALONE, END, made_up_job, plan_for, with_own_folders
 from erag_ray.benchmark.timing import Row, rounds, timed
 from erag_ray.config import BenchmarkConfig, JobConfig
-from erag_ray.readers import Reader, keep_freed_memory
+from erag_ray.models import Form, Model, keep_freed_memory
 from erag_ray.steps.inputs import prepare
 from erag_ray.store import KEY_COLUMNS
 
@@ -39,8 +39,11 @@ def shared(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     for name, place in runs.items():
         pathlib.Path(place).write_text("".join(_half_shared(len(made), name)))
     job = with_own_folders(made_up_job(model, {**files, "runs": runs}, "fid", DEPTHS), str(out / "job"))
-    requests = dict(zip((UNION, "all of it"), _requests(job), strict=True))
-    ways: dict[str, Any] = {name: (reading, (job.reader, table, "whole")) for name, table in requests.items()}
+    forms, *tables = _requests(job)
+    requests = dict(zip((UNION, "all of it"), tables, strict=True))
+    ways: dict[str, Any] = {
+        name: (reading, (job.reader, forms, table, "whole")) for name, table in requests.items()
+    }
     found = in_turn_apart(ways, config.repeats)
     for name, one in found.items():
         yield {
@@ -60,13 +63,13 @@ def _half_shared(num_questions: int, run: str) -> Iterator[str]:
         yield f"q{number} Q0 d{number}-{first + rank - 1} {rank} {-rank} made_up\n"
 
 
-def _requests(job: JobConfig) -> tuple[pa.Table, pa.Table]:
-    """Every document alone, and all that a comparison asks."""
+def _requests(job: JobConfig) -> tuple[Sequence[Form], pa.Table, pa.Table]:
+    """Their forms; every document alone; and all that a comparison asks."""
     inputs = prepare(job)
     alone, together = (plan_for(job, inputs, is_alone=is_alone) for is_alone in (True, False))
     new = pl.concat([alone.new, together.new]).unique(KEY_COLUMNS, maintain_order=True)
-    everything = alone.make_requests(new.sort(KEY_COLUMNS[0], maintain_order=True))
-    return alone.make_requests(alone.new), everything
+    everything = alone.make_requests(new.sort("text_key", maintain_order=True))
+    return alone.forms, alone.make_requests(alone.new), everything
 
 
 def depths(config: BenchmarkConfig, size: int) -> Iterator[Row]:
@@ -74,7 +77,7 @@ def depths(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     out = pathlib.Path(config.out, "depths")
     model = invented.write_model(out / "t5-small", config.seed)
     keep_freed_memory()
-    reader, _ = loaded(made_up_job(model, {}, "fid", [1]).reader)
+    reader = loaded(made_up_job(model, {}, "fid", [1]).reader)
     for words in CURVE_WORDS:
         files = invented.write_files(
             out, invented.lists(size, max(CURVE_DEPTHS), config.seed, (words, words))
@@ -86,11 +89,14 @@ def depths(config: BenchmarkConfig, size: int) -> Iterator[Row]:
             )
 
 
-def _against(reader: Reader, job: JobConfig, what: str, repeats: int) -> Iterator[Row]:
+def _against(reader: Model, job: JobConfig, what: str, repeats: int) -> Iterator[Row]:
     inputs = prepare(job)
     plans = {END: plan_for(job, inputs, is_alone=False), ALONE: plan_for(job, inputs, is_alone=True)}
     tables = {name: plan.make_requests(plan.new) for name, plan in plans.items()}
-    works = {name: functools.partial(read_all, reader, "depths", [table]) for name, table in tables.items()}
+    works = {
+        name: functools.partial(read_all, reader, plans[name].forms, [table])
+        for name, table in tables.items()
+    }
     first = {name: work() for name, work in works.items()}
     times = rounds(works, repeats)
     for name, some in times.items():

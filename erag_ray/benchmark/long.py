@@ -10,10 +10,10 @@ from erag_ray.benchmark import invented
 from erag_ray.benchmark.table_2 import made_up_job, plan_for, with_own_folders
 from erag_ray.benchmark.timing import Row, seconds_of
 from erag_ray.config import BenchmarkConfig, ReaderConfig
+from erag_ray.models import make_model
 from erag_ray.pipeline import Done, ray_session
-from erag_ray.readers import make_reader
 from erag_ray.steps.inputs import prepare
-from erag_ray.steps.reading import read_part
+from erag_ray.steps.reading import run_part
 from erag_ray.store import TableStore, new_job_id
 
 DEPTH, WORDS = 50, (40, 80)
@@ -30,12 +30,12 @@ def long(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     job = with_own_folders(dataclasses.replace(made, reader=reader), str(out / "job"))
     plan, done = plan_for(job, prepare(job), is_alone=True), list[Done]()
     with ray_session(job.ray_address):
-        seconds = seconds_of(lambda: done.append(read_part(job, TableStore(job.out), plan, new_job_id())))
+        seconds = seconds_of(lambda: done.append(run_part(job, TableStore(job.out), plan, new_job_id())))
     (one,) = done
     row = {"what": "lists of one by the pool", "by": "erag_ray", "seconds": one.device_seconds}
     yield {
         **row,
-        "count": one.num_readings,
+        "count": one.num_responses,
         "peak_memory_bytes": one.peak_memory_bytes,
         "whole_seconds": seconds,
     }
@@ -43,5 +43,5 @@ def long(config: BenchmarkConfig, size: int) -> Iterator[Row]:
 
 def _words(model: str) -> list[str]:
     """Words that are one token to a reader."""
-    tokens = make_reader(ReaderConfig(kind="fid", model=model)).tokenizer.get_vocab()  # type: ignore[attr-defined]
+    tokens = make_model(ReaderConfig(kind="fid", model=model)).tokenizer.get_vocab()  # type: ignore[attr-defined]
     return sorted(token[1:] for token in tokens if token[:1] == "\u2581" and token[1:].isalpha())

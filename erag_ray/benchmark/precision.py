@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 import scipy.stats
 
 from erag_ray.benchmark.bare import loaded
@@ -15,9 +14,10 @@ from erag_ray.benchmark.reading import fast_precisions
 from erag_ray.benchmark.table_2 import Case, given_case
 from erag_ray.benchmark.timing import Row
 from erag_ray.config import BenchmarkConfig
+from erag_ray.pending import PendingRequests
 from erag_ray.scores import score_named
-from erag_ray.steps.planning import ReaderPlan
-from erag_ray.store import KEY_COLUMNS
+from erag_ray.steps.planning import ModelPlan
+from erag_ray.store import KEY_COLUMNS, as_frame
 
 BY_LIBRARY = "transformers' generate, float32"
 
@@ -40,13 +40,16 @@ def precision(config: BenchmarkConfig, size: int) -> Iterator[Row]:
         yield _row(case, f"erag_ray, {dtype}", found, alone, utility)
 
 
-def _outputs(plan: ReaderPlan, dtype: Any, *, by_library: bool = False) -> pl.DataFrame:
-    """The plan's ASKS with what the reader wrote."""
-    reader, name = loaded(dataclasses.replace(plan.reader.config, dtype=dtype))
+def _outputs(plan: ModelPlan, dtype: Any, *, by_library: bool = False) -> pl.DataFrame:
+    """The plan's REQUESTS with what the model wrote."""
+    model: Any = loaded(dataclasses.replace(plan.model.config, dtype=dtype))
     if by_library:
-        reader.engine = None  # type: ignore[attr-defined]
-    said = pa.concat_tables(reader.read(plan.make_requests(plan.new), name))
-    return plan.asks.join(pl.DataFrame(said.select([*KEY_COLUMNS, "output"])), on=KEY_COLUMNS)
+        model.engine = None
+    table = plan.make_requests(plan.new)
+    texts = {place: one.text for place, one in model.run(PendingRequests(table, plan.forms))}
+    outputs = [texts[place] for place in range(table.num_rows)]
+    keys = as_frame(table.select(KEY_COLUMNS)).with_columns(output=pl.Series(outputs, dtype=pl.String))
+    return plan.requests.join(keys, on=KEY_COLUMNS)
 
 
 def _scored(case: Case, outputs: pl.DataFrame) -> pl.DataFrame:

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import erag
-import polars as pl
 import torch
 import transformers
 
@@ -21,16 +20,14 @@ from erag_ray.benchmark.bare import loaded
 from erag_ray.benchmark.sides import Found, in_turn_apart
 from erag_ray.benchmark.timing import Row, timed
 from erag_ray.config import BenchmarkConfig, ReaderConfig
-from erag_ray.prompts import Passage
-from erag_ray.readers import Prompt, Reader, Request, keep_freed_memory, make_reader
-from erag_ray.readers.fusion import encode_all
-from erag_ray.readers.int8 import is_supported
-from erag_ray.readers.models import quiet
-from erag_ray.requests import ReaderUse, as_lists_of_one, build_asks, build_requests, documents_of, to_read
-from erag_ray.store import KEY_COLUMNS
+from erag_ray.models import Form, Model, Passage, PromptTokens, Request, keep_freed_memory, make_model
+from erag_ray.models.fusion import encode_all
+from erag_ray.models.int8 import is_supported
+from erag_ray.models.weights import quiet
+from erag_ray.prompts import T5
 
 MOST_TOKENS, NEW_TOKENS, PEER_BATCH, PASSAGES = 250, 8, 32, 10
-DATASET = "nq"
+FORM = Form(method="generate", prompt=T5, max_new_tokens=NEW_TOKENS)
 PEER, OWN, PRODUCTS = "erag + generate, float32", "erag_ray", "products alone"
 TIES = 0.01
 """Where random weights give two words nearly the same score, the order of a sum decides."""
@@ -84,55 +81,46 @@ Outputs = dict[tuple[str, str], str]
 
 def _ours(folder: str, lists: Texts, dtype: str) -> Callable[[], Outputs]:
     keep_freed_memory()
-    reader, name = loaded(_config(folder, dtype))
-    return lambda: _read(reader, name, lists)
+    model = loaded(_config(folder, dtype))
+    return lambda: _read(model, lists)
 
 
 def _config(folder: str, dtype: Any = "float32") -> ReaderConfig:
-    return ReaderConfig(kind="fid", model=folder, max_new_tokens=NEW_TOKENS, dtype=dtype)
+    return ReaderConfig(kind="fid", model=folder, dtype=dtype)
 
 
 def _encoder(folder: str, lists: Texts, dtype: str) -> Callable[[], None]:
     """The states of all prompts, that were tokenised before."""
     keep_freed_memory()
-    reader: Any = loaded(_config(folder, dtype))[0]
-    engine, prompts = reader.engine, _prompts(reader, lists)
+    model: Any = loaded(_config(folder, dtype))
+    engine, prompts = model.engine, model.render(_requests(lists))
 
     def work() -> None:
-        encode_all(engine.encode, prompts, reader.pass_tokens)
+        encode_all(engine.encode, prompts, model.pass_tokens([FORM]))
 
     return work
 
 
-def _prompts(reader: Reader, lists: Texts) -> Sequence[Prompt]:
-    rows = [(question, text) for question, texts in lists.items() for text in texts]
-    return reader.encode([Request(question, (Passage("", text),)) for question, text in rows])
+def _requests(lists: Texts) -> list[Request]:
+    """Every passage with its question, questions together."""
+    return [
+        Request(FORM, question, (Passage("", text),)) for question, texts in lists.items() for text in texts
+    ]
 
 
 def _products(folder: str, lists: Texts, dtype: str) -> Callable[[], None]:
-    reader: Any = make_reader(_config(folder))
-    lengths = [prompt.num_tokens for prompt in _prompts(reader, lists)]
-    return floor.products(floor.encoder_operations(reader.settings, lengths), dtype)
+    model: Any = make_model(_config(folder))
+    prompts: Sequence[PromptTokens] = model.render(_requests(lists))
+    lengths = [prompt.length for prompt in prompts]
+    return floor.products(floor.encoder_operations(model.settings, lengths), dtype)
 
 
-def _read(reader: Reader, name: str, lists: Texts) -> Outputs:
-    rows = [(question, text) for question, texts in lists.items() for text in texts]
-    pairs = pl.DataFrame({"query_id": [row[0] for row in rows], "doc_id": [row[1] for row in rows]})
-    corpus = pairs.select("doc_id", title=pl.lit(""), text="doc_id").unique(maintain_order=True)
-    asked = pairs.select("query_id", dataset=pl.lit(DATASET), question="query_id").unique(maintain_order=True)
-    queries = asked.with_columns(answers=pl.lit([], dtype=pl.List(pl.String)))
-    documents = documents_of(corpus)
-    use = {DATASET: ReaderUse(reader=name, order_matters=reader.order_matters)}
-    asks = build_asks(as_lists_of_one(pairs), queries, documents, use)
-    none = asks.select(KEY_COLUMNS).clear()
-    new = to_read(asks, none, queries, documents, order_matters=reader.order_matters)
-    said: list[pl.DataFrame] = [
-        pl.DataFrame(part) for part in reader.read(build_requests(new, queries, documents), name)
-    ]
-    found = asks.join(pl.concat(said), on=KEY_COLUMNS).select(
-        "query_id", pl.col("doc_ids").list.first(), "output"
-    )
-    return {(question, text): output for question, text, output in found.iter_rows()}
+def _read(model: Model, lists: Texts) -> Outputs:
+    requests = _requests(lists)
+    return {
+        (requests[place].question, requests[place].passages[0].text): str(response.text)
+        for place, response in model.run(requests)
+    }
 
 
 def _peer(folder: str, lists: Texts) -> Callable[[], Outputs]:

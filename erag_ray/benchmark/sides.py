@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
+from erag_ray.models.weights import quiet
 from erag_ray.pipeline import peak_memory_bytes
-from erag_ray.readers.models import quiet
 from erag_ray.resident import forget_peak, resident_bytes
 
 Work = Callable[[], Any]

@@ -21,14 +21,15 @@ from erag_ray.benchmark.bare import reading
 from erag_ray.benchmark.sides import Found, in_turn_apart
 from erag_ray.benchmark.timing import Row, timed
 from erag_ray.config import BenchmarkConfig, JobConfig, ReaderConfig, parse
+from erag_ray.kinds import ANSWER
+from erag_ray.models import Form
+from erag_ray.models.t5_engine import KINDS
+from erag_ray.pending import PendingRequests, as_lists_of_one, pairs
 from erag_ray.pipeline import ray_session
-from erag_ray.readers import requests_of
-from erag_ray.readers.t5_engine import KINDS
-from erag_ray.requests import as_lists_of_one, pairs
 from erag_ray.schemas import InputError
 from erag_ray.steps.inputs import Inputs, prepare
-from erag_ray.steps.planning import ReaderPlan, end_to_end_lists, plan_lists
-from erag_ray.steps.reading import read_part
+from erag_ray.steps.planning import ModelPlan, end_to_end_lists, plan_lists
+from erag_ray.steps.reading import run_part
 from erag_ray.store import TableStore, new_job_id
 
 NEW_TOKENS = 8
@@ -47,8 +48,8 @@ class Case(NamedTuple):
 
     name: str
     job: JobConfig
-    alone: ReaderPlan
-    together: ReaderPlan
+    alone: ModelPlan
+    together: ModelPlan
     queries: pl.DataFrame
     score: str
 
@@ -138,17 +139,18 @@ def with_own_folders(job: JobConfig, out: str) -> JobConfig:
     return dataclasses.replace(job, out=out, store=f"{out}/store", progress=False, num_queries=None)
 
 
-def plan_for(job: JobConfig, inputs: Inputs, *, is_alone: bool) -> ReaderPlan:
+def plan_for(job: JobConfig, inputs: Inputs, *, is_alone: bool) -> ModelPlan:
     """One side: every document of every run alone, or the lists of every run at every depth."""
     lists = end_to_end_lists(job, inputs).filter(pl.col("run_id").is_in(list(job.runs)))
     asked = as_lists_of_one(pairs(inputs.runs)) if is_alone else lists.select("query_id", "doc_ids")
-    return plan_lists(job, inputs, "benchmark", asked).plans[0]
+    named = asked.select(pl.lit(ANSWER.name).alias("kind"), "query_id", "doc_ids")
+    return plan_lists(job, inputs, "benchmark", named).plans[0]
 
 
 def _measured(case: Case, repeats: int) -> Iterator[Row]:
     alone, together = (part.make_requests(part.new) for part in (case.alone, case.together))
-    config = case.alone.reader.config
-    best = _best_batch(config, together)
+    config, forms = case.alone.model.config, case.alone.forms
+    best = _best_batch(config, forms, together)
     by_batch = {
         size: dataclasses.replace(config, batch_size=size, batch_tokens=UNLIMITED) for size in (1, best)
     }
@@ -163,7 +165,9 @@ def _measured(case: Case, repeats: int) -> Iterator[Row]:
         ),
         f"{ALONE}, a document at a time": (by_batch[1], alone, "ones"),
     }
-    makes: dict[str, Any] = {name: (reading, arguments) for name, arguments in ways.items()}
+    makes: dict[str, Any] = {
+        name: (reading, (reader, forms, requests, by)) for name, (reader, requests, by) in ways.items()
+    }
     found = in_turn_apart({**makes, PRODUCTS: (floor.products, (OPERATIONS, config.dtype))}, repeats)
     rate = OPERATIONS / min(found[PRODUCTS].seconds)
     first = next(iter(found.values()))
@@ -172,24 +176,26 @@ def _measured(case: Case, repeats: int) -> Iterator[Row]:
         yield {**row, **_floor(case, requests, row, rate)}
 
 
-def _best_batch(config: ReaderConfig, requests: pa.Table) -> int:
+def _best_batch(config: ReaderConfig, forms: Sequence[Form], requests: pa.Table) -> int:
     """The batch size at which lists are read fastest: each is tried once, after a round that does not count."""
     seconds = {}
     for size in (size for size in LIST_BATCHES if size <= requests.num_rows):
         tried = dataclasses.replace(config, batch_size=size, batch_tokens=UNLIMITED)
-        found = in_turn_apart({"one": (reading, (tried, requests, "whole"))}, 1)
+        found = in_turn_apart({"one": (reading, (tried, forms, requests, "whole"))}, 1)
         seconds[size] = min(found["one"].seconds)
     return min(seconds, key=seconds.__getitem__)
 
 
 def _floor(case: Case, requests: pa.Table, row: Row, rate: float) -> Row:
     """Operations, and the share of the time that they alone would take, where the model is a T5."""
-    reader = case.alone.reader
-    settings = getattr(reader, "settings", None)
+    model: Any = case.alone.model
+    settings = getattr(model, "settings", None)
     if getattr(settings, "model_type", None) not in KINDS:
         return {}
     num_outputs = row["num_output_tokens"] / requests.num_rows
-    count = floor.operations(settings, reader.encode(requests_of(requests)), num_outputs)
+    count = floor.operations(
+        settings, model.render(PendingRequests(requests, case.alone.forms)[:]), num_outputs
+    )
     return {"operations": count, "floor_share": count / rate / row["seconds"]}
 
 
@@ -210,12 +216,12 @@ def _by_pool(case: Case) -> Iterator[Row]:
     with ray_session(job.ray_address):
         for name, part in ((END, case.together), (ALONE, case.alone)):
             start = time.perf_counter()
-            done = read_part(job, TableStore(job.out), part, new_job_id())
+            done = run_part(job, TableStore(job.out), part, new_job_id())
             yield {
                 "what": case.name,
                 "by": f"{name}, by the pool",
                 "seconds": done.device_seconds,
-                "count": done.num_readings,
+                "count": done.num_responses,
                 "peak_memory_bytes": done.peak_memory_bytes,
                 "num_output_tokens": done.num_output_tokens,
                 "num_prompt_tokens": done.num_prompt_tokens,

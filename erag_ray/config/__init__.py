@@ -13,6 +13,7 @@ from erag_ray.config.job import JobConfig
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.papers import PapersConfig
 from erag_ray.config.parsing import expand, map_paths, parse
+from erag_ray.config.prompt import ExampleConfig, PromptConfig
 from erag_ray.config.reader import ReaderConfig, output_settings
 from erag_ray.config.retrieval import (
     DualLabelsConfig,
@@ -28,10 +29,12 @@ from erag_ray.config.world import WorldConfig
 __all__ = [
     "BenchmarkConfig",
     "DualLabelsConfig",
+    "ExampleConfig",
     "ExamplesConfig",
     "JobConfig",
     "JudgeConfig",
     "PapersConfig",
+    "PromptConfig",
     "ReaderConfig",
     "RetrieveConfig",
     "RetrieverConfig",

@@ -99,8 +99,7 @@ class JobConfig:
     """Read documents alone only as far as a binary score needs (null: whole outputs).
     early_stop: an output ends as soon as no answer can match it any more; labels stay exactly the same.
     classification: the same, and for claims the likelier verdict in place of decoding; labels may differ, and the
-    report says how often. An annotator of your own sees the shortened outputs. Lists end to end are read as ever: with
-    fid in one job with them this takes longer, since they no longer share the encoding of passages."""
+    report says how often. An annotator of your own sees the shortened outputs. Lists are answered in whole."""
 
     depth: int = 10
     """Lists are cut to this many documents before anything else; each of these documents gets a label."""
@@ -146,7 +145,7 @@ class JobConfig:
     """Folder of this job's sealed tables and report; a path or URI that all nodes see."""
 
     store: str = "results/store"
-    """Folder of all readings, shared by jobs: what stands there is never read again."""
+    """Folder of all responses, shared by jobs: what stands there is never asked again."""
 
     ray_address: str | None = None
     """Cluster to run on (null: the one that submitted the job, else a local Ray for this job alone)."""

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar, Literal
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
 
 from erag_ray.config.check import require
 from erag_ray.config.reader import ReaderConfig
 
-MAX_NEW_TOKENS = {"yes_no": 1, "grades": 4}
-
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeConfig:
-    """A causal LM that says of a question and one passage whether the passage helps; it sees no gold answer."""
+    """A language model that says of a question and one passage whether the passage helps; it sees no gold answer."""
 
     PATHS: ClassVar = ("model",)
+
+    kind: str = "causal"
+    """causal, or package.module:Class."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    """package.module:Class only: whatever the class takes; it checks them itself."""
 
     model: str | None = None
     """A folder, a Hugging Face hub name, a .gguf file, or package:NAME/FILE. Code inside a model is never run. With a
@@ -76,16 +80,14 @@ class JudgeConfig:
         return (2.0 if least is None else least) / 3
 
     def reader(self) -> ReaderConfig:
-        """The judge as a reader."""
+        """The judge's model as a reader's."""
         return ReaderConfig(
-            kind=f"judge_{self.scale}",
+            kind=self.kind,
+            options=self.options,
             model=self.model,
             model_revision=self.model_revision,
             dtype=self.dtype,
             max_prompt_tokens=self.max_prompt_tokens,
-            max_new_tokens=MAX_NEW_TOKENS[self.scale],
-            prompt=self.prompt,
-            num_examples=self.num_examples,
             batch_size=self.batch_size,
             batch_tokens=self.batch_tokens,
         )

@@ -87,6 +87,7 @@ class _Walk:
 
     def below(self, node: yaml.Node, hint: Any, path: str) -> Iterator[Key]:
         """Every key below a node."""
+        takes_text = str in typing.get_args(hint)
         hint = _without_null(hint)
         if node.tag not in yaml.SafeLoader.yaml_constructors:
             raise self._fault(node, f"not plain YAML: the tag {node.tag} is not read")
@@ -95,6 +96,8 @@ class _Walk:
                 yield from self.below(item, typing.get_args(hint)[0], path)
         elif isinstance(node, yaml.MappingNode) and (_is_config(hint) or typing.get_origin(hint) is dict):
             yield from self._keys(node, hint, path)
+        elif isinstance(node, yaml.ScalarNode) and takes_text:
+            return
         elif _is_config(hint) and (isinstance(node, yaml.SequenceNode) or "." in path):
             keys = ", ".join(field.name for field in dataclasses.fields(hint)[:3])
             raise self._fault(node, f"{path} must hold keys ({keys}, ...)")
@@ -152,5 +155,5 @@ def _without_null(hint: Any) -> Any:
     """A type without ``| None``; the same object where it has none."""
     kinds = typing.get_args(hint)
     if typing.get_origin(hint) in (types.UnionType, typing.Union) and types.NoneType in kinds:
-        return next(one for one in kinds if one is not types.NoneType)
+        return next((one for one in kinds if _is_config(one)), kinds[0])
     return hint

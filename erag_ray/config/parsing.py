@@ -56,6 +56,7 @@ class _Parser(jsonargparse.ArgumentParser):
 
     def _located(self, message: str) -> str:
         """A message about a key in one line, after ``FILE:LINE`` if the key stands in a file."""
+        message = _of_prompt(message)
         names = re.findall(r'Parser key "([\w.-]+)":', message)
         one = re.findall(r"Expected an? (.+)\. Got value: (.*)", message)
         kinds, value = re.findall(r"Expected an? (.+)", message), re.findall(r"Given value: (.*)", message)
@@ -112,6 +113,18 @@ class _ReadFile(jsonargparse.ActionConfigFile):  # type: ignore[name-defined, mi
             except (OSError, ValueError) as error:
                 parser.error(str(error))
         super().__call__(parser, cfg, values, option_string)
+
+
+def _of_prompt(message: str) -> str:
+    """What is wrong with the keys of a prompt, in place of all that it could have been besides; else the message."""
+    if wrong := re.search(r"- (reader\.prompt\.\w+ must .*)", message):
+        return wrong[1]
+    inside = r"- Problem with given class_path '.*PromptConfig':\s*Parser key \"([\w.]+)\":\s*(.*)"
+    if wrong := re.search(r"PromptConfig':\s*the following arguments are required: ([\w, ]+)", message):
+        return f"reader.prompt must have the key {wrong[1].strip()}"
+    if wrong := re.search(inside, message):
+        return f'Parser key "reader.prompt.{wrong[1]}": {wrong[2]}'
+    return message
 
 
 def _type_name(text: str) -> str:

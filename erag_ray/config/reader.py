@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
 from erag_ray.config.check import require
+from erag_ray.config.prompt import BUILT_IN, FILE_ENDINGS, PROMPT_CHOICES, PromptConfig, read_prompt
 
 SPEED_KEYS = ("batch_size", "batch_tokens", "delay_seconds")
 
@@ -19,6 +20,9 @@ class ReaderConfig:
     kind: str = "fid"
     """fid (T5, Fusion-in-Decoder), ipa (T5, all passages in one prompt), causal (any decoder-only model),
     echo (a fake without weights), or package.module:Class."""
+
+    options: dict[str, Any] = field(default_factory=dict)
+    """package.module:Class only: whatever the class takes; it checks them itself."""
 
     model: str | None = None
     """A folder, a Hugging Face hub name, a .gguf file, or package:NAME/FILE for a file that an installed Python
@@ -39,21 +43,21 @@ class ReaderConfig:
     max_new_tokens: int | None = None
     """Longest output, in tokens (null: by dataset: 150 for dialogue, else 50)."""
 
-    prompt: Literal["plain", "chat"] = "plain"
-    """causal only: a plain few-shot prompt, or the tokenizer's chat template."""
+    prompt: str | PromptConfig | None = None
+    """t5 ("question: ... title: ... context: ..."), plain (instruction, worked examples, passages, question), chat (the
+    same without examples, through the tokenizer's chat template), a YAML file, or its keys: template, passage,
+    separator, without_passages, system, examples, chat (null: t5 for fid and ipa, else plain). Part of the reader's
+    fingerprint."""
 
     family: Literal["question", "claim", "dialogue"] | None = None
-    """Which instruction and examples a causal reader sees (null: by dataset)."""
-
-    score: str | None = None
-    """Set by the job where documents are read for a score alone (score_only): which one."""
+    """Which instruction and examples the plain and chat prompts have (null: by dataset)."""
 
     titles: bool = True
-    """Show the reader the titles of passages. false: passages stand in its prompt as if they had none; readings with
+    """Show the reader the titles of passages. false: passages stand in its prompt as if they had none; responses with
     and without titles never stand in for each other. What the judge, the annotators and retrieval see stays."""
 
     num_examples: int = 2
-    """causal, plain prompt: how many worked examples stand before the question (0 to 2; a judge has 4)."""
+    """plain prompt: how many worked examples stand before the question (0 to 2)."""
 
     stop_at_newline: bool = True
     """causal only: an output ends at its first line break."""
@@ -71,11 +75,11 @@ class ReaderConfig:
     """echo only: how long one reading takes, for rehearsals."""
 
     def __post_init__(self) -> None:
-        most = 4 if self.kind.startswith("judge_") else 2
-        require(
-            0 <= self.num_examples <= most,
-            f"reader.num_examples must be 0 to {most}, got {self.num_examples}",
-        )
+        if isinstance(self.prompt, str) and self.prompt.endswith(FILE_ENDINGS):
+            object.__setattr__(self, "prompt", read_prompt(self.prompt))
+        known = not isinstance(self.prompt, str) or self.prompt in BUILT_IN
+        require(known, f"reader.prompt must be one of {PROMPT_CHOICES}, got {self.prompt}")
+        require(0 <= self.num_examples <= 2, f"reader.num_examples must be 0 to 2, got {self.num_examples}")
         for name in ("max_prompt_tokens", "max_new_tokens", "batch_size", "batch_tokens"):
             value = getattr(self, name)
             require(value is None or value >= 1, f"reader.{name} must be at least 1, got {value}")

@@ -1,4 +1,4 @@
-"""Readings -> OUTPUTS and COMMON_OUTPUTS: what a reader writes, before any of it is scored. Pure.
+"""Responses -> OUTPUTS and COMMON_OUTPUTS: what a reader writes, before any of it is scored. Pure.
 
 A reader that answers nothing, that copies a worked example, or that writes "Refutes" where the gold answer is "REFUTES"
 scores low for reasons that no retriever can mend; these tables show it.
@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.schemas import COMMON_OUTPUTS, OUTPUTS, READINGS, conform
+from erag_ray.schemas import COMMON_OUTPUTS, OUTPUTS, RESPONSES, conform
 from erag_ray.scores import ScoreErrors, normalize_answer, score_named, score_outputs
 
 SINGLE_DOCUMENT = "single_document"
@@ -37,8 +37,8 @@ class Expected:
 
 def describe_outputs(
     lists: pl.DataFrame,
-    asks: pl.DataFrame,
-    readings: pl.DataFrame,
+    requests: pl.DataFrame,
+    responses: pl.DataFrame,
     queries: pl.DataFrame,
     expected: Expected,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -46,16 +46,17 @@ def describe_outputs(
 
     Args:
         lists: columns kind, depth, query_id, doc_ids; several rows may name one list.
-        asks: ASKS.
-        readings: READINGS that answer them; those that ended as an error are left out.
+        requests: REQUESTS for answers.
+        responses: RESPONSES that answer them; those that ended as an error are left out.
         queries: QUERIES of the lists.
         expected: what is known of the readers and datasets.
 
     Raises:
         ValueError: a score is unknown.
     """
-    outputs = _outputs(lists, asks, readings, queries)
-    limit = pl.col("reader").replace_strict(dict(expected.max_new_tokens), return_dtype=pl.Int64)
+    outputs = _outputs(lists, requests, responses, queries)
+    # of no readers polars makes strings
+    limit = pl.col("reader").replace_strict(dict(expected.max_new_tokens)).cast(pl.Int64)
     flagged = outputs.join(_answer_flags(outputs, queries, expected), on=TEXT, how="left").with_columns(
         is_empty=pl.col("output").str.strip_chars() == "",
         is_at_limit=pl.col("num_output_tokens") >= limit,
@@ -70,12 +71,13 @@ def describe_outputs(
 
 
 def _outputs(
-    lists: pl.DataFrame, asks: pl.DataFrame, readings: pl.DataFrame, queries: pl.DataFrame
+    lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame, queries: pl.DataFrame
 ) -> pl.DataFrame:
     """Columns of `KIND`, query_id, output and num_output_tokens; a row for each distinct list of a kind."""
     distinct = lists.select("kind", "depth", "query_id", "doc_ids").unique()
-    texts = readings.select(*READINGS.key, "output", "num_output_tokens").drop_nulls("output")
-    answered = distinct.join(asks, on=["query_id", "doc_ids"]).join(texts, on=list(READINGS.key))
+    texts = responses.select(*RESPONSES.key, "output", "num_output_tokens").drop_nulls("output")
+    asked = requests.drop("kind")
+    answered = distinct.join(asked, on=["query_id", "doc_ids"]).join(texts, on=list(RESPONSES.key))
     datasets = queries.select("query_id", "dataset")
     return answered.join(datasets, on="query_id").select(*KIND, "query_id", "output", "num_output_tokens")
 

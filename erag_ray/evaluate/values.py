@@ -27,7 +27,7 @@ from erag_ray.measures import (
     own_ideal,
 )
 from erag_ray.names import find
-from erag_ray.schemas import LIST_VALUES, READINGS, UTILITY, check, conform
+from erag_ray.schemas import LIST_VALUES, RESPONSES, UTILITY, check, conform
 from erag_ray.scores import ScoreErrors, score_named, score_outputs
 
 
@@ -44,8 +44,8 @@ def kind_of_labels(annotator: str, score: str) -> Kind:
 
 def utility(
     lists: pl.DataFrame,
-    asks: pl.DataFrame,
-    readings: pl.DataFrame,
+    requests: pl.DataFrame,
+    responses: pl.DataFrame,
     queries: pl.DataFrame,
     errors: ScoreErrors | None = None,
 ) -> pl.DataFrame:
@@ -53,23 +53,23 @@ def utility(
 
     Args:
         lists: columns run_id, query_id, depth, doc_ids.
-        asks: ASKS that hold each of these lists.
-        readings: READINGS that hold each of these asks; one without an output is not judged.
+        requests: REQUESTS for answers that hold each of these lists.
+        responses: RESPONSES that hold each of these requests; one without an output is not judged.
         queries: QUERIES.
         errors: as in `score_outputs`.
 
     Raises:
-        ValueError: a list lacks its ask or its reading.
+        ValueError: a list lacks its request or its response.
     """
-    asked = lists.join(asks, on=["query_id", "doc_ids"], how="left", nulls_equal=True)
-    keys = READINGS.key
-    read = readings.select(*keys, "output", found=pl.lit(True))
+    asked = lists.join(requests, on=["query_id", "doc_ids"], how="left", nulls_equal=True)
+    keys = RESPONSES.key
+    read = responses.select(*keys, "output", found=pl.lit(True))
     outputs = asked.join(read, on=list(keys), how="left")
     if outputs["found"].null_count():
         example = (
             outputs.filter(pl.col("found").is_null()).select("run_id", "query_id", "depth").row(0, named=True)
         )
-        raise ValueError(f"{outputs['found'].null_count()} lists lack a reading, such as {example}")
+        raise ValueError(f"{outputs['found'].null_count()} lists lack a response, such as {example}")
     golds = outputs.join(queries.select("query_id", "answers", "score"), on="query_id", how="left")
     scored = pl.concat(_scored(part, errors) for part in golds.partition_by("score", maintain_order=True))
     table = scored.select(UTILITY.columns.names)

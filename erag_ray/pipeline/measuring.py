@@ -11,13 +11,14 @@ import uuid
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import ray.exceptions
 
 from erag_ray.config import JobConfig, SearchConfig
-from erag_ray.pipeline.actor import NOTES, ReaderActor
-from erag_ray.pipeline.reading import Pool, Work, actor_arguments, error_of
+from erag_ray.pipeline.actor import NOTES, ModelActor
+from erag_ray.pipeline.inference import Pool, Work, actor_arguments, error_of
 from erag_ray.pipeline.tasks import task_pool
-from erag_ray.store import Folder, Lease, ReadingStore
+from erag_ray.store import Folder, Lease, ResponseStore
 from erag_ray.work import Tasks, part
 
 TIMES = "times"
@@ -29,7 +30,7 @@ class Times(NamedTuple):
     Attributes:
         worker: the process that read it.
         order: how many that process had read before.
-        num_readings: in the sample.
+        num_responses: in the sample.
         seconds: inside the reader.
         batch_rows: most requests in one batch of the reader.
         peak_memory_bytes: the most that the process has held so far.
@@ -37,7 +38,7 @@ class Times(NamedTuple):
 
     worker: str
     order: int
-    num_readings: int
+    num_responses: int
     seconds: float
     batch_rows: int
     peak_memory_bytes: int
@@ -48,27 +49,31 @@ class SampleReader:
 
     Args:
         samples: folder of the samples.
-        arguments: of the `ReaderActor`.
+        arguments: of the `ModelActor`.
     """
 
     def __init__(self, *, samples: str, **arguments: Any) -> None:
         self._folder = Folder(samples)
-        self._actor = ReaderActor(**arguments)
+        self._actor = ModelActor(**arguments)
         self._worker, self._order = uuid.uuid4().hex, 0
 
     def __call__(self, number: int) -> None:
-        before = self._actor.reading_seconds
-        (counts,) = self._actor(self._folder.read_parquet(sample_name(number)))
+        before, requests = self._actor.model_seconds, self._folder.read_parquet(sample_name(number))
+        (counts,) = self._actor(requests)
         times = Times(
             worker=self._worker,
             order=self._order,
-            num_readings=counts["num_readings"][0],
-            seconds=self._actor.reading_seconds - before,
-            batch_rows=self._actor.isolation.reader.limits.rows,
+            num_responses=counts["num_responses"][0],
+            seconds=self._actor.model_seconds - before,
+            batch_rows=self._batch_rows(requests),
             peak_memory_bytes=counts["peak_memory_bytes"][0],
         )
         self._order += 1
         self._folder.write_bytes(json.dumps(times).encode(), TIMES, part(number))
+
+    def _batch_rows(self, requests: pa.Table) -> int:
+        places = set(requests.column("form").to_pylist())
+        return max(self._actor.isolation.model.batch_rows(self._actor.forms[place]) for place in places)
 
 
 def sample_name(number: int) -> str:
@@ -101,9 +106,9 @@ def read_samples(work: Work, num_samples: int, config: JobConfig, job: str, pool
         worker=SampleReader,
         settings={"samples": work.requests, **actor_arguments(work, config, job, pool)},
         numbers=range(num_samples),
-        noun=f"samples by {work.reader}",
+        noun=f"samples by {work.model}",
     )
-    store, samples = ReadingStore(config.store, work.reader), Folder(work.requests)
+    store, samples = ResponseStore(config.store, work.model), Folder(work.requests)
     with Lease(store.folder, job), task_pool(search, show=config.progress) as do:
         try:
             do(tasks)

@@ -15,7 +15,7 @@ from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 from erag_ray.config import TrainConfig
-from erag_ray.pipeline.reading import largest_share
+from erag_ray.pipeline.inference import largest_share
 from erag_ray.pipeline.session import nodes_alive
 from erag_ray.progress import training_progress
 from erag_ray.schemas import InputError, JobError

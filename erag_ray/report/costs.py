@@ -1,4 +1,4 @@
-"""What was asked of the reader, what was known, and what the reading took."""
+"""What was asked of models, what was cached, and what the rest took."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from erag_ray.report.grid import NOTHING, Grid, number
 
 
 def work_grid(stage: Mapping[str, object]) -> Grid:
-    """What was asked, what was known, what was read; pairs and lists apart.
+    """What was asked, what was cached, what was new, by kind of question and of list.
 
     Args:
         stage: the manifest of a reading stage (`steps.reading`).
     """
     counts = stage["counts"]
     assert isinstance(counts, list)
-    columns = ("reader", "kind", "asked", "distinct", "cached", "new")
+    columns = ("model", "kind", "lists", "asked", "distinct", "cached", "new")
     rows = tuple(
         tuple(f"{row[name]:,}" if isinstance(row[name], int) else str(row[name]) for name in columns)
         for row in counts
     )
     return Grid(
-        title=f"Readings of the stage {stage['stage']}",
-        columns=("reader", "kind", "asked", "distinct (union)", "cached", "new"),
+        title=f"Requests of the stage {stage['stage']}",
+        columns=("model", "kind", "lists", "asked", "distinct (union)", "cached", "new"),
         rows=rows,
         caption="pairs: one document alone (eRAG). lists: several documents (end to end). Equal questions with equal "
-        f"texts are read once. {stage['summary']}",
-        num_names=2,
+        f"texts are asked once. {stage['summary']}",
+        num_names=3,
     )
 
 
@@ -37,6 +37,7 @@ def cost_grid(costs: pl.DataFrame) -> Grid:
     rows = tuple(
         (
             row["stage"],
+            row["model"],
             f"{row['num_requests']:,}",
             f"{row['num_reader_calls']:,}",
             f"{row['num_prompt_tokens']:,}",
@@ -56,5 +57,5 @@ def cost_grid(costs: pl.DataFrame) -> Grid:
         "reader seconds",
         "peak GiB a reader",
     )
-    caption = "What the last run of each stage did itself; readings found in the store cost nothing again."
-    return Grid(title="Costs", columns=("stage", *heads), rows=rows, caption=caption)
+    caption = "What the last run of each stage did itself; responses found in the store cost nothing again."
+    return Grid(title="Costs", columns=("stage", "model", *heads), rows=rows, caption=caption, num_names=2)

@@ -64,7 +64,7 @@ DERIVED_TABLES = (
     POOLING,
     BEST_DEPTHS,
 )
-STAGES = ("annotate", "end_to_end", "compare", "judge", "likelihood", "score_only", "settle")
+JOB_STAGES = ("annotate", "end_to_end", "compare", "settle")
 INPUT_KEYS = (
     "queries",
     "query_format",
@@ -239,7 +239,7 @@ def _seal(config: JobConfig, inputs: Inputs, made_from: Stage) -> None:
         "notes": list(inputs.notes),
     }
     unseal(config, (*INPUT_TABLES, *DERIVED_TABLES, LOOKS))
-    for name in STAGES:
+    for name in JOB_STAGES:
         tables.folder.delete_folder(name)
     with stage_progress("sealing the inputs", show=config.progress) as at:
         for schema in at.each(INPUT_TABLES, "tables"):

@@ -1,4 +1,4 @@
-"""Readings -> sealed LABELS and UTILITY -> LIST_VALUES, MEANS, CORRELATIONS -> the report and the TREC files."""
+"""Responses -> sealed LABELS and UTILITY -> LIST_VALUES, MEANS, CORRELATIONS -> the report and the TREC files."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ import xxhash
 
 from erag_ray.annotators import (
     PER_QUESTION,
-    SCALES,
     TAIL,
     Evidence,
     annotate,
     annotator_named,
     applicable_queries,
+    asks_of,
     closed_book_answers,
     likelihood_noise,
-    needs_of,
+    no_documents,
     unrelated_pairs,
 )
 from erag_ray.config import JobConfig, output_settings
@@ -44,9 +44,11 @@ from erag_ray.evaluate import (
     pooling,
     utility,
 )
+from erag_ray.kinds import ANSWER, EARLY_STOPPED, RELEVANCE, VERDICT, Kind, Value
+from erag_ray.pending import Use, Uses, pairs
 from erag_ray.progress import StageProgress, stage_progress
 from erag_ray.report import Results, harm_notes, harm_warnings, markdown, output_warnings, pages, show
-from erag_ray.requests import pairs
+from erag_ray.requests import Response
 from erag_ray.schemas import (
     BEST_DEPTHS,
     COMMON_OUTPUTS,
@@ -61,7 +63,7 @@ from erag_ray.schemas import (
     POOLING,
     PROVENANCE,
     QUERIES,
-    READINGS,
+    RESPONSES,
     RUNS,
     UTILITY,
     InputError,
@@ -71,11 +73,14 @@ from erag_ray.scores import ScoreErrors
 from erag_ray.steps import say
 from erag_ray.steps.checks import check_evaluation, scores_of
 from erag_ray.steps.errors import check_scores, score_notes
-from erag_ray.steps.inputs import INPUT_TABLES, STAGES, Inputs, unseal
+from erag_ray.steps.inputs import INPUT_TABLES, JOB_STAGES, Inputs, unseal
 from erag_ray.steps.stages import Stage, digests
 from erag_ray.store import Folder, TableStore, TableWriter, as_frame, frame_digest, read_manifest
+from erag_ray.user_code import running
 
 MAX_NAME = 150
+INSTEAD_OF_ANSWERS = (EARLY_STOPPED, VERDICT)
+"""Kinds that give the score of an answer without all of its text."""
 RESULTS = (LIST_VALUES, MEANS, CORRELATIONS, COMPARISONS, CONTRASTS, POOLING, BEST_DEPTHS)
 OF_LABELS: Mapping[TableSchema, Sequence[str]] = {
     LIST_VALUES: ("depths", "measures", "cutoffs", "threshold"),
@@ -96,70 +101,94 @@ OF_VALUES: Mapping[TableSchema, tuple[MakeTable, Sequence[str]]] = {
 """Tables made from values of lists and utility, how, and the settings that each depends on."""
 
 
-def evidence_of(inputs: Inputs, said: pl.DataFrame | None = None) -> Evidence:
-    """What annotators may look at, with what the reader said with each document alone (`outputs_alone`)."""
+Values = Mapping[Kind, pl.DataFrame]
+"""Kind of question -> query_id, doc_id? (null: without any document), reader, value?: what was folded (`fold`)."""
+
+
+def evidence_of(inputs: Inputs, values: Values | None = None, judged: pl.DataFrame | None = None) -> Evidence:
+    """What annotators may look at.
+
+    Args:
+        inputs: of the job.
+        values: what models answered.
+        judged: the pairs that the judge is asked about.
+    """
     return Evidence(
         pairs=pairs(inputs.runs),
         queries=inputs.queries,
         corpus=inputs.corpus,
         provenance=inputs.provenance,
         gold=inputs.gold,
-        readings=said,
+        values=values or {},
+        judged=judged,
     )
 
 
-def outputs_alone(asks: pl.DataFrame, readings: pl.DataFrame) -> pl.DataFrame:
-    """The readings of lists of one, and of none (doc_id null): columns query_id, doc_id, reader, output."""
-    alone = asks.filter(pl.col("doc_ids").list.len() <= 1).with_columns(doc_id=pl.col("doc_ids").list.first())
-    return alone.join(readings, on=list(READINGS.key)).select("query_id", "doc_id", "reader", "output")
+def fold(uses: Uses, requests: pl.DataFrame, responses: pl.DataFrame, queries: pl.DataFrame) -> Values:
+    """What each kind of question came to, about single documents and about none.
+
+    What was asked for its score alone stands for the answer.
+
+    Args:
+        uses: how each kind was asked.
+        requests: REQUESTS.
+        responses: RESPONSES that answer them.
+        queries: QUERIES.
+    """
+    alone = requests.filter(pl.col("doc_ids").list.len() <= 1)
+    facts = queries.select("query_id", "dataset", gold_answers="answers")
+    joined = alone.with_columns(doc_id=pl.col("doc_ids").list.first()).join(facts, on="query_id")
+    answered = joined.join(responses, on=list(RESPONSES.key))
+    parts: dict[Kind, list[pl.DataFrame]] = {}
+    replaced = {dataset for (_, dataset), use in uses.items() if use.kind in INSTEAD_OF_ANSWERS}
+    for pair, use in uses.items():
+        if use.kind is ANSWER and pair[1] in replaced:
+            continue
+        rows = answered.filter(kind=pair[0], dataset=pair[1])
+        kind = ANSWER if use.kind in INSTEAD_OF_ANSWERS else use.kind
+        value = pl.Series("value", _folded(use, rows), dtype=pl.String if kind.value is str else pl.Float64)
+        parts.setdefault(kind, []).append(rows.select("query_id", "doc_id", "reader", value))
+    return {kind: pl.concat(frames) for kind, frames in parts.items()}
 
 
-def judgements(config: JobConfig, said: pl.DataFrame) -> pl.DataFrame:
-    """What a judge said of each document (`outputs_alone`) -> query_id, doc_id, relevance?, 0 to 1."""
-    meaning = SCALES[config.judge.scale]
-    relevance = pl.Series(
-        "relevance",
-        [None if output is None else meaning(output) for output in said["output"]],
-        dtype=pl.Float64,
-    )
-    return said.select("query_id", "doc_id", relevance)
+def _folded(use: Use, rows: pl.DataFrame) -> pl.Series | list[Value]:
+    fold_one = use.kind.fold
+    if fold_one is None:
+        return rows["output"]
+    columns = rows.select("gold_answers", "output", "logprobs", "num_answer_tokens", "error").iter_rows()
+    with running(f"kind {use.kind.name}: fold", fold_one):
+        return [
+            None
+            if error is not None
+            else fold_one(
+                use.answers(golds),
+                Response(text=text, logprobs=tuple(values), num_answer_tokens=tuple(counts)),
+            )
+            for golds, text, values, counts, error in columns
+        ]
 
 
-def likelihoods(said: pl.DataFrame) -> pl.DataFrame:
-    """What a reader said of the golds with each document alone, or none -> query_id, doc_id?, likelihood?, 0 to 1."""
-    return said.select("query_id", "doc_id", likelihood=pl.col("output").cast(pl.Float64))
-
-
-def label(
-    config: JobConfig, inputs: Inputs, said: pl.DataFrame, others: Mapping[str, pl.DataFrame] | None = None
-) -> None:
+def label(config: JobConfig, inputs: Inputs, values: Values) -> None:
     """Every annotator's labels, sealed as LABELS.
 
     Args:
         config: the job.
         inputs: its inputs.
-        said: what the reader said with each document alone (`outputs_alone`).
-        others: the same of the other stages that annotators look at (`plan_others`), by their name.
+        values: what models answered (`fold`).
 
     Raises:
         InputError: an annotator gives no labels, or such as cannot be (NaN, a pair left out).
         JobError: an annotator of the user's own raises; or a score does so for more outputs than ``max_error_share``
             allows. Nothing is sealed then.
     """
-    found, errors = others or {}, ScoreErrors()
+    errors = ScoreErrors()
     with stage_progress("labels", show=config.progress) as at:
-        made_from = _label_stage(config, inputs, {"said": said, **found})
+        made_from = _label_stage(config, inputs, values)
         if made_from.is_made(TableStore(config.out)):
             return say(f"{made_from.name}: as sealed before")
         evidence = dataclasses.replace(
-            evidence_of(inputs, _with_scored(said, found.get("score_only"))),
-            judgements=judgements(config, found["judge"]) if "judge" in found else None,
-            likelihoods=likelihoods(found["likelihood"]) if "likelihood" in found else None,
-            relevant_from=config.judge.threshold,
-            score_errors=errors,
+            evidence_of(inputs, values), relevant_from=config.judge.threshold, score_errors=errors
         )
-        if "unrelated" in needs_of(config.annotators):
-            evidence = dataclasses.replace(evidence, unrelated=unrelated_pairs(evidence))
         writer = TableStore(config.out).writer(LABELS)
         for name in at.each(config.annotators, "annotators"):
             writer.append(_label_by_reader(name, evidence))
@@ -168,12 +197,15 @@ def label(
         _seal(config, made_from, writer, RESULTS, notes=notes, **_harm_evidence(config, evidence))
 
 
-def _label_stage(config: JobConfig, inputs: Inputs, said: Mapping[str, pl.DataFrame]) -> Stage:
+def _label_stage(config: JobConfig, inputs: Inputs, values: Values) -> Stage:
     return Stage(
         name="labels",
         tables=[LABELS],
         settings=_label_settings(config),
-        inputs={**digests(TableStore(config.out), INPUT_TABLES), **_frame_digests(said)},
+        inputs={
+            **digests(TableStore(config.out), INPUT_TABLES),
+            **_frame_digests({kind.name: frame for kind, frame in values.items()}),
+        },
         names=[*config.annotators, *scores_of(inputs.queries)],
     )
 
@@ -193,18 +225,11 @@ def _seal(
     writer.seal(config=settings, inputs=made_from.inputs, made_from=made_from.fingerprint)
 
 
-def _with_scored(said: pl.DataFrame, scored: pl.DataFrame | None) -> pl.DataFrame:
-    """What was said, with that which was read for its score alone in place of all that was said to these questions."""
-    if scored is None:
-        return said
-    return pl.concat([said.join(scored, on="query_id", how="anti"), scored])
-
-
 def _judge_notes(config: JobConfig, evidence: Evidence) -> Iterator[str]:
-    if evidence.judgements is None:
+    if RELEVANCE not in evidence.values:
         return
-    unread, asked = evidence.judgements["relevance"].null_count(), evidence.judgements.height
-    queries = evidence.judgements["query_id"].n_unique()
+    judged = evidence.of(RELEVANCE)
+    unread, asked, queries = judged["value"].null_count(), judged.height, judged["query_id"].n_unique()
     judge = f"{config.judge.model}, {config.judge.scale}"
     yield f"relevance was judged ({judge}) for {asked:,} of {evidence.pairs.height:,} pairs, {queries:,} questions"
     if unread:
@@ -213,9 +238,9 @@ def _judge_notes(config: JobConfig, evidence: Evidence) -> Iterator[str]:
 
 def _harm_evidence(config: JobConfig, evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
     """What tells where gains can show harm: the arguments of `harm_notes`, empty where nothing is asked."""
-    needs = needs_of(config.annotators)
-    closed_book = closed_book_answers(evidence).to_dicts() if "closed_book" in needs else []
-    noise = likelihood_noise(evidence).to_dicts() if "unrelated" in needs else []
+    lists = {ask.lists for ask in asks_of(config.annotators)}
+    closed_book = closed_book_answers(evidence).to_dicts() if no_documents in lists else []
+    noise = likelihood_noise(evidence).to_dicts() if unrelated_pairs in lists else []
     return {"closed_book": closed_book, "noise": noise}
 
 
@@ -232,18 +257,23 @@ def _label_by_reader(name: str, evidence: Evidence) -> pl.DataFrame:
 
 
 def _labels_of(name: str, evidence: Evidence) -> pl.DataFrame:
-    if "readings" not in annotator_named(name).needs:
+    annotator = annotator_named(name)
+    if "reader" not in annotator.fills:
         return as_frame(annotate(name, evidence))
-    assert evidence.readings is not None
+    kinds = [kind for kind in {ask.kind for ask in annotator.asks} if kind in evidence.values]
+    readers = pl.concat([evidence.of(kind).select("reader", "query_id").unique() for kind in kinds]).unique()
     parts = []
-    for part in evidence.readings.partition_by("reader"):
-        own = evidence.pairs.join(part.select("query_id").unique(), on="query_id", how="semi")
-        parts.append(as_frame(annotate(name, dataclasses.replace(evidence, pairs=own, readings=part))))
+    for (reader,), queries in readers.group_by("reader", maintain_order=True):
+        own = evidence.pairs.join(queries, on="query_id", how="semi")
+        values = {
+            kind: frame.filter(reader=reader) for kind, frame in evidence.values.items() if kind in kinds
+        }
+        parts.append(as_frame(annotate(name, dataclasses.replace(evidence, pairs=own, values=values))))
     return pl.concat(parts)
 
 
 def use(
-    config: JobConfig, inputs: Inputs, lists: pl.DataFrame, asks: pl.DataFrame, readings: pl.DataFrame
+    config: JobConfig, inputs: Inputs, lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame
 ) -> None:
     """The end-to-end scores of all lists, sealed as UTILITY.
 
@@ -252,36 +282,42 @@ def use(
     """
     errors = ScoreErrors()
     with stage_progress("end-to-end scores", show=config.progress):
-        made_from = _use_stage(config, inputs, lists, asks, readings)
+        made_from = _use_stage(config, inputs, lists, requests, responses)
         if made_from.is_made(TableStore(config.out)):
             return say(f"{made_from.name}: as sealed before")
         writer = TableStore(config.out).writer(UTILITY)
-        writer.append(utility(lists, asks, readings, inputs.queries, errors))
+        writer.append(utility(lists, _answers(requests), responses, inputs.queries, errors))
         check_scores(errors, config)
         notes = list(score_notes(errors, "outputs of lists"))
         _seal(config, made_from, writer, tuple(OF_VALUES), notes=notes)
 
 
+def _answers(requests: pl.DataFrame) -> pl.DataFrame:
+    """The REQUESTS for whole answers."""
+    return requests.filter(kind=ANSWER.name)
+
+
 def _use_stage(
-    config: JobConfig, inputs: Inputs, lists: pl.DataFrame, asks: pl.DataFrame, readings: pl.DataFrame
+    config: JobConfig, inputs: Inputs, lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame
 ) -> Stage:
-    outputs = readings.select(*READINGS.key, "output")
+    outputs = responses.select(*RESPONSES.key, "output")
     return Stage(
         name="end-to-end scores",
         tables=[UTILITY],
         settings=_use_settings(config),
         inputs={
             **digests(TableStore(config.out), [QUERIES]),
-            **_frame_digests({"lists": lists, "asks": asks, "outputs": outputs}),
+            **_frame_digests({"lists": lists, "requests": requests, "outputs": outputs}),
         },
         names=scores_of(inputs.queries),
     )
 
 
 def _label_settings(config: JobConfig) -> dict[str, object]:
-    needs = needs_of(config.annotators)
-    judge = {"judge": output_settings(config.judge)} if "judgements" in needs else {}
-    noise = {"unrelated": {"per_question": PER_QUESTION, "tail": TAIL}} if "unrelated" in needs else {}
+    asks = list(asks_of(config.annotators))
+    judge = {"judge": output_settings(config.judge)} if any(a.kind.asks == "judge" for a in asks) else {}
+    is_unrelated = any(ask.lists is unrelated_pairs for ask in asks)
+    noise = {"unrelated": {"per_question": PER_QUESTION, "tail": TAIL}} if is_unrelated else {}
     return {
         "annotators": sorted(config.annotators),
         "reader": output_settings(config.reader),
@@ -450,7 +486,7 @@ def _of_stages(stores: Iterable[TableStore], schema: TableSchema) -> pl.DataFram
 
 
 def _stages(folder: Folder) -> Iterator[Mapping[str, Any]]:
-    for name in STAGES:
+    for name in JOB_STAGES:
         if folder.exists(name, "manifest.json"):
             yield {**read_manifest(folder, name, form={"counts": list, "summary": str}), "stage": name}
 

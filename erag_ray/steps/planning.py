@@ -1,72 +1,73 @@
-"""Inputs -> everything a stage asks, minus what was read before; and what the rest will cost.
+"""Inputs -> everything a stage asks of models, minus what was answered before; and what the rest will cost.
 
-A stage is one stretch of reading of one job: ``annotate`` asks for lists of one, ``end_to_end`` for top-k lists,
-``compare`` for both in one pool.
+A stage is one stretch of requests of one job: ``annotate`` asks about documents alone, ``end_to_end`` about top-k
+lists, ``compare`` about both. Whatever its annotators and lists ask of one model is one plan, for one pool.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.annotators import needs_of, unrelated_pairs
-from erag_ray.config import JobConfig, ReaderConfig
-from erag_ray.datasets import Dataset, sample
+from erag_ray.annotators import asks_of
+from erag_ray.config import JobConfig
+from erag_ray.datasets import sample
 from erag_ray.evaluate import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES, SINGLE_DOCUMENT
-from erag_ray.progress import StageProgress, stage_progress
-from erag_ray.prompts import VERDICTS
-from erag_ray.readers import (
-    Reader,
-    check_kind,
-    encodable,
+from erag_ray.kinds import ANSWER, EARLY_STOPPED, VERDICT, Kind
+from erag_ray.models import (
+    Model,
+    Resources,
     identity_of,
-    likelihood_of,
-    make_reader,
-    reader_for,
-    reader_id,
-    requests_of,
-    score_only_of,
+    rendered,
+    resources_of,
 )
-from erag_ray.requests import (
+from erag_ray.pending import (
     DocIds,
     Documents,
-    ReaderUse,
-    as_lists_of_one,
-    build_asks,
+    PendingRequests,
+    Uses,
     build_requests,
     count_work,
     documents_of,
+    forms_of,
     pairs,
+    pending,
     ranked_lists,
-    to_read,
+    with_texts,
 )
-from erag_ray.schemas import InputError
+from erag_ray.progress import stage_progress
+from erag_ray.prompts import VERDICTS
+from erag_ray.requests import Form
+from erag_ray.schemas import REQUESTS
 from erag_ray.steps.inputs import Inputs
 from erag_ray.steps.judging import evidence_of
-from erag_ray.store import ReadingStore
+from erag_ray.steps.uses import label_kind, use_of
+from erag_ray.store import ResponseStore, as_frame, old_store_notes
 
 NUM_SAMPLED = 200
-Ask = Callable[[Dataset], tuple[Reader, str] | None]
-"""A dataset -> the reader that is asked, and its id; None where none is."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ReaderPlan:
-    """One reader with what it is asked and what of that it still has to read."""
+class ModelPlan:
+    """One model with what it is asked, and what of that lacks a response."""
 
-    reader: Reader
+    model: Model
     id: str
-    asks: pl.DataFrame
+    resources: Resources
+    """That an actor with the model needs."""
+    forms: Sequence[Form]
+    requests: pl.DataFrame
+    """REQUESTS."""
     new: pl.DataFrame
-    """`to_read`: a row for each reading still to do."""
+    """`pending`: a row for each request still to run."""
     make_requests: Callable[[pl.DataFrame], pa.Table]
-    """Rows of ``new`` -> REQUESTS."""
+    """Rows of ``new`` -> PENDING."""
     counts: pl.DataFrame
     repaired: Sequence[str]
 
@@ -88,78 +89,29 @@ class StagePlan:
     """A stage before it runs."""
 
     stage: str
-    plans: Sequence[ReaderPlan]
-    instead: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    """Readers that are asked for a score alone -> the reader whose score it is."""
+    plans: Sequence[ModelPlan]
+    uses: Uses
     answered: Answered | None = None
     """What its outputs answer, where they are whole answers of the reader."""
+    notes: Sequence[str] = ()
+    """For people, before anything is asked."""
+    unasked: pl.DataFrame | None = None
+    """REQUESTS for the answers in place of which verdicts are asked: the store may know some."""
 
     @property
-    def asks(self) -> pl.DataFrame:
-        """ASKS of all readers."""
-        return pl.concat(plan.asks for plan in self.plans)
+    def requests(self) -> pl.DataFrame:
+        """REQUESTS of all models."""
+        return pl.concat([as_frame(REQUESTS.empty()), *(plan.requests for plan in self.plans)])
+
+    @property
+    def kinds(self) -> list[Kind]:
+        """Everything that is asked."""
+        return list(dict.fromkeys(use.kind for use in self.uses.values()))
 
     @property
     def counts(self) -> list[dict[str, Any]]:
-        """Asked, distinct, cached and new, for each reader and kind of list."""
-        return [
-            {"reader": plan.id, **row} for plan in self.plans for row in plan.counts.iter_rows(named=True)
-        ]
-
-
-@functools.lru_cache(maxsize=16)
-def _reader(config: ReaderConfig) -> tuple[Reader, str]:
-    """A reader without its weights, and its id.
-
-    Kept, since a tokenizer can take seconds to load and is needed by the check and by the plan.
-    """
-    reader = make_reader(config)
-    identity = identity_of(reader)
-    return reader, reader_id(reader, identity)
-
-
-def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str]:
-    """What is wrong with the reader, for every dataset it is to read; its weights are not loaded."""
-    needs, all_datasets = needs_of(config.annotators), datasets.values() or (Dataset(),)
-    problems = [
-        problem
-        for dataset in all_datasets
-        for problem in _problems_with(functools.partial(_own_reader, config, dataset))
-    ]
-    if config.score_only and not problems:
-        for dataset in all_datasets:
-            problems += _problems_with(functools.partial(_score_reader, config, dataset))
-    if "likelihoods" in needs and not problems:
-        problems += _problems_with(functools.partial(likelihood_of, config.reader))
-    if "judgements" in needs:
-        judge = _problems_with(functools.partial(_reader, config.judge.reader()))
-        problems += [problem.replace("reader.", "judge.") for problem in judge]
-    return list(dict.fromkeys(problems))
-
-
-def _own_reader(config: JobConfig, dataset: Dataset) -> tuple[Reader, str]:
-    """The reader that the config names, for a dataset, and its id.
-
-    Raises:
-        InputError: it cannot be found or read, or is of a kind that only jobs make.
-    """
-    check_kind(config.reader.kind)
-    return _reader(reader_for(config.reader, dataset))
-
-
-def _score_reader(config: JobConfig, dataset: Dataset) -> tuple[Reader, str] | None:
-    """The reader that is asked for the score of documents alone, and its id; None where the reader itself is."""
-    how = config.score_only
-    own = score_only_of(config.reader, dataset, how) if how else None
-    return _reader(own) if own else None
-
-
-def _problems_with(make: Callable[[], object]) -> Sequence[str]:
-    try:
-        make()
-    except InputError as error:
-        return error.problems
-    return ()
+        """Asked, distinct, cached and new, for each model, kind of question and kind of list."""
+        return [{"model": plan.id, **row} for plan in self.plans for row in plan.counts.iter_rows(named=True)]
 
 
 def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
@@ -170,7 +122,8 @@ def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     """
     query_ids = inputs.queries["query_id"]
     own = ranked_lists(inputs.runs, query_ids, config.depths)
-    alone = _closed_book(inputs).with_columns(run_id=pl.lit(NO_PASSAGES), depth=pl.lit(0, pl.Int32))
+    none = inputs.queries.select("query_id", doc_ids=pl.lit([], dtype=DocIds))
+    alone = none.with_columns(run_id=pl.lit(NO_PASSAGES), depth=pl.lit(0, pl.Int32))
     gold = (
         inputs.gold.filter(pl.col("rank") <= config.depth)
         .sort("query_id", "rank")
@@ -181,190 +134,184 @@ def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     return pl.concat([own, alone.select(own.columns), best.select(own.columns)])
 
 
-def _closed_book(inputs: Inputs) -> pl.DataFrame:
-    """The list without documents of every query: columns query_id, doc_ids."""
-    return inputs.queries.select("query_id", doc_ids=pl.lit([], dtype=DocIds))
-
-
-def plan_stage(config: JobConfig, inputs: Inputs, stage: str, *, alone: bool, together: bool) -> StagePlan:
-    """What a stage will read.
-
-    Args:
-        config: the job.
-        inputs: its inputs.
-        stage: the stage's name.
-        alone: ask for every document alone (eRAG).
-        together: ask for the end-to-end lists.
-
-    Raises:
-        InputError: a reader's model cannot be found or read.
-    """
-    lists = _lists(config, inputs, alone=alone, together=together)
-    plan = plan_lists(config, inputs, stage, lists.select("query_id", "doc_ids"))
-    families = {name: dataset.family for name, dataset in inputs.datasets.items()}
-    verdicts = {name: VERDICTS[family] for name, family in families.items() if family in VERDICTS}
-    answered = Answered(queries=inputs.queries, verdicts=verdicts, lists=lists)
-    return dataclasses.replace(plan, answered=answered)
-
-
-def plan_lists(config: JobConfig, inputs: Inputs, stage: str, lists: pl.DataFrame) -> StagePlan:
-    """What a stage will read that asks for these lists: columns query_id, doc_ids.
-
-    Raises:
-        InputError: as `plan_stage`.
-    """
-    plans = _plans(config, functools.partial(_own_reader, config), lists, inputs)
-    return StagePlan(stage=stage, plans=plans)
-
-
-def plan_labels(config: JobConfig, inputs: Inputs, stage: str, lists: pl.DataFrame) -> StagePlan:
-    """What a stage will read that asks for these documents alone (columns query_id, doc_ids), for eRAG's labels.
-
-    By the reader for the score alone, if the job asks for that.
-
-    Raises:
-        InputError: as `plan_stage`.
-    """
-
-    def ask(dataset: Dataset) -> tuple[Reader, str]:
-        return _score_reader(config, dataset) or _own_reader(config, dataset)
-
-    return StagePlan(stage=stage, plans=_plans(config, ask, lists, inputs))
-
-
-def _asking(config: ReaderConfig) -> Ask:
-    return lambda dataset: _reader(reader_for(config, dataset))
-
-
-def _plans(config: JobConfig, ask: Ask, lists: pl.DataFrame, inputs: Inputs) -> list[ReaderPlan]:
-    """A plan for each reader that the datasets make of one config; some may have none."""
-    with stage_progress("planning what to read", show=config.progress) as at:
-        return list(_plan_each(config, ask, lists, inputs, at))
-
-
-def _plan_each(
-    config: JobConfig, ask: Ask, lists: pl.DataFrame, inputs: Inputs, at: StageProgress
-) -> Iterator[ReaderPlan]:
-    # what a dataset asks for may make no difference to a reader: then it is one reader, read in one go
-    by_id: dict[str, tuple[Reader, list[str]]] = {}
-    for dataset in inputs.queries["dataset"].unique().sort():
-        asked = ask(inputs.datasets[dataset])
-        if asked:
-            by_id.setdefault(asked[1], (asked[0], []))[1].append(dataset)
-    shows_titles = all(reader.config.titles for reader, _ in by_id.values())
-    corpus = inputs.corpus if shows_titles else inputs.corpus.with_columns(title=pl.lit(""))
-    documents = documents_of(corpus)
-    for name, (reader, datasets) in at.each(by_id.items(), "readers"):
-        own = inputs.queries.filter(pl.col("dataset").is_in(datasets))
-        wanted = lists.join(own, on="query_id", how="semi")
-        yield _plan(config, reader, name, own, wanted, inputs, documents)
-
-
-def plan_others(config: JobConfig, inputs: Inputs) -> list[StagePlan]:
-    """What annotators want to know besides what the reader writes: of a judge, how likely golds are, the score alone.
-
-    Raises:
-        InputError: a model cannot be found or read, or the reader cannot say how likely an answer is.
-    """
-    needs = needs_of(config.annotators)
-    plans = [_plan_judge(config, inputs)] if "judgements" in needs else []
-    if "likelihoods" in needs:
-        asked = _alone(config, inputs)
-        if "unrelated" in needs:
-            asked = pl.concat([asked, as_lists_of_one(unrelated_pairs(evidence_of(inputs)))])
-        ask = _asking(likelihood_of(config.reader))
-        plans.append(StagePlan(stage="likelihood", plans=_plans(config, ask, asked, inputs)))
-    scored = _plan_score_only(config, inputs)
-    return [*plans, scored] if scored.plans else plans
-
-
-def _plan_score_only(config: JobConfig, inputs: Inputs) -> StagePlan:
-    plans = _plans(config, functools.partial(_score_reader, config), _alone(config, inputs), inputs)
-    found = ((_score_reader(config, dataset), dataset) for dataset in inputs.datasets.values())
-    instead = {asked[1]: _own_reader(config, dataset)[1] for asked, dataset in found if asked}
-    return StagePlan(stage="score_only", plans=plans, instead=instead)
-
-
-def _plan_judge(config: JobConfig, inputs: Inputs) -> StagePlan:
+def judged_pairs(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
+    """The pairs that the judge is asked about: of a sample of the queries, down to its depth."""
     chosen = [
         sample(part, config.judge.num_queries, config.seed)
         for part in inputs.queries.partition_by("dataset", maintain_order=True)
     ]
     runs = inputs.runs.filter(pl.col("rank") <= (config.judge.depth or config.depth))
-    asked = as_lists_of_one(pairs(runs.join(pl.concat(chosen), on="query_id", how="semi")))
-    return StagePlan(stage="judge", plans=_plans(config, _asking(config.judge.reader()), asked, inputs))
+    return pairs(runs.join(pl.concat(chosen), on="query_id", how="semi"))
 
 
-def _lists(config: JobConfig, inputs: Inputs, *, alone: bool, together: bool) -> pl.DataFrame:
-    """Columns kind, depth, query_id, doc_ids."""
+def plan_stage(config: JobConfig, inputs: Inputs, stage: str, *, alone: bool, together: bool) -> StagePlan:
+    """What a stage asks.
+
+    Args:
+        config: the job.
+        inputs: its inputs.
+        stage: the stage's name.
+        alone: ask what the annotators need: most of it is about documents alone.
+        together: ask for answers from the end-to-end lists.
+
+    Raises:
+        InputError: a model cannot be found or read, or cannot answer what is asked of it.
+    """
+    parts = [_by_label_kind(config, inputs, _annotators_lists(config, inputs))] if alone else []
+    of_lists = end_to_end_lists(config, inputs) if together else None
+    if of_lists is not None:
+        parts.append(of_lists.select(pl.lit(ANSWER.name).alias("kind"), "query_id", "doc_ids"))
+    lists = pl.concat([_NO_LISTS, *parts])
+    kinds = [ANSWER, EARLY_STOPPED, VERDICT, *(ask.kind for ask in asks_of(config.annotators))]
+    plan = plan_lists(config, inputs, stage, lists, kinds)
+    families = {name: dataset.family for name, dataset in inputs.datasets.items()}
+    verdicts = {name: VERDICTS[family] for name, family in families.items() if family in VERDICTS}
+    answered = Answered(
+        queries=inputs.queries, verdicts=verdicts, lists=_shown_lists(parts[:1] if alone else [], of_lists)
+    )
+    return dataclasses.replace(plan, answered=answered)
+
+
+_NO_LISTS = pl.DataFrame(schema={"kind": pl.String, "query_id": pl.String, "doc_ids": DocIds})
+
+
+def _annotators_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
+    """Columns kind, query_id, doc_ids: what the annotators need to know."""
+    evidence = evidence_of(inputs, judged=judged_pairs(config, inputs))
+    asks = dict.fromkeys(asks_of(config.annotators))
+    parts = [
+        ask.lists(evidence).select(
+            pl.lit(ask.kind.name).alias("kind"), "query_id", doc_ids=_list_of("doc_id")
+        )
+        for ask in asks
+    ]
+    return pl.concat([_NO_LISTS, *parts])
+
+
+def _list_of(column: str) -> pl.Expr:
+    """A list of one; an empty one where there is none."""
+    one = pl.concat_list(column)
+    return pl.when(pl.col(column).is_null()).then(pl.lit([], dtype=DocIds)).otherwise(one)
+
+
+def _by_label_kind(config: JobConfig, inputs: Inputs, lists: pl.DataFrame) -> pl.DataFrame:
+    """Lists with the kind that gives eRAG's labels in place of the answer, dataset by dataset."""
+    names = {name: label_kind(config, dataset).name for name, dataset in inputs.datasets.items()}
+    datasets = inputs.queries.select("query_id", label_kind=pl.col("dataset").replace(names))
+    joined = lists.join(datasets, on="query_id", how="left", maintain_order="left")
+    kind = pl.when(pl.col("kind") == ANSWER.name).then("label_kind").otherwise("kind")
+    return joined.select(kind.alias("kind"), "query_id", "doc_ids")
+
+
+def _shown_lists(alone: Sequence[pl.DataFrame], together: pl.DataFrame | None) -> pl.DataFrame:
+    """Columns kind, depth, query_id, doc_ids: what the reader answers in whole."""
     length = pl.col("doc_ids").list.len().cast(pl.Int32)
     of_one = pl.when(length == 0).then(pl.lit(NO_PASSAGES)).otherwise(pl.lit(SINGLE_DOCUMENT))
-    parts = [_alone_in_whole(config, inputs).with_columns(kind=of_one, depth=length)] if alone else []
-    is_reference = pl.col("run_id").is_in(REFERENCES)
-    kind = pl.when(is_reference).then("run_id").otherwise(pl.lit(END_TO_END))
-    parts += [end_to_end_lists(config, inputs).with_columns(kind=kind)] if together else []
+    parts = [part.filter(kind=ANSWER.name).with_columns(kind=of_one, depth=length) for part in alone]
+    if together is not None:
+        is_reference = pl.col("run_id").is_in(REFERENCES)
+        kind = pl.when(is_reference).then("run_id").otherwise(pl.lit(END_TO_END))
+        parts.append(together.with_columns(kind=kind))
     return pl.concat(part.select("kind", "depth", "query_id", "doc_ids") for part in parts)
 
 
-def _alone(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
-    """Every document alone, and no document where that is asked too: columns query_id, doc_ids."""
-    parts = [as_lists_of_one(pairs(inputs.runs))]
-    parts += [_closed_book(inputs)] if "closed_book" in needs_of(config.annotators) else []
-    return pl.concat(parts)
+def plan_labels(config: JobConfig, inputs: Inputs, stage: str, asked: pl.DataFrame) -> StagePlan:
+    """What a stage asks that wants eRAG's labels of these pairs: columns query_id, doc_id.
+
+    Raises:
+        InputError: as `plan_stage`.
+    """
+    answers = asked.select(pl.lit(ANSWER.name).alias("kind"), "query_id", doc_ids=_list_of("doc_id"))
+    lists = _by_label_kind(config, inputs, answers)
+    return plan_lists(config, inputs, stage, lists, [ANSWER, EARLY_STOPPED, VERDICT])
 
 
-def _alone_in_whole(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
-    """Of `_alone` what is not read for its score alone."""
-    scored = [name for name, dataset in inputs.datasets.items() if _score_reader(config, dataset)]
-    own = inputs.queries.filter(pl.col("dataset").is_in(scored).not_())
-    return _alone(config, inputs).join(own, on="query_id", how="semi")
+def plan_lists(
+    config: JobConfig, inputs: Inputs, stage: str, lists: pl.DataFrame, kinds: Iterable[Kind] = (ANSWER,)
+) -> StagePlan:
+    """What a stage asks: columns kind, query_id, doc_ids.
+
+    Args:
+        config: the job.
+        inputs: its inputs.
+        stage: the stage's name.
+        lists: what is asked.
+        kinds: those that the lists name, among others.
+
+    Raises:
+        InputError: as `plan_stage`.
+    """
+    by_name = {kind.name: kind for kind in kinds}
+    asked = lists.join(inputs.queries.select("query_id", "dataset"), on="query_id")
+    named = asked.select("kind", "dataset").unique().sort("kind", "dataset").rows()
+    found = {pair: use_of(by_name[pair[0]], config, inputs.datasets[pair[1]]) for pair in named}
+    uses = {pair: use for pair, (use, _) in found.items()}
+    # where the judge is the reader's own model, the reader's config says how large its batches are
+    by_role = sorted(found.values(), key=lambda pair: pair[0].kind.asks)
+    models = {use.model: model for use, model in by_role}
+    with stage_progress("planning requests", show=config.progress) as at:
+        documents = documents_of(inputs.corpus)
+        plans = [
+            _plan(config, model, asked, inputs, documents, {k: u for k, u in uses.items() if u.model == name})
+            for name, model in at.each(models.items(), "models")
+        ]
+        unasked = _unasked(config, inputs, asked, documents)
+    notes = list(old_store_notes(config.store))
+    return StagePlan(stage=stage, plans=plans, uses=uses, notes=notes, unasked=unasked)
+
+
+def _unasked(
+    config: JobConfig, inputs: Inputs, lists: pl.DataFrame, documents: Documents
+) -> pl.DataFrame | None:
+    verdicts = lists.filter(kind=VERDICT.name).with_columns(kind=pl.lit(ANSWER.name))
+    if verdicts.is_empty():
+        return None
+    names = verdicts["dataset"].unique().sort()
+    uses = {(ANSWER.name, name): use_of(ANSWER, config, inputs.datasets[name])[0] for name in names}
+    return build_requests(verdicts, inputs.queries, documents, uses)
 
 
 def _plan(
-    config: JobConfig,
-    reader: Reader,
-    name: str,
-    queries: pl.DataFrame,
-    lists: pl.DataFrame,
-    inputs: Inputs,
-    documents: Documents,
-) -> ReaderPlan:
-    store = ReadingStore(config.store, name)
+    config: JobConfig, model: Model, lists: pl.DataFrame, inputs: Inputs, documents: Documents, uses: Uses
+) -> ModelPlan:
+    name = next(iter(uses.values())).model
+    store, forms = ResponseStore(config.store, name), forms_of(uses, name)
     if not store.is_described():
-        store.describe({key: value for key, value in identity_of(reader).items() if key != "probes"})
+        store.describe({key: value for key, value in identity_of(model).items() if key != "probes"})
     repaired = store.repair()
-    use = {
-        dataset: ReaderUse(reader=name, order_matters=reader.order_matters, sees_golds=reader.sees_golds)
-        for dataset in queries["dataset"].unique()
-    }
-    asks = build_asks(lists, queries, documents, use)
+    own = pl.DataFrame(list(uses), schema=["kind", "dataset"], orient="row")
+    wanted = lists.join(own, on=["kind", "dataset"], how="semi")
+    requests = build_requests(wanted, inputs.queries, documents, uses)
     known = store.keys(without_errors=config.retry_errors)
-    return ReaderPlan(
-        reader=reader,
+    return ModelPlan(
+        model=model,
         id=name,
-        asks=asks,
-        new=to_read(asks, known, queries, documents, order_matters=reader.order_matters),
+        resources=resources_of(model),
+        forms=forms,
+        requests=requests,
+        new=pending(requests, known, inputs.queries, documents, uses),
         make_requests=functools.partial(
-            build_requests, queries=queries, documents=documents, sees_golds=reader.sees_golds
+            with_texts, queries=inputs.queries, documents=documents, uses=uses, forms=forms
         ),
-        counts=count_work(asks, known),
+        counts=count_work(requests, known),
         repaired=repaired,
     )
 
 
 def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
-    """What the stage will cost, line by line: readings to do and known, tokens, truncation.
+    """What the stage will cost, line by line: requests pending and cached, tokens, truncation.
 
     Args:
         plan: of the stage.
         show: name the counting of tokens where it takes long.
     """
+    yield from plan.notes
     for part in plan.plans:
         yield from part.repaired
         for row in part.counts.iter_rows(named=True):
             yield (
-                f"{part.id}: {row['kind']}: {row['asked']:,} asked, {row['distinct']:,} distinct (union), "
-                f"{row['cached']:,} cached, {row['new']:,} new"
+                f"{part.id}: {row['kind']}, {row['lists']}: {row['asked']:,} asked, {row['distinct']:,} distinct "
+                f"(union), {row['cached']:,} cached, {row['new']:,} new"
             )
         if part.new.height:
             with stage_progress("counting prompt tokens", show=show):
@@ -372,27 +319,28 @@ def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
             yield f"{part.id}: {estimate}"
 
 
-def _estimate(plan: ReaderPlan) -> str:
+def _estimate(plan: ModelPlan) -> str:
     """Tokens and truncation of a sample of the new requests, spread over all of them."""
-    sampled = plan.make_requests(spread(plan.new, NUM_SAMPLED))
-    prompts = encodable(plan.reader, requests_of(sampled))
+    sampled = PendingRequests(plan.make_requests(spread(plan.new, NUM_SAMPLED)), plan.forms)
+    prompts = rendered(plan.model, sampled[:])
+    todo, num_lost = f"{plan.new.height:,} requests to run", len(sampled) - len(prompts)
     if not prompts:
-        return (
-            f"{plan.new.height:,} readings to do; of {sampled.num_rows} sampled requests none can be encoded"
-        )
-    tokens = sum(prompt.num_tokens for prompt in prompts) / len(prompts)
-    num_lost = sampled.num_rows - len(prompts)
-    unencoded = f"; {num_lost} more cannot be encoded" if num_lost else ""
+        return f"{todo}; of {len(sampled)} sampled requests none can be rendered"
+    counts = [prompt.num_tokens for prompt in prompts if prompt.num_tokens is not None]
+    if not counts:
+        return f"{todo}; the model does not count its tokens"
+    tokens = sum(counts) / len(counts)
+    lost = f"; {num_lost} more cannot be rendered" if num_lost else ""
     cut = sum(prompt.num_truncated_passage_tokens > 0 for prompt in prompts) / len(prompts)
     cut_question = sum(prompt.num_truncated_question_tokens > 0 for prompt in prompts) / len(prompts)
     return (
-        f"{plan.new.height:,} readings to do, about {tokens * plan.new.height:,.0f} prompt tokens "
-        f"({tokens:.0f} a reading), passages cut in {cut:.1%}, question cut in {cut_question:.1%} "
-        f"(by {len(prompts)} sampled requests{unencoded})"
+        f"{todo}, about {tokens * plan.new.height:,.0f} prompt tokens "
+        f"({tokens:.0f} a request), passages cut in {cut:.1%}, question cut in {cut_question:.1%} "
+        f"(by {len(prompts)} sampled requests{lost})"
     )
 
 
 def spread(new: pl.DataFrame, count: int) -> pl.DataFrame:
-    """So many of the readings to do, evenly over all of them; all, where they are no more."""
+    """So many of the pending requests, evenly over all of them; all, where they are no more."""
     count = min(count, new.height)
     return new[np.arange(count) * new.height // max(count, 1)]

@@ -1,106 +1,142 @@
-"""A planned stage -> its readings in the store, and its seal."""
+"""A planned stage -> its responses in the store, and its seal."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
 from erag_ray.config import JobConfig
 from erag_ray.evaluate import Expected, describe_outputs
-from erag_ray.pipeline import Done, Work, ray_session, read
+from erag_ray.kinds import ANSWER, VERDICT
+from erag_ray.pending import Uses
+from erag_ray.pipeline import Done, Work, ray_session, run
 from erag_ray.progress import stage_progress
-from erag_ray.schemas import ASKS, COMMON_OUTPUTS, COSTS, OUTPUTS, JobError
+from erag_ray.prompts import VERDICTS
+from erag_ray.schemas import COMMON_OUTPUTS, COSTS, OUTPUTS, REQUESTS, RESPONSES, JobError
 from erag_ray.steps.errors import check_share
-from erag_ray.steps.judging import outputs_alone
-from erag_ray.steps.planning import Answered, ReaderPlan, StagePlan
-from erag_ray.store import KEY_COLUMNS, ReadingStore, TableStore, new_job_id
+from erag_ray.steps.inputs import Inputs
+from erag_ray.steps.judging import Values, fold
+from erag_ray.steps.planning import Answered, ModelPlan, StagePlan
+from erag_ray.store import KEY_COLUMNS, ResponseStore, TableStore, as_frame, new_job_id
 
 ROWS_PER_SHARD = 50_000
 NUM_NAMED = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Read:
-    """A sealed stage: its ASKS and the READINGS that answer them."""
+class Finished:
+    """A sealed stage: its REQUESTS and the RESPONSES that answer them."""
 
-    asks: pl.DataFrame
-    readings: pl.DataFrame
+    plan: StagePlan
+    requests: pl.DataFrame
+    responses: pl.DataFrame
 
-
-def alone(done: Read) -> pl.DataFrame:
-    """What was said with each document alone: columns query_id, doc_id, reader, output."""
-    return outputs_alone(done.asks, done.readings)
-
-
-def run_others(config: JobConfig, others: Sequence[StagePlan]) -> dict[str, pl.DataFrame]:
-    """`run_stage` of the stages of `plan_others`: stage -> what was said with each document alone."""
-    return {other.stage: _in_place(alone(run_stage(config, other)), other) for other in others}
+    def values(self, inputs: Inputs) -> Values:
+        """What each kind of question came to, about single documents and about none."""
+        return fold(self.plan.uses, self.requests, self.responses, inputs.queries)
 
 
-def _in_place(said: pl.DataFrame, plan: StagePlan) -> pl.DataFrame:
-    return said.with_columns(pl.col("reader").replace(dict(plan.instead)))
-
-
-def run_stage(config: JobConfig, plan: StagePlan) -> Read:
-    """Read what is new, check that everything asked has been read, and seal the stage.
+def run_stage(config: JobConfig, plan: StagePlan) -> Finished:
+    """Run what is new, check that everything asked has a response, and seal the stage.
 
     Raises:
-        JobError: readings are missing, or more of them are errors than ``max_error_share`` allows.
+        JobError: responses are missing, or more of them are errors than ``max_error_share`` allows.
     """
     tables = TableStore("/".join([config.out.rstrip("/"), plan.stage]))
     tables.folder.delete("manifest.json")
-    job, start = new_job_id(), time.monotonic()
-    todo = [part for part in plan.plans if part.new.height]
-    done = _read_all(config, tables, todo, job) if todo else []
-    seconds = time.monotonic() - start
-    with stage_progress("looking up readings", show=config.progress):
+    job, todo = new_job_id(), [part for part in plan.plans if part.new.height]
+    done = _run_all(config, tables, todo, job) if todo else {}
+    with stage_progress("looking up responses", show=config.progress):
         found = [_collect(config, part) for part in plan.plans]
-        readings = pl.concat(frame for frame, _ in found)
-        _check_errors(readings, plan.asks, config)
-        tables.write(plan.asks, ASKS)
-    tables.write(_costs(plan, todo, done, job, seconds), COSTS)
+        # a stage may ask nothing: some annotators need no model
+        responses = pl.concat([as_frame(RESPONSES.empty()), *(frame for frame, _ in found)])
+        _check_errors(responses, plan.requests, config)
+        tables.write(plan.requests, REQUESTS)
+    tables.write(_costs(plan, done, job), COSTS)
     if plan.answered:
-        _seal_outputs(tables, plan, plan.answered, readings)
-    _seal(config, tables, plan, readings, sum(repeats for _, repeats in found), _told_of_borders(todo, done))
+        _seal_outputs(tables, plan, plan.answered, responses)
+    _seal(
+        config,
+        tables,
+        plan,
+        responses,
+        sum(repeats for _, repeats in found),
+        _told_of_borders(todo, [one for one, _ in done.values()]),
+    )
     for part in todo:
         # whole texts, which the sealed stage does not need again
-        tables.folder.delete_folder("requests", part.id)
-    return Read(asks=plan.asks, readings=readings)
+        tables.folder.delete_folder("pending", part.id)
+    return Finished(plan=plan, requests=plan.requests, responses=responses)
 
 
-def _seal_outputs(tables: TableStore, plan: StagePlan, answered: Answered, readings: pl.DataFrame) -> None:
-    expected = Expected(
-        max_new_tokens={part.id: part.reader.max_new_tokens for part in plan.plans},
-        example_answers={part.id: part.reader.example_answers for part in plan.plans},
-        verdicts=answered.verdicts,
-    )
-    outputs, common = describe_outputs(answered.lists, plan.asks, readings, answered.queries, expected)
+def _seal_outputs(tables: TableStore, plan: StagePlan, answered: Answered, responses: pl.DataFrame) -> None:
+    expected = expected_of(plan.uses, answered.verdicts)
+    requests = plan.requests.filter(kind=ANSWER.name)
+    outputs, common = describe_outputs(answered.lists, requests, responses, answered.queries, expected)
     tables.write(outputs, OUTPUTS)
     tables.write(common, COMMON_OUTPUTS)
 
 
-def _read_all(config: JobConfig, tables: TableStore, todo: Sequence[ReaderPlan], job: str) -> list[Done]:
+def expected_of(uses: Uses, verdicts: Mapping[str, Sequence[str]]) -> Expected:
+    """What is known of a stage's readers before they answer.
+
+    Args:
+        uses: how each kind is asked.
+        verdicts: dataset -> all answers that its questions can have, where they are but a few.
+    """
+    answers = [use for use in uses.values() if use.kind is ANSWER]
+    return Expected(
+        max_new_tokens={use.reader: use.form.max_new_tokens for use in answers},
+        # a verdict that an example shows is a right answer to other claims
+        example_answers={
+            use.reader: [example.answer for example in use.form.prompt.examples]
+            for use in answers
+            if use.case.family not in VERDICTS
+        },
+        verdicts=verdicts,
+    )
+
+
+def _run_all(
+    config: JobConfig, tables: TableStore, todo: Sequence[ModelPlan], job: str
+) -> dict[str, tuple[Done, float]]:
+    """Model -> what its requests took, and the seconds from first to last."""
+    done = {}
     with contextlib.ExitStack() as opened:
         with stage_progress("starting Ray", show=config.progress):
             opened.enter_context(ray_session(config.ray_address))
-        return [read_part(config, tables, part, job) for part in todo]
+        for part in todo:
+            start = time.monotonic()
+            done[part.id] = run_part(config, tables, part, job), time.monotonic() - start
+    return done
 
 
-def read_part(config: JobConfig, tables: TableStore, part: ReaderPlan, job: str) -> Done:
-    """One reader's requests, on the Ray that is there; the readings are in the store when this returns."""
+def run_part(config: JobConfig, tables: TableStore, part: ModelPlan, job: str) -> Done:
+    """One model's requests, on the Ray that is there; the responses are in the store when this returns."""
     with stage_progress("writing requests", show=config.progress):
-        where = _write_requests(tables, part)
-    work = Work(requests=where, num_requests=part.new.height, config=part.reader.config, reader=part.id)
-    return read(work, config, job)
+        folder = _write_pending(tables, part)
+    return run(work_of(part, folder), config, job)
 
 
-def _write_requests(tables: TableStore, plan: ReaderPlan) -> str:
+def work_of(part: ModelPlan, folder: str) -> Work:
+    """What a pool needs to know: the requests lie in ``folder``."""
+    return Work(
+        requests=folder,
+        num_requests=part.new.height,
+        config=part.model.config,
+        model=part.id,
+        forms=part.forms,
+        resources=part.resources,
+    )
+
+
+def _write_pending(tables: TableStore, plan: ModelPlan) -> str:
     """Parquet shards of the new requests, in a folder that holds nothing else."""
-    place = ("requests", plan.id)
+    place = ("pending", plan.id)
     tables.folder.delete_folder(*place)
     for number, start in enumerate(range(0, plan.new.height, ROWS_PER_SHARD)):
         shard = plan.make_requests(plan.new.slice(start, ROWS_PER_SHARD))
@@ -108,49 +144,62 @@ def _write_requests(tables: TableStore, plan: ReaderPlan) -> str:
     return "/".join([tables.folder.root.rstrip("/"), *place])
 
 
-def _collect(config: JobConfig, plan: ReaderPlan) -> tuple[pl.DataFrame, int]:
-    store = ReadingStore(config.store, plan.id)
-    readings, repeats = store.lookup(plan.asks)
-    missing = plan.asks.join(readings, on=KEY_COLUMNS, how="anti")
+def _collect(config: JobConfig, plan: ModelPlan) -> tuple[pl.DataFrame, int]:
+    store = ResponseStore(config.store, plan.id)
+    responses, repeats = store.lookup(plan.requests)
+    missing = plan.requests.join(responses, on=KEY_COLUMNS, how="anti")
     if missing.height:
         example = missing.select("query_id", "doc_ids").row(0, named=True)
         torn = f" ({len(store.set_aside)} damaged files were set aside)" if store.set_aside else ""
-        text = f"{plan.id}: {missing.height} requests were not read, such as {example}{torn}; start the job again"
+        text = f"{plan.id}: {missing.height} requests have no response, such as {example}{torn}; start the job again"
         raise JobError(text)
-    return readings, repeats
+    return responses, repeats
 
 
-def _check_errors(readings: pl.DataFrame, asks: pl.DataFrame, config: JobConfig) -> None:
-    errors, keys = readings.filter(pl.col("error").is_not_null()), ["reader", *KEY_COLUMNS]
-    first = errors.join(asks.unique(keys, keep="first", maintain_order=True), on=keys).head(NUM_NAMED)
+def _check_errors(responses: pl.DataFrame, requests: pl.DataFrame, config: JobConfig) -> None:
+    errors, keys = responses.filter(pl.col("error").is_not_null()), ["model", *KEY_COLUMNS]
+    first = errors.join(requests.unique(keys, keep="first", maintain_order=True), on=keys).head(NUM_NAMED)
     named = [
         f"query {row['query_id']}, documents {row['doc_ids']}: {row['error_kind']}: {row['error']}"
         for row in first.iter_rows(named=True)
     ]
-    check_share("readings", errors.height, readings.height, named, config)
+    check_share("requests", errors.height, responses.height, named, config)
 
 
-def _costs(
-    plan: StagePlan, todo: Sequence[ReaderPlan], done: Sequence[Done], job: str, seconds: float
-) -> pl.DataFrame:
-    return pl.DataFrame(
-        {
-            "stage": [plan.stage],
-            "job": [job],
-            "num_requests": [sum(row["distinct"] for row in plan.counts)],
-            "num_reader_calls": [sum(part.num_readings for part in done)],
-            "num_prompt_tokens": [sum(part.num_prompt_tokens for part in done)],
-            "num_output_tokens": [sum(part.num_output_tokens for part in done)],
-            "seconds": [seconds],
-            "device_seconds": [sum((part.device_seconds for part in done), 0.0)],
-            "peak_memory_bytes": [max((part.peak_memory_bytes for part in done), default=0)],
-        }
-    )
+def _costs(plan: StagePlan, done: Mapping[str, tuple[Done, float]], job: str) -> pl.DataFrame:
+    rows = []
+    for part in plan.plans:
+        one, seconds = done.get(part.id, (NOTHING_DONE, 0.0))
+        rows.append(
+            {
+                "stage": plan.stage,
+                "job": job,
+                "model": part.id,
+                "num_requests": int(part.counts["distinct"].sum()),
+                "num_reader_calls": one.num_responses,
+                "num_prompt_tokens": one.num_prompt_tokens,
+                "num_output_tokens": one.num_output_tokens,
+                "seconds": seconds,
+                "device_seconds": one.device_seconds,
+                "peak_memory_bytes": one.peak_memory_bytes,
+            }
+        )
+    return pl.DataFrame(rows, schema=as_frame(COSTS.empty()).schema)
 
 
-def _told_of_borders(todo: Sequence[ReaderPlan], done: Sequence[Done]) -> str:
+NOTHING_DONE = Done(
+    num_responses=0,
+    num_questions=0,
+    num_prompt_tokens=0,
+    num_output_tokens=0,
+    device_seconds=0.0,
+    peak_memory_bytes=0,
+)
+
+
+def _told_of_borders(todo: Sequence[ModelPlan], done: Sequence[Done]) -> str:
     """How many questions lay in two blocks, so that what their requests share was encoded twice; "" if nothing was."""
-    num_questions = sum(part.new["question_key"].n_unique() for part in todo)
+    num_questions = sum(part.new["text_key"].n_unique() for part in todo)
     num_cut = sum(part.num_questions for part in done) - num_questions
     return f" {num_cut:,} of {num_questions:,} questions now read lay in two blocks." if todo else ""
 
@@ -159,43 +208,42 @@ def _seal(
     config: JobConfig,
     tables: TableStore,
     plan: StagePlan,
-    readings: pl.DataFrame,
+    responses: pl.DataFrame,
     repeats: int,
     borders: str,
 ) -> None:
     # a stage may have nothing to read: all is read for its score alone
-    tokens = readings.select(pl.col("num_prompt_tokens").mean()).item() or 0
-    cut = readings.select((pl.col("num_truncated_passage_tokens") > 0).mean()).item() or 0
-    cut_question = readings.select((pl.col("num_truncated_question_tokens") > 0).mean()).item() or 0
+    tokens = responses.select(pl.col("num_prompt_tokens").mean()).item() or 0
+    cut = responses.select((pl.col("num_truncated_passage_tokens") > 0).mean()).item() or 0
+    cut_question = responses.select((pl.col("num_truncated_question_tokens") > 0).mean()).item() or 0
     summary = (
-        f"Over all readings used: {tokens:.0f} prompt tokens each, passages cut in "
-        f"{cut:.1%}, question cut in {cut_question:.1%}; {readings['error'].count()} errors.{borders}"
+        f"Over all responses used: {tokens:.0f} prompt tokens each, passages cut in "
+        f"{cut:.1%}, question cut in {cut_question:.1%}; {responses['error'].count()} errors.{borders}"
     )
-    summary = " ".join([summary, *_agreement(config, plan, readings)])
+    summary = " ".join([summary, *_agreement(config, plan, responses)])
     content = {
         "stage": plan.stage,
         "counts": plan.counts,
         "summary": summary,
-        "num_asks": plan.asks.height,
-        "num_readings": readings.height,
+        "num_requests": plan.requests.height,
+        "num_responses": responses.height,
         "num_repeated_keys": repeats,
         "store": config.store,
     }
     tables.write_manifest(content)
 
 
-def _agreement(config: JobConfig, plan: StagePlan, readings: pl.DataFrame) -> Iterator[str]:
-    """How often what was read for its score alone is what the reader itself writes, where the store knows both.
-
-    Only where both are asked by the same key: a reader that sees golds gives the same score anyway.
-    """
-    for part in plan.plans:
-        if part.id in plan.instead and not part.reader.sees_golds:
-            own, _ = ReadingStore(config.store, plan.instead[part.id]).lookup(part.asks)
-            both = (
-                readings.filter(reader=part.id)
-                .join(own, on=KEY_COLUMNS)
-                .drop_nulls(["output", "output_right"])
-            )
-            equal = both.filter(pl.col("output") == pl.col("output_right")).height
-            yield f"{part.id} chose what the reader writes in {equal:,} of {both.height:,} readings known of both."
+def _agreement(config: JobConfig, plan: StagePlan, responses: pl.DataFrame) -> Iterator[str]:
+    """How often the likelier verdict is what the reader itself writes, where the store knows both."""
+    if plan.unasked is None or plan.answered is None:
+        return
+    on = ["query_id", "doc_id"]
+    single = plan.unasked.with_columns(doc_id=pl.col("doc_ids").list.first())
+    for pair, use in plan.uses.items():
+        if use.kind is VERDICT:
+            chosen = fold({pair: use}, plan.requests, responses, plan.answered.queries)[ANSWER]
+            asked = single.filter(reader=use.reader).join(chosen, on=on, nulls_equal=True)
+            known = [ResponseStore(config.store, name).lookup(asked)[0] for name in asked["model"].unique()]
+            both = asked.join(pl.concat(known), on=["model", *KEY_COLUMNS]).drop_nulls(["output", "value"])
+            equal = both.filter(pl.col("output") == pl.col("value")).height
+            yield f"{use.reader} chose what it writes in {equal:,} of {both.height:,} responses known of both."

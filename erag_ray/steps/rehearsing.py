@@ -13,10 +13,11 @@ import polars as pl
 import scipy.stats
 
 from erag_ray.config import JobConfig
+from erag_ray.kinds import ANSWER
+from erag_ray.pending import pairs, ranked_lists
 from erag_ray.pipeline import (
     Pool,
     Times,
-    Work,
     plan_pool,
     ray_session,
     read_samples,
@@ -24,9 +25,9 @@ from erag_ray.pipeline import (
     without_first,
 )
 from erag_ray.progress import stage_progress
-from erag_ray.requests import pairs, ranked_lists
 from erag_ray.steps.inputs import Inputs
-from erag_ray.steps.planning import ReaderPlan, StagePlan, spread
+from erag_ray.steps.planning import ModelPlan, StagePlan, spread
+from erag_ray.steps.reading import work_of
 from erag_ray.store import Folder, new_job_id
 
 FOLDER = "rehearsal"
@@ -61,19 +62,25 @@ class Seconds(NamedTuple):
         return f"{self.mean / HOUR:.3g} reader-hours [{self.low / HOUR:.3g}, {self.high / HOUR:.3g}]"
 
 
-class Kind(NamedTuple):
-    """Requests that take about the same time: of one reader, and at most so many documents (0, 1, each depth)."""
+class Group(NamedTuple):
+    """Requests that take about the same time: of one model and kind, with at most so many documents."""
 
-    part: ReaderPlan
+    part: ModelPlan
+    kind: str
     num_docs: int
 
     @property
     def name(self) -> str:
-        return {0: "no passages", 1: "pairs"}.get(self.num_docs, f"lists of {self.num_docs}")
+        lists = {0: "no passages", 1: "pairs"}.get(self.num_docs, f"lists of {self.num_docs}")
+        return f"{self.kind}, {lists}"
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        return self.part.id, self.kind, self.num_docs
 
 
-Known = dict[tuple[str, int], Seconds]
-"""(reader, number of documents) -> for one request."""
+Known = dict[tuple[str, str, int], Seconds]
+"""(model, kind, number of documents) -> for one request."""
 
 
 def aside(config: JobConfig) -> JobConfig:
@@ -81,78 +88,78 @@ def aside(config: JobConfig) -> JobConfig:
     return dataclasses.replace(config.with_retrieved(), out="/".join([config.out.rstrip("/"), FOLDER]))
 
 
-def rehearse(config: JobConfig, inputs: Inputs, stages: Sequence[StagePlan]) -> Iterator[str]:
-    """Time and cost of what the stages still have to read, by reading some of it; line by line, as it is known.
+def rehearse(config: JobConfig, inputs: Inputs, plan: StagePlan) -> Iterator[str]:
+    """Time and cost of what the stage still has to run, by running some of it; line by line, as it is known.
 
     Args:
         config: of `aside`, whose folder is gone at the end.
         inputs: of the job.
-        stages: planned; the first is eRAG's and end-to-end evaluation's own.
+        plan: of the stage.
     """
-    kinds = [list(_kinds(part, config.depths)) for stage in stages for part in stage.plans if part.new.height]
-    if config.calibrate and kinds:
-        yield from _calibrated(config, inputs, stages[0], kinds)
+    groups = [list(_groups(part, config.depths)) for part in plan.plans if part.new.height]
+    if config.calibrate and groups:
+        yield from _calibrated(config, inputs, plan, groups)
     Folder(config.out).delete_folder()
     yield "a dry run: nothing else was read, and no result was made"
 
 
-def _kinds(part: ReaderPlan, depths: Sequence[int]) -> Iterator[Kind]:
-    """A reader's requests by how many documents they have, fewest first."""
+def _groups(part: ModelPlan, depths: Sequence[int]) -> Iterator[Group]:
+    """A model's requests by kind and by how many documents they have, fewest first."""
     length, bounds = pl.col("doc_rows").list.len(), sorted({0, 1, *depths})
-    for below, most in itertools.pairwise([-1, *bounds]):
-        # gold passages may be more than the deepest list
-        above = pl.lit(most == bounds[-1]) & (length > below)
-        own = part.new.filter(above | length.is_between(below, most, closed="right"))
-        if own.height:
-            yield Kind(dataclasses.replace(part, new=own), most)
+    for kind in part.new["kind"].unique().sort():
+        for below, most in itertools.pairwise([-1, *bounds]):
+            # gold passages may be more than the deepest list
+            above = pl.lit(most == bounds[-1]) & (length > below)
+            within = above | length.is_between(below, most, closed="right")
+            own = part.new.filter(pl.col("kind") == kind, within)
+            if own.height:
+                yield Group(dataclasses.replace(part, new=own), kind, most)
 
 
 def _calibrated(
-    config: JobConfig, inputs: Inputs, stage: StagePlan, kinds: Sequence[Sequence[Kind]]
+    config: JobConfig, inputs: Inputs, plan: StagePlan, groups: Sequence[Sequence[Group]]
 ) -> Iterator[str]:
     known: Known = {}
-    count = max(1, config.calibrate // sum(map(len, kinds)))
+    count = max(1, config.calibrate // sum(map(len, groups)))
     with ray_session(config.ray_address):
-        pool = plan_pool(config)
-        for own in kinds:
+        for own in groups:
+            pool = plan_pool(config, own[0].part.resources)
             yield from _measured(config, own, count, pool, known)
-    everything = [
-        known[kind.part.id, kind.num_docs].times(kind.part.new.height) for own in kinds for kind in own
-    ]
+    everything = [known[group.key].times(group.part.new.height) for own in groups for group in own]
     total = _sum(everything)
     yield _costs(total, pool, config.price_per_hour)
-    yield from _comparison(config, inputs, stage, known)
+    yield from _comparison(config, inputs, plan, known)
 
 
 def _measured(
-    config: JobConfig, kinds: Sequence[Kind], count: int, pool: Pool, known: Known
+    config: JobConfig, groups: Sequence[Group], count: int, pool: Pool, known: Known
 ) -> Iterator[str]:
-    """Time one reader on so many requests of each kind, by themselves; what it takes is added to ``known``."""
-    part, folder = kinds[0].part, Folder("/".join([config.out.rstrip("/"), "requests", kinds[0].part.id]))
-    rounds = itertools.zip_longest(*(_samples(kind, count, pool.num_together) for kind in kinds))
-    # in turn, so that what else the machine does meanwhile slows all kinds alike
+    """Time one model on so many requests of each group, by themselves; what it takes is added to ``known``."""
+    part, folder = groups[0].part, Folder("/".join([config.out.rstrip("/"), "pending", groups[0].part.id]))
+    rounds = itertools.zip_longest(*(_samples(group, count, pool.num_together) for group in groups))
+    # in turn, so that what else the machine does meanwhile slows all of them alike
     order = [
-        (kind, rows) for one in rounds for kind, rows in zip(kinds, one, strict=True) if rows is not None
+        (group, rows) for one in rounds for group, rows in zip(groups, one, strict=True) if rows is not None
     ]
     for number, (_, rows) in enumerate(order):
         folder.write_parquet(part.make_requests(rows), sample_name(number))
-    work = Work(requests=folder.root, num_requests=count, config=part.reader.config, reader=part.id)
+    work = dataclasses.replace(work_of(part, folder.root), num_requests=count)
     with stage_progress(f"timing {part.id}", show=config.progress):
         times = read_samples(work, len(order), config, new_job_id(), pool)
-    for kind in kinds:
-        own = without_first([one for one, (other, _) in zip(times, order, strict=True) if other is kind])
-        known[part.id, kind.num_docs] = _for_one(own)
-        yield _told(kind, own, known[part.id, kind.num_docs])
+    for group in groups:
+        own = without_first([one for one, (other, _) in zip(times, order, strict=True) if other is group])
+        known[group.key] = _for_one(own)
+        yield _told(group, own, known[group.key])
     memory = max(one.peak_memory_bytes for one in times)
     yield f"{part.id}: a reader holds {memory / 2**30:.2f} GiB at most"
 
 
-def _samples(kind: Kind, count: int, num_workers: int) -> list[pl.DataFrame]:
+def _samples(group: Group, count: int, num_workers: int) -> list[pl.DataFrame]:
     """So many of the requests, evenly over all of them, in samples that are each so too.
 
     The first sample of each worker does not count; where there are too few for one more they come again.
     """
-    chosen = spread(kind.part.new, count)
+    chosen = spread(group.part.new, count)
     num_samples = min(NUM_SAMPLES + num_workers, chosen.height)
     samples = [chosen.gather_every(num_samples, first) for first in range(num_samples)]
     return samples * math.ceil((num_workers + 1) / num_samples)
@@ -160,9 +167,9 @@ def _samples(kind: Kind, count: int, num_workers: int) -> list[pl.DataFrame]:
 
 def _for_one(times: Sequence[Times]) -> Seconds:
     """Mean of the samples with Student's interval, which is the wider the fewer they are."""
-    each = [one.seconds / one.num_readings for one in times]
+    each = [one.seconds / one.num_responses for one in times]
     mean, count = statistics.fmean(each), len(each)
-    is_small = max(one.num_readings for one in times) < times[0].batch_rows
+    is_small = max(one.num_responses for one in times) < times[0].batch_rows
     if count == 1:
         return Seconds(mean, 0.0, math.inf, is_small)
     quantile = float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, count - 1))
@@ -170,12 +177,12 @@ def _for_one(times: Sequence[Times]) -> Seconds:
     return Seconds(mean, max(0.0, mean - margin), mean + margin, is_small)
 
 
-def _told(kind: Kind, times: Sequence[Times], seconds: Seconds) -> str:
-    num_readings, height = sum(one.num_readings for one in times), kind.part.new.height
+def _told(group: Group, times: Sequence[Times], seconds: Seconds) -> str:
+    num_responses, height = sum(one.num_responses for one in times), group.part.new.height
     return (
-        f"{kind.part.id}: {kind.name}: {seconds.mean:.3g} reader-seconds each [{seconds.low:.3g}, {seconds.high:.3g}] "
-        f"by {len(times)} samples, {num_readings:,} requests in all (one batch of the job holds up to "
-        f"{times[0].batch_rows:,}); all {height:,} would take {seconds.times(height).in_hours}"
+        f"{group.part.id}: {group.name}: {seconds.mean:.3g} reader-seconds each [{seconds.low:.3g}, "
+        f"{seconds.high:.3g}] by {len(times)} samples, {num_responses:,} requests in all (one batch of the job holds "
+        f"up to {times[0].batch_rows:,}); all {height:,} would take {seconds.times(height).in_hours}"
     )
 
 
@@ -193,11 +200,12 @@ def _costs(total: Seconds, pool: Pool, price: float | None) -> str:
     )
 
 
-def _comparison(config: JobConfig, inputs: Inputs, stage: StagePlan, known: Known) -> Iterator[str]:
+def _comparison(config: JobConfig, inputs: Inputs, plan: StagePlan, known: Known) -> Iterator[str]:
     """What eRAG and end-to-end evaluation at each depth would take, each for itself and from nothing."""
     for depth in config.depths:
-        parts = [_both(inputs.runs, part, depth, known) for part in stage.plans]
-        if None in parts:
+        asked = [part for part in plan.plans if ANSWER.name in part.requests["kind"]]
+        parts = [_both(inputs.runs, part, depth, known) for part in asked]
+        if None in parts or not parts:
             yield f"depth {depth}: eRAG against end-to-end: not known, some of it was all read before"
             continue
         alone, together = map(_sum, zip(*filter(None, parts), strict=True))
@@ -216,13 +224,13 @@ def _verdict(alone: Seconds, together: Seconds) -> str:
     return "these samples do not tell which costs less; calibrate with more"
 
 
-def _both(runs: pl.DataFrame, part: ReaderPlan, depth: int, known: Known) -> tuple[Seconds, Seconds] | None:
+def _both(runs: pl.DataFrame, part: ModelPlan, depth: int, known: Known) -> tuple[Seconds, Seconds] | None:
     """For all pairs and for all lists down to a depth; None where one of them was not measured."""
-    if not known.keys() >= {(part.id, 1), (part.id, depth)}:
+    one, several = (part.id, ANSWER.name, 1), (part.id, ANSWER.name, depth)
+    if not known.keys() >= {one, several}:
         return None
-    own = runs.filter(pl.col("rank") <= depth).join(
-        part.asks.select("query_id").unique(), on="query_id", how="semi"
-    )
+    queries = part.requests.filter(kind=ANSWER.name).select("query_id").unique()
+    own = runs.filter(pl.col("rank") <= depth).join(queries, on="query_id", how="semi")
     lists = ranked_lists(own, own["query_id"].unique(), [depth]).filter(pl.col("doc_ids").list.len() > 0)
     distinct = lists.select("query_id", "doc_ids").unique()
-    return known[part.id, 1].times(pairs(own).height), known[part.id, depth].times(distinct.height)
+    return known[one].times(pairs(own).height), known[several].times(distinct.height)

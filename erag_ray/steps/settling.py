@@ -13,7 +13,6 @@ from erag_ray.annotators import annotate
 from erag_ray.config import SettleConfig
 from erag_ray.evaluate.common import Floats
 from erag_ray.pipeline import ray_session
-from erag_ray.requests import as_lists_of_one
 from erag_ray.sampling import (
     Looks,
     Sampled,
@@ -32,7 +31,7 @@ from erag_ray.steps.errors import check_scores
 from erag_ray.steps.inputs import Inputs
 from erag_ray.steps.judging import evidence_of
 from erag_ray.steps.planning import plan_labels
-from erag_ray.steps.reading import alone, run_stage
+from erag_ray.steps.reading import run_stage
 from erag_ray.store import TableStore, as_frame
 
 STAGE = "settle"
@@ -143,9 +142,9 @@ def _labels(config: SettleConfig, inputs: Inputs, asked: pl.DataFrame) -> pl.Dat
     pairs = asked.select("query_id", "doc_id")
     if pairs.is_empty():
         return pairs.with_columns(label=pl.lit(0.0))
-    said = alone(run_stage(config, plan_labels(config, inputs, STAGE, as_lists_of_one(pairs))))
+    done = run_stage(config, plan_labels(config, inputs, STAGE, pairs))
     errors = ScoreErrors()
-    evidence = dataclasses.replace(evidence_of(inputs, said), pairs=pairs, score_errors=errors)
+    evidence = dataclasses.replace(evidence_of(inputs, done.values(inputs)), pairs=pairs, score_errors=errors)
     labels = as_frame(annotate("erag", evidence))
     check_scores(errors, config)
     if labels["label"].null_count():

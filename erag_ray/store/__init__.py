@@ -5,7 +5,7 @@ Tables have three forms:
 - a *sealed table* is written, in one part or several, then its manifest; without the manifest it does not exist
   (`TableStore`);
 - a *mapped table* is one Arrow file that the processes of a machine share (`write_mapped`, `open_mapped`);
-- an *open store* (`ReadingStore`) is appended to by many jobs, a whole file at a time, and never rewritten.
+- an *open store* (`ResponseStore`) is appended to by many jobs, a whole file at a time, and never rewritten.
   A file is written under ``_unfinished/`` and moved into place, so that a reader sees it complete or not at all.
 
 Goes in: Arrow tables that conform to `schemas`. Comes out: Polars frames of the same schema.
@@ -26,7 +26,7 @@ from erag_ray.store.identity import (
 )
 from erag_ray.store.lease import LEASE_SECONDS, LEASES, Lease, is_leased, last_beat
 from erag_ray.store.mapped import open_mapped, write_mapped
-from erag_ray.store.readings import KEY_COLUMNS, ReadingStore, keys_digest
+from erag_ray.store.responses import KEY_COLUMNS, ResponseStore, keys_digest, old_store_notes
 from erag_ray.store.tables import TableStore, TableWriter, part_paths, read_manifest, whole_manifest
 from erag_ray.store.tracebacks import JobTracebacks, TracebackFiles, traceback_folder
 
@@ -40,7 +40,7 @@ __all__ = [
     "Folder",
     "JobTracebacks",
     "Lease",
-    "ReadingStore",
+    "ResponseStore",
     "TableStore",
     "TableWriter",
     "TracebackFiles",
@@ -56,6 +56,7 @@ __all__ = [
     "keys_digest",
     "last_beat",
     "new_job_id",
+    "old_store_notes",
     "open_array",
     "open_file",
     "open_mapped",

@@ -9,43 +9,44 @@ import numpy as np
 import pyarrow as pa
 
 from erag_ray.config import StageConfig
-from erag_ray.prompts import Passage, Piece
-from erag_ray.readers import Prompt, Request
-from erag_ray.readers.t5 import T5Reader
-from erag_ray.readers.tokens import Ids
+from erag_ray.models import Passage, PromptTokens, Request
+from erag_ray.models.tokens import Ids
+from erag_ray.prompts import Piece
 from erag_ray.scores import score_named, usable_answers
 from erag_ray.train.crops import crop
 from erag_ray.train.curriculum import Curriculum
 from erag_ray.train.examples import Examples
+from erag_ray.train.reader import TrainedReader
 
 
 class Drawn(NamedTuple):
     """What a question has become in one epoch."""
 
     dataset: str
-    request: Request
+    question: str
+    passages: tuple[Passage, ...]
     answer: str
 
     @property
     def num_characters(self) -> int:
         """Of question and passages: near enough to the number of tokens to sort by."""
-        passages = self.request.passages
-        return len(self.request.question) * max(len(passages), 1) + sum(
-            len(p.title) + len(p.text) for p in passages
-        )
+        passages = self.passages
+        return len(self.question) * max(len(passages), 1) + sum(len(p.title) + len(p.text) for p in passages)
 
 
 class Sample(NamedTuple):
     """A prompt and the tokens that the reader is to write, its end token included."""
 
-    prompt: Prompt
+    prompt: PromptTokens
     target: Ids
 
 
 class Batches:
     """The training questions as steps of samples."""
 
-    def __init__(self, examples: Examples, curriculum: Curriculum, readers: Mapping[str, T5Reader]) -> None:
+    def __init__(
+        self, examples: Examples, curriculum: Curriculum, readers: Mapping[str, TrainedReader]
+    ) -> None:
         self.examples = examples
         self.curriculum = curriculum
         self.readers = readers
@@ -88,7 +89,7 @@ def draw(
             _cropped(record, row, passage, answers, num_words, rng)
             for row, passage in zip(rows, passages, strict=True)
         ]
-    return Drawn(str(record["dataset"]), Request(str(record["question"]), tuple(passages)), answer)
+    return Drawn(str(record["dataset"]), str(record["question"]), tuple(passages), answer)
 
 
 def _cropped(
@@ -128,17 +129,18 @@ def read_passages(corpus: pa.Table, rows: Sequence[int]) -> list[Passage]:
     ]
 
 
-def tokenised(drawn: Sequence[Drawn], readers: Mapping[str, T5Reader]) -> list[Sample]:
+def tokenised(drawn: Sequence[Drawn], readers: Mapping[str, TrainedReader]) -> list[Sample]:
     """Samples in the order of what was drawn; each dataset by its own reader."""
     samples: dict[int, Sample] = {}
     for dataset in sorted({one.dataset for one in drawn}):
         places = [place for place, one in enumerate(drawn) if one.dataset == dataset]
         reader = readers[dataset]
-        prompts = reader.encode([drawn[place].request for place in places])
-        targets = reader.pieces.tokenise([[Piece("passage", drawn[place].answer)] for place in places])
-        for place, prompt, (answer,) in zip(places, prompts, targets, strict=True):
-            kept = answer[: reader.max_new_tokens - len(reader.end)]
-            samples[place] = Sample(prompt, (*kept, *reader.end))
+        model, form = reader.model, reader.form
+        requests = [Request.of(form, drawn[place].question, drawn[place].passages) for place in places]
+        targets = model.pieces.tokenise([[Piece("passage", drawn[place].answer)] for place in places])
+        for place, prompt, (answer,) in zip(places, model.render(requests), targets, strict=True):
+            kept = answer[: form.max_new_tokens - len(model.end)]
+            samples[place] = Sample(prompt, (*kept, *model.end))
     return [samples[place] for place in range(len(drawn))]
 
 
@@ -146,11 +148,11 @@ def micro_batches(samples: Sequence[Sample], max_tokens: int) -> Iterator[list[S
     """Samples of similar length together, at most ``max_tokens`` segment tokens; one longer sample goes alone."""
     batch: list[Sample] = []
     num_tokens = 0
-    for sample in sorted(samples, key=lambda one: -one.prompt.num_tokens):
-        if batch and num_tokens + sample.prompt.num_tokens > max_tokens:
+    for sample in sorted(samples, key=lambda one: -one.prompt.length):
+        if batch and num_tokens + sample.prompt.length > max_tokens:
             yield batch
             batch, num_tokens = [], 0
         batch.append(sample)
-        num_tokens += sample.prompt.num_tokens
+        num_tokens += sample.prompt.length
     if batch:
         yield batch

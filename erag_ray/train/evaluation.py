@@ -1,4 +1,4 @@
-"""Evaluation while training: dev questions through the reader's own encode, batches, generate, by their own score."""
+"""Evaluation while training: dev questions through the reader's own render, batches, generate, by their own score."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import torch.distributed as dist
 
 from erag_ray.config import TrainConfig
 from erag_ray.datasets import sample
-from erag_ray.readers import Request
-from erag_ray.readers.t5 import T5Reader
+from erag_ray.models import Form, Request
 from erag_ray.scores import score_named, score_outputs
 from erag_ray.store import as_frame
 from erag_ray.train.batches import listed, read_passages
 from erag_ray.train.examples import Examples
+from erag_ray.train.reader import TrainedReader
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,7 +29,7 @@ class _Asked:
 class DevQuestions:
     """The dev questions, read as the last stage has it: most passages, its golds, nothing cropped."""
 
-    def __init__(self, config: TrainConfig, examples: Examples, readers: Mapping[str, T5Reader]) -> None:
+    def __init__(self, config: TrainConfig, examples: Examples, readers: Mapping[str, TrainedReader]) -> None:
         self.config = config
         self.examples = examples
         self.readers = readers
@@ -50,7 +50,7 @@ class DevQuestions:
         rank, num_workers = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         sums = np.array([self._sum(name, rank, num_workers) for name in self.datasets])
         if dist.is_initialized():
-            device = next(iter(self.readers.values())).model.device
+            device = next(iter(self.readers.values())).model.model.device
             total = torch.tensor(sums, device=device)
             dist.all_reduce(total)
             sums = total.cpu().numpy()
@@ -62,21 +62,21 @@ class DevQuestions:
 
     def _sum(self, name: str, rank: int, num_workers: int) -> float:
         """The sum of the scores of one worker's questions of a dataset."""
-        asked = [self._asked(row) for row in self._rows[name][rank::num_workers]]
-        reader = self.readers[name]
-        prompts = reader.encode([one.request for one in asked])
+        model, form = self.readers[name]
+        asked = [self._asked(form, row) for row in self._rows[name][rank::num_workers]]
+        prompts = model.render([one.request for one in asked])
         outputs = [""] * len(asked)
-        for rows in reader.batches(prompts):
-            for row, output in zip(rows, reader.generate([prompts[row] for row in rows]), strict=True):
+        for rows in model.batches(prompts):
+            for row, output in zip(rows, model.generate([prompts[row] for row in rows]), strict=True):
                 outputs[row] = output.text
         return sum(
             score_outputs([text], [one.answers], score_named(one.score))[0] or 0.0
             for text, one in zip(outputs, asked, strict=True)
         )
 
-    def _asked(self, row: int) -> _Asked:
+    def _asked(self, form: Form, row: int) -> _Asked:
         record = self.examples.table.slice(row, 1).to_pylist()[0]
         stage = self.config.curriculum[-1]
         rows = listed(record["passages"], record["gold"], max(stage.num_passages), stage.num_gold)
-        request = Request(record["question"], tuple(read_passages(self.examples.corpus, rows)))
+        request = Request.of(form, record["question"], read_passages(self.examples.corpus, rows))
         return _Asked(request=request, answers=record["answers"], score=record["score"])

@@ -22,8 +22,8 @@ import torch.distributed as dist
 from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.config import TrainConfig
-from erag_ray.readers.base import DEFAULT_LIMITS
-from erag_ray.readers.fusion import fuse
+from erag_ray.models.fusion import fuse
+from erag_ray.models.local import DEFAULT_LIMITS
 from erag_ray.schemas import JobError
 from erag_ray.train.batches import Batches, Sample, micro_batches
 from erag_ray.train.checkpoints import Checkpoints, State, recover, restore
@@ -52,7 +52,7 @@ class Trainer:
         self.out = pathlib.Path(config.out)
         train, dev = open_examples(config, "train"), open_examples(config, "dev")
         self.readers = load_readers(config.reader, model_folder, {**dev.datasets, **train.datasets})
-        self.model: Any = next(iter(self.readers.values())).model
+        self.model: Any = next(iter(self.readers.values())).model.model
         if config.gradient_checkpointing:
             self.model.get_encoder().activation_checkpointing_enable({"use_reentrant": False})
         self.curriculum = Curriculum(config, train.dataset_names)
@@ -155,7 +155,7 @@ class Trainer:
             with autocast(self.config):
                 loss = loss_sum(self.model, batch, pass_tokens)
             loss.backward()  # type: ignore[no-untyped-call]
-            counts = [sum(len(one.target) for one in batch), sum(one.prompt.num_tokens for one in batch)]
+            counts = [sum(len(one.target) for one in batch), sum(one.prompt.length for one in batch)]
             sums += torch.stack([loss.detach().double(), *sums.new_tensor(counts)])
         if dist.is_initialized():
             dist.all_reduce(self.gradients)

@@ -15,8 +15,9 @@ from huggingface_hub.errors import StrictDataclassError
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
 from erag_ray.config import ScratchConfig
-from erag_ray.prompts import Passage, fid_pieces
-from erag_ray.readers.models import quiet
+from erag_ray.models.weights import quiet
+from erag_ray.prompts import T5, pieces
+from erag_ray.requests import Passage
 from erag_ray.schemas import InputError
 from erag_ray.train.copying import start_near_copying
 from erag_ray.train.examples import Examples
@@ -56,7 +57,7 @@ def make_model(scratch: ScratchConfig, examples: Examples, seed: int, folder: pa
 
 def _template() -> list[str]:
     """The words of ours in a prompt: where the question, a title and a text begin."""
-    return [piece.text for piece in fid_pieces("", Passage("a", "a")) if piece.kind == "template"]
+    return [piece.text for piece in pieces(T5, "", [Passage("a", "a")]) if piece.kind == "template"]
 
 
 def _marks(tokenizer: transformers.PreTrainedTokenizerFast) -> list[int]:

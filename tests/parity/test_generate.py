@@ -1,9 +1,10 @@
-"""Readers against transformers' own `generate`, one request at a time on the whole prompt as one string."""
+"""Models against transformers' own `generate`, one request at a time on the whole prompt as one string."""
 
 from __future__ import annotations
 
 import itertools
 import statistics
+from collections.abc import Iterable
 from typing import Any
 
 import models
@@ -11,22 +12,26 @@ import pytest
 import torch
 import transformers
 
-from erag_ray.prompts import Passage
-from erag_ray.readers import Request
-from erag_ray.readers.attention import LONG, ONE_BY_ONE
+from erag_ray.models import Form, Passage, Request
+from erag_ray.models.attention import LONG, ONE_BY_ONE
 
 pytestmark = pytest.mark.parity
 
 
-def some_requests(num: int, *, seed: int, longest: int) -> list[Request]:
+def some_requests(form: Form, num: int = 30, *, seed: int = 7, longest: int = 40) -> list[Request]:
     # a title and a text of at least one word: the string form has no other way to leave them out
     return [
-        Request(question, tuple(Passage(title or "Marn", text or "sea") for title, text in passages))
-        for question, passages, _ in models.some_requests(num, seed=seed, longest=longest)
+        with_passages(request, [Passage(title or "Marn", text or "sea") for title, text in request.passages])
+        for request in models.some_requests(form, num, seed=seed, longest=longest)
     ]
 
 
-REQUESTS = some_requests(30, seed=7, longest=40)
+def with_passages(request: Request, passages: Iterable[Passage]) -> Request:
+    return request._replace(passages=tuple(passages))
+
+
+FID = some_requests(models.form_for("fid"))
+IPA = some_requests(models.form_for("ipa"))
 
 
 # every other layer sees 12 tokens only
@@ -62,7 +67,7 @@ def passage_text(passage: Passage) -> str:
 
 
 def test_fid_with_a_list_of_one_is_t5(t5: str, peer: tuple[Any, Any]) -> None:
-    alone = [Request(r.question, r.passages[:1]) for r in REQUESTS]
+    alone = [with_passages(r, r.passages[:1]) for r in FID]
     strings = [f"question: {r.question}" + "".join(map(passage_text, r.passages)) for r in alone]
     got = models.outputs(models.loaded("fid", t5), alone)
     assert got == [expected(peer, text) for text in strings]
@@ -70,43 +75,43 @@ def test_fid_with_a_list_of_one_is_t5(t5: str, peer: tuple[Any, Any]) -> None:
 
 
 def test_ipa_is_t5_on_one_string(t5: str, peer: tuple[Any, Any]) -> None:
-    strings = [f"question: {r.question}" + "".join(map(passage_text, r.passages)) for r in REQUESTS]
-    got = models.outputs(models.loaded("ipa", t5), REQUESTS)
+    strings = [f"question: {r.question}" + "".join(map(passage_text, r.passages)) for r in IPA]
+    got = models.outputs(models.loaded("ipa", t5), IPA)
     assert got == [expected(peer, text) for text in strings]
     assert len({text for text, _ in got}) > 20
 
 
 def test_ipa_over_long_passages_is_t5_on_one_string(t5: str, peer: tuple[Any, Any]) -> None:
-    requests = some_requests(15, seed=5, longest=250)
+    requests = some_requests(models.form_for("ipa"), 15, seed=5, longest=250)
     strings = [f"question: {r.question}" + "".join(map(passage_text, r.passages)) for r in requests]
-    reader = models.loaded("ipa", t5)
-    assert models.outputs(reader, requests) == [expected(peer, text) for text in strings]
-    lengths = [prompt.num_tokens for prompt in reader.encode(requests)]
+    model = models.loaded("ipa", t5)
+    assert models.outputs(model, requests) == [expected(peer, text) for text in strings]
+    lengths = [prompt.num_tokens for prompt in model.render(requests)]
     # every way of attention: few tokens together, and one by one
     assert min(lengths) < ONE_BY_ONE < statistics.median(lengths) < LONG < max(lengths) < 2048
 
 
 def test_fid_over_the_same_passage_twice_is_not_changed_by_it(t5: str, peer: tuple[Any, Any]) -> None:
     # attention over a set of states that stands there twice gives the same mean
-    twice = [Request(r.question, r.passages[:1] * 2) for r in REQUESTS if r.passages]
+    twice = [with_passages(r, r.passages[:1] * 2) for r in FID if r.passages]
     strings = [f"question: {r.question}" + passage_text(r.passages[0]) for r in twice]
     assert models.outputs(models.loaded("fid", t5), twice) == [expected(peer, text) for text in strings]
 
 
 def test_fid_does_not_see_the_order_of_its_passages(t5: str) -> None:
-    reader = models.loaded("fid", t5)
-    several = [request for request in REQUESTS if len(request.passages) == 3]
-    firsts = models.outputs(reader, several)
+    model = models.loaded("fid", t5)
+    several = [request for request in FID if len(request.passages) == 3]
+    firsts = models.outputs(model, several)
     for order in itertools.permutations(range(3)):
-        turned = [Request(r.question, tuple(r.passages[place] for place in order)) for r in several]
-        assert models.outputs(reader, turned) == firsts
+        turned = [with_passages(r, [r.passages[place] for place in order]) for r in several]
+        assert models.outputs(model, turned) == firsts
 
 
 def test_fid_uses_all_its_passages(t5: str) -> None:
-    reader = models.loaded("fid", t5)
-    several = [request for request in REQUESTS if len(request.passages) > 1]
-    fewer = [Request(r.question, r.passages[:-1]) for r in several]
-    pairs = zip(models.outputs(reader, several), models.outputs(reader, fewer), strict=True)
+    model = models.loaded("fid", t5)
+    several = [request for request in FID if len(request.passages) > 1]
+    fewer = [with_passages(r, r.passages[:-1]) for r in several]
+    pairs = zip(models.outputs(model, several), models.outputs(model, fewer), strict=True)
     assert sum(one != other for one, other in pairs) > len(several) // 2
 
 
@@ -124,25 +129,25 @@ def test_causal_is_generate_on_each_prompt_alone(
     tmp_path_factory: pytest.TempPathFactory, kind: str, settings: dict[str, Any], prompt: str
 ) -> None:
     folder = models.causal_folder(tmp_path_factory.mktemp(kind), kind=kind, **settings)
-    reader = models.loaded("causal", folder, prompt=prompt, num_examples=1)
-    model = transformers.AutoModelForCausalLM.from_pretrained(folder).eval()
+    ours, theirs = models.loaded("causal", folder), transformers.AutoModelForCausalLM.from_pretrained(folder)
+    requests = some_requests(models.form_for("causal", prompt=prompt, num_examples=1))[:20]
     want = []
-    for made in reader.encode(REQUESTS[:20]):
+    for made in ours.render(requests):
         ids = torch.tensor([made.segments[0]])
         with torch.inference_mode():
-            found = model.generate(
+            found = theirs.eval().generate(
                 ids, attention_mask=torch.ones_like(ids), max_new_tokens=12, do_sample=False, pad_token_id=0
             )
-        text = reader.tokenizer.decode(found[0, ids.shape[1] :], skip_special_tokens=True)
+        text = ours.tokenizer.decode(found[0, ids.shape[1] :], skip_special_tokens=True)
         want.append(text.split("\n")[0].strip())
-    got = [text for text, _ in models.outputs(reader, REQUESTS[:20])]
+    got = [text for text, _ in models.outputs(ours, requests)]
     assert got == want
     assert len(set(got)) > 10
 
 
 def test_causal_prompts_are_the_whole_string(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder = models.causal_folder(tmp_path_factory.mktemp("whole"))
-    reader = models.loaded("causal", folder)
+    model = models.loaded("causal", folder)
     string = (
         "Read the passages and answer the question with a few words.\n\n"
         "Passage: (Skerry Point) The lighthouse at Skerry Point was designed by Orla Brandvik and burned whale oil.\n"
@@ -151,6 +156,7 @@ def test_causal_prompts_are_the_whole_string(tmp_path_factory: pytest.TempPathFa
         "Question: Where did Ada Brunner grow up?\nAnswer (a few words): Mellinghaven\n\n"
         "Passage: (Marn) The sea.\nPassage: The hills.\nQuestion: Who built it?\nAnswer (a few words):"
     )
-    request = Request("Who built it?", (Passage("Marn", "The sea."), Passage("", "The hills.")))
-    (prompt,) = reader.encode([request])
-    assert prompt.segments == (tuple(reader.tokenizer(string)["input_ids"]),)
+    passages = Passage("Marn", "The sea."), Passage("", "The hills.")
+    request = Request(models.form_for("causal"), "Who built it?", passages)
+    (prompt,) = model.render([request])
+    assert prompt.segments == (tuple(model.tokenizer(string)["input_ids"]),)

@@ -1,0 +1,159 @@
+"""A prompt of the user's own, in a config or in a YAML file of its own."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import string
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+
+from erag_ray.config.check import require
+from erag_ray.config.keys import keys_of
+
+FILE_ENDINGS = (".yaml", ".yml")
+BUILT_IN = ("chat", "plain", "t5")
+PROMPT_CHOICES = ", ".join((*BUILT_IN, "a YAML file (.yaml, .yml)")) + ", or keys"
+FIELDS = ("question", "passages")
+PASSAGE_FIELDS = ("rank", "title", "text", "passage")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleConfig:
+    """A worked example of a prompt."""
+
+    question: str
+    """The question of the example."""
+
+    answer: str
+    """What the model is to write."""
+
+    passages: list[dict[str, str]] = field(default_factory=list)
+    """Its passages, each with the keys title and text; left out where the request itself has none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptConfig:
+    """How a question and its passages become the text that the model gets."""
+
+    template: str
+    """What is asked, with {question} and {passages}. Other braces are doubled: {{ and }}."""
+
+    passage: str = "[{rank}] {title}\n{text}"
+    """One passage, with {rank} (from 1), {title} and {text}; {passage} is "(title) text", or the text alone where there
+    is no title."""
+
+    separator: str = "\n\n"
+    """What stands between two passages."""
+
+    without_passages: str | None = None
+    """The template of a question without passages, with {question} (null: the template without them)."""
+
+    system: str = ""
+    """The system message of a chat; in a plain prompt, what stands before everything."""
+
+    examples: list[ExampleConfig] = field(default_factory=list)
+    """Worked examples before the question: in a chat turns of user and assistant."""
+
+    chat: bool = True
+    """Send it through the model's chat template; false: as plain text, which the model goes on from. The prompt of a T5
+    is plain text always."""
+
+    def __post_init__(self) -> None:
+        check_fields("template", self.template, FIELDS, needs=FIELDS)
+        check_fields("passage", self.passage, PASSAGE_FIELDS, needs=())
+        shown = {name for _, name in fields_of(self.passage)} - {"rank", ""}
+        require(bool(shown), "reader.prompt.passage must contain {text}, {title} or {passage}")
+        if self.without_passages is not None:
+            check_fields("without_passages", self.without_passages, ("question",), needs=("question",))
+        for example in self.examples:
+            for passage in example.passages:
+                require(
+                    set(passage) <= {"title", "text"} and "text" in passage,
+                    "reader.prompt.examples: a passage must have the keys title and text, "
+                    f"got {', '.join(passage) or 'none'}",
+                )
+
+
+def check_fields(key: str, template: str, known: Collection[str], needs: Collection[str]) -> None:
+    """Refuse braces that are no field, and a template that lacks a field.
+
+    Raises:
+        ValueError: there are such, or it does.
+    """
+    try:
+        found = {name for _, name in fields_of(template)} - {""}
+    except ValueError as error:
+        raise ValueError(f"reader.prompt.{key} must have braces in pairs: {error}; {_double()}") from error
+    for name in sorted(found - set(known)):
+        fields = ", ".join(f"{{{one}}}" for one in known)
+        text = f"reader.prompt.{key} must have no field but {fields}, got {{{name}}}; {_double()}"
+        raise ValueError(text)
+    for name in needs:
+        require(name in found, f"reader.prompt.{key} must contain {{{name}}}")
+
+
+def _double() -> str:
+    return "braces that are text are doubled, {{ and }}"
+
+
+def fields_of(template: str) -> Iterator[tuple[str, str]]:
+    """The text before each field of a template, and the field's name; "" after the last text.
+
+    Raises:
+        ValueError: a brace stands alone.
+    """
+    for text, name, form, conversion in string.Formatter().parse(template):
+        if name is None:
+            yield text, ""
+        else:
+            yield text, name + (f"!{conversion}" if conversion else "") + (f":{form}" if form else "") or " "
+
+
+def read_prompt(path: str) -> PromptConfig:
+    """The prompt in a YAML file.
+
+    Raises:
+        ValueError: there is no such file, or it holds something else; the message names file and line.
+    """
+    file = os.path.expanduser(os.path.expandvars(path))
+    try:
+        keys_of(file, PromptConfig)
+        with open(file, encoding="utf-8") as stream:
+            made: PromptConfig = _made(PromptConfig, yaml.safe_load(stream), file)
+            return made
+    except OSError as error:
+        raise ValueError(
+            f"reader.prompt must name a readable file: {path}: {error.strerror or error}"
+        ) from error
+
+
+def _made(kind: type[Any], values: dict[str, Any], place: str) -> Any:
+    """A config of the values in a file."""
+    known = {one.name: one for one in dataclasses.fields(kind)}
+    missing = [
+        name
+        for name, one in known.items()
+        if one.default is dataclasses.MISSING
+        and one.default_factory is dataclasses.MISSING
+        and name not in values
+    ]
+    if missing:
+        raise ValueError(f"{place}: lacks the key {', '.join(missing)}")
+    for name, value in values.items():
+        _check_type(f"{place}: {name}", value, str(known[name].type))
+    examples = [_made(ExampleConfig, one, f"{place}: examples") for one in values.get("examples", [])]
+    try:
+        return kind(**{**values, **({"examples": examples} if examples else {})})
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from error
+
+
+def _check_type(what: str, value: object, wanted: str) -> None:
+    kinds: dict[str, type | tuple[type, ...]] = {"str": str, "str | None": (str, type(None)), "bool": bool}
+    if not isinstance(value, kinds.get(wanted, list)):
+        names = {"str": "text", "str | None": "text", "bool": "true or false"}
+        raise ValueError(f"{what}: expected {names.get(wanted, 'a list')}, got {value!r}")

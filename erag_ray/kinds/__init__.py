@@ -1,0 +1,27 @@
+"""Kinds of question to a model: each a pure pair, ``build`` requests and ``fold`` responses, once for all models.
+
+An annotator names the kinds that it needs (`erag_ray.annotators.Asks`); so a new kind is one `Kind` in a file of its
+own here, or outside the package beside the annotator that asks it.
+"""
+
+from erag_ray.kinds.answer import ANSWER, answer_form
+from erag_ray.kinds.base import Case, Kind, Value
+from erag_ray.kinds.early_stopped import EARLY_STOPPED
+from erag_ray.kinds.likelihood import GOLD_LIKELIHOOD, following, likelihood_form
+from erag_ray.kinds.relevance import RELEVANCE, grade
+from erag_ray.kinds.verdict import VERDICT
+
+__all__ = [
+    "ANSWER",
+    "EARLY_STOPPED",
+    "GOLD_LIKELIHOOD",
+    "RELEVANCE",
+    "VERDICT",
+    "Case",
+    "Kind",
+    "Value",
+    "answer_form",
+    "following",
+    "grade",
+    "likelihood_form",
+]

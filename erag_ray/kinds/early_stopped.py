@@ -1,0 +1,24 @@
+"""The answer, written only as far as a binary score needs: it ends as soon as no gold answer can match it any more.
+
+The score is that of the whole answer, always; the text may be shorter.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+from erag_ray.kinds.answer import answer_form
+from erag_ray.kinds.base import Case, Kind
+from erag_ray.requests import Form
+
+
+def _form(case: Case) -> Form:
+    return dataclasses.replace(answer_form(case), early_stop=case.dataset.score)
+
+
+def _answers(case: Case, gold_answers: Sequence[str]) -> tuple[str, ...]:
+    return tuple(gold_answers)
+
+
+EARLY_STOPPED = Kind(name="early_stopped", build=_form, answers=_answers)

@@ -1,0 +1,88 @@
+"""Relevance by a judge: a language model that sees question and passage but no gold answer.
+
+By yes and no: the probability of yes against no as the next token; nothing is drawn, and no text is parsed. By grades:
+0 to 3, greedily written.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+
+from erag_ray.kinds.base import Case, Kind
+from erag_ray.prompts import JUDGEMENTS, family_prompt
+from erag_ray.requests import Form, Response
+
+WORDS = ("yes", "no")
+MAX_GRADE = 3
+GRADE = re.compile(r"\D*([0-3])(?!\d)")
+GRADE_TOKENS = 4
+DIGITS = 9
+
+
+def _form(case: Case) -> Form:
+    judge = case.judge
+    is_yes_no = judge.scale == "yes_no"
+    family, is_chat = JUDGEMENTS[judge.scale], judge.prompt == "chat"
+    return Form(
+        method="loglikelihood" if is_yes_no else "generate",
+        prompt=family_prompt(family, is_chat=is_chat, num_examples=judge.num_examples),
+        max_new_tokens=1 if is_yes_no else GRADE_TOKENS,
+        max_prompt_tokens=judge.max_prompt_tokens,
+        keep_question_end=case.dataset.family == "dialogue",
+        with_end=not is_yes_no,
+        next_token=is_yes_no,
+    )
+
+
+def _answers(case: Case, gold_answers: Sequence[str]) -> tuple[str, ...]:
+    """Yes, then no: in small and capital letters, with a blank before or without."""
+    if case.judge.scale != "yes_no":
+        return ()
+    forms = [(word, word.capitalize(), word.upper()) for word in WORDS]
+    return tuple(blank + form for of_word in forms for form in of_word for blank in ("", " "))
+
+
+def _relevance(answers: Sequence[str], response: Response) -> float | None:
+    if response.text is not None:
+        return grade(response.text)
+    half = len(response.logprobs) // 2
+    yes, no = (_together(part) for part in (response.logprobs[:half], response.logprobs[half:]))
+    if yes == no == -math.inf:
+        return None
+    return float(f"{1 / (1 + math.exp(min(no - yes, 700.0))):.{DIGITS}f}")
+
+
+def _together(logprobs: Sequence[float]) -> float:
+    """The logarithm of their summed probabilities."""
+    largest = max(logprobs)
+    if largest == -math.inf:
+        return largest
+    return largest + math.log(sum(math.exp(value - largest) for value in logprobs))
+
+
+def grade(text: str) -> float | None:
+    """The first number in what was written, as a share of the highest grade; None where it is no grade from 0 to 3."""
+    found = GRADE.match(text)
+    return int(found[1]) / MAX_GRADE if found else None
+
+
+def _split_words(answers: Sequence[str], answer_ids: Sequence[Sequence[int]]) -> str:
+    half = len(answer_ids) // 2
+    halves = zip(WORDS, (answer_ids[:half], answer_ids[half:]), strict=True)
+    split = [word for word, own in halves if half and all(len(ids) != 1 for ids in own)]
+    return (
+        f"judge.model: its tokenizer splits {' and '.join(split)}; use judge.scale: grades" if split else ""
+    )
+
+
+RELEVANCE = Kind(
+    name="relevance",
+    build=_form,
+    answers=_answers,
+    fold=_relevance,
+    value=float,
+    asks="judge",
+    check=_split_words,
+)

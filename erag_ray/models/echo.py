@@ -1,0 +1,64 @@
+"""A fake model without weights, for dry runs and tests: the same jobs, pools and tables in seconds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+
+from erag_ray.models.base import Model, Rendered, Resources
+from erag_ray.requests import Request, Response
+
+CHARACTERS = 2000
+
+
+class EchoModel(Model):
+    """Answers with the title of the passage that shares most words with the question (ties: the first).
+
+    Its tokens are characters: those of the question, and at most ``max_prompt_tokens`` (2000) of each passage. Without
+    passages it answers nothing.
+    """
+
+    def resources(self) -> Resources:
+        return Resources(num_gpus=0)
+
+    def render(self, requests: Sequence[Request]) -> list[Rendered]:
+        return [_rendered(request) for request in requests]
+
+    def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
+        for place, request in enumerate(requests):
+            time.sleep(self.config.delay_seconds)
+            yield place, self.answer(request)
+
+    def answer(self, request: Request) -> Response:
+        """The response to one request."""
+        rendered, text = _rendered(request), _best_title(request)[: request.form.max_new_tokens]
+        return Response(
+            text=text,
+            num_prompt_tokens=rendered.num_tokens or 0,
+            num_output_tokens=len(text),
+            num_truncated_passage_tokens=rendered.num_truncated_passage_tokens,
+        )
+
+
+def _passages(request: Request) -> list[str]:
+    return [f"{passage.title}\n{passage.text}" for passage in request.passages]
+
+
+def _limit(request: Request) -> int:
+    return request.form.max_prompt_tokens or CHARACTERS
+
+
+def _rendered(request: Request) -> Rendered:
+    limit, lengths = _limit(request), [len(passage) for passage in _passages(request)]
+    return Rendered(
+        text="\n\n".join([request.question, *(passage[:limit] for passage in _passages(request))]),
+        num_tokens=len(request.question) + sum(min(length, limit) for length in lengths),
+        num_truncated_passage_tokens=sum(max(length - limit, 0) for length in lengths),
+    )
+
+
+def _best_title(request: Request) -> str:
+    words = frozenset(request.question.lower().split())
+    passages = [passage[: _limit(request)] for passage in _passages(request)]
+    best = max(passages, key=lambda passage: len(words & frozenset(passage.lower().split())), default="")
+    return best.partition("\n")[0]

@@ -1,0 +1,302 @@
+"""Encoder-decoders (T5 and its kin): Fusion-in-Decoder and in-prompt augmentation.
+
+FiD (Izacard & Grave, EACL 2021) encodes every (question, passage) alone and lets the decoder attend to all of
+them; a list of one is plain T5. IPA puts the question and all passages into one input. Both share the decoder
+below: a prompt is one or more segments, their encoded states stand side by side.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Collection, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+import transformers
+from transformers.modeling_outputs import BaseModelOutput
+
+from erag_ray.config import ReaderConfig
+from erag_ray.models.early_stopping import EarlyStopping, Stop
+from erag_ray.models.fusion import Encoded, encode_all, fuse
+from erag_ray.models.likelihood import Row, Scoring, batched, in_order, logprobs_of, rows_of
+from erag_ray.models.local import SMALL, LocalModel, Output, PromptTokens
+from erag_ray.models.memory import Limits, Needs, largest, room_on
+from erag_ray.models.shapes import pass_token_bytes, t5_needs
+from erag_ray.models.t5_engine import DTYPES, KINDS, Engine
+from erag_ray.models.tokens import Ids, PieceTokenizer, answer_ids, check_room, cut_prompt, probes
+from erag_ray.models.weights import load_settings, load_tokenizer, load_weights
+from erag_ray.prompts import Piece, pieces
+from erag_ray.requests import Form, Passage, Request
+from erag_ray.schemas import InputError
+from erag_ray.sources import find_model
+
+INT8 = "int8"
+ROUNDING = 2
+"""To be raised whenever a change of how numbers become bytes may change an output."""
+MOST = {"cpu": Limits(rows=128, tokens=1 << 40), "cuda": Limits(rows=1024, tokens=1 << 40)}
+"""Of one batch: larger ones are hardly faster."""
+
+
+class Layout(NamedTuple):
+    """How a list of passages becomes segments.
+
+    Attributes:
+        max_tokens: of one segment, where the job does not say.
+        is_fused: a segment for each passage with its question, all of which the decoder sees at once (FiD); else one
+            segment for all (IPA).
+    """
+
+    max_tokens: int
+    is_fused: bool
+
+
+LAYOUTS = {"fid": Layout(max_tokens=250, is_fused=True), "ipa": Layout(max_tokens=2048, is_fused=False)}
+
+
+class T5Model(LocalModel):
+    """An encoder-decoder.
+
+    As ``fid`` a segment has at most ``max_prompt_tokens`` tokens (250): the passage with its title keeps at least
+    half of them if it needs them, then the question is cut (its end is kept in a dialogue, else its start), then the
+    passage. The order of passages does not matter.
+
+    As ``ipa`` the one segment has at most ``max_prompt_tokens`` tokens (2048). The question is never cut. The passages
+    share the rest equally; what short ones leave goes to the long ones; each keeps its start.
+    """
+
+    revision: ClassVar[int] = 4
+    dtypes: ClassVar[tuple[str, ...]] = (*LocalModel.dtypes, INT8)
+    # states are looked at only, and the weights used less often the more rows there are
+    max_padding_share: ClassVar[float] = 0.3
+    default_prompt: ClassVar[str] = "t5"
+
+    def __init__(self, config: ReaderConfig) -> None:
+        super().__init__(config)
+        self.layout = LAYOUTS[config.kind]
+        self.sees_order = not self.layout.is_fused
+        self.source = find_model(config.model, key="reader.model", revision=config.model_revision)
+        self.settings = load_settings(self.source, encoder_decoder=True)
+        if config.dtype == INT8 and self.settings.model_type not in KINDS:
+            raise InputError(
+                [f"reader.dtype: {INT8} is for {', '.join(KINDS)}, not {self.settings.model_type}"]
+            )
+        self.tokenizer = load_tokenizer(self.source)
+        self.pieces = PieceTokenizer(self.tokenizer)
+        self.model: Any = None
+        self.engine: Engine | None = None
+        self._window: Encoded | None = None
+        self._stopping = functools.cache(functools.partial(EarlyStopping, self.tokenizer))
+        end = self.tokenizer.eos_token_id
+        self.end: Ids = () if end is None else (end,)
+
+    def load(self) -> None:
+        """Load the weights.
+
+        Raises:
+            JobError: the model is to work in int8, which this machine does not.
+        """
+        is_int8 = self.config.dtype == INT8
+        dtype = "float32" if is_int8 else self.config.dtype
+        self.model = load_weights(transformers.AutoModelForSeq2SeqLM, self.source, dtype)
+        if self.model.device.type == "cpu":
+            # a position bias that is learned keeps torch from its fused kernel, and what it does instead is slower
+            self.model.set_attn_implementation("eager")
+        if self.settings.model_type in KINDS and self.model.dtype in DTYPES:
+            self.engine = Engine(self.model, is_int8=is_int8)
+
+    def identity(self) -> dict[str, object]:
+        own = {"backend": "transformers", "dtype": self.config.dtype, "files": self.source.digests()}
+        rounding = {"rounding": ROUNDING} if self.config.dtype == INT8 else {}
+        return {**super().identity(), **own, **rounding, "probes": probes(self)}
+
+    # --- requests in tokens ---
+
+    def check(self, form: Form) -> None:
+        if form.prompt.is_chat:
+            text = f"{self.config.model} has no chat template; use a plain prompt (chat: false)"
+            raise InputError([f"reader.prompt: {text}"])
+        small = pieces(form.prompt, SMALL[0], (Passage(*SMALL[1]),))
+        check_room(small, self.pieces.tokenise([small])[0], self.limit(form) - len(self.end))
+
+    def limit(self, form: Form) -> int:
+        """Most tokens in one segment."""
+        return form.max_prompt_tokens or self.layout.max_tokens
+
+    def ends(self, form: Form) -> Collection[int]:
+        return self.end
+
+    def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
+        lists = [[pieces(r.form.prompt, r.question, own) for own in self._segments(r)] for r in requests]
+        flat = [segment for segments in lists for segment in segments]
+        tokens = iter(self.pieces.tokenise(flat))
+        answers = answer_ids(self.pieces, requests)
+        return [
+            self._prompt(request, [(segment, next(tokens)) for segment in segments], own)
+            for request, segments, own in zip(requests, lists, answers, strict=True)
+        ]
+
+    def _segments(self, request: Request) -> Sequence[Sequence[Any]]:
+        """The passages of each segment."""
+        if not self.layout.is_fused:
+            return [request.passages]
+        return [(passage,) for passage in request.passages] or [()]
+
+    def _prompt(
+        self, request: Request, segments: Sequence[tuple[list[Piece], list[Ids]]], answers: Any
+    ) -> PromptTokens:
+        form = request.form
+        cut = [self._cut(form, own, ids) for own, ids in segments]
+        tokens, questions, passages = zip(*cut, strict=True)
+        return PromptTokens(
+            form=form,
+            segments=tokens,
+            num_truncated_question_tokens=sum(questions),
+            num_truncated_passage_tokens=sum(passages),
+            answer_ids=answers,
+            matches=self._stopping(form.early_stop).matches(request.answers) if form.early_stop else (),
+        )
+
+    def _cut(self, form: Form, own: Sequence[Piece], ids: Sequence[Ids]) -> tuple[Ids, int, int]:
+        tokens, question, passages = cut_prompt(
+            own,
+            ids,
+            limit=self.limit(form) - len(self.end),
+            keep_question=not self.layout.is_fused,
+            keep_end=form.keep_question_end,
+        )
+        return (*tokens, *self.end), question, passages
+
+    # --- memory ---
+
+    def fitting(self, form: Form) -> Limits:
+        return largest(self._room, self.needs(form), MOST[self.model.device.type])
+
+    @functools.cached_property
+    def _room(self) -> int:
+        return room_on(self.model.device, self.memory_share)
+
+    def needs(self, form: Form) -> Needs:
+        """What a batch takes."""
+        most = form.max_new_tokens
+        if form.method == "loglikelihood":
+            return t5_needs(self.settings, self.model.dtype, most, at_once=most + 1, keeps_keys=True)
+        return t5_needs(self.settings, self.model.dtype, most, keeps_keys=self.engine is None)
+
+    def pass_tokens(self, forms: Collection[Form]) -> int:
+        """Most padded tokens in one pass of the encoder, over segments of these forms."""
+        longest = max(map(self.limit, forms))
+        fitting = self._room // pass_token_bytes(self.settings, self.model.dtype, longest)
+        most = max(1, min(fitting, *(self.limits(form).tokens for form in forms)))
+        return most if self.engine is None else self.engine.pass_tokens(most)
+
+    @property
+    def window_tokens(self) -> int:
+        """Most tokens in the distinct segments of a window: their states are kept while it is read."""
+        most = super().window_tokens
+        return (
+            most if self.engine is None else min(most, int(self.engine.window_tokens() * self.memory_share))
+        )
+
+    # --- states ---
+
+    def begin(self, prompts: Sequence[PromptTokens]) -> None:
+        self._window = None
+        if self.engine is not None:
+            self._window = self._encoded(self.engine, prompts)
+
+    def _encoded(self, engine: Engine, prompts: Sequence[PromptTokens]) -> Encoded:
+        return encode_all(engine.encode, prompts, self.pass_tokens(_forms(prompts)))
+
+    def fused(self, prompts: Sequence[PromptTokens]) -> tuple[torch.Tensor, torch.Tensor]:
+        """The states of each prompt's segments side by side, [rows, states, width], and where there are any."""
+        if self.engine is None:
+            return fuse(self.model, prompts, self.pass_tokens(_forms(prompts)))
+        window = self._window
+        if window is None or not window.holds(prompts):
+            window = self._encoded(self.engine, prompts)
+        return window.fused(prompts)
+
+    # --- outputs ---
+
+    @torch.inference_mode()
+    def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
+        states, is_state = self.fused(prompts)
+        form = prompts[0].form
+        if self.engine is None:
+            return self._generate_by_library(form, states, is_state)
+        ids = self.engine.decode(
+            states,
+            is_state,
+            start=self.first,
+            ends=self.end,
+            most=form.max_new_tokens,
+            stop=self.stop(prompts),
+        )
+        return [self.output(row) for row in ids]
+
+    def stop(self, prompts: Sequence[PromptTokens]) -> Stop | None:
+        """Whether no more of an output is wanted; the engine alone asks."""
+        name = prompts[0].form.early_stop
+        return self._stopping(name).stop([prompt.matches for prompt in prompts]) if name else None
+
+    def _generate_by_library(self, form: Form, states: torch.Tensor, is_state: torch.Tensor) -> list[Output]:
+        ids = self.model.generate(
+            encoder_outputs=BaseModelOutput(last_hidden_state=states),
+            attention_mask=is_state,
+            generation_config=self.decoding(form.max_new_tokens),
+        )
+        return [self.output(row) for row in ids[:, 1:].tolist()]
+
+    @property
+    def first(self) -> int:
+        """The token that the decoder starts with."""
+        start = getattr(self.settings, "decoder_start_token_id", None)
+        return self.pad if start is None else start
+
+    @property
+    def pad(self) -> int:
+        pad = self.tokenizer.pad_token_id
+        return 0 if pad is None else pad
+
+    def decoding(self, max_new_tokens: int) -> Any:
+        """Greedy, whatever the model's own generation settings say."""
+        return transformers.GenerationConfig(
+            max_new_tokens=max_new_tokens,
+            do_sample=False,
+            num_beams=1,
+            eos_token_id=list(self.end) or None,
+            pad_token_id=self.pad,
+            decoder_start_token_id=self.first,
+        )
+
+    def output(self, ids: list[int]) -> Output:
+        """What tokens say, up to the end."""
+        length = ids.index(self.end[0]) + 1 if self.end and self.end[0] in ids else len(ids)
+        return Output(self.tokenizer.decode(ids[:length], skip_special_tokens=True).strip(), length)
+
+    @torch.inference_mode()
+    def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:
+        form = prompts[0].form
+        hidden, mask = self.fused(prompts)
+        scoring = Scoring(self.end, functools.partial(self.scores_end, form))
+        found: dict[tuple[int, Ids], torch.Tensor] = {}
+        for rows in batched(rows_of(prompts), prompts, self.limits(form)):
+            for logits, row in zip(self._logits(rows, hidden, mask), rows, strict=True):
+                found |= logprobs_of(logits[: len(row.fed) + 1], row, prompts, scoring)
+        return in_order(found, prompts)
+
+    def _logits(self, rows: Sequence[Row], hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        places = torch.tensor([row.place for row in rows], device=hidden.device)
+        inputs = torch.nn.utils.rnn.pad_sequence(
+            [torch.tensor([self.first, *row.fed]) for row in rows], batch_first=True
+        )
+        logits: torch.Tensor = self.model(
+            encoder_outputs=BaseModelOutput(last_hidden_state=hidden[places]),
+            attention_mask=mask[places].long(),
+            decoder_input_ids=inputs.to(hidden.device),
+        ).logits
+        return logits
+
+
+def _forms(prompts: Sequence[PromptTokens]) -> Collection[Form]:
+    return {prompt.form for prompt in prompts}

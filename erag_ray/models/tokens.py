@@ -1,0 +1,180 @@
+"""Pieces of a prompt -> token ids, with the words of users and documents as plain text, and cut to fit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from erag_ray.prompts import T5, Piece, fit
+from erag_ray.requests import Form, Passage, Request
+from erag_ray.schemas import InputError
+
+Ids = tuple[int, ...]
+MIN_ROOM = 16
+PROBE = Form(method="generate", prompt=T5, max_new_tokens=8, max_prompt_tokens=64)
+# a change in how prompts become tokens must change the fingerprint: these are rendered and hashed
+PROBES = (
+    Request(PROBE, "Who wrote it?"),
+    Request(PROBE, "Who wrote it?\nAnd when?", (Passage("A title", "A text of two lines.\nHere."),)),
+    Request(PROBE, "Which?", (Passage("", "First."), Passage("Second", "word " * 5000))),
+)
+
+
+class PieceTokenizer:
+    """A Hugging Face tokenizer that reads control tokens only in templates.
+
+    In a question or a passage, the written form of a control token ("</s>", "<|im_end|>") is text. Where a
+    tokenizer would still give its id, a blank is put behind the first character of the written form; an id that
+    comes out even so (a vocabulary that normalises other characters to it) is left out. The id for unknown
+    characters stays: text outside the vocabulary is read as such.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        added = {id_: token.content for id_, token in tokenizer.added_tokens_decoder.items()}
+        special = dict(zip(tokenizer.all_special_ids, tokenizer.all_special_tokens, strict=True))
+        written = {id_: text for id_, text in {**added, **special}.items() if text.strip()}
+        self._suspicious_ids = frozenset(written)
+        self.unknown: int | None = tokenizer.unk_token_id
+        self.control_ids = self._suspicious_ids - {self.unknown}
+        self._control_texts = sorted(set(written.values()), key=len, reverse=True)
+
+    def tokenise(self, prompts: Sequence[Sequence[Piece]]) -> list[list[Ids]]:
+        """Token ids of every piece of every prompt; each distinct piece is tokenised once."""
+        distinct = list(dict.fromkeys(piece for pieces in prompts for piece in pieces))
+        ids = dict(zip(distinct, self._encode(distinct), strict=True))
+        return [[ids[piece] for piece in pieces] for pieces in prompts]
+
+    def _encode(self, pieces: Sequence[Piece]) -> list[Ids]:
+        templates = self._call([piece.text for piece in pieces if piece.kind == "template"], plain=False)
+        plain = self._call([piece.text for piece in pieces if piece.kind != "template"], plain=True)
+        taken = iter(templates), iter(plain)
+        return [
+            next(taken[0]) if piece.kind == "template" else self._harmless(piece.text, next(taken[1]))
+            for piece in pieces
+        ]
+
+    def _call(self, texts: list[str], *, plain: bool) -> list[Ids]:
+        if not texts:
+            return []
+        found = self.tokenizer(
+            texts,
+            add_special_tokens=False,
+            split_special_tokens=plain,
+            return_attention_mask=False,
+            verbose=False,
+        )
+        return [tuple(ids) for ids in found["input_ids"]]
+
+    def _harmless(self, text: str, ids: Ids) -> Ids:
+        if self._suspicious_ids.isdisjoint(ids):
+            return ids
+        for written in self._control_texts:
+            text = text.replace(written, f"{written[0]} {written[1:]}")
+        broken = self._call([text], plain=True)[0]
+        return tuple(id_ for id_ in broken if id_ not in self.control_ids)
+
+
+def cut_prompt(
+    pieces: Sequence[Piece], ids: Sequence[Ids], *, limit: int, keep_question: bool, keep_end: bool
+) -> tuple[Ids, int, int]:
+    """One segment of at most ``limit`` tokens (more only if ``keep_question`` and the question alone is longer).
+
+    Where the templates of so many passages do not fit, the last passages are left out with their templates.
+
+    Args:
+        pieces: the prompt.
+        ids: its tokens, piece by piece.
+        limit: tokens allowed, templates included.
+        keep_question: never cut the question.
+        keep_end: a question that is cut keeps its end (a dialogue), else its start. Passages keep their start.
+
+    Returns:
+        The tokens, and how many were cut from the question and from the passages.
+    """
+    num_question, num_passages = (sum(_lengths(pieces, ids, kind)) for kind in ("question", "passage"))
+    left_out = _left_out(pieces, ids, limit - (num_question if keep_question else 0))
+    pieces = [piece for place, piece in enumerate(pieces) if place not in left_out]
+    ids = [piece_ids for place, piece_ids in enumerate(ids) if place not in left_out]
+    room = limit - sum(_lengths(pieces, ids, "template"))
+    kept_question, kept_passages = fit(
+        num_question, _lengths(pieces, ids, "passage"), room=room, keep_question=keep_question
+    )
+    kept = iter(kept_passages)
+    out: list[int] = []
+    for piece, piece_ids in zip(pieces, ids, strict=True):
+        if piece.kind == "template":
+            out += piece_ids
+        elif piece.kind == "question":
+            out += piece_ids[len(piece_ids) - kept_question :] if keep_end else piece_ids[:kept_question]
+        else:
+            out += piece_ids[: next(kept)]
+    return tuple(out), num_question - kept_question, num_passages - sum(kept_passages)
+
+
+def _left_out(pieces: Sequence[Piece], ids: Sequence[Ids], room: int) -> set[int]:
+    """Places of the last passages, each with a template before it, without which the templates fit into ``room``."""
+    start = next((i for i, piece in enumerate(pieces) if piece.kind != "template"), len(pieces))
+    excess = sum(_lengths(pieces, ids, "template")) - room
+    found: set[int] = set()
+    for place in range(len(pieces) - 1, start, -1):
+        if excess > 0 and pieces[place].kind == "passage":
+            found.add(place)
+            # a prompt of the user's own may have the question there, or another part of the passage
+            if pieces[place - 1].kind == "template":
+                found.add(place - 1)
+                excess -= len(ids[place - 1])
+    return found
+
+
+def check_room(pieces: Sequence[Piece], ids: Sequence[Ids], limit: int) -> None:
+    """Refuse a limit that leaves no room for a question and a passage.
+
+    Raises:
+        InputError: the templates of this prompt leave less than `MIN_ROOM` tokens.
+    """
+    template = sum(_lengths(pieces, ids, "template"))
+    if limit - template < MIN_ROOM:
+        raise InputError(
+            [
+                f"reader.max_prompt_tokens: a prompt may have {limit} tokens and its fixed words take {template}; "
+                f"at least {MIN_ROOM} must be left for question and passages (the context minus max_new_tokens "
+                "is a limit too)"
+            ]
+        )
+
+
+def _lengths(pieces: Sequence[Piece], ids: Sequence[Ids], kind: str) -> list[int]:
+    return [len(piece_ids) for piece, piece_ids in zip(pieces, ids, strict=True) if piece.kind == kind]
+
+
+def answer_ids(tokenizer: PieceTokenizer, requests: Sequence[Request]) -> list[tuple[Ids, ...] | None]:
+    """The answers of each request in tokens, where their log-likelihood is asked; cut where an output would end."""
+    scored = [request.answers if request.form.method == "loglikelihood" else () for request in requests]
+    distinct = list(dict.fromkeys(answer for answers in scored for answer in answers))
+    tokens = tokenizer.tokenise([[Piece("passage", answer)] for answer in distinct])
+    ids = {answer: own[0] for answer, own in zip(distinct, tokens, strict=True)}
+    return [
+        tuple(_scored(request.form, ids[answer], tokenizer.unknown) for answer in answers)
+        if request.form.method == "loglikelihood"
+        else None
+        for request, answers in zip(requests, scored, strict=True)
+    ]
+
+
+def _scored(form: Form, ids: Ids, unknown: int | None) -> Ids:
+    """The tokens of an answer that are scored; none for one that would be the token of all unknown words."""
+    if form.next_token:
+        return () if unknown in ids else ids
+    return ids[: form.max_new_tokens]
+
+
+class Renders(Protocol):
+    """What has requests in tokens."""
+
+    def render(self, requests: Sequence[Request]) -> Sequence[Any]: ...
+
+
+def probes(model: Renders) -> list[object]:
+    """What some requests become: part of a model's identity."""
+    return [prompt.segments for prompt in model.render(PROBES)]

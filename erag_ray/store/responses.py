@@ -1,0 +1,190 @@
+"""The open store of responses: appended to by many jobs, a whole file at a time, and never rewritten."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import xxhash
+
+from erag_ray.schemas import RESPONSES, conform
+from erag_ray.store.folder import UNFINISHED, Folder, as_frame
+from erag_ray.store.lease import is_leased
+
+KEY_COLUMNS = ["question_key", "passages_key"]
+SECONDS = b"seconds"
+"""In a file's metadata: how long one actor took for what is in it."""
+NEWEST_FILES = 16
+TORN = "_torn"
+OLD = "readings"
+"""Where version 0.1 kept responses."""
+
+
+def keys_digest(table: pa.Table) -> str:
+    """16 hex digits (XXH3-64) of the keys of PENDING or RESPONSES, in their order."""
+    columns = (table.column(name).combine_chunks().to_numpy() for name in KEY_COLUMNS)
+    return xxhash.xxh3_64_hexdigest(b"".join(column.tobytes() for column in columns))
+
+
+def old_store_notes(root: str) -> Iterator[str]:
+    """A line about responses that another version left in a store."""
+    folder = Folder(root)
+    if folder.exists(OLD):
+        place = folder.at(OLD)
+        yield f"store: {place} is of version 0.1 and is not read: its requests are run again; it can be deleted"
+
+
+class ResponseStore:
+    """All responses of one model: an open store, shared by jobs.
+
+    Layout: ``<root>/responses/<model>/<job>-<content>.parquet``; unfinished files under ``_unfinished/``,
+    leases under ``_leases/``, unreadable files set aside under ``_torn/``, what the model is in ``model.json``.
+    A file that proves unreadable is set aside wherever it is met; ``set_aside`` names those that this object has met.
+    """
+
+    def __init__(self, root: str, model: str) -> None:
+        self.root = root
+        self.model = model
+        self.folder = Folder("/".join([root.rstrip("/"), "responses", model]))
+        self.set_aside: list[str] = []
+
+    def is_described(self) -> bool:
+        """Whether the folder says what its model is."""
+        return self.folder.exists("model.json")
+
+    def describe(self, identity: Mapping[str, object]) -> None:
+        """Store what the model's fingerprint covers, once, for people who look into the folder."""
+        if not self.is_described():
+            self.folder.write_bytes(json.dumps(identity, indent=1, sort_keys=True).encode(), "model.json")
+
+    def append(self, responses: pa.Table, job: str, seconds: float | None = None) -> str:
+        """Add responses as one file; the same responses of the same job replace themselves (a retried task).
+
+        Args:
+            responses: RESPONSES.
+            job: its id.
+            seconds: how long one actor took for them, for `speed`.
+
+        Returns:
+            The file's name.
+        """
+        conformed = conform(responses, RESPONSES)
+        name = f"{job}-{keys_digest(conformed)}.parquet"
+        taken = {} if seconds is None else {SECONDS: str(seconds)}
+        described = conformed.replace_schema_metadata(taken)
+        self.folder.write_parquet(described, name, write_page_checksum=True)
+        return name
+
+    def speed(self) -> float | None:
+        """Responses a second of one actor, by the newest files; None where none says how long it took."""
+        rows, seconds = 0, 0.0
+        for name in self.folder.names(suffix=".parquet")[-NEWEST_FILES:]:
+            found = self._footer(name)
+            if SECONDS in (found.metadata or {}):
+                rows, seconds = rows + found.num_rows, seconds + float(found.metadata[SECONDS])
+        return rows / seconds if seconds else None
+
+    def _footer(self, name: str) -> pq.FileMetaData:
+        with self.folder.filesystem.open_input_file(self.folder.at(name)) as file:
+            return pq.read_metadata(file)
+
+    def num_rows_of(self, job: str, known: dict[str, int]) -> int:
+        """Responses that a job has written so far, by the files' footers; ``known`` remembers those looked at."""
+        for name in self.folder.names(suffix=".parquet"):
+            if name.startswith(f"{job}-") and name not in known:
+                # for people to look at: a file that cannot be read is told of where it is needed
+                with contextlib.suppress(pa.ArrowException, OSError):
+                    known[name] = self._footer(name).num_rows
+        return sum(known.values())
+
+    def keys(self, *, without_errors: bool = False) -> pl.DataFrame:
+        """Keys of all responses that count: errors hold for their own job only, but for those of kind ``input``.
+
+        Args:
+            without_errors: no error counts, whatever its kind.
+        """
+        rows = self._read([*KEY_COLUMNS, "error_kind"])
+        kind = pl.col("error_kind")
+        counts = kind.is_null() if without_errors else kind.is_null() | (kind == "input")
+        return rows.filter(counts).select(KEY_COLUMNS).unique()
+
+    def keys_by(self, job: str) -> pl.DataFrame:
+        """Keys of all responses that a job has written, errors too."""
+        names = self.folder.names(suffix=".parquet")
+        return self._of_files([name for name in names if name.startswith(f"{job}-")], KEY_COLUMNS)
+
+    def lookup(self, keys: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+        """The responses of the given keys and the number of rows that repeat a key.
+
+        A key that was answered twice counts once: the first file by name, errors last. Errors that hold for their own
+        job only (`schemas.ERROR_KINDS`) come after all others, the last file by name first: the last job's.
+        """
+        wanted = keys.select(KEY_COLUMNS).unique()
+        rows = self._read(None).join(wanted, on=KEY_COLUMNS, how="semi", maintain_order="left")
+        kind = pl.col("error_kind")
+        is_of_job = kind.is_not_null() & (kind != "input")
+        age = pl.when(is_of_job).then(-pl.int_range(pl.len()))
+        by_worth = rows.sort(kind.is_not_null(), is_of_job, age, maintain_order=True)
+        first = by_worth.unique(subset=KEY_COLUMNS, keep="first", maintain_order=True)
+        return first, rows.height - first.height
+
+    def _read(self, columns: list[str] | None) -> pl.DataFrame:
+        return self._of_files(self.folder.names(suffix=".parquet"), columns)
+
+    def _of_files(self, names: Iterable[str], columns: list[str] | None) -> pl.DataFrame:
+        tables = self._tables_of(names, columns)
+        wanted = columns or RESPONSES.columns.names
+        schema = pa.schema([RESPONSES.columns.field(name) for name in wanted])
+        return as_frame(pa.concat_tables([schema.empty_table(), *(t.cast(schema) for t in tables)]))
+
+    def _tables_of(self, names: Iterable[str], columns: list[str] | None) -> Iterator[pa.Table]:
+        for name in names:
+            try:
+                yield self.folder.read_parquet(name, columns=columns)
+            except (pa.ArrowException, OSError) as error:
+                self._set_aside(name, error)
+
+    def repair(self) -> list[str]:
+        """Remove unfinished files of jobs that are gone and set unreadable files aside.
+
+        Returns:
+            One line for each thing done; their responses will simply be asked again.
+        """
+        return [*self._remove_unfinished(), *self._set_torn_aside()]
+
+    def _remove_unfinished(self) -> Iterable[str]:
+        for name in self.folder.names(UNFINISHED):
+            stem, is_file, _ = name.rpartition(".parquet-")
+            job = stem.rpartition("-")[0]
+            if is_file and not self.is_leased(job):
+                self.folder.delete(UNFINISHED, name)
+                yield f"removed the unfinished file {name} of a job that is gone"
+
+    def _set_torn_aside(self) -> Iterable[str]:
+        for name in self.folder.names(suffix=".parquet"):
+            try:
+                self._footer(name)
+            except (pa.ArrowException, OSError) as error:
+                yield from self._set_aside(name, error)
+
+    def _set_aside(self, name: str, error: Exception) -> list[str]:
+        """Set an unreadable file aside, which another job may have done; one line about it.
+
+        Raises:
+            OSError: it is the disk that cannot be read, and not the file that is damaged.
+        """
+        try:
+            self.folder.read_bytes(name)
+            self.folder.move((name,), (TORN, name))
+        except FileNotFoundError:
+            return []
+        self.set_aside.append(name)
+        return [f"set the unreadable file {name} aside in {self.folder.at(TORN)}: {error}"]
+
+    def is_leased(self, job: str) -> bool:
+        """Whether a job that may still write here has shown life within `LEASE_SECONDS`."""
+        return is_leased(self.folder, job)

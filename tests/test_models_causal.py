@@ -1,0 +1,230 @@
+"""Decoder-only models: what ends an output, chat templates, prompts that share their start, odd tokenizers."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import pathlib
+from typing import Any
+
+import models
+import pytest
+import tokenizers
+
+from erag_ray.config import ReaderConfig
+from erag_ray.models import Form, Passage, Request, make_model
+from erag_ray.schemas import InputError
+
+PLAIN = models.form_for("causal")
+CHAT = models.form_for("causal", prompt="chat")
+FREE = models.form_for("causal", stop_at_newline=False)
+ONE_EXAMPLE = models.form_for("causal", num_examples=1)
+
+
+def some_requests(form: Form = PLAIN) -> list[Request]:
+    return models.some_requests(form, 30, seed=3)
+
+
+# every other layer sees 12 tokens only
+GEMMA = {
+    "sliding_window": 12,
+    "layer_types": ["sliding_attention", "full_attention"],
+    "tie_word_embeddings": False,
+}
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return models.causal_folder(tmp_path_factory.mktemp("causal"))
+
+
+def unloaded(folder: str) -> Any:
+    return make_model(ReaderConfig(kind="causal", model=folder))
+
+
+def chat_text(folder: str, request: Request | None = None) -> str:
+    model = unloaded(folder)
+    (prompt,) = model.render([request or some_requests(CHAT)[2]])
+    text: str = model.tokenizer.decode(prompt.segments[0])
+    return text
+
+
+def with_template(tmp_path: pathlib.Path, template: Any) -> str:
+    tokenizer = models.causal_tokenizer()
+    tokenizer.chat_template = template
+    return models.causal_folder(tmp_path, tokenizer=tokenizer)
+
+
+# --- what ends an output
+
+
+def test_every_token_with_a_line_break_ends_an_output(llama: str) -> None:
+    model = models.loaded("causal", llama)
+    free, stopped = (
+        models.outputs(
+            model, some_requests(models.form_for("causal", stop_at_newline=stops, max_new_tokens=24))
+        )
+        for stops in (False, True)
+    )
+    pairs = list(zip(free, stopped, strict=True))
+    assert sum("\n" in text for (text, _), _ in pairs) > 3
+    for (text, num_free), (line, num_stopped) in pairs:
+        assert "\n" not in line
+        assert num_stopped <= num_free
+        # the first line; empty if the output starts with a line break
+        assert line in ("", text.split("\n")[0].rstrip())
+        assert line == text or num_stopped < num_free
+
+
+def test_a_token_of_several_line_breaks_is_known_to_end_an_output(llama: str) -> None:
+    model = unloaded(llama)
+    both = [model.tokenizer.convert_tokens_to_ids(token) for token in ("Ċ", "ĊĊ")]
+    assert {model.tokenizer.decode([id_]) for id_ in both} == {"\n", "\n\n"}
+    assert set(both) < model.ends(PLAIN)
+    assert model.ends(PLAIN) - set(both) == model.ends(FREE) == {0}
+
+
+def test_end_tokens_named_only_for_generation_end_an_output(llama: str, tmp_path: pathlib.Path) -> None:
+    # chat models often end a turn with a token that only generation_config.json names
+    folder, requests = models.causal_folder(tmp_path), some_requests(FREE)
+    model = models.loaded("causal", folder)
+    plain = [output[0] for output in models.outputs(model, requests)]
+    letter = max("aeiour", key=lambda letter: sum(letter in text for text in plain))
+    ends = [i for i in range(2, len(model.tokenizer)) if letter in model.tokenizer.decode([i])]
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [0, *ends]}))
+    stopped = models.outputs(models.loaded("causal", folder), requests)
+    longest = max(len(model.tokenizer.decode([i])) for i in ends)
+    for whole, (text, _) in zip(plain, stopped, strict=True):
+        # up to and with the first token that has the letter
+        assert whole.startswith(text)
+        assert (text == whole) or letter in text
+        assert letter not in text[:-longest]
+    assert sum(num < 12 for _, num in stopped) > len(requests) // 2
+
+
+def test_a_model_without_an_end_token_writes_all_its_tokens(tmp_path: pathlib.Path) -> None:
+    tokenizer = models.causal_tokenizer(eos_token=None)
+    folder = models.causal_folder(tmp_path, tokenizer=tokenizer, eos_token_id=None)
+    model, requests = models.loaded("causal", folder), some_requests(FREE)
+    assert {num for _, num in models.outputs(model, requests)} == {12}
+    alone = [model.generate([prompt])[0] for prompt in model.render(requests[:5])]
+    assert alone == models.outputs(model, requests[:5])
+
+
+def test_generation_settings_of_the_model_are_not_used(llama: str, tmp_path: pathlib.Path) -> None:
+    folder = models.causal_folder(tmp_path)
+    own = {
+        "do_sample": True,
+        "temperature": 5.0,
+        "num_beams": 3,
+        "repetition_penalty": 3.0,
+        "no_repeat_ngram_size": 1,
+        "forced_eos_token_id": 5,
+        "suppress_tokens": [40, 41, 42, 43, 44, 45],
+        "max_length": 5,
+        "min_new_tokens": 10,
+    }
+    (tmp_path / "generation_config.json").write_text(json.dumps(own))
+    plain = models.outputs(models.loaded("causal", llama), some_requests())
+    assert models.outputs(models.loaded("causal", folder), some_requests()) == plain
+
+
+# --- prompts that share their start
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "shares"),
+    [
+        ("llama", {}, True),
+        ("mistral", {"sliding_window": 12}, False),
+        ("gemma3_text", GEMMA, False),
+        ("mpt", {"d_model": 32, "n_heads": 4, "n_layers": 2, "max_seq_len": 1024, "seed": 1}, False),
+        ("openai-gpt", {"n_embd": 32, "n_head": 4, "n_layer": 2, "n_positions": 1024, "seed": 0}, False),
+    ],
+)
+def test_a_shared_start_changes_no_output(
+    tmp_path: pathlib.Path, kind: str, settings: dict[str, Any], shares: bool
+) -> None:
+    model = models.loaded("causal", models.causal_folder(tmp_path, kind=kind, **settings))
+    prompts = model.render(some_requests(ONE_EXAMPLE))
+    assert all(prompt.num_shared > 16 for prompt in prompts)
+    together = model.generate(prompts)
+    assert (model.prefix.cache(prompts[0].segments[0][: prompts[0].num_shared], 2) is not None) == shares
+    model.prefix.cache = lambda *_: None
+    assert [model.generate([prompt])[0] for prompt in prompts] == together
+    assert len(set(together)) > 15
+
+
+def test_rows_that_have_ended_leave_the_batch(llama: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = models.loaded("causal", llama)
+    form = models.form_for("causal", num_examples=1, max_new_tokens=40)
+    prompts = model.render([request for request in some_requests(form) if request.passages])
+    generate, seen = model.model.generate, list[int]()
+
+    def counted(**arguments: Any) -> Any:
+        seen.append(len(arguments["input_ids"]))
+        return generate(**arguments)
+
+    monkeypatch.setattr(model.model, "generate", counted)
+    together = model.generate(prompts)
+    lengths = [output.num_tokens for output in together]
+    assert seen == [sum(length > step for length in lengths) for step in range(0, max(lengths), 8)]
+    assert len(seen) > 2
+    assert seen[0] > seen[-1]
+    model.prefix.cache = lambda *_: None
+    assert model.generate(prompts) == together
+
+
+def test_a_start_token_is_part_of_the_shared_start(tmp_path: pathlib.Path) -> None:
+    tokenizer = models.causal_tokenizer(pad_token=models.END)
+    tokenizer.backend_tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+        single=f"{models.START} $A", special_tokens=[(models.START, 1)]
+    )
+    model = models.loaded("causal", models.causal_folder(tmp_path, tokenizer=tokenizer))
+    closed_book, with_passage = model.render(
+        [Request(PLAIN, "Who?"), Request(PLAIN, "Who?", (Passage("Sea", "Marn"),))]
+    )
+    for prompt in (closed_book, with_passage):
+        assert prompt.segments[0][0] == 1
+        assert prompt.segments[0].count(1) == 1
+        text = model.tokenizer.decode(prompt.segments[0][: prompt.num_shared])
+        assert text.endswith(("\nQuestion:", "\nPassage:"))
+    assert closed_book.num_shared != with_passage.num_shared
+
+
+# --- chat templates
+
+
+def test_a_model_without_a_chat_template_is_an_input_error(tmp_path: pathlib.Path) -> None:
+    model = unloaded(with_template(tmp_path, None))
+    with pytest.raises(InputError, match="has no chat template; use a plain prompt"):
+        model.check(CHAT)
+    model.check(PLAIN)
+
+
+def test_a_chat_template_that_drops_the_message_is_an_input_error(tmp_path: pathlib.Path) -> None:
+    with pytest.raises(InputError, match="drops the user's message"):
+        unloaded(with_template(tmp_path, "hello")).check(CHAT)
+
+
+def test_a_chat_keeps_its_system_prompt_and_never_sees_today(llama: str) -> None:
+    request = Request(CHAT, "Who built it?", (Passage("Sea", "The sea\nis  wide."),))
+    assert chat_text(llama, request) == (
+        "<|start|>system\nYou are brief. Today is 26 Jul 2024.<|end|>\n"
+        "<|start|>user\nRead the passages and answer the question with a few words.\n\n"
+        "Passage: (Sea) The sea is wide.\nQuestion: Who built it?<|end|>\n<|start|>assistant\n"
+    )
+    assert datetime.date.today().strftime("%d %b %Y") not in chat_text(llama, request)
+
+
+@pytest.mark.parametrize("call", ["strftime_now('%Y')", 'strftime_now("%d (%b)")', "strftime_now( '%H:%M' )"])
+def test_every_way_to_print_a_date_gives_the_fixed_one(tmp_path: pathlib.Path, call: str) -> None:
+    folder = with_template(tmp_path, models.CHAT_TEMPLATE.replace("strftime_now('%d %b %Y')", call))
+    assert "Today is 26 Jul 2024." in chat_text(folder)
+
+
+def test_of_several_chat_templates_the_default_is_used(tmp_path: pathlib.Path) -> None:
+    folder = with_template(
+        tmp_path, {"default": models.CHAT_TEMPLATE, "tool_use": "{{ messages[0]['content'] }}"}
+    )
+    assert "You are brief." in chat_text(folder)

@@ -1,0 +1,221 @@
+"""Where models come from, and what is refused before weights are read."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import shutil
+from typing import Any
+
+import huggingface_hub
+import models
+import pytest
+import safetensors.torch
+import torch
+import transformers
+
+from erag_ray.config import ReaderConfig
+from erag_ray.models import make_model, model_id
+from erag_ray.schemas import InputError
+
+FORMS = {kind: models.form_for(kind) for kind in ("fid", "ipa", "causal")}
+REQUESTS = {kind: models.some_requests(form, 20, seed=5) for kind, form in FORMS.items()}
+
+
+@pytest.fixture(scope="module")
+def t5(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return models.t5_folder(tmp_path_factory.mktemp("t5"))
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return models.causal_folder(tmp_path_factory.mktemp("causal"))
+
+
+@pytest.fixture
+def t5_copy(t5: str, tmp_path: pathlib.Path) -> pathlib.Path:
+    return pathlib.Path(shutil.copytree(t5, tmp_path / "copy"))
+
+
+def refuse(match: str, model: object, kind: str = "fid") -> None:
+    with pytest.raises(InputError, match=match):
+        make_model(ReaderConfig(kind=kind, model=str(model)))
+
+
+def change(file: pathlib.Path, *gone: str, **new: Any) -> None:
+    old = json.loads(file.read_text())
+    file.write_text(json.dumps({name: old[name] for name in old if name not in gone} | new))
+
+
+# --- where models come from
+
+
+def test_a_file_in_a_package_is_found_without_running_the_package(
+    t5: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "carries_a_model"
+    shutil.copytree(t5, package / "tiny")
+    (package / "__init__.py").write_text("raise RuntimeError('the package was run')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    found = make_model(ReaderConfig(kind="fid", model="package:carries_a_model/tiny"))
+    assert model_id(found) == model_id(make_model(ReaderConfig(kind="fid", model=t5)))
+    # pip's name may be another, and in another case
+    metadata = tmp_path / "A_Model.in_a_package-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: A_Model.in_a_package\nVersion: 1.0\n")
+    (metadata / "top_level.txt").write_text("holds_nothing\ncarries_a_model\n")
+    for model in ("package:a-model-in-a-package/tiny", "package:A_Model.in_a_package/tiny"):
+        same = make_model(ReaderConfig(kind="fid", model=model))
+        assert same.identity() == found.identity()
+    refuse("the Python package a-model-in-a-package holds no x", "package:a-model-in-a-package/x")
+    refuse("the Python package carries_a_model holds no other.gguf", "package:carries_a_model/other.gguf")
+    refuse("the Python package 'carries_a_model.tiny' is not installed", "package:carries_a_model.tiny/x")
+    refuse("the Python package 'no_such_package' is not installed", "package:no_such_package/x.gguf")
+    refuse("the Python package '' is not installed", "package:/x.gguf")
+
+
+def test_a_missing_folder_or_file_is_named(tmp_path: pathlib.Path) -> None:
+    refuse(f"there is no folder {tmp_path}/absent", tmp_path / "absent")
+    refuse(f"there is no file {tmp_path}/absent.gguf", tmp_path / "absent.gguf", kind="causal")
+
+
+def test_a_hub_model_that_is_not_at_hand_is_named(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    refuse("nobody/no-such-model is neither a folder here nor a hub model at hand", "nobody/no-such-model")
+    refuse("not a name is neither a folder here nor a hub model", "not a name")
+
+
+def test_a_gguf_file_is_read(tmp_path: pathlib.Path) -> None:
+    file = models.gguf_file(tmp_path / "tiny.gguf")
+    model = models.loaded("causal", file)
+    outputs = models.outputs(model, REQUESTS["causal"])
+    assert len({text for text, _ in outputs}) > 10
+    assert model.model.dtype == torch.float32
+    assert list(model.source.digests()) == ["tiny.gguf"]
+    refuse(f"has no weights in safetensors form; for GGUF name the file itself, such as {file}", tmp_path)
+
+
+# --- what is refused
+
+
+def test_pickled_weights_are_refused(t5_copy: pathlib.Path) -> None:
+    torch.save({}, t5_copy / "pytorch_model.bin")
+    (t5_copy / "model.safetensors").unlink()
+    refuse("has no weights in safetensors form; pickled weights .* can run code and are not read", t5_copy)
+
+
+def test_a_folder_without_a_tokenizer_is_refused(t5_copy: pathlib.Path) -> None:
+    # the library itself would go on with an empty vocabulary
+    (t5_copy / "tokenizer.json").unlink()
+    refuse("no tokenizer in", t5_copy)
+
+
+def test_a_folder_without_a_config_is_refused(t5_copy: pathlib.Path) -> None:
+    (t5_copy / "config.json").unlink()
+    refuse("no model config in", t5_copy)
+    (t5_copy / "config.json").write_text("{")
+    refuse("no model config in", t5_copy)
+
+
+def test_a_model_of_the_wrong_kind_is_refused(t5: str, llama: str) -> None:
+    refuse("holds a llama model, not an encoder-decoder", llama, kind="fid")
+    refuse("holds a llama model, not an encoder-decoder", llama, kind="ipa")
+    refuse("holds a t5 model, not a decoder-only model", t5, kind="causal")
+
+
+def test_missing_weights_are_not_replaced_by_random_ones(t5_copy: pathlib.Path) -> None:
+    file = t5_copy / "model.safetensors"
+    weights = safetensors.torch.load_file(file)
+    name = next(name for name in weights if name.startswith("decoder.block.1"))
+    del weights[name]
+    safetensors.torch.save_file(weights, file, metadata={"format": "pt"})
+    model = make_model(ReaderConfig(kind="fid", model=str(t5_copy)))
+    with pytest.raises(InputError, match=f"lacks weights: .*{name}"):
+        model.load()
+
+
+def test_code_in_a_model_is_never_run(t5_copy: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    trace = tmp_path / "code_was_run"
+    (t5_copy / "evil.py").write_text(f"open({str(trace)!r}, 'w')\nclass Evil: pass\n")
+    (t5_copy / "custom_generate").mkdir()
+    shutil.copy(t5_copy / "evil.py", t5_copy / "custom_generate" / "generate.py")
+    autos = ("AutoConfig", "AutoModelForSeq2SeqLM")
+    change(t5_copy / "config.json", auto_map=dict.fromkeys(autos, "evil.Evil"))
+    change(t5_copy / "tokenizer_config.json", auto_map={"AutoTokenizer": ["evil.Evil", "evil.Evil"]})
+    # a known type: its class of the library is used
+    assert models.outputs(models.loaded("fid", str(t5_copy)), REQUESTS["fid"][:2])
+    change(t5_copy / "config.json", model_type="unheard_of")
+    refuse("no model config in", t5_copy)
+    assert not trace.exists()
+
+
+# --- settings of T5 models
+
+
+def test_t5_generation_settings_are_not_used(t5: str, t5_copy: pathlib.Path) -> None:
+    own = {
+        "do_sample": True,
+        "num_beams": 3,
+        "repetition_penalty": 3.0,
+        "no_repeat_ngram_size": 1,
+        "forced_bos_token_id": 7,
+        "max_length": 4,
+        "min_length": 10,
+        "decoder_start_token_id": 9,
+    }
+    (t5_copy / "generation_config.json").write_text(json.dumps(own))
+    for kind in ("fid", "ipa"):
+        plain = models.outputs(models.loaded(kind, t5), REQUESTS[kind])
+        assert models.outputs(models.loaded(kind, str(t5_copy)), REQUESTS[kind]) == plain
+
+
+def test_a_t5_config_without_token_ids_uses_those_of_the_tokenizer(t5: str, t5_copy: pathlib.Path) -> None:
+    for name in ("config.json", "generation_config.json"):
+        change(t5_copy / name, "decoder_start_token_id", "eos_token_id", "pad_token_id")
+    # decoding starts with <pad>, as T5's does
+    plain = models.outputs(models.loaded("fid", t5), REQUESTS["fid"])
+    assert models.outputs(models.loaded("fid", str(t5_copy)), REQUESTS["fid"]) == plain
+
+
+# --- models and tokenizers that lack something
+
+
+@pytest.mark.parametrize("kind", ["fid", "ipa", "causal"])
+def test_a_model_that_is_set_to_keep_no_cache_writes_the_same(tmp_path: pathlib.Path, kind: str) -> None:
+    make = models.causal_folder if kind == "causal" else models.t5_folder
+    with_cache, without = make(tmp_path / "with"), make(tmp_path / "without", use_cache=False)
+    model = models.loaded(kind, without)
+    assert model.model.config.use_cache is False
+    assert models.outputs(model, REQUESTS[kind]) == models.outputs(
+        models.loaded(kind, with_cache), REQUESTS[kind]
+    )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("kind", ["fid", "ipa"])
+def test_a_t5_tokenizer_without_a_padding_token(
+    t5: str, tmp_path: pathlib.Path, kind: str, dtype: Any
+) -> None:
+    whole = models.t5_tokenizer()
+    bare = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=whole.backend_tokenizer, eos_token="</s>", unk_token="<unk>"
+    )
+    assert bare.pad_token_id is None
+    folder = models.t5_folder(tmp_path, tokenizer=bare, pad_token_id=None)
+    model = models.loaded(kind, folder, dtype=dtype)
+    expected = models.outputs(models.loaded(kind, t5, dtype=dtype), REQUESTS[kind])
+    assert models.outputs(model, REQUESTS[kind]) == expected
+
+
+@pytest.mark.parametrize("kind", ["fid", "ipa"])
+def test_a_t5_without_an_end_token_writes_all_its_tokens(tmp_path: pathlib.Path, kind: str) -> None:
+    tokenizer = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=models.t5_tokenizer().backend_tokenizer, pad_token="<pad>", unk_token="<unk>"
+    )
+    model = models.loaded(kind, models.t5_folder(tmp_path, tokenizer=tokenizer, eos_token_id=None))
+    assert {num for _, num in models.outputs(model, REQUESTS[kind])} == {12}
+    alone = [model.generate([prompt])[0] for prompt in model.render(REQUESTS[kind])]
+    assert alone == models.outputs(model, REQUESTS[kind])

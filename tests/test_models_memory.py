@@ -1,0 +1,327 @@
+"""Batches as large as memory has room for, and what happens where it had not: outputs stay, one request alone fails."""
+
+from __future__ import annotations
+
+import ctypes
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import models
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from erag_ray.config import ReaderConfig
+from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, RELEVANCE, Kind
+from erag_ray.models import (
+    Form,
+    LocalModel,
+    Passage,
+    PromptTokens,
+    Request,
+    make_model,
+    memory,
+)
+from erag_ray.models.causal import CausalModel
+from erag_ray.models.local import OUT_OF_MEMORY, Output
+from erag_ray.models.memory import KEPT_BYTES, Limits, Needs, largest, machine_bytes, room_on
+from erag_ray.models.t5 import T5Model
+from erag_ray.models.t5_engine import CPU_PASS
+
+CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
+GIB = 2**30
+KINDS = ("fid", "ipa", "causal")
+FORMS = {kind: models.form_for(kind) for kind in KINDS}
+REQUESTS = {kind: models.some_requests(form, 24, seed=4) for kind, form in FORMS.items()}
+Loaded = dict[str, LocalModel]
+Expected = dict[str, list[tuple[str, int]]]
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory: pytest.TempPathFactory) -> Loaded:
+    t5 = models.t5_folder(tmp_path_factory.mktemp("t5"))
+    causal = models.causal_folder(tmp_path_factory.mktemp("causal"))
+    return {kind: models.loaded(kind, causal if kind == "causal" else t5) for kind in KINDS}
+
+
+@pytest.fixture(scope="module")
+def alone(loaded: Loaded) -> Expected:
+    found = {}
+    for kind, model in loaded.items():
+        models.keep_to(model, FORMS[kind], Limits(rows=1, tokens=1))
+        found[kind] = models.outputs(model, REQUESTS[kind])
+        assert len(set(found[kind])) > 15
+    return found
+
+
+def with_room(model: LocalModel, room: int) -> Callable[[Sequence[PromptTokens]], list[Output]]:
+    """Its ``generate``, for which memory runs out above so many tokens, padding included."""
+
+    def generate(prompts: Sequence[PromptTokens]) -> list[Output]:
+        if len(prompts) * max(prompt.length for prompt in prompts) > room:
+            raise MemoryError
+        return list(type(model).generate(model, prompts))
+
+    return generate
+
+
+# --- any batches, the same outputs ---
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None, max_examples=12)
+@given(
+    rows=st.integers(1, 40),
+    tokens=st.integers(1, 6000),
+    room=st.integers(1200, 6000),
+    places=st.permutations(range(24)),
+    count=st.integers(1, 24),
+)
+def test_no_batch_order_or_room_changes_an_output(
+    loaded: Loaded,
+    alone: Expected,
+    kind: str,
+    rows: int,
+    tokens: int,
+    room: int,
+    places: list[int],
+    count: int,
+) -> None:
+    model, some = loaded[kind], places[:count]
+    models.keep_to(model, FORMS[kind], Limits(rows, tokens))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model, "generate", with_room(model, room))
+        found = models.outputs(model, [REQUESTS[kind][place] for place in some])
+    assert found == [alone[kind][place] for place in some]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_request_that_is_too_large_is_an_error_and_the_others_are_answered(
+    loaded: Loaded, alone: Expected, kind: str
+) -> None:
+    model, form, requests = loaded[kind], FORMS[kind], REQUESTS[kind]
+    models.keep_to(model, form, Limits(rows=32, tokens=16384))
+    large = Request(form, "Who built it?", tuple(Passage("Long", "river " * 60) for _ in range(12)))
+    prompts = model.render([*requests, large])
+    room = max(prompt.length for prompt in prompts[:-1])
+    assert prompts[-1].length > room
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(model, "generate", with_room(model, room))
+        found = dict(model.run([*requests, large]))
+    failed = found.pop(len(requests))
+    assert failed.failure == OUT_OF_MEMORY == ("resource", "out of memory with a batch of one request")
+    assert failed.text is None
+    assert failed.num_prompt_tokens == prompts[-1].length
+    outputs = [(found[place].text, found[place].num_output_tokens) for place in range(len(requests))]
+    assert outputs == alone[kind]
+
+
+# --- how much fits ---
+
+
+@given(
+    room=st.integers(0, 10**9),
+    token=st.integers(1, 10**6),
+    row=st.integers(1, 10**6),
+    rows=st.integers(1, 2000),
+    tokens=st.integers(1, 10**9),
+)
+def test_the_largest_batch_fits_and_one_more_does_not(
+    room: int, token: int, row: int, rows: int, tokens: int
+) -> None:
+    found = largest(room, Needs(token, row), Limits(rows, tokens))
+    assert 1 <= found.rows <= rows
+    assert 1 <= found.tokens <= tokens
+    if found.tokens > 1:
+        assert found.rows * row + found.tokens * token <= room
+    if found.tokens < tokens:
+        assert found.rows * row + (found.tokens + 1) * token > room
+    if found.rows < rows:
+        assert 2 * (found.rows + 1) * row > room
+
+
+def test_a_container_bounds_the_memory_of_its_machine(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "CONTAINER_LIMITS", [str(tmp_path / "none")])
+    whole = machine_bytes()
+    assert whole > 100 * 2**20
+    monkeypatch.setattr(memory, "CONTAINER_LIMITS", [str(tmp_path / "limit")])
+    for text, expected in (("max\n", whole), ("1048576\n", 1048576), (f"{2**63}\n", whole)):
+        (tmp_path / "limit").write_text(text)
+        assert machine_bytes() == expected
+    (tmp_path / "limit").write_text(f"{64 * 2**20}")
+    assert room_on(CPU, 1.0) == 16 * 2**20
+    assert room_on(CPU, 0.25) == 4 * 2**20
+
+
+@pytest.mark.parametrize(
+    ("share", "free", "allocated", "reserved", "room"),
+    [
+        (1.0, 70, 10, 10, 56.0),
+        # what the allocator keeps can be had again
+        (1.0, 60, 10, 20, 56.0),
+        # a quarter of 80, of which the weights take 5
+        (0.25, 75, 5, 5, 12.0),
+        # another reader has taken more than its part
+        (0.5, 3, 5, 5, 2.4),
+        (0.25, 60, 20, 20, 0.0),
+    ],
+)
+def test_the_room_on_a_gpu_is_what_is_free_of_a_readers_share(
+    monkeypatch: pytest.MonkeyPatch, share: float, free: int, allocated: int, reserved: int, room: float
+) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free * GIB, 80 * GIB))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: allocated * GIB)
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: reserved * GIB)
+    assert room_on(GPU, share) == pytest.approx(room * GIB)
+
+
+def limits_of(model: LocalModel, form: Form, share: float = 1.0, **limits: int) -> Limits:
+    fresh: Any = make_model(ReaderConfig(kind=model.config.kind, model=model.config.model, **limits))
+    fresh.memory_share = share
+    fresh.load()
+    found: Limits = fresh.limits(form)
+    assert fresh.batch_rows(form) == found.rows
+    return found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_configured_goes_before_what_fits(loaded: Loaded, kind: str) -> None:
+    model, form = loaded[kind], FORMS[kind]
+    assert limits_of(model, form, batch_size=3, batch_tokens=99) == (3, 99)
+    assert limits_of(model, form, batch_size=3).rows == 3
+    assert limits_of(model, form, batch_tokens=99).tokens == 99
+
+
+@pytest.mark.parametrize(
+    ("kind", "asked"),
+    [
+        *((kind, ANSWER) for kind in KINDS),
+        ("fid", GOLD_LIKELIHOOD),
+        ("causal", GOLD_LIKELIHOOD),
+        ("causal", RELEVANCE),
+    ],
+    ids=lambda part: part.name if isinstance(part, Kind) else part,
+)
+def test_less_memory_means_smaller_batches(
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch, kind: str, asked: Kind
+) -> None:
+    model, form, found = loaded[kind], models.form_for(kind, asked), []
+    for megabytes in (4000, 400, 40, 4, 0):
+        monkeypatch.setattr(memory, "machine_bytes", lambda size=megabytes * 2**20: size)
+        found.append(limits_of(model, form))
+    assert found == sorted(found, reverse=True)
+    assert found[0].rows == (128 if isinstance(model, T5Model) else 32)
+    assert found[-1] == (1, 1)
+    monkeypatch.setattr(memory, "machine_bytes", lambda: 40 * 2**20)
+    assert found[2] > limits_of(model, form, share=0.1) > (1, 1)
+
+
+def test_models_without_weights_have_fixed_batches() -> None:
+    form = models.form_for("echo")
+    assert models.BareModel(ReaderConfig(kind="echo")).limits(form) == (32, 16384)
+    assert make_model(ReaderConfig(kind="echo")).batch_rows(form) == 32
+
+
+@pytest.mark.parametrize("kind", ["fid", "causal"])
+def test_what_needs_more_gets_less(loaded: Loaded, kind: str) -> None:
+    def needs(max_new_tokens: int = 12, **changes: Any) -> Needs:
+        model = models.loaded(kind, str(loaded[kind].config.model), **changes)
+        assert isinstance(model, T5Model | CausalModel)
+        return model.needs(models.form_for(kind, max_new_tokens=max_new_tokens))
+
+    assert needs(max_new_tokens=100).row > needs(max_new_tokens=10).row
+    assert needs(dtype="bfloat16").token < needs(dtype="float32").token
+
+
+def test_a_pass_of_the_encoder_has_room_too(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = models.t5_folder(tmp_path)
+    passes = []
+    for megabytes in (4000, 40, 0):
+        monkeypatch.setattr(memory, "machine_bytes", lambda size=megabytes * 2**20: size)
+        model = models.loaded("fid", folder)
+        passes.append(model.pass_tokens([FORMS["fid"]]))
+        assert models.outputs(model, REQUESTS["fid"][:4])
+    assert passes[0] > passes[1] > passes[2] == 1
+
+
+def test_a_pass_keeps_its_widest_piece_small_enough_to_be_kept(loaded: Loaded) -> None:
+    model: Any = loaded["fid"]
+    own = model.engine.widest
+    assert own == 3 * 4 * 8
+    tokens = {}
+    for widest in (own, 5000, 9_000_000):
+        model.engine.widest = widest
+        tokens[widest] = model.engine.pass_tokens(1 << 30)
+    model.engine.widest = own
+    assert tokens == {own: CPU_PASS, 5000: (KEPT_BYTES - 1) // (5000 * 4), 9_000_000: 1}
+
+
+HELD = """
+import mmap
+from erag_ray.resident import peak_resident_bytes
+
+shared = mmap.mmap(-1, 600 << 20)
+before = peak_resident_bytes()
+for _ in range(600):
+    shared.write(bytes(1 << 20))
+with_shared = peak_resident_bytes()
+own = bytearray(b"1") * (600 << 20)
+print(before >> 20, with_shared >> 20, peak_resident_bytes() >> 20)
+"""
+
+
+def test_what_a_process_held_is_without_memory_that_it_shares() -> None:
+    found = subprocess.run([sys.executable, "-c", HELD], capture_output=True, text=True, check=True)
+    before, with_shared, with_own = map(int, found.stdout.split())
+    assert with_shared < before + 20
+    assert with_own > before + 400
+
+
+PIECES = """
+import ctypes
+import torch
+from erag_ray.models.memory import keep_freed_memory, reusable
+
+class Heap(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in ("arena", *"abcdefghi")]
+
+def held():
+    libc.mallinfo2.restype = Heap
+    return libc.mallinfo2().arena
+
+libc = ctypes.CDLL(None)
+keep_freed_memory()
+shape, like, kept = (1 << 17, 15), torch.zeros(1), []
+before = held()
+for _ in range(20):
+    piece = reusable(shape, like)
+    # small things come to lie around it and stay
+    kept.append([torch.empty(50_000), *(libc.malloc(24) for _ in range(1000))])
+    del piece
+print((held() - before) / (4 * shape[0] * shape[1]))
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="of glibc's allocator")
+def test_a_piece_of_memory_can_be_taken_again() -> None:
+    found = subprocess.run([sys.executable, "-c", PIECES], capture_output=True, check=True)
+    # twenty of them, where torch takes it
+    assert float(found.stdout) < 3
+
+
+@settings(deadline=None)
+@given(
+    shape=st.lists(st.integers(0, 5), max_size=4),
+    dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.int64]),
+)
+def test_reusable_memory_is_a_tensor_like_any(shape: list[int], dtype: torch.dtype) -> None:
+    like = torch.zeros(1, dtype=dtype)
+    found, expected = memory.reusable(shape, like), like.new_empty(shape)
+    assert (found.shape, found.dtype, found.stride()) == (expected.shape, dtype, expected.stride())
+    assert torch.equal(found.fill_(3), expected.fill_(3))

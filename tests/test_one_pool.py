@@ -1,0 +1,77 @@
+"""One model, whatever is asked of it: it is loaded once in each actor, and passages are encoded once for all kinds."""
+
+from __future__ import annotations
+
+import pathlib
+
+import models
+import pytest
+from tiny import Tiny, compare, kilt_line, table
+
+from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.kinds import ANSWER, EARLY_STOPPED, GOLD_LIKELIHOOD, RELEVANCE, VERDICT
+from erag_ray.models import Passage, Request
+from erag_ray.schemas import LABELS
+
+# Ray warns of its own inner workings
+pytestmark = pytest.mark.filterwarnings(
+    r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*"
+)
+QUESTIONS = {
+    "nq": ("who built the marn bridge", "Ada Brunner"),
+    "triviaqa": ("which river flows through tessel", "Orla"),
+    "hotpotqa": ("when was the skerry lighthouse lit", "1874"),
+    "fever": ("the graz choir was led by ida holm", "SUPPORTS"),
+    "wow": ("what metal covers the dome", "it is copper"),
+}
+ANNOTATORS = ["erag", "gain", "gold_likelihood", "gain_likelihood", "llm_relevance"]
+
+
+def five(tiny: Tiny, **config: object) -> Tiny:
+    """The tiny passages with a question of each of five datasets."""
+    for number, (name, (question, answer)) in enumerate(QUESTIONS.items(), 1):
+        line = kilt_line(f"q{number}", question, answer, f"p{number}")
+        (tiny.folder / f"{name}-dev-kilt.jsonl").write_text(line)
+    files = [str(tiny.folder / f"{name}-dev-kilt.jsonl") for name in QUESTIONS]
+    return tiny.with_config(queries=files, dataset=None, annotators=ANNOTATORS, **config)
+
+
+@pytest.mark.timeout(300)
+def test_a_model_is_loaded_once_in_its_actor_for_five_datasets_and_five_kinds(
+    tiny: Tiny, local_ray: None, tmp_path: pathlib.Path
+) -> None:
+    folder = models.causal_folder(tmp_path / "causal", seed=6, max_position_embeddings=2048)
+    marks = tmp_path / "loads"
+    marks.mkdir()
+    own = {"kind": "counted:Counted", "model": folder, "options": {"marks": str(marks)}}
+    changed = five(
+        tiny,
+        reader=ReaderConfig(**own, max_new_tokens=6),  # type: ignore[arg-type]
+        judge=JudgeConfig(**own),  # type: ignore[arg-type]
+        score_only="classification",
+    )
+    plan = compare(changed)
+    assert set(plan.kinds) == {ANSWER, EARLY_STOPPED, VERDICT, GOLD_LIKELIHOOD, RELEVANCE}
+    assert len(plan.plans) == 1
+    assert len({dataset for _, dataset in plan.uses}) == 5
+    assert len(list(marks.iterdir())) == 1
+    labels = table(changed, LABELS)
+    assert set(labels["annotator"]) == set(ANNOTATORS)
+    assert labels.filter(annotator="llm_relevance")["label"].null_count() == 0
+
+
+def test_fid_encodes_a_passage_once_for_its_answer_and_its_likelihood(tmp_path: pathlib.Path) -> None:
+    model = models.loaded("fid", models.t5_folder(tmp_path / "t5"))
+    forms = [models.form_for("fid"), models.form_for("fid", GOLD_LIKELIHOOD)]
+    passages = [Passage("Marn", "A bridge."), Passage("Orla", "A river.")]
+    requests = [
+        Request(form, "who built it", given, (" Ada",) if form.method == "loglikelihood" else ())
+        for form in forms
+        for given in [(passages[0],), (passages[1],), tuple(passages)]
+    ]
+    encoded: list[tuple[int, ...]] = []
+    encode = model.engine.encode
+    model.engine.encode = lambda segments: encoded.extend(segments) or encode(segments)
+    found = dict(model.run(requests))
+    assert sorted(found) == list(range(6))
+    assert len(encoded) == len(set(encoded)) == 2

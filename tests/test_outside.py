@@ -1,0 +1,232 @@
+"""Models and kinds of question from outside the package: written once, they work with all that is inside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import pathlib
+from collections.abc import Iterator, Sequence
+
+import models
+import polars as pl
+import pytest
+from outside_kind import ABSTENTION
+from tiny import Tiny, compare, table
+
+from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, RELEVANCE
+from erag_ray.models import Isolation, Model, Passage, Request, Response, checked, make_model
+from erag_ray.requests import Form
+from erag_ray.schemas import LABELS, InputError
+from erag_ray.steps.inputs import prepare
+from erag_ray.steps.judging import label
+from erag_ray.steps.planning import plan_stage, preview
+from erag_ray.steps.reading import run_stage
+from erag_ray.steps.uses import check_reader
+
+MODEL, KIND = "outside_model:Words", "outside_kind:ANSWERABLE"
+ANNOTATORS = ["erag", "gain", "gold_likelihood", "llm_relevance", "llm_relevance_graded", KIND]
+
+
+def test_an_outside_model_reads_judges_gives_likelihoods_and_is_asked_an_outside_kind(
+    tiny: Tiny, reads_here: list[int]
+) -> None:
+    reader, judge = (
+        ReaderConfig(kind=MODEL, options={"floor": 0.02}),
+        JudgeConfig(kind=MODEL, options={"floor": 0.02}),
+    )
+    changed = tiny.with_config(reader=reader, judge=judge, annotators=ANNOTATORS)
+    plan = compare(changed)
+    # the judge is the reader's own model: one plan, one pool
+    assert [part.id for part in plan.plans] == [plan.plans[0].id]
+    assert len(reads_here) == 1
+    assert set(plan.kinds) == {ANSWER, GOLD_LIKELIHOOD, RELEVANCE, ABSTENTION}
+    labels = {name: table(changed, LABELS, annotator=name) for name in ANNOTATORS}
+    assert {frame.height for frame in labels.values()} == {18}
+    # it writes the title of the document that it gets alone
+    right = labels["erag"].filter(label=1.0).select("query_id", "doc_id").rows()
+    assert set(right) == {("q1", "d1"), ("q2", "d3"), ("q3", "d5"), ("q4", "d7"), ("q5", "d9"), ("q6", "d10")}
+    # the words of "Ida Holm" stand in the text of d8; in that of d7 they have brackets around them
+    likelihood = dict(labels["gold_likelihood"].filter(query_id="q4").select("doc_id", "label").rows())
+    assert likelihood["d8"] > likelihood["d7"]
+    # "I do not know": of these words the prompt holds none
+    assert labels[KIND]["label"].to_list() == pytest.approx([1 - 0.02**4] * 18)
+
+
+def test_an_outside_kind_is_asked_of_a_model_of_this_package(
+    tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path
+) -> None:
+    folder = models.t5_folder(tmp_path / "t5")
+    reader = ReaderConfig(kind="fid", model=folder, max_new_tokens=8)
+    changed = tiny.with_config(reader=reader, annotators=["erag", KIND])
+    plan = compare(changed)
+    assert [row["kind"] for row in plan.counts if row["lists"] == "pairs"] == ["abstention", "answer"]
+    found = table(changed, LABELS, annotator=KIND).sort("query_id", "doc_id")
+    model = models.loaded("fid", folder)
+    form = models.form_for("fid", ABSTENTION, max_new_tokens=8)
+    inputs = prepare(changed.config)
+    rows = found.join(inputs.queries, on="query_id").join(inputs.corpus, on="doc_id")
+    for row in rows.head(4).iter_rows(named=True):
+        request = Request(form, row["question"], (Passage(row["title"], row["text"]),), (" I do not know",))
+        ((_, response),) = model.run([request])
+        assert row["label"] == pytest.approx(1 - math.exp(response.logprobs[0]), abs=1e-6)
+
+
+def test_options_belong_to_the_model_and_are_part_of_what_it_is(tiny: Tiny) -> None:
+    with pytest.raises(
+        InputError, match="outside_model:Words: ValueError: it takes the option floor, not flor"
+    ):
+        make_model(ReaderConfig(kind=MODEL, options={"flor": 1}))
+    with pytest.raises(InputError, match="echo takes none, got floor"):
+        make_model(ReaderConfig(kind="echo", options={"floor": 1}))
+    one, other = (make_model(ReaderConfig(kind=MODEL, options={"floor": floor})) for floor in (0.1, 0.2))
+    assert one.identity() != other.identity()
+
+
+def test_what_a_model_cannot_do_is_said_before_any_is_loaded(tiny: Tiny) -> None:
+    inputs = prepare(tiny.config)
+    wanting = dataclasses.replace(tiny.config, annotators=["gold_likelihood"])
+    (problem,) = check_reader(wanting, inputs.datasets)
+    assert problem == (
+        "reader.kind: the kind gold_likelihood needs loglikelihood, and echo gives none; fid, ipa, causal can"
+    )
+    judged = dataclasses.replace(tiny.config, annotators=["llm_relevance"], judge=JudgeConfig(kind="echo"))
+    (problem,) = check_reader(judged, inputs.datasets)
+    assert problem.startswith("judge.kind: the kind relevance needs loglikelihood, and echo gives none;")
+
+
+# --- models that answer wrongly ---
+
+
+class Wrong(Model):
+    """Gives what a test says, for the requests whose question says so."""
+
+    supports = frozenset({"generate", "loglikelihood"})
+    answers: Sequence[object] = ()
+
+    def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
+        for place, request in enumerate(requests):
+            if request.question == "wrong":
+                yield from self.answers  # type: ignore[misc]
+            else:
+                yield place, Response(text="fine", logprobs=(-1.0,) * len(request.answers))
+
+
+def requests_to(form: Form, *questions: str) -> list[Request]:
+    answers = ("yes", "no") if form.method == "loglikelihood" else ()
+    return [Request(form, question, (), answers) for question in questions]
+
+
+CASES = {
+    "fewer": ([], "left 1 of 1 requests unanswered"),
+    "twice": (
+        [(0, Response(text="a")), (0, Response(text="b"))],
+        "answered request 0, of 1 from 0, twice or unasked",
+    ),
+    "others": ([(7, Response(text="a"))], "answered request 7, of 1 from 0, twice or unasked"),
+    "no pair": (["text"], "run gave 'text', not a request's place and an erag_ray.models.Response"),
+    "no text": ([(0, Response())], "run gave the text None for a request to generate"),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_wrong_answer_is_the_error_of_its_request_alone(name: str) -> None:
+    wrong, message = CASES[name]
+    model = Wrong(ReaderConfig(kind="test_outside:Wrong"))
+    model.answers = wrong
+    form = models.form_for("echo")
+    asked = requests_to(form, "first", "wrong", "last")
+    found = dict(Isolation(model).run(asked))
+    assert [found[place].text for place in (0, 2)] == ["fine", "fine"]
+    failure = found[1].failure
+    assert failure is not None
+    assert failure.kind == "code"
+    assert message in failure.text
+
+
+@pytest.mark.parametrize(
+    ("logprobs", "message"),
+    [
+        ((math.nan, -1.0), "the log-probability nan"),
+        ((-1.0, 0.5), "the log-probability 0.5"),
+        ((-1.0,), "1 log-probabilities for 2 answers"),
+        ((), "0 log-probabilities for 2 answers"),
+    ],
+)
+def test_log_probabilities_are_checked(logprobs: tuple[float, ...], message: str) -> None:
+    model = Wrong(ReaderConfig(kind="test_outside:Wrong"))
+    model.answers = [(0, Response(logprobs=logprobs))]
+    form = models.form_for("fid", GOLD_LIKELIHOOD)
+    found = dict(Isolation(model).run(requests_to(form, "first", "wrong")))
+    assert found[0].logprobs == (-1.0, -1.0)
+    assert found[1].failure is not None
+    assert message in found[1].failure.text
+    with pytest.raises(TypeError, match="run gave"):
+        list(checked(model, requests_to(form, "wrong")))
+
+
+def test_responses_may_come_in_any_order() -> None:
+    class Backwards(Wrong):
+        def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
+            for place in reversed(range(len(requests))):
+                yield place, Response(text=requests[place].question)
+
+    model = Backwards(ReaderConfig(kind="test_outside:Backwards"))
+    asked = requests_to(models.form_for("echo"), "a", "b", "c")
+    found = dict(Isolation(model).run(asked))
+    assert [found[place].text for place in range(3)] == ["a", "b", "c"]
+
+
+def test_a_kind_that_raises_is_named(
+    tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import outside_kind
+
+    broken = dataclasses.replace(ABSTENTION, build=lambda case: case.nothing)  # type: ignore[attr-defined]
+    asks = (
+        dataclasses.replace(
+            outside_kind.ANSWERABLE, asks=(outside_kind.Asks(broken, outside_kind.every_pair),)
+        ),
+    )
+    monkeypatch.setattr(outside_kind, "ANSWERABLE", asks[0])
+    problems = check_reader(
+        dataclasses.replace(tiny.config, annotators=[KIND], reader=ReaderConfig(kind=MODEL)),
+        prepare(tiny.config).datasets,
+    )
+    assert len(problems) == 1
+    assert problems[0].startswith(
+        "kind abstention: build: AttributeError: 'Case' object has no attribute 'nothing'"
+    )
+
+
+def test_requests_differ_by_what_is_asked_and_not_by_who_asks() -> None:
+    form = models.form_for("causal")
+    one = Request(form, "Who?", (Passage("A", "b"),))
+    assert one.key == Request(models.form_for("causal"), "Who?", (Passage("A", "b"),)).key
+    others = [
+        Request(models.form_for("causal", GOLD_LIKELIHOOD), "Who?", (Passage("A", "b"),)),
+        Request(models.form_for("causal", max_new_tokens=3), "Who?", (Passage("A", "b"),)),
+        Request(form, "Who?", (Passage("A", "c"),)),
+        Request(form, "When?", (Passage("A", "b"),)),
+        Request(form, "Who?", (Passage("A", "b"),), ("an answer",)),
+    ]
+    assert len({request.key for request in [one, *others]}) == 6
+    assert isinstance(pl.Series([one.key[0]], dtype=pl.UInt64)[0], int)
+
+
+def test_a_job_whose_annotators_ask_nothing_runs_nothing(tiny: Tiny, no_reader: None) -> None:
+    config = dataclasses.replace(tiny.config, annotators=["provenance"])
+    inputs = prepare(config)
+    plan = plan_stage(config, inputs, "annotate", alone=True, together=False)
+    assert (plan.plans, plan.counts, plan.requests.height) == ([], [], 0)
+    label(config, inputs, run_stage(config, plan).values(inputs))
+    assert set(table(tiny, LABELS)["annotator"]) == {"provenance"}
+
+
+def test_a_store_of_the_version_before_is_named_and_not_read(tiny: Tiny, reads_here: list[int]) -> None:
+    (tiny.folder / "store" / "readings" / "echo-885b8b709d5697ea").mkdir(parents=True)
+    first, *_ = preview(plan_stage(tiny.config, prepare(tiny.config), "compare", alone=True, together=True))
+    assert first == (
+        f"store: {tiny.folder}/store/readings is of version 0.1 and is not read: its requests are run again; "
+        "it can be deleted"
+    )

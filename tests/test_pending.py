@@ -1,0 +1,416 @@
+"""From ranked lists to what models are asked, each distinct request once."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.datasets import Dataset
+from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Case, Kind
+from erag_ray.pending import (
+    DocIds,
+    PendingRequests,
+    Use,
+    as_lists_of_one,
+    build_requests,
+    count_work,
+    documents_of,
+    forms_of,
+    pairs,
+    pending,
+    ranked_lists,
+    with_texts,
+)
+from erag_ray.prompts import T5
+from erag_ray.requests import Form, Passage, text_hash
+from erag_ray.schemas import PENDING, REQUESTS, conform
+from erag_ray.store import KEY_COLUMNS
+
+CORPUS = pl.DataFrame(
+    [
+        ("d1", "Marn", "A bridge."),
+        ("d2", "Tessel", "A river."),
+        ("d3", "", "Rain."),
+        # the content of d1 under another id
+        ("same", "Marn", "A bridge."),
+    ],
+    schema=["doc_id", "title", "text"],
+    orient="row",
+)
+QUERIES = pl.DataFrame(
+    [
+        ("q1", "nq", "Who?", ["Ada"]),
+        ("q2", "nq", "When?", ["1874"]),
+        ("q3", "fever", "Who?", ["Ada"]),
+        ("again", "nq", "Who?", ["Ada", "Ida"]),
+    ],
+    schema=["query_id", "dataset", "question", "answers"],
+    orient="row",
+)
+NONE_KNOWN = pl.DataFrame(schema=dict.fromkeys(KEY_COLUMNS, pl.UInt64))
+CASE = Case(dataset=Dataset(), reader=ReaderConfig(), judge=JudgeConfig(), default_prompt="t5")
+FORM = Form(method="generate", prompt=T5, max_new_tokens=12)
+LIKELIHOOD_FORM = dataclasses.replace(FORM, method="loglikelihood")
+
+
+def use(model: str, *, sees_order: bool, kind: Kind = ANSWER, form: Form = FORM) -> Use:
+    return Use(kind=kind, case=CASE, form=form, model=model, reader="reader-1", sees_order=sees_order)
+
+
+ORDERED = {("answer", name): use("causal-1", sees_order=True) for name in ("nq", "fever")}
+UNORDERED = {("answer", name): use("fid-1", sees_order=False) for name in ("nq", "fever")}
+RUNS = pl.DataFrame(
+    [
+        # not in the order of their ranks
+        ("b", "q1", 2, "d2"),
+        ("b", "q1", 1, "d1"),
+        ("b", "q1", 3, "d3"),
+        ("a", "q1", 1, "d1"),
+        ("a", "q2", 1, "d3"),
+        ("a", "q2", 2, "d1"),
+    ],
+    schema={"run_id": pl.String, "query_id": pl.String, "rank": pl.Int32, "doc_id": pl.String},
+    orient="row",
+)
+
+
+def lists_of(*lists: tuple[str, list[str]]) -> pl.DataFrame:
+    return pl.DataFrame(lists, schema={"query_id": pl.String, "doc_ids": DocIds}, orient="row")
+
+
+def requests_of(
+    *lists: tuple[str, list[str]], uses=ORDERED, corpus: pl.DataFrame = CORPUS, kind: str = "answer"
+) -> pl.DataFrame:
+    """REQUESTS."""
+    asked = lists_of(*lists).with_columns(kind=pl.lit(kind))
+    return build_requests(asked, QUERIES, documents_of(corpus), uses)
+
+
+def pending_of(requests: pl.DataFrame, uses=ORDERED) -> pl.DataFrame:
+    """PENDING."""
+    documents, forms = documents_of(CORPUS), forms_of(uses, next(iter(uses.values())).model)
+    new = pending(requests, NONE_KNOWN, QUERIES, documents, uses)
+    return pl.DataFrame(with_texts(new, QUERIES, documents, uses, forms))
+
+
+def key_of(doc_ids: list[str], uses=ORDERED, corpus: pl.DataFrame = CORPUS) -> int:
+    return requests_of(("q1", doc_ids), uses=uses, corpus=corpus)["passages_key"].item()
+
+
+def corpus_of(*passages: tuple[str, str]) -> tuple[pl.DataFrame, list[str]]:
+    """Passages under ids of their own."""
+    ids = [f"d{number}" for number in range(len(passages))]
+    rows = [(doc_id, *passage) for doc_id, passage in zip(ids, passages, strict=True)]
+    return pl.DataFrame(rows, schema=dict.fromkeys(CORPUS.columns, pl.String), orient="row"), ids
+
+
+def content_key(passages: list[tuple[str, str]], uses=ORDERED) -> int:
+    corpus, ids = corpus_of(*passages)
+    return key_of(ids, uses, corpus)
+
+
+# lists
+
+
+def test_lists_are_cut_at_each_depth_in_rank_order_and_a_missing_list_is_empty() -> None:
+    found = ranked_lists(RUNS, pl.Series(["q1", "q2"]), [2, 1])
+    assert found.rows() == [
+        ("a", "q1", 1, ["d1"]),
+        ("a", "q1", 2, ["d1"]),
+        ("a", "q2", 1, ["d3"]),
+        ("a", "q2", 2, ["d3", "d1"]),
+        ("b", "q1", 1, ["d1"]),
+        ("b", "q1", 2, ["d1", "d2"]),
+        ("b", "q2", 1, []),
+        ("b", "q2", 2, []),
+    ]
+    assert found.schema["doc_ids"] == DocIds
+
+
+def test_a_list_that_is_shorter_than_the_depth_stays_as_it_is() -> None:
+    found = ranked_lists(RUNS, pl.Series(["q1"]), [10])
+    assert found.select("run_id", "doc_ids").rows() == [("a", ["d1"]), ("b", ["d1", "d2", "d3"])]
+
+
+def test_pairs_are_the_union_over_runs() -> None:
+    expected = [("q1", "d1"), ("q1", "d2"), ("q1", "d3"), ("q2", "d1"), ("q2", "d3")]
+    assert pairs(RUNS).rows() == expected
+    assert as_lists_of_one(pairs(RUNS)).rows() == [(query_id, [doc_id]) for query_id, doc_id in expected]
+
+
+# keys
+
+
+def test_requests_are_the_distinct_lists_of_each_query() -> None:
+    found = requests_of(
+        ("q2", ["d1"]), ("q1", ["d1", "d2"]), ("q2", ["d1"]), ("q1", []), ("q1", ["d2", "d1"])
+    )
+    assert found.select("query_id", "doc_ids").rows() == [
+        ("q1", []),
+        ("q1", ["d1", "d2"]),
+        ("q1", ["d2", "d1"]),
+        ("q2", ["d1"]),
+    ]
+    assert conform(found, REQUESTS).num_rows == 4
+
+
+def test_equal_questions_and_equal_texts_share_a_key_whatever_their_ids() -> None:
+    found = requests_of(("q1", ["d1"]), ("again", ["same"]), ("q3", ["same"]), ("q2", ["d1"]), ("q1", ["d2"]))
+    by_query = {
+        (query, *docs): key for query, docs, *key in found.select("query_id", "doc_ids", *KEY_COLUMNS).rows()
+    }
+    assert by_query["q1", "d1"] == by_query["again", "same"] == by_query["q3", "same"]
+    # another question or another text is another key, in its own half
+    assert by_query["q1", "d1"][0] != by_query["q2", "d1"][0]
+    assert by_query["q1", "d1"][1] == by_query["q2", "d1"][1]
+    assert by_query["q1", "d1"][0] == by_query["q1", "d2"][0]
+    assert by_query["q1", "d1"][1] != by_query["q1", "d2"][1]
+
+
+def test_each_dataset_is_asked_of_its_own_model() -> None:
+    uses = {
+        ("answer", "nq"): use("causal-1", sees_order=True),
+        ("answer", "fever"): use("fid-1", sees_order=False),
+    }
+    found = requests_of(
+        ("q1", ["d1", "d2"]),
+        ("q1", ["d2", "d1"]),
+        ("q3", ["d1", "d2"]),
+        ("q3", ["d2", "d1"]),
+        uses=uses,
+    )
+    assert found["model"].to_list() == ["causal-1", "causal-1", "fid-1", "fid-1"]
+    # the order matters to the first only
+    one, other, *of_fever = found["passages_key"]
+    assert one != other
+    assert len(set(of_fever)) == 1
+
+
+def test_nothing_asked_is_no_fault() -> None:
+    found = requests_of()
+    assert conform(found, REQUESTS).num_rows == 0
+    assert conform(pending_of(found), PENDING).num_rows == 0
+
+
+def test_a_key_is_the_same_in_every_version_and_on_every_machine() -> None:
+    # changed literals mean that all requests ever answered are run again
+    assert text_hash("Marn", "A bridge.").hex() == "4ae9bd58abc1d4e6a2848313f69c2138"
+    assert FORM.fingerprint == "ccb47bc5c7b5717b4cde21de3b69ec1f"
+    who = 16095627247883863900
+    # no passages: XXH3's published value for no bytes, 2d06800538d394c2
+    assert requests_of(("q1", [])).select(*KEY_COLUMNS).row(0) == (who, 0x2D06800538D394C2)
+    assert requests_of(("q1", ["d1", "d3"])).select(*KEY_COLUMNS).row(0) == (who, 3724000177666403976)
+    assert key_of(["d3", "d1"], UNORDERED) == 3724000177666403976
+
+
+LIKELY = {
+    ("gold_likelihood", name): use("fid-1", sees_order=False, kind=GOLD_LIKELIHOOD, form=LIKELIHOOD_FORM)
+    for name in ("nq", "fever")
+}
+
+
+def test_another_form_or_another_answer_is_another_question() -> None:
+    def keys(uses, kind: str) -> dict[str, int]:
+        found = requests_of(("q1", ["d1"]), ("again", ["d1"]), uses=uses, kind=kind)
+        assert found["passages_key"].n_unique() == 1
+        return dict(found.select("query_id", "question_key").rows())
+
+    answers, likely = keys(UNORDERED, "answer"), keys(LIKELY, "gold_likelihood")
+    # the gold answers are no part of a request for the reader's own answer
+    assert answers["q1"] == answers["again"]
+    assert len({*answers.values(), *likely.values()}) == 3
+
+
+def test_every_kind_is_pending_with_its_form_and_its_answers() -> None:
+    uses = {**UNORDERED, **LIKELY}
+    requests = pl.concat(
+        [
+            requests_of(("q1", ["d1"]), uses=uses),
+            requests_of(("q1", ["d1"]), ("again", ["d1"]), uses=uses, kind="gold_likelihood"),
+        ]
+    )
+    table = pending_of(requests, uses)
+    forms = forms_of(uses, "fid-1")
+    assert forms == [FORM, LIKELIHOOD_FORM]
+    found = list(PendingRequests(table.to_arrow(), forms))
+    asked = {(request.form.method, request.answers) for request in found}
+    assert asked == {("generate", ()), ("loglikelihood", (" Ada",)), ("loglikelihood", (" Ada", " Ida"))}
+    assert {request.passages for request in found} == {(Passage("Marn", "A bridge."),)}
+    # requests to one model about one question stand together
+    assert [request.question for request in found] == ["Who?"] * 3
+
+
+@pytest.mark.parametrize("uses", [ORDERED, UNORDERED], ids=["ordered", "unordered"])
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ([("ab", "c")], [("a", "bc")]),
+        ([("", "abc")], [("abc", "")]),
+        ([("a", "b"), ("c", "d")], [("a", "bcd")]),
+        ([("a", "b"), ("c", "d")], [("a", "d"), ("c", "b")]),
+        # a repeated passage is shown twice
+        ([("a", "b"), ("a", "b")], [("a", "b")]),
+        ([("a", "b"), ("a", "b"), ("c", "d")], [("a", "b"), ("c", "d"), ("c", "d")]),
+        # no passage is not an empty one
+        ([("", "")], []),
+        ([("a", "b")], [("A", "b")]),
+        ([("a", "b ")], [("a", "b")]),
+    ],
+)
+def test_other_passages_have_another_key(one, other, uses) -> None:
+    assert content_key(one, uses) != content_key(other, uses)
+
+
+def test_lengths_are_counted_in_bytes() -> None:
+    assert text_hash("ä", "b") != text_hash("Ã¤", "b")
+    assert text_hash("a\0b") != text_hash("a", "b")
+
+
+def test_the_order_counts_for_models_that_see_it() -> None:
+    assert key_of(["d1", "d2"], ORDERED) != key_of(["d2", "d1"], ORDERED)
+    assert key_of(["d1", "d2"], UNORDERED) == key_of(["d2", "d1"], UNORDERED)
+    # a list of one is the same to both
+    assert key_of(["d1"], ORDERED) == key_of(["d1"], UNORDERED)
+
+
+PASSAGES = st.lists(st.tuples(st.text("ab", max_size=2), st.text("ab", max_size=2)), max_size=4)
+
+
+@given(PASSAGES.flatmap(lambda passages: st.tuples(st.just(passages), st.permutations(passages))))
+def test_a_model_that_does_not_see_the_order_has_one_key_for_all_orders(lists) -> None:
+    passages, permuted = lists
+    assert content_key(passages, UNORDERED) == content_key(permuted, UNORDERED)
+    assert (content_key(passages) == content_key(permuted)) == (passages == permuted)
+
+
+@given(PASSAGES, PASSAGES)
+def test_distinct_contents_have_distinct_keys(one, other) -> None:
+    assert (content_key(one) == content_key(other)) == (one == other)
+    assert (content_key(one, UNORDERED) == content_key(other, UNORDERED)) == (sorted(one) == sorted(other))
+
+
+# pending requests
+
+
+def test_a_request_holds_the_texts_in_the_order_of_the_list() -> None:
+    found = pending_of(requests_of(("q1", ["d2", "d3", "d1"]), ("q2", [])))
+    by_question = {row["question"]: row for row in found.iter_rows(named=True)}
+    assert by_question["Who?"]["titles"] == ["Tessel", "", "Marn"]
+    assert by_question["Who?"]["texts"] == ["A river.", "Rain.", "A bridge."]
+    assert (by_question["When?"]["titles"], by_question["When?"]["texts"]) == ([], [])
+    assert conform(found, PENDING).num_rows == 2
+
+
+def test_each_distinct_key_is_pending_once_and_requests_of_a_question_stand_together() -> None:
+    requests = requests_of(
+        ("q1", ["d1"]), ("again", ["same"]), ("q3", ["d1"]), ("q2", ["d1"]), ("q1", ["d2"])
+    )
+    found = pending_of(requests)
+    assert sorted(found.select("question", "titles").rows()) == [
+        ("When?", ["Marn"]),
+        ("Who?", ["Marn"]),
+        ("Who?", ["Tessel"]),
+    ]
+    keys = found.select(KEY_COLUMNS).rows()
+    assert sorted(keys) == sorted(requests.select(KEY_COLUMNS).unique().rows())
+    # of one question by key, whatever the order of the lists
+    assert found.filter(question="Who?").select(KEY_COLUMNS).rows() == sorted(
+        found.filter(question="Who?").select(KEY_COLUMNS).rows()
+    )
+    assert found["question"].rle().len() == 2
+    backwards = pending_of(requests.reverse())
+    assert backwards.select(KEY_COLUMNS).rows() == keys
+
+
+@given(st.permutations(["d1", "d2", "d3", "same"]))
+def test_a_model_that_does_not_see_the_order_gets_one_order(doc_ids: list[str]) -> None:
+    def requested(ids: list[str]) -> list[tuple[object, ...]]:
+        return (
+            pending_of(requests_of(("q1", ids), uses=UNORDERED), UNORDERED).select("titles", "texts").rows()
+        )
+
+    found = requested(doc_ids)
+    assert found == requested(["d1", "d2", "d3", "same"])
+    # by their texts, not by their ids: these two lists have one key
+    assert requested(["d2", "d1"]) == requested(["d2", "same"])
+    # repeats are kept
+    assert sorted(found[0][0]) == ["", "Marn", "Marn", "Tessel"]
+
+
+# work
+
+
+def asked_of(runs: pl.DataFrame, depths: list[int]) -> pl.DataFrame:
+    """What a whole job asks: pairs, lists at each depth, and no passages."""
+    query_ids = pl.Series(["q1", "q2"])
+    together = ranked_lists(runs, query_ids, depths).select("query_id", "doc_ids")
+    alone = lists_of(("q1", []), ("q2", []))
+    everything = pl.concat([as_lists_of_one(pairs(runs)), together, alone])
+    everything = everything.with_columns(kind=pl.lit("answer"))
+    return build_requests(everything, QUERIES, documents_of(CORPUS), ORDERED)
+
+
+def work(requests: pl.DataFrame, known: pl.DataFrame) -> dict[str, tuple[int, int, int, int]]:
+    found = count_work(requests, known)
+    assert found.columns == ["kind", "lists", "asked", "distinct", "cached", "new"]
+    assert found["kind"].unique().to_list() == ["answer"]
+    return {lists: tuple(counts) for _, lists, *counts in found.rows()}
+
+
+def test_work_is_counted_for_pairs_and_lists_apart() -> None:
+    requests = requests_of(
+        ("q1", ["d1"]),
+        ("q1", ["d2"]),
+        ("q1", ["same"]),  # the same request as d1
+        ("q1", ["d1", "d2"]),
+        ("again", ["same", "d2"]),  # the same request as the line above
+        ("q2", ["d1", "d2", "d3"]),
+        ("q1", []),
+    )
+    assert work(requests, NONE_KNOWN) == {
+        "pairs": (3, 2, 0, 2),
+        "lists": (3, 2, 0, 2),
+        "no passages": (1, 1, 0, 1),
+    }
+    known = requests_of(("q1", ["d1"]), ("q1", ["d1", "d2"]), ("q1", []), ("q2", ["d3"])).select(KEY_COLUMNS)
+    assert work(requests, known) == {
+        "pairs": (3, 2, 1, 1),
+        "lists": (3, 2, 1, 1),
+        "no passages": (1, 1, 1, 0),
+    }
+
+
+def test_a_new_run_costs_only_its_new_pairs_and_lists() -> None:
+    known = asked_of(RUNS, [1, 2]).select(KEY_COLUMNS).unique()
+    assert all(new == 0 for *_, new in work(asked_of(RUNS, [1, 2]), known).values())
+    new_run = pl.DataFrame(
+        [
+            # for q1 the same list as run b, at every depth
+            ("new", "q1", 1, "d1"),
+            ("new", "q1", 2, "d2"),
+            # for q2 two documents that are known alone, in a new order, and one that is not
+            ("new", "q2", 1, "d1"),
+            ("new", "q2", 2, "d3"),
+            ("new", "q2", 3, "d2"),
+        ],
+        schema=RUNS.schema,
+        orient="row",
+    )
+    found = work(asked_of(pl.concat([RUNS, new_run]), [1, 2]), known)
+    # pairs: q1 x d1 d2 d3 and q2 x d1 d2 d3, of which q2 d2 is new
+    assert found["pairs"] == (6, 6, 5, 1)
+    # lists: q1 d1 d2; q2 d3 d1, d1 d3, of which the last is new (at depth 1 they are pairs)
+    assert found["lists"] == (3, 3, 2, 1)
+    assert found["no passages"] == (2, 2, 2, 0)
+
+
+def test_another_depth_costs_only_its_new_lists() -> None:
+    known = asked_of(RUNS, [1, 2]).select(KEY_COLUMNS).unique()
+    found = work(asked_of(RUNS, [1, 2, 3]), known)
+    # q1 d1 d2 d3 of run b is the only list that is longer than 2
+    assert found == {"pairs": (5, 5, 5, 0), "lists": (3, 3, 2, 1), "no passages": (2, 2, 2, 0)}
