@@ -101,8 +101,8 @@ class PickyInBatches(Characters):
         refuse("render", [request.question for request in requests])
         return super().render(requests)
 
-    def begin(self, prompts: Sequence[PromptTokens]) -> None:
-        refuse("begin", map(question_of, prompts))
+    def arrange(self, prompts: Sequence[PromptTokens]) -> None:
+        refuse("arrange", map(question_of, prompts))
 
     def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
         self.calls += 1

@@ -18,7 +18,7 @@ from erag_ray.datasets import Dataset
 from erag_ray.kinds import ANSWER, Case, Kind
 from erag_ray.models import Form, LocalModel, Model, Passage, PromptTokens, Request, make_model, model_class
 from erag_ray.models.local import Output
-from erag_ray.models.memory import Limits
+from erag_ray.models.memory import BatchLimits, Limits
 from erag_ray.prompts import FAMILIES
 
 TEXT = """The river Tessel rises in the hills above Marn and flows north to the sea. Who built the first bridge over it?
@@ -183,7 +183,7 @@ def outputs(model: Model, requests: Sequence[Request]) -> list[tuple[str, int]]:
 
 def keep_to(model: LocalModel, form: Form, limits: Limits) -> None:
     """From now on its batches of this form keep these limits."""
-    model._limits[form] = limits
+    model._limits[form] = BatchLimits(limits)
 
 
 class BareModel(LocalModel):

@@ -9,7 +9,16 @@ from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from erag_ray.models import attention
-from erag_ray.models.attention import LONG, ONE_BY_ONE, OneByOne, Together, attending, in_order, last_first
+from erag_ray.models.attention import (
+    LONG,
+    ONE_BY_ONE,
+    OneByOne,
+    Together,
+    attending,
+    in_order,
+    last_first,
+    within,
+)
 
 HEADS, HEAD = 3, 4
 
@@ -27,23 +36,24 @@ def by_formula(projected: torch.Tensor, line: torch.Tensor) -> torch.Tensor:
 
 
 def some(
-    lengths: list[int], dtype: torch.dtype = torch.float32
+    lengths: list[int], dtype: torch.dtype = torch.float32, padding: int = 0
 ) -> tuple[torch.Tensor, dict[int, torch.Tensor], torch.Tensor]:
     torch.manual_seed(sum(lengths))
-    longest = max(lengths)
+    longest = max(lengths) + padding
     projected = torch.randn(len(lengths), longest, 3, HEADS, HEAD, dtype=dtype)
-    is_token = torch.arange(longest)[None] < torch.tensor(lengths)[:, None]
+    is_token = within(lengths, longest, torch.device("cpu"))
     line = torch.randn(HEADS, 2 * longest - 1, dtype=dtype)
     return projected, {7: line, 8: torch.zeros_like(line)}, is_token
 
 
-def check(lengths: list[int], dtype: torch.dtype = torch.float32) -> None:
-    projected, biases, is_token = some(lengths, dtype)
-    attend = attending(biases, is_token, lengths)
+def check(lengths: list[int], dtype: torch.dtype = torch.float32, padding: int = 0) -> None:
+    projected, biases, _ = some(lengths, dtype, padding)
+    width = projected.shape[1]
+    attend = attending(biases, lengths, width)
     near = {torch.float32: 1e-5, torch.bfloat16: 3e-2}[dtype]
     for name in (7, 8, 7):
         found = attend(projected, name)
-        assert found.shape == (len(lengths), max(lengths), HEADS * HEAD)
+        assert found.shape == (len(lengths), width, HEADS * HEAD)
         for row, length in enumerate(lengths):
             expected = by_formula(projected[row, :length], biases[name]).to(dtype)
             torch.testing.assert_close(found[row, :length], expected, atol=near, rtol=10 * near)
@@ -59,6 +69,11 @@ def test_each_token_attends_to_all_of_its_segment(lengths: list[int], dtype: tor
     check(lengths, dtype)
 
 
+def test_a_pass_wider_than_its_longest_segment_gives_the_same() -> None:
+    check([9, 1, 4], padding=7)
+    check([8, 8], padding=8)
+
+
 @settings(deadline=None, max_examples=30)
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=5), st.integers(1, 12), st.integers(0, 12))
 def test_where_the_ways_part_changes_nothing(lengths: list[int], one_by_one: int, further: int) -> None:
@@ -72,16 +87,16 @@ def test_what_is_behind_a_segment_changes_nothing() -> None:
     lengths = [LONG + 5, ONE_BY_ONE + 5, 30]
     for way in (lengths, [30, 10, 3]):
         projected, biases, is_token = some(way)
-        before = attending(biases, is_token, way)(projected, 7)
+        before = attending(biases, way, projected.shape[1])(projected, 7)
         projected[~is_token] = 1e4
-        after = attending(biases, is_token, way)(projected, 7)
+        after = attending(biases, way, projected.shape[1])(projected, 7)
         assert torch.equal(after[is_token], before[is_token])
 
 
 def test_short_segments_go_together_and_others_one_by_one() -> None:
     for longest, kind in ((ONE_BY_ONE - 1, Together), (ONE_BY_ONE, OneByOne)):
-        _, biases, is_token = some([longest, 3])
-        assert isinstance(attending(biases, is_token, [longest, 3]), kind)
+        _, biases, _ = some([longest, 3])
+        assert isinstance(attending(biases, [longest, 3], longest), kind)
 
 
 def test_nothing_of_a_long_segment_is_made_for_each_pair_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,10 +112,10 @@ def test_nothing_of_a_long_segment_is_made_for_each_pair_of_tokens(monkeypatch: 
 
 def test_one_table_at_a_time_is_made_for_each_pair_of_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
     for lengths in ([5, 3], [ONE_BY_ONE, 3]):
-        projected, biases, is_token = some(lengths)
+        projected, biases, _ = some(lengths)
         made = []
         monkeypatch.setattr(attention, "in_order", lambda *given: made.append(1) or in_order(*given))  # noqa: B023
-        attend = attending(biases, is_token, lengths)
+        attend = attending(biases, lengths, projected.shape[1])
         assert not made
         for name in (7, 7, 8, 8):
             attend(projected, name)

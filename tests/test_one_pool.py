@@ -71,7 +71,7 @@ def test_fid_encodes_a_passage_once_for_its_answer_and_its_likelihood(tmp_path: 
     ]
     encoded: list[tuple[int, ...]] = []
     encode = model.engine.encode
-    model.engine.encode = lambda segments: encoded.extend(segments) or encode(segments)
+    model.engine.encode = lambda batch: encoded.extend(map(tuple, batch.ids.tolist())) or encode(batch)
     found = dict(model.run(requests))
     assert sorted(found) == list(range(6))
     assert len(encoded) == len(set(encoded)) == 2

@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.models import LocalModel, PromptTokens, Request, local
-from erag_ray.models.attention import LONG, ONE_BY_ONE
-from erag_ray.models.fusion import padded
+from erag_ray.models.attention import LONG, ONE_BY_ONE, within
+from erag_ray.models.fusion import Fused, Padded, padded
 from erag_ray.models.memory import Limits
 from erag_ray.models.t5_engine import Engine, buckets_of, first_largest
 
@@ -51,8 +51,13 @@ def segments_of(lengths: Sequence[int], seed: int = 0) -> list[tuple[int, ...]]:
 
 @torch.inference_mode()
 def encoded(model: Any, segments: Sequence[tuple[int, ...]]) -> tuple[torch.Tensor, torch.Tensor]:
-    ids, is_token = padded(segments)
+    ids, lengths, _ = padded(segments)
+    is_token = within(lengths, ids.shape[1], ids.device)
     return model.encoder(input_ids=ids, attention_mask=is_token.long()).last_hidden_state, is_token
+
+
+def fused(states: torch.Tensor, is_state: torch.Tensor) -> Fused:
+    return Fused(states, is_state.sum(dim=1).tolist())
 
 
 @settings(deadline=None, max_examples=20)
@@ -60,7 +65,9 @@ def encoded(model: Any, segments: Sequence[tuple[int, ...]]) -> tuple[torch.Tens
 def test_states_are_those_of_the_library(made: Made, lengths: list[int]) -> None:
     model, engine = made
     expected, is_token = encoded(model, segments_of(lengths))
-    torch.testing.assert_close(engine.encode(segments_of(lengths)), expected[is_token], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(
+        engine.encode(padded(segments_of(lengths))), expected[is_token], rtol=1e-4, atol=1e-5
+    )
 
 
 def test_states_of_long_segments_are_as_exact_as_the_librarys(made: Made) -> None:
@@ -69,7 +76,9 @@ def test_states_of_long_segments_are_as_exact_as_the_librarys(made: Made) -> Non
     by_library, is_token = encoded(model, some)
     exact = encoded(copy.deepcopy(model).double(), some)[0][is_token].float()
     # sums over so many tokens differ by more than those over few
-    error, allowed = ((states - exact).abs().max() for states in (engine.encode(some), by_library[is_token]))
+    error, allowed = (
+        (states - exact).abs().max() for states in (engine.encode(padded(some)), by_library[is_token])
+    )
     assert error < 1.5 * allowed < 0.01
 
 
@@ -95,13 +104,13 @@ def test_outputs_are_those_of_generate(made: Made, lengths: list[int], most: int
     model, engine = made
     states, is_state = encoded(model, segments_of(lengths, seed))
     expected = generated(model, states, is_state, most)
-    assert engine.decode(states, is_state, start=0, ends=[1], most=most) == expected
+    assert engine.decode(fused(states, is_state), start=0, ends=[1], most=most) == expected
 
 
 def test_rows_leave_at_different_steps(made: Made) -> None:
     model, engine = made
     states, is_state = encoded(model, segments_of([3, 9, 14, 20, 22, 25, 31, 40] * 6, 3))
-    found = engine.decode(states, is_state, start=0, ends=[1], most=30)
+    found = engine.decode(fused(states, is_state), start=0, ends=[1], most=30)
     assert found == generated(model, states, is_state, 30)
     assert len({len(row) for row in found}) > 1
 
@@ -181,9 +190,10 @@ def test_each_distinct_segment_of_a_window_is_encoded_once(
     model = models.loaded("fid", models.t5_folder(tmp_path))
     encode, seen = Engine.encode, list[tuple[int, ...]]()
 
-    def counted(self: Engine, segments: Sequence[tuple[int, ...]]) -> torch.Tensor:
-        seen.extend(segments)
-        return encode(self, segments)
+    def counted(self: Engine, batch: Padded) -> torch.Tensor:
+        rows = zip(batch.ids.tolist(), batch.lengths, strict=True)
+        seen.extend(tuple(ids[:length]) for ids, length in rows)
+        return encode(self, batch)
 
     monkeypatch.setattr(Engine, "encode", counted)
     requests = models.some_requests(FORMS["fid"], 40)

@@ -152,7 +152,7 @@ def failed_places(responses: Sequence[Response]) -> list[int]:
     [
         ("Picky", "answer"),
         ("PickyInBatches", "render"),
-        ("PickyInBatches", "begin"),
+        ("PickyInBatches", "arrange"),
         ("PickyInBatches", "generate"),
     ],
 )

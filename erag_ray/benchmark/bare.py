@@ -11,6 +11,7 @@ import torch
 from erag_ray.benchmark.timing import Row
 from erag_ray.config import ReaderConfig
 from erag_ray.models import Form, Model, keep_freed_memory, make_model
+from erag_ray.models.fusion import Padded
 from erag_ray.pending import PendingRequests
 
 
@@ -84,11 +85,10 @@ class _Counting:
             self._encode = self._engine.encode
             self._engine.encode = self._counted
 
-    def _counted(self, segments: Sequence[Sequence[int]]) -> torch.Tensor:
-        lengths = [len(segment) for segment in segments]
-        self.num_tokens += sum(lengths)
-        self.num_padded += max(lengths) * len(lengths)
-        return self._encode(segments)  # type: ignore[no-any-return]
+    def _counted(self, batch: Padded) -> torch.Tensor:
+        self.num_tokens += sum(batch.lengths)
+        self.num_padded += batch.ids.numel()
+        return self._encode(batch)  # type: ignore[no-any-return]
 
     def end(self) -> None:
         """As before."""

@@ -96,7 +96,7 @@ def _encoder(folder: str, lists: Texts, dtype: str) -> Callable[[], None]:
     engine, prompts = model.engine, model.render(_requests(lists))
 
     def work() -> None:
-        encode_all(engine.encode, prompts, model.pass_tokens([FORM]))
+        encode_all(engine.encode, model.arrange(prompts))
 
     return work
 

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from erag_ray.models.memory import to_device
+
 ONE_BY_ONE = 100
 """From so many tokens on, a CPU is faster with one segment after the other, whose scores stay in its caches."""
 LONG = 512
@@ -21,29 +23,28 @@ Attend = Callable[[Tensor, int], Tensor]
 values, [segments, tokens, heads * head]; behind the end of a segment whatever numbers."""
 
 
-def attending(biases: Biases, is_token: Tensor, lengths: Sequence[int]) -> Attend:
+def attending(biases: Biases, lengths: Sequence[int], width: int) -> Attend:
     """Attention within the segments of one pass, in the way that is fast for them.
 
     Args:
         biases: of its tables.
-        is_token: [segments, tokens], False behind the end of each.
-        lengths: of each segment; the same again, which would have to be waited for on a GPU.
+        lengths: of each segment.
+        width: of the pass: tokens of each segment with padding.
     """
-    if is_token.device.type == "cpu" and max(lengths) >= ONE_BY_ONE:
+    device = next(iter(biases.values())).device
+    if device.type == "cpu" and max(lengths) >= ONE_BY_ONE:
         return OneByOne(biases, lengths)
-    return Together(biases, is_token, lengths)
+    return Together(biases, lengths, width)
 
 
 class Together:
-    """All segments at once, as long as the longest."""
+    """All segments at once, as wide as the pass."""
 
-    def __init__(self, biases: Biases, is_token: Tensor, lengths: Sequence[int]) -> None:
-        longest = max(lengths)
-        dtype = next(iter(biases.values())).dtype
-        behind = hidden(is_token, dtype)[:, None, None, :] if min(lengths) < longest else None
+    def __init__(self, biases: Biases, lengths: Sequence[int], width: int) -> None:
+        behind = hidden(lengths, width, next(iter(biases.values())))
 
         def mask(name: int) -> Tensor:
-            all_pairs = in_order(biases[name], longest)[None]
+            all_pairs = in_order(biases[name], width)[None]
             return all_pairs if behind is None else all_pairs + behind
 
         # of one table at a time, here and below: where each layer has its own, all would take much memory
@@ -95,7 +96,24 @@ def in_order(biases: Tensor, length: int) -> Tensor:
     return last_first(biases, length).flip(1)
 
 
-def hidden(is_token: Tensor, dtype: torch.dtype) -> Tensor:
-    """0 where there is a token, and the least number elsewhere: what is added to scores."""
-    least = torch.finfo(dtype).min
-    return torch.zeros(is_token.shape, dtype=dtype, device=is_token.device).masked_fill(~is_token, least)
+def hidden(lengths: Sequence[int], width: int, like: Tensor) -> Tensor | None:
+    """What is added to scores: 0 for the first so many of each row, behind them the least number.
+
+    Args:
+        lengths: of each row.
+        width: of all rows.
+        like: has the device and the dtype.
+
+    Returns:
+        [rows, 1, 1, width]; None where nothing stands behind any row.
+    """
+    if min(lengths) == width:
+        return None
+    least = torch.finfo(like.dtype).min
+    mask = like.new_zeros(len(lengths), width).masked_fill_(~within(lengths, width, like.device), least)
+    return mask[:, None, None, :]
+
+
+def within(lengths: Sequence[int], width: int, device: torch.device) -> Tensor:
+    """[rows, width], True in the first so many places of each row."""
+    return torch.arange(width, device=device) < to_device(torch.tensor(lengths), device)[:, None]

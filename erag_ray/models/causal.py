@@ -17,12 +17,13 @@ from erag_ray.models.early_stopping import EarlyStopping, Stop
 from erag_ray.models.leaving import CHECK_EVERY, generate_leaving
 from erag_ray.models.likelihood import Row, Scoring, batched, in_order, logprobs_of, rows_of
 from erag_ray.models.local import SMALL, LocalModel, Output, PromptTokens
-from erag_ray.models.memory import Limits, Needs, largest, room_on
+from erag_ray.models.memory import Limits, Needs, largest, room_on, to_device
 from erag_ray.models.prefix import SharedPrefix
 from erag_ray.models.shapes import causal_needs
 from erag_ray.models.t5_engine import up_to_stop
-from erag_ray.models.tokens import Ids, PieceTokenizer, answer_ids, check_room, cut_prompt, probes
+from erag_ray.models.tokens import PieceTokenizer, answer_ids, check_room, cut_prompt, probes
 from erag_ray.models.weights import load_end_tokens, load_settings, load_tokenizer, load_weights
+from erag_ray.models.word_cache import Ids
 from erag_ray.prompts import Piece, as_messages, pieces
 from erag_ray.requests import Form, Passage, Prompt, Request
 from erag_ray.schemas import InputError
@@ -70,6 +71,10 @@ class CausalModel(LocalModel):
         }
 
     # --- memory ---
+
+    @property
+    def has_device(self) -> bool:
+        return bool(self.model.device.type != "cpu")
 
     def fitting(self, form: Form) -> Limits:
         device = self.model.device
@@ -223,7 +228,8 @@ class CausalModel(LocalModel):
         mask = torch.arange(padded.shape[1])[None, :] >= (padded.shape[1] - lengths)[:, None]
         ids = torch.cat([torch.tensor(prefix, dtype=torch.long).expand(len(rows), -1), padded], dim=1)
         mask = torch.cat([torch.ones(len(rows), len(prefix), dtype=torch.bool), mask], dim=1)
-        return ids.to(self.model.device), mask.long().to(self.model.device), cache
+        device = self.model.device
+        return to_device(ids, device), to_device(mask.long(), device), cache
 
     @property
     def _pad(self) -> int:
@@ -275,9 +281,8 @@ class CausalModel(LocalModel):
             own = [row for row in rows if row.place in here]
             for part in batched(own, prompts, self.limits(form)):
                 logits = self._logits(prefix, prompts, part)
-                for one, row in zip(logits, part, strict=True):
-                    after = one[logits.shape[1] - len(row.fed) - 1 :]
-                    found |= logprobs_of(after, row, prompts, scoring)
+                starts = [logits.shape[1] - len(row.fed) - 1 for row in part]
+                found |= logprobs_of(logits, starts, part, prompts, scoring)
         return in_order(found, prompts)
 
     def _logits(self, prefix: Ids, prompts: Sequence[PromptTokens], rows: Sequence[Row]) -> torch.Tensor:

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import torch
 
 from erag_ray.models.local import PromptTokens
-from erag_ray.models.memory import Limits
-from erag_ray.models.tokens import Ids
+from erag_ray.models.memory import Limits, to_device
+from erag_ray.models.word_cache import Ids
 
 
 class Row(NamedTuple):
@@ -61,28 +61,74 @@ def batched(rows: Sequence[Row], prompts: Sequence[PromptTokens], limits: Limits
 
 
 def logprobs_of(
-    logits: torch.Tensor, row: Row, prompts: Sequence[PromptTokens], scoring: Scoring
+    logits: torch.Tensor,
+    starts: Sequence[int],
+    rows: Sequence[Row],
+    prompts: Sequence[PromptTokens],
+    scoring: Scoring,
 ) -> dict[tuple[int, Ids], torch.Tensor]:
-    """The log-probability of each answer of a row: (place, answer) -> scalar.
+    """The log-probability of each answer of a batch: (place, answer) -> scalar, on the host.
+
+    The device is asked for all of them at once.
 
     Args:
-        logits: [len(fed) + 1, vocabulary], after the prompt and after each token that was fed.
-        row: which prompt, and what was fed.
+        logits: [rows, tokens, vocabulary].
+        starts: where, among the tokens of each row, the answer's first one is predicted.
+        rows: which prompt each is, and what was fed.
         prompts: of the batch.
         scoring: ends, and which answers have one.
     """
-    prompt, chances = prompts[row.place], logits.float().log_softmax(dim=-1)
-    answers = (ids for ids in prompt.answer_ids or () if fed(prompt, ids) == row.fed)
-    return {(row.place, ids): _logprob(chances, prompt, ids, scoring) for ids in answers}
+    asked = list(_asked(rows, prompts, scoring))
+    ends = sorted(scoring.ends)
+    places = [place for one in asked for place in one.places(starts[one.row], ends)]
+    values = _values(logits, places)
+    found, start = {}, 0
+    for one in asked:
+        stop = start + one.num_places(ends)
+        found[rows[one.row].place, one.ids] = one.logprob(values[start:stop])
+        start = stop
+    return found
 
 
-def _logprob(chances: torch.Tensor, prompt: PromptTokens, ids: Ids, scoring: Scoring) -> torch.Tensor:
-    if prompt.form.next_token and len(ids) != 1:
-        return chances.new_tensor(float("-inf"))
-    total = chances[torch.arange(len(ids)), torch.tensor(ids, dtype=torch.long)].sum()
-    if not scoring.has_end(ids):
-        return total
-    return total + chances[-1, sorted(scoring.ends)].logsumexp(dim=0)
+class _Asked(NamedTuple):
+    """One answer of a row of a batch."""
+
+    row: int
+    ids: Ids
+    has_end: bool
+    is_possible: bool
+    """Several tokens are never the one next token."""
+
+    def places(self, start: int, ends: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+        """Row, token and vocabulary of the log-probabilities of its tokens, then of the ends after them."""
+        if self.is_possible:
+            yield from ((self.row, start + step, id_) for step, id_ in enumerate(self.ids))
+            if self.has_end:
+                yield from ((self.row, start + len(self.ids), id_) for id_ in ends)
+
+    def num_places(self, ends: Sequence[int]) -> int:
+        return self.is_possible * (len(self.ids) + self.has_end * len(ends))
+
+    def logprob(self, values: torch.Tensor) -> torch.Tensor:
+        if not self.is_possible:
+            return values.new_tensor(-math.inf)
+        total = values[: len(self.ids)].sum()
+        return total + values[len(self.ids) :].logsumexp(dim=0) if self.has_end else total
+
+
+def _asked(rows: Sequence[Row], prompts: Sequence[PromptTokens], scoring: Scoring) -> Iterator[_Asked]:
+    for number, row in enumerate(rows):
+        prompt = prompts[row.place]
+        for ids in dict.fromkeys(prompt.answer_ids or ()):
+            if fed(prompt, ids) == row.fed:
+                is_possible = not prompt.form.next_token or len(ids) == 1
+                yield _Asked(number, ids, scoring.has_end(ids), is_possible)
+
+
+def _values(logits: torch.Tensor, places: Sequence[tuple[int, int, int]]) -> torch.Tensor:
+    """The log-probabilities at some places of a batch, on the host."""
+    index = to_device(torch.tensor(places, dtype=torch.long).reshape(-1, 3), logits.device)
+    return logits.float().log_softmax(dim=-1)[tuple(index.unbind(dim=1))].cpu()
 
 
 def in_order(

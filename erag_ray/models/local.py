@@ -11,7 +11,8 @@ from typing import Any, ClassVar, NamedTuple
 
 from erag_ray.config import ReaderConfig
 from erag_ray.models.base import Model, Rendered
-from erag_ray.models.memory import Limits, free_memory, is_out_of_memory
+from erag_ray.models.memory import BatchLimits, Limits, free_memory, is_out_of_memory
+from erag_ray.models.prefetch import prefetch
 from erag_ray.requests import Failure, Form, Need, Passage, Request, Response
 from erag_ray.schemas import JobError
 
@@ -81,7 +82,7 @@ class LocalModel(Model):
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
-        self._limits: dict[Form, Limits] = {}
+        self._limits: dict[Form, BatchLimits] = {}
 
     @abstractmethod
     def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
@@ -112,27 +113,44 @@ class LocalModel(Model):
         """Most tokens in the distinct segments of a window."""
         return WINDOW_TOKENS
 
-    def begin(self, prompts: Sequence[PromptTokens]) -> None:
+    @property
+    def has_device(self) -> bool:
+        """Whether a device computes, beside which the host can prepare what comes next."""
+        return False
+
+    def arrange(self, prompts: Sequence[PromptTokens]) -> Any:
+        """What the batches of a window share, as far as the host prepares it."""
+        return None
+
+    def begin(self, arranged: Any) -> None:
         """Make ready what the batches of a window share; one for which there is no memory goes without."""
         return
 
     def limits(self, form: Form) -> Limits:
         """The largest batch: as configured, else what fits once the weights are loaded; less after one that did not."""
+        return self._limits_of(form).now
+
+    def _limits_of(self, form: Form) -> BatchLimits:
         if form not in self._limits:
             fitting = self.fitting(form)
             rows, tokens = self.config.batch_size or fitting.rows, self.config.batch_tokens or fitting.tokens
-            self._limits[form] = Limits(rows, tokens)
+            self._limits[form] = BatchLimits(Limits(rows, tokens))
         return self._limits[form]
 
     def batch_rows(self, form: Form) -> int:
         return self.limits(form).rows
 
     def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
-        for start, prompts in self.windows(requests):
-            self._begin(prompts)
+        windows = self._arranged(requests)
+        for start, prompts, arranged in prefetch(windows) if self.has_device else windows:
+            self._begin(arranged)
             for rows in self.batches(prompts):
                 responses = self._responses([prompts[row] for row in rows])
                 yield from ((start + row, one) for row, one in zip(rows, responses, strict=True))
+
+    def _arranged(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[PromptTokens], Any]]:
+        for start, prompts in self.windows(requests):
+            yield start, prompts, self.arrange(prompts)
 
     def windows(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[PromptTokens]]]:
         """The prompts of requests in groups, each of which is answered as a whole before the next is tokenised.
@@ -144,10 +162,11 @@ class LocalModel(Model):
             The first row of each, and its prompts.
         """
         start, window, known, num_tokens = 0, list[PromptTokens](), set[tuple[int, ...]](), 0
+        most = self.window_tokens
         for prompts in self._questions(requests):
             own = {segment for prompt in prompts for segment in prompt.segments}
             num_new = sum(map(len, own - known))
-            if window and num_tokens + num_new > self.window_tokens:
+            if window and num_tokens + num_new > most:
                 yield start, window
                 start, window, known, num_tokens = start + len(window), [], set(), 0
                 num_new = sum(map(len, own))
@@ -174,9 +193,9 @@ class LocalModel(Model):
         for _, own in itertools.groupby(pairs, key=lambda pair: pair[0].question):
             yield [prompt for _, prompt in own]
 
-    def _begin(self, prompts: Sequence[PromptTokens]) -> None:
+    def _begin(self, arranged: Any) -> None:
         try:
-            return self.begin(prompts)
+            return self.begin(arranged)
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -217,19 +236,21 @@ class LocalModel(Model):
         return small and padded - num_tokens <= self.max_padding_share * padded
 
     def _responses(self, prompts: Sequence[PromptTokens]) -> list[Response]:
+        form = prompts[0].form
         try:
-            return self._answer(prompts)
+            responses = self._answer(prompts)
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
                 raise
+        else:
+            self._limits_of(form).count_good()
+            return responses
         # outside of the handler, whose traceback would keep what the batch has allocated
         free_memory()
         if len(prompts) == 1:
             return [prompts[0].response(failure=OUT_OF_MEMORY)]
-        half, form = len(prompts) // 2, prompts[0].form
-        tokens = half * max(prompt.length for prompt in prompts)
-        limits = self.limits(form)
-        self._limits[form] = limits._replace(tokens=min(limits.tokens, tokens))
+        half = len(prompts) // 2
+        self._limits_of(form).shrink(half * max(prompt.length for prompt in prompts))
         return self._responses(prompts[:half]) + self._responses(prompts[half:])
 
     def _answer(self, prompts: Sequence[PromptTokens]) -> list[Response]:

@@ -18,6 +18,8 @@ CPU_SHARE = 0.25
 """Of a machine's memory, for the batches of all its readers together."""
 GPU_SHARE = 0.8
 """Of what is free on a GPU: its allocator cannot use every piece."""
+FIRST_PATIENCE = 16
+"""Batches that must fit after one that did not, before larger ones are tried again."""
 CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 # of the CPU, and of what the GPU is asked for past torch's own allocator
@@ -46,6 +48,29 @@ class Needs(NamedTuple):
 
     token: int
     row: int
+
+
+class BatchLimits:
+    """The largest batch: less after one that did not fit, and step by step as before after some that did.
+
+    Args:
+        most: the largest at first.
+    """
+
+    def __init__(self, most: Limits) -> None:
+        self.most = self.now = most
+        self._patience, self._num_good = FIRST_PATIENCE, 0
+
+    def shrink(self, tokens: int) -> None:
+        """A batch did not fit: the next have at most so many tokens, and it takes longer until they have more."""
+        self._patience *= 1 if self.now == self.most else 2
+        self.now, self._num_good = self.now._replace(tokens=min(self.now.tokens, tokens)), 0
+
+    def count_good(self) -> None:
+        """A batch did fit."""
+        self._num_good += self.now != self.most
+        if self._num_good >= self._patience:
+            self.now, self._num_good = self.now._replace(tokens=min(2 * self.now.tokens, self.most.tokens)), 0
 
 
 def largest(room: int, needs: Needs, most: Limits) -> Limits:
@@ -118,6 +143,11 @@ def keep_freed_memory() -> None:
     libc = ctypes.CDLL(None)
     libc.mallopt(M_MMAP_THRESHOLD, KEPT_BYTES)
     libc.mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    """A tensor of the host's on a device; a GPU gets it without being waited for."""
+    return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def reusable(shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import transformers
 
-from erag_ray.models.tokens import Ids
+from erag_ray.models.word_cache import Ids
 
 MIN_TOKENS = 16
 

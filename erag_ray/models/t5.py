@@ -17,14 +17,15 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.config import ReaderConfig
 from erag_ray.models.early_stopping import EarlyStopping, Stop
-from erag_ray.models.fusion import Encoded, encode_all, fuse
+from erag_ray.models.fusion import Encoded, Fused, Passes, arrange, encode_all, fuse
 from erag_ray.models.likelihood import Row, Scoring, batched, in_order, logprobs_of, rows_of
 from erag_ray.models.local import SMALL, LocalModel, Output, PromptTokens
-from erag_ray.models.memory import Limits, Needs, largest, room_on
+from erag_ray.models.memory import Limits, Needs, largest, room_on, to_device
 from erag_ray.models.shapes import pass_token_bytes, t5_needs
 from erag_ray.models.t5_engine import DTYPES, KINDS, Engine
-from erag_ray.models.tokens import Ids, PieceTokenizer, answer_ids, check_room, cut_prompt, probes
+from erag_ray.models.tokens import PieceTokenizer, answer_ids, check_room, cut_prompt, probes
 from erag_ray.models.weights import load_settings, load_tokenizer, load_weights
+from erag_ray.models.word_cache import Ids
 from erag_ray.prompts import Piece, pieces
 from erag_ray.requests import Form, Passage, Request
 from erag_ray.schemas import InputError
@@ -168,6 +169,10 @@ class T5Model(LocalModel):
 
     # --- memory ---
 
+    @property
+    def has_device(self) -> bool:
+        return bool(self.model.device.type != "cpu")
+
     def fitting(self, form: Form) -> Limits:
         return largest(self._room, self.needs(form), MOST[self.model.device.type])
 
@@ -199,38 +204,36 @@ class T5Model(LocalModel):
 
     # --- states ---
 
-    def begin(self, prompts: Sequence[PromptTokens]) -> None:
+    def arrange(self, prompts: Sequence[PromptTokens]) -> Passes | None:
+        engine = self.engine
+        if engine is None:
+            return None
+        return arrange(prompts, self.pass_tokens(_forms(prompts)), engine.multiple)
+
+    def begin(self, arranged: Passes | None) -> None:
         self._window = None
-        if self.engine is not None:
-            self._window = self._encoded(self.engine, prompts)
+        if self.engine is not None and arranged is not None:
+            self._window = encode_all(self.engine.encode, arranged, self.engine.multiple)
 
-    def _encoded(self, engine: Engine, prompts: Sequence[PromptTokens]) -> Encoded:
-        return encode_all(engine.encode, prompts, self.pass_tokens(_forms(prompts)))
-
-    def fused(self, prompts: Sequence[PromptTokens]) -> tuple[torch.Tensor, torch.Tensor]:
-        """The states of each prompt's segments side by side, [rows, states, width], and where there are any."""
+    def fused(self, prompts: Sequence[PromptTokens]) -> Fused:
+        """The states of each prompt's segments side by side."""
         if self.engine is None:
             return fuse(self.model, prompts, self.pass_tokens(_forms(prompts)))
-        window = self._window
-        if window is None or not window.holds(prompts):
-            window = self._encoded(self.engine, prompts)
-        return window.fused(prompts)
+        if self._window is None or not self._window.holds(prompts):
+            # there was no memory for the states of all
+            passes = arrange(prompts, self.pass_tokens(_forms(prompts)), self.engine.multiple)
+            return encode_all(self.engine.encode, passes, self.engine.multiple).fused(prompts)
+        return self._window.fused(prompts)
 
     # --- outputs ---
 
     @torch.inference_mode()
     def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
-        states, is_state = self.fused(prompts)
-        form = prompts[0].form
+        fused, form = self.fused(prompts), prompts[0].form
         if self.engine is None:
-            return self._generate_by_library(form, states, is_state)
+            return self._generate_by_library(form, fused)
         ids = self.engine.decode(
-            states,
-            is_state,
-            start=self.first,
-            ends=self.end,
-            most=form.max_new_tokens,
-            stop=self.stop(prompts),
+            fused, start=self.first, ends=self.end, most=form.max_new_tokens, stop=self.stop(prompts)
         )
         return [self.output(row) for row in ids]
 
@@ -239,10 +242,10 @@ class T5Model(LocalModel):
         name = prompts[0].form.early_stop
         return self._stopping(name).stop([prompt.matches for prompt in prompts]) if name else None
 
-    def _generate_by_library(self, form: Form, states: torch.Tensor, is_state: torch.Tensor) -> list[Output]:
+    def _generate_by_library(self, form: Form, fused: Fused) -> list[Output]:
         ids = self.model.generate(
-            encoder_outputs=BaseModelOutput(last_hidden_state=states),
-            attention_mask=is_state,
+            encoder_outputs=BaseModelOutput(last_hidden_state=fused.states),
+            attention_mask=fused.is_state.long(),
             generation_config=self.decoding(form.max_new_tokens),
         )
         return [self.output(row) for row in ids[:, 1:].tolist()]
@@ -276,24 +279,24 @@ class T5Model(LocalModel):
 
     @torch.inference_mode()
     def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:
-        form = prompts[0].form
-        hidden, mask = self.fused(prompts)
+        form, fused = prompts[0].form, self.fused(prompts)
+        mask = fused.is_state.long()
         scoring = Scoring(self.end, functools.partial(self.scores_end, form))
         found: dict[tuple[int, Ids], torch.Tensor] = {}
         for rows in batched(rows_of(prompts), prompts, self.limits(form)):
-            for logits, row in zip(self._logits(rows, hidden, mask), rows, strict=True):
-                found |= logprobs_of(logits[: len(row.fed) + 1], row, prompts, scoring)
+            logits = self._logits(rows, fused.states, mask)
+            found |= logprobs_of(logits, [0] * len(rows), rows, prompts, scoring)
         return in_order(found, prompts)
 
-    def _logits(self, rows: Sequence[Row], hidden: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        places = torch.tensor([row.place for row in rows], device=hidden.device)
+    def _logits(self, rows: Sequence[Row], states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        places = to_device(torch.tensor([row.place for row in rows]), states.device)
         inputs = torch.nn.utils.rnn.pad_sequence(
             [torch.tensor([self.first, *row.fed]) for row in rows], batch_first=True
         )
         logits: torch.Tensor = self.model(
-            encoder_outputs=BaseModelOutput(last_hidden_state=hidden[places]),
-            attention_mask=mask[places].long(),
-            decoder_input_ids=inputs.to(hidden.device),
+            encoder_outputs=BaseModelOutput(last_hidden_state=states[places]),
+            attention_mask=mask[places],
+            decoder_input_ids=to_device(inputs, states.device),
         ).logits
         return logits
 

@@ -20,7 +20,7 @@ from torch.nn import functional
 
 from erag_ray.models.attention import attending, hidden, in_order
 from erag_ray.models.early_stopping import Stop
-from erag_ray.models.fusion import padded
+from erag_ray.models.fusion import Fused, Padded, flat
 from erag_ray.models.int8 import check_supported, rounded
 from erag_ray.models.linear import (
     Weights,
@@ -30,8 +30,7 @@ from erag_ray.models.linear import (
     normed_order,
     normed_relu_linear,
 )
-from erag_ray.models.memory import KEPT_BYTES, free_on, machine_bytes, reusable
-from erag_ray.models.tokens import Ids
+from erag_ray.models.memory import KEPT_BYTES, free_on, machine_bytes, reusable, to_device
 
 KINDS = ("t5", "mt5", "umt5")
 DTYPES = (torch.float32, torch.bfloat16)
@@ -43,6 +42,8 @@ CPU_PASS = 2048
 """Most tokens in one pass of the encoder on a CPU: what a layer works on then stays in its caches."""
 GPU_PASS = 65536
 """The same on a GPU, which fewer tokens keep busy."""
+GPU_MULTIPLE = 8
+"""A mask whose rows are no multiple of it would be copied in every layer, by a GPU's fused attention."""
 CHECK_EVERY = 8
 """Steps between two looks at which rows have ended, on a GPU: each look waits for it."""
 
@@ -168,16 +169,20 @@ class Engine:
         weights = torch.cat(parts).detach() if len(parts) > 1 else parts[0].detach()
         return rounded(weights) if self.is_int8 else weights
 
-    @torch.inference_mode()
-    def encode(self, segments: Sequence[Ids]) -> Tensor:
-        """States of some segments of similar length, one after the other: [tokens, width], without padding."""
-        ids, is_token = (tensor.to(self.device) for tensor in padded(segments))
-        return self._encoded(ids, is_token, [len(segment) for segment in segments])[is_token]
+    @property
+    def multiple(self) -> int:
+        """Widths of batches that suit the device are multiples of it."""
+        return 1 if self.device.type == "cpu" else GPU_MULTIPLE
 
-    def _encoded(self, ids: Tensor, is_token: Tensor, lengths: Sequence[int]) -> Tensor:
+    @torch.inference_mode()
+    def encode(self, batch: Padded) -> Tensor:
+        """States of some segments of similar length, one after the other: [tokens, width], without padding."""
+        return flat(self._encoded(to_device(batch.ids, self.device), batch.lengths), batch)
+
+    def _encoded(self, ids: Tensor, lengths: Sequence[int]) -> Tensor:
         states = functional.embedding(ids, self.embedding)
         rows, length = ids.shape
-        attend = attending(self._biases(self.encoder, length, both_ways=True), is_token, lengths)
+        attend = attending(self._biases(self.encoder, length, both_ways=True), lengths, length)
         for block in self.encoder.blocks:
             projected = normed_linear(states, block.own.norm, self.epsilon, block.own.projections)
             projected = projected.view(rows, length, 3, self.heads, self.head)
@@ -208,27 +213,19 @@ class Engine:
 
     @torch.inference_mode()
     def decode(
-        self,
-        states: Tensor,
-        is_state: Tensor,
-        *,
-        start: int,
-        ends: Sequence[int],
-        most: int,
-        stop: Stop | None = None,
+        self, fused: Fused, *, start: int, ends: Sequence[int], most: int, stop: Stop | None = None
     ) -> list[list[int]]:
         """Greedy outputs over encoder states, each up to and with its end, or to where no more of it was wanted.
 
         Args:
-            states: [rows, states, width].
-            is_state: [rows, states], False where a row has none.
+            fused: the states of each row.
             start: the token that a decoder starts with.
             ends: tokens that end an output.
             most: tokens in one output.
             stop: whether no more of a row is wanted. An output ends at the first token after which it says so,
                 whatever batch the row is in.
         """
-        run = _Run(self, states, is_state, start, ends, most)
+        run = _Run(self, fused, start, ends, most)
         every = 1 if self.device.type == "cpu" else CHECK_EVERY
         for step in range(most):
             run.step(step)
@@ -238,23 +235,24 @@ class Engine:
 
 
 class _Run:
-    """One batch on its way: what each row has written, and its own keys and values."""
+    """One batch on its way: what each row has written, and its own keys and values.
 
-    def __init__(
-        self, engine: Engine, states: Tensor, is_state: Tensor, start: int, ends: Sequence[int], most: int
-    ) -> None:
+    A GPU is waited for where `ended` looks at it, and where outputs are read at the end.
+    """
+
+    def __init__(self, engine: Engine, fused: Fused, start: int, ends: Sequence[int], most: int) -> None:
         self.engine = engine
-        self.states = states
-        self.hidden = None if bool(is_state.all()) else hidden(is_state, states.dtype)[:, None, None, :]
-        rows = states.shape[0]
+        self.states = fused.states
+        self.hidden = hidden(fused.lengths, self.states.shape[1], self.states)
+        rows, device = len(fused.lengths), engine.device
         self.places = list(range(rows))
-        self.done: dict[int, list[int]] = {}
-        self.written = torch.empty(rows, 0, dtype=torch.long, device=engine.device)
-        self.last = torch.full((rows,), start, device=engine.device)
-        self.end = torch.tensor(list(ends), device=engine.device, dtype=torch.long)
-        self.has_ended = torch.zeros(rows, device=engine.device, dtype=torch.bool)
+        self.all_written = torch.zeros(rows, most, dtype=torch.long, device=device)
+        self.written, self.num_written = self.all_written, 0
+        self.last = torch.full((rows,), start, device=device)
+        self.end = to_device(torch.tensor(list(ends), dtype=torch.long), device)
+        self.has_ended = torch.zeros(rows, device=device, dtype=torch.bool)
         shape = (2, len(engine.decoder.blocks), rows, engine.heads, most, engine.head)
-        self.cache = reusable(shape, states)
+        self.cache = reusable(shape, self.states)
         biases = engine._biases(engine.decoder, most, both_ways=False)
         self.biases = {key: in_order(own, most) for key, own in biases.items()}
 
@@ -270,7 +268,8 @@ class _Run:
         # T5 1.0 scales its states before the output layer, which changes no order
         scores = normed_order(states, engine.decoder.norm, engine.epsilon, engine.output)
         self.last = first_largest(scores)
-        self.written = torch.cat([self.written, self.last[:, None]], dim=1)
+        self.written[:, step] = self.last
+        self.num_written = step + 1
         self.has_ended |= torch.isin(self.last, self.end)
 
     def _own(self, states: Tensor, layer: Attention, number: int, step: int) -> Tensor:
@@ -301,35 +300,41 @@ class _Run:
         found = met[:, 0].transpose(0, 1) @ layer.values.transpose(1, 2)
         return found.transpose(0, 1).reshape(rows, -1)
 
-    def ended(self, stop: Stop | None) -> Tensor:
-        """Of which rows nothing more is wanted: [rows]."""
+    def ended(self, stop: Stop | None) -> list[bool]:
+        """Of which rows nothing more is wanted."""
+        has_ended: list[bool] = self.has_ended.tolist()
         if stop is None:
-            return self.has_ended
-        stopped = [stop(*row) for row in zip(self.places, self.written.tolist(), strict=True)]
-        return self.has_ended | torch.tensor(stopped, device=self.has_ended.device)
+            return has_ended
+        rows = self.written[:, : self.num_written].tolist()
+        return [end or stop(*row) for end, *row in zip(has_ended, self.places, rows, strict=True)]
 
-    def leave(self, has_ended: Tensor) -> bool:
+    def leave(self, has_ended: Sequence[bool]) -> bool:
         """Rows that have ended go, once half of them have; whether any is left."""
-        num_ended = int(has_ended.sum())
+        num_ended = sum(has_ended)
         if num_ended == len(self.places):
             return False
         if 2 * num_ended >= len(self.places):
-            self._keep(has_ended)
+            self._keep([row for row, is_gone in enumerate(has_ended) if not is_gone])
         return True
 
-    def _keep(self, has_ended: Tensor) -> None:
-        written, gone = self.written.tolist(), has_ended.tolist()
-        self.done |= {p: row for p, row, is_gone in zip(self.places, written, gone, strict=True) if is_gone}
-        self.places = [place for place, is_gone in zip(self.places, gone, strict=True) if not is_gone]
-        left = (~has_ended).nonzero()[:, 0]
+    def _keep(self, rows: Sequence[int]) -> None:
+        self._store()
+        self.places = [self.places[row] for row in rows]
+        left = to_device(torch.tensor(rows), self.engine.device)
         self.states, self.cache = self.states[left], self.cache[:, :, left]
         self.written, self.last, self.has_ended = self.written[left], self.last[left], self.has_ended[left]
         self.hidden = None if self.hidden is None else self.hidden[left]
 
+    def _store(self) -> None:
+        """What the rows have written so far stands among all."""
+        if self.written is not self.all_written:
+            self.all_written[to_device(torch.tensor(self.places), self.engine.device)] = self.written
+
     def outputs(self, ends: set[int], stop: Stop | None) -> list[list[int]]:
         """What each row has written, up to and with its end, or to where no more of it was wanted."""
-        self.done |= zip(self.places, self.written.tolist(), strict=True)
-        rows = [_up_to_end(self.done[place], ends) for place in range(len(self.done))]
+        self._store()
+        written = self.all_written[:, : self.num_written].tolist()
+        rows = [_up_to_end(row, ends) for row in written]
         return rows if stop is None else [up_to_stop(place, row, stop) for place, row in enumerate(rows)]
 
 

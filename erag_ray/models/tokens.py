@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from erag_ray.models.word_cache import Encode, Ids, WordCache, splits_at_blanks
 from erag_ray.prompts import T5, Piece, fit
 from erag_ray.requests import Form, Passage, Request
 from erag_ray.schemas import InputError
 
-Ids = tuple[int, ...]
 MIN_ROOM = 16
+MAX_TEMPLATES = 1 << 10
+"""Most template texts whose tokens are kept."""
 PROBE = Form(method="generate", prompt=T5, max_new_tokens=8, max_prompt_tokens=64)
 # a change in how prompts become tokens must change the fingerprint: these are rendered and hashed
 PROBES = (
@@ -38,6 +42,11 @@ class PieceTokenizer:
         self.unknown: int | None = tokenizer.unk_token_id
         self.control_ids = self._suspicious_ids - {self.unknown}
         self._control_texts = sorted(set(written.values()), key=len, reverse=True)
+        self._template = functools.lru_cache(MAX_TEMPLATES)(lambda text: _by_library(tokenizer, [text])[0])
+        self._whole = self._plain = plain_encoder(tokenizer)
+        backend = getattr(tokenizer, "backend_tokenizer", None)
+        if backend is not None and splits_at_blanks(backend):
+            self._plain = WordCache(self._whole, self._control_texts, self.control_ids)
 
     def tokenise(self, prompts: Sequence[Sequence[Piece]]) -> list[list[Ids]]:
         """Token ids of every piece of every prompt; each distinct piece is tokenised once."""
@@ -46,33 +55,50 @@ class PieceTokenizer:
         return [[ids[piece] for piece in pieces] for pieces in prompts]
 
     def _encode(self, pieces: Sequence[Piece]) -> list[Ids]:
-        templates = self._call([piece.text for piece in pieces if piece.kind == "template"], plain=False)
-        plain = self._call([piece.text for piece in pieces if piece.kind != "template"], plain=True)
-        taken = iter(templates), iter(plain)
+        plain = iter(self._plain([piece.text for piece in pieces if piece.kind != "template"]))
         return [
-            next(taken[0]) if piece.kind == "template" else self._harmless(piece.text, next(taken[1]))
+            self._template(piece.text)
+            if piece.kind == "template"
+            else self._harmless(piece.text, next(plain))
             for piece in pieces
         ]
-
-    def _call(self, texts: list[str], *, plain: bool) -> list[Ids]:
-        if not texts:
-            return []
-        found = self.tokenizer(
-            texts,
-            add_special_tokens=False,
-            split_special_tokens=plain,
-            return_attention_mask=False,
-            verbose=False,
-        )
-        return [tuple(ids) for ids in found["input_ids"]]
 
     def _harmless(self, text: str, ids: Ids) -> Ids:
         if self._suspicious_ids.isdisjoint(ids):
             return ids
+        broken = text
         for written in self._control_texts:
-            text = text.replace(written, f"{written[0]} {written[1:]}")
-        broken = self._call([text], plain=True)[0]
-        return tuple(id_ for id_ in broken if id_ not in self.control_ids)
+            broken = broken.replace(written, f"{written[0]} {written[1:]}")
+        ids = ids if broken == text else self._whole([broken])[0]
+        return tuple(id_ for id_ in ids if id_ not in self.control_ids)
+
+
+def plain_encoder(tokenizer: Any) -> Encode:
+    """Texts -> their token ids, in any thread; control tokens that are written in a text are text.
+
+    Args:
+        tokenizer: of transformers.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return functools.partial(_by_library, tokenizer, is_plain=True)
+    # a copy: the library changes settings of the one that it shares, which fails while another thread uses it
+    own = copy.deepcopy(backend)
+    own.no_truncation()
+    own.no_padding()
+    own.encode_special_tokens = True
+
+    def encode(texts: Sequence[str]) -> list[Ids]:
+        return [tuple(found.ids) for found in own.encode_batch_fast(list(texts), add_special_tokens=False)]
+
+    return encode
+
+
+def _by_library(tokenizer: Any, texts: Sequence[str], *, is_plain: bool = False) -> list[Ids]:
+    if not texts:
+        return []
+    settings = {"add_special_tokens": False, "split_special_tokens": is_plain, "return_attention_mask": False}
+    return [tuple(ids) for ids in tokenizer(list(texts), verbose=False, **settings)["input_ids"]]
 
 
 def cut_prompt(

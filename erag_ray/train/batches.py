@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from erag_ray.config import StageConfig
 from erag_ray.models import Passage, PromptTokens, Request
-from erag_ray.models.tokens import Ids
+from erag_ray.models.word_cache import Ids
 from erag_ray.prompts import Piece
 from erag_ray.scores import score_named, usable_answers
 from erag_ray.train.crops import crop

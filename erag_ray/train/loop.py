@@ -191,7 +191,8 @@ class Trainer:
 
 def loss_sum(model: Any, samples: Sequence[Sample], batch_tokens: int) -> torch.Tensor:
     """The sum of the cross-entropies of all target tokens, in float32; targets of similar length go together."""
-    states, mask = fuse(model, [sample.prompt for sample in samples], batch_tokens)
+    fused = fuse(model, [sample.prompt for sample in samples], batch_tokens)
+    states, mask = fused.states, fused.is_state.long()
     by_size: dict[int, list[int]] = {}
     for place, sample in enumerate(samples):
         by_size.setdefault(len(sample.target).bit_length(), []).append(place)
