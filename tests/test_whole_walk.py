@@ -323,24 +323,28 @@ def test_a_cluster_whose_machines_still_start_is_waited_for(
 
 
 @pytest.mark.parametrize(
-    ("pool", "num_gpus", "told"),
+    ("pool", "nodes", "line"),
     [
-        (Pool(size=8, num_cpus=11, num_gpus=1), 8, "readers: 8, one on each GPU, 11 CPU threads each"),
+        (
+            Pool(size=8, num_cpus=11, num_gpus=1),
+            [{"GPU": 8.0, "accelerator_type:A100": 1.0}],
+            "readers: 8, one on each GPU (A100), 11 CPU threads each",
+        ),
         (
             Pool(size=6, num_cpus=1, num_gpus=1),
-            8,
+            [{"GPU": 4.0}, {"GPU": 4.0}],
             "readers: 6, one on each GPU of 8, 2 idle, 1 CPU thread each",
         ),
         (
             Pool(size=5, num_cpus=2, num_gpus=0.5),
-            4,
+            [{"GPU": 4.0}],
             "readers: 5 on 4 GPUs, up to 2 on each, 2 CPU threads each",
         ),
-        (Pool(size=2, num_cpus=0, num_gpus=0), 0, "readers: 2, without GPUs, 1 CPU thread each"),
+        (Pool(size=2, num_cpus=0, num_gpus=0), [{"CPU": 4.0}], "readers: 2 on CPUs, 1 CPU thread each"),
     ],
 )
-def test_what_runs_where_is_said(pool: Pool, num_gpus: int, told: str) -> None:
-    assert pool.described(num_gpus) == told
+def test_the_first_line_names_the_devices(pool: Pool, nodes: list[dict[str, float]], line: str) -> None:
+    assert pool.described(nodes) == line
 
 
 # --- crashes ---

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from erag_ray.models import PromptTokens
+from erag_ray.models.devices import device
 from erag_ray.models.int8 import rounded
 from erag_ray.models.linear import linear
-from erag_ray.models.weights import device
 
 TOKENS, WIDTH, INNER = 2048, 512, 2048
 

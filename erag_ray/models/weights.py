@@ -12,6 +12,7 @@ from typing import Any
 import torch
 import transformers
 
+from erag_ray.models.devices import device
 from erag_ray.schemas import InputError
 from erag_ray.sources import ModelSource
 
@@ -92,13 +93,6 @@ def load_weights(auto_class: Any, source: ModelSource, dtype: str) -> Any:
     # `generate` fills every setting that its caller leaves open from here: beams, penalties, forced tokens
     model.generation_config = transformers.GenerationConfig()
     return model.to(device()).eval()
-
-
-def device() -> torch.device:
-    """The GPU that this process has chosen (the first one, unless it was told otherwise), else the CPU."""
-    if not torch.cuda.is_available():
-        return torch.device("cpu")
-    return torch.device("cuda", torch.cuda.current_device())
 
 
 def quiet() -> None:

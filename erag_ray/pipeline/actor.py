@@ -35,6 +35,7 @@ from erag_ray.models import (
     model_id,
 )
 from erag_ray.pending import PendingRequests
+from erag_ray.pipeline.gpus import check_gpus
 from erag_ray.resident import peak_resident_bytes
 from erag_ray.schemas import RESPONSES, InputError, JobError
 from erag_ray.store import KEY_COLUMNS, ResponseStore, TracebackFiles, as_frame, keys_digest
@@ -121,6 +122,7 @@ class ModelActor:
         self.model_seconds = 0.0
         self._fault: InputError | JobError | None = None
         try:
+            check_gpus()
             self.isolation = Isolation(_loaded(config, model, memory_share))
         except (InputError, JobError) as error:
             # raised with the first block: of an actor that cannot be made Ray tells in words of its own

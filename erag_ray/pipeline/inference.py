@@ -11,7 +11,7 @@ import contextlib
 import logging
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,8 @@ import ray
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.models import Form, Resources
 from erag_ray.pipeline.actor import NOTES, ModelActor
-from erag_ray.pipeline.session import FREE_CPUS, nodes_alive, num_gpus_of, wait_for_gpus
+from erag_ray.pipeline.gpus import gpu_names, process_environment
+from erag_ray.pipeline.session import FREE_CPUS, gpu_room, nodes_alive, num_gpus_of, wait_for_gpus
 from erag_ray.progress import progress
 from erag_ray.schemas import InputError, JobError
 from erag_ray.store import Folder, Lease, ResponseStore, traceback_folder
@@ -30,8 +31,6 @@ MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 128, 32_768, 12
 FIRST_BLOCK = 4096
 BLOCK_SECONDS = 60.0
 ROUNDS_IN_FLIGHT = 4
-ROUNDING = 1e-9
-"""Of shares of a GPU: ten tenths are one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,16 +54,18 @@ class Pool:
         """CPU threads of one reader."""
         return max(self.num_cpus, 1)
 
-    def described(self, num_gpus: int) -> str:
-        """What runs where, in a line, on a cluster with so many GPUs."""
+    def described(self, nodes: Sequence[Mapping[str, float]]) -> str:
+        """Return a line that says on which devices of a cluster's nodes the readers run."""
         threads = f"{self.num_threads} CPU thread{'s' * (self.num_threads > 1)} each"
         if not self.num_gpus:
-            return f"readers: {self.size}, without GPUs, {threads}"
+            return f"readers: {self.size} on CPUs, {threads}"
+        num_gpus, names = num_gpus_of(nodes), gpu_names(nodes)
+        kind = f" ({names})" if names else ""
         if self.num_gpus < 1:
             most = round(1 / self.num_gpus)
-            return f"readers: {self.size} on {num_gpus} GPUs, up to {most} on each, {threads}"
+            return f"readers: {self.size} on {num_gpus} GPUs{kind}, up to {most} on each, {threads}"
         idle = f" of {num_gpus}, {num_gpus - self.size} idle" if self.size < num_gpus else ""
-        return f"readers: {self.size}, one on each GPU{idle}, {threads}"
+        return f"readers: {self.size}, one on each GPU{kind}{idle}, {threads}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -117,7 +118,7 @@ def plan_pool(config: JobConfig, resources: Resources) -> Pool:
     """
     wait_for_gpus(config.expect_gpus)
     nodes = nodes_alive()
-    room = [_room(node.get("GPU", 0), resources.num_gpus) for node in nodes]
+    room = [gpu_room(node.get("GPU", 0), resources.num_gpus) for node in nodes]
     size = config.num_readers or max(sum(room), 1)
     per_room = math.ceil(size / sum(room)) if sum(room) else 0
     num_gpus = resources.num_gpus / per_room if per_room else 0.0
@@ -125,13 +126,8 @@ def plan_pool(config: JobConfig, resources: Resources) -> Pool:
     share = largest_share([int(node.get("CPU", 0)) for node in nodes], places, size)
     num_cpus = min(config.cpus_per_reader or resources.num_cpus or share, share)
     on_a_node = readers_on_a_node([int(node.get("CPU", 0)) for node in nodes], num_cpus, size)
-    num_together = max(_room(1, num_gpus), 1) if num_gpus else on_a_node
+    num_together = max(gpu_room(1, num_gpus), 1) if num_gpus else on_a_node
     return Pool(size=size, num_cpus=num_cpus, num_gpus=num_gpus, num_together=num_together)
-
-
-def _room(num_gpus: float, each: float) -> int:
-    """How many actors that need ``each`` GPUs fit on so many; none, where they need none."""
-    return int(num_gpus / each + ROUNDING) if each else 0
 
 
 def readers_on_a_node(cpus: Sequence[int], num_cpus: int, size: int) -> int:
@@ -182,7 +178,7 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
     rows = block_rows(config, work.num_requests, pool, store.speed(), work.resources.in_flight)
     _quiet_data()
     if config.progress:
-        print(pool.described(num_gpus_of(nodes_alive())), file=sys.stderr, flush=True)
+        print(pool.described(nodes_alive()), file=sys.stderr, flush=True)
     counted = (
         _shards(work.requests)
         .repartition(target_num_rows_per_block=rows)
@@ -195,6 +191,7 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
             compute=ray.data.ActorPoolStrategy(size=pool.size),
             num_cpus=pool.num_cpus,
             num_gpus=pool.num_gpus,
+            runtime_env={"env_vars": process_environment(pool.num_gpus)},
         )
     )
     shown = progress(store, job, work.num_requests, f"{pool.size} x {work.model}")

@@ -15,6 +15,8 @@ from ray.exceptions import AuthenticationError
 from erag_ray.schemas import JobError
 
 FREE_CPUS = 2
+ROUNDING = 1e-9
+"""Of shares of a GPU: ten tenths are one."""
 GPU_WAIT_SECONDS, LOOK_SECONDS = 900.0, 5.0
 QUIET = {
     "RAY_DATA_PARQUET_FOOTER_NUM_ACTORS": "1",  # its default of 32 actors costs 10 s at the start of each job
@@ -92,6 +94,11 @@ def nodes_alive() -> list[Mapping[str, float]]:
 def num_gpus_of(nodes: Sequence[Mapping[str, float]]) -> int:
     """All GPUs of these nodes."""
     return int(sum(node.get("GPU", 0) for node in nodes))
+
+
+def gpu_room(num_gpus: float, each: float) -> int:
+    """Return how many actors that need ``each`` GPUs fit on so many; 0 where they need none."""
+    return int(num_gpus / each + ROUNDING) if each else 0
 
 
 def wait_for_gpus(count: int | None) -> None:

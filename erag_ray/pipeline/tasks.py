@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import ray
@@ -11,9 +11,10 @@ import ray.exceptions
 import ray.util
 
 from erag_ray.config import SearchConfig
-from erag_ray.pipeline.session import ray_session
+from erag_ray.pipeline.gpus import check_gpus, process_environment
+from erag_ray.pipeline.session import gpu_room, nodes_alive, ray_session
 from erag_ray.progress import counted
-from erag_ray.schemas import JobError
+from erag_ray.schemas import InputError, JobError
 from erag_ray.work import Tasks
 
 # a node that is lost, a process that runs out of memory; what kills its process every time ends the job
@@ -24,20 +25,40 @@ TASK_RETRIES = 3
 def task_pool(config: SearchConfig, *, show: bool) -> Iterator[Callable[[Tasks], None]]:
     """While open, does tasks on a cluster, ``num_actors`` at a time; the actors stay from one kind to the next."""
     with ray_session(config.ray_address):
+        size = num_actors(config, nodes_alive())
         # where the cluster has no room for all, they share what there is
-        has_room = config.num_actors * config.cpus_per_actor <= ray.cluster_resources().get("CPU", 0)
+        has_room = size * config.cpus_per_actor <= ray.cluster_resources().get("CPU", 0)
         options = {
             "num_cpus": config.cpus_per_actor if has_room else 0,
             "num_gpus": config.gpus_per_actor,
+            "runtime_env": {"env_vars": process_environment(config.gpus_per_actor)},
             "max_restarts": -1,
             "max_task_retries": TASK_RETRIES,
         }
-        actors = [_Actor.options(**options).remote() for _ in range(config.num_actors)]
+        actors = [_Actor.options(**options).remote() for _ in range(size)]
         try:
             yield lambda tasks: _do(tasks, actors, show)
         finally:
             for actor in actors:
                 ray.kill(actor)
+
+
+def num_actors(config: SearchConfig, nodes: Sequence[Mapping[str, float]]) -> int:
+    """Return how many actors a cluster has room for, of those that are configured.
+
+    Raises:
+        JobError: it has not the GPUs of a single one.
+    """
+    if not config.gpus_per_actor:
+        return config.num_actors
+    room = sum(gpu_room(node.get("GPU", 0), config.gpus_per_actor) for node in nodes)
+    if not room:
+        gpus = [int(node.get("GPU", 0)) for node in nodes]
+        raise JobError(
+            f"search.gpus_per_actor: {config.gpus_per_actor:g}, but no node of the cluster has as many "
+            f"(GPUs by node: {', '.join(map(str, gpus))}). Set it to 0 to search on CPUs"
+        )
+    return min(config.num_actors, room)
 
 
 class TaskActor:
@@ -48,8 +69,13 @@ class TaskActor:
         self._worker: Callable[[int], None] | None = None
 
     def do(self, worker: type[Any], settings: Mapping[str, Any], number: int) -> int:
-        """Do a task; gives its number."""
+        """Do a task; gives its number.
+
+        Raises:
+            JobError: torch cannot use the GPUs that this actor has.
+        """
         if self._worker is None or self._made_of != (worker, settings):
+            check_gpus()
             self._worker, self._made_of = worker(**settings), (worker, settings)
         self._worker(number)
         return number
@@ -73,3 +99,6 @@ def _do(tasks: Tasks, actors: list[Any], show: bool) -> None:
                 f"{tasks.noun}: a task ended its process {TASK_RETRIES + 1} times; Ray's worker logs say why"
             )
             raise JobError(tries) from error
+        except ray.exceptions.RayTaskError as error:
+            cause = getattr(error, "cause", None)
+            raise (cause if isinstance(cause, InputError | JobError) else error) from error

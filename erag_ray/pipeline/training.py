@@ -15,6 +15,7 @@ from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 from erag_ray.config import TrainConfig
+from erag_ray.pipeline.gpus import check_gpus
 from erag_ray.pipeline.inference import largest_share
 from erag_ray.pipeline.session import nodes_alive
 from erag_ray.progress import training_progress
@@ -67,6 +68,7 @@ def run_worker(arguments: dict[str, Any]) -> State | InputError | JobError:
     cpus = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
     torch.set_num_threads(max(1, int(cpus)))
     try:
+        check_gpus()
         return Trainer(arguments["config"], arguments["model"]).run()
     except (InputError, JobError) as error:
         return error

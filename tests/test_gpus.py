@@ -1,0 +1,84 @@
+"""GPUs that Ray assigns: work never falls back to a CPU unnoticed, and processes without GPUs see none.
+
+Run: pytest tests/test_gpus.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from quiet_ray import ENVIRONMENT
+
+from erag_ray.config import SearchConfig
+from erag_ray.pipeline import gpus, tasks
+from erag_ray.pipeline.gpus import gpu_names, process_environment
+from erag_ray.schemas import JobError
+
+TESTS = pathlib.Path(__file__).parent
+REFUSAL = r"Ray has assigned GPU [01], but torch 2\S+ \(.*\) cannot use it: \w.* Install a driver"
+
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="about GPUs that torch does not see")
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    command = [sys.executable, str(TESTS / "fake_gpus.py"), str(tmp_path_factory.mktemp("gpus"))]
+    outside = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
+    environment = {**outside, **ENVIRONMENT, "PYTHONPATH": f"{TESTS.parent}{os.pathsep}{TESTS}"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("kind", ["job", "training", "tasks"])
+def test_work_on_a_gpu_that_torch_does_not_see_ends_with_torchs_reason(found: Any, kind: str) -> None:
+    assert re.search(REFUSAL, found[kind]), found[kind]
+
+
+def test_actors_without_gpus_see_none(found: Any) -> None:
+    assert [task["visible"] for task in found["without"]] == ["", "", "", ""]
+
+
+def test_actors_that_no_node_has_gpus_for_are_refused_at_once(found: Any) -> None:
+    assert found["too_many"].startswith("search.gpus_per_actor: 3, but no node of the cluster has as many")
+
+
+@pytest.mark.parametrize(
+    ("num_actors", "gpus_per_actor", "expected"),
+    [(5, 1.0, 3), (2, 1.0, 2), (9, 0.5, 6), (9, 2.0, 1), (9, 0.0, 9), (40, 0.1, 30)],
+)
+def test_a_pool_has_no_more_actors_than_gpus(num_actors: int, gpus_per_actor: float, expected: int) -> None:
+    nodes = [{"CPU": 8.0}, {"CPU": 8.0, "GPU": 2.0}, {"CPU": 8.0, "GPU": 1.0}]
+    search = SearchConfig(num_actors=num_actors, gpus_per_actor=gpus_per_actor)
+    assert tasks.num_actors(search, nodes) == expected
+    if gpus_per_actor:
+        with pytest.raises(JobError, match=r"GPUs by node: 0\)\. Set it to 0"):
+            tasks.num_actors(search, nodes[:1])
+
+
+def test_a_users_settings_of_the_allocator_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in gpus.ALLOCATOR:
+        monkeypatch.delenv(name, raising=False)
+    assert process_environment(0.5) == {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}
+    assert process_environment(0) == {"CUDA_VISIBLE_DEVICES": ""}
+    monkeypatch.setenv("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync")
+    assert process_environment(1) == {}
+
+
+def test_outside_of_ray_a_process_may_use_a_cpu() -> None:
+    gpus.check_gpus()
+
+
+def test_the_kinds_of_gpus_are_named_once() -> None:
+    nodes = [{"CPU": 8.0, "accelerator_type:A100": 1.0}, {"accelerator_type:A100": 1.0}, {"GPU": 1.0}]
+    assert gpu_names(nodes) == "A100"
+    assert gpu_names([*nodes, {"accelerator_type:H100": 1.0}]) == "A100, H100"
+    assert gpu_names([{"CPU": 4.0}]) == ""
