@@ -219,3 +219,48 @@ def test_a_t5_without_an_end_token_writes_all_its_tokens(tmp_path: pathlib.Path,
     assert {num for _, num in models.outputs(model, REQUESTS[kind])} == {12}
     alone = [model.generate([prompt])[0] for prompt in model.render(REQUESTS[kind])]
     assert alone == models.outputs(model, REQUESTS[kind])
+
+
+# --- ids and the rows of the embedding
+
+
+@pytest.mark.parametrize("kind", ["fid", "ipa", "causal"])
+def test_a_padding_token_without_a_row_is_not_fed(
+    t5: str, llama: str, tmp_path: pathlib.Path, kind: str
+) -> None:
+    folder = llama if kind == "causal" else t5
+    expected = models.outputs(models.loaded(kind, folder), REQUESTS[kind])
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    # as fine-tuned models have it: added to the tokenizer, the embedding left as it was
+    tokenizer.add_special_tokens({"pad_token": "<padding>"})
+    copy = pathlib.Path(shutil.copytree(folder, tmp_path / "padded"))
+    tokenizer.save_pretrained(copy)
+    model = models.loaded(kind, str(copy))
+    assert model.tokenizer.pad_token_id >= model.settings.vocab_size
+    assert models.outputs(model, REQUESTS[kind]) == expected
+
+
+def with_rows(folder: str, copy: pathlib.Path, num_rows: int) -> pathlib.Path:
+    shutil.copytree(folder, copy)
+    change(copy / "config.json", vocab_size=num_rows)
+    return copy
+
+
+@pytest.mark.parametrize("kind", ["fid", "causal"])
+def test_a_tokenizer_with_more_tokens_than_the_model_has_rows_is_refused(
+    t5: str, llama: str, tmp_path: pathlib.Path, kind: str
+) -> None:
+    copy = with_rows(llama if kind == "causal" else t5, tmp_path / "copy", 20)
+    refuse(r"token '.*' has id 20, but the model's embedding has 20 rows; use the tokenizer", copy, kind=kind)
+
+
+def test_a_control_token_of_a_chat_template_needs_a_row(llama: str, tmp_path: pathlib.Path) -> None:
+    copy = pathlib.Path(shutil.copytree(llama, tmp_path / "copy"))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(llama)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<|new|>"]})
+    tokenizer.chat_template = "<|new|>{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    tokenizer.save_pretrained(copy)
+    model = make_model(ReaderConfig(kind="causal", model=str(copy)))
+    model.check(models.form_for("causal"))
+    with pytest.raises(InputError, match=r"token '<\|new\|>' has id \d+, but the model's embedding has"):
+        model.check(models.form_for("causal", prompt="chat"))

@@ -21,7 +21,15 @@ from erag_ray.models.memory import Limits, Needs, largest, room_on, to_device
 from erag_ray.models.prefix import SharedPrefix
 from erag_ray.models.shapes import causal_needs
 from erag_ray.models.t5_engine import up_to_stop
-from erag_ray.models.tokens import PieceTokenizer, answer_ids, check_room, cut_prompt, probes
+from erag_ray.models.tokens import (
+    PieceTokenizer,
+    answer_ids,
+    check_ids,
+    check_room,
+    check_vocabulary,
+    cut_prompt,
+    probes,
+)
 from erag_ray.models.weights import load_end_tokens, load_settings, load_tokenizer, load_weights
 from erag_ray.models.word_cache import Ids
 from erag_ray.prompts import Piece, as_messages, pieces
@@ -51,6 +59,7 @@ class CausalModel(LocalModel):
         self.settings = load_settings(self.source, encoder_decoder=False).get_text_config()
         self.tokenizer = load_tokenizer(self.source)
         self.pieces = PieceTokenizer(self.tokenizer)
+        check_vocabulary(self.pieces, self.settings.vocab_size, config.model)
         self.model: Any = None
         self.prefix: SharedPrefix | None = None
         self._stopping = functools.cache(functools.partial(EarlyStopping, self.tokenizer))
@@ -93,7 +102,9 @@ class CausalModel(LocalModel):
             text = f"{self.config.model} has no chat template; use a plain prompt (plain, or chat: false)"
             raise InputError([f"reader.prompt: {text}"])
         small = self._pieces(Request(form, SMALL[0], (Passage(*SMALL[1]),)))
-        check_room(small, self.pieces.tokenise([small])[0], self.limit(form))
+        (ids,) = self.pieces.tokenise([small])
+        check_ids(self.pieces, ids, self.settings.vocab_size, self.config.model)
+        check_room(small, ids, self.limit(form))
 
     def limit(self, form: Form) -> int:
         """Most prompt tokens: as the form has it, and never more than the context leaves."""
@@ -233,8 +244,9 @@ class CausalModel(LocalModel):
 
     @property
     def _pad(self) -> int:
-        pad = self.tokenizer.pad_token_id
-        return pad if pad is not None else min(self._ends(breaks=False), default=0)
+        known = [self.tokenizer.pad_token_id, *sorted(self._ends(breaks=False))]
+        # a token that was added without a row in the embedding cannot be fed
+        return next((id_ for id_ in known if id_ is not None and id_ < self.settings.vocab_size), 0)
 
     def ends(self, form: Form) -> Collection[int]:
         return self._ends(breaks=form.stop_at_newline)

@@ -23,7 +23,15 @@ from erag_ray.models.local import SMALL, LocalModel, Output, PromptTokens
 from erag_ray.models.memory import Limits, Needs, largest, room_on, to_device
 from erag_ray.models.shapes import pass_token_bytes, t5_needs
 from erag_ray.models.t5_engine import DTYPES, KINDS, Engine
-from erag_ray.models.tokens import PieceTokenizer, answer_ids, check_room, cut_prompt, probes
+from erag_ray.models.tokens import (
+    PieceTokenizer,
+    answer_ids,
+    check_ids,
+    check_room,
+    check_vocabulary,
+    cut_prompt,
+    probes,
+)
 from erag_ray.models.weights import load_settings, load_tokenizer, load_weights
 from erag_ray.models.word_cache import Ids
 from erag_ray.prompts import Piece, pieces
@@ -83,12 +91,14 @@ class T5Model(LocalModel):
             )
         self.tokenizer = load_tokenizer(self.source)
         self.pieces = PieceTokenizer(self.tokenizer)
+        check_vocabulary(self.pieces, self.settings.vocab_size, config.model)
         self.model: Any = None
         self.engine: Engine | None = None
         self._window: Encoded | None = None
         self._stopping = functools.cache(functools.partial(EarlyStopping, self.tokenizer))
         end = self.tokenizer.eos_token_id
         self.end: Ids = () if end is None else (end,)
+        check_ids(self.pieces, [(*self.end, self.first)], self.settings.vocab_size, config.model)
 
     def load(self) -> None:
         """Load the weights.
@@ -117,7 +127,9 @@ class T5Model(LocalModel):
             text = f"{self.config.model} has no chat template; use a plain prompt (chat: false)"
             raise InputError([f"reader.prompt: {text}"])
         small = pieces(form.prompt, SMALL[0], (Passage(*SMALL[1]),))
-        check_room(small, self.pieces.tokenise([small])[0], self.limit(form) - len(self.end))
+        (ids,) = self.pieces.tokenise([small])
+        check_ids(self.pieces, ids, self.settings.vocab_size, self.config.model)
+        check_room(small, ids, self.limit(form) - len(self.end))
 
     def limit(self, form: Form) -> int:
         """Most tokens in one segment."""
@@ -259,7 +271,8 @@ class T5Model(LocalModel):
     @property
     def pad(self) -> int:
         pad = self.tokenizer.pad_token_id
-        return 0 if pad is None else pad
+        # a token that was added without a row in the embedding cannot be fed
+        return 0 if pad is None or pad >= self.settings.vocab_size else pad
 
     def decoding(self, max_new_tokens: int) -> Any:
         """Greedy, whatever the model's own generation settings say."""

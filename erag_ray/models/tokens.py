@@ -73,6 +73,33 @@ class PieceTokenizer:
         return tuple(id_ for id_ in ids if id_ not in self.control_ids)
 
 
+def check_vocabulary(tokenizer: PieceTokenizer, num_rows: int, model: str | None) -> None:
+    """Refuse a tokenizer that can make ids of plain text for which a model has no row in its embedding.
+
+    A CPU raises IndexError for such an id; a GPU ends the process.
+
+    Args:
+        tokenizer: of the model.
+        num_rows: of the model's embedding.
+        model: its name, for the message.
+
+    Raises:
+        InputError: there is such a token.
+    """
+    outside = {id_: token for token, id_ in tokenizer.tokenizer.get_vocab().items() if id_ >= num_rows}
+    # control tokens never come of plain text; those of templates are checked with the prompt
+    own = sorted(outside.keys() - tokenizer.control_ids)
+    if own:
+        raise InputError([_no_row(model, own[0], outside[own[0]], num_rows)])
+
+
+def _no_row(model: str | None, id_: int, token: str, num_rows: int) -> str:
+    return (
+        f"reader.model: {model}: token {token!r} has id {id_}, but the model's embedding has {num_rows} rows; "
+        "use the tokenizer that belongs to the model"
+    )
+
+
 def plain_encoder(tokenizer: Any) -> Encode:
     """Texts -> their token ids, in any thread; control tokens that are written in a text are text.
 
@@ -151,6 +178,18 @@ def _left_out(pieces: Sequence[Piece], ids: Sequence[Ids], room: int) -> set[int
                 found.add(place - 1)
                 excess -= len(ids[place - 1])
     return found
+
+
+def check_ids(tokenizer: PieceTokenizer, ids: Sequence[Ids], num_rows: int, model: str | None) -> None:
+    """Refuse a prompt with a token for which a model has no row in its embedding.
+
+    Raises:
+        InputError: there is one: a control token of a template.
+    """
+    outside = [id_ for own in ids for id_ in own if id_ >= num_rows]
+    if outside:
+        token = tokenizer.tokenizer.convert_ids_to_tokens(outside[0])
+        raise InputError([_no_row(model, outside[0], token, num_rows)])
 
 
 def check_room(pieces: Sequence[Piece], ids: Sequence[Ids], limit: int) -> None:
