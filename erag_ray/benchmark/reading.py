@@ -21,6 +21,7 @@ from erag_ray.benchmark.sides import Found, in_turn_apart
 from erag_ray.benchmark.timing import Row, timed
 from erag_ray.config import BenchmarkConfig, ReaderConfig
 from erag_ray.models import Form, Model, Passage, PromptTokens, Request, keep_freed_memory, make_model
+from erag_ray.models.devices import TF32, has_tf32
 from erag_ray.models.fusion import encode_all
 from erag_ray.models.int8 import is_supported
 from erag_ray.models.weights import quiet
@@ -64,7 +65,7 @@ def readings(config: BenchmarkConfig, size: int) -> Iterator[Row]:
 def fast_precisions() -> tuple[str, ...]:
     """float32, and what this machine multiplies faster in."""
     if torch.cuda.is_available():
-        return ("float32", "bfloat16")
+        return ("float32", *[TF32] * has_tf32(), "bfloat16")
     has_bfloat16 = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
     return ("float32", *["bfloat16"] * has_bfloat16, *["int8"] * is_supported())
 

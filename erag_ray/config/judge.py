@@ -41,8 +41,8 @@ class JudgeConfig:
     num_queries: int | None = None
     """Only so many questions of each dataset are judged, drawn by the job's seed (null: all)."""
 
-    dtype: Literal["float32", "bfloat16", "float16"] = "float32"
-    """Precision of weights and arithmetic."""
+    dtype: Literal["float32", "tf32", "bfloat16", "float16"] = "float32"
+    """Precision of weights and arithmetic; tf32 needs a GPU (see reader.dtype)."""
 
     max_prompt_tokens: int | None = None
     """Longest prompt, in tokens (null: what the model's context leaves, at most 4096)."""

@@ -31,10 +31,11 @@ class ReaderConfig:
     model_revision: str | None = None
     """Branch, tag or commit of a hub model."""
 
-    dtype: Literal["float32", "bfloat16", "float16", "int8"] = "float32"
+    dtype: Literal["float32", "tf32", "bfloat16", "float16", "int8"] = "float32"
     """Precision of weights and arithmetic. bfloat16 is several times faster where the hardware has it and may
-    change a few outputs; so may int8, for T5 on CPUs that multiply bytes (AVX-512 VNNI): products alone are in
-    integers, everything between them in float32."""
+    change a few outputs. tf32, for GPUs from the A100 on: weights in float32, products by the first 10 bits of their
+    fractions. int8, for T5 on CPUs that multiply bytes (AVX-512 VNNI): products alone are in integers, everything
+    between them in float32."""
 
     max_prompt_tokens: int | None = None
     """Longest input, in tokens: for fid per passage with its question (null: 250), for ipa the whole prompt

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from erag_ray.config import ReaderConfig
 from erag_ray.models.base import Model, Rendered, Resources
 from erag_ray.models.causal import CausalModel
-from erag_ray.models.devices import device_name, gpu_error
+from erag_ray.models.devices import backend, gpu_error
 from erag_ray.models.echo import EchoModel
 from erag_ray.models.isolation import Isolation, checked, rendered
 from erag_ray.models.local import LocalModel, PromptTokens
@@ -41,9 +41,9 @@ __all__ = [
     "Response",
     "T5Model",
     "able",
+    "backend",
     "check_form",
     "checked",
-    "device_name",
     "gpu_error",
     "identity_of",
     "keep_freed_memory",

@@ -72,7 +72,7 @@ class Model(ABC):
     supports: ClassVar[frozenset[Need]] = frozenset({"generate"})
     sees_order: bool = True
     revision: ClassVar[int] = 1
-    dtypes: ClassVar[tuple[str, ...]] = ("float32", "bfloat16", "float16")
+    dtypes: ClassVar[tuple[str, ...]] = ("float32", "tf32", "bfloat16", "float16")
     default_prompt: ClassVar[str] = "plain"
 
     def __init__(self, config: ReaderConfig) -> None:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-import platform
-
 import torch
+import transformers
+
+from erag_ray.schemas import JobError
+
+TF32 = "tf32"
+TF32_CAPABILITY = 8, 0
+"""Compute capability of the first GPUs that have it."""
 
 
 def device() -> torch.device:
@@ -15,10 +20,41 @@ def device() -> torch.device:
 
 
 def device_name() -> str:
-    """Return the model of this process's GPU, such as "NVIDIA A100-SXM4-40GB", or "CPU (x86_64)"."""
-    if not torch.cuda.is_available():
-        return f"CPU ({platform.machine()})"
-    return str(torch.cuda.get_device_name())
+    """Return the kind of this process's GPU, such as "NVIDIA A100-SXM4-40GB"; "CPU" where it has none."""
+    return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else "CPU"
+
+
+def has_tf32() -> bool:
+    """Return whether this process has a GPU that multiplies in TF32."""
+    return torch.cuda.is_available() and torch.cuda.get_device_capability() >= TF32_CAPABILITY
+
+
+def choose_products(dtype: str) -> torch.dtype:
+    """Choose in which precision this process's GPU multiplies float32 matrices.
+
+    Args:
+        dtype: a precision of `Model.dtypes`.
+
+    Returns:
+        The precision of the weights.
+
+    Raises:
+        JobError: tf32 on a device that does not have it.
+    """
+    if dtype == TF32 and not has_tf32():
+        needed = ".".join(map(str, TF32_CAPABILITY))
+        raise JobError(
+            f"reader.dtype: {TF32} needs a GPU of compute capability {needed} or more (A100 and newer), and this "
+            f"process has {device_name()}; use float32"
+        )
+    if torch.cuda.is_available():
+        torch.backends.cuda.matmul.fp32_precision = "tf32" if dtype == TF32 else "ieee"
+    return torch.float32 if dtype == TF32 else getattr(torch, dtype)
+
+
+def backend() -> str:
+    """Return what outputs may depend on besides the model: kind of device, versions of torch and transformers."""
+    return f"{device_name()}, torch {torch.__version__}, transformers {transformers.__version__}"
 
 
 def gpu_error() -> str | None:

@@ -9,10 +9,9 @@ import os
 import pathlib
 from typing import Any
 
-import torch
 import transformers
 
-from erag_ray.models.devices import device
+from erag_ray.models.devices import choose_products, device
 from erag_ray.schemas import InputError
 from erag_ray.sources import ModelSource
 
@@ -74,11 +73,12 @@ def load_weights(auto_class: Any, source: ModelSource, dtype: str) -> Any:
 
     Raises:
         InputError: the files lack some of the model's weights.
+        JobError: the device does not compute in this precision.
     """
     safe = {} if source.gguf_file else {"use_safetensors": True}
     model, found = auto_class.from_pretrained(
         source.folder,
-        dtype=getattr(torch, dtype),
+        dtype=choose_products(dtype),
         trust_remote_code=False,
         local_files_only=True,
         output_loading_info=True,

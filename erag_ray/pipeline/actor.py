@@ -29,6 +29,7 @@ from erag_ray.models import (
     Isolation,
     Model,
     Response,
+    backend,
     keep_freed_memory,
     load_model,
     make_model,
@@ -164,7 +165,7 @@ class ModelActor:
         """Append tables of responses to the store as they come."""
         since = time.monotonic()
         for responses in tables:
-            self.store.append(responses, self.job, time.monotonic() - since)
+            self.store.append(responses, self.job, time.monotonic() - since, backend())
             since = time.monotonic()
             yield responses
 

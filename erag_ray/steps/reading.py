@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import polars as pl
 
@@ -53,7 +54,7 @@ def run_stage(config: JobConfig, plan: StagePlan) -> Finished:
     with stage_progress("looking up responses", show=config.progress):
         found = [_collect(config, part) for part in plan.plans]
         # a stage may ask nothing: some annotators need no model
-        responses = pl.concat([as_frame(RESPONSES.empty()), *(frame for frame, _ in found)])
+        responses = pl.concat([as_frame(RESPONSES.empty()), *(part.responses for part in found)])
         _check_errors(responses, plan.requests, config)
         tables.write(plan.requests, REQUESTS)
     tables.write(_costs(plan, done, job), COSTS)
@@ -64,7 +65,7 @@ def run_stage(config: JobConfig, plan: StagePlan) -> Finished:
         tables,
         plan,
         responses,
-        sum(repeats for _, repeats in found),
+        found,
         _told_of_borders(todo, [one for one, _ in done.values()]),
     )
     for part in todo:
@@ -144,7 +145,16 @@ def _write_pending(tables: TableStore, plan: ModelPlan) -> str:
     return "/".join([tables.folder.root.rstrip("/"), *place])
 
 
-def _collect(config: JobConfig, plan: ModelPlan) -> tuple[pl.DataFrame, int]:
+class _Collected(NamedTuple):
+    """A model's responses to its requests, how many rows of the store repeat a key, and devices that made them."""
+
+    model: str
+    responses: pl.DataFrame
+    num_repeats: int
+    devices: Mapping[str, int]
+
+
+def _collect(config: JobConfig, plan: ModelPlan) -> _Collected:
     store = ResponseStore(config.store, plan.id)
     responses, repeats = store.lookup(plan.requests)
     missing = plan.requests.join(responses, on=KEY_COLUMNS, how="anti")
@@ -153,7 +163,7 @@ def _collect(config: JobConfig, plan: ModelPlan) -> tuple[pl.DataFrame, int]:
         torn = f" ({len(store.set_aside)} damaged files were set aside)" if store.set_aside else ""
         text = f"{plan.id}: {missing.height} requests have no response, such as {example}{torn}; start the job again"
         raise JobError(text)
-    return responses, repeats
+    return _Collected(plan.id, responses, repeats, dict(store.devices))
 
 
 def _check_errors(responses: pl.DataFrame, requests: pl.DataFrame, config: JobConfig) -> None:
@@ -209,7 +219,7 @@ def _seal(
     tables: TableStore,
     plan: StagePlan,
     responses: pl.DataFrame,
-    repeats: int,
+    found: Sequence[_Collected],
     borders: str,
 ) -> None:
     # a stage may have nothing to read: all is read for its score alone
@@ -220,17 +230,26 @@ def _seal(
         f"Over all responses used: {tokens:.0f} prompt tokens each, passages cut in "
         f"{cut:.1%}, question cut in {cut_question:.1%}; {responses['error'].count()} errors.{borders}"
     )
-    summary = " ".join([summary, *_agreement(config, plan, responses)])
+    summary = " ".join([summary, *_mixed_devices(found), *_agreement(config, plan, responses)])
     content = {
         "stage": plan.stage,
         "counts": plan.counts,
         "summary": summary,
         "num_requests": plan.requests.height,
         "num_responses": responses.height,
-        "num_repeated_keys": repeats,
+        "num_repeated_keys": sum(part.num_repeats for part in found),
+        "devices": {part.model: part.devices for part in found},
         "store": config.store,
     }
     tables.write_manifest(content)
+
+
+def _mixed_devices(found: Iterable[_Collected]) -> Iterator[str]:
+    """A warning for each model whose responses were made by several kinds of device or versions of software."""
+    for part in found:
+        if len(part.devices) > 1:
+            counts = "; ".join(f"{count:,} by {name}" for name, count in sorted(part.devices.items()))
+            yield f"Warning: responses of {part.model} were made in different ways, which may differ: {counts}."
 
 
 def _agreement(config: JobConfig, plan: StagePlan, responses: pl.DataFrame) -> Iterator[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 import polars as pl
@@ -18,6 +19,8 @@ from erag_ray.store.lease import is_leased
 KEY_COLUMNS = ["question_key", "passages_key"]
 SECONDS = b"seconds"
 """In a file's metadata: how long one actor took for what is in it."""
+DEVICE = b"device"
+"""In a file's metadata: the kind of device, and the version of the software, that made what is in it."""
 NEWEST_FILES = 16
 TORN = "_torn"
 OLD = "readings"
@@ -44,6 +47,9 @@ class ResponseStore:
     Layout: ``<root>/responses/<model>/<job>-<content>.parquet``; unfinished files under ``_unfinished/``,
     leases under ``_leases/``, unreadable files set aside under ``_torn/``, what the model is in ``model.json``.
     A file that proves unreadable is set aside wherever it is met; ``set_aside`` names those that this object has met.
+
+    Attributes:
+        devices: number of the responses that `lookup` has found, by the device that made them, where files name it.
     """
 
     def __init__(self, root: str, model: str) -> None:
@@ -51,6 +57,7 @@ class ResponseStore:
         self.model = model
         self.folder = Folder("/".join([root.rstrip("/"), "responses", model]))
         self.set_aside: list[str] = []
+        self.devices: Counter[str] = Counter()
 
     def is_described(self) -> bool:
         """Whether the folder says what its model is."""
@@ -61,21 +68,26 @@ class ResponseStore:
         if not self.is_described():
             self.folder.write_bytes(json.dumps(identity, indent=1, sort_keys=True).encode(), "model.json")
 
-    def append(self, responses: pa.Table, job: str, seconds: float | None = None) -> str:
+    def append(
+        self, responses: pa.Table, job: str, seconds: float | None = None, device: str | None = None
+    ) -> str:
         """Add responses as one file; the same responses of the same job replace themselves (a retried task).
 
         Args:
             responses: RESPONSES.
             job: its id.
             seconds: how long one actor took for them, for `speed`.
+            device: that made them.
 
         Returns:
             The file's name.
         """
         conformed = conform(responses, RESPONSES)
         name = f"{job}-{keys_digest(conformed)}.parquet"
-        taken = {} if seconds is None else {SECONDS: str(seconds)}
-        described = conformed.replace_schema_metadata(taken)
+        facts = {SECONDS: seconds, DEVICE: device}
+        described = conformed.replace_schema_metadata(
+            {name: str(fact) for name, fact in facts.items() if fact is not None}
+        )
         self.folder.write_parquet(described, name, write_page_checksum=True)
         return name
 
@@ -124,22 +136,22 @@ class ResponseStore:
         job only (`schemas.ERROR_KINDS`) come after all others, the last file by name first: the last job's.
         """
         wanted = keys.select(KEY_COLUMNS).unique()
-        rows = self._read(None).join(wanted, on=KEY_COLUMNS, how="semi", maintain_order="left")
+        tables = list(self._tables_of(self.folder.names(suffix=".parquet"), None))
+        rows = _frame_of(tables, None).with_columns(_device_column(tables))
+        rows = rows.join(wanted, on=KEY_COLUMNS, how="semi", maintain_order="left")
         kind = pl.col("error_kind")
         is_of_job = kind.is_not_null() & (kind != "input")
         age = pl.when(is_of_job).then(-pl.int_range(pl.len()))
         by_worth = rows.sort(kind.is_not_null(), is_of_job, age, maintain_order=True)
         first = by_worth.unique(subset=KEY_COLUMNS, keep="first", maintain_order=True)
-        return first, rows.height - first.height
+        self.devices.update(first["device"].drop_nulls().cast(pl.String).to_list())
+        return first.drop("device"), rows.height - first.height
 
     def _read(self, columns: list[str] | None) -> pl.DataFrame:
         return self._of_files(self.folder.names(suffix=".parquet"), columns)
 
     def _of_files(self, names: Iterable[str], columns: list[str] | None) -> pl.DataFrame:
-        tables = self._tables_of(names, columns)
-        wanted = columns or RESPONSES.columns.names
-        schema = pa.schema([RESPONSES.columns.field(name) for name in wanted])
-        return as_frame(pa.concat_tables([schema.empty_table(), *(t.cast(schema) for t in tables)]))
+        return _frame_of(self._tables_of(names, columns), columns)
 
     def _tables_of(self, names: Iterable[str], columns: list[str] | None) -> Iterator[pa.Table]:
         for name in names:
@@ -188,3 +200,19 @@ class ResponseStore:
     def is_leased(self, job: str) -> bool:
         """Whether a job that may still write here has shown life within `LEASE_SECONDS`."""
         return is_leased(self.folder, job)
+
+
+def _frame_of(tables: Iterable[pa.Table], columns: list[str] | None) -> pl.DataFrame:
+    """Tables of RESPONSES one after the other; all columns, or some."""
+    schema = pa.schema([RESPONSES.columns.field(name) for name in columns or RESPONSES.columns.names])
+    return as_frame(pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)]))
+
+
+def _device_column(tables: Iterable[pa.Table]) -> pl.Series:
+    """The device that made each row of tables; null where a table's metadata name none."""
+    devices = [((table.schema.metadata or {}).get(DEVICE), table.num_rows) for table in tables]
+    parts = [
+        pl.repeat(device and device.decode(), count, dtype=pl.Categorical, eager=True)
+        for device, count in devices
+    ]
+    return pl.concat([pl.Series([], dtype=pl.Categorical), *parts]).alias("device")

@@ -1,0 +1,102 @@
+"""The device of a process: precision of its products, and its name on what it made.
+
+Run: pytest tests/test_devices.py
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+
+import models
+import pyarrow.parquet as pq
+import pytest
+import torch
+from tiny import Tiny, compare
+
+from erag_ray.config import ReaderConfig
+from erag_ray.models import make_model, model_id
+from erag_ray.models.devices import backend, choose_products, gpu_error
+from erag_ray.schemas import JobError
+from erag_ray.steps.reading import run_stage
+from erag_ray.store import Folder, ResponseStore, read_manifest
+
+
+@pytest.fixture
+def matmul() -> Iterator[torch.backends.cuda.cuBLASModule]:
+    before = torch.backends.cuda.matmul.fp32_precision
+    yield torch.backends.cuda.matmul
+    torch.backends.cuda.matmul.fp32_precision = before
+
+
+def pretend_gpu(monkeypatch: pytest.MonkeyPatch, capability: tuple[int, int]) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: capability)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "NVIDIA T4")
+
+
+def test_tf32_changes_the_products_and_not_the_weights(
+    monkeypatch: pytest.MonkeyPatch, matmul: object
+) -> None:
+    pretend_gpu(monkeypatch, (8, 0))
+    for dtype, weights, products in (
+        ("tf32", torch.float32, "tf32"),
+        ("float32", torch.float32, "ieee"),
+        ("bfloat16", torch.bfloat16, "ieee"),
+    ):
+        assert choose_products(dtype) == weights
+        assert torch.backends.cuda.matmul.fp32_precision == products
+
+
+def test_tf32_is_refused_where_the_device_has_none(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not torch.cuda.is_available():
+        model = make_model(ReaderConfig(kind="fid", model=models.t5_folder(tmp_path), dtype="tf32"))
+        with pytest.raises(
+            JobError, match=r"reader.dtype: tf32 needs a GPU .*this process has CPU; use float32"
+        ):
+            model.load()
+    pretend_gpu(monkeypatch, (7, 5))
+    with pytest.raises(JobError, match=r"compute capability 8\.0 or more .*this process has NVIDIA T4"):
+        choose_products("tf32")
+
+
+@pytest.mark.parametrize("kind", ["fid", "causal"])
+def test_a_model_in_tf32_is_another_model(tmp_path: pathlib.Path, kind: str) -> None:
+    folder = models.causal_folder(tmp_path) if kind == "causal" else models.t5_folder(tmp_path)
+    ids = {
+        model_id(make_model(ReaderConfig(kind=kind, model=folder, dtype=dtype)))  # type: ignore[arg-type]
+        for dtype in ("float32", "tf32", "bfloat16")
+    }
+    assert len(ids) == 3
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="about a machine without a GPU")
+def test_torchs_own_reason_is_given() -> None:
+    assert "CUDA" in (gpu_error() or "")
+
+
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
+def test_responses_of_several_devices_are_reported(tiny: Tiny, local_ray: None) -> None:
+    plan = compare(tiny)
+    run_stage(tiny.config, plan)
+    (part,) = plan.plans
+    store = ResponseStore(tiny.config.store, part.id)
+    place = f"{tiny.config.out}/{plan.stage}"
+    number = plan.requests.select("question_key", "passages_key").n_unique()
+    manifest = read_manifest(Folder(place))
+    assert manifest["devices"] == {part.id: {backend(): number}}
+    assert "Warning" not in str(manifest["summary"])
+    # the same as if another machine had made some
+    first = sorted(pathlib.Path(store.folder.root).glob("*.parquet"))[0]
+    table = pq.read_table(first)
+    metadata = {**(table.schema.metadata or {}), b"device": b"NVIDIA A100, torch 2.13.0"}
+    half = table.slice(0, 2)
+    pq.write_table(half.replace_schema_metadata(metadata), first)
+    store.append(table.slice(2).replace_schema_metadata(None), "other", device=backend())
+    run_stage(tiny.config, compare(tiny))
+    manifest = read_manifest(Folder(place))
+    assert manifest["devices"] == {part.id: {backend(): number - 2, "NVIDIA A100, torch 2.13.0": 2}}
+    assert f"{part.id} were made in different ways" in str(manifest["summary"])
+    assert "2 by NVIDIA A100, torch 2.13.0" in str(manifest["summary"])
