@@ -15,7 +15,7 @@ from typing import Any
 import huggingface_hub
 
 from erag_ray.schemas import InputError
-from erag_ray.store import file_digest
+from erag_ray.store import cached_digest
 
 MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")
 # what a hub model may hold besides, and what is then never read
@@ -39,7 +39,7 @@ class ModelSource:
         folder = pathlib.Path(self.folder)
         names = (self.gguf_file,) if self.gguf_file else (*MODEL_FILES, *more)
         files = sorted({path for name in names for path in folder.glob(name) if path.is_file()})
-        return {path.relative_to(folder).as_posix(): file_digest(path) for path in files}
+        return {path.relative_to(folder).as_posix(): cached_digest(path) for path in files}
 
 
 def find_model(

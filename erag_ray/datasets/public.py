@@ -19,10 +19,8 @@ from contextlib import AbstractContextManager
 import pypdl
 
 from erag_ray.schemas import InputError
-from erag_ray.store import file_digest
+from erag_ray.store import cache_folder, file_digest
 
-CACHE = "ERAG_RAY_CACHE"
-DEFAULT_CACHE = "~/.cache/erag_ray"
 RECEIPT = ".download.json"
 UNFINISHED = ".unfinished"
 LOOK_EVERY_SECONDS = 0.5
@@ -59,8 +57,7 @@ def fetch_public(path: str, show: Show) -> str:
         InputError: it cannot be downloaded, or the copy is not what it was.
     """
     source, _, name = path.partition(":")
-    cache = pathlib.Path(os.environ.get(CACHE) or DEFAULT_CACHE).expanduser()
-    return str(download(PUBLISHED[source](name), cache / source / name, show))
+    return str(download(PUBLISHED[source](name), cache_folder() / source / name, show))
 
 
 def download(url: str, place: pathlib.Path, show: Show) -> pathlib.Path:

@@ -7,9 +7,8 @@ import os
 import pathlib
 from typing import Any
 
-from erag_ray.datasets.public import CACHE
 from erag_ray.schemas import InputError
-from erag_ray.store import is_uri
+from erag_ray.store import CACHE, is_uri
 
 OUTPUTS = ("out", "store")
 # the end of Ray's path, on each node, to the folders of submitted working_dirs; each state of one has its own folder

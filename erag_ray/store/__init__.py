@@ -12,6 +12,7 @@ Goes in: Arrow tables that conform to `schemas`. Comes out: Polars frames of the
 """
 
 from erag_ray.store.arrays import open_array, write_array
+from erag_ray.store.digests import CACHE, cache_folder, cached_digest
 from erag_ray.store.files import ROW, is_folder, open_file, scan_file, size_of, start_of
 from erag_ray.store.folder import UNFINISHED, Folder, as_frame, is_uri, uri_fault
 from erag_ray.store.identity import (
@@ -31,6 +32,7 @@ from erag_ray.store.tables import TableStore, TableWriter, part_paths, read_mani
 from erag_ray.store.tracebacks import JobTracebacks, TracebackFiles, traceback_folder
 
 __all__ = [
+    "CACHE",
     "KEY_COLUMNS",
     "LEASES",
     "LEASE_SECONDS",
@@ -45,6 +47,8 @@ __all__ = [
     "TableWriter",
     "TracebackFiles",
     "as_frame",
+    "cache_folder",
+    "cached_digest",
     "code_fingerprint",
     "file_digest",
     "file_stamp",

@@ -36,6 +36,7 @@ PACKAGES = (
     "kiwipiepy",
     "sentence-transformers",
     "faiss-cpu",
+    "faiss-gpu",
     "spacy",
     "langchain-text-splitters",
     "PyStemmer",

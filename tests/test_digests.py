@@ -1,0 +1,139 @@
+"""Digests of large files: hashed once for all processes of a machine, again after any change.
+
+Run: pytest tests/test_digests.py
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pathlib
+import time
+from collections.abc import Callable
+
+import pytest
+
+from erag_ray.store import CACHE, cached_digest, digests, file_digest
+
+
+@pytest.fixture
+def hashed(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files that were hashed; what counts as large and as settled is small."""
+    names: list[str] = []
+
+    def counted(path: pathlib.Path) -> str:
+        names.append(path.name)
+        return file_digest(path)
+
+    monkeypatch.setenv(CACHE, str(tmp_path / "cache"))
+    monkeypatch.setattr(digests, "LARGE", 10)
+    monkeypatch.setattr(digests, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(digests, "file_digest", counted)
+    return names
+
+
+@pytest.fixture
+def weights(tmp_path: pathlib.Path) -> pathlib.Path:
+    place = tmp_path / "model.safetensors"
+    place.write_bytes(b"0123456789")
+    return place
+
+
+def test_a_file_is_hashed_once(hashed: list[str], weights: pathlib.Path) -> None:
+    assert {cached_digest(weights) for _ in range(3)} == {file_digest(weights)}
+    assert len(hashed) == 1
+    # a link to it is the same file
+    link = weights.with_name("link")
+    link.symlink_to(weights)
+    assert cached_digest(link) == file_digest(weights)
+    assert len(hashed) == 1
+
+
+def rewrite(place: pathlib.Path) -> None:
+    """Change the content, and set size and time of modification back."""
+    before = place.stat()
+    place.write_bytes(b"9876543210")
+    os.utime(place, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def replace(place: pathlib.Path) -> None:
+    other = place.with_name("other")
+    other.write_bytes(b"abcdefghij")
+    os.replace(other, place)
+
+
+@pytest.mark.parametrize("change", [rewrite, replace, lambda place: place.write_bytes(b"longer than before")])
+def test_a_change_of_any_kind_is_noticed(
+    hashed: list[str], weights: pathlib.Path, change: Callable[[pathlib.Path], object]
+) -> None:
+    first = cached_digest(weights)
+    time.sleep(0.02)
+    change(weights)
+    assert cached_digest(weights) == file_digest(weights) != first
+
+
+def test_a_file_that_may_still_change_is_not_remembered(
+    hashed: list[str], weights: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digests, "SETTLED_SECONDS", 60.0)
+    cached_digest(weights)
+    cached_digest(weights)
+    assert len(hashed) == 2
+
+
+def test_small_files_are_hashed_each_time(
+    hashed: list[str], weights: pathlib.Path, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setattr(digests, "LARGE", 11)
+    cached_digest(weights)
+    cached_digest(weights)
+    assert len(hashed) == 2
+    assert not (tmp_path / "cache").exists()
+
+
+@pytest.mark.parametrize("note", ["", "{}", "[1]", '{"stamp": 3, "sha256": "x"}'])
+def test_a_damaged_note_is_made_again(
+    hashed: list[str], weights: pathlib.Path, tmp_path: pathlib.Path, note: str
+) -> None:
+    expected = cached_digest(weights)
+    (file,) = (tmp_path / "cache" / "digests").glob("*.json")
+    file.write_text(note)
+    assert cached_digest(weights) == expected
+    assert cached_digest(weights) == expected
+    assert len(hashed) == 2
+
+
+def test_without_a_folder_to_remember_in_each_hashes(
+    hashed: list[str], weights: pathlib.Path, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(CACHE, str(tmp_path / "file"))
+    assert cached_digest(weights) == cached_digest(weights) == file_digest(weights)
+    assert len(hashed) == 2
+
+
+def _hash(cache: str, place: str, log: str) -> None:
+    os.environ[CACHE] = cache
+    digests.LARGE, digests.SETTLED_SECONDS = 10, 0.0
+
+    def slow(path: pathlib.Path) -> str:
+        with open(log, "a") as file:
+            file.write("hashed\n")
+        time.sleep(0.5)
+        return file_digest(path)
+
+    digests.file_digest = slow  # type: ignore[assignment]
+    assert cached_digest(place) == file_digest(place)
+
+
+def test_processes_that_start_at_once_hash_a_file_once(weights: pathlib.Path, tmp_path: pathlib.Path) -> None:
+    log = tmp_path / "log"
+    context = multiprocessing.get_context("spawn")
+    arguments = (str(tmp_path / "cache"), str(weights), str(log))
+    processes = [context.Process(target=_hash, args=arguments) for _ in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+    assert [process.exitcode for process in processes] == [0] * 4
+    assert log.read_text() == "hashed\n"
