@@ -6,6 +6,7 @@ import pathlib
 import shutil
 from typing import Any
 
+import faiss
 import numpy as np
 import polars as pl
 import pytest
@@ -16,12 +17,14 @@ from test_retrieve import corpus_of, questions
 
 from erag_ray.config import RetrieverConfig
 from erag_ray.retrieve import make_retriever
+from erag_ray.retrieve.dense import Shard
 from erag_ray.retrieve.encoders import Encoder, preset_named
 from erag_ray.retrieve.fusion import ReciprocalRank
 from erag_ray.retrieve.lists import LIST_COLUMNS
 from erag_ray.schemas import InputError
 from erag_ray.steps.retrieving import do_here
-from erag_ray.store import Folder
+from erag_ray.store import Folder, write_array
+from erag_ray.work import part
 
 TEXTS = ["who built the bridge ?", "the mill", "marn river flows in the sea . the mill lit in 1874"]
 
@@ -169,6 +172,69 @@ def test_the_models_own_files_say_how_it_is_used(bert: str, tmp_path: pathlib.Pa
 def test_a_model_that_cannot_be_is_named(settings: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         make_retriever("x", RetrieverConfig(kind="dense", **settings))
+
+
+# --- on a GPU ---
+
+
+class GpuIndex:
+    """Faiss' flat index on a GPU as it is seen from Python: it refuses more than 2,048 candidates."""
+
+    def __init__(self, index: Any) -> None:
+        self._index = index
+        self.widths: list[int] = []
+
+    def add(self, vectors: np.ndarray) -> None:
+        self._index.add(vectors)
+
+    def search(self, queries: np.ndarray, width: int) -> Any:
+        if width > 2048:
+            raise RuntimeError(f"GPU index only supports min/max-K selection up to 2048 (requested {width})")
+        self.widths.append(width)
+        return self._index.search(queries, width)
+
+
+@pytest.fixture
+def shard_folder(tmp_path: pathlib.Path) -> Folder:
+    """3,000 vectors of which all but 100 are equal: no short list can be told to be the best one."""
+    vectors = np.random.default_rng(5).normal(size=(3000, 8)).astype(np.float16)
+    vectors[100:] = vectors[100]
+    folder = Folder(str(tmp_path / "index"))
+    write_array(vectors, folder, "vectors", f"{part(0)}.npy")
+    write_array(np.array([1, len(vectors)]), folder, "parts.npy")
+    return folder
+
+
+def test_searches_too_wide_for_a_gpu_go_to_the_cpu_and_find_the_same(
+    shard_folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flat, built = faiss.IndexFlatIP, []
+    monkeypatch.setattr(faiss, "IndexFlatIP", lambda width: built.append(width) or flat(width))
+    queries = np.random.default_rng(6).normal(size=(5, 8)).astype(np.float32)
+    expected = Shard(shard_folder, 0, 1).search(queries, 5)
+    assert max(len(texts) for texts, _ in expected) == 3000  # wider than a GPU can
+    assert len(built) == 1
+    on_gpus: list[tuple[object, GpuIndex]] = []
+
+    def to_gpu(resources: object, device: int, index: Any) -> GpuIndex:
+        on_gpus.append((device, GpuIndex(index)))
+        return on_gpus[-1][1]
+
+    monkeypatch.setattr(faiss, "get_num_gpus", lambda: 2, raising=False)
+    monkeypatch.setattr(faiss, "StandardGpuResources", object, raising=False)
+    monkeypatch.setattr(faiss, "index_cpu_to_gpu", to_gpu, raising=False)
+    monkeypatch.setattr(faiss, "index_cpu_to_all_gpus", lambda index: to_gpu(None, -1, index), raising=False)
+    shard = Shard(shard_folder, 0, 1)
+    for _ in range(2):
+        for (texts, scores), (their_texts, their_scores) in zip(
+            shard.search(queries, 5), expected, strict=True
+        ):
+            np.testing.assert_array_equal(texts, their_texts)
+            np.testing.assert_array_equal(scores, their_scores)
+    ((device, on_gpu),) = on_gpus
+    assert device == 0  # one of the two
+    assert 15 in on_gpu.widths
+    assert len(built) == 3  # the one on the CPU once for both searches
 
 
 # --- of other runs ---

@@ -8,6 +8,7 @@ on no rounding of Faiss.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,8 @@ from erag_ray.store import Folder, open_array, write_array
 from erag_ray.work import Do, Tasks, part, read_frame, undone, write_frame
 
 MARGIN = 10
+MOST_ON_A_GPU = 2048
+"""Candidates per query that Faiss finds on a GPU; it raises when more are asked for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,16 +191,19 @@ class Documents:
 
 
 class Shard:
-    """Some parts of an index's vectors, in Faiss."""
+    """Some parts of an index's vectors, in Faiss: on one GPU where Faiss knows of any.
+
+    Searches for more candidates than a GPU can select go to an index on the CPU, which is built when the first one
+    comes. It holds the same vectors, and candidates are scored again in any case, so the lists are the same.
+    """
 
     def __init__(self, index: Folder, number: int, parts_per_shard: int) -> None:
         num_parts, texts_per_part = parts_of(index)
         mine = range(number * parts_per_shard, min((number + 1) * parts_per_shard, num_parts))
         self.vectors = np.concatenate([open_array(index, "vectors", f"{part(one)}.npy") for one in mine])
         self._start = mine.start * texts_per_part
-        self._faiss = _flat(self.vectors.shape[1])
-        for start in range(0, len(self.vectors), TEXTS_PER_PART):
-            self._faiss.add(self.vectors[start : start + TEXTS_PER_PART].astype(np.float32))
+        self._on_gpu = hasattr(faiss, "index_cpu_to_gpu") and faiss.get_num_gpus() > 0
+        self._faiss = _flat(self.vectors, on_gpu=self._on_gpu)
         lengths = [np.linalg.norm(rows.astype(np.float32), axis=1).max() for rows in _some(self.vectors)]
         self._longest = float(max(lengths, default=0.0))
 
@@ -208,7 +214,8 @@ class Shard:
         found: list[Any] = [None] * len(queries)
         left, wide = np.arange(len(queries)), min(depth + MARGIN, len(self.vectors))
         while len(left):
-            rough, texts = self._faiss.search(np.ascontiguousarray(queries[left]), wide)
+            index = self._on_cpu if wide > MOST_ON_A_GPU else self._faiss
+            rough, texts = index.search(np.ascontiguousarray(queries[left]), wide)
             scores = exact(queries[left], self.vectors, texts)
             kth = np.sort(scores, axis=1)[:, -min(depth, wide)]
             # what was left out scores less than the last candidate, but for rounding on the way
@@ -220,6 +227,10 @@ class Shard:
             left, wide = left[~done], min(2 * wide, len(self.vectors))
         return found
 
+    @functools.cached_property
+    def _on_cpu(self) -> Any:
+        return _flat(self.vectors, on_gpu=False) if self._on_gpu else self._faiss
+
 
 def parts_of(index: Folder) -> tuple[int, int]:
     """How many parts an index has, and how many texts each but the last."""
@@ -227,11 +238,14 @@ def parts_of(index: Folder) -> tuple[int, int]:
     return int(num_parts), int(texts_per_part)
 
 
-def _flat(width: int) -> Any:
-    """An empty index by inner product: on this process's GPUs where Faiss knows of any."""
-    index = faiss.IndexFlatIP(width)
-    on_gpu = hasattr(faiss, "index_cpu_to_all_gpus") and faiss.get_num_gpus() > 0
-    return faiss.index_cpu_to_all_gpus(index) if on_gpu else index
+def _flat(vectors: npt.NDArray[np.float16], *, on_gpu: bool) -> Any:
+    """An index of ``vectors`` by inner product: on the first of the visible GPUs (never on several), or on the CPU."""
+    index: Any = faiss.IndexFlatIP(vectors.shape[1])
+    if on_gpu:
+        index = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, index)
+    for rows in _some(vectors):
+        index.add(rows.astype(np.float32))
+    return index
 
 
 def _some(vectors: npt.NDArray[Any]) -> list[npt.NDArray[Any]]:
