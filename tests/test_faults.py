@@ -21,10 +21,11 @@ from tiny import Tiny, compare
 
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.models import PromptTokens, Request, Response, make_model, model_id
+from erag_ray.models.echo import EchoModel
 from erag_ray.models.local import Output
 from erag_ray.models.memory import is_out_of_memory
 from erag_ray.pipeline import ModelActor, Work, ray_session, run
-from erag_ray.pipeline.actor import CAREFUL_ROWS, NOTES, Attempt, responses_table
+from erag_ray.pipeline.actor import CAREFUL_ROWS, MAX_ENDS, NOTES, Attempt, responses_table
 from erag_ray.schemas import PENDING, JobError
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.planning import plan_stage
@@ -55,6 +56,9 @@ class Small(Characters):
         return super().generate(prompts)
 
 
+LOST = "CUDA error: an illegal memory access was encountered"
+
+
 class Poisoned(Characters):
     """Ends its process, or takes very long, on some questions."""
 
@@ -62,6 +66,8 @@ class Poisoned(Characters):
         questions = ["".join(map(chr, prompt.segments[0])) for prompt in prompts]
         if any("poison" in question for question in questions):
             raise Died
+        if any("illegal" in question for question in questions):
+            raise RuntimeError(LOST)
         if any("exit" in question for question in questions):
             os._exit(1)
         if any("slow" in question for question in questions):
@@ -138,7 +144,9 @@ def test_a_request_that_does_not_fit_alone_is_an_error_of_this_job() -> None:
         (RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory"), True),
         (RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"), True),
         (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
+        (RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"), True),
         (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
         (RuntimeError("The size of tensor a must match the size of tensor b"), False),
         (ValueError("not enough memory"), False),
     ],
@@ -224,6 +232,71 @@ def test_a_process_that_ends_for_another_reason_costs_nothing_but_time(tmp_path:
     assert counts["num_responses"] == [CAREFUL_ROWS + 5 - 16]
     assert stored(tmp_path)["question_key"].sort().to_list() == list(range(CAREFUL_ROWS + 5))
     assert stored(tmp_path)["error"].null_count() == CAREFUL_ROWS + 5
+
+
+def exiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of this process is an exception."""
+
+    def leave(code: int) -> None:
+        raise Died
+
+    monkeypatch.setattr(os, "_exit", leave)
+
+
+def test_a_lost_gpu_ends_the_process_and_not_the_job(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exiting(monkeypatch)
+    places = [3, 50]
+    questions = [f"illegal {number}" if number in places else f"question {number}" for number in range(100)]
+    assert attempts(tmp_path, pending(*questions)) <= 1 + 2 * len(places) + 1
+    found = stored(tmp_path).sort("question_key")
+    assert found["question_key"].to_list() == list(range(100))
+    failed = found.filter(pl.col("error").is_not_null())
+    assert failed["question_key"].to_list() == places
+    assert failed["error"].unique().to_list() == [f"its process ended twice while running this ({LOST})"]
+
+
+def test_what_was_answered_before_a_gpu_was_lost_is_kept(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exiting(monkeypatch)
+    last = [f"question {number}" for number in range(30)] + ["illegal"]
+    whole = actor(tmp_path)
+    # longest first: what is lost comes at the end, and nothing has been written until then
+    whole.write_every_seconds = 3600.0
+    with pytest.raises(Died):
+        list(whole(pending(*last)))
+    assert stored(tmp_path).height >= 24
+
+
+def test_processes_that_end_one_after_the_other_end_the_job(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exiting(monkeypatch)
+    block = pending(*(f"illegal {number}" for number in range(100)))
+    for _ in range(MAX_ENDS):
+        with pytest.raises(Died):
+            list(actor(tmp_path)(block))
+    match = rf"^{MAX_ENDS} processes in a row ended .*illegal memory access.*kept"
+    with pytest.raises(JobError, match=match):
+        list(actor(tmp_path)(block))
+    assert stored(tmp_path).height < MAX_ENDS
+
+
+def test_a_gpu_that_cannot_be_used_from_the_start_ends_the_job_by_name(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(self: EchoModel) -> None:
+        raise RuntimeError("CUDA error: uncorrectable ECC error encountered")
+
+    monkeypatch.setattr(EchoModel, "load", load)
+    echo = make_model(ReaderConfig(kind="echo"))
+    whole = ModelActor(echo.config, model_id(echo), [FORM], str(tmp_path), "job", 1, 20.0, None)
+    with pytest.raises(
+        JobError, match=r"^node \S+: the GPU cannot be used: CUDA error: uncorrectable ECC error"
+    ):
+        list(whole(pending("question")))
 
 
 def some_then_end(answers: Iterator[tuple[int, Response]]) -> Iterator[tuple[int, Response]]:
@@ -325,4 +398,4 @@ def test_a_process_that_ended_after_its_last_response_has_nothing_left_to_run(tm
     Attempt(store, "job", block).note()
     (counts,) = ModelActor(model.config, name, [FORM], str(tmp_path), "job", 1, 20.0, None)(block)
     assert counts["num_responses"] == [0]
-    assert Attempt(store, "job", block).suspects() is None
+    assert Attempt(store, "job", block).last() is None

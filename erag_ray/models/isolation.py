@@ -47,7 +47,8 @@ class Isolation:
         kind ``code``. After `ERRORS_IN_A_ROW` of them requests of other questions are tried.
 
         Raises:
-            JobError: those failed too, or the GPU cannot be used any more.
+            JobError: those failed too.
+            RuntimeError: the GPU cannot be used any more (`is_gpu_lost`).
         """
         if not is_user_code(type(self.model)):
             yield from self.model.run(requests)
@@ -84,10 +85,9 @@ class Isolation:
         except (InputError, JobError):
             raise
         except Exception as error:
-            fault = fault_of(error, type(self.model))
             if is_gpu_lost(error):
-                raise self._end(fault) from error
-            return list(open_rows), fault
+                raise
+            return list(open_rows), fault_of(error, type(self.model))
         return [], None
 
     def _count(self, requests: Sequence[Request], row: int, fault: Fault) -> None:

@@ -27,6 +27,7 @@ MESSAGES = (
     "can't allocate memory",
     "not enough memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_NOT_INITIALIZED",  # what cuBLAS says where there is no memory for its workspace
     "CUDNN_STATUS_ALLOC_FAILED",
     "CUDA error: out of memory",
 )

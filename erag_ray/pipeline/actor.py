@@ -5,6 +5,9 @@ busy for ever; Ray then gives the same block to a new process. So each block lea
 being read. A process that finds one goes on carefully: it leaves out what was written, reads a few requests at a time
 and notes which; those that were being read when a process ended are then read one by one, and one that ends its
 process alone becomes an error of kind ``resource``, so that all others are read.
+
+An error after which a process cannot use its GPU any more (an illegal access, a failed assertion, broken memory) ends
+the process in the same way, not the job.
 """
 
 from __future__ import annotations
@@ -12,10 +15,13 @@ from __future__ import annotations
 import json
 import math
 import os
+import platform
+import sys
 import threading
 import time
+import traceback
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import polars as pl
 import pyarrow as pa
@@ -35,13 +41,16 @@ from erag_ray.models import (
     make_model,
     model_id,
 )
+from erag_ray.models.memory import is_gpu_lost
 from erag_ray.pending import PendingRequests
 from erag_ray.pipeline.gpus import check_gpus
 from erag_ray.resident import peak_resident_bytes
 from erag_ray.schemas import RESPONSES, InputError, JobError
 from erag_ray.store import KEY_COLUMNS, ResponseStore, TracebackFiles, as_frame, keys_digest
+from erag_ray.user_code import KEPT
 
 CAREFUL_ROWS = 32
+MAX_WHY = 200
 LOOK_SECONDS = 0.5
 COUNTED = (
     "num_answer_tokens",
@@ -52,8 +61,24 @@ COUNTED = (
 )
 """Columns of RESPONSES that are fields of a response."""
 NOTES = "_attempts"
-ENDED = Failure("resource", "its process ended twice while running this (a crash, or max_batch_seconds)")
+UNKNOWN = "a crash, or max_batch_seconds"
+MAX_ENDS = 20
+"""Processes in a row that end in one block without a response between them: the job then ends too."""
 Keys = list[list[int]]
+
+
+class Note(NamedTuple):
+    """What is known of a block that is being read.
+
+    Attributes:
+        keys: of the requests that are being read just now, if only a few are.
+        num_ends: processes that have ended in this block, without a response between them.
+        why: what ended the last one, if it could say so.
+    """
+
+    keys: Keys
+    num_ends: int = 0
+    why: str = UNKNOWN
 
 
 class Attempt:
@@ -62,22 +87,32 @@ class Attempt:
     def __init__(self, store: ResponseStore, job: str, requests: pa.Table) -> None:
         self._folder = store.folder
         self._place = (NOTES, job, keys_digest(requests))
+        self._last = Note([])
 
-    def suspects(self) -> Keys | None:
-        """The requests that were being read when a process ended, if known; None if none ended in this block."""
+    def last(self) -> Note | None:
+        """Return the note of the process that ended in this block; None if none did."""
         try:
-            found: Keys = json.loads(self._folder.read_bytes(*self._place))
+            return Note(*json.loads(self._folder.read_bytes(*self._place)))
         except FileNotFoundError:
             return None
-        except ValueError:
+        except (ValueError, TypeError):
             # a note of which the machine's end has left a part
-            return []
-        return found
+            return Note([])
 
-    def note(self, requests: pa.Table | None = None) -> None:
-        """The block is being read; just now these requests, if only a few are."""
-        keys = [] if requests is None else keys_of(requests)
-        self._folder.write_bytes(json.dumps(keys).encode(), *self._place)
+    def note(self, requests: pa.Table | None = None, num_ends: int = 0, why: str = UNKNOWN) -> None:
+        """Note that the block is being read; just now these requests, if only a few are."""
+        self._write(Note([] if requests is None else keys_of(requests), num_ends, why))
+
+    def end_process(self, error: BaseException) -> None:
+        """Note what ends this process, and end it."""
+        self._write(self._last._replace(why=" ".join(str(error).split())[:MAX_WHY]))
+        traceback.print_exception(error)
+        sys.stderr.flush()
+        os._exit(1)
+
+    def _write(self, note: Note) -> None:
+        self._last = note
+        self._folder.write_bytes(json.dumps(note).encode(), *self._place)
 
     def end(self) -> None:
         """The block has been read."""
@@ -122,31 +157,29 @@ class ModelActor:
         self.store = ResponseStore(store, model)
         self.model_seconds = 0.0
         self._fault: InputError | JobError | None = None
+        # raised with the first block: of an actor that cannot be made Ray tells in words of its own
         try:
             check_gpus()
             self.isolation = Isolation(_loaded(config, model, memory_share))
         except (InputError, JobError) as error:
-            # raised with the first block: of an actor that cannot be made Ray tells in words of its own
             self._fault = error
+        except RuntimeError as error:
+            if not is_gpu_lost(error):
+                raise
+            self._fault = JobError(f"node {platform.node()}: the GPU cannot be used: {error}; {KEPT}")
 
     def __call__(self, requests: pa.Table) -> Iterator[dict[str, list[Any]]]:
         if self._fault:
             raise self._fault
         start = time.monotonic()
         attempt = Attempt(self.store, self.job, requests)
-        suspects = attempt.suspects()
-        if suspects is None:
-            attempt.note()
-            written = self._written(self._tables(requests))
-        else:
-            written = self._written(self._carefully(requests, attempt, suspects))
         counts = [
             (
                 responses.num_rows,
                 pc.sum(responses.column("num_prompt_tokens")).as_py() or 0,
                 pc.sum(responses.column("num_output_tokens")).as_py() or 0,
             )
-            for responses in written
+            for responses in self._written(self._attempted(requests, attempt))
         ]
         attempt.end()
         num_responses, num_prompt, num_output = (
@@ -160,6 +193,18 @@ class ModelActor:
             "device_seconds": [time.monotonic() - start],
             "peak_memory_bytes": [peak_memory_bytes()],
         }
+
+    def _attempted(self, requests: pa.Table, attempt: Attempt) -> Iterator[pa.Table]:
+        """RESPONSES of a block, of which a process before this one may have run a part."""
+        last = attempt.last()
+        if last is None:
+            attempt.note()
+        try:
+            yield from self._tables(requests) if last is None else self._carefully(requests, attempt, last)
+        except RuntimeError as error:
+            if not is_gpu_lost(error):
+                raise
+            attempt.end_process(error)
 
     def _written(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Append tables of responses to the store as they come."""
@@ -180,7 +225,7 @@ class ModelActor:
                 if is_new_batch:
                     yield responses_table(requests.take(places), self.id, responses)
                     places, responses, written_at = [], [], time.monotonic()
-        except JobError:
+        except (JobError, RuntimeError):
             # the model cannot go on, but has answered these
             if places:
                 yield responses_table(requests.take(places), self.id, responses)
@@ -202,19 +247,34 @@ class ModelActor:
                     return
                 yield answer
 
-    def _carefully(self, requests: pa.Table, attempt: Attempt, suspects: Keys) -> Iterator[pa.Table]:
+    def _carefully(self, requests: pa.Table, attempt: Attempt, last: Note) -> Iterator[pa.Table]:
+        """RESPONSES of what a process has left that ended, in small groups, so that it is known which ends another.
+
+        Raises:
+            JobError: one process after the other ends.
+        """
+        num_ends = last.num_ends + 1
+        if num_ends >= MAX_ENDS:
+            raise JobError(f"{num_ends} processes in a row ended while running requests: {last.why}; {KEPT}")
         todo = without(requests, self.store.keys_by(self.job))
         # with its type: all may have been written
-        is_suspect = pa.array([keys in suspects for keys in keys_of(todo)], pa.bool_())
+        is_suspect = pa.array([keys in last.keys for keys in keys_of(todo)], pa.bool_())
         ones, others = todo.filter(is_suspect), todo.filter(pc.invert(is_suspect))
-        if len(suspects) == 1 and ones.num_rows:
-            yield responses_table(ones, self.id, [Response(failure=ENDED)] * ones.num_rows)
+        if len(last.keys) == 1 and ones.num_rows:
+            yield responses_table(ones, self.id, [Response(failure=ended(last.why))] * ones.num_rows)
             ones = ones.slice(0, 0)
         groups = [ones.slice(row, 1) for row in range(ones.num_rows)]
         groups += [others.slice(row, CAREFUL_ROWS) for row in range(0, others.num_rows, CAREFUL_ROWS)]
         for group in groups:
-            attempt.note(group)
-            yield from self._tables(group)
+            attempt.note(group, num_ends, last.why)
+            for responses in self._tables(group):
+                num_ends = 0 if responses.column("error").null_count else num_ends
+                yield responses
+
+
+def ended(why: str) -> Failure:
+    """Return the failure of a request that ended its process, alone."""
+    return Failure("resource", f"its process ended twice while running this ({why})")
 
 
 def without(requests: pa.Table, known: pl.DataFrame) -> pa.Table:
