@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 from typing import Any
@@ -22,6 +23,7 @@ from trainings import (
     in_process,
     result,
     run,
+    run_out_of_memory,
     tiny_training,
     trainer,
     write_given,
@@ -310,6 +312,24 @@ def test_a_loss_that_is_no_number_stops_and_keeps_the_last_checkpoint(
         own.run()
     assert "\n" in str(caught.value)
     assert all(value.isfinite().all() for value in result(config).values())
+
+
+OUT_OF_MEMORY = r"step 2: out of memory with micro-batches of 200 tokens\. Set a smaller micro_batch_tokens"
+
+
+def test_a_step_without_memory_names_the_key_to_change(tmp_path: pathlib.Path) -> None:
+    own = trainer(tiny_training(tmp_path))
+    run_out_of_memory(own, step=1)
+    with pytest.raises(JobError, match=OUT_OF_MEMORY):
+        own.run()
+
+
+def test_a_worker_without_memory_ends_all_of_them(tmp_path: pathlib.Path) -> None:
+    prepare(tiny_training(tmp_path))
+    workers = [in_process("run_worker_without_memory", tmp_path, rank, 2) for rank in range(2)]
+    assert [worker.wait(120) for worker in workers] == [0, 0]
+    for rank in range(2):
+        assert re.match(OUT_OF_MEMORY, (tmp_path / f"why-{rank}").read_text())
 
 
 def test_a_full_disk_stops_and_keeps_the_last_checkpoint(

@@ -17,6 +17,7 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 
 from erag_ray.config import ExamplesConfig, ReaderConfig, ScratchConfig, StageConfig, TrainConfig
+from erag_ray.schemas import JobError
 from erag_ray.train.checkpoints import State
 from erag_ray.train.log import read_log
 from erag_ray.train.loop import Trainer
@@ -109,7 +110,8 @@ def in_process(call: str, *arguments: object) -> subprocess.Popen[bytes]:
     code = f"import pathlib, sys, trainings; trainings.{call}(*sys.argv[1:])"
     paths = os.pathsep.join([str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, "-c", code, *map(str, arguments)]
-    return subprocess.Popen(command, env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"})
+    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=environment)
 
 
 def run_killed(folder: str, step: str, dropout: str) -> None:
@@ -135,3 +137,34 @@ def run_worker(folder: str, rank: str, num_workers: str) -> None:
         config = tiny_training(pathlib.Path(folder, str(size)), batch_size=size)
         Trainer(config, start_folder(config)).run()
     dist.destroy_process_group()
+
+
+def run_worker_without_memory(folder: str, rank: str, num_workers: str) -> None:
+    """One of several workers, the last of which runs out of memory in its second step; leaves why it ended in a file."""
+    torch.set_num_threads(1)
+    meeting = f"file://{folder}/meeting"
+    dist.init_process_group("gloo", init_method=meeting, rank=int(rank), world_size=int(num_workers))
+    config = tiny_training(pathlib.Path(folder))
+    own = Trainer(config, start_folder(config))
+    if int(rank) == int(num_workers) - 1:
+        run_out_of_memory(own, step=1)
+    try:
+        own.run()
+    except JobError as error:
+        pathlib.Path(folder, f"why-{rank}").write_text(str(error))
+    dist.destroy_process_group()
+
+
+def run_out_of_memory(own: Trainer, step: int) -> None:
+    """Let memory run out in the forward pass of a step."""
+    model, one_step = own.model, own._step
+
+    def refuse(*arguments: object, **named: object) -> None:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    def without_memory(number: int, samples: Any) -> dict[str, object]:
+        if number == step:
+            model.forward = refuse
+        return one_step(number, samples)
+
+    own._step = without_memory  # type: ignore[method-assign]

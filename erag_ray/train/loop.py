@@ -24,6 +24,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from erag_ray.config import TrainConfig
 from erag_ray.models.fusion import fuse
 from erag_ray.models.local import DEFAULT_LIMITS
+from erag_ray.models.memory import free_memory, is_out_of_memory
 from erag_ray.schemas import JobError
 from erag_ray.train.batches import Batches, Sample, micro_batches
 from erag_ray.train.checkpoints import Checkpoints, State, recover, restore
@@ -42,6 +43,8 @@ class Totals(NamedTuple):
     loss: float
     num_targets: float
     num_tokens: float
+    num_without_memory: float = 0.0
+    """Workers whose memory ran out."""
 
 
 class Trainer:
@@ -126,6 +129,8 @@ class Trainer:
         seed = np.random.SeedSequence([self.config.seed, step, place_among_workers()[0]])
         torch.manual_seed(int(seed.generate_state(1)[0]))
         totals = self._backward(samples)
+        if totals.num_without_memory:
+            raise JobError(self._out_of_memory(step))
         self.gradients /= totals.num_targets
         norm = float(self.gradients.norm())
         loss = totals.loss / totals.num_targets
@@ -149,18 +154,38 @@ class Trainer:
         """Sums of gradients (in place), loss and tokens over all micro-batches of all workers."""
         self.model.train()
         self.gradients.zero_()
-        sums = torch.zeros(3, dtype=torch.float64, device=self.gradients.device)
-        pass_tokens = self.config.reader.batch_tokens or DEFAULT_LIMITS.tokens
-        for batch in micro_batches(samples, self.config.micro_batch_tokens):
-            with autocast(self.config):
-                loss = loss_sum(self.model, batch, pass_tokens)
-            loss.backward()  # type: ignore[no-untyped-call]
-            counts = [sum(len(one.target) for one in batch), sum(one.prompt.length for one in batch)]
-            sums += torch.stack([loss.detach().double(), *sums.new_tensor(counts)])
+        sums = torch.zeros(4, dtype=torch.float64, device=self.gradients.device)
+        if not self._has_memory_for(samples, sums):
+            free_memory()
+            # told to all, who would else wait for this worker's gradients
+            sums[3] = 1
         if dist.is_initialized():
             dist.all_reduce(self.gradients)
             dist.all_reduce(sums)
         return Totals(*sums.tolist())
+
+    def _has_memory_for(self, samples: Sequence[Sample], sums: torch.Tensor) -> bool:
+        """Add gradients, loss and tokens of this worker's micro-batches; return whether memory sufficed."""
+        pass_tokens = self.config.reader.batch_tokens or DEFAULT_LIMITS.tokens
+        try:
+            for batch in micro_batches(samples, self.config.micro_batch_tokens):
+                with autocast(self.config):
+                    loss = loss_sum(self.model, batch, pass_tokens)
+                loss.backward()  # type: ignore[no-untyped-call]
+                counts = [sum(len(one.target) for one in batch), sum(one.prompt.length for one in batch), 0]
+                sums += torch.stack([loss.detach().double(), *sums.new_tensor(counts)])
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            return False
+        return True
+
+    def _out_of_memory(self, step: int) -> str:
+        size = self.config.micro_batch_tokens
+        return (
+            f"step {step + 1}: out of memory with micro-batches of {size} tokens. Set a smaller micro_batch_tokens "
+            "(it does not change what is learned) or gradient_checkpointing: true, and start the same command again"
+        )
 
     def _not_finite(self, step: int, loss: float, norm: float) -> str:
         folders = self.checkpoints.folders()
