@@ -201,7 +201,7 @@ def test_a_model_in_int8_is_another_model_and_its_likelihoods_are_in_floats(
 def test_int8_is_for_t5_alone(tmp_path: pathlib.Path) -> None:
     folder = models.causal_folder(tmp_path)
     with pytest.raises(
-        InputError, match=r"reader\.dtype: causal reads in float32, bfloat16, float16, not in int8"
+        InputError, match=r"reader\.dtype: causal reads in float32, tf32, bfloat16, float16, not in int8"
     ):
         make_model(ReaderConfig(kind="causal", model=folder, dtype="int8"))
 

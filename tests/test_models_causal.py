@@ -149,8 +149,10 @@ def test_a_shared_start_changes_no_output(
     prompts = model.render(some_requests(ONE_EXAMPLE))
     assert all(prompt.num_shared > 16 for prompt in prompts)
     together = model.generate(prompts)
-    assert (model.prefix.cache(prompts[0].segments[0][: prompts[0].num_shared], 2) is not None) == shares
-    model.prefix.cache = lambda *_: None
+    shared = prompts[0].segments[0][: prompts[0].num_shared]
+    cache, num_known = model.caches.make(shared, 2, len(shared))
+    assert (cache is not None, num_known) == ((True, len(shared)) if shares else (False, 0))
+    model.caches.make = lambda *_: (None, 0)
     assert [model.generate([prompt])[0] for prompt in prompts] == together
     assert len(set(together)) > 15
 
@@ -171,7 +173,7 @@ def test_rows_that_have_ended_leave_the_batch(llama: str, monkeypatch: pytest.Mo
     assert seen == [sum(length > step for length in lengths) for step in range(0, max(lengths), 8)]
     assert len(seen) > 2
     assert seen[0] > seen[-1]
-    model.prefix.cache = lambda *_: None
+    model.caches.make = lambda *_: (None, 0)
     assert model.generate(prompts) == together
 
 

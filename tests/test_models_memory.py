@@ -12,6 +12,8 @@ from typing import Any
 import models
 import pytest
 import torch
+import transformers
+from held_memory import HeldMemory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -28,7 +30,17 @@ from erag_ray.models import (
 )
 from erag_ray.models.causal import CausalModel
 from erag_ray.models.local import OUT_OF_MEMORY, Output
-from erag_ray.models.memory import KEPT_BYTES, Limits, Needs, largest, machine_bytes, room_on
+from erag_ray.models.memory import (
+    FIRST_PATIENCE,
+    KEPT_BYTES,
+    BatchLimits,
+    Limits,
+    Needs,
+    largest,
+    machine_bytes,
+    room_on,
+)
+from erag_ray.models.shapes import causal_needs
 from erag_ray.models.t5 import T5Model
 from erag_ray.models.t5_engine import CPU_PASS
 
@@ -120,6 +132,106 @@ def test_one_request_that_is_too_large_is_an_error_and_the_others_are_answered(
     assert outputs == alone[kind]
 
 
+# --- limits after a batch that did not fit ---
+
+
+def test_limits_recover_after_batches_that_did_fit() -> None:
+    limits = BatchLimits(Limits(rows=64, tokens=1000, row_tokens=10))
+    limits.shrink(rows=4, longest=90)
+    assert limits.now == Limits(64, 400, 10)
+    for _ in range(FIRST_PATIENCE):
+        assert limits.now.tokens == 400
+        limits.count_good()
+    assert limits.now.tokens == 800
+    for _ in range(FIRST_PATIENCE):
+        limits.count_good()
+    assert limits.now == limits.most == Limits(64, 1000, 10)
+
+
+def test_limits_that_were_too_large_again_recover_more_slowly() -> None:
+    limits = BatchLimits(Limits(rows=64, tokens=1000))
+    limits.shrink(rows=4, longest=100)
+    limits.shrink(rows=4, longest=50)
+    for _ in range(2 * FIRST_PATIENCE - 1):
+        limits.count_good()
+    assert limits.now.tokens == 200
+    limits.count_good()
+    assert limits.now.tokens == 400
+    # never more than what did not fit, rounded down to half of it
+    limits.shrink(rows=8, longest=100)
+    assert limits.now.tokens == 400
+
+
+def test_one_large_batch_does_not_make_all_that_follow_small(
+    loaded: Loaded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, form, sizes = loaded["fid"], FORMS["fid"], list[int]()
+    models.keep_to(model, form, Limits(rows=8, tokens=1 << 20))
+    failing = [True]
+
+    def generate(prompts: Sequence[PromptTokens]) -> list[Output]:
+        if failing.pop() if failing else False:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        sizes.append(len(prompts))
+        return list(T5Model.generate(model, prompts))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(model, "generate", generate)
+    requests = [Request(form, f"Who built it {number}?") for number in range(400)]
+    assert len(models.outputs(model, requests)) == 400
+    assert sizes[:2] == [4, 4]
+    assert max(sizes[:FIRST_PATIENCE]) <= 5
+    assert sizes[-2] == 8
+
+
+# --- what a batch takes ---
+
+SCALED = {
+    "hidden_size": 256,
+    "intermediate_size": 896,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 2,
+    "head_dim": 32,
+}
+"""Llama-3-8B's shape, at a sixteenth of its width."""
+
+
+def long_requests(form: Form) -> list[Request]:
+    answers = ("the bridge", "Graz") if form.method == "loglikelihood" else ()
+    return [Request(form, "Who built it?", (Passage("T", "river hills " * 200),), answers)] * 8
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    ("asked", "new_tokens", "layers"), [(ANSWER, 20, 4), (ANSWER, 90, 8), (GOLD_LIKELIHOOD, 20, 4)]
+)
+def test_the_estimate_of_a_causal_batch_is_its_peak_and_a_little_more(
+    tmp_path: pathlib.Path, asked: Kind, new_tokens: int, layers: int, dtype: str
+) -> None:
+    folder = models.causal_folder(tmp_path, num_hidden_layers=layers, **SCALED)
+    model = models.loaded("causal", folder, dtype=dtype)
+    form = models.form_for("causal", asked, max_new_tokens=new_tokens, num_examples=1, max_prompt_tokens=256)
+    prompts = model.render(long_requests(form))
+    compute = model.loglikelihood if asked is GOLD_LIKELIHOOD else model.generate
+    compute(prompts[:1])  # reads the shared start, which stays
+    with HeldMemory() as held:
+        compute(prompts)
+    needs, rows = model.needs(form), len(prompts) * (2 if asked is GOLD_LIKELIHOOD else 1)
+    estimate = rows * (prompts[0].length * needs.token + needs.row)
+    assert held.peak < estimate < 1.5 * held.peak
+
+
+def test_a_40_gb_gpu_takes_as_many_prompts_of_an_8b_model_as_fit() -> None:
+    shape = {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32, "vocab_size": 128_256}
+    with torch.device("meta"):
+        config = transformers.LlamaConfig(num_attention_heads=32, num_key_value_heads=8, **shape)
+        model = transformers.LlamaForCausalLM(config).to(torch.bfloat16)
+    weights = sum(parameter.numel() * 2 for parameter in model.parameters())
+    room = int((39 * GIB - weights) * memory.GPU_SHARE)
+    limits = largest(room, causal_needs(model, new_tokens=50, length=500), Limits(512, 1 << 40))
+    # keys and values of 550 tokens take 72 MB: 250 such prompts, if nothing else took any
+    assert 110 < limits.rows_of(500) < 250
+
+
 # --- how much fits ---
 
 
@@ -135,13 +247,17 @@ def test_the_largest_batch_fits_and_one_more_does_not(
 ) -> None:
     found = largest(room, Needs(token, row), Limits(rows, tokens))
     assert 1 <= found.rows <= rows
-    assert 1 <= found.tokens <= tokens
-    if found.tokens > 1:
-        assert found.rows * row + found.tokens * token <= room
-    if found.tokens < tokens:
-        assert found.rows * row + (found.tokens + 1) * token > room
-    if found.rows < rows:
-        assert 2 * (found.rows + 1) * row > room
+    for longest in (1, 7, 250, 4096):
+        fitting = found.rows_of(longest)
+        assert 1 <= fitting <= found.rows
+        if found.fit(fitting, longest) and fitting > 1:
+            assert fitting * (row + longest * token) <= room
+        more = fitting + 1
+        if more <= rows and more * (longest + found.row_tokens) <= tokens:
+            assert not found.fit(more, longest)
+            # what a request takes is counted in whole tokens
+            assert more * (row + longest * token) > room - (more + 1) * token
+    assert found.fit(1, 1)
 
 
 def test_a_container_bounds_the_memory_of_its_machine(
@@ -193,7 +309,7 @@ def limits_of(model: LocalModel, form: Form, share: float = 1.0, **limits: int) 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_configured_goes_before_what_fits(loaded: Loaded, kind: str) -> None:
     model, form = loaded[kind], FORMS[kind]
-    assert limits_of(model, form, batch_size=3, batch_tokens=99) == (3, 99)
+    assert limits_of(model, form, batch_size=3, batch_tokens=99) == Limits(3, 99)
     assert limits_of(model, form, batch_size=3).rows == 3
     assert limits_of(model, form, batch_tokens=99).tokens == 99
 
@@ -217,14 +333,15 @@ def test_less_memory_means_smaller_batches(
         found.append(limits_of(model, form))
     assert found == sorted(found, reverse=True)
     assert found[0].rows == (128 if isinstance(model, T5Model) else 32)
-    assert found[-1] == (1, 1)
+    assert found[-1].rows_of(1) == 1
+    assert found[-1].rows == 1
     monkeypatch.setattr(memory, "machine_bytes", lambda: 40 * 2**20)
-    assert found[2] > limits_of(model, form, share=0.1) > (1, 1)
+    assert found[2].rows_of(5) > limits_of(model, form, share=0.1).rows_of(5) > 1
 
 
 def test_models_without_weights_have_fixed_batches() -> None:
     form = models.form_for("echo")
-    assert models.BareModel(ReaderConfig(kind="echo")).limits(form) == (32, 16384)
+    assert models.BareModel(ReaderConfig(kind="echo")).limits(form) == Limits(32, 16384)
     assert make_model(ReaderConfig(kind="echo")).batch_rows(form) == 32
 
 

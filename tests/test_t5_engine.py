@@ -218,3 +218,24 @@ def test_a_window_without_memory_is_read_batch_by_batch(
     monkeypatch.setattr(Engine, "encode", small)
     models.keep_to(model, FORMS["fid"], Limits(rows=32, tokens=1000))
     assert outputs(model, requests) == expected
+
+
+@pytest.mark.parametrize("kind", ["t5", "umt5"])
+@pytest.mark.parametrize("settings", [{}, {"feed_forward_proj": "gated-gelu"}])
+def test_the_engine_and_the_model_hold_the_same_weights_once(
+    tmp_path: pathlib.Path, kind: str, settings: dict[str, Any]
+) -> None:
+    folder = models.t5_folder(tmp_path, kind=kind, **settings)
+    plain = models.loaded("fid", folder)
+    plain.uses_engine = False
+    plain.load()
+    model = models.loaded("fid", folder)
+    own = {parameter.untyped_storage().data_ptr() for parameter in model.model.parameters()}
+    for stack in (model.engine.encoder, model.engine.decoder):
+        for block in stack.blocks:
+            weights = [block.own.projections, block.own.out, block.feed.inner, block.feed.out]
+            assert {part.untyped_storage().data_ptr() for part in weights} <= own
+    held = {p.untyped_storage().data_ptr(): p.untyped_storage().nbytes() for p in model.model.parameters()}
+    assert sum(held.values()) == sum(p.untyped_storage().nbytes() for p in plain.model.parameters())
+    for one, other in zip(model.model.parameters(), plain.model.parameters(), strict=True):
+        assert torch.equal(one, other)

@@ -140,7 +140,7 @@ def run_worker(folder: str, rank: str, num_workers: str) -> None:
 
 
 def run_worker_without_memory(folder: str, rank: str, num_workers: str) -> None:
-    """One of several workers, the last of which runs out of memory in its second step; leaves why it ended in a file."""
+    """One of several workers, the last of which has no memory for its second step; why it ended is left in a file."""
     torch.set_num_threads(1)
     meeting = f"file://{folder}/meeting"
     dist.init_process_group("gloo", init_method=meeting, rank=int(rank), world_size=int(num_workers))

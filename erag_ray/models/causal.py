@@ -14,11 +14,11 @@ import transformers
 
 from erag_ray.config import ReaderConfig
 from erag_ray.models.early_stopping import EarlyStopping, Stop
+from erag_ray.models.kv_cache import KeyValueCaches
 from erag_ray.models.leaving import CHECK_EVERY, generate_leaving
 from erag_ray.models.likelihood import Row, Scoring, batched, in_order, logprobs_of, rows_of
 from erag_ray.models.local import SMALL, LocalModel, Output, PromptTokens
 from erag_ray.models.memory import Limits, Needs, largest, room_on, to_device
-from erag_ray.models.prefix import SharedPrefix
 from erag_ray.models.shapes import causal_needs
 from erag_ray.models.t5_engine import up_to_stop
 from erag_ray.models.tokens import (
@@ -61,14 +61,14 @@ class CausalModel(LocalModel):
         self.pieces = PieceTokenizer(self.tokenizer)
         check_vocabulary(self.pieces, self.settings.vocab_size, config.model)
         self.model: Any = None
-        self.prefix: SharedPrefix | None = None
+        self.caches: KeyValueCaches | None = None
         self._stopping = functools.cache(functools.partial(EarlyStopping, self.tokenizer))
         self._frames: dict[tuple[Prompt, bool], tuple[Piece, Piece]] = {}
         self._end_tokens: dict[bool, frozenset[int]] = {}
 
     def load(self) -> None:
         self.model = load_weights(transformers.AutoModelForCausalLM, self.source, self.config.dtype)
-        self.prefix = SharedPrefix(self.model)
+        self.caches = KeyValueCaches(self.model)
 
     def identity(self) -> dict[str, object]:
         return {
@@ -198,9 +198,10 @@ class CausalModel(LocalModel):
 
     def _generate(self, prefix: Ids, prompts: Sequence[PromptTokens]) -> list[Output]:
         form, stop = prompts[0].form, self.stop(prompts)
-        ids, mask, cache = self.padded(prefix, [prompt.segments[0][len(prefix) :] for prompt in prompts])
+        rests = [prompt.segments[0][len(prefix) :] for prompt in prompts]
+        ids, mask, cache, _ = self.padded(prefix, rests, form.max_new_tokens)
         decoding = self.decoding(form)
-        # a cache of the prefix is one of plain keys and values; what stops rows knows them by their first places
+        # a cache of ours has plain keys and values; what stops rows knows them by their first places
         if cache is not None and not form.early_stop and decoding.max_new_tokens > CHECK_EVERY:
             rows = generate_leaving(self.model, ids, mask, cache, decoding, self.ends(form))
             return [self.output(form, row) for row in rows]
@@ -221,14 +222,22 @@ class CausalModel(LocalModel):
         name = prompts[0].form.early_stop
         return self._stopping(name).stop([prompt.matches for prompt in prompts]) if name else None
 
-    def padded(self, prefix: Ids, rests: Sequence[Ids]) -> tuple[torch.Tensor, torch.Tensor, Any | None]:
-        """Prompts with one prefix: their tokens, which of them count, and the cache that holds the prefix.
+    def padded(
+        self, prefix: Ids, rests: Sequence[Ids], new_tokens: int = 0
+    ) -> tuple[torch.Tensor, torch.Tensor, Any | None, int]:
+        """Prompts with one prefix: their tokens, which of them count, a cache, and how many tokens that holds.
 
-        The prefix stands first, then padding, then what each prompt adds. Without a cache padding comes first.
+        The prefix stands first, then padding, then what each prompt adds. Padding is first where no cache holds it.
+
+        Args:
+            prefix: the start that the prompts share.
+            rests: what each prompt adds.
+            new_tokens: most in one output.
         """
-        assert self.prefix is not None, "load() comes first"
-        cache = self.prefix.cache(prefix, len(rests))
-        if cache is None:
+        assert self.caches is not None, "load() comes first"
+        capacity = len(prefix) + max(map(len, rests)) + new_tokens
+        cache, num_known = self.caches.make(prefix, len(rests), capacity)
+        if not num_known:
             # padding stays at the start: inside a prompt it would shift what a sliding window or a state sees
             prefix, rests = (), [(*prefix, *rest) for rest in rests]
         rows = [torch.tensor(rest) for rest in rests]
@@ -240,7 +249,7 @@ class CausalModel(LocalModel):
         ids = torch.cat([torch.tensor(prefix, dtype=torch.long).expand(len(rows), -1), padded], dim=1)
         mask = torch.cat([torch.ones(len(rows), len(prefix), dtype=torch.bool), mask], dim=1)
         device = self.model.device
-        return to_device(ids, device), to_device(mask.long(), device), cache
+        return to_device(ids, device), to_device(mask.long(), device), cache, num_known
 
     @property
     def _pad(self) -> int:
@@ -299,8 +308,7 @@ class CausalModel(LocalModel):
 
     def _logits(self, prefix: Ids, prompts: Sequence[PromptTokens], rows: Sequence[Row]) -> torch.Tensor:
         rests = [(*prompts[row.place].segments[0][len(prefix) :], *row.fed) for row in rows]
-        ids, mask, cache = self.padded(prefix, rests)
-        num_known = len(prefix) if cache is not None else 0
+        ids, mask, cache, num_known = self.padded(prefix, rests)
         wanted = {
             "position_ids": (mask.cumsum(dim=1) - 1).clamp(min=0)[:, num_known:],
             "logits_to_keep": max(len(row.fed) for row in rows) + 1,

@@ -56,7 +56,7 @@ def rows_of(prompts: Sequence[PromptTokens]) -> list[Row]:
 def batched(rows: Sequence[Row], prompts: Sequence[PromptTokens], limits: Limits) -> Iterator[Sequence[Row]]:
     """As many as one batch may have; each is a row of its own, with its prompt."""
     longest = max(prompt.length for prompt in prompts) + max((len(row.fed) for row in rows), default=0)
-    size = max(1, min(limits.rows, limits.tokens // longest))
+    size = limits.rows_of(longest)
     return (rows[start : start + size] for start in range(0, len(rows), size))
 
 

@@ -133,8 +133,11 @@ class LocalModel(Model):
     def _limits_of(self, form: Form) -> BatchLimits:
         if form not in self._limits:
             fitting = self.fitting(form)
-            rows, tokens = self.config.batch_size or fitting.rows, self.config.batch_tokens or fitting.tokens
-            self._limits[form] = BatchLimits(Limits(rows, tokens))
+            # what is configured counts the tokens of prompts alone
+            most = Limits(self.config.batch_size or fitting.rows, fitting.tokens, fitting.row_tokens)
+            if self.config.batch_tokens:
+                most = Limits(most.rows, self.config.batch_tokens)
+            self._limits[form] = BatchLimits(most)
         return self._limits[form]
 
     def batch_rows(self, form: Form) -> int:
@@ -232,8 +235,7 @@ class LocalModel(Model):
 
     def _fits(self, longest: int, num_rows: int, num_tokens: int, limits: Limits) -> bool:
         padded = longest * num_rows
-        small = num_rows <= limits.rows and padded <= limits.tokens
-        return small and padded - num_tokens <= self.max_padding_share * padded
+        return limits.fit(num_rows, longest) and padded - num_tokens <= self.max_padding_share * padded
 
     def _responses(self, prompts: Sequence[PromptTokens]) -> list[Response]:
         form = prompts[0].form
@@ -250,7 +252,7 @@ class LocalModel(Model):
         if len(prompts) == 1:
             return [prompts[0].response(failure=OUT_OF_MEMORY)]
         half = len(prompts) // 2
-        self._limits_of(form).shrink(half * max(prompt.length for prompt in prompts))
+        self._limits_of(form).shrink(half, max(prompt.length for prompt in prompts))
         return self._responses(prompts[:half]) + self._responses(prompts[half:])
 
     def _answer(self, prompts: Sequence[PromptTokens]) -> list[Response]:

@@ -38,10 +38,25 @@ KEPT_BYTES = 32 << 20
 
 
 class Limits(NamedTuple):
-    """The largest batch: most requests, and most prompt tokens with padding."""
+    """The largest batch.
+
+    Attributes:
+        rows: most requests.
+        tokens: most prompt tokens, padding included.
+        row_tokens: tokens for which a request counts besides those of its prompt.
+    """
 
     rows: int
     tokens: int
+    row_tokens: int = 0
+
+    def fit(self, rows: int, longest: int) -> bool:
+        """Return whether a batch of so many requests keeps the limits, the longest of which has so many tokens."""
+        return rows <= self.rows and rows * (longest + self.row_tokens) <= self.tokens
+
+    def rows_of(self, longest: int) -> int:
+        """Return how many requests of so many tokens one batch may have: one at least."""
+        return max(1, min(self.rows, self.tokens // (longest + self.row_tokens)))
 
 
 class Needs(NamedTuple):
@@ -62,10 +77,11 @@ class BatchLimits:
         self.most = self.now = most
         self._patience, self._num_good = FIRST_PATIENCE, 0
 
-    def shrink(self, tokens: int) -> None:
-        """A batch did not fit: the next have at most so many tokens, and it takes longer until they have more."""
+    def shrink(self, rows: int, longest: int) -> None:
+        """Let the next batches have at most so many requests of this length; it takes longer until they have more."""
         self._patience *= 1 if self.now == self.most else 2
-        self.now, self._num_good = self.now._replace(tokens=min(self.now.tokens, tokens)), 0
+        tokens = min(self.now.tokens, rows * (longest + self.now.row_tokens))
+        self.now, self._num_good = self.now._replace(tokens=tokens), 0
 
     def count_good(self) -> None:
         """A batch did fit."""
@@ -75,12 +91,10 @@ class BatchLimits:
 
 
 def largest(room: int, needs: Needs, most: Limits) -> Limits:
-    """The largest batch that ``room`` bytes hold, and at most ``most``; one request of one token at least.
-
-    What requests take besides their tokens gets at most half of the room.
-    """
-    rows = max(1, min(most.rows, room // 2 // needs.row))
-    return Limits(rows, max(1, min(most.tokens, (room - rows * needs.row) // needs.token)))
+    """Return the largest batch that ``room`` bytes hold, and at most ``most``; one request of one token at least."""
+    row_tokens = -(-needs.row // needs.token)
+    tokens = max(1 + row_tokens, min(most.tokens, room // needs.token))
+    return Limits(max(1, min(most.rows, tokens // (1 + row_tokens))), tokens, row_tokens)
 
 
 def room_on(device: torch.device, share: float) -> int:

@@ -58,12 +58,21 @@ def causal_needs(model: Any, new_tokens: int, length: int, *, at_once: int = 1) 
         at_once: how many tokens of an output are decoded, or scored, at a time.
     """
     settings, size = model.config.get_text_config(), model.dtype.itemsize
-    width, heads = settings.hidden_size, getattr(settings, "num_attention_heads", 1)
+    layers, width, feed = settings.num_hidden_layers, settings.hidden_size, _feed_width(settings)
+    heads = getattr(settings, "num_attention_heads", 1)
     head = getattr(settings, "head_dim", None) or width // heads
-    keys = 2 * settings.num_hidden_layers * (getattr(settings, "num_key_value_heads", None) or heads) * head
-    feed = getattr(settings, "intermediate_size", None) or 4 * width
+    layer_keys = 2 * (getattr(settings, "num_key_value_heads", None) or heads) * head
+    # one layer is copied where rows leave, or where the library's own cache grows
+    keys = (layers + 1) * layer_keys
+    # states, normed ones, and the widest of what one layer makes of them: gate, inner and product, or its attention's
+    passing = 2 * width + max(3 * feed, 6 * width)
     logits = settings.vocab_size * (size + 2 * FLOAT32)
     makes_all = "logits_to_keep" not in inspect.signature(model.forward).parameters
-    # keys and values are copied as they grow
-    token = size * (2 * keys + 8 * width + 4 * feed + length) + makes_all * logits
-    return Needs(token=token, row=2 * size * keys * new_tokens + at_once * logits)
+    # the mask is made of truth values, and kernels want it in numbers, in rows of multiples of 8
+    mask = length * (1 + 2 * size)
+    token = size * (keys + passing) + mask + makes_all * logits
+    return Needs(token=token, row=size * keys * new_tokens + at_once * logits)
+
+
+def _feed_width(settings: Any) -> int:
+    return int(getattr(settings, "intermediate_size", None) or 4 * settings.hidden_size)

@@ -94,6 +94,7 @@ class T5Model(LocalModel):
         check_vocabulary(self.pieces, self.settings.vocab_size, config.model)
         self.model: Any = None
         self.engine: Engine | None = None
+        self.uses_engine = True
         self._window: Encoded | None = None
         self._stopping = functools.cache(functools.partial(EarlyStopping, self.tokenizer))
         end = self.tokenizer.eos_token_id
@@ -112,7 +113,7 @@ class T5Model(LocalModel):
         if self.model.device.type == "cpu":
             # a position bias that is learned keeps torch from its fused kernel, and what it does instead is slower
             self.model.set_attn_implementation("eager")
-        if self.settings.model_type in KINDS and self.model.dtype in DTYPES:
+        if self.uses_engine and self.settings.model_type in KINDS and self.model.dtype in DTYPES:
             self.engine = Engine(self.model, is_int8=is_int8)
 
     def identity(self) -> dict[str, object]:

@@ -90,7 +90,8 @@ class Engine:
     """The weights of a model of one of `KINDS`, and what reading does with them.
 
     Args:
-        model: transformers' own, on its device; the engine shares its weights where it need not rearrange them.
+        model: transformers' own, on its device. Both use the same weights: where the engine joins those of several
+            layers, the model's become parts of the joined ones.
         is_int8: multiply in 8-bit integers.
 
     Raises:
@@ -166,8 +167,14 @@ class Engine:
 
     def _weights(self, *parts: Tensor) -> Weights:
         """Of one layer, or of several that take the same input."""
-        weights = torch.cat(parts).detach() if len(parts) > 1 else parts[0].detach()
-        return rounded(weights) if self.is_int8 else weights
+        weights = torch.cat([part.detach() for part in parts]) if len(parts) > 1 else parts[0].detach()
+        if self.is_int8:
+            return rounded(weights)
+        if len(parts) > 1:
+            # so that none is held twice
+            for part, joined in zip(parts, torch.split(weights, list(map(len, parts))), strict=True):
+                part.data = joined
+        return weights
 
     @property
     def multiple(self) -> int:

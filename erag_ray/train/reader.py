@@ -35,9 +35,9 @@ def load_readers(
         InputError: it is not a T5-style reader, or its model cannot be read.
     """
     model = _t5_model(dataclasses.replace(config, model=folder))
+    # it joins weights, which are going to change each for itself
+    model.uses_engine = False
     model.load()
-    # the engine holds weights as they were when it was made, and these are going to change
-    model.engine = None
     return {name: TrainedReader(model, form_for(config, dataset)) for name, dataset in datasets.items()}
 
 
