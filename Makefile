@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo papers reader test test-cluster test-slow bench bench-long lint clean
+.PHONY: demo papers reader test test-cluster test-gpu test-slow bench bench-long lint clean
 
 demo: .venv/installed  ## the whole walk on a small generated world with a real reader: Table 1 and report, in minutes
 	$(BIN)/python jobs/world.py --config jobs/demo/world.yaml
@@ -30,6 +30,9 @@ test: .venv/installed  ## the fast tests, parity with outside implementations in
 
 test-cluster: .venv/installed  ## submission to a running Ray; processes, nodes, links, disks and files that fail: minutes
 	$(BIN)/python -m pytest -q -m cluster
+
+test-gpu: .venv/installed  ## what only a GPU can show; needs one, and the extra gpu for Faiss: minutes
+	$(BIN)/python -m pytest -q -m gpu -s
 
 test-slow: .venv/installed  ## the tests that take minutes
 	$(BIN)/python -m pytest -q -m slow
