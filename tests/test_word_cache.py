@@ -21,7 +21,7 @@ from sentencepiece import sentencepiece_model_pb2 as proto
 
 from erag_ray.models import word_cache
 from erag_ray.models.tokens import PieceTokenizer, plain_encoder
-from erag_ray.models.word_cache import WordCache, splits_at_blanks
+from erag_ray.models.word_cache import WordCache, splits_at_blanks, word_starts
 
 pre_tokenizers = tokenizers.pre_tokenizers
 
@@ -99,11 +99,39 @@ def test_a_word_is_tokenised_once_and_the_cache_stays_bounded(monkeypatch: pytes
         return encode(batch)
 
     cached = WordCache(counted, [], [])
-    cached(["the river the", "river the"])
+    # a prompt's texts begin with a blank
+    cached(["the river the", " river the"])
     assert sorted(encoded) == ["river", "the"]
     cached(["lamp oil whale"])
     assert cached(["the river"]) == encode(["the river"])
     assert encoded.count("the") == 2
+
+
+@pytest.mark.parametrize("splits_words", [False, True])
+def test_new_words_are_tokenised_many_in_one_text(splits_words: bool) -> None:
+    tokenizer = models.t5_tokenizer()
+    if splits_words:
+        tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+            [pre_tokenizers.Punctuation(), pre_tokenizers.Metaspace(prepend_scheme="always")]
+        )
+    encode, encoded = plain_encoder(tokenizer), list[str]()
+
+    def counted(batch: Sequence[str]) -> Any:
+        encoded.extend(batch)
+        return encode(batch)
+
+    starts = word_starts(tokenizer.backend_tokenizer)
+    text = " the river's lamp oil"
+    assert WordCache(counted, [], [], starts)([text]) == encode([text])
+    assert len(encoded) == (4 if splits_words else 1)
+
+
+def test_a_word_without_a_start_in_the_vocabulary_is_tokenised_alone() -> None:
+    tokenizer = transformers.T5Tokenizer(
+        vocab=[("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0), ("\u2581a", -1.0)]
+    )
+    texts = ["a b a", "b b", "a"]
+    assert cache_of(tokenizer)(texts) == plain_encoder(tokenizer)(texts)
 
 
 def without_prefix() -> Any:

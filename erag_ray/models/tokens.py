@@ -7,7 +7,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from erag_ray.models.word_cache import Encode, Ids, WordCache, splits_at_blanks
+from erag_ray.models.word_cache import Encode, Ids, WordCache, splits_at_blanks, word_starts
 from erag_ray.prompts import T5, Piece, fit
 from erag_ray.requests import Form, Passage, Request
 from erag_ray.schemas import InputError
@@ -46,7 +46,8 @@ class PieceTokenizer:
         self._whole = self._plain = plain_encoder(tokenizer)
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is not None and splits_at_blanks(backend):
-            self._plain = WordCache(self._whole, self._control_texts, self.control_ids)
+            starts = word_starts(backend)
+            self._plain = WordCache(self._whole, self._control_texts, self.control_ids, starts)
 
     def tokenise(self, prompts: Sequence[Sequence[Piece]]) -> list[list[Ids]]:
         """Token ids of every piece of every prompt; each distinct piece is tokenised once."""
