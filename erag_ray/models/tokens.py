@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -146,6 +147,8 @@ def cut_prompt(
     Returns:
         The tokens, and how many were cut from the question and from the passages.
     """
+    if sum(map(len, ids)) <= limit:
+        return tuple(itertools.chain.from_iterable(ids)), 0, 0
     num_question, num_passages = (sum(_lengths(pieces, ids, kind)) for kind in ("question", "passage"))
     left_out = _left_out(pieces, ids, limit - (num_question if keep_question else 0))
     pieces = [piece for place, piece in enumerate(pieces) if place not in left_out]
