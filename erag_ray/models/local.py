@@ -18,6 +18,9 @@ from erag_ray.schemas import JobError
 
 WINDOW_TOKENS = 1 << 20
 """Enough for long batches of similar length; in Python's own integers some 40 MB."""
+FIRST_WINDOW_TOKENS, DEVICE_WINDOW_TOKENS = 1 << 16, 1 << 18
+"""The same beside a device, which waits for the first window and computes while the next is prepared: one pass of an
+encoder, then twice as many tokens each time, up to four passes, of which each has segments of similar length."""
 TOKENISED_ROWS = 256
 DEFAULT_LIMITS = Limits(rows=32, tokens=16384)
 """Of a model that does not know what its batches need."""
@@ -113,6 +116,16 @@ class LocalModel(Model):
         """Most tokens in the distinct segments of a window."""
         return WINDOW_TOKENS
 
+    def window_sizes(self) -> Iterator[int]:
+        """Yield the `window_tokens` of the first window, the second, and so on."""
+        most = self.window_tokens
+        if self.has_device:
+            most, size = min(most, DEVICE_WINDOW_TOKENS), FIRST_WINDOW_TOKENS
+            while size < most:
+                yield size
+                size *= 2
+        yield from itertools.repeat(most)
+
     @property
     def has_device(self) -> bool:
         """Whether a device computes, beside which the host can prepare what comes next."""
@@ -158,20 +171,23 @@ class LocalModel(Model):
     def windows(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[PromptTokens]]]:
         """The prompts of requests in groups, each of which is answered as a whole before the next is tokenised.
 
-        A group is of whole questions, as many as have `window_tokens` in their distinct segments, and one at least.
+        A group is of whole questions, as many as have `window_sizes` tokens in their distinct segments, and one at
+        least.
         Requests with one question stand together.
 
         Yields:
             The first row of each, and its prompts.
         """
         start, window, known, num_tokens = 0, list[PromptTokens](), set[tuple[int, ...]](), 0
-        most = self.window_tokens
+        sizes = self.window_sizes()
+        most = next(sizes)
         for prompts in self._questions(requests):
             own = {segment for prompt in prompts for segment in prompt.segments}
             num_new = sum(map(len, own - known))
             if window and num_tokens + num_new > most:
                 yield start, window
                 start, window, known, num_tokens = start + len(window), [], set(), 0
+                most = next(sizes)
                 num_new = sum(map(len, own))
             num_tokens += num_new
             window += prompts
