@@ -5,6 +5,7 @@
     python jobs/benchmark.py --parts '[readings, table_2, shared, depths]'
     python jobs/benchmark.py --parts '[table_2]' --job jobs/demo/compare.yaml --dataset nq --num_questions 20
     python jobs/benchmark.py --parts '[precision]' --job jobs/demo/compare.yaml --dataset nq --num_questions 200
+    python jobs/benchmark.py --parts '[host]'
 
 Times are of this machine and of whatever else it does meanwhile; only the ratios carry over. Needs rank-bm25.
 """
@@ -17,6 +18,8 @@ from erag_ray.benchmark import costs_of, run_all
 from erag_ray.config import BenchmarkConfig
 from erag_ray.report import (
     costs_grid,
+    device_grid,
+    host_grid,
     markdown,
     open_console,
     precision_grid,
@@ -33,12 +36,17 @@ def main(config: BenchmarkConfig) -> None:
     table = run_all(config, say)
     place = pathlib.Path(config.out, "benchmark.parquet")
     table.write_parquet(place)
-    of_precision, of_costs = (table[name].is_not_null() for name in ("kappa", "num_prompt_tokens"))
     TableStore(config.out).write(costs_of(table, new_job_id()), COSTS)
+    of_precision, of_host, of_device, of_tokens = (
+        table[name].is_not_null() for name in ("kappa", "cpu_seconds", "device_rate", "num_prompt_tokens")
+    )
+    of_costs = of_tokens & ~of_host
     parts = (
-        (speed_grid, table.filter(~of_precision & ~of_costs)),
+        (speed_grid, table.filter(~of_precision & ~of_host & ~of_costs)),
         (costs_grid, table.filter(of_costs)),
         (precision_grid, table.filter(of_precision)),
+        (host_grid, table.filter(of_host & ~of_device)),
+        (device_grid, table.filter(of_device)),
     )
     grids = [grid(part) for grid, part in parts if part.height]
     grids += [published_table_2()] if "table_2" in config.parts else []

@@ -28,6 +28,7 @@ from erag_ray.benchmark import (
     costs_of,
     evaluated,
     floor,
+    host,
     invented,
     labelled,
     lists,
@@ -41,8 +42,12 @@ from erag_ray.benchmark import (
 from erag_ray.benchmark.generated import passages, questions, unit_vectors
 from erag_ray.benchmark.sides import Found, in_turn_apart
 from erag_ray.config import BenchmarkConfig, ReaderConfig
-from erag_ray.report import costs_grid, precision_grid, speed_grid
+from erag_ray.models import make_model
+from erag_ray.pending import PendingRequests
+from erag_ray.pipeline import actor
+from erag_ray.report import costs_grid, device_grid, host_grid, precision_grid, speed_grid
 from erag_ray.schemas import COSTS, InputError, conform
+from erag_ray.store import ResponseStore
 
 
 @pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.slow)])
@@ -287,6 +292,50 @@ def test_precision_needs_a_job_and_table_2_a_run_and_a_dataset_of_it(
         list(table_2.table_2(BenchmarkConfig(out=str(tmp_path / "out"), job=job, run="none"), 1))
     with pytest.raises(InputError, match="dataset: other is none of tiny"):
         list(table_2.table_2(BenchmarkConfig(out=str(tmp_path / "out"), job=job, dataset="other"), 1))
+
+
+def test_host_work_has_a_row_for_each_part_and_each_device(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmark, "_measure_apart", benchmark._measure)
+    monkeypatch.setattr(host, "BLOCK", 40)
+    table_of_responses = actor.responses_table
+    config = BenchmarkConfig(parts=["host"], host_pairs=60, device_rates=[300], out=str(tmp_path))
+    table = run_all(config, lambda line: None)
+    assert table["by"].to_list() == [
+        *host.PARTS,
+        "all",
+        "all, again",
+        "300 pairs/s",
+        "300 pairs/s, again",
+    ]
+    assert actor.responses_table is table_of_responses
+    parts, whole, beside = table[:-4], table.row(-4, named=True), table.row(-2, named=True)
+    assert parts["cpu_seconds"].min() >= 0
+    assert parts["cpu_seconds"].sum() == pytest.approx(whole["cpu_seconds"], rel=0.05)
+    # 60 pairs on a device of 300 a second; what the host does before and after comes on top
+    assert beside["seconds"] >= 60 / 300
+    assert beside["num_prompt_tokens"] == whole["num_prompt_tokens"]
+    # all responses are in the store, with what the engine wrote
+    (folder,) = (tmp_path / "host" / "parts" / "responses").iterdir()
+    keys = host.pairs(60, config.seed).select(["question_key", "passages_key"])
+    responses, repeated = ResponseStore(str(tmp_path / "host" / "parts"), folder.name).lookup(
+        pl.from_arrow(keys)
+    )
+    assert (responses.height, repeated) == (60, 0)
+    assert set(responses["num_output_tokens"]) == {8}
+    assert responses["error"].null_count() == 60
+    assert costs_of(table, "job").is_empty()
+    assert [row[0] for row in host_grid(table[:-2]).rows] == [*host.PARTS, "all", "all, again"]
+    assert device_grid(table[-2:]).rows[0][:2] == ("300 pairs/s", f"{60 / beside['seconds']:,.0f}")
+
+
+def test_generated_pairs_have_as_many_tokens_and_new_words_as_passages(tmp_path: pathlib.Path) -> None:
+    model: Any = make_model(ReaderConfig(kind="fid", model=host.write_model(tmp_path)))
+    requests = PendingRequests(host.pairs(1000, 0), [host.FORM])
+    assert 145 < np.mean([prompt.length for prompt in model.render(requests)]) < 165
+    words = [word for request in requests for word in request.passages[0].text.split()]
+    assert 0.15 < len(set(words)) / len(words) < 0.25
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=40))

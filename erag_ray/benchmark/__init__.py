@@ -1,8 +1,8 @@
 """How fast reading, retrieval and evaluation are, as ratios against named peers in the same run, with memory and sizes.
 
 `generated` makes passages and vectors, `labelled` runs and labels, `invented` texts and a model; `measured` times
-retrieval, `evaluated` evaluation, `reading`, `table_2`, `lists`, `precision` and `long` reading, one thing after the
-other, each in a process of its own; `run_all` gives the table.
+retrieval, `evaluated` evaluation, `reading`, `table_2`, `lists`, `precision` and `long` reading, `host` the work beside
+a GPU, one thing after the other, each in a process of its own; `run_all` gives the table.
 """
 
 from __future__ import annotations
@@ -36,6 +36,9 @@ COLUMNS = pl.Schema(
         "operations": pl.Float64(),
         "floor_share": pl.Float64(),
         "whole_seconds": pl.Float64(),
+        "cpu_seconds": pl.Float64(),
+        "device_rate": pl.Float64(),
+        "other_cores": pl.Float64(),
         **dict.fromkeys(("label_share", "same_outputs", "same_labels", "kappa", "tau"), pl.Float64()),
     }
 )
@@ -51,6 +54,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "depths": ("depths",),
     "precision": ("precision",),
     "long": ("long",),
+    "host": ("host",),
 }
 ROOMS = {
     "measures": "evaluated",
@@ -61,6 +65,7 @@ ROOMS = {
     "depths": "lists",
     "precision": "precision",
     "long": "long",
+    "host": "host",
 }
 
 
@@ -80,7 +85,8 @@ def run_all(config: BenchmarkConfig, say: Callable[[str], None]) -> pl.DataFrame
 
 def costs_of(table: pl.DataFrame, job: str) -> pl.DataFrame:
     """COSTS of every way of reading in the table: a stage by its name, way and size, a model by its way."""
-    ways = table.filter(pl.col("num_prompt_tokens").is_not_null() & pl.col("kappa").is_null())
+    is_other = pl.any_horizontal(pl.col("kappa", "cpu_seconds").is_not_null())
+    ways = table.filter(pl.col("num_prompt_tokens").is_not_null() & ~is_other)
     return ways.select(
         stage=pl.format("{}: {}, {}", "what", "by", "passages"),
         job=pl.lit(job),
@@ -104,6 +110,7 @@ def _steps(config: BenchmarkConfig) -> Iterator[tuple[str, int]]:
             "measures": config.list_queries,
             "table_1": config.list_queries,
             "readings": config.num_pairs,
+            "host": config.host_pairs,
             **dict.fromkeys(("table_2", "shared", "depths", "precision"), config.num_questions),
         }
         sizes = own.get(part, config.sizes)

@@ -20,6 +20,7 @@ Part = Literal[
     "depths",
     "precision",
     "long",
+    "host",
 ]
 
 
@@ -37,7 +38,8 @@ class BenchmarkConfig:
     end-to-end evaluation and of eRAG), shared (two runs that share half of their documents, eRAG and end-to-end at
     four depths, against reading the union alone once), depths (end-to-end against eRAG by depth and by length of the
     passages), precision (what the fast precisions of this machine change in outputs and labels of ``job``),
-    long (whether time and memory of a pair stay the same when there are more of them)."""
+    long (whether time and memory of a pair stay the same when there are more of them), host (CPU time of a pair beside
+    a GPU, by part, and how busy it keeps GPUs of ``device_rates``; needs no GPU)."""
 
     sizes: list[int] = field(default_factory=lambda: [100_000])
     """Numbers of generated passages, or of random vectors."""
@@ -95,6 +97,13 @@ class BenchmarkConfig:
     small_reader: str = "jobs/demo/reader"
     """long: the model that reads them."""
 
+    host_pairs: int = 32_768
+    """host: so many pairs, 50 passages for each question."""
+
+    device_rates: list[int] = field(default_factory=lambda: [1_200, 3_900, 14_500])
+    """host: pairs a second of the devices beside which the host works (those of an A100 with T5-large, T5-base and
+    T5-small, as `notebooks/a100_estimate.py` estimates them)."""
+
     with_pool: bool = True
     """table_2: read everything once more by a pool on Ray, from Parquet to a store."""
 
@@ -120,6 +129,7 @@ class BenchmarkConfig:
             "list_depth",
             "num_pairs",
             "num_questions",
+            "host_pairs",
             "repeats",
         ):
             value = getattr(self, name)
@@ -131,3 +141,7 @@ class BenchmarkConfig:
             )
         require("://" not in self.out, f"out must be a folder, not a URI, got {self.out}")
         require(all(size >= 1 for size in self.sizes), f"sizes must be at least 1, got {self.sizes}")
+        require(
+            all(rate >= 1 for rate in self.device_rates),
+            f"device_rates must be at least 1, got {self.device_rates}",
+        )

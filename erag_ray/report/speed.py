@@ -143,6 +143,64 @@ def precision_grid(table: pl.DataFrame) -> Grid:
     )
 
 
+def host_grid(table: pl.DataFrame) -> Grid:
+    """Show the CPU time of a pair, a row for each part."""
+    total = table.filter(by="all").row(0, named=True)
+    rows = [
+        (row["by"], _us_a_pair(row), f"{row['cpu_seconds'] / total['cpu_seconds']:.0%}")
+        for row in table.iter_rows(named=True)
+    ]
+    return Grid(
+        title="CPU time of the host",
+        columns=("part", "us a pair", "share"),
+        rows=tuple(rows),
+        num_names=1,
+        caption=f"{_pairs(table)}, one actor, with an engine that takes no time. tokenising: with a cache "
+        "of words that is empty at first; again: with all words known. padding: the encoder's passes. fusing: the "
+        "places of each prompt's states. outputs: token ids to text. writing: the table of responses, and Parquet. "
+        "Kernel launches are not included. "
+        f"Cores of other work meanwhile: {_cores(total)}.",
+    )
+
+
+def device_grid(table: pl.DataFrame) -> Grid:
+    """Show how busy one actor's host work keeps devices, a row for each rate."""
+    rows = []
+    for row in table.iter_rows(named=True):
+        rate = row["count"] / row["seconds"]
+        rows.append(
+            (
+                row["by"],
+                f"{rate:,.0f}",
+                f"{rate / row['device_rate']:.2f}",
+                _us_a_pair(row),
+                f"{row['cpu_seconds'] / row['seconds']:.2f}",
+                _cores(row),
+            )
+        )
+    return Grid(
+        title="Rates beside a device",
+        columns=("device", "pairs a second", "share", "us a pair", "cores used", "cores of other work"),
+        rows=tuple(rows),
+        num_names=1,
+        caption=f"{_pairs(table)}, one actor. The device is an engine that sleeps as long as one of this rate would "
+        "compute. share: of its rate. again: with all words known; a long job lies between the two.",
+    )
+
+
+def _pairs(table: pl.DataFrame) -> str:
+    count, tokens = table.row(0, named=True)["count"], table["num_prompt_tokens"][0]
+    return f"{count:,} pairs of {tokens / count:.0f} tokens"
+
+
+def _us_a_pair(row: Mapping[str, Any]) -> str:
+    return f"{row['cpu_seconds'] / row['count'] * 1e6:.1f}"
+
+
+def _cores(row: Mapping[str, Any]) -> str:
+    return NOTHING if row["other_cores"] is None else f"{row['other_cores']:.2f}"
+
+
 def _spread(row: Mapping[str, object]) -> str:
     least, most = row["least_ratio"], row["most_ratio"]
     return "" if least is None else f" ({least:.2f} to {most:.2f})"
