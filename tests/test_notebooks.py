@@ -9,9 +9,11 @@ from typing import Any
 
 import polars as pl
 import pytest
+import transformers
 from test_evaluate import correlations, measured, numbered, settings, used
 from tiny import Tiny, compare, kilt_line, passage_line
 
+from erag_ray.benchmark.floor import encoder_operations
 from erag_ray.config import ReaderConfig, WorldConfig
 from erag_ray.report import agreement_by_depth
 
@@ -178,3 +180,54 @@ def test_a_share_has_its_wilson_interval(monkeypatch: pytest.MonkeyPatch) -> Non
     # 1 of 10: (0.1 + z2/20 -+ z sqrt(0.009 + z2/400)) / (1 + z2/10), z = 1.96
     notebook = script("harm", monkeypatch)
     assert notebook.share(pl.Series([True] + [False] * 9)) == "10.0% (1.8% to 40.4%)"
+
+
+def test_the_estimate_of_an_a100_counts_the_operations_of_t5(monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = script("a100_estimate", monkeypatch)
+    shape = notebook.T5_SHAPES["T5-small"]
+    settings = transformers.T5Config(vocab_size=32_128, **shape)
+    batch = notebook.t5_batch(shape, 150)
+    rows, width = batch.num_pairs, 152
+    assert rows == 1024
+    assert batch.reading.operations == pytest.approx(encoder_operations(settings, [width] * rows), rel=0.02)
+    # of a row and a step: projections of both attentions (the query of the second and its values pass through
+    # matrices of inner x width), attention to states of this width, feed-forward, and the output layer
+    inner = settings.num_heads * settings.d_kv
+    attention = 8 * settings.d_model * inner + 2 * width * settings.num_heads * settings.d_model
+    layer = 2 * (attention + 2 * settings.d_model * settings.d_ff)
+    step = settings.num_layers * layer + 2 * settings.d_model * settings.vocab_size
+    assert batch.writing.operations == pytest.approx(8 * rows * step, rel=0.02)
+    # 6 layers of some ten kernels in each of three passes, of some 25 in each of eight steps
+    assert 6 * 3 * 10 < len(batch.reading.kernels) < 6 * 3 * 25
+    assert 6 * 8 * 20 < len(batch.writing.kernels) < 6 * 8 * 40
+
+
+def test_the_estimate_of_an_a100_counts_the_operations_of_a_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
+    notebook = script("a100_estimate", monkeypatch)
+    shape = notebook.LLAMA_SHAPE | {"num_hidden_layers": 2}
+    batch = notebook.llama_batch(shape, 150)
+    width, feed, keys = shape["hidden_size"], shape["intermediate_size"], 8 * 128
+    weights = 2 * (2 * width * width + 2 * width * keys + 3 * width * feed)
+    # a causal mask leaves half of the pairs of tokens; the output layer sees the last token alone
+    token, last = 2 * weights + 2 * 2 * width * 150, 2 * width * shape["vocab_size"]
+    assert batch.reading.operations == pytest.approx(batch.num_pairs * (150 * token + last), rel=0.02)
+    step = 2 * weights + 2 * 4 * width * 151 + last
+    assert batch.writing.operations == pytest.approx(15 * batch.num_pairs * step, rel=0.02)
+
+
+def test_a_kernel_takes_the_longest_of_its_bounds_and_a_phase_the_longer_of_gpu_and_host(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    notebook = script("a100_estimate", monkeypatch)
+    small, bytes_, products = (
+        notebook.Kernel("k", *numbers) for numbers in ((10, 10), (1.244e12, 1e6), (10, 171.6e12 * 2))
+    )
+    assert [kernel.seconds for kernel in (small, bytes_, products)] == pytest.approx([2e-6, 1.0, 2.0])
+    # 100 kernels of 2 us are launched in 8 us each
+    waiting, busy = notebook.Phase(kernels=[small] * 100), notebook.Phase(kernels=[products, bytes_])
+    assert (waiting.seconds, busy.seconds) == pytest.approx((800e-6, 3.0))
+    batch = notebook.Batch(num_pairs=30, reading=busy, writing=waiting)
+    assert batch.pairs_a_second == pytest.approx(30 / 3.0008)
+    rows = notebook.grid([("model", 150, 8, batch)]).rows
+    assert [(row[1], row[3]) for row in rows] == [("in", "2"), ("out", "100")]
+    assert rows[1][-1] == "10"
