@@ -162,8 +162,8 @@ def test_a_file_that_is_missing_or_no_yaml_is_an_error(
         ("out: a\nreader:\n  - kind: echo\n", "3: reader must hold keys (kind, options, model, ...)"),
         # values of a wrong type
         ("out: a\ndepth: two\n", '2: "depth": expected int, got two'),
-        ("out: a\nreader:\n  dtype: int3\n", "3: \"reader.dtype\": expected one of 'float32', 'bfloat16', 'float16', "
-         "'int8', got int3"),
+        ("out: a\nreader:\n  dtype: int3\n", "3: \"reader.dtype\": expected one of 'float32', 'tf32', 'bfloat16', "
+         "'float16', 'int8', got int3"),
         ("out: a\nnum_queries: x\n", '2: "num_queries": expected int or null, got x'),
         ("out: a\ncutoffs:\n  - 1\n  - two\n", '2: "cutoffs": expected int, got two'),
         ("runs:\n  a: a.trec\n  b: 7\n", '3: "runs.b": expected text, got 7'),

@@ -12,6 +12,7 @@ the process in the same way, not the job.
 
 from __future__ import annotations
 
+import gc
 import json
 import math
 import os
@@ -51,6 +52,9 @@ from erag_ray.user_code import KEPT
 
 CAREFUL_ROWS = 32
 MAX_WHY = 200
+GARBAGE_THRESHOLDS = 50_000, 20, 100
+"""New objects, and rounds, after which Python looks for cycles among them. The prompts of a window are many small objects
+without any; by Python's own settings looking at them takes a fifth of the host's time."""
 LOOK_SECONDS = 0.5
 COUNTED = (
     "num_answer_tokens",
@@ -146,6 +150,8 @@ class ModelActor:
         errors: str | None = None,
     ) -> None:
         torch.set_num_threads(num_threads)
+        set_tokenizer_threads(num_threads)
+        gc.set_threshold(*GARBAGE_THRESHOLDS)
         keep_freed_memory()
         if errors:
             TracebackFiles(errors).open()
@@ -305,6 +311,12 @@ def _loaded(config: ReaderConfig, name: str, memory_share: float) -> Model:
     model.memory_share = memory_share
     load_model(model)
     return model
+
+
+def set_tokenizer_threads(num_threads: int) -> None:
+    """Let the package tokenizers use so many threads of this process; it reads both variables when it first does."""
+    os.environ["RAYON_NUM_THREADS"] = str(num_threads)
+    os.environ["TOKENIZERS_PARALLELISM"] = "true" if num_threads > 1 else "false"
 
 
 class _Alarm:
