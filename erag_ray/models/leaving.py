@@ -7,6 +7,8 @@ from typing import Any
 
 import torch
 
+from erag_ray.models.memory import to_device
+
 CHECK_EVERY = 8
 """Tokens between two looks at which rows have ended."""
 Ids = list[int]
@@ -35,10 +37,14 @@ def generate_leaving(
         ids = model.generate(
             input_ids=ids, attention_mask=mask, past_key_values=cache, generation_config=decoding
         ).sequences
-        has_ended = torch.isin(ids[:, num_before:], end).any(dim=1) | (ids.shape[1] == start + most)
-        done |= {places[row]: ids[row, start:].tolist() for row in has_ended.nonzero()[:, 0].tolist()}
-        left = (~has_ended).nonzero()[:, 0]
-        places = [places[row] for row in left.tolist()]
+        is_whole = ids.shape[1] == start + most
+        # each is one wait for the device, however many rows there are
+        has_ended = (torch.isin(ids[:, num_before:], end).any(dim=1) | is_whole).tolist()
+        written = ids[:, start:].tolist()
+        done |= {places[row]: written[row] for row, is_done in enumerate(has_ended) if is_done}
+        rows = [row for row, is_done in enumerate(has_ended) if not is_done]
+        places = [places[row] for row in rows]
+        left = to_device(torch.tensor(rows, dtype=torch.long), ids.device)
         mask = torch.cat([mask, mask.new_ones(len(ids), ids.shape[1] - num_before)], dim=1)[left]
         ids = ids[left]
         cache.batch_select_indices(left)
