@@ -311,6 +311,7 @@ class T5Model(LocalModel):
             encoder_outputs=BaseModelOutput(last_hidden_state=states[places]),
             attention_mask=mask[places],
             decoder_input_ids=to_device(inputs, states.device),
+            use_cache=False,
         ).logits
         return logits
 
