@@ -308,12 +308,13 @@ class _Run:
         return found.transpose(0, 1).reshape(rows, -1)
 
     def ended(self, stop: Stop | None) -> list[bool]:
-        """Of which rows nothing more is wanted."""
-        has_ended: list[bool] = self.has_ended.tolist()
-        if stop is None:
-            return has_ended
-        rows = self.written[:, : self.num_written].tolist()
-        return [end or stop(*row) for end, *row in zip(has_ended, self.places, rows, strict=True)]
+        """Of which rows nothing more is wanted. The device is waited for once."""
+        columns = [self.has_ended[:, None], self.written[:, : self.num_written]]
+        rows = torch.cat(columns if stop else columns[:1], dim=1).tolist()
+        return [
+            bool(end) or (stop is not None and stop(place, ids))
+            for place, (end, *ids) in zip(self.places, rows, strict=True)
+        ]
 
     def leave(self, has_ended: Sequence[bool]) -> bool:
         """Rows that have ended go, once half of them have; whether any is left."""
