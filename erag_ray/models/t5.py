@@ -73,7 +73,7 @@ class T5Model(LocalModel):
     share the rest equally; what short ones leave goes to the long ones; each keeps its start.
     """
 
-    revision: ClassVar[int] = 4
+    revision: ClassVar[int] = 5
     dtypes: ClassVar[tuple[str, ...]] = (*LocalModel.dtypes, INT8)
     # states are looked at only, and the weights used less often the more rows there are
     max_padding_share: ClassVar[float] = 0.3

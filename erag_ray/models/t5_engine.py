@@ -9,8 +9,9 @@ has thousands for each question. Rows that have ended leave the batch.
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -108,7 +109,7 @@ class Engine:
         self.farthest = settings.relative_attention_max_distance
         self.is_gated = settings.is_gated_act
         self.is_relu = settings.dense_act_fn == "relu"
-        self.act = model.encoder.block[0].layer[-1].DenseReluDense.act
+        self.act = activation(settings.dense_act_fn, model.encoder.block[0].layer[-1].DenseReluDense.act)
         self.widest: int = max(3 * self.heads * self.head, (1 + self.is_gated) * settings.d_ff)
         self.embedding = model.get_input_embeddings().weight
         self.is_int8 = is_int8
@@ -355,6 +356,16 @@ def up_to_stop(place: int, ids: list[int], stop: Stop) -> list[int]:
     """The shortest start of a row after which no more of it is wanted; else all of it."""
     lengths = range(1, len(ids))
     return ids[: next((length for length in lengths if stop(place, ids[:length])), len(ids))]
+
+
+def activation(name: str, by_library: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return a feed-forward layer's activation, in one kernel where torch has it.
+
+    Args:
+        name: in the model's config.
+        by_library: transformers' own; of "gelu_new" it makes eight kernels, each of which reads and writes all numbers.
+    """
+    return functools.partial(functional.gelu, approximate="tanh") if name == "gelu_new" else by_library
 
 
 def first_largest(scores: Tensor) -> Tensor:
