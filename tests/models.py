@@ -147,32 +147,34 @@ def loaded(kind: str, folder: str, **settings: Any) -> Any:
     return model
 
 
-def form_for(
+def case_for(
     kind: str,
-    question_kind: Kind = ANSWER,
     *,
     family: str = "question",
     score: str = "exact_match",
     judge: JudgeConfig | None = None,
     **settings: Any,
-) -> Form:
-    """What the requests to a reader of this kind share; outputs of at most 12 tokens unless told otherwise.
+) -> Case:
+    """What a kind of question knows of a dataset and a job; outputs of at most 12 tokens unless told otherwise.
 
     Args:
         kind: of model (`reader.kind`).
-        question_kind: what is asked.
         family: of the dataset.
         score: of the dataset.
         judge: of the job.
         settings: of the reader's config.
     """
-    case = Case(
+    return Case(
         dataset=Dataset(score=score, family=family),
         reader=ReaderConfig(kind=kind, **{"max_new_tokens": 12, **settings}),
         judge=judge or JudgeConfig(),
         default_prompt=model_class(kind).default_prompt,
     )
-    return question_kind.build(case)
+
+
+def form_for(kind: str, question_kind: Kind = ANSWER, **settings: Any) -> Form:
+    """What the requests of one kind to a model share; ``settings`` as for `case_for`."""
+    return question_kind.build(case_for(kind, **settings))
 
 
 def outputs(model: Model, requests: Sequence[Request]) -> list[tuple[str, int]]:
