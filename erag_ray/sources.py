@@ -34,6 +34,12 @@ class ModelSource:
         """For ``from_pretrained``."""
         return {"gguf_file": self.gguf_file} if self.gguf_file else {}
 
+    def weight_bytes(self) -> int:
+        """Return the size of the files that weights are read from."""
+        folder = pathlib.Path(self.folder)
+        files = [folder / self.gguf_file] if self.gguf_file else folder.glob("*.safetensors")
+        return sum(path.stat().st_size for path in files)
+
     def digests(self, *more: str) -> dict[str, str]:
         """SHA-256 of every file that weights, tokenizer and settings are read from; of those ``more`` names too."""
         folder = pathlib.Path(self.folder)

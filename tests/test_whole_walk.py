@@ -267,12 +267,21 @@ def test_how_many_readers_share_a_memory(
     assert plan_on(monkeypatch, nodes, **settings).num_together == together
 
 
+SMALL, LARGE = Resources(weight_bytes=242 << 20), Resources(weight_bytes=892 << 20)
+
+
 @pytest.mark.parametrize(
     ("nodes", "needs", "expected"),
     [
         # a model that needs no GPU leaves them alone
         ([{"CPU": 8, "GPU": 2}], Resources(num_gpus=0), (1, 6, 0.0, 1)),
         ([{"CPU": 8, "GPU": 2}], Resources(num_gpus=0, num_cpus=2), (1, 2, 0.0, 1)),
+        # a small model keeps its host busier than its GPU
+        ([{"CPU": 98, "GPU": 8}], SMALL, (16, 6, 0.5, 2)),
+        ([{"CPU": 98, "GPU": 8}], LARGE, (8, 12, 1.0, 1)),
+        # where each of two has cores enough
+        ([{"CPU": 10, "GPU": 8}], SMALL, (8, 1, 1.0, 1)),
+        ([{"CPU": 8}], SMALL, (1, 6, 0.0, 1)),
         # two on each GPU
         ([{"CPU": 10, "GPU": 2}], Resources(num_gpus=0.5), (4, 2, 0.5, 2)),
         ([{"CPU": 12, "GPU": 1}], Resources(num_gpus=0.1), (10, 1, 0.1, 10)),

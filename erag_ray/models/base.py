@@ -25,12 +25,14 @@ class Resources(NamedTuple):
     Attributes:
         num_gpus: of a cluster that has any; a share of one where several actors share it; 0: it needs none.
         num_cpus: None: an even share of what there is.
+        weight_bytes: of its weights on disk; 0 where that is not known.
         in_flight: requests that it works on at once.
     """
 
     num_gpus: float = 1.0
     num_cpus: int | None = None
     in_flight: int = 1
+    weight_bytes: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

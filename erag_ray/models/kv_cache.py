@@ -36,10 +36,11 @@ class ReservedLayer(transformers.cache_utils.DynamicLayer):
         self._memory: list[torch.Tensor] = []
 
     def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
-        super().lazy_initialization(key_states, value_states)
+        self.dtype, self.device, self.is_initialized = key_states.dtype, key_states.device, True
         for states in (key_states, value_states):
             shape = [*states.shape[:-2], self._capacity, states.shape[-1]]
             self._memory.append(reusable(shape, states))
+        self._show(0)
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any

@@ -16,6 +16,7 @@ import transformers
 from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.config import ReaderConfig
+from erag_ray.models.base import Resources
 from erag_ray.models.early_stopping import EarlyStopping, Stop
 from erag_ray.models.fusion import Encoded, Fused, Passes, arrange, encode_all, fuse
 from erag_ray.models.likelihood import Row, Scoring, batched, in_order, logprobs_of, rows_of
@@ -42,6 +43,8 @@ from erag_ray.sources import find_model
 INT8 = "int8"
 ROUNDING = 2
 """To be raised whenever a change of how numbers become bytes may change an output."""
+GELU_NEW = 1
+"""To be raised whenever a change of how this activation is computed may change an output."""
 MOST = {"cpu": Limits(rows=128, tokens=1 << 40), "cuda": Limits(rows=1024, tokens=1 << 40)}
 """Of one batch: larger ones are hardly faster."""
 
@@ -73,7 +76,7 @@ class T5Model(LocalModel):
     share the rest equally; what short ones leave goes to the long ones; each keeps its start.
     """
 
-    revision: ClassVar[int] = 5
+    revision: ClassVar[int] = 4
     dtypes: ClassVar[tuple[str, ...]] = (*LocalModel.dtypes, INT8)
     # states are looked at only, and the weights used less often the more rows there are
     max_padding_share: ClassVar[float] = 0.3
@@ -118,8 +121,10 @@ class T5Model(LocalModel):
 
     def identity(self) -> dict[str, object]:
         own = {"backend": "transformers", "dtype": self.config.dtype, "files": self.source.digests()}
+        # what concerns some models alone
         rounding = {"rounding": ROUNDING} if self.config.dtype == INT8 else {}
-        return {**super().identity(), **own, **rounding, "probes": probes(self)}
+        gelu = {"gelu_new": GELU_NEW} if self.settings.dense_act_fn == "gelu_new" else {}
+        return {**super().identity(), **own, **rounding, **gelu, "probes": probes(self)}
 
     # --- requests in tokens ---
 
@@ -179,6 +184,9 @@ class T5Model(LocalModel):
             keep_end=form.keep_question_end,
         )
         return (*tokens, *self.end), question, passages
+
+    def resources(self) -> Resources:
+        return Resources(weight_bytes=self.source.weight_bytes())
 
     # --- memory ---
 

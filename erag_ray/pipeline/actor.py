@@ -53,8 +53,10 @@ from erag_ray.user_code import KEPT
 CAREFUL_ROWS = 32
 MAX_WHY = 200
 GARBAGE_THRESHOLDS = 50_000, 20, 100
-"""New objects, and rounds, after which Python looks for cycles among them. The prompts of a window are many small objects
-without any; by Python's own settings looking at them takes a fifth of the host's time."""
+"""New objects, and rounds, after which Python looks for cycles among them.
+
+The prompts of a window are many small objects without cycles: by Python's own settings they take a fifth of the host's
+time."""
 LOOK_SECONDS = 0.5
 COUNTED = (
     "num_answer_tokens",

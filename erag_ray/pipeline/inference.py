@@ -31,6 +31,10 @@ MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 128, 32_768, 12
 FIRST_BLOCK = 4096
 BLOCK_SECONDS = 60.0
 ROUNDS_IN_FLIGHT = 4
+SMALL_MODEL = 400 << 20
+"""Bytes of weights up to which two actors share a GPU: T5-small's in float32 are 242 MB, T5-base's 892 MB."""
+ACTORS_OF_SMALL_MODEL, CPUS_OF_SHARING_ACTOR = 2, 2
+"""Actors, and the CPUs that each of them must have: one for Python, one for tokenising and copies."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,9 +109,9 @@ class Done:
 def plan_pool(config: JobConfig, resources: Resources) -> Pool:
     """A pool that fits the cluster and leaves CPUs free, so that nothing waits for ever.
 
-    With GPUs one actor each, or ``num_readers`` that share them evenly; without, or for a model that needs none, one
-    actor with the cores of the largest node. An actor that would leave fewer than `FREE_CPUS` logical CPUs, or that no
-    node could hold, is scheduled without reserving any.
+    With GPUs one actor each, two for a small model (`actors_per_gpu`), or ``num_readers`` that share them evenly;
+    without, or for a model that needs none, one actor with the cores of the largest node. An actor that would leave
+    fewer than `FREE_CPUS` logical CPUs, or that no node could hold, is scheduled without reserving any.
 
     Args:
         config: the job.
@@ -119,7 +123,8 @@ def plan_pool(config: JobConfig, resources: Resources) -> Pool:
     wait_for_gpus(config.expect_gpus)
     nodes = nodes_alive()
     room = [gpu_room(node.get("GPU", 0), resources.num_gpus) for node in nodes]
-    size = config.num_readers or max(sum(room), 1)
+    sharing = min((actors_per_gpu(resources, node) for node in nodes if node.get("GPU")), default=1)
+    size = config.num_readers or max(sum(room) * sharing, 1)
     per_room = math.ceil(size / sum(room)) if sum(room) else 0
     num_gpus = resources.num_gpus / per_room if per_room else 0.0
     places = [own * per_room if per_room else size for own in room]
@@ -128,6 +133,18 @@ def plan_pool(config: JobConfig, resources: Resources) -> Pool:
     on_a_node = readers_on_a_node([int(node.get("CPU", 0)) for node in nodes], num_cpus, size)
     num_together = max(gpu_room(1, num_gpus), 1) if num_gpus else on_a_node
     return Pool(size=size, num_cpus=num_cpus, num_gpus=num_gpus, num_together=num_together)
+
+
+def actors_per_gpu(resources: Resources, node: Mapping[str, float]) -> int:
+    """Return how many actors share one GPU of a node.
+
+    A small model computes faster than one process can prepare its requests: the count in `notebooks/a100_estimate.py`
+    says 14,500 pairs a second for T5-small, of which one actor reached .58 and two .84 (`jobs/benchmark.py --parts
+    '[host]'`). Of the 3,900 of T5-base one reached .92.
+    """
+    is_small = 0 < resources.weight_bytes <= SMALL_MODEL and resources.num_gpus == 1
+    cpus_per_gpu = int(node.get("CPU", 0) // node["GPU"])
+    return max(1, min(ACTORS_OF_SMALL_MODEL, cpus_per_gpu // CPUS_OF_SHARING_ACTOR)) if is_small else 1
 
 
 def readers_on_a_node(cpus: Sequence[int], num_cpus: int, size: int) -> int:
