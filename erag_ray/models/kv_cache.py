@@ -5,7 +5,6 @@ That start (instruction and worked examples) is read once and reused by every ba
 
 from __future__ import annotations
 
-import functools
 import inspect
 from typing import Any
 
@@ -17,6 +16,7 @@ from erag_ray.models.word_cache import Ids
 
 MIN_TOKENS = 16
 """Shorter starts are read with each prompt."""
+ANY_TOKEN = (0,)
 States = list[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values of each layer: [1, heads, tokens, head]."""
 
@@ -85,31 +85,23 @@ class KeyValueCaches:
             num_rows: of the batch.
             capacity: most tokens of a row, the prefix among them.
         """
-        states = self._states_of(prefix if len(prefix) >= MIN_TOKENS else ())
+        own = prefix if len(prefix) >= MIN_TOKENS else ()
+        states = self._states_of(own)
         if states is None:
             return None, 0
         cache = transformers.DynamicCache()
-        cache.layers = [ReservedLayer(capacity) for _ in range(self._num_layers)]
-        for layer, (keys, values) in enumerate(states):
+        cache.layers = [ReservedLayer(capacity) for _ in states]
+        for layer, (keys, values) in enumerate(states if own else ()):
             cache.update(keys.expand(num_rows, -1, -1, -1), values.expand(num_rows, -1, -1, -1), layer)
-        return cache, len(prefix) if states else 0
+        return cache, len(own)
 
     def _states_of(self, prefix: Ids) -> States | None:
-        """The states of a prefix, one pair a layer; of none an empty list. None where a model gets no cache."""
-        if not self._num_layers:
-            return None
-        if not prefix:
-            return []
-        if prefix not in self._states:
-            self._states[prefix] = self._read(prefix)
-        return self._states[prefix]
-
-    @functools.cached_property
-    def _num_layers(self) -> int:
-        """Layers with plain keys and values; 0 where some layer has others."""
+        """The states of a prefix, or where it is empty of any token: one pair a layer. None: there is no cache."""
         if "position_ids" not in inspect.signature(self.model.forward).parameters:
-            return 0
-        return len(self._read((0,)) or ())
+            return None
+        if prefix not in self._states:
+            self._states[prefix] = self._read(prefix or ANY_TOKEN)
+        return self._states[prefix]
 
     def _read(self, ids: Ids) -> States | None:
         tokens = torch.tensor([ids], device=self.model.device)
