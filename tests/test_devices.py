@@ -16,7 +16,7 @@ from tiny import Tiny, compare
 
 from erag_ray.config import ReaderConfig
 from erag_ray.models import make_model, model_id
-from erag_ray.models.devices import backend, choose_products, gpu_error
+from erag_ray.models.devices import backend, gpu_error, set_matmul_precision
 from erag_ray.schemas import JobError
 from erag_ray.steps.reading import run_stage
 from erag_ray.store import Folder, ResponseStore, read_manifest
@@ -44,7 +44,7 @@ def test_tf32_changes_the_products_and_not_the_weights(
         ("float32", torch.float32, "ieee"),
         ("bfloat16", torch.bfloat16, "ieee"),
     ):
-        assert choose_products(dtype) == weights
+        assert set_matmul_precision(dtype) == weights
         assert torch.backends.cuda.matmul.fp32_precision == products
 
 
@@ -59,7 +59,7 @@ def test_tf32_is_refused_where_the_device_has_none(
             model.load()
     pretend_gpu(monkeypatch, (7, 5))
     with pytest.raises(JobError, match=r"compute capability 8\.0 or more .*this process has NVIDIA T4"):
-        choose_products("tf32")
+        set_matmul_precision("tf32")
 
 
 @pytest.mark.parametrize("kind", ["fid", "causal"])

@@ -23,7 +23,7 @@ from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.models import PromptTokens, Request, Response, make_model, model_id
 from erag_ray.models.echo import EchoModel
 from erag_ray.models.local import Output
-from erag_ray.models.memory import is_out_of_memory
+from erag_ray.models.memory import is_gpu_lost, is_out_of_memory
 from erag_ray.pipeline import ModelActor, Work, ray_session, run
 from erag_ray.pipeline.actor import CAREFUL_ROWS, MAX_ENDS, NOTES, Attempt, responses_table
 from erag_ray.schemas import PENDING, JobError
@@ -146,6 +146,7 @@ def test_a_request_that_does_not_fit_alone_is_an_error_of_this_job() -> None:
         (RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"), True),
         (RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"), True),
         (RuntimeError("CUDA error: out of memory"), True),
+        (RuntimeError("CUDA driver error: out of memory"), True),
         (RuntimeError("CUDA error: an illegal memory access was encountered"), False),
         (RuntimeError("The size of tensor a must match the size of tensor b"), False),
         (ValueError("not enough memory"), False),
@@ -153,6 +154,34 @@ def test_a_request_that_does_not_fit_alone_is_an_error_of_this_job() -> None:
 )
 def test_which_errors_mean_that_memory_ran_out(error: Exception, is_memory: bool) -> None:
     assert is_out_of_memory(error) == is_memory
+
+
+@pytest.mark.parametrize(
+    ("text", "is_lost"),
+    [
+        ("CUDA error: an illegal memory access was encountered", True),
+        ("CUDA driver error: an illegal memory access was encountered", True),
+        ("CUDA error: device-side assert triggered", True),
+        ("CUDA error: uncorrectable ECC error encountered", True),
+        ("cuDNN error: CUDNN_STATUS_EXECUTION_FAILED", True),
+        ("CUDA error: no kernel image is available for execution on the device", False),
+        ("CUDA error: invalid argument", False),
+        ("CUDA error: CUBLAS_STATUS_INVALID_VALUE when calling `cublasSgemm`", False),
+        ("CUDA error: out of memory", False),
+    ],
+)
+def test_which_errors_cost_a_process_its_gpu(text: str, is_lost: bool) -> None:
+    assert is_gpu_lost(RuntimeError(text)) == is_lost
+    assert not is_gpu_lost(ValueError(text))
+
+
+def test_many_requests_that_end_their_processes_do_not_end_the_job(tmp_path: pathlib.Path) -> None:
+    places = range(40)
+    questions = [f"poison {number}" if number in places else f"question {number}" for number in range(100)]
+    assert attempts(tmp_path, pending(*questions), most=100) > MAX_ENDS
+    found = stored(tmp_path)
+    assert found.height == 100
+    assert found["error"].count() == len(places)
 
 
 def test_another_error_is_not_taken_for_it() -> None:
@@ -180,9 +209,9 @@ def actor(folder: pathlib.Path, job: str = "job") -> ModelActor:
     )
 
 
-def attempts(folder: pathlib.Path, block: pa.Table) -> int:
+def attempts(folder: pathlib.Path, block: pa.Table, most: int = 20) -> int:
     """Processes that it takes to read a block, each new after the last has ended."""
-    for number in range(1, 20):
+    for number in range(1, most):
         try:
             list(actor(folder)(block))
         except Died:
@@ -278,7 +307,7 @@ def test_processes_that_end_one_after_the_other_end_the_job(
     for _ in range(MAX_ENDS):
         with pytest.raises(Died):
             list(actor(tmp_path)(block))
-    match = rf"^{MAX_ENDS} processes in a row ended .*illegal memory access.*kept"
+    match = rf"^{MAX_ENDS} processes in a row lost their GPU: .*illegal memory access.*kept"
     with pytest.raises(JobError, match=match):
         list(actor(tmp_path)(block))
     assert stored(tmp_path).height < MAX_ENDS

@@ -219,7 +219,8 @@ def test_a_job_names_its_gpu_first_and_in_each_file(tiny: Tiny, job: RunJob, fol
     reader = ReaderConfig(kind="fid", model=folders["fid"], max_new_tokens=8)
     code, said = job("compare", tiny.with_config(reader=reader, progress=True))
     assert code == 0, said
-    assert "one on each GPU" in said
+    # the model is small: two actors share a GPU where there are cores enough
+    assert "on each GPU" in said or "up to 2 on each" in said
     files = list(pathlib.Path(tiny.config.store).rglob("*.parquet"))
     devices = {(pq.read_schema(file).metadata or {})[b"device"].decode() for file in files}
     assert len(devices) == 1

@@ -5,25 +5,31 @@ Run: pytest tests/test_gpus.py
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import pathlib
 import re
 import subprocess
 import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 import torch
 from quiet_ray import ENVIRONMENT
+from tiny import Tiny, compare
 
-from erag_ray.config import SearchConfig
+from erag_ray.config import ReaderConfig, SearchConfig
+from erag_ray.models import Model, Request, Response
 from erag_ray.pipeline import gpus, tasks
+from erag_ray.pipeline.actor import GARBAGE_THRESHOLDS
 from erag_ray.pipeline.gpus import gpu_names, process_environment
 from erag_ray.schemas import JobError
+from erag_ray.steps.reading import run_stage
 
 TESTS = pathlib.Path(__file__).parent
-REFUSAL = r"Ray has assigned GPU [01], but torch 2\S+ \(.*\) cannot use it: \w.* Install a driver"
+REFUSAL = r"Ray has assigned GPU [01], but torch 2\S+ \(.*\) cannot use it: \w.* Install a driver and"
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="about GPUs that torch does not see")
 
@@ -71,6 +77,26 @@ def test_a_users_settings_of_the_allocator_stay(monkeypatch: pytest.MonkeyPatch)
     assert process_environment(0) == {"CUDA_VISIBLE_DEVICES": ""}
     monkeypatch.setenv("PYTORCH_ALLOC_CONF", "backend:cudaMallocAsync")
     assert process_environment(1) == {}
+
+
+class Environment(Model):
+    """Answers with what its process was started with."""
+
+    def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
+        names = ("CUDA_VISIBLE_DEVICES", "RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM")
+        found = [*map(os.environ.get, names), gc.get_threshold()]
+        yield from ((place, Response(text=json.dumps(found))) for place in range(len(requests)))
+
+
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
+def test_readers_start_without_gpus_and_with_threads_for_their_tokenizers(
+    local_ray: None, tiny: Tiny
+) -> None:
+    reader = ReaderConfig(kind=f"{__name__}:Environment")
+    environment = tiny.with_config(reader=reader, cpus_per_reader=2)
+    done = run_stage(environment.config, compare(environment))
+    (output,) = done.responses["output"].unique().to_list()
+    assert json.loads(output) == ["", "2", "true", list(GARBAGE_THRESHOLDS)]
 
 
 def test_outside_of_ray_a_process_may_use_a_cpu() -> None:

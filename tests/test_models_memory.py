@@ -151,6 +151,9 @@ def test_limits_recover_after_batches_that_did_fit() -> None:
 def test_limits_that_were_too_large_again_recover_more_slowly() -> None:
     limits = BatchLimits(Limits(rows=64, tokens=1000))
     limits.shrink(rows=4, longest=100)
+    for _ in range(2 * FIRST_PATIENCE):
+        limits.count_good()
+    assert limits.now == limits.most
     limits.shrink(rows=4, longest=50)
     for _ in range(2 * FIRST_PATIENCE - 1):
         limits.count_good()

@@ -239,3 +239,10 @@ def test_the_engine_and_the_model_hold_the_same_weights_once(
     assert sum(held.values()) == sum(p.untyped_storage().nbytes() for p in plain.model.parameters())
     for one, other in zip(model.model.parameters(), plain.model.parameters(), strict=True):
         assert torch.equal(one, other)
+
+
+def test_a_change_of_gelu_concerns_the_models_that_have_it_alone(tmp_path: pathlib.Path) -> None:
+    plain = models.loaded("fid", models.t5_folder(tmp_path / "plain"))
+    gated = models.loaded("fid", models.t5_folder(tmp_path / "gated", feed_forward_proj="gated-gelu"))
+    by_library = models.loaded("fid", gated.config.model, dtype="float16")
+    assert ["gelu_new" in one.identity() for one in (plain, gated, by_library)] == [False, True, False]

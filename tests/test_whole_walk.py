@@ -280,7 +280,8 @@ SMALL, LARGE = Resources(weight_bytes=242 << 20), Resources(weight_bytes=892 << 
         ([{"CPU": 98, "GPU": 8}], SMALL, (16, 6, 0.5, 2)),
         ([{"CPU": 98, "GPU": 8}], LARGE, (8, 12, 1.0, 1)),
         # where each of two has cores enough
-        ([{"CPU": 10, "GPU": 8}], SMALL, (8, 1, 1.0, 1)),
+        ([{"CPU": 32, "GPU": 8}], SMALL, (8, 3, 1.0, 1)),
+        ([{"CPU": 34, "GPU": 8}], SMALL, (16, 2, 0.5, 2)),
         ([{"CPU": 8}], SMALL, (1, 6, 0.0, 1)),
         # two on each GPU
         ([{"CPU": 10, "GPU": 2}], Resources(num_gpus=0.5), (4, 2, 0.5, 2)),

@@ -63,6 +63,11 @@ ODD = [
     "\u3000",
     "\u202f",
     "\u0d4e",
+    # a blank by SentencePiece's rule, and marks that join what stands before them
+    "\ufffd",
+    "a\ufffdb",
+    "\u0e33\u0301",
+    "\uff9e\u0301",
 ]
 CONTROL = ["</s>", "<unk>", "<extra_id_0>", "\uff1c/s>", "<pad>x", "</s"]
 words = st.one_of(
@@ -112,7 +117,7 @@ def test_new_words_are_tokenised_many_in_one_text(splits_words: bool) -> None:
     tokenizer = models.t5_tokenizer()
     if splits_words:
         tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
-            [pre_tokenizers.Punctuation(), pre_tokenizers.Metaspace(prepend_scheme="always")]
+            [pre_tokenizers.Metaspace(prepend_scheme="always"), pre_tokenizers.Punctuation()]
         )
     encode, encoded = plain_encoder(tokenizer), list[str]()
 
@@ -121,7 +126,7 @@ def test_new_words_are_tokenised_many_in_one_text(splits_words: bool) -> None:
         return encode(batch)
 
     starts = word_starts(tokenizer.backend_tokenizer)
-    text = " the river's lamp oil"
+    text = " the (river's) lamp oil"
     assert WordCache(counted, [], [], starts)([text]) == encode([text])
     assert len(encoded) == (4 if splits_words else 1)
 
@@ -134,6 +139,22 @@ def test_a_word_without_a_start_in_the_vocabulary_is_tokenised_alone() -> None:
     assert cache_of(tokenizer)(texts) == plain_encoder(tokenizer)(texts)
 
 
+def punctuation_first() -> Any:
+    made = models.t5_tokenizer().backend_tokenizer
+    made.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Punctuation(), pre_tokenizers.Metaspace(prepend_scheme="always")]
+    )
+    return made
+
+
+def blank_for_a_star() -> Any:
+    made = models.t5_tokenizer().backend_tokenizer
+    made.normalizer = tokenizers.normalizers.Sequence(
+        [tokenizers.normalizers.NFKC(), tokenizers.normalizers.Replace("*", " ")]
+    )
+    return made
+
+
 def without_prefix() -> Any:
     made = models.t5_tokenizer().backend_tokenizer
     made.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="first")
@@ -142,8 +163,13 @@ def without_prefix() -> Any:
 
 @pytest.mark.parametrize(
     "made",
-    [without_prefix, lambda: models.causal_tokenizer().backend_tokenizer],
-    ids=["first word differs", "BPE of bytes"],
+    [
+        without_prefix,
+        punctuation_first,
+        blank_for_a_star,
+        lambda: models.causal_tokenizer().backend_tokenizer,
+    ],
+    ids=["first word differs", "punctuation first", "blank for a star", "BPE of bytes"],
 )
 def test_tokenizers_whose_words_depend_on_their_place_are_not_cached(made: Any) -> None:
     assert not splits_at_blanks(made())

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from erag_ray.models import PromptTokens
-from erag_ray.models.devices import choose_products, device
+from erag_ray.models.devices import device, set_matmul_precision
 from erag_ray.models.int8 import rounded
 from erag_ray.models.linear import linear
 
@@ -59,7 +59,7 @@ def products(operations: float, dtype: str) -> Callable[[], None]:
     if dtype == "int8":
         made: Any = rounded(weights)
     else:
-        made = weights.to(choose_products(dtype))
+        made = weights.to(set_matmul_precision(dtype))
         inputs = inputs.to(made.dtype)
 
     @torch.inference_mode()

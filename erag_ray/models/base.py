@@ -25,7 +25,8 @@ class Resources(NamedTuple):
     Attributes:
         num_gpus: of a cluster that has any; a share of one where several actors share it; 0: it needs none.
         num_cpus: None: an even share of what there is.
-        weight_bytes: of its weights on disk; 0 where that is not known.
+        weight_bytes: of its weights on disk, where a small model is faster than one process can prepare its requests;
+            else 0.
         in_flight: requests that it works on at once.
     """
 

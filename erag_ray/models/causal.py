@@ -13,7 +13,6 @@ import torch
 import transformers
 
 from erag_ray.config import ReaderConfig
-from erag_ray.models.base import Resources
 from erag_ray.models.early_stopping import EarlyStopping, Stop
 from erag_ray.models.kv_cache import KeyValueCaches
 from erag_ray.models.leaving import CHECK_EVERY, generate_leaving
@@ -79,9 +78,6 @@ class CausalModel(LocalModel):
             "files": self.source.digests(),
             "probes": probes(self),
         }
-
-    def resources(self) -> Resources:
-        return Resources(weight_bytes=self.source.weight_bytes())
 
     # --- memory ---
 

@@ -29,8 +29,8 @@ def has_tf32() -> bool:
     return torch.cuda.is_available() and torch.cuda.get_device_capability() >= TF32_CAPABILITY
 
 
-def choose_products(dtype: str) -> torch.dtype:
-    """Choose in which precision this process's GPU multiplies float32 matrices.
+def set_matmul_precision(dtype: str) -> torch.dtype:
+    """Set the precision in which this process's GPU multiplies float32 matrices.
 
     Args:
         dtype: a precision of `Model.dtypes`.

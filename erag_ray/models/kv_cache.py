@@ -59,6 +59,18 @@ class ReservedLayer(transformers.cache_utils.DynamicLayer):
         if self._memory:
             self._show(self.get_seq_length())
 
+    def reset(self) -> None:
+        raise NotImplementedError("a cache of one batch")
+
+    def crop(self, tokens_to_remove: int) -> None:
+        raise NotImplementedError("a cache for greedy decoding")
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        raise NotImplementedError("a cache for greedy decoding")
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        raise NotImplementedError("a cache for greedy decoding")
+
     def _show(self, length: int) -> tuple[torch.Tensor, torch.Tensor]:
         keys, values = (memory[..., :length, :] for memory in self._memory)
         self.keys, self.values = keys, values

@@ -78,19 +78,19 @@ def logprobs_of(
         prompts: of the batch.
         scoring: ends, and which answers have one.
     """
-    asked = list(_asked(rows, prompts, scoring))
+    answers = list(_scored_answers(rows, prompts, scoring))
     ends = sorted(scoring.ends)
-    places = [place for one in asked for place in one.places(starts[one.row], ends)]
+    places = [place for one in answers for place in one.places(starts[one.row], ends)]
     values = _values(logits, places)
     found, start = {}, 0
-    for one in asked:
+    for one in answers:
         stop = start + one.num_places(ends)
         found[rows[one.row].place, one.ids] = one.logprob(values[start:stop])
         start = stop
     return found
 
 
-class _Asked(NamedTuple):
+class _ScoredAnswer(NamedTuple):
     """One answer of a row of a batch."""
 
     row: int
@@ -116,13 +116,15 @@ class _Asked(NamedTuple):
         return total + values[len(self.ids) :].logsumexp(dim=0) if self.has_end else total
 
 
-def _asked(rows: Sequence[Row], prompts: Sequence[PromptTokens], scoring: Scoring) -> Iterator[_Asked]:
+def _scored_answers(
+    rows: Sequence[Row], prompts: Sequence[PromptTokens], scoring: Scoring
+) -> Iterator[_ScoredAnswer]:
     for number, row in enumerate(rows):
         prompt = prompts[row.place]
         for ids in dict.fromkeys(prompt.answer_ids or ()):
             if fed(prompt, ids) == row.fed:
                 is_possible = not prompt.form.next_token or len(ids) == 1
-                yield _Asked(number, ids, scoring.has_end(ids), is_possible)
+                yield _ScoredAnswer(number, ids, scoring.has_end(ids), is_possible)
 
 
 def _values(logits: torch.Tensor, places: Sequence[tuple[int, int, int]]) -> torch.Tensor:

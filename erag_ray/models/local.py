@@ -128,11 +128,11 @@ class LocalModel(Model):
 
     @property
     def has_device(self) -> bool:
-        """Whether a device computes, beside which the host can prepare what comes next."""
+        """Return whether a GPU computes, while which the host can prepare the next window."""
         return False
 
     def arrange(self, prompts: Sequence[PromptTokens]) -> Any:
-        """What the batches of a window share, as far as the host prepares it."""
+        """Return what the batches of a window share, as far as the host prepares it."""
         return None
 
     def begin(self, arranged: Any) -> None:

@@ -8,6 +8,7 @@ import math
 import os
 import pathlib
 import platform
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -30,6 +31,22 @@ MESSAGES = (
     "CUBLAS_STATUS_NOT_INITIALIZED",  # what cuBLAS says where there is no memory for its workspace
     "CUDNN_STATUS_ALLOC_FAILED",
     "CUDA error: out of memory",
+    "CUDA driver error: out of memory",
+)
+# after any of these a process cannot use its GPU any more (CUDA's runtime API, cudaError)
+LOST = (
+    "illegal memory access",
+    "device-side assert",
+    "misaligned address",
+    "unspecified launch failure",
+    "illegal instruction",
+    "invalid program counter",
+    "hardware stack error",
+    "uncorrectable ECC error",
+    "uncorrectable NVLink error",
+    "CUDNN_STATUS_EXECUTION_FAILED",
+    "CUBLAS_STATUS_EXECUTION_FAILED",
+    "CUBLAS_STATUS_INTERNAL_ERROR",
 )
 # of glibc's malloc.h
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
@@ -75,16 +92,16 @@ class BatchLimits:
 
     def __init__(self, most: Limits) -> None:
         self.most = self.now = most
-        self._patience, self._num_good = FIRST_PATIENCE, 0
+        self._patience, self._num_good = FIRST_PATIENCE // 2, 0
 
     def shrink(self, rows: int, longest: int) -> None:
-        """Let the next batches have at most so many requests of this length; it takes longer until they have more."""
-        self._patience *= 1 if self.now == self.most else 2
+        """Let the next batches have at most so many requests of this length; it takes twice as long until they grow."""
+        self._patience *= 2
         tokens = min(self.now.tokens, rows * (longest + self.now.row_tokens))
         self.now, self._num_good = self.now._replace(tokens=tokens), 0
 
     def count_good(self) -> None:
-        """A batch did fit."""
+        """Count a batch that did fit."""
         self._num_good += self.now != self.most
         if self._num_good >= self._patience:
             self.now, self._num_good = self.now._replace(tokens=min(2 * self.now.tokens, self.most.tokens)), 0
@@ -132,12 +149,9 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def is_gpu_lost(error: BaseException) -> bool:
-    """Whether an error says that this process cannot use its GPU any more, such as a failed assertion on it."""
-    return (
-        isinstance(error, RuntimeError)
-        and str(error).startswith("CUDA error")
-        and not is_out_of_memory(error)
-    )
+    """Return whether an error says that this process cannot use its GPU any more, such as a failed assertion on it."""
+    is_cuda = isinstance(error, RuntimeError) and re.match("(CUDA|cuDNN|CUDA driver) error", str(error))
+    return bool(is_cuda) and any(message in str(error) for message in LOST)
 
 
 def free_memory() -> None:

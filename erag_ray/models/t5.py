@@ -123,7 +123,9 @@ class T5Model(LocalModel):
         own = {"backend": "transformers", "dtype": self.config.dtype, "files": self.source.digests()}
         # what concerns some models alone
         rounding = {"rounding": ROUNDING} if self.config.dtype == INT8 else {}
-        gelu = {"gelu_new": GELU_NEW} if self.settings.dense_act_fn == "gelu_new" else {}
+        is_engine = self.settings.model_type in KINDS and self.config.dtype != "float16"
+        is_gelu = is_engine and self.settings.dense_act_fn == "gelu_new"
+        gelu = {"gelu_new": GELU_NEW} if is_gelu else {}
         return {**super().identity(), **own, **rounding, **gelu, "probes": probes(self)}
 
     # --- requests in tokens ---

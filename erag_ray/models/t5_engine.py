@@ -335,7 +335,7 @@ class _Run:
         self.hidden = None if self.hidden is None else self.hidden[left]
 
     def _store(self) -> None:
-        """What the rows have written so far stands among all."""
+        """Copy what the rows have written so far to where all rows are kept."""
         if self.written is not self.all_written:
             self.all_written[to_device(torch.tensor(self.places), self.engine.device)] = self.written
 

@@ -8,7 +8,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from erag_ray.models.word_cache import Encode, Ids, WordCache, splits_at_blanks, word_starts
+from erag_ray.models.word_cache import Encode, Ids, WordCache, normalizer_of, splits_at_blanks, word_starts
 from erag_ray.prompts import T5, Piece, fit
 from erag_ray.requests import Form, Passage, Request
 from erag_ray.schemas import InputError
@@ -48,7 +48,9 @@ class PieceTokenizer:
         backend = getattr(tokenizer, "backend_tokenizer", None)
         if backend is not None and splits_at_blanks(backend):
             starts = word_starts(backend)
-            self._plain = WordCache(self._whole, self._control_texts, self.control_ids, starts)
+            self._plain = WordCache(
+                self._whole, self._control_texts, self.control_ids, starts, normalizer_of(backend)
+            )
 
     def tokenise(self, prompts: Sequence[Sequence[Piece]]) -> list[list[Ids]]:
         """Token ids of every piece of every prompt; each distinct piece is tokenised once."""

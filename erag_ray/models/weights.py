@@ -11,7 +11,7 @@ from typing import Any
 
 import transformers
 
-from erag_ray.models.devices import choose_products, device
+from erag_ray.models.devices import device, set_matmul_precision
 from erag_ray.schemas import InputError
 from erag_ray.sources import ModelSource
 
@@ -78,7 +78,7 @@ def load_weights(auto_class: Any, source: ModelSource, dtype: str) -> Any:
     safe = {} if source.gguf_file else {"use_safetensors": True}
     model, found = auto_class.from_pretrained(
         source.folder,
-        dtype=choose_products(dtype),
+        dtype=set_matmul_precision(dtype),
         trust_remote_code=False,
         local_files_only=True,
         output_loading_info=True,

@@ -27,11 +27,13 @@ BLANK = "\u2581"
 """What these tokenizers have in place of a blank."""
 VISIBLE = "LNPS"
 """Letters, numbers, punctuation and symbols by Unicode's categories: not the marks that join what is before them."""
-WITHIN_WORDS = {"Punctuation", "Digits", "WhitespaceSplit"}
+WITHIN_WORDS = {"Punctuation", "Digits"}
+AT_BLANKS = {"Metaspace", "WhitespaceSplit"}
+Normalize = Callable[[str], str]
 
 
 def splits_at_blanks(tokenizer: Any) -> bool:
-    """Whether each word of a text with single blanks has the tokens that it has alone.
+    """Return whether each word of a text with single blanks has the tokens that it has alone.
 
     Args:
         tokenizer: of the package tokenizers.
@@ -40,11 +42,14 @@ def splits_at_blanks(tokenizer: Any) -> bool:
     normalizers = list(_stages(made["normalizer"], "normalizers"))
     splitters = list(_stages(made["pre_tokenizer"], "pretokenizers"))
     metaspaces = [stage for stage in splitters if stage["type"] == "Metaspace"]
-    others = {stage["type"] for stage in splitters if stage["type"] != "Metaspace"}
+    types = [stage["type"] for stage in splitters]
     return (
         all(_is_local(stage) for stage in normalizers)
         and [(stage["split"], stage["prepend_scheme"]) for stage in metaspaces] == [(True, "always")]
-        and others <= WITHIN_WORDS
+        # what splits words must come after what splits at blanks, or its pieces would depend on the blanks
+        and types[0] in AT_BLANKS
+        and set(types) <= AT_BLANKS | WITHIN_WORDS
+        and _keeps_ascii_words(normalizer_of(tokenizer))
         and not made["model"].get("dropout")
         and not any(
             " " in token["content"] or token["lstrip"] or token["rstrip"] for token in made["added_tokens"]
@@ -65,6 +70,28 @@ def _stages(stage: Mapping[str, Any] | None, parts: str) -> Iterator[Mapping[str
 def _is_local(stage: Mapping[str, Any]) -> bool:
     is_replace = stage["type"] == "Replace" and stage["pattern"] == SEVERAL_BLANKS
     return is_replace or stage["type"] in NORMALIZERS
+
+
+def normalizer_of(tokenizer: Any) -> Normalize:
+    """Return what a tokenizer does to a text first.
+
+    Args:
+        tokenizer: of the package tokenizers.
+    """
+    normalizer = tokenizer.normalizer
+    return str if normalizer is None else normalizer.normalize_str
+
+
+def _keeps_ascii_words(normalize: Normalize) -> bool:
+    """Return whether a printable character of ASCII is never made a blank, or joined with one."""
+    return all(_is_apart(chr(code), normalize) for code in range(ord("!"), 0x7F))
+
+
+def _is_apart(word: str, normalize: Normalize) -> bool:
+    """Return whether a word is normalised alike alone and between blanks, to something without blanks."""
+    alone, side = normalize(word), normalize("a")
+    has_blank = BLANK in alone or any(map(str.isspace, alone))
+    return alone != "" and not has_blank and normalize(f"a {word} a") == f"{side} {alone} {side}"
 
 
 def word_starts(tokenizer: Any) -> frozenset[int]:
@@ -88,6 +115,7 @@ class WordCache:
         written: the texts of its control tokens.
         control_ids: ids that no word may have; a text with such a word is left to ``encode`` as a whole.
         starts: its `word_starts`: with them new words are tokenised many in one text, which takes half of the time.
+        normalize: what the tokenizer does to a text first.
     """
 
     def __init__(
@@ -96,11 +124,13 @@ class WordCache:
         written: Collection[str],
         control_ids: Collection[int],
         starts: Collection[int] = (),
+        normalize: Normalize = str,
     ) -> None:
         self._encode = encode
         self._written = re.compile("|".join(map(re.escape, written)) or "(?!)")
         self._control_ids = frozenset(control_ids)
         self._starts = frozenset(starts)
+        self._normalize = normalize
         self._ids: dict[str, Ids | None] = {}
         self._numbers: dict[int, int] = {}
         """Each id as one object, so that the ids of all words lie close together in memory."""
@@ -147,16 +177,14 @@ class WordCache:
                 yield from self._encode(group)
 
     def _stands_alone(self, word: str) -> bool:
-        """Whether nothing in a word can join the blank before or after it, or become a blank or a control token."""
+        """Return whether nothing in a word joins the blanks beside it, or becomes a blank or a control token."""
         if not word.isprintable() or BLANK in word or self._written.search(word):
             return False
         if word.isascii():
             return word != ""
+        is_visible = unicodedata.category(word[0])[0] in VISIBLE
         normal = unicodedata.normalize("NFKC", word)
-        has_blank = any(map(str.isspace, normal))
-        return (
-            unicodedata.category(word[0])[0] in VISIBLE and not has_blank and not self._written.search(normal)
-        )
+        return is_visible and not self._written.search(normal) and _is_apart(word, self._normalize)
 
 
 def _words(text: str) -> list[str]:

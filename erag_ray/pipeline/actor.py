@@ -69,16 +69,16 @@ COUNTED = (
 NOTES = "_attempts"
 UNKNOWN = "a crash, or max_batch_seconds"
 MAX_ENDS = 20
-"""Processes in a row that end in one block without a response between them: the job then ends too."""
+"""Processes in a row that lose their GPU in one block without a response between them: the job then ends too."""
 Keys = list[list[int]]
 
 
 class Note(NamedTuple):
-    """What is known of a block that is being read.
+    """State of a block that is being run.
 
     Attributes:
         keys: of the requests that are being read just now, if only a few are.
-        num_ends: processes that have ended in this block, without a response between them.
+        num_ends: processes that have lost their GPU in this block, without a response between them.
         why: what ended the last one, if it could say so.
     """
 
@@ -259,11 +259,11 @@ class ModelActor:
         """RESPONSES of what a process has left that ended, in small groups, so that it is known which ends another.
 
         Raises:
-            JobError: one process after the other ends.
+            JobError: one process after the other loses its GPU.
         """
-        num_ends = last.num_ends + 1
+        num_ends = last.num_ends + (last.why != UNKNOWN)
         if num_ends >= MAX_ENDS:
-            raise JobError(f"{num_ends} processes in a row ended while running requests: {last.why}; {KEPT}")
+            raise JobError(f"{num_ends} processes in a row lost their GPU: {last.why}; {KEPT}")
         todo = without(requests, self.store.keys_by(self.job))
         # with its type: all may have been written
         is_suspect = pa.array([keys in last.keys for keys in keys_of(todo)], pa.bool_())
@@ -274,7 +274,7 @@ class ModelActor:
         groups = [ones.slice(row, 1) for row in range(ones.num_rows)]
         groups += [others.slice(row, CAREFUL_ROWS) for row in range(0, others.num_rows, CAREFUL_ROWS)]
         for group in groups:
-            attempt.note(group, num_ends, last.why)
+            attempt.note(group, num_ends)
             for responses in self._tables(group):
                 num_ends = 0 if responses.column("error").null_count else num_ends
                 yield responses

@@ -33,7 +33,7 @@ BLOCK_SECONDS = 60.0
 ROUNDS_IN_FLIGHT = 4
 SMALL_MODEL = 400 << 20
 """Bytes of weights up to which two actors share a GPU: T5-small's in float32 are 242 MB, T5-base's 892 MB."""
-ACTORS_OF_SMALL_MODEL, CPUS_OF_SHARING_ACTOR = 2, 2
+SHARING_ACTORS, CPUS_OF_SHARING_ACTOR = 2, 2
 """Actors, and the CPUs that each of them must have: one for Python, one for tokenising and copies."""
 
 
@@ -67,7 +67,8 @@ class Pool:
         kind = f" ({names})" if names else ""
         if self.num_gpus < 1:
             most = round(1 / self.num_gpus)
-            return f"readers: {self.size} on {num_gpus} GPUs{kind}, up to {most} on each, {threads}"
+            gpus = f"{num_gpus} GPU{'s' * (num_gpus > 1)}{kind}"
+            return f"readers: {self.size} on {gpus}, up to {most} on each, {threads}"
         idle = f" of {num_gpus}, {num_gpus - self.size} idle" if self.size < num_gpus else ""
         return f"readers: {self.size}, one on each GPU{kind}{idle}, {threads}"
 
@@ -123,7 +124,7 @@ def plan_pool(config: JobConfig, resources: Resources) -> Pool:
     wait_for_gpus(config.expect_gpus)
     nodes = nodes_alive()
     room = [gpu_room(node.get("GPU", 0), resources.num_gpus) for node in nodes]
-    sharing = min((actors_per_gpu(resources, node) for node in nodes if node.get("GPU")), default=1)
+    sharing = actors_per_gpu(config, resources, nodes, room)
     size = config.num_readers or max(sum(room) * sharing, 1)
     per_room = math.ceil(size / sum(room)) if sum(room) else 0
     num_gpus = resources.num_gpus / per_room if per_room else 0.0
@@ -135,16 +136,28 @@ def plan_pool(config: JobConfig, resources: Resources) -> Pool:
     return Pool(size=size, num_cpus=num_cpus, num_gpus=num_gpus, num_together=num_together)
 
 
-def actors_per_gpu(resources: Resources, node: Mapping[str, float]) -> int:
-    """Return how many actors share one GPU of a node.
+def actors_per_gpu(
+    config: JobConfig, resources: Resources, nodes: Sequence[Mapping[str, float]], room: Sequence[int]
+) -> int:
+    """Return how many actors share a GPU, where ``num_readers`` does not say it.
 
-    A small model computes faster than one process can prepare its requests: the count in `notebooks/a100_estimate.py`
+    A small T5 computes faster than one process can prepare its requests: the count in `notebooks/a100_estimate.py`
     says 14,500 pairs a second for T5-small, of which one actor reached .58 and two .84 (`jobs/benchmark.py --parts
     '[host]'`). Of the 3,900 of T5-base one reached .92.
+
+    Args:
+        config: the job.
+        resources: that an actor needs.
+        nodes: the resources of each node.
+        room: GPUs of each node that can have an actor.
     """
     is_small = 0 < resources.weight_bytes <= SMALL_MODEL and resources.num_gpus == 1
-    cpus_per_gpu = int(node.get("CPU", 0) // node["GPU"])
-    return max(1, min(ACTORS_OF_SMALL_MODEL, cpus_per_gpu // CPUS_OF_SHARING_ACTOR)) if is_small else 1
+    if not is_small or not sum(room):
+        return 1
+    places = [own * SHARING_ACTORS for own in room]
+    share = largest_share([int(node.get("CPU", 0)) for node in nodes], places, sum(places))
+    num_cpus = min(config.cpus_per_reader or share, share)
+    return SHARING_ACTORS if num_cpus >= CPUS_OF_SHARING_ACTOR else 1
 
 
 def readers_on_a_node(cpus: Sequence[int], num_cpus: int, size: int) -> int:

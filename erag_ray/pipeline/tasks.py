@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -11,6 +13,7 @@ import ray.exceptions
 import ray.util
 
 from erag_ray.config import SearchConfig
+from erag_ray.models.memory import is_gpu_lost
 from erag_ray.pipeline.gpus import check_gpus, process_environment
 from erag_ray.pipeline.session import gpu_room, nodes_alive, ray_session
 from erag_ray.progress import counted
@@ -69,7 +72,7 @@ class TaskActor:
         self._worker: Callable[[int], None] | None = None
 
     def do(self, worker: type[Any], settings: Mapping[str, Any], number: int) -> int:
-        """Do a task; gives its number.
+        """Do a task; gives its number. An error that costs this process its GPU ends it, and the task is done again.
 
         Raises:
             JobError: torch cannot use the GPUs that this actor has.
@@ -77,7 +80,13 @@ class TaskActor:
         if self._worker is None or self._made_of != (worker, settings):
             check_gpus()
             self._worker, self._made_of = worker(**settings), (worker, settings)
-        self._worker(number)
+        try:
+            self._worker(number)
+        except RuntimeError as error:
+            if not is_gpu_lost(error):
+                raise
+            traceback.print_exception(error)
+            os._exit(1)
         return number
 
 

@@ -15,7 +15,7 @@ from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 from erag_ray.config import TrainConfig
-from erag_ray.pipeline.gpus import check_gpus
+from erag_ray.pipeline.gpus import check_gpus, process_environment
 from erag_ray.pipeline.inference import largest_share
 from erag_ray.pipeline.session import nodes_alive
 from erag_ray.progress import training_progress
@@ -45,8 +45,11 @@ def train(config: TrainConfig, model_folder: str, num_steps: int) -> State:
         cast(Any, run_worker),
         train_loop_config={"config": config, "model": full_path(model_folder)},
         scaling_config=workers,
-        run_config=RunConfig(
-            name="run", storage_path=place, failure_config=FailureConfig(max_failures=NUM_RETRIES)
+        run_config=cast(Any, RunConfig)(
+            name="run",
+            storage_path=place,
+            failure_config=FailureConfig(max_failures=NUM_RETRIES),
+            worker_runtime_env={"env_vars": process_environment(bool(workers.use_gpu))},
         ),
     )
     with training_progress(pathlib.Path(config.out), num_steps, show=config.progress):

@@ -25,7 +25,11 @@ LOCK_SECONDS = 600.0
 
 
 def cache_folder() -> pathlib.Path:
-    """Return where this machine keeps what can be had again: ERAG_RAY_CACHE, else ~/.cache/erag_ray."""
+    """Return the folder of this machine's cache: ERAG_RAY_CACHE, else ~/.cache/erag_ray.
+
+    Raises:
+        RuntimeError: it is in a home folder that there is not.
+    """
     return pathlib.Path(os.environ.get(CACHE) or DEFAULT_CACHE).expanduser()
 
 
@@ -35,9 +39,13 @@ def cached_digest(path: str | os.PathLike[str]) -> str:
     Processes that want the same file at once wait for the first of them. Where nothing can be remembered, each hashes.
     """
     place = pathlib.Path(path).resolve()
-    if place.stat().st_size < LARGE:
+    try:
+        folder = cache_folder() / "digests"
+    except RuntimeError:
+        folder = None  # a user without a home
+    if folder is None or place.stat().st_size < LARGE:
         return file_digest(place)
-    note = cache_folder() / "digests" / f"{hashlib.sha256(str(place).encode()).hexdigest()[:32]}.json"
+    note = folder / f"{hashlib.sha256(str(place).encode()).hexdigest()[:32]}.json"
     with _locked(note):
         stamp = _stamp(place)
         digest = _noted(note, stamp)
@@ -63,8 +71,8 @@ def _stamp(place: pathlib.Path) -> dict[str, int | str]:
 def _locked(note: pathlib.Path) -> Iterator[None]:
     lock = filelock.FileLock(note.with_suffix(".lock"), timeout=LOCK_SECONDS)
     with contextlib.ExitStack() as held:
-        # a folder that cannot be written, or a process that takes very long
-        with contextlib.suppress(OSError, filelock.Timeout):
+        # a folder that cannot be written or locked, or a process that takes very long
+        with contextlib.suppress(OSError, NotImplementedError, filelock.Timeout):
             note.parent.mkdir(parents=True, exist_ok=True)
             held.enter_context(lock)
         yield

@@ -157,7 +157,7 @@ class Trainer:
         sums = torch.zeros(4, dtype=torch.float64, device=self.gradients.device)
         if not self._has_memory_for(samples, sums):
             free_memory()
-            # told to all, who would else wait for this worker's gradients
+            # the other workers would else wait for this one's gradients
             sums[3] = 1
         if dist.is_initialized():
             dist.all_reduce(self.gradients)
