@@ -10,6 +10,7 @@ In the pieces a template never ends in a blank: a blank belongs to the word afte
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
 from typing import Literal, NamedTuple
@@ -151,6 +152,13 @@ def family_prompt(family: Family, *, is_chat: bool, num_examples: int = 0, title
     )
 
 
+def question_first_prompt(family: Family) -> Prompt:
+    """The chat prompt of a family with the passages last: all prompts about one question start alike."""
+    chat = family_prompt(family, is_chat=True)
+    asked = f"{family.question_word}: {{question}}"
+    return dataclasses.replace(chat, template=f"{_escaped(family[0])}\n\n{asked}\n\n{{passages}}")
+
+
 def _escaped(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
@@ -169,6 +177,8 @@ def prompt_named(name: str, family: str, *, num_examples: int, titles: bool) -> 
         return T5
     if name not in BUILT_IN:
         raise ValueError(f"unknown prompt {name!r}; known: {PROMPT_CHOICES}")
+    if name == "question_first":
+        return question_first_prompt(FAMILIES[family])
     return family_prompt(FAMILIES[family], is_chat=name == "chat", num_examples=num_examples, titles=titles)
 
 

@@ -155,6 +155,8 @@ class Response:
         num_output_tokens: written or scored.
         num_truncated_question_tokens: cut from the question to make the prompt fit.
         num_truncated_passage_tokens: cut from the passages.
+        num_cached_prompt_tokens: of the prompt, those that a server did not have to compute again.
+        notes: what a model counts of its outputs, such as ``thinking``; summed up for people, not stored.
     """
 
     text: str | None = None
@@ -165,6 +167,8 @@ class Response:
     num_output_tokens: int = 0
     num_truncated_question_tokens: int = 0
     num_truncated_passage_tokens: int = 0
+    num_cached_prompt_tokens: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def text_hash(*fields: str) -> bytes:

@@ -121,6 +121,7 @@ PENDING = _table(
 ERROR_KINDS = {
     "input": "would come up anywhere; final, unless a job asks to retry errors",
     "resource": "did not fit, or ended its process; holds for its own job only",
+    "refused": "a server's content filter refused it; final, unless a job asks to retry errors",
     "code": "user code raised for this request; holds for its own job only",
 }
 """RESPONSES.error_kind -> what it means."""
@@ -377,6 +378,8 @@ COSTS = _table(
     num_reader_calls=COUNT,
     num_prompt_tokens=COUNT,
     num_output_tokens=COUNT,
+    num_cached_prompt_tokens=COUNT,
+    price_=VALUE,
     seconds=VALUE,
     device_seconds=VALUE,
     peak_memory_bytes=COUNT,

@@ -362,13 +362,14 @@ def test_expand_leaves_what_is_not_given_at_its_default() -> None:
 
 
 def field_docstrings(config: type) -> dict[str, str]:
-    """The docstring that stands under each field of a class."""
-    (found,) = ast.parse(textwrap.dedent(inspect.getsource(config))).body
-    assert isinstance(found, ast.ClassDef)
+    """The docstring that stands under each field of a class and of those that it inherits from."""
     docstrings = {}
-    for node, following in zip(found.body, found.body[1:], strict=False):
-        if isinstance(node, ast.AnnAssign) and isinstance(following, ast.Expr):
-            docstrings[ast.unparse(node.target)] = ast.literal_eval(following.value)
+    for one in config.__mro__[:-1]:
+        (found,) = ast.parse(textwrap.dedent(inspect.getsource(one))).body
+        assert isinstance(found, ast.ClassDef)
+        for node, following in zip(found.body, found.body[1:], strict=False):
+            if isinstance(node, ast.AnnAssign) and isinstance(following, ast.Expr):
+                docstrings[ast.unparse(node.target)] = ast.literal_eval(following.value)
     return docstrings
 
 

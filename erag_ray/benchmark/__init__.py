@@ -95,6 +95,8 @@ def costs_of(table: pl.DataFrame, job: str) -> pl.DataFrame:
         num_reader_calls="count",
         num_prompt_tokens="num_prompt_tokens",
         num_output_tokens="num_output_tokens",
+        num_cached_prompt_tokens=pl.lit(0),
+        price=pl.lit(None, pl.Float64),
         seconds=pl.coalesce("whole_seconds", "seconds"),
         device_seconds="seconds",
         peak_memory_bytes="peak_memory_bytes",

@@ -166,6 +166,14 @@ class JobConfig:
     write_every_seconds: float = 20.0
     """A reader writes what it has read at least this often (as soon as the batch in hand is done)."""
 
+    recheck_share: float = 0.01
+    """Served models: this share of the new requests is asked again at the end; the report says how many outputs and
+    scores have changed (0: none is)."""
+
+    max_cost: float | None = None
+    """Served models with price_per_million: stop, with all that was answered kept, once the new requests of one model
+    have cost so much (null: no limit)."""
+
     max_batch_seconds: float | None = None
     """A batch that takes longer ends its reader's process: its requests are then read one by one, and one that takes
     longer alone becomes an error (null: no limit). Far above what the slowest batch needs."""
@@ -214,6 +222,8 @@ class JobConfig:
         for cutoff in self.cutoffs:
             require(cutoff >= 1, f"cutoffs: {cutoff} is not at least 1")
         require(0 < self.confidence < 1, f"confidence must lie between 0 and 1, got {self.confidence}")
+        require(0 <= self.recheck_share <= 1, f"recheck_share must be within 0..1, got {self.recheck_share}")
+        require(self.max_cost is None or self.max_cost > 0, f"max_cost must be above 0, got {self.max_cost}")
         for name in ("num_flips", "num_permutations"):
             value = getattr(self, name)
             require(value >= 100, f"{name} must be at least 100, got {value}")

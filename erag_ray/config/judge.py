@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 from erag_ray.config.check import require
 from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.served import ServerKeys
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeConfig:
-    """A language model that says of a question and one passage whether the passage helps; it sees no gold answer."""
+class JudgeKeys:
+    """What a judge is asked to do, and the keys of one that this package runs itself."""
 
     PATHS: ClassVar = ("model",)
 
     kind: str = "causal"
-    """causal, or package.module:Class."""
+    """causal, served (see reader.kind), or package.module:Class."""
 
     options: dict[str, Any] = field(default_factory=dict)
     """package.module:Class only: whatever the class takes; it checks them itself."""
@@ -47,8 +48,8 @@ class JudgeConfig:
     max_prompt_tokens: int | None = None
     """Longest prompt, in tokens (null: what the model's context leaves, at most 4096)."""
 
-    prompt: Literal["plain", "chat"] = "plain"
-    """A plain few-shot prompt, or the tokenizer's chat template."""
+    prompt: Literal["plain", "chat"] | None = None
+    """A plain few-shot prompt, or a chat (null: chat for served with api: chat, else plain)."""
 
     num_examples: int = 4
     """Plain prompt: how many worked examples stand before the question (0 to 4)."""
@@ -79,9 +80,26 @@ class JudgeConfig:
             return 0.5 if least is None else least
         return (2.0 if least is None else least) / 3
 
+
+@dataclass(frozen=True, kw_only=True)
+class JudgeConfig(ServerKeys, JudgeKeys):
+    """A language model that says of a question and one passage whether the passage helps; it sees no gold answer."""
+
+    def __post_init__(self) -> None:
+        JudgeKeys.__post_init__(self)
+        ServerKeys.__post_init__(self)
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether the prompt is a chat."""
+        by_kind = "chat" if self.kind == "served" and self.api == "chat" else "plain"
+        return (self.prompt or by_kind) == "chat"
+
     def reader(self) -> ReaderConfig:
         """The judge's model as a reader's."""
+        server = {name.name: getattr(self, name.name) for name in fields(ServerKeys)}
         return ReaderConfig(
+            **server,
             kind=self.kind,
             options=self.options,
             model=self.model,

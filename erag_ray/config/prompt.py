@@ -15,7 +15,7 @@ from erag_ray.config.check import require
 from erag_ray.config.keys import keys_of
 
 FILE_ENDINGS = (".yaml", ".yml")
-BUILT_IN = ("chat", "plain", "t5")
+BUILT_IN = ("chat", "plain", "question_first", "t5")
 PROMPT_CHOICES = ", ".join((*BUILT_IN, "a YAML file (.yaml, .yml)")) + ", or keys"
 FIELDS = ("question", "passages")
 PASSAGE_FIELDS = ("rank", "title", "text", "passage")

@@ -7,26 +7,28 @@ from typing import Any, ClassVar, Literal
 
 from erag_ray.config.check import require
 from erag_ray.config.prompt import BUILT_IN, FILE_ENDINGS, PROMPT_CHOICES, PromptConfig, read_prompt
+from erag_ray.config.served import ServerKeys
 
-SPEED_KEYS = ("batch_size", "batch_tokens", "delay_seconds")
+SPEED_KEYS = ("batch_size", "batch_tokens", "delay_seconds", *ServerKeys.ACCESS_KEYS)
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReaderConfig:
-    """The LLM of the RAG system."""
+class ReaderKeys:
+    """What the LLM of the RAG system is asked to do, and the keys of one that this package runs itself."""
 
     PATHS: ClassVar = ("model",)
 
     kind: str = "fid"
-    """fid (T5, Fusion-in-Decoder), ipa (T5, all passages in one prompt), causal (any decoder-only model),
-    echo (a fake without weights), or package.module:Class."""
+    """fid (T5, Fusion-in-Decoder), ipa (T5, all passages in one prompt), causal (any decoder-only model), served (any
+    model behind an OpenAI-compatible server), echo (a fake without weights), or package.module:Class."""
 
     options: dict[str, Any] = field(default_factory=dict)
     """package.module:Class only: whatever the class takes; it checks them itself."""
 
     model: str | None = None
     """A folder, a Hugging Face hub name, a .gguf file, or package:NAME/FILE for a file that an installed Python
-    package carries (by the name that is imported, or that pip shows). Code inside a model is never run."""
+    package carries (by the name that is imported, or that pip shows); served: the name by which the server knows it.
+    Code inside a model is never run."""
 
     model_revision: str | None = None
     """Branch, tag or commit of a hub model."""
@@ -39,16 +41,18 @@ class ReaderConfig:
 
     max_prompt_tokens: int | None = None
     """Longest input, in tokens: for fid per passage with its question (null: 250), for ipa the whole prompt
-    (null: 2048), for causal the whole prompt (null: what the model's context leaves, at most 4096)."""
+    (null: 2048), for causal the whole prompt (null: what the model's context leaves, at most 4096), for served the
+    whole prompt at 4 characters a token (null: nothing is cut)."""
 
     max_new_tokens: int | None = None
     """Longest output, in tokens (null: by dataset: 150 for dialogue, else 50)."""
 
     prompt: str | PromptConfig | None = None
     """t5 ("question: ... title: ... context: ..."), plain (instruction, worked examples, passages, question), chat (the
-    same without examples, through the tokenizer's chat template), a YAML file, or its keys: template, passage,
-    separator, without_passages, system, examples, chat (null: t5 for fid and ipa, else plain). Part of the reader's
-    fingerprint."""
+    same without examples, through the tokenizer's chat template), question_first (a chat with the passages last: all
+    prompts of a question start alike, which servers' prefix caches use), a YAML file, or its keys: template, passage,
+    separator, without_passages, system, examples, chat (null: t5 for fid and ipa, question_first for served, else
+    plain). Part of the reader's fingerprint."""
 
     family: Literal["question", "claim", "dialogue"] | None = None
     """Which instruction and examples the plain and chat prompts have (null: by dataset)."""
@@ -87,6 +91,15 @@ class ReaderConfig:
         require(
             self.delay_seconds >= 0, f"reader.delay_seconds must not be negative, got {self.delay_seconds}"
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReaderConfig(ServerKeys, ReaderKeys):
+    """The LLM of the RAG system."""
+
+    def __post_init__(self) -> None:
+        ReaderKeys.__post_init__(self)
+        ServerKeys.__post_init__(self)
 
 
 def output_settings(config: Any) -> dict[str, Any]:

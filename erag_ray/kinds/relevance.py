@@ -24,7 +24,7 @@ DIGITS = 9
 def _form(case: Case) -> Form:
     judge = case.judge
     is_yes_no = judge.scale == "yes_no"
-    family, is_chat = JUDGEMENTS[judge.scale], judge.prompt == "chat"
+    family, is_chat = JUDGEMENTS[judge.scale], judge.is_chat
     return Form(
         method="loglikelihood" if is_yes_no else "generate",
         prompt=family_prompt(family, is_chat=is_chat, num_examples=judge.num_examples),

@@ -16,6 +16,7 @@ from erag_ray.models.echo import EchoModel
 from erag_ray.models.isolation import Isolation, checked, rendered
 from erag_ray.models.local import LocalModel, PromptTokens
 from erag_ray.models.memory import keep_freed_memory
+from erag_ray.models.served import ServedModel
 from erag_ray.models.t5 import T5Model
 from erag_ray.models.weights import quiet
 from erag_ray.names import find
@@ -154,5 +155,6 @@ MODELS: dict[str, type[Model]] = {
     "fid": T5Model,
     "ipa": T5Model,
     "causal": CausalModel,
+    "served": ServedModel,
     "echo": EchoModel,
 }

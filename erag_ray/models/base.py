@@ -105,6 +105,14 @@ class Model(ABC):
         """What one actor with this model needs."""
         return Resources()
 
+    def facts(self) -> dict[str, object]:
+        """Return what was found out about the model and may interest later; JSON values, for manifests."""
+        return {}
+
+    def notes(self) -> list[str]:
+        """Return lines for people, shown before the model is asked."""
+        return []
+
     def batch_rows(self, form: Form) -> int:
         """Most requests of a form that it works on at once."""
         return self.config.batch_size or DEFAULT_BATCH

@@ -26,6 +26,7 @@ COUNTS = (
     "num_output_tokens",
     "num_truncated_question_tokens",
     "num_truncated_passage_tokens",
+    "num_cached_prompt_tokens",
 )
 MOST_TOKENS = 1 << 31
 

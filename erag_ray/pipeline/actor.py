@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 import traceback
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -150,6 +151,7 @@ class ModelActor:
         max_batch_seconds: float | None,
         memory_share: float = 1.0,
         errors: str | None = None,
+        max_cost: float | None = None,
     ) -> None:
         torch.set_num_threads(num_threads)
         set_tokenizer_threads(num_threads)
@@ -164,6 +166,9 @@ class ModelActor:
         self.max_batch_seconds = max_batch_seconds
         self.store = ResponseStore(store, model)
         self.model_seconds = 0.0
+        self._notes: Counter[str] = Counter()
+        self._num_cached_tokens = 0
+        self._budget = _Budget(config, max_cost)
         self._fault: InputError | JobError | None = None
         # raised with the first block: of an actor that cannot be made Ray tells in words of its own
         try:
@@ -193,7 +198,11 @@ class ModelActor:
         num_responses, num_prompt, num_output = (
             sum(column) for column in zip((0, 0, 0), *counts, strict=True)
         )
+        notes, num_cached = self._notes, self._num_cached_tokens
+        self._notes, self._num_cached_tokens = Counter(), 0
         yield {
+            "notes": [json.dumps(notes)],
+            "num_cached_prompt_tokens": [num_cached],
             "num_responses": [num_responses],
             "num_questions": [pc.count_distinct(requests.column("question")).as_py()],
             "num_prompt_tokens": [num_prompt],
@@ -253,7 +262,10 @@ class ModelActor:
                 self.model_seconds += time.monotonic() - start
                 if answer is None:
                     return
+                self._notes.update(answer[1].notes)
+                self._num_cached_tokens += answer[1].num_cached_prompt_tokens
                 yield answer
+                self._budget.spend(answer[1])
 
     def _carefully(self, requests: pa.Table, attempt: Attempt, last: Note) -> Iterator[pa.Table]:
         """RESPONSES of what a process has left that ended, in small groups, so that it is known which ends another.
@@ -319,6 +331,24 @@ def set_tokenizer_threads(num_threads: int) -> None:
     """Let the package tokenizers use so many threads of this process; it reads both variables when it first does."""
     os.environ["RAYON_NUM_THREADS"] = str(num_threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if num_threads > 1 else "false"
+
+
+class _Budget:
+    """What an actor's requests may cost."""
+
+    def __init__(self, config: ReaderConfig, most: float | None) -> None:
+        self._config, self._most, self._spent = config, most, 0.0
+
+    def spend(self, response: Response) -> None:
+        """Count a response.
+
+        Raises:
+            JobError: no more may be spent.
+        """
+        counts = response.num_prompt_tokens, response.num_cached_prompt_tokens, response.num_output_tokens
+        self._spent += self._config.price_of(*counts) or 0.0
+        if self._most is not None and self._spent >= self._most:
+            raise JobError(f"max_cost: {self._spent:.4f} is spent of {self._most:.4f} for each actor; {KEPT}")
 
 
 class _Alarm:

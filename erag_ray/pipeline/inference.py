@@ -8,11 +8,13 @@ flows back to the driver is only counts.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import math
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -105,6 +107,9 @@ class Done:
     num_output_tokens: int
     device_seconds: float
     peak_memory_bytes: int
+    num_cached_prompt_tokens: int = 0
+    notes: Mapping[str, int] = field(default_factory=dict)
+    """How many responses have each of `Response.notes`."""
 
 
 def plan_pool(config: JobConfig, resources: Resources) -> Pool:
@@ -247,6 +252,7 @@ def actor_arguments(work: Work, config: JobConfig, job: str, pool: Pool) -> dict
         "max_batch_seconds": config.max_batch_seconds,
         "memory_share": 1 / pool.num_together,
         "errors": traceback_folder(),
+        "max_cost": None if config.max_cost is None else config.max_cost / pool.size,
     }
 
 
@@ -289,4 +295,9 @@ def _quiet_data() -> None:
 def _sum(counts: pa.Table) -> Done:
     columns = {name: counts.column(name).to_pylist() for name in counts.column_names}
     peak = max(columns.pop("peak_memory_bytes"))
-    return Done(**{name: sum(values) for name, values in columns.items()}, peak_memory_bytes=peak)
+    notes = Counter[str]()
+    for text in columns.pop("notes"):
+        notes.update(json.loads(text))
+    return Done(
+        **{name: sum(values) for name, values in columns.items()}, peak_memory_bytes=peak, notes=dict(notes)
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import polars as pl
 
@@ -41,7 +42,9 @@ def cost_grid(costs: pl.DataFrame) -> Grid:
             f"{row['num_requests']:,}",
             f"{row['num_reader_calls']:,}",
             f"{row['num_prompt_tokens']:,}",
+            _cached(row),
             f"{row['num_output_tokens']:,}",
+            NOTHING if row["price"] is None else f"{row['price']:.4f}",
             number(row["seconds"], 1),
             number(row["device_seconds"], 1),
             number(row["peak_memory_bytes"] / 2**30, 2) if row["peak_memory_bytes"] else NOTHING,
@@ -52,10 +55,18 @@ def cost_grid(costs: pl.DataFrame) -> Grid:
         "requests",
         "reader calls",
         "tokens in",
+        "cached",
         "tokens out",
+        "price",
         "seconds",
         "reader seconds",
         "peak GiB a reader",
     )
     caption = "What the last run of each stage did itself; responses found in the store cost nothing again."
     return Grid(title="Costs", columns=("stage", "model", *heads), rows=rows, caption=caption, num_names=2)
+
+
+def _cached(row: Mapping[str, Any]) -> str:
+    """The share of the prompt tokens that a server had in its cache."""
+    count = row["num_cached_prompt_tokens"]
+    return f"{count / row['num_prompt_tokens']:.0%}" if count else NOTHING

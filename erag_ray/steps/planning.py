@@ -307,6 +307,7 @@ def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
     """
     yield from plan.notes
     for part in plan.plans:
+        yield from part.model.notes()
         yield from part.repaired
         for row in part.counts.iter_rows(named=True):
             yield (

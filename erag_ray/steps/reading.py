@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -22,9 +23,12 @@ from erag_ray.steps.errors import check_share
 from erag_ray.steps.inputs import Inputs
 from erag_ray.steps.judging import Values, fold
 from erag_ray.steps.planning import Answered, ModelPlan, StagePlan
+from erag_ray.steps.rechecking import recheck
 from erag_ray.store import KEY_COLUMNS, ResponseStore, TableStore, as_frame, new_job_id
 
 ROWS_PER_SHARD = 50_000
+NOTES = {"thinking": "thinking stripped from", "cut": "cut by max_new_tokens", "empty": "empty"}
+"""`Response.notes` -> what the summary calls it."""
 NUM_NAMED = 5
 
 
@@ -66,7 +70,9 @@ def run_stage(config: JobConfig, plan: StagePlan) -> Finished:
         plan,
         responses,
         found,
-        _told_of_borders(todo, [one for one, _ in done.values()]),
+        _told_of_borders(todo, [one for one, _ in done.values()])
+        + _noted(one for one, _ in done.values())
+        + _rechecked(config, plan, todo, responses),
     )
     for part in todo:
         # whole texts, which the sealed stage does not need again
@@ -189,6 +195,10 @@ def _costs(plan: StagePlan, done: Mapping[str, tuple[Done, float]], job: str) ->
                 "num_reader_calls": one.num_responses,
                 "num_prompt_tokens": one.num_prompt_tokens,
                 "num_output_tokens": one.num_output_tokens,
+                "num_cached_prompt_tokens": one.num_cached_prompt_tokens,
+                "price": part.model.config.price_of(
+                    one.num_prompt_tokens, one.num_cached_prompt_tokens, one.num_output_tokens
+                ),
                 "seconds": seconds,
                 "device_seconds": one.device_seconds,
                 "peak_memory_bytes": one.peak_memory_bytes,
@@ -212,6 +222,23 @@ def _told_of_borders(todo: Sequence[ModelPlan], done: Sequence[Done]) -> str:
     num_questions = sum(part.new["text_key"].n_unique() for part in todo)
     num_cut = sum(part.num_questions for part in done) - num_questions
     return f" {num_cut:,} of {num_questions:,} questions now read lay in two blocks." if todo else ""
+
+
+def _rechecked(config: JobConfig, plan: StagePlan, todo: Sequence[ModelPlan], responses: pl.DataFrame) -> str:
+    """What came of asking a sample again, where a model calls for it."""
+    queries = plan.answered.queries if plan.answered else None
+    with stage_progress("asking a sample again", show=config.progress):
+        found = [recheck(config, part, responses.filter(model=part.id), queries) for part in todo]
+    return "".join(f" {one}" for one in found if one is not None)
+
+
+def _noted(done: Iterable[Done]) -> str:
+    """What models have counted of the outputs that are new; "" where they counted nothing."""
+    counts = Counter[str]()
+    for one in done:
+        counts.update(one.notes)
+    parts = [f"{NOTES.get(name, name)} {count:,}" for name, count in sorted(counts.items())]
+    return f" Of the new outputs: {', '.join(parts)}." if parts else ""
 
 
 def _seal(
@@ -239,6 +266,7 @@ def _seal(
         "num_responses": responses.height,
         "num_repeated_keys": sum(part.num_repeats for part in found),
         "devices": {part.model: part.devices for part in found},
+        "models": {part.id: part.model.facts() for part in plan.plans},
         "store": config.store,
     }
     tables.write_manifest(content)

@@ -21,6 +21,8 @@ SECONDS = b"seconds"
 """In a file's metadata: how long one actor took for what is in it."""
 DEVICE = b"device"
 """In a file's metadata: the kind of device, and the version of the software, that made what is in it."""
+FINAL = ("input", "refused")
+"""Kinds of errors that would come again."""
 NEWEST_FILES = 16
 TORN = "_torn"
 OLD = "readings"
@@ -114,14 +116,14 @@ class ResponseStore:
         return sum(known.values())
 
     def keys(self, *, without_errors: bool = False) -> pl.DataFrame:
-        """Keys of all responses that count: errors hold for their own job only, but for those of kind ``input``.
+        """Keys of all responses that count: errors hold for their own job only, but for those that are `FINAL`.
 
         Args:
             without_errors: no error counts, whatever its kind.
         """
         rows = self._read([*KEY_COLUMNS, "error_kind"])
         kind = pl.col("error_kind")
-        counts = kind.is_null() if without_errors else kind.is_null() | (kind == "input")
+        counts = kind.is_null() if without_errors else kind.is_null() | kind.is_in(FINAL)
         return rows.filter(counts).select(KEY_COLUMNS).unique()
 
     def keys_by(self, job: str) -> pl.DataFrame:
@@ -140,7 +142,7 @@ class ResponseStore:
         rows = _frame_of(tables, None).with_columns(_device_column(tables))
         rows = rows.join(wanted, on=KEY_COLUMNS, how="semi", maintain_order="left")
         kind = pl.col("error_kind")
-        is_of_job = kind.is_not_null() & (kind != "input")
+        is_of_job = kind.is_not_null() & ~kind.is_in(FINAL)
         age = pl.when(is_of_job).then(-pl.int_range(pl.len()))
         by_worth = rows.sort(kind.is_not_null(), is_of_job, age, maintain_order=True)
         first = by_worth.unique(subset=KEY_COLUMNS, keep="first", maintain_order=True)

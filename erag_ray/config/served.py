@@ -1,0 +1,98 @@
+"""Keys of a model behind a server: where it is, how fast it may be asked, and what that costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal
+
+from erag_ray.config.check import require
+
+PRICES = ("input", "output", "cached_input")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerKeys:
+    """A model behind an OpenAI-compatible server: vLLM, SGLang, llama.cpp, or a cloud (kind: served)."""
+
+    # what changes how a server is reached, and not what it answers
+    ACCESS_KEYS: ClassVar = (
+        "base_url",
+        "concurrency",
+        "requests_per_minute",
+        "tokens_per_minute",
+        "timeout_seconds",
+        "api_key_env",
+        "price_per_million",
+    )
+
+    base_url: str | list[str] | None = None
+    """served: where the server answers, such as http://localhost:8000/v1; several servers of the same model share the
+    requests."""
+
+    api: Literal["chat", "completions"] = "chat"
+    """served: chat (messages, through the server's chat template) or completions (plain text)."""
+
+    revision: str | None = None
+    """served: which weights the server has, in your own words, such as a date or a commit; required, because a server
+    cannot tell. Other weights need another revision: responses are kept by it."""
+
+    concurrency: int = 64
+    """served: most requests of one actor that are under way at once. Fewer are, when the server answers 429."""
+
+    requests_per_minute: int | None = None
+    """served: most requests that one actor sends in a minute (null: no limit)."""
+
+    tokens_per_minute: int | None = None
+    """served: most tokens, of prompts and outputs, that one actor asks for in a minute (null: no limit)."""
+
+    timeout_seconds: float = 120.0
+    """served: how long one request may take before it is sent again."""
+
+    temperature: float = 0.0
+    """served: 0 is greedy, and the only one under which a response depends on the request alone."""
+
+    request_seed: int | None = 0
+    """served: the seed sent with each request (null: none; some clouds refuse it)."""
+
+    extra_body: dict[str, Any] = field(default_factory=dict)
+    """served: more fields of each request, such as {chat_template_kwargs: {enable_thinking: false}}."""
+
+    api_key_env: str | None = None
+    """served: the name of an environment variable that holds the key, on every node; never the key itself."""
+
+    price_per_million: dict[str, float] = field(default_factory=dict)
+    """served: the price of a million tokens: input, output, cached_input (null: the price of input)."""
+
+    def __post_init__(self) -> None:
+        for name in ("concurrency", "requests_per_minute", "tokens_per_minute"):
+            value = getattr(self, name)
+            require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
+        require(self.timeout_seconds > 0, f"timeout_seconds must be above 0, got {self.timeout_seconds}")
+        require(self.temperature >= 0, f"temperature must not be negative, got {self.temperature}")
+        unknown = sorted(set(self.price_per_million) - set(PRICES))
+        require(not unknown, f"price_per_million has the keys {', '.join(PRICES)}, not {', '.join(unknown)}")
+        wrong = [price for price in self.price_per_million.values() if price < 0]
+        require(not wrong, f"price_per_million must not be negative, got {wrong[:1]}")
+
+    @property
+    def base_urls(self) -> list[str]:
+        """Every server."""
+        found = [self.base_url] if isinstance(self.base_url, str) else list(self.base_url or ())
+        return [url.rstrip("/") for url in found]
+
+    def price_of(
+        self, num_prompt_tokens: int, num_cached_tokens: int, num_output_tokens: int
+    ) -> float | None:
+        """Return what so many tokens cost; None where no price is given.
+
+        Args:
+            num_prompt_tokens: of all prompts.
+            num_cached_tokens: of those, what the server had in its cache.
+            num_output_tokens: of all outputs.
+        """
+        prices = self.price_per_million
+        if not prices:
+            return None
+        new, cached = prices.get("input", 0.0), prices.get("cached_input", prices.get("input", 0.0))
+        parts = (num_prompt_tokens - num_cached_tokens) * new, num_cached_tokens * cached
+        return (sum(parts) + num_output_tokens * prices.get("output", 0.0)) / 1e6

@@ -1,0 +1,86 @@
+"""How many requests are under way at once, and how many are sent in a minute."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+FIRST, LEAST = 20, 10
+"""Requests under way at first, and after any number of refusals."""
+DOWN, UP = 0.8, 1.05
+"""Factors of the limit: after a 429, and after as many answers in a row as the limit allows at once."""
+PAUSE_SECONDS = 15.0
+"""How long nothing new is sent after a 429 that does not say when to come back."""
+MAX_PAUSE_SECONDS = 120.0
+
+
+class AdaptiveLimit:
+    """The most requests under way at once: fewer after the server refuses one (429), slowly more as it answers.
+
+    Args:
+        most: the limit is never above it.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.limit = min(FIRST, most)
+        self.num_refused = 0
+        self._num_running, self._num_good, self._resume_at = 0, 0, 0.0
+        self._changed = asyncio.Condition()
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[None]:
+        """Wait until one more may be under way; it is, until this ends."""
+        async with self._changed:
+            await self._changed.wait_for(lambda: self._num_running < self.limit)
+            self._num_running += 1
+        try:
+            await asyncio.sleep(max(0.0, self._resume_at - time.monotonic()))
+            yield
+        finally:
+            async with self._changed:
+                self._num_running -= 1
+                self._changed.notify_all()
+
+    def count_good(self) -> None:
+        """Count an answer of the server's."""
+        self._num_good += 1
+        if self._num_good >= self.limit and self.limit < self.most:
+            self.limit, self._num_good = min(self.most, math.ceil(self.limit * UP)), 0
+
+    def count_refused(self, retry_after: float | None) -> None:
+        """Count a 429: fewer are under way from now on, and nothing new is sent for a while."""
+        now = time.monotonic()
+        self.num_refused += 1
+        pause = PAUSE_SECONDS if retry_after is None else min(retry_after, MAX_PAUSE_SECONDS)
+        if now >= self._resume_at:
+            # those that were sent together are refused together
+            self.limit = max(min(LEAST, self.most), int(self.limit * DOWN))
+        self._resume_at, self._num_good = max(self._resume_at, now + pause), 0
+
+
+class RateLimit:
+    """At most so many units in a minute, evenly; a unit is a request or a token.
+
+    Args:
+        per_minute: None for no limit.
+    """
+
+    def __init__(self, per_minute: int | None) -> None:
+        self._seconds = 60.0 / per_minute if per_minute else 0.0
+        self._free_at = 0.0
+
+    async def take(self, units: float) -> None:
+        """Wait until so many more may be sent."""
+        if not self._seconds:
+            return
+        start = max(self._free_at, time.monotonic())
+        self._free_at = start + units * self._seconds
+        await asyncio.sleep(start - time.monotonic())
+
+    def correct(self, units: float) -> None:
+        """Take account of so many units more, or fewer, than were foreseen."""
+        self._free_at += units * self._seconds
