@@ -233,6 +233,9 @@ class JobConfig:
             require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
         limit = self.max_batch_seconds
         require(limit is None or limit > 0, f"max_batch_seconds must be above 0, got {limit}")
+        require(self.max_cost is None or self.max_cost > 0, f"max_cost must be above 0, got {self.max_cost}")
+        has_price = bool(self.reader.price_per_million or self.judge.price_per_million)
+        require(self.max_cost is None or has_price, "max_cost needs reader.price_per_million, or the judge's")
         price = self.price_per_hour
         require(price is None or price >= 0, f"price_per_hour must not be negative, got {price}")
         for name in ("seed", "write_every_seconds", "calibrate"):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import re
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from erag_ray.config.check import require
 
-PRICES = ("input", "output", "cached_input")
+NEEDED_PRICES = ("input", "output")
+PRICES = (*NEEDED_PRICES, "cached_input")
+NAME = re.compile("[A-Z_][A-Z0-9_]*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,10 +62,11 @@ class ServerKeys:
     """served: more fields of each request, such as {chat_template_kwargs: {enable_thinking: false}}."""
 
     api_key_env: str | None = None
-    """served: the name of an environment variable that holds the key, on every node; never the key itself."""
+    """served: the name of an environment variable, in capitals, that holds the key on every node; never the key
+    itself."""
 
     price_per_million: dict[str, float] = field(default_factory=dict)
-    """served: the price of a million tokens: input, output, cached_input (null: the price of input)."""
+    """served: the price of a million tokens: input, output, and cached_input (without it: the price of input)."""
 
     def __post_init__(self) -> None:
         for name in ("concurrency", "requests_per_minute", "tokens_per_minute"):
@@ -69,10 +74,22 @@ class ServerKeys:
             require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
         require(self.timeout_seconds > 0, f"timeout_seconds must be above 0, got {self.timeout_seconds}")
         require(self.temperature >= 0, f"temperature must not be negative, got {self.temperature}")
-        unknown = sorted(set(self.price_per_million) - set(PRICES))
+        is_name = self.api_key_env is None or NAME.fullmatch(self.api_key_env)
+        # the value is not repeated: it may be the key
+        require(
+            bool(is_name), "api_key_env must be the name of a variable, in capitals, and never the key itself"
+        )
+        self._check_prices()
+
+    def _check_prices(self) -> None:
+        prices = self.price_per_million
+        unknown = sorted(set(prices) - set(PRICES))
         require(not unknown, f"price_per_million has the keys {', '.join(PRICES)}, not {', '.join(unknown)}")
-        wrong = [price for price in self.price_per_million.values() if price < 0]
-        require(not wrong, f"price_per_million must not be negative, got {wrong[:1]}")
+        missing = [name for name in NEEDED_PRICES if prices and name not in prices]
+        require(not missing, f"price_per_million must have a price for {' and '.join(missing)}")
+        for name, price in prices.items():
+            is_price = isinstance(price, int | float) and math.isfinite(price) and price >= 0
+            require(is_price, f"price_per_million.{name} must be a number and not negative, got {price!r}")
 
     @property
     def base_urls(self) -> list[str]:
@@ -93,6 +110,6 @@ class ServerKeys:
         prices = self.price_per_million
         if not prices:
             return None
-        new, cached = prices.get("input", 0.0), prices.get("cached_input", prices.get("input", 0.0))
+        new, cached = prices["input"], prices.get("cached_input", prices["input"])
         parts = (num_prompt_tokens - num_cached_tokens) * new, num_cached_tokens * cached
-        return (sum(parts) + num_output_tokens * prices.get("output", 0.0)) / 1e6
+        return (sum(parts) + num_output_tokens * prices["output"]) / 1e6

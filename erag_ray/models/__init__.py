@@ -22,7 +22,7 @@ from erag_ray.models.weights import quiet
 from erag_ray.names import find
 from erag_ray.requests import Failure, Form, Need, Passage, Prompt, Request, Response
 from erag_ray.schemas import InputError
-from erag_ray.store import fingerprint
+from erag_ray.store import ResponseStore, fingerprint
 from erag_ray.user_code import checking, running
 
 __all__ = [
@@ -43,6 +43,7 @@ __all__ = [
     "T5Model",
     "able",
     "backend",
+    "check_facts",
     "check_form",
     "checked",
     "gpu_error",
@@ -128,6 +129,17 @@ def check_form(model: Model, form: Form) -> None:
     """
     with checking(f"reader.kind: {model.config.kind}: check", type(model)):
         model.check(form)
+
+
+def check_facts(model: Model, store: ResponseStore) -> None:
+    """`Model.check_facts`, with what stands in the store of its responses; there the first facts stay.
+
+    Raises:
+        InputError: the model is no longer what it was, or it is user code, and raises.
+    """
+    with checking(f"reader.kind: {model.config.kind}: facts", type(model)):
+        if facts := model.facts():
+            model.check_facts(store.first_facts(facts))
 
 
 def load_model(model: Model) -> None:

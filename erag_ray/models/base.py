@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from erag_ray.config import ReaderConfig
 from erag_ray.prompts import as_messages, as_text
@@ -108,6 +108,21 @@ class Model(ABC):
     def facts(self) -> dict[str, object]:
         """Return what was found out about the model and may interest later; JSON values, for manifests."""
         return {}
+
+    def check_facts(self, first: Mapping[str, Any]) -> None:
+        """Refuse to go on where the model is no longer what it was when its first responses were made.
+
+        Args:
+            first: `facts` of then.
+
+        Raises:
+            InputError: it is another one.
+        """
+        return
+
+    def stop_sending(self) -> bool:
+        """Begin nothing more: `run` ends once what is under way is answered. False: this model cannot."""
+        return False
 
     def notes(self) -> list[str]:
         """Return lines for people, shown before the model is asked."""

@@ -38,6 +38,7 @@ from erag_ray.models import (
     Model,
     Response,
     backend,
+    check_facts,
     keep_freed_memory,
     load_model,
     make_model,
@@ -174,6 +175,7 @@ class ModelActor:
         try:
             check_gpus()
             self.isolation = Isolation(_loaded(config, model, memory_share))
+            check_facts(self.isolation.model, self.store)
         except (InputError, JobError) as error:
             self._fault = error
         except RuntimeError as error:
@@ -251,8 +253,13 @@ class ModelActor:
             yield responses_table(requests.take(places), self.id, responses)
 
     def _timed(self, requests: PendingRequests) -> Iterator[tuple[int, Response]]:
-        """The model's responses, each in its time."""
-        answers = self.isolation.run(requests)
+        """The model's responses, each in its time.
+
+        Raises:
+            JobError: no more may be spent, and some requests are left.
+        """
+        self._budget.check()
+        answers, num_answered = self.isolation.run(requests), 0
         with _Alarm(self.max_batch_seconds) as alarm:
             while True:
                 start = time.monotonic()
@@ -261,11 +268,16 @@ class ModelActor:
                 alarm.clear()
                 self.model_seconds += time.monotonic() - start
                 if answer is None:
-                    return
+                    break
                 self._notes.update(answer[1].notes)
                 self._num_cached_tokens += answer[1].num_cached_prompt_tokens
+                num_answered += 1
                 yield answer
-                self._budget.spend(answer[1])
+                # what is under way is paid for, and kept
+                if self._budget.spend(answer[1]) and not self.isolation.model.stop_sending():
+                    break
+        if num_answered < len(requests):
+            self._budget.check()
 
     def _carefully(self, requests: pa.Table, attempt: Attempt, last: Note) -> Iterator[pa.Table]:
         """RESPONSES of what a process has left that ended, in small groups, so that it is known which ends another.
@@ -339,16 +351,21 @@ class _Budget:
     def __init__(self, config: ReaderConfig, most: float | None) -> None:
         self._config, self._most, self._spent = config, most, 0.0
 
-    def spend(self, response: Response) -> None:
-        """Count a response.
-
-        Raises:
-            JobError: no more may be spent.
-        """
+    def spend(self, response: Response) -> bool:
+        """Count a response; return whether no more may be spent."""
         counts = response.num_prompt_tokens, response.num_cached_prompt_tokens, response.num_output_tokens
         self._spent += self._config.price_of(*counts) or 0.0
+        return self._most is not None and self._spent >= self._most
+
+    def check(self) -> None:
+        """Refuse to go on where no more may be spent.
+
+        Raises:
+            JobError: it is so.
+        """
         if self._most is not None and self._spent >= self._most:
-            raise JobError(f"max_cost: {self._spent:.4f} is spent of {self._most:.4f} for each actor; {KEPT}")
+            text = f"max_cost: {self._spent:.4f} is spent of {self._most:.4f} for each actor and model"
+            raise JobError(f"{text}; what was answered is kept; a new job may spend as much again")
 
 
 class _Alarm:

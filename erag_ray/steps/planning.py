@@ -23,6 +23,7 @@ from erag_ray.kinds import ANSWER, EARLY_STOPPED, VERDICT, Kind
 from erag_ray.models import (
     Model,
     Resources,
+    check_facts,
     identity_of,
     rendered,
     resources_of,
@@ -278,6 +279,7 @@ def _plan(
     store, forms = ResponseStore(config.store, name), forms_of(uses, name)
     if not store.is_described():
         store.describe({key: value for key, value in identity_of(model).items() if key != "probes"})
+    check_facts(model, store)
     repaired = store.repair()
     own = pl.DataFrame(list(uses), schema=["kind", "dataset"], orient="row")
     wanted = lists.join(own, on=["kind", "dataset"], how="semi")

@@ -257,7 +257,8 @@ def _seal(
         f"Over all responses used: {tokens:.0f} prompt tokens each, passages cut in "
         f"{cut:.1%}, question cut in {cut_question:.1%}; {responses['error'].count()} errors.{borders}"
     )
-    summary = " ".join([summary, *_mixed_devices(found), *_agreement(config, plan, responses)])
+    of_models = [f"{note}." for part in plan.plans for note in part.model.notes()]
+    summary = " ".join([summary, *of_models, *_mixed_devices(found), *_agreement(config, plan, responses)])
     content = {
         "stage": plan.stage,
         "counts": plan.counts,

@@ -24,6 +24,7 @@ DEVICE = b"device"
 FINAL = ("input", "refused")
 """Kinds of errors that would come again."""
 NEWEST_FILES = 16
+FACTS = "facts.json"
 TORN = "_torn"
 OLD = "readings"
 """Where version 0.1 kept responses."""
@@ -69,6 +70,12 @@ class ResponseStore:
         """Store what the model's fingerprint covers, once, for people who look into the folder."""
         if not self.is_described():
             self.folder.write_bytes(json.dumps(identity, indent=1, sort_keys=True).encode(), "model.json")
+
+    def first_facts(self, facts: Mapping[str, object]) -> dict[str, object]:
+        """Return what was found out about the model when its first responses were made; from now on it is this."""
+        if not self.folder.exists(FACTS):
+            self.folder.write_bytes(json.dumps(facts, indent=1, sort_keys=True).encode(), FACTS)
+        return dict(json.loads(self.folder.read_bytes(FACTS)))
 
     def append(
         self, responses: pa.Table, job: str, seconds: float | None = None, device: str | None = None

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+import difflib
+import math
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from erag_ray.config import ReaderConfig
-from erag_ray.models.served.client import Client, RequestError
+from erag_ray.models.served.client import KEPT, Client, RequestError
 from erag_ray.schemas import InputError, JobError
 
-PROBE = "Name the capital of France. Answer with one word."
-PROBE_TOKENS = 16
-TOP_LOGPROBS = 20
+PROBE = "Name the capital of France. Then name five animals and five colours, with commas between them."
+"""Short, so that equal weights answer alike whatever else a server does; other weights seldom write the same list."""
+PROBE_TOKENS = 40
+TOP_LOGPROBS, TOP_LOGPROBS_OF_TEXT = 20, 5
+"""The most that servers give of a chat, and of plain text."""
+MAX_RETRIES = 1
+"""Of each request of a handshake: the user waits."""
+LENGTHS = ("max_model_len", "context_length", "context_window", "max_context_length")
+"""What servers call the context length in their lists of models."""
+
+
+class Probe(NamedTuple):
+    """A server's answer to the probe."""
+
+    text: str
+    model: str
+    fingerprint: str | None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -21,7 +37,7 @@ class Handshake:
 
     Attributes:
         answers: of each server, to the probe: its text, the model's name in it, and the server's own fingerprint.
-        is_steady: two equal requests were answered alike.
+        is_steady: two equal requests were answered alike, by each server and by all of them.
         context_length: in tokens, where the server says it.
         token_field: which field bounds the length of an output: newer clouds have another name for it.
         has_top_logprobs: answers come with the log-probabilities of the likeliest first tokens.
@@ -39,25 +55,27 @@ class Handshake:
 
     def notes(self, name: str) -> list[str]:
         """Return lines for people."""
-        length = (
-            f"context of {self.context_length:,} tokens" if self.context_length else "context length unknown"
-        )
-        steady = (
-            "equal requests are answered alike"
-            if self.is_steady
-            else (
-                "Warning: two equal requests were answered differently: responses depend on more than the request"
+        length = f"{self.context_length:,} tokens" if self.context_length else "of unknown length"
+        logprobs = "of first tokens" if self.has_top_logprobs else "none"
+        steady = "equal requests are answered alike"
+        if not self.is_steady:
+            steady = (
+                "Warning: equal requests are answered differently: responses depend on more than the request"
             )
-        )
-        return [f"{name}: {len(self.answers)} server(s) answer; {length}; {steady}"]
+        parts = f"{len(self.answers)} server(s) answer; context {length}; log-probabilities: {logprobs}"
+        return [f"{name}: {parts}; {steady}"]
 
+    def difference(self, first: Mapping[str, Any]) -> str:
+        """Return how the answers differ from those of an earlier handshake; "" where they need not.
 
-class Probe(NamedTuple):
-    """A server's answer to the probe."""
-
-    text: str
-    model: str
-    fingerprint: str | None
+        Args:
+            first: `facts` of that one.
+        """
+        before = {answer["text"] for answer in first["answers"]}
+        now = {answer.text for answer in self.answers}
+        if not (self.is_steady and first["is_steady"]) or now & before:
+            return ""
+        return f"it answers the probe by {min(now)!r}, before by {min(before)!r}"
 
 
 def body_of(
@@ -74,56 +92,72 @@ def common_fields(config: ReaderConfig) -> dict[str, Any]:
     return {"model": config.model, "temperature": config.temperature, **seed}
 
 
-async def shake_hands(config: ReaderConfig) -> Handshake:
+def logprob_fields(config: ReaderConfig) -> dict[str, Any]:
+    """Return what a request for log-probabilities of first tokens has besides."""
+    if config.api == "chat":
+        return {"logprobs": True, "top_logprobs": TOP_LOGPROBS}
+    return {"logprobs": TOP_LOGPROBS_OF_TEXT}
+
+
+async def shake_hands(client: Client) -> Handshake:
     """Find out what the servers of a model can do.
 
     Raises:
         InputError: a server does not have the model, or refuses what every request has.
-        JobError: a server cannot be reached.
+        JobError: a server cannot be reached, or does not answer.
     """
-    client = Client(config, max_retries=1)
+    length = _context_length(client.config, await client.models())
+    token_field = await _token_field(client)
+    places = range(len(client.config.base_urls))
     try:
-        length = _context_length(config, await client.models())
-        token_field = await _token_field(client)
-        answers = [await probe(client, token_field, side) for side in range(len(config.base_urls))]
-        again = await probe(client, token_field, 0)
-        return Handshake(
-            answers=tuple(answers),
-            is_steady=all(answer.text == again.text for answer in answers),
-            context_length=length,
-            token_field=token_field,
-            has_top_logprobs=await _has_top_logprobs(client, token_field),
-        )
-    finally:
-        await client.close()
+        answers = [await probe(client, token_field, place, MAX_RETRIES) for place in places]
+        again = [await probe(client, token_field, place, MAX_RETRIES) for place in places]
+    except RequestError as error:
+        raise JobError(f"{error}; {KEPT}") from error
+    return Handshake(
+        answers=tuple(answers),
+        is_steady=len({answer.text for answer in (*answers, *again)}) == 1,
+        context_length=length,
+        token_field=token_field,
+        has_top_logprobs=await _has_top_logprobs(client, token_field, answers[0].text),
+    )
 
 
-async def probe(client: Client, token_field: str, side: int) -> Probe:
+async def probe(
+    client: Client, token_field: str, place: int, max_retries: int | None = None, *, is_alone: bool = False
+) -> Probe:
     """Ask one server the probe."""
-    answer = await client.ask(body_of(client.config, PROBE, PROBE_TOKENS, token_field), side=side)
-    return Probe(text_of(answer) or "", str(answer.get("model")), answer.get("system_fingerprint"))
+    body = body_of(client.config, PROBE, PROBE_TOKENS, token_field)
+    answer = await client.ask(body, PROBE_TOKENS, place=place, max_retries=max_retries, is_alone=is_alone)
+    return Probe(text_of(answer), str(answer.get("model")), answer.get("system_fingerprint"))
 
 
-def text_of(answer: Mapping[str, Any]) -> str | None:
-    """Return the text of an answer; None where there is none."""
-    choices = answer.get("choices") or [{}]
-    choice = choices[0] if isinstance(choices[0], dict) else {}
-    text = (choice.get("message") or {}).get("content") if "message" in choice else choice.get("text")
-    return text if isinstance(text, str) else None
+def text_of(answer: Mapping[str, Any]) -> str:
+    """Return the text of an answer; "" where there is none."""
+    choice = answer["choices"][0]
+    message = choice.get("message")
+    text = message.get("content") if isinstance(message, dict) else choice.get("text")
+    return text if isinstance(text, str) else ""
 
 
 def _context_length(config: ReaderConfig, lists: list[tuple[str, Any]]) -> int | None:
     lengths = []
     for url, answer in lists:
-        known = {one.get("id"): one for one in answer.get("data", [])} if isinstance(answer, dict) else {}
+        known = dict(_models_of(answer))
         if known and config.model not in known:
-            names = ", ".join(sorted(map(str, known))[:5])
-            raise InputError(
-                [f"reader.model: the server at {url} has no model {config.model!r}; it has: {names}"]
-            )
-        lengths.append(known.get(config.model, {}).get("max_model_len"))
-    found = [length for length in lengths if isinstance(length, int)]
-    return min(found, default=None)
+            names = ", ".join(difflib.get_close_matches(str(config.model), known, 5, 0.0))
+            text = f"the server at {url} has no model {config.model!r}; it has: {names}"
+            raise InputError([f"reader.model: {text}"])
+        lengths += [known.get(config.model, {}).get(name) for name in LENGTHS]
+    return min((length for length in lengths if isinstance(length, int)), default=None)
+
+
+def _models_of(answer: Any) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Name and description of each model in a list of models; nothing where it is no such list."""
+    entries = answer.get("data") if isinstance(answer, dict) else None
+    for one in entries if isinstance(entries, list) else []:
+        if isinstance(one, dict) and isinstance(one.get("id"), str):
+            yield one["id"], one
 
 
 async def _token_field(client: Client) -> str:
@@ -131,37 +165,51 @@ async def _token_field(client: Client) -> str:
 
     Raises:
         InputError: it does not.
+        JobError: there is no answer.
     """
     texts = []
     for name in ("max_tokens", "max_completion_tokens"):
         try:
-            await client.ask(body_of(client.config, PROBE, PROBE_TOKENS, name))
+            await client.ask(body_of(client.config, PROBE, PROBE_TOKENS, name), max_retries=MAX_RETRIES)
         except RequestError as error:
             if error.failure.kind == "resource":
-                raise JobError(str(error)) from error
+                raise JobError(f"{error}; {KEPT}") from error
             texts.append(str(error))
         else:
             return name
     raise InputError([f"reader: the server refuses a plain request: {texts[0]}"])
 
 
-async def _has_top_logprobs(client: Client, token_field: str) -> bool:
-    """Whether the likeliest first token of a known answer comes with its log-probability."""
-    fields = (
-        {"logprobs": True, "top_logprobs": TOP_LOGPROBS} if client.config.api == "chat" else {"logprobs": 5}
-    )
+async def _has_top_logprobs(client: Client, token_field: str, text: str) -> bool:
+    """Whether the likeliest first tokens come with their log-probabilities: by a request whose answer is known.
+
+    Args:
+        client: of the servers.
+        token_field: that bounds an output.
+        text: the answer to the probe.
+    """
+    fields = logprob_fields(client.config)
     try:
-        answer = await client.ask(body_of(client.config, PROBE, 1, token_field, **fields))
+        answer = await client.ask(
+            body_of(client.config, PROBE, 1, token_field, **fields), max_retries=MAX_RETRIES
+        )
     except RequestError:
         return False
-    return len(top_logprobs(answer)) > 1
+    found = top_logprobs(answer)
+    if len(set(found.values())) < 2 or sum(map(math.exp, found.values())) > 1.01:
+        return False
+    return text.strip().startswith(max(found, key=lambda token: found[token]).strip())
 
 
 def top_logprobs(answer: Mapping[str, Any]) -> dict[str, float]:
     """Return the likeliest first tokens of an answer and their log-probabilities; none where it has none."""
-    choice = (answer.get("choices") or [{}])[0]
-    found = choice.get("logprobs") or {}
-    if found.get("content"):
-        return {one["token"]: float(one["logprob"]) for one in found["content"][0].get("top_logprobs") or []}
-    first = (found.get("top_logprobs") or [None])[0]
-    return {token: float(value) for token, value in (first or {}).items()}
+    found = answer["choices"][0].get("logprobs")
+    try:
+        if "content" in found:
+            first = found["content"][0]["top_logprobs"]
+            pairs = [(one["token"], float(one["logprob"])) for one in first]
+        else:
+            pairs = [(token, float(value)) for token, value in found["top_logprobs"][0].items()]
+    except (TypeError, KeyError, IndexError, AttributeError, ValueError):
+        return {}
+    return {token: min(value, 0.0) for token, value in pairs if not math.isnan(value)}

@@ -8,13 +8,15 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-FIRST, LEAST = 20, 10
+FIRST, LEAST = 20, 1
 """Requests under way at first, and after any number of refusals."""
 DOWN, UP = 0.8, 1.05
 """Factors of the limit: after a 429, and after as many answers in a row as the limit allows at once."""
 PAUSE_SECONDS = 15.0
 """How long nothing new is sent after a 429 that does not say when to come back."""
 MAX_PAUSE_SECONDS = 120.0
+ROUND_SECONDS = 1.0
+"""Requests that are refused within this time were sent together, and lower the limit once."""
 
 
 class AdaptiveLimit:
@@ -28,21 +30,38 @@ class AdaptiveLimit:
         self.most = most
         self.limit = min(FIRST, most)
         self.num_refused = 0
-        self._num_running, self._num_good, self._resume_at = 0, 0, 0.0
+        self._num_running, self._num_good = 0, 0
+        self._resume_at, self._round_ends_at = 0.0, 0.0
+        self._is_closed = False
         self._changed = asyncio.Condition()
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
         """Wait until one more may be under way; it is, until this ends."""
         async with self._changed:
-            await self._changed.wait_for(lambda: self._num_running < self.limit)
+            await self._changed.wait_for(lambda: self._num_running < self.limit and not self._is_closed)
             self._num_running += 1
         try:
-            await asyncio.sleep(max(0.0, self._resume_at - time.monotonic()))
+            # a request that is refused meanwhile makes the pause longer
+            while (left := self._resume_at - time.monotonic()) > 0:
+                await asyncio.sleep(left)
             yield
         finally:
             async with self._changed:
                 self._num_running -= 1
+                self._changed.notify(max(1, self.limit - self._num_running))
+
+    @asynccontextmanager
+    async def alone(self) -> AsyncIterator[None]:
+        """Wait until nothing is under way; nothing is sent through `slot` until this ends."""
+        self._is_closed = True
+        try:
+            async with self._changed:
+                await self._changed.wait_for(lambda: not self._num_running)
+            yield
+        finally:
+            async with self._changed:
+                self._is_closed = False
                 self._changed.notify_all()
 
     def count_good(self) -> None:
@@ -51,14 +70,18 @@ class AdaptiveLimit:
         if self._num_good >= self.limit and self.limit < self.most:
             self.limit, self._num_good = min(self.most, math.ceil(self.limit * UP)), 0
 
+    def count_failed(self) -> None:
+        """Count another failure of the server's: the limit does not grow in this round."""
+        self._num_good = 0
+
     def count_refused(self, retry_after: float | None) -> None:
         """Count a 429: fewer are under way from now on, and nothing new is sent for a while."""
         now = time.monotonic()
         self.num_refused += 1
         pause = PAUSE_SECONDS if retry_after is None else min(retry_after, MAX_PAUSE_SECONDS)
-        if now >= self._resume_at:
-            # those that were sent together are refused together
+        if now >= self._round_ends_at:
             self.limit = max(min(LEAST, self.most), int(self.limit * DOWN))
+            self._round_ends_at = now + max(pause, ROUND_SECONDS)
         self._resume_at, self._num_good = max(self._resume_at, now + pause), 0
 
 

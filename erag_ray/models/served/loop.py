@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class LoopThread:
@@ -18,10 +19,12 @@ class LoopThread:
         self._loop = asyncio.new_event_loop()
         threading.Thread(target=self._loop.run_forever, daemon=True, name="served").start()
 
-    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Start a coroutine; its result comes by the future, whose ``cancel`` cancels it."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+    def start(
+        self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> Future[T]:
+        """Start a coroutine function; its result comes by the future, whose ``cancel`` cancels it."""
+        return asyncio.run_coroutine_threadsafe(function(*args, **kwargs), self._loop)
 
     def result(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Return a coroutine's result, or raise what it raises."""
-        return self.start(coroutine).result()
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
