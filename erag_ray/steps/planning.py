@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import os.path
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from erag_ray.evaluate import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, VERDICT, Kind
 from erag_ray.models import (
     Model,
+    Rendered,
     Resources,
     check_facts,
     identity_of,
@@ -320,6 +322,8 @@ def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
             with stage_progress("counting prompt tokens", show=show):
                 estimate = _estimate(part)
             yield f"{part.id}: {estimate}"
+            if part.model.config.price_per_million:
+                yield f"{part.id}: {_price(part)}"
 
 
 def _estimate(plan: ModelPlan) -> str:
@@ -341,6 +345,35 @@ def _estimate(plan: ModelPlan) -> str:
         f"({tokens:.0f} a request), passages cut in {cut:.1%}, question cut in {cut_question:.1%} "
         f"(by {len(prompts)} sampled requests{lost})"
     )
+
+
+def _price(plan: ModelPlan) -> str:
+    """What the new requests will cost, by samples of them, each with the one after it."""
+    count = plan.new.height
+    places = np.arange(min(NUM_SAMPLED, count)) * count // min(NUM_SAMPLED, count)
+    samples = [
+        PendingRequests(plan.make_requests(plan.new[np.minimum(places + step, count - 1)]), plan.forms)[:]
+        for step in (0, 1)
+    ]
+    firsts, seconds = (plan.model.render(requests) for requests in samples)
+    scale = count / len(places)
+    num_in = scale * sum(one.num_tokens or 0 for one in firsts)
+    num_cached = scale * sum(map(num_shared, firsts, seconds)) if count > 1 else 0.0
+    num_out = scale * sum(request.form.max_new_tokens for request in samples[0])
+    price = plan.model.config.price_of(round(num_in), round(num_cached), round(num_out))
+    return (
+        f"about {count:,} requests, {num_in:,.0f} tokens in ({num_cached:,.0f} of them likely cached: the start that "
+        f"prompts of one question share), at most {num_out:,.0f} out, price {price:.4f}"
+    )
+
+
+def num_shared(first: Rendered, second: Rendered) -> float:
+    """Tokens at the start of a prompt that the one before it has too, by its characters."""
+    texts = [
+        "".join([one.text, *(message["content"] for message in one.messages)]) for one in (first, second)
+    ]
+    length = len(os.path.commonprefix(texts))
+    return (second.num_tokens or 0) * length / max(len(texts[1]), 1)
 
 
 def spread(new: pl.DataFrame, count: int) -> pl.DataFrame:

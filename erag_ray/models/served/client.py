@@ -240,7 +240,7 @@ class Client:
             return self._meaning_of_status(url, text, error)
         if isinstance(error, TimeoutError) or _is_read_timeout(error):
             self.limit.count_failed()
-            return _Again("late", f"{url}: no answer within {self.config.timeout_seconds:g} s")
+            return _Again("late", text)
         if isinstance(error, openai.APIConnectionError | aiohttp.ClientError | OSError):
             self.limit.count_failed()
             return _Again("failed", text)
@@ -257,7 +257,7 @@ class Client:
         if status in (408, 409) or status >= 500:
             self.limit.count_failed()
             return _Again("failed", text, _retry_after(error.response.headers))
-        is_filtered = any(word in str(error) for word in FILTERED)
+        is_filtered = any(word in f"{error} {error.body}" for word in FILTERED)
         return RequestError(Failure("refused" if is_filtered else "input", text))
 
     def _give_up(self, again: _Again, count: int) -> NoReturn:
@@ -278,6 +278,8 @@ class Client:
 
     def text_of(self, error: BaseException) -> str:
         """Return what an error says, in a line, without the key."""
+        if isinstance(error, TimeoutError) or _is_read_timeout(error):
+            return f"no answer within {self.config.timeout_seconds:g} s"
         causes = list(_causes(error))
         if len(causes) > 1 and not hasattr(error, "status_code"):
             causes = causes[1:]  # the package's own are "Connection error." and "Request timed out."

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -32,37 +33,58 @@ class AdaptiveLimit:
         self.num_refused = 0
         self._num_running, self._num_good = 0, 0
         self._resume_at, self._round_ends_at = 0.0, 0.0
-        self._is_closed = False
-        self._changed = asyncio.Condition()
+        self._is_closed, self._is_idle = False, asyncio.Event()
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_idle.set()
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Wait until one more may be under way; it is, until this ends."""
-        async with self._changed:
-            await self._changed.wait_for(lambda: self._num_running < self.limit and not self._is_closed)
-            self._num_running += 1
+        """Wait until one more may be under way, first come, first served; it is, until this ends."""
+        await self._enter()
         try:
             # a request that is refused meanwhile makes the pause longer
             while (left := self._resume_at - time.monotonic()) > 0:
                 await asyncio.sleep(left)
             yield
         finally:
-            async with self._changed:
-                self._num_running -= 1
-                self._changed.notify(max(1, self.limit - self._num_running))
+            self._leave()
+
+    async def _enter(self) -> None:
+        place = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        self._admit()
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():
+                self._leave()
+            raise
+
+    def _leave(self) -> None:
+        self._num_running -= 1
+        if not self._num_running:
+            self._is_idle.set()
+        self._admit()
+
+    def _admit(self) -> None:
+        """Let in those who have waited longest."""
+        while self._waiting and self._num_running < self.limit and not self._is_closed:
+            place = self._waiting.popleft()
+            if not place.done():
+                self._num_running += 1
+                self._is_idle.clear()
+                place.set_result(None)
 
     @asynccontextmanager
     async def alone(self) -> AsyncIterator[None]:
         """Wait until nothing is under way; nothing is sent through `slot` until this ends."""
         self._is_closed = True
         try:
-            async with self._changed:
-                await self._changed.wait_for(lambda: not self._num_running)
+            await self._is_idle.wait()
             yield
         finally:
-            async with self._changed:
-                self._is_closed = False
-                self._changed.notify_all()
+            self._is_closed = False
+            self._admit()
 
     def count_good(self) -> None:
         """Count an answer of the server's."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 
+FINISH_SECONDS = 2.0
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -17,7 +18,8 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
-        threading.Thread(target=self._loop.run_forever, daemon=True, name="served").start()
+        self._thread = threading.Thread(target=_run, args=(self._loop,), daemon=True, name="served")
+        self._thread.start()
 
     def start(
         self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
@@ -28,3 +30,16 @@ class LoopThread:
     def result(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Return a coroutine's result, or raise what it raises."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+
+    def finish(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Run a last coroutine function, and wait for it a little; then the thread ends."""
+        last = self.start(function)
+        last.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
+        # the last reference to what uses this may end in the thread itself
+        if threading.current_thread() is not self._thread:
+            self._thread.join(FINISH_SECONDS)
+
+
+def _run(loop: asyncio.AbstractEventLoop) -> None:
+    loop.run_forever()
+    loop.close()

@@ -104,7 +104,7 @@ class ServedModel(Model):
         """The client of this process."""
         if self._client is None:
             self._client = Client(self.config)
-            weakref.finalize(self, self._loop.start, self._client.close).atexit = False
+            weakref.finalize(self, self._loop.finish, self._client.close)
         return self._client
 
     @property
@@ -179,6 +179,7 @@ class ServedModel(Model):
     def run(self, requests: Sequence[Request]) -> Iterator[Answer]:
         results: queue.SimpleQueue[Answer | Future[None]] = queue.SimpleQueue()
         self._stops = False
+        _ = self.handshake  # within the loop nothing could wait for it
         running = self._loop.start(self._run, requests, results)
         running.add_done_callback(results.put)
         try:
