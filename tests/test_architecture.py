@@ -29,6 +29,7 @@ HEAVY = {
     "ray": {"pipeline"},
     "bm25s": {"retrieve", "benchmark"},
     "Stemmer": {"retrieve"},
+    "vllm": {"models"},
 }
 
 

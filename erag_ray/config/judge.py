@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, Literal
 
 from erag_ray.config.check import require
+from erag_ray.config.engine import EngineKeys
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.served import ServerKeys
 
@@ -17,7 +18,7 @@ class JudgeKeys:
     PATHS: ClassVar = ("model",)
 
     kind: str = "causal"
-    """causal, served (see reader.kind), or package.module:Class."""
+    """causal, vllm, served (see reader.kind), or package.module:Class."""
 
     options: dict[str, Any] = field(default_factory=dict)
     """package.module:Class only: whatever the class takes; it checks them itself."""
@@ -82,11 +83,12 @@ class JudgeKeys:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JudgeConfig(ServerKeys, JudgeKeys):
+class JudgeConfig(ServerKeys, EngineKeys, JudgeKeys):
     """A language model that says of a question and one passage whether the passage helps; it sees no gold answer."""
 
     def __post_init__(self) -> None:
         JudgeKeys.__post_init__(self)
+        EngineKeys.__post_init__(self)
         ServerKeys.__post_init__(self)
 
     @property
@@ -97,9 +99,11 @@ class JudgeConfig(ServerKeys, JudgeKeys):
 
     def reader(self) -> ReaderConfig:
         """The judge's model as a reader's."""
-        server = {name.name: getattr(self, name.name) for name in fields(ServerKeys)}
+        shared = {
+            one.name: getattr(self, one.name) for kind in (ServerKeys, EngineKeys) for one in fields(kind)
+        }
         return ReaderConfig(
-            **server,
+            **shared,
             kind=self.kind,
             options=self.options,
             model=self.model,

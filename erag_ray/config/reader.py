@@ -6,10 +6,19 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal
 
 from erag_ray.config.check import require
+from erag_ray.config.engine import EngineKeys
 from erag_ray.config.prompt import BUILT_IN, FILE_ENDINGS, PROMPT_CHOICES, PromptConfig, read_prompt
 from erag_ray.config.served import ServerKeys
 
-SPEED_KEYS = ("batch_size", "batch_tokens", "delay_seconds", *ServerKeys.ACCESS_KEYS)
+SPEED_KEYS = (
+    "batch_size",
+    "batch_tokens",
+    "delay_seconds",
+    *ServerKeys.ACCESS_KEYS,
+    *EngineKeys.ENGINE_SPEED_KEYS,
+)
+NEW_KEYS = {"titles": True, "engine_args": {}}
+"""Keys that tables of older versions lack, and what they had in their place."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,8 +28,9 @@ class ReaderKeys:
     PATHS: ClassVar = ("model",)
 
     kind: str = "fid"
-    """fid (T5, Fusion-in-Decoder), ipa (T5, all passages in one prompt), causal (any decoder-only model), served (any
-    model behind an OpenAI-compatible server), echo (a fake without weights), or package.module:Class."""
+    """fid (T5, Fusion-in-Decoder), ipa (T5, all passages in one prompt), causal (any decoder-only model), vllm (the
+    same, computed by vLLM), served (any model behind an OpenAI-compatible server), echo (a fake without weights), or
+    package.module:Class."""
 
     options: dict[str, Any] = field(default_factory=dict)
     """package.module:Class only: whatever the class takes; it checks them itself."""
@@ -36,13 +46,13 @@ class ReaderKeys:
     dtype: Literal["float32", "tf32", "bfloat16", "float16", "int8"] = "float32"
     """Precision of weights and arithmetic. bfloat16 is several times faster where the hardware has it and may
     change a few outputs. tf32, for GPUs from the A100 on: weights in float32, products by the first 10 bits of their
-    fractions. int8, for T5 on CPUs that multiply bytes (AVX-512 VNNI): products alone are in integers, everything
-    between them in float32."""
+    fractions; not for vllm. int8, for T5 on CPUs that multiply bytes (AVX-512 VNNI): products alone are in integers,
+    everything between them in float32."""
 
     max_prompt_tokens: int | None = None
     """Longest input, in tokens: for fid per passage with its question (null: 250), for ipa the whole prompt
-    (null: 2048), for causal the whole prompt (null: what the model's context leaves, at most 4096), for served the
-    whole prompt at 4 characters a token (null: nothing is cut)."""
+    (null: 2048), for causal and vllm the whole prompt (null: what the model's context leaves, at most 4096), for served
+    the whole prompt at 4 characters a token (null: nothing is cut)."""
 
     max_new_tokens: int | None = None
     """Longest output, in tokens (null: by dataset: 150 for dialogue, else 50)."""
@@ -51,8 +61,8 @@ class ReaderKeys:
     """t5 ("question: ... title: ... context: ..."), plain (instruction, worked examples, passages, question), chat (the
     same without examples, through the tokenizer's chat template), question_first (a chat with the passages last: all
     prompts of a question start alike, which servers' prefix caches use), a YAML file, or its keys: template, passage,
-    separator, without_passages, system, examples, chat (null: t5 for fid and ipa, question_first for served, else
-    plain). Part of the reader's fingerprint."""
+    separator, without_passages, system, examples, chat (null: t5 for fid and ipa, question_first for served and vllm,
+    else plain). Part of the reader's fingerprint."""
 
     family: Literal["question", "claim", "dialogue"] | None = None
     """Which instruction and examples the plain and chat prompts have (null: by dataset)."""
@@ -65,11 +75,11 @@ class ReaderKeys:
     """plain prompt: how many worked examples stand before the question (0 to 2)."""
 
     stop_at_newline: bool = True
-    """causal only: an output ends at its first line break."""
+    """causal and vllm: an output ends at its first line break."""
 
     batch_size: int | None = None
     """Most requests in one batch (null: as many as fit and pay: on a CPU up to 128 for fid and ipa, 32 for causal; on a
-    GPU 1024 and 512). Not part of the reader's fingerprint."""
+    GPU 1024 and 512; vllm: its own choice). Not part of the reader's fingerprint."""
 
     batch_tokens: int | None = None
     """Most prompt tokens in one batch, padding included; one longer request goes alone (null: as many as fit, by the
@@ -94,18 +104,19 @@ class ReaderKeys:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ReaderConfig(ServerKeys, ReaderKeys):
+class ReaderConfig(ServerKeys, EngineKeys, ReaderKeys):
     """The LLM of the RAG system."""
 
     def __post_init__(self) -> None:
         ReaderKeys.__post_init__(self)
+        EngineKeys.__post_init__(self)
         ServerKeys.__post_init__(self)
 
 
 def output_settings(config: Any) -> dict[str, Any]:
     """The keys of a reader's or judge's config that may change what it says.
 
-    ``titles`` is among them only where they are hidden: tables that are older than this key stay valid.
+    Those of `NEW_KEYS` are among them only where they differ from what was before: older tables stay valid.
     """
     settings = {key: value for key, value in asdict(config).items() if key not in SPEED_KEYS}
-    return {key: value for key, value in settings.items() if key != "titles" or not value}
+    return {key: value for key, value in settings.items() if key not in NEW_KEYS or value != NEW_KEYS[key]}

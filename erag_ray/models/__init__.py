@@ -18,6 +18,7 @@ from erag_ray.models.local import LocalModel, PromptTokens
 from erag_ray.models.memory import keep_freed_memory
 from erag_ray.models.served import ServedModel
 from erag_ray.models.t5 import T5Model
+from erag_ray.models.vllm import VllmModel
 from erag_ray.models.weights import quiet
 from erag_ray.names import find
 from erag_ray.requests import Failure, Form, Need, Passage, Prompt, Request, Response
@@ -41,6 +42,7 @@ __all__ = [
     "Resources",
     "Response",
     "T5Model",
+    "VllmModel",
     "able",
     "backend",
     "check_facts",
@@ -167,6 +169,7 @@ MODELS: dict[str, type[Model]] = {
     "fid": T5Model,
     "ipa": T5Model,
     "causal": CausalModel,
+    "vllm": VllmModel,
     "served": ServedModel,
     "echo": EchoModel,
 }

@@ -51,6 +51,9 @@ class CausalModel(LocalModel):
 
     A prompt has at most ``max_prompt_tokens`` tokens. The passages together keep at least half of what instruction
     and examples leave, in equal shares; the question keeps its start (in a dialogue its end).
+
+    Attributes:
+        context: most tokens of a prompt and its output together.
     """
 
     def __init__(self, config: ReaderConfig) -> None:
@@ -60,6 +63,7 @@ class CausalModel(LocalModel):
         self.tokenizer = load_tokenizer(self.source)
         self.pieces = PieceTokenizer(self.tokenizer)
         check_vocabulary(self.pieces, self.settings.vocab_size, config.model)
+        self.context: int = getattr(self.settings, "max_position_embeddings", None) or 1 << 30
         self.model: Any = None
         self.caches: KeyValueCaches | None = None
         self._stopping = functools.cache(functools.partial(EarlyStopping, self.tokenizer))
@@ -108,8 +112,7 @@ class CausalModel(LocalModel):
 
     def limit(self, form: Form) -> int:
         """Most prompt tokens: as the form has it, and never more than the context leaves."""
-        context = getattr(self.settings, "max_position_embeddings", None) or 1 << 30
-        return min(form.max_prompt_tokens or CAUSAL_TOKENS, context - form.max_new_tokens)
+        return min(form.max_prompt_tokens or CAUSAL_TOKENS, self.context - form.max_new_tokens)
 
     def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
         prompts = [self._pieces(request) for request in requests]

@@ -139,12 +139,12 @@ def in_order(
     """The log-probabilities of each prompt's answers, in their order."""
     values = dict(zip(found, torch.stack(list(found.values())).tolist(), strict=True)) if found else {}
     return [
-        [values[place, ids] if counts else -math.inf for ids, counts in _counting(prompt)]
+        [values[place, ids] if counts else -math.inf for ids, counts in counting(prompt)]
         for place, prompt in enumerate(prompts)
     ]
 
 
-def _counting(prompt: PromptTokens) -> Iterator[tuple[Ids, bool]]:
+def counting(prompt: PromptTokens) -> Iterator[tuple[Ids, bool]]:
     """The answers of a prompt; of those that are the same next token only the first counts."""
     answers = prompt.answer_ids or ()
     for place, ids in enumerate(answers):

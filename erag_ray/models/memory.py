@@ -148,8 +148,14 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(message in str(error) for message in MESSAGES)
 
 
+class EngineLost(RuntimeError):
+    """The engine that computes for this process has ended, and cannot be started again in it."""
+
+
 def is_gpu_lost(error: BaseException) -> bool:
     """Return whether an error says that this process cannot use its GPU any more, such as a failed assertion on it."""
+    if isinstance(error, EngineLost):
+        return True
     is_cuda = isinstance(error, RuntimeError) and re.match("(CUDA|cuDNN|CUDA driver) error", str(error))
     return bool(is_cuda) and any(message in str(error) for message in LOST)
 

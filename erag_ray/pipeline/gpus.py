@@ -27,7 +27,8 @@ def process_environment(num_gpus: float) -> dict[str, str]:
     """
     if not num_gpus:
         return {"CUDA_VISIBLE_DEVICES": ""}
-    if any(name in os.environ for name in ALLOCATOR):
+    # what several GPUs of one actor share among each other must lie in plain segments (vllm#42609)
+    if num_gpus > 1 or any(name in os.environ for name in ALLOCATOR):
         return {}
     # batches differ in shape: segments that grow leave no gaps between them
     return {ALLOCATOR[0]: "expandable_segments:True"}

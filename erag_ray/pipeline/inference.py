@@ -71,8 +71,10 @@ class Pool:
             most = round(1 / self.num_gpus)
             gpus = f"{num_gpus} GPU{'s' * (num_gpus > 1)}{kind}"
             return f"readers: {self.size} on {gpus}, up to {most} on each, {threads}"
-        idle = f" of {num_gpus}, {num_gpus - self.size} idle" if self.size < num_gpus else ""
-        return f"readers: {self.size}, one on each GPU{kind}{idle}, {threads}"
+        num_used = round(self.size * self.num_gpus)
+        idle = f" of {num_gpus}, {num_gpus - num_used} idle" if num_used < num_gpus else ""
+        where = f"each on {self.num_gpus:.0f} GPUs" if self.num_gpus > 1 else "one on each GPU"
+        return f"readers: {self.size}, {where}{kind}{idle}, {threads}"
 
 
 @dataclass(frozen=True, kw_only=True)

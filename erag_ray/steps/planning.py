@@ -372,7 +372,7 @@ def num_shared(first: Rendered, second: Rendered) -> float:
     texts = [
         "".join([one.text, *(message["content"] for message in one.messages)]) for one in (first, second)
     ]
-    length = len(os.path.commonprefix(texts))
+    length = len(os.path.commonprefix(texts))  # noqa: RUF071 (of texts, not of paths)
     return (second.num_tokens or 0) * length / max(len(texts[1]), 1)
 
 
