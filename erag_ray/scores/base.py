@@ -1,0 +1,42 @@
+"""What a score is, and the rules that all of them share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Score:
+    """A way to judge one output.
+
+    ``binary`` is declared, not guessed from values: a binary score is only ever 0 or 1, a graded one needs a
+    threshold before a binary measure may use it. ``normalises`` says that the texts are compared after
+    `normalize_answer`, so that a gold which normalises to nothing cannot be matched in earnest. ``may_match`` says
+    of a binary score whether an output that starts with a text may still be worth 1, however it goes on: False only
+    where that is certain. A reader that is asked for the score alone stops there; without ``may_match`` it never does.
+    """
+
+    name: str
+    function: Callable[[str, Sequence[str]], float]
+    binary: bool
+    normalises: bool
+    may_match: Callable[[str, Sequence[str]], bool] | None = None
+
+
+def _stripped_golds(answers: Sequence[str]) -> list[str]:
+    golds = [answer.strip() for answer in answers if answer.strip()]
+    if not golds:
+        raise ValueError(f"no gold answer that is not blank in {list(answers)!r}")
+    return golds
+
+
+def best_over_golds(compare: Callable[[str, str], float], output: str, answers: Sequence[str]) -> float:
+    """Compare a stripped output with each gold that is not blank; an empty output is worth 0.
+
+    Raises:
+        ValueError: no gold that is not blank.
+    """
+    golds = _stripped_golds(answers)
+    stripped = output.strip()
+    return float(max(compare(stripped, gold) for gold in golds)) if stripped else 0.0

@@ -1,0 +1,106 @@
+"""Many outputs -> their scores: gold answers that cannot match, repeats, and code of the user's own that fails."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from erag_ray.schemas import InputError, JobError
+from erag_ray.scores.base import Score
+from erag_ray.scores.normalization import normalized
+from erag_ray.user_code import Fault, fault_of, is_user_code, one_line
+
+NUM_NAMED, OUTPUT_CHARACTERS = 5, 80
+
+
+def usable_answers(score: Score, answers: Sequence[str]) -> list[str]:
+    """The golds that can match: not blank and, if the score normalises, not nothing once normalised.
+
+    KILT lets a gold such as "The" or "*" match every output that normalises to nothing. Such a match tells
+    nothing about a passage, so a job leaves these golds out; with none left, every output is worth 0.
+    """
+    if score.normalises:
+        return [answer for answer in answers if normalized(answer)]
+    return [answer for answer in answers if answer.strip()]
+
+
+@dataclass(kw_only=True)
+class ScoreErrors:
+    """Collects the outputs that a score of the user's own could not judge: how many, and the first few by name."""
+
+    num_outputs: int = 0
+    """All that were scored."""
+    num_errors: int = 0
+    lines: list[str] = field(default_factory=list)
+
+    def add(self, line: str) -> None:
+        """Count an output that has no score; the line says which and why."""
+        self.num_errors += 1
+        if len(self.lines) < NUM_NAMED and line not in self.lines:
+            self.lines.append(line)
+
+
+def score_outputs(
+    outputs: Sequence[str | None],
+    answers: Sequence[Sequence[str]],
+    score: Score,
+    query_ids: Sequence[str] = (),
+    errors: ScoreErrors | None = None,
+) -> list[float | None]:
+    """The score of each output against its own query's usable golds; None ("not judged") stays None.
+
+    Equal (output, answers) are scored once: a query's passages often lead to the same output.
+
+    Args:
+        outputs: what the reader said, one per row.
+        answers: the golds of each row, as long as ``outputs``.
+        score: the score of all rows.
+        query_ids: the query of each row, where there are ``errors``.
+        errors: collects the outputs for which a score of the user's own raises or gives a value that cannot be; their
+            scores are None. Without it that is raised.
+
+    Raises:
+        ValueError: unequal lengths; or a value of the score that is no number in [0, 1] or, if it is declared
+            binary, neither 0 nor 1.
+    """
+
+    @functools.cache
+    def usable(golds: tuple[str, ...]) -> list[str]:
+        return usable_answers(score, golds)
+
+    faults: dict[tuple[str | None, tuple[str, ...]], Fault] = {}
+
+    @functools.cache
+    def value(output: str, golds: tuple[str, ...]) -> float | None:
+        try:
+            return _checked(score, score.function(output, usable(golds))) if usable(golds) else 0.0
+        except (InputError, JobError):
+            raise
+        except Exception as error:
+            if errors is None or not is_user_code(score.function):
+                raise
+            faults[output, golds] = fault_of(error, score.function)
+            return None
+
+    rows = zip(outputs, answers, strict=True)
+    values = [None if output is None else value(output, tuple(golds)) for output, golds in rows]
+    if errors is not None:
+        errors.num_outputs += len(outputs) - outputs.count(None)
+    if errors is not None and faults:
+        for query_id, output, golds in zip(query_ids, outputs, answers, strict=True):
+            if fault := faults.get((output, tuple(golds))):
+                errors.add(f"score {score.name}, query {query_id}, output {_shown(output)}: {fault}")
+    return values
+
+
+def _shown(output: str | None) -> str:
+    return one_line(repr(output), OUTPUT_CHARACTERS)
+
+
+def _checked(score: Score, value: object) -> float:
+    """Outside code may be wrong; NaN fails every comparison and so is caught too."""
+    if isinstance(value, (bool, int, float)) and 0 <= value <= 1 and (not score.binary or value in (0, 1)):
+        return float(value)
+    allowed = "0 and 1" if score.binary else "a number in [0, 1]"
+    raise ValueError(f"score {score.name!r} gave {value!r}; allowed: {allowed}")
