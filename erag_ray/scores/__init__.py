@@ -1,28 +1,46 @@
 """One output of a reader against its gold answers -> a number in [0, 1]. Pure.
 
-In: an output and the gold answers of its query. Out: the value of a `Score`. The rules are those of KILT's
-official evaluation (Petroni et al., NAACL 2021; ``kilt/eval_downstream.py``): output and golds are stripped,
-blank golds are left out, an empty output is worth 0, and the best gold counts. To add a score, write one
-function ``(output, answers) -> float`` and one line in `SCORES`; code outside the package exports a `Score`
-and is named ``package.module:name``.
+In: an output and the gold answers of its query. Out: the value of a `Score`. Output and golds are stripped, blank golds
+are left out, an empty output is worth 0, and the best gold counts, as in KILT's official evaluation (Petroni et al.,
+NAACL 2021; ``kilt/eval_downstream.py``). `kilt` and `rouge_l` hold its scores, `chat` those for readers that answer in
+sentences and for other languages: ``match:ko`` is `match` in Korean. To add a score, write one function
+``(output, answers) -> float`` and one line in `SCORES`; code outside the package exports a `Score` and is named
+``package.module:name``.
 """
 
 from __future__ import annotations
 
 from erag_ray.names import find_instance
 from erag_ray.scores.base import Score
+from erag_ray.scores.chat import (
+    COMPARISONS,
+    abstained,
+    char_f1,
+    in_language,
+    is_language_score,
+    language_score,
+    match,
+)
 from erag_ray.scores.kilt import accuracy, exact_match, may_be_accurate, may_match_exactly, token_f1
-from erag_ray.scores.normalization import normalize_answer
+from erag_ray.scores.normalization import ENGLISH, check_language, english_form, normalize_answer
 from erag_ray.scores.outputs import ScoreErrors, score_outputs, usable_answers
 from erag_ray.scores.rouge_l import rouge_l_google, rouge_l_kilt
 from erag_ray.user_code import with_guards
 
 __all__ = [
+    "COMPARISONS",
+    "ENGLISH",
     "SCORES",
     "Score",
     "ScoreErrors",
+    "abstained",
     "accuracy",
+    "char_f1",
+    "check_language",
     "exact_match",
+    "in_language",
+    "is_language_score",
+    "match",
     "may_be_accurate",
     "may_match_exactly",
     "normalize_answer",
@@ -36,11 +54,13 @@ __all__ = [
 
 
 def score_named(name: str) -> Score:
-    """The score called ``name``, here or as ``package.module:name``.
+    """The score called ``name``, here, in a language (``match:ko``) or as ``package.module:name``.
 
     Raises:
-        ValueError: there is none, or the outside object is not a `Score`.
+        ValueError: there is none, the language is unknown, or the outside object is not a `Score`.
     """
+    if is_language_score(name):
+        return language_score(name)
     score = find_instance("score", name, SCORES, Score, "binary=True, normalises=False")
     return with_guards(score, f"score {name}", "may_match")
 
@@ -59,5 +79,9 @@ SCORES: dict[str, Score] = {
         Score(name="accuracy", function=accuracy, binary=True, normalises=False, may_match=may_be_accurate),
         Score(name="rouge_l_kilt", function=rouge_l_kilt, binary=False, normalises=False),
         Score(name="rouge_l_google", function=rouge_l_google, binary=False, normalises=False),
+        # nothing that still may come can undo a match or rule one out: no early end
+        Score(name="match", function=match, binary=True, normalises=True, normalize=english_form),
+        Score(name="char_f1", function=char_f1, binary=False, normalises=True, normalize=english_form),
+        Score(name="abstained", function=abstained, binary=True, normalises=False),
     )
 }

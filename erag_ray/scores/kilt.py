@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Sequence
 
-from erag_ray.scores.base import best_over_golds
+from erag_ray.scores.base import best_over_golds, multiset_f1
 from erag_ray.scores.normalization import ARTICLES, normalized, without_punctuation
 
 _ARTICLE_STARTS = ("", "a", "an", "t", "th", "the")
@@ -59,16 +58,9 @@ def token_f1(output: str, answers: Sequence[str]) -> float:
     Raises:
         ValueError: no gold that is not blank.
     """
-    return best_over_golds(_multiset_f1, output, answers)
-
-
-def _multiset_f1(output: str, gold: str) -> float:
-    words, gold_words = normalized(output).split(), normalized(gold).split()
-    num_common = sum((Counter(words) & Counter(gold_words)).values())
-    if not num_common:
-        return 0.0
-    precision, recall = num_common / len(words), num_common / len(gold_words)
-    return 2 * precision * recall / (precision + recall)
+    return best_over_golds(
+        lambda text, gold: multiset_f1(normalized(text).split(), normalized(gold).split()), output, answers
+    )
 
 
 def accuracy(output: str, answers: Sequence[str]) -> float:

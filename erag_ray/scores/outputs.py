@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from erag_ray.schemas import InputError, JobError
 from erag_ray.scores.base import Score
-from erag_ray.scores.normalization import normalized
 from erag_ray.user_code import Fault, fault_of, is_user_code, one_line
 
 NUM_NAMED, OUTPUT_CHARACTERS = 5, 80
@@ -21,7 +20,7 @@ def usable_answers(score: Score, answers: Sequence[str]) -> list[str]:
     nothing about a passage, so a job leaves these golds out; with none left, every output is worth 0.
     """
     if score.normalises:
-        return [answer for answer in answers if normalized(answer)]
+        return [answer for answer in answers if score.normalize(answer)]
     return [answer for answer in answers if answer.strip()]
 
 

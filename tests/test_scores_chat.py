@@ -1,0 +1,368 @@
+"""Scores for readers that answer in sentences, and the forms of texts in other languages."""
+# ruff: noqa: RUF001 (characters that look like others are what is tested)
+
+from __future__ import annotations
+
+import math
+import re
+import string
+import sys
+import unicodedata
+from collections import Counter
+
+import pytest
+import regex
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from erag_ray.datasets.known import DATASETS, TASKS
+from erag_ray.scores import (
+    COMPARISONS,
+    SCORES,
+    abstained,
+    char_f1,
+    exact_match,
+    in_language,
+    is_language_score,
+    match,
+    normalize_answer,
+    score_named,
+    score_outputs,
+    usable_answers,
+)
+from erag_ray.scores.normalization import (
+    CHARACTER_LANGUAGES,
+    LANGUAGES,
+    WORD_LANGUAGES,
+    character_form,
+    english_form,
+    form_of,
+    word_form,
+)
+
+# --- forms ---
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Die Straße", "die strasse"),
+        ("l’eau de l'Ouest", "l eau de l ouest"),  # an elided article hides no word
+        ("The  the", "the the"),  # no articles are left out
+        ("1,000.5 km – 2,5", "10005 km 25"),
+        ("1990–2000", "1990 2000"),
+        ("ＡＢＣ ｶﾞ", "abc ガ"),  # NFKC
+        ("cafe\u0301", "café"),
+        ("zero\u200bwidth", "zerowidth"),
+        ("„Köln“, €5 😀", "köln 5"),
+        ("…", ""),
+    ],
+)
+def test_words(text: str, expected: str) -> None:
+    assert word_form(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("서울특별시", "서 울 특 별 시"),
+        ("서울 특별시", "서 울 특 별 시"),
+        ("2015년 Apple사", "2015 년 apple 사"),
+        (unicodedata.normalize("NFD", "서울"), "서 울"),
+        ("レオナルド・ダ・ヴィンチ", "レ オ ナ ル ド ダ ヴ ィ ン チ"),
+        ("《红楼梦》，曹雪芹", "红 楼 梦 曹 雪 芹"),
+        ("Apple、Google", "apple google"),
+        ("人々のビール", "人 々 の ビ ー ル"),
+    ],
+)
+def test_characters(text: str, expected: str) -> None:
+    assert character_form(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("**Paris**—the capital", "paris capital"),
+        ("“The Beatles”", "beatles"),
+        ("Hudson’s Bay", "hudsons bay"),
+        ("Hudson's Bay", "hudsons bay"),
+        ("the U.S.", "us"),
+        ("1973–1974", "19731974"),
+        ("1973-1974", "19731974"),
+        ("well‑known", "wellknown"),  # a non-breaking hyphen
+        ("well-known", "wellknown"),
+    ],
+)
+def test_english(text: str, expected: str) -> None:
+    assert english_form(text) == expected
+
+
+@pytest.mark.parametrize("form", [word_form, character_form, english_form])
+def test_forms_are_idempotent_on_every_character(form: type[str]) -> None:
+    texts = map(chr, range(sys.maxunicode + 1))
+    assert [text for text in texts if form(form(text)) != form(text)] == []
+
+
+odd_texts = st.text(
+    st.one_of(
+        st.sampled_from("ab AN.,*'’-—té서울0123ßΣςİ\u0301\u0345\u00ad\u200d\u1100\u1161々ーｶﾞ℃½ﬁ"),
+        st.characters(),
+    ),
+    max_size=14,
+)
+languages = st.sampled_from(sorted(LANGUAGES))
+
+
+@given(odd_texts, languages)
+def test_forms_are_idempotent_tokens_between_single_spaces(text: str, language: str) -> None:
+    form = form_of(language)(text)
+    assert form_of(language)(form) == form
+    assert form == " ".join(form.split())
+    assert not any(unicodedata.category(character)[0] in "PS" for character in form)
+
+
+def test_every_language_has_one_form() -> None:
+    assert not CHARACTER_LANGUAGES & WORD_LANGUAGES
+    assert CHARACTER_LANGUAGES | WORD_LANGUAGES | {"en"} == LANGUAGES
+    with pytest.raises(ValueError, match=r"unknown language 'kr'; known \(ISO 639-1\): ar, bg, "):
+        form_of("kr")
+
+
+# --- match ---
+
+
+@pytest.mark.parametrize(
+    ("output", "gold", "expected"),
+    [
+        ("The capital of France is **Paris**.", "Paris", 1.0),
+        ("It lies in the house.", "US", 0.0),  # tokens, not characters
+        ("He moved to the U.S. in 1990.", "US", 1.0),
+        ("New York City", "new york", 1.0),
+        ("New cities such as York", "New York", 0.0),  # in a row
+        ("York, New", "New York", 0.0),
+        ("Paris", "Paris, France", 0.0),
+        ("I cannot find the answer.", "The", 0.0),  # it normalises to nothing
+    ],
+)
+def test_match(output: str, gold: str, expected: float) -> None:
+    assert match(output, [gold]) == expected
+    assert score_outputs([output], [["Rome", gold]], SCORES["match"]) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("name", "output", "gold", "expected"),
+    [
+        ("match:ko", "대한민국의 수도는 서울이다.", "서울", 1.0),  # particles are attached
+        ("match", "대한민국의 수도는 서울이다.", "서울", 0.0),
+        ("match:ko", "2015년에 완공되었다.", "5", 0.0),
+        ("match:ko", "2015년에 완공되었다.", "2015년", 1.0),
+        ("match:zh", "答案是北京。", "北京", 1.0),
+        ("match:ja", "首都は東京です。", "東京", 1.0),
+        ("match:de", "Die Antwort ist Die Zeit.", "die zeit", 1.0),
+        ("match:fr", "C’est la bataille d’Austerlitz.", "Austerlitz", 1.0),
+        ("exact_match:ko", "서울 특별시", "서울특별시", 1.0),
+        ("exact_match:fr", "l'Eau", "l’eau", 1.0),
+        ("exact_match:de", "die Zeit", "Zeit", 0.0),
+        ("token_f1:zh", "北京市", "北京", 0.8),  # p = 2/3, r = 1
+        ("token_f1:de", "rote Zeit", "die Zeit", 0.5),
+        ("char_f1:ko", "서울특별시", "서울", 2 * 0.4 / 1.4),  # p = 2/5, r = 1
+        ("char_f1:ko", "울 서", "서울", 1.0),  # order does not count
+    ],
+)
+def test_scores_in_a_language(name: str, output: str, gold: str, expected: float) -> None:
+    assert score_named(name).function(output, [gold]) == pytest.approx(expected)
+
+
+def test_a_match_is_stricter_than_bergen_and_wider_than_exact_match() -> None:
+    # BERGEN looks for a substring of the normalised output (modules/metrics.py: match_single)
+    assert normalize_answer("US") in normalize_answer("It lies in the house")
+    assert match("It lies in the house", ["US"]) == 0.0
+
+
+def naive_tokens(text: str, language: str) -> list[str]:
+    """The tokens of a text by another engine: Unicode classes of the package regex, and a loop."""
+    if language == "en":
+        text = regex.sub("[’‐‑‒–−]", "", normalize_answer(text))
+    text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    text = regex.sub(r"(?<=\p{Nd})[.,](?=\p{Nd})", "", text)
+    text = regex.sub(r"\p{Cf}", "", regex.sub(r"[\p{P}\p{S}]", " ", text))
+    words = text.split()
+    if language == "en":
+        return [word for word in words if word not in ("a", "an", "the")]
+    if language in ("ko", "ja", "zh"):
+        parts = r"[\p{Han}\p{Hangul}\p{Hiragana}\p{Katakana}ー々]|[^\p{Han}\p{Hangul}\p{Hiragana}\p{Katakana}ー々]+"
+        return [token for word in words for token in regex.findall(parts, word)]
+    return words
+
+
+def naive_match(output: list[str], gold: list[str]) -> bool:
+    return any(output[start : start + len(gold)] == gold for start in range(len(output) - len(gold) + 1))
+
+
+PIECES = [
+    *(
+        "Paris",
+        "the",
+        "a",
+        "US",
+        "us",
+        "house",
+        "서울",
+        "이다",
+        "2015",
+        "년",
+        "北京",
+        "東",
+        "ビール",
+        "Straße",
+        "é",
+    ),
+    *(" ", " ", " ", ".", ",", "—", "–", "“", "”", "’", "'", "-", "**", "、", "\n"),
+]
+pieces = st.lists(st.sampled_from(PIECES), max_size=10).map("".join)
+some_languages = st.sampled_from(["en", "de", "ko", "ja", "zh"])
+
+
+@given(pieces, pieces, some_languages)
+def test_scores_are_those_of_a_naive_oracle(output: str, gold: str, language: str) -> None:
+    mine, theirs = naive_tokens(output, language), naive_tokens(gold, language)
+    assume(theirs)
+    assert form_of(language)(output).split() == mine
+    values = {
+        name: score_named(in_language(name, language)).function(output, [gold])
+        for name in ("match", "char_f1")
+    }
+    assert values["match"] == naive_match(mine, theirs)
+    left, right = Counter("".join(mine)), Counter("".join(theirs))
+    common = sum(min(left[one], right[one]) for one in left)
+    assert values["char_f1"] == pytest.approx(2 * common / (left.total() + right.total()))
+    if language != "en":
+        left, right = Counter(mine), Counter(theirs)
+        common = sum(min(left[one], right[one]) for one in left)
+        f1 = score_named(f"token_f1:{language}").function(output, [gold])
+        assert f1 == pytest.approx(2 * common / (left.total() + right.total()))
+        assert score_named(f"exact_match:{language}").function(output, [gold]) == (mine == theirs)
+
+
+@given(pieces, pieces, pieces, some_languages)
+def test_a_match_stays_one_whatever_stands_around_it(
+    before: str, gold: str, after: str, language: str
+) -> None:
+    score = score_named(in_language("match", language))
+    assume(score.normalize(gold))
+    assert score.function(f"{before} {gold} {after}", [gold]) == 1.0
+
+
+@given(odd_texts, odd_texts.filter(str.strip), odd_texts, languages)
+def test_no_token_that_comes_after_undoes_a_match(before: str, gold: str, more: str, language: str) -> None:
+    score = score_named(in_language("match", language))
+    output = score.normalize(f"{before} {gold}")
+    longer = f"{output} {score.normalize(more)}"
+    assert score.function(longer, [gold]) >= score.function(output, [gold])
+
+
+@given(odd_texts, odd_texts, languages)
+def test_what_matches_exactly_matches(output: str, gold: str, language: str) -> None:
+    exact, held = (score_named(in_language(name, language)) for name in ("exact_match", "match"))
+    for text in (output, gold, gold.swapcase(), f"“{gold}”"):
+        if usable_answers(held, [gold]):
+            assert held.function(text, [gold]) >= exact.function(text, [gold])
+
+
+@given(st.text(st.sampled_from("athen .'-”’—é서\u0301"), max_size=12), odd_texts)
+def test_in_english_what_matches_by_kilts_rule_matches(gold: str, output: str) -> None:
+    assume(english_form(gold))
+    for text in (output, f"the {gold}.", gold.upper(), normalize_answer(gold)):
+        assert match(text, [gold]) >= exact_match(text, [gold])
+
+
+@given(odd_texts, odd_texts, languages, st.sampled_from(["exact_match", "token_f1", "char_f1"]))
+def test_scores_of_two_texts_are_symmetric_and_within_0_and_1(
+    output: str, gold: str, language: str, name: str
+) -> None:
+    assume(output.strip() and gold.strip())
+    score = score_named(in_language(name, language))
+    value = score.function(output, [gold])
+    assert 0.0 <= value <= 1.0
+    assert math.isclose(value, score.function(gold, [output]))
+    if score.normalize(gold):
+        assert score.function(gold, [gold]) == 1.0
+
+
+hangul = st.text("서울이다년 .'()", min_size=1, max_size=12)
+
+
+@given(hangul, hangul)
+def test_char_f1_of_hangul_is_that_of_korquad(output: str, gold: str) -> None:
+    # KorQuAD 1.0, evaluate-v1.0.py: some marks become spaces, the rest of ASCII's goes, then characters are counted
+    def characters(text: str) -> str:
+        kept = re.sub("['\"《》<>〈〉()‘’]", " ", text).lower()
+        return "".join("".join(one for one in kept if one not in string.punctuation).split())
+
+    mine, theirs = Counter(characters(output)), Counter(characters(gold))
+    assume(mine and theirs)
+    expected = 2 * (mine & theirs).total() / (mine.total() + theirs.total())
+    assert score_named("char_f1:ko").function(output, [gold]) == pytest.approx(expected)
+
+
+# --- abstention ---
+
+
+@pytest.mark.parametrize(
+    ("output", "expected"),
+    [
+        ("I don't know.", 1.0),
+        ("I don’t know", 1.0),
+        ("NO-RESPONSE", 1.0),
+        ("Sorry, it **cannot be determined** from the passages.", 1.0),
+        ("There is not enough information to answer.", 1.0),
+        ("The passage does not mention her mother.", 1.0),
+        ("I don't know, perhaps Paris", 1.0),
+        ("Paris", 0.0),
+        ("No response team was sent", 0.0),
+        ("", 0.0),
+        (" \n", 0.0),
+    ],
+)
+def test_abstained(output: str, expected: float) -> None:
+    assert abstained(output, ["Paris"]) == expected
+
+
+def test_an_output_can_abstain_and_match() -> None:
+    output = "I don't know, perhaps Paris"
+    assert abstained(output, ["Paris"]) == match(output, ["Paris"]) == 1.0
+
+
+def test_no_dataset_is_scored_by_abstention() -> None:
+    assert "abstained" not in {dataset.score for dataset in (*DATASETS.values(), *TASKS.values())}
+
+
+# --- names ---
+
+
+def test_a_score_in_a_language_is_named_so() -> None:
+    assert in_language("match", "ko") == "match:ko"
+    assert in_language("match", "en") == "match"
+    assert in_language("accuracy", "ko") == "accuracy"
+    assert is_language_score("match:ko")
+    assert not is_language_score("match")
+    assert not is_language_score("my_scores:MATCH")
+    assert score_named("match:ko").name == "match:ko"
+    assert score_named("match:ko") is score_named("match:ko")
+    for name, (_, binary) in COMPARISONS.items():
+        assert score_named(f"{name}:ja").binary == SCORES[name].binary == binary
+
+
+def test_a_language_that_there_is_not_is_named() -> None:
+    with pytest.raises(ValueError, match=r"score 'match:kr': unknown language 'kr'"):
+        score_named("match:kr")
+
+
+def test_a_gold_of_articles_is_usable_where_these_are_words() -> None:
+    assert usable_answers(score_named("match"), ["The", "—", "Paris"]) == ["Paris"]
+    assert usable_answers(score_named("match:de"), ["The", "—", "Paris"]) == ["The", "Paris"]
+
+
+def test_char_f1_in_english() -> None:
+    # "ab" against "bc", since "a" is an article: p = r = 1/2
+    assert char_f1("The a-b", ["a b c"]) == 0.5
