@@ -88,7 +88,8 @@ def test_what_a_model_cannot_do_is_said_before_any_is_loaded(tiny: Tiny) -> None
     wanting = dataclasses.replace(tiny.config, annotators=["gold_likelihood"])
     (problem,) = check_reader(wanting, inputs.datasets)
     assert problem == (
-        "reader.kind: the kind gold_likelihood needs loglikelihood, and echo gives none; fid, ipa, causal, served, vllm can"
+        "reader.kind: the kind gold_likelihood needs loglikelihood, and echo gives none; "
+        "fid, ipa, causal, served, vllm can"
     )
     judged = dataclasses.replace(tiny.config, annotators=["llm_relevance"], judge=JudgeConfig(kind="echo"))
     (problem,) = check_reader(judged, inputs.datasets)

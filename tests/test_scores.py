@@ -318,7 +318,9 @@ def test_outputs_and_answers_must_be_equally_long() -> None:
 def test_score_named() -> None:
     assert score_named("token_f1").function is token_f1
     assert score_named(f"{__name__}:HALF") is HALF
-    with pytest.raises(ValueError, match="unknown score 'f1'; known: abstained, accuracy, char_f1, exact_match"):
+    with pytest.raises(
+        ValueError, match="unknown score 'f1'; known: abstained, accuracy, char_f1, exact_match"
+    ):
         score_named("f1")
     with pytest.raises(ValueError, match="is a str, not an"):
         score_named(f"{__name__}:NOT_A_SCORE")

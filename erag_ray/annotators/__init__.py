@@ -42,6 +42,7 @@ from erag_ray.annotators.unrelated import PER_QUESTION, unrelated_pairs
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, RELEVANCE
 from erag_ray.names import find_instance
 from erag_ray.schemas import LABELS, conform
+from erag_ray.scores import SHORT_ANSWERS
 from erag_ray.user_code import running
 
 __all__ = [
@@ -99,9 +100,9 @@ def _every_query(evidence: Evidence) -> pl.Expr:
     return pl.lit(True)
 
 
-def _asks_exact_match(evidence: Evidence) -> pl.Expr:
+def _has_short_answers(evidence: Evidence) -> pl.Expr:
     # Long answers and verdicts are not looked for in passages: the paper leaves out FEVER and WoW (Table 1).
-    return pl.col("score") == "exact_match"
+    return pl.col("score").str.split(":").list.first().is_in(SHORT_ANSWERS)
 
 
 def _has_gold(evidence: Evidence) -> pl.Expr:
@@ -174,7 +175,7 @@ def asks_of(names: Sequence[str]) -> Iterator[Asks]:
 
 
 READER_AND_SCORE: frozenset[Literal["reader", "score"]] = frozenset({"reader", "score"})
-SPANS = "short answers, scored by exact_match: verdicts and dialogue are not looked for in passages"
+SPANS = "short answers, scored by exact_match or match: verdicts and dialogue are not looked for in passages"
 
 ANNOTATORS: dict[str, Annotator] = {
     annotator.name: annotator
@@ -190,14 +191,14 @@ ANNOTATORS: dict[str, Annotator] = {
         Annotator(
             name="contains_answer_dpr",
             function=contains_answer_dpr,
-            applies=_asks_exact_match,
+            applies=_has_short_answers,
             where=SPANS,
             kind="binary",
         ),
         Annotator(
             name="contains_answer_kilt",
             function=contains_answer_kilt,
-            applies=_asks_exact_match,
+            applies=_has_short_answers,
             where=SPANS,
             kind="binary",
         ),

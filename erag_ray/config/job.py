@@ -46,8 +46,15 @@ class JobConfig:
     """Name of the dataset, for files that do not say it."""
 
     score: str | None = None
-    """Score of one output against its gold answers (null: by dataset): exact_match, token_f1, accuracy,
-    rouge_l_kilt, rouge_l_google, or package.module:name."""
+    """Score of one output against its gold answers (null: by dataset, with match in place of exact_match where the
+    reader is a chat model): exact_match, token_f1, accuracy, rouge_l_kilt, rouge_l_google, match (a gold answer stands
+    somewhere in the output), char_f1, abstained (how often the reader does not answer: more is not better),
+    exact_match:ko and the like (exact_match, token_f1, match and char_f1 in a language), or package.module:name."""
+
+    language: str | None = None
+    """Language of questions and answers, ISO 639-1: en, ko, zh, ... It picks the form in which the scores exact_match,
+    token_f1, match and char_f1 compare texts (null: by dataset for match and char_f1; KILT's form, which is for
+    English, for the others)."""
 
     where: list[str] = field(default_factory=list)
     """Only questions whose record holds these values: path=value, or dataset:path=value for one dataset alone
@@ -244,6 +251,11 @@ class JobConfig:
         require(
             0 <= self.max_error_share <= 1, f"max_error_share must lie in 0..1, got {self.max_error_share}"
         )
+
+    @property
+    def default_score(self) -> str | None:
+        """The score of short answers where the config names none: match for a chat model (None: exact_match)."""
+        return "match" if self.reader.is_chat and self.score is None else None
 
     @property
     def depths(self) -> list[int]:

@@ -10,6 +10,8 @@ from erag_ray.config.engine import EngineKeys
 from erag_ray.config.prompt import BUILT_IN, FILE_ENDINGS, PROMPT_CHOICES, PromptConfig, read_prompt
 from erag_ray.config.served import ServerKeys
 
+T5_KINDS = ("fid", "ipa")
+CHAT_PROMPTS = ("chat", "question_first")
 SPEED_KEYS = (
     "batch_size",
     "batch_tokens",
@@ -111,6 +113,15 @@ class ReaderConfig(ServerKeys, EngineKeys, ReaderKeys):
         ReaderKeys.__post_init__(self)
         EngineKeys.__post_init__(self)
         ServerKeys.__post_init__(self)
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether the reader is a chat model: its prompt goes through a chat template, here or at a server."""
+        if isinstance(self.prompt, PromptConfig):
+            return self.prompt.chat and self.kind not in T5_KINDS
+        is_first = self.kind == "vllm" or (self.kind == "served" and self.api == "chat")
+        by_kind = "question_first" if is_first else "plain"
+        return (self.prompt or by_kind) in CHAT_PROMPTS
 
 
 def output_settings(config: Any) -> dict[str, Any]:

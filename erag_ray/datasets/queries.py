@@ -12,7 +12,7 @@ import polars as pl
 import xxhash
 
 from erag_ray.datasets.findings import Findings
-from erag_ray.datasets.known import Dataset, dataset_of_file, find_dataset, known_name
+from erag_ray.datasets.known import Dataset, ScoreRule, dataset_of_file, find_dataset, known_name
 from erag_ray.datasets.lines import Paths, Record, listed, read_records, shown
 from erag_ray.datasets.qrels import Qrels, read_qrels
 from erag_ray.datasets.questions import FORMS, QUERY_FORMATS, Question, format_of, format_of_article
@@ -21,7 +21,7 @@ from erag_ray.datasets.triviaqa import read_triviaqa
 from erag_ray.datasets.where import Where, conditions_of
 from erag_ray.names import find
 from erag_ray.schemas import InputError
-from erag_ray.scores import normalize_answer
+from erag_ray.scores import ENGLISH, check_language, normalize_answer
 from erag_ray.user_code import checking, is_user_code
 
 QUERY_COLUMNS = pl.Schema(
@@ -68,6 +68,8 @@ def load_queries(
     dataset: str | None = None,
     score: str | None = None,
     score_by_dataset: Mapping[str, str] | None = None,
+    language: str | None = None,
+    is_chat: bool = False,
     triviaqa_questions: Paths = (),
     qrels: Paths = (),
     where: Iterable[str] = (),
@@ -82,6 +84,8 @@ def load_queries(
         dataset: name of the data set; else the record's ``kilt_task``, else the file's name.
         score: the score of all questions; else ``score_by_dataset``, else what is known of the data set.
         score_by_dataset: data set -> score.
+        language: of the questions and answers, ISO 639-1; else what is known of the data set (see `known.ScoreRule`).
+        is_chat: the reader is a chat model: match takes the place of exact_match as the default.
         triviaqa_questions: TriviaQA's own JSON files, for KILT files that leave ``input`` out.
         qrels: relevance files, TREC's or BEIR's (see `qrels`). Their documents above 0 become the gold passages of
             questions whose record names none. They choose BEIR's questions, whose documents are pages of their own and
@@ -95,8 +99,20 @@ def load_queries(
     files, num_before = listed(paths), findings.num_problems
     judged = read_qrels(listed(qrels), findings)
     conditions = conditions_of(where, findings)
+    rule = ScoreRule(
+        given=score,
+        by_dataset=score_by_dataset or {},
+        language=_checked_language(language, findings),
+        is_chat=is_chat,
+    )
     loading = _Loading(
-        findings=findings, format=format, formats=formats, dataset=dataset, qrels=judged, where=conditions
+        findings=findings,
+        format=format,
+        formats=formats,
+        dataset=dataset,
+        qrels=judged,
+        where=conditions,
+        rule=rule,
     )
     for path in files:
         if is_squad(path):
@@ -111,7 +127,17 @@ def load_queries(
     loading.check_qrels(listed(qrels))
     if not loading.found and findings.num_problems == num_before:
         findings.problem("no questions", f"no questions in {', '.join(files) or 'an empty list of files'}")
-    return _tables(loading, score, score_by_dataset or {})
+    return _tables(loading)
+
+
+def _checked_language(language: str | None, findings: Findings) -> str | None:
+    """The language; None for one that there is not, which is a problem."""
+    try:
+        check_language(language or ENGLISH)
+    except ValueError as error:
+        findings.problem("config key language", f"language: {error}")
+        return None
+    return language
 
 
 def _format_named(name: str) -> Callable[[Record], Question]:
@@ -148,6 +174,7 @@ class _Loading:
     dataset: str | None
     qrels: Qrels
     where: Where
+    rule: ScoreRule
     found: list[_Named] = field(default_factory=list)
     datasets: dict[str, Dataset] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
@@ -229,8 +256,9 @@ class _Loading:
     def _check_dataset(self, name: str, task: str | None, record: Record) -> None:
         found = find_dataset(name, task)
         if found is None:
-            self.findings.note(f"data set {name!r} is not known: taken as question answering by exact_match")
             found = Dataset()
+            default = self.rule.default(found)
+            self.findings.note(f"data set {name!r} is not known: taken as question answering by {default}")
         if self.datasets.setdefault(name, found) != found:
             record.fault(
                 "mixed tasks",
@@ -279,14 +307,23 @@ def _joined(found: list[_Named], texts: Mapping[str, str]) -> Iterator[_Named]:
             yield replace(named, question=question)
 
 
-def _tables(loading: _Loading, score: str | None, by_dataset: Mapping[str, str]) -> LoadedQueries:
-    unused = [name for name in by_dataset if name not in loading.datasets]
-    if unused:
-        loading.findings.note("score_by_dataset names data sets that no query has", *unused)
-    datasets = {
-        name: replace(known, score=score or by_dataset.get(name) or known.score)
+def _datasets(loading: _Loading) -> dict[str, Dataset]:
+    """What is known of each data set, with the score and the language that its questions get."""
+    rule = loading.rule
+    for name, known in loading.datasets.items():
+        if note := rule.note(name, known):
+            loading.findings.note(note)
+    return {
+        name: replace(known, score=rule.score(name, known), language=rule.language or known.language)
         for name, known in loading.datasets.items()
     }
+
+
+def _tables(loading: _Loading) -> LoadedQueries:
+    unused = [name for name in loading.rule.by_dataset if name not in loading.datasets]
+    if unused:
+        loading.findings.note("score_by_dataset names data sets that no query has", *unused)
+    datasets = _datasets(loading)
     questions = [named.question for named in loading.found]
     names = [named.dataset for named in loading.found]
     return LoadedQueries(

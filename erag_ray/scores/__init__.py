@@ -14,6 +14,7 @@ from erag_ray.names import find_instance
 from erag_ray.scores.base import Score
 from erag_ray.scores.chat import (
     COMPARISONS,
+    SHORT_ANSWERS,
     abstained,
     char_f1,
     in_language,
@@ -31,6 +32,7 @@ __all__ = [
     "COMPARISONS",
     "ENGLISH",
     "SCORES",
+    "SHORT_ANSWERS",
     "Score",
     "ScoreErrors",
     "abstained",
@@ -59,7 +61,8 @@ def score_named(name: str) -> Score:
     Raises:
         ValueError: there is none, the language is unknown, or the outside object is not a `Score`.
     """
-    if is_language_score(name):
+    base, _, language = name.partition(":")
+    if base in COMPARISONS and language:
         return language_score(name)
     score = find_instance("score", name, SCORES, Score, "binary=True, normalises=False")
     return with_guards(score, f"score {name}", "may_match")

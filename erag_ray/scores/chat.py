@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from erag_ray.scores.base import Score, best_over_golds, multiset_f1
-from erag_ray.scores.normalization import ENGLISH, check_language, english_form, form_of
+from erag_ray.scores.normalization import ENGLISH, LANGUAGES, check_language, english_form, form_of
 
 
 class Comparison(NamedTuple):
@@ -67,6 +67,8 @@ COMPARISONS = {
     "char_f1": Comparison(_char_f1, binary=False),
 }
 """The scores that other languages have too; in English, exact_match and token_f1 are KILT's."""
+SHORT_ANSWERS = ("exact_match", "match")
+"""The scores of questions whose answers are looked for in passages; those in a language too."""
 
 
 def _by_form(name: str, language: str) -> Callable[[str, Sequence[str]], float]:
@@ -89,7 +91,8 @@ def in_language(name: str, language: str) -> str:
 
 def is_language_score(name: str) -> bool:
     """Whether a name is that of a score in a language, such as ``match:ko``: no ``package.module:name``."""
-    return name.partition(":")[0] in COMPARISONS and ":" in name
+    base, _, language = name.partition(":")
+    return base in COMPARISONS and language in LANGUAGES
 
 
 @functools.cache

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from erag_ray.schemas import TableSchema
+from erag_ray.scores import is_language_score
 from erag_ray.store import NOT_LOCAL, TableStore, code_fingerprint, fingerprint
 
 
@@ -31,7 +32,7 @@ class Stage:
     @property
     def fingerprint(self) -> str | None:
         """Of all that the tables depend on, this package's code included; None where that cannot be known."""
-        if NOT_LOCAL in self.inputs.values() or any(":" in name for name in self.names):
+        if NOT_LOCAL in self.inputs.values() or any(map(_is_outside, self.names)):
             return None
         return fingerprint([self.settings, self.inputs, sorted(self.names), code_fingerprint()])
 
@@ -39,6 +40,11 @@ class Stage:
         """Whether all of the tables stand there whole, made from exactly this."""
         made_from = self.fingerprint
         return all(store.is_made_from(schema, made_from) for schema in self.tables)
+
+
+def _is_outside(name: str) -> bool:
+    """Whether a name is that of code from outside the package."""
+    return ":" in name and not is_language_score(name)
 
 
 def digests(store: TableStore, schemas: Iterable[TableSchema]) -> dict[str, str]:
