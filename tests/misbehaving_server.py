@@ -18,7 +18,7 @@ from aiohttp import web
 from erag_ray.models.served.handshake import PROBE
 
 MODEL, KEY = "tiny-model", "sk-secret-of-the-tests"
-RETRY_NOW = {"retry-after": "0.02"}
+RETRY_NOW = {"retry-after": "0.002"}
 TOKENS_OF_CACHE = 5
 
 

@@ -17,8 +17,9 @@ from typing import Any
 import psutil
 import pyarrow.parquet as pq
 import pytest
+from crashes import NUM_REQUESTS, kill_midway, start_job, stored, write_larger
 from misbehaving_server import KEY, MODEL, RETRY_NOW, Asked, MisbehavingServer, Reply, error_reply, serving
-from tiny import RunJob, Tiny, num_reader_calls, table
+from tiny import RunJob, Tiny, job_command, num_reader_calls, table
 
 from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
@@ -264,10 +265,13 @@ def test_many_failures_in_a_row_end_the_job(server: MisbehavingServer) -> None:
     assert len(server.asked) <= 40 + 7 * (20 + 4)
 
 
-def test_an_answer_between_failures_keeps_the_job_alive(server: MisbehavingServer) -> None:
+def test_an_answer_between_failures_keeps_the_job_alive(
+    server: MisbehavingServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client_module, "MAX_RETRY_SECONDS", 0.005)
     server.behave = lambda asked: error_reply(500) if row_of(asked) % 10 else None
-    responses = run(model_of(server, concurrency=1), 60)
-    assert [response.failure is None for response in responses] == [not row % 10 for row in range(60)]
+    responses = run(model_of(server, concurrency=1), 50)
+    assert [response.failure is None for response in responses] == [not row % 10 for row in range(50)]
 
 
 @pytest.mark.parametrize("change", ["fingerprint", "name"])
@@ -851,8 +855,8 @@ def test_errors_of_a_server_fail_the_job_and_are_final_or_asked_again_by_their_k
     chosen: dict[str, Reply] = {}
 
     def behave(asked: Asked) -> Reply:
-        if asked.number in replies:
-            chosen[asked.prompt] = replies[asked.number]
+        if asked.times == 1 and len(server.times) in replies:
+            chosen[asked.prompt] = replies[len(server.times)]
         return chosen.get(asked.prompt) or titles(asked)
 
     def name_of(reply: Reply) -> str:
@@ -1012,6 +1016,7 @@ def test_model_ids_depend_on_weights_and_not_on_the_way_to_them(server: Misbehav
     assert len({first, *(model_id(model_of(server, **other)) for other in others)}) == 5
 
 
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_a_job_on_ray_asks_each_request_once(
     tiny_served: Tiny, server: MisbehavingServer, local_ray: None, job: RunJob
 ) -> None:
@@ -1020,6 +1025,7 @@ def test_a_job_on_ray_asks_each_request_once(
     assert set(server.times.values()) == {1}
 
 
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_a_key_that_is_missing_on_a_node_is_one_message(
     tiny_served: Tiny,
     server: MisbehavingServer,
@@ -1036,3 +1042,21 @@ def test_a_key_that_is_missing_on_a_node_is_one_message(
     assert "the environment variable KEY_OF_ONE_NODE is not set on node " in said
     assert "Traceback" not in said
     assert server.asked == []
+
+
+@pytest.mark.cluster
+def test_a_job_that_is_killed_asks_only_the_rest(tmp_path: pathlib.Path, server: MisbehavingServer) -> None:
+    server.behave = lambda asked: Reply(delay=0.1)
+    settings = {"reader": config_of(server, concurrency=4), "out": str(tmp_path / "out")}
+    config = dataclasses.replace(write_larger(tmp_path), **settings)
+    command = job_command(config, tmp_path)
+    kill_midway(command, config)
+    known = stored(config).height
+    first = len(server.asked)
+    assert NUM_REQUESTS // 5 <= known <= first < NUM_REQUESTS
+    with start_job(command) as again:
+        assert again.wait(timeout=120) == 0
+    # nothing that was written; what was under way, or not yet written, once more
+    assert len(server.asked) - first == NUM_REQUESTS - known
+    assert len(server.times) == NUM_REQUESTS
+    assert max(server.times.values()) <= 2

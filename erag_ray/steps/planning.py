@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import os.path
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -372,7 +372,8 @@ def num_shared(first: Rendered, second: Rendered) -> float:
     texts = [
         "".join([one.text, *(message["content"] for message in one.messages)]) for one in (first, second)
     ]
-    length = len(os.path.commonprefix(texts))  # noqa: RUF071 (of texts, not of paths)
+    pairs_of_letters = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
+    length = sum(1 for _ in pairs_of_letters)
     return (second.num_tokens or 0) * length / max(len(texts[1]), 1)
 
 
