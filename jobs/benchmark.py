@@ -6,6 +6,7 @@
     python jobs/benchmark.py --parts '[table_2]' --job jobs/demo/compare.yaml --dataset nq --num_questions 20
     python jobs/benchmark.py --parts '[precision]' --job jobs/demo/compare.yaml --dataset nq --num_questions 200
     python jobs/benchmark.py --parts '[host]'
+    python jobs/benchmark.py --parts '[served]'
 
 Times are of this machine and of whatever else it does meanwhile; only the ratios carry over. Needs rank-bm25.
 """
@@ -24,6 +25,7 @@ from erag_ray.report import (
     open_console,
     precision_grid,
     published_table_2,
+    served_grid,
     show,
     speed_grid,
 )
@@ -37,16 +39,19 @@ def main(config: BenchmarkConfig) -> None:
     place = pathlib.Path(config.out, "benchmark.parquet")
     table.write_parquet(place)
     TableStore(config.out).write(costs_of(table, new_job_id()), COSTS)
-    of_precision, of_host, of_device, of_tokens = (
+    of_precision, of_cpu, of_device, of_tokens = (
         table[name].is_not_null() for name in ("kappa", "cpu_seconds", "device_rate", "num_prompt_tokens")
     )
+    of_served = table["what"] == "served"
+    of_host = of_cpu & ~of_served
     of_costs = of_tokens & ~of_host
     parts = (
-        (speed_grid, table.filter(~of_precision & ~of_host & ~of_costs)),
+        (speed_grid, table.filter(~of_precision & ~of_cpu & ~of_costs)),
         (costs_grid, table.filter(of_costs)),
         (precision_grid, table.filter(of_precision)),
         (host_grid, table.filter(of_host & ~of_device)),
         (device_grid, table.filter(of_device)),
+        (served_grid, table.filter(of_served)),
     )
     grids = [grid(part) for grid, part in parts if part.height]
     grids += [published_table_2()] if "table_2" in config.parts else []

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import pathlib
+import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -36,6 +37,7 @@ from erag_ray.benchmark import (
     precision,
     reading,
     run_all,
+    served,
     table_2,
     timing,
 )
@@ -45,7 +47,7 @@ from erag_ray.config import BenchmarkConfig, ReaderConfig
 from erag_ray.models import make_model
 from erag_ray.pending import PendingRequests
 from erag_ray.pipeline import actor
-from erag_ray.report import costs_grid, device_grid, host_grid, precision_grid, speed_grid
+from erag_ray.report import costs_grid, device_grid, host_grid, precision_grid, served_grid, speed_grid
 from erag_ray.schemas import COSTS, InputError, conform
 from erag_ray.store import ResponseStore
 
@@ -328,6 +330,39 @@ def test_host_work_has_a_row_for_each_part_and_each_device(
     assert costs_of(table, "job").is_empty()
     assert [row[0] for row in host_grid(table[:-2]).rows] == [*host.PARTS, "all", "all, again"]
     assert device_grid(table[-2:]).rows[0][:2] == ("300 pairs/s", f"{60 / beside['seconds']:,.0f}")
+
+
+def test_a_server_is_asked_by_one_actor_by_two_and_by_a_bare_loop(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmark, "_measure_apart", benchmark._measure)
+    # in threads of this process
+    monkeypatch.setattr(served, "PROCESS", threading.Thread)
+    config = BenchmarkConfig(parts=["served"], served_requests=200, repeats=2, out=str(tmp_path))
+    table = run_all(config, lambda line: None)
+    assert table["by"].to_list() == [served.ONE, served.BARE, served.TWO]
+    assert table["count"].to_list() == [200, 200, 400]
+    # 200 requests with 64 under way are four rounds of 50 ms
+    assert table["seconds"].min() >= 200 / 64 * 0.05
+    one, bare, two = table.rows(named=True)
+    assert bare["least_ratio"] == bare["most_ratio"] == 1.0
+    assert 0 < one["least_ratio"] <= one["most_ratio"]
+    assert two["cpu_seconds"] > 0
+    # both actors keep their responses
+    stores = [
+        ResponseStore(str(tmp_path / "served" / name), _only_model(tmp_path / "served" / name))
+        for name in "ab"
+    ]
+    assert [store.keys(without_errors=True).height for store in stores] == [200, 200]
+    assert costs_of(table, "job").is_empty()
+    rows = served_grid(table).rows
+    assert [row[0] for row in rows] == table["by"].to_list()
+    assert rows[0][3] == f"{200 / one['seconds']:,.0f}"
+
+
+def _only_model(store: pathlib.Path) -> str:
+    (folder,) = (store / "responses").iterdir()
+    return folder.name
 
 
 def test_generated_pairs_have_as_many_tokens_and_new_words_as_passages(tmp_path: pathlib.Path) -> None:

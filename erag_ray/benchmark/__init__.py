@@ -2,7 +2,8 @@
 
 `generated` makes passages and vectors, `labelled` runs and labels, `invented` texts and a model; `measured` times
 retrieval, `evaluated` evaluation, `reading`, `table_2`, `lists`, `precision` and `long` reading, `host` the work beside
-a GPU, one thing after the other, each in a process of its own; `run_all` gives the table.
+a GPU, `served` requests to a server, one thing after the other, each in a process of its own; `run_all` gives the
+table.
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "precision": ("precision",),
     "long": ("long",),
     "host": ("host",),
+    "served": ("served",),
 }
 ROOMS = {
     "measures": "evaluated",
@@ -66,6 +68,7 @@ ROOMS = {
     "precision": "precision",
     "long": "long",
     "host": "host",
+    "served": "served",
 }
 
 
@@ -113,6 +116,7 @@ def _steps(config: BenchmarkConfig) -> Iterator[tuple[str, int]]:
             "table_1": config.list_queries,
             "readings": config.num_pairs,
             "host": config.host_pairs,
+            "served": config.served_requests,
             **dict.fromkeys(("table_2", "shared", "depths", "precision"), config.num_questions),
         }
         sizes = own.get(part, config.sizes)

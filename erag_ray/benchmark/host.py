@@ -104,12 +104,12 @@ def _model(made: ModelActor) -> HostModel:
 
 def _run(made: ModelActor, requests: pa.Table) -> Row:
     """Run requests block by block; times, and the tokens of prompts."""
-    clock, starts = _Clock(), range(0, requests.num_rows, BLOCK)
+    clock, starts = Clock(), range(0, requests.num_rows, BLOCK)
     counts = [row for start in starts for row in made(requests.slice(start, BLOCK))]
     return {"num_prompt_tokens": sum(row["num_prompt_tokens"][0] for row in counts), **clock.row()}
 
 
-class _Clock:
+class Clock:
     """Seconds, CPU seconds of this process, and cores that were busy with other work, since it was made."""
 
     def __init__(self) -> None:

@@ -21,6 +21,7 @@ Part = Literal[
     "precision",
     "long",
     "host",
+    "served",
 ]
 
 
@@ -39,7 +40,8 @@ class BenchmarkConfig:
     four depths, against reading the union alone once), depths (end-to-end against eRAG by depth and by length of the
     passages), precision (what the fast precisions of this machine change in outputs and labels of ``job``),
     long (whether time and memory of a pair stay the same when there are more of them), host (CPU time of a pair beside
-    a GPU, by part, and how busy it keeps GPUs of ``device_rates``; needs no GPU)."""
+    a GPU, by part, and how busy it keeps GPUs of ``device_rates``; needs no GPU), served (requests a
+    second, and CPU time of each, to a server that answers after 50 ms, against a bare loop of aiohttp)."""
 
     sizes: list[int] = field(default_factory=lambda: [100_000])
     """Numbers of generated passages, or of random vectors."""
@@ -104,6 +106,9 @@ class BenchmarkConfig:
     """host: pairs a second of the devices beside which the host works (those of an A100 with T5-large, T5-base and
     T5-small, as `notebooks/a100_estimate.py` estimates them)."""
 
+    served_requests: int = 4_000
+    """served: so many requests of each actor in a round."""
+
     with_pool: bool = True
     """table_2: read everything once more by a pool on Ray, from Parquet to a store."""
 
@@ -130,6 +135,7 @@ class BenchmarkConfig:
             "num_pairs",
             "num_questions",
             "host_pairs",
+            "served_requests",
             "repeats",
         ):
             value = getattr(self, name)

@@ -25,7 +25,7 @@ from erag_ray.report.published import published_reproduction, published_table_1,
 from erag_ray.report.render import markdown, open_console, show
 from erag_ray.report.retrievers import best_first, which_retriever
 from erag_ray.report.sanity import sanity_grids
-from erag_ray.report.speed import costs_grid, device_grid, host_grid, precision_grid, speed_grid
+from erag_ray.report.speed import costs_grid, device_grid, host_grid, precision_grid, served_grid, speed_grid
 from erag_ray.report.trust import across_runs_grid, correlation_grid
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "published_table_2",
     "reproduction_grid",
     "sanity_grids",
+    "served_grid",
     "show",
     "speed_grid",
     "table_1",

@@ -188,6 +188,31 @@ def device_grid(table: pl.DataFrame) -> Grid:
     )
 
 
+def served_grid(table: pl.DataFrame) -> Grid:
+    """Show how fast a server is asked, a row for each who asks."""
+    rows = [
+        (
+            row["by"],
+            f"{row['count']:,}",
+            f"{row['seconds']:.2f}",
+            f"{row['count'] / row['seconds']:,.0f}",
+            f"{row['cpu_seconds'] / row['count'] * 1e3:.2f}",
+            _spread(row).strip(" ()"),
+            _cores(row),
+        )
+        for row in table.iter_rows(named=True)
+    ]
+    return Grid(
+        title="Requests to a server",
+        columns=("by", "requests", "seconds", "a second", "CPU ms a request", "ratio", "cores of other work"),
+        rows=tuple(rows),
+        num_names=1,
+        caption="The server answers after 50 ms, in a process of its own; each who asks has another, with 64 requests "
+        "under way. ratio: of requests a second, round by round, the least to the most, against the bare loop; of two "
+        "actors, against one. Cores of other work: the server's among them.",
+    )
+
+
 def _pairs(table: pl.DataFrame) -> str:
     count, tokens = table.row(0, named=True)["count"], table["num_prompt_tokens"][0]
     return f"{count:,} pairs of {tokens / count:.0f} tokens"
