@@ -185,6 +185,12 @@ def test_what_outside_code_makes_is_made_again_and_the_rest_only_if_that_changes
     assert_as_from_nothing(own)
 
 
+def test_a_score_in_a_language_is_no_outside_code(tiny: Tiny, reads_here: list[int]) -> None:
+    korean = tiny.with_config(language="ko")
+    compare(korean)
+    assert made_again(korean) == set()
+
+
 def stage(**changes: object) -> Stage:
     given = {"name": "labels", "tables": [LABELS], "settings": {"depth": 3}, "inputs": {"file": "5 bytes"}}
     return Stage(**{**given, **changes})  # type: ignore[arg-type]

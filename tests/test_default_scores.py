@@ -1,0 +1,151 @@
+"""Which score a job takes: by the dataset, the reader, the language, and what the config names."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import re
+from typing import Any
+
+import pytest
+from tiny import Tiny, compare, kilt_line, passage_line, table
+
+from erag_ray.config import JobConfig, PromptConfig, ReaderConfig
+from erag_ray.datasets.known import DATASETS, Dataset, ScoreRule
+from erag_ray.schemas import LABELS, QUERIES, InputError
+from erag_ray.scores import SCORES
+from erag_ray.steps.inputs import prepare, prepared
+
+CHAT = ReaderConfig(kind="echo", prompt="chat")
+OWN = PromptConfig(template="{question} {passages}")
+
+
+@pytest.mark.parametrize(
+    ("reader", "expected"),
+    [
+        ({"kind": "fid"}, False),
+        ({"kind": "ipa"}, False),
+        ({"kind": "causal"}, False),
+        ({"kind": "causal", "prompt": "plain"}, False),
+        ({"kind": "causal", "prompt": "chat"}, True),
+        ({"kind": "causal", "prompt": "question_first"}, True),
+        ({"kind": "causal", "prompt": OWN}, True),
+        ({"kind": "causal", "prompt": dataclasses.replace(OWN, chat=False)}, False),
+        ({"kind": "fid", "prompt": OWN}, False),  # plain text for a T5 always
+        ({"kind": "served", "revision": "1", "base_url": "http://localhost:1/v1"}, True),
+        (
+            {"kind": "served", "revision": "1", "base_url": "http://localhost:1/v1", "api": "completions"},
+            False,
+        ),
+        ({"kind": "my_readers:Mine"}, False),
+    ],
+)
+def test_which_readers_are_chat_models(reader: dict[str, Any], expected: bool) -> None:
+    assert ReaderConfig(**reader).is_chat is expected
+
+
+@pytest.mark.parametrize(
+    ("rule", "dataset", "expected"),
+    [
+        ({}, "nq", "exact_match"),
+        ({}, "klue-mrc", "exact_match"),  # as ever, unless a language is named
+        ({"is_chat": True}, "nq", "match"),
+        ({"is_chat": True}, "klue-mrc", "match:ko"),
+        ({"is_chat": True}, "fever", "accuracy"),
+        ({"is_chat": True}, "wow", "token_f1"),
+        ({"is_chat": True, "given": "exact_match"}, "nq", "exact_match"),
+        ({"is_chat": True, "by_dataset": {"nq": "token_f1"}}, "nq", "token_f1"),
+        ({"is_chat": True, "language": "en"}, "klue-mrc", "match"),
+        ({"language": "ko"}, "klue-mrc", "exact_match:ko"),
+        ({"language": "zh"}, "wow", "token_f1:zh"),
+        ({"language": "zh"}, "fever", "accuracy"),
+        ({"language": "en"}, "nq", "exact_match"),
+        ({"given": "char_f1"}, "klue-mrc", "char_f1:ko"),
+        ({"given": "match:ja"}, "klue-mrc", "match:ja"),
+        ({"given": "rouge_l_kilt", "language": "de"}, "nq", "rouge_l_kilt"),
+        ({"given": "abstained", "language": "de"}, "nq", "abstained"),
+        ({"given": "my_scores:MINE", "language": "de"}, "nq", "my_scores:MINE"),
+    ],
+)
+def test_the_score_of_a_dataset(rule: dict[str, Any], dataset: str, expected: str) -> None:
+    assert ScoreRule(**rule).score(dataset, DATASETS[dataset]) == expected
+
+
+@pytest.mark.parametrize("rule", [{}, {"is_chat": True, "given": "match"}, {"language": "ko"}])
+def test_a_score_that_is_the_datasets_own_or_named_needs_no_note(rule: dict[str, Any]) -> None:
+    assert ScoreRule(**rule).note("nq", Dataset()) == ""
+
+
+def test_the_readme_has_a_row_for_every_score() -> None:
+    readme = (pathlib.Path(__file__).parents[1] / "README.md").read_text()
+    section = readme.partition("\n### Scores\n")[2].partition("\n### ")[0]
+    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
+    assert sorted(name for row in rows for name in re.findall(r"`(\w+)`", row)) == sorted(SCORES)
+
+
+def scores(tiny: Tiny) -> set[str]:
+    return set(table(tiny, QUERIES)["score"])
+
+
+NOTE = "data set 'tiny': score match, since the reader is a chat model (score: exact_match for whole outputs)"
+
+
+def test_a_chat_reader_is_scored_by_match_and_the_report_says_so(tiny: Tiny, reads_here: list[int]) -> None:
+    chat = tiny.with_config(reader=CHAT)
+    compare(chat)
+    assert scores(chat) == {"match"}
+    assert NOTE in (pathlib.Path(chat.config.out) / "report.md").read_text().replace("\\", "")
+    # the annotators of short answers go on, and the echo reader's titles match as they match exactly
+    assert set(table(chat, LABELS)["annotator"]) == set(chat.config.annotators)
+    plain = tiny.with_config(out=f"{tiny.config.out}-plain")
+    compare(plain)
+    assert scores(plain) == {"exact_match"}
+    labels = [table(one, LABELS, annotator="erag").drop("reader", "score") for one in (chat, plain)]
+    assert labels[0].equals(labels[1])
+
+
+def test_a_named_score_stays_and_no_note_is_made(tiny: Tiny) -> None:
+    inputs = prepare(tiny.with_config(reader=CHAT, score="exact_match").config)
+    assert set(inputs.queries["score"]) == {"exact_match"}
+    assert not [note for note in inputs.notes if "chat model" in note]
+
+
+def test_inputs_prepared_for_another_reader_are_refused_only_where_the_score_differs(tiny: Tiny) -> None:
+    prepare(tiny.config)
+    with pytest.raises(InputError, match=r"prepared with another default_score; run jobs/prepare\.py again"):
+        prepared(tiny.with_config(reader=CHAT).config)
+    prepare(tiny.with_config(score="token_f1").config)
+    assert prepared(tiny.with_config(reader=CHAT, score="token_f1").config)
+
+
+def test_a_language_that_there_is_not_is_one_problem_of_its_key(tiny: Tiny) -> None:
+    with pytest.raises(InputError) as caught:
+        prepare(tiny.with_config(language="kr", score="match").config)
+    (problem,) = caught.value.problems
+    assert problem.startswith("language: unknown language 'kr'; known (ISO 639-1): ar, ")
+
+
+def test_a_score_in_a_language_that_there_is_not_is_a_problem(tiny: Tiny) -> None:
+    with pytest.raises(InputError, match="score: score 'match:kr': unknown language 'kr'"):
+        prepare(tiny.with_config(score="match:kr").config)
+
+
+def test_korean_questions_to_a_chat_reader(tiny: Tiny, reads_here: list[int]) -> None:
+    # the echo reader answers with a title, to which a particle is attached
+    tiny.queries.write_text(kilt_line("q1", "대한민국의 수도는?", "서울", "p1"))
+    tiny.passages.write_text(passage_line("d1", "p1", "서울이다", "대한민국의 수도는?"))
+    for run in tiny.config.runs.values():
+        pathlib.Path(run).write_text("q1 Q0 d1 1 1.0 tag\n")
+    config = dataclasses.replace(tiny.config, reader=CHAT, annotators=["erag"], dataset="klue-mrc")
+    korean = dataclasses.replace(tiny, config=config)
+    compare(korean)
+    assert scores(korean) == {"match:ko"}
+    assert table(korean, LABELS)["label"].to_list() == [1.0]
+    assert prepare(config).datasets["klue-mrc"].language == "ko"
+
+
+def test_the_default_score_is_not_a_key_of_a_config() -> None:
+    assert JobConfig(reader=CHAT).default_score == "match"
+    assert JobConfig(reader=CHAT, score="match").default_score is None
+    assert JobConfig().default_score is None
+    assert "default_score" not in {field.name for field in dataclasses.fields(JobConfig)}
