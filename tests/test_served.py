@@ -788,7 +788,8 @@ def titles(asked: Asked) -> Reply:
 @pytest.fixture
 def tiny_served(tiny: Tiny, server: MisbehavingServer) -> Tiny:
     server.behave = titles
-    return tiny.with_config(reader=config_of(server))
+    # a sample that is asked again would count among what is asked
+    return tiny.with_config(reader=config_of(server), recheck_share=0.0)
 
 
 PRICES = {"input": 1000.0, "output": 2000.0, "cached_input": 100.0}
@@ -998,7 +999,7 @@ def test_a_job_asks_a_served_judge(
 ) -> None:
     server.behave = lambda asked: Reply(text="3" if "Ada" in asked.prompt else "0")
     config = {"annotators": ["erag", "llm_relevance"], "judge": judge_of(server, scale=scale)}
-    judged = tiny.with_config(**config)
+    judged = tiny.with_config(**config, recheck_share=0.0)
     server.logprobs = {"Paris": -0.5, "Yes": -1.5, "No": -2.5}
     code, said = job("compare", judged)
     assert code == 0, said

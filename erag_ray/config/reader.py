@@ -31,7 +31,7 @@ class ReaderKeys:
 
     kind: str = "fid"
     """fid (T5, Fusion-in-Decoder), ipa (T5, all passages in one prompt), causal (any decoder-only model), vllm (the
-    same, computed by vLLM), served (any model behind an OpenAI-compatible server), echo (a fake without weights), or
+    same, computed by vLLM), served (any model behind a server with OpenAI's API), echo (a fake without weights), or
     package.module:Class."""
 
     options: dict[str, Any] = field(default_factory=dict)
