@@ -15,11 +15,13 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import polars as pl
 import pytest
 import yaml
 from encoders import bert_folder
+from misbehaving_server import KEY, MisbehavingServer, serving
 from models import causal_folder, t5_folder
 from quiet_ray import ENVIRONMENT
 from tiny import PASSAGES, QUESTIONS, RUNS, kilt_line, trec_lines
@@ -75,7 +77,19 @@ def config_named(key: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+def model_server() -> Iterator[None]:
+    """A server in place of those that the README names; it has every model that is asked for."""
+    server = MisbehavingServer()
+    server.models = []
+    with serving(server), pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENAI_API_KEY", KEY)
+        for url in ("http://localhost:8000/v1", "https://api.openai.com/v1"):
+            patch.setitem(REPLACED, url, server.url)
+        yield
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory, model_server: None) -> pathlib.Path:
     """The jobs of the repository, and the files that the README's commands name."""
     folder = tmp_path_factory.mktemp("clone")
     shutil.copytree(ROOT / "jobs", folder / "jobs")

@@ -99,7 +99,9 @@ class _Walk:
         elif isinstance(node, yaml.ScalarNode) and takes_text:
             return
         elif _is_config(hint) and (isinstance(node, yaml.SequenceNode) or "." in path):
-            keys = ", ".join(field.name for field in dataclasses.fields(hint)[:3])
+            # its own first, then those that it shares with others
+            names = sorted(_field_hints(hint), key=lambda name: name not in hint.__annotations__)
+            keys = ", ".join(names[:3])
             raise self._fault(node, f"{path} must hold keys ({keys}, ...)")
 
     def _keys(self, node: yaml.MappingNode, hint: Any, path: str) -> Iterator[Key]:
