@@ -1048,7 +1048,8 @@ def test_a_key_that_is_missing_on_a_node_is_one_message(
 @pytest.mark.cluster
 def test_a_job_that_is_killed_asks_only_the_rest(tmp_path: pathlib.Path, server: MisbehavingServer) -> None:
     server.behave = lambda asked: Reply(delay=0.1)
-    settings = {"reader": config_of(server, concurrency=4), "out": str(tmp_path / "out")}
+    reader = config_of(server, concurrency=4)
+    settings = {"reader": reader, "out": str(tmp_path / "out"), "recheck_share": 0.0}
     config = dataclasses.replace(write_larger(tmp_path), **settings)
     command = job_command(config, tmp_path)
     kill_midway(command, config)
