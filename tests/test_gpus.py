@@ -44,15 +44,18 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize("kind", ["job", "training", "tasks"])
 def test_work_on_a_gpu_that_torch_does_not_see_ends_with_torchs_reason(found: Any, kind: str) -> None:
     assert re.search(REFUSAL, found[kind]), found[kind]
 
 
+@pytest.mark.cluster
 def test_actors_without_gpus_see_none(found: Any) -> None:
     assert [task["visible"] for task in found["without"]] == ["", "", "", ""]
 
 
+@pytest.mark.cluster
 def test_actors_that_no_node_has_gpus_for_are_refused_at_once(found: Any) -> None:
     assert found["too_many"].startswith("search.gpus_per_actor: 3, but no node of the cluster has as many")
 

@@ -644,6 +644,7 @@ def test_several_servers_share_the_requests_evenly_and_one_that_fails_is_passed_
 # --- many ---
 
 
+@pytest.mark.cluster
 def test_of_ten_thousand_requests_to_a_server_that_fails_often_none_is_lost(
     server: MisbehavingServer,
 ) -> None:
@@ -1017,6 +1018,7 @@ def test_model_ids_depend_on_weights_and_not_on_the_way_to_them(server: Misbehav
     assert len({first, *(model_id(model_of(server, **other)) for other in others)}) == 5
 
 
+@pytest.mark.cluster
 @pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_a_job_on_ray_asks_each_request_once(
     tiny_served: Tiny, server: MisbehavingServer, local_ray: None, job: RunJob
@@ -1026,6 +1028,7 @@ def test_a_job_on_ray_asks_each_request_once(
     assert set(server.times.values()) == {1}
 
 
+@pytest.mark.cluster
 @pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_a_key_that_is_missing_on_a_node_is_one_message(
     tiny_served: Tiny,
