@@ -21,7 +21,7 @@ from crashes import NUM_REQUESTS, kill_midway, start_job, stored, write_larger
 from misbehaving_server import KEY, MODEL, RETRY_NOW, Asked, MisbehavingServer, Reply, error_reply, serving
 from tiny import RunJob, Tiny, job_command, num_reader_calls, table
 
-from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig
+from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig, parse
 from erag_ray.datasets import Dataset
 from erag_ray.kinds import RELEVANCE, Case
 from erag_ray.models import Form, Model, Passage, Request, Response, ServedModel, make_model, model_id
@@ -246,13 +246,19 @@ def test_what_holds_for_all_requests_ends_the_job_and_nothing_more_is_sent(
     server: MisbehavingServer, fault: str
 ) -> None:
     reply, advice = ENDS[fault]
-    server.behave = lambda asked: reply if asked.number > 100 else Reply(delay=0.001)
-    text, found = ends(model_of(server), 1000)
+
+    def behave(asked: Asked) -> Reply:
+        # what is under way when the first one is refused is answered later
+        return reply if asked.number > 100 else Reply(delay=0.2 if asked.number > 90 else 0.001)
+
+    server.behave = behave
+    # more of them than the limit lets in
+    text, found = ends(model_of(server, concurrency=64), 1000)
     assert advice in text
     assert "what was answered so far is kept" in text
     assert len(found) == 100
     # those that were under way
-    assert len(server.asked) <= 100 + 16
+    assert len(server.asked) <= 100 + 30
     assert set(server.times.values()) == {1}
 
 
@@ -331,20 +337,22 @@ def test_a_probe_that_differs_under_load_alone_is_no_change(
 ) -> None:
     """As batches change outputs on some servers."""
     monkeypatch.setattr(model_module, "PROBE_SECONDS", 0.05)
-    answer, looks = server._answer, []
+    answer, looks = server._answer, list[tuple[bool, int]]()
 
     def differently(body: Any, prompt: str, reply: Reply) -> dict[str, Any]:
         is_probe, is_busy = prompt == handshake_module.PROBE, server._in_flight > 0
         if is_probe and server.asked:
-            looks.append(is_busy)
+            looks.append((is_busy, len(server.asked)))
         return answer(body, prompt, Reply(text="Paris, eel") if is_probe and is_busy else reply)
 
     monkeypatch.setattr(server, "_answer", differently)
     server.behave = lambda asked: Reply(delay=0.02)
     assert kinds(run(model_of(server), 300)) == {""}
     # a look while others were under way, and one more, alone, after it
-    assert True in looks
-    assert looks[looks.index(True) + 1] is False
+    first = [is_busy for is_busy, _ in looks].index(True)
+    is_busy, num_asked = looks[first + 1]
+    assert not is_busy
+    assert num_asked < 300
 
 
 # --- the handshake ---
@@ -563,6 +571,13 @@ def test_wrong_values_are_refused(settings: dict[str, Any], text: str) -> None:
     assert text in str(refused.value)
     assert KEY not in str(refused.value)
     assert "gsk_abc" not in str(refused.value)
+
+
+def test_a_price_that_is_no_number_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        parse(JobConfig, "", ["--reader.price_per_million", "{input: cheap, output: 1}"])
+    assert refused.value.code == 2
+    assert 'error: "reader.price_per_million": expected float, got cheap' in capsys.readouterr().err
 
 
 # --- how many are under way ---

@@ -6,7 +6,7 @@ one without its weights, enough to render requests and to know its fingerprint; 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from erag_ray.config import ReaderConfig
 from erag_ray.models.base import Model, Rendered, Resources
@@ -76,9 +76,11 @@ def model_class(kind: str) -> type[Model]:
     return found
 
 
-def able(needs: Iterable[Need]) -> str:
-    """The kinds of models in this package that can do all of this."""
-    return ", ".join(name for name, kind in MODELS.items() if kind.supports >= set(needs))
+def able(form: Form) -> str:
+    """The kinds of models in this package that can answer requests of a form."""
+    is_of_text = form.method == "loglikelihood" and not form.next_token
+    names = [name for name, kind in MODELS.items() if kind.supports >= form.needs]
+    return ", ".join(name for name in names if MODELS[name].scores_texts or not is_of_text)
 
 
 def make_model(config: ReaderConfig) -> Model:

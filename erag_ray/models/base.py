@@ -64,6 +64,7 @@ class Model(ABC):
 
     Attributes:
         supports: what it can do (see `requests.Form.needs`).
+        scores_texts: whether its log-likelihoods are of any text, and not of a next token alone.
         sees_order: whether the order of passages can change a response.
         revision: to be raised whenever a change of the code may change a response.
         dtypes: the precisions that it can compute in.
@@ -73,6 +74,7 @@ class Model(ABC):
     """
 
     supports: ClassVar[frozenset[Need]] = frozenset({"generate"})
+    scores_texts: ClassVar[bool] = True
     sees_order: bool = True
     revision: ClassVar[int] = 1
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "tf32", "bfloat16", "float16")

@@ -71,7 +71,7 @@ def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]
     missing = form.needs - model_class(asked.kind).supports
     if missing:
         what = f"the kind {kind.name} needs {' and '.join(sorted(missing))}"
-        text = f"{kind.asks}.kind: {what}, and {asked.kind} gives none; {able(form.needs)} can"
+        text = f"{kind.asks}.kind: {what}, and {asked.kind} gives none; {able(form)} can"
         raise InputError([text])
     with _named_after(kind):
         model, name = _model(_own(asked, form))

@@ -54,6 +54,7 @@ class ServedModel(Model):
     """
 
     supports: ClassVar[frozenset[Need]] = frozenset({"generate", "loglikelihood"})
+    scores_texts: ClassVar[bool] = False
     default_prompt: ClassVar[str] = "question_first"
     dtypes: ClassVar[tuple[str, ...]] = ("float32",)
 
