@@ -186,8 +186,8 @@ class JobConfig:
     longer alone becomes an error (null: no limit). Far above what the slowest batch needs."""
 
     retry_errors: bool = False
-    """Read again what ended as an error in an earlier job and would stay one (kind input); what did not fit or crashed
-    (kind resource), and what a reader of your own raised for (kind code), is tried again in any case."""
+    """Read again what ended as an error in an earlier job and would stay one (kinds input and refused); what did not
+    fit or crashed (kind resource), and what a reader of your own raised for (kind code), is tried again in any case."""
 
     max_error_share: float = 0.0
     """Largest share of requests that may end as error rows, and of outputs that a score of your own may raise for,

@@ -21,7 +21,7 @@ from erag_ray.models.t5 import T5Model
 from erag_ray.models.vllm import VllmModel
 from erag_ray.models.weights import quiet
 from erag_ray.names import find
-from erag_ray.requests import Failure, Form, Need, Passage, Prompt, Request, Response
+from erag_ray.requests import Failure, Form, Passage, Prompt, Request, Response
 from erag_ray.schemas import InputError
 from erag_ray.store import ResponseStore, fingerprint
 from erag_ray.user_code import checking, running
