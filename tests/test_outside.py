@@ -89,7 +89,7 @@ def test_what_a_model_cannot_do_is_said_before_any_is_loaded(tiny: Tiny) -> None
     (problem,) = check_reader(wanting, inputs.datasets)
     assert problem == (
         "reader.kind: the kind gold_likelihood needs loglikelihood, and echo gives none; "
-        "fid, ipa, causal, vllm, served can"
+        "fid, ipa, causal, vllm can"
     )
     judged = dataclasses.replace(tiny.config, annotators=["llm_relevance"], judge=JudgeConfig(kind="echo"))
     (problem,) = check_reader(judged, inputs.datasets)
