@@ -31,8 +31,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 
 @pytest.fixture(scope="session")
-def local_ray() -> Iterator[None]:
-    """A Ray for these tests alone."""
+def ray_environment() -> Iterator[None]:
+    """The environment of the Ray for these tests; what still runs at the end of them is shut down."""
     with pytest.MonkeyPatch.context() as patch:
         for name, setting in ENVIRONMENT.items():
             patch.setenv(name, setting)
@@ -40,6 +40,14 @@ def local_ray() -> Iterator[None]:
         # its workers find the package where this process does, and the readers that tests define
         places = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
         patch.setenv("PYTHONPATH", os.pathsep.join(places))
+        yield
+        ray.shutdown()
+
+
+@pytest.fixture(scope="module")
+def local_ray(ray_environment: None) -> None:
+    """A Ray for these tests alone; started again where another file's tests connected to one of their own."""
+    if not ray.is_initialized():
         ray.init(
             address="local",
             num_cpus=4,
@@ -48,8 +56,6 @@ def local_ray() -> Iterator[None]:
             log_to_driver=False,
             logging_level=logging.ERROR,
         )
-        yield
-        ray.shutdown()
 
 
 @pytest.fixture
