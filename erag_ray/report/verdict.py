@@ -1,0 +1,381 @@
+"""Sealed tables -> the verdict: which run serves the reader best, how sure that is, and how far labels can be trusted.
+
+Every sentence is about one depth, the one that serves the reader best on average over the runs. Choosing among several
+depths is paid for: p-values (already adjusted by Holm over pairs of runs) are multiplied by the number of depths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import polars as pl
+
+from erag_ray.evaluate import ANY, END_TO_END, GOLD_PASSAGES, NO_PASSAGES, OWN_LIST, REFERENCES
+from erag_ray.report.model import DatasetVerdict, Finding, Verdict
+from erag_ray.report.trust import STATISTIC_NAMES
+
+MAX_QUESTIONS = 1_000_000
+"""More questions than this are not worth a number."""
+NUM_NAMED = 3
+"""Runs or annotators that a sentence names."""
+MIN_OUTPUTS = 20
+"""Of fewer outputs a share says little."""
+ODD_OUTPUTS = {
+    "num_empty": (0.05, "empty"),
+    "num_at_limit": (0.1, "cut at max_new_tokens"),
+    "num_copied": (0.01, "copied from an example"),
+}
+"""Column of OUTPUTS -> the share from which it is worth a sentence, and its name."""
+
+
+class Tables(Protocol):
+    """What a verdict is made from: tables of these names, and the confidence of their intervals."""
+
+    @property
+    def means(self) -> pl.DataFrame: ...
+    @property
+    def comparisons(self) -> pl.DataFrame: ...
+    @property
+    def correlations(self) -> pl.DataFrame: ...
+    @property
+    def best_depths(self) -> pl.DataFrame: ...
+    @property
+    def outputs(self) -> pl.DataFrame: ...
+    @property
+    def costs(self) -> pl.DataFrame: ...
+    @property
+    def confidence(self) -> float: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The best run against another: how much better it is, and whether that is settled."""
+
+    run: str
+    difference: float | None
+    low: float | None
+    high: float | None
+    p: float | None
+    num_queries: int
+    detectable: float | None
+    is_settled: bool
+
+    @property
+    def num_needed(self) -> int | None:
+        """Questions with which a difference of this size would be found in 80 % of cases, to two digits."""
+        if not self.difference or not self.detectable:
+            return None
+        return round_up(self.num_queries * (self.detectable / self.difference) ** 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Runs of one dataset at one depth, best first by mean utility."""
+
+    dataset: str
+    depth: int
+    score: str
+    num_depths: int
+    runs: Sequence[str]
+    means: Mapping[str, Mapping[str, Any]]
+    """run_id, references included -> row of MEANS."""
+    rivals: Sequence[Comparison]
+    """The best run against each other one, in the order of ``runs``."""
+
+    @property
+    def best(self) -> Mapping[str, Any]:
+        """Row of MEANS of the best run."""
+        return self.means[self.runs[0]]
+
+
+def verdict(tables: Tables, question: str) -> Verdict:
+    """The verdict over all datasets.
+
+    Args:
+        tables: of a finished job.
+        question: what it answers, for the first line.
+    """
+    datasets = tables.means["dataset"].unique().sort()
+    found = (standing(tables, dataset) for dataset in datasets)
+    parts = tuple(_of_dataset(tables, one) for one in found if one is not None)
+    return Verdict(question=question, datasets=parts, findings=tuple(_costs(tables.costs)))
+
+
+def standing(tables: Tables, dataset: str) -> Standing | None:
+    """The runs of a dataset at the depth that serves the reader best on average; None without any utility."""
+    used = tables.means.filter(pl.col("annotator") == END_TO_END, pl.col("dataset") == dataset).drop_nulls(
+        "mean"
+    )
+    of_runs = used.filter(pl.col("run_id").is_in(REFERENCES).not_())
+    if of_runs.is_empty():
+        return None
+    depths = (
+        of_runs.group_by("depth")
+        .agg(pl.col("mean").mean().round(10))
+        .sort("mean", "depth", descending=[True, False])
+    )
+    depth = depths.item(0, "depth")
+    at = of_runs.filter(depth=depth).sort("mean", "run_id", descending=[True, False])
+    references = used.filter(pl.col("run_id").is_in(REFERENCES)).sort("depth", descending=True)
+    rows = {row["run_id"]: row for row in pl.concat([references, at]).iter_rows(named=True)}
+    runs = at["run_id"].to_list()
+    return Standing(
+        dataset=dataset,
+        depth=depth,
+        score=at.item(0, "score"),
+        num_depths=depths.height,
+        runs=runs,
+        means=rows,
+        rivals=list(_rivals(tables, dataset, depth, runs, depths.height)),
+    )
+
+
+def _rivals(
+    tables: Tables, dataset: str, depth: int, runs: Sequence[str], num_depths: int
+) -> Iterator[Comparison]:
+    own = tables.comparisons.filter(
+        pl.col("annotator") == END_TO_END, pl.col("dataset") == dataset, pl.col("depth") == depth
+    )
+    pairs = {(row["run_a"], row["run_b"]): row for row in own.iter_rows(named=True)}
+    for run in runs[1:]:
+        first, second = sorted((runs[0], run))
+        if (first, second) in pairs:
+            yield _comparison(pairs[first, second], run, first == run, num_depths, 1 - tables.confidence)
+
+
+def _comparison(
+    row: Mapping[str, Any], run: str, is_turned: bool, num_depths: int, alpha: float
+) -> Comparison:
+    difference, low, high = row["difference"], row["low"], row["high"]
+    if is_turned:
+        difference, low, high = (None if end is None else -end for end in (difference, high, low))
+    p = None if row["p_adjusted"] is None else min(1.0, row["p_adjusted"] * num_depths)
+    return Comparison(
+        run=run,
+        difference=difference,
+        low=low,
+        high=high,
+        p=p,
+        num_queries=row["num_queries"],
+        detectable=row["detectable"],
+        is_settled=p is not None and p <= alpha and bool(difference and difference > 0),
+    )
+
+
+def _of_dataset(tables: Tables, one: Standing) -> DatasetVerdict:
+    findings = [
+        *_needed(one),
+        *_reader(one),
+        *_depth(tables.best_depths, one),
+        *_labels(tables.means, one),
+        *_trust(tables.correlations, one),
+        *_outputs(tables.outputs, one),
+    ]
+    return DatasetVerdict(dataset=one.dataset, answer=_answer(one), findings=tuple(findings))
+
+
+def _answer(one: Standing) -> str:
+    run, at = one.runs[0], f"with {one.depth} {'document' if one.depth == 1 else 'documents'}"
+    mean = f"{one.score} {_with_interval(one.best['mean'], one.best['low'], one.best['high'])} {at}"
+    if not one.best["mean"]:
+        return f"no run helps this reader: it never scores above 0 {at}"
+    if not one.rivals:
+        return f"{run}: {mean}; there is no other run to compare it with"
+    open_runs = [rival for rival in one.rivals if not rival.is_settled]
+    if not open_runs:
+        return f"{run} serves the reader best: {mean}, {_lead(one.rivals[0])}"
+    if len(open_runs) < len(one.rivals):
+        beaten = len(one.rivals) - len(open_runs)
+        runs = "1 run is" if beaten == 1 else f"{beaten} runs are"
+        listed = _listed([run, *(rival.run for rival in open_runs)])
+        return f"{listed}: {run} leads with {mean}, {_lead(open_runs[0])}; {runs} worse"
+    pair = "no pair of runs differs" if len(one.rivals) > 1 else "the two runs are not told apart"
+    return f"{pair}: {run} leads with {mean}, {_lead(one.rivals[0])}"
+
+
+def _lead(rival: Comparison) -> str:
+    if rival.difference is None:
+        return f"and {rival.run} never scores above 0"
+    ahead = f"{_number(rival.difference)} above {rival.run}"
+    interval = "" if rival.low is None else f" [{_number(rival.low)}, {_number(rival.high)}]"
+    return f"{ahead}{interval}, p {_p(rival.p)}"
+
+
+def _needed(one: Standing) -> Iterator[Finding]:
+    rival = next((rival for rival in one.rivals if not rival.is_settled), None)
+    if rival is None or not one.best["mean"]:
+        return
+    num, needed = rival.num_queries, rival.num_needed
+    if rival.difference is None:
+        text = f"there is no test against {rival.run}, which never scores above 0"
+    elif needed is None:
+        text = f"{one.runs[0]} and {rival.run} are equal here"
+    elif needed > MAX_QUESTIONS:
+        text = f"more than {MAX_QUESTIONS:,} would be needed for so small a difference"
+    else:
+        text = f"about {max(needed, num + 1):,} would be needed for this difference"
+    yield Finding(topic="certainty", text=f"not settled with {num:,} questions; {text}")
+
+
+def _reader(one: Standing) -> Iterator[Finding]:
+    without, gold = (one.means.get(name, {}).get("mean") for name in (NO_PASSAGES, GOLD_PASSAGES))
+    parts = [
+        f"{_number(value)} {name}"
+        for value, name in ((without, "without passages"), (gold, "with the gold passages"))
+        if value is not None
+    ]
+    if parts:
+        worse = without is not None and without >= one.best["mean"] > 0
+        tail = "; no run serves it better than no passages at all" if worse else ""
+        yield Finding(topic="reader", text=f"the reader scores {' and '.join(parts)}{tail}", is_warning=worse)
+
+
+def _depth(best: pl.DataFrame, one: Standing) -> Iterator[Finding]:
+    rows = best.filter(pl.col("low") > 0, dataset=one.dataset).sort("difference", descending=True)
+    for row in rows.head(1).iter_rows(named=True):
+        gain = _with_interval(row["difference"], row["low"], row["high"])
+        text = f"fewer documents serve it better: {row['run_id']} with {row['depth']} is {gain} above {row['deepest']}"
+        yield Finding(topic="depth", text=text)
+
+
+def _labels(means: pl.DataFrame, one: Standing) -> Iterator[Finding]:
+    """Which annotators put the same run first, by P over the whole list."""
+    if len(one.runs) < 2:
+        return
+    own = means.filter(
+        pl.col("annotator") != END_TO_END,
+        dataset=one.dataset,
+        depth=one.depth,
+        measure="P",
+        cutoff=one.depth,
+        ideal=ANY,
+    ).drop_nulls("mean")
+    first = own.sort("mean", "run_id", descending=[True, False]).unique(
+        "annotator", keep="first", maintain_order=True
+    )
+    choices = sorted(first.select("annotator", "run_id").rows(), key=lambda row: (row[0] != "erag", row[0]))
+    same = [annotator for annotator, run in choices if run == one.runs[0]]
+    other = [f"{annotator} ({run})" for annotator, run in choices if run != one.runs[0]]
+    parts = [
+        f"{head} {', '.join(names)}"
+        for head, names in (("put the same run first:", same), ("another:", other))
+        if names
+    ]
+    if parts:
+        yield Finding(topic="label", text=f"labels (P@{one.depth}) that {'; '.join(parts)}")
+
+
+def _trust(correlations: pl.DataFrame, one: Standing) -> Iterator[Finding]:
+    """How well each annotator's best measure agrees with utility, query by query, in the best run."""
+    own = correlations.filter(
+        pl.col("ideal").is_in([ANY, OWN_LIST]),
+        over="queries",
+        dataset=one.dataset,
+        run_id=one.runs[0],
+        depth=one.depth,
+        cutoff=one.depth,
+    )
+    if own.is_empty():
+        return
+    statistic = own["statistic"].unique(maintain_order=True)[0]
+    known = own.filter(statistic=statistic).drop_nulls("value")
+    best = known.sort("value", descending=True).unique("annotator", keep="first", maintain_order=True)
+    rows = sorted(best.iter_rows(named=True), key=lambda row: (row["annotator"] != "erag", -row["value"]))
+    if not rows:
+        reason = own["reason"].drop_nulls()
+        for why in reason[:1]:
+            text = f"no label's agreement with end-to-end can be told: {why}"
+            yield Finding(topic="trust", text=text, is_warning=True)
+        return
+    symbol = STATISTIC_NAMES.get(statistic, statistic)
+    listed = ", ".join(_agreement(row) for row in rows[: NUM_NAMED + 1])
+    yield Finding(topic="trust", text=f"agreement with end-to-end ({symbol}, {one.runs[0]}): {listed}")
+
+
+def _agreement(row: Mapping[str, Any]) -> str:
+    value = f"{row['annotator']} {_with_interval(row['value'], row['low'], row['high'], 2)}"
+    if row["annotator"] != "erag" or row["ceiling"] is None:
+        return value
+    return f"{value} of at most {_number(row['ceiling'], 2)}"
+
+
+def _outputs(outputs: pl.DataFrame, one: Standing) -> Iterator[Finding]:
+    own = outputs.filter(pl.col("num_outputs") >= MIN_OUTPUTS, dataset=one.dataset)
+    counts = own.select("num_outputs", *ODD_OUTPUTS).sum().row(0, named=True) if own.height else {}
+    odd = [
+        f"{counts[column] / counts['num_outputs']:.0%} {name}"
+        for column, (limit, name) in ODD_OUTPUTS.items()
+        if counts and counts[column] > limit * counts["num_outputs"]
+    ]
+    if odd:
+        yield Finding(topic="outputs", text=f"of the reader's outputs {', '.join(odd)}", is_warning=True)
+    for row in outputs.filter(dataset=one.dataset).head(1).iter_rows(named=True):
+        floor = row["majority_score"]
+        if floor is not None and floor > (one.best["mean"] or 0):
+            text = f"the commonest gold answer, {_short(row['majority_answer'])}, alone would score {_number(floor)}"
+            yield Finding(topic="outputs", text=text, is_warning=True)
+
+
+def _costs(costs: pl.DataFrame) -> Iterator[Finding]:
+    if costs.is_empty():
+        return
+    total = costs.select(pl.col("^num_.*$").sum(), pl.col("^.*seconds$").sum(), pl.col("price").sum()).row(
+        0, named=True
+    )
+    asked, new = total["num_requests"], total["num_reader_calls"]
+    parts = [f"{asked:,} requests, {new:,} of them new in the last run"]
+    if new:
+        parts.append(f"{_tokens(total['num_prompt_tokens'])} prompt tokens")
+        parts.append(f"{_duration(total['device_seconds'])} of reader time")
+    price = costs["price"].drop_nulls()
+    parts += [f"price {price.sum():.4f}"] if len(price) else []
+    yield Finding(topic="cost", text=f"cost: {', '.join(parts)}")
+
+
+def round_up(value: float) -> int:
+    """``value`` rounded up to two digits."""
+    unit = 10 ** max(0, math.floor(math.log10(value)) - 1) if value >= 1 else 1
+    return math.ceil(value / unit) * unit
+
+
+def _with_interval(value: float, low: float | None, high: float | None, digits: int = 3) -> str:
+    if low is None or high is None:
+        return _number(value, digits)
+    return f"{_number(value, digits)} [{_number(low, digits)}, {_number(high, digits)}]"
+
+
+def _number(value: float | None, digits: int = 3) -> str:
+    """``.473``: without a zero before the point."""
+    text = f"{value:.{digits}f}"
+    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
+
+
+def _p(value: float | None) -> str:
+    if value is None:
+        return "not known"
+    return "< .001" if value < 0.001 else _number(value)
+
+
+def _tokens(count: int) -> str:
+    return f"{count / 1e6:,.1f} million" if count >= 1e6 else f"{count:,}"
+
+
+def _duration(seconds: float) -> str:
+    for size, unit in ((3600, "h"), (60, "min")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _short(text: str) -> str:
+    plain = " ".join(text.split())
+    return repr(plain if len(plain) <= 30 else f"{plain[:27]}...")
+
+
+def _listed(names: Sequence[str]) -> str:
+    """At most `NUM_NAMED` names, then how many more."""
+    more = len(names) - NUM_NAMED
+    return " or ".join([*names[:NUM_NAMED], *([f"{more} others"] if more > 0 else [])])
