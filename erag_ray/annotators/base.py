@@ -10,7 +10,7 @@ import polars as pl
 
 from erag_ray.kinds import Kind
 from erag_ray.measures import Kind as LabelKind
-from erag_ray.scores import ScoreErrors
+from erag_ray.scores import Scoring
 
 PAIR = ["query_id", "doc_id"]
 
@@ -35,8 +35,8 @@ class Evidence:
     """query_id, doc_id: the pairs that the judge is asked about (None: all)."""
     relevant_from: float = 0.5
     """What a judgement must reach to count as relevant."""
-    score_errors: ScoreErrors | None = None
-    """Collects the outputs that a score of the user's own cannot judge; without it that is raised."""
+    scoring: Scoring | None = None
+    """What is known for scores, and what they cannot judge; see `scores.score_outputs`."""
 
     def of(self, kind: Kind) -> pl.DataFrame:
         """What was folded of one kind.

@@ -8,7 +8,7 @@ import polars as pl
 
 from erag_ray.annotators.base import PAIR, Evidence, rows_of
 from erag_ray.kinds import ANSWER
-from erag_ray.scores import ScoreErrors, score_named, score_outputs
+from erag_ray.scores import Scoring, score_named, score_outputs
 
 
 def erag(evidence: Evidence) -> pl.DataFrame:
@@ -25,7 +25,7 @@ def erag(evidence: Evidence) -> pl.DataFrame:
     by_score = distinct.join(queries, on="query_id").partition_by("score", include_key=True)
     answers = dict(rows_of(evidence.queries, "query_id", "answers"))
     schema = {"query_id": pl.String, "output": pl.String, "label": pl.Float64}
-    parts = (score_part(part, answers, evidence.score_errors) for part in by_score)
+    parts = (score_part(part, answers, evidence.scoring) for part in by_score)
     labels = pl.concat([pl.DataFrame(schema=schema), *parts])
     scored = read.join(labels, on=["query_id", "output"], how="left").join(queries, on="query_id")
     return scored.select("reader", "score", *PAIR, "label")
@@ -46,11 +46,11 @@ def _answers_of_pairs(evidence: Evidence) -> pl.DataFrame:
 
 
 def score_part(
-    part: pl.DataFrame, answers: Mapping[str, Sequence[str]], errors: ScoreErrors | None
+    part: pl.DataFrame, answers: Mapping[str, Sequence[str]], scoring: Scoring | None
 ) -> pl.DataFrame:
     """The labels of (query_id, output) rows that share one score; a null output gives a null label."""
     query_ids = part["query_id"].to_list()
     golds = [answers[query_id] for query_id in query_ids]
     score = score_named(part["score"][0])
-    labels = score_outputs(part["output"].to_list(), golds, score, query_ids, errors)
+    labels = score_outputs(part["output"].to_list(), golds, score, query_ids, scoring)
     return part.select("query_id", "output", pl.Series("label", labels, dtype=pl.Float64))

@@ -122,7 +122,7 @@ def _closed_book_scores(evidence: Evidence) -> pl.DataFrame:
     named = none.join(evidence.queries.select("query_id", "score"), on="query_id")
     answers = dict(rows_of(evidence.queries, "query_id", "answers"))
     parts = [
-        part.select("query_id", "reader", without=score_part(part, answers, evidence.score_errors)["label"])
+        part.select("query_id", "reader", without=score_part(part, answers, evidence.scoring)["label"])
         for part in named.partition_by("score")
     ]
     schema = {"query_id": pl.String, "reader": pl.String, "without": pl.Float64}

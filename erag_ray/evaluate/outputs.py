@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 
 from erag_ray.schemas import COMMON_OUTPUTS, OUTPUTS, RESPONSES, conform
-from erag_ray.scores import ScoreErrors, normalize_answer, score_named, score_outputs
+from erag_ray.scores import Scoring, normalize_answer, score_named, score_outputs
 
 SINGLE_DOCUMENT = "single_document"
 """Kind of the lists that hold one document, as eRAG reads it."""
@@ -125,7 +125,7 @@ def _mean_score(output: str, queries: pl.DataFrame) -> float | None:
     for part in queries.partition_by("score"):
         ids, answers = part["query_id"].to_list(), part["answers"].to_list()
         score = score_named(part["score"][0])
-        values += score_outputs([output] * part.height, answers, score, ids, ScoreErrors())
+        values += score_outputs([output] * part.height, answers, score, ids, Scoring())
     scores = [value for value in values if value is not None]
     return sum(scores) / len(scores) if scores else None
 

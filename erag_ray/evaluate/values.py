@@ -28,7 +28,7 @@ from erag_ray.measures import (
 )
 from erag_ray.names import find
 from erag_ray.schemas import LIST_VALUES, RESPONSES, UTILITY, check, conform
-from erag_ray.scores import ScoreErrors, score_named, score_outputs
+from erag_ray.scores import Scoring, score_named, score_outputs
 
 
 def asked_measures(names: Sequence[str] | None, kind: Kind, threshold: float | None) -> list[str]:
@@ -47,7 +47,7 @@ def utility(
     requests: pl.DataFrame,
     responses: pl.DataFrame,
     queries: pl.DataFrame,
-    errors: ScoreErrors | None = None,
+    scoring: Scoring | None = None,
 ) -> pl.DataFrame:
     """UTILITY: the score of what the reader said with each list.
 
@@ -56,7 +56,7 @@ def utility(
         requests: REQUESTS for answers that hold each of these lists.
         responses: RESPONSES that hold each of these requests; one without an output is not judged.
         queries: QUERIES.
-        errors: as in `score_outputs`.
+        scoring: as in `score_outputs`.
 
     Raises:
         ValueError: a list lacks its request or its response.
@@ -71,16 +71,16 @@ def utility(
         )
         raise ValueError(f"{outputs['found'].null_count()} lists lack a response, such as {example}")
     golds = outputs.join(queries.select("query_id", "answers", "score"), on="query_id", how="left")
-    scored = pl.concat(_scored(part, errors) for part in golds.partition_by("score", maintain_order=True))
+    scored = pl.concat(_scored(part, scoring) for part in golds.partition_by("score", maintain_order=True))
     table = scored.select(UTILITY.columns.names)
     conform(table, UTILITY)
     return table
 
 
-def _scored(part: pl.DataFrame, errors: ScoreErrors | None) -> pl.DataFrame:
+def _scored(part: pl.DataFrame, scoring: Scoring | None) -> pl.DataFrame:
     """Rows of one score, with its value in ``value``."""
     score, query_ids = score_named(part["score"][0]), part["query_id"].to_list()
-    values = score_outputs(part["output"].to_list(), part["answers"].to_list(), score, query_ids, errors)
+    values = score_outputs(part["output"].to_list(), part["answers"].to_list(), score, query_ids, scoring)
     return part.with_columns(value=pl.Series(values, dtype=pl.Float64))
 
 

@@ -22,19 +22,22 @@ from erag_ray.scores.chat import (
     language_score,
     match,
 )
+from erag_ray.scores.judged import JUDGEMENTS, judged, needs_judgement
 from erag_ray.scores.kilt import accuracy, exact_match, may_be_accurate, may_match_exactly, token_f1
 from erag_ray.scores.normalization import ENGLISH, check_language, english_form, normalize_answer
-from erag_ray.scores.outputs import ScoreErrors, score_outputs, usable_answers
+from erag_ray.scores.outputs import Scoring, score_outputs, usable_answers
 from erag_ray.scores.rouge_l import rouge_l_google, rouge_l_kilt
 from erag_ray.user_code import with_guards
 
 __all__ = [
     "COMPARISONS",
     "ENGLISH",
+    "JUDGED",
+    "JUDGEMENTS",
     "SCORES",
     "SHORT_ANSWERS",
     "Score",
-    "ScoreErrors",
+    "Scoring",
     "abstained",
     "accuracy",
     "char_f1",
@@ -42,9 +45,11 @@ __all__ = [
     "exact_match",
     "in_language",
     "is_language_score",
+    "judged",
     "match",
     "may_be_accurate",
     "may_match_exactly",
+    "needs_judgement",
     "normalize_answer",
     "rouge_l_google",
     "rouge_l_kilt",
@@ -86,5 +91,15 @@ SCORES: dict[str, Score] = {
         Score(name="match", function=match, binary=True, normalises=True, normalize=english_form),
         Score(name="char_f1", function=char_f1, binary=False, normalises=True, normalize=english_form),
         Score(name="abstained", function=abstained, binary=True, normalises=False),
+        Score(
+            name="judged",
+            function=judged,
+            binary=True,
+            normalises=True,
+            normalize=str.strip,
+            needs_judge=True,
+        ),
     )
 }
+JUDGED = tuple(name for name, score in SCORES.items() if score.needs_judge)
+"""The scores that a job's judge gives."""

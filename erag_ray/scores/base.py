@@ -18,6 +18,7 @@ class Score:
     ``normalize``, so that a gold which normalises to nothing cannot be matched in earnest. ``may_match`` says
     of a binary score whether an output that starts with a text may still be worth 1, however it goes on: False only
     where that is certain. A reader that is asked for the score alone stops there; without ``may_match`` it never does.
+    ``needs_judge`` says that a job's judge gives the values, and not the function.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Score:
     normalises: bool
     may_match: Callable[[str, Sequence[str]], bool] | None = None
     normalize: Callable[[str], str] = normalized
+    needs_judge: bool = False
 
 
 def _stripped_golds(answers: Sequence[str]) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from erag_ray.schemas import InputError, JobError
 from erag_ray.scores.base import Score
+from erag_ray.scores.judged import needs_judgement, value_of
 from erag_ray.user_code import Fault, fault_of, is_user_code, one_line
 
 NUM_NAMED, OUTPUT_CHARACTERS = 5, 80
@@ -25,11 +26,19 @@ def usable_answers(score: Score, answers: Sequence[str]) -> list[str]:
 
 
 @dataclass(kw_only=True)
-class ScoreErrors:
-    """Collects the outputs that a score of the user's own could not judge: how many, and the first few by name."""
+class Scoring:
+    """What a job knows for its scores, and what it collects while it scores.
 
+    Attributes:
+        judgements: (query_id, output) -> what the judge says of it, None where that is no judgement; as a whole None
+            where no judge was asked: judged scores are None then.
+        num_outputs: all that were scored.
+        num_errors: those that a score of the user's own could not judge.
+        lines: the first few of these by name.
+    """
+
+    judgements: Mapping[tuple[str, str], str | None] | None = None
     num_outputs: int = 0
-    """All that were scored."""
     num_errors: int = 0
     lines: list[str] = field(default_factory=list)
 
@@ -39,13 +48,25 @@ class ScoreErrors:
         if len(self.lines) < NUM_NAMED and line not in self.lines:
             self.lines.append(line)
 
+    def judged_value(self, query_id: str, output: str) -> float | None:
+        """The score of an output by the judge.
+
+        Raises:
+            ValueError: the judge was asked, but not about this output.
+        """
+        if self.judgements is None:
+            return None
+        if (query_id, output) not in self.judgements:
+            raise ValueError(f"query {query_id}, output {_shown(output)}: the judge was not asked")
+        return value_of(self.judgements[query_id, output])
+
 
 def score_outputs(
     outputs: Sequence[str | None],
     answers: Sequence[Sequence[str]],
     score: Score,
     query_ids: Sequence[str] = (),
-    errors: ScoreErrors | None = None,
+    scoring: Scoring | None = None,
 ) -> list[float | None]:
     """The score of each output against its own query's usable golds; None ("not judged") stays None.
 
@@ -55,14 +76,18 @@ def score_outputs(
         outputs: what the reader said, one per row.
         answers: the golds of each row, as long as ``outputs``.
         score: the score of all rows.
-        query_ids: the query of each row, where there are ``errors``.
-        errors: collects the outputs for which a score of the user's own raises or gives a value that cannot be; their
-            scores are None. Without it that is raised.
+        query_ids: the query of each row, where there is a ``scoring``.
+        scoring: knows the judgements of a judged score. It collects the outputs for which a score of the user's own
+            raises or gives a value that cannot be; their scores are None. Without it that is raised.
 
     Raises:
-        ValueError: unequal lengths; or a value of the score that is no number in [0, 1] or, if it is declared
-            binary, neither 0 nor 1.
+        ValueError: unequal lengths; a value of the score that is no number in [0, 1] or, if it is declared binary,
+            neither 0 nor 1; or a judged score of an output about which the judge was not asked.
     """
+    if scoring is not None:
+        scoring.num_outputs += len(outputs) - outputs.count(None)
+    if score.needs_judge and scoring is not None:
+        return _judged(outputs, answers, query_ids, scoring)
 
     @functools.cache
     def usable(golds: tuple[str, ...]) -> list[str]:
@@ -77,20 +102,34 @@ def score_outputs(
         except (InputError, JobError):
             raise
         except Exception as error:
-            if errors is None or not is_user_code(score.function):
+            if scoring is None or not is_user_code(score.function):
                 raise
             faults[output, golds] = fault_of(error, score.function)
             return None
 
     rows = zip(outputs, answers, strict=True)
     values = [None if output is None else value(output, tuple(golds)) for output, golds in rows]
-    if errors is not None:
-        errors.num_outputs += len(outputs) - outputs.count(None)
-    if errors is not None and faults:
+    if scoring is not None and faults:
         for query_id, output, golds in zip(query_ids, outputs, answers, strict=True):
             if fault := faults.get((output, tuple(golds))):
-                errors.add(f"score {score.name}, query {query_id}, output {_shown(output)}: {fault}")
+                scoring.add(f"score {score.name}, query {query_id}, output {_shown(output)}: {fault}")
     return values
+
+
+def _judged(
+    outputs: Sequence[str | None],
+    answers: Sequence[Sequence[str]],
+    query_ids: Sequence[str],
+    scoring: Scoring,
+) -> list[float | None]:
+    """The scores of outputs that a judge scores."""
+
+    def value(query_id: str, output: str | None, golds: Sequence[str]) -> float | None:
+        if output is None:
+            return None
+        return scoring.judged_value(query_id, output) if needs_judgement(output, golds) else 0.0
+
+    return [value(*row) for row in zip(query_ids, outputs, answers, strict=True)]
 
 
 def _shown(output: str | None) -> str:

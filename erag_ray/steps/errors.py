@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from erag_ray.config import JobConfig
 from erag_ray.schemas import JobError
-from erag_ray.scores import ScoreErrors
+from erag_ray.scores import Scoring
 from erag_ray.user_code import one_line
 
 LINE_CHARACTERS = 2000
@@ -31,13 +31,13 @@ def check_share(noun: str, num_errors: int, total: int, lines: Iterable[str], co
         raise JobError("\n  ".join([head, *(one_line(line, LINE_CHARACTERS) for line in lines)]))
 
 
-def check_scores(errors: ScoreErrors, config: JobConfig) -> None:
+def check_scores(scoring: Scoring, config: JobConfig) -> None:
     """`check_share` of the outputs that a score of the user's own could not judge."""
-    check_share("scores", errors.num_errors, errors.num_outputs, errors.lines, config)
+    check_share("scores", scoring.num_errors, scoring.num_outputs, scoring.lines, config)
 
 
-def score_notes(errors: ScoreErrors, what: str) -> Iterator[str]:
+def score_notes(scoring: Scoring, what: str) -> Iterator[str]:
     """What a report says of them, where they are allowed."""
-    if errors.num_errors:
-        counts = f"{errors.num_errors:,} of {errors.num_outputs:,}"
-        yield f"{what} without a score, not judged: {counts} ({'; '.join(errors.lines)})"
+    if scoring.num_errors:
+        counts = f"{scoring.num_errors:,} of {scoring.num_outputs:,}"
+        yield f"{what} without a score, not judged: {counts} ({'; '.join(scoring.lines)})"

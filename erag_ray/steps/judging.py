@@ -69,7 +69,7 @@ from erag_ray.schemas import (
     InputError,
     TableSchema,
 )
-from erag_ray.scores import ScoreErrors
+from erag_ray.scores import Scoring
 from erag_ray.steps import say
 from erag_ray.steps.checks import check_evaluation, scores_of
 from erag_ray.steps.errors import check_scores, score_notes
@@ -181,13 +181,13 @@ def label(config: JobConfig, inputs: Inputs, values: Values) -> None:
         JobError: an annotator of the user's own raises; or a score does so for more outputs than ``max_error_share``
             allows. Nothing is sealed then.
     """
-    errors = ScoreErrors()
+    errors = Scoring()
     with stage_progress("labels", show=config.progress) as at:
         made_from = _label_stage(config, inputs, values)
         if made_from.is_made(TableStore(config.out)):
             return say(f"{made_from.name}: as sealed before")
         evidence = dataclasses.replace(
-            evidence_of(inputs, values), relevant_from=config.judge.threshold, score_errors=errors
+            evidence_of(inputs, values), relevant_from=config.judge.threshold, scoring=errors
         )
         writer = TableStore(config.out).writer(LABELS)
         for name in at.each(config.annotators, "annotators"):
@@ -280,7 +280,7 @@ def use(
     Raises:
         JobError: a score of the user's own raises for more outputs than ``max_error_share`` allows.
     """
-    errors = ScoreErrors()
+    errors = Scoring()
     with stage_progress("end-to-end scores", show=config.progress):
         made_from = _use_stage(config, inputs, lists, requests, responses)
         if made_from.is_made(TableStore(config.out)):

@@ -25,7 +25,7 @@ from erag_ray.sampling import (
     random_numbers,
 )
 from erag_ray.schemas import LOOKS, InputError, JobError
-from erag_ray.scores import ScoreErrors
+from erag_ray.scores import Scoring
 from erag_ray.steps import say
 from erag_ray.steps.errors import check_scores
 from erag_ray.steps.inputs import Inputs
@@ -143,8 +143,8 @@ def _labels(config: SettleConfig, inputs: Inputs, asked: pl.DataFrame) -> pl.Dat
     if pairs.is_empty():
         return pairs.with_columns(label=pl.lit(0.0))
     done = run_stage(config, plan_labels(config, inputs, STAGE, pairs))
-    errors = ScoreErrors()
-    evidence = dataclasses.replace(evidence_of(inputs, done.values(inputs)), pairs=pairs, score_errors=errors)
+    errors = Scoring()
+    evidence = dataclasses.replace(evidence_of(inputs, done.values(inputs)), pairs=pairs, scoring=errors)
     labels = as_frame(annotate("erag", evidence))
     check_scores(errors, config)
     if labels["label"].null_count():
