@@ -5,6 +5,7 @@ own here, or outside the package beside the annotator that asks it.
 """
 
 from erag_ray.kinds.answer import ANSWER, answer_form
+from erag_ray.kinds.answer_judge import ANSWER_JUDGE, judgement, shown_to_judge
 from erag_ray.kinds.base import Case, Kind, Value
 from erag_ray.kinds.early_stopped import EARLY_STOPPED
 from erag_ray.kinds.likelihood import GOLD_LIKELIHOOD, following, likelihood_form
@@ -13,6 +14,7 @@ from erag_ray.kinds.verdict import VERDICT
 
 __all__ = [
     "ANSWER",
+    "ANSWER_JUDGE",
     "EARLY_STOPPED",
     "GOLD_LIKELIHOOD",
     "RELEVANCE",
@@ -23,5 +25,7 @@ __all__ = [
     "answer_form",
     "following",
     "grade",
+    "judgement",
     "likelihood_form",
+    "shown_to_judge",
 ]
