@@ -17,7 +17,7 @@ import polars as pl
 import pyarrow as pa
 import xxhash
 
-from erag_ray.kinds import Case, Kind
+from erag_ray.kinds import ANSWER_JUDGE, Case, Kind
 from erag_ray.requests import Form, Passage, Request, question_key, text_hash
 from erag_ray.schemas import PENDING, REQUESTS, check, conform
 from erag_ray.store import KEY_COLUMNS
@@ -318,6 +318,7 @@ def count_work(requests: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
     """
     num_docs = pl.col("doc_ids").list.len()
     lists = pl.when(num_docs == 0).then(pl.lit("no passages")).when(num_docs == 1).then(pl.lit("pairs"))
+    lists = lists.when(pl.col("kind") == ANSWER_JUDGE.name).then(pl.lit("outputs"))
     rows = requests.select(*KEY_COLUMNS, "kind", lists=lists.otherwise(pl.lit("lists")))
     by = ["kind", "lists"]
     asked = rows.group_by(by).agg(asked=pl.len())

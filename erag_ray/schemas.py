@@ -326,6 +326,21 @@ COMMON_OUTPUTS = _table(
     num_outputs=COUNT,
     share=VALUE,
 )
+# what a judge says of a reader's outputs, by kind of list (depth 0: no documents); counts of outputs
+JUDGEMENTS = _table(
+    "judgements",
+    "dataset reader kind depth",
+    dataset=STRING,
+    reader=STRING,
+    kind=STRING,
+    depth=RANK,
+    num_outputs=COUNT,
+    num_correct=COUNT,
+    num_incorrect=COUNT,
+    num_abstained=COUNT,
+    num_unusable=COUNT,
+    num_not_asked=COUNT,
+)
 # what runs find, before any reader; cutoff 0: a measure that has none
 SANITY = _table(
     "sanity",
@@ -420,6 +435,7 @@ TABLES = {
         BEST_DEPTHS,
         OUTPUTS,
         COMMON_OUTPUTS,
+        JUDGEMENTS,
         SANITY,
         DUAL_LABELS,
         LOOKS,

@@ -11,6 +11,7 @@ from __future__ import annotations
 from erag_ray.config import JobConfig
 from erag_ray.steps import run_job, say
 from erag_ray.steps.inputs import prepared
+from erag_ray.steps.judgements import judge_outputs
 from erag_ray.steps.judging import label
 from erag_ray.steps.planning import plan_stage, preview
 from erag_ray.steps.reading import run_stage
@@ -20,7 +21,7 @@ def main(config: JobConfig) -> None:
     inputs = prepared(config)
     plan = plan_stage(config, inputs, "annotate", alone=True, together=False)
     say(*preview(plan, show=config.progress))
-    done = run_stage(config, plan)
+    done = judge_outputs(config, inputs, run_stage(config, plan))
     label(config, inputs, done.values(inputs))
     say(f"labels of {', '.join(config.annotators)} sealed in {config.out}")
 

@@ -13,6 +13,7 @@ from erag_ray.config import JobConfig
 from erag_ray.report import open_console
 from erag_ray.steps import run_job, say
 from erag_ray.steps.inputs import prepare
+from erag_ray.steps.judgements import judge_outputs, preview_judgements
 from erag_ray.steps.judging import evaluate, label, report, use
 from erag_ray.steps.planning import end_to_end_lists, plan_stage, preview
 from erag_ray.steps.reading import run_stage
@@ -31,12 +32,13 @@ def main(config: JobConfig) -> None:
     say(*inputs.notes)
     say(*preview(plan, show=config.progress))
     if config.dry_run:
+        say(*preview_judgements(config, inputs, plan))
         for line in rehearse(config, inputs, plan):
             say(line)
         return
-    done = run_stage(config, plan)
+    done = judge_outputs(config, inputs, run_stage(config, plan))
     label(config, inputs, done.values(inputs))
-    use(config, inputs, end_to_end_lists(config, inputs), done.requests, done.responses)
+    use(config, inputs, end_to_end_lists(config, inputs), done.requests, done.responses, done.judgements)
     evaluate(config, inputs)
     path = report(config, inputs, console)
     console.print(f"Report: {path}", soft_wrap=True, markup=False, highlight=False)

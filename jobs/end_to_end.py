@@ -11,6 +11,7 @@ from __future__ import annotations
 from erag_ray.config import JobConfig
 from erag_ray.steps import run_job, say
 from erag_ray.steps.inputs import prepared
+from erag_ray.steps.judgements import judge_outputs
 from erag_ray.steps.judging import use
 from erag_ray.steps.planning import end_to_end_lists, plan_stage, preview
 from erag_ray.steps.reading import run_stage
@@ -20,8 +21,8 @@ def main(config: JobConfig) -> None:
     inputs = prepared(config)
     plan = plan_stage(config, inputs, "end_to_end", alone=False, together=True)
     say(*preview(plan, show=config.progress))
-    done = run_stage(config, plan)
-    use(config, inputs, end_to_end_lists(config, inputs), done.requests, done.responses)
+    done = judge_outputs(config, inputs, run_stage(config, plan))
+    use(config, inputs, end_to_end_lists(config, inputs), done.requests, done.responses, done.judgements)
     say(f"utility at {', '.join(map(str, config.depths))} documents sealed in {config.out}")
 
 

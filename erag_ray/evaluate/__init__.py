@@ -21,7 +21,13 @@ from erag_ray.evaluate.common import (
 )
 from erag_ray.evaluate.comparisons import best_depths, comparisons, contrasts
 from erag_ray.evaluate.dual import PROBABILITIES, dual_labels, dual_probabilities
-from erag_ray.evaluate.outputs import SINGLE_DOCUMENT, Expected, describe_outputs
+from erag_ray.evaluate.outputs import (
+    SINGLE_DOCUMENT,
+    Expected,
+    describe_judgements,
+    describe_outputs,
+    judged_queries,
+)
 from erag_ray.evaluate.pages import hit_values, page_values, sanity
 from erag_ray.evaluate.pooling import pooling
 from erag_ray.evaluate.statistics import correlations, means
@@ -47,10 +53,12 @@ __all__ = [
     "contrasts",
     "correlations",
     "depths_of",
+    "describe_judgements",
     "describe_outputs",
     "dual_labels",
     "dual_probabilities",
     "hit_values",
+    "judged_queries",
     "kind_of_labels",
     "list_value_parts",
     "list_values",

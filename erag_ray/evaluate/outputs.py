@@ -13,8 +13,8 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.schemas import COMMON_OUTPUTS, OUTPUTS, RESPONSES, conform
-from erag_ray.scores import Scoring, normalize_answer, score_named, score_outputs
+from erag_ray.schemas import COMMON_OUTPUTS, JUDGEMENTS, OUTPUTS, RESPONSES, conform
+from erag_ray.scores import JUDGED, Scoring, normalize_answer, score_named, score_outputs
 
 SINGLE_DOCUMENT = "single_document"
 """Kind of the lists that hold one document, as eRAG reads it."""
@@ -68,6 +68,42 @@ def describe_outputs(
     )
     table = counts.join(_majorities(queries), on="dataset").sort(KIND).select(OUTPUTS.columns.names)
     return pl.DataFrame(conform(table, OUTPUTS)), pl.DataFrame(conform(_commonest(outputs), COMMON_OUTPUTS))
+
+
+def describe_judgements(
+    lists: pl.DataFrame,
+    requests: pl.DataFrame,
+    responses: pl.DataFrame,
+    queries: pl.DataFrame,
+    judgements: pl.DataFrame,
+) -> pl.DataFrame:
+    """JUDGEMENTS of the lists whose outputs a judge scores.
+
+    Args:
+        lists: columns kind, depth, query_id, doc_ids; several rows may name one list.
+        requests: REQUESTS for answers.
+        responses: RESPONSES that answer them; those that ended as an error are left out.
+        queries: QUERIES of the lists.
+        judgements: query_id, output, value? (what the judge says of it): of all outputs about which it was asked.
+    """
+    outputs = _outputs(lists, requests, responses, queries.filter(judged_queries()))
+    known = judgements.with_columns(is_asked=pl.lit(True))
+    joined = outputs.join(known, on=["query_id", "output"], how="left")
+    is_asked, value = pl.col("is_asked").fill_null(False), pl.col("value")
+    counts = joined.group_by(KIND).agg(
+        num_outputs=pl.len(),
+        num_correct=(value == "CORRECT").sum(),
+        num_incorrect=(value == "INCORRECT").sum(),
+        num_abstained=(value == "ABSTAINED").sum(),
+        num_unusable=(is_asked & value.is_null()).sum(),
+        num_not_asked=(~is_asked).sum(),
+    )
+    return pl.DataFrame(conform(counts.sort(KIND), JUDGEMENTS))
+
+
+def judged_queries() -> pl.Expr:
+    """A condition on the columns of QUERIES: a judge scores their outputs."""
+    return pl.col("score").is_in(JUDGED)
 
 
 def _outputs(

@@ -5,6 +5,7 @@ A new table is one function that returns a `Grid` and one line in `pages` or `_o
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,13 @@ from erag_ray.report.dual import dual_grids
 from erag_ray.report.experiments import by_reader_grid, figure_1_grid, reproduction_grid
 from erag_ray.report.grid import Grid, number, with_interval
 from erag_ray.report.harm import harm_notes, harm_warnings
-from erag_ray.report.outputs import depth_grid, output_grid, output_warnings
+from erag_ray.report.outputs import (
+    depth_grid,
+    judgement_grid,
+    judgement_warnings,
+    output_grid,
+    output_warnings,
+)
 from erag_ray.report.paper import table_1
 from erag_ray.report.pooled import pooling_grid
 from erag_ray.report.published import published_reproduction, published_table_1, published_table_2
@@ -27,6 +34,8 @@ from erag_ray.report.retrievers import best_first, which_retriever
 from erag_ray.report.sanity import sanity_grids
 from erag_ray.report.speed import costs_grid, device_grid, host_grid, precision_grid, served_grid, speed_grid
 from erag_ray.report.trust import across_runs_grid, correlation_grid
+from erag_ray.schemas import JUDGEMENTS
+from erag_ray.store import as_frame
 
 __all__ = [
     "Grid",
@@ -41,6 +50,7 @@ __all__ = [
     "harm_notes",
     "harm_warnings",
     "host_grid",
+    "judgement_warnings",
     "markdown",
     "number",
     "open_console",
@@ -73,6 +83,7 @@ class Results:
     costs: pl.DataFrame
     outputs: pl.DataFrame
     common_outputs: pl.DataFrame
+    judgements: pl.DataFrame = dataclasses.field(default_factory=lambda: as_frame(JUDGEMENTS.empty()))
 
 
 def pages(results: Results, stages: Sequence[Mapping[str, object]], confidence: float) -> list[Grid]:
@@ -100,6 +111,8 @@ def _of_dataset(results: Results, dataset: str, confidence: float, *, alone: boo
     yield which_retriever(results.means, dataset, confidence)
     if dataset in results.outputs["dataset"]:
         yield output_grid(results.outputs, results.common_outputs, dataset)
+    if dataset in results.judgements["dataset"]:
+        yield judgement_grid(results.judgements, dataset)
     if (results.best_depths["depth"] != results.best_depths["deepest"]).any():
         yield depth_grid(results.best_depths, dataset)
     if len(runs) > 1:

@@ -17,6 +17,8 @@ ODD = {"num_empty": 0.05, "num_at_limit": 0.1, "num_copied": 0.01, "num_misspelt
 """A larger share of such outputs gets a warning."""
 ODD_REPETITION = 0.1
 """So much more often than the commonest gold answer, one output gets a warning."""
+ODD_JUDGEMENTS = 0.01
+"""If a larger share of outputs has no judgement there is a warning."""
 MEANINGS = {
     "num_empty": "are empty",
     "num_at_limit": "end at the limit of max_new_tokens, not by themselves",
@@ -47,6 +49,37 @@ def output_grid(outputs: pl.DataFrame, common: pl.DataFrame, dataset: str) -> Gr
         "in the prompt. misspelt: an answer or verdict but for case or punctuation, which scores 0. "
         f"{_majority(outputs.filter(dataset=dataset))}The ten commonest outputs are in the tables common_outputs.",
     )
+
+
+def judgement_grid(judgements: pl.DataFrame, dataset: str) -> Grid:
+    """What the judge says of a reader's outputs, by what the reader was given."""
+    names = ("correct", "incorrect", "abstained", "unusable", "not_asked")
+    rows = (
+        (
+            kind_name(row["kind"], row["depth"]),
+            f"{row['num_outputs']:,}",
+            *(f"{row[f'num_{name}'] / row['num_outputs']:.1%}" for name in names),
+        )
+        for row in _in_order(judgements.filter(dataset=dataset))
+    )
+    return Grid(
+        title=f"{dataset}: what the judge says of the outputs",
+        columns=("given", "outputs", "correct", "incorrect", "abstained", "no judgement", "empty"),
+        rows=tuple(rows),
+        caption="Shares of outputs. correct scores 1; incorrect, abstained and empty (not asked about) score 0. no "
+        "judgement: the judge wrote something else, or its request failed; the score is null.",
+    )
+
+
+def judgement_warnings(judgements: pl.DataFrame) -> Iterator[str]:
+    """Name the lists of whose outputs many have no judgement, a line each."""
+    counted = judgements.filter(pl.col("num_outputs") >= MIN_OUTPUTS)
+    for row in _in_order(counted.filter(pl.col("num_unusable") > ODD_JUDGEMENTS * pl.col("num_outputs"))):
+        share = row["num_unusable"] / row["num_outputs"]
+        yield (
+            f"{row['dataset']}, {kind_name(row['kind'], row['depth'])}: {share:.1%} of the outputs have no judgement, "
+            "and so no score; turn off the judge's thinking (judge.extra_body), or take another judge.model"
+        )
 
 
 def _in_order(outputs: pl.DataFrame) -> Iterator[dict[str, Any]]:

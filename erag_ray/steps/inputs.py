@@ -64,7 +64,7 @@ DERIVED_TABLES = (
     POOLING,
     BEST_DEPTHS,
 )
-JOB_STAGES = ("annotate", "end_to_end", "compare", "settle")
+READING_STAGES = ("annotate", "end_to_end", "compare", "settle")
 INPUT_KEYS = (
     "queries",
     "query_format",
@@ -82,6 +82,14 @@ INPUT_KEYS = (
     "seed",
     "depth",
 )
+
+
+def judge_stage(stage: str) -> str:
+    """The name of the stage that judges the outputs of another."""
+    return f"{stage}_judge"
+
+
+JOB_STAGES = tuple(name for stage in READING_STAGES for name in (stage, judge_stage(stage)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -44,10 +44,19 @@ from erag_ray.evaluate import (
     pooling,
     utility,
 )
-from erag_ray.kinds import ANSWER, EARLY_STOPPED, RELEVANCE, VERDICT, Kind, Value
+from erag_ray.kinds import ANSWER, ANSWER_JUDGE, EARLY_STOPPED, RELEVANCE, VERDICT, Case, Kind, Value
 from erag_ray.pending import Use, Uses, pairs
 from erag_ray.progress import StageProgress, stage_progress
-from erag_ray.report import Results, harm_notes, harm_warnings, markdown, output_warnings, pages, show
+from erag_ray.report import (
+    Results,
+    harm_notes,
+    harm_warnings,
+    judgement_warnings,
+    markdown,
+    output_warnings,
+    pages,
+    show,
+)
 from erag_ray.requests import Response
 from erag_ray.schemas import (
     BEST_DEPTHS,
@@ -56,6 +65,7 @@ from erag_ray.schemas import (
     CONTRASTS,
     CORRELATIONS,
     COSTS,
+    JUDGEMENTS,
     LABELS,
     LIST_VALUES,
     MEANS,
@@ -69,7 +79,7 @@ from erag_ray.schemas import (
     InputError,
     TableSchema,
 )
-from erag_ray.scores import Scoring
+from erag_ray.scores import JUDGED, Scoring
 from erag_ray.steps import say
 from erag_ray.steps.checks import check_evaluation, scores_of
 from erag_ray.steps.errors import check_scores, score_notes
@@ -102,7 +112,15 @@ OF_VALUES: Mapping[TableSchema, tuple[MakeTable, Sequence[str]]] = {
 
 
 Values = Mapping[Kind, pl.DataFrame]
-"""Kind of question -> query_id, doc_id? (null: without any document), reader, value?: what was folded (`fold`)."""
+"""Kind of question -> query_id, doc_id? (null: without any document), reader, value?: what was folded (`fold`).
+
+Of `ANSWER_JUDGE`: query_id, output, value?."""
+
+
+def scoring_of(judgements: pl.DataFrame | None) -> Scoring:
+    """What a job knows for its scores: judgements of outputs (None: there are none)."""
+    rows = () if judgements is None else judgements.select("query_id", "output", "value").iter_rows()
+    return Scoring(judgements={(query_id, output): value for query_id, output, value in rows})
 
 
 def evidence_of(inputs: Inputs, values: Values | None = None, judged: pl.DataFrame | None = None) -> Evidence:
@@ -181,19 +199,19 @@ def label(config: JobConfig, inputs: Inputs, values: Values) -> None:
         JobError: an annotator of the user's own raises; or a score does so for more outputs than ``max_error_share``
             allows. Nothing is sealed then.
     """
-    errors = Scoring()
+    scoring = scoring_of(values.get(ANSWER_JUDGE))
     with stage_progress("labels", show=config.progress) as at:
         made_from = _label_stage(config, inputs, values)
         if made_from.is_made(TableStore(config.out)):
             return say(f"{made_from.name}: as sealed before")
         evidence = dataclasses.replace(
-            evidence_of(inputs, values), relevant_from=config.judge.threshold, scoring=errors
+            evidence_of(inputs, values), relevant_from=config.judge.threshold, scoring=scoring
         )
         writer = TableStore(config.out).writer(LABELS)
         for name in at.each(config.annotators, "annotators"):
             writer.append(_label_by_reader(name, evidence))
-        check_scores(errors, config)
-        notes = [*_judge_notes(config, evidence), *score_notes(errors, "outputs of documents alone")]
+        check_scores(scoring, config)
+        notes = [*_judge_notes(config, evidence), *score_notes(scoring, "outputs of documents alone")]
         _seal(config, made_from, writer, RESULTS, notes=notes, **_harm_evidence(config, evidence))
 
 
@@ -201,7 +219,7 @@ def _label_stage(config: JobConfig, inputs: Inputs, values: Values) -> Stage:
     return Stage(
         name="labels",
         tables=[LABELS],
-        settings=_label_settings(config),
+        settings=_label_settings(config, inputs),
         inputs={
             **digests(TableStore(config.out), INPUT_TABLES),
             **_frame_digests({kind.name: frame for kind, frame in values.items()}),
@@ -273,22 +291,35 @@ def _labels_of(name: str, evidence: Evidence) -> pl.DataFrame:
 
 
 def use(
-    config: JobConfig, inputs: Inputs, lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame
+    config: JobConfig,
+    inputs: Inputs,
+    lists: pl.DataFrame,
+    requests: pl.DataFrame,
+    responses: pl.DataFrame,
+    judgements: pl.DataFrame | None = None,
 ) -> None:
     """The end-to-end scores of all lists, sealed as UTILITY.
+
+    Args:
+        config: the job.
+        inputs: its inputs.
+        lists: columns run_id, query_id, depth, doc_ids.
+        requests: REQUESTS that hold each of them.
+        responses: RESPONSES that answer them.
+        judgements: what the judge says of their outputs, where it was asked: columns query_id, output, value.
 
     Raises:
         JobError: a score of the user's own raises for more outputs than ``max_error_share`` allows.
     """
-    errors = Scoring()
+    scoring = scoring_of(judgements)
     with stage_progress("end-to-end scores", show=config.progress):
-        made_from = _use_stage(config, inputs, lists, requests, responses)
+        made_from = _use_stage(config, inputs, lists, requests, responses, judgements)
         if made_from.is_made(TableStore(config.out)):
             return say(f"{made_from.name}: as sealed before")
         writer = TableStore(config.out).writer(UTILITY)
-        writer.append(utility(lists, _answers(requests), responses, inputs.queries, errors))
-        check_scores(errors, config)
-        notes = list(score_notes(errors, "outputs of lists"))
+        writer.append(utility(lists, _answers(requests), responses, inputs.queries, scoring))
+        check_scores(scoring, config)
+        notes = list(score_notes(scoring, "outputs of lists"))
         _seal(config, made_from, writer, tuple(OF_VALUES), notes=notes)
 
 
@@ -298,22 +329,28 @@ def _answers(requests: pl.DataFrame) -> pl.DataFrame:
 
 
 def _use_stage(
-    config: JobConfig, inputs: Inputs, lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame
+    config: JobConfig,
+    inputs: Inputs,
+    lists: pl.DataFrame,
+    requests: pl.DataFrame,
+    responses: pl.DataFrame,
+    judgements: pl.DataFrame | None,
 ) -> Stage:
     outputs = responses.select(*RESPONSES.key, "output")
+    judged = {} if judgements is None else {"judgements": judgements}
     return Stage(
         name="end-to-end scores",
         tables=[UTILITY],
-        settings=_use_settings(config),
+        settings=_use_settings(config, inputs),
         inputs={
             **digests(TableStore(config.out), [QUERIES]),
-            **_frame_digests({"lists": lists, "requests": requests, "outputs": outputs}),
+            **_frame_digests({"lists": lists, "requests": requests, "outputs": outputs, **judged}),
         },
         names=scores_of(inputs.queries),
     )
 
 
-def _label_settings(config: JobConfig) -> dict[str, object]:
+def _label_settings(config: JobConfig, inputs: Inputs) -> dict[str, object]:
     asks = list(asks_of(config.annotators))
     judge = {"judge": output_settings(config.judge)} if any(a.kind.asks == "judge" for a in asks) else {}
     is_unrelated = any(ask.lists is unrelated_pairs for ask in asks)
@@ -324,11 +361,27 @@ def _label_settings(config: JobConfig) -> dict[str, object]:
         "score_only": config.score_only,
         **judge,
         **noise,
+        **_judged_settings(config, inputs),
     }
 
 
-def _use_settings(config: JobConfig) -> dict[str, object]:
-    return {"end_to_end_depths": config.depths, "reader": output_settings(config.reader)}
+def _use_settings(config: JobConfig, inputs: Inputs) -> dict[str, object]:
+    return {
+        "end_to_end_depths": config.depths,
+        "reader": output_settings(config.reader),
+        **_judged_settings(config, inputs),
+    }
+
+
+def _judged_settings(config: JobConfig, inputs: Inputs) -> dict[str, object]:
+    """What judged scores depend on besides outputs: the judge, and the hash of what it is told (dataset by dataset)."""
+    cases = {
+        name: Case(dataset=dataset, reader=config.reader, judge=config.judge)
+        for name, dataset in inputs.datasets.items()
+        if dataset.score in JUDGED
+    }
+    forms = {name: ANSWER_JUDGE.build(case).fingerprint for name, case in cases.items()}
+    return {"judge": output_settings(config.judge), "judged_by": forms} if forms else {}
 
 
 def settings_of(config: JobConfig) -> Settings:
@@ -357,8 +410,8 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
     check_evaluation(config, scores_of(inputs.queries), findings)
     findings.raise_problems()
     tables = TableStore(config.out)
-    _check_made(tables, LABELS, "annotate", _label_settings(config))
-    _check_made(tables, UTILITY, "end_to_end", _use_settings(config))
+    _check_made(tables, LABELS, "annotate", _label_settings(config, inputs))
+    _check_made(tables, UTILITY, "end_to_end", _use_settings(config, inputs))
     evaluation = _Evaluation(config, inputs, tables)
     same = [schema.name for schema in RESULTS if not evaluation.make(schema)]
     if same:
@@ -455,6 +508,7 @@ def report(config: JobConfig, inputs: Inputs, console: rich.console.Console) -> 
         costs=_of_stages(stores, COSTS),
         outputs=_of_stages(stores, OUTPUTS),
         common_outputs=_of_stages(stores, COMMON_OUTPUTS),
+        judgements=_of_stages(stores, JUDGEMENTS),
     )
     with stage_progress("report", show=config.progress):
         grids = pages(results, stages, config.confidence)
@@ -463,6 +517,7 @@ def report(config: JobConfig, inputs: Inputs, console: rich.console.Console) -> 
     harm = [labelled.get(name, []) for name in ("closed_book", "noise")]
     warnings = [
         *output_warnings(results.outputs, results.common_outputs, results.best_depths, results.means),
+        *judgement_warnings(results.judgements),
         *harm_warnings(*harm),
     ]
     for warning in warnings:

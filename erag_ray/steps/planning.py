@@ -50,7 +50,7 @@ from erag_ray.requests import Form
 from erag_ray.schemas import REQUESTS
 from erag_ray.steps.inputs import Inputs
 from erag_ray.steps.judging import evidence_of
-from erag_ray.steps.uses import label_kind, use_of
+from erag_ray.steps.uses import label_kind, score_kinds, use_of
 from erag_ray.store import ResponseStore, as_frame, old_store_notes
 
 NUM_SAMPLED = 200
@@ -244,6 +244,10 @@ def plan_lists(
     Raises:
         InputError: as `plan_stage`.
     """
+    for dataset in inputs.datasets.values():
+        for kind in score_kinds(dataset):
+            # what comes later is refused before anything is asked
+            use_of(kind, config, dataset)
     by_name = {kind.name: kind for kind in kinds}
     asked = lists.join(inputs.queries.select("query_id", "dataset"), on="query_id")
     named = asked.select("kind", "dataset").unique().sort("kind", "dataset").rows()

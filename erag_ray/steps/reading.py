@@ -13,12 +13,13 @@ import polars as pl
 
 from erag_ray.config import JobConfig
 from erag_ray.evaluate import Expected, describe_outputs
-from erag_ray.kinds import ANSWER, VERDICT
+from erag_ray.kinds import ANSWER, ANSWER_JUDGE, VERDICT, judgement
 from erag_ray.pending import Uses
 from erag_ray.pipeline import Done, Work, ray_session, run
 from erag_ray.progress import stage_progress
 from erag_ray.prompts import VERDICTS
 from erag_ray.schemas import COMMON_OUTPUTS, COSTS, OUTPUTS, REQUESTS, RESPONSES, JobError
+from erag_ray.scores import JUDGEMENTS
 from erag_ray.steps.errors import check_share
 from erag_ray.steps.inputs import Inputs
 from erag_ray.steps.judging import Values, fold
@@ -39,10 +40,13 @@ class Finished:
     plan: StagePlan
     requests: pl.DataFrame
     responses: pl.DataFrame
+    judgements: pl.DataFrame | None = None
+    """query_id, output, value?: what the judge says of the outputs, where it was asked."""
 
     def values(self, inputs: Inputs) -> Values:
-        """What each kind of question came to, about single documents and about none."""
-        return fold(self.plan.uses, self.requests, self.responses, inputs.queries)
+        """What each kind of question came to, about single documents and about none; and about outputs."""
+        values = fold(self.plan.uses, self.requests, self.responses, inputs.queries)
+        return values if self.judgements is None else {**values, ANSWER_JUDGE: self.judgements}
 
 
 def run_stage(config: JobConfig, plan: StagePlan) -> Finished:
@@ -258,7 +262,8 @@ def _seal(
         f"{cut:.1%}, question cut in {cut_question:.1%}; {responses['error'].count()} errors.{borders}"
     )
     of_models = [f"{note}." for part in plan.plans for note in part.model.notes()]
-    summary = " ".join([summary, *of_models, *_mixed_devices(found), *_agreement(config, plan, responses)])
+    by_kind = [*_agreement(config, plan, responses), *_judged(plan, responses)]
+    summary = " ".join([summary, *of_models, *_mixed_devices(found), *by_kind])
     content = {
         "stage": plan.stage,
         "counts": plan.counts,
@@ -295,3 +300,11 @@ def _agreement(config: JobConfig, plan: StagePlan, responses: pl.DataFrame) -> I
             both = asked.join(pl.concat(known), on=["model", *KEY_COLUMNS]).drop_nulls(["output", "value"])
             equal = both.filter(pl.col("output") == pl.col("value")).height
             yield f"{use.reader} chose what it writes in {equal:,} of {both.height:,} responses known of both."
+
+
+def _judged(plan: StagePlan, responses: pl.DataFrame) -> Iterator[str]:
+    """What the judge says of outputs, each distinct one once."""
+    if ANSWER_JUDGE in plan.kinds:
+        counts = Counter(judgement(text) for text in responses["output"].drop_nulls())
+        said = ", ".join(f"{name} {counts[name]:,}" for name in JUDGEMENTS)
+        yield f"Distinct outputs by the judge: {said}; no judgement in {counts[None]:,}, whose scores are null."

@@ -25,11 +25,11 @@ from erag_ray.sampling import (
     random_numbers,
 )
 from erag_ray.schemas import LOOKS, InputError, JobError
-from erag_ray.scores import Scoring
 from erag_ray.steps import say
 from erag_ray.steps.errors import check_scores
 from erag_ray.steps.inputs import Inputs
-from erag_ray.steps.judging import evidence_of
+from erag_ray.steps.judgements import judge_outputs
+from erag_ray.steps.judging import evidence_of, scoring_of
 from erag_ray.steps.planning import plan_labels
 from erag_ray.steps.reading import run_stage
 from erag_ray.store import TableStore, as_frame
@@ -142,11 +142,11 @@ def _labels(config: SettleConfig, inputs: Inputs, asked: pl.DataFrame) -> pl.Dat
     pairs = asked.select("query_id", "doc_id")
     if pairs.is_empty():
         return pairs.with_columns(label=pl.lit(0.0))
-    done = run_stage(config, plan_labels(config, inputs, STAGE, pairs))
-    errors = Scoring()
-    evidence = dataclasses.replace(evidence_of(inputs, done.values(inputs)), pairs=pairs, scoring=errors)
+    done = judge_outputs(config, inputs, run_stage(config, plan_labels(config, inputs, STAGE, pairs)))
+    scoring = scoring_of(done.judgements)
+    evidence = dataclasses.replace(evidence_of(inputs, done.values(inputs)), pairs=pairs, scoring=scoring)
     labels = as_frame(annotate("erag", evidence))
-    check_scores(errors, config)
+    check_scores(scoring, config)
     if labels["label"].null_count():
         raise JobError(
             f"{labels['label'].null_count()} of {labels.height} documents were not judged: their readings or scores "

@@ -8,15 +8,15 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from erag_ray.annotators import asks_of
-from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
-from erag_ray.kinds import ANSWER, EARLY_STOPPED, VERDICT, Case, Kind
+from erag_ray.kinds import ANSWER, ANSWER_JUDGE, EARLY_STOPPED, VERDICT, Case, Kind
 from erag_ray.models import Model, able, check_form, identity_of, make_model, model_class, model_id, rendered
 from erag_ray.pending import Use
 from erag_ray.prompts import VERDICTS
 from erag_ray.requests import Form, Passage
 from erag_ray.schemas import InputError
-from erag_ray.scores import score_named
+from erag_ray.scores import JUDGED, score_named
 from erag_ray.store import fingerprint
 from erag_ray.user_code import checking
 
@@ -56,6 +56,8 @@ def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]
     Raises:
         InputError: the model cannot be found or read, or cannot answer this.
     """
+    if kind is ANSWER_JUDGE and config.judge == JudgeConfig():
+        raise InputError(["score: judged needs a judge; give judge.kind and judge.model, or another score"])
     asked = config.reader if kind.asks == "reader" else config.judge.reader()
     case = Case(
         dataset=dataset,
@@ -145,13 +147,18 @@ def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str
         return list(error.problems)
     problems: list[str] = []
     for dataset in datasets.values() or (Dataset(),):
-        kinds = {ask.kind: None for ask in asks_of(config.annotators)}
+        kinds = [ask.kind for ask in asks_of(config.annotators)] + score_kinds(dataset)
         for kind in dict.fromkeys([ANSWER, *_label_kinds(config, dataset), *kinds]):
             try:
                 use_of(kind, config, dataset)
             except InputError as error:
                 problems += error.problems
     return list(dict.fromkeys(problems))
+
+
+def score_kinds(dataset: Dataset) -> list[Kind]:
+    """What is asked of models about outputs before they have a score."""
+    return [ANSWER_JUDGE] if dataset.score in JUDGED else []
 
 
 def _label_kinds(config: JobConfig, dataset: Dataset) -> list[Kind]:

@@ -28,7 +28,7 @@ from erag_ray.datasets.passages import CORPUS_COLUMNS
 from erag_ray.datasets.predictions import ENTRY_COLUMNS, RUN_COLUMNS
 from erag_ray.datasets.queries import LoadedQueries
 from erag_ray.schemas import CORPUS, EXAMPLES
-from erag_ray.scores import score_named
+from erag_ray.scores import JUDGED, score_named
 from erag_ray.store import (
     Folder,
     TableStore,
@@ -163,6 +163,11 @@ def _check_score(name: str, score: str, findings: Findings) -> None:
         score_named(score)
     except ValueError as error:
         findings.problem("config key score", f"{name}.score: {error}")
+    if score in JUDGED:
+        text = (
+            f"{name}.score: training asks no judge, which {score} needs; choose another score, such as match"
+        )
+        findings.problem("config key score", text)
 
 
 def _questions(config: ExamplesConfig, findings: Findings) -> tuple[LoadedQueries, pl.DataFrame]:
