@@ -48,8 +48,9 @@ class JobConfig:
     score: str | None = None
     """Score of one output against its gold answers (null: by dataset, with match in place of exact_match where the
     reader is a chat model): exact_match, token_f1, accuracy, rouge_l_kilt, rouge_l_google, match (a gold answer stands
-    somewhere in the output), char_f1, abstained (how often the reader does not answer: more is not better),
-    exact_match:ko and the like (exact_match, token_f1, match and char_f1 in a language), or package.module:name."""
+    somewhere in the output), char_f1, abstained (how often the reader does not answer: more is not better), judged (the
+    judge says whether the output is right), exact_match:ko and the like (exact_match, token_f1, match and char_f1 in a
+    language), or package.module:name."""
 
     language: str | None = None
     """Language of questions and answers, ISO 639-1: en, ko, zh, ... It picks the form in which the scores exact_match,
@@ -100,7 +101,7 @@ class JobConfig:
     """The LLM of the RAG system."""
 
     judge: JudgeConfig = field(default_factory=JudgeConfig)
-    """The LLM behind the annotators llm_relevance and llm_relevance_graded."""
+    """The LLM behind the annotators llm_relevance and llm_relevance_graded, and behind the score judged."""
 
     score_only: Literal["early_stop", "classification"] | None = None
     """Read documents alone only as far as a binary score needs (null: whole outputs).
@@ -179,7 +180,7 @@ class JobConfig:
 
     max_cost: float | None = None
     """Served models with price_per_million: stop, with all that was answered kept, once the new requests of one model
-    have cost so much (null: no limit)."""
+    have cost so much, as reader and as judge together (null: no limit)."""
 
     max_batch_seconds: float | None = None
     """A batch that takes longer ends its reader's process: its requests are then read one by one, and one that takes

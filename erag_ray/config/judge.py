@@ -1,4 +1,4 @@
-"""The judge of relevance: the LLM behind the annotators llm_relevance and llm_relevance_graded."""
+"""The judge: the LLM behind the annotators llm_relevance and llm_relevance_graded, and behind the score judged."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ class JudgeKeys:
     """Branch, tag or commit of a hub model."""
 
     scale: Literal["yes_no", "grades"] = "yes_no"
-    """yes_no: the probability of yes against no as the first token; grades: 0 to 3, as it is written."""
+    """Relevance: yes_no, the probability of yes against no as the first token; or grades, 0 to 3, as it is written."""
 
     relevant_from: float | None = None
     """llm_relevance is 1 from this probability, or this grade, on (null: 0.5, or 2)."""
 
     depth: int | None = None
-    """Only the first so many documents of each list are judged; the labels of the others are null, and so are measures
-    that look further or have an ideal (null: all)."""
+    """Relevance: only the first so many documents of each list are judged; the labels of the others are null, and so
+    are measures that look further or have an ideal (null: all). The score judged is of every output."""
 
     num_queries: int | None = None
-    """Only so many questions of each dataset are judged, drawn by the job's seed (null: all)."""
+    """Relevance: only so many questions of each dataset are judged, drawn by the job's seed (null: all)."""
 
     dtype: Literal["float32", "tf32", "bfloat16", "float16"] = "float32"
     """Precision of weights and arithmetic; tf32 needs a GPU (see reader.dtype)."""
@@ -84,7 +84,11 @@ class JudgeKeys:
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeConfig(ServerKeys, EngineKeys, JudgeKeys):
-    """A language model that says of a question and one passage whether the passage helps; it sees no gold answer."""
+    """A language model that grades.
+
+    Of a question and one passage it says whether the passage helps, without a gold answer; of a question, its gold
+    answers and an output, whether the output is right (score: judged).
+    """
 
     def __post_init__(self) -> None:
         JudgeKeys.__post_init__(self)

@@ -27,7 +27,8 @@ def work_grid(stage: Mapping[str, object]) -> Grid:
         title=f"Requests of the stage {stage['stage']}",
         columns=("model", "kind", "lists", "asked", "distinct (union)", "cached", "new"),
         rows=rows,
-        caption="pairs: one document alone (eRAG). lists: several documents (end to end). outputs: of the reader, to be judged. Equal questions with equal "
+        caption="pairs: one document alone (eRAG). lists: several documents (end to end). outputs: of the reader, to "
+        "be judged. Equal questions with equal "
         f"texts are asked once. {stage['summary']}",
         num_names=3,
     )

@@ -94,6 +94,8 @@ class StagePlan:
     stage: str
     plans: Sequence[ModelPlan]
     uses: Uses
+    queries: pl.DataFrame
+    """QUERIES."""
     answered: Answered | None = None
     """What its outputs answer, where they are whole answers of the reader."""
     notes: Sequence[str] = ()
@@ -264,7 +266,9 @@ def plan_lists(
         ]
         unasked = _unasked(config, inputs, asked, documents)
     notes = list(old_store_notes(config.store))
-    return StagePlan(stage=stage, plans=plans, uses=uses, notes=notes, unasked=unasked)
+    return StagePlan(
+        stage=stage, plans=plans, uses=uses, queries=inputs.queries, notes=notes, unasked=unasked
+    )
 
 
 def _unasked(

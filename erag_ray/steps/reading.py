@@ -230,9 +230,10 @@ def _told_of_borders(todo: Sequence[ModelPlan], done: Sequence[Done]) -> str:
 
 def _rechecked(config: JobConfig, plan: StagePlan, todo: Sequence[ModelPlan], responses: pl.DataFrame) -> str:
     """What came of asking a sample again, where a model calls for it."""
-    queries = plan.answered.queries if plan.answered else None
     with stage_progress("asking a sample again", show=config.progress):
-        found = [recheck(config, part, responses.filter(model=part.id), queries) for part in todo]
+        found = [
+            recheck(config, part, responses.filter(model=part.id), plan.queries, plan.uses) for part in todo
+        ]
     return "".join(f" {one}" for one in found if one is not None)
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from erag_ray.config import JobConfig
 from erag_ray.models import load_model
-from erag_ray.pending import PendingRequests
-from erag_ray.scores import score_named, score_outputs
+from erag_ray.pending import PendingRequests, Uses
+from erag_ray.requests import Response
+from erag_ray.scores import JUDGED, score_named, score_outputs
 from erag_ray.steps.planning import ModelPlan
 from erag_ray.store import KEY_COLUMNS
 
@@ -26,22 +27,29 @@ class Recheck(NamedTuple):
     Attributes:
         num_asked: requests in the sample.
         num_outputs: of them, those whose output is another one.
-        num_labels: of them, those whose score is another one.
+        num_labels: of them, those whose score, or what else is made of them, is another one.
+        num_judged: of the outputs, those whose score a judge gives: what it says of the new output is not known.
     """
 
     num_asked: int
     num_outputs: int
     num_labels: int
+    num_judged: int = 0
 
     def __str__(self) -> str:
+        judged = f" The judge scores {self.num_judged:,} of these outputs, and its scores are not compared."
         return (
             f"Asked again: {self.num_asked:,} requests; {self.num_outputs:,} outputs and {self.num_labels:,} scores "
-            "differ."
+            f"differ.{judged if self.num_judged else ''}"
         )
 
 
 def recheck(
-    config: JobConfig, plan: ModelPlan, responses: pl.DataFrame, queries: pl.DataFrame | None
+    config: JobConfig,
+    plan: ModelPlan,
+    responses: pl.DataFrame,
+    queries: pl.DataFrame | None,
+    uses: Uses | None = None,
 ) -> Recheck | None:
     """Ask a sample of a model's new requests again.
 
@@ -49,7 +57,8 @@ def recheck(
         config: the job.
         plan: what the model was asked.
         responses: RESPONSES to its requests.
-        queries: QUERIES, for the scores of outputs; None where outputs are no answers.
+        queries: QUERIES, for the scores of outputs; None: none are compared.
+        uses: how each kind was asked; None: for answers.
 
     Returns:
         None where nothing is asked again.
@@ -72,22 +81,30 @@ def recheck(
     )
     both = asked.join(responses.select(*KEY_COLUMNS, "output"), on=KEY_COLUMNS, maintain_order="left")
     differ = both.filter(~pl.col("again").eq_missing(pl.col("output")))
-    return Recheck(both.height, differ.height, _num_labels(differ, plan.requests, queries))
+    changed = _labels_changed(differ, plan.requests, queries, uses or {})
+    return Recheck(both.height, differ.height, changed.count(True), changed.count(None))
 
 
-def _num_labels(differ: pl.DataFrame, requests: pl.DataFrame, queries: pl.DataFrame | None) -> int:
-    """Count the outputs whose score is another one; each by the first question that has it."""
+def _labels_changed(
+    differ: pl.DataFrame, requests: pl.DataFrame, queries: pl.DataFrame | None, uses: Uses
+) -> list[bool | None]:
+    """`_is_changed` of each output, by the first question that has it."""
     if queries is None:
-        return 0
-    firsts = requests.unique(KEY_COLUMNS, keep="first", maintain_order=True).select(*KEY_COLUMNS, "query_id")
-    rows = differ.join(firsts, on=KEY_COLUMNS).join(
-        queries.select("query_id", "answers", "score"), on="query_id"
-    )
-    return sum(_scores_differ(row) for row in rows.iter_rows(named=True))
+        return []
+    firsts = requests.unique(KEY_COLUMNS, keep="first", maintain_order=True)
+    rows = differ.join(firsts.select(*KEY_COLUMNS, "kind", "query_id"), on=KEY_COLUMNS)
+    facts = queries.select("query_id", "dataset", "answers", "score")
+    return [_is_changed(row, uses) for row in rows.join(facts, on="query_id").iter_rows(named=True)]
 
 
-def _scores_differ(row: Mapping[str, object]) -> bool:
-    outputs = [row["output"], row["again"]]
-    answers: Sequence[Sequence[str]] = [row["answers"]] * 2  # type: ignore[list-item]
-    before, after = score_outputs(outputs, answers, score_named(str(row["score"])))  # type: ignore[arg-type]
+def _is_changed(row: Mapping[str, Any], uses: Uses) -> bool | None:
+    """Whether another thing is made of an output than of the one before; None where only a judge knows."""
+    outputs, use = [row["output"], row["again"]], uses.get((row["kind"], row["dataset"]))
+    if use is not None and (fold := use.kind.fold):
+        answers = use.answers(row["answers"])
+        before, after = (None if text is None else fold(answers, Response(text=text)) for text in outputs)
+    elif row["score"] in JUDGED:
+        return None
+    else:
+        before, after = score_outputs(outputs, [row["answers"]] * 2, score_named(row["score"]))
     return before != after
