@@ -38,7 +38,7 @@ test-slow: .venv/installed  ## the tests that take minutes
 	$(BIN)/python -m pytest -q -m slow
 
 test-vllm: .venv-vllm/installed  ## readers by vLLM, in this process and behind a real server, in an environment of their own: minutes
-	.venv-vllm/bin/python -m pytest -q -m vllm -s
+	.venv-vllm/bin/python -m pytest -q -m vllm -s tests/test_real_vllm.py
 
 bench: .venv/installed  ## reading against erag + generate, Table 2, and what several runs and depths cost: a quarter of an hour
 	$(BIN)/python jobs/benchmark.py --parts '[readings, table_2, shared]' --num_pairs 100 --num_questions 1 --repeats 5 --out results/bench
