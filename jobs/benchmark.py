@@ -7,6 +7,7 @@
     python jobs/benchmark.py --parts '[precision]' --job jobs/demo/compare.yaml --dataset nq --num_questions 200
     python jobs/benchmark.py --parts '[host]'
     python jobs/benchmark.py --parts '[served]'
+    python jobs/benchmark.py --parts '[vllm]' --job vllm.yaml --num_questions 100
 
 Times are of this machine and of whatever else it does meanwhile; only the ratios carry over. Needs rank-bm25.
 """
@@ -28,6 +29,7 @@ from erag_ray.report import (
     served_grid,
     show,
     speed_grid,
+    vllm_grid,
 )
 from erag_ray.schemas import COSTS
 from erag_ray.steps import run_job, say
@@ -42,9 +44,9 @@ def main(config: BenchmarkConfig) -> None:
     of_precision, of_cpu, of_device, of_tokens = (
         table[name].is_not_null() for name in ("kappa", "cpu_seconds", "device_rate", "num_prompt_tokens")
     )
-    of_served = table["what"] == "served"
-    of_host = of_cpu & ~of_served
-    of_costs = of_tokens & ~of_host
+    of_served, of_vllm = table["what"] == "served", table["num_cached_prompt_tokens"].is_not_null()
+    of_host = of_cpu & ~of_served & ~of_vllm
+    of_costs = of_tokens & ~of_cpu
     parts = (
         (speed_grid, table.filter(~of_precision & ~of_cpu & ~of_costs)),
         (costs_grid, table.filter(of_costs)),
@@ -52,6 +54,7 @@ def main(config: BenchmarkConfig) -> None:
         (host_grid, table.filter(of_host & ~of_device)),
         (device_grid, table.filter(of_device)),
         (served_grid, table.filter(of_served)),
+        (vllm_grid, table.filter(of_vllm)),
     )
     grids = [grid(part) for grid, part in parts if part.height]
     grids += [published_table_2()] if "table_2" in config.parts else []

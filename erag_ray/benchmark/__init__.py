@@ -2,8 +2,8 @@
 
 `generated` makes passages and vectors, `labelled` runs and labels, `invented` texts and a model; `measured` times
 retrieval, `evaluated` evaluation, `reading`, `table_2`, `lists`, `precision` and `long` reading, `host` the work beside
-a GPU, `served` requests to a server, one thing after the other, each in a process of its own; `run_all` gives the
-table.
+a GPU, `served` requests to a server, `vllm` an actor with its engine, one thing after the other, each in a process of
+its own; `run_all` gives the table.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ COLUMNS = pl.Schema(
         "most_ratio": pl.Float64(),
         "num_prompt_tokens": pl.Int64(),
         "num_output_tokens": pl.Int64(),
+        "num_cached_prompt_tokens": pl.Int64(),
         "num_encoded_tokens": pl.Int64(),
         "num_padding_tokens": pl.Int64(),
         "operations": pl.Float64(),
@@ -57,6 +58,7 @@ STEPS: dict[str, tuple[str, ...]] = {
     "long": ("long",),
     "host": ("host",),
     "served": ("served",),
+    "vllm": ("vllm",),
 }
 ROOMS = {
     "measures": "evaluated",
@@ -69,6 +71,7 @@ ROOMS = {
     "long": "long",
     "host": "host",
     "served": "served",
+    "vllm": "vllm",
 }
 
 
@@ -117,7 +120,7 @@ def _steps(config: BenchmarkConfig) -> Iterator[tuple[str, int]]:
             "readings": config.num_pairs,
             "host": config.host_pairs,
             "served": config.served_requests,
-            **dict.fromkeys(("table_2", "shared", "depths", "precision"), config.num_questions),
+            **dict.fromkeys(("table_2", "shared", "depths", "precision", "vllm"), config.num_questions),
         }
         sizes = own.get(part, config.sizes)
         for size in [sizes] if isinstance(sizes, int) else sizes:

@@ -22,6 +22,7 @@ Part = Literal[
     "long",
     "host",
     "served",
+    "vllm",
 ]
 
 
@@ -41,7 +42,9 @@ class BenchmarkConfig:
     passages), precision (what the fast precisions of this machine change in outputs and labels of ``job``),
     long (whether time and memory of a pair stay the same when there are more of them), host (CPU time of a pair beside
     a GPU, by part, and how busy it keeps GPUs of ``device_rates``; needs no GPU), served (requests a
-    second, and CPU time of each, to a server that answers after 50 ms, against a bare loop of aiohttp)."""
+    second, and CPU time of each, to a server that answers after 50 ms, against a bare loop of aiohttp), vllm (``job``
+    by an actor of reader.kind vllm against bare vllm.LLM.generate, and the prompt tokens computed by the order of
+    prompts; needs vLLM)."""
 
     sizes: list[int] = field(default_factory=lambda: [100_000])
     """Numbers of generated passages, or of random vectors."""
@@ -77,18 +80,18 @@ class BenchmarkConfig:
     """readings: questions with one passage, ten for each question."""
 
     job: str | None = None
-    """table_2, precision: the YAML of a jobs/compare.py; its reader on its data, to its depth (null, table_2 alone:
-    made-up texts and a model of T5-small's shape with random weights, for each of ``lists``). Its store is neither
-    read nor written."""
+    """table_2, precision, vllm: the YAML of a jobs/compare.py; its reader on its data, to its depth (null, table_2
+    alone: made-up texts and a model of T5-small's shape with random weights, for each of ``lists``). Its store is
+    neither read nor written."""
 
     run: str | None = None
-    """table_2, precision: one of the job's runs (null: the first)."""
+    """table_2, precision, vllm: one of the job's runs (null: the first)."""
 
     dataset: str | None = None
-    """table_2, precision: one of the job's datasets (null: the first)."""
+    """table_2, precision, vllm: one of the job's datasets (null: the first)."""
 
     num_questions: int = 2
-    """table_2, shared, depths, precision: questions, the first by their ids."""
+    """table_2, shared, depths, precision, vllm: questions, the first by their ids."""
 
     lists: list[str] = field(default_factory=lambda: ["fid@50", "ipa@10", "ipa@50"])
     """table_2, without a job: the readers and how many documents they get end to end."""

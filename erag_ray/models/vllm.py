@@ -126,7 +126,7 @@ class VllmModel(LocalModel):
 
         def parts() -> Iterator[tuple[int, Part]]:
             for place, prompt in enumerate(prompts):
-                own = self._parts(prompt)
+                own = self.parts(prompt)
                 under_way[place] = prompt, len(own), []
                 yield from ((place, part) for part in own)
 
@@ -137,7 +137,7 @@ class VllmModel(LocalModel):
                 del under_way[place]
                 yield place, prompt, computed
 
-    def _parts(self, prompt: PromptTokens) -> list[Part]:
+    def parts(self, prompt: PromptTokens) -> list[Part]:
         """What vLLM computes for a prompt."""
         (ids,), form = prompt.segments, prompt.form
         ends = tuple(sorted(self.ends(form)))

@@ -79,6 +79,9 @@ class Engine:
         max_length: tokens of a prompt and its output together.
         memory_share: of the GPU, or of the CPU models' part of the machine's memory.
 
+    Attributes:
+        llm: ``vllm.LLM``.
+
     Raises:
         JobError: vLLM cannot load it.
     """
@@ -92,13 +95,14 @@ class Engine:
         os.environ.setdefault("OMP_NUM_THREADS", str(torch.get_num_threads()))
         try:
             with hidden(ODD_MODULE):
-                self._engine = vllm.LLM(**arguments_of(config, folder, max_length, memory_share)).llm_engine
+                self.llm = vllm.LLM(**arguments_of(config, folder, max_length, memory_share))
         except (ValueError, TypeError, RuntimeError) as error:
             if is_out_of_memory(error):
                 raise
             raise JobError(
                 f"reader.model: vLLM cannot load {config.model}: {one_line(str(error))}"
             ) from error
+        self._engine = self.llm.llm_engine
         self._names = itertools.count()
 
     def run(self, parts: Iterable[tuple[T, Part]]) -> Iterator[tuple[T, Part, Any]]:

@@ -32,7 +32,15 @@ from erag_ray.report.published import published_reproduction, published_table_1,
 from erag_ray.report.render import markdown, open_console, show
 from erag_ray.report.retrievers import best_first, which_retriever
 from erag_ray.report.sanity import sanity_grids
-from erag_ray.report.speed import costs_grid, device_grid, host_grid, precision_grid, served_grid, speed_grid
+from erag_ray.report.speed import (
+    costs_grid,
+    device_grid,
+    host_grid,
+    precision_grid,
+    served_grid,
+    speed_grid,
+    vllm_grid,
+)
 from erag_ray.report.trust import across_runs_grid, correlation_grid
 from erag_ray.schemas import JUDGEMENTS
 from erag_ray.store import as_frame
@@ -66,6 +74,7 @@ __all__ = [
     "show",
     "speed_grid",
     "table_1",
+    "vllm_grid",
     "with_interval",
 ]
 

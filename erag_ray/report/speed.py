@@ -213,6 +213,37 @@ def served_grid(table: pl.DataFrame) -> Grid:
     )
 
 
+def vllm_grid(table: pl.DataFrame) -> Grid:
+    """Show an actor against bare vLLM, and what the order of prompts saves."""
+    rows = []
+    for row in table.iter_rows(named=True):
+        total, cached = row["num_prompt_tokens"], row["num_cached_prompt_tokens"]
+        rows.append(
+            (
+                row["what"],
+                row["by"],
+                f"{row['count']:,}",
+                f"{row['seconds']:.1f}",
+                f"{row['cpu_seconds']:.1f}",
+                f"{total:,}",
+                f"{total - cached:,}",
+                f"{cached / total:.0%}",
+                NOTHING if row["most_ratio"] is None else f"{row['most_ratio']:.2f}",
+                _cores(row),
+            )
+        )
+    columns = ("what", "by", "requests", "seconds", "CPU s", "prompt tokens", "computed", "cached", "ratio")
+    return Grid(
+        title="vLLM in the actor",
+        columns=(*columns, "cores of other work"),
+        rows=tuple(rows),
+        num_names=2,
+        caption="One engine for all rows, its prefix cache emptied before each. ratio: the actor's requests a second "
+        "against those of bare generate in the same round; of orders, prompt tokens computed against those of passage "
+        "first and shuffled.",
+    )
+
+
 def _pairs(table: pl.DataFrame) -> str:
     count, tokens = table.row(0, named=True)["count"], table["num_prompt_tokens"][0]
     return f"{count:,} pairs of {tokens / count:.0f} tokens"
