@@ -39,6 +39,8 @@ REPLACED = {
     "facebook/contriever": "models/contriever",
     "cross-encoder/ms-marco-MiniLM-L6-v2": "models/cross-encoder",
     "mistralai/Mistral-7B-Instruct-v0.2": "models/chat",
+    # vLLM has an environment of its own
+    "--reader.kind vllm --reader.model Qwen/Qwen3-8B": "--reader.kind causal --reader.model models/chat",
     "google-t5/t5-small": "models/t5",
     "/shared/": "shared/",
     "s3://bucket/": "shared/",

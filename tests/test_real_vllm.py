@@ -26,7 +26,8 @@ FAMILY = FAMILIES["question"]
 CHAT, PLAIN = question_first_prompt(FAMILY), family_prompt(FAMILY, is_chat=False, num_examples=2)
 ANSWERS = ("1874", "Ada Brunner", "Graz and the river", "1874", "")
 WORDS = ("yes", "no", "The", "yes", "the lighthouse")
-ENGINE = {"enforce_eager": True, "block_size": BLOCK_TOKENS}
+# memory for keys and values that a small machine has beside other work
+ENGINE = {"enforce_eager": True, "block_size": BLOCK_TOKENS, "kv_cache_memory_bytes": 500_000_000}
 
 
 @pytest.fixture(scope="module")

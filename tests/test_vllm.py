@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import pathlib
 import sys
@@ -10,14 +11,18 @@ from typing import Any
 
 import models
 import pytest
+from tiny import RUNS, Tiny, job_command
 
-from erag_ray.config import JudgeConfig, ReaderConfig, output_settings
+from erag_ray import benchmark
+from erag_ray.benchmark import vllm as benchmark_vllm
+from erag_ray.config import BenchmarkConfig, JudgeConfig, ReaderConfig, output_settings
 from erag_ray.models import Form, Request, make_model, vllm
 from erag_ray.models.vllm_engine import MAX_NEXT, Computed, Engine, Part, arguments_of, sampling
 from erag_ray.pipeline.gpus import process_environment
 from erag_ray.pipeline.inference import Pool
 from erag_ray.prompts import FAMILIES, family_prompt, question_first_prompt
-from erag_ray.schemas import InputError
+from erag_ray.report import vllm_grid
+from erag_ray.schemas import InputError, JobError
 
 PLAIN = family_prompt(FAMILIES["question"], is_chat=False, num_examples=2)
 CHAT = question_first_prompt(FAMILIES["question"])
@@ -133,6 +138,13 @@ class FakeEngine:
         fields = {"request_id": name, "finished": True, "prompt_logprobs": own, "outputs": [output]}
         return types.SimpleNamespace(**fields, num_cached_tokens=3)
 
+    def reset_prefix_cache(self) -> None:
+        pass
+
+    def generate(self, prompts: list[Any], params: list[Any], *, use_tqdm: bool) -> list[Any]:
+        asked = zip(prompts, params, strict=True)
+        return [self.answer("", prompt["prompt_token_ids"], own) for prompt, own in asked]
+
 
 def logprob(id_: int) -> Any:
     return types.SimpleNamespace(logprob=-math.log(id_ + 2) / 2)
@@ -175,8 +187,20 @@ def test_answers_are_scored_with_their_ends_however_many_there_are(folder: str) 
 def vllm_parts(model: Any, prompt: Any, num_ends: int) -> list[Part]:
     """The parts of a prompt whose output has so many ends."""
     model.ends = lambda form: range(num_ends)
-    found: list[Part] = model._parts(prompt)
+    found: list[Part] = model.parts(prompt)
     return found
+
+
+@pytest.mark.usefixtures("has_vllm", "fake")
+def test_where_memory_for_keys_and_values_is_missing_the_message_names_the_key(
+    folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(**arguments: Any) -> None:
+        raise ValueError("Available memory on node 0 (2.58 GiB) is less. Decrease --kv-cache-memory-bytes.")
+
+    monkeypatch.setattr(sys.modules["vllm"], "LLM", fail)
+    with pytest.raises(JobError, match=r"cannot load.*\(2\.58 GiB\).*engine_args: \{kv_cache_memory_bytes: "):
+        Engine(config(folder), folder, 100, 1.0)
 
 
 @pytest.mark.usefixtures("has_vllm", "fake")
@@ -205,6 +229,34 @@ def test_requests_are_fed_as_the_engine_has_room_and_dropped_when_nobody_waits(
     assert fake_engine.waiting == []
     assert sorted(key for key, _, _ in engine.run((n, Part((n,))) for n in range(50))) == list(range(50))
     assert fake_engine.most == 4
+
+
+@pytest.mark.usefixtures("has_vllm", "fake")
+def test_the_benchmark_has_both_sides_of_each_round_and_every_order(
+    folder: str, tmp_path: pathlib.Path, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(benchmark, "_measure_apart", benchmark._measure)
+    job_command(dataclasses.replace(tiny.config, reader=config(folder)), tmp_path)
+    keys: dict[str, Any] = {"job": str(tmp_path / "config.yaml"), "run": "good", "num_questions": 6}
+    own = BenchmarkConfig(parts=["vllm"], repeats=2, out=str(tmp_path / "out"), **keys)
+    table = benchmark.run_all(own, lambda line: None)
+    assert table["by"].to_list()[:4] == [benchmark_vllm.ONE, benchmark_vllm.BARE] * 2
+    num_pairs = sum(len(docs.split()[:3]) for docs in RUNS["good"].values())
+    assert set(table["count"]) == {num_pairs}
+    # both sides read the same tokens, of which the fake has three of each prompt
+    assert table["num_prompt_tokens"][:4].n_unique() == 1
+    assert set(table["num_cached_prompt_tokens"]) == {3 * num_pairs}
+    assert table["least_ratio"].null_count() == 2
+    assert table["most_ratio"][-1] == 1
+    assert vllm_grid(table).rows[0][0] == "vllm, round 1"
+    assert benchmark.costs_of(table, "job").is_empty()
+
+
+def test_the_benchmark_needs_a_job_with_a_reader_of_this_kind(tmp_path: pathlib.Path, tiny: Tiny) -> None:
+    job_command(tiny.config, tmp_path)
+    own = BenchmarkConfig(out=str(tmp_path / "out"), job=str(tmp_path / "config.yaml"))
+    with pytest.raises(InputError, match=r"job: this part measures reader\.kind: vllm, and the job has echo"):
+        list(benchmark_vllm.vllm(own, 1))
 
 
 def test_an_output_of_no_answers_is_none() -> None:

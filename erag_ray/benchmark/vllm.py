@@ -75,11 +75,9 @@ def _actor(plan: ModelPlan, store: str) -> ModelActor:
 
 def _against_bare(actor: ModelActor, table: pa.Table, config: BenchmarkConfig) -> Iterator[Row]:
     """Two rows for each round: ours, with its rate against that of bare vLLM, and bare vLLM's."""
-    model: Any = actor.isolation.model
     path = pathlib.Path(config.out, WHAT, "pending.parquet")
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(table, path)
-    rendered = model.render(list(PendingRequests(table, actor.forms)))
 
     def ours(rows: int) -> Row:
         (counts,) = actor(pq.read_table(path)[:rows])
@@ -88,9 +86,12 @@ def _against_bare(actor: ModelActor, table: pa.Table, config: BenchmarkConfig) -
     def bare(rows: int) -> Row:
         return _generated(model, rendered[:rows])
 
+    # raises what was wrong when it was loaded
+    ours(WARMING_ROWS)
+    model: Any = actor.isolation.model
+    rendered = model.render(list(PendingRequests(table, actor.forms)))
+    bare(WARMING_ROWS)
     sides = [(ONE, ours), (BARE, bare)]
-    for _, work in sides:
-        work(WARMING_ROWS)
     for number in range(1, config.repeats + 1):
         found = {by: _timed(model, work, table.num_rows) for by, work in sides}
         ratio = found[BARE]["seconds"] / found[ONE]["seconds"]

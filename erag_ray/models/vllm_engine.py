@@ -33,6 +33,7 @@ GPU_SHARE = 0.9
 """Of a GPU, for weights and the keys and values of all requests under way."""
 MAX_CPU_BYTES = 4 << 30
 """The same on a CPU, for keys and values alone."""
+MEMORY_ADVICE = " The key for that is reader.engine_args: {kv_cache_memory_bytes: BYTES}"
 MAX_NEXT = 128
 """Tokens whose log-probability as the next one vLLM gives at once."""
 MAX_WAITING = 1024
@@ -99,9 +100,9 @@ class Engine:
         except (ValueError, TypeError, RuntimeError) as error:
             if is_out_of_memory(error):
                 raise
-            raise JobError(
-                f"reader.model: vLLM cannot load {config.model}: {one_line(str(error))}"
-            ) from error
+            text = one_line(str(error))
+            advice = MEMORY_ADVICE if "--kv-cache-memory-bytes" in text else ""
+            raise JobError(f"reader.model: vLLM cannot load {config.model}: {text}{advice}") from error
         self._engine = self.llm.llm_engine
         self._names = itertools.count()
 
