@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import pathlib
 import re
-import subprocess
-import sys
+import runpy
 
 import models
 import pytest
@@ -207,13 +206,14 @@ IN_A_CONFIG = {
 }
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("keys", IN_A_CONFIG)
-def test_a_wrong_prompt_in_a_config_is_named_with_its_line(tiny: Tiny, keys: str) -> None:
-    *command, _, config = job_command(tiny.config, tiny.folder)
+def test_a_wrong_prompt_in_a_config_is_named_with_its_line(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], keys: str
+) -> None:
+    _, job, _, config = job_command(tiny.config, tiny.folder)
     file = tiny.folder / "job.yaml"
     file.write_text(f"config: {config}\nreader:\n  prompt:\n{keys}\n")
-    words = [sys.executable, *command[1:], "--config", str(file)]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=ROOT)
-    assert done.returncode == 2
-    assert f"{file}{IN_A_CONFIG[keys]}" in done.stderr
+    monkeypatch.setattr("sys.argv", [job, "--config", str(file)])
+    with pytest.raises(SystemExit, match="2"):
+        runpy.run_path(str(ROOT / job), run_name="__main__")
+    assert f"{file}{IN_A_CONFIG[keys]}" in capsys.readouterr().err

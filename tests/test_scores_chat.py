@@ -99,8 +99,10 @@ def test_english(text: str, expected: str) -> None:
 
 @pytest.mark.parametrize("form", [word_form, character_form, english_form])
 def test_forms_are_idempotent_on_every_character(form: type[str]) -> None:
-    texts = map(chr, range(sys.maxunicode + 1))
-    assert [text for text in texts if form(form(text)) != form(text)] == []
+    found = ((text, form(text)) for text in map(chr, range(sys.maxunicode + 1)))
+    # a form that is its own text, as of most characters, has been looked at already
+    changed = {made for text, made in found if made != text}
+    assert [text for text in changed if form(text) != text] == []
 
 
 odd_texts = st.text(

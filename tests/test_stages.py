@@ -80,7 +80,7 @@ def test_the_same_again_makes_nothing_and_says_so(compared: Tiny, capsys: pytest
         # what is no part of any table
         ({"write_every_seconds": 7.0, "max_error_share": 0.5}, set()),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
 def test_a_change_makes_what_depends_on_it(
     compared: Tiny, changes: dict[str, object], made: set[str]

@@ -161,7 +161,7 @@ def test_a_dataclass_counts_by_its_fields() -> None:
 @pytest.mark.parametrize(
     "value",
     [{1, 2}, float("nan"), float("inf"), b"bytes", object(), Settings, Settings(1, {2}), {"a": [{"b": {1}}]}],
-    ids=str,
+    ids=["set", "nan", "infinity", "bytes", "object", "class", "dataclass", "set inside"],
 )
 def test_a_value_without_a_stable_form_has_no_fingerprint(value: object) -> None:
     with pytest.raises(TypeError, match="stable form"):

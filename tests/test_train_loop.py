@@ -18,12 +18,16 @@ import transformers
 from models import t5_folder
 from trainings import (
     WORKER_BATCHES,
+    code_of,
     curve,
     given_lines,
     in_process,
     result,
     run,
+    run_killed,
     run_out_of_memory,
+    run_worker,
+    run_worker_without_memory,
     tiny_training,
     trainer,
     write_given,
@@ -45,8 +49,8 @@ def same(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
 
 def test_a_killed_training_goes_on_and_ends_at_the_same_weights_and_log(tmp_path: pathlib.Path) -> None:
     killed = tiny_training(tmp_path / "killed", dropout=0.2)
-    process = in_process("run_killed", tmp_path / "killed", 7, 0.2)
-    assert process.wait(120) == -signal.SIGKILL
+    process = in_process(run_killed, tmp_path / "killed", 7, 0.2)
+    assert code_of(process) == -signal.SIGKILL
     left = sorted(path.name for path in pathlib.Path(killed.out, "checkpoints").glob("step-*"))
     assert left == ["step-00000003", "step-00000006"]
     assert len(curve(killed)) == 7
@@ -86,10 +90,10 @@ def test_two_workers_learn_what_one_learns(tmp_path: pathlib.Path) -> None:
     )
     for config in twos:
         prepare(config)
-    workers = [in_process("run_worker", tmp_path / "two", rank, 2) for rank in range(2)]
+    workers = [in_process(run_worker, tmp_path / "two", rank, 2) for rank in range(2)]
     for config in ones:
         run(config)
-    assert [worker.wait(120) for worker in workers] == [0, 0]
+    assert list(map(code_of, workers)) == [0, 0]
     for one, two in zip(ones, twos, strict=True):
         for left, right in zip(curve(one), curve(two), strict=True):
             numbers = [[float(value or 0) for value in row] for row in (left, right)]
@@ -326,8 +330,8 @@ def test_a_step_without_memory_names_the_key_to_change(tmp_path: pathlib.Path) -
 
 def test_a_worker_without_memory_ends_all_of_them(tmp_path: pathlib.Path) -> None:
     prepare(tiny_training(tmp_path))
-    workers = [in_process("run_worker_without_memory", tmp_path, rank, 2) for rank in range(2)]
-    assert [worker.wait(120) for worker in workers] == [0, 0]
+    workers = [in_process(run_worker_without_memory, tmp_path, rank, 2) for rank in range(2)]
+    assert list(map(code_of, workers)) == [0, 0]
     for rank in range(2):
         assert re.match(OUT_OF_MEMORY, (tmp_path / f"why-{rank}").read_text())
 

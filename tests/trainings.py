@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import multiprocessing
 import os
 import pathlib
 import random
 import signal
-import subprocess
-import sys
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
 from typing import Any
+from unittest import mock
 
 import torch
 import torch.distributed as dist
@@ -105,13 +107,21 @@ def curve(config: TrainConfig) -> list[tuple[str, ...]]:
     return [tuple(value for name, value in row.items() if name != "seconds") for row in rows]
 
 
-def in_process(call: str, *arguments: object) -> subprocess.Popen[bytes]:
-    """Start one of the functions below in a process of its own."""
-    code = f"import pathlib, sys, trainings; trainings.{call}(*sys.argv[1:])"
+def in_process(call: Callable[..., None], *arguments: object) -> BaseProcess:
+    """Start one of the functions below in a process of its own, forked from one that has imported this module."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    process = context.Process(target=call, args=tuple(map(str, arguments)))
     paths = os.pathsep.join([str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
-    command = [sys.executable, "-c", code, *map(str, arguments)]
-    environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(command, env=environment)
+    with mock.patch.dict(os.environ, PYTHONPATH=paths):
+        process.start()
+    return process
+
+
+def code_of(process: BaseProcess) -> int | None:
+    """The exit code of a process, which has two minutes to end."""
+    process.join(120)
+    return process.exitcode
 
 
 def run_killed(folder: str, step: str, dropout: str) -> None:
