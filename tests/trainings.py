@@ -110,7 +110,7 @@ def curve(config: TrainConfig) -> list[tuple[str, ...]]:
 def in_process(call: Callable[..., None], *arguments: object) -> BaseProcess:
     """Start one of the functions below in a process of its own, forked from one that has imported this module."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
+    context.set_forkserver_preload([__name__, "accelerate", "transformers.models.t5.modeling_t5"])
     process = context.Process(target=call, args=tuple(map(str, arguments)))
     paths = os.pathsep.join([str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
     with mock.patch.dict(os.environ, PYTHONPATH=paths):
