@@ -30,6 +30,16 @@ from erag_ray.store import ResponseStore
 ROOT = pathlib.Path(__file__).parents[1]
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of several workers one starts a Ray and runs all that needs it, first of all; the rest is dealt out by files."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        with_ray = {item for item in items if "local_ray" in getattr(item, "fixturenames", ())}
+        for item in items:
+            item.add_marker(pytest.mark.xdist_group("ray" if item in with_ray else item.path.name))
+        items.sort(key=lambda item: item not in with_ray)
+
+
 @pytest.fixture(scope="session")
 def ray_environment() -> Iterator[None]:
     """The environment of the Ray for these tests; what still runs at the end of them is shut down."""
