@@ -15,7 +15,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 
-from erag_ray.agreement import Interval, resampled_means, value_interval, wilson_interval
+from erag_ray.agreement import wilson_interval
 from erag_ray.evaluate.columns import DatasetColumns, NamedColumn, by_dataset, by_run, table_of
 from erag_ray.evaluate.common import ANY, NO_PASSAGES, REFERENCES, Floats, Settings
 from erag_ray.evaluate.comparisons import TOO_FEW, comparisons
@@ -209,46 +209,33 @@ def _indicators(own: DatasetColumns) -> DatasetColumns:
 
 
 def complements(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
-    """COMPLEMENTS of every two runs at each depth, over the questions where both are judged, with bootstrap intervals.
+    """COMPLEMENTS of every two runs at each depth, over the questions where both are judged.
 
-    A document is useful if it suffices alone. For ``gain`` each resample chooses the better run anew.
+    A document is useful if it suffices alone. Intervals are Wilson's; the ends of ``gain``, which is the smaller one of
+    ``only_a`` and ``only_b``, are the smaller ones of theirs.
 
     Args:
         datasets: `cell_columns`.
-        settings: whose confidence is taken; the resamples are those of the datasets.
+        settings: whose confidence is taken.
     """
-    rows = []
-    for own in datasets:
-        for name, runs in by_run(_of_measure(own, "alone")):
-            for pair in itertools.combinations(sorted(runs), 2):
-                first = (own.dataset, name["reader"], name["score"], *pair, name["depth"])
-                figures = _complement(own, runs[pair[0]], runs[pair[1]], settings.confidence)
-                kept = int((~np.isnan(runs[pair[0]] + runs[pair[1]])).sum())
-                rows += [
-                    (*first, quantity, *interval, kept, len(runs[pair[0]]) - kept)
-                    for quantity, interval in figures.items()
-                ]
+    rows = [
+        (own.dataset, name["reader"], name["score"], a, b, name["depth"], *figures)
+        for own in datasets
+        for name, runs in by_run(_of_measure(own, "alone"))
+        for a, b in itertools.combinations(sorted(runs), 2)
+        for figures in _complement(runs[a], runs[b], settings.confidence)
+    ]
     return table_of(rows, COMPLEMENTS)
 
 
-def _complement(own: DatasetColumns, a: Floats, b: Floats, confidence: float) -> dict[str, Interval]:
-    """Quantity -> share, low, high; of columns [num_queries] of 0, 1 and NaN."""
+def _complement(a: Floats, b: Floats, confidence: float) -> Iterator[tuple[object, ...]]:
+    """Quantity, share, low, high and counts, of two columns [num_queries] of 0, 1 and NaN."""
     known = ~np.isnan(a + b)
-    if not known.any():
-        return dict.fromkeys(COMPLEMENT_QUANTITIES, (None, None, None))
-    a, b = np.where(known, a, np.nan), np.where(known, b, np.nan)
-    columns = np.stack([a, b, a * (1 - b), b * (1 - a), np.maximum(a, b)], axis=1)
-    resampled = _with_gain(resampled_means(columns, own.draws.weights))
-    values = _with_gain(columns[known].mean(axis=0, keepdims=True))[0].tolist()
-    if known.sum() < 2:
-        return {name: (value, None, None) for name, value in zip(COMPLEMENT_QUANTITIES, values, strict=True)}
-    return {
-        name: value_interval(values[place], resampled[:, place], confidence)
-        for place, name in enumerate(COMPLEMENT_QUANTITIES)
-    }
-
-
-def _with_gain(means: Floats) -> Floats:
-    """Means [any, 5] of the first five quantities, with the last one beside them."""
-    # A or B, less the better of A and B, is what the worse one alone has
-    return np.column_stack([means, means[:, 2:4].min(axis=1)])
+    in_a, in_b, count = a[known] == 1, b[known] == 1, int(known.sum())
+    events = (in_a, in_b, in_a & ~in_b, in_b & ~in_a, in_a | in_b)
+    shares = [wilson_interval(int(event.sum()), count, confidence) for event in events]
+    # what A or B has beyond the better one is what the worse one alone has
+    ends = zip(shares[2], shares[3], strict=True)
+    gain = [None if one is None or other is None else min(one, other) for one, other in ends]
+    for quantity, interval in zip(COMPLEMENT_QUANTITIES, [*shares, gain], strict=True):
+        yield (quantity, *interval, count, len(a) - count)

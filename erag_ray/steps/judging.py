@@ -131,7 +131,7 @@ OF_VALUES: Mapping[TableSchema, tuple[MakeTable, Sequence[str]]] = {
 """Tables made from values of lists and utility, how, and the settings that each depends on."""
 OF_CELLS: Mapping[TableSchema, tuple[MakeTable, Sequence[str]]] = {
     CELL_COMPARISONS: (cell_comparisons, ("num_resamples", "confidence", "num_flips", "seed")),
-    COMPLEMENTS: (complements, ("num_resamples", "confidence", "seed")),
+    COMPLEMENTS: (complements, ("confidence",)),
 }
 """Tables made from cells, as `OF_VALUES`."""
 OF_SLICES: Mapping[TableSchema, tuple[MakeSliced, Sequence[str]]] = {
