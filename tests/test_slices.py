@@ -115,9 +115,6 @@ def test_a_slice_is_its_questions_and_holm_goes_over_all_slices(
         check_comparisons(found_tests.filter(slice=name, value=value), values, used, kept)
     for _, family in found_tests.group_by(QUANTITY):
         expected = holm(family["p_value"].fill_null(np.nan).to_numpy())
-        assert (
-            family["p_adjusted"].fill_null(np.nan).to_list() == expected.tolist() or np.isnan(expected).any()
-        )
         tested = family.filter(pl.col("p_value").is_not_null())
         assert tested["p_adjusted"].to_list() == expected[~np.isnan(expected)].tolist()
 
@@ -394,7 +391,7 @@ def test_tables_of_a_report_by_slice(tiny: Tiny, reads_here: list[int]) -> None:
         "meta.hops", "1", "utility@3", 3, pytest.approx(2 / 3), pytest.approx(1 / 3), 0.0, pytest.approx(2 / 3),
     ]  # fmt: skip
     assert [row[2].value for row in first.rows] == ["utility@3", "erag P@3"] * 3
-    assert [value.value for value in tests.rows[0][:5]] == ["meta.hops", "1", "good - bad", "utility@3", 3]
+    assert [value.value for value in tests.rows[0][:5]] == ["meta.hops", "1", "bad - good", "utility@3", 3]
     assert tests.rows[0][6].reason == "3 questions, fewer than 10: no test"
     assert (
         slice_tables(table(own, SLICE_MEANS).clear(), table(own, SLICE_COMPARISONS).clear(), "tiny", [], 0.9)
