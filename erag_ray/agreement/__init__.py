@@ -27,6 +27,7 @@ from erag_ray.agreement.differences import (
     randomisation_p_values,
     sign_flips,
 )
+from erag_ray.agreement.proportions import wilson_interval
 from erag_ray.agreement.statistics import (
     Statistic,
     kendall_tau_b,
@@ -63,6 +64,7 @@ __all__ = [
     "resample_weights",
     "resampled_agreement",
     "sign_flips",
+    "wilson_interval",
 ]
 
 Interval = tuple[float | None, float | None, float | None]

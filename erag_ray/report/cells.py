@@ -1,0 +1,255 @@
+"""Where a list helps the reader and where eRAG's label fails: the eight cells, two rates, and complements of runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import polars as pl
+
+from erag_ray.evaluate import CELLS_MEANING, COMPLEMENT_QUANTITIES, RATES, SUFFICES
+from erag_ray.report.model import Column, Format, Table, Value
+from erag_ray.report.values import estimate, names, part_name, plain
+
+CELL_HEADS = {name: name.replace("_", " ") for name in CELLS_MEANING}
+RATE_HEADS = {
+    "combined_given_list": Column(
+        "combined / list suffices",
+        Format.SHARE,
+        "Of the questions where the list suffices: no document of it does alone, and the reader does not know the "
+        "answer. eRAG's label cannot see what helped there.",
+    ),
+    "distracted_given_alone": Column(
+        "distracted / a document suffices",
+        Format.SHARE,
+        "Of the questions where some document suffices alone: the list does not. eRAG's label promises there what the "
+        "reader does not get.",
+    ),
+}
+QUANTITY_HEADS = {
+    "useful_a": "in A",
+    "useful_b": "in B",
+    "only_a": "in A only",
+    "only_b": "in B only",
+    "either": "in A or B",
+    "gain": "fusing gains at most",
+}
+LIST = ["run_id", "depth"]
+
+
+def cell_tables(
+    shares: pl.DataFrame,
+    comparisons: pl.DataFrame,
+    complements: pl.DataFrame,
+    dataset: str,
+    runs: Sequence[str],
+    confidence: float,
+    threshold: float | None = None,
+) -> list[Table]:
+    """The tables of one dataset, in reading order; those without rows are left out.
+
+    Args:
+        shares: CELL_SHARES.
+        comparisons: CELL_COMPARISONS.
+        complements: COMPLEMENTS.
+        dataset: whose tables.
+        runs: in reading order.
+        confidence: of the intervals.
+        threshold: as of `evaluate.cells`.
+    """
+    tables = [
+        cell_table(shares, dataset, runs, confidence, threshold),
+        rate_table(shares, dataset, runs, confidence),
+        cell_slice_table(shares, dataset, runs, confidence),
+        cell_comparison_table(comparisons, dataset),
+        complement_table(complements, dataset, confidence),
+    ]
+    return [table for table in tables if table.rows]
+
+
+def cell_table(
+    shares: pl.DataFrame, dataset: str, runs: Sequence[str], confidence: float, threshold: float | None = None
+) -> Table:
+    """The share of every cell, for every run and depth."""
+    own = _of_lists(shares, dataset, runs).filter(slice="")
+    rows = [
+        (*_list_names(part), *(_share(part, cell) for cell in CELLS_MEANING), *_counted(part))
+        for _, part in own.group_by(LIST, maintain_order=True)
+    ]
+    least = SUFFICES if threshold is None else threshold
+    return Table(
+        name=part_name("cells", dataset),
+        title=f"{dataset}: where a list helps, and where eRAG's label fails",
+        columns=(
+            *names("run", "documents"),
+            *(Column(CELL_HEADS[cell], Format.SHARE, text) for cell, text in CELLS_MEANING.items()),
+            Column("questions", Format.COUNT),
+        ),
+        rows=tuple(rows),
+        caption="Share of questions, by whether some document alone, the list of all of them, and the reader without "
+        f"documents suffice (a label or a score of at least {least:g}), with {confidence:.0%} Wilson intervals. "
+        + "; ".join(f"{CELL_HEADS[cell]}: {text}" for cell, text in CELLS_MEANING.items())
+        + f". {_dropped(own)}Question by question in the table cells.",
+        is_main=True,
+        dataset=dataset,
+    )
+
+
+def rate_table(shares: pl.DataFrame, dataset: str, runs: Sequence[str], confidence: float) -> Table:
+    """How far the label can be trusted here: the two rates, for every run and depth."""
+    own = _of_lists(shares, dataset, runs).filter(slice="")
+    rows = [
+        (*_list_names(part), *(_share(part, rate, counted=True) for rate in RATES))
+        for _, part in own.group_by(LIST, maintain_order=True)
+    ]
+    return Table(
+        name=part_name("label-failures", dataset),
+        title=f"{dataset}: how often eRAG's label and the list disagree",
+        columns=(*names("run", "documents"), *RATE_HEADS.values()),
+        rows=tuple(rows),
+        caption=f"With {confidence:.0%} Wilson intervals and the number of questions that each is taken over. "
+        "Combined: what helped lies in several documents, so no label of one document shows it. Distracted: a document "
+        "helps alone, and its list does not. Where both are rare, labels of single documents can stand for the list.",
+        is_main=True,
+        dataset=dataset,
+    )
+
+
+def cell_slice_table(shares: pl.DataFrame, dataset: str, runs: Sequence[str], confidence: float) -> Table:
+    """Cells by slice, at the largest depth."""
+    own = _of_lists(shares, dataset, runs).filter(
+        pl.col("slice") != "", pl.col("depth") == pl.col("depth").max()
+    )
+    keys = ["slice", "value", "run_id"]
+    rows = [
+        (*plain(*map(str, key)), *(_share(part, cell) for cell in CELLS_MEANING), *_counted(part))
+        for key, part in own.group_by(keys, maintain_order=True)
+    ]
+    return Table(
+        name=part_name("cells-by-slice", dataset),
+        title=f"{dataset}: where a list helps, by slice of the questions",
+        columns=(
+            *names("slice", "value", "run"),
+            *(Column(CELL_HEADS[cell], Format.SHARE, text) for cell, text in CELLS_MEANING.items()),
+            Column("questions", Format.COUNT),
+        ),
+        rows=tuple(rows),
+        caption=f"As the table of all questions, for lists of {max(own['depth'], default=0)} documents, with "
+        f"{confidence:.0%} Wilson intervals. Other depths are in the table cell_shares.",
+        dataset=dataset,
+    )
+
+
+def cell_comparison_table(comparisons: pl.DataFrame, dataset: str) -> Table:
+    """Every two runs by every cell and rate, where they differ in any question, at every depth."""
+    own = comparisons.filter(pl.col("dataset") == dataset)
+    order = [*CELLS_MEANING, *RATES]
+    differing = own.filter(pl.col("effect_size").is_not_null()).with_columns(
+        place=pl.col("cell").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
+    )
+    return Table(
+        name=part_name("cell-comparisons", dataset),
+        title=f"{dataset}: which runs differ by cell",
+        columns=(
+            *names("runs", "cell", "documents"),
+            Column("difference"),
+            Column("p", Format.P_VALUE),
+            Column("p (Holm)", Format.P_VALUE),
+            Column("questions", Format.COUNT),
+        ),
+        rows=tuple(
+            _comparison_row(row)
+            for row in differing.sort("place", "depth", "run_a", "run_b").iter_rows(named=True)
+        ),
+        caption="Difference of the shares, paired over questions, with its bootstrap interval; p by random sign flips, "
+        "and with Holm's correction over all pairs of runs by this cell at this depth. A rate is compared over the "
+        "questions that count for it in both runs. Pairs that do not differ in any question are left out.",
+        dataset=dataset,
+    )
+
+
+def _comparison_row(row: dict[str, Any]) -> tuple[Value, ...]:
+    head = RATE_HEADS[row["cell"]].name if row["cell"] in RATES else CELL_HEADS[row["cell"]]
+    return (
+        *plain(f"{row['run_a']} - {row['run_b']}", head, str(row["depth"])),
+        estimate(row, "difference"),
+        *plain(row["p_value"], row["p_adjusted"], row["num_queries"]),
+    )
+
+
+def complement_table(complements: pl.DataFrame, dataset: str, confidence: float) -> Table:
+    """What every two runs find that the other does not, at every depth; the pair with most to gain first."""
+    own = complements.filter(pl.col("dataset") == dataset)
+    gain = pl.col("share").filter(pl.col("quantity") == "gain").first()
+    keys = ["depth", "run_a", "run_b"]
+    ordered = own.with_columns(most=gain.over(*keys)).sort(
+        "depth",
+        "most",
+        "run_a",
+        "run_b",
+        descending=[True, True, False, False],
+        nulls_last=True,
+        maintain_order=True,
+    )
+    rows = [
+        (
+            *plain(str(part["run_a"][0]), str(part["run_b"][0]), str(part["depth"][0])),
+            *(estimate(_row_of(part, "quantity", name), "share") for name in QUANTITY_HEADS),
+            Value(int(part["num_queries"][0])),
+        )
+        for _, part in ordered.group_by(keys, maintain_order=True)
+    ]
+    return Table(
+        name=part_name("complements", dataset),
+        title=f"{dataset}: which two retrievers to fuse",
+        columns=(
+            *names("run A", "run B", "documents"),
+            *(
+                Column(head, Format.SHARE, COMPLEMENT_QUANTITIES[name])
+                for name, head in QUANTITY_HEADS.items()
+            ),
+            Column("questions", Format.COUNT),
+        ),
+        rows=tuple(rows),
+        caption="Share of questions with a document among the first that suffices alone, with "
+        f"{confidence:.0%} Wilson intervals. Fusing gains at most: in A or B, minus the better of the two; a fused "
+        "list of the same length may lose some of it.",
+        dataset=dataset,
+    )
+
+
+def _of_lists(shares: pl.DataFrame, dataset: str, runs: Sequence[str]) -> pl.DataFrame:
+    """One dataset's rows where anything was judged, runs in reading order, depths ascending."""
+    order = {run: place for place, run in enumerate(runs)}
+    own = shares.filter(pl.col("dataset") == dataset, pl.col("run_id").is_in(list(order)))
+    judged = own.filter(pl.col("share").is_not_null().any().over("run_id", "depth"))
+    place = pl.col("run_id").replace_strict(order, return_dtype=pl.Int64)
+    numbered = judged.with_columns(place=place).with_row_index("row")
+    first = pl.col("row").min().over("slice", "value")
+    return numbered.sort(first, "place", "depth", "row")
+
+
+def _list_names(part: pl.DataFrame) -> tuple[Value, ...]:
+    return plain(str(part["run_id"][0]), str(part["depth"][0]))
+
+
+def _share(part: pl.DataFrame, cell: str, *, counted: bool = False) -> Value:
+    row = _row_of(part, "cell", cell)
+    if row["share"] is None:
+        return Value(reason="no question counts for it")
+    return estimate(row, "share", note=f"n={row['num_queries']}" if counted else "")
+
+
+def _counted(part: pl.DataFrame) -> tuple[Value]:
+    """The number of questions that have a cell."""
+    return (Value(_row_of(part, "cell", "found")["num_queries"]),)
+
+
+def _row_of(part: pl.DataFrame, column: str, value: str) -> dict[str, Any]:
+    """The one row that has a value in a column."""
+    return part.row(by_predicate=pl.col(column) == value, named=True)
+
+
+def _dropped(own: pl.DataFrame) -> str:
+    most = max(own["num_dropped"], default=0)
+    return f"Up to {most} questions are left out, since something was not judged. " if most else ""
