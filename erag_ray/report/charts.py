@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 VEGA_LITE = "6.4"
 """The version that Altair writes, of those that vl-convert has."""
-WIDTH, HEIGHT, PANEL_WIDTH, PANEL_HEIGHT, STEP = 560, 260, 210, 200, 22
+WIDTH, HEIGHT, PANEL_WIDTH, PANEL_HEIGHT, STEP = 560, 260, 180, 200, 22
 """In pixels; STEP: of a row that is a name."""
-PANELS_ACROSS = 3
+PANELS_ACROSS = 4
 MAX_LOG_TICKS = 12
 MAX_NAMED_BARS = 30
 LABEL_WIDTH = 260
@@ -52,9 +52,19 @@ EMBED_OPTIONS: Mapping[str, object] = {
     "actions": False,
     "renderer": "svg",
     "defaultStyle": False,
-    "tooltip": {"theme": "custom"},
+    "tooltip": {"disableDefaultStyle": True},
 }
-"""What `vegaEmbed` must be called with under a Content-Security-Policy."""
+"""What `vegaEmbed` must be called with under a Content-Security-Policy without ``unsafe-eval`` and inline styles."""
+TOOLTIP_CSS = """
+#vg-tooltip-element {
+  position: fixed; z-index: 1000; visibility: hidden; padding: 6px 8px; font: 12px sans-serif; pointer-events: none;
+  color: CanvasText; background: Canvas; border: 1px solid GrayText; border-radius: 4px;
+}
+#vg-tooltip-element.visible { visibility: visible; }
+#vg-tooltip-element td { overflow-wrap: anywhere; max-width: 24em; vertical-align: top; }
+#vg-tooltip-element td.key { opacity: 0.7; text-align: right; padding-right: 6px; }
+"""
+"""Style of the tooltips, for the page's own style sheet (with ``color-scheme: light dark``)."""
 
 
 def _theme(text: str, lines: str) -> dict[str, object]:
@@ -85,13 +95,14 @@ THEMES: Mapping[str, Mapping[str, object]] = {
 """Vega configs for a light page, a dark one, and a picture that does not know which."""
 
 
-def vega(figure: Figure, width: int | None = None) -> dict[str, Any]:
+def vega(figure: Figure, width: int | None = None, *, is_picture: bool = False) -> dict[str, Any]:
     """Return the Vega-Lite spec of a figure, its data inline.
 
     Args:
         figure: what to draw.
         width: of the plot in pixels; None: that of the element it is embedded in. Panels of a faceted figure have
             `PANEL_WIDTH`, whatever this says.
+        is_picture: leave out what only a pointer or a screen reader would find.
 
     Raises:
         altair.SchemaValidationError: the spec is no Vega-Lite.
@@ -106,7 +117,19 @@ def vega(figure: Figure, width: int | None = None) -> dict[str, Any]:
     # the address of its schema, and the defaults of Altair's theme
     for key in ("$schema", "config"):
         spec.pop(key, None)
-    return {**spec, "background": "transparent", "description": f"{figure.title}. {figure.caption}"}
+    described = {**spec, "background": "transparent", "description": f"{figure.title}. {figure.caption}"}
+    return _still(described) if is_picture else described
+
+
+def _still(spec: dict[str, Any]) -> dict[str, Any]:
+    """The spec without tooltips, labels for screen readers and marks that are not seen."""
+    inner = spec.get("spec", spec)
+    layers = [layer for layer in inner["layer"] if layer["mark"].get("opacity") != 0]
+    for layer in layers:
+        layer["mark"]["aria"] = False
+        layer["encoding"].pop("tooltip", None)
+    inner["layer"] = layers
+    return spec
 
 
 def _single(
@@ -117,8 +140,12 @@ def _single(
 
     size = _size(figure, width, HEIGHT)
     named = {} if title is None else {"title": alt.TitleParams(title, fontWeight="normal", fontSize=11)}
+    # without it Vega-Lite warns that a height of steps cannot be fitted
+    fitted = (
+        {"autosize": alt.AutoSizeParams(type="fit-x", contains="padding")} if width == "container" else {}
+    )
     data = alt.InlineData(values=_values(rows))
-    return alt.layer(*_layers(figure, rows)).properties(data=data, **size, **named)
+    return alt.layer(*_layers(figure, rows)).properties(data=data, **size, **named, **fitted)
 
 
 def _faceted(figure: Figure, rows: pl.DataFrame, panels: list[str]) -> alt.TopLevelMixin:
@@ -132,7 +159,7 @@ def _faceted(figure: Figure, rows: pl.DataFrame, panels: list[str]) -> alt.TopLe
         header=alt.Header(labelLimit=LABEL_WIDTH),
     )
     layers = alt.layer(*_layers(figure, rows)).properties(**_size(figure, PANEL_WIDTH, PANEL_HEIGHT))
-    across = min(len(panels), PANELS_ACROSS)
+    across = math.ceil(len(panels) / math.ceil(len(panels) / PANELS_ACROSS))
     return layers.facet(facet=facet, columns=across, data=alt.InlineData(values=_values(rows)))
 
 
@@ -140,7 +167,7 @@ def svg(figure: Figure) -> str:
     """Return a figure as SVG that can be read on a light and on a dark background."""
     import vl_convert
 
-    spec = {**vega(figure, WIDTH), "config": THEMES["both"]}
+    spec = {**vega(figure, WIDTH, is_picture=True), "config": THEMES["both"]}
     picture: str = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[])
     return picture
 
@@ -238,16 +265,19 @@ def _line(figure: Figure, rows: pl.DataFrame) -> alt.Chart:
 def _points(figure: Figure, rows: pl.DataFrame) -> alt.Chart:
     import altair as alt
 
-    # many would hide the line; unseen, they still have tooltips
-    is_seen = figure.mark != "line" or rows[figure.x].n_unique() <= MAX_LOG_TICKS
+    # lines are told apart by their dashes; many points would hide them, and unseen they still have tooltips
+    is_line = figure.mark == "line"
+    is_seen = not is_line or rows[figure.x].n_unique() <= MAX_LOG_TICKS
     mark = alt.MarkDef(type="point", filled=True, size=60, opacity=1 if is_seen else 0)
-    return _chart(figure, rows, mark, shape=True)
+    return _chart(figure, rows, mark, shape=not is_line)
 
 
 def _bars(figure: Figure, rows: pl.DataFrame) -> alt.Chart:
     import altair as alt
 
-    return _chart(figure, rows, alt.MarkDef(type="bar"))
+    # many bars overlap a little: no gaps between them
+    width = 0.9 if rows.height <= MAX_NAMED_BARS else 1.8
+    return _chart(figure, rows, alt.MarkDef(type="bar", width=alt.RelativeBandSize(band=width)))
 
 
 def _chart(
@@ -264,7 +294,9 @@ def _chart(
     import altair as alt
 
     channels = _positions(figure, rows, low=low)
-    if figure.color is not None:
+    if figure.color is None:
+        mark.color = COLORS[0]
+    else:
         names = list(figure.color_names) or rows[figure.color].unique(maintain_order=True).to_list()
         legend = _legend(figure)
         channels["color"] = _by_name(alt.Color, figure.color, names, COLORS, legend)
@@ -272,8 +304,7 @@ def _chart(
             channels["strokeDash"] = _by_name(alt.StrokeDash, figure.color, names, DASHES, legend)
         if shape:
             shapes = INTERVAL_SHAPES if figure.mark == "interval" else SHAPES
-            of_shapes = None if figure.mark == "line" else legend
-            channels["shape"] = _by_name(alt.Shape, figure.color, names, shapes, of_shapes)
+            channels["shape"] = _by_name(alt.Shape, figure.color, names, shapes, legend)
     if tooltip:
         channels["tooltip"] = [_tooltip(name, kind) for name, kind in rows.schema.items()]
     return alt.Chart(mark=mark, encoding=alt.FacetedEncoding(**channels))
@@ -299,7 +330,11 @@ def _position(figure: Figure, rows: pl.DataFrame, axis: str) -> Any:
     if _is_name(figure, axis):
         names = rows[name].unique(maintain_order=True).to_list()
         return channel(
-            field=_field(name), type="nominal", sort=names, title=title, axis=alt.Axis(labelLimit=LABEL_WIDTH)
+            field=_field(name),
+            type="nominal",
+            sort=names,
+            title=title,
+            axis=alt.Axis(labelLimit=LABEL_WIDTH, maxExtent=LABEL_WIDTH + 20),
         )
     if axis == "x" and figure.mark == "bar":
         is_few = rows.height <= MAX_NAMED_BARS
@@ -319,7 +354,7 @@ def _position(figure: Figure, rows: pl.DataFrame, axis: str) -> Any:
 
 
 def _legend(figure: Figure) -> alt.Legend:
-    """The legend below a chart: samples of dashed lines, or shapes."""
+    """The legend below a chart: samples of lines, or shapes."""
     import altair as alt
 
     stroke: dict[str, Any] = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2}
@@ -330,7 +365,7 @@ def _legend(figure: Figure) -> alt.Legend:
 
 
 def _by_name(
-    channel: Any, column: str, names: Sequence[str], values: Sequence[Any], legend: alt.Legend | None
+    channel: Any, column: str, names: Sequence[str], values: Sequence[Any], legend: alt.Legend
 ) -> Any:
     """A channel that gives every name its own value, in order of appearance."""
     import altair as alt
@@ -344,7 +379,7 @@ def _tooltip(name: str, kind: pl.DataType) -> alt.Tooltip:
     import altair as alt
 
     if kind.is_float():
-        return alt.Tooltip(field=_field(name), type="quantitative", title=name, format=".3f")
+        return alt.Tooltip(field=_field(name), type="quantitative", title=name, format=".3g")
     return alt.Tooltip(
         field=_field(name), type="quantitative" if kind.is_numeric() else "nominal", title=name
     )
