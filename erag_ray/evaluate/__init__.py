@@ -25,7 +25,15 @@ from erag_ray.evaluate.outputs import SINGLE_DOCUMENT, Expected, describe_output
 from erag_ray.evaluate.pages import hit_values, page_values, sanity
 from erag_ray.evaluate.pooling import pooling
 from erag_ray.evaluate.statistics import correlations, means
-from erag_ray.evaluate.values import asked_measures, kind_of_labels, list_value_parts, list_values, utility
+from erag_ray.evaluate.values import (
+    asked_measures,
+    kind_of_labels,
+    list_outputs,
+    list_value_parts,
+    list_values,
+    utility,
+    utility_of,
+)
 
 __all__ = [
     "ANY",
@@ -52,6 +60,7 @@ __all__ = [
     "dual_probabilities",
     "hit_values",
     "kind_of_labels",
+    "list_outputs",
     "list_value_parts",
     "list_values",
     "means",
@@ -59,4 +68,5 @@ __all__ = [
     "pooling",
     "sanity",
     "utility",
+    "utility_of",
 ]

@@ -39,10 +39,11 @@ from erag_ray.evaluate import (
     contrasts,
     correlations,
     depths_of,
+    list_outputs,
     list_value_parts,
     means,
     pooling,
-    utility,
+    utility_of,
 )
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, RELEVANCE, VERDICT, Kind, Value
 from erag_ray.pending import Use, Uses, pairs
@@ -56,7 +57,9 @@ from erag_ray.schemas import (
     CONTRASTS,
     CORRELATIONS,
     COSTS,
+    DOCUMENT_OUTPUTS,
     LABELS,
+    LIST_OUTPUTS,
     LIST_VALUES,
     MEANS,
     OUTPUTS,
@@ -169,7 +172,7 @@ def _folded(use: Use, rows: pl.DataFrame) -> pl.Series | list[Value]:
 
 
 def label(config: JobConfig, inputs: Inputs, values: Values) -> None:
-    """Every annotator's labels, sealed as LABELS.
+    """Every annotator's labels, sealed as LABELS, and the outputs behind them, as DOCUMENT_OUTPUTS.
 
     Args:
         config: the job.
@@ -193,6 +196,7 @@ def label(config: JobConfig, inputs: Inputs, values: Values) -> None:
         for name in at.each(config.annotators, "annotators"):
             writer.append(_label_by_reader(name, evidence))
         check_scores(errors, config)
+        _seal_outputs(config, made_from, DOCUMENT_OUTPUTS, document_outputs(values))
         notes = [*_judge_notes(config, evidence), *score_notes(errors, "outputs of documents alone")]
         _seal(config, made_from, writer, RESULTS, notes=notes, **_harm_evidence(config, evidence))
 
@@ -200,7 +204,7 @@ def label(config: JobConfig, inputs: Inputs, values: Values) -> None:
 def _label_stage(config: JobConfig, inputs: Inputs, values: Values) -> Stage:
     return Stage(
         name="labels",
-        tables=[LABELS],
+        tables=[LABELS, DOCUMENT_OUTPUTS],
         settings=_label_settings(config),
         inputs={
             **digests(TableStore(config.out), INPUT_TABLES),
@@ -208,6 +212,21 @@ def _label_stage(config: JobConfig, inputs: Inputs, values: Values) -> Stage:
         },
         names=[*config.annotators, *scores_of(inputs.queries)],
     )
+
+
+def document_outputs(values: Values) -> pl.DataFrame:
+    """DOCUMENT_OUTPUTS: what was written with single documents; without rows where no answers were asked for."""
+    if ANSWER not in values:
+        return as_frame(DOCUMENT_OUTPUTS.empty())
+    outputs = values[ANSWER].drop_nulls("doc_id").rename({"value": "output"})
+    key = list(DOCUMENT_OUTPUTS.key)
+    return outputs.select(DOCUMENT_OUTPUTS.columns.names).unique(key).sort(key)
+
+
+def _seal_outputs(config: JobConfig, made_from: Stage, schema: TableSchema, outputs: pl.DataFrame) -> None:
+    writer = TableStore(config.out).writer(schema)
+    writer.append(outputs)
+    _seal(config, made_from, writer, ())
 
 
 def _frame_digests(frames: Mapping[str, pl.DataFrame]) -> dict[str, str]:
@@ -275,7 +294,7 @@ def _labels_of(name: str, evidence: Evidence) -> pl.DataFrame:
 def use(
     config: JobConfig, inputs: Inputs, lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame
 ) -> None:
-    """The end-to-end scores of all lists, sealed as UTILITY.
+    """The end-to-end scores of all lists, sealed as UTILITY, and the outputs, as LIST_OUTPUTS.
 
     Raises:
         JobError: a score of the user's own raises for more outputs than ``max_error_share`` allows.
@@ -286,8 +305,10 @@ def use(
         if made_from.is_made(TableStore(config.out)):
             return say(f"{made_from.name}: as sealed before")
         writer = TableStore(config.out).writer(UTILITY)
-        writer.append(utility(lists, _answers(requests), responses, inputs.queries, errors))
+        outputs = list_outputs(lists, _answers(requests), responses)
+        writer.append(utility_of(outputs, inputs.queries, errors))
         check_scores(errors, config)
+        _seal_outputs(config, made_from, LIST_OUTPUTS, outputs)
         notes = list(score_notes(errors, "outputs of lists"))
         _seal(config, made_from, writer, tuple(OF_VALUES), notes=notes)
 
@@ -303,7 +324,7 @@ def _use_stage(
     outputs = responses.select(*RESPONSES.key, "output")
     return Stage(
         name="end-to-end scores",
-        tables=[UTILITY],
+        tables=[UTILITY, LIST_OUTPUTS],
         settings=_use_settings(config),
         inputs={
             **digests(TableStore(config.out), [QUERIES]),
