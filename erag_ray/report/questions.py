@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -146,7 +146,7 @@ class Rows:
 
     queries: pl.DataFrame
     pairs: pl.DataFrame
-    """A row for each document of a question: number, best (rank, null: in no list), row (in corpus), is_gold, output."""
+    """number, doc_id, best (rank, null: in no list), row (in ``corpus``), is_gold, output: a row for each document."""
     labels: Floats
     """[num_pairs, num_columns], NaN: none."""
     lists: pl.DataFrame
@@ -286,7 +286,7 @@ def _labels(parts: Iterator[pl.DataFrame], pairs: pl.DataFrame) -> tuple[list[La
     for part in parts:
         joined = part.join(pairs.select(*PAIR, "pair"), on=PAIR)
         for name, rows in joined.group_by("reader", "score", "annotator"):
-            column = by_name.setdefault(name, np.full(pairs.height, np.nan))  # type: ignore[arg-type]
+            column = by_name.setdefault(name, np.full(pairs.height, np.nan))
             column[rows["pair"].to_numpy()] = rows["label"].fill_null(np.nan).to_numpy()
     # what needs no reader stands last: eRAG's label is what the report is about
     names = sorted(by_name, key=lambda name: (name[2] != "erag", not name[0], name[2], name))
@@ -326,7 +326,7 @@ def _records(questions: Questions, numbers: range) -> Iterator[Question]:
     rows = questions.rows
     pairs, first = _cut(rows.pairs, numbers)
     pairs = _with_texts(pairs, rows.corpus, questions.options)
-    places = np.append(pairs["number"].search_sorted(list(numbers)), pairs.height)
+    places = np.searchsorted(pairs["number"].to_numpy(), [*numbers, numbers.stop])
     frames = {
         name: _cut(getattr(rows, name), numbers)[0].partition_by("number", as_dict=True)
         for name in ("lists", "end_to_end", "cells", "slices")
@@ -339,7 +339,7 @@ def _records(questions: Questions, numbers: range) -> Iterator[Question]:
 
 def _cut(frame: pl.DataFrame, numbers: range) -> tuple[pl.DataFrame, int]:
     """The rows of some questions, and the place of the first."""
-    start, end = frame["number"].search_sorted([numbers.start, numbers.stop])
+    start, end = np.searchsorted(frame["number"].to_numpy(), [numbers.start, numbers.stop])
     return frame[int(start) : int(end)], int(start)
 
 
@@ -392,7 +392,7 @@ def _documents(
         is_gold=pairs["is_gold"].to_list(),
         outputs=pairs["output"].to_list(),
         labels={
-            int(column): np.where(known[:, column], labels[:, column], None).tolist()
+            int(column): pl.Series(labels[:, column], nan_to_null=True).to_list()
             for column in np.flatnonzero(known.any(axis=0))
         },
     )
