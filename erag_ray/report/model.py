@@ -100,6 +100,8 @@ class Figure:
     high: str | None = None
     """Ends of an interval around the value (of y; of x where y holds names)."""
     color: str | None = None
+    color_names: tuple[str, ...] = ()
+    """All names that ``color`` can hold, in order, so that a name looks the same in every figure; (): as they come."""
     facet: str | None = None
     rules: Mapping[str, float] = field(default_factory=dict)
     """Name -> a constant value, drawn as a line across."""

@@ -1,0 +1,56 @@
+"""Sealed tables -> the figures of a report. Pure; a figure without data is not made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from erag_ray.report.label_figures import agreement_by_annotator, cost_against_agreement, shares_by_rank
+from erag_ray.report.model import Figure
+from erag_ray.report.scope import Scope, scope_of
+from erag_ray.report.utility_figures import gain_by_question, run_differences, utility_by_depth
+
+
+@dataclass(frozen=True, kw_only=True)
+class FigureTables:
+    """The tables that figures are made of; None for those that are not there."""
+
+    means: pl.DataFrame
+    comparisons: pl.DataFrame | None = None
+    correlations: pl.DataFrame | None = None
+    labels: pl.DataFrame | None = None
+    runs: pl.DataFrame | None = None
+    utility: pl.DataFrame | None = None
+    queries: pl.DataFrame | None = None
+    requests: pl.DataFrame | None = None
+    """REQUESTS of all stages."""
+    confidence: float
+
+
+def figures(tables: FigureTables, dataset: str) -> list[Figure]:
+    """Return the figures of one dataset in reading order; those that cannot be made are left out."""
+    scope = scope_of(tables.means, dataset, tables.confidence)
+    return [] if scope is None else [figure for figure in _figures(tables, scope) if figure is not None]
+
+
+def _figures(tables: FigureTables, scope: Scope) -> Iterator[Figure | None]:
+    yield utility_by_depth(tables.means, scope)
+    if tables.comparisons is not None:
+        yield run_differences(tables.comparisons, scope)
+    if tables.queries is None:
+        return
+    if tables.utility is not None:
+        yield gain_by_question(tables.utility, tables.queries, scope)
+    if tables.labels is not None and tables.runs is not None:
+        yield shares_by_rank(tables.labels, tables.runs, tables.queries, scope)
+    yield from _of_agreement(tables, tables.queries, scope)
+
+
+def _of_agreement(tables: FigureTables, queries: pl.DataFrame, scope: Scope) -> Iterator[Figure | None]:
+    if tables.correlations is None:
+        return
+    yield agreement_by_annotator(tables.correlations, scope)
+    if tables.labels is not None and tables.requests is not None:
+        yield cost_against_agreement(tables.correlations, tables.labels, tables.requests, queries, scope)

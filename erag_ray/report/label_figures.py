@@ -1,0 +1,290 @@
+"""LABELS, CORRELATIONS and REQUESTS -> figures of labels: useful and harmful documents, agreement, and its cost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import NormalDist
+
+import polars as pl
+
+from erag_ray.annotators import ANNOTATORS, Asks, no_documents, unrelated_pairs
+from erag_ray.kinds import ANSWER, EARLY_STOPPED, VERDICT
+from erag_ray.report.curves import table_depths, whole_lists
+from erag_ray.report.model import Figure
+from erag_ray.report.order import in_reading_order
+from erag_ray.report.scope import Scope
+from erag_ray.report.trust import STATISTIC_NAMES
+from erag_ray.report.utility_figures import in_order
+
+MAX_PANELS = 4
+"""Runs whose agreement is shown."""
+PAIR = ["query_id", "doc_id"]
+HARM = ("gain", "gain_likelihood")
+"""Annotators whose negative labels mean harm."""
+ANSWERED_BY = {ANSWER.name: [kind.name for kind in (ANSWER, EARLY_STOPPED, VERDICT)]}
+"""Kind of request -> the kinds that stand for it."""
+AGREEMENT, CEILING = "agreement", "ceiling"
+
+
+def shares_by_rank(
+    labels: pl.DataFrame, runs: pl.DataFrame, queries: pl.DataFrame, scope: Scope
+) -> Figure | None:
+    """Plot the share of useful (erag > 0) and harmful (gain < 0) documents by rank, with Wilson intervals.
+
+    Args:
+        labels: LABELS.
+        runs: RUNS.
+        queries: QUERIES.
+        scope: what is shown.
+    """
+    of_dataset = queries.filter(dataset=scope.dataset, score=scope.score).select("query_id")
+    lists = runs.filter(pl.col("run_id").is_in(scope.runs)).join(of_dataset, on="query_id", how="semi")
+    own = labels.filter(
+        pl.col("reader").is_in(["", scope.reader]), pl.col("score").is_in(["", scope.score])
+    ).drop_nulls("label")
+    parts = [
+        _counts(lists, own.filter(annotator=annotator), condition).with_columns(documents=pl.lit(name))
+        for annotator, name, condition in _judgements(own)
+    ]
+    rows = pl.concat(parts) if parts else pl.DataFrame()
+    if rows.is_empty():
+        return None
+    ordered = in_order(rows, scope.runs).sort("place", "rank", maintain_order=True)
+    return Figure(
+        name=scope.name("shares"),
+        title=f"{scope.dataset}: useful{' and harmful' if len(parts) > 1 else ''} documents by rank",
+        data=_with_wilson(ordered, scope.confidence).select(
+            pl.col("run_id").alias("run"), "rank", "share", "low", "high", "documents", "positive", "judged"
+        ),
+        mark="line",
+        x="rank",
+        y="share",
+        low="low",
+        high="high",
+        color="run",
+        color_names=scope.runs,
+        facet="documents",
+        x_title="rank in the retrieved list",
+        y_title="share of the documents at this rank",
+        caption=_shares_caption(own, scope),
+        is_main=True,
+        dataset=scope.dataset,
+    )
+
+
+def _judgements(labels: pl.DataFrame) -> Iterator[tuple[str, str, pl.Expr]]:
+    """Each annotator that tells of use or harm: its name, what it tells, and when."""
+    annotators = labels["annotator"].unique().to_list()
+    if "erag" in annotators:
+        yield "erag", "useful (erag > 0)", pl.col("label") > 0
+    for name in HARM:
+        if name in annotators:
+            yield name, f"harmful ({name} < 0)", pl.col("label") < 0
+
+
+def _counts(lists: pl.DataFrame, labels: pl.DataFrame, condition: pl.Expr) -> pl.DataFrame:
+    """run_id, rank, positive, judged."""
+    marked = labels.select(*PAIR, positive=condition)
+    joined = lists.select("run_id", "rank", *PAIR).join(marked, on=PAIR)
+    return joined.group_by("run_id", "rank").agg(pl.col("positive").sum().cast(pl.Int64), judged=pl.len())
+
+
+def _with_wilson(rows: pl.DataFrame, confidence: float) -> pl.DataFrame:
+    """Add share, low and high: ``positive`` of ``judged`` with its interval (Wilson, 1927)."""
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    count, share = pl.col("judged").cast(pl.Float64), pl.col("positive") / pl.col("judged")
+    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
+    half = z / (1 + z**2 / count) * (share * (1 - share) / count + z**2 / (4 * count**2)).sqrt()
+    # at 0 and 1 the ends are exact, but for rounding
+    return rows.with_columns(
+        share=share, low=(middle - half).clip(0, share), high=(middle + half).clip(share, 1)
+    )
+
+
+def _shares_caption(labels: pl.DataFrame, scope: Scope) -> str:
+    annotators = labels["annotator"].unique().to_list()
+    missing = (
+        "" if set(HARM) & set(annotators) else f" Harm is not shown: no annotator of {' and '.join(HARM)}."
+    )
+    closed = " gain is below 0 only on questions answered without passages." if "gain" in annotators else ""
+    binary = labels.filter(annotator="erag")["label"].is_in([0.0, 1.0]).all()
+    graded = "" if binary else f" Labels are graded ({scope.score}): any score above 0 counts as useful."
+    bands = f"bands: {scope.confidence:.0%} Wilson interval."
+    return f"Over the judged documents; {bands}{graded}{closed}{missing}{scope.notes}"
+
+
+def agreement_by_annotator(correlations: pl.DataFrame, scope: Scope) -> Figure | None:
+    """Plot each annotator's agreement with utility, with interval and ceiling, a panel per run.
+
+    Args:
+        correlations: CORRELATIONS.
+        scope: what is shown.
+    """
+    best, symbol = best_measures(correlations, scope), _symbol(correlations)
+    if best.is_empty():
+        return None
+    columns = ["label", "run", "value", "low", "high", "kind", "questions"]
+    ceilings = best.drop_nulls("ceiling").with_columns(
+        value="ceiling", low=None, high=None, kind=pl.lit(CEILING)
+    )
+    both = pl.concat([ceilings.select(columns), best.select(columns)], how="vertical_relaxed")
+    panels = f" The best {MAX_PANELS} of {scope.num_runs} runs." if scope.num_runs > MAX_PANELS else ""
+    return Figure(
+        name=scope.name("agreement"),
+        title=f"{scope.dataset}: how well each label agrees with end-to-end utility",
+        data=both,
+        mark="interval",
+        x="value",
+        y="label",
+        low="low",
+        high="high",
+        color="kind",
+        color_names=(AGREEMENT, CEILING),
+        facet="run",
+        rules={"no agreement": 0.0},
+        x_title=f"{symbol} with end-to-end utility, over questions",
+        y_title="annotator and measure",
+        caption="Of each annotator the measure that agrees best on average over the runs shown, with "
+        f"{scope.interval}. ceiling: the most {symbol} that ties in these data allow.{panels}",
+        is_main=True,
+        dataset=scope.dataset,
+    )
+
+
+def _statistic(correlations: pl.DataFrame) -> str:
+    """Kendall's tau where it was computed, or else the first."""
+    names = correlations["statistic"].unique().sort().to_list()
+    return next((name for name in STATISTIC_NAMES if name in names), names[0] if names else "")
+
+
+def _symbol(correlations: pl.DataFrame) -> str:
+    return STATISTIC_NAMES.get(_statistic(correlations), _statistic(correlations))
+
+
+def best_measures(correlations: pl.DataFrame, scope: Scope) -> pl.DataFrame:
+    """For each annotator the measure that agrees best on average over the runs shown, a row per run.
+
+    Measures are taken over the whole list at the depth of Table 1 (`table_depths`), as in the paper's Figures 1 to 3.
+
+    Returns:
+        Columns annotator, label, run, value, low, high, ceiling, kind, questions; annotators in reading order.
+    """
+    own = whole_lists(correlations).filter(
+        pl.col("run_id").is_in(scope.runs[:MAX_PANELS]),
+        dataset=scope.dataset,
+        reader=scope.reader,
+        score=scope.score,
+        statistic=_statistic(correlations),
+    )
+    key = ["annotator", "measure"]
+    at = own.join(table_depths(own), on=["annotator", "depth"], how="semi").drop_nulls("value")
+    # a measure with a value for every run goes before one that lacks some
+    means = at.group_by(key).agg(mean=pl.col("value").mean(), count=pl.len())
+    ordered = means.sort("count", "mean", "measure", descending=[True, True, False])
+    best = ordered.unique("annotator", keep="first", maintain_order=True)
+    rows = in_reading_order(at.join(best, on=key, how="semi"))
+    return in_order(rows, scope.runs).select(
+        "annotator",
+        pl.format("{}: {}@{}", *key, "depth").alias("label"),
+        pl.col("run_id").alias("run"),
+        "value",
+        "low",
+        "high",
+        "ceiling",
+        pl.lit(AGREEMENT).alias("kind"),
+        pl.col("num_queries").alias("questions"),
+    )
+
+
+def cost_against_agreement(
+    correlations: pl.DataFrame,
+    labels: pl.DataFrame,
+    requests: pl.DataFrame,
+    queries: pl.DataFrame,
+    scope: Scope,
+) -> Figure | None:
+    """Plot each annotator's agreement, for the best run, over the requests to a model that its labels take.
+
+    Args:
+        correlations: CORRELATIONS.
+        labels: LABELS.
+        requests: REQUESTS of all stages.
+        queries: QUERIES.
+        scope: what is shown.
+    """
+    best = best_measures(correlations, scope).filter(run=scope.runs[0])
+    costs = requests_by_annotator(labels, requests, queries, scope)
+    rows = best.join(costs, on="annotator", maintain_order="left")
+    # without a model's label beside cheaper ones there is nothing to weigh
+    if rows["requests"].n_unique() < 2:
+        return None
+    unknown = sorted(set(best["annotator"]) - set(costs["annotator"]))
+    left_out = f" Left out, since their requests are not known: {', '.join(unknown)}." if unknown else ""
+    return Figure(
+        name=scope.name("cost"),
+        title=f"{scope.dataset}: agreement of each label against its cost",
+        data=rows.select("label", "requests", "value", "low", "high", "questions"),
+        mark="point",
+        x="requests",
+        y="value",
+        low="low",
+        high="high",
+        color="label",
+        x_title="requests to a model for each question",
+        y_title=f"{_symbol(correlations)} with end-to-end utility",
+        caption=f"Run {scope.runs[0]}, with {scope.interval}. Distinct requests for the documents of all runs, as if "
+        "none were cached. Tokens and seconds are known of whole stages only, and not shown: annotators share requests."
+        f"{left_out}",
+        dataset=scope.dataset,
+    )
+
+
+def requests_by_annotator(
+    labels: pl.DataFrame, requests: pl.DataFrame, queries: pl.DataFrame, scope: Scope
+) -> pl.DataFrame:
+    """Columns annotator and requests: distinct requests for each question that it labels.
+
+    Annotators outside the package are left out, and those that need requests of which there are none.
+    """
+    of_dataset = queries.filter(dataset=scope.dataset, score=scope.score).select("query_id")
+    own = labels.filter(pl.col("reader").is_in(["", scope.reader])).join(
+        of_dataset, on="query_id", how="semi"
+    )
+    # relevance is judged by another model than the reader, under the name of the reader that it serves
+    single = (
+        requests.filter(pl.col("doc_ids").list.len() <= 1)
+        .join(of_dataset, on="query_id", how="semi")
+        .with_columns(doc_id=pl.col("doc_ids").list.first())
+    )
+    rows = []
+    for name in own["annotator"].unique().sort():
+        count = _num_requests(name, own, single)
+        if count is not None:
+            num_queries = own.filter(annotator=name)["query_id"].n_unique()
+            rows.append((name, count / num_queries))
+    return pl.DataFrame(rows, schema={"annotator": pl.String, "requests": pl.Float64}, orient="row")
+
+
+def _num_requests(name: str, labels: pl.DataFrame, single: pl.DataFrame) -> int | None:
+    """Distinct requests behind an annotator's labels; None where they are not known."""
+    if name not in ANNOTATORS:
+        return None
+    parts = [
+        _requests_of(ask, labels.filter(annotator=name), labels, single) for ask in ANNOTATORS[name].asks
+    ]
+    if any(part.is_empty() for part in parts):
+        return None
+    return pl.concat(parts).n_unique() if parts else 0
+
+
+def _requests_of(ask: Asks, own: pl.DataFrame, labels: pl.DataFrame, single: pl.DataFrame) -> pl.DataFrame:
+    """Keys of the requests of one kind: without documents, about unrelated ones, or about the labelled ones."""
+    asked = single.filter(pl.col("kind").is_in(ANSWERED_BY.get(ask.kind.name, [ask.kind.name])))
+    key = ["model", "question_key", "passages_key"]
+    if ask.lists is no_documents:
+        wanted = asked.filter(pl.col("doc_id").is_null())
+        return wanted.join(own, on="query_id", how="semi").select(key)
+    with_document = asked.filter(pl.col("doc_id").is_not_null())
+    if ask.lists is unrelated_pairs:
+        return with_document.join(labels, on=PAIR, how="anti").select(key)
+    return with_document.join(own, on=PAIR, how="semi").select(key)

@@ -1,0 +1,84 @@
+"""What the figures of one dataset show: its reader and score, and its best runs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import polars as pl
+import xxhash
+
+from erag_ray.evaluate import END_TO_END, REFERENCES
+from erag_ray.report.retrievers import best_first
+
+MAX_RUNS = 8
+"""Runs that a figure shows; more lines cannot be told apart."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """The part of the results that the figures of one dataset show."""
+
+    dataset: str
+    reader: str
+    score: str
+    runs: tuple[str, ...]
+    """At most `MAX_RUNS`, best first by utility at the largest depth."""
+    num_runs: int
+    """Of all runs, shown or not."""
+    depth: int
+    """The largest depth of end-to-end utility."""
+    confidence: float
+    """Of the intervals."""
+    notes: str = ""
+    """What is not shown, for captions."""
+
+    def name(self, kind: str) -> str:
+        """Identify a figure of this dataset: letters, digits, ``-`` and ``_``."""
+        return f"{kind}-{slug(self.dataset)}"
+
+    @property
+    def interval(self) -> str:
+        """``95% interval``."""
+        return f"{self.confidence:.0%} interval"
+
+
+def slug(name: str) -> str:
+    """Replace all but letters, digits, ``-`` and ``_``; a hash keeps replaced names apart."""
+    safe = re.sub(r"[^A-Za-z0-9_-]", "_", name)
+    return safe if safe == name else f"{safe}-{xxhash.xxh3_64_hexdigest(name.encode())[:8]}"
+
+
+def scope_of(means: pl.DataFrame, dataset: str, confidence: float) -> Scope | None:
+    """Return the reader and score of most questions of a dataset, and its best runs; None without any utility."""
+    used = means.filter(
+        pl.col("dataset") == dataset, pl.col("annotator") == END_TO_END, pl.col("mean").is_not_null()
+    )
+    of_runs = used.filter(~pl.col("run_id").is_in(REFERENCES))
+    if of_runs.is_empty():
+        return None
+    counts = of_runs.group_by("reader", "score").agg(pl.col("num_queries").max())
+    ordered = counts.sort("num_queries", "score", "reader", descending=[True, False, False])
+    reader, score = ordered.select("reader", "score").row(0)
+    own = of_runs.filter(reader=reader, score=score)
+    runs = best_first(own)
+    return Scope(
+        dataset=dataset,
+        reader=reader,
+        score=score,
+        runs=tuple(runs[:MAX_RUNS]),
+        num_runs=len(runs),
+        depth=int(own["depth"].max()),  # type: ignore[arg-type]
+        confidence=confidence,
+        notes=_not_shown(len(runs), ordered["score"].unique().sort().to_list(), score),
+    )
+
+
+def _not_shown(num_runs: int, scores: list[str], score: str) -> str:
+    notes = []
+    if num_runs > MAX_RUNS:
+        notes.append(f" The best {MAX_RUNS} of {num_runs} runs by utility; the others are in the tables.")
+    if len(scores) > 1:
+        others = ", ".join(name for name in scores if name != score)
+        notes.append(f" Only the questions scored by {score}; others are scored by {others}.")
+    return "".join(notes)
