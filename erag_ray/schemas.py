@@ -73,6 +73,14 @@ def _table(name: str, key: str, **columns: pa.DataType) -> TableSchema:
     return TableSchema(name=name, columns=pa.schema(fields), key=tuple(key.split()))
 
 
+def _of_slices(name: str, whole: TableSchema) -> TableSchema:
+    """The schema of a table's rows for every value of every slice."""
+    names = [pa.field(column, STRING, nullable=False) for column in ("slice", "value")]
+    return TableSchema(
+        name=name, columns=pa.schema([*names, *whole.columns]), key=("slice", "value", *whole.key)
+    )
+
+
 QUERIES = _table(
     "queries",
     "query_id",
@@ -315,6 +323,83 @@ BEST_DEPTHS = _table(
     high_=VALUE,
     num_queries=COUNT,
 )
+# which questions have a value at a path of their records, or another property, and so can be looked at on their own
+SLICES = _table("slices", "query_id slice", query_id=STRING, slice=STRING, value=STRING)
+# what a list of documents did for the reader: see evaluate.CELLS_MEANING
+CELLS = _table(
+    "cells",
+    "reader score run_id query_id depth",
+    reader=STRING,
+    score=STRING,
+    run_id=STRING,
+    query_id=STRING,
+    depth=RANK,
+    alone_=FLAG,
+    list_=FLAG,
+    closed_book_=FLAG,
+    cell_=STRING,
+)
+"""``alone``: one of the first ``depth`` documents suffices by itself; ``list``: all of them together do;
+``closed_book``: the reader needs none of them. Null: not judged."""
+# of all questions (slice ""), or of those of a slice; two rows hold rates: evaluate.RATES
+CELL_SHARES = _table(
+    "cell_shares",
+    "dataset reader score run_id depth slice value cell",
+    dataset=STRING,
+    reader=STRING,
+    score=STRING,
+    run_id=STRING,
+    depth=RANK,
+    slice=STRING,
+    value=STRING,
+    cell=STRING,
+    share_=VALUE,
+    low_=VALUE,
+    high_=VALUE,
+    num_positive=COUNT,
+    num_queries=COUNT,
+    num_dropped=COUNT,
+)
+CELL_COMPARISONS = _table(
+    "cell_comparisons",
+    "dataset reader score cell run_a run_b depth",
+    dataset=STRING,
+    reader=STRING,
+    score=STRING,
+    cell=STRING,
+    run_a=STRING,
+    run_b=STRING,
+    depth=RANK,
+    difference_=VALUE,
+    low_=VALUE,
+    high_=VALUE,
+    p_value_=VALUE,
+    p_adjusted_=VALUE,
+    effect_size_=VALUE,
+    detectable_=VALUE,
+    num_queries=COUNT,
+    num_dropped=COUNT,
+    reason_=STRING,
+)
+# what two runs find that the other does not: see evaluate.COMPLEMENT_QUANTITIES
+COMPLEMENTS = _table(
+    "complements",
+    "dataset reader score run_a run_b depth quantity",
+    dataset=STRING,
+    reader=STRING,
+    score=STRING,
+    run_a=STRING,
+    run_b=STRING,
+    depth=RANK,
+    quantity=STRING,
+    share_=VALUE,
+    low_=VALUE,
+    high_=VALUE,
+    num_queries=COUNT,
+    num_dropped=COUNT,
+)
+SLICE_MEANS = _of_slices("slice_means", MEANS)
+SLICE_COMPARISONS = _of_slices("slice_comparisons", COMPARISONS)
 # what a reader writes, by kind of list (depth 0: no documents); counts of outputs, apart from the majority's shares
 OUTPUTS = _table(
     "outputs",
@@ -439,6 +524,13 @@ TABLES = {
         CONTRASTS,
         POOLING,
         BEST_DEPTHS,
+        SLICES,
+        CELLS,
+        CELL_SHARES,
+        CELL_COMPARISONS,
+        COMPLEMENTS,
+        SLICE_MEANS,
+        SLICE_COMPARISONS,
         OUTPUTS,
         COMMON_OUTPUTS,
         SANITY,

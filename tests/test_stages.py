@@ -11,7 +11,7 @@ import pytest
 from polars.testing import assert_frame_equal
 from tiny import PASSAGES, Tiny, compare, passage_line, table
 
-from erag_ray.schemas import DOCUMENT_OUTPUTS, LABELS, LIST_OUTPUTS, UTILITY, TableSchema
+from erag_ray.schemas import DOCUMENT_OUTPUTS, LABELS, LIST_OUTPUTS, SLICES, UTILITY, TableSchema
 from erag_ray.steps import stages
 from erag_ray.steps.inputs import INPUT_TABLES
 from erag_ray.steps.judging import RESULTS
@@ -19,10 +19,12 @@ from erag_ray.steps.stages import Stage
 from erag_ray.store import NOT_LOCAL, TableStore
 
 OUTPUTS = (DOCUMENT_OUTPUTS, LIST_OUTPUTS)
-TABLES: tuple[TableSchema, ...] = (*INPUT_TABLES, LABELS, UTILITY, *OUTPUTS, *RESULTS)
+TABLES: tuple[TableSchema, ...] = (*INPUT_TABLES, SLICES, LABELS, UTILITY, *OUTPUTS, *RESULTS)
 ALL = {schema.name for schema in TABLES}
-INPUTS = {schema.name for schema in INPUT_TABLES}
-OF_VALUES = {"means", "correlations", "comparisons", "contrasts", "best_depths"}
+INPUTS = {schema.name for schema in (*INPUT_TABLES, SLICES)}
+OF_SLICES = {"slice_means", "slice_comparisons"}
+OF_VALUES = {"means", "correlations", "comparisons", "contrasts", "best_depths", *OF_SLICES}
+OF_CELLS = {"cell_comparisons", "complements"}
 
 
 def sealed_at(tiny: Tiny) -> dict[str, int]:
@@ -60,22 +62,25 @@ def test_the_same_again_makes_nothing_and_says_so(compared: Tiny, capsys: pytest
         "inputs: as sealed before",
         "labels: as sealed before",
         "end-to-end scores: as sealed before",
-        "list_values, means, correlations, comparisons, contrasts, pooling, best_depths: as sealed before",
+        "list_values, means, correlations, comparisons, contrasts, pooling, best_depths, cells, cell_shares, "
+        "cell_comparisons, complements, slice_means, slice_comparisons: as sealed before",
     ]
 
 
 @pytest.mark.parametrize(
     ("changes", "made"),
     [
-        ({"num_resamples": 300}, OF_VALUES),
-        ({"confidence": 0.8}, OF_VALUES),
-        ({"num_flips": 200}, {"comparisons"}),
+        ({"num_resamples": 300}, OF_VALUES | OF_CELLS),
+        ({"confidence": 0.8}, {"cell_shares", *OF_VALUES, *OF_CELLS}),
+        ({"num_flips": 200}, {"comparisons", "cell_comparisons", "slice_comparisons"}),
         ({"num_permutations": 200}, {"correlations"}),
         ({"statistics": ["kendall_tau_b"]}, {"correlations", "contrasts"}),
         ({"cutoffs": [1, 2]}, {"list_values", *OF_VALUES}),
         ({"measures": ["P", "R"]}, {"list_values", "pooling", *OF_VALUES}),
         ({"annotators": ["erag", "provenance"]}, ALL - INPUTS - {"utility", "list_outputs"}),
         ({"end_to_end_depths": [2, 3]}, ALL - INPUTS - {"labels", "document_outputs"}),
+        ({"slices": ["known"]}, {"cell_shares", *OF_SLICES}),
+        ({"slices": ["known", "id"]}, {"slices", "cell_shares", *OF_SLICES}),
         ({"score": "token_f1"}, ALL),
         ({"seed": 3}, ALL),
         # what is no part of any table
@@ -98,7 +103,7 @@ def test_a_threshold_of_graded_labels_is_seen(tiny: Tiny, reads_here: list[int])
     graded = tiny.with_config(score="token_f1", threshold=0.5)
     compare(graded)
     other = graded.with_config(threshold=0.9)
-    assert made_again(other) == {"list_values", "pooling", *OF_VALUES}
+    assert made_again(other) == {"list_values", "pooling", "cells", "cell_shares", *OF_VALUES, *OF_CELLS}
     assert_as_from_nothing(other)
 
 
@@ -107,7 +112,7 @@ def test_tables_whose_own_inputs_stay_the_same_are_kept(tiny: Tiny, reads_here: 
     compare(graded)
     # labels are all 0 or 1 here, so no value of a list changes
     other = graded.with_config(threshold=0.9)
-    assert made_again(other) == {"list_values", "pooling"}
+    assert made_again(other) == {"list_values", "pooling", "cells"}
     assert_as_from_nothing(other)
 
 

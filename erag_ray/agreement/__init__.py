@@ -27,6 +27,7 @@ from erag_ray.agreement.differences import (
     randomisation_p_values,
     sign_flips,
 )
+from erag_ray.agreement.proportions import wilson_interval
 from erag_ray.agreement.statistics import (
     Statistic,
     kendall_tau_b,
@@ -62,7 +63,10 @@ __all__ = [
     "randomisation_p_values",
     "resample_weights",
     "resampled_agreement",
+    "resampled_means",
     "sign_flips",
+    "value_interval",
+    "wilson_interval",
 ]
 
 Interval = tuple[float | None, float | None, float | None]
@@ -238,6 +242,18 @@ def mean_interval(values: npt.ArrayLike, weights: Weights, confidence: float = 0
 
 def mean_intervals(columns: Floats, weights: Weights, confidence: float = 0.95) -> list[Interval]:
     """`mean_interval` of many columns [num_queries, num_columns] at once; NaN: not judged, left out of its column."""
+    resampled, is_known = resampled_means(columns, weights), ~np.isnan(columns)
+    return [
+        _interval(columns[kept, place], resampled[:, place], confidence)
+        for place, kept in enumerate(is_known.T)
+    ]
+
+
+def resampled_means(columns: Floats, weights: Weights) -> Floats:
+    """The mean of every resample of columns [num_queries, num_columns], without NaN: [num_resamples, num_columns].
+
+    NaN where a resample draws no query that has a value. Raises as `mean_interval`.
+    """
     checked = _checked(weights, len(columns))
     is_known = ~np.isnan(columns)
     known, held = np.where(is_known, columns, 0.0), is_known.astype(np.float64)
@@ -245,11 +261,12 @@ def mean_intervals(columns: Floats, weights: Weights, confidence: float = 0.95) 
     for rows in _row_chunks(checked):
         drawn = checked[rows].astype(np.float64)
         parts.append(ratio(drawn @ known, drawn @ held))
-    resampled = np.concatenate(parts)
-    return [
-        _interval(known[kept, place], resampled[:, place], confidence)
-        for place, kept in enumerate(is_known.T)
-    ]
+    return np.concatenate(parts)
+
+
+def value_interval(value: float | None, resampled: Floats, confidence: float = 0.95) -> Interval:
+    """(value, low, high) of any figure and of its resamples [num_resamples]: the percentile bootstrap interval."""
+    return (None, None, None) if value is None else (value, *_percentiles(resampled, confidence))
 
 
 def _interval(column: Floats, resampled: Floats, confidence: float) -> Interval:

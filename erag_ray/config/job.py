@@ -131,7 +131,13 @@ class JobConfig:
     """Measures are taken at these ranks and at each full depth."""
 
     threshold: float | None = None
-    """A graded label of at least this counts as relevant in AP, RR and R."""
+    """A graded label of at least this counts as relevant in AP, RR and R; a label or an end-to-end score of at least
+    this suffices in the table cells (null: of at least 0.5 there)."""
+
+    slices: list[str] = field(default_factory=list)
+    """Also by slices of the questions: paths in their records, whose dots go down as those of where (meta.hops), and
+    known (whether the reader answers without passages). Means, cells and comparisons are given for every value; a
+    record without the path, or with null or a blank there, has the value (none). At most 50 values a path."""
 
     statistics: list[str] = field(default_factory=lambda: ["kendall_tau_b", "spearman_rho"])
     """Agreement between a measure and the end-to-end score."""

@@ -13,13 +13,14 @@ from erag_ray.datasets.given import load_given
 from erag_ray.datasets.known import DATASETS, Dataset, find_dataset
 from erag_ray.datasets.passages import PASSAGE_FORMATS, load_passages
 from erag_ray.datasets.predictions import resolve_pages
-from erag_ray.datasets.queries import LoadedQueries, load_queries, sample, sample_loaded
+from erag_ray.datasets.queries import NO_VALUE, LoadedQueries, load_queries, sample, sample_loaded
 from erag_ray.datasets.questions import QUERY_FORMATS, Question
 from erag_ray.datasets.runs import RUN_FORMATS, load_run
 from erag_ray.datasets.trec import write_trec_qrels, write_trec_run
 
 __all__ = [
     "DATASETS",
+    "NO_VALUE",
     "PASSAGE_FORMATS",
     "QUERY_FORMATS",
     "RUN_FORMATS",

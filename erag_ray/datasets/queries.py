@@ -18,7 +18,7 @@ from erag_ray.datasets.qrels import Qrels, read_qrels
 from erag_ray.datasets.questions import FORMS, QUERY_FORMATS, Question, format_of, format_of_article
 from erag_ray.datasets.squad import is_squad, read_squad
 from erag_ray.datasets.triviaqa import read_triviaqa
-from erag_ray.datasets.where import Where, conditions_of
+from erag_ray.datasets.where import SlicePaths, Where, conditions_of
 from erag_ray.names import find
 from erag_ray.schemas import InputError
 from erag_ray.scores import ENGLISH, check_language, normalize_answer
@@ -36,6 +36,10 @@ QUERY_COLUMNS = pl.Schema(
 GOLD_COLUMNS = pl.Schema({"query_id": pl.String(), "rank": pl.Int32(), "doc_id": pl.String()})
 EVIDENCE_COLUMNS = pl.Schema({"query_id": pl.String(), "span": pl.String()})
 PROVENANCE_COLUMNS = pl.Schema({"query_id": pl.String(), "page_id": pl.String()})
+SLICE_COLUMNS = pl.Schema({"query_id": pl.String(), "slice": pl.String(), "value": pl.String()})
+NO_VALUE = "(none)"
+"""The value of a slice for a question whose record has none: the path is missing, null or blank."""
+MAX_SLICE_VALUES = 50
 PAGE_SET_COLUMNS = pl.Schema({"query_id": pl.String(), "output": pl.Int32(), "page_id": pl.String()})
 
 
@@ -50,6 +54,7 @@ class LoadedQueries:
         gold: ``query_id, rank, doc_id`` of the gold passages, for the queries whose file names them.
         evidence: ``query_id, span``: stretches of gold passages that show the answer, where the file quotes them.
         datasets: what is known of each data set that ``queries`` names.
+        slices: SLICES: the text that each question's record holds at each path of ``slices``, or `NO_VALUE`.
     """
 
     queries: pl.DataFrame
@@ -58,6 +63,7 @@ class LoadedQueries:
     gold: pl.DataFrame
     evidence: pl.DataFrame
     datasets: Mapping[str, Dataset]
+    slices: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SLICE_COLUMNS))
 
 
 def load_queries(
@@ -73,6 +79,7 @@ def load_queries(
     triviaqa_questions: Paths = (),
     qrels: Paths = (),
     where: Iterable[str] = (),
+    slices: Iterable[str] = (),
 ) -> LoadedQueries:
     """The questions of JSON Lines files (KILT's, BEIR's, plain questions) or SQuAD's and KLUE-MRC's JSON; gzip too.
 
@@ -91,6 +98,7 @@ def load_queries(
             questions whose record names none. They choose BEIR's questions, whose documents are pages of their own and
             so also their gold pages.
         where: conditions on the records, ``path=value`` or ``dataset:path=value``; the others are as if not there.
+        slices: paths in the records, as those of ``where``, with at most `MAX_SLICE_VALUES` values each.
 
     Raises:
         InputError: ``format`` is unknown, or user code that raises; nothing else: bad input goes to ``findings``.
@@ -112,6 +120,7 @@ def load_queries(
         dataset=dataset,
         qrels=judged,
         where=conditions,
+        slices=SlicePaths(findings=findings, paths=tuple(dict.fromkeys(slices))),
         rule=rule,
     )
     for path in files:
@@ -123,6 +132,7 @@ def load_queries(
                 loading.add(record, format_of(record))
     if findings.num_problems == num_before:
         conditions.check()
+        loading.check_slices()
     loading.join_triviaqa(listed(triviaqa_questions))
     loading.check_qrels(listed(qrels))
     if not loading.found and findings.num_problems == num_before:
@@ -162,6 +172,8 @@ class _Named:
     question: Question
     dataset: str
     place: str
+    slices: Mapping[str, str]
+    """Path -> value."""
 
 
 @dataclass(kw_only=True)
@@ -174,6 +186,7 @@ class _Loading:
     dataset: str | None
     qrels: Qrels
     where: Where
+    slices: SlicePaths
     rule: ScoreRule
     found: list[_Named] = field(default_factory=list)
     datasets: dict[str, Dataset] = field(default_factory=dict)
@@ -208,7 +221,8 @@ class _Loading:
         self._check(question, name, record)
         if not record.faulty:
             self._check_dataset(name, question.task, record)
-            self.found.append(_Named(question=question, dataset=name, place=record.place))
+            values = self.slices.values(record)
+            self.found.append(_Named(question=question, dataset=name, place=record.place, slices=values))
 
     def _judged(self, question: Question, *, is_page: bool) -> Question:
         """The question with the gold passages of the qrels; ``is_page``: each is a page of its own."""
@@ -277,6 +291,16 @@ class _Loading:
             text = "qrels are given, but every question names its gold passages itself (gold_doc_ids)"
         if text:
             self.findings.problem("unused qrels", f"{names}: {text}")
+
+    def check_slices(self) -> None:
+        """A path that no question has is a problem, and so is one whose values name questions, not groups of them."""
+        if self.found:
+            self.slices.check()
+        for path in self.slices.paths:
+            count = len({named.slices.get(path, NO_VALUE) for named in self.found})
+            if count > MAX_SLICE_VALUES:
+                text = f"slices: {path}: {count:,} values, more than {MAX_SLICE_VALUES}: it does not group questions"
+                self.findings.problem("config key slices", f"{text}; name another path")
 
     def join_triviaqa(self, paths: list[str]) -> None:
         """Fill in the questions that KILT's TriviaQA files leave out."""
@@ -367,13 +391,22 @@ def _tables(loading: _Loading) -> LoadedQueries:
             orient="row",
         ),
         datasets=datasets,
+        slices=pl.DataFrame(
+            [
+                (named.question.query_id, path, named.slices.get(path, NO_VALUE))
+                for named in loading.found
+                for path in loading.slices.paths
+            ],
+            schema=SLICE_COLUMNS,
+            orient="row",
+        ),
     )
 
 
 def sample_loaded(loaded: LoadedQueries, num_queries: int | None, seed: int) -> LoadedQueries:
     """What query files hold of a `sample` of the questions."""
     queries = sample(loaded.queries, num_queries, seed)
-    names = ("provenance", "page_sets", "gold", "evidence")
+    names = ("provenance", "page_sets", "gold", "evidence", "slices")
     frames = {name: getattr(loaded, name).join(queries, on="query_id", how="semi") for name in names}
     return replace(loaded, queries=queries, **frames)
 

@@ -1,10 +1,10 @@
-"""Conditions on the records of query files: ``meta.split=test``, or for one data set ``fever_fm2:meta.split=test``."""
+"""Paths in the records of query files: conditions (``meta.split=test``, ``fever_fm2:meta.split=test``) and slices."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -56,6 +56,28 @@ class Where:
                 of = f" of data set {one.dataset!r}" if one.dataset else ""
                 text = f"where: {one.text}: no record{of} has {one.path}"
                 self.findings.problem("config key where", text)
+
+
+@dataclass(kw_only=True)
+class SlicePaths:
+    """Paths whose values put questions into slices, and which of them a record has shown to be there."""
+
+    findings: Findings
+    paths: Sequence[str] = ()
+    is_found: set[str] = field(default_factory=set)
+
+    def values(self, record: Record) -> dict[str, str]:
+        """Path -> the record's value as text; a path that is missing, null or blank is left out."""
+        found = {path: _at(record.values, path) for path in self.paths}
+        self.is_found |= {path for path, value in found.items() if value is not _MISSING}
+        texts = {path: _text(value) for path, value in found.items() if value not in (_MISSING, None)}
+        return {path: text for path, text in texts.items() if text.strip()}
+
+    def check(self) -> None:
+        """A path that no record has is a slip of the pen."""
+        for path in self.paths:
+            if path not in self.is_found:
+                self.findings.problem("config key slices", f"slices: {path}: no record has {path}")
 
 
 def conditions_of(texts: Iterable[str], findings: Findings) -> Where:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -51,9 +51,18 @@ class DatasetColumns:
     """One dataset's measures and utilities over its queries, and how chance draws and pairs these."""
 
     dataset: str
+    query_ids: pl.Series
+    """[num_queries]."""
     columns: list[NamedColumn]
     """Each [num_queries], NaN where not judged or not applicable."""
     draws: Draws
+
+    def among(self, kept: npt.NDArray[np.bool_]) -> DatasetColumns:
+        """The same over those queries that are kept, with the same draws of them."""
+        columns = [(name, column[kept]) for name, column in self.columns]
+        return replace(
+            self, query_ids=self.query_ids.filter(kept), columns=columns, draws=self.draws.among(kept)
+        )
 
     @property
     def of_runs(self) -> list[NamedColumn]:
@@ -79,6 +88,7 @@ def by_dataset(
     return [
         DatasetColumns(
             dataset=name,
+            query_ids=ids[name]["query_id"],
             columns=own,
             draws=Draws(
                 weights=resample_weights(ids[name].height, settings.num_resamples, settings.seed),

@@ -40,6 +40,7 @@ class Settings:
         num_flips: sign flips behind each p-value of two runs.
         num_permutations: random pairings of measure and utility behind each p-value of a correlation.
         seed: of the resamples, the flips and the permutations.
+        slices: paths in the records of questions, and `slices.KNOWN`.
     """
 
     depths: Sequence[int]
@@ -52,6 +53,7 @@ class Settings:
     num_flips: int
     num_permutations: int
     seed: int
+    slices: Sequence[str] = ()
 
     def cutoffs_at(self, depth: int) -> list[int]:
         """The cut-offs of lists of a depth, ascending."""

@@ -39,6 +39,7 @@ from erag_ray.schemas import BEST_DEPTHS, COMPARISONS, CONTRASTS
 COLUMNS_AT_A_TIME = 500
 NO_VARIATION = "no variation: the difference is the same for every query"
 """Why a pair that is compared has no effect size and no detectable difference."""
+TOO_FEW = "fewer than 2 queries are judged in both runs"
 Row = tuple[object, ...]
 
 
@@ -121,7 +122,7 @@ def _never_scored(name: Mapping[str, object], column: Floats) -> bool:
 
 def _why_not(pair: tuple[str, str], silent: set[str], column: Floats) -> str | None:
     if np.isfinite(column).sum() < 2:
-        return "fewer than 2 queries are judged in both runs"
+        return TOO_FEW
     never = [run for run in pair if run in silent]
     return f"{', '.join(never)} never scored above 0" if never else None
 

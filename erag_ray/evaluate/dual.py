@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import polars as pl
-import scipy.stats
 
+from erag_ray.agreement import wilson_interval
 from erag_ray.schemas import DUAL_LABELS, conform
 
 PROBABILITIES = ("doc", "word", "doc_and_word", "doc_given_word", "word_given_doc")
@@ -61,17 +61,9 @@ def dual_probabilities(labels: pl.DataFrame, confidence: float) -> pl.DataFrame:
             "word_given_doc": (both, int(doc.sum())),
         }
         rows += [
-            (dataset, run_id, name, *_share(*counts[name], confidence), *counts[name])
+            (dataset, run_id, name, *wilson_interval(*counts[name], confidence), *counts[name])
             for name in PROBABILITIES
         ]
     table = pl.DataFrame(rows, schema=pl.DataFrame(DUAL_LABELS.empty()).schema, orient="row")
     conform(table, DUAL_LABELS)
     return table
-
-
-def _share(positive: int, count: int, confidence: float) -> tuple[float | None, float | None, float | None]:
-    """A share with its interval (Wilson, 1927)."""
-    if not count:
-        return None, None, None
-    found = scipy.stats.binomtest(positive, count).proportion_ci(confidence, method="wilson")
-    return positive / count, float(found.low), float(found.high)

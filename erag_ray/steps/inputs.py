@@ -1,4 +1,4 @@
-"""Input files -> sealed QUERIES, PROVENANCE, CORPUS, RUNS and GOLD, or one message with all that is wrong."""
+"""Input files -> sealed QUERIES, PROVENANCE, CORPUS, RUNS, GOLD and SLICES, or one message with all that is wrong."""
 
 from __future__ import annotations
 
@@ -20,10 +20,15 @@ from erag_ray.datasets import (
     resolve_pages,
     sample_loaded,
 )
+from erag_ray.evaluate import KNOWN
 from erag_ray.progress import stage_progress
 from erag_ray.schemas import (
     BEST_DEPTHS,
+    CELL_COMPARISONS,
+    CELL_SHARES,
+    CELLS,
     COMPARISONS,
+    COMPLEMENTS,
     CONTRASTS,
     CORPUS,
     CORRELATIONS,
@@ -38,6 +43,9 @@ from erag_ray.schemas import (
     PROVENANCE,
     QUERIES,
     RUNS,
+    SLICE_COMPARISONS,
+    SLICE_MEANS,
+    SLICES,
     UTILITY,
     InputError,
     TableSchema,
@@ -52,7 +60,7 @@ from erag_ray.steps.checks import (
     scores_of,
 )
 from erag_ray.steps.stages import Stage
-from erag_ray.store import NOT_LOCAL, TableStore, file_stamp
+from erag_ray.store import NOT_LOCAL, TableStore, file_stamp, fingerprint
 
 INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
 DERIVED_TABLES = (
@@ -67,7 +75,15 @@ DERIVED_TABLES = (
     CONTRASTS,
     POOLING,
     BEST_DEPTHS,
+    CELLS,
+    CELL_SHARES,
+    CELL_COMPARISONS,
+    COMPLEMENTS,
+    SLICE_MEANS,
+    SLICE_COMPARISONS,
 )
+OF_SLICES = (CELL_SHARES, SLICE_MEANS, SLICE_COMPARISONS)
+"""Tables made from SLICES."""
 JOB_STAGES = ("annotate", "end_to_end", "compare", "settle")
 INPUT_KEYS = (
     "queries",
@@ -97,6 +113,7 @@ class Inputs:
     corpus: pl.DataFrame
     runs: pl.DataFrame
     gold: pl.DataFrame
+    slices: pl.DataFrame
     datasets: Mapping[str, Dataset]
     notes: Sequence[str]
 
@@ -127,6 +144,7 @@ def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Input
         _seal(config, inputs, made_from)
     else:
         _check_job(config, inputs.queries, inputs.datasets, check_reader, findings)
+        inputs = _with_slices(config, inputs, findings)
         findings.raise_problems()
         say("inputs: as sealed before")
     return _with_notes(config, inputs)
@@ -166,6 +184,7 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, findings: Findi
         corpus=corpus,
         runs=runs.join(loaded.queries, on="query_id", how="semi").filter(pl.col("rank") <= config.depth),
         gold=gold,
+        slices=loaded.slices,
         datasets=loaded.datasets,
         notes=findings.notes,
     )
@@ -212,6 +231,7 @@ def _queries(config: JobConfig, findings: Findings) -> LoadedQueries:
             triviaqa_questions=config.triviaqa_questions,
             qrels=config.qrels,
             where=config.where,
+            slices=_paths(config),
         )
 
 
@@ -246,7 +266,7 @@ def _seal(config: JobConfig, inputs: Inputs, made_from: Stage) -> None:
         "datasets": {name: dataclasses.asdict(found) for name, found in inputs.datasets.items()},
         "notes": list(inputs.notes),
     }
-    unseal(config, (*INPUT_TABLES, *DERIVED_TABLES, LOOKS))
+    unseal(config, (*INPUT_TABLES, SLICES, *DERIVED_TABLES, LOOKS))
     for name in JOB_STAGES:
         tables.folder.delete_folder(name)
     with stage_progress("sealing the inputs", show=config.progress) as at:
@@ -258,6 +278,36 @@ def _seal(config: JobConfig, inputs: Inputs, made_from: Stage) -> None:
                 inputs=made_from.inputs,
                 made_from=made_from.fingerprint,
             )
+    _seal_slices(config, inputs.slices)
+
+
+def _paths(config: JobConfig) -> list[str]:
+    """The slices that are paths in the records of questions, without repeats."""
+    return [name for name in dict.fromkeys(config.slices) if name != KNOWN]
+
+
+def _slices_fingerprint(config: JobConfig) -> str:
+    return fingerprint([_paths(config), TableStore(config.out).digest(QUERIES)])
+
+
+def _seal_slices(config: JobConfig, slices: pl.DataFrame) -> None:
+    """Seal SLICES apart from the other inputs, which stay as they are where other slices are asked for."""
+    unseal(config, (SLICES, *OF_SLICES))
+    settings, made_from = {"slices": _paths(config)}, _slices_fingerprint(config)
+    TableStore(config.out).write(slices, SLICES, config=settings, made_from=made_from)
+
+
+def _with_slices(config: JobConfig, inputs: Inputs, findings: Findings) -> Inputs:
+    """The inputs with the slices that the config names; question files are read again where others are sealed."""
+    tables = TableStore(config.out)
+    if tables.is_made_from(SLICES, _slices_fingerprint(config)):
+        return dataclasses.replace(inputs, slices=tables.read(SLICES))
+    slices = inputs.slices
+    if _paths(config):
+        slices = _queries(config, findings).slices.join(inputs.queries, on="query_id", how="semi")
+    findings.raise_problems()
+    _seal_slices(config, slices)
+    return dataclasses.replace(inputs, slices=slices)
 
 
 def input_settings(config: JobConfig) -> dict[str, object]:
@@ -306,7 +356,8 @@ def prepared(config: JobConfig) -> Inputs:
             [f"{path}: changed since it was prepared; run jobs/prepare.py again" for path in changed]
         )
     with stage_progress("loading sealed inputs", show=config.progress):
-        return _with_notes(config, _sealed(tables))
+        inputs = _with_notes(config, _sealed(tables))
+    return _with_slices(config, inputs, Findings())
 
 
 def _as_sealed(config: JobConfig, made_from: Stage) -> Inputs | None:
@@ -321,7 +372,8 @@ def _sealed(tables: TableStore) -> Inputs:
     settings = tables.manifest(QUERIES)["config"]
     frames = {schema.name: tables.read(schema) for schema in INPUT_TABLES}
     datasets = {name: Dataset(**found) for name, found in settings["datasets"].items()}
-    return Inputs(**frames, datasets=datasets, notes=settings["notes"])
+    slices = pl.DataFrame(SLICES.empty())
+    return Inputs(**frames, slices=slices, datasets=datasets, notes=settings["notes"])
 
 
 def _with_notes(config: JobConfig, inputs: Inputs) -> Inputs:

@@ -33,9 +33,15 @@ from erag_ray.datasets import Findings, write_trec_qrels, write_trec_run
 from erag_ray.evaluate import (
     DatasetColumns,
     Settings,
+    all_slices,
     best_depths,
     by_dataset,
+    cell_columns,
+    cell_comparisons,
+    cell_shares,
+    cells,
     comparisons,
+    complements,
     contrasts,
     correlations,
     depths_of,
@@ -43,6 +49,8 @@ from erag_ray.evaluate import (
     list_value_parts,
     means,
     pooling,
+    slice_comparisons,
+    slice_means,
     utility_of,
 )
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, RELEVANCE, VERDICT, Kind, Value
@@ -52,8 +60,12 @@ from erag_ray.report import Results, harm_notes, harm_warnings, markdown, output
 from erag_ray.requests import Response
 from erag_ray.schemas import (
     BEST_DEPTHS,
+    CELL_COMPARISONS,
+    CELL_SHARES,
+    CELLS,
     COMMON_OUTPUTS,
     COMPARISONS,
+    COMPLEMENTS,
     CONTRASTS,
     CORRELATIONS,
     COSTS,
@@ -68,6 +80,9 @@ from erag_ray.schemas import (
     QUERIES,
     RESPONSES,
     RUNS,
+    SLICE_COMPARISONS,
+    SLICE_MEANS,
+    SLICES,
     UTILITY,
     InputError,
     TableSchema,
@@ -84,13 +99,28 @@ from erag_ray.user_code import running
 MAX_NAME = 150
 INSTEAD_OF_ANSWERS = (EARLY_STOPPED, VERDICT)
 """Kinds that give the score of an answer without all of its text."""
-RESULTS = (LIST_VALUES, MEANS, CORRELATIONS, COMPARISONS, CONTRASTS, POOLING, BEST_DEPTHS)
+RESULTS = (
+    LIST_VALUES,
+    MEANS,
+    CORRELATIONS,
+    COMPARISONS,
+    CONTRASTS,
+    POOLING,
+    BEST_DEPTHS,
+    CELLS,
+    CELL_SHARES,
+    CELL_COMPARISONS,
+    COMPLEMENTS,
+    SLICE_MEANS,
+    SLICE_COMPARISONS,
+)
 OF_LABELS: Mapping[TableSchema, Sequence[str]] = {
     LIST_VALUES: ("depths", "measures", "cutoffs", "threshold"),
     POOLING: ("depths", "measures", "threshold"),
 }
 """Tables made from labels, and the settings that each depends on."""
 MakeTable = Callable[[Sequence[DatasetColumns], Settings], pl.DataFrame]
+MakeSliced = Callable[[Sequence[DatasetColumns], pl.DataFrame, Settings], pl.DataFrame]
 OF_VALUES: Mapping[TableSchema, tuple[MakeTable, Sequence[str]]] = {
     MEANS: (means, ("num_resamples", "confidence", "seed")),
     CORRELATIONS: (
@@ -102,6 +132,32 @@ OF_VALUES: Mapping[TableSchema, tuple[MakeTable, Sequence[str]]] = {
     BEST_DEPTHS: (best_depths, ("num_resamples", "confidence", "seed")),
 }
 """Tables made from values of lists and utility, how, and the settings that each depends on."""
+OF_CELLS: Mapping[TableSchema, tuple[MakeTable, Sequence[str]]] = {
+    CELL_COMPARISONS: (cell_comparisons, ("num_resamples", "confidence", "num_flips", "seed")),
+    COMPLEMENTS: (complements, ("num_resamples", "confidence", "seed")),
+}
+"""Tables made from cells, as `OF_VALUES`."""
+OF_SLICES: Mapping[TableSchema, tuple[MakeSliced, Sequence[str]]] = {
+    CELL_SHARES: (cell_shares, ("slices", "confidence")),
+    SLICE_MEANS: (slice_means, ("slices", "num_resamples", "confidence", "seed")),
+    SLICE_COMPARISONS: (slice_comparisons, ("slices", "num_resamples", "confidence", "num_flips", "seed")),
+}
+"""Tables made from cells (CELL_SHARES) or from values and utility, by slice too; as `OF_VALUES`."""
+SOURCES: Mapping[TableSchema, Sequence[TableSchema]] = {
+    **dict.fromkeys(OF_LABELS, (LABELS, QUERIES, PROVENANCE, RUNS)),
+    **dict.fromkeys(OF_VALUES, (LIST_VALUES, UTILITY, QUERIES)),
+    CELLS: (LABELS, UTILITY, RUNS),
+    **dict.fromkeys(OF_CELLS, (CELLS, QUERIES)),
+    CELL_SHARES: (CELLS, SLICES, QUERIES),
+    **dict.fromkeys((SLICE_MEANS, SLICE_COMPARISONS), (LIST_VALUES, UTILITY, CELLS, SLICES, QUERIES)),
+}
+"""Each result, and the tables that it is made from."""
+
+
+def _made_from_it(schema: TableSchema) -> list[TableSchema]:
+    """The results that a table goes into, directly or through others."""
+    direct = [result for result, sources in SOURCES.items() if schema in sources]
+    return list(dict.fromkeys([*direct, *(last for one in direct for last in _made_from_it(one))]))
 
 
 Values = Mapping[Kind, pl.DataFrame]
@@ -198,7 +254,8 @@ def label(config: JobConfig, inputs: Inputs, values: Values) -> None:
         check_scores(errors, config)
         _seal_outputs(config, made_from, DOCUMENT_OUTPUTS, document_outputs(values))
         notes = [*_judge_notes(config, evidence), *score_notes(errors, "outputs of documents alone")]
-        _seal(config, made_from, writer, RESULTS, notes=notes, **_harm_evidence(config, evidence))
+        after = _made_from_it(LABELS)
+        _seal(config, made_from, writer, after, notes=notes, **_harm_evidence(config, evidence))
 
 
 def _label_stage(config: JobConfig, inputs: Inputs, values: Values) -> Stage:
@@ -310,7 +367,7 @@ def use(
         check_scores(errors, config)
         _seal_outputs(config, made_from, LIST_OUTPUTS, outputs)
         notes = list(score_notes(errors, "outputs of lists"))
-        _seal(config, made_from, writer, tuple(OF_VALUES), notes=notes)
+        _seal(config, made_from, writer, _made_from_it(UTILITY), notes=notes)
 
 
 def _answers(requests: pl.DataFrame) -> pl.DataFrame:
@@ -365,11 +422,12 @@ def settings_of(config: JobConfig) -> Settings:
         num_flips=config.num_flips,
         num_permutations=config.num_permutations,
         seed=config.seed,
+        slices=tuple(dict.fromkeys(config.slices)),
     )
 
 
 def evaluate(config: JobConfig, inputs: Inputs) -> None:
-    """LIST_VALUES, MEANS and CORRELATIONS of the sealed LABELS and UTILITY.
+    """All of `RESULTS`, from the sealed LABELS and UTILITY.
 
     Raises:
         InputError: one of them is not sealed or was made with other settings, or the config asks for what cannot be.
@@ -397,43 +455,57 @@ class _Evaluation:
 
     def make(self, schema: TableSchema) -> bool:
         """Make and seal a table; False where it was made from exactly this before."""
-        made_from = self._of_labels(schema) if schema in OF_LABELS else self._of_values(schema)
+        made_from = self._stage(schema)
         with stage_progress(made_from.name, show=self.config.progress) as at:
             if made_from.is_made(self.tables):
                 return False
             writer = self.tables.writer(schema)
             for part in self._parts(schema, at):
                 writer.append(part)
-        _seal(self.config, made_from, writer, tuple(OF_VALUES) if schema == LIST_VALUES else ())
+        _seal(self.config, made_from, writer, _made_from_it(schema))
         return True
 
-    def _of_labels(self, schema: TableSchema) -> Stage:
-        called = [*self.config.annotators, *scores_of(self.inputs.queries), *(self.settings.measures or ())]
-        return Stage(
-            name=schema.name,
-            tables=[schema],
-            settings={key: getattr(self.settings, key) for key in OF_LABELS[schema]},
-            inputs=digests(self.tables, (LABELS, QUERIES, PROVENANCE, RUNS)),
-            names=called,
-        )
-
-    def _of_values(self, schema: TableSchema) -> Stage:
-        _, keys = OF_VALUES[schema]
+    def _stage(self, schema: TableSchema) -> Stage:
+        keys = self._keys(schema)
+        names = list(self.settings.statistics) if "statistics" in keys else []
+        if schema in OF_LABELS:
+            names += [
+                *self.config.annotators,
+                *scores_of(self.inputs.queries),
+                *(self.settings.measures or ()),
+            ]
         return Stage(
             name=schema.name,
             tables=[schema],
             settings={key: getattr(self.settings, key) for key in keys},
-            inputs=digests(self.tables, (LIST_VALUES, UTILITY, QUERIES)),
-            names=self.settings.statistics if "statistics" in keys else (),
+            inputs=digests(self.tables, SOURCES[schema]),
+            names=names,
         )
 
+    @staticmethod
+    def _keys(schema: TableSchema) -> Sequence[str]:
+        """The settings that a table depends on."""
+        if schema == CELLS:
+            return ("threshold",)
+        makers = {**OF_VALUES, **OF_CELLS, **OF_SLICES}
+        return OF_LABELS[schema] if schema in OF_LABELS else makers[schema][1]
+
     def _parts(self, schema: TableSchema, at: StageProgress) -> Iterable[pl.DataFrame]:
-        if schema in OF_VALUES:
-            make, _ = OF_VALUES[schema]
-            parts = (make([own], self.settings) for own in at.each(self._columns, "datasets"))
-            return [pl.concat([as_frame(schema.empty()), *parts])]
-        own = self.labels, self.inputs.runs, self._applicable, self.inputs.queries, self.settings
-        return [pooling(*own)] if schema == POOLING else at.each(list_value_parts(*own), "parts")
+        if schema == CELLS:
+            return [cells(self.labels, self.used, self.inputs.runs, self.settings.threshold)]
+        if schema in OF_LABELS:
+            own = self.labels, self.inputs.runs, self._applicable, self.inputs.queries, self.settings
+            return [pooling(*own)] if schema == POOLING else at.each(list_value_parts(*own), "parts")
+        is_of_cells = schema in OF_CELLS or schema == CELL_SHARES
+        datasets = self._cell_columns if is_of_cells else self._columns
+        parts = [self._part(schema, one) for one in at.each(datasets, "datasets")]
+        return [_one_table(schema, parts)]
+
+    def _part(self, schema: TableSchema, own: DatasetColumns) -> pl.DataFrame:
+        """A table's rows of one dataset."""
+        if schema in OF_SLICES:
+            return OF_SLICES[schema][0]([own], self._slices, self.settings)
+        return {**OF_VALUES, **OF_CELLS}[schema][0]([own], self.settings)
 
     @functools.cached_property
     def _applicable(self) -> dict[str, pl.Series]:
@@ -444,6 +516,22 @@ class _Evaluation:
     def _columns(self) -> list[DatasetColumns]:
         values = self.tables.read_parts(LIST_VALUES)
         return by_dataset(values, self.used, self.inputs.queries, self.settings)
+
+    @functools.cached_property
+    def _cells(self) -> pl.DataFrame:
+        return self.tables.read(CELLS)
+
+    @functools.cached_property
+    def _cell_columns(self) -> list[DatasetColumns]:
+        return cell_columns(self._cells, self.inputs.queries, self.settings)
+
+    @functools.cached_property
+    def _slices(self) -> pl.DataFrame:
+        return all_slices(self.inputs.slices, self._cells, self.settings.slices)
+
+
+def _one_table(schema: TableSchema, parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat([as_frame(schema.empty()), *parts])
 
 
 def _check_made(tables: TableStore, schema: TableSchema, job: str, wanted: Mapping[str, object]) -> None:

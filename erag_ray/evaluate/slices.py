@@ -1,0 +1,137 @@
+"""SLICES, and MEANS and COMPARISONS over the questions of each slice. Pure.
+
+A slice is a path in the records of the questions, such as ``meta.hops``, or `KNOWN`; each of its values is a set of
+questions. What holds on average may not hold for questions of several hops, or for those that the reader cannot answer
+by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import polars as pl
+
+from erag_ray.agreement import holm
+from erag_ray.datasets import NO_VALUE
+from erag_ray.evaluate.columns import DatasetColumns
+from erag_ray.evaluate.common import Settings
+from erag_ray.evaluate.comparisons import comparisons
+from erag_ray.evaluate.lookup import numbered
+from erag_ray.evaluate.statistics import means
+from erag_ray.schemas import SLICE_COMPARISONS, SLICE_MEANS, SLICES, TableSchema, conform
+
+KNOWN = "known"
+"""The slice by whether the reader answers without passages; its values are yes and no."""
+MIN_QUESTIONS = 10
+"""Runs are not tested on fewer."""
+QUANTITY = ["dataset", "reader", "score", "annotator", "depth", "measure", "cutoff", "ideal"]
+FIGURES = ("low", "high", "p_value", "p_adjusted", "effect_size", "detectable")
+
+
+def known_slice(cells: pl.DataFrame) -> pl.DataFrame:
+    """SLICES of `KNOWN`, by the closed-book column of CELLS; with several readers: whether all of them know it."""
+    knows, is_judged = pl.col("closed_book").all(), pl.col("closed_book").is_not_null().all()
+    value = pl.when(~is_judged).then(pl.lit(NO_VALUE)).when(knows).then(pl.lit("yes")).otherwise(pl.lit("no"))
+    found = cells.group_by("query_id").agg(value=value)
+    named = found.with_columns(slice=pl.lit(KNOWN)).sort("query_id")
+    return pl.DataFrame(conform(named.select(SLICES.columns.names), SLICES))
+
+
+def all_slices(slices: pl.DataFrame, cells: pl.DataFrame, names: Sequence[str]) -> pl.DataFrame:
+    """SLICES of all that ``names`` names, in their order.
+
+    Args:
+        slices: SLICES of paths.
+        cells: CELLS.
+        names: paths, and `KNOWN`.
+    """
+    parts = [known_slice(cells) if name == KNOWN else slices.filter(slice=name) for name in names]
+    return pl.concat([pl.DataFrame(SLICES.empty()), *parts])
+
+
+def with_slices(own: DatasetColumns, slices: pl.DataFrame) -> Iterator[tuple[str, str, DatasetColumns]]:
+    """Slice, value, and a dataset's columns over the questions that have it; slices without values are left out.
+
+    Resamples are those of all questions, cut to the slice's. Numbers come in their order, then texts, then `NO_VALUE`.
+    """
+    places = pl.DataFrame({"query_id": own.query_ids}).with_row_index("place")
+    of_dataset = slices.join(places, on="query_id", maintain_order="left")
+    for (name,), part in of_dataset.group_by("slice", maintain_order=True):
+        values = sorted(part["value"].unique(), key=_order)
+        for value in values if values != [NO_VALUE] else []:
+            kept = np.zeros(len(own.query_ids), np.bool_)
+            kept[part.filter(value=value)["place"].to_numpy()] = True
+            yield str(name), value, own.among(kept)
+
+
+def _order(value: str) -> tuple[bool, bool, float, str]:
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if math.isnan(number):
+        return value == NO_VALUE, True, 0.0, value
+    return False, False, number, value
+
+
+def slice_means(datasets: Sequence[DatasetColumns], slices: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    """SLICE_MEANS: `means` over the questions of every slice.
+
+    Args:
+        datasets: as `by_dataset` gives them.
+        slices: SLICES.
+        settings: as of `means`.
+    """
+    return _by_slice(means, SLICE_MEANS, datasets, slices, settings)
+
+
+def slice_comparisons(
+    datasets: Sequence[DatasetColumns], slices: pl.DataFrame, settings: Settings
+) -> pl.DataFrame:
+    """SLICE_COMPARISONS: `comparisons` over the questions of every slice; arguments as of `slice_means`.
+
+    p-values are adjusted by Holm over all slices, values and pairs of runs by one quantity. Where fewer than
+    `MIN_QUESTIONS` questions are judged in both runs there is the difference alone.
+    """
+    found = _by_slice(comparisons, SLICE_COMPARISONS, datasets, slices, settings)
+    return pl.DataFrame(conform(_adjusted(_without_tests_of_few(found)), SLICE_COMPARISONS))
+
+
+def _by_slice(
+    make: Callable[[Sequence[DatasetColumns], Settings], pl.DataFrame],
+    schema: TableSchema,
+    datasets: Sequence[DatasetColumns],
+    slices: pl.DataFrame,
+    settings: Settings,
+) -> pl.DataFrame:
+    parts = [
+        make([own], settings).with_columns(slice=pl.lit(name), value=pl.lit(value))
+        for whole in datasets
+        for name, value, own in with_slices(whole, slices)
+    ]
+    rows = pl.concat([pl.DataFrame(schema.empty()), *(part.select(schema.columns.names) for part in parts)])
+    return pl.DataFrame(conform(rows, schema))
+
+
+def _without_tests_of_few(rows: pl.DataFrame) -> pl.DataFrame:
+    is_small = (pl.col("num_queries") < MIN_QUESTIONS) & pl.col("difference").is_not_null()
+    reason = pl.format("{} questions, fewer than {}: no test", "num_queries", pl.lit(MIN_QUESTIONS))
+    return rows.with_columns(
+        *(pl.when(is_small.not_()).then(name).alias(name) for name in FIGURES),
+        reason=pl.when(is_small).then(reason).otherwise("reason"),
+    )
+
+
+def _adjusted(rows: pl.DataFrame) -> pl.DataFrame:
+    """Holm's correction over all rows of a quantity."""
+    if rows.is_empty():
+        return rows
+    _, number = numbered(rows, QUANTITY)
+    p_values = rows["p_value"].fill_null(np.nan).to_numpy()
+    adjusted = np.full(len(p_values), np.nan)
+    order = np.argsort(number, kind="stable")
+    for family in np.split(order, np.flatnonzero(np.diff(number[order])) + 1):
+        adjusted[family] = holm(p_values[family])
+    return rows.with_columns(p_adjusted=pl.Series(adjusted).fill_nan(None))
