@@ -275,7 +275,8 @@ def _described(
 
 def _lists(runs: pl.DataFrame, run_ids: Sequence[str], pairs: pl.DataFrame) -> pl.DataFrame:
     """number, run (place in ``run_ids``) and pair, in rank order."""
-    places = pl.DataFrame({"run_id": run_ids, "run": range(len(run_ids))}, schema_overrides={"run": pl.Int32})
+    schema = {"run_id": pl.String, "run": pl.Int32}
+    places = pl.DataFrame({"run_id": run_ids, "run": range(len(run_ids))}, schema=schema)
     joined = runs.join(places, on="run_id").join(pairs.select(*PAIR, "number", "pair"), on=PAIR)
     return joined.sort("number", "run", "rank").select("number", "run", "pair")
 

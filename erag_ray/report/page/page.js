@@ -55,7 +55,7 @@
   // --- values ---
 
   const score = value => value === null || value === undefined ? MISSING
-    : Number.isInteger(value) ? String(value) : value.toFixed(3).replace(/0+$/, "");
+    : Number.isInteger(value) ? String(value) : value.toFixed(3);
   const collator = new Intl.Collator(undefined, { numeric: true });
   /** Numbers by value, texts by alphabet, what is missing last whatever the direction. */
   function compare(a, b, direction) {
@@ -245,7 +245,7 @@
         const spec = { ...this.data.spec, config: merged(this.data.spec.config || {}, chartTheme()) };
         this.canvas.replaceChildren();
         this.result?.finalize();
-        this.result = await vegaEmbed(this.canvas, spec, { ast: true, actions: false, renderer: "svg", defaultStyle: false, tooltip: false });
+        this.result = await vegaEmbed(this.canvas, spec, { ast: true, actions: false, renderer: "svg", defaultStyle: false, tooltip: { theme: "custom" } });
       } catch (error) {
         this.canvas.textContent = `This chart cannot be drawn: ${error.message}`;
       }
@@ -426,7 +426,7 @@
     const number = column.place === undefined ? -1 : index.cells[question][column.place];
     const cell = number === -1 || number === undefined ? "" : el("span", { class: "cell" }, index.cell_names[number]);
     const value = column.of(question);
-    return el("td", { class: `number${column.place === undefined ? " faint" : value > 0 ? " some" : ""}` }, score(value), cell);
+    return el("td", { class: `number${column.place === undefined ? " faint" : value >= about.threshold ? " some" : ""}` }, score(value), cell);
   }
 
   const pager = (page, pages) => el("nav", { class: "pager", "aria-label": "Pages" },
@@ -536,7 +536,7 @@
 
   function said(answer, cell) {
     if (!answer) return MISSING;
-    return [el("span", { class: `value${answer.value > 0 ? " some" : ""}` }, score(answer.value)), " ",
+    return [el("span", { class: `value${answer.value >= about.threshold ? " some" : ""}` }, score(answer.value)), " ",
       cell ? el("span", { class: "cell" }, cell) : "",
       quoted(answer.output)];
   }
@@ -738,6 +738,7 @@
     $("theme").addEventListener("click", toggleTheme);
     $("print").addEventListener("click", printWhole);
     $("keys").addEventListener("click", toggleKeys);
+    document.querySelector(".skip").addEventListener("click", event => { event.preventDefault(); $("main").focus(); });
     drawTheme();
     await route();
   }
