@@ -163,9 +163,12 @@ class _Tables:
 
     store: TableStore
     notes: list[str] = field(default_factory=list)
+    damaged: set[str] = field(default_factory=set)
 
     def read(self, schema: TableSchema) -> pl.DataFrame:
-        return pl.concat([as_frame(schema.empty()), *self.parts(schema)])
+        empty = as_frame(schema.empty())
+        whole = pl.concat([empty, *self.parts(schema)])
+        return empty if schema.name in self.damaged else whole
 
     def parts(self, schema: TableSchema) -> Iterator[pl.DataFrame]:
         if not self.store.is_sealed(schema):
@@ -174,6 +177,7 @@ class _Tables:
         try:
             yield from self.store.read_parts(schema)
         except InputError as error:
+            self.damaged.add(schema.name)
             self.notes.append(f"questions are shown without {schema.name}: {error.problems[0]}")
 
     def optional(self, name: str) -> pl.DataFrame:
@@ -202,6 +206,8 @@ def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
     pairs = _pairs(runs, gold, outputs, queries)
     pages = tables.read(PROVENANCE)
     columns, labels = _labels(tables.parts(LABELS), pairs)
+    if LABELS.name in tables.damaged:
+        columns, labels = _labels(iter(()), pairs)
     end_to_end = _end_to_end(tables.read(UTILITY), tables.read(LIST_OUTPUTS), queries)
     own = end_to_end.filter(pl.col("run_id").is_in(REFERENCES).not_())
     rows = Rows(

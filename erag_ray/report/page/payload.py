@@ -19,6 +19,21 @@ MAX_FIGURE_ROWS = 2_000
 """Rows of a figure's data that are shown as a table."""
 LEVEL = 6
 """Of gzip."""
+INDEX_COLUMNS = (
+    "id",
+    "question",
+    "answers",
+    "dataset",
+    "shard",
+    "place",
+    "slices",
+    "values",
+    "closed_book",
+    "gold",
+    "cells",
+    "disagree",
+    "harmful",
+)
 
 
 def packed(content: object) -> str:
@@ -124,12 +139,7 @@ class QuestionIndex:
     """Columns over all questions: what sorting and filtering need, and where each question's record is."""
 
     def __init__(self, questions: Questions | None) -> None:
-        self.columns: dict[str, list[Any]] = {
-            name: []
-            for name in (
-                "id question answers dataset shard place slices values closed_book gold cells disagree harmful"
-            ).split()
-        }
+        self.columns: dict[str, list[Any]] = {name: [] for name in INDEX_COLUMNS}
         self.runs = list(questions.runs) if questions else []
         self.depth = questions.depths[-1] if questions and questions.depths else 0
         self.cells: dict[str, int] = {}
