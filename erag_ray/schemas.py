@@ -169,6 +169,25 @@ UTILITY = _table(
     depth=RANK,
     value_=VALUE,
 )
+DOCUMENT_OUTPUTS = _table(
+    "document_outputs",
+    "reader query_id doc_id",
+    reader=STRING,
+    query_id=STRING,
+    doc_id=STRING,
+    output_=STRING,
+)
+"""What a reader wrote with one document alone; null where that ended as an error."""
+LIST_OUTPUTS = _table(
+    "list_outputs",
+    "reader run_id query_id depth",
+    reader=STRING,
+    run_id=STRING,
+    query_id=STRING,
+    depth=RANK,
+    output_=STRING,
+)
+"""What a reader wrote with each list of UTILITY, the reference runs included."""
 LIST_VALUES = _table(
     "list_values",
     "reader score annotator query_id run_id depth measure cutoff ideal",
@@ -511,6 +530,8 @@ TABLES = {
         RESPONSES,
         LABELS,
         UTILITY,
+        DOCUMENT_OUTPUTS,
+        LIST_OUTPUTS,
         LIST_VALUES,
         MEANS,
         CORRELATIONS,

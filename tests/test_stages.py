@@ -11,14 +11,15 @@ import pytest
 from polars.testing import assert_frame_equal
 from tiny import PASSAGES, Tiny, compare, passage_line, table
 
-from erag_ray.schemas import LABELS, SLICES, UTILITY, TableSchema
+from erag_ray.schemas import DOCUMENT_OUTPUTS, LABELS, LIST_OUTPUTS, SLICES, UTILITY, TableSchema
 from erag_ray.steps import stages
 from erag_ray.steps.inputs import INPUT_TABLES
 from erag_ray.steps.judging import RESULTS
 from erag_ray.steps.stages import Stage
 from erag_ray.store import NOT_LOCAL, TableStore
 
-TABLES: tuple[TableSchema, ...] = (*INPUT_TABLES, SLICES, LABELS, UTILITY, *RESULTS)
+OUTPUTS = (DOCUMENT_OUTPUTS, LIST_OUTPUTS)
+TABLES: tuple[TableSchema, ...] = (*INPUT_TABLES, SLICES, LABELS, UTILITY, *OUTPUTS, *RESULTS)
 ALL = {schema.name for schema in TABLES}
 INPUTS = {schema.name for schema in (*INPUT_TABLES, SLICES)}
 OF_SLICES = {"slice_means", "slice_comparisons"}
@@ -76,8 +77,8 @@ def test_the_same_again_makes_nothing_and_says_so(compared: Tiny, capsys: pytest
         ({"statistics": ["kendall_tau_b"]}, {"correlations", "contrasts"}),
         ({"cutoffs": [1, 2]}, {"list_values", *OF_VALUES}),
         ({"measures": ["P", "R"]}, {"list_values", "pooling", *OF_VALUES}),
-        ({"annotators": ["erag", "provenance"]}, ALL - INPUTS - {"utility"}),
-        ({"end_to_end_depths": [2, 3]}, ALL - INPUTS - {"labels"}),
+        ({"annotators": ["erag", "provenance"]}, ALL - INPUTS - {"utility", "list_outputs"}),
+        ({"end_to_end_depths": [2, 3]}, ALL - INPUTS - {"labels", "document_outputs"}),
         ({"slices": ["known"]}, {"cell_shares", *OF_SLICES}),
         ({"slices": ["known", "id"]}, {"slices", "cell_shares", *OF_SLICES}),
         ({"score": "token_f1"}, ALL),
@@ -178,7 +179,8 @@ def test_what_outside_code_makes_is_made_again_and_the_rest_only_if_that_changes
     own = tiny.with_config(score="own_scores:OWN")
     compare(own)
     # its result is the same, and so is all that follows without calling it
-    assert made_again(own) == {"labels", "utility", "list_values", "pooling"}
+    made = {"labels", "utility", "document_outputs", "list_outputs", "list_values", "pooling"}
+    assert made_again(own) == made
     # not the module that the config names has changed, but one that it imports
     module.write_text("def is_right(output, golds):\n    return len(output) > 5\n")
     for name in ("own_scores", "own_rule"):

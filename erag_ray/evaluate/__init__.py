@@ -51,7 +51,15 @@ from erag_ray.evaluate.slices import (
     slice_means,
 )
 from erag_ray.evaluate.statistics import correlations, means
-from erag_ray.evaluate.values import asked_measures, kind_of_labels, list_value_parts, list_values, utility
+from erag_ray.evaluate.values import (
+    asked_measures,
+    kind_of_labels,
+    list_outputs,
+    list_value_parts,
+    list_values,
+    utility,
+    utility_of,
+)
 
 __all__ = [
     "ANY",
@@ -92,6 +100,7 @@ __all__ = [
     "hit_values",
     "judged_queries",
     "kind_of_labels",
+    "list_outputs",
     "list_value_parts",
     "list_values",
     "means",
@@ -101,4 +110,5 @@ __all__ = [
     "slice_comparisons",
     "slice_means",
     "utility",
+    "utility_of",
 ]

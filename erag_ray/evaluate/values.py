@@ -27,7 +27,7 @@ from erag_ray.measures import (
     own_ideal,
 )
 from erag_ray.names import find
-from erag_ray.schemas import LIST_VALUES, RESPONSES, UTILITY, check, conform
+from erag_ray.schemas import LIST_OUTPUTS, LIST_VALUES, RESPONSES, UTILITY, check, conform
 from erag_ray.scores import Scoring, score_named, score_outputs
 
 
@@ -61,6 +61,11 @@ def utility(
     Raises:
         ValueError: a list lacks its request or its response.
     """
+    return utility_of(list_outputs(lists, requests, responses), queries, scoring)
+
+
+def list_outputs(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame) -> pl.DataFrame:
+    """LIST_OUTPUTS: what the reader wrote with each list; arguments and errors as of `utility`."""
     asked = lists.join(requests, on=["query_id", "doc_ids"], how="left", nulls_equal=True)
     keys = RESPONSES.key
     read = responses.select(*keys, "output", found=pl.lit(True))
@@ -70,6 +75,13 @@ def utility(
             outputs.filter(pl.col("found").is_null()).select("run_id", "query_id", "depth").row(0, named=True)
         )
         raise ValueError(f"{outputs['found'].null_count()} lists lack a response, such as {example}")
+    return outputs.select(LIST_OUTPUTS.columns.names)
+
+
+def utility_of(
+    outputs: pl.DataFrame, queries: pl.DataFrame, scoring: Scoring | None = None
+) -> pl.DataFrame:
+    """UTILITY of LIST_OUTPUTS; other arguments as of `utility`."""
     golds = outputs.join(queries.select("query_id", "answers", "score"), on="query_id", how="left")
     scored = pl.concat(_scored(part, scoring) for part in golds.partition_by("score", maintain_order=True))
     table = scored.select(UTILITY.columns.names)

@@ -32,8 +32,10 @@ from erag_ray.schemas import (
     CONTRASTS,
     CORPUS,
     CORRELATIONS,
+    DOCUMENT_OUTPUTS,
     GOLD,
     LABELS,
+    LIST_OUTPUTS,
     LIST_VALUES,
     LOOKS,
     MEANS,
@@ -64,6 +66,8 @@ INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
 DERIVED_TABLES = (
     LABELS,
     UTILITY,
+    DOCUMENT_OUTPUTS,
+    LIST_OUTPUTS,
     LIST_VALUES,
     MEANS,
     CORRELATIONS,
@@ -393,3 +397,4 @@ def unseal(config: JobConfig, schemas: Sequence[TableSchema]) -> None:
     for schema in schemas:
         tables.unseal(schema)
     tables.folder.delete("report.md")
+    tables.folder.delete_folder("report")

@@ -45,12 +45,13 @@ from erag_ray.evaluate import (
     contrasts,
     correlations,
     depths_of,
+    list_outputs,
     list_value_parts,
     means,
     pooling,
     slice_comparisons,
     slice_means,
-    utility,
+    utility_of,
 )
 from erag_ray.kinds import ANSWER, ANSWER_JUDGE, EARLY_STOPPED, RELEVANCE, VERDICT, Case, Kind, Value
 from erag_ray.pending import Use, Uses, pairs
@@ -77,8 +78,10 @@ from erag_ray.schemas import (
     CONTRASTS,
     CORRELATIONS,
     COSTS,
+    DOCUMENT_OUTPUTS,
     JUDGEMENTS,
     LABELS,
+    LIST_OUTPUTS,
     LIST_VALUES,
     MEANS,
     OUTPUTS,
@@ -243,7 +246,7 @@ def _folded(use: Use, rows: pl.DataFrame) -> pl.Series | list[Value]:
 
 
 def label(config: JobConfig, inputs: Inputs, values: Values) -> None:
-    """Every annotator's labels, sealed as LABELS.
+    """Every annotator's labels, sealed as LABELS, and the outputs behind them, as DOCUMENT_OUTPUTS.
 
     Args:
         config: the job.
@@ -267,6 +270,7 @@ def label(config: JobConfig, inputs: Inputs, values: Values) -> None:
         for name in at.each(config.annotators, "annotators"):
             writer.append(_label_by_reader(name, evidence))
         check_scores(scoring, config)
+        _seal_outputs(config, made_from, DOCUMENT_OUTPUTS, document_outputs(values))
         notes = [*_judge_notes(config, evidence), *score_notes(scoring, "outputs of documents alone")]
         after = _made_from_it(LABELS)
         _seal(config, made_from, writer, after, notes=notes, **_harm_evidence(config, evidence))
@@ -275,7 +279,7 @@ def label(config: JobConfig, inputs: Inputs, values: Values) -> None:
 def _label_stage(config: JobConfig, inputs: Inputs, values: Values) -> Stage:
     return Stage(
         name="labels",
-        tables=[LABELS],
+        tables=[LABELS, DOCUMENT_OUTPUTS],
         settings=_label_settings(config, inputs),
         inputs={
             **digests(TableStore(config.out), INPUT_TABLES),
@@ -283,6 +287,21 @@ def _label_stage(config: JobConfig, inputs: Inputs, values: Values) -> Stage:
         },
         names=[*config.annotators, *scores_of(inputs.queries)],
     )
+
+
+def document_outputs(values: Values) -> pl.DataFrame:
+    """DOCUMENT_OUTPUTS: what was written with single documents; without rows where no answers were asked for."""
+    if ANSWER not in values:
+        return as_frame(DOCUMENT_OUTPUTS.empty())
+    outputs = values[ANSWER].drop_nulls("doc_id").rename({"value": "output"})
+    key = list(DOCUMENT_OUTPUTS.key)
+    return outputs.select(DOCUMENT_OUTPUTS.columns.names).unique(key).sort(key)
+
+
+def _seal_outputs(config: JobConfig, made_from: Stage, schema: TableSchema, outputs: pl.DataFrame) -> None:
+    writer = TableStore(config.out).writer(schema)
+    writer.append(outputs)
+    _seal(config, made_from, writer, ())
 
 
 def _frame_digests(frames: Mapping[str, pl.DataFrame]) -> dict[str, str]:
@@ -355,7 +374,7 @@ def use(
     responses: pl.DataFrame,
     judgements: pl.DataFrame | None = None,
 ) -> None:
-    """The end-to-end scores of all lists, sealed as UTILITY.
+    """The end-to-end scores of all lists, sealed as UTILITY, and the outputs, as LIST_OUTPUTS.
 
     Args:
         config: the job.
@@ -374,8 +393,10 @@ def use(
         if made_from.is_made(TableStore(config.out)):
             return say(f"{made_from.name}: as sealed before")
         writer = TableStore(config.out).writer(UTILITY)
-        writer.append(utility(lists, _answers(requests), responses, inputs.queries, scoring))
+        outputs = list_outputs(lists, _answers(requests), responses)
+        writer.append(utility_of(outputs, inputs.queries, scoring))
         check_scores(scoring, config)
+        _seal_outputs(config, made_from, LIST_OUTPUTS, outputs)
         notes = list(score_notes(scoring, "outputs of lists"))
         _seal(config, made_from, writer, _made_from_it(UTILITY), notes=notes)
 
@@ -397,7 +418,7 @@ def _use_stage(
     judged = {} if judgements is None else {"judgements": judgements}
     return Stage(
         name="end-to-end scores",
-        tables=[UTILITY],
+        tables=[UTILITY, LIST_OUTPUTS],
         settings=_use_settings(config, inputs),
         inputs={
             **digests(TableStore(config.out), [QUERIES]),

@@ -1,0 +1,746 @@
+"use strict";
+// Texts come from corpora and models: they reach the page by textContent alone, and nothing is evaluated.
+(() => {
+  const ROWS = 25, QUESTIONS_A_PAGE = 50, RUNS_IN_LIST = 6, RUNS_BESIDE = 3, RUNS_IN_OUTCOMES = 12, SHARDS_KEPT = 4;
+  const NO_PASSAGES = "no_passages", GOLD_PASSAGES = "gold_passages";
+  const REFERENCES = { [NO_PASSAGES]: "closed book", [GOLD_PASSAGES]: "gold passages" };
+  const MISSING = "–";
+  const $ = id => document.getElementById(id);
+
+  /** An element; children are elements or texts, `on` holds listeners, other properties are attributes. */
+  function el(tag, properties = {}, ...children) {
+    const made = document.createElement(tag);
+    for (const [name, value] of Object.entries(properties)) {
+      if (name === "on") for (const [event, listen] of Object.entries(value)) made.addEventListener(event, listen);
+      else if (value === true) made.setAttribute(name, "");
+      else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
+    }
+    made.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined && child !== false));
+    return made;
+  }
+
+  /** A text of unknown direction and content, which cannot disturb what stands beside it. */
+  const isolated = (text, properties = {}) => el("bdi", { dir: "auto", ...properties }, String(text));
+
+  async function unpackText(text) {
+    const bytes = Uint8Array.from(atob(text.trim()), character => character.charCodeAt(0));
+    const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+    return await new Response(stream).text();
+  }
+  const unpack = async text => JSON.parse(await unpackText(text));
+
+  function fail(message) {
+    $("failure").textContent = message;
+    $("failure").hidden = false;
+  }
+
+  // --- state: all of it is in the hash, so that links lead back and the back button works ---
+
+  const stateOf = hash => new URLSearchParams(hash.replace(/^#/, ""));
+  let state = stateOf(location.hash);
+  const hashOf = changes => {
+    const next = new URLSearchParams(state);
+    for (const [name, value] of Object.entries(changes)) {
+      if (value === null || value === undefined || value === "") next.delete(name);
+      else next.set(name, value);
+    }
+    return `#${next}`;
+  };
+  const go = changes => { location.hash = hashOf(changes); };
+  /** Change the state without a step that the back button would have to take back. */
+  function replace(changes) {
+    location.replace(hashOf(changes));
+  }
+
+  // --- values ---
+
+  const score = value => value === null || value === undefined ? MISSING
+    : Number.isInteger(value) ? String(value) : value.toFixed(3);
+  const collator = new Intl.Collator(undefined, { numeric: true });
+  /** Numbers by value, texts by alphabet, what is missing last whatever the direction. */
+  function compare(a, b, direction) {
+    const lacks = [a, b].map(value => value === null || value === undefined || value === "");
+    if (lacks[0] || lacks[1]) return lacks[0] - lacks[1];
+    const both = typeof a === "number" && typeof b === "number";
+    return direction * (both ? a - b : collator.compare(String(a), String(b)));
+  }
+  const sorted = (rows, key, direction) => rows
+    .map((row, place) => [row, key(row), place])
+    .sort((a, b) => compare(a[1], b[1], direction) || a[2] - b[2])
+    .map(entry => entry[0]);
+
+  // --- tables ---
+
+  const valueOf = cell => cell === null ? null : typeof cell === "string" ? cell : cell.v ?? null;
+  const textOf = cell => cell === null ? "" : typeof cell === "string" ? cell : [cell.t, cell.i, cell.n].filter(Boolean).join(" ");
+
+  class Table {
+    constructor(place, data) {
+      this.place = place;
+      this.data = data;
+      this.isWhole = false;
+      this.key = `t.${data.name}`;
+      this.controls = el("div", { class: "controls" });
+      this.scroll = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table" });
+      this.below = el("div", { class: "below" });
+      if (data.rows.length > 8) this.addFilter();
+      place.append(this.controls, this.scroll, this.below);
+      this.drawn = null;
+      this.draw();
+    }
+
+    addFilter() {
+      this.input = el("input", {
+        type: "search", placeholder: "Filter rows", "aria-label": "Filter rows",
+        on: { input: () => this.set({ filter: this.input.value }) },
+      });
+      this.count = el("span", { class: "count", "aria-live": "polite" });
+      this.controls.append(this.input, this.count);
+    }
+
+    get settings() {
+      const [sort = "", direction = "", ...filter] = (state.get(this.key) || "").split(".");
+      return { column: sort === "" ? -1 : Number(sort), direction: direction === "d" ? -1 : 1, filter: filter.join(".") };
+    }
+
+    set(changes) {
+      const next = { ...this.settings, ...changes };
+      const column = next.column < 0 ? "" : next.column;
+      const text = `${column}.${next.column < 0 ? "" : next.direction < 0 ? "d" : "a"}.${next.filter}`;
+      const changed = { [this.key]: text === ".." ? null : text };
+      if ("filter" in changes) replace(changed); else go(changed);
+    }
+
+    sortBy(column) {
+      const now = this.settings;
+      const isText = this.data.columns[column].text;
+      const first = isText ? 1 : -1;
+      if (now.column !== column) this.set({ column, direction: first });
+      else if (now.direction === first) this.set({ column, direction: -first });
+      else this.set({ column: -1 });
+    }
+
+    rows() {
+      const { column, direction, filter } = this.settings;
+      const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
+      let rows = this.data.rows;
+      if (words.length) rows = rows.filter(row => {
+        const text = row.map(textOf).join(" ").toLowerCase();
+        return words.every(word => text.includes(word));
+      });
+      return column < 0 || column >= this.data.columns.length ? rows
+        : sorted(rows, row => valueOf(row[column]), direction);
+    }
+
+    draw() {
+      const signature = `${state.get(this.key)}|${this.isWhole}`;
+      if (signature === this.drawn) return;
+      this.drawn = signature;
+      const rows = this.rows();
+      const shown = this.isWhole ? rows : rows.slice(0, ROWS);
+      const reasons = [];
+      const body = el("tbody", {}, shown.map(row => el("tr", {}, row.map((cell, place) => this.cell(cell, place, reasons)))));
+      this.scroll.replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, this.data.columns.map((_, place) => this.head(place)))), body));
+      this.drawBelow(rows.length, shown.length, reasons);
+      if (this.input) {
+        if (document.activeElement !== this.input) this.input.value = this.settings.filter;
+        this.count.textContent = rows.length === this.data.rows.length ? `${rows.length} rows` : `${rows.length} of ${this.data.rows.length} rows`;
+      }
+    }
+
+    head(place) {
+      const column = this.data.columns[place];
+      const now = this.settings;
+      const isSorted = now.column === place;
+      const button = el("button", { type: "button", title: column.meaning || null, on: { click: () => this.sortBy(place) } },
+        isolated(column.name), el("span", { class: "arrow", "aria-hidden": "true" }, isSorted ? (now.direction > 0 ? "▲" : "▼") : ""));
+      return el("th", { scope: "col", class: column.text ? "text" : "number", "aria-sort": isSorted ? (now.direction > 0 ? "ascending" : "descending") : null }, button);
+    }
+
+    cell(cell, place, reasons) {
+      const name = this.data.columns[place].text ? "text" : "number";
+      if (cell === null) return el("td", { class: name }, MISSING);
+      if (typeof cell === "string") return el("td", { class: name }, isolated(cell));
+      const parts = [cell.t === undefined ? MISSING : isolated(cell.t)];
+      if (cell.i) parts.push(el("span", { class: "interval" }, ` ${cell.i}`));
+      if (cell.n) parts.push(el("span", { class: "note" }, " ", isolated(cell.n)));
+      if (cell.r) {
+        if (!reasons.includes(cell.r)) reasons.push(cell.r);
+        parts.push(el("sup", { title: cell.r }, String(reasons.indexOf(cell.r) + 1)));
+      }
+      return el("td", { class: name }, parts);
+    }
+
+    drawBelow(numRows, numShown, reasons) {
+      const meanings = this.data.columns.filter(column => column.meaning);
+      this.below.replaceChildren(
+        numRows ? "" : el("p", { class: "empty" }, this.data.rows.length ? "No row matches." : "No rows."),
+        numShown < numRows ? el("button", { type: "button", class: "more", on: { click: () => { this.isWhole = true; this.draw(); } } }, `Show all ${numRows} rows`) : "",
+        reasons.length ? el("ol", { class: "reasons" }, reasons.map(reason => el("li", {}, isolated(reason)))) : "",
+        meanings.length ? el("details", { class: "meanings" }, el("summary", {}, "What the columns mean"),
+          el("dl", {}, meanings.map(column => el("div", {}, el("dt", {}, isolated(column.name)), el("dd", {}, isolated(column.meaning)))))) : "",
+      );
+    }
+
+    whole() { this.isWhole = true; this.draw(); }
+  }
+
+  // --- charts: Vega is loaded when the first comes into view, and reads expressions without eval ---
+
+  let bundle = null;
+  function loadVega() {
+    bundle ??= new Promise((resolve, reject) => {
+      const inline = $("bundle");
+      const script = el("script");
+      if (inline) {
+        unpackText(inline.textContent).then(text => { script.textContent = text; document.head.append(script); resolve(); }, reject);
+      } else {
+        script.src = "charts.js";
+        script.onload = resolve;
+        script.onerror = () => reject(new Error("charts.js is not beside index.html"));
+        document.head.append(script);
+      }
+    });
+    return bundle;
+  }
+
+  const merged = (base, more) => {
+    const made = { ...base };
+    for (const [name, value] of Object.entries(more)) {
+      const both = value && typeof value === "object" && !Array.isArray(value) && made[name] && typeof made[name] === "object";
+      made[name] = both ? merged(made[name], value) : value;
+    }
+    return made;
+  };
+
+  function chartTheme() {
+    const style = getComputedStyle(document.documentElement);
+    const [ink, muted, line] = ["--ink", "--muted", "--line"].map(name => style.getPropertyValue(name).trim());
+    const words = { labelColor: muted, titleColor: ink };
+    return {
+      background: "transparent", font: style.getPropertyValue("--font"),
+      axis: { ...words, gridColor: line, domainColor: line, tickColor: line, titleFontWeight: 500 },
+      legend: words, header: words, title: { color: ink, subtitleColor: muted },
+      view: { stroke: line }, text: { color: ink },
+    };
+  }
+
+  class Chart {
+    constructor(place, data) {
+      this.data = data;
+      this.isDrawn = false;
+      this.canvas = el("div", { class: "canvas", role: "img", "aria-label": place.querySelector("h3").textContent });
+      const numbers = el("details", { class: "numbers", open: !data.spec }, el("summary", {}, "Show the numbers"));
+      place.querySelector(".body").append(data.spec ? this.canvas : "", numbers);
+      const show = () => { if (numbers.open && !this.table) this.table = new Table(numbers, figureTable(data)); };
+      numbers.addEventListener("toggle", show);
+      show();
+    }
+
+    async draw() {
+      if (this.isDrawn || !this.data.spec) return;
+      this.isDrawn = true;
+      try {
+        await loadVega();
+        const spec = { ...this.data.spec, config: merged(this.data.spec.config || {}, chartTheme()) };
+        this.canvas.replaceChildren();
+        this.result?.finalize();
+        this.result = await vegaEmbed(this.canvas, spec, { ast: true, actions: false, renderer: "svg", defaultStyle: false, tooltip: { theme: "custom" } });
+      } catch (error) {
+        this.canvas.textContent = `This chart cannot be drawn: ${error.message}`;
+      }
+    }
+  }
+
+  function figureTable(data) {
+    const isText = place => data.rows.some(row => typeof row[place] === "string");
+    const columns = data.columns.map((name, place) => ({ name, meaning: "", text: isText(place) }));
+    const cell = value => value === null || typeof value === "string" ? value : { v: value, t: score(value) };
+    return { name: `${data.name}.numbers`, columns, rows: data.rows.map(row => row.map(cell)) };
+  }
+
+  const tables = [], charts = [];
+
+  function fillReport(data) {
+    const byName = new Map([...data.tables, ...data.figures].map(part => [part.name, part]));
+    const watch = new IntersectionObserver(entries => {
+      for (const entry of entries) if (entry.isIntersecting) { watch.unobserve(entry.target); entry.target.fill(); }
+    }, { rootMargin: "400px" });
+    for (const place of document.querySelectorAll("[data-part]")) {
+      const part = byName.get(place.dataset.part);
+      if (!part) continue;
+      const isTable = place.classList.contains("table");
+      place.fill = () => {
+        place.fill = () => {};
+        if (isTable) tables.push(new Table(place.querySelector(".body"), part));
+        else { const chart = new Chart(place, part); charts.push(chart); return chart.draw(); }
+      };
+      watch.observe(place);
+    }
+  }
+  const fillAll = () => Promise.all([...document.querySelectorAll("[data-part]")].map(place => place.fill?.()));
+
+  // --- questions ---
+
+  let about = null, index = null, all = [], shortRuns = [];
+  const view = name => $(name);
+
+  /** How far the runs' scores lie apart. */
+  function spreadOf(values) {
+    const known = values.filter(value => value !== null);
+    return known.length > 1 ? Math.max(...known) - Math.min(...known) : null;
+  }
+  function wasHarmed(question) {
+    const closed = index.closed_book[question];
+    return index.harmful[question] > 0 || (closed !== null && index.values[question].some(value => value !== null && value < closed - 1e-9));
+  }
+
+  function prepareQuestions(data) {
+    about = data;
+    index = data.index;
+    index.spread = index.values.map(spreadOf);
+    index.harmed = index.id.map((_, question) => wasHarmed(question));
+    index.search = index.id.map((id, question) => [id, index.question[question], ...index.answers[question]].join("\n").toLowerCase());
+    all = index.id.map((_, question) => question);
+    index.byId = new Map(index.id.map((id, question) => [id, question]));
+  }
+
+  function filteredQuestions() {
+    const words = (state.get("q") || "").toLowerCase().split(/\s+/).filter(Boolean);
+    const dataset = state.get("dataset"), cell = state.get("cell"), run = state.get("run");
+    const slices = Object.keys(index.slice_values).map(name => [name, state.get(`slice.${name}`)]).filter(pair => pair[1] !== null);
+    const places = run === null ? null : [about.runs.indexOf(run)];
+    const chosen = all.filter(question => {
+      if (dataset !== null && index.dataset[question] !== dataset) return false;
+      if (words.length && !words.every(word => index.search[question].includes(word))) return false;
+      if (state.has("differ") && !(index.spread[question] > 0)) return false;
+      if (state.has("disagree") && !index.disagree[question]) return false;
+      if (state.has("harm") && !index.harmed[question]) return false;
+      if (cell !== null) {
+        const number = index.cell_names.indexOf(cell);
+        const cells = index.cells[question];
+        if (!(places ? places.some(place => cells[place] === number) : cells.includes(number))) return false;
+      }
+      return slices.every(([name, value]) => index.slice_values[name][index.slices[question][name]] === value);
+    });
+    return sortQuestions(chosen);
+  }
+
+  const questionColumns = () => {
+    const columns = [
+      { key: "dataset", name: "Dataset", text: true, of: question => index.dataset[question] },
+      { key: "question", name: "Question", text: true, of: question => index.question[question] || index.id[question] },
+    ];
+    about.runs.slice(0, RUNS_IN_LIST).forEach((run, place) => columns.push({ key: `run.${run}`, name: run, place, of: question => index.values[question][place] }));
+    columns.push(
+      { key: "closed", name: "closed book", of: question => index.closed_book[question], meaning: "Score without passages" },
+      { key: "gold", name: "gold passages", of: question => index.gold[question], meaning: "Score with the gold passages" },
+      { key: "spread", name: "spread", of: question => index.spread[question], meaning: "Best run's score minus the worst run's" },
+      { key: "disagree", name: "disagree", of: question => index.disagree[question], meaning: "Documents that some annotators call useful and others not" },
+    );
+    return columns.filter(column => column.text || index.id.some((_, question) => column.of(question) !== null));
+  };
+
+  function sortQuestions(questions) {
+    const [key, direction] = (state.get("sort") || defaultSort()).split(/~(?=[ad]$)/);
+    const column = questionColumns().find(one => one.key === key);
+    return column ? sorted(questions, column.of, direction === "d" ? -1 : 1) : questions;
+  }
+  const defaultSort = () => state.has("differ") ? "spread~d" : state.has("disagree") ? "disagree~d" : "";
+
+  function choice(label, name, values, everything) {
+    const now = state.get(name);
+    const select = el("select", { on: { change: () => go({ [name]: select.value === "" ? null : select.value.slice(1), page: null }) } },
+      el("option", { value: "" }, everything),
+      values.map(value => el("option", { value: `=${value}`, selected: value === now }, value)));
+    return el("label", {}, el("span", {}, label), select);
+  }
+
+  const toggle = (label, name, meaning) => el("button", {
+    type: "button", class: "toggle", "aria-pressed": String(state.has(name)), title: meaning,
+    on: { click: () => go({ [name]: state.has(name) ? null : "1", page: null, sort: null }) },
+  }, el("span", { "aria-hidden": "true" }, state.has(name) ? "✓ " : ""), label);
+
+  let listSignature = null, found = [];
+
+  const LIST_KEYS = ["q", "dataset", "cell", "run", "differ", "disagree", "harm", "sort", "page"];
+  const listState = () => [...state].filter(([name]) => LIST_KEYS.includes(name) || name.startsWith("slice.")).map(pair => pair.join("=")).sort().join("&");
+
+  function drawQuestions() {
+    const signature = listState();
+    if (signature === listSignature) return;
+    const isTyping = document.activeElement?.id === "search";
+    listSignature = signature;
+    found = filteredQuestions();
+    const pages = Math.max(1, Math.ceil(found.length / QUESTIONS_A_PAGE));
+    const page = Math.min(Math.max(1, Number(state.get("page")) || 1), pages);
+    if (!isTyping || !$("search")) view("questions").replaceChildren(el("h1", {}, "Questions"), questionFilters(), el("div", { id: "found" }));
+    $("found").replaceChildren(
+      el("p", { class: "count", "aria-live": "polite" }, found.length === all.length ? `${all.length} questions` : `${found.length} of ${all.length} questions`,
+        index.depth ? `; scores with ${index.depth} documents` : "",
+        about.runs.length > RUNS_IN_LIST ? `; the first ${RUNS_IN_LIST} of ${about.runs.length} runs` : ""),
+      found.length ? questionTable(found.slice((page - 1) * QUESTIONS_A_PAGE, page * QUESTIONS_A_PAGE)) : el("p", { class: "empty" }, "No question matches. ", el("a", { href: "#view=questions" }, "Show all")),
+      pages > 1 ? pager(page, pages) : "",
+    );
+  }
+
+  function questionFilters() {
+    const datasets = [...new Set(index.dataset)].filter(Boolean).sort(collator.compare);
+    const search = el("input", { id: "search", type: "search", placeholder: "Question, answer or id", value: state.get("q") || "",
+      on: { input: () => replace({ q: search.value, page: null }) } });
+    return el("form", { class: "filters", on: { submit: event => event.preventDefault() } },
+      el("label", { class: "wide" }, el("span", {}, "Search"), search),
+      datasets.length > 1 ? choice("Dataset", "dataset", datasets, "all") : "",
+      index.cell_names.length ? [choice("Cell", "cell", index.cell_names, "any"), choice("of run", "run", about.runs, "any run")] : "",
+      Object.entries(index.slice_values).map(([name, values]) => choice(name, `slice.${name}`, [...values].sort(collator.compare), "all")),
+      el("div", { class: "toggles" },
+        about.runs.length > 1 ? toggle("Runs differ most", "differ", "Only questions with different scores of runs, the largest difference first") : "",
+        toggle("Annotators disagree", "disagree", "Only questions with documents that some annotators call useful and others not"),
+        toggle("Did harm", "harm", "Only questions where a list scores less than no passages, or a document's gain is below 0")));
+  }
+
+  function sortQuestionsBy(column) {
+    const [key, direction] = (state.get("sort") || defaultSort()).split(/~(?=[ad]$)/);
+    const first = column.text ? "a" : "d";
+    const next = key !== column.key ? first : direction === first ? (first === "a" ? "d" : "a") : null;
+    go({ sort: next ? `${column.key}~${next}` : null, page: null });
+  }
+
+  function questionTable(questions) {
+    const columns = questionColumns();
+    const [key, direction] = (state.get("sort") || defaultSort()).split(/~(?=[ad]$)/);
+    const heads = columns.map(column => el("th", { scope: "col", class: column.text ? "text" : "number", "aria-sort": key === column.key ? (direction === "d" ? "descending" : "ascending") : null },
+      el("button", { type: "button", title: column.meaning || null, on: { click: () => sortQuestionsBy(column) } },
+        isolated(column.name), el("span", { class: "arrow", "aria-hidden": "true" }, key === column.key ? (direction === "d" ? "▼" : "▲") : ""))));
+    const rows = questions.map(question => el("tr", {}, columns.map(column => questionCell(question, column))));
+    return el("div", { class: "scroll" }, el("table", { class: "questions" }, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, rows)));
+  }
+
+  function questionCell(question, column) {
+    if (column.key === "question") {
+      const link = el("a", { class: "open", href: hashOf({ view: "question", id: index.id[question] }) }, isolated(column.of(question)));
+      const signs = index.harmed[question] ? el("span", { class: "sign harm", title: "A list or a document did harm" }, "▼ harm") : "";
+      return el("td", { class: "text" }, link, " ", signs);
+    }
+    if (column.text) return el("td", { class: "text faint" }, isolated(column.of(question)));
+    const number = column.place === undefined ? -1 : index.cells[question][column.place];
+    const cell = number === -1 || number === undefined ? "" : el("span", { class: "cell" }, index.cell_names[number]);
+    const value = column.of(question);
+    return el("td", { class: `number${column.place === undefined ? " faint" : value >= about.threshold ? " some" : ""}` }, score(value), cell);
+  }
+
+  const pager = (page, pages) => el("nav", { class: "pager", "aria-label": "Pages" },
+    el("a", page > 1 ? { href: hashOf({ page: page - 1 }), rel: "prev" } : { "aria-disabled": "true" }, "← Previous"),
+    el("span", {}, `Page ${page} of ${pages}`),
+    el("a", page < pages ? { href: hashOf({ page: page + 1 }), rel: "next" } : { "aria-disabled": "true" }, "Next →"));
+
+  // --- one question ---
+
+  const shards = new Map(), waiting = new Map();
+  window.shard = (number, text) => waiting.get(number)?.(text);
+
+  function loadShard(number) {
+    const known = shards.get(number);
+    shards.delete(number);
+    const shard = known ?? new Promise((resolve, reject) => {
+      const inline = document.querySelectorAll("script.shard")[number];
+      if (inline) return resolve(unpack(inline.textContent));
+      const name = `questions/${String(number).padStart(4, "0")}.js`;
+      const script = el("script", { src: name });
+      const end = () => { waiting.delete(number); script.remove(); };
+      waiting.set(number, text => { end(); resolve(unpack(text)); });
+      script.onerror = () => { end(); shards.delete(number); reject(new Error(`${name} is not beside index.html`)); };
+      document.head.append(script);
+    });
+    shards.set(number, shard);
+    while (shards.size > SHARDS_KEPT) shards.delete(shards.keys().next().value);
+    return shard;
+  }
+
+  let shownQuestion = null;
+
+  async function drawQuestion() {
+    const id = state.get("id");
+    const signature = [id, state.get("beside"), state.get("deep"), state.get("outcomes")].join("\n");
+    if (signature === shownQuestion) return;
+    shownQuestion = signature;
+    const place = index.byId.get(id);
+    if (place === undefined) return view("question").replaceChildren(el("div", { class: "wrap" }, el("h1", {}, "No such question"), el("p", {}, isolated(id || ""))));
+    try {
+      const shard = await loadShard(index.shard[place]);
+      if (state.get("id") !== id) return;
+      const isSame = view("question").dataset.id === id;
+      view("question").replaceChildren(...questionView(place, shard[index.place[place]]));
+      view("question").dataset.id = id;
+      if (!isSame) view("question").querySelector("h1").focus({ preventScroll: true });
+    } catch (error) {
+      shownQuestion = null;
+      view("question").replaceChildren(el("p", { class: "wrap note", role: "alert" }, `This question cannot be shown: ${error.message}.`));
+    }
+  }
+
+  function neighbours(place) {
+    const signature = listState();
+    if (signature !== listSignature || !found.length) found = filteredQuestions();
+    const position = found.indexOf(place);
+    return { position, before: found[position - 1], after: position < 0 ? undefined : found[position + 1] };
+  }
+
+  function questionView(place, record) {
+    const { position, before, after } = neighbours(place);
+    const link = (target, text, rel) => el("a", target === undefined ? { "aria-disabled": "true" } : { href: hashOf({ id: index.id[target], deep: null }), rel }, text);
+    const head = el("div", { class: "wrap" },
+      el("nav", { class: "pager", "aria-label": "Questions" },
+        el("a", { href: hashOf({ view: "questions", id: null, beside: null, deep: null, outcomes: null }) }, "↑ All questions"),
+        link(before, "← Previous", "prev"), el("span", {}, position < 0 ? "" : `${position + 1} of ${found.length}`), link(after, "Next →", "next")),
+      el("h1", { tabindex: "-1" }, isolated(record.question || record.id)),
+      el("dl", { class: "facts" },
+        fact("Gold answers", record.answers.length ? record.answers.map(answer => isolated(answer, { class: "gold-answer" })) : MISSING),
+        record.dataset ? fact("Dataset", isolated(record.dataset)) : "",
+        record.score ? fact("Score", isolated(record.score)) : "",
+        fact("Id", isolated(record.id)),
+        Object.entries(record.slices).map(([name, value]) => fact(name, isolated(value)))),
+      el("h2", {}, "What the reader wrote with each list"),
+      outcomes(record));
+    return [head, documentsView(record)];
+  }
+
+  const fact = (name, ...values) => el("div", {}, el("dt", {}, name), el("dd", {}, values));
+
+  function outcomes(record) {
+    const byRun = new Map();
+    for (const [run, depth, value, output] of record.end_to_end) {
+      if (!byRun.has(run)) byRun.set(run, new Map());
+      byRun.get(run).set(depth, { value, output });
+    }
+    const cells = new Map(record.cells.map(([run, depth, cell]) => [`${depth}\n${run}`, cell]));
+    const own = about.runs.filter(run => byRun.has(run) || cells.size);
+    const depths = [...new Set(record.end_to_end.filter(row => !(row[0] in REFERENCES)).map(row => row[1]))].sort((a, b) => a - b);
+    const references = Object.keys(REFERENCES).filter(run => byRun.has(run));
+    if (!own.length && !references.length) return el("p", { class: "empty" }, "No end-to-end scores are known.");
+    const isWhole = state.has("outcomes") || own.length <= RUNS_IN_OUTCOMES;
+    const beside = besideOf(record);
+    const shown = isWhole ? own : [...new Set([...beside.map(place => about.runs[place]), ...own])].slice(0, RUNS_IN_OUTCOMES);
+    const row = run => el("tr", {}, el("th", { scope: "row", class: "text" }, about.runs.length > 1 ? besideBox(record, run, beside) : isolated(run)),
+      depths.map(depth => el("td", { class: "said" }, said(byRun.get(run)?.get(depth), cells.get(`${depth}\n${run}`)))));
+    const reference = run => {
+      const [answer] = byRun.get(run).values();
+      return el("tr", { class: "reference" }, el("th", { scope: "row", class: "text" }, REFERENCES[run]), el("td", { class: "said", colspan: Math.max(1, depths.length) }, said(answer)));
+    };
+    return el("div", {},
+      el("div", { class: "scroll" }, el("table", { class: "outcomes" },
+        el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "text" }, "Run"), depths.map(depth => el("th", { scope: "col", class: "text" }, `first ${depth}`)))),
+        el("tbody", {}, shown.map(row), references.map(reference)))),
+      isWhole ? "" : el("a", { class: "more", href: hashOf({ outcomes: "1" }) }, `Show all ${own.length} runs`));
+  }
+
+  function said(answer, cell) {
+    if (!answer) return MISSING;
+    return [el("span", { class: `value${answer.value >= about.threshold ? " some" : ""}` }, score(answer.value)), " ",
+      cell ? el("span", { class: "cell" }, cell) : "",
+      quoted(answer.output)];
+  }
+  const quoted = output => output === null ? "" : el("q", { class: output.trim() ? "" : "void", dir: "auto" }, output.trim() ? output : "(empty)");
+
+  /** The runs whose documents stand side by side: those chosen, or the first few. */
+  function besideOf(record) {
+    const chosen = (state.get("beside") || "").split(",").filter(Boolean).map(Number).filter(place => place < about.runs.length);
+    if (chosen.length) return chosen;
+    const known = about.runs.map((_, place) => place).filter(place => record.lists[place]);
+    return known.slice(0, RUNS_BESIDE);
+  }
+
+  function besideBox(record, run, beside) {
+    const place = about.runs.indexOf(run);
+    const isShown = beside.includes(place);
+    const change = () => {
+      const next = isShown ? beside.filter(one => one !== place) : [...beside, place].sort((a, b) => a - b);
+      replace({ beside: next.join(",") || null });
+    };
+    return el("label", { class: "beside", title: "Show its documents below" }, el("input", { type: "checkbox", checked: isShown, on: { change } }), isolated(run));
+  }
+
+  function documentsView(record) {
+    const lists = Object.keys(record.lists).length ? record.lists : { "-1": record.documents.ids.map((_, place) => place) };
+    const beside = Object.keys(record.lists).length ? besideOf(record).filter(place => lists[place]) : [-1];
+    const longest = Math.max(0, ...beside.map(place => lists[place].length));
+    const isDeep = state.has("deep");
+    const shown = isDeep ? longest : Math.min(longest, about.shown);
+    const pattern = answerPattern(record.answers);
+    const ranks = ranksOf(record);
+    const isRanked = beside[0] !== -1;
+    const listed = new Set(Object.values(lists).flat());
+    const unlisted = record.documents.gold.filter(place => !listed.has(place));
+    const columns = beside.map(place => el("section", { class: "list" },
+      el("h3", {}, isRanked ? isolated(about.runs[place]) : "Documents"),
+      el("ol", {}, lists[place].slice(0, shown).map((document, rank) => card(record, document, isRanked ? rank + 1 : null, place, ranks, pattern)))));
+    if (unlisted.length) columns.push(el("section", { class: "list" }, el("h3", {}, "Gold passages in no list"), el("ol", {}, unlisted.map(document => card(record, document, null, -1, ranks, pattern)))));
+    return el("div", { class: "documents" },
+      el("div", { class: "wrap" }, el("h2", {}, "Documents side by side"), legend(record)),
+      columns.length ? el("div", { class: "lists", style: null, tabindex: "0", role: "region", "aria-label": "Documents of the runs" }, columns) : el("p", { class: "wrap empty" }, "No lists are known."),
+      shown < longest ? el("div", { class: "wrap" }, el("a", { class: "more", href: hashOf({ deep: "1" }) }, `Show all ${longest} documents of each list`)) : "");
+  }
+
+  const legend = record => el("p", { class: "legend" },
+    el("span", {}, "● useful"), el("span", {}, "◐ in part"), el("span", {}, "○ not useful"), el("span", {}, "▲ gain"), el("span", {}, "▼ harm"), el("span", {}, "★ gold passage"),
+    record.answers.length && about.texts !== "none" ? el("span", {}, el("mark", {}, "gold answer")) : "");
+
+  function ranksOf(record) {
+    const ranks = record.documents.ids.map(() => []);
+    for (const [run, list] of Object.entries(record.lists)) list.forEach((document, rank) => ranks[document].push([Number(run), rank + 1]));
+    return ranks;
+  }
+
+  function card(record, document, rank, run, ranks, pattern) {
+    const { ids, titles, texts, outputs, gold } = record.documents;
+    const also = ranks[document].filter(([other]) => other !== run);
+    const text = texts[document], output = outputs[document];
+    const known = Object.entries(record.documents.labels).map(([column, labels]) => [about.columns[column], labels[document]]).filter(([, label]) => label !== null);
+    const first = known.find(([column]) => column.kind !== "signed");
+    const isUseful = first && first[1] >= about.threshold, isHarmful = known.some(([column, label]) => column.kind === "signed" && label < 0);
+    return el("li", { class: `card${isUseful ? " useful" : ""}${isHarmful ? " harmful" : ""}` },
+      el("div", { class: "top" }, rank === null ? "" : el("span", { class: "rank" }, String(rank)), el("h4", {}, isolated(titles[document] || ids[document])),
+        gold.includes(document) ? el("span", { class: "gold", title: "Gold passage" }, "★ gold") : ""),
+      known.length ? el("ul", { class: "labels" }, known.map(([column, label]) => labelChip(record, column, label))) : "",
+      output === null ? "" : el("p", { class: "alone" }, el("span", {}, "Alone: "), quoted(output)),
+      text === null ? "" : el("p", { class: "passage", dir: "auto" }, marked(text, pattern)),
+      el("p", { class: "also" }, el("span", { class: "id" }, isolated(ids[document])),
+        also.length ? el("span", {}, " also ", also.slice(0, 4).map(([other, place], number) => [number ? ", " : "", isolated(about.runs[other]), ` #${place}`]), also.length > 4 ? ` and ${also.length - 4} more` : "") : ""));
+  }
+
+  function labelChip(record, column, label) {
+    const isSigned = column.kind === "signed";
+    const sign = isSigned ? (label > 0 ? "▲" : label < 0 ? "▼" : "·") : label >= about.threshold ? "●" : label > 0 ? "◐" : "○";
+    const kind = isSigned ? (label > 0 ? "good" : label < 0 ? "bad" : "none") : label >= about.threshold ? "good" : "none";
+    const value = isSigned && label > 0 ? `+${score(label)}` : score(label);
+    const meaning = [column.annotator, column.reader && `by ${column.reader}`, column.score && `score ${column.score}`].filter(Boolean).join(", ");
+    return el("li", { class: `label ${kind}`, title: meaning }, el("span", { "aria-hidden": "true" }, sign), " ", isolated(column.annotator), " ", el("b", {}, value));
+  }
+
+  /** What finds gold answers, whatever their case, between borders of words. */
+  function answerPattern(answers) {
+    const words = answers.map(answer => answer.trim()).filter(Boolean).sort((a, b) => b.length - a.length)
+      .map(answer => answer.split(/\s+/).map(word => word.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&").replace(/\\-/g, "-")).join("\\s+"));
+    return words.length ? new RegExp(`(?<![\\p{L}\\p{N}_])(?:${words.join("|")})(?![\\p{L}\\p{N}_])`, "giu") : null;
+  }
+
+  function marked(text, pattern) {
+    if (!pattern) return text;
+    const parts = [];
+    let end = 0;
+    for (const match of text.matchAll(pattern)) {
+      parts.push(text.slice(end, match.index), el("mark", {}, match[0]));
+      end = match.index + match[0].length;
+    }
+    parts.push(text.slice(end));
+    return parts;
+  }
+
+  // --- views ---
+
+  const scrolls = new Map();
+  let shownHash = location.hash, shownView = null;
+
+  async function route() {
+    state = stateOf(location.hash);
+    const name = about && ["questions", "question"].includes(state.get("view")) ? state.get("view") : "report";
+    const isOther = name !== shownView;
+    for (const one of ["report", "questions", "question"]) view(one).hidden = one !== name;
+    for (const link of document.querySelectorAll("[data-view]")) {
+      const isHere = link.dataset.view === (name === "question" ? "questions" : name);
+      if (isHere) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
+    }
+    const wasId = view("question").dataset.id;
+    if (name === "report") for (const table of tables) table.draw();
+    if (name === "questions") drawQuestions();
+    if (name === "question") await drawQuestion();
+    shownView = name;
+    const target = name === "report" && state.get("section");
+    if (target && isOther | (target !== lastSection)) [...document.querySelectorAll("[data-section]")].find(one => one.dataset.section === target)?.scrollIntoView();
+    else if (scrolls.has(location.hash) && (isOther || goesBack)) window.scrollTo(0, scrolls.get(location.hash));
+    else if (isOther || (name === "question" && wasId !== state.get("id"))) window.scrollTo(0, 0);
+    lastSection = target;
+    goesBack = false;
+    shownHash = location.hash;
+    document.documentElement.dataset.ready = name;
+  }
+  let lastSection = null, goesBack = false;
+
+  function toggleTheme() {
+    const isDark = isDarkNow();
+    document.documentElement.dataset.theme = isDark ? "light" : "dark";
+    try { localStorage.setItem("erag-theme", document.documentElement.dataset.theme); } catch { /* files may have no storage */ }
+    drawTheme();
+  }
+  const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+  const isDarkNow = () => (document.documentElement.dataset.theme || (prefersDark.matches ? "dark" : "light")) === "dark";
+  function drawTheme() {
+    $("theme").textContent = isDarkNow() ? "Light" : "Dark";
+    for (const chart of charts) if (chart.isDrawn) { chart.isDrawn = false; chart.draw(); }
+  }
+
+  async function printWhole() {
+    if (shownView === "report") {
+      await fillAll();
+      for (const table of tables) table.whole();
+    }
+    window.print();
+  }
+
+  function move(step) {
+    if (shownView === "question") {
+      const { before, after } = neighbours(index.byId.get(state.get("id")));
+      const target = step > 0 ? after : before;
+      if (target !== undefined) go({ id: index.id[target], deep: null });
+    } else if (shownView === "questions") {
+      const links = [...view("questions").querySelectorAll("a.open")];
+      const now = links.indexOf(document.activeElement);
+      links[Math.min(links.length - 1, Math.max(0, now < 0 ? 0 : now + step))]?.focus();
+    }
+  }
+
+  function onKey(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const isTyping = event.target.matches("input[type=search], select, textarea");
+    if (event.key === "Escape") return isTyping ? event.target.blur() : escape();
+    if (isTyping) return;
+    const steps = { j: 1, ArrowDown: 1, k: -1, ArrowUp: -1 };
+    const sideways = { ArrowRight: 1, ArrowLeft: -1 };
+    if (event.key in steps && shownView === "questions") { event.preventDefault(); move(steps[event.key]); }
+    else if ((event.key === "j" || event.key === "k") && shownView === "question") move(steps[event.key]);
+    else if (event.key in sideways && shownView === "question" && !event.target.matches(".lists, .lists *, input")) move(sideways[event.key]);
+    else if (event.key === "/" && about) { event.preventDefault(); if (shownView !== "questions") go({ view: "questions", id: null }); setTimeout(() => $("search")?.focus(), 50); }
+    else if (event.key === "?") toggleKeys();
+  }
+  function escape() {
+    if (!$("shortcuts").hidden) return toggleKeys();
+    if (shownView === "question") go({ view: "questions", id: null, beside: null, deep: null, outcomes: null });
+    else if (shownView === "questions") location.hash = "";
+  }
+  function toggleKeys() {
+    $("shortcuts").hidden = !$("shortcuts").hidden;
+    $("keys").setAttribute("aria-expanded", String(!$("shortcuts").hidden));
+  }
+
+  async function start() {
+    try { const theme = localStorage.getItem("erag-theme"); if (theme) document.documentElement.dataset.theme = theme; } catch { /* as above */ }
+    if (typeof DecompressionStream === "undefined") return fail("This browser is too old for the tables and questions of this page: it lacks DecompressionStream.");
+    history.scrollRestoration = "manual";
+    const data = await unpack($("data").textContent);
+    fillReport(data);
+    if (data.questions) prepareQuestions(data.questions); else $("to-questions").hidden = true;
+    addEventListener("scroll", () => scrolls.set(shownHash, scrollY), { passive: true });
+    addEventListener("popstate", () => { goesBack = true; });
+    addEventListener("hashchange", route);
+    addEventListener("keydown", onKey);
+    addEventListener("beforeprint", () => { if (shownView === "report") fillAll(); });
+    prefersDark.addEventListener("change", drawTheme);
+    $("theme").addEventListener("click", toggleTheme);
+    $("print").addEventListener("click", printWhole);
+    $("keys").addEventListener("click", toggleKeys);
+    document.querySelector(".skip").addEventListener("click", event => { event.preventDefault(); $("main").focus(); });
+    drawTheme();
+    await route();
+  }
+  start().catch(error => fail(`This page cannot be shown: ${error.message}`));
+})();

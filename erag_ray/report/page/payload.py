@@ -1,0 +1,201 @@
+"""Reports and questions -> plain data for the page's script, small and safe to stand in HTML."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from erag_ray.evaluate import GOLD_PASSAGES, NO_PASSAGES
+from erag_ray.report.model import Figure, Format, Table, Value
+from erag_ray.report.questions import Documents, Question, Questions
+
+Plain = dict[str, Any]
+DIGITS = {Format.NUMBER: 3, Format.NUMBER_2: 2, Format.NUMBER_4: 4, Format.TENTHS: 1}
+MAX_FIGURE_ROWS = 2_000
+"""Rows of a figure's data that are shown as a table."""
+LEVEL = 6
+"""Of gzip."""
+INDEX_COLUMNS = (
+    "id",
+    "question",
+    "answers",
+    "dataset",
+    "shard",
+    "place",
+    "slices",
+    "values",
+    "closed_book",
+    "gold",
+    "cells",
+    "disagree",
+    "harmful",
+)
+
+
+def packed(content: object) -> str:
+    """JSON, gzipped, in base64: letters, digits, ``+``, ``/`` and ``=``, whatever the texts hold."""
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str)
+    # without a time, so that the same report is the same file
+    return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), LEVEL, mtime=0)).decode()
+
+
+def printed(value: Value, form: Format) -> str:
+    """A value as text, without its interval and note; "" where there is none."""
+    number = value.value
+    if number is None or (isinstance(number, float) and math.isnan(number)):
+        return ""
+    if isinstance(number, str):
+        return number
+    if form is Format.COUNT:
+        return f"{number:,.0f}"
+    if form is Format.SHARE:
+        return f"{number:.1%}"
+    if form is Format.P_VALUE:
+        return f"{number:.3f}" if number >= 0.001 else f"{number:.1e}"
+    return f"{number:.{DIGITS[form]}f}" if form in DIGITS else str(number)
+
+
+def table_data(table: Table) -> Plain:
+    """A table: heads, and rows of cells with what they are sorted by."""
+    return {
+        "name": table.name,
+        "columns": [
+            {"name": column.name, "meaning": column.meaning, "text": column.is_text}
+            for column in table.columns
+        ],
+        "rows": [
+            [_cell(value, column.format) for value, column in zip(row, table.columns, strict=True)]
+            for row in table.rows
+        ],
+    }
+
+
+def _cell(value: Value, form: Format) -> Plain | str | None:
+    """Text alone where there is no more to a cell."""
+    text = printed(value, form)
+    interval = _interval(value, form)
+    if isinstance(value.value, str) and not (interval or value.note or value.reason):
+        return text
+    known = {"v": _finite(value.value), "t": text, "i": interval, "n": value.note, "r": value.reason}
+    return {key: part for key, part in known.items() if part not in ("", None)} or None
+
+
+def _interval(value: Value, form: Format) -> str:
+    if value.low is None or value.high is None:
+        return ""
+    low, high = (printed(Value(value=end), form) for end in (value.low, value.high))
+    return f"[{low}, {high}]" if low and high else ""
+
+
+def _finite(value: object) -> object:
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def figure_data(figure: Figure, spec: Mapping[str, Any] | None) -> Plain:
+    """A figure: how it is drawn (None: not), and its numbers for a table."""
+    shown = figure.data.head(MAX_FIGURE_ROWS)
+    rows = [[_finite(value) for value in row] for row in shown.iter_rows()]
+    return {
+        "name": figure.name,
+        "spec": spec,
+        "columns": figure.data.columns,
+        "rows": rows,
+        "num_rows": figure.data.height,
+    }
+
+
+def question_data(question: Question) -> Plain:
+    """All of a question that its view shows."""
+    return {
+        "id": question.query_id,
+        "question": question.question,
+        "answers": list(question.answers),
+        "dataset": question.dataset,
+        "score": question.score,
+        "slices": dict(question.slices),
+        "documents": _documents(question.documents),
+        "lists": {str(run): list(places) for run, places in question.lists.items()},
+        "end_to_end": [[one.run, one.depth, one.value, one.output] for one in question.end_to_end],
+        "cells": [[run, depth, cell] for (run, depth), cell in question.cells.items()],
+    }
+
+
+def _documents(documents: Documents) -> Plain:
+    return {
+        "ids": list(documents.ids),
+        "titles": list(documents.titles),
+        "texts": list(documents.texts),
+        "gold": [place for place, is_gold in enumerate(documents.is_gold) if is_gold],
+        "outputs": list(documents.outputs),
+        "labels": {str(column): list(labels) for column, labels in documents.labels.items()},
+    }
+
+
+class QuestionIndex:
+    """Columns over all questions: what sorting and filtering need, and where each question's record is."""
+
+    def __init__(self, questions: Questions | None) -> None:
+        self.columns: dict[str, list[Any]] = {name: [] for name in INDEX_COLUMNS}
+        self.runs = list(questions.runs) if questions else []
+        self.depth = questions.depths[-1] if questions and questions.depths else 0
+        self.cells: dict[str, int] = {}
+        self.slices: dict[str, dict[str, int]] = {}
+
+    def add(self, question: Question, shard: int, place: int) -> None:
+        """The next question, whose record is the one at ``place`` of a shard."""
+        values = {(one.run, one.depth): one.value for one in question.end_to_end}
+        row = {
+            "id": question.query_id,
+            "question": question.question,
+            "answers": list(question.answers)[:3],
+            "dataset": question.dataset,
+            "shard": shard,
+            "place": place,
+            "slices": self._slices(question.slices),
+            "values": [values.get((run, self.depth)) for run in self.runs],
+            "closed_book": _reference(question, NO_PASSAGES),
+            "gold": _reference(question, GOLD_PASSAGES),
+            "cells": [self._cell(question.cells.get((run, self.depth))) for run in self.runs],
+            "disagree": question.num_disagreements,
+            "harmful": question.num_harmful,
+        }
+        for name, value in row.items():
+            self.columns[name].append(value)
+
+    def _cell(self, cell: str | None) -> int:
+        return -1 if cell is None else self.cells.setdefault(cell, len(self.cells))
+
+    def _slices(self, slices: Mapping[str, str]) -> dict[str, int]:
+        known = ((name, value, self.slices.setdefault(name, {})) for name, value in slices.items())
+        return {name: values.setdefault(value, len(values)) for name, value, values in known}
+
+    def data(self) -> Plain:
+        """The index, with the names that its numbers stand for."""
+        slices = {name: list(values) for name, values in self.slices.items()}
+        return {**self.columns, "depth": self.depth, "cell_names": list(self.cells), "slice_values": slices}
+
+
+def _reference(question: Question, run: str) -> float | None:
+    return next((one.value for one in question.end_to_end if one.run == run), None)
+
+
+def column_data(questions: Questions) -> list[Plain]:
+    """The annotators, by name, reader and score."""
+    return [
+        {"annotator": one.annotator, "reader": one.reader, "score": one.score, "kind": one.kind}
+        for one in questions.columns
+    ]
+
+
+def part_data(
+    parts: Iterable[Table | Figure], specs: Mapping[str, Mapping[str, Any]]
+) -> tuple[list[Plain], list[Plain]]:
+    """Tables and figures of a report, each with its data."""
+    both: Sequence[Table | Figure] = list(parts)
+    tables = [table_data(part) for part in both if isinstance(part, Table)]
+    figures = [figure_data(part, specs.get(part.name)) for part in both if isinstance(part, Figure)]
+    return tables, figures

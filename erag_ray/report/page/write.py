@@ -1,0 +1,168 @@
+"""Writing the page: its HTML, and the questions in files that a browser opens from disk one by one."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import importlib.resources
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jinja2
+
+from erag_ray.report.model import Figure, Report
+from erag_ray.report.page.payload import (
+    QuestionIndex,
+    column_data,
+    packed,
+    part_data,
+    question_data,
+)
+from erag_ray.report.questions import Questions
+from erag_ray.store import Folder
+
+FOLDER = "report"
+SHARD_BYTES = 1_500_000
+"""Of JSON in a file of questions, from which a new one is begun; a tenth to a third of it as gzip."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Charts:
+    """How figures are drawn: a Vega-Lite spec for each, and the script with Vega, Vega-Lite and vega-embed."""
+
+    vega: Callable[[Figure], Mapping[str, Any]]
+    javascript_bundle: Callable[[], str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageOptions:
+    """The form of a page."""
+
+    single_file: bool = False
+    """Everything in one HTML file."""
+
+
+def write_page(
+    folder: Folder,
+    report: Report,
+    questions: Questions | None = None,
+    options: PageOptions | None = None,
+    charts: Charts | None = None,
+) -> str:
+    """Write ``report/index.html`` and the files beside it; what stood there goes.
+
+    Args:
+        folder: of the job.
+        report: what the page says.
+        questions: for the look at single questions; None: without.
+        options: the form of the page.
+        charts: how figures are drawn; None: as tables.
+
+    Returns:
+        The path of the page.
+    """
+    options = options or PageOptions()
+    folder.delete_folder(FOLDER)
+    index = QuestionIndex(questions)
+    shards = _shards(questions, index) if questions else iter(())
+    inline = list(shards) if options.single_file else []
+    for number, text in enumerate(shards):
+        folder.write_bytes(f'shard({number},"{text}");\n'.encode(), FOLDER, "questions", f"{number:04}.js")
+    specs = _specs(report, charts)
+    bundle = charts.javascript_bundle() if charts and specs else ""
+    if bundle and not options.single_file:
+        folder.write_bytes(bundle.encode(), FOLDER, "charts.js")
+    data = _data(report, questions, index, specs)
+    html = _html(report, data, bundle, inline, is_single=options.single_file)
+    folder.write_bytes(html.encode("utf-8", "replace"), FOLDER, "index.html")
+    _tidy(folder)
+    return "/".join([folder.address.rstrip("/"), FOLDER, "index.html"])
+
+
+def _tidy(folder: Folder) -> None:
+    """Leave no empty folders of unfinished files: people mail what they see."""
+    for names in (("_unfinished",), ("questions", "_unfinished")):
+        folder.delete_folder(FOLDER, *names)
+
+
+def _shards(questions: Questions, index: QuestionIndex) -> Iterator[str]:
+    """The records of neighbouring questions, packed; every question comes into the index on the way."""
+    records: list[dict[str, Any]] = []
+    number = size = 0
+    for question in questions:
+        record = question_data(question)
+        index.add(question, number, len(records))
+        records.append(record)
+        size += len(json.dumps(record, default=str))
+        if size >= SHARD_BYTES:
+            yield packed(records)
+            records, size, number = [], 0, number + 1
+    if records:
+        yield packed(records)
+
+
+def _specs(report: Report, charts: Charts | None) -> dict[str, Mapping[str, Any]]:
+    figures = [part for section in report.sections for part in section.parts if isinstance(part, Figure)]
+    return {figure.name: charts.vega(figure) for figure in figures} if charts else {}
+
+
+def _data(
+    report: Report, questions: Questions | None, index: QuestionIndex, specs: Mapping[str, Mapping[str, Any]]
+) -> str:
+    tables, figures = part_data((part for section in report.sections for part in section.parts), specs)
+    about = None
+    if questions is not None:
+        about = {
+            "runs": list(questions.runs),
+            "columns": column_data(questions),
+            "depths": list(questions.depths),
+            "shown": questions.options.depth,
+            "texts": questions.options.texts,
+            "threshold": questions.options.threshold,
+            "index": index.data(),
+        }
+    return packed({"tables": tables, "figures": figures, "questions": about})
+
+
+def _html(report: Report, data: str, bundle: str, shards: list[str], *, is_single: bool) -> str:
+    script, style = _asset("page.js"), _asset("page.css")
+    hashes = [_sha256(script), *([_sha256(bundle)] if bundle and is_single else [])]
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(_asset("page.html.j2")).render(
+        report=report,
+        policy=_policy(hashes, may_load=not is_single),
+        data=data,
+        script=script,
+        style=style,
+        bundle=_packed_text(bundle) if bundle and is_single else "",
+        has_charts=bool(bundle),
+        shards=shards,
+        is_table=lambda part: not isinstance(part, Figure),
+    )
+
+
+def _policy(hashes: list[str], *, may_load: bool) -> str:
+    """A Content-Security-Policy: these scripts and the files beside the page, no network, no eval."""
+    scripts = " ".join([*(f"'sha256-{one}'" for one in hashes), *(["'self'", "file:"] if may_load else [])])
+    # Vega sets styles of its drawings
+    return (
+        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
+        "connect-src 'none'; base-uri 'none'; form-action 'none'"
+    )
+
+
+def _asset(name: str) -> str:
+    return importlib.resources.files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _sha256(text: str) -> str:
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+
+def _packed_text(text: str) -> str:
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()

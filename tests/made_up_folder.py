@@ -1,0 +1,150 @@
+"""A finished folder of any size, made up: questions, runs, texts, labels, outputs and cells, all of them sealed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from erag_ray.schemas import (
+    CELLS,
+    CORPUS,
+    DOCUMENT_OUTPUTS,
+    GOLD,
+    LABELS,
+    LIST_OUTPUTS,
+    PROVENANCE,
+    QUERIES,
+    RUNS,
+    SLICES,
+    UTILITY,
+    TableSchema,
+)
+from erag_ray.store import TableStore
+
+READER = "echo-0123456789abcdef"
+TEXT = (
+    "the river crosses old town where mill and bridge were built by people who came from far away "
+    "in winter trade grew along its banks until a railway brought stone wool grain and letters home"
+)
+WORDS = np.array(TEXT.split())
+CELL_NAMES = ("found", "distracted", "combined", "lost", "missing")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How large a folder is."""
+
+    num_questions: int
+    runs: tuple[str, ...] = ("bm25", "dense")
+    num_documents: int = 10
+    """Of each list."""
+    num_words: int = 100
+    """Of each text."""
+    depths: tuple[int, ...] = (5, 10)
+    annotators: tuple[str, ...] = ("erag", "provenance", "gain")
+    share_shared: float = 0.5
+    """Of a list's documents, those that all runs have."""
+
+
+def write_folder(out: str, size: Size, seed: int = 0, without: tuple[TableSchema, ...] = ()) -> TableStore:
+    """Seal the tables of a job in a folder.
+
+    Args:
+        out: the folder.
+        size: of it.
+        seed: of all that is random.
+        without: tables that are left out.
+    """
+    store, random = TableStore(out), np.random.default_rng(seed)
+    queries = _queries(size)
+    runs = _runs(size, queries)
+    pairs = runs.select("query_id", "doc_id").unique(maintain_order=True)
+    gold = pairs.filter(pl.col("doc_id").str.ends_with("-s0"))
+    lists = _lists(size, queries)
+    used = lists.with_columns(value=pl.Series(random.integers(0, 2, lists.height).astype(float)))
+    cells = used.filter(pl.col("depth") > 0).filter(pl.col("run_id").is_in(size.runs))
+    tables = {
+        QUERIES: queries,
+        RUNS: runs,
+        CORPUS: _corpus(size, pairs, random),
+        GOLD: gold.with_columns(rank=pl.lit(1, pl.Int32)),
+        PROVENANCE: gold.select("query_id", page_id="doc_id"),
+        UTILITY: used.with_columns(score=pl.lit("exact_match")),
+        LIST_OUTPUTS: lists.with_columns(output=pl.format("Town {}", pl.col("depth"))),
+        DOCUMENT_OUTPUTS: pairs.with_columns(
+            reader=pl.lit(READER), output=pl.format("Town {}", pl.col("doc_id").str.slice(1, 3))
+        ),
+        CELLS: cells.with_columns(
+            score=pl.lit("exact_match"),
+            alone=pl.lit(None, pl.Boolean),
+            list=pl.col("value") > 0,
+            closed_book=pl.lit(None, pl.Boolean),
+            cell=pl.Series(np.array(CELL_NAMES)[random.integers(0, len(CELL_NAMES), cells.height)].tolist()),
+        ),
+        SLICES: queries.select(
+            "query_id", slice=pl.lit("hops"), value=(pl.int_range(pl.len()) % 3 + 1).cast(pl.String)
+        ),
+    }
+    for schema, table in tables.items():
+        if schema not in without:
+            store.write(table.select(schema.columns.names), schema)
+    if LABELS not in without:
+        _write_labels(store, size, pairs, random)
+    return store
+
+
+def _queries(size: Size) -> pl.DataFrame:
+    number = pl.int_range(size.num_questions, eager=True)
+    return pl.DataFrame({"number": number}).select(
+        query_id=pl.format("q{}", "number"),
+        dataset=pl.when(pl.col("number") % 2 == 0).then(pl.lit("nq")).otherwise(pl.lit("hotpotqa")),
+        question=pl.format("Which river crosses the old town number {}?", "number"),
+        answers=pl.concat_list(pl.lit("river"), pl.format("Town {}", "number")),
+        score=pl.lit("exact_match"),
+    )
+
+
+def _runs(size: Size, queries: pl.DataFrame) -> pl.DataFrame:
+    ranks = pl.DataFrame({"rank": range(1, size.num_documents + 1)}, schema={"rank": pl.Int32})
+    runs = pl.DataFrame({"run_id": size.runs}).with_row_index("run")
+    rows = runs.join(queries.select("query_id"), how="cross").join(ranks, how="cross")
+    is_shared = pl.col("rank") <= size.num_documents * size.share_shared
+    place = pl.col("rank") - 1
+    shared = pl.format(
+        "{}-s{}", "query_id", (place + pl.col("run")) % max(1, int(size.num_documents * size.share_shared))
+    )
+    own = pl.format("{}-{}-{}", "query_id", "run", place)
+    documents = rows.with_columns(
+        doc_id=pl.when(is_shared).then(shared).otherwise(own), score=-pl.col("rank").cast(pl.Float64)
+    )
+    return documents.select(RUNS.columns.names)
+
+
+def _corpus(size: Size, pairs: pl.DataFrame, random: np.random.Generator) -> pl.DataFrame:
+    # texts are cut out of one long text: as many different ones as places to cut
+    long = " ".join(WORDS[random.integers(0, len(WORDS), 200_000)])
+    starts = random.integers(0, len(long) - 6 * size.num_words, pairs.height)
+    texts = [long[start : start + 6 * size.num_words] for start in starts]
+    return pairs.select("doc_id", page_id="doc_id", title=pl.format("The town of {}", "doc_id")).with_columns(
+        text=pl.Series(texts)
+    )
+
+
+def _lists(size: Size, queries: pl.DataFrame) -> pl.DataFrame:
+    lists = [(run, depth) for run in size.runs for depth in size.depths]
+    references = [("no_passages", 0), ("gold_passages", size.depths[-1])]
+    schema = {"run_id": pl.String, "depth": pl.Int32}
+    frame = pl.DataFrame([*lists, *references], schema=schema, orient="row")
+    return queries.select("query_id").join(frame, how="cross").with_columns(reader=pl.lit(READER))
+
+
+def _write_labels(store: TableStore, size: Size, pairs: pl.DataFrame, random: np.random.Generator) -> None:
+    writer = store.writer(LABELS)
+    for annotator in size.annotators:
+        values = random.integers(-1 if annotator == "gain" else 0, 2, pairs.height).astype(float)
+        named = {"annotator": annotator, "reader": READER, "score": "exact_match"}
+        columns = {name: pl.lit(value) for name, value in named.items()}
+        writer.append(pairs.with_columns(label=pl.Series(values), **columns).select(LABELS.columns.names))
+    writer.seal()

@@ -1,0 +1,405 @@
+"""What the page is made of: records of questions, what its files hold, and what cannot get out of them."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import pathlib
+import re
+import subprocess
+import sys
+from typing import Any
+
+import polars as pl
+import pytest
+from made_up_folder import READER, Size, write_folder
+
+from erag_ray.report.model import (
+    Column,
+    DatasetVerdict,
+    Figure,
+    Finding,
+    Format,
+    Report,
+    Section,
+    Table,
+    Value,
+    Verdict,
+)
+from erag_ray.report.page import PageOptions, write_page
+from erag_ray.report.page.payload import packed, table_data
+from erag_ray.report.questions import (
+    SNIPPET_CHARACTERS,
+    Question,
+    QuestionOptions,
+    Questions,
+    answer_pattern,
+    load_questions,
+    snippet,
+)
+from erag_ray.schemas import (
+    CELLS,
+    CORPUS,
+    DOCUMENT_OUTPUTS,
+    GOLD,
+    LABELS,
+    LIST_OUTPUTS,
+    PROVENANCE,
+    QUERIES,
+    RUNS,
+    SLICES,
+    UTILITY,
+    TableSchema,
+)
+from erag_ray.store import Folder, TableStore
+
+HOSTILE = "</script><img src=x onerror=alert(1)> \u2028\u2029 \u202eright to left\u202c & <b>bold</b>"
+
+
+def report_of(title: str = "Which retriever?", *parts: Table | Figure) -> Report:
+    finding = Finding(topic="certainty", text="not settled: 412 questions would be needed", is_warning=True)
+    verdict = DatasetVerdict(dataset="nq", answer="bm25 serves the reader best", findings=(finding,))
+    return Report(
+        title=title,
+        verdict=Verdict(question="Which retriever serves the reader best?", datasets=(verdict,)),
+        sections=(Section(name="runs", title="Runs", parts=parts),),
+        warnings=("half of the outputs are empty",),
+        notes=("two questions have no gold page",),
+    )
+
+
+def unpacked(text: str) -> Any:
+    return json.loads(gzip.decompress(base64.b64decode(text)))
+
+
+def data_of(page: str) -> Any:
+    found = re.search(r'<script type="text/plain" id="data">(.*?)</script>', page)
+    assert found
+    return unpacked(found[1])
+
+
+def records_of(folder: pathlib.Path) -> list[Any]:
+    """Every record of every file of questions."""
+    texts = [path.read_text() for path in sorted((folder / "report" / "questions").iterdir())]
+    return [record for text in texts for record in unpacked(re.fullmatch(r'shard\(\d+,"(.*)"\);\n', text)[1])]  # type: ignore[index]
+
+
+@pytest.fixture
+def folder(tmp_path: pathlib.Path) -> TableStore:
+    return write_folder(str(tmp_path / "out"), Size(num_questions=7))
+
+
+def one(questions: Questions, query_id: str = "q0") -> Question:
+    return next(question for question in questions if question.query_id == query_id)
+
+
+# --- records ---
+
+
+def test_a_record_holds_the_rows_of_the_tables(folder: TableStore) -> None:
+    questions = load_questions(folder, QuestionOptions(depth=3))
+    assert (questions.runs, questions.depths, questions.notes) == (["bm25", "dense"], [5, 10], [])
+    assert [column.annotator for column in questions.columns] == ["erag", "gain", "provenance"]
+    assert [column.kind for column in questions.columns] == ["binary", "signed", "binary"]
+    assert [question.query_id for question in questions] == [f"q{number}" for number in range(7)]
+    for question in questions:
+        _assert_lists(question, folder.read(RUNS), questions.runs)
+        _assert_labels(question, folder.read(LABELS), questions)
+        _assert_end_to_end(question, folder)
+
+
+def _assert_lists(question: Question, runs: pl.DataFrame, names: Any) -> None:
+    own = runs.filter(query_id=question.query_id)
+    for place, run in enumerate(names):
+        expected = own.filter(run_id=run).sort("rank")["doc_id"].to_list()
+        assert [question.documents.ids[number] for number in question.lists[place]] == expected
+
+
+def _assert_labels(question: Question, labels: pl.DataFrame, questions: Questions) -> None:
+    for place, column in enumerate(questions.columns):
+        rows = labels.filter(query_id=question.query_id, annotator=column.annotator)
+        expected = dict(rows.select("doc_id", "label").iter_rows())
+        found = dict(zip(question.documents.ids, question.documents.labels[place], strict=True))
+        assert found == expected
+
+
+def _assert_end_to_end(question: Question, folder: TableStore) -> None:
+    used = folder.read(UTILITY).join(folder.read(LIST_OUTPUTS), on=["reader", "run_id", "query_id", "depth"])
+    rows = used.filter(query_id=question.query_id).select("run_id", "depth", "value", "output")
+    assert {(one.run, one.depth, one.value, one.output) for one in question.end_to_end} == set(
+        rows.iter_rows()
+    )
+    cells = folder.read(CELLS).filter(query_id=question.query_id).select("run_id", "depth", "cell")
+    assert {(run, depth, cell) for (run, depth), cell in question.cells.items()} == set(cells.iter_rows())
+
+
+def test_texts_gold_and_outputs_are_those_of_their_document(folder: TableStore) -> None:
+    question = one(load_questions(folder, QuestionOptions(depth=3)), "q4")
+    texts = dict(folder.read(CORPUS).select("doc_id", "text").iter_rows())
+    outputs = dict(folder.read(DOCUMENT_OUTPUTS).select("doc_id", "output").iter_rows())
+    ranks = folder.read(RUNS).filter(query_id="q4").group_by("doc_id").agg(pl.col("rank").min())
+    best = dict(ranks.iter_rows())
+    for place, document in enumerate(question.documents.ids):
+        is_gold = document == "q4-s0"
+        assert question.documents.is_gold[place] == is_gold
+        shown = texts[document] if best[document] <= 3 or is_gold else None
+        assert question.documents.texts[place] == shown
+        assert question.documents.outputs[place] == outputs[document]
+        assert question.documents.titles[place] == f"The town of {document}"
+    assert question.slices == {"hops": "2"}
+
+
+def test_a_page_of_provenance_makes_its_documents_gold(tmp_path: pathlib.Path) -> None:
+    folder = write_folder(str(tmp_path), Size(num_questions=2), without=(GOLD,))
+    documents = one(load_questions(folder, QuestionOptions())).documents
+    assert [id for id, is_gold in zip(documents.ids, documents.is_gold, strict=True) if is_gold] == ["q0-s0"]
+
+
+def test_texts_can_be_left_out_or_cut(folder: TableStore) -> None:
+    without = one(load_questions(folder, QuestionOptions(texts="none"))).documents
+    assert set(without.texts) == {None}
+    assert None not in without.titles
+    whole = one(load_questions(folder, QuestionOptions())).documents
+    cut = one(load_questions(folder, QuestionOptions(texts="snippets"))).documents
+    for text, short in zip(whole.texts, cut.texts, strict=True):
+        assert text is not None
+        assert short is not None
+        assert len(short) <= SNIPPET_CHARACTERS + 2 < len(text)
+        # a gold answer
+        assert ("river" in short) == (" river " in text)
+
+
+@pytest.mark.parametrize(
+    ("text", "answers", "expected"),
+    [
+        ("x" * 500, ["y"], "x" * 200 + "…"),
+        ("short", [], "short"),
+        ("a" * 300 + " Orla  River " + "b" * 300, ["orla river"], f"…{'a' * 94} Orla  River {'b' * 93}…"),
+        ("a" * 300 + "orla " + "b" * 10, ["orla"], "a" * 200 + "…"),
+        ("w" + " n" * 200, ["w" + " n" * 200], "w" + " n" * 200),
+    ],
+    ids=["start", "whole", "around", "inside a word", "long answer"],
+)
+def test_a_snippet_surrounds_the_answer(text: str, answers: list[str], expected: str) -> None:
+    assert snippet(text, answer_pattern(answers)) == expected
+
+
+def test_disagreement_and_harm_are_counted_by_document(folder: TableStore) -> None:
+    labels = folder.read(LABELS).filter(query_id="q3").pivot("annotator", index="doc_id", values="label")
+    question = one(load_questions(folder, QuestionOptions()), "q3")
+    assert question.num_disagreements == (labels["erag"] != labels["provenance"]).sum() > 0
+    assert question.num_harmful == (labels["gain"] < 0).sum() > 0
+
+
+TABLES = (
+    QUERIES,
+    RUNS,
+    CORPUS,
+    GOLD,
+    PROVENANCE,
+    LABELS,
+    UTILITY,
+    DOCUMENT_OUTPUTS,
+    LIST_OUTPUTS,
+    CELLS,
+    SLICES,
+)
+
+
+@pytest.mark.parametrize("schema", TABLES, ids=lambda schema: schema.name)
+def test_what_a_missing_table_does_not_hold_is_shown(tmp_path: pathlib.Path, schema: TableSchema) -> None:
+    folder = write_folder(str(tmp_path), Size(num_questions=3), without=(schema,))
+    questions = load_questions(folder, QuestionOptions())
+    assert [question.query_id for question in questions] == ["q0", "q1", "q2"]
+    assert one(questions).documents.ids
+    # the last two are made by newer versions only
+    named = [f"questions are shown without {schema.name}: the table is not in this folder"]
+    assert list(questions.notes) == ([] if schema in (CELLS, SLICES) else named)
+    write_page(Folder(str(tmp_path)), report_of(), questions)
+    assert len(records_of(tmp_path)) == 3
+
+
+def test_a_changed_table_counts_as_missing_and_is_named(tmp_path: pathlib.Path) -> None:
+    folder = write_folder(str(tmp_path), Size(num_questions=3))
+    next((tmp_path / "labels").glob("part-*")).write_bytes(b"other")
+    questions = load_questions(folder, QuestionOptions())
+    assert len(questions.notes) == 1
+    assert "not what was sealed" in questions.notes[0]
+    assert one(questions).documents.labels == {}
+
+
+def test_an_empty_folder_has_no_question(tmp_path: pathlib.Path) -> None:
+    questions = load_questions(TableStore(str(tmp_path)), QuestionOptions())
+    assert list(questions) == []
+    write_page(Folder(str(tmp_path)), report_of(), questions)
+    assert (tmp_path / "report" / "index.html").exists()
+
+
+def test_a_null_label_and_an_output_that_ended_as_an_error_stay_unknown(tmp_path: pathlib.Path) -> None:
+    folder = write_folder(str(tmp_path), Size(num_questions=1), without=(LABELS, DOCUMENT_OUTPUTS))
+    named = {"reader": READER, "query_id": "q0", "doc_id": "q0-s0"}
+    label = {**named, "score": "exact_match", "annotator": "erag", "label": None}
+    known = {**label, "doc_id": "q0-s1", "label": 1.0}
+    folder.write(pl.DataFrame([label, known]).select(LABELS.columns.names), LABELS)
+    folder.write(
+        pl.DataFrame([{**named, "output": None}], schema_overrides={"output": pl.String}), DOCUMENT_OUTPUTS
+    )
+    documents = one(load_questions(folder, QuestionOptions())).documents
+    labels = dict(zip(documents.ids, documents.labels[0], strict=True))
+    assert (labels["q0-s0"], labels["q0-s1"]) == (None, 1.0)
+    assert set(documents.outputs) == {None}
+
+
+# --- files ---
+
+
+def test_every_question_is_in_a_file_and_the_index_says_where(
+    folder: TableStore, tmp_path: pathlib.Path
+) -> None:
+    questions = load_questions(folder, QuestionOptions())
+    path = write_page(folder.folder, report_of(), questions)
+    assert path == f"{folder.folder.path}/report/index.html"
+    records = records_of(tmp_path / "out")
+    index = data_of(pathlib.Path(path).read_text())["questions"]["index"]
+    assert index["id"] == [record["id"] for record in records] == [f"q{number}" for number in range(7)]
+    assert index["shard"] == [0] * 7
+    assert index["place"] == list(range(7))
+    assert index["depth"] == 10
+    assert {len(values) for values in index["values"]} == {2}
+    assert set(index["slice_values"]) == {"hops"}
+    assert {path.name for path in (tmp_path / "out" / "report").iterdir()} == {"index.html", "questions"}
+
+
+def test_files_of_questions_stay_small(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("erag_ray.report.page.write.SHARD_BYTES", 20_000)
+    folder = write_folder(str(tmp_path), Size(num_questions=9))
+    path = write_page(folder.folder, report_of(), load_questions(folder, QuestionOptions()))
+    index = data_of(pathlib.Path(path).read_text())["questions"]["index"]
+    files = sorted((tmp_path / "report" / "questions").iterdir())
+    assert len(files) == index["shard"][-1] + 1 > 2
+    for number, file in enumerate(files):
+        assert file.name == f"{number:04}.js"
+    assert [record["id"] for record in records_of(tmp_path)] == index["id"]
+
+
+def test_one_file_holds_everything(folder: TableStore, tmp_path: pathlib.Path) -> None:
+    questions = load_questions(folder, QuestionOptions())
+    path = write_page(folder.folder, report_of(), questions, PageOptions(single_file=True))
+    assert [file.name for file in (tmp_path / "out" / "report").iterdir()] == ["index.html"]
+    page = pathlib.Path(path).read_text()
+    shards = re.findall(r'<script type="text/plain" class="shard">(.*?)</script>', page)
+    assert [record["id"] for text in shards for record in unpacked(text)] == [
+        f"q{number}" for number in range(7)
+    ]
+    assert "file:" not in page[: page.index("<title>")]
+
+
+def test_a_new_page_leaves_nothing_of_the_old_one(folder: TableStore, tmp_path: pathlib.Path) -> None:
+    questions = load_questions(folder, QuestionOptions())
+    write_page(folder.folder, report_of(), questions)
+    write_page(folder.folder, report_of())
+    assert [file.name for file in (tmp_path / "out" / "report").iterdir()] == ["index.html"]
+
+
+def test_the_same_report_is_the_same_file(folder: TableStore) -> None:
+    questions = load_questions(folder, QuestionOptions())
+    pages = [pathlib.Path(write_page(folder.folder, report_of(), questions)).read_bytes() for _ in range(2)]
+    assert pages[0] == pages[1]
+
+
+def test_the_verdict_stands_in_the_html_without_any_script(tmp_path: pathlib.Path) -> None:
+    page = pathlib.Path(write_page(Folder(str(tmp_path)), report_of())).read_text()
+    for text in (
+        "bm25 serves the reader best",
+        "412 questions would be needed",
+        "half of the outputs are empty",
+    ):
+        assert text in page
+    assert page.index("bm25 serves the reader best") < page.index('id="data"')
+
+
+def test_nothing_gets_out_of_its_place_in_the_html(tmp_path: pathlib.Path) -> None:
+    table = Table(
+        name="t", title=HOSTILE, columns=(Column(HOSTILE, Format.NAME),), rows=((Value(value=HOSTILE),),)
+    )
+    folder = write_folder(str(tmp_path), Size(num_questions=1, runs=(HOSTILE, "dense")))
+    questions = load_questions(folder, QuestionOptions())
+    page = pathlib.Path(write_page(folder.folder, report_of(HOSTILE, table), questions)).read_text()
+    assert "<img" not in page
+    assert "<b>" not in page
+    # one element for the data and one for the script, each ended once
+    assert page.count("<script") == page.count("</script") == 2
+    assert data_of(page)["tables"][0]["rows"] == [[HOSTILE]]
+
+
+def test_the_page_names_no_remote_address(tmp_path: pathlib.Path) -> None:
+    page = pathlib.Path(write_page(Folder(str(tmp_path)), report_of())).read_text()
+    assert not re.search(r"""(src|href|url\()\s*=?\s*["']?(https?:)?//""", page)
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="(.*?)"', page)
+    assert policy
+    assert "default-src &#39;none&#39;" in policy[1]
+    assert "unsafe-eval" not in policy[1]
+    assert "connect-src &#39;none&#39;" in policy[1]
+
+
+def test_packed_text_is_safe_in_html_and_comes_back() -> None:
+    text = packed([HOSTILE, "\ud800 half a pair"])
+    assert re.fullmatch(r"[A-Za-z0-9+/=]+", text)
+    assert unpacked(text)[0] == HOSTILE
+
+
+def test_cells_have_what_they_are_sorted_by_and_their_reasons() -> None:
+    columns = (
+        Column("run", Format.NAME),
+        Column("score", Format.NUMBER, "mean"),
+        Column("p", Format.P_VALUE),
+    )
+    row = (
+        Value(value="bm25"),
+        Value(value=0.5, low=0.25, high=0.75, note="n=30"),
+        Value(reason="one question"),
+    )
+    nan = (Value(), Value(value=float("nan")), Value(value=1e-5))
+    data = table_data(Table(name="t", title="T", columns=columns, rows=(row, nan)))
+    assert data["rows"] == [
+        ["bm25", {"v": 0.5, "t": "0.500", "i": "[0.250, 0.750]", "n": "n=30"}, {"r": "one question"}],
+        [None, None, {"v": 1e-5, "t": "1.0e-05"}],
+    ]
+    assert data["columns"][1] == {"name": "score", "meaning": "mean", "text": False}
+
+
+# --- scale ---
+
+PEAK = """
+import resource, sys
+sys.path.insert(0, {tests!r})
+from made_up_folder import Size, write_folder
+from erag_ray.report.questions import QuestionOptions, load_questions
+from erag_ray.store import TableStore
+from test_page import report_of
+from erag_ray.report.page import write_page
+store = TableStore({out!r})
+questions = load_questions(store, QuestionOptions())
+write_page(store.folder, report_of(), questions)
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def peak_of(out: pathlib.Path) -> int:
+    """Bytes that a process needs at most to write a folder's page."""
+    code = PEAK.format(tests=str(pathlib.Path(__file__).parent), out=str(out))
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=200
+    )
+    return int(done.stdout) * 1024
+
+
+def test_the_memory_of_a_question_lets_3000_fit_in_two_gibibytes(tmp_path: pathlib.Path) -> None:
+    few, many = 200, 800
+    for number in (few, many):
+        size = Size(num_questions=number, runs=("a", "b", "c", "d", "e"), num_documents=50, share_shared=0.1)
+        write_folder(str(tmp_path / str(number)), size)
+    peaks = [peak_of(tmp_path / str(number)) for number in (few, many)]
+    of_a_question = (peaks[1] - peaks[0]) / (many - few)
+    assert peaks[1] + of_a_question * (3_000 - many) < 2 << 30
