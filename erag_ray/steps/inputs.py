@@ -21,6 +21,7 @@ from erag_ray.datasets import (
     sample_loaded,
 )
 from erag_ray.progress import stage_progress
+from erag_ray.report.load import JOB_STAGES
 from erag_ray.schemas import (
     BEST_DEPTHS,
     COMPARISONS,
@@ -46,7 +47,7 @@ from erag_ray.steps.checks import (
     check_not_own,
     check_places,
     check_runs,
-    note_cutoffs,
+    cutoff_notes,
     scores_of,
 )
 from erag_ray.steps.stages import Stage
@@ -64,7 +65,6 @@ DERIVED_TABLES = (
     POOLING,
     BEST_DEPTHS,
 )
-JOB_STAGES = ("annotate", "end_to_end", "compare", "settle")
 INPUT_KEYS = (
     "queries",
     "query_format",
@@ -322,9 +322,7 @@ def _sealed(tables: TableStore) -> Inputs:
 
 def _with_notes(config: JobConfig, inputs: Inputs) -> Inputs:
     """The inputs with what is worth a note of the rest of the config, which is not sealed with them."""
-    findings = Findings()
-    note_cutoffs(config, findings)
-    return dataclasses.replace(inputs, notes=[*inputs.notes, *findings.notes])
+    return dataclasses.replace(inputs, notes=[*inputs.notes, *cutoff_notes(config)])
 
 
 def unseal(config: JobConfig, schemas: Sequence[TableSchema]) -> None:
@@ -333,3 +331,4 @@ def unseal(config: JobConfig, schemas: Sequence[TableSchema]) -> None:
     for schema in schemas:
         tables.unseal(schema)
     tables.folder.delete("report.md")
+    tables.folder.delete_folder("report")
