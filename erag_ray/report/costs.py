@@ -36,6 +36,7 @@ def work_table(stage: Mapping[str, Any]) -> Table:
         rows=tuple(plain(*(row[name] for name in (*names_of, *WORK))) for row in stage["counts"]),
         caption="pairs: one document alone (eRAG). lists: several documents (end to end). Equal questions with equal "
         f"texts are asked once. {stage['summary']}",
+        is_main=True,
     )
 
 

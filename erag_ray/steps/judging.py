@@ -434,16 +434,22 @@ def _check_made(tables: TableStore, schema: TableSchema, job: str, wanted: Mappi
         raise InputError([f"{text} (what was read before is not read again)"])
 
 
-def export(config: JobConfig, inputs: Inputs) -> None:
-    """Write runs as TREC runs and LABELS as TREC qrels under ``trec/``; its manifest says what could not be written."""
+def export(config: JobConfig, inputs: Inputs) -> list[str]:
+    """Write runs as TREC runs and LABELS as TREC qrels under ``trec/``.
+
+    Returns:
+        What could not be written, and why; it is in the manifest there too.
+    """
     tables = TableStore(config.out)
-    labels, folder, notes = tables.read(LABELS), tables.folder, []
+    labels, folder = tables.read(LABELS), tables.folder
+    notes: list[str] = []
     for name in folder.names(EXPORT):
         folder.delete(EXPORT, name)
     with stage_progress("TREC files", show=config.progress) as at:
         for name, write in at.each(list(_trec_files(config, inputs, labels)), "files"):
-            notes += list(_export(config, name, write))
+            notes += _export(config, name, write)
     tables.write_manifest({"notes": notes}, EXPORT)
+    return notes
 
 
 def _trec_files(
