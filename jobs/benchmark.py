@@ -19,17 +19,17 @@ import pathlib
 from erag_ray.benchmark import costs_of, run_all
 from erag_ray.config import BenchmarkConfig
 from erag_ray.report import (
-    costs_grid,
-    device_grid,
-    host_grid,
-    markdown,
+    device_table,
+    host_table,
     open_console,
-    precision_grid,
+    precision_table,
     published_table_2,
-    served_grid,
+    reading_costs_table,
+    served_table,
     show,
-    speed_grid,
-    vllm_grid,
+    speed_table,
+    tables_as_markdown,
+    vllm_table,
 )
 from erag_ray.schemas import COSTS
 from erag_ray.steps import run_job, say
@@ -48,19 +48,19 @@ def main(config: BenchmarkConfig) -> None:
     of_host = of_cpu & ~of_served & ~of_vllm
     of_costs = of_tokens & ~of_cpu
     parts = (
-        (speed_grid, table.filter(~of_precision & ~of_cpu & ~of_costs)),
-        (costs_grid, table.filter(of_costs)),
-        (precision_grid, table.filter(of_precision)),
-        (host_grid, table.filter(of_host & ~of_device)),
-        (device_grid, table.filter(of_device)),
-        (served_grid, table.filter(of_served)),
-        (vllm_grid, table.filter(of_vllm)),
+        (speed_table, table.filter(~of_precision & ~of_cpu & ~of_costs)),
+        (reading_costs_table, table.filter(of_costs)),
+        (precision_table, table.filter(of_precision)),
+        (host_table, table.filter(of_host & ~of_device)),
+        (device_table, table.filter(of_device)),
+        (served_table, table.filter(of_served)),
+        (vllm_table, table.filter(of_vllm)),
     )
-    grids = [grid(part) for grid, part in parts if part.height]
-    grids += [published_table_2()] if "table_2" in config.parts else []
-    show(grids, open_console())
+    tables = [make(part) for make, part in parts if part.height]
+    tables += [published_table_2()] if "table_2" in config.parts else []
+    show(tables, open_console())
     place.with_name("benchmark.md").write_text(
-        markdown("What reading, retrieval and evaluation cost", grids, [])
+        tables_as_markdown("What reading, retrieval and evaluation cost", tables)
     )
     say(f"table: {place}, page: {place.with_name('benchmark.md')}")
 

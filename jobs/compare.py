@@ -14,16 +14,16 @@ from erag_ray.report import open_console
 from erag_ray.steps import run_job, say
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.judgements import judge_outputs, preview_judgements
-from erag_ray.steps.judging import evaluate, label, report, use
+from erag_ray.steps.judging import evaluate, export, label, use
 from erag_ray.steps.planning import end_to_end_lists, plan_stage, preview
 from erag_ray.steps.reading import run_stage
 from erag_ray.steps.rehearsing import aside, rehearse
+from erag_ray.steps.reporting import report
 from erag_ray.steps.retrieving import make_runs
 from erag_ray.steps.uses import check_reader
 
 
 def main(config: JobConfig) -> None:
-    console = open_console()
     make_runs(config, check_reader)
     if config.dry_run:
         config = aside(config)
@@ -40,8 +40,8 @@ def main(config: JobConfig) -> None:
     label(config, inputs, done.values(inputs))
     use(config, inputs, end_to_end_lists(config, inputs), done.requests, done.responses, done.judgements)
     evaluate(config, inputs)
-    path = report(config, inputs, console)
-    console.print(f"Report: {path}", soft_wrap=True, markup=False, highlight=False)
+    export(config, inputs)
+    report(config, open_console())
 
 
 if __name__ == "__main__":

@@ -11,15 +11,15 @@ from erag_ray.config import JobConfig
 from erag_ray.report import open_console
 from erag_ray.steps import run_job
 from erag_ray.steps.inputs import prepared
-from erag_ray.steps.judging import evaluate, report
+from erag_ray.steps.judging import evaluate, export
+from erag_ray.steps.reporting import report
 
 
 def main(config: JobConfig) -> None:
-    console = open_console()
     inputs = prepared(config)
     evaluate(config, inputs)
-    path = report(config, inputs, console)
-    console.print(f"Report: {path}", soft_wrap=True, markup=False, highlight=False)
+    export(config, inputs)
+    report(config, open_console())
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ Table 1, Figures 1 to 3 (their data, with intervals), the reproduction's table, 
 from __future__ import annotations
 
 from erag_ray.config import PapersConfig
-from erag_ray.report import open_console, show
+from erag_ray.report import open_console, show, tables_of
 from erag_ray.steps import run_job, say
 from erag_ray.steps.papers import papers
 
 
 def main(config: PapersConfig) -> None:
-    show(papers(config), open_console())
+    show(tables_of(papers(config)), open_console())
     say(f"report.md and the figures' data: {config.out}")
 
 

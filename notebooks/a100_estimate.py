@@ -40,7 +40,9 @@ from erag_ray.models.memory import GPU_SHARE, largest
 from erag_ray.models.shapes import causal_needs, t5_needs
 from erag_ray.models.t5_engine import Engine, _Run
 from erag_ray.prompts import T5
-from erag_ray.report import Grid, markdown, open_console, show
+from erag_ray.report import open_console, show, tables_as_markdown
+from erag_ray.report.model import Column, Format, Table
+from erag_ray.report.values import columns, names, plain
 from erag_ray.requests import Form
 
 PEAK, MEMORY_RATE, MEMORY = 312e12, 1.555e12, 40e9
@@ -284,33 +286,41 @@ def estimate() -> Iterator[tuple[str, int, int, Batch]]:
         yield "8B decoder", length, LLAMA_OUTPUT, llama_batch(LLAMA_SHAPE, length)
 
 
-def grid(batches: Sequence[tuple[str, int, int, Batch]]) -> Grid:
-    """A row for each phase of each batch, and the rate."""
+ESTIMATE_COLUMNS = (
+    *names("model and tokens", "phase"),
+    *columns(("pairs", "kernels"), Format.COUNT),
+    Column("GB", Format.TENTHS),
+    Column("10^12 operations", Format.NUMBER_2),
+    *columns(("ms on the GPU", "ms of launches", "us a pair"), Format.TENTHS),
+    Column("pairs a second", Format.COUNT),
+)
+
+
+def table(batches: Sequence[tuple[str, int, int, Batch]]) -> Table:
+    """Return a row for each phase of each batch, and the rate."""
     rows = []
     for name, length, written, batch in batches:
         for what, phase in (("in", batch.reading), ("out", batch.writing)):
+            is_first = what == "in"
             rows.append(
-                (
-                    f"{name}, {length} in, {written} out" if what == "in" else "",
+                plain(
+                    f"{name}, {length} in, {written} out" if is_first else "",
                     what,
-                    f"{batch.num_pairs:,}" if what == "in" else "",
-                    f"{len(phase.kernels):,}",
-                    f"{phase.num_bytes / 1e9:.1f}",
-                    f"{phase.operations / 1e12:.2f}",
-                    f"{phase.device_seconds * 1e3:.1f}",
-                    f"{phase.launch_seconds * 1e3:.1f}",
-                    f"{phase.seconds / batch.num_pairs * 1e6:.1f}",
-                    f"{batch.pairs_a_second:,.0f}" if what == "out" else "",
+                    batch.num_pairs if is_first else "",
+                    len(phase.kernels),
+                    phase.num_bytes / 1e9,
+                    phase.operations / 1e12,
+                    phase.device_seconds * 1e3,
+                    phase.launch_seconds * 1e3,
+                    phase.seconds / batch.num_pairs * 1e6,
+                    "" if is_first else batch.pairs_a_second,
                 )
             )
-    return Grid(
+    return Table(
+        name="a100",
         title="What one A100 (40 GB) should reach: an estimate, no GPU has run it",
-        columns=(
-            *("model and tokens", "phase", "pairs", "kernels", "GB", "10^12 operations"),
-            *("ms on the GPU", "ms of launches", "us a pair", "pairs a second"),
-        ),
+        columns=ESTIMATE_COLUMNS,
         rows=tuple(rows),
-        num_names=2,
         caption="ms on the GPU: the sum over all kernels of the longest of bytes / "
         f"{BANDWIDTH / 1e12:.2f} TB/s ({MEMORY_EFFICIENCY:.0%} of {MEMORY_RATE / 1e12} TB/s), operations / "
         f"{OPERATIONS / 1e12:.0f} TFLOP/s ({EFFICIENCY:.0%} of {PEAK / 1e12:.0f}) and {KERNEL_SECONDS * 1e6:.0f} us. "
@@ -321,10 +331,10 @@ def grid(batches: Sequence[tuple[str, int, int, Batch]]) -> Grid:
 
 def main(out: pathlib.Path | None) -> None:
     """Print the table, and write it to a file if one is named."""
-    table = grid(list(estimate()))
-    show([table], open_console())
+    made = table(list(estimate()))
+    show([made], open_console())
     if out is not None:
-        out.write_text(markdown("What an A100 should reach", [table], []))
+        out.write_text(tables_as_markdown("What an A100 should reach", [made]))
 
 
 if __name__ == "__main__":

@@ -128,9 +128,8 @@ def job(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> 
     return run
 
 
-@pytest.fixture
-def reads_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Requests are run in this process, without Ray; the list gets the number of requests to each model."""
+def read_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Run requests in this process, without Ray; the list gets the number of requests to each model."""
     amounts: list[int] = []
 
     def run(work: Work, config: JobConfig, job: str) -> Done:
@@ -152,6 +151,12 @@ def reads_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(reading, "run", run)
     monkeypatch.setattr(reading, "ray_session", lambda address: contextlib.nullcontext())
     return amounts
+
+
+@pytest.fixture
+def reads_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Requests are run in this process, without Ray; the list gets the number of requests to each model."""
+    return read_here(monkeypatch)
 
 
 @pytest.fixture

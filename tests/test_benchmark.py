@@ -47,7 +47,15 @@ from erag_ray.config import BenchmarkConfig, ReaderConfig
 from erag_ray.models import make_model
 from erag_ray.pending import PendingRequests
 from erag_ray.pipeline import actor
-from erag_ray.report import costs_grid, device_grid, host_grid, precision_grid, served_grid, speed_grid
+from erag_ray.report import (
+    device_table,
+    host_table,
+    precision_table,
+    reading_costs_table,
+    rows_of_text,
+    served_table,
+    speed_table,
+)
 from erag_ray.schemas import COSTS, InputError, conform
 from erag_ray.store import ResponseStore
 
@@ -80,7 +88,7 @@ def test_every_part_has_a_row_for_ours_and_for_its_peers(
     assert (table["peak_memory_bytes"] > 1e7).all()
     assert sum(not line.startswith(" ") for line in said) == 7
     assert len(said) == 7 + table.height
-    rows = speed_grid(table).rows
+    rows = rows_of_text(speed_table(table))
     assert [row[5] for row in rows[:2]] == ["-", f"{table['seconds'][1] / table['seconds'][0]:.2f}"]
 
 
@@ -108,7 +116,7 @@ def test_evaluation_is_measured_against_its_peers(
     ]
     # two runs; five datasets, two runs, four annotators, nine measures with their ideals at 5 and 6, two statistics
     assert table["count"].to_list() == [2 * 60 * 6, 2 * 60 * 6, *([5 * 2 * 4 * 9 * 2 * 2] * 3)]
-    assert "(" in speed_grid(table).rows[1][5]
+    assert "(" in rows_of_text(speed_table(table))[1][5]
 
 
 def test_a_value_that_differs_from_a_peers_stops_the_benchmark() -> None:
@@ -328,8 +336,8 @@ def test_host_work_has_a_row_for_each_part_and_each_device(
     assert set(responses["num_output_tokens"]) == {8}
     assert responses["error"].null_count() == 60
     assert costs_of(table, "job").is_empty()
-    assert [row[0] for row in host_grid(table[:-2]).rows] == [*host.PARTS, "all", "all, again"]
-    assert device_grid(table[-2:]).rows[0][:2] == ("300 pairs/s", f"{60 / beside['seconds']:,.0f}")
+    assert [row[0] for row in rows_of_text(host_table(table[:-2]))] == [*host.PARTS, "all", "all, again"]
+    assert rows_of_text(device_table(table[-2:]))[0][:2] == ("300 pairs/s", f"{60 / beside['seconds']:,.0f}")
 
 
 def test_a_server_is_asked_by_one_actor_by_two_and_by_a_bare_loop(
@@ -355,7 +363,7 @@ def test_a_server_is_asked_by_one_actor_by_two_and_by_a_bare_loop(
     ]
     assert [store.keys(without_errors=True).height for store in stores] == [200, 200]
     assert costs_of(table, "job").is_empty()
-    rows = served_grid(table).rows
+    rows = rows_of_text(served_table(table))
     assert [row[0] for row in rows] == table["by"].to_list()
     assert rows[0][3] == f"{200 / one['seconds']:,.0f}"
 
@@ -406,7 +414,7 @@ def test_every_way_of_reading_is_a_row_of_costs() -> None:
     assert own == {"num_requests": 4, **tokens, "peak_memory_bytes": 9}
 
 
-def test_grids_of_costs_and_precision() -> None:
+def test_tables_of_costs_and_precision() -> None:
     row = dict.fromkeys(COLUMNS)
     made = {"what": "w", "by": "a", "count": 4, "seconds": 2.0, "num_prompt_tokens": 90, "passages": 1}
     encoded = {"num_encoded_tokens": 60, "num_padding_tokens": 20, "operations": 2e12, "floor_share": 0.5}
@@ -417,13 +425,13 @@ def test_grids_of_costs_and_precision() -> None:
         ],
         schema=COLUMNS,
     )
-    assert costs_grid(table).rows == (
+    assert rows_of_text(reading_costs_table(table)) == [
         ("w", "a", "4", "2.00", "1.00", "5", "90", "60", "25.0%", "2.000", "50%"),
         ("w", "b", "4", "3.00", "1.50", "-", "90", "-", "-", "-", "-"),
-    )
+    ]
     shares = {"label_share": 0.25, "same_outputs": 0.5, "same_labels": 0.75, "kappa": 0.4}
     table = pl.DataFrame([{**row, **made, **shares, "tau": tau} for tau in (0.5, 0.25)], schema=COLUMNS)
-    assert precision_grid(table).rows[1] == (
+    assert rows_of_text(precision_table(table))[1] == (
         *("w", "a", "4", "25.00%", "50.00%", "75.00%"),
         *("0.400", "0.250", "-0.250"),
     )

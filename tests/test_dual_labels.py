@@ -15,6 +15,7 @@ from erag_ray.config import DualLabelsConfig, RetrieverConfig
 from erag_ray.corpus.pages import read_pages
 from erag_ray.datasets import Findings, load_queries
 from erag_ray.evaluate import dual_labels, dual_probabilities
+from erag_ray.report import rows_of_text
 from erag_ray.schemas import DUAL_LABELS, InputError
 from erag_ray.steps.dual import label_twice
 from erag_ray.steps.retrieving import retrieve
@@ -229,10 +230,10 @@ def test_the_job_goes_from_klue_and_its_contexts_to_the_table(
     klue: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     config = config_of(tmp_path, klue, klue)
-    grid, published = label_twice(config, retrieve(config))
-    assert published.rows[0] == ("bm25_kiwi", "0.7025", "0.5447", "0.5342", "0.9809", "0.7605")
-    assert published.columns == grid.columns
-    assert grid.columns == (
+    made, published = label_twice(config, retrieve(config))
+    assert rows_of_text(published)[0] == ("bm25_kiwi", "0.7025", "0.5447", "0.5342", "0.9809", "0.7605")
+    assert published.columns == made.columns
+    assert tuple(column.name for column in made.columns) == (
         "model",
         "P(Doc)",
         "P(Word)",
@@ -240,7 +241,7 @@ def test_the_job_goes_from_klue_and_its_contexts_to_the_table(
         "P(Doc | Word)",
         "P(Word | Doc)",
     )
-    assert grid.rows[0][0] == "BM25"
+    assert rows_of_text(made)[0][0] == "BM25"
     found = TableStore(config.out).read(DUAL_LABELS)
     assert dict(found.select("probability", "value").rows())["doc"] == 1.0
     assert found["num_queries"].max() == 3

@@ -15,7 +15,7 @@ from tiny import Tiny, compare, kilt_line, passage_line
 
 from erag_ray.benchmark.floor import encoder_operations
 from erag_ray.config import ReaderConfig, WorldConfig
-from erag_ray.report import agreement_by_depth
+from erag_ray.report import agreement_by_depth, rows_of_text
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -228,6 +228,6 @@ def test_a_kernel_takes_the_longest_of_its_bounds_and_a_phase_the_longer_of_gpu_
     assert (waiting.seconds, busy.seconds) == pytest.approx((800e-6, 3.0))
     batch = notebook.Batch(num_pairs=30, reading=busy, writing=waiting)
     assert batch.pairs_a_second == pytest.approx(30 / 3.0008)
-    rows = notebook.grid([("model", 150, 8, batch)]).rows
+    rows = rows_of_text(notebook.table([("model", 150, 8, batch)]))
     assert [(row[1], row[3]) for row in rows] == [("in", "2"), ("out", "100")]
     assert rows[1][-1] == "10"

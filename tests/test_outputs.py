@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pathlib
 from typing import Any
 
 import polars as pl
 import pytest
 from test_evaluate import best_depths, numbered, settings, used
-from tiny import RIGHT, Tiny, compare, table
+from tiny import RIGHT, Tiny, compare, table, tables_text
 
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.datasets import Dataset
@@ -224,7 +223,7 @@ def test_a_job_seals_and_shows_what_the_reader_writes(tiny: Tiny, reads_here: li
     assert stage.read(COMMON_OUTPUTS).filter(kind="no_passages").select("output", "share").rows() == [
         ("", 1.0)
     ]
-    report = pathlib.Path(tiny.config.out, "report.md").read_text()
+    report = tables_text(tiny)
     assert "what the reader writes" in report
     assert "how many documents serve the reader best" in report
 

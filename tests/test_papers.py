@@ -12,7 +12,7 @@ from tiny import Tiny, compare, table
 
 from erag_ray.config import PapersConfig, ReaderConfig
 from erag_ray.evaluate import dual_probabilities
-from erag_ray.report import agreement_by_depth, agreement_by_reader, table_1
+from erag_ray.report import agreement_by_depth, agreement_by_reader, rows_of_text, table_1, tables_of
 from erag_ray.report.curves import table_depths
 from erag_ray.schemas import CORRELATIONS, DUAL_LABELS, MEANS, InputError
 from erag_ray.steps.papers import papers
@@ -76,10 +76,10 @@ def test_an_annotator_without_any_value_is_named_and_left_out() -> None:
         num_dropped=[0, 60],
         reason=[None, "number of queries: 0"],
     )
-    (grid,) = table_1(given, "A", 50, on_console=False)
-    assert [row[0] for row in grid.rows] == ["erag"]
-    assert "Without any value at this depth: llm_relevance." in grid.caption
-    assert "number of queries" not in grid.caption
+    table = table_1(given, "A", 50)
+    assert [row[0] for row in rows_of_text(table)] == ["erag"]
+    assert "Without any value at this depth: llm_relevance." in table.caption
+    assert "number of queries" not in table.caption
 
 
 def test_readers_are_compared_by_one_measure_and_where_all_of_them_read() -> None:
@@ -112,9 +112,9 @@ def test_table_1_says_which_annotator_has_judged_fewer_queries() -> None:
         num_dropped=[0, 20],
         reason=[None, None],
     )
-    (grid,) = table_1(given, "A", 10, on_console=False)
-    assert "Queries with labels of llm_relevance to this depth: 40 of 60 (d)." in grid.caption
-    assert "labels of erag" not in grid.caption
+    table = table_1(given, "A", 10)
+    assert "Queries with labels of llm_relevance to this depth: 40 of 60 (d)." in table.caption
+    assert "labels of erag" not in table.caption
 
 
 @pytest.fixture
@@ -151,9 +151,9 @@ def jobs(tiny: Tiny, reads_here: list[int]) -> PapersConfig:
 def test_every_table_and_figure_that_is_there(
     jobs: PapersConfig, tiny: Tiny, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    grids = {grid.title.split(":")[0]: grid for grid in papers(jobs) if grid.in_file}
-    assert {"Table 1", "Figure 1", "Figure 2, 3 documents", "The reproduction's table"} <= set(grids)
-    assert {"tiny", "Table 3 as published", "The reproduction's table as published"} <= set(grids)
+    titles = {one.title.split(":")[0] for one in tables_of(papers(jobs))}
+    assert {"Table 1", "Figure 1", "Figure 2, 3 documents", "The reproduction's table"} <= titles
+    assert {"tiny", "Table 3 as published", "The reproduction's table as published"} <= titles
     assert f"Figure 3 is left out: {tiny.folder / 'nothing'}: not finished" in capsys.readouterr().err
     folder = pathlib.Path(jobs.out)
     assert not (folder / "figure_3.csv").exists()
@@ -171,8 +171,8 @@ def test_every_table_and_figure_that_is_there(
 
 
 def test_the_reproductions_table_holds_means_and_agreement(jobs: PapersConfig, tiny: Tiny) -> None:
-    (grid,) = (grid for grid in papers(jobs) if grid.title.startswith("The reproduction's table: "))
-    shown = next(row for row in grid.rows if row[1:3] == ("good", "P@3"))
+    (made,) = (one for one in tables_of(papers(jobs)) if one.title.startswith("The reproduction's table: "))
+    shown = next(row for row in rows_of_text(made) if row[1:3] == ("good", "P@3"))
     mean = table(tiny, MEANS, run_id="good", annotator="erag", measure="P", depth=3, cutoff=3)["mean"][0]
     tau = table(tiny, CORRELATIONS, run_id="good", annotator="erag", measure="P", depth=3, cutoff=3)
     value = tau.filter(statistic=TAU, over="queries")["value"][0]
@@ -183,7 +183,7 @@ def test_the_reproductions_table_holds_means_and_agreement(jobs: PapersConfig, t
 
 def test_what_is_missing_is_said(jobs: PapersConfig, tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
     bare = PapersConfig(comparison=jobs.comparison, out=jobs.out)
-    titles = [grid.title for grid in papers(bare)]
+    titles = [one.title for one in tables_of(papers(bare))]
     assert not any(title.startswith(("Figure 2", "Figure 3", "Table 3")) for title in titles)
     told = capsys.readouterr().err
     for text in ("Figure 2 is left out", "there is no erag at 40 documents", "Table 3 is left out"):
@@ -200,7 +200,7 @@ def test_a_figure_without_figures_is_left_out_and_an_earlier_one_goes(
     papers(jobs)
     folder = pathlib.Path(jobs.out)
     assert (folder / "figure_2.csv").exists()
-    titles = [grid.title for grid in papers(dataclasses.replace(jobs, size_depth=2))]
+    titles = [one.title for one in tables_of(papers(dataclasses.replace(jobs, size_depth=2)))]
     assert not any(title.startswith("Figure 2") for title in titles)
     assert f"Figure 2 is left out: no run has {TAU} of erag at 2 documents" in capsys.readouterr().err
     assert not (folder / "figure_2.csv").exists()
@@ -220,11 +220,8 @@ def test_without_any_agreement_there_are_no_tables(
     tiny: Tiny, reads_here: list[int], capsys: pytest.CaptureFixture[str], settings: dict[str, object]
 ) -> None:
     compare(tiny.with_config(**settings))
-    titles = [
-        grid.title
-        for grid in papers(PapersConfig(comparison=tiny.config.out, out=str(tiny.folder / "papers")))
-    ]
-    assert titles == []
+    made = papers(PapersConfig(comparison=tiny.config.out, out=str(tiny.folder / "papers")))
+    assert made.sections == ()
     told = capsys.readouterr().err
     for text in (
         "Table 1 is left out: no agreement",

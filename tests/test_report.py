@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
+import dataclasses
 import html
 import io
 import pathlib
 import re
+from collections.abc import Sequence
 
 import markdown_it
 import polars as pl
 import pytest
 import rich.console
-from test_evaluate import comparisons, contrasts, correlations, means, measured, numbered, settings, used
-from tiny import RIGHT, Tiny, compare, table
+from test_evaluate import (
+    comparisons,
+    contrasts,
+    correlations,
+    means,
+    measured,
+    numbered,
+    queries,
+    settings,
+    used,
+)
+from test_several_datasets import three
+from tiny import RIGHT, Tiny, compare, table, tables_text
 
-from erag_ray.report import Grid, Results, markdown, number, pages, show, with_interval
-from erag_ray.schemas import BEST_DEPTHS, COMMON_OUTPUTS, COSTS, MEANS, OUTPUTS, POOLING
+from erag_ray.report import (
+    Results,
+    build_report,
+    markdown,
+    number,
+    open_console,
+    print_report,
+    rows_of_text,
+    show,
+    tables_as_markdown,
+    tables_of,
+    text_of,
+    verdict,
+    with_interval,
+)
+from erag_ray.report.formats import compact_text_of
+from erag_ray.report.model import Column, DatasetVerdict, Finding, Format, Report, Table, Value, Verdict
+from erag_ray.schemas import MEANS
 
 Rows = list[list[str]]
-NO_COSTS = pl.DataFrame(COSTS.empty())
-NO_POOLING = pl.DataFrame(POOLING.empty())
-NO_OUTPUTS = pl.DataFrame(OUTPUTS.empty())
-NO_COMMON_OUTPUTS = pl.DataFrame(COMMON_OUTPUTS.empty())
 
 
 def rendered(text: str) -> str:
@@ -29,7 +54,7 @@ def rendered(text: str) -> str:
     return markdown_it.MarkdownIt("commonmark", {"html": True}).enable("table").render(text)
 
 
-def tables_of(text: str) -> list[Rows]:
+def tables_of_text(text: str) -> list[Rows]:
     """The cells of each table, head first, as a reader sees them."""
     found = re.findall(r"<table>(.*?)</table>", rendered(text), re.DOTALL)
     return [
@@ -42,8 +67,9 @@ def tables_of(text: str) -> list[Rows]:
 
 
 def report_of(tiny: Tiny) -> str:
+    """All tables of the report of a whole walk."""
     compare(tiny)
-    return (pathlib.Path(tiny.config.out) / "report.md").read_text()
+    return tables_text(tiny)
 
 
 def results_of(x: pl.DataFrame, y: pl.DataFrame, asked: pl.DataFrame) -> Results:
@@ -54,12 +80,17 @@ def results_of(x: pl.DataFrame, y: pl.DataFrame, asked: pl.DataFrame) -> Results
         correlations=correlations(*given),
         comparisons=comparisons(*given),
         contrasts=contrasts(*given),
-        pooling=NO_POOLING,
-        best_depths=pl.DataFrame(BEST_DEPTHS.empty()),
-        costs=NO_COSTS,
-        outputs=NO_OUTPUTS,
-        common_outputs=NO_COMMON_OUTPUTS,
+        confidence=0.95,
     )
+
+
+def made_report(results: Results) -> Report:
+    return build_report(results, verdict(results))
+
+
+def text_of_all(results: Results) -> str:
+    """All tables of a report as Markdown."""
+    return tables_as_markdown("t", tables_of(made_report(results)))
 
 
 def made_up(**changes: object) -> Results:
@@ -74,7 +105,7 @@ def made_up(**changes: object) -> Results:
 
 def test_the_first_table_answers_which_retriever(tiny: Tiny, reads_here: list[int]) -> None:
     text = report_of(tiny)
-    first = tables_of(text)[0]
+    first = tables_of_text(text)[0]
     everything = " ".join(cell for row in first for cell in row)
     assert everything.index("good") < everything.index("bad")  # best first, not by name
     assert "no passages" in everything
@@ -88,7 +119,7 @@ def test_the_first_table_answers_which_retriever(tiny: Tiny, reads_here: list[in
 
 
 def test_utility_is_what_the_echo_reader_gets_right(tiny: Tiny, reads_here: list[int]) -> None:
-    first = tables_of(report_of(tiny))[0]
+    first = tables_of_text(report_of(tiny))[0]
     for (run, depth), right in RIGHT.items():
         if run in first[0]:
             (row,) = [row for row in first if f"utility@{depth}" in row]
@@ -96,7 +127,7 @@ def test_utility_is_what_the_echo_reader_gets_right(tiny: Tiny, reads_here: list
 
 
 def test_every_row_of_a_table_has_a_cell_for_every_column(tiny: Tiny, reads_here: list[int]) -> None:
-    for rows in tables_of(report_of(tiny)):
+    for rows in tables_of_text(report_of(tiny)):
         assert len({len(row) for row in rows}) == 1
 
 
@@ -119,13 +150,15 @@ def test_a_missing_figure_is_a_dash_and_its_reason_is_counted() -> None:
     constant = {("r", "A", 2): [1, 1, 1, 1], ("r", "B", 2): [1, 1, 1, 1]}
     made = made_up(utility=constant)
     found = made.correlations
-    text = markdown("t", pages(made, [], 0.95), [])
-    over_queries = [rows for rows in tables_of(text) if any("-" in row for row in rows)]
+    text = text_of_all(made)
+    # the best agreements are shown twice
+    text = re.sub(r"## How well each label agrees.*?(?=\n## |$)", "", text, flags=re.DOTALL)
+    over_queries = [rows for rows in tables_of_text(text) if any("-" in row for row in rows)]
     assert over_queries
     counted = [int(count) for count in re.findall(r"every utility is 1\.0 \((\d+) cells?\)", rendered(text))]
     dashes = [cell for rows in over_queries for row in rows[1:] for cell in row if cell == "-"]
     # two runs that are equal have a difference of 0, no variation for an effect size, and no detectable difference
-    assert sum(cell == "no variation" for rows in tables_of(text) for row in rows for cell in row) == 1
+    assert sum(cell == "no variation" for rows in tables_of_text(text) for row in rows for cell in row) == 1
     assert made.comparisons.filter(annotator="end_to_end")["effect_size"].null_count() == 1
     assert sum(counted) == found.filter(over="queries")["value"].null_count()
     assert len(dashes) == 1 + found["value"].null_count()
@@ -136,7 +169,7 @@ def test_a_warning_names_runs_whose_utility_hardly_varies() -> None:
     rare = {("r", "A", 2): [1, 0, 0, 0] * 5, ("r", "B", 2): [1] + [0] * 19}
     many = {("r", "A", 2): [1, 0] * 20, ("r", "B", 2): [0, 1] * 20}
     text = [
-        markdown("t", pages(results_of(measured(some), used(some), numbered(count)), [], 0.95), [])
+        text_of_all(results_of(measured(some), used(some), numbered(count)))
         for some, count in ((rare, 20), (many, 40))
     ]
     assert "hang on few queries, those with another utility than the rest (A: 5 of 20; B: 1 of 20)" in text[0]
@@ -147,14 +180,14 @@ def test_a_column_that_was_never_judged_is_a_dash() -> None:
     columns = {("r", "A", 2): [None, None], ("r", "B", 2): [0, 1]}
     utility = used({("r", "A", 2): [0, 1], ("r", "B", 2): [1, 1]})
     made = results_of(measured(columns), utility, numbered(2))
-    first = tables_of(markdown("t", pages(made, [], 0.95), []))[0]
+    first = tables_of_text(text_of_all(made))[0]
     (row,) = [row for row in first if "P@2" in row]
     assert row[first[0].index("A")] == "-"
     assert row[first[0].index("B")].startswith("0.500")
 
 
 def test_few_runs_are_named_beside_the_correlation_over_them() -> None:
-    text = markdown("t", pages(made_up(), [], 0.95), [])
+    text = text_of_all(made_up())
     assert "2 runs" in text
     assert "p = " not in text
 
@@ -162,12 +195,12 @@ def test_few_runs_are_named_beside_the_correlation_over_them() -> None:
 def test_published_figures_stand_in_tables_of_their_own() -> None:
     x, y = measured({("r", "A", 2): [0, 1, 1, 0]}), used({("r", "A", 2): [0, 1, 1, 0]})
     asked = numbered(4).with_columns(dataset=pl.lit("nq"))
-    shown = tables_of(markdown("t", pages(results_of(x, y, asked), [], 0.95), []))
+    shown = tables_of_text(text_of_all(results_of(x, y, asked)))
     (bm25,) = [rows for rows in shown if ("nq (KILT dev) tau" in rows[0] and rows[1][:2] == ["contains_answer", "AP"])
                or any(row[:4] == ["contains_answer", "AP", "0.349", "0.417"] for row in rows)]  # fmt: skip
     assert bm25[0] == ["annotator", "measure", "nq (KILT dev) tau", "nq (KILT dev) rho"]
     assert len(bm25) == 25
-    assert "as published" not in markdown("t", pages(results_of(x, y, numbered(4)), [], 0.95), [])
+    assert "as published" not in text_of_all(results_of(x, y, numbered(4)))
 
 
 def test_numbers() -> None:
@@ -193,51 +226,333 @@ NAMES = [
 ]
 
 
-def grids_with(name: str) -> list[Grid]:
-    """The report of a dataset, an annotator and a run that are all called ``name``, beside a run B."""
+def results_with(name: str) -> Results:
+    """Results of a dataset, an annotator and a run that are all called ``name``, beside a run B."""
     columns = {("r", name, 2): [0, 1, 1, 0], ("r", "B", 2): [0, 0, 1, 0]}
     x, y = measured(columns, annotator=name), used(columns)
     asked = numbered(4).with_columns(dataset=pl.lit(name))
-    return pages(results_of(x, y, asked), [], 0.95)
+    return dataclasses.replace(results_of(x, y, asked), reader={"kind": name}, notes=[name], missing=(name,))
+
+
+def report_with(name: str) -> Report:
+    """A report whose every text is the name: title, verdict, warnings and notes."""
+    made = made_report(results_with(name))
+    findings = tuple(Finding(topic="run", text=name, is_warning=flag) for flag in (True, False))
+    said = Verdict(
+        question=name,
+        datasets=(DatasetVerdict(dataset=name, answer=name, findings=findings),),
+        findings=findings,
+    )
+    return dataclasses.replace(made, title=name, verdict=said, warnings=(name,))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_comes_out_as_it_went_in(name: str) -> None:
-    text = markdown(name, grids_with(name), [name])
+    made = report_with(name)
+    text = markdown(made, where=name)
     plain = " ".join(name.split())
-    for rows in tables_of(text):
+    for rows in tables_of_text(text):
         assert len({len(row) for row in rows}) == 1
-    assert plain in tables_of(text)[0][0]
-    assert any(plain in row for row in tables_of(text)[0][1:])
+    assert plain in tables_of_text(text)[0][0]
+    assert any(plain in row for row in tables_of_text(text)[0][1:])
     page = rendered(text)
-    assert not re.search(r"<(script|code|strong|em|a|img|b)\b", page)
+    assert not re.search(r"<(script|code|em|a|img|b|ol|hr|pre)\b", page)
     escaped = html.escape(plain, quote=False)
+    assert re.findall(r"<strong>(.*?)</strong>", page, re.DOTALL) == [escaped]
     assert f"<h1>{escaped}</h1>" in page
     assert f"<h2>{escaped}: which" in page
-    assert f"<li>{escaped}</li>" in page
+    # the answer, findings of the dataset and of the job, a warning, two notes
+    assert page.count("<li>") == 8
+    assert page.count("<ul>") == 4
+    assert page.count(f"<li>{escaped}</li>") == 5
+    assert page.count(f"<li>Warning: {escaped}</li>") == 2
 
 
 def test_a_note_cannot_add_a_line_or_a_table() -> None:
-    notes = ["first\n\n## forged\n| a | b |\n| - | - |\n| 1 | 2 |", "<img src=x>"]
-    page = rendered(markdown("t", [], notes))
-    assert page.count("<li>") == 2
-    assert "<table>" not in page
-    assert "<img" not in page
+    notes = (
+        "first\n\n## forged\n| a | b |\n| - | - |\n| 1 | 2 |",
+        "<img src=x>",
+        "- x",
+        "1. x",
+        "---",
+        "===",
+    )
+    made = dataclasses.replace(made_report(made_up()), sections=(), notes=notes)
+    page = rendered(markdown(made))
+    assert page.partition("<h2>")[2].count("<li>") == len(notes)
+    for tag in ("<table>", "<img", "<ol>", "<hr"):
+        assert tag not in page
     assert page.count("<h2>") == 1
 
 
 @pytest.mark.parametrize("name", ["[bold]rich[/bold]", "[/]", "[link=file:///x]y", "end\\"])
 def test_the_console_shows_names_as_they_are(name: str) -> None:
-    out = io.StringIO()
-    show(grids_with(name), rich.console.Console(file=out, width=300))
-    assert out.getvalue().count(name) >= 3
+    out = printed(report_with(name), 300, verbose=True)
+    assert out.count(name) >= 8
 
 
 def test_no_escape_sequence_of_a_terminal_gets_out() -> None:
-    name = "red\x1b[31m\x07"
-    out = io.StringIO()
-    show(grids_with(name), rich.console.Console(file=out, width=300))
-    text = markdown(name, grids_with(name), [name])
-    for control in "\x1b\x07":
-        assert control not in out.getvalue()
+    name = "red\x1b[31m\x07\x0b\x1c\x9b\u202e"
+    out = printed(report_with(name), 120, verbose=True)
+    text = markdown(report_with(name), where=name)
+    for control in "\x1b\x07\x0b\x1c\x9b\u202e":
+        assert control not in out
         assert control not in text
+
+
+def test_a_name_cannot_forge_a_line_of_the_verdict() -> None:
+    lines = printed(report_with("A\nReport: /elsewhere\r\u2028B"), 120).splitlines()
+    assert not any(line.startswith("Report") for line in lines)
+    assert len(lines) == 6
+
+
+# --- the console ---
+
+
+def printed(made: Report, width: int, *, verbose: bool = False, places: Sequence[str] = ()) -> str:
+    """What a console of this width shows."""
+    out = io.StringIO()
+    print_report(made, rich.console.Console(file=out, width=width), verbose=verbose, places=places)
+    return out.getvalue()
+
+
+def spoken(num_datasets: int, num_findings: int, words: int) -> Report:
+    """A report with a verdict of so many datasets and findings, each of so many words."""
+    text = " ".join(["word"] * words)
+    datasets = tuple(
+        DatasetVerdict(
+            dataset=f"dataset{number}",
+            answer=f"answer {number} {text}",
+            findings=tuple(
+                Finding(topic="trust", text=f"finding {number}.{place} {text}", is_warning=place == 1)
+                for place in range(num_findings)
+            ),
+        )
+        for number in range(num_datasets)
+    )
+    said = Verdict(
+        question=f"question {text}", datasets=datasets, findings=(Finding(topic="cost", text="it cost this"),)
+    )
+    return dataclasses.replace(made_report(made_up()), verdict=said)
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize(
+    ("num_datasets", "num_findings", "words"), [(1, 8, 10), (5, 8, 10), (5, 3, 40), (60, 2, 5), (1, 1, 900)]
+)
+def test_a_verdict_has_at_most_40_lines_of_the_consoles_width(
+    width: int, num_datasets: int, num_findings: int, words: int
+) -> None:
+    places = [f"Report: /{'folder/' * 20}report.md"]
+    lines = printed(spoken(num_datasets, num_findings, words), width, places=places).splitlines()
+    assert max(map(len, lines[:-1])) <= width
+    assert sum(-(-len(line) // width) for line in lines) <= 40
+    # the path can be copied
+    assert lines[-1] == places[0]
+    assert lines[0].startswith("question word")
+    assert any(line.startswith("it cost this") for line in lines)
+
+
+def test_what_does_not_fit_is_counted_and_the_last_findings_go_first() -> None:
+    text = printed(spoken(5, 8, 2), 80)
+    shown = re.findall(r"finding (\d)\.(\d)", text)
+    assert re.search(r"^(\d+) more statements: in the report$", text, re.MULTILINE)[1] == str(40 - len(shown))  # type: ignore[index]
+    assert len(text.splitlines()) == 40
+    # every dataset has its answer and its first findings
+    assert {dataset for dataset, _ in shown} == set("01234")
+    assert max(int(place) for _, place in shown) == 6
+    assert "more statement" not in printed(spoken(1, 8, 2), 80)
+
+
+def test_findings_keep_their_order_and_warnings_are_marked() -> None:
+    lines = printed(spoken(1, 3, 1), 80).splitlines()
+    assert lines == [
+        "question word",
+        "dataset0: answer 0 word",
+        "  finding 0.0 word",
+        "  Warning: finding 0.1 word",
+        "  finding 0.2 word",
+        "it cost this",
+    ]
+
+
+def test_all_tables_are_printed_where_they_are_asked_for() -> None:
+    made = made_report(made_up())
+    for width in (80, 120):
+        quiet, loud = (printed(made, width, verbose=flag) for flag in (False, True))
+        assert loud.endswith(quiet)
+        flat = " ".join(loud.split())
+        for one in tables_of(made):
+            assert " ".join(one.title.split()) in flat
+            assert " ".join(one.caption.split()) in flat
+        assert max(map(len, loud.splitlines())) <= width
+    assert "which runs differ" not in quiet
+
+
+def test_without_a_terminal_lines_have_120_columns(capsys: pytest.CaptureFixture[str]) -> None:
+    console = open_console()
+    assert console.width == 120
+    print_report(spoken(2, 2, 100), console)
+    lines = capsys.readouterr().out.splitlines()
+    assert 110 < max(map(len, lines)) <= 120
+    assert not any("\x1b" in line for line in lines)
+
+
+def test_a_table_of_200_runs_comes_in_blocks_and_loses_no_number() -> None:
+    runs = [f"run{number:03}" for number in range(200)]
+    heads = (Column("measure", Format.NAME), *(Column(run) for run in runs))
+    rows = ((Value("P@5"), *(Value(number / 1000, 0.1, 0.9) for number in range(200))),)
+    out = io.StringIO()
+    show([Table(name="t", title="t", columns=heads, rows=rows)], rich.console.Console(file=out, width=80))
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [word for line in lines for word in line.split() if word.startswith("run")] == runs
+    assert re.findall(r"(\.\d{3}) \[\.10, \.90\]", out.getvalue()) == [
+        f".{number:03}" for number in range(200)
+    ]
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_long_names_and_texts_are_broken_not_cut(width: int) -> None:
+    name, text = "name" * 60, "text " * 60
+    heads = (Column("x" * 150, Format.NAME), Column("y" * 150, Format.COUNT), Column("z", Format.TEXT))
+    out = io.StringIO()
+    table_ = Table(name="t", title="t", columns=heads, rows=((Value(name), Value(12345), Value(text)),))
+    show([table_], rich.console.Console(file=out, width=width))
+    lines = out.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    shown = out.getvalue()
+    assert "12,345" in shown
+    assert shown.count("text") == 60
+    assert sum(shown.count(mark) for mark in "xz") >= 150
+    assert len(re.findall(r"[name]", shown.replace("text", ""))) >= 240
+
+
+# --- the Markdown ---
+
+
+def lines_after_the_verdict(text: str) -> int:
+    """Lines from the first heading after the title on."""
+    return text.partition("\n## ")[2].count("\n") + 1
+
+
+@pytest.mark.parametrize("num_datasets", [1, 5, 40])
+def test_markdown_has_at_most_150_lines_after_the_verdict(num_datasets: int) -> None:
+    runs = [f"run{number}" for number in range(12)]
+    asked = queries(
+        *((f"q{n}", f"dataset{n % num_datasets:02}", "exact_match") for n in range(4 * num_datasets))
+    )
+    columns = {
+        ("r", run, 2): [(n + place) % (place + 2) % 2 for n in range(4 * num_datasets)]
+        for place, run in enumerate(runs)
+    }
+    results = results_of(measured(columns), used(columns), asked)
+    made = dataclasses.replace(
+        made_report(results), warnings=tuple(f"warning {n}" for n in range(90)), notes=("note",) * 90
+    )
+    text = markdown(made, where="The page: report/index.html")
+    assert 60 < lines_after_the_verdict(text) <= 150
+    assert "- 70 more\n" in text
+    # of five datasets all rows fit
+    assert ("more rows. " in text) == (num_datasets != 5)
+    heads = re.findall(r"<h2>(.*?)</h2>", rendered(text))
+    assert heads[0] == "Warnings"
+    assert heads[-1] == "Notes on the inputs"
+    assert any("serves the reader best" in head for head in heads)
+    assert any("differ" in head or "against the others" in head for head in heads)
+    assert any("agrees" in head for head in heads)
+    last = text.splitlines()[-1]
+    assert last.endswith("The page: report/index.html")
+    left_out = len(tables_of(made)) - len(heads) + 2
+    assert last.startswith(f"{left_out} more tables")
+
+
+def test_main_tables_are_whole_where_they_fit() -> None:
+    made = made_report(made_up())
+    text = markdown(made)
+    assert "more rows" not in text
+    shown = tables_of_text(text)
+    for table_, rows in zip([one for one in tables_of(made) if one.is_main], shown, strict=True):
+        assert [tuple(row) for row in rows[1:]] == rows_of_text(table_)
+
+
+# --- what the values say ---
+
+
+def test_the_text_of_a_value() -> None:
+    for value, form, wide, narrow in (
+        (Value(0.349, 0.3149, 0.391), Format.NUMBER, "0.349 [0.315, 0.391]", ".349 [.31, .39]"),
+        (
+            Value(-0.049, -0.091, 1.0, note="n=3"),
+            Format.NUMBER,
+            "-0.049 [-0.091, 1.000] n=3",
+            "-.049 [-.09, 1.00] n=3",
+        ),
+        (Value(0.5, 0.25, None), Format.NUMBER, "0.500", ".500"),
+        (Value(None, note="(0.231)", reason="one run"), Format.NUMBER, "- (0.231)", "- (0.231)"),
+        (Value(float("nan")), Format.NUMBER, "-", "-"),
+        (Value(0.12345, 0.1, 0.2), Format.NUMBER_4, "0.1235 [0.100, 0.200]", ".1235 [.10, .20]"),
+        (Value(12345), Format.COUNT, "12,345", "12,345"),
+        (Value(0.125, 0.1, 0.2), Format.SHARE, "12.5% [10.0%, 20.0%]", "12.5% [10.0%, 20.0%]"),
+        (Value(0.0004), Format.P_VALUE, "4.0e-04", "4.0e-04"),
+        (Value(0.04), Format.P_VALUE, "0.040", "0.040"),
+        (Value("no variation"), Format.NUMBER_2, "no variation", "no variation"),
+        (Value(""), Format.NUMBER, "", ""),
+        (Value(0.25), Format.CHANGE, "+0.250", "+0.250"),
+        (Value(1844.0), Format.GENERAL, "1,844", "1,844"),
+    ):
+        column = Column("c", form)
+        assert (text_of(value, column), compact_text_of(value, column)) == (wide, narrow)
+
+
+def test_why_a_value_is_missing_is_with_the_value() -> None:
+    constant = {("r", "A", 2): [1, 1, 1, 1], ("r", "B", 2): [1, 1, 1, 1]}
+    made = made_up(utility=constant)
+    reasons = {
+        value.reason
+        for one in tables_of(made_report(made))
+        if one.name.startswith(("correlations", "agreement"))
+        for row in one.rows
+        for value in row
+        if value.value is None
+    }
+    assert reasons == set(made.correlations.filter(over="queries")["reason"].drop_nulls())
+
+
+def test_names_of_parts_are_safe_and_differ() -> None:
+    made = report_with("a/b <c>")
+    others = report_with("a/b <d>")
+    names = [part.name for one in (made, others) for section in one.sections for part in section.parts]
+    assert all(re.fullmatch(r"[A-Za-z0-9_-]+", name) for name in names)
+    own = [part.name for section in made.sections for part in section.parts]
+    assert len(set(own)) == len(own)
+    assert len(set(names)) > len(set(own))
+
+
+# --- the same text as ever ---
+
+GOLDEN = pathlib.Path(__file__).with_name("golden")
+
+
+def sections_of(text: str) -> dict[str, list[list[str]]]:
+    """Heading -> the lines of its table, cell by cell, and its caption."""
+    parts = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    return {
+        head: [line.strip("|").split("|") for line in body.splitlines() if line and "---" not in line]
+        for head, _, body in (part.partition("\n") for part in parts)
+    }
+
+
+def test_one_datasets_tables_are_as_ever(tiny: Tiny, reads_here: list[int]) -> None:
+    runs = {name: str(tiny.run(name)) for name in ("good", "bad", "third")}
+    text = report_of(tiny.with_config(runs=runs))
+    wanted, found = sections_of((GOLDEN / "one_dataset.md").read_text()), sections_of(text)
+    assert len(wanted) == 12
+    assert {head: found[head] for head in wanted} == wanted
+
+
+def test_several_datasets_tables_are_as_ever(tmp_path: pathlib.Path, reads_here: list[int]) -> None:
+    wanted = sections_of((GOLDEN / "three_datasets.md").read_text())
+    found = sections_of(report_of(three(tmp_path)))
+    assert len(wanted) == 36
+    assert {head: found[head] for head in wanted} == wanted

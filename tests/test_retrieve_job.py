@@ -468,7 +468,7 @@ def test_what_the_runs_find_is_counted_over_all_questions(
     first["gold_doc_ids"] = ["d1", "d2"]
     tiny.queries.write_text("".join([json.dumps(first) + "\n", *lines[1:]]))
     config = config_of(tiny, retrievers=BOTH, depth=5)
-    grids = find_sanity(config, retrieve(config))
+    shown = find_sanity(config, retrieve(config))
     table = TableStore(config.out).read(SANITY).filter(run_id="bm25")
     found = {
         (row["measure"], row["cutoff"]): (row["value"], row["num_queries"])
@@ -479,15 +479,13 @@ def test_what_the_runs_find_is_counted_over_all_questions(
     assert found["gold_page", 1][1] == found["kilt_r_precision", 0][1] == 5
     assert found["gold_page", 5] == (1.0, 5)
     assert found["contains_answer", 5][1] == 6
-    assert [grid.title for grid in grids] == ["tiny: what the runs find"]
+    assert [one.title for one in shown] == ["tiny: what the runs find"]
     # sealed: the same again reads no passages
     with monkeypatch.context() as patch:
         patch.setattr(
             sanity, "load_passages", lambda *arguments, **named: pytest.fail("passages were loaded")
         )
-        assert [grid.rows for grid in find_sanity(config, by_name_of(config))] == [
-            grid.rows for grid in grids
-        ]
+        assert find_sanity(config, by_name_of(config)) == shown
     # other answers are seen, though the runs are the same
     tiny.queries.write_text(tiny.queries.read_text().replace("1874", "nothing"))
     find_sanity(config, retrieve(config))

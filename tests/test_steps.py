@@ -15,7 +15,7 @@ import pytest
 from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, kilt_line, passage_line, table, trec_lines
 
 from erag_ray import measures
-from erag_ray.config import ReaderConfig
+from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.datasets import Findings, load_run, sample
 from erag_ray.evaluate import GOLD_PASSAGES, depths_of
 from erag_ray.schemas import CORRELATIONS, LABELS, MEANS, REQUESTS, UTILITY, InputError
@@ -497,12 +497,18 @@ def test_exported_runs_read_back_in_the_same_order_and_qrels_hold_the_labels(
     assert "q1 0 d2 0" in of_erag.read_text().splitlines()
 
 
+def exported(config: JobConfig) -> list[str]:
+    """Prepare and export a job without labels; what could not be written."""
+    inputs = prepare(config)
+    TableStore(config.out).write(LABELS.empty(), LABELS)
+    return export(config, inputs)
+
+
 @pytest.mark.parametrize("name", ["../../up", "/etc/passwd", "..", "a/b", ".hidden", "x\ny"])
 def test_a_run_name_cannot_leave_the_folder(tiny: Tiny, name: str) -> None:
     config = dataclasses.replace(tiny.config, runs={name: str(tiny.run("good"))})
     before = {path for path in tiny.folder.rglob("*") if path.is_file()}
-    inputs = prepare(config)
-    problems = list(export(config, inputs, pl.DataFrame(LABELS.empty())))
+    problems = exported(config)
     folder = pathlib.Path(config.out) / "trec"
     written = {path for path in tiny.folder.rglob("*.trec") if path.is_file()} - before
     assert all(path.parent == folder for path in written)
@@ -513,14 +519,13 @@ def test_two_names_do_not_become_one_file_and_files_of_former_runs_go(tiny: Tiny
     config = dataclasses.replace(
         tiny.config, runs={"a/b": str(tiny.run("good")), "a_b": str(tiny.run("bad"))}
     )
-    inputs = prepare(config)
-    assert not list(export(config, inputs, pl.DataFrame(LABELS.empty())))
+    assert not exported(config)
     folder = pathlib.Path(config.out) / "trec"
     tags = {path.read_text().split()[5] for path in folder.glob("*.trec")}
     assert tags == {"a/b", "a_b"}
     fewer = dataclasses.replace(config, runs={"a_b": str(tiny.run("bad"))})
-    assert not list(export(fewer, prepare(fewer), pl.DataFrame(LABELS.empty())))
-    assert [path.name for path in folder.iterdir() if path.is_file()] == ["a_b.trec"]
+    assert not exported(fewer)
+    assert [path.name for path in folder.glob("*.trec")] == ["a_b.trec"]
 
 
 def test_graded_labels_without_a_threshold_are_not_exported_and_that_is_said(

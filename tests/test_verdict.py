@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import types
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 from test_evaluate import best_depths, comparisons, correlations, means, measured, numbered, settings, used
 
 from erag_ray.agreement import detectable_difference, holm
+from erag_ray.report import Results
 from erag_ray.report.model import DatasetVerdict, Verdict
 from erag_ray.report.verdict import round_up, standing, verdict
 from erag_ray.schemas import COSTS, OUTPUTS
@@ -21,10 +21,9 @@ from erag_ray.schemas import COSTS, OUTPUTS
 Utilities = Mapping[tuple[str, int], Sequence[float | None]]
 NO_OUTPUTS = pl.DataFrame(OUTPUTS.empty())
 NO_COSTS = pl.DataFrame(COSTS.empty())
-QUESTION = "Which retriever serves the reader best?"
 
 
-def tables_of(utility: Utilities, labels: Mapping[str, Utilities] | None = None, **more: Any) -> Any:
+def tables_of(utility: Utilities, labels: Mapping[str, Utilities] | None = None, **more: Any) -> Results:
     """Tables of runs by (run, depth) -> utility of each question, and by annotator the same of P."""
     columns = {("r", run, depth): values for (run, depth), values in utility.items()}
     count = len(next(iter(utility.values())))
@@ -43,11 +42,11 @@ def tables_of(utility: Utilities, labels: Mapping[str, Utilities] | None = None,
         "costs": NO_COSTS,
         "confidence": 0.95,
     }
-    return types.SimpleNamespace(**{**made, **more})
+    return Results(**{**made, **more})
 
 
-def of_one(tables: Any) -> DatasetVerdict:
-    (one,) = verdict(tables, QUESTION).datasets
+def of_one(tables: Results) -> DatasetVerdict:
+    (one,) = verdict(tables).datasets
     return one
 
 
@@ -245,7 +244,7 @@ def costs(**changes: object) -> pl.DataFrame:
     ],
 )  # fmt: skip
 def test_the_cost_is_that_of_the_last_run(changes: dict[str, object], text: str) -> None:
-    found: Verdict = verdict(tables_of({("A", 2): [1, 0]}, costs=costs(**changes)), QUESTION)
+    found: Verdict = verdict(tables_of({("A", 2): [1, 0]}, costs=costs(**changes)))
     assert [finding.text for finding in found.findings] == [text]
 
 

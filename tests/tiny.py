@@ -19,11 +19,13 @@ from polars.testing import assert_frame_equal
 
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.kinds import ANSWER
+from erag_ray.report import build_report, load, tables_as_markdown, tables_of, verdict
 from erag_ray.schemas import COSTS, LABELS, UTILITY, TableSchema
 from erag_ray.steps.inputs import prepare
-from erag_ray.steps.judging import evaluate, label, report, use
+from erag_ray.steps.judging import evaluate, export, label, use
 from erag_ray.steps.planning import StagePlan, end_to_end_lists, plan_stage
 from erag_ray.steps.reading import run_stage
+from erag_ray.steps.reporting import report
 from erag_ray.store import TableStore
 
 # query: (question, answer, gold page)
@@ -159,8 +161,16 @@ def compare(tiny: Tiny) -> StagePlan:
     label(tiny.config, inputs, done.values(inputs))
     use(tiny.config, inputs, end_to_end_lists(tiny.config, inputs), done.requests, done.responses)
     evaluate(tiny.config, inputs)
-    report(tiny.config, inputs, rich.console.Console(file=io.StringIO(), width=200))
+    export(tiny.config, inputs)
+    report(tiny.config, rich.console.Console(file=io.StringIO(), width=200))
     return plan
+
+
+def tables_text(tiny: Tiny) -> str:
+    """Every table of the report as Markdown, made from the sealed tables."""
+    results = load(tiny.config.out)
+    made = build_report(results, verdict(results))
+    return tables_as_markdown(made.title, tables_of(made), made.notes)
 
 
 def work_of(plan: StagePlan) -> dict[str, tuple[int, int, int]]:

@@ -15,6 +15,7 @@ from erag_ray.config.papers import PapersConfig
 from erag_ray.config.parsing import expand, map_paths, parse
 from erag_ray.config.prompt import ExampleConfig, PromptConfig
 from erag_ray.config.reader import ReaderConfig, output_settings
+from erag_ray.config.report import ReportConfig, ReportKeys
 from erag_ray.config.retrieval import (
     DualLabelsConfig,
     RetrieveConfig,
@@ -36,6 +37,8 @@ __all__ = [
     "PapersConfig",
     "PromptConfig",
     "ReaderConfig",
+    "ReportConfig",
+    "ReportKeys",
     "RetrieveConfig",
     "RetrieverConfig",
     "ScratchConfig",

@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from erag_ray.config.check import require
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
+from erag_ray.config.report import ReportKeys
 from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig, SearchConfig, check_retrievers
 
 
@@ -202,6 +203,12 @@ class JobConfig:
 
     progress: bool = True
     """Show a progress bar."""
+
+    verbose: bool = False
+    """Print all tables, warnings and notes before the verdict."""
+
+    report: ReportKeys = field(default_factory=ReportKeys)
+    """What the report's page holds."""
 
     dry_run: bool = False
     """compare only: check everything, say what there is to read, and stop. Results that stand in ``out`` stay; the runs

@@ -78,9 +78,7 @@ def list_outputs(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.Data
     return outputs.select(LIST_OUTPUTS.columns.names)
 
 
-def utility_of(
-    outputs: pl.DataFrame, queries: pl.DataFrame, scoring: Scoring | None = None
-) -> pl.DataFrame:
+def utility_of(outputs: pl.DataFrame, queries: pl.DataFrame, scoring: Scoring | None = None) -> pl.DataFrame:
     """UTILITY of LIST_OUTPUTS; other arguments as of `utility`."""
     golds = outputs.join(queries.select("query_id", "answers", "score"), on="query_id", how="left")
     scored = pl.concat(_scored(part, scoring) for part in golds.partition_by("score", maintain_order=True))

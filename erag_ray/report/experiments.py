@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
 from erag_ray.evaluate import END_TO_END
 from erag_ray.report.curves import whole_lists
-from erag_ray.report.grid import NOTHING, Grid, number, with_interval
+from erag_ray.report.formats import MISSING, number
+from erag_ray.report.model import Column, Format, Table, Value
 from erag_ray.report.trust import STATISTIC_NAMES
+from erag_ray.report.values import across, columns, estimate, names, part_name, plain
 
 REPRODUCED = ("P", "Success")
 
 
-def figure_1_grid(curves: pl.DataFrame, run: str, statistic: str) -> Grid:
-    """Agreement by number of documents.
+def figure_1_table(curves: pl.DataFrame, run: str, statistic: str) -> Table:
+    """Return agreement by number of documents.
 
     Args:
         curves: `agreement_by_depth` of all datasets, with a column dataset.
@@ -22,46 +26,54 @@ def figure_1_grid(curves: pl.DataFrame, run: str, statistic: str) -> Grid:
     """
     depths = sorted(curves["depth"].unique())
     rows = [
-        (str(dataset), f"{annotator}, {measure}", *_cells(part, "depth", depths))
+        (*plain(str(dataset), f"{annotator}, {measure}"), *_cells(part, "depth", depths))
         for (dataset, annotator, measure), part in curves.group_by(
             "dataset", "annotator", "measure", maintain_order=True
         )
     ]
     symbol = STATISTIC_NAMES.get(statistic, statistic)
-    return Grid(
+    return Table(
+        name=part_name("figure_1", run, statistic),
         title=f"Figure 1: {run}, {symbol} with the end-to-end utility by number of documents",
-        columns=("dataset", "annotator, measure", *(f"k = {depth}" for depth in depths)),
+        columns=(*names("dataset", "annotator, measure"), *columns(f"k = {depth}" for depth in depths)),
         rows=tuple(rows),
         caption="The measure of each annotator that agrees best in Table 1, with its interval.",
-        num_names=2,
     )
 
 
-def by_reader_grid(rows: pl.DataFrame, title: str, statistic: str) -> Grid:
-    """`agreement_by_reader` as a table: datasets and runs down, readers across."""
+def by_reader_table(rows: pl.DataFrame, title: str, statistic: str) -> Table:
+    """Return `agreement_by_reader` as a table: datasets and runs down, readers across."""
     readers = rows["reader"].unique(maintain_order=True).to_list()
     lines = [
-        (str(dataset), str(run), str(measure), *_cells(part, "reader", readers))
+        (*plain(str(dataset), str(run), str(measure)), *_cells(part, "reader", readers))
         for (dataset, run, measure), part in rows.group_by(
             "dataset", "run_id", "measure", maintain_order=True
         )
     ]
-    return Grid(
+    return Table(
+        name=part_name(title),
         title=f"{title}: {STATISTIC_NAMES.get(statistic, statistic)} of eRAG with the end-to-end utility",
-        columns=("dataset", "run", "measure", *readers),
+        columns=(*names("dataset", "run", "measure"), *columns(readers)),
         rows=tuple(lines),
         caption="The measure that agrees best over these readers, with its interval.",
-        num_names=3,
     )
 
 
-def _cells(part: pl.DataFrame, column: str, keys: list[object]) -> list[str]:
-    found = {row[column]: with_interval(row["value"], row["low"], row["high"]) for row in part.to_dicts()}
-    return [found.get(key, NOTHING) for key in keys]
+def _cells(part: pl.DataFrame, column: str, keys: Sequence[object]) -> tuple[Value, ...]:
+    return across({row[column]: estimate(row) for row in part.to_dicts()}, keys)
 
 
-def reproduction_grid(correlations: pl.DataFrame, means: pl.DataFrame, depth: int) -> Grid:
-    """The reproduction's table for every dataset and run: agreement of P and Success by eRAG, and how low all is.
+REPRODUCTION_COLUMNS = (
+    *names("dataset", "run", "measure"),
+    *columns(STATISTIC_NAMES.values()),
+    Column("mean", Format.NUMBER_4),
+    Column("queries", Format.COUNT),
+    Column("end to end", Format.TEXT),
+)
+
+
+def reproduction_table(correlations: pl.DataFrame, means: pl.DataFrame, depth: int) -> Table:
+    """Return the reproduction's table for every dataset and run: agreement of P and Success by eRAG, and all means.
 
     Args:
         correlations: CORRELATIONS.
@@ -86,19 +98,17 @@ def reproduction_grid(correlations: pl.DataFrame, means: pl.DataFrame, depth: in
         end = used.get((dataset, run), {})
         rows.append(
             (
-                str(dataset),
-                str(run),
-                f"{measure}@{depth}",
+                *plain(str(dataset), str(run), f"{measure}@{depth}"),
                 *_cells(part, "statistic", list(STATISTIC_NAMES)),
-                number(measured.get((dataset, run, measure)), 4),
-                str(end.get("num_queries", NOTHING)),
-                f"{end.get('score', '')} {number(end.get('mean'), 4)}",
+                Value(measured.get((dataset, run, measure))),
+                Value(end.get("num_queries", MISSING)),
+                Value(f"{end.get('score', '')} {number(end.get('mean'), 4)}"),
             )
         )
-    return Grid(
+    return Table(
+        name="reproduction",
         title=f"The reproduction's table: eRAG, {depth} documents",
-        columns=("dataset", "run", "measure", *STATISTIC_NAMES.values(), "mean", "queries", "end to end"),
+        columns=REPRODUCTION_COLUMNS,
         rows=tuple(rows),
         caption="With intervals; where nearly no answer is right, no agreement can be told.",
-        num_names=3,
     )

@@ -8,7 +8,9 @@ from typing import Any
 import polars as pl
 
 from erag_ray.evaluate import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES, SINGLE_DOCUMENT
-from erag_ray.report.grid import NOTHING, Grid, number, with_interval
+from erag_ray.report.formats import number, with_interval
+from erag_ray.report.model import Column, Format, Table, Value
+from erag_ray.report.values import columns, estimate, names, part_name, plain
 
 NUM_SHOWN = 3
 MIN_OUTPUTS = 20
@@ -38,36 +40,64 @@ def kind_name(kind: str, depth: int) -> str:
     return names.get(kind) or f"first {depth} documents"
 
 
-def output_grid(outputs: pl.DataFrame, common: pl.DataFrame, dataset: str) -> Grid:
-    """Shares of odd outputs, and the commonest ones, by what the reader was given."""
-    columns = ("given", "outputs", "empty", "at limit", "copied", "misspelt", "commonest outputs")
-    return Grid(
+OUTPUT_COLUMNS = (
+    *names("given"),
+    Column("outputs", Format.COUNT, "How many outputs the reader gave"),
+    Column("empty", Format.SHARE),
+    Column("at limit", Format.SHARE, "As long as max_new_tokens allows"),
+    Column("copied", Format.SHARE, "The answer of a worked example in the prompt"),
+    Column("misspelt", Format.SHARE, "An answer or verdict but for case or punctuation, which scores 0"),
+    Column("commonest outputs", Format.TEXT),
+)
+
+
+def output_table(outputs: pl.DataFrame, common: pl.DataFrame, dataset: str) -> Table:
+    """Return shares of odd outputs, and the commonest ones, by what the reader was given."""
+    own = outputs.filter(dataset=dataset)
+    return Table(
+        name=part_name("outputs", dataset),
         title=f"{dataset}: what the reader writes",
-        columns=columns,
-        rows=tuple(_output_row(row, common) for row in _in_order(outputs.filter(dataset=dataset))),
+        columns=OUTPUT_COLUMNS,
+        rows=tuple(_output_row(row, common) for row in _in_order(own)),
         caption="Shares of outputs. at limit: as long as max_new_tokens allows. copied: the answer of a worked example "
         "in the prompt. misspelt: an answer or verdict but for case or punctuation, which scores 0. "
-        f"{_majority(outputs.filter(dataset=dataset))}The ten commonest outputs are in the tables common_outputs.",
+        f"{_majority(own)}The ten commonest outputs are in the tables common_outputs.",
+        dataset=dataset,
     )
 
 
-def judgement_grid(judgements: pl.DataFrame, dataset: str) -> Grid:
-    """What the judge says of a reader's outputs, by what the reader was given."""
-    names = ("correct", "incorrect", "abstained", "unusable", "not_asked")
-    rows = (
-        (
+JUDGEMENTS_SHOWN = {
+    "num_correct": "correct",
+    "num_incorrect": "incorrect",
+    "num_abstained": "abstained",
+    "num_unusable": "no judgement",
+    "num_not_asked": "empty",
+}
+
+
+def judgement_table(judgements: pl.DataFrame, dataset: str) -> Table:
+    """Return what the judge says of a reader's outputs, by what the reader was given."""
+    rows = tuple(
+        plain(
             kind_name(row["kind"], row["depth"]),
-            f"{row['num_outputs']:,}",
-            *(f"{row[f'num_{name}'] / row['num_outputs']:.1%}" for name in names),
+            row["num_outputs"],
+            *(row[name] / row["num_outputs"] for name in JUDGEMENTS_SHOWN),
         )
         for row in _in_order(judgements.filter(dataset=dataset))
     )
-    return Grid(
+    return Table(
+        name=part_name("judgements", dataset),
         title=f"{dataset}: what the judge says of the outputs",
-        columns=("given", "outputs", "correct", "incorrect", "abstained", "no judgement", "empty"),
-        rows=tuple(rows),
+        columns=(
+            *names("given"),
+            Column("outputs", Format.COUNT),
+            *columns(JUDGEMENTS_SHOWN.values(), Format.SHARE),
+        ),
+        rows=rows,
         caption="Shares of outputs. correct scores 1; incorrect, abstained and empty (not asked about) score 0. no "
         "judgement: the judge wrote something else, or its request failed; the score is null.",
+        is_main=True,
+        dataset=dataset,
     )
 
 
@@ -89,15 +119,15 @@ def _in_order(outputs: pl.DataFrame) -> Iterator[dict[str, Any]]:
     yield from outputs.sort("reader", order, "depth").iter_rows(named=True)
 
 
-def _output_row(row: Mapping[str, Any], common: pl.DataFrame) -> tuple[str, ...]:
-    shares = (f"{row[name] / row['num_outputs']:.1%}" for name in ODD)
+def _output_row(row: Mapping[str, Any], common: pl.DataFrame) -> tuple[Value, ...]:
+    shares = (row[name] / row["num_outputs"] for name in ODD)
     commonest = common.filter(
         pl.col("place") <= NUM_SHOWN, *(pl.col(key) == row[key] for key in ("dataset", *KIND))
     )
     texts = (
         f"{_short(output)} ({share:.0%})" for output, share in commonest.select("output", "share").rows()
     )
-    return (kind_name(row["kind"], row["depth"]), f"{row['num_outputs']:,}", *shares, "; ".join(texts))
+    return plain(kind_name(row["kind"], row["depth"]), row["num_outputs"], *shares, "; ".join(texts))
 
 
 def _short(output: str) -> str:
@@ -112,25 +142,31 @@ def _majority(outputs: pl.DataFrame) -> str:
     return ""
 
 
-def depth_grid(best: pl.DataFrame, dataset: str) -> Grid:
-    """How many documents serve the reader best in each run."""
-    rows = [
-        (
-            row["run_id"],
-            str(row["depth"]),
-            str(row["deepest"]),
-            with_interval(row["difference"], row["low"], row["high"]) if row["difference"] else NOTHING,
-        )
-        for row in best.filter(dataset=dataset).sort("reader", "run_id").iter_rows(named=True)
-    ]
-    return Grid(
+def depth_table(best: pl.DataFrame, dataset: str) -> Table:
+    """Return how many documents serve the reader best in each run."""
+    rows = best.filter(dataset=dataset).sort("reader", "run_id").iter_rows(named=True)
+    return Table(
+        name=part_name("best_depths", dataset),
         title=f"{dataset}: how many documents serve the reader best",
-        columns=("run", "best depth", "deepest", "utility at the best depth minus at the deepest"),
-        rows=tuple(rows),
+        columns=(
+            *names("run"),
+            Column("best depth", Format.COUNT),
+            Column("deepest", Format.COUNT),
+            Column("utility at the best depth minus at the deepest", Format.NUMBER),
+        ),
+        rows=tuple(
+            (*plain(row["run_id"], row["depth"], row["deepest"]), _gain_of_depth(row)) for row in rows
+        ),
         caption="Paired over queries, with its bootstrap interval; since the best depth is chosen by the same queries, "
         "the difference is a little too large.",
-        on_console=False,
+        dataset=dataset,
     )
+
+
+def _gain_of_depth(row: Mapping[str, Any]) -> Value:
+    if not row["difference"]:
+        return Value(reason="no depth serves better than the deepest lists")
+    return estimate(row, "difference")
 
 
 def output_warnings(

@@ -11,19 +11,19 @@ from erag_ray.annotators import ANNOTATORS
 from erag_ray.datasets import DATASETS
 from erag_ray.datasets.known import known_name
 from erag_ray.report.curves import whole_lists
-from erag_ray.report.grid import NOTHING, Grid, with_interval
+from erag_ray.report.model import Table
 from erag_ray.report.order import in_reading_order
 from erag_ray.report.trust import STATISTIC_NAMES, reasons
+from erag_ray.report.values import across, columns, estimate, names, part_name, plain
 
 Cell = Mapping[str, Any]
 Line = tuple[str, str, dict[tuple[str, str], Cell]]
 """Annotator, measure, and (dataset, statistic) -> row of CORRELATIONS."""
 
 
-def table_1(correlations: pl.DataFrame, run: str, depth: int, *, on_console: bool) -> list[Grid]:
-    """One run at one depth: annotators and measures down, datasets and statistics across.
+def table_1(correlations: pl.DataFrame, run: str, depth: int) -> Table:
+    """Return one run at one depth: annotators and measures down, datasets and statistics across.
 
-    For the file one grid with everything; for the console one per statistic, which five datasets fit into 120 columns.
     Measures are taken at the full depth; those with an ideal take the run's own list, as the paper does.
     """
     own = whole_lists(correlations).filter(run_id=run, depth=depth)
@@ -34,11 +34,21 @@ def table_1(correlations: pl.DataFrame, run: str, depth: int, *, on_console: boo
     unknown = [f"Without any value at this depth: {', '.join(absent)}."] if absent else []
     lines = list(_lines(shown))
     caption = " ".join([*unknown, *_why_missing(shown, lines, datasets), reasons(shown)]).strip()
-    title = f"Table 1: {run}, {depth} documents"
-    grids = [_whole(title, caption, lines, datasets, statistics)]
-    if on_console:
-        grids += [_printed(title, caption, lines, datasets, statistic) for statistic in statistics]
-    return grids
+    keys = [(dataset, statistic) for dataset in datasets for statistic in statistics]
+    return Table(
+        name=part_name("table_1", run, depth),
+        title=f"Table 1: {run}, {depth} documents: agreement of each measure with the end-to-end utility, over queries",
+        columns=(
+            *names("annotator", "measure"),
+            *columns(f"{dataset} {STATISTIC_NAMES.get(statistic, statistic)}" for dataset, statistic in keys),
+        ),
+        rows=tuple(
+            (*plain(annotator, measure), *across({key: estimate(row) for key, row in cells.items()}, keys))
+            for annotator, measure, cells in lines
+        ),
+        caption="The layout of the paper's Table 1, with intervals. Measures are taken over the whole list, ideals "
+        f"over the run's own; AP, RR and Success are the paper's MAP, MRR and Hit Ratio. {caption}".strip(),
+    )
 
 
 def _place(dataset: str) -> tuple[int, str]:
@@ -55,76 +65,6 @@ def _lines(own: pl.DataFrame) -> Iterator[Line]:
             (row["dataset"], row["statistic"]): row for row in part.iter_rows(named=True)
         }
         yield str(annotator), str(measure), cells
-
-
-def _whole(
-    title: str,
-    caption: str,
-    lines: Sequence[Line],
-    datasets: Sequence[str],
-    statistics: Sequence[str],
-) -> Grid:
-    keys = [(dataset, statistic) for dataset in datasets for statistic in statistics]
-    return Grid(
-        title=f"{title}: agreement of each measure with the end-to-end utility, over queries",
-        columns=("annotator", "measure", *(f"{dataset} {_symbol(statistic)}" for dataset, statistic in keys)),
-        rows=tuple(
-            (annotator, measure, *(_full(cells.get(key)) for key in keys))
-            for annotator, measure, cells in lines
-        ),
-        caption="The layout of the paper's Table 1, with intervals. Measures are taken over the whole list, ideals "
-        f"over the run's own; AP, RR and Success are the paper's MAP, MRR and Hit Ratio. {caption}".strip(),
-        num_names=2,
-        on_console=False,
-    )
-
-
-def _printed(
-    title: str,
-    caption: str,
-    lines: Sequence[Line],
-    datasets: Sequence[str],
-    statistic: str,
-) -> Grid:
-    rows: list[tuple[str, ...]] = []
-    previous = None
-    for annotator, measure, cells in lines:
-        if annotator != previous:
-            rows.append((annotator, *[""] * len(datasets)))
-        previous = annotator
-        rows.append((f"  {measure}", *(_short(cells.get((dataset, statistic))) for dataset in datasets)))
-    return Grid(
-        title=f"{title}, {_symbol(statistic)} [interval]",
-        columns=("annotator, measure", *datasets),
-        rows=tuple(rows),
-        caption=caption,
-        in_file=False,
-    )
-
-
-def _symbol(statistic: str) -> str:
-    return STATISTIC_NAMES.get(statistic, statistic)
-
-
-def _full(cell: Cell | None) -> str:
-    return NOTHING if cell is None else with_interval(*_numbers(cell))
-
-
-def _short(cell: Cell | None) -> str:
-    """``.349 [.31, .39]``: without zeros before the point, ends of the interval to two digits."""
-    value, low, high = (None, None, None) if cell is None else _numbers(cell)
-    if value is None:
-        return NOTHING
-    interval = "" if low is None or high is None else f" [{_bare(low, 2)}, {_bare(high, 2)}]"
-    return f"{_bare(value, 3)}{interval}"
-
-
-def _bare(value: float, digits: int) -> str:
-    return f"{value:.{digits}f}".replace("0.", ".", 1) if abs(value) < 1 else f"{value:.{digits}f}"
-
-
-def _numbers(cell: Cell) -> tuple[float | None, float | None, float | None]:
-    return cell["value"], cell["low"], cell["high"]
 
 
 def _why_missing(

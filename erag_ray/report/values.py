@@ -8,7 +8,7 @@ from typing import Any
 
 import xxhash
 
-from erag_ray.report.model import Column, Format, Plain, Value
+from erag_ray.report.model import Column, Format, Plain, Report, Table, Value
 
 MAX_NAME = 60
 
@@ -18,6 +18,11 @@ def part_name(*words: object) -> str:
     text = "-".join(map(str, words))
     safe = re.sub(r"[^A-Za-z0-9_-]+", "_", text)[:MAX_NAME]
     return safe if safe == text else f"{safe}-{xxhash.xxh3_64_hexdigest(text.encode())[:8]}"
+
+
+def tables_of(report: Report) -> list[Table]:
+    """Return all tables of a report in reading order."""
+    return [part for section in report.sections for part in section.parts if isinstance(part, Table)]
 
 
 def names(*heads: str) -> tuple[Column, ...]:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import polars as pl
 
 from erag_ray.evaluate import ANY, END_TO_END, GOLD_PASSAGES, NO_PASSAGES, OWN_LIST, REFERENCES
+from erag_ray.report.build import title_of
+from erag_ray.report.load import Results
 from erag_ray.report.model import DatasetVerdict, Finding, Verdict
 from erag_ray.report.trust import STATISTIC_NAMES
 
@@ -29,25 +31,6 @@ ODD_OUTPUTS = {
     "num_copied": (0.01, "copied from an example"),
 }
 """Column of OUTPUTS -> the share from which it is worth a sentence, and its name."""
-
-
-class Tables(Protocol):
-    """What a verdict is made from: tables of these names, and the confidence of their intervals."""
-
-    @property
-    def means(self) -> pl.DataFrame: ...
-    @property
-    def comparisons(self) -> pl.DataFrame: ...
-    @property
-    def correlations(self) -> pl.DataFrame: ...
-    @property
-    def best_depths(self) -> pl.DataFrame: ...
-    @property
-    def outputs(self) -> pl.DataFrame: ...
-    @property
-    def costs(self) -> pl.DataFrame: ...
-    @property
-    def confidence(self) -> float: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,22 +74,18 @@ class Standing:
         return self.means[self.runs[0]]
 
 
-def verdict(tables: Tables, question: str) -> Verdict:
-    """The verdict over all datasets.
-
-    Args:
-        tables: of a finished job.
-        question: what it answers, for the first line.
-    """
-    datasets = tables.means["dataset"].unique().sort()
-    found = (standing(tables, dataset) for dataset in datasets)
-    parts = tuple(_of_dataset(tables, one) for one in found if one is not None)
-    return Verdict(question=question, datasets=parts, findings=tuple(_costs(tables.costs)))
+def verdict(results: Results) -> Verdict:
+    """Return the verdict over all datasets."""
+    datasets = results.means["dataset"].unique().sort()
+    found = (standing(results, dataset) for dataset in datasets)
+    parts = tuple(_of_dataset(results, one) for one in found if one is not None)
+    findings = (*_costs(results.costs), *_missing(results.missing))
+    return Verdict(question=title_of(results), datasets=parts, findings=findings)
 
 
-def standing(tables: Tables, dataset: str) -> Standing | None:
+def standing(results: Results, dataset: str) -> Standing | None:
     """The runs of a dataset at the depth that serves the reader best on average; None without any utility."""
-    used = tables.means.filter(pl.col("annotator") == END_TO_END, pl.col("dataset") == dataset).drop_nulls(
+    used = results.means.filter(pl.col("annotator") == END_TO_END, pl.col("dataset") == dataset).drop_nulls(
         "mean"
     )
     of_runs = used.filter(pl.col("run_id").is_in(REFERENCES).not_())
@@ -129,21 +108,23 @@ def standing(tables: Tables, dataset: str) -> Standing | None:
         num_depths=depths.height,
         runs=runs,
         means=rows,
-        rivals=list(_rivals(tables, dataset, depth, runs, depths.height)),
+        rivals=list(_rivals(results, dataset, depth, runs, depths.height)),
     )
 
 
 def _rivals(
-    tables: Tables, dataset: str, depth: int, runs: Sequence[str], num_depths: int
+    results: Results, dataset: str, depth: int, runs: Sequence[str], num_depths: int
 ) -> Iterator[Comparison]:
-    own = tables.comparisons.filter(
+    own = results.comparisons.filter(
         pl.col("annotator") == END_TO_END, pl.col("dataset") == dataset, pl.col("depth") == depth
     )
     pairs = {(row["run_a"], row["run_b"]): row for row in own.iter_rows(named=True)}
     for run in runs[1:]:
         first, second = sorted((runs[0], run))
         if (first, second) in pairs:
-            yield _comparison(pairs[first, second], run, first == run, num_depths, 1 - tables.confidence)
+            yield _comparison(
+                pairs[first, second], run, first == run, num_depths, 1 - (results.confidence or 0.95)
+            )
 
 
 def _comparison(
@@ -165,14 +146,14 @@ def _comparison(
     )
 
 
-def _of_dataset(tables: Tables, one: Standing) -> DatasetVerdict:
+def _of_dataset(results: Results, one: Standing) -> DatasetVerdict:
     findings = [
         *_needed(one),
         *_reader(one),
-        *_depth(tables.best_depths, one),
-        *_labels(tables.means, one),
-        *_trust(tables.correlations, one),
-        *_outputs(tables.outputs, one),
+        *_depth(results.best_depths, one),
+        *_labels(results.means, one),
+        *_trust(results.correlations, one),
+        *_outputs(results.outputs, one),
     ]
     return DatasetVerdict(dataset=one.dataset, answer=_answer(one), findings=tuple(findings))
 
@@ -317,6 +298,11 @@ def _outputs(outputs: pl.DataFrame, one: Standing) -> Iterator[Finding]:
         if floor is not None and floor > (one.best["mean"] or 0):
             text = f"the commonest gold answer, {_short(row['majority_answer'])}, alone would score {_number(floor)}"
             yield Finding(topic="outputs", text=text, is_warning=True)
+
+
+def _missing(missing: Sequence[str]) -> Iterator[Finding]:
+    for line in missing:
+        yield Finding(topic="missing", text=line, is_warning=True)
 
 
 def _costs(costs: pl.DataFrame) -> Iterator[Finding]:

@@ -86,11 +86,13 @@ def check_evaluation(config: JobConfig, scores: Iterable[str], findings: Finding
                 attempt(findings, "measures", functools.partial(_check_measures, config, annotator, score))
 
 
-def note_cutoffs(config: JobConfig, findings: Findings) -> None:
-    """Note the cut-offs that no list is long enough for."""
+def cutoff_notes(config: JobConfig) -> list[str]:
+    """Return a note on the cut-offs that no list is long enough for, if there are any."""
+    findings = Findings()
     beyond = [cutoff for cutoff in config.cutoffs if cutoff > config.depth]
     if beyond:
         findings.note(f"cut-offs beyond depth {config.depth}, left out", *map(str, beyond), count=len(beyond))
+    return list(findings.notes)
 
 
 def _check_measures(config: JobConfig, annotator: str, score: str) -> None:

@@ -11,7 +11,8 @@ from erag_ray.annotators import ANNOTATORS, Evidence, applicable_queries
 from erag_ray.config import DualLabelsConfig
 from erag_ray.datasets import Findings, load_passages
 from erag_ray.evaluate import dual_labels, dual_probabilities
-from erag_ray.report import Grid, dual_grids
+from erag_ray.report import dual_tables
+from erag_ray.report.model import Table
 from erag_ray.schemas import DUAL_LABELS
 from erag_ray.steps import say
 from erag_ray.steps.retrieving import load_asked, passages_of
@@ -19,7 +20,7 @@ from erag_ray.steps.runs import MadeRun, read_run
 from erag_ray.store import TableStore
 
 
-def label_twice(config: DualLabelsConfig, made: Sequence[MadeRun]) -> list[Grid]:
+def label_twice(config: DualLabelsConfig, made: Sequence[MadeRun]) -> list[Table]:
     """DUAL_LABELS of a retrieval's runs, sealed in its folder; as tables.
 
     Raises:
@@ -68,4 +69,4 @@ def label_twice(config: DualLabelsConfig, made: Sequence[MadeRun]) -> list[Grid]
     settings = {"word_rule": config.word_rule, "confidence": config.confidence}
     table = dual_probabilities(labels, config.confidence)
     TableStore(config.out).write(table, DUAL_LABELS, config=settings, inputs=inputs)
-    return dual_grids(table, config.confidence)
+    return dual_tables(table, config.confidence)

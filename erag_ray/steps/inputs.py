@@ -22,6 +22,7 @@ from erag_ray.datasets import (
 )
 from erag_ray.evaluate import KNOWN
 from erag_ray.progress import stage_progress
+from erag_ray.report.load import JOB_STAGES
 from erag_ray.schemas import (
     BEST_DEPTHS,
     CELL_COMPARISONS,
@@ -56,7 +57,7 @@ from erag_ray.steps.checks import (
     check_not_own,
     check_places,
     check_runs,
-    note_cutoffs,
+    cutoff_notes,
     scores_of,
 )
 from erag_ray.steps.stages import Stage
@@ -84,7 +85,6 @@ DERIVED_TABLES = (
 )
 OF_SLICES = (CELL_SHARES, SLICE_MEANS, SLICE_COMPARISONS)
 """Tables made from SLICES."""
-READING_STAGES = ("annotate", "end_to_end", "compare", "settle")
 INPUT_KEYS = (
     "queries",
     "query_format",
@@ -102,14 +102,6 @@ INPUT_KEYS = (
     "seed",
     "depth",
 )
-
-
-def judge_stage(stage: str) -> str:
-    """The name of the stage that judges the outputs of another."""
-    return f"{stage}_judge"
-
-
-JOB_STAGES = tuple(name for stage in READING_STAGES for name in (stage, judge_stage(stage)))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -386,9 +378,7 @@ def _sealed(tables: TableStore) -> Inputs:
 
 def _with_notes(config: JobConfig, inputs: Inputs) -> Inputs:
     """The inputs with what is worth a note of the rest of the config, which is not sealed with them."""
-    findings = Findings()
-    note_cutoffs(config, findings)
-    return dataclasses.replace(inputs, notes=[*inputs.notes, *findings.notes])
+    return dataclasses.replace(inputs, notes=[*inputs.notes, *cutoff_notes(config)])
 
 
 def unseal(config: JobConfig, schemas: Sequence[TableSchema]) -> None:

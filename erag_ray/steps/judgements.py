@@ -16,11 +16,12 @@ from erag_ray.config import JobConfig
 from erag_ray.evaluate import describe_judgements, judged_queries
 from erag_ray.kinds import ANSWER, ANSWER_JUDGE, judgement, shown_to_judge
 from erag_ray.pending import DocIds
+from erag_ray.report.load import judge_stage
 from erag_ray.requests import Passage
 from erag_ray.schemas import COSTS, JUDGEMENTS, RESPONSES, JobError
 from erag_ray.scores import needs_judgement
 from erag_ray.steps import say
-from erag_ray.steps.inputs import Inputs, judge_stage
+from erag_ray.steps.inputs import Inputs
 from erag_ray.steps.judging import INSTEAD_OF_ANSWERS
 from erag_ray.steps.planning import StagePlan, plan_lists, preview
 from erag_ray.steps.reading import Finished, run_stage

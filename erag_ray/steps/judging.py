@@ -1,10 +1,9 @@
-"""Responses -> sealed LABELS and UTILITY -> LIST_VALUES, MEANS, CORRELATIONS -> the report and the TREC files."""
+"""Responses -> sealed LABELS and UTILITY -> LIST_VALUES, MEANS, CORRELATIONS and more; TREC files."""
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-import itertools
 import pathlib
 import re
 import tempfile
@@ -12,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import polars as pl
-import rich.console
 import xxhash
 
 from erag_ray.annotators import (
@@ -56,35 +54,22 @@ from erag_ray.evaluate import (
 from erag_ray.kinds import ANSWER, ANSWER_JUDGE, EARLY_STOPPED, RELEVANCE, VERDICT, Case, Kind, Value
 from erag_ray.pending import Use, Uses, pairs
 from erag_ray.progress import StageProgress, stage_progress
-from erag_ray.report import (
-    Results,
-    harm_notes,
-    harm_warnings,
-    judgement_warnings,
-    markdown,
-    output_warnings,
-    pages,
-    show,
-)
+from erag_ray.report.load import EXPORT
 from erag_ray.requests import Response
 from erag_ray.schemas import (
     BEST_DEPTHS,
     CELL_COMPARISONS,
     CELL_SHARES,
     CELLS,
-    COMMON_OUTPUTS,
     COMPARISONS,
     COMPLEMENTS,
     CONTRASTS,
     CORRELATIONS,
-    COSTS,
     DOCUMENT_OUTPUTS,
-    JUDGEMENTS,
     LABELS,
     LIST_OUTPUTS,
     LIST_VALUES,
     MEANS,
-    OUTPUTS,
     POOLING,
     PROVENANCE,
     QUERIES,
@@ -99,11 +84,11 @@ from erag_ray.schemas import (
 )
 from erag_ray.scores import JUDGED, Scoring
 from erag_ray.steps import say
-from erag_ray.steps.checks import check_evaluation, scores_of
+from erag_ray.steps.checks import check_evaluation, cutoff_notes, scores_of
 from erag_ray.steps.errors import check_scores, score_notes
-from erag_ray.steps.inputs import INPUT_TABLES, JOB_STAGES, Inputs, unseal
+from erag_ray.steps.inputs import INPUT_TABLES, Inputs, unseal
 from erag_ray.steps.stages import Stage, digests
-from erag_ray.store import Folder, TableStore, TableWriter, as_frame, frame_digest, read_manifest
+from erag_ray.store import Folder, TableStore, TableWriter, as_frame, frame_digest
 from erag_ray.user_code import running
 
 MAX_NAME = 150
@@ -515,7 +500,8 @@ class _Evaluation:
             writer = self.tables.writer(schema)
             for part in self._parts(schema, at):
                 writer.append(part)
-        _seal(self.config, made_from, writer, _made_from_it(schema))
+        notes = {"notes": cutoff_notes(self.config)} if schema == LIST_VALUES else {}
+        _seal(self.config, made_from, writer, _made_from_it(schema), **notes)
         return True
 
     def _stage(self, schema: TableSchema) -> Stage:
@@ -598,71 +584,22 @@ def _check_made(tables: TableStore, schema: TableSchema, job: str, wanted: Mappi
         raise InputError([f"{text} (what was read before is not read again)"])
 
 
-def report(config: JobConfig, inputs: Inputs, console: rich.console.Console) -> str:
-    """Print the tables, write ``report.md`` and the TREC files.
+def export(config: JobConfig, inputs: Inputs) -> list[str]:
+    """Write runs as TREC runs and LABELS as TREC qrels under ``trec/``.
 
     Returns:
-        The path of the report.
+        What could not be written, and why; it is in the manifest there too.
     """
     tables = TableStore(config.out)
-    stages = list(_stages(tables.folder))
-    stores = [TableStore(tables.folder.root.rstrip("/") + "/" + stage["stage"]) for stage in stages]
-    results = Results(
-        means=tables.read(MEANS),
-        correlations=tables.read(CORRELATIONS),
-        comparisons=tables.read(COMPARISONS),
-        contrasts=tables.read(CONTRASTS),
-        pooling=tables.read(POOLING),
-        best_depths=tables.read(BEST_DEPTHS),
-        costs=_of_stages(stores, COSTS),
-        outputs=_of_stages(stores, OUTPUTS),
-        common_outputs=_of_stages(stores, COMMON_OUTPUTS),
-        judgements=_of_stages(stores, JUDGEMENTS),
-    )
-    with stage_progress("report", show=config.progress):
-        grids = pages(results, stages, config.confidence)
-    show(grids, console)
-    labelled = tables.manifest(LABELS)["config"]
-    harm = [labelled.get(name, []) for name in ("closed_book", "noise")]
-    warnings = [
-        *output_warnings(results.outputs, results.common_outputs, results.best_depths, results.means),
-        *judgement_warnings(results.judgements),
-        *harm_warnings(*harm),
-    ]
-    for warning in warnings:
-        console.print(f"WARNING: {warning}", soft_wrap=True, markup=False, highlight=False)
-    made = [tables.manifest(schema)["config"].get("notes", []) for schema in (LABELS, UTILITY)]
-    exported = export(config, inputs, tables.read(LABELS))
-    notes = [*inputs.notes, *itertools.chain(*made), *harm_notes(*harm), *exported]
-    without = "" if config.reader.titles else " without titles"
-    title = (
-        f"Which retriever serves the reader {config.reader.kind} {config.reader.model or ''}{without} best?"
-    )
-    tables.folder.write_bytes(markdown(title, grids, notes, warnings).encode(), "report.md")
-    return "/".join([tables.folder.address.rstrip("/"), "report.md"])
-
-
-def _of_stages(stores: Iterable[TableStore], schema: TableSchema) -> pl.DataFrame:
-    """A table of every stage that has one."""
-    return pl.concat(
-        [as_frame(schema.empty()), *(store.read(schema) for store in stores if store.is_sealed(schema))]
-    )
-
-
-def _stages(folder: Folder) -> Iterator[Mapping[str, Any]]:
-    for name in JOB_STAGES:
-        if folder.exists(name, "manifest.json"):
-            yield {**read_manifest(folder, name, form={"counts": list, "summary": str}), "stage": name}
-
-
-def export(config: JobConfig, inputs: Inputs, labels: pl.DataFrame) -> Iterator[str]:
-    """Runs as TREC runs and labels as TREC qrels, under ``trec/``; yields what could not be written, and why."""
-    folder = Folder(config.out)
-    for name in folder.names("trec"):
-        folder.delete("trec", name)
+    labels, folder = tables.read(LABELS), tables.folder
+    notes: list[str] = []
+    for name in folder.names(EXPORT):
+        folder.delete(EXPORT, name)
     with stage_progress("TREC files", show=config.progress) as at:
         for name, write in at.each(list(_trec_files(config, inputs, labels)), "files"):
-            yield from _export(config, name, write)
+            notes += _export(config, name, write)
+    tables.write_manifest({"notes": notes}, EXPORT)
+    return notes
 
 
 def _trec_files(
@@ -688,6 +625,6 @@ def _export(config: JobConfig, name: str, write: Callable[[pathlib.Path], None])
         try:
             write(path)
         except ValueError as error:
-            yield f"trec/{safe} was not written: {error}"
+            yield f"{EXPORT}/{safe} was not written: {error}"
         else:
-            Folder(config.out).write_bytes(path.read_bytes(), "trec", safe)
+            Folder(config.out).write_bytes(path.read_bytes(), EXPORT, safe)

@@ -10,28 +10,30 @@ from erag_ray.agreement import STATISTICS
 from erag_ray.config import PapersConfig
 from erag_ray.names import find
 from erag_ray.report import (
-    Grid,
     agreement_by_depth,
     agreement_by_reader,
-    by_reader_grid,
-    dual_grids,
-    figure_1_grid,
-    markdown,
+    by_reader_table,
+    dual_tables,
+    figure_1_table,
     published_reproduction,
     published_table_1,
-    reproduction_grid,
+    reproduction_table,
     table_1,
+    tables_as_markdown,
 )
 from erag_ray.report.curves import table_depths, whole_lists
+from erag_ray.report.model import Report, Section, Table, Verdict
+from erag_ray.report.values import part_name, tables_of
 from erag_ray.schemas import CORRELATIONS, DUAL_LABELS, MEANS, InputError
 from erag_ray.steps import say
 from erag_ray.store import Folder, TableStore
 
+TITLE = "The papers' tables and figures"
 FIGURES = ("figure_1.csv", "figure_2.csv", "figure_3.csv")
 
 
-def papers(config: PapersConfig) -> list[Grid]:
-    """Every table and figure whose jobs are there, also written to ``out``; the others are named.
+def papers(config: PapersConfig) -> Report:
+    """Return every table and figure whose jobs are there, also written to ``out``; the others are named.
 
     Raises:
         InputError: the comparison is not finished, or there is no such statistic.
@@ -53,19 +55,25 @@ def papers(config: PapersConfig) -> list[Grid]:
         # of a job that is no longer finished, or no longer named
         if name in FIGURES:
             folder.delete(name)
-    grids = [
-        *_tables_1(correlations),
-        *_figure_1(correlations, config, folder),
-        *_by_reader(config.by_size, "Figure 2", config.size_depth, config, folder),
-        *_by_reader(config.by_augmentation, "Figure 3", config.augmentation_depth, config, folder),
-        *_reproduction(correlations, made.read(MEANS), config.reproduction_depth),
-        *_table_3(config.dual_labels),
-    ]
-    folder.write_bytes(markdown("The papers' tables and figures", grids, []).encode(), "report.md")
-    return grids
+    parts = {
+        "Table 1": _tables_1(correlations),
+        "Figure 1": _figure_1(correlations, config, folder),
+        "Figure 2": _by_reader(config.by_size, "Figure 2", config.size_depth, config, folder),
+        "Figure 3": _by_reader(config.by_augmentation, "Figure 3", config.augmentation_depth, config, folder),
+        "Reproduction": _reproduction(correlations, made.read(MEANS), config.reproduction_depth),
+        "Table 3": _table_3(config.dual_labels),
+    }
+    sections = [Section(name=part_name(name), title=name, parts=tuple(part)) for name, part in parts.items()]
+    report = Report(
+        title=TITLE,
+        verdict=Verdict(question="", datasets=()),
+        sections=tuple(section for section in sections if section.parts),
+    )
+    folder.write_bytes(tables_as_markdown(TITLE, tables_of(report)).encode(), "report.md")
+    return report
 
 
-def _tables_1(correlations: pl.DataFrame) -> Iterator[Grid]:
+def _tables_1(correlations: pl.DataFrame) -> Iterator[Table]:
     """At the depth of each annotator: the largest, and that to which a judge was asked."""
     rows = whole_lists(correlations)
     depths = table_depths(rows)["depth"].unique().sort(descending=True)
@@ -73,11 +81,11 @@ def _tables_1(correlations: pl.DataFrame) -> Iterator[Grid]:
         say("Table 1 is left out: no agreement has a value; the report of the comparison says why")
     for depth in depths:
         for run in rows["run_id"].unique().sort():
-            yield from table_1(correlations, run, depth, on_console=True)
+            yield table_1(correlations, run, depth)
     yield from published_table_1(correlations["dataset"].unique().sort().to_list())
 
 
-def _figure_1(correlations: pl.DataFrame, config: PapersConfig, folder: Folder) -> Iterator[Grid]:
+def _figure_1(correlations: pl.DataFrame, config: PapersConfig, folder: Folder) -> Iterator[Table]:
     lists = (
         whole_lists(correlations)
         .filter(statistic=config.statistic)
@@ -97,12 +105,12 @@ def _figure_1(correlations: pl.DataFrame, config: PapersConfig, folder: Folder) 
     data = pl.concat(curves)
     folder.write_bytes(data.write_csv().encode(), "figure_1.csv")
     for (run,), part in data.group_by("run_id", maintain_order=True):
-        yield figure_1_grid(part, str(run), config.statistic)
+        yield figure_1_table(part, str(run), config.statistic)
 
 
 def _by_reader(
     jobs: Mapping[str, str], figure: str, depth: int, config: PapersConfig, folder: Folder
-) -> Iterator[Grid]:
+) -> Iterator[Table]:
     missing = [place for place in jobs.values() if not TableStore(place).is_sealed(CORRELATIONS)]
     if missing or not jobs:
         why = f"{', '.join(missing)}: not finished" if missing else "no job is named"
@@ -114,20 +122,20 @@ def _by_reader(
         say(f"{figure} is left out: no run has {config.statistic} of erag at {depth} documents in every job")
         return
     folder.write_bytes(data.write_csv().encode(), f"{figure.lower().replace(' ', '_')}.csv")
-    yield by_reader_grid(data, f"{figure}, {depth} documents", config.statistic)
+    yield by_reader_table(data, f"{figure}, {depth} documents", config.statistic)
 
 
-def _reproduction(correlations: pl.DataFrame, means: pl.DataFrame, depth: int) -> Iterator[Grid]:
+def _reproduction(correlations: pl.DataFrame, means: pl.DataFrame, depth: int) -> Iterator[Table]:
     if correlations.filter(pl.col("depth") == depth, pl.col("annotator") == "erag").is_empty():
         say(f"the reproduction's table is left out: there is no erag at {depth} documents")
         return
-    yield reproduction_grid(correlations, means, depth)
+    yield reproduction_table(correlations, means, depth)
     yield published_reproduction()
 
 
-def _table_3(place: str | None) -> Iterator[Grid]:
+def _table_3(place: str | None) -> Iterator[Table]:
     if place is None or not TableStore(place).is_sealed(DUAL_LABELS):
         say(f"Table 3 is left out: {place or 'no job'} has no dual labels")
         return
     manifest = TableStore(place).manifest(DUAL_LABELS)
-    yield from dual_grids(TableStore(place).read(DUAL_LABELS), manifest["config"]["confidence"])
+    yield from dual_tables(TableStore(place).read(DUAL_LABELS), manifest["config"]["confidence"])

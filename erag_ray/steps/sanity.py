@@ -11,7 +11,8 @@ from erag_ray.config import RetrieveConfig
 from erag_ray.datasets import Findings, LoadedQueries, load_passages
 from erag_ray.evaluate import hit_values, page_values, sanity
 from erag_ray.progress import stage_progress
-from erag_ray.report import Grid, sanity_grids
+from erag_ray.report import sanity_tables
+from erag_ray.report.model import Table
 from erag_ray.schemas import SANITY
 from erag_ray.steps.retrieving import load_asked, passages_of
 from erag_ray.steps.runs import MadeRun, read_run
@@ -23,7 +24,7 @@ CUTOFFS = (1, 5, 20, 100)
 HITS = {"provenance": "gold_page", "contains_answer_dpr": "contains_answer"}
 
 
-def find_sanity(config: RetrieveConfig, made: Sequence[MadeRun]) -> list[Grid]:
+def find_sanity(config: RetrieveConfig, made: Sequence[MadeRun]) -> list[Table]:
     """SANITY of a retrieval's runs, sealed in its folder and made anew where they have changed; as tables.
 
     Args:
@@ -48,7 +49,7 @@ def find_sanity(config: RetrieveConfig, made: Sequence[MadeRun]) -> list[Grid]:
             inputs=made_from.inputs,
             made_from=made_from.fingerprint,
         )
-    return sanity_grids(tables.read(SANITY))
+    return sanity_tables(tables.read(SANITY))
 
 
 def _of_runs(config: RetrieveConfig, made: Sequence[MadeRun]) -> pl.DataFrame:

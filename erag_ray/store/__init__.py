@@ -28,7 +28,7 @@ from erag_ray.store.identity import (
 from erag_ray.store.lease import LEASE_SECONDS, LEASES, Lease, is_leased, last_beat
 from erag_ray.store.mapped import open_mapped, write_mapped
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore, keys_digest, old_store_notes
-from erag_ray.store.tables import TableStore, TableWriter, part_paths, read_manifest, whole_manifest
+from erag_ray.store.tables import MANIFEST, TableStore, TableWriter, part_paths, read_manifest, whole_manifest
 from erag_ray.store.tracebacks import JobTracebacks, TracebackFiles, traceback_folder
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "KEY_COLUMNS",
     "LEASES",
     "LEASE_SECONDS",
+    "MANIFEST",
     "NOT_LOCAL",
     "ROW",
     "UNFINISHED",

@@ -1,0 +1,206 @@
+"""A finished job's folder -> all that a report is made of; what is missing or changed is left out and named."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import polars as pl
+
+from erag_ray.schemas import (
+    BEST_DEPTHS,
+    CELL_COMPARISONS,
+    CELL_SHARES,
+    COMMON_OUTPUTS,
+    COMPARISONS,
+    COMPLEMENTS,
+    CONTRASTS,
+    CORRELATIONS,
+    COSTS,
+    JUDGEMENTS,
+    LABELS,
+    LIST_VALUES,
+    MEANS,
+    OUTPUTS,
+    POOLING,
+    QUERIES,
+    REQUESTS,
+    RUNS,
+    SLICE_COMPARISONS,
+    SLICE_MEANS,
+    UTILITY,
+    InputError,
+    TableSchema,
+)
+from erag_ray.store import MANIFEST, TableStore, as_frame, read_manifest
+
+T = TypeVar("T")
+
+READING_STAGES = ("annotate", "end_to_end", "compare", "settle")
+
+
+def judge_stage(stage: str) -> str:
+    """Return the name of the stage that judges the outputs of another."""
+    return f"{stage}_judge"
+
+
+JOB_STAGES = tuple(name for stage in READING_STAGES for name in (stage, judge_stage(stage)))
+"""Folders of the stages that ask models, below a job's ``out``."""
+EXPORT = "trec"
+"""Folder of the TREC files; its manifest names what could not be written."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Empty:
+    """Makes the empty table of a schema: what a field of `Results` holds where its table is not there."""
+
+    schema: TableSchema
+    of_stages: bool = False
+    """Whether each stage has such a table."""
+    optional: bool = False
+    """Whether a finished job may be without it."""
+
+    def __call__(self) -> pl.DataFrame:
+        """Return the table without rows."""
+        return as_frame(self.schema.empty())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Results:
+    """What a report is made of: tables of a job's ``out``, and what their manifests say.
+
+    Each table field names its schema; a table more is a field more.
+    """
+
+    means: pl.DataFrame = dataclasses.field(default_factory=Empty(MEANS))
+    correlations: pl.DataFrame = dataclasses.field(default_factory=Empty(CORRELATIONS))
+    comparisons: pl.DataFrame = dataclasses.field(default_factory=Empty(COMPARISONS))
+    contrasts: pl.DataFrame = dataclasses.field(default_factory=Empty(CONTRASTS))
+    pooling: pl.DataFrame = dataclasses.field(default_factory=Empty(POOLING))
+    best_depths: pl.DataFrame = dataclasses.field(default_factory=Empty(BEST_DEPTHS))
+    labels: pl.DataFrame = dataclasses.field(default_factory=Empty(LABELS))
+    utility: pl.DataFrame = dataclasses.field(default_factory=Empty(UTILITY))
+    cell_shares: pl.DataFrame = dataclasses.field(default_factory=Empty(CELL_SHARES))
+    cell_comparisons: pl.DataFrame = dataclasses.field(default_factory=Empty(CELL_COMPARISONS))
+    complements: pl.DataFrame = dataclasses.field(default_factory=Empty(COMPLEMENTS))
+    slice_means: pl.DataFrame = dataclasses.field(default_factory=Empty(SLICE_MEANS, optional=True))
+    slice_comparisons: pl.DataFrame = dataclasses.field(
+        default_factory=Empty(SLICE_COMPARISONS, optional=True)
+    )
+    queries: pl.DataFrame = dataclasses.field(default_factory=Empty(QUERIES))
+    runs: pl.DataFrame = dataclasses.field(default_factory=Empty(RUNS))
+    costs: pl.DataFrame = dataclasses.field(default_factory=Empty(COSTS, of_stages=True))
+    outputs: pl.DataFrame = dataclasses.field(default_factory=Empty(OUTPUTS, of_stages=True))
+    common_outputs: pl.DataFrame = dataclasses.field(default_factory=Empty(COMMON_OUTPUTS, of_stages=True))
+    judgements: pl.DataFrame = dataclasses.field(
+        default_factory=Empty(JUDGEMENTS, of_stages=True, optional=True)
+    )
+    requests: pl.DataFrame = dataclasses.field(default_factory=Empty(REQUESTS, of_stages=True))
+
+    stages: Sequence[Mapping[str, Any]] = ()
+    """Manifests of the stages that asked models: ``stage``, ``counts``, ``summary`` and more."""
+    reader: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Settings of the reader that its outputs depend on, such as ``kind`` and ``model``."""
+    confidence: float | None = None
+    """Coverage of the intervals."""
+    threshold: float | None = None
+    """A graded label of at least this is useful (None: .5)."""
+    notes: Sequence[str] = ()
+    """On the inputs, the cut-offs, the labels and the outputs."""
+    export_notes: Sequence[str] = ()
+    """What could not be written as TREC files, and why."""
+    closed_book: Sequence[Mapping[str, Any]] = ()
+    """`annotators.closed_book_answers`, where ``gain`` labels."""
+    noise: Sequence[Mapping[str, Any]] = ()
+    """`annotators.likelihood_noise`, where ``gain_likelihood`` labels."""
+    missing: tuple[str, ...] = ()
+    """What is not there, or was changed since it was sealed, a line each."""
+
+
+def load(folder: str) -> Results:
+    """Load what a report needs from a job's ``out``.
+
+    Raises:
+        InputError: the folder has no sealed MEANS, or others than were sealed.
+    """
+    store = TableStore(folder)
+    if not store.is_sealed(MEANS):
+        raise InputError([f"{folder}: no sealed means; run jobs/compare.py or jobs/evaluate.py first"])
+    # nothing can be shown without them
+    store.read(MEANS)
+    return _Loading(store).results()
+
+
+class _Loading:
+    """One folder on its way to `Results`; collects what is missing."""
+
+    def __init__(self, store: TableStore) -> None:
+        self.store = store
+        self.missing: dict[str, str] = {}
+
+    def results(self) -> Results:
+        """Return what can be shown, and what is missing."""
+        stages = list(self._stages())
+        kinds = {field.name: field.default_factory for field in dataclasses.fields(Results)}
+        tables = {name: self._frame(kind, stages) for name, kind in kinds.items() if isinstance(kind, Empty)}
+        labelled, used, asked = (self._config(schema) for schema in (LABELS, UTILITY, QUERIES))
+        configs = (asked, self._config(LIST_VALUES), labelled, used)
+        return Results(
+            **tables,
+            stages=stages,
+            reader=labelled.get("reader") or used.get("reader") or {},
+            confidence=self._config(MEANS).get("confidence"),
+            threshold=self._config(LIST_VALUES).get("threshold"),
+            notes=[note for config in configs for note in config.get("notes", [])],
+            export_notes=self._export_notes(),
+            closed_book=labelled.get("closed_book", []),
+            noise=labelled.get("noise", []),
+            missing=tuple(self.missing.values()),
+        )
+
+    def _frame(self, kind: Empty, stages: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
+        root = self.store.folder.root.rstrip("/")
+        stores = (
+            [TableStore(f"{root}/{stage['stage']}") for stage in stages] if kind.of_stages else [self.store]
+        )
+        sealed = [store for store in stores if store.is_sealed(kind.schema)]
+        if not sealed and not kind.optional:
+            self.missing[kind.schema.name] = f"table {kind.schema.name} is not there"
+        parts = [
+            self._attempt(store.folder.at(kind.schema.name), functools.partial(store.read, kind.schema))
+            for store in sealed
+        ]
+        return pl.concat([kind(), *(part for part in parts if part is not None)])
+
+    def _stages(self) -> Iterator[Mapping[str, Any]]:
+        for name in JOB_STAGES:
+            manifest = self._manifest(name, {"counts": list, "summary": str})
+            if manifest is not None:
+                yield {**manifest, "stage": name}
+
+    def _config(self, schema: TableSchema) -> Mapping[str, Any]:
+        """Return the settings in a table's manifest; none where it is not there."""
+        manifest = self._manifest(schema.name, {"config": dict})
+        return {} if manifest is None else dict(manifest["config"])
+
+    def _export_notes(self) -> list[str]:
+        manifest = self._manifest(EXPORT, {"notes": list})
+        return [] if manifest is None else list(manifest["notes"])
+
+    def _manifest(self, name: str, form: Mapping[str, type]) -> dict[str, Any] | None:
+        folder = self.store.folder
+        if not folder.exists(name, MANIFEST):
+            return None
+        return self._attempt(folder.at(name), functools.partial(read_manifest, folder, name, form=form))
+
+    def _attempt(self, place: str, read: Callable[[], T]) -> T | None:
+        """Return what is read; None where it is not what was sealed, which is remembered."""
+        try:
+            return read()
+        except InputError as error:
+            self.missing[place] = f"left out: {'; '.join(error.problems)}"
+        except ValueError as error:
+            self.missing[place] = f"left out: {place}: {error}; run the job that writes it again"
+        return None

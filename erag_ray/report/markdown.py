@@ -1,0 +1,121 @@
+"""A report as one Markdown text: the verdict, warnings, the main tables and notes. Nothing from a file can break it."""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+from collections.abc import Sequence
+
+from erag_ray.report.formats import one_line, rows_of_text
+from erag_ray.report.model import Column, Finding, Report, Table, Verdict
+from erag_ray.report.values import tables_of
+
+MAX_LINES = 150
+"""Lines after the verdict."""
+MAX_LISTED = 20
+"""So many warnings, and so many notes, are listed."""
+LINES_AROUND = 8
+"""Lines of a table beside its rows: heading, head, caption, and what was left out."""
+
+
+def markdown(report: Report, *, where: str = "") -> str:
+    """Return the verdict and, in at most `MAX_LINES`, warnings, the first rows of the main tables, and notes.
+
+    Args:
+        report: what to write.
+        where: where the rest is, for the last line.
+    """
+    out = io.StringIO()
+    _write_head(out, report.title, report.verdict)
+    _write_list(out, "Warnings", _listed(report.warnings))
+    tables = tables_of(report)
+    main = [table for table in tables if table.is_main]
+    notes = _listed(report.notes)
+    num_listed = sum(len(lines) + 3 for lines in (_listed(report.warnings), notes) if lines)
+    shown, max_rows = _fitting(main, MAX_LINES - num_listed - 4)
+    for table in shown:
+        _write_table(out, table, max_rows)
+    _write_list(out, "Notes on the inputs", notes)
+    left_out = len(tables) - len(shown)
+    rest = [f"{left_out} more tables: printed with --verbose true." if left_out else "", where]
+    out.write(f"\n{_paragraph(' '.join(filter(None, rest)))}\n" if any(rest) else "")
+    return out.getvalue()
+
+
+def tables_as_markdown(title: str, tables: Sequence[Table], notes: Sequence[str] = ()) -> str:
+    """Return all rows of some tables under one title, and notes."""
+    out = io.StringIO()
+    out.write(f"# {_plain(title)}\n")
+    for table in tables:
+        _write_table(out, table, len(table.rows))
+    _write_list(out, "Notes on the inputs", notes)
+    return out.getvalue()
+
+
+def _write_head(out: io.StringIO, title: str, verdict: Verdict) -> None:
+    out.write(f"# {_plain(title)}\n")
+    if verdict.question and one_line(verdict.question) != one_line(title):
+        out.write(f"\n{_paragraph(verdict.question)}\n")
+    out.write("\n" if verdict.datasets or verdict.findings else "")
+    for dataset in verdict.datasets:
+        name = f"**{_plain(dataset.dataset)}**: " if dataset.dataset.strip() else ""
+        out.write(f"- {name}{_paragraph(dataset.answer)}\n")
+        out.writelines(f"  - {_finding(finding)}\n" for finding in dataset.findings)
+    out.writelines(f"- {_finding(finding)}\n" for finding in verdict.findings)
+
+
+def _finding(finding: Finding) -> str:
+    return f"Warning: {_plain(finding.text)}" if finding.is_warning else _paragraph(finding.text)
+
+
+def _listed(lines: Sequence[str]) -> list[str]:
+    """Return the first lines of a list, and how many more there are."""
+    more = len(lines) - MAX_LISTED
+    return [*lines[:MAX_LISTED], *([f"{more} more"] if more > 0 else [])]
+
+
+def _fitting(tables: Sequence[Table], max_lines: int) -> tuple[Sequence[Table], int]:
+    """Return the tables of which at least one row fits, and how many rows each may have."""
+    while tables and (LINES_AROUND + 1) * len(tables) > max_lines:
+        tables = tables[:-1]
+    room = max_lines - LINES_AROUND * len(tables)
+    max_rows = max((len(table.rows) for table in tables), default=0)
+    while max_rows > 1 and sum(min(len(table.rows), max_rows) for table in tables) > room:
+        max_rows -= 1
+    return tables, max_rows
+
+
+def _write_list(out: io.StringIO, title: str, lines: Sequence[str]) -> None:
+    if lines:
+        out.write(f"\n## {title}\n\n")
+        out.writelines(f"- {_paragraph(line)}\n" for line in lines)
+
+
+def _write_table(out: io.StringIO, table: Table, max_rows: int) -> None:
+    out.write(f"\n## {_plain(table.title)}\n\n")
+    out.write(_line([column.name for column in table.columns]))
+    out.write(f"| {' | '.join(map(_rule, table.columns))} |\n")
+    rows = rows_of_text(table)
+    out.writelines(map(_line, rows[:max_rows]))
+    left_out = len(rows) - max_rows
+    captions = [f"{left_out} more rows." if left_out > 0 else "", table.caption]
+    out.write(f"\n{_paragraph(' '.join(filter(None, captions)))}\n" if any(captions) else "")
+
+
+def _rule(column: Column) -> str:
+    return "---" if column.is_text else "---:"
+
+
+def _line(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(map(_plain, cells)) + " |\n"
+
+
+def _plain(text: str) -> str:
+    """Return a text that Markdown shows as it is: no markup, no HTML, no new line, no control character."""
+    return re.sub(r"([\\`*_{}\[\]#|~])", r"\\\1", html.escape(one_line(text), quote=False))
+
+
+def _paragraph(text: str) -> str:
+    """Return a plain text that can begin a block: it starts no list, no rule and no heading."""
+    return re.sub(r"^(\d{0,9})([-+=.)])", r"\1\\\2", _plain(text))

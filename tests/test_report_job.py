@@ -1,0 +1,269 @@
+"""The report made again from a finished folder: whole, with tables that are missing or changed, and of odd results."""
+
+from __future__ import annotations
+
+import io
+import pathlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+
+import polars as pl
+import pytest
+import rich.console
+from conftest import read_here
+from test_architecture import HEAVY
+from test_evaluate import measured, numbered, used
+from test_report import lines_after_the_verdict, printed, report_with, results_of, spoken
+from tiny import Tiny, compare, write_tiny
+
+from erag_ray.config import ReportConfig, ReportKeys
+from erag_ray.report import Results, build_report, load, markdown, tables_of, verdict
+from erag_ray.report.load import Empty
+from erag_ray.schemas import COSTS, MEANS, InputError, TableSchema
+from erag_ray.steps.reporting import report
+from erag_ray.store import TableStore
+
+ROOT = pathlib.Path(__file__).parents[1]
+KINDS = {
+    name: field.default_factory
+    for name, field in Results.__dataclass_fields__.items()
+    if isinstance(field.default_factory, Empty)
+}
+OTHERS = [kind for name, kind in KINDS.items() if name != "means"]
+CUTOFF_NOTE = "cut-offs beyond depth 3, left out: 1 (50)"
+EXPORT_NOTE = "was not written"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    """A finished job of three runs, one of a name that no TREC file can hold; its inputs are gone."""
+    tiny = write_tiny(tmp_path_factory.mktemp("finished"))
+    runs = {"good": str(tiny.run("good")), "bad": str(tiny.run("bad")), "the third": str(tiny.run("third"))}
+    tiny = tiny.with_config(runs=runs, cutoffs=[1, 3, 50])
+    with pytest.MonkeyPatch.context() as patch:
+        read_here(patch)
+        compare(tiny)
+    for path in (tiny.queries, tiny.passages, *map(tiny.run, ("good", "bad", "third"))):
+        path.unlink()
+    return tiny
+
+
+@pytest.fixture
+def out(finished: Tiny, tmp_path: pathlib.Path) -> pathlib.Path:
+    """A copy of its folder."""
+    return pathlib.Path(shutil.copytree(finished.config.out, tmp_path / "copy"))
+
+
+def again(out: pathlib.Path, **keys: object) -> str:
+    """Make the report of a folder again; what the console shows."""
+    shown = io.StringIO()
+    report(ReportConfig(out=str(out), progress=False, **keys), rich.console.Console(file=shown, width=1000))  # type: ignore[arg-type]
+    return shown.getvalue()
+
+
+WITHOUT_HEAVY = f"""
+import runpy, sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {sorted(HEAVY)!r}:
+            raise ModuleNotFoundError("No module named " + repr(name), name=name)
+
+sys.meta_path.insert(0, Refuse())
+sys.argv = ["jobs/report.py", *sys.argv[1:]]
+runpy.run_path("jobs/report.py", run_name="__main__")
+"""
+
+
+def run_job(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run jobs/report.py where no heavy package can be imported."""
+    command = [sys.executable, "-c", WITHOUT_HEAVY, *words]
+    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
+
+
+def test_the_job_needs_neither_ray_nor_torch_nor_the_inputs(out: pathlib.Path) -> None:
+    before = (out / "report.md").read_bytes()
+    (out / "report.md").unlink()
+    done = run_job("--out", str(out), "--progress", "false")
+    assert done.returncode == 0, done.stderr
+    assert (out / "report.md").read_bytes() == before
+    lines = done.stdout.splitlines()
+    assert lines[0] == "Which retriever serves the reader echo best?"
+    assert any(line.startswith("tiny: good ") for line in lines)
+    assert lines[-1] == f"Report: {out}/report.md"
+    assert len(lines) <= 40
+    loud = run_job("--out", str(out), "--verbose", "true", "--progress", "false")
+    assert loud.stdout.endswith(done.stdout)
+    assert "tiny: which runs differ" in loud.stdout
+
+
+def test_notes_of_the_config_and_of_the_export_are_sealed(out: pathlib.Path) -> None:
+    results = load(str(out))
+    assert CUTOFF_NOTE in results.notes
+    assert [note for note in results.export_notes if "the_third" in note and EXPORT_NOTE in note]
+    assert results.missing == ()
+    assert (results.confidence, results.reader["kind"]) == (0.95, "echo")
+    assert [stage["stage"] for stage in results.stages] == ["compare"]
+    notes = (out / "report.md").read_text().partition("## Notes")[2]
+    assert CUTOFF_NOTE in notes
+    assert EXPORT_NOTE in notes
+
+
+def place_of(out: pathlib.Path, kind: Empty) -> pathlib.Path:
+    return out / ("compare" if kind.of_stages else "") / kind.schema.name
+
+
+@pytest.mark.parametrize("kind", OTHERS, ids=lambda kind: kind.schema.name)
+def test_a_table_that_is_not_there_is_named_and_the_rest_is_shown(out: pathlib.Path, kind: Empty) -> None:
+    whole = build(str(out))
+    (place_of(out, kind) / "manifest.json").unlink()
+    results = load(str(out))
+    assert results.missing == (f"table {kind.schema.name} is not there",)
+    made = build_report(results, verdict(results))
+    assert {part.name for part in tables_of(made)} <= {part.name for part in tables_of(whole)}
+    assert {"retrievers-tiny"} <= {part.name for part in tables_of(made)}
+    shown = again(out, verbose=True)
+    assert f"table {kind.schema.name} is not there" in shown
+    assert f"table {kind.schema.name} is not there" in (out / "report.md").read_text().replace("\\", "")
+
+
+def build(out: str) -> object:
+    results = load(out)
+    return build_report(results, verdict(results))
+
+
+def longer(place: pathlib.Path) -> None:
+    (part,) = place.glob("part-*.parquet")
+    part.write_bytes(part.read_bytes() + b"x")
+
+
+def gone(place: pathlib.Path) -> None:
+    (part,) = place.glob("part-*.parquet")
+    part.unlink()
+
+
+def torn(place: pathlib.Path) -> None:
+    path = place / "manifest.json"
+    path.write_bytes(path.read_bytes()[:-20])
+
+
+def other_columns(place: pathlib.Path) -> None:
+    """A table as another version sealed it, with other columns."""
+    writer = TableStore(str(place.parent))
+    name = place.name
+    digest = writer.folder.write_parquet(pl.DataFrame({"x": [1]}).to_arrow(), name, "part-00000.parquet")
+    schema = TableSchema(name=name, columns=pl.DataFrame({"x": [1]}).to_arrow().schema, key=("x",))
+    writer.seal(schema, {"part-00000.parquet": digest}, 1)
+
+
+@pytest.mark.parametrize("change", [longer, gone, torn, other_columns])
+@pytest.mark.parametrize("name", ["correlations", "comparisons", "labels", "queries", "outputs", "costs"])
+def test_a_table_that_was_changed_is_left_out_and_named(
+    out: pathlib.Path, name: str, change: Callable[[pathlib.Path], None]
+) -> None:
+    kind = KINDS[name]
+    change(place_of(out, kind))
+    results = load(str(out))
+    (text,) = results.missing
+    assert f"{name}/" in text or name in text
+    assert "run the job that writes it again" in text
+    assert getattr(results, name).is_empty()
+    assert text.split(";")[0] in again(out, verbose=True).replace("\n", " ")
+    assert "good" in (out / "report.md").read_text()
+
+
+def test_a_damaged_stage_is_left_out_and_named(out: pathlib.Path) -> None:
+    torn(out / "compare")
+    results = load(str(out))
+    assert results.stages == ()
+    assert any("compare/manifest.json" in text for text in results.missing)
+    assert "table costs is not there" in results.missing
+
+
+def test_of_means_alone_there_is_a_report(out: pathlib.Path) -> None:
+    for kind in OTHERS:
+        shutil.rmtree(place_of(out, kind))
+    shutil.rmtree(out / "trec")
+    shown = again(out, verbose=True)
+    results = load(str(out))
+    assert len(results.missing) == len(OTHERS)
+    names = [part.name for part in tables_of(build_report(results, verdict(results)))]
+    assert names == ["retrievers-tiny", "requests-compare"]
+    assert "tiny: good has the highest utility" in shown
+
+
+def test_without_means_the_message_says_what_to_run(out: pathlib.Path) -> None:
+    longer(out / "means")
+    with pytest.raises(InputError, match=r"means.*is not what was sealed; run the job"):
+        load(str(out))
+    TableStore(str(out)).unseal(MEANS)
+    done = run_job("--out", str(out))
+    assert done.returncode == 2
+    assert "no sealed means; run jobs/compare.py or jobs/evaluate.py first" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_keys_of_the_page_are_checked() -> None:
+    with pytest.raises(ValueError, match=r"report.depth must be at least 1, got 0"):
+        ReportKeys(depth=0)
+    done = run_job("--out", "x", "--report.texts", "some")
+    assert done.returncode == 2
+    assert "report.texts" in done.stderr
+
+
+# --- odd results ---
+
+
+def all_forms(results: Results) -> tuple[str, str]:
+    """The console with all tables, and the Markdown."""
+    made = build_report(results, verdict(results))
+    return printed(made, 80, verbose=True), markdown(made)
+
+
+def test_one_question() -> None:
+    columns = {("r", "A", 2): [1.0], ("r", "B", 2): [0.0]}
+    shown, text = all_forms(results_of(measured(columns), used(columns), numbered(1)))
+    assert "(1 queries)" in shown
+    assert "A has the highest utility at 2 documents, 1.000" in text
+    assert "nan" not in (shown + text).lower()
+
+
+def test_no_run_with_any_useful_document() -> None:
+    columns = {("r", name, 2): [0.0] * 6 for name in "AB"}
+    results = results_of(measured(columns), used(columns), numbered(6))
+    shown, text = all_forms(results)
+    assert "A has the highest utility at 2 documents, 0.000 [0.000, 0.000]" in text
+    made = tables_of(build_report(results, verdict(results)))
+    (row,) = [row for one in made if one.name.startswith("agreement") for row in one.rows]
+    assert [value.reason for value in row[3:]] == ["constant: every utility is 0.0"] * 2
+    assert "never scored above 0" in " ".join(shown.split())
+
+
+def test_200_runs() -> None:
+    names = [f"run{number:03}" for number in range(200)]
+    columns = {
+        ("r", name, 2): [(query + place) % (2 + place % 5) % 2 for query in range(8)]
+        for place, name in enumerate(names)
+    }
+    results = results_of(measured(columns), used(columns), numbered(8))
+    assert results.comparisons.height >= 199 * 100
+    shown, text = all_forms(results)
+    assert max(map(len, shown.splitlines())) <= 80
+    assert all(name in shown for name in names)
+    assert lines_after_the_verdict(text) <= 150
+    made = tables_of(build_report(results, verdict(results)))
+    (pairs,) = [one for one in made if one.name.startswith("comparisons")]
+    assert len(pairs.rows) == 2 * 199
+    assert "Only pairs with" in pairs.caption
+
+
+def test_a_verdict_is_short_for_any_job(finished: Tiny) -> None:
+    results = load(finished.config.out)
+    made = build_report(results, verdict(results))
+    for width in (80, 120):
+        assert len(printed(made, width).splitlines()) <= 40
+    assert len(printed(spoken(5, 9, 12), 80).splitlines()) <= 40
+    assert "<script>" in printed(report_with("<script>x</script>"), 80)
+    assert COSTS.name in {part.name for part in tables_of(made)}
