@@ -5,6 +5,7 @@ In: columns of paired differences, a run's value minus another's, query by query
 
 from __future__ import annotations
 
+import functools
 import math
 
 import numpy as np
@@ -100,8 +101,13 @@ def detectable_difference(differences: Floats, alpha: float = ALPHA, power: floa
     spread, count = _spread(differences), len(differences)
     if not spread:
         return None
-    quantiles = stats.t.ppf([1 - alpha / 2, power], count - 1)
-    return float(quantiles.sum()) * spread / math.sqrt(count)
+    return _standard_errors(alpha, power, count) * spread / math.sqrt(count)
+
+
+@functools.lru_cache(maxsize=1 << 14)
+def _standard_errors(alpha: float, power: float, count: int) -> float:
+    """How many standard errors a difference of so many queries must have."""
+    return float(stats.t.ppf([1 - alpha / 2, power], count - 1).sum())
 
 
 def _spread(differences: Floats) -> float:
