@@ -3,7 +3,7 @@
 Both packages are imported where they are used: they take a second. The specs hold their data and no address; their
 background is transparent and they fix no colour of text or axes, so that a Vega config (`THEMES`) can give them.
 
-In a page: load `javascript_bundle()` once, then for each figure
+In a page: load `javascript_bundle()` and `TOOLTIP_CSS` once, then for each figure
 ``vegaEmbed(element, spec, {...EMBED_OPTIONS, config: THEMES.light})``. The option ``ast`` makes Vega interpret its
 expressions instead of compiling them, which works where a Content-Security-Policy forbids ``unsafe-eval``.
 """
@@ -27,6 +27,9 @@ VEGA_LITE = "6.4"
 WIDTH, HEIGHT, PANEL_WIDTH, PANEL_HEIGHT, STEP = 560, 260, 180, 200, 22
 """In pixels; STEP: of a row that is a name."""
 PANELS_ACROSS = 4
+# a list of names would sort as well, but Vega-Lite cannot read one with a line separator (U+2028) in it
+PANEL = "panel_number"
+"""The column that panels are sorted by."""
 MAX_LOG_TICKS = 12
 MAX_NAMED_BARS = 30
 LABEL_WIDTH = 260
@@ -154,13 +157,18 @@ def _faceted(figure: Figure, rows: pl.DataFrame, panels: list[str]) -> alt.TopLe
     facet = alt.Facet(
         field=_field(str(figure.facet)),
         type="nominal",
-        sort=panels,
+        sort=alt.EncodingSortField(field=PANEL, op="min"),
         title=None,
         header=alt.Header(labelLimit=LABEL_WIDTH),
     )
     layers = alt.layer(*_layers(figure, rows)).properties(**_size(figure, PANEL_WIDTH, PANEL_HEIGHT))
+    places = rows[str(figure.facet)].replace_strict(panels, range(len(panels)), return_dtype=pl.Int64)
     across = math.ceil(len(panels) / math.ceil(len(panels) / PANELS_ACROSS))
-    return layers.facet(facet=facet, columns=across, data=alt.InlineData(values=_values(rows)))
+    return layers.facet(
+        facet=facet,
+        columns=across,
+        data=alt.InlineData(values=_values(rows.with_columns(places.alias(PANEL)))),
+    )
 
 
 def svg(figure: Figure) -> str:
@@ -181,7 +189,8 @@ def javascript_bundle() -> str:
     """
     import vl_convert
 
-    bundle: str = vl_convert.javascript_bundle(vl_version=VEGA_LITE)
+    # the type stub lacks the default
+    bundle: str = vl_convert.javascript_bundle(snippet=None, vl_version=VEGA_LITE)  # type: ignore[arg-type]
     return bundle.replace("</script", "<\\/script")
 
 
@@ -323,34 +332,33 @@ def _positions(figure: Figure, rows: pl.DataFrame, *, low: bool) -> dict[str, An
 
 
 def _position(figure: Figure, rows: pl.DataFrame, axis: str) -> Any:
+    """The channel x or y: names in order of appearance, places of bars, or values."""
     import altair as alt
 
     name, title = (figure.x, figure.x_title) if axis == "x" else (figure.y, figure.y_title)
-    channel: Any = alt.X if axis == "x" else alt.Y
+    channel = functools.partial(alt.X if axis == "x" else alt.Y, field=_field(name), title=title)
     if _is_name(figure, axis):
         names = rows[name].unique(maintain_order=True).to_list()
-        return channel(
-            field=_field(name),
-            type="nominal",
-            sort=names,
-            title=title,
-            axis=alt.Axis(labelLimit=LABEL_WIDTH, maxExtent=LABEL_WIDTH + 20),
-        )
+        labels = alt.Axis(labelLimit=LABEL_WIDTH, maxExtent=LABEL_WIDTH + 20)
+        return channel(type="nominal", sort=None, scale=alt.Scale(domain=names), axis=labels)
     if axis == "x" and figure.mark == "bar":
         is_few = rows.height <= MAX_NAMED_BARS
-        marks = alt.Axis(labels=is_few, ticks=is_few, labelAngle=0)
-        return channel(field=_field(name), type="ordinal", title=title, axis=marks)
-    at = rows[name].unique().sort().to_list()
-    is_point = axis == "x" and figure.mark == "point"
-    scale = alt.Scale(zero=figure.mark == "bar", **({"padding": 15, "nice": False} if is_point else {}))
-    ticks: dict[str, Any] = {}
+        return channel(type="ordinal", axis=alt.Axis(labels=is_few, ticks=is_few, labelAngle=0))
     if axis == "x" and figure.mark == "line":
-        scale = alt.Scale(zero=False, nice=False)
-    if axis == "x" and figure.mark == "line" and len(at) <= MAX_LOG_TICKS:
-        is_wide = len(at) > 2 and at[0] > 0 and at[-1] >= 10 * at[0]
-        scale = alt.Scale(type="log", nice=False) if is_wide else alt.Scale(zero=False)
-        ticks = {"axis": alt.Axis(values=at, format="d", grid=False)}
-    return channel(field=_field(name), type="quantitative", title=title, scale=scale, **ticks)
+        return channel(type="quantitative", **_scale_of_lines(rows[name].unique().sort().to_list()))
+    margin = {"padding": 15, "nice": False} if axis == "x" and figure.mark == "point" else {}
+    return channel(type="quantitative", scale=alt.Scale.from_dict({"zero": figure.mark == "bar", **margin}))
+
+
+def _scale_of_lines(places: Sequence[float]) -> dict[str, Any]:
+    """Scale and axis of x under lines: a tick for each of a few places, on a log scale where they are far apart."""
+    import altair as alt
+
+    if len(places) > MAX_LOG_TICKS:
+        return {"scale": alt.Scale(zero=False, nice=False)}
+    is_wide = len(places) > 2 and places[0] > 0 and places[-1] >= 10 * places[0]
+    scale = alt.Scale(type="log", nice=False) if is_wide else alt.Scale(zero=False)
+    return {"scale": scale, "axis": alt.Axis(values=list(places), format="~g", grid=False)}
 
 
 def _legend(figure: Figure) -> alt.Legend:
@@ -372,7 +380,7 @@ def _by_name(
 
     several = [values[number % len(values)] for number in range(len(names))]
     scale = alt.Scale(domain=list(names), range=[list(v) if isinstance(v, tuple) else v for v in several])
-    return channel(field=_field(column), type="nominal", sort=list(names), scale=scale, legend=legend)
+    return channel(field=_field(column), type="nominal", sort=None, scale=scale, legend=legend)
 
 
 def _tooltip(name: str, kind: pl.DataType) -> alt.Tooltip:
@@ -411,6 +419,7 @@ def _rule_encoding(axis: str, place: Any, number: int) -> alt.FacetedEncoding:
     import altair as alt
 
     text = alt.Text(field="rule", type="nominal")
+    end: Any = {"value": "width" if axis == "y" and number % 2 else 0}
     if axis == "x":
-        return alt.FacetedEncoding(x=place, y=alt.YValue(0), text=text)
-    return alt.FacetedEncoding(x=alt.XValue("width" if number % 2 else 0), y=place, text=text)
+        return alt.FacetedEncoding(x=place, y=end, text=text)
+    return alt.FacetedEncoding(x=end, y=place, text=text)
