@@ -29,6 +29,7 @@ from erag_ray.report.label_figures import (
     shares_by_rank,
 )
 from erag_ray.report.model import Figure, Mark
+from erag_ray.report.paper_figures import agreement_of_readers, figure_1, host_figure, served_figure
 from erag_ray.report.scope import MAX_RUNS, Scope, scope_of
 from erag_ray.report.utility_figures import (
     MAX_BARS,
@@ -38,6 +39,7 @@ from erag_ray.report.utility_figures import (
     run_differences,
     utility_by_depth,
 )
+from erag_ray.report.vega_lite import COLORS
 from erag_ray.schemas import (
     COMPARISONS,
     CORRELATIONS,
@@ -512,6 +514,70 @@ def test_a_table_that_is_not_there_takes_only_its_figures_with_it(gone: str) -> 
     assert {name.removesuffix("-d") for name in before - after} == needs[gone]
 
 
+# --- the papers' and the benchmark's ---
+
+
+def test_figure_1_has_a_line_for_each_annotator_and_a_panel_for_each_dataset() -> None:
+    curves = pl.DataFrame(
+        {
+            "dataset": ["d", "d", "e", "e"],
+            "annotator": ["erag", "erag", "provenance", "provenance"],
+            "measure": ["P", "P", "AP", "AP"],
+            "depth": [1, 10, 1, 10],
+            "value": [0.1, 0.2, None, 0.4],
+            "low": [0.0, 0.1, None, 0.3],
+            "high": [0.2, 0.3, None, 0.5],
+            "num_queries": [4, 4, 4, 4],
+        }
+    )
+    figure = figure_1(curves, "bm25 <b>", "kendall_tau_b")
+    rows = [(row["dataset"], row["annotator"], row["documents"], row["value"]) for row in data_of(figure)]
+    assert rows == [("d", "erag", 1, 0.1), ("d", "erag", 10, 0.2), ("e", "provenance", 10, 0.4)]
+    assert figure is not None
+    assert "e" in "".join(ET.fromstring(charts.svg(figure)).itertext())
+    assert figure_1(curves.clear(), "bm25", "kendall_tau_b") is None
+
+
+def test_readers_are_compared_in_a_panel_for_each_dataset_and_run() -> None:
+    rows = pl.DataFrame(
+        {
+            "dataset": ["d", "d"],
+            "run_id": ["A", "A"],
+            "measure": ["P", "P"],
+            "reader": ["small", "large"],
+            "value": [0.1, 0.2],
+            "low": [0.0, 0.1],
+            "high": [0.2, 0.3],
+            "num_queries": [4, 4],
+        }
+    )
+    figure = agreement_of_readers(rows, "Figure 2, 50 documents", "kendall_tau_b")
+    assert [(row["reader"], row["lists"], row["value"]) for row in data_of(figure)] == [
+        ("small", "d: A", 0.1),
+        ("large", "d: A", 0.2),
+    ]
+    assert figure is not None
+    assert figure.name == "figure_2"
+    assert agreement_of_readers(rows.clear(), "Figure 2", "kendall_tau_b") is None
+
+
+def test_benchmark_figures_are_rates_and_times_of_a_pair() -> None:
+    host = pl.DataFrame(
+        {"by": ["padding", "tokenising", "all"], "count": 10, "cpu_seconds": [1e-4, 3e-4, 4e-4]}
+    )
+    figure = host_figure(host)
+    assert [(row["part"], row["microseconds"]) for row in data_of(figure)] == [
+        ("tokenising", pytest.approx(30)),
+        ("padding", pytest.approx(10)),
+    ]
+    served = pl.DataFrame({"by": ["bare", "actor"], "count": [100, 100], "seconds": [2.0, 4.0]})
+    assert [(row["client"], row["rate"]) for row in data_of(served_figure(served))] == [
+        ("bare", 50),
+        ("actor", 25),
+    ]
+    assert host_figure(host.clear()) is served_figure(served.clear()) is None
+
+
 # --- charts ---
 
 
@@ -543,6 +609,7 @@ FORMS: dict[str, Figure] = {
     ),
     "columns": drawn("interval", x="name"),
     "bar": drawn("bar", low=None, high=None),
+    "bars of names": drawn("bar", x="value", y="name", low=None, high=None, color=None),
     "point": drawn("point"),
 }
 
@@ -612,7 +679,7 @@ def test_a_name_looks_the_same_where_others_are_missing() -> None:
     data = pl.DataFrame({"name": ["b"], "k": [1.0], "value": [0.5]})
     spec = charts.vega(drawn("point", data=data, low=None, high=None, color_names=("a", "b")))
     scale = layers_of(spec)[-1]["encoding"]["color"]["scale"]
-    assert dict(zip(scale["domain"], scale["range"], strict=True))["b"] == charts.COLORS[1]
+    assert dict(zip(scale["domain"], scale["range"], strict=True))["b"] == COLORS[1]
 
 
 def test_a_picture_has_no_marks_that_are_not_seen() -> None:
