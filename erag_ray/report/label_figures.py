@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import NormalDist
+from typing import Literal
 
 import polars as pl
 
@@ -259,44 +260,39 @@ def requests_by_annotator(
     Annotators outside the package are left out, and those that need requests of which there are none.
     """
     of_dataset = queries.filter(dataset=scope.dataset, score=scope.score).select("query_id")
-    own = labels.filter(pl.col("reader").is_in(["", scope.reader])).join(
-        of_dataset, on="query_id", how="semi"
-    )
-    # relevance is judged by another model than the reader, under the name of the reader that it serves
     single = (
         requests.filter(pl.col("doc_ids").list.len() <= 1)
         .join(of_dataset, on="query_id", how="semi")
         .with_columns(doc_id=pl.col("doc_ids").list.first())
     )
     rows = []
-    for name in own["annotator"].unique().sort():
+    for name in labels["annotator"].unique().sort():
+        # one annotator at a time: all labels of a large job do not fit twice
+        given = labels.filter(pl.col("reader").is_in(["", scope.reader]), annotator=name).select(PAIR)
+        own = given.join(of_dataset, on="query_id", how="semi")
         count = _num_requests(name, own, single)
-        if count is not None:
-            num_queries = own.filter(annotator=name)["query_id"].n_unique()
-            rows.append((name, count / num_queries))
+        if count is not None and own.height:
+            rows.append((name, count / own["query_id"].n_unique()))
     return pl.DataFrame(rows, schema={"annotator": pl.String, "requests": pl.Float64}, orient="row")
 
 
-def _num_requests(name: str, labels: pl.DataFrame, single: pl.DataFrame) -> int | None:
+def _num_requests(name: str, own: pl.DataFrame, single: pl.DataFrame) -> int | None:
     """Distinct requests behind an annotator's labels; None where they are not known."""
     if name not in ANNOTATORS:
         return None
-    parts = [
-        _requests_of(ask, labels.filter(annotator=name), labels, single) for ask in ANNOTATORS[name].asks
-    ]
+    parts = [_requests_of(ask, own, single) for ask in ANNOTATORS[name].asks]
     if any(part.is_empty() for part in parts):
         return None
     return pl.concat(parts).n_unique() if parts else 0
 
 
-def _requests_of(ask: Asks, own: pl.DataFrame, labels: pl.DataFrame, single: pl.DataFrame) -> pl.DataFrame:
+def _requests_of(ask: Asks, own: pl.DataFrame, single: pl.DataFrame) -> pl.DataFrame:
     """Keys of the requests of one kind: without documents, about unrelated ones, or about the labelled ones."""
-    asked = single.filter(pl.col("kind").is_in(ANSWERED_BY.get(ask.kind.name, [ask.kind.name])))
     key = ["model", "question_key", "passages_key"]
+    asked = single.filter(pl.col("kind").is_in(ANSWERED_BY.get(ask.kind.name, [ask.kind.name])))
     if ask.lists is no_documents:
         wanted = asked.filter(pl.col("doc_id").is_null())
         return wanted.join(own, on="query_id", how="semi").select(key)
     with_document = asked.filter(pl.col("doc_id").is_not_null())
-    if ask.lists is unrelated_pairs:
-        return with_document.join(labels, on=PAIR, how="anti").select(key)
-    return with_document.join(own, on=PAIR, how="semi").select(key)
+    how: Literal["anti", "semi"] = "anti" if ask.lists is unrelated_pairs else "semi"
+    return with_document.join(own, on=PAIR, how=how).select(key)

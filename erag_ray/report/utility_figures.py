@@ -70,7 +70,11 @@ def _gold_note(references: pl.DataFrame, own: pl.DataFrame) -> str:
     """Whether gold passages are known of fewer questions."""
     counts = references.filter(run_id=GOLD_PASSAGES)["num_queries"].to_list()
     most = own["num_queries"].max()
-    return f" Gold passages: {counts[0]:,} of {most:,} questions." if counts and counts[0] != most else ""
+    return (
+        f" Gold passages: {counts[0]:,} of {int(str(most)):,} questions."
+        if counts and counts[0] != most
+        else ""
+    )
 
 
 def run_differences(comparisons: pl.DataFrame, scope: Scope) -> Figure | None:
