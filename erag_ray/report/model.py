@@ -32,6 +32,12 @@ class Format(enum.Enum):
     """A whole number with commas."""
     SHARE = "share"
     """A share of 1 as a percentage with one digit."""
+    SHARE_0 = "share_0"
+    SHARE_2 = "share_2"
+    CHANGE = "change"
+    """A difference of two numbers: a sign, and three digits after the point."""
+    GENERAL = "general"
+    """As many digits as the number has, with commas."""
     P_VALUE = "p_value"
     """Three digits, or a power of ten below .001."""
 
