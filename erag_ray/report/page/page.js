@@ -409,7 +409,7 @@
   function questionTable(questions) {
     const columns = questionColumns();
     const [key, direction] = (state.get("sort") || defaultSort()).split(/~(?=[ad]$)/);
-    const heads = columns.map(column => el("th", { scope: "col", class: column.text ? "text" : "number", "aria-sort": key === column.key ? (direction === "d" ? "descending" : "ascending") : null },
+    const heads = columns.map(column => el("th", { scope: "col", class: `${column.text ? "text" : "number"} ${column.place === undefined ? column.key : ""}`.trim(), "aria-sort": key === column.key ? (direction === "d" ? "descending" : "ascending") : null },
       el("button", { type: "button", title: column.meaning || null, on: { click: () => sortQuestionsBy(column) } },
         isolated(column.name), el("span", { class: "arrow", "aria-hidden": "true" }, key === column.key ? (direction === "d" ? "▼" : "▲") : ""))));
     const rows = questions.map(question => el("tr", {}, columns.map(column => questionCell(question, column))));
@@ -422,7 +422,7 @@
       const signs = index.harmed[question] ? el("span", { class: "sign harm", title: "A list or a document did harm" }, "▼ harm") : "";
       return el("td", { class: "text" }, link, " ", signs);
     }
-    if (column.text) return el("td", { class: "text faint" }, isolated(column.of(question)));
+    if (column.text) return el("td", { class: `text faint ${column.key}` }, isolated(column.of(question)));
     const number = column.place === undefined ? -1 : index.cells[question][column.place];
     const cell = number === -1 || number === undefined ? "" : el("span", { class: "cell" }, index.cell_names[number]);
     const value = column.of(question);
@@ -642,7 +642,8 @@
   let shownHash = location.hash, shownView = null;
 
   async function route() {
-    state = stateOf(location.hash);
+    const hash = location.hash;
+    state = stateOf(hash);
     const name = about && ["questions", "question"].includes(state.get("view")) ? state.get("view") : "report";
     const isOther = name !== shownView;
     for (const one of ["report", "questions", "question"]) view(one).hidden = one !== name;
@@ -653,8 +654,10 @@
     const wasId = view("question").dataset.id;
     if (name === "report") for (const table of tables) table.draw();
     if (name === "questions") drawQuestions();
-    if (name === "question") await drawQuestion();
     shownView = name;
+    if (name === "question") await drawQuestion();
+    // another step was taken while the question was loaded
+    if (location.hash !== hash) return;
     const target = name === "report" && state.get("section");
     if (target && isOther | (target !== lastSection)) [...document.querySelectorAll("[data-section]")].find(one => one.dataset.section === target)?.scrollIntoView();
     else if (scrolls.has(location.hash) && (isOther || goesBack)) window.scrollTo(0, scrolls.get(location.hash));

@@ -7,14 +7,15 @@ import gzip
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from erag_ray.evaluate import GOLD_PASSAGES, NO_PASSAGES
-from erag_ray.report.model import Figure, Format, Table, Value
+from erag_ray.report.formats import text_of
+from erag_ray.report.model import Column, Figure, Table, Value
 from erag_ray.report.questions import Documents, Question, Questions
 
 Plain = dict[str, Any]
-DIGITS = {Format.NUMBER: 3, Format.NUMBER_2: 2, Format.NUMBER_4: 4, Format.TENTHS: 1}
 MAX_FIGURE_ROWS = 2_000
 """Rows of a figure's data that are shown as a table."""
 LEVEL = 6
@@ -43,22 +44,6 @@ def packed(content: object) -> str:
     return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), LEVEL, mtime=0)).decode()
 
 
-def printed(value: Value, form: Format) -> str:
-    """A value as text, without its interval and note; "" where there is none."""
-    number = value.value
-    if number is None or (isinstance(number, float) and math.isnan(number)):
-        return ""
-    if isinstance(number, str):
-        return number
-    if form is Format.COUNT:
-        return f"{number:,.0f}"
-    if form is Format.SHARE:
-        return f"{number:.1%}"
-    if form is Format.P_VALUE:
-        return f"{number:.3f}" if number >= 0.001 else f"{number:.1e}"
-    return f"{number:.{DIGITS[form]}f}" if form in DIGITS else str(number)
-
-
 def table_data(table: Table) -> Plain:
     """A table: heads, and rows of cells with what they are sorted by."""
     return {
@@ -68,27 +53,22 @@ def table_data(table: Table) -> Plain:
             for column in table.columns
         ],
         "rows": [
-            [_cell(value, column.format) for value, column in zip(row, table.columns, strict=True)]
+            [_cell(value, column) for value, column in zip(row, table.columns, strict=True)]
             for row in table.rows
         ],
     }
 
 
-def _cell(value: Value, form: Format) -> Plain | str | None:
+def _cell(value: Value, column: Column) -> Plain | str | None:
     """Text alone where there is no more to a cell."""
-    text = printed(value, form)
-    interval = _interval(value, form)
+    alone = replace(value, low=None, high=None, note="")
+    text = "" if _finite(value.value) is None else text_of(alone, column)
+    # what stands behind the value
+    interval = text_of(replace(value, note=""), column)[len(text) :].strip() if text else ""
     if isinstance(value.value, str) and not (interval or value.note or value.reason):
         return text
     known = {"v": _finite(value.value), "t": text, "i": interval, "n": value.note, "r": value.reason}
     return {key: part for key, part in known.items() if part not in ("", None)} or None
-
-
-def _interval(value: Value, form: Format) -> str:
-    if value.low is None or value.high is None:
-        return ""
-    low, high = (printed(Value(value=end), form) for end in (value.low, value.high))
-    return f"[{low}, {high}]" if low and high else ""
 
 
 def _finite(value: object) -> object:

@@ -25,7 +25,7 @@ from erag_ray.report.questions import Questions
 from erag_ray.store import Folder
 
 FOLDER = "report"
-SHARD_BYTES = 1_500_000
+SHARD_BYTES = 500_000
 """Of JSON in a file of questions, from which a new one is begun; a tenth to a third of it as gzip."""
 
 
