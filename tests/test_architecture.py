@@ -20,7 +20,13 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = re.search(r"Rooms, in import order.*?:\n(.*?)\.\n", erag_ray.__doc__ or "", re.DOTALL)
 ORDER = ROOMS[1].replace("\n", " ").replace(" ", "").split(",") if ROOMS else []
 # what needs none of the heavy packages: the `evaluate` job runs where they are not installed
-LIGHT = ("erag_ray.evaluate", "erag_ray.report", "erag_ray.steps.judging", "erag_ray.steps.inputs")
+LIGHT = (
+    "erag_ray.evaluate",
+    "erag_ray.report",
+    "erag_ray.steps.judging",
+    "erag_ray.steps.inputs",
+    "erag_ray.steps.reporting",
+)
 HEAVY = {
     "torch": {"models", "retrieve", "train", "pipeline", "benchmark"},
     "transformers": {"models", "retrieve", "train", "pipeline", "benchmark"},

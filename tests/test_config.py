@@ -15,6 +15,7 @@ from erag_ray.config import (
     JobConfig,
     JudgeConfig,
     ReaderConfig,
+    ReportKeys,
     RetrieveConfig,
     SearchConfig,
     TrainConfig,
@@ -384,13 +385,14 @@ def test_help_documents_every_key(
     shown = " ".join(capsys.readouterr().out.split())
     assert "What this job does." in shown
     parts = [(kind, ""), (SearchConfig, "search.")]
-    parts += [(ReaderConfig, "reader."), (JudgeConfig, "judge.")] if kind is JobConfig else []
+    more = [(ReaderConfig, "reader."), (JudgeConfig, "judge."), (ReportKeys, "report.")]
+    parts += more if kind is JobConfig else []
     for config, prefix in parts:
         docstrings = field_docstrings(config)
         for field in dataclasses.fields(config):
             assert field.name in docstrings, f"{config.__name__}.{field.name} has no docstring"
             text = " ".join(docstrings[field.name].split())
-            if field.name not in ("reader", "judge", "search"):
+            if field.name not in ("reader", "judge", "search", "report"):
                 # a group of options shows its class's docstring
                 assert re.search(rf"--{prefix}{field.name}\b.*?{re.escape(text)}", shown), field.name
 
