@@ -12,6 +12,7 @@ import pathlib
 import re
 import subprocess
 import sys
+import types
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from tiny import Tiny, compare
 
 from erag_ray.config import ReaderConfig, SearchConfig
 from erag_ray.models import Model, Request, Response
-from erag_ray.pipeline import gpus, tasks
+from erag_ray.pipeline import gpus, inference, tasks
 from erag_ray.pipeline.actor import GARBAGE_THRESHOLDS
 from erag_ray.pipeline.gpus import gpu_names, process_environment
 from erag_ray.schemas import JobError
@@ -111,3 +112,16 @@ def test_the_kinds_of_gpus_are_named_once() -> None:
     assert gpu_names(nodes) == "A100"
     assert gpu_names([*nodes, {"accelerator_type:H100": 1.0}]) == "A100, H100"
     assert gpu_names([{"CPU": 4.0}]) == ""
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(None, -1), ("90", 7.0)])
+def test_a_block_may_take_longer_than_rays_half_hour_unless_the_environment_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, seconds: str | None, expected: float
+) -> None:
+    monkeypatch.delenv(inference.NO_PROGRESS, raising=False)
+    if seconds:
+        monkeypatch.setenv(inference.NO_PROGRESS, seconds)
+    context = types.SimpleNamespace(execution_no_progress_timeout_s=7.0)
+    monkeypatch.setattr(inference.ray.data.DataContext, "get_current", lambda: context)
+    inference._quiet_data()
+    assert context.execution_no_progress_timeout_s == expected

@@ -11,6 +11,7 @@ import contextlib
 import json
 import logging
 import math
+import os
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -33,6 +34,8 @@ MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 128, 32_768, 12
 FIRST_BLOCK = 4096
 BLOCK_SECONDS = 60.0
 ROUNDS_IN_FLIGHT = 4
+NO_PROGRESS = "RAY_DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S"
+"""Seconds without an end of a block after which Ray ends a job; by default half an hour."""
 SMALL_MODEL = 400 << 20
 """Bytes of weights up to which two actors share a GPU: T5-small's in float32 are 242 MB, T5-base's 892 MB."""
 SHARING_ACTORS, CPUS_OF_SHARING_ACTOR = 2, 2
@@ -292,6 +295,9 @@ def _quiet_data() -> None:
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
+    if NO_PROGRESS not in os.environ:
+        # loading, or a block of a slow model, may take longer; max_batch_seconds ends what hangs
+        context.execution_no_progress_timeout_s = -1
 
 
 def _sum(counts: pa.Table) -> Done:
