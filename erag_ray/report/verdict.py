@@ -6,6 +6,7 @@ depths is paid for: p-values (already adjusted by Holm over pairs of runs) are m
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.evaluate import ANY, END_TO_END, GOLD_PASSAGES, NO_PASSAGES, OWN_LIST, REFERENCES
+from erag_ray.evaluate import ANY, END_TO_END, GOLD_PASSAGES, NO_PASSAGES, OWN_LIST, RATES, REFERENCES
 from erag_ray.report.build import title_of
 from erag_ray.report.load import Results
 from erag_ray.report.model import DatasetVerdict, Finding, Verdict
@@ -152,7 +153,8 @@ def _of_dataset(results: Results, one: Standing) -> DatasetVerdict:
         *_reader(one),
         *_depth(results.best_depths, one),
         *_labels(results.means, one),
-        *_trust(results.correlations, one),
+        *_trust(results, one),
+        *_cells(results.cell_shares, one),
         *_outputs(results.outputs, one),
     ]
     return DatasetVerdict(dataset=one.dataset, answer=_answer(one), findings=tuple(findings))
@@ -224,7 +226,7 @@ def _depth(best: pl.DataFrame, one: Standing) -> Iterator[Finding]:
 
 def _labels(means: pl.DataFrame, one: Standing) -> Iterator[Finding]:
     """Which annotators put the same run first, by P over the whole list."""
-    if len(one.runs) < 2:
+    if len(one.runs) < 2 or not one.best["mean"]:
         return
     own = means.filter(
         pl.col("annotator") != END_TO_END,
@@ -249,31 +251,46 @@ def _labels(means: pl.DataFrame, one: Standing) -> Iterator[Finding]:
         yield Finding(topic="label", text=f"labels (P@{one.depth}) that {'; '.join(parts)}")
 
 
-def _trust(correlations: pl.DataFrame, one: Standing) -> Iterator[Finding]:
-    """How well each annotator's best measure agrees with utility, query by query, in the best run."""
-    own = correlations.filter(
+def _trust(results: Results, one: Standing) -> Iterator[Finding]:
+    """How well P by each annotator's labels agrees with utility, query by query, in the best run."""
+    own = results.correlations.filter(
         pl.col("ideal").is_in([ANY, OWN_LIST]),
         over="queries",
         dataset=one.dataset,
         run_id=one.runs[0],
         depth=one.depth,
         cutoff=one.depth,
+        measure="P",
     )
-    if own.is_empty():
-        return
-    statistic = own["statistic"].unique(maintain_order=True)[0]
-    known = own.filter(statistic=statistic).drop_nulls("value")
-    best = known.sort("value", descending=True).unique("annotator", keep="first", maintain_order=True)
-    rows = sorted(best.iter_rows(named=True), key=lambda row: (row["annotator"] != "erag", -row["value"]))
-    if not rows:
-        reason = own["reason"].drop_nulls()
-        for why in reason[:1]:
-            text = f"no label's agreement with end-to-end can be told: {why}"
-            yield Finding(topic="trust", text=text, is_warning=True)
-        return
-    symbol = STATISTIC_NAMES.get(statistic, statistic)
-    listed = ", ".join(_agreement(row) for row in rows[: NUM_NAMED + 1])
-    yield Finding(topic="trust", text=f"agreement with end-to-end ({symbol}, {one.runs[0]}): {listed}")
+    for statistic in own["statistic"].unique(maintain_order=True).head(1):
+        known = own.filter(statistic=statistic).drop_nulls("value").sort("value", descending=True)
+        rows = list(known.head(NUM_NAMED + 1).iter_rows(named=True))
+        if rows:
+            symbol = STATISTIC_NAMES.get(statistic, statistic)
+            text = f"agreement of P@{one.depth} with end-to-end ({symbol}, {one.runs[0]}): "
+            yield Finding(topic="trust", text=text + _ordered(rows, results.contrasts))
+            return
+    for why in own["reason"].drop_nulls().head(1):
+        text = f"no label's agreement with end-to-end can be told: {why}"
+        yield Finding(topic="trust", text=text, is_warning=True)
+
+
+def _ordered(rows: Sequence[Mapping[str, Any]], contrasts: pl.DataFrame) -> str:
+    """Agreements, highest first; ``>`` stands where a paired interval settles the order of two neighbours."""
+    text = _agreement(rows[0])
+    for row, following in itertools.pairwise(rows):
+        sign = " > " if _is_settled(row, following["annotator"], contrasts) else ", "
+        text += sign + _agreement(following)
+    return text + (" (>: settled)" if " > " in text else "")
+
+
+def _is_settled(row: Mapping[str, Any], other: str, contrasts: pl.DataFrame) -> bool:
+    """Whether an annotator agrees better than another for certain."""
+    keys = ("dataset", "run_id", "depth", "cutoff", "measure", "ideal", "statistic")
+    own = contrasts.filter(pl.col(key) == row[key] for key in keys)
+    above = own.filter(pl.col("low") > 0, annotator_a=row["annotator"], annotator_b=other)
+    below = own.filter(pl.col("high") < 0, annotator_a=other, annotator_b=row["annotator"])
+    return above.height + below.height > 0
 
 
 def _agreement(row: Mapping[str, Any]) -> str:
@@ -281,6 +298,31 @@ def _agreement(row: Mapping[str, Any]) -> str:
     if row["annotator"] != "erag" or row["ceiling"] is None:
         return value
     return f"{value} of at most {_number(row['ceiling'], 2)}"
+
+
+def _cells(shares: pl.DataFrame, one: Standing) -> Iterator[Finding]:
+    """How often the list and labels of single documents disagree, in the best run."""
+    own = shares.filter(dataset=one.dataset, run_id=one.runs[0], depth=one.depth, slice="").drop_nulls(
+        "share"
+    )
+    rates = {row["cell"]: row for row in own.filter(pl.col("cell").is_in(list(RATES))).iter_rows(named=True)}
+    parts = [
+        f"{_share(rates[rate])} of {text}"
+        for rate, text in (
+            ("combined_given_list", "answered questions have no document that suffices alone"),
+            (
+                "distracted_given_alone",
+                "questions with a document that suffices are not answered from the list",
+            ),
+        )
+        if rate in rates
+    ]
+    if parts:
+        yield Finding(topic="trust", text=", ".join(parts))
+
+
+def _share(row: Mapping[str, Any]) -> str:
+    return f"{row['share']:.0%} [{row['low']:.0%}, {row['high']:.0%}]"
 
 
 def _outputs(outputs: pl.DataFrame, one: Standing) -> Iterator[Finding]:
