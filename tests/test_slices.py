@@ -177,6 +177,41 @@ def test_the_resamples_of_a_slice_are_those_of_all_questions() -> None:
         assert both[name].to_list() == pytest.approx(both[f"{name}_right"].to_list(), abs=1e-12)
 
 
+def compared(values: Values, **named: Sequence[str]) -> pl.DataFrame:
+    """SLICE_COMPARISONS of eRAG's P."""
+    lists, scores = tables_of(values, values)
+    count = len(next(iter(values.values())))
+    whole = by_dataset([lists], scores, asked(count), settings_of())
+    return slice_comparisons(whole, slices_of(**named), settings_of()).filter(annotator="erag")
+
+
+def test_holm_goes_over_all_slices_and_their_values() -> None:
+    # A is better than B in 12 questions of the first half, and nowhere in the second
+    values = {"A": [1.0] * 16 + [0.0] * 24, "B": [0.0] * 4 + [1.0] * 4 + [0.0] * 32}
+    half = ["1"] * 20 + ["2"] * 20
+    alone, both = compared(values, hops=half), compared(values, hops=half, split=["all"] * 40)
+    assert alone["p_value"].null_count() == both["p_value"].null_count() == 0
+    for found in (alone, both):
+        assert found["p_adjusted"].to_list() == holm(found["p_value"].to_numpy()).tolist()
+    # more slices, a stricter correction; and one that is not each slice's own
+    assert both["p_adjusted"][0] > alone["p_adjusted"][0] > alone["p_value"][0]
+
+
+def test_ten_questions_are_enough_for_a_test_and_nine_are_not() -> None:
+    values = {"A": [1.0, 0.0] * 9 + [1.0], "B": [0.0] * 19}
+    found = compared(values, hops=["1"] * 10 + ["2"] * 9)
+    assert found.select("value", "num_queries").rows() == [("1", 10), ("2", 9)]
+    assert found["p_value"].is_null().to_list() == [False, True]
+    assert found["reason"].to_list() == [None, "9 questions, fewer than 10: no test"]
+    assert found["difference"].to_list() == pytest.approx([0.5, 5 / 9])
+
+
+def test_a_dataset_without_values_leaves_the_slice_out() -> None:
+    values = {"A": [1.0, 0.0], "B": [0.0, 0.0]}
+    found = compared(values, hops=["(none)"] * 2, split=["dev", "(none)"])
+    assert found.select("slice", "value").rows() == [("split", "dev"), ("split", "(none)")]
+
+
 def test_values_come_in_the_order_of_numbers_then_texts_then_none() -> None:
     names = ["(none)", "10", "2", "nan", "bridge", "-1.5"]
     column = {"A": [1.0] * 6, "B": [0.0] * 6}
