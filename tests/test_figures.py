@@ -682,6 +682,13 @@ def test_a_name_looks_the_same_where_others_are_missing() -> None:
     assert dict(zip(scale["domain"], scale["range"], strict=True))["b"] == COLORS[1]
 
 
+@pytest.mark.parametrize("depths", [(10, 50), (1, 5, 100), (7,)])
+def test_the_axis_names_every_depth(depths: tuple[int, ...]) -> None:
+    data = pl.DataFrame({"name": "a", "k": depths, "value": 0.5})
+    picture = ET.fromstring(charts.svg(drawn("line", data=data, low=None, high=None)))
+    assert set(map(str, depths)) <= set(picture.itertext())
+
+
 def test_a_picture_has_no_marks_that_are_not_seen() -> None:
     spec = charts.vega(FORMS["many depths"], is_picture=True)
     assert [layer["mark"]["type"] for layer in layers_of(spec)][-1] == "line"

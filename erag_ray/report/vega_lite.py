@@ -217,7 +217,7 @@ def _scale_of_lines(places: Sequence[float]) -> dict[str, Any]:
         return {"scale": alt.Scale(zero=False, nice=False)}
     is_wide = len(places) > 2 and places[0] > 0 and places[-1] >= 10 * places[0]
     scale = alt.Scale(type="log", nice=False) if is_wide else alt.Scale(zero=False)
-    return {"scale": scale, "axis": alt.Axis(values=list(places), format="~g", grid=False)}
+    return {"scale": scale, "axis": alt.Axis(values=list(places), format="~r", grid=False)}
 
 
 def _legend(figure: Figure) -> alt.Legend:
