@@ -30,6 +30,8 @@ HEAVY = {
     "bm25s": {"retrieve", "benchmark"},
     "Stemmer": {"retrieve"},
     "vllm": {"models"},
+    "altair": {"report"},
+    "vl_convert": {"report"},
 }
 
 

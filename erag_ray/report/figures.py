@@ -36,21 +36,15 @@ def figures(tables: FigureTables, dataset: str) -> list[Figure]:
 
 
 def _figures(tables: FigureTables, scope: Scope) -> Iterator[Figure | None]:
+    queries, labels, correlations = tables.queries, tables.labels, tables.correlations
     yield utility_by_depth(tables.means, scope)
     if tables.comparisons is not None:
         yield run_differences(tables.comparisons, scope)
-    if tables.queries is None:
-        return
-    if tables.utility is not None:
-        yield gain_by_question(tables.utility, tables.queries, scope)
-    if tables.labels is not None and tables.runs is not None:
-        yield shares_by_rank(tables.labels, tables.runs, tables.queries, scope)
-    yield from _of_agreement(tables, tables.queries, scope)
-
-
-def _of_agreement(tables: FigureTables, queries: pl.DataFrame, scope: Scope) -> Iterator[Figure | None]:
-    if tables.correlations is None:
-        return
-    yield agreement_by_annotator(tables.correlations, scope)
-    if tables.labels is not None and tables.requests is not None:
-        yield cost_against_agreement(tables.correlations, tables.labels, tables.requests, queries, scope)
+    if tables.utility is not None and queries is not None:
+        yield gain_by_question(tables.utility, queries, scope)
+    if labels is not None and tables.runs is not None and queries is not None:
+        yield shares_by_rank(labels, tables.runs, queries, scope)
+    if correlations is not None:
+        yield agreement_by_annotator(correlations, scope)
+        if labels is not None and tables.requests is not None and queries is not None:
+            yield cost_against_agreement(correlations, labels, tables.requests, queries, scope)

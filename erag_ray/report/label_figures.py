@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import NormalDist
+from typing import Literal
 
 import polars as pl
 
@@ -16,8 +17,8 @@ from erag_ray.report.scope import Scope
 from erag_ray.report.trust import STATISTIC_NAMES
 from erag_ray.report.utility_figures import in_order
 
-MAX_PANELS = 4
-"""Runs whose agreement is shown."""
+MAX_LABELLED = 4
+"""Runs whose labels are shown: these lines cross often, and agreement has a panel per run."""
 PAIR = ["query_id", "doc_id"]
 HARM = ("gain", "gain_likelihood")
 """Annotators whose negative labels mean harm."""
@@ -38,10 +39,11 @@ def shares_by_rank(
         scope: what is shown.
     """
     of_dataset = queries.filter(dataset=scope.dataset, score=scope.score).select("query_id")
-    lists = runs.filter(pl.col("run_id").is_in(scope.runs)).join(of_dataset, on="query_id", how="semi")
-    own = labels.filter(
-        pl.col("reader").is_in(["", scope.reader]), pl.col("score").is_in(["", scope.score])
-    ).drop_nulls("label")
+    lists = runs.filter(pl.col("run_id").is_in(scope.runs[:MAX_LABELLED])).join(
+        of_dataset, on="query_id", how="semi"
+    )
+    known = labels.filter(pl.col("annotator").is_in(["erag", *HARM]), reader=scope.reader).drop_nulls("label")
+    own = known.join(of_dataset, on="query_id", how="semi")
     parts = [
         _counts(lists, own.filter(annotator=annotator), condition).with_columns(documents=pl.lit(name))
         for annotator, name, condition in _judgements(own)
@@ -62,7 +64,7 @@ def shares_by_rank(
         low="low",
         high="high",
         color="run",
-        color_names=scope.runs,
+        color_names=scope.runs[:MAX_LABELLED],
         facet="documents",
         x_title="rank in the retrieved list",
         y_title="share of the documents at this rank",
@@ -110,7 +112,14 @@ def _shares_caption(labels: pl.DataFrame, scope: Scope) -> str:
     binary = labels.filter(annotator="erag")["label"].is_in([0.0, 1.0]).all()
     graded = "" if binary else f" Labels are graded ({scope.score}): any score above 0 counts as useful."
     bands = f"bands: {scope.confidence:.0%} Wilson interval."
-    return f"Over the judged documents; {bands}{graded}{closed}{missing}{scope.notes}"
+    return f"Over the judged documents; {bands}{graded}{closed}{missing}{_best_runs(scope)}"
+
+
+def _best_runs(scope: Scope) -> str:
+    """Which runs are shown, where not all are."""
+    if scope.num_runs <= MAX_LABELLED:
+        return scope.notes
+    return f" The best {MAX_LABELLED} of {scope.num_runs} runs by utility."
 
 
 def agreement_by_annotator(correlations: pl.DataFrame, scope: Scope) -> Figure | None:
@@ -128,7 +137,6 @@ def agreement_by_annotator(correlations: pl.DataFrame, scope: Scope) -> Figure |
         value="ceiling", low=None, high=None, kind=pl.lit(CEILING)
     )
     both = pl.concat([ceilings.select(columns), best.select(columns)], how="vertical_relaxed")
-    panels = f" The best {MAX_PANELS} of {scope.num_runs} runs." if scope.num_runs > MAX_PANELS else ""
     return Figure(
         name=scope.name("agreement"),
         title=f"{scope.dataset}: how well each label agrees with end-to-end utility",
@@ -142,10 +150,10 @@ def agreement_by_annotator(correlations: pl.DataFrame, scope: Scope) -> Figure |
         color_names=(AGREEMENT, CEILING),
         facet="run",
         rules={"no agreement": 0.0},
-        x_title=f"{symbol} with end-to-end utility, over questions",
+        x_title=f"{symbol} with end-to-end utility",
         y_title="annotator and measure",
-        caption="Of each annotator the measure that agrees best on average over the runs shown, with "
-        f"{scope.interval}. ceiling: the most {symbol} that ties in these data allow.{panels}",
+        caption="Over questions. Of each annotator the measure that agrees best on average over the runs shown, with "
+        f"{scope.interval}. ceiling: the most {symbol} that ties in these data allow.{_best_runs(scope)}",
         is_main=True,
         dataset=scope.dataset,
     )
@@ -170,7 +178,7 @@ def best_measures(correlations: pl.DataFrame, scope: Scope) -> pl.DataFrame:
         Columns annotator, label, run, value, low, high, ceiling, kind, questions; annotators in reading order.
     """
     own = whole_lists(correlations).filter(
-        pl.col("run_id").is_in(scope.runs[:MAX_PANELS]),
+        pl.col("run_id").is_in(scope.runs[:MAX_LABELLED]),
         dataset=scope.dataset,
         reader=scope.reader,
         score=scope.score,
@@ -203,7 +211,7 @@ def cost_against_agreement(
     queries: pl.DataFrame,
     scope: Scope,
 ) -> Figure | None:
-    """Plot each annotator's agreement, for the best run, over the requests to a model that its labels take.
+    """Plot each annotator's agreement for the best run, sorted by the requests to a model that its labels take.
 
     Args:
         correlations: CORRELATIONS.
@@ -214,7 +222,7 @@ def cost_against_agreement(
     """
     best = best_measures(correlations, scope).filter(run=scope.runs[0])
     costs = requests_by_annotator(labels, requests, queries, scope)
-    rows = best.join(costs, on="annotator", maintain_order="left")
+    rows = best.join(costs, on="annotator", maintain_order="left").sort("requests", maintain_order=True)
     # without a model's label beside cheaper ones there is nothing to weigh
     if rows["requests"].n_unique() < 2:
         return None
@@ -223,20 +231,25 @@ def cost_against_agreement(
     return Figure(
         name=scope.name("cost"),
         title=f"{scope.dataset}: agreement of each label against its cost",
-        data=rows.select("label", "requests", "value", "low", "high", "questions"),
-        mark="point",
-        x="requests",
-        y="value",
+        data=rows.select(_with_cost(), "requests", "value", "low", "high", "questions"),
+        mark="interval",
+        x="value",
+        y="label",
         low="low",
         high="high",
-        color="label",
-        x_title="requests to a model for each question",
-        y_title=f"{_symbol(correlations)} with end-to-end utility",
-        caption=f"Run {scope.runs[0]}, with {scope.interval}. Distinct requests for the documents of all runs, as if "
-        "none were cached. Tokens and seconds are known of whole stages only, and not shown: annotators share requests."
-        f"{left_out}",
+        rules={"no agreement": 0.0},
+        x_title=f"{_symbol(correlations)} with end-to-end utility",
+        y_title="annotator and measure",
+        caption=f"Run {scope.runs[0]}, with {scope.interval}; the cheapest label first. In brackets: distinct requests "
+        "to a model for each question, for the documents of all runs, as if none were cached. Tokens and seconds are "
+        f"known of whole stages only, and not shown: annotators share requests.{left_out}",
         dataset=scope.dataset,
     )
+
+
+def _with_cost() -> pl.Expr:
+    """``erag: P@50 (82.3 requests)``."""
+    return pl.format("{} ({} requests)", "label", pl.col("requests").round(1)).alias("label")
 
 
 def requests_by_annotator(
@@ -247,44 +260,39 @@ def requests_by_annotator(
     Annotators outside the package are left out, and those that need requests of which there are none.
     """
     of_dataset = queries.filter(dataset=scope.dataset, score=scope.score).select("query_id")
-    own = labels.filter(pl.col("reader").is_in(["", scope.reader])).join(
-        of_dataset, on="query_id", how="semi"
-    )
-    # relevance is judged by another model than the reader, under the name of the reader that it serves
     single = (
         requests.filter(pl.col("doc_ids").list.len() <= 1)
         .join(of_dataset, on="query_id", how="semi")
         .with_columns(doc_id=pl.col("doc_ids").list.first())
     )
     rows = []
-    for name in own["annotator"].unique().sort():
+    for name in labels["annotator"].unique().sort():
+        # one annotator at a time: all labels of a large job do not fit twice
+        given = labels.filter(pl.col("reader").is_in(["", scope.reader]), annotator=name).select(PAIR)
+        own = given.join(of_dataset, on="query_id", how="semi")
         count = _num_requests(name, own, single)
-        if count is not None:
-            num_queries = own.filter(annotator=name)["query_id"].n_unique()
-            rows.append((name, count / num_queries))
+        if count is not None and own.height:
+            rows.append((name, count / own["query_id"].n_unique()))
     return pl.DataFrame(rows, schema={"annotator": pl.String, "requests": pl.Float64}, orient="row")
 
 
-def _num_requests(name: str, labels: pl.DataFrame, single: pl.DataFrame) -> int | None:
+def _num_requests(name: str, own: pl.DataFrame, single: pl.DataFrame) -> int | None:
     """Distinct requests behind an annotator's labels; None where they are not known."""
     if name not in ANNOTATORS:
         return None
-    parts = [
-        _requests_of(ask, labels.filter(annotator=name), labels, single) for ask in ANNOTATORS[name].asks
-    ]
+    parts = [_requests_of(ask, own, single) for ask in ANNOTATORS[name].asks]
     if any(part.is_empty() for part in parts):
         return None
     return pl.concat(parts).n_unique() if parts else 0
 
 
-def _requests_of(ask: Asks, own: pl.DataFrame, labels: pl.DataFrame, single: pl.DataFrame) -> pl.DataFrame:
+def _requests_of(ask: Asks, own: pl.DataFrame, single: pl.DataFrame) -> pl.DataFrame:
     """Keys of the requests of one kind: without documents, about unrelated ones, or about the labelled ones."""
-    asked = single.filter(pl.col("kind").is_in(ANSWERED_BY.get(ask.kind.name, [ask.kind.name])))
     key = ["model", "question_key", "passages_key"]
+    asked = single.filter(pl.col("kind").is_in(ANSWERED_BY.get(ask.kind.name, [ask.kind.name])))
     if ask.lists is no_documents:
         wanted = asked.filter(pl.col("doc_id").is_null())
         return wanted.join(own, on="query_id", how="semi").select(key)
     with_document = asked.filter(pl.col("doc_id").is_not_null())
-    if ask.lists is unrelated_pairs:
-        return with_document.join(labels, on=PAIR, how="anti").select(key)
-    return with_document.join(own, on=PAIR, how="semi").select(key)
+    how: Literal["anti", "semi"] = "anti" if ask.lists is unrelated_pairs else "semi"
+    return with_document.join(own, on=PAIR, how=how).select(key)

@@ -70,7 +70,11 @@ def _gold_note(references: pl.DataFrame, own: pl.DataFrame) -> str:
     """Whether gold passages are known of fewer questions."""
     counts = references.filter(run_id=GOLD_PASSAGES)["num_queries"].to_list()
     most = own["num_queries"].max()
-    return f" Gold passages: {counts[0]:,} of {most:,} questions." if counts and counts[0] != most else ""
+    return (
+        f" Gold passages: {counts[0]:,} of {int(str(most)):,} questions."
+        if counts and counts[0] != most
+        else ""
+    )
 
 
 def run_differences(comparisons: pl.DataFrame, scope: Scope) -> Figure | None:
@@ -98,7 +102,7 @@ def run_differences(comparisons: pl.DataFrame, scope: Scope) -> Figure | None:
     )
     return Figure(
         name=scope.name("differences"),
-        title=f"{scope.dataset}: differences of runs by utility",
+        title=f"{scope.dataset}: differences of runs by utility (mean {scope.score})",
         data=_oriented(own),
         mark="interval",
         x="difference",
@@ -109,7 +113,7 @@ def run_differences(comparisons: pl.DataFrame, scope: Scope) -> Figure | None:
         color_names=(SIGNIFICANT, NOT_SIGNIFICANT),
         facet="documents",
         rules={"no difference": 0.0},
-        x_title=f"difference of utility (mean {scope.score})",
+        x_title="difference of utility",
         y_title="runs",
         caption=f"Paired over questions, with {scope.interval}; sorted by the difference at the largest depth. p by "
         f"random sign flips with Holm's correction over all pairs of runs at that depth.{missing}{scope.notes}",
@@ -131,7 +135,7 @@ def _oriented(own: pl.DataFrame) -> pl.DataFrame:
             pair=pl.when(turned)
             .then(pl.format("{} - {}", "run_b", "run_a"))
             .otherwise(pl.format("{} - {}", "run_a", "run_b")),
-            documents=pl.format("{} documents", "depth"),
+            documents=pl.format("k = {}", "depth"),
             difference=_turn("difference", "difference", turned),
             low=_turn("low", "high", turned),
             high=_turn("high", "low", turned),

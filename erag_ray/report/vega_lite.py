@@ -1,0 +1,272 @@
+"""Figures -> Altair charts: data, layers of marks, and their encodings. Imported by `charts` where it is needed."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from erag_ray.report.model import Figure
+
+HEIGHT, PANEL_WIDTH, PANEL_HEIGHT, STEP = 260, 180, 200, 22
+"""In pixels; STEP: of a row that is a name."""
+PANELS_ACROSS = 4
+# a list of names would sort as well, but Vega-Lite cannot read one with a line separator (U+2028) in it
+PANEL = "panel_number"
+"""The column that panels are sorted by."""
+MAX_LOG_TICKS = 12
+MAX_NAMED_BARS = 30
+LABEL_WIDTH = 260
+"""In pixels; longer names are cut."""
+# Okabe & Ito, 2008; grey for their black and yellow, which one of two backgrounds would hide
+COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#8C6D31")
+DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (12, 4), (4, 2, 1, 2, 1, 2), (1, 3), (10, 2, 2, 2, 2, 2))
+SHAPES = (
+    "circle",
+    "square",
+    "triangle-up",
+    "diamond",
+    "cross",
+    "triangle-down",
+    "triangle-right",
+    "triangle-left",
+)
+# a high narrow bar: seen behind a circle at the same place
+INTERVAL_SHAPES = ("circle", "M-.3,-1.6L.3,-1.6L.3,1.6L-.3,1.6Z", *SHAPES[1:])
+
+
+def single_panel(
+    figure: Figure, rows: pl.DataFrame, width: int | str, title: str | None = None
+) -> alt.TopLevelMixin:
+    """A chart of one panel; the name of the only panel of a faceted figure is its title."""
+    size = _size(figure, width, HEIGHT)
+    named = {} if title is None else {"title": alt.TitleParams(title, fontWeight="normal", fontSize=11)}
+    # without it Vega-Lite warns that a height of steps cannot be fitted
+    fitted = (
+        {"autosize": alt.AutoSizeParams(type="fit-x", contains="padding")} if width == "container" else {}
+    )
+    data = alt.InlineData(values=_values(rows))
+    return alt.layer(*_layers(figure, rows)).properties(data=data, **size, **named, **fitted)
+
+
+def several_panels(figure: Figure, rows: pl.DataFrame, panels: list[str]) -> alt.TopLevelMixin:
+    facet = alt.Facet(
+        field=_field(str(figure.facet)),
+        type="nominal",
+        sort=alt.EncodingSortField(field=PANEL, op="min"),
+        title=None,
+        header=alt.Header(labelLimit=LABEL_WIDTH),
+    )
+    layers = alt.layer(*_layers(figure, rows)).properties(**_size(figure, PANEL_WIDTH, PANEL_HEIGHT))
+    places = rows[str(figure.facet)].replace_strict(panels, range(len(panels)), return_dtype=pl.Int64)
+    across = math.ceil(len(panels) / math.ceil(len(panels) / PANELS_ACROSS))
+    return layers.facet(
+        facet=facet,
+        columns=across,
+        data=alt.InlineData(values=_values(rows.with_columns(places.alias(PANEL)))),
+    )
+
+
+# --- data ---
+
+
+def rows_of(figure: Figure) -> pl.DataFrame:
+    """The rows that can be drawn: x and y are known and finite; other values that are not are null."""
+    floats = figure.data.with_columns(
+        pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name)
+        for name, kind in figure.data.schema.items()
+        if kind.is_float()
+    )
+    return floats.drop_nulls([figure.x, figure.y])
+
+
+def _values(rows: pl.DataFrame) -> list[dict[str, Any]]:
+    """Rows without their nulls, which Vega would show in tooltips."""
+    return [
+        {key: value for key, value in row.items() if value is not None} for row in rows.iter_rows(named=True)
+    ]
+
+
+def _field(name: str) -> str:
+    """A column's name as Vega-Lite reads it: dots and brackets are not paths."""
+    return "".join(f"\\{mark}" if mark in ".[]\\'\"" else mark for mark in name)
+
+
+def _is_name(figure: Figure, axis: str) -> bool:
+    return not figure.data.schema[getattr(figure, axis)].is_numeric()
+
+
+def _value_axis(figure: Figure) -> str:
+    """The axis of values: x where y holds names."""
+    return "x" if _is_name(figure, "y") else "y"
+
+
+def panels_of(figure: Figure, rows: pl.DataFrame) -> list[str]:
+    """The names of a figure's panels, in order of appearance; none without a facet."""
+    return [] if figure.facet is None else rows[figure.facet].unique(maintain_order=True).to_list()
+
+
+def _size(figure: Figure, width: int | str, height: int) -> dict[str, Any]:
+    return {"width": width, "height": alt.Step(STEP) if _is_name(figure, "y") else height}
+
+
+# --- layers ---
+
+
+def _layers(figure: Figure, rows: pl.DataFrame) -> Iterator[alt.Chart]:
+    """The marks of a figure, those below first."""
+    yield from _rule_layers(figure)
+    if figure.low is not None and figure.high is not None:
+        has_band = figure.mark == "line" and rows[figure.x].n_unique() > 1
+        yield (_band if has_band else _interval)(figure, rows)
+    if figure.mark == "line":
+        yield _line(figure, rows)
+    yield _bars(figure, rows) if figure.mark == "bar" else _points(figure, rows)
+
+
+def _band(figure: Figure, rows: pl.DataFrame) -> alt.Chart:
+    return _chart(figure, rows, alt.MarkDef(type="area", opacity=0.13), low=True, tooltip=False)
+
+
+def _interval(figure: Figure, rows: pl.DataFrame) -> alt.Chart:
+    return _chart(figure, rows, alt.MarkDef(type="rule", strokeWidth=1.5), low=True, tooltip=False)
+
+
+def _line(figure: Figure, rows: pl.DataFrame) -> alt.Chart:
+    return _chart(figure, rows, alt.MarkDef(type="line", strokeWidth=2), dash=True, tooltip=False)
+
+
+def _points(figure: Figure, rows: pl.DataFrame) -> alt.Chart:
+    # lines are told apart by their dashes; many points would hide them, and unseen they still have tooltips
+    is_line = figure.mark == "line"
+    is_seen = not is_line or rows[figure.x].n_unique() <= MAX_LOG_TICKS
+    mark = alt.MarkDef(type="point", filled=True, size=60, opacity=1 if is_seen else 0)
+    return _chart(figure, rows, mark, shape=not is_line)
+
+
+def _bars(figure: Figure, rows: pl.DataFrame) -> alt.Chart:
+    if _is_name(figure, "y"):
+        return _chart(figure, rows, alt.MarkDef(type="bar"))
+    # many bars overlap: no gaps between them
+    width = 0.9 if rows.height <= MAX_NAMED_BARS else 1.8
+    return _chart(figure, rows, alt.MarkDef(type="bar", width=alt.RelativeBandSize(band=width)))
+
+
+def _chart(
+    figure: Figure,
+    rows: pl.DataFrame,
+    mark: alt.MarkDef,
+    *,
+    low: bool = False,
+    dash: bool = False,
+    shape: bool = False,
+    tooltip: bool = True,
+) -> alt.Chart:
+    """One layer: a mark with the figure's encoding; ``low``: it reaches from the low to the high end."""
+    channels = _positions(figure, rows, low=low)
+    if figure.color is None:
+        mark.color = COLORS[0]
+    else:
+        names = list(figure.color_names) or rows[figure.color].unique(maintain_order=True).to_list()
+        legend = _legend(figure)
+        channels["color"] = _by_name(alt.Color, figure.color, names, COLORS, legend)
+        if dash:
+            channels["strokeDash"] = _by_name(alt.StrokeDash, figure.color, names, DASHES, legend)
+        if shape:
+            shapes = INTERVAL_SHAPES if figure.mark == "interval" else SHAPES
+            channels["shape"] = _by_name(alt.Shape, figure.color, names, shapes, legend)
+    if tooltip:
+        channels["tooltip"] = [_tooltip(name, kind) for name, kind in rows.schema.items()]
+    return alt.Chart(mark=mark, encoding=alt.FacetedEncoding(**channels))
+
+
+def _positions(figure: Figure, rows: pl.DataFrame, *, low: bool) -> dict[str, Any]:
+    """The channels x and y, and where wanted the other end of an interval."""
+    channels: dict[str, Any] = {"x": _position(figure, rows, "x"), "y": _position(figure, rows, "y")}
+    if low and figure.low is not None and figure.high is not None:
+        axis = _value_axis(figure)
+        channels[axis].field = _field(figure.low)
+        channels[f"{axis}2"] = (alt.X2 if axis == "x" else alt.Y2)(field=_field(figure.high))
+    return channels
+
+
+def _position(figure: Figure, rows: pl.DataFrame, axis: str) -> Any:
+    """The channel x or y: names in order of appearance, places of bars, or values."""
+    name, title = (figure.x, figure.x_title) if axis == "x" else (figure.y, figure.y_title)
+    channel = functools.partial(alt.X if axis == "x" else alt.Y, field=_field(name), title=title)
+    if _is_name(figure, axis):
+        names = rows[name].unique(maintain_order=True).to_list()
+        labels = alt.Axis(labelLimit=LABEL_WIDTH, maxExtent=LABEL_WIDTH + 20)
+        return channel(type="nominal", sort=None, scale=alt.Scale(domain=names), axis=labels)
+    if axis == "x" and figure.mark == "bar" and not _is_name(figure, "y"):
+        is_few = rows.height <= MAX_NAMED_BARS
+        return channel(type="ordinal", axis=alt.Axis(labels=is_few, ticks=is_few, labelAngle=0))
+    if axis == "x" and figure.mark == "line":
+        return channel(type="quantitative", **_scale_of_lines(rows[name].unique().sort().to_list()))
+    margin = {"padding": 15, "nice": False} if axis == "x" and figure.mark == "point" else {}
+    return channel(type="quantitative", scale=alt.Scale.from_dict({"zero": figure.mark == "bar", **margin}))
+
+
+def _scale_of_lines(places: Sequence[float]) -> dict[str, Any]:
+    """Scale and axis of x under lines: a tick for each of a few places, on a log scale where they are far apart."""
+    if len(places) > MAX_LOG_TICKS:
+        return {"scale": alt.Scale(zero=False, nice=False)}
+    is_wide = len(places) > 2 and places[0] > 0 and places[-1] >= 10 * places[0]
+    scale = alt.Scale(type="log", nice=False) if is_wide else alt.Scale(zero=False)
+    return {"scale": scale, "axis": alt.Axis(values=list(places), format="~g", grid=False)}
+
+
+def _legend(figure: Figure) -> alt.Legend:
+    """The legend below a chart: samples of lines, or shapes."""
+    stroke: dict[str, Any] = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2}
+    dashed = stroke if figure.mark == "line" else {}
+    return alt.Legend(
+        title=None, orient="bottom", columns=2, labelLimit=LABEL_WIDTH, symbolOpacity=1, **dashed
+    )
+
+
+def _by_name(
+    channel: Any, column: str, names: Sequence[str], values: Sequence[Any], legend: alt.Legend
+) -> Any:
+    """A channel that gives every name its own value, in order of appearance."""
+    several = [values[number % len(values)] for number in range(len(names))]
+    scale = alt.Scale(domain=list(names), range=[list(v) if isinstance(v, tuple) else v for v in several])
+    return channel(field=_field(column), type="nominal", sort=None, scale=scale, legend=legend)
+
+
+def _tooltip(name: str, kind: pl.DataType) -> alt.Tooltip:
+    if kind.is_float():
+        return alt.Tooltip(field=_field(name), type="quantitative", title=name, format=".3g")
+    return alt.Tooltip(
+        field=_field(name), type="quantitative" if kind.is_numeric() else "nominal", title=name
+    )
+
+
+def _rule_layers(figure: Figure) -> Iterator[alt.Chart]:
+    """Constant values as dotted lines across, each with its name at one end; neighbours at opposite ends."""
+    axis = _value_axis(figure)
+    known = [(name, value) for name, value in figure.rules.items() if math.isfinite(value)]
+    for number, (name, value) in enumerate(known):
+        place = alt.XDatum(datum=value) if axis == "x" else alt.YDatum(datum=value)
+        data = alt.InlineData(values=[{"rule": name}])
+        rule = alt.MarkDef(type="rule", strokeDash=[2, 3], color="#888888")
+        yield alt.Chart(data, mark=rule, encoding=alt.FacetedEncoding(**{axis: place}))
+        yield alt.Chart(data, mark=_rule_text(axis, number), encoding=_rule_encoding(axis, place, number))
+
+
+def _rule_text(axis: str, number: int) -> alt.MarkDef:
+    if axis == "x":
+        return alt.MarkDef(type="text", align="center", baseline="bottom", dy=-3)
+    return alt.MarkDef(type="text", align="right" if number % 2 else "left", baseline="bottom", dy=-2)
+
+
+def _rule_encoding(axis: str, place: Any, number: int) -> alt.FacetedEncoding:
+    text = alt.Text(field="rule", type="nominal")
+    end: Any = {"value": "width" if axis == "y" and number % 2 else 0}
+    if axis == "x":
+        return alt.FacetedEncoding(x=place, y=end, text=text)
+    return alt.FacetedEncoding(x=end, y=place, text=text)

@@ -1,0 +1,705 @@
+"""Figures: their data against plain Python, and what a viewer gets of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+import random
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+import polars as pl
+import pytest
+import scipy.stats
+
+from erag_ray.report import charts
+from erag_ray.report.figures import FigureTables, figures
+from erag_ray.report.label_figures import (
+    AGREEMENT,
+    CEILING,
+    agreement_by_annotator,
+    cost_against_agreement,
+    requests_by_annotator,
+    shares_by_rank,
+)
+from erag_ray.report.model import Figure, Mark
+from erag_ray.report.paper_figures import agreement_of_readers, figure_1, host_figure, served_figure
+from erag_ray.report.scope import MAX_RUNS, Scope, scope_of
+from erag_ray.report.utility_figures import (
+    MAX_BARS,
+    NOT_SIGNIFICANT,
+    SIGNIFICANT,
+    gain_by_question,
+    run_differences,
+    utility_by_depth,
+)
+from erag_ray.report.vega_lite import COLORS
+from erag_ray.schemas import (
+    COMPARISONS,
+    CORRELATIONS,
+    LABELS,
+    MEANS,
+    QUERIES,
+    REQUESTS,
+    RUNS,
+    UTILITY,
+    TableSchema,
+    conform,
+)
+
+HOSTILE = "b</script><img src=x onerror=alert(1)> \"q\" 'r' \\ & \u2028 \u202e[0].x"
+Row = dict[str, Any]
+
+
+def frame(schema: TableSchema, rows: Sequence[Row], **constant: object) -> pl.DataFrame:
+    """A table that conforms to its schema; what no row says is ``constant``, or null."""
+    full = [{**dict.fromkeys(schema.columns.names), **constant, **row} for row in rows]
+    table = pl.DataFrame(full, schema=pl.DataFrame(schema.empty()).schema)
+    conform(table, schema)
+    return table
+
+
+def means_of(rows: Sequence[Row]) -> pl.DataFrame:
+    constant = {"dataset": "d", "reader": "R", "score": "em", "annotator": "end_to_end", "measure": "em"}
+    constant |= {"cutoff": 0, "ideal": "any", "num_queries": 4, "num_dropped": 0}
+    return frame(MEANS, rows, **constant)
+
+
+def mean(run: str, depth: int, value: float | None, **more: object) -> Row:
+    ends = {} if value is None else {"low": value - 0.1, "high": value + 0.1}
+    return {"run_id": run, "depth": depth, "mean": value, **ends, **more}
+
+
+MEANS_OF_TWO = [
+    mean("A", 1, 0.5),
+    mean("A", 2, 0.6),
+    mean("B", 1, 0.4),
+    mean("B", 2, 0.7),
+    mean("no_passages", 0, 0.25),
+    mean("gold_passages", 2, 0.9, num_queries=3),
+]
+QUESTIONS = frame(
+    QUERIES,
+    [{"query_id": f"q{n}", "dataset": "d"} for n in range(4)] + [{"query_id": "other", "dataset": "e"}],
+    question="?",
+    answers=["a"],
+    score="em",
+)
+
+
+def scope(*runs: str, **more: Any) -> Scope:
+    facts: dict[str, Any] = {"dataset": "d", "reader": "R", "score": "em", "depth": 2, "confidence": 0.95}
+    return Scope(**{**facts, "runs": runs, "num_runs": len(runs), **more})
+
+
+def data_of(figure: Figure | None) -> list[Row]:
+    assert figure is not None
+    return figure.data.to_dicts()
+
+
+# --- the scope ---
+
+
+def test_a_scope_has_the_best_runs_first_by_utility_at_the_largest_depth() -> None:
+    found = scope_of(means_of(MEANS_OF_TWO), "d", 0.9)
+    assert found is not None
+    assert (found.runs, found.depth, found.reader, found.score) == (("B", "A"), 2, "R", "em")
+    assert found.interval == "90% interval"
+
+
+def test_a_dataset_without_utility_has_no_figures() -> None:
+    assert scope_of(means_of(MEANS_OF_TWO), "other", 0.9) is None
+    assert scope_of(means_of([mean("A", 1, None)]), "d", 0.9) is None
+    assert figures(FigureTables(means=means_of([]), confidence=0.9), "d") == []
+
+
+def test_of_many_runs_the_best_are_shown_and_the_caption_says_so() -> None:
+    rows = [mean(f"r{n:02}", 5, n / 20) for n in range(12)]
+    table = means_of(rows)
+    found = scope_of(table, "d", 0.95)
+    assert found is not None
+    assert found.runs == tuple(f"r{n:02}" for n in range(11, 11 - MAX_RUNS, -1))
+    figure = utility_by_depth(table, found)
+    assert figure is not None
+    assert [row["run"] for row in data_of(figure)] == list(found.runs)
+    assert "best 8 of 12 runs" in figure.caption
+
+
+def test_of_several_scores_the_one_of_most_questions_is_shown() -> None:
+    more = [mean("A", 2, 0.1, score="f1", num_queries=2), mean("A", 9, 0.1, score="f1", num_queries=2)]
+    found = scope_of(means_of([*MEANS_OF_TWO, *more]), "d", 0.95)
+    assert found is not None
+    assert (found.score, found.depth) == ("em", 2)
+    assert "others are scored by f1" in found.notes
+
+
+def test_names_of_figures_are_plain_and_differ() -> None:
+    names = {scope("A", dataset=name).name("utility") for name in ("a b", "a/b", "a_b", HOSTILE)}
+    assert len(names) == 4
+    assert all(set(name) <= set(map(chr, range(48, 123))) | set("-") and "<" not in name for name in names)
+
+
+# --- utility ---
+
+
+def test_utility_over_depth_is_the_means_with_references_across() -> None:
+    figure = utility_by_depth(means_of(MEANS_OF_TWO), scope("B", "A"))
+    assert figure is not None
+    points = [
+        (row["run"], row["documents"], row["utility"], row["low"], row["high"]) for row in data_of(figure)
+    ]
+    wanted = [
+        (row["run_id"], row["depth"], row["mean"], row["low"], row["high"])
+        for run in ("B", "A")
+        for row in MEANS_OF_TWO
+        if row["run_id"] == run
+    ]
+    assert points == wanted
+    assert figure.rules == {"no passages": 0.25, "gold passages": 0.9}
+    assert "Gold passages: 3 of 4 questions" in figure.caption
+
+
+def test_utility_without_references_has_no_rules_and_leaves_out_what_is_null() -> None:
+    figure = utility_by_depth(means_of([mean("A", 1, 0.5), mean("A", 2, None)]), scope("A"))
+    assert figure is not None
+    assert figure.rules == {}
+    assert [row["documents"] for row in data_of(figure)] == [1]
+
+
+def comparisons_of(rows: Sequence[tuple[str, str, int, float | None, float]]) -> pl.DataFrame:
+    return frame(
+        COMPARISONS,
+        [
+            {
+                "run_a": a,
+                "run_b": b,
+                "depth": depth,
+                "cutoff": depth,
+                "difference": value,
+                "low": None if value is None else value - 0.1,
+                "high": None if value is None else value + 0.2,
+                "p_adjusted": p,
+            }
+            for a, b, depth, value, p in rows
+        ],
+        dataset="d",
+        reader="R",
+        score="em",
+        annotator="end_to_end",
+        measure="em",
+        ideal="any",
+        num_queries=4,
+        num_dropped=0,
+    )
+
+
+def test_differences_put_the_better_run_first_and_the_largest_first() -> None:
+    rows = [
+        ("A", "B", 1, 0.1, 0.2),
+        ("A", "B", 2, -0.3, 0.01),
+        ("A", "C", 1, 0.2, 0.04),
+        ("A", "C", 2, 0.1, 0.3),
+    ]
+    figure = run_differences(comparisons_of(rows), scope("B", "A", "C"))
+    assert [
+        (row["documents"], row["pair"], row["difference"], row["low"], row["high"], row["test"])
+        for row in data_of(figure)
+    ] == [
+        ("k = 1", "B - A", -0.1, pytest.approx(-0.3), pytest.approx(0.0), NOT_SIGNIFICANT),
+        ("k = 1", "A - C", 0.2, pytest.approx(0.1), pytest.approx(0.4), SIGNIFICANT),
+        ("k = 2", "B - A", 0.3, pytest.approx(0.1), pytest.approx(0.4), SIGNIFICANT),
+        ("k = 2", "A - C", 0.1, pytest.approx(0.0), pytest.approx(0.3), NOT_SIGNIFICANT),
+    ]
+
+
+def test_pairs_that_were_not_compared_are_counted_and_runs_beyond_the_scope_left_out() -> None:
+    rows = [("A", "B", 2, 0.1, 0.2), ("A", "C", 2, None, 1.0), ("A", "Z", 2, 0.5, 0.01)]
+    figure = run_differences(comparisons_of(rows), scope("A", "B", "C"))
+    assert figure is not None
+    assert [row["pair"] for row in data_of(figure)] == ["A - B"]
+    assert "Not compared: 1 of 2" in figure.caption
+    assert run_differences(comparisons_of(rows[1:2]), scope("A", "C")) is None
+
+
+def utility_of(values: dict[str, Sequence[float | None]], ids: Sequence[str] | None = None) -> pl.DataFrame:
+    rows = [
+        {"run_id": run, "query_id": query, "value": value}
+        for run, column in values.items()
+        for query, value in zip(ids or [f"q{n}" for n in range(len(column))], column, strict=True)
+    ]
+    return frame(UTILITY, rows, reader="R", score="em", depth=2)
+
+
+def test_the_gain_of_the_best_run_is_sorted_and_counted() -> None:
+    table = utility_of({"A": [1, 0, 1, None], "B": [0, 0.5, 1, 1], "C": [0, 0, 0, 0]})
+    figure = gain_by_question(table, QUESTIONS, scope("A", "B", "C"))
+    assert [(row["place"], row["query"], row["difference"], row["better"]) for row in data_of(figure)] == [
+        (1, "q0", 1.0, "A better"),
+        (2, "q2", 0.0, "equal"),
+        (3, "q1", -0.5, "B better"),
+    ]
+    assert figure is not None
+    assert "A serves the reader better on 1 questions, B on 1; equal on 1 of 3" in figure.caption
+    assert gain_by_question(table, QUESTIONS, scope("A")) is None
+    assert gain_by_question(table, QUESTIONS.filter(dataset="e"), scope("A", "B")) is None
+
+
+def test_of_many_questions_a_bar_is_the_mean_of_neighbours() -> None:
+    draw, count = random.Random(1), 1003
+    columns = {run: [draw.random() for _ in range(count)] for run in "AB"}
+    questions = frame(
+        QUERIES,
+        [{"query_id": f"q{n}"} for n in range(count)],
+        dataset="d",
+        question="?",
+        answers=["a"],
+        score="em",
+    )
+    bars = data_of(gain_by_question(utility_of(columns), questions, scope("A", "B")))
+    assert len(bars) == MAX_BARS
+    assert {bar["questions"] for bar in bars} == {2, 3}
+    wanted = sorted((a - b for a, b in zip(*columns.values(), strict=True)), reverse=True)
+    for bar in bars:
+        own, wanted = wanted[: bar["questions"]], wanted[bar["questions"] :]
+        assert bar["difference"] == pytest.approx(sum(own) / len(own))
+    assert wanted == []
+
+
+# --- labels ---
+
+
+def random_lists(draw: random.Random) -> tuple[list[Row], list[Row]]:
+    """RUNS and LABELS of two runs: lists of up to six of nine documents, some labels null or missing."""
+    lists = [
+        {"run_id": run, "query_id": query, "rank": rank, "doc_id": doc}
+        for run in "AB"
+        for query in QUESTIONS["query_id"]
+        for rank, doc in enumerate(draw.sample("ABCDEFGHI", draw.randint(0, 6)), 1)
+    ]
+    values = {"erag": (0.0, 1.0, None), "gain": (-1.0, 0.0, 1.0)}
+    labels = [
+        {"annotator": name, "query_id": query, "doc_id": doc, "label": draw.choice(values[name])}
+        for name in values
+        for query in QUESTIONS["query_id"]
+        for doc in "ABCDEFGH"
+    ]
+    return lists, labels
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_shares_by_rank_are_those_of_a_plain_count(seed: int) -> None:
+    lists, labels = random_lists(random.Random(seed))
+    figure = shares_by_rank(
+        frame(LABELS, labels, reader="R", score="em"), frame(RUNS, lists), QUESTIONS, scope("A", "B")
+    )
+    known = {(row["annotator"], row["query_id"], row["doc_id"]): row["label"] for row in labels}
+    wanted = {}
+    for name, title in (("erag", "useful (erag > 0)"), ("gain", "harmful (gain < 0)")):
+        for run, rank in itertools.product("AB", range(1, 7)):
+            own = [
+                known.get((name, row["query_id"], row["doc_id"]))
+                for row in lists
+                if (row["run_id"], row["rank"]) == (run, rank) and row["query_id"] != "other"
+            ]
+            judged = [label for label in own if label is not None]
+            hits = sum(label > 0 if name == "erag" else label < 0 for label in judged)
+            if judged:
+                ends = scipy.stats.binomtest(hits, len(judged)).proportion_ci(0.95, method="wilson")
+                wanted[title, run, rank] = (hits / len(judged), ends.low, ends.high)
+    found = {
+        (row["documents"], row["run"], row["rank"]): pytest.approx((row["share"], row["low"], row["high"]))
+        for row in data_of(figure)
+    }
+    assert found == wanted
+
+
+def test_what_cannot_be_shown_of_harm_is_said() -> None:
+    lists = frame(RUNS, [{"run_id": "A", "query_id": "q0", "rank": 1, "doc_id": "x"}])
+    rows = [{"annotator": "erag", "query_id": "q0", "doc_id": "x", "label": 0.5}]
+    figure = shares_by_rank(frame(LABELS, rows, reader="R", score="em"), lists, QUESTIONS, scope("A"))
+    assert figure is not None
+    assert "Harm is not shown" in figure.caption
+    assert "any score above 0 counts as useful" in figure.caption
+    rows = [{"annotator": "provenance", "query_id": "q0", "doc_id": "x", "label": 1.0}]
+    assert shares_by_rank(frame(LABELS, rows, reader="", score=""), lists, QUESTIONS, scope("A")) is None
+
+
+def correlations_of(values: dict[tuple[str, str, str], float | None], **more: object) -> pl.DataFrame:
+    """CORRELATIONS by annotator, measure and run."""
+    rows = [
+        {
+            "annotator": annotator,
+            "measure": measure,
+            "run_id": run,
+            "value": value,
+            "low": None if value is None else value - 0.1,
+            "high": None if value is None else value + 0.1,
+            "ceiling": None if value is None else 0.9,
+        }
+        for (annotator, measure, run), value in values.items()
+    ]
+    constant: dict[str, object] = {
+        "dataset": "d",
+        "reader": "R",
+        "score": "em",
+        "over": "queries",
+        "depth": 2,
+    }
+    constant |= {"cutoff": 2, "ideal": "any", "statistic": "kendall_tau_b", "num_queries": 4, "num_runs": 1}
+    return frame(CORRELATIONS, rows, **{**constant, "num_dropped": 0, "num_varied": 2, **more})
+
+
+TAUS: dict[tuple[str, str, str], float | None] = {
+    ("erag", "P", "A"): 0.5,
+    ("erag", "P", "B"): 0.4,
+    ("erag", "RR", "A"): 0.8,
+    ("erag", "RR", "B"): 0.0,
+    ("erag", "AP", "A"): 0.95,
+    ("erag", "AP", "B"): None,
+    ("provenance", "P", "A"): 0.1,
+    ("provenance", "P", "B"): 0.2,
+}
+
+
+def test_agreement_is_of_the_measure_that_is_best_over_the_runs() -> None:
+    figure = agreement_by_annotator(correlations_of(TAUS), scope("B", "A"))
+    rows = data_of(figure)
+    assert [(row["run"], row["label"], row["value"]) for row in rows if row["kind"] == AGREEMENT] == [
+        ("B", "erag: P@2", 0.4),
+        ("B", "provenance: P@2", 0.2),
+        ("A", "erag: P@2", 0.5),
+        ("A", "provenance: P@2", 0.1),
+    ]
+    ceilings = [row for row in rows if row["kind"] == CEILING]
+    assert len(ceilings) == 4
+    assert all((row["value"], row["low"], row["high"]) == (0.9, None, None) for row in ceilings)
+
+
+def test_agreement_without_any_value_is_not_drawn() -> None:
+    nothing = correlations_of(dict.fromkeys(TAUS))
+    assert agreement_by_annotator(nothing, scope("A")) is None
+    assert agreement_by_annotator(nothing.clear(), scope("A")) is None
+
+
+# --- cost ---
+
+
+def request(kind: str, query: str, *docs: str, key: int, model: str = "m") -> Row:
+    return {
+        "kind": kind,
+        "query_id": query,
+        "doc_ids": list(docs),
+        "model": model,
+        "question_key": int(query[1:]) if query[1:].isdigit() else 99,
+        "passages_key": key,
+    }
+
+
+ASKED = [
+    request("answer", "q0", "x", key=1),
+    # the same text under another name is asked once
+    request("answer", "q0", "y", key=1),
+    request("answer", "q0", "z", key=2),
+    request("early_stopped", "q1", "x", key=1),
+    request("answer", "q0", key=0),
+    request("answer", "q1", key=0),
+    request("answer", "q0", "x", "z", key=3),
+    request("answer", "other", "x", key=1),
+    request("gold_likelihood", "q0", "x", key=1, model="l"),
+    request("gold_likelihood", "q0", "far", key=7, model="l"),
+    request("relevance", "q1", "x", key=1, model="judge"),
+]
+
+
+def labels_by(*names: str) -> pl.DataFrame:
+    pairs = [("q0", "x"), ("q0", "y"), ("q0", "z"), ("q1", "x"), ("other", "x")]
+    rows = [
+        {
+            "annotator": name,
+            "query_id": query,
+            "doc_id": doc,
+            "label": 1.0,
+            "reader": "R" if name in ("erag", "gain", "gain_likelihood") else "",
+        }
+        for name in names
+        for query, doc in pairs
+    ]
+    return frame(LABELS, rows, score="")
+
+
+def test_the_cost_of_a_label_is_its_distinct_requests_for_each_question() -> None:
+    names = ("erag", "gain", "gain_likelihood", "provenance", "llm_relevance", "my.module:own")
+    costs = requests_by_annotator(
+        labels_by(*names), frame(REQUESTS, ASKED, reader="R"), QUESTIONS, scope("A")
+    )
+    assert dict(costs.iter_rows()) == {
+        "erag": 3 / 2,
+        "gain": 5 / 2,
+        "gain_likelihood": 2 / 2,
+        "provenance": 0.0,
+        "llm_relevance": 1 / 2,
+    }
+
+
+def test_cost_is_drawn_the_cheapest_first_and_names_what_is_left_out() -> None:
+    taus: dict[tuple[str, str, str], float | None] = {**TAUS, ("my.module:own", "P", "A"): 0.3}
+    given = (labels_by("erag", "provenance", "my.module:own"), frame(REQUESTS, ASKED, reader="R"), QUESTIONS)
+    figure = cost_against_agreement(correlations_of(taus), *given, scope("A"))
+    assert figure is not None
+    assert [(row["label"], row["value"]) for row in figure.data.drop_nulls("requests").to_dicts()] == [
+        ("provenance: P@2 (0.0 requests)", 0.1),
+        ("erag: AP@2 (1.5 requests)", 0.95),
+    ]
+    assert "not known: my.module:own" in figure.caption
+    assert "own" not in str(figure.data["label"].to_list())
+
+
+def test_cost_is_not_drawn_where_all_labels_cost_the_same_or_nothing_is_known_of_it() -> None:
+    only = correlations_of({("provenance", "P", "A"): 0.1, ("contains_answer_dpr", "P", "A"): 0.2})
+    requests, free = frame(REQUESTS, ASKED, reader="R"), labels_by("provenance", "contains_answer_dpr")
+    assert cost_against_agreement(only, free, requests, QUESTIONS, scope("A")) is None
+    unasked = requests.clear()
+    both = labels_by("erag", "provenance")
+    assert cost_against_agreement(correlations_of(TAUS), both, unasked, QUESTIONS, scope("A")) is None
+
+
+# --- all figures of a dataset ---
+
+
+def tables_of(first: str = "A") -> FigureTables:
+    """Everything that figures are made of; the best run is called ``first``."""
+    lists, labels = random_lists(random.Random(3))
+    tables = {
+        "means": means_of(MEANS_OF_TWO),
+        "comparisons": comparisons_of([("A", "B", 1, 0.1, 0.2), ("A", "B", 2, -0.3, 0.01)]),
+        "correlations": correlations_of(TAUS),
+        "labels": pl.concat([frame(LABELS, labels, reader="R", score="em"), labels_by("erag", "provenance")]),
+        "runs": frame(RUNS, lists),
+        "utility": utility_of({"A": [1, 0, 1, 0], "B": [0, 0.5, 1, 1]}),
+        "queries": QUESTIONS,
+        "requests": frame(REQUESTS, ASKED, reader="R"),
+    }
+    renamed = {
+        name: table.with_columns(pl.col("^run_.*$").replace("A", first)) for name, table in tables.items()
+    }
+    return FigureTables(**renamed, confidence=0.95)
+
+
+def test_every_figure_of_a_dataset_is_made_in_order() -> None:
+    names = [figure.name for figure in figures(tables_of(), "d")]
+    assert names == ["utility-d", "differences-d", "gain-d", "shares-d", "agreement-d", "cost-d"]
+
+
+@pytest.mark.parametrize(
+    "gone", ["comparisons", "correlations", "labels", "runs", "utility", "queries", "requests"]
+)
+def test_a_table_that_is_not_there_takes_only_its_figures_with_it(gone: str) -> None:
+    needs = {
+        "comparisons": {"differences"},
+        "correlations": {"agreement", "cost"},
+        "labels": {"shares", "cost"},
+        "runs": {"shares"},
+        "utility": {"gain"},
+        "queries": {"gain", "shares", "cost"},
+        "requests": {"cost"},
+    }
+    before = {figure.name for figure in figures(tables_of(), "d")}
+    after = {figure.name for figure in figures(dataclasses.replace(tables_of(), **{gone: None}), "d")}
+    assert {name.removesuffix("-d") for name in before - after} == needs[gone]
+
+
+# --- the papers' and the benchmark's ---
+
+
+def test_figure_1_has_a_line_for_each_annotator_and_a_panel_for_each_dataset() -> None:
+    curves = pl.DataFrame(
+        {
+            "dataset": ["d", "d", "e", "e"],
+            "annotator": ["erag", "erag", "provenance", "provenance"],
+            "measure": ["P", "P", "AP", "AP"],
+            "depth": [1, 10, 1, 10],
+            "value": [0.1, 0.2, None, 0.4],
+            "low": [0.0, 0.1, None, 0.3],
+            "high": [0.2, 0.3, None, 0.5],
+            "num_queries": [4, 4, 4, 4],
+        }
+    )
+    figure = figure_1(curves, "bm25 <b>", "kendall_tau_b")
+    rows = [(row["dataset"], row["annotator"], row["documents"], row["value"]) for row in data_of(figure)]
+    assert rows == [("d", "erag", 1, 0.1), ("d", "erag", 10, 0.2), ("e", "provenance", 10, 0.4)]
+    assert figure is not None
+    assert "e" in "".join(ET.fromstring(charts.svg(figure)).itertext())
+    assert figure_1(curves.clear(), "bm25", "kendall_tau_b") is None
+
+
+def test_readers_are_compared_in_a_panel_for_each_dataset_and_run() -> None:
+    rows = pl.DataFrame(
+        {
+            "dataset": ["d", "d"],
+            "run_id": ["A", "A"],
+            "measure": ["P", "P"],
+            "reader": ["small", "large"],
+            "value": [0.1, 0.2],
+            "low": [0.0, 0.1],
+            "high": [0.2, 0.3],
+            "num_queries": [4, 4],
+        }
+    )
+    figure = agreement_of_readers(rows, "Figure 2, 50 documents", "kendall_tau_b")
+    assert [(row["reader"], row["lists"], row["value"]) for row in data_of(figure)] == [
+        ("small", "d: A", 0.1),
+        ("large", "d: A", 0.2),
+    ]
+    assert figure is not None
+    assert figure.name == "figure_2"
+    assert agreement_of_readers(rows.clear(), "Figure 2", "kendall_tau_b") is None
+
+
+def test_benchmark_figures_are_rates_and_times_of_a_pair() -> None:
+    host = pl.DataFrame(
+        {"by": ["padding", "tokenising", "all"], "count": 10, "cpu_seconds": [1e-4, 3e-4, 4e-4]}
+    )
+    figure = host_figure(host)
+    assert [(row["part"], row["microseconds"]) for row in data_of(figure)] == [
+        ("tokenising", pytest.approx(30)),
+        ("padding", pytest.approx(10)),
+    ]
+    served = pl.DataFrame({"by": ["bare", "actor"], "count": [100, 100], "seconds": [2.0, 4.0]})
+    assert [(row["client"], row["rate"]) for row in data_of(served_figure(served))] == [
+        ("bare", 50),
+        ("actor", 25),
+    ]
+    assert host_figure(host.clear()) is served_figure(served.clear()) is None
+
+
+# --- charts ---
+
+
+def drawn(mark: Mark, **more: Any) -> Figure:
+    rows = [
+        {"name": HOSTILE, "k": 1, "value": 0.2, "low": 0.1, "high": 0.3},
+        {"name": HOSTILE, "k": 50, "value": 0.3, "low": None, "high": math.nan},
+        {"name": "plain", "k": 1, "value": 0.4, "low": 0.3, "high": 0.5},
+        {"name": "plain", "k": 50, "value": math.nan, "low": 0.3, "high": 0.5},
+        {"name": "plain", "k": 60, "value": math.inf, "low": 0.3, "high": 0.5},
+        {"name": "plain", "k": 70, "value": None, "low": 0.3, "high": 0.5},
+    ]
+    facts: dict[str, Any] = {"x": "k", "y": "value", "low": "low", "high": "high", "color": "name"}
+    facts |= {"rules": {"nothing": 0.0, "unknown": math.nan, "all": 1.0}, "x_title": "k", "y_title": "value"}
+    return Figure(**{"name": "f", "title": "t", "data": pl.DataFrame(rows), "mark": mark, **facts, **more})
+
+
+FORMS: dict[str, Figure] = {
+    "line": drawn("line"),
+    "one depth": drawn("line", data=drawn("line").data.filter(pl.col("k") == 1)),
+    "many depths": drawn(
+        "line", data=pl.DataFrame({"k": range(1, 51), "value": [0.5] * 50, "name": HOSTILE}), low=None
+    ),
+    "panels": drawn("line", facet="name"),
+    "one panel": drawn("line", facet="name", data=drawn("line").data.filter(pl.col("name") == "plain")),
+    "rows": drawn("interval", x="value", y="name", color=None),
+    "rows in panels": drawn(
+        "interval", x="value", y="name", facet="k", data=drawn("line").data.cast({"k": pl.String})
+    ),
+    "columns": drawn("interval", x="name"),
+    "bar": drawn("bar", low=None, high=None),
+    "bars of names": drawn("bar", x="value", y="name", low=None, high=None, color=None),
+    "point": drawn("point"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_spec_is_vega_lite_with_its_data_and_without_any_address(form: str) -> None:
+    spec = charts.vega(FORMS[form])
+    text = json.dumps(spec, allow_nan=False)
+    alt.Chart.from_dict(spec)  # checks it against the schema
+    assert "http" not in text
+    assert '"url"' not in text
+    assert spec["background"] == "transparent"
+    assert "config" not in spec, "colours of text and axes are the page's"
+    (rows,) = (part for part in spec["datasets"].values() if "value" in part[0])
+    values = [row["value"] for row in rows]
+    assert all(isinstance(value, float) and math.isfinite(value) for value in values)
+    assert not any(None in row.values() for row in rows)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_picture_is_xml_that_names_its_runs(form: str) -> None:
+    picture = ET.fromstring(charts.svg(FORMS[form]))
+    words = " ".join(text for text in picture.itertext() if text.strip())
+    names = FORMS[form].data.filter(pl.col("value").is_finite())["name"].unique()
+    for name in names:
+        # a long name may be cut at its end, and white space is joined
+        start = name.split(" ")[0][:20]
+        assert start in words
+    links = [
+        element.tag
+        for element in picture.iter()
+        if element.tag.split("}")[-1] in ("a", "script", "image", "img")
+    ]
+    assert links == []
+
+
+def test_every_figure_of_a_dataset_with_a_hostile_run_can_be_drawn() -> None:
+    for figure in figures(tables_of(HOSTILE), "d"):
+        alt.Chart.from_dict(charts.vega(figure))
+        ET.fromstring(charts.svg(figure))
+
+
+def layers_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    inner = spec.get("spec", spec)
+    return list(inner["layer"])
+
+
+@pytest.mark.parametrize(
+    ("mark", "channel"), [("line", "strokeDash"), ("interval", "shape"), ("point", "shape")]
+)
+def test_color_is_never_alone(mark: Mark, channel: str) -> None:
+    names = [f"run {n}" for n in range(MAX_RUNS)]
+    data = pl.DataFrame({"name": names, "k": [1.0] * MAX_RUNS, "value": [0.5] * MAX_RUNS})
+    spec = charts.vega(drawn(mark, data=data, low=None, high=None))
+    ranges = {
+        name: layer["encoding"][name]["scale"]["range"]
+        for layer in layers_of(spec)
+        for name in ("color", channel)
+        if name in layer["encoding"]
+    }
+    for values in ranges.values():
+        assert len({json.dumps(value) for value in values}) == MAX_RUNS
+    assert set(ranges) == {"color", channel}
+
+
+def test_a_name_looks_the_same_where_others_are_missing() -> None:
+    data = pl.DataFrame({"name": ["b"], "k": [1.0], "value": [0.5]})
+    spec = charts.vega(drawn("point", data=data, low=None, high=None, color_names=("a", "b")))
+    scale = layers_of(spec)[-1]["encoding"]["color"]["scale"]
+    assert dict(zip(scale["domain"], scale["range"], strict=True))["b"] == COLORS[1]
+
+
+def test_a_picture_has_no_marks_that_are_not_seen() -> None:
+    spec = charts.vega(FORMS["many depths"], is_picture=True)
+    assert [layer["mark"]["type"] for layer in layers_of(spec)][-1] == "line"
+    assert not any("tooltip" in layer["encoding"] for layer in layers_of(spec))
+    assert "tooltip" in layers_of(charts.vega(FORMS["many depths"]))[-1]["encoding"]
+
+
+def test_the_bundle_defines_vega_embed_and_cannot_end_its_script() -> None:
+    bundle = charts.javascript_bundle()
+    assert "window.vegaEmbed=" in bundle
+    assert "</script" not in bundle.lower()
+    assert 500_000 < len(bundle) < 1_500_000
+
+
+def test_figures_and_charts_are_imported_without_altair() -> None:
+    code = (
+        "import sys, erag_ray.report.figures, erag_ray.report.charts; "
+        "sys.exit(' '.join({'altair', 'vl_convert'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stderr.strip() == ""
