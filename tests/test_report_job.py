@@ -240,7 +240,9 @@ def test_no_run_with_any_useful_document() -> None:
     assert "A has the highest utility" in text
     made = tables_of(build_report(results, verdict(results)))
     (row,) = next(one.rows for one in made if one.name.startswith("agreement"))
-    assert [value.reason for value in row[3:]] == ["constant: every utility is 0.0"] * 2
+    assert [value.reason for value in row[3:]] == [
+        "constant: every label measure is 0.0; constant: every utility is 0.0"
+    ] * 2
     assert "never scored above 0" in " ".join(shown.split())
 
 
