@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from tiny import RunJob, Tiny, assert_same, compare, results, table
 
+from erag_ray.report import load
 from erag_ray.schemas import LABELS, UTILITY, JobError
 from erag_ray.steps import reading
 from erag_ray.steps.inputs import INPUT_TABLES, prepare
@@ -109,9 +110,26 @@ def damages_by_table(tiny: Tiny) -> Iterator[tuple[pathlib.Path, Callable[[bytes
         yield out / "queries" / "manifest.json", damage
     for schema in (*INPUT_TABLES, LABELS, UTILITY):
         yield from ((out / schema.name / "manifest.json", damage) for damage in SOME)
-    for damage in (*SOME, *OF_STAGES):
+
+
+def damages_of_stages(tiny: Tiny) -> Iterator[tuple[pathlib.Path, Callable[[bytes], bytes]]]:
+    """Damages of what the report shows of stages that ask models."""
+    out = pathlib.Path(tiny.config.out)
+    for damage in (*ANY.values(), *OF_STAGES, changed):
         yield out / "compare" / "manifest.json", damage
     yield out / "compare" / "costs" / "manifest.json", ANY["list"]
+    yield out / "trec" / "manifest.json", ANY["no keys"]
+
+
+def test_a_damaged_manifest_of_a_stage_is_named_in_the_report(compared: Tiny) -> None:
+    for path, damage in damages_of_stages(compared):
+        data = path.read_bytes()
+        path.write_bytes(damage(data))
+        (text,) = [text for text in load(compared.config.out).missing if "left out" in text]
+        path.write_bytes(data)
+        assert str(path) in text
+        assert re.search(RUN_AGAIN, text), text
+    assert load(compared.config.out).missing == ()
 
 
 def test_a_manifest_damaged_in_any_way_ends_evaluation_with_one_message(compared: Tiny, job: RunJob) -> None:
