@@ -255,11 +255,14 @@ def word_of(found: Triple) -> str:
     return "CORRECT" if said == "correct" else said
 
 
+OTHER = "Somebody: or else"
+
+
 def test_equal_questions_share_judgements_only_with_equal_gold_answers(
     judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
     question, gold, page = QUESTIONS["q1"]
-    more = {"q1b": (question, gold, page), "q1c": (question, "Somebody", page)}
+    more = {"q1b": (question, gold, page), "q1c": (question, OTHER, page)}
     with judged.queries.open("a") as file:
         file.write("".join(kilt_line(name, *rest) for name, rest in more.items()))
     for run in ("good", "bad"):
@@ -268,7 +271,7 @@ def test_equal_questions_share_judgements_only_with_equal_gold_answers(
     code, said = job("compare", judged)
     assert code == 0, said
     asked_of_q1 = {found for found in EXPECTED if found[0] == question}
-    others = {(question, ("Somebody",), output) for _, _, output in asked_of_q1}
+    others = {(question, (OTHER,), output) for _, _, output in asked_of_q1}
     assert Counter(triples(server)) == Counter(EXPECTED | others)
     labels = labels_of(judged, "erag")
     of_query = {
@@ -276,7 +279,7 @@ def test_equal_questions_share_judgements_only_with_equal_gold_answers(
         for name in ("q1", *more)
     }
     assert of_query["q1"] == of_query["q1b"]
-    said_of = {doc: word((question, ("Somebody",), echo(question, [doc]))) for doc in of_query["q1c"]}
+    said_of = {doc: word((question, (OTHER,), echo(question, [doc]))) for doc in of_query["q1c"]}
     assert of_query["q1c"] == {doc: WORDS[text] for doc, text in said_of.items()}
 
 
@@ -568,6 +571,17 @@ def test_where_no_judge_is_asked_the_score_is_refused_by_name(tmp_path: pathlib.
     assert len(caught.value.problems) == 1
     with pytest.raises(ValueError, match="score 'judged': only a job's judge knows it"):
         score_outputs(["Ada"], [["Ada"]], SCORES["judged"])
+
+
+@pytest.mark.cluster
+@pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
+def test_a_job_on_ray_asks_about_each_output_once(
+    judged: Tiny, server: MisbehavingServer, local_ray: None, job: RunJob
+) -> None:
+    code, said = job("compare", judged)
+    assert code == 0, said
+    assert Counter(triples(server)) == Counter(EXPECTED)
+    assert_is_oracle(judged)
 
 
 # --- one by one ---
