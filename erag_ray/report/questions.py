@@ -176,9 +176,11 @@ class _Tables:
             return
         try:
             yield from self.store.read_parts(schema)
-        except InputError as error:
+        except ValueError as error:
+            # other bytes than were sealed are an InputError, other columns are not
+            why = error.problems[0] if isinstance(error, InputError) else str(error)
             self.damaged.add(schema.name)
-            self.notes.append(f"questions are shown without {schema.name}: {error.problems[0]}")
+            self.notes.append(f"questions are shown without {schema.name}: {why}")
 
     def optional(self, name: str) -> pl.DataFrame:
         """A table that older folders lack, in the columns of `OPTIONAL`."""

@@ -165,8 +165,10 @@ def _answer(one: Standing) -> str:
     mean = f"{one.score} {_with_interval(one.best['mean'], one.best['low'], one.best['high'])} {at}"
     if not one.best["mean"]:
         return f"no run helps this reader: it never scores above 0 {at}"
-    if not one.rivals:
+    if len(one.runs) == 1:
         return f"{run}: {mean}; there is no other run to compare it with"
+    if not one.rivals:
+        return f"{run} leads with {mean}; the table comparisons, which says how sure that is, is missing"
     open_runs = [rival for rival in one.rivals if not rival.is_settled]
     if not open_runs:
         return f"{run} serves the reader best: {mean}, {_lead(one.rivals[0])}"
