@@ -296,6 +296,31 @@ def test_what_is_empty_is_not_sent_and_worth_nothing(
     assert set(table(judged, UTILITY)["value"]) == {0.0}
 
 
+def test_outputs_of_several_documents_are_judged_too(
+    judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
+) -> None:
+    """No list gives an output that a document alone gives."""
+
+    def behave(asked: Asked) -> Reply:
+        count = asked.prompt.count("Passage: (")
+        return answer(asked) if triple_of(asked) else Reply(text=f"{count}: {titles(asked).text}")
+
+    server.behave = behave
+    code, said = job("compare", judged.with_config(reader=config_of(server)))
+    assert code == 0, said
+    several = [(query, list_of(run, query, depth)) for run, query, depth in LISTS]
+    firsts = {(query, len(docs), docs[0]) for query, docs in [*several, *GOLD.items()] if docs}
+    firsts |= {(query, 1, doc) for query, doc in PAIRS}
+    expected = {(*triple(query, [])[:2], f"{count}: {PASSAGES[doc][1]}") for query, count, doc in firsts} | {
+        (*triple(query, [])[:2], "0: nothing") for query in QUESTIONS
+    }
+    assert Counter(triples(server)) == Counter(expected)
+    for (run, query, depth), score in utilities(judged).items():
+        docs = list_of(run, query, depth)
+        output = f"{len(docs)}: {PASSAGES[docs[0]][1]}" if docs else "0: nothing"
+        assert score == WORDS[word((*triple(query, [])[:2], output))]
+
+
 # --- what fails ---
 
 
