@@ -345,10 +345,12 @@ def test_a_judge_that_fails_fails_the_job_or_leaves_nulls(
     assert {pair for pair, label in labels.items() if label is None} == {
         (query, doc) for query, doc in PAIRS if triple(query, [doc]) == wrong
     }
+    assert None in utilities(tolerant).values()
     server.behave = lambda asked: Reply(text="CORRECT")
     assert job("compare", tolerant.with_config(retry_errors=True))[0] == 0
     assert triples(server) == [wrong]
     assert None not in labels_of(tolerant, "erag").values()
+    assert None not in utilities(tolerant).values()
 
 
 def test_a_job_that_ends_among_judgements_keeps_them_and_asks_the_rest(
