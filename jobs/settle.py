@@ -1,6 +1,6 @@
 r"""Which of two runs is better, with as few readings as that takes.
 
-    python jobs/settle.py --config jobs/demo/compare.yaml --between '[bm25, bm25_lead]' --cutoff 10
+    python jobs/settle.py --config jobs/demo/compare.yaml --between '[bm25, bm25_lead]' --cutoff 5
     ray job submit --working-dir . -- python jobs/settle.py --config nq.yaml --between '[bm25, contriever]' \
         --out /shared/nq --store /shared/store
 

@@ -71,6 +71,7 @@ def _sections(results: Results) -> Iterator[Section]:
 def _of_dataset(results: Results, dataset: str, *, is_only: bool) -> Parts:
     own = results.means.filter(pl.col("dataset") == dataset)
     runs = best_first(own)
+    yield from figures(_figure_tables(results), dataset)
     yield which_retriever(results.means, dataset, results.confidence, is_main=is_only)
     if dataset in results.outputs["dataset"]:
         yield output_table(results.outputs, results.common_outputs, dataset)
@@ -85,7 +86,6 @@ def _of_dataset(results: Results, dataset: str, *, is_only: bool) -> Parts:
     yield from _cells(results, dataset, runs)
     if len(runs) > 1 and dataset in results.pooling["dataset"]:
         yield pooling_table(results.pooling, dataset, runs)
-    yield from figures(_figure_tables(results), dataset)
 
 
 def _cells(results: Results, dataset: str, runs: Sequence[str]) -> Iterator[Table]:
