@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from erag_ray.report.model import Figure
-from erag_ray.report.scope import slug
 from erag_ray.report.trust import STATISTIC_NAMES
+from erag_ray.report.values import part_name
 
 ENDS = ("value", "low", "high")
 
@@ -28,7 +28,7 @@ def figure_1(curves: pl.DataFrame, run: str, statistic: str) -> Figure | None:
         return None
     symbol = STATISTIC_NAMES.get(statistic, statistic)
     return Figure(
-        name=f"figure_1-{slug(run)}",
+        name=part_name("figure_1", run),
         title=f"Figure 1: {run}, {symbol} with the end-to-end utility by number of documents",
         data=data,
         mark="line",
@@ -67,7 +67,7 @@ def agreement_of_readers(rows: pl.DataFrame, title: str, statistic: str) -> Figu
         return None
     symbol = STATISTIC_NAMES.get(statistic, statistic)
     return Figure(
-        name=slug(title.split(",")[0].lower().replace(" ", "_")),
+        name=part_name(title.split(",")[0].lower().replace(" ", "_")),
         title=f"{title}: {symbol} of eRAG with the end-to-end utility",
         data=data,
         mark="interval",

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import polars as pl
-import xxhash
 
 from erag_ray.evaluate import END_TO_END, REFERENCES
 from erag_ray.report.retrievers import best_first
+from erag_ray.report.values import part_name
 
 MAX_RUNS = 8
 """Runs that a figure shows; more lines cannot be told apart."""
@@ -35,18 +34,12 @@ class Scope:
 
     def name(self, kind: str) -> str:
         """Identify a figure of this dataset: letters, digits, ``-`` and ``_``."""
-        return f"{kind}-{slug(self.dataset)}"
+        return part_name(kind, self.dataset)
 
     @property
     def interval(self) -> str:
         """``95% interval``."""
         return f"{self.confidence:.0%} interval"
-
-
-def slug(name: str) -> str:
-    """Replace all but letters, digits, ``-`` and ``_``; a hash keeps replaced names apart."""
-    safe = re.sub(r"[^A-Za-z0-9_-]", "_", name)
-    return safe if safe == name else f"{safe}-{xxhash.xxh3_64_hexdigest(name.encode())[:8]}"
 
 
 def scope_of(means: pl.DataFrame, dataset: str, confidence: float) -> Scope | None:
