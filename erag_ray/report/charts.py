@@ -1,11 +1,11 @@
 """Figures -> Vega-Lite specs for the page (by Altair) and SVG for Markdown (by vl-convert, without a browser).
 
 Both packages are imported where they are used: they take a second. The specs hold their data and no address; their
-background is transparent and they fix no colour of text or axes, so that a Vega config (`THEMES`) can give them.
+background is transparent and they fix no colour of text or axes: the page gives them by a Vega config of its own theme,
+a picture by `PICTURE_CONFIG`.
 
-In a page: load `javascript_bundle()` and `TOOLTIP_CSS` once, then for each figure
-``vegaEmbed(element, spec, {...EMBED_OPTIONS, config: THEMES.light})``. The option ``ast`` makes Vega interpret its
-expressions instead of compiling them, which works where a Content-Security-Policy forbids ``unsafe-eval``.
+In a page call ``vegaEmbed`` with ``ast: true``: Vega then interprets its expressions instead of compiling them, which
+works where a Content-Security-Policy forbids ``unsafe-eval``.
 """
 
 from __future__ import annotations
@@ -20,53 +20,25 @@ WIDTH = 560
 """Of a picture, in pixels."""
 VEGA_LITE = "6.4"
 """The version that Altair writes, of those that vl-convert has."""
-EMBED_OPTIONS: Mapping[str, object] = {
-    "mode": "vega-lite",
-    "ast": True,
-    "actions": False,
-    "renderer": "svg",
-    "defaultStyle": False,
-    "tooltip": {"disableDefaultStyle": True},
+GREY, LIGHT_GREY = "#7a7f85", "#9aa0a6"
+"""Of text, and of axes and grid: they can be read on white and on black."""
+AXIS = {
+    "labelColor": GREY,
+    "titleColor": GREY,
+    "domainColor": LIGHT_GREY,
+    "tickColor": LIGHT_GREY,
+    "gridColor": LIGHT_GREY,
 }
-"""What `vegaEmbed` must be called with under a Content-Security-Policy without ``unsafe-eval`` and inline styles."""
-TOOLTIP_CSS = """
-#vg-tooltip-element {
-  position: fixed; z-index: 1000; visibility: hidden; padding: 6px 8px; font: 12px sans-serif; pointer-events: none;
-  color: CanvasText; background: Canvas; border: 1px solid GrayText; border-radius: 4px;
+PICTURE_CONFIG: Mapping[str, object] = {
+    "background": "transparent",
+    "axis": {**AXIS, "gridOpacity": 0.4, "titleFontWeight": "normal"},
+    "header": {"labelColor": GREY, "titleColor": GREY},
+    "legend": {"labelColor": GREY, "titleColor": GREY},
+    "title": {"color": GREY},
+    "text": {"color": GREY},
+    "view": {"stroke": None},
 }
-#vg-tooltip-element.visible { visibility: visible; }
-#vg-tooltip-element td { overflow-wrap: anywhere; max-width: 24em; vertical-align: top; }
-#vg-tooltip-element td.key { opacity: 0.7; text-align: right; padding-right: 6px; }
-"""
-"""Style of the tooltips, for the page's own style sheet (with ``color-scheme: light dark``)."""
-
-
-def _theme(text: str, lines: str) -> dict[str, object]:
-    """A Vega config: the colours of text, and of axes and grid."""
-    axis = {
-        "labelColor": text,
-        "titleColor": text,
-        "domainColor": lines,
-        "tickColor": lines,
-        "gridColor": lines,
-    }
-    return {
-        "background": "transparent",
-        "axis": {**axis, "gridOpacity": 0.4, "titleFontWeight": "normal"},
-        "header": {"labelColor": text, "titleColor": text},
-        "legend": {"labelColor": text, "titleColor": text},
-        "title": {"color": text},
-        "text": {"color": text},
-        "view": {"stroke": None},
-    }
-
-
-THEMES: Mapping[str, Mapping[str, object]] = {
-    "light": _theme("#24292f", "#c8ccd1"),
-    "dark": _theme("#e6edf3", "#484f58"),
-    "both": _theme("#7a7f85", "#9aa0a6"),
-}
-"""Vega configs for a light page, a dark one, and a picture that does not know which."""
+"""Vega config of a picture, which does not know whether the page around it is light or dark."""
 
 
 def vega(figure: Figure, width: int | None = None, *, is_picture: bool = False) -> dict[str, Any]:
@@ -112,7 +84,7 @@ def svg(figure: Figure) -> str:
     """Return a figure as SVG that can be read on a light and on a dark background."""
     import vl_convert
 
-    spec = {**vega(figure, WIDTH, is_picture=True), "config": THEMES["both"]}
+    spec = {**vega(figure, WIDTH, is_picture=True), "config": PICTURE_CONFIG}
     picture: str = vl_convert.vegalite_to_svg(spec, vl_version=VEGA_LITE, allowed_base_urls=[])
     return picture
 
@@ -121,8 +93,7 @@ def svg(figure: Figure) -> str:
 def javascript_bundle() -> str:
     """Return the JavaScript of Vega, Vega-Lite and vega-embed (.9 MB) for all charts of a page.
 
-    It defines ``window.vegaEmbed`` and may stand inside a ``<script>`` element. Under a Content-Security-Policy
-    without ``unsafe-eval`` call ``vegaEmbed(element, spec, {...EMBED_OPTIONS, config: ...})``: ``ast: true`` is needed.
+    It defines ``window.vegaEmbed`` and may stand inside a ``<script>`` element.
     """
     import vl_convert
 
