@@ -16,7 +16,7 @@ class ReportKeys:
     """Texts of the documents: all, snippets (their beginnings), or none."""
 
     depth: int = 10
-    """single_file: texts of this many documents of each list."""
+    """The first documents of each list that are shown at once, with texts; deeper ones have a title and labels only."""
 
     single_file: bool = False
     """Write the page as one file, to be mailed, in place of a folder of files."""
