@@ -15,7 +15,10 @@ from erag_ray.report.page import Charts, PageOptions, write_page
 from erag_ray.report.questions import QuestionOptions, load_questions
 from erag_ray.store import Folder, TableStore
 
-SEALED = "Every number is in the sealed tables of this folder, a folder each."
+REST = (
+    "All tables, figures and questions are in report/index.html, and every number is in the sealed tables of this "
+    "folder, a folder each."
+)
 
 
 def report(config: JobConfig | ReportConfig, console: rich.console.Console) -> None:
@@ -34,7 +37,7 @@ def report(config: JobConfig | ReportConfig, console: rich.console.Console) -> N
 def _write(config: JobConfig | ReportConfig, results: Results, made: Report) -> list[str]:
     """Write the report in all its forms; a line on where each is."""
     folder = Folder(config.out)
-    folder.write_bytes(markdown(made, where=SEALED).encode(), "report.md")
+    folder.write_bytes(markdown(made, where=REST).encode(), "report.md")
     page = _write_page(config, results, made)
     return [f"Page: {page}", f"Report: {folder.address.rstrip('/')}/report.md"]
 
