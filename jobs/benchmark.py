@@ -16,21 +16,27 @@ from __future__ import annotations
 
 import pathlib
 
+import polars as pl
+
 from erag_ray.benchmark import costs_of, run_all
 from erag_ray.config import BenchmarkConfig
 from erag_ray.report import (
     device_table,
     host_table,
     open_console,
+    parts_as_markdown,
+    picture_name,
     precision_table,
     published_table_2,
     reading_costs_table,
     served_table,
     show,
     speed_table,
-    tables_as_markdown,
     vllm_table,
 )
+from erag_ray.report.charts import svg
+from erag_ray.report.model import Figure
+from erag_ray.report.paper_figures import host_figure, served_figure
 from erag_ray.schemas import COSTS
 from erag_ray.steps import run_job, say
 from erag_ray.store import TableStore, new_job_id
@@ -59,10 +65,18 @@ def main(config: BenchmarkConfig) -> None:
     tables = [make(part) for make, part in parts if part.height]
     tables += [published_table_2()] if "table_2" in config.parts else []
     show(tables, open_console())
+    figures = _figures(table.filter(of_host & ~of_device), table.filter(of_served))
+    for figure in figures:
+        place.with_name(picture_name(figure)).write_text(svg(figure))
     place.with_name("benchmark.md").write_text(
-        tables_as_markdown("What reading, retrieval and evaluation cost", tables)
+        parts_as_markdown("What reading, retrieval and evaluation cost", [*tables, *figures])
     )
     say(f"table: {place}, page: {place.with_name('benchmark.md')}")
+
+
+def _figures(of_host: pl.DataFrame, of_served: pl.DataFrame) -> list[Figure]:
+    """Return the figures of the parts that were measured."""
+    return [figure for figure in (host_figure(of_host), served_figure(of_served)) if figure is not None]
 
 
 if __name__ == "__main__":

@@ -3,7 +3,8 @@
     python jobs/papers.py --config jobs/papers/papers.yaml
     ray job submit --working-dir . -- python jobs/papers.py --comparison /shared/papers/fid --out /shared/papers/report
 
-Table 1, Figures 1 to 3 (their data, with intervals), the reproduction's table, and Table 3 of the dual-label paper.
+Table 1, Figures 1 to 3 (pictures, and their data with intervals), the reproduction's table, and Table 3 of the
+dual-label paper.
 `make papers` runs the jobs before it, on a generated world.
 """
 
@@ -17,7 +18,7 @@ from erag_ray.steps.papers import papers
 
 def main(config: PapersConfig) -> None:
     show(tables_of(papers(config)), open_console())
-    say(f"report.md and the figures' data: {config.out}")
+    say(f"report.md, and the figures as SVG and CSV: {config.out}")
 
 
 if __name__ == "__main__":

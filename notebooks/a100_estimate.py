@@ -40,7 +40,7 @@ from erag_ray.models.memory import GPU_SHARE, largest
 from erag_ray.models.shapes import causal_needs, t5_needs
 from erag_ray.models.t5_engine import Engine, _Run
 from erag_ray.prompts import T5
-from erag_ray.report import open_console, show, tables_as_markdown
+from erag_ray.report import open_console, parts_as_markdown, show
 from erag_ray.report.model import Column, Format, Table
 from erag_ray.report.values import columns, names, plain
 from erag_ray.requests import Form
@@ -334,7 +334,7 @@ def main(out: pathlib.Path | None) -> None:
     made = table(list(estimate()))
     show([made], open_console())
     if out is not None:
-        out.write_text(tables_as_markdown("What an A100 should reach", [made]))
+        out.write_text(parts_as_markdown("What an A100 should reach", [made]))
 
 
 if __name__ == "__main__":

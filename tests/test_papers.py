@@ -167,7 +167,12 @@ def test_every_table_and_figure_that_is_there(
     assert joined.height > 4
     assert joined["value"].to_list() == pytest.approx(joined["value_own"].to_list(), nan_ok=True)
     assert set(pl.read_csv(folder / "figure_2.csv")["reader"]) == {"small", "large"}
-    assert "Figure 2, 3 documents" in (folder / "report.md").read_text()
+    text = (folder / "report.md").read_text()
+    assert "Figure 2, 3 documents" in text
+    pictures = sorted(path.name for path in folder.glob("*.svg"))
+    assert pictures[-1] == "figure_2.svg"
+    assert any(name.startswith("figure_1-") for name in pictures)
+    assert all(f"]({name})" in text for name in pictures)
 
 
 def test_the_reproductions_table_holds_means_and_agreement(jobs: PapersConfig, tiny: Tiny) -> None:
@@ -204,6 +209,7 @@ def test_a_figure_without_figures_is_left_out_and_an_earlier_one_goes(
     assert not any(title.startswith("Figure 2") for title in titles)
     assert f"Figure 2 is left out: no run has {TAU} of erag at 2 documents" in capsys.readouterr().err
     assert not (folder / "figure_2.csv").exists()
+    assert not (folder / "figure_2.svg").exists()
     with pytest.raises(InputError, match="holds the comparison"):
         papers(dataclasses.replace(jobs, out=jobs.comparison))
 

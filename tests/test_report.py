@@ -33,10 +33,10 @@ from erag_ray.report import (
     markdown,
     number,
     open_console,
+    parts_as_markdown,
     print_report,
     rows_of_text,
     show,
-    tables_as_markdown,
     tables_of,
     text_of,
     verdict,
@@ -90,7 +90,7 @@ def made_report(results: Results) -> Report:
 
 def text_of_all(results: Results) -> str:
     """All tables of a report as Markdown."""
-    return tables_as_markdown("t", tables_of(made_report(results)))
+    return parts_as_markdown("t", tables_of(made_report(results)))
 
 
 def made_up(**changes: object) -> Results:

@@ -19,7 +19,7 @@ from polars.testing import assert_frame_equal
 
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.kinds import ANSWER
-from erag_ray.report import build_report, load, tables_as_markdown, tables_of, verdict
+from erag_ray.report import build_report, load, parts_as_markdown, tables_of, verdict
 from erag_ray.schemas import COSTS, LABELS, UTILITY, TableSchema
 from erag_ray.steps.inputs import prepare
 from erag_ray.steps.judging import evaluate, export, label, use
@@ -170,7 +170,7 @@ def tables_text(tiny: Tiny) -> str:
     """Every table of the report as Markdown, made from the sealed tables."""
     results = load(tiny.config.out)
     made = build_report(results, verdict(results))
-    return tables_as_markdown(made.title, tables_of(made), made.notes)
+    return parts_as_markdown(made.title, tables_of(made), made.notes)
 
 
 def work_of(plan: StagePlan) -> dict[str, tuple[int, int, int]]:

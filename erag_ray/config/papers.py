@@ -39,7 +39,7 @@ class PapersConfig:
     """Agreement in the figures: kendall_tau_b or spearman_rho."""
 
     out: str = "results/papers/report"
-    """Folder of report.md and of the figures' data (figure_1.csv, figure_2.csv, figure_3.csv)."""
+    """Folder of report.md and of the figures: their data (such as figure_2.csv) and pictures (such as figure_2.svg)."""
 
     def __post_init__(self) -> None:
         for name in ("size_depth", "augmentation_depth", "reproduction_depth"):

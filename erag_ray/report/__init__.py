@@ -1,7 +1,7 @@
 """Sealed tables -> a report as data (`model`) -> console, Markdown and page. Pure but for loading and printing.
 
 `load` reads a finished folder, `build_report` makes sections of tables and figures from it, and each renderer is a
-file: `console`, `markdown`.
+file or folder: `console`, `markdown`, `page`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from erag_ray.report.experiments import by_reader_table, figure_1_table, reprodu
 from erag_ray.report.formats import number, rows_of_text, text_of, with_interval
 from erag_ray.report.harm import harm_notes, harm_warnings
 from erag_ray.report.load import Results, load
-from erag_ray.report.markdown import markdown, tables_as_markdown
+from erag_ray.report.markdown import markdown, parts_as_markdown, picture_name
 from erag_ray.report.outputs import judgement_warnings, output_warnings
 from erag_ray.report.paper import table_1
 from erag_ray.report.published import published_reproduction, published_table_1, published_table_2
@@ -49,6 +49,8 @@ __all__ = [
     "number",
     "open_console",
     "output_warnings",
+    "parts_as_markdown",
+    "picture_name",
     "precision_table",
     "print_report",
     "published_reproduction",
@@ -62,7 +64,6 @@ __all__ = [
     "show",
     "speed_table",
     "table_1",
-    "tables_as_markdown",
     "tables_of",
     "text_of",
     "verdict",

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 
 from erag_ray.report.formats import one_line, rows_of_text
-from erag_ray.report.model import Column, Finding, Report, Table, Verdict
+from erag_ray.report.model import Column, Figure, Finding, Report, Table, Verdict
 from erag_ray.report.values import tables_of
 
 MAX_LINES = 150
@@ -43,14 +43,22 @@ def markdown(report: Report, *, where: str = "") -> str:
     return out.getvalue()
 
 
-def tables_as_markdown(title: str, tables: Sequence[Table], notes: Sequence[str] = ()) -> str:
-    """Return all rows of some tables under one title, and notes."""
+def parts_as_markdown(title: str, parts: Sequence[Table | Figure], notes: Sequence[str] = ()) -> str:
+    """Return tables with all rows, figures as links to files `picture_name`, and notes, under one title."""
     out = io.StringIO()
     out.write(f"# {_plain(title)}\n")
-    for table in tables:
-        _write_table(out, table, len(table.rows))
+    for part in parts:
+        if isinstance(part, Figure):
+            _write_picture(out, part)
+        else:
+            _write_table(out, part, len(part.rows))
     _write_list(out, "Notes on the inputs", notes)
     return out.getvalue()
+
+
+def picture_name(figure: Figure) -> str:
+    """Return the name of the file with a figure's picture."""
+    return f"{figure.name}.svg"
 
 
 def _write_head(out: io.StringIO, title: str, verdict: Verdict) -> None:
@@ -101,6 +109,11 @@ def _write_table(out: io.StringIO, table: Table, max_rows: int) -> None:
     left_out = len(rows) - max_rows
     captions = [f"{left_out} more rows." if left_out > 0 else "", table.caption]
     out.write(f"\n{_paragraph(' '.join(filter(None, captions)))}\n" if any(captions) else "")
+
+
+def _write_picture(out: io.StringIO, figure: Figure) -> None:
+    out.write(f"\n## {_plain(figure.title)}\n\n![{_plain(figure.title)}]({picture_name(figure)})\n")
+    out.write(f"\n{_paragraph(figure.caption)}\n" if figure.caption else "")
 
 
 def _rule(column: Column) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import xxhash
 
-from erag_ray.report.model import Column, Format, Plain, Report, Table, Value
+from erag_ray.report.model import Column, Figure, Format, Plain, Report, Table, Value
 
 MAX_NAME = 60
 
@@ -20,9 +20,19 @@ def part_name(*words: object) -> str:
     return safe if safe == text else f"{safe}-{xxhash.xxh3_64_hexdigest(text.encode())[:8]}"
 
 
+def parts_of(report: Report) -> list[Table | Figure]:
+    """Return all tables and figures of a report in reading order."""
+    return [part for section in report.sections for part in section.parts]
+
+
 def tables_of(report: Report) -> list[Table]:
     """Return all tables of a report in reading order."""
-    return [part for section in report.sections for part in section.parts if isinstance(part, Table)]
+    return [part for part in parts_of(report) if isinstance(part, Table)]
+
+
+def figures_of(report: Report) -> list[Figure]:
+    """Return all figures of a report in reading order."""
+    return [part for part in parts_of(report) if isinstance(part, Figure)]
 
 
 def names(*heads: str) -> tuple[Column, ...]:

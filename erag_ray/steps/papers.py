@@ -15,21 +15,25 @@ from erag_ray.report import (
     by_reader_table,
     dual_tables,
     figure_1_table,
+    parts_as_markdown,
+    picture_name,
     published_reproduction,
     published_table_1,
     reproduction_table,
     table_1,
-    tables_as_markdown,
 )
+from erag_ray.report.charts import svg
 from erag_ray.report.curves import table_depths, whole_lists
-from erag_ray.report.model import Report, Section, Table, Verdict
-from erag_ray.report.values import part_name, tables_of
+from erag_ray.report.model import Figure, Report, Section, Table, Verdict
+from erag_ray.report.paper_figures import agreement_of_readers, figure_1
+from erag_ray.report.values import figures_of, part_name, parts_of
 from erag_ray.schemas import CORRELATIONS, DUAL_LABELS, MEANS, InputError
 from erag_ray.steps import say
 from erag_ray.store import Folder, TableStore
 
 TITLE = "The papers' tables and figures"
-FIGURES = ("figure_1.csv", "figure_2.csv", "figure_3.csv")
+FIGURES = ("figure_1", "figure_2", "figure_3")
+"""How the names of their files begin."""
 
 
 def papers(config: PapersConfig) -> Report:
@@ -51,9 +55,9 @@ def papers(config: PapersConfig) -> Report:
             [f"comparison: {config.comparison} is not a finished job; run jobs/compare.py first"]
         )
     correlations = made.read(CORRELATIONS)
-    for name in folder.names(suffix=".csv"):
+    for name in [*folder.names(suffix=".csv"), *folder.names(suffix=".svg")]:
         # of a job that is no longer finished, or no longer named
-        if name in FIGURES:
+        if name.startswith(FIGURES):
             folder.delete(name)
     parts = {
         "Table 1": _tables_1(correlations),
@@ -69,7 +73,9 @@ def papers(config: PapersConfig) -> Report:
         verdict=Verdict(question="", datasets=()),
         sections=tuple(section for section in sections if section.parts),
     )
-    folder.write_bytes(tables_as_markdown(TITLE, tables_of(report)).encode(), "report.md")
+    for figure in figures_of(report):
+        folder.write_bytes(svg(figure).encode(), picture_name(figure))
+    folder.write_bytes(parts_as_markdown(TITLE, parts_of(report)).encode(), "report.md")
     return report
 
 
@@ -85,7 +91,7 @@ def _tables_1(correlations: pl.DataFrame) -> Iterator[Table]:
     yield from published_table_1(correlations["dataset"].unique().sort().to_list())
 
 
-def _figure_1(correlations: pl.DataFrame, config: PapersConfig, folder: Folder) -> Iterator[Table]:
+def _figure_1(correlations: pl.DataFrame, config: PapersConfig, folder: Folder) -> Iterator[Table | Figure]:
     lists = (
         whole_lists(correlations)
         .filter(statistic=config.statistic)
@@ -105,24 +111,31 @@ def _figure_1(correlations: pl.DataFrame, config: PapersConfig, folder: Folder) 
     data = pl.concat(curves)
     folder.write_bytes(data.write_csv().encode(), "figure_1.csv")
     for (run,), part in data.group_by("run_id", maintain_order=True):
+        figure = figure_1(part, str(run), config.statistic)
+        if figure is not None:
+            yield figure
         yield figure_1_table(part, str(run), config.statistic)
 
 
 def _by_reader(
-    jobs: Mapping[str, str], figure: str, depth: int, config: PapersConfig, folder: Folder
-) -> Iterator[Table]:
+    jobs: Mapping[str, str], name: str, depth: int, config: PapersConfig, folder: Folder
+) -> Iterator[Table | Figure]:
     missing = [place for place in jobs.values() if not TableStore(place).is_sealed(CORRELATIONS)]
     if missing or not jobs:
         why = f"{', '.join(missing)}: not finished" if missing else "no job is named"
-        say(f"{figure} is left out: {why}")
+        say(f"{name} is left out: {why}")
         return
-    tables = {name: TableStore(place).read(CORRELATIONS) for name, place in jobs.items()}
+    tables = {reader: TableStore(place).read(CORRELATIONS) for reader, place in jobs.items()}
     data = agreement_by_reader(tables, depth, config.statistic)
     if data.is_empty():
-        say(f"{figure} is left out: no run has {config.statistic} of erag at {depth} documents in every job")
+        say(f"{name} is left out: no run has {config.statistic} of erag at {depth} documents in every job")
         return
-    folder.write_bytes(data.write_csv().encode(), f"{figure.lower().replace(' ', '_')}.csv")
-    yield by_reader_table(data, f"{figure}, {depth} documents", config.statistic)
+    folder.write_bytes(data.write_csv().encode(), f"{name.lower().replace(' ', '_')}.csv")
+    title = f"{name}, {depth} documents"
+    figure = agreement_of_readers(data, title, config.statistic)
+    if figure is not None:
+        yield figure
+    yield by_reader_table(data, title, config.statistic)
 
 
 def _reproduction(correlations: pl.DataFrame, means: pl.DataFrame, depth: int) -> Iterator[Table]:
