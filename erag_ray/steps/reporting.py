@@ -12,7 +12,7 @@ from erag_ray.report import Results, build_report, load, markdown, print_report,
 from erag_ray.report.charts import javascript_bundle, vega
 from erag_ray.report.model import Report
 from erag_ray.report.page import Charts, PageOptions, write_page
-from erag_ray.report.questions import QuestionOptions, load_questions
+from erag_ray.report.questions import QuestionOptions, Questions, load_questions
 from erag_ray.store import Folder, TableStore
 
 REST = (
@@ -29,27 +29,25 @@ def report(config: JobConfig | ReportConfig, console: rich.console.Console) -> N
     """
     with stage_progress("report", show=config.progress):
         results = load(config.out)
+        questions = _questions(config, results)
         made = build_report(results, verdict(results))
-        places = _write(config, results, made)
+        made = dataclasses.replace(made, notes=tuple(dict.fromkeys([*made.notes, *questions.notes])))
+        places = _write(config, made, questions)
     print_report(made, console, places=places, verbose=config.verbose)
 
 
-def _write(config: JobConfig | ReportConfig, results: Results, made: Report) -> list[str]:
+def _questions(config: JobConfig | ReportConfig, results: Results) -> Questions:
+    keys = config.report
+    threshold = 0.5 if results.threshold is None else results.threshold
+    options = QuestionOptions(texts=keys.texts, depth=keys.depth, threshold=threshold)
+    return load_questions(TableStore(config.out), options)
+
+
+def _write(config: JobConfig | ReportConfig, made: Report, questions: Questions) -> list[str]:
     """Write the report in all its forms; a line on where each is."""
     folder = Folder(config.out)
     folder.write_bytes(markdown(made, where=REST).encode(), "report.md")
-    page = _write_page(config, results, made)
+    form = PageOptions(single_file=config.report.single_file)
+    charts = Charts(vega=vega, javascript_bundle=javascript_bundle)
+    page = write_page(folder, made, questions, form, charts)
     return [f"Page: {page}", f"Report: {folder.address.rstrip('/')}/report.md"]
-
-
-def _write_page(config: JobConfig | ReportConfig, results: Results, made: Report) -> str:
-    """Write the page with every table, figure and question; return its path."""
-    keys, store = config.report, TableStore(config.out)
-    threshold = 0.5 if results.threshold is None else results.threshold
-    options = QuestionOptions(texts=keys.texts, depth=keys.depth, threshold=threshold)
-    questions = load_questions(store, options)
-    noted = dataclasses.replace(made, notes=tuple(dict.fromkeys([*made.notes, *questions.notes])))
-    form = PageOptions(single_file=keys.single_file)
-    return write_page(
-        store.folder, noted, questions, form, Charts(vega=vega, javascript_bundle=javascript_bundle)
-    )
