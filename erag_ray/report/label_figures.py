@@ -13,12 +13,10 @@ from erag_ray.kinds import ANSWER, EARLY_STOPPED, VERDICT
 from erag_ray.report.curves import table_depths, whole_lists
 from erag_ray.report.model import Figure
 from erag_ray.report.order import in_reading_order
-from erag_ray.report.scope import Scope
+from erag_ray.report.scope import MAX_LABELLED, Scope
 from erag_ray.report.trust import STATISTIC_NAMES
 from erag_ray.report.utility_figures import in_order
 
-MAX_LABELLED = 4
-"""Runs whose labels are shown: these lines cross often, and agreement has a panel per run."""
 PAIR = ["query_id", "doc_id"]
 HARM = ("gain", "gain_likelihood")
 """Annotators whose negative labels mean harm."""
@@ -64,7 +62,7 @@ def shares_by_rank(
         low="low",
         high="high",
         color="run",
-        color_names=scope.runs[:MAX_LABELLED],
+        color_names=scope.color_names[:MAX_LABELLED],
         facet="documents",
         x_title="rank in the retrieved list",
         y_title="share of the documents at this rank",

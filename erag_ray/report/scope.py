@@ -12,6 +12,8 @@ from erag_ray.report.values import part_name
 
 MAX_RUNS = 8
 """Runs that a figure shows; more lines cannot be told apart."""
+MAX_LABELLED = 4
+"""Runs whose labels are shown: these lines cross often, and agreement has a panel per run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +37,14 @@ class Scope:
     def name(self, kind: str) -> str:
         """Identify a figure of this dataset: letters, digits, ``-`` and ``_``."""
         return part_name(kind, self.dataset)
+
+    @property
+    def color_names(self) -> tuple[str, ...]:
+        """The runs by name: a run has the same colour in all datasets that show the same runs.
+
+        The first `MAX_LABELLED` stay first: figures of labels show them alone, and in the same colours.
+        """
+        return (*sorted(self.runs[:MAX_LABELLED]), *sorted(self.runs[MAX_LABELLED:]))
 
     @property
     def interval(self) -> str:

@@ -45,7 +45,7 @@ def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Figure | None:
         low="low",
         high="high",
         color="run",
-        color_names=scope.runs,
+        color_names=scope.color_names,
         rules={REFERENCE_NAMES[row["run_id"]]: row["mean"] for row in references.to_dicts()},
         x_title="documents in the prompt (k)",
         y_title=f"utility (mean {scope.score})",
