@@ -1,7 +1,8 @@
 """Sealed tables -> the verdict: which run serves the reader best, how sure that is, and how far labels can be trusted.
 
-Every sentence is about one depth, the one that serves the reader best on average over the runs. Choosing among several
-depths is paid for: p-values (already adjusted by Holm over pairs of runs) are multiplied by the number of depths.
+Runs are compared at the depth that serves the reader best on average over them. Choosing among several depths is paid
+for: p-values (already adjusted by Holm over pairs of runs) are multiplied by the number of depths. Labels are compared
+with utility at the largest depth.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class Standing:
 
     dataset: str
     depth: int
+    deepest: int
+    """Largest depth of any list; at it labels are compared with utility, since those of one document are the same."""
     score: str
     num_depths: int
     runs: Sequence[str]
@@ -105,6 +108,7 @@ def standing(results: Results, dataset: str) -> Standing | None:
     return Standing(
         dataset=dataset,
         depth=depth,
+        deepest=depths["depth"].max(),  # type: ignore[arg-type]
         score=at.item(0, "score"),
         num_depths=depths.height,
         runs=runs,
@@ -233,9 +237,9 @@ def _labels(means: pl.DataFrame, one: Standing) -> Iterator[Finding]:
     own = means.filter(
         pl.col("annotator") != END_TO_END,
         dataset=one.dataset,
-        depth=one.depth,
+        depth=one.deepest,
         measure="P",
-        cutoff=one.depth,
+        cutoff=one.deepest,
         ideal=ANY,
     ).drop_nulls("mean")
     first = own.sort("mean", "run_id", descending=[True, False]).unique(
@@ -250,7 +254,7 @@ def _labels(means: pl.DataFrame, one: Standing) -> Iterator[Finding]:
         if names
     ]
     if parts:
-        yield Finding(topic="label", text=f"labels (P@{one.depth}) that {'; '.join(parts)}")
+        yield Finding(topic="label", text=f"labels (P@{one.deepest}) that {'; '.join(parts)}")
 
 
 def _trust(results: Results, one: Standing) -> Iterator[Finding]:
@@ -260,8 +264,8 @@ def _trust(results: Results, one: Standing) -> Iterator[Finding]:
         over="queries",
         dataset=one.dataset,
         run_id=one.runs[0],
-        depth=one.depth,
-        cutoff=one.depth,
+        depth=one.deepest,
+        cutoff=one.deepest,
         measure="P",
     )
     for statistic in own["statistic"].unique(maintain_order=True).head(1):
@@ -269,7 +273,7 @@ def _trust(results: Results, one: Standing) -> Iterator[Finding]:
         rows = list(known.head(NUM_NAMED + 1).iter_rows(named=True))
         if rows:
             symbol = STATISTIC_NAMES.get(statistic, statistic)
-            text = f"agreement of P@{one.depth} with end-to-end ({symbol}, {one.runs[0]}): "
+            text = f"agreement of P@{one.deepest} with end-to-end ({symbol}, {one.runs[0]}): "
             yield Finding(topic="trust", text=text + _ordered(rows, results.contrasts))
             return
     for why in own["reason"].drop_nulls().head(1):
@@ -304,7 +308,7 @@ def _agreement(row: Mapping[str, Any]) -> str:
 
 def _cells(shares: pl.DataFrame, one: Standing) -> Iterator[Finding]:
     """How often the list and labels of single documents disagree, in the best run."""
-    own = shares.filter(dataset=one.dataset, run_id=one.runs[0], depth=one.depth, slice="").drop_nulls(
+    own = shares.filter(dataset=one.dataset, run_id=one.runs[0], depth=one.deepest, slice="").drop_nulls(
         "share"
     )
     rates = {row["cell"]: row for row in own.filter(pl.col("cell").is_in(list(RATES))).iter_rows(named=True)}
