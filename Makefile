@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo papers reader test test-two test-cluster test-gpu test-slow test-vllm bench bench-long lint clean
+.PHONY: demo papers reader test test-cluster test-gpu test-slow test-vllm bench bench-long lint clean
 
 demo: .venv/installed  ## the whole walk on a small generated world with a real reader: Table 1 and report, in minutes
 	$(BIN)/python jobs/world.py --config jobs/demo/world.yaml
@@ -25,10 +25,7 @@ reader: .venv/installed  ## the small reader of jobs/demo/reader, trained again 
 	$(BIN)/python jobs/train.py --config jobs/reader/train.yaml
 	$(BIN)/python jobs/compare.py --config jobs/reader/quality.yaml
 
-test: .venv/installed  ## the fast tests, parity with outside implementations included
-	$(BIN)/python -m pytest -q
-
-test-two: .venv/installed  ## the same in two processes of a thread each; tests/conftest.py says which runs what
+test: .venv/installed  ## the fast tests, parity with outside implementations included, in two processes of a thread each
 	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 \
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --no-loadscope-reorder
 

@@ -21,7 +21,7 @@ from erag_ray.models.vllm_engine import MAX_NEXT, Computed, Engine, Part, argume
 from erag_ray.pipeline.gpus import process_environment
 from erag_ray.pipeline.inference import Pool
 from erag_ray.prompts import FAMILIES, family_prompt, question_first_prompt
-from erag_ray.report import vllm_grid
+from erag_ray.report import vllm_table
 from erag_ray.schemas import InputError, JobError
 
 PLAIN = family_prompt(FAMILIES["question"], is_chat=False, num_examples=2)
@@ -248,7 +248,7 @@ def test_the_benchmark_has_both_sides_of_each_round_and_every_order(
     assert set(table["num_cached_prompt_tokens"]) == {3 * num_pairs}
     assert table["least_ratio"].null_count() == 2
     assert table["most_ratio"][-1] == 1
-    assert vllm_grid(table).rows[0][0] == "vllm, round 1"
+    assert vllm_table(table).rows[0][0].value == "vllm, round 1"
     assert benchmark.costs_of(table, "job").is_empty()
 
 

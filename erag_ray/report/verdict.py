@@ -175,22 +175,23 @@ def _answer(one: Standing) -> str:
         return f"{run} leads with {mean}; the table comparisons, which says how sure that is, is missing"
     open_runs = [rival for rival in one.rivals if not rival.is_settled]
     if not open_runs:
-        return f"{run} serves the reader best: {mean}, {_lead(one.rivals[0])}"
+        return f"{run} serves the reader best: {mean}, {_lead(one.rivals[0], one.num_depths)}"
     if len(open_runs) < len(one.rivals):
         beaten = len(one.rivals) - len(open_runs)
         runs = "1 run is" if beaten == 1 else f"{beaten} runs are"
         listed = _listed([run, *(rival.run for rival in open_runs)])
-        return f"{listed}: {run} leads with {mean}, {_lead(open_runs[0])}; {runs} worse"
+        return f"{listed}: {run} leads with {mean}, {_lead(open_runs[0], one.num_depths)}; {runs} worse"
     pair = "no pair of runs differs" if len(one.rivals) > 1 else "the two runs are not told apart"
-    return f"{pair}: {run} leads with {mean}, {_lead(one.rivals[0])}"
+    return f"{pair}: {run} leads with {mean}, {_lead(one.rivals[0], one.num_depths)}"
 
 
-def _lead(rival: Comparison) -> str:
+def _lead(rival: Comparison, num_depths: int) -> str:
     if rival.difference is None:
         return f"and {rival.run} never scores above 0"
     ahead = f"{_number(rival.difference)} above {rival.run}"
     interval = "" if rival.low is None else f" [{_number(rival.low)}, {_number(rival.high)}]"
-    return f"{ahead}{interval}, p {_p(rival.p)}"
+    depths = f" (Holm, {num_depths} depths)" if num_depths > 1 else ""
+    return f"{ahead}{interval}, p {_p(rival.p)}{depths}"
 
 
 def _needed(one: Standing) -> Iterator[Finding]:

@@ -30,8 +30,8 @@ def report(config: JobConfig | ReportConfig, console: rich.console.Console) -> N
     with stage_progress("report", show=config.progress):
         results = load(config.out)
         questions = _questions(config, results)
+        results = dataclasses.replace(results, missing=(*results.missing, *questions.notes))
         made = build_report(results, verdict(results))
-        made = dataclasses.replace(made, notes=tuple(dict.fromkeys([*made.notes, *questions.notes])))
         places = _write(config, made, questions)
     print_report(made, console, places=places, verbose=config.verbose)
 
