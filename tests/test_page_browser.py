@@ -187,6 +187,15 @@ def test_a_question_is_found_opened_and_left_by_the_back_button(visit: Visit) ->
     page.wait_for_selector(READY.format("questions"))
 
 
+def test_a_row_opens_its_question(visit: Visit) -> None:
+    page = visit.open("questions", "#view=questions")
+    row = page.locator("table.questions tbody tr").nth(2)
+    wanted = row.locator("a.open").inner_text()
+    row.locator("td.number").first.click()
+    page.wait_for_selector(READY.format("question"))
+    expect(page.locator("#question h1")).to_have_text(wanted)
+
+
 def test_a_link_leads_to_a_question(visit: Visit) -> None:
     page = visit.open("question", "#view=question&id=q119")
     expect(page.locator("#question h1")).to_have_text("Which river crosses the old town number 119?")

@@ -412,7 +412,10 @@
     const heads = columns.map(column => el("th", { scope: "col", class: `${column.text ? "text" : "number"} ${column.place === undefined ? column.key : ""}`.trim(), "aria-sort": key === column.key ? (direction === "d" ? "descending" : "ascending") : null },
       el("button", { type: "button", title: column.meaning || null, on: { click: () => sortQuestionsBy(column) } },
         isolated(column.name), el("span", { class: "arrow", "aria-hidden": "true" }, key === column.key ? (direction === "d" ? "▼" : "▲") : ""))));
-    const rows = questions.map(question => el("tr", {}, columns.map(column => questionCell(question, column))));
+    const open = question => event => {
+      if (!event.target.closest("a") && !getSelection().toString()) location.hash = hashOf({ view: "question", id: index.id[question] });
+    };
+    const rows = questions.map(question => el("tr", { on: { click: open(question) } }, columns.map(column => questionCell(question, column))));
     return el("div", { class: "scroll" }, el("table", { class: "questions" }, el("thead", {}, el("tr", {}, heads)), el("tbody", {}, rows)));
   }
 
