@@ -64,11 +64,7 @@ from erag_ray.steps.stages import Stage
 from erag_ray.store import NOT_LOCAL, TableStore, file_stamp, fingerprint
 
 INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
-DERIVED_TABLES = (
-    LABELS,
-    UTILITY,
-    DOCUMENT_OUTPUTS,
-    LIST_OUTPUTS,
+RESULTS = (
     LIST_VALUES,
     MEANS,
     CORRELATIONS,
@@ -83,6 +79,8 @@ DERIVED_TABLES = (
     SLICE_MEANS,
     SLICE_COMPARISONS,
 )
+"""Tables that evaluation makes of labels and utility."""
+DERIVED_TABLES = (LABELS, UTILITY, DOCUMENT_OUTPUTS, LIST_OUTPUTS, *RESULTS)
 OF_SLICES = (CELL_SHARES, SLICE_MEANS, SLICE_COMPARISONS)
 """Tables made from SLICES."""
 INPUT_KEYS = (

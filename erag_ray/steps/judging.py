@@ -86,7 +86,7 @@ from erag_ray.scores import JUDGED, Scoring
 from erag_ray.steps import say
 from erag_ray.steps.checks import check_evaluation, cutoff_notes, scores_of
 from erag_ray.steps.errors import check_scores, score_notes
-from erag_ray.steps.inputs import INPUT_TABLES, Inputs, unseal
+from erag_ray.steps.inputs import INPUT_TABLES, RESULTS, Inputs, unseal
 from erag_ray.steps.stages import Stage, digests
 from erag_ray.store import Folder, TableStore, TableWriter, as_frame, frame_digest
 from erag_ray.user_code import running
@@ -94,21 +94,6 @@ from erag_ray.user_code import running
 MAX_NAME = 150
 INSTEAD_OF_ANSWERS = (EARLY_STOPPED, VERDICT)
 """Kinds that give the score of an answer without all of its text."""
-RESULTS = (
-    LIST_VALUES,
-    MEANS,
-    CORRELATIONS,
-    COMPARISONS,
-    CONTRASTS,
-    POOLING,
-    BEST_DEPTHS,
-    CELLS,
-    CELL_SHARES,
-    CELL_COMPARISONS,
-    COMPLEMENTS,
-    SLICE_MEANS,
-    SLICE_COMPARISONS,
-)
 OF_LABELS: Mapping[TableSchema, Sequence[str]] = {
     LIST_VALUES: ("depths", "measures", "cutoffs", "threshold"),
     POOLING: ("depths", "measures", "threshold"),
