@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from statistics import NormalDist
 from typing import Literal
 
 import polars as pl
 
+from erag_ray.agreement import wilson_interval
 from erag_ray.annotators import ANNOTATORS, Asks, no_documents, unrelated_pairs
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, VERDICT
 from erag_ray.report.curves import table_depths, whole_lists
@@ -91,14 +91,10 @@ def _counts(lists: pl.DataFrame, labels: pl.DataFrame, condition: pl.Expr) -> pl
 
 def _with_wilson(rows: pl.DataFrame, confidence: float) -> pl.DataFrame:
     """Add share, low and high: ``positive`` of ``judged`` with its interval (Wilson, 1927)."""
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    count, share = pl.col("judged").cast(pl.Float64), pl.col("positive") / pl.col("judged")
-    middle = (share + z**2 / (2 * count)) / (1 + z**2 / count)
-    half = z / (1 + z**2 / count) * (share * (1 - share) / count + z**2 / (4 * count**2)).sqrt()
-    # at 0 and 1 the ends are exact, but for rounding
-    return rows.with_columns(
-        share=share, low=(middle - half).clip(0, share), high=(middle + half).clip(share, 1)
-    )
+    pairs = rows.select("positive", "judged").iter_rows()
+    intervals = [wilson_interval(positive, judged, confidence) for positive, judged in pairs]
+    schema = {"share": pl.Float64, "low": pl.Float64, "high": pl.Float64}
+    return rows.hstack(pl.DataFrame(intervals, schema=schema, orient="row"))
 
 
 def _shares_caption(labels: pl.DataFrame, scope: Scope) -> str:
