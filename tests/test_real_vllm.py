@@ -111,7 +111,9 @@ def test_the_actor_and_a_real_server_give_the_same_labels(
         again = run_job("compare", config, tmp_path)
         assert set(re.findall(r", (\d+) new", again)) == {"0"}
     assert_alike(labels["vllm"], labels["served"], ["query_id", "doc_id"], "label", least=200)
-    assert_alike(outputs["vllm"], outputs["served"], ["question_key", "passages_key"], "output", least=200)
+    # vLLM's sums depend on what it computes together: in bfloat16 a few outputs differ, and seldom a label
+    keys = ["question_key", "passages_key"]
+    assert_alike(outputs["vllm"], outputs["served"], keys, "output", least=200, fraction=0.95)
     assert labels["vllm"]["label"].max() > 0
 
 
@@ -130,12 +132,18 @@ def answers_of(store: pathlib.Path, kind: str) -> pl.DataFrame:
 
 
 def assert_alike(
-    first: pl.DataFrame, second: pl.DataFrame, on: list[str], column: str, *, least: int
+    first: pl.DataFrame,
+    second: pl.DataFrame,
+    on: list[str],
+    column: str,
+    *,
+    least: int,
+    fraction: float = 0.99,
 ) -> None:
-    """Equal in 99 % of the rows."""
+    """Compare a column of two tables: it is equal in at least this fraction of the rows."""
     both = first.join(second, on=on)
     assert both.height == first.height == second.height >= least
-    assert (both[column] == both[f"{column}_right"]).mean() >= 0.99
+    assert (both[column] == both[f"{column}_right"]).mean() >= fraction
 
 
 def cached_share(folder: pathlib.Path) -> float:
