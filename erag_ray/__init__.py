@@ -1,9 +1,15 @@
 """erag_ray: which retriever serves my reader best, how sure is that, and what did it cost to know?
 
-Rooms, in import order (a file imports only files above it; ``tests/test_architecture.py`` holds the line):
-schemas, user_code, names, compiling, resident, store, work, sources, config, scores, measures, agreement, sampling,
-requests, prompts, datasets, world, corpus, retrieve, models, kinds, pending, train, annotators, evaluate, report,
-compat, progress, pipeline, steps, benchmark.
+The map is in ``erag_ray/README.md``. A file imports only rooms that stand before its own, and of another room only
+what its ``__init__`` gives; the core imports nothing of what stands on it (``tests/test_architecture.py``).
+
+The core, in import order:
+schemas, user_code, registry, numba_jit, process_memory, store, progress, sharded_tasks, model_sources, config,
+scores, output_tables, measures, agreement, stages, files, passages, datasets, runs, requests, kinds, models,
+annotators, cluster, inputs, planning, inference, retrieve, labels, evaluate, report, retrieval_measures, cli, compat.
+
+On the core stand, in import order:
+papers, train, world, sequential_test, benchmark.
 """
 
 __version__ = "0.2.0"

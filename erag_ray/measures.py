@@ -24,7 +24,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from erag_ray.names import find_instance
+from erag_ray.registry import find_instance
 from erag_ray.user_code import running
 
 Floats = npt.NDArray[np.float64]

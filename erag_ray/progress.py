@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import pathlib
 import sys
 import threading
 import time
@@ -14,10 +13,8 @@ import rich.console
 import rich.progress
 
 from erag_ray.store import ResponseStore
-from erag_ray.train.log import LINES, LOG, read_log
 
 LINE_SECONDS = 30.0
-TRAINING_LINE_SECONDS = 10.0
 QUICK_SECONDS = 5.0
 """A stage that takes no longer is not worth a line."""
 T = TypeVar("T")
@@ -44,7 +41,7 @@ def stage_progress(name: str, *, show: bool = True) -> Iterator[StageProgress]:
     A quicker one, and one that fails, has no last line.
     """
     current, start = StageProgress(), time.monotonic()
-    with _beside(_stage_lines, name, current) if show else contextlib.nullcontext():
+    with beside(_stage_lines, name, current) if show else contextlib.nullcontext():
         yield current
     seconds = time.monotonic() - start
     if show and seconds >= QUICK_SECONDS:
@@ -64,12 +61,12 @@ def progress(store: ResponseStore, job: str, total: int, title: str) -> Iterator
 
     A bar on a terminal, else a line every `LINE_SECONDS`.
     """
-    with _beside(_bar if sys.stderr.isatty() else _lines, store, job, total, title):
+    with beside(_bar if sys.stderr.isatty() else _lines, store, job, total, title):
         yield
 
 
 @contextlib.contextmanager
-def _beside(show: Callable[..., None], *arguments: object) -> Iterator[None]:
+def beside(show: Callable[..., None], *arguments: object) -> Iterator[None]:
     """While open, ``show(closing, *arguments)`` runs in a thread; ``closing`` tells it to say its last and end."""
     closing = threading.Event()
     thread = threading.Thread(target=show, args=(closing, *arguments), daemon=True)
@@ -136,77 +133,7 @@ def counted(noun: str, total: int, *, show: bool = True) -> Iterator[Callable[[i
     yield line
 
 
-@contextlib.contextmanager
-def training_progress(out: pathlib.Path, num_steps: int, *, show: bool) -> Iterator[None]:
-    """While open, passes on what workers say and, with ``show``, how far they are: step, loss, dev score, time left.
-
-    A bar on a terminal, else a line every `TRAINING_LINE_SECONDS`.
-    """
-    with _beside(_watch, out, num_steps, show):
-        yield
-
-
-def _watch(closing: threading.Event, out: pathlib.Path, num_steps: int, show: bool) -> None:
-    said = _Tail(out / LINES)
-    log = _Log(out / LOG, num_steps)
-    is_terminal = sys.stderr.isatty()
-    console = rich.console.Console(stderr=True)
-    columns = (
-        rich.progress.TextColumn("training"),
-        rich.progress.BarColumn(),
-        rich.progress.MofNCompleteColumn(),
-        rich.progress.TextColumn("{task.description}"),
-    )
-    with rich.progress.Progress(*columns, console=console, disable=not (show and is_terminal)) as bar:
-        task = bar.add_task("", total=num_steps)
-        ended, next_line = False, time.monotonic() + TRAINING_LINE_SECONDS
-        while not ended:
-            ended = closing.wait(1.0)
-            for line in said.lines():
-                bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-            log.look()
-            bar.update(task, completed=log.step, description=log.text)
-            if show and not is_terminal and log.is_new and (ended or time.monotonic() >= next_line):
-                print(f"step {log.step:,}/{num_steps:,}: {log.text}", file=sys.stderr, flush=True)
-                log.is_new, next_line = False, time.monotonic() + TRAINING_LINE_SECONDS
-
-
-class _Tail:
-    """The lines that a file gets from now on."""
-
-    def __init__(self, path: pathlib.Path) -> None:
-        self._path = path
-        self._place = path.stat().st_size if path.is_file() else 0
-
-    def lines(self) -> list[str]:
-        if not self._path.is_file():
-            return []
-        with open(self._path, "rb") as file:
-            file.seek(self._place)
-            text = file.read()
-        whole = text[: text.rfind(b"\n") + 1]
-        self._place += len(whole)
-        return whole.decode().splitlines()
-
-
-class _Log:
-    """How far a training's log is."""
-
-    def __init__(self, path: pathlib.Path, num_steps: int) -> None:
-        self._path = path
-        self._num_steps = num_steps
-        self._first: tuple[int, float] | None = None
-        self.step, self.text, self.is_new = 0, "", False
-
-    def look(self) -> None:
-        rows = read_log(self._path)
-        if not rows:
-            return
-        step, seconds = int(rows[-1]["step"]), float(rows[-1]["seconds"])
-        self._first = self._first or (step, seconds)
-        steps, taken = step - self._first[0], seconds - self._first[1]
-        left = f", {(self._num_steps - step) * taken / steps:.0f} s left" if steps > 0 else ""
-        recent = [float(row["loss"]) for row in rows[-20:]]
-        dev = next((f", dev {float(row['dev']):.3f}" for row in reversed(rows) if row.get("dev")), "")
-        self.is_new = self.is_new or step != self.step
-        self.step, self.text = step, f"loss {sum(recent) / len(recent):.3f}{dev}{left}"
+def say(*lines: str) -> None:
+    """Tell the user something on the way; tables and the report's path go to standard output, the rest here."""
+    for line in lines:
+        print(line, file=sys.stderr, flush=True)

@@ -19,26 +19,23 @@ import pathlib
 import polars as pl
 
 from erag_ray.benchmark import costs_of, run_all
-from erag_ray.config import BenchmarkConfig
-from erag_ray.report import (
+from erag_ray.benchmark.config import BenchmarkConfig
+from erag_ray.benchmark.tables import (
     device_table,
     host_table,
-    open_console,
-    parts_as_markdown,
-    picture_name,
     precision_table,
-    published_table_2,
     reading_costs_table,
     served_table,
-    show,
     speed_table,
     vllm_table,
 )
-from erag_ray.report.charts import svg
-from erag_ray.report.model import Figure
-from erag_ray.report.paper_figures import host_figure, served_figure
+from erag_ray.cli.run import run_job
+from erag_ray.papers import host_figure, served_figure
+from erag_ray.progress import say
+from erag_ray.report import Figure, open_console, parts_as_markdown, picture_name, show
+from erag_ray.report.figures import svg
+from erag_ray.report.tables import published_table_2
 from erag_ray.schemas import COSTS
-from erag_ray.steps import run_job, say
 from erag_ray.store import TableStore, new_job_id
 
 

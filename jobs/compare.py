@@ -9,18 +9,16 @@ in one pool; what the store holds is not read again. Seals its tables in --out a
 
 from __future__ import annotations
 
+from erag_ray.cli.run import run_job
 from erag_ray.config import JobConfig
-from erag_ray.report import open_console
-from erag_ray.steps import run_job, say
-from erag_ray.steps.inputs import prepare
-from erag_ray.steps.judgements import judge_outputs, preview_judgements
-from erag_ray.steps.judging import evaluate, export, label, use
-from erag_ray.steps.planning import end_to_end_lists, plan_stage, preview
-from erag_ray.steps.reading import run_stage
-from erag_ray.steps.rehearsing import aside, rehearse
-from erag_ray.steps.reporting import report
-from erag_ray.steps.retrieving import make_runs
-from erag_ray.steps.uses import check_reader
+from erag_ray.evaluate import evaluate, export
+from erag_ray.inference import aside, rehearse, run_stage
+from erag_ray.inputs import prepare
+from erag_ray.labels import judge_outputs, label, preview_judgements, score_end_to_end
+from erag_ray.planning import check_reader, plan_stage, preview
+from erag_ray.progress import say
+from erag_ray.report import open_console, report
+from erag_ray.retrieve.stage import make_runs
 
 
 def main(config: JobConfig) -> None:
@@ -36,9 +34,9 @@ def main(config: JobConfig) -> None:
         for line in rehearse(config, inputs, plan):
             say(line)
         return
-    done = judge_outputs(config, inputs, run_stage(config, plan))
-    label(config, inputs, done.values(inputs))
-    use(config, inputs, end_to_end_lists(config, inputs), done.requests, done.responses, done.judgements)
+    finished = judge_outputs(config, inputs, run_stage(config, plan))
+    label(config, inputs, finished)
+    score_end_to_end(config, inputs, finished)
     evaluate(config, inputs)
     export(config, inputs)
     report(config, open_console())

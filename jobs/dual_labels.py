@@ -9,11 +9,12 @@ retriever gives its best passage, and both labels are counted.
 
 from __future__ import annotations
 
+from erag_ray.cli.run import run_job
 from erag_ray.config import DualLabelsConfig
+from erag_ray.papers import label_twice
+from erag_ray.progress import say
 from erag_ray.report import open_console, show
-from erag_ray.steps import run_job, say
-from erag_ray.steps.dual import label_twice
-from erag_ray.steps.retrieving import retrieve
+from erag_ray.retrieve.stage import retrieve
 
 
 def main(config: DualLabelsConfig) -> None:

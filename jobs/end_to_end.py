@@ -8,21 +8,21 @@ Works on what jobs/prepare.py has sealed; what the store holds is not read again
 
 from __future__ import annotations
 
+from erag_ray.cli.run import run_job
 from erag_ray.config import JobConfig
-from erag_ray.steps import run_job, say
-from erag_ray.steps.inputs import prepared
-from erag_ray.steps.judgements import judge_outputs
-from erag_ray.steps.judging import use
-from erag_ray.steps.planning import end_to_end_lists, plan_stage, preview
-from erag_ray.steps.reading import run_stage
+from erag_ray.inference import run_stage
+from erag_ray.inputs import prepared
+from erag_ray.labels import judge_outputs, score_end_to_end
+from erag_ray.planning import plan_stage, preview
+from erag_ray.progress import say
 
 
 def main(config: JobConfig) -> None:
     inputs = prepared(config)
     plan = plan_stage(config, inputs, "end_to_end", alone=False, together=True)
     say(*preview(plan, show=config.progress))
-    done = judge_outputs(config, inputs, run_stage(config, plan))
-    use(config, inputs, end_to_end_lists(config, inputs), done.requests, done.responses, done.judgements)
+    finished = judge_outputs(config, inputs, run_stage(config, plan))
+    score_end_to_end(config, inputs, finished)
     say(f"utility at {', '.join(map(str, config.depths))} documents sealed in {config.out}")
 
 

@@ -10,10 +10,10 @@ dual-label paper.
 
 from __future__ import annotations
 
-from erag_ray.config import PapersConfig
+from erag_ray.cli.run import run_job
+from erag_ray.papers import PapersConfig, papers
+from erag_ray.progress import say
 from erag_ray.report import open_console, show, tables_of
-from erag_ray.steps import run_job, say
-from erag_ray.steps.papers import papers
 
 
 def main(config: PapersConfig) -> None:

@@ -8,10 +8,11 @@ Ends with code 2 and one message that names everything that is wrong with them.
 
 from __future__ import annotations
 
+from erag_ray.cli.run import run_job
 from erag_ray.config import JobConfig
-from erag_ray.steps import run_job, say
-from erag_ray.steps.inputs import prepare
-from erag_ray.steps.retrieving import make_runs
+from erag_ray.inputs import prepare
+from erag_ray.progress import say
+from erag_ray.retrieve.stage import make_runs
 
 
 def main(config: JobConfig) -> None:

@@ -9,11 +9,12 @@ itself. Ends with what the runs find: gold pages, answers, KILT's R-precision an
 
 from __future__ import annotations
 
+from erag_ray.cli.run import run_job
 from erag_ray.config import RetrieveConfig
+from erag_ray.progress import say
 from erag_ray.report import open_console, show
-from erag_ray.steps import run_job, say
-from erag_ray.steps.retrieving import retrieve
-from erag_ray.steps.sanity import find_sanity
+from erag_ray.retrieval_measures import find_sanity
+from erag_ray.retrieve.stage import retrieve
 
 
 def main(config: RetrieveConfig) -> None:

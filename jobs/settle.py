@@ -12,10 +12,10 @@ Seals the table looks. What the store holds is not read again.
 
 from __future__ import annotations
 
-from erag_ray.config import SettleConfig
-from erag_ray.steps import run_job, say
-from erag_ray.steps.inputs import prepared
-from erag_ray.steps.settling import settle
+from erag_ray.cli.run import run_job
+from erag_ray.inputs import prepared
+from erag_ray.progress import say
+from erag_ray.sequential_test import SettleConfig, settle
 
 
 def main(config: SettleConfig) -> None:

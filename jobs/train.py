@@ -9,9 +9,9 @@ from its last checkpoint and a finished one does nothing. Keys that hold several
 
 from __future__ import annotations
 
-from erag_ray.config import TrainConfig
-from erag_ray.steps import run_job
-from erag_ray.steps.training import train
+from erag_ray.cli.run import run_job
+from erag_ray.train.config import TrainConfig
+from erag_ray.train.stage import train
 
 
 def main(config: TrainConfig) -> None:

@@ -8,10 +8,9 @@ The same seed and settings give the same files. A finished world is left as it i
 
 from __future__ import annotations
 
-from erag_ray.config import WorldConfig
-from erag_ray.progress import counted
-from erag_ray.steps import run_job, say
-from erag_ray.world import write_world
+from erag_ray.cli.run import run_job
+from erag_ray.progress import counted, say
+from erag_ray.world import WorldConfig, write_world
 
 
 def main(config: WorldConfig) -> None:

@@ -33,17 +33,23 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from erag_ray.models import PromptTokens, causal, t5
-from erag_ray.models.fusion import Encoded, arrange, encode_all
-from erag_ray.models.kv_cache import KeyValueCaches
-from erag_ray.models.memory import GPU_SHARE, largest
-from erag_ray.models.shapes import causal_needs, t5_needs
-from erag_ray.models.t5_engine import Engine, _Run
-from erag_ray.prompts import T5
-from erag_ray.report import open_console, parts_as_markdown, show
-from erag_ray.report.model import Column, Format, Table
-from erag_ray.report.values import columns, names, plain
-from erag_ray.requests import Form
+from erag_ray.models.causal import KeyValueCaches
+from erag_ray.models.causal import model as causal
+from erag_ray.models.local import GPU_SHARE, PromptTokens, causal_needs, largest, t5_needs
+from erag_ray.models.t5 import Encoded, Engine, _Run, arrange, encode_all
+from erag_ray.models.t5 import model as t5
+from erag_ray.report import (
+    Column,
+    Format,
+    Table,
+    columns,
+    names,
+    open_console,
+    parts_as_markdown,
+    plain,
+    show,
+)
+from erag_ray.requests import T5, Form
 
 PEAK, MEMORY_RATE, MEMORY = 312e12, 1.555e12, 40e9
 """A100 40 GB SXM: bfloat16 operations a second on its tensor cores, bytes a second, bytes."""

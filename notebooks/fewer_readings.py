@@ -27,7 +27,7 @@ import numpy.typing as npt
 import polars as pl
 from scipy import stats
 
-from erag_ray.sampling import (
+from erag_ray.sequential_test import (
     BOUNDARIES,
     Sampled,
     critical_values,

@@ -41,24 +41,21 @@ import polars as pl
 import scipy.stats
 
 from erag_ray.annotators import TAIL, unrelated_pairs
-from erag_ray.config import JobConfig, ReaderConfig, WorldConfig
-from erag_ray.corpus import Page, splitter_named
-from erag_ray.datasets import Findings, load_passages, load_queries
+from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.datasets import load_queries
+from erag_ray.files import Findings
+from erag_ray.inference import run_stage
+from erag_ray.inputs import Inputs, evidence_of, prepare
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Kind
-from erag_ray.report import harm_notes
+from erag_ray.labels import label
+from erag_ray.passages import Page, load_passages, splitter_named
+from erag_ray.planning import check_reader, plan_lists, plan_stage
+from erag_ray.report.tables import harm_notes
 from erag_ray.schemas import LABELS
 from erag_ray.scores import score_named, score_outputs
-from erag_ray.steps.inputs import Inputs, prepare
-from erag_ray.steps.judging import evidence_of, label
-from erag_ray.steps.planning import plan_lists, plan_stage
-from erag_ray.steps.reading import run_stage
-from erag_ray.steps.uses import check_reader
 from erag_ray.store import TableStore
-from erag_ray.world import TASKS
-from erag_ray.world.district import Entity, Fact, make_district
-from erag_ray.world.pages import Page as WorldPage
-from erag_ray.world.pages import make_pages
-from erag_ray.world.tasks import Scene
+from erag_ray.world import TASKS, Entity, Fact, Scene, WorldConfig, make_district, make_pages
+from erag_ray.world import Page as WorldPage
 
 WORLD = WorldConfig(seed=5, num_passages=12_000)
 """None of its dev names is known to the demo's reader."""

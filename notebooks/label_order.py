@@ -20,11 +20,10 @@ import numpy as np
 import polars as pl
 
 from erag_ray.agreement import agree, agreement_difference, resample_weights
-from erag_ray.config import RetrieveConfig, RetrieverConfig, WorldConfig
+from erag_ray.config import RetrieveConfig, RetrieverConfig
 from erag_ray.report import number, with_interval
-from erag_ray.steps.retrieving import retrieve
-from erag_ray.world import TASKS, write_world
-from erag_ray.world.files import KNOWLEDGE_SOURCE, file_name
+from erag_ray.retrieve.stage import retrieve
+from erag_ray.world import KNOWLEDGE_SOURCE, TASKS, WorldConfig, file_name, write_world
 
 DEPTHS = [10, 50]
 SETTINGS: dict[str, tuple[dict[str, object], list[int]]] = {

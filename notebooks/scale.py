@@ -29,7 +29,7 @@ from erag_ray.config import JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.kinds import ANSWER, Case
 from erag_ray.models import make_model
-from erag_ray.pending import PendingRequests
+from erag_ray.planning import PendingRequests
 
 DEPTH, FIRST, WORDS, PLACES = 50, 5, 80, 5
 LOOK_SECONDS = 10.0

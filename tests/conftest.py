@@ -20,11 +20,11 @@ from quiet_ray import ENVIRONMENT
 from tiny import RunJob, Tiny, job_command, write_tiny
 
 from erag_ray.config import JobConfig
+from erag_ray.inference import Done, Work
+from erag_ray.inference import stage as reading
+from erag_ray.inference.actor import responses_table
 from erag_ray.models import Isolation, load_model, make_model
-from erag_ray.pending import PendingRequests
-from erag_ray.pipeline import Done, Work
-from erag_ray.pipeline.actor import responses_table
-from erag_ray.steps import reading
+from erag_ray.planning.pending import PendingRequests
 from erag_ray.store import ResponseStore
 
 ROOT = pathlib.Path(__file__).parents[1]

@@ -17,10 +17,10 @@ from quiet_ray import ENVIRONMENT
 from tiny import kilt_line, passage_line, trec_lines
 
 from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.inference.stage import run_stage
+from erag_ray.inputs.stage import prepare
+from erag_ray.planning.plan import plan_stage
 from erag_ray.schemas import LABELS, REQUESTS, UTILITY
-from erag_ray.steps.inputs import prepare
-from erag_ray.steps.planning import plan_stage
-from erag_ray.steps.reading import run_stage
 from erag_ray.store import KEY_COLUMNS, TableStore
 
 ROOT = pathlib.Path(__file__).parents[1]

@@ -10,10 +10,11 @@ from typing import Any, ClassVar
 
 import torch
 
-from erag_ray.models import Form, LocalModel, PromptTokens, Request, Resources, Response
+from erag_ray.models import Resources
 from erag_ray.models.echo import EchoModel
-from erag_ray.models.local import Output
-from erag_ray.requests import Need
+from erag_ray.models.local.model import LocalModel, Output, PromptTokens
+from erag_ray.requests import Form, Request, Response
+from erag_ray.requests.request import Need
 
 MARK = "ERAG_RAY_TEST_MARK"
 FATAL = "what is q15"

@@ -17,12 +17,12 @@ from models import t5_folder
 from quiet_ray import ENVIRONMENT
 from tiny import compare, write_tiny
 
+from erag_ray.cluster import task_pool
 from erag_ray.config import ReaderConfig, SearchConfig
-from erag_ray.pipeline import task_pool
-from erag_ray.pipeline.training import run_worker
+from erag_ray.inference.stage import run_stage
 from erag_ray.schemas import JobError
-from erag_ray.steps.reading import run_stage
-from erag_ray.work import Tasks
+from erag_ray.sharded_tasks import Tasks
+from erag_ray.train.workers import run_worker
 
 
 class Environment:

@@ -16,10 +16,11 @@ import transformers
 from erag_ray.config import JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.kinds import ANSWER, Case, Kind
-from erag_ray.models import Form, LocalModel, Model, Passage, PromptTokens, Request, make_model, model_class
-from erag_ray.models.local import Output
-from erag_ray.models.memory import BatchLimits, Limits
-from erag_ray.prompts import FAMILIES
+from erag_ray.models import Model, make_model, model_class
+from erag_ray.models.local.memory import BatchLimits, Limits
+from erag_ray.models.local.model import LocalModel, Output, PromptTokens
+from erag_ray.requests import Form, Passage, Request
+from erag_ray.requests.prompts import FAMILIES
 
 TEXT = """The river Tessel rises in the hills above Marn and flows north to the sea. Who built the first bridge over it?
 The lighthouse at Skerry Point was lit in 1874; its lamp burned whale oil. When was it lit? Ada Brunner grew up in Graz

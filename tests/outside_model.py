@@ -4,7 +4,8 @@ import math
 from collections.abc import Iterator, Sequence
 
 from erag_ray.config import ReaderConfig
-from erag_ray.models import Model, Request, Response
+from erag_ray.models import Model
+from erag_ray.requests import Request, Response
 
 
 class Words(Model):

@@ -6,8 +6,8 @@ import pathlib
 import time
 import uuid
 
-from erag_ray.models import Request, Response
 from erag_ray.models.echo import EchoModel
+from erag_ray.requests import Request, Response
 
 
 class SlowStart(EchoModel):

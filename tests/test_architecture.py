@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import functools
 import graphlib
+import importlib
 import pathlib
 import re
 import subprocess
@@ -17,22 +19,28 @@ from erag_ray.models import MODELS
 
 PACKAGE = pathlib.Path(erag_ray.__file__).parent
 FILES = sorted(PACKAGE.rglob("*.py"))
-ROOMS = re.search(r"Rooms, in import order.*?:\n(.*?)\.\n", erag_ray.__doc__ or "", re.DOTALL)
-ORDER = ROOMS[1].replace("\n", " ").replace(" ", "").split(",") if ROOMS else []
+CORE, EXTRAS = (
+    part.replace("\n", " ").replace(" ", "").split(",")
+    for part in re.findall(r"in import order:\n(.*?)\.\n", erag_ray.__doc__ or "", re.DOTALL)
+)
+ORDER = [*CORE, *EXTRAS]
+MOST_LINES = 2000
+# rooms whose files are named by those that need them: they bring torch, or are read before a command line is
+DIRECT = {"retrieve", "train", "benchmark", "cli"}
+# a module whose functions a benchmark times one by one
+TIMED = {("inference", "actor")}
 # what needs none of the heavy packages: the `evaluate` job runs where they are not installed
 LIGHT = (
     "erag_ray.evaluate",
     "erag_ray.report",
-    "erag_ray.steps.judging",
-    "erag_ray.steps.inputs",
-    "erag_ray.steps.reporting",
+    "erag_ray.inputs",
 )
 HEAVY = {
-    "torch": {"models", "retrieve", "train", "pipeline", "benchmark"},
-    "transformers": {"models", "retrieve", "train", "pipeline", "benchmark"},
+    "torch": {"models", "retrieve", "train", "cluster", "inference", "benchmark"},
+    "transformers": {"models", "retrieve", "train", "inference", "benchmark"},
     "sentence_transformers": {"retrieve", "benchmark"},
     "faiss": {"retrieve", "benchmark"},
-    "ray": {"pipeline"},
+    "ray": {"cluster", "inference", "train"},
     "bm25s": {"retrieve", "benchmark"},
     "Stemmer": {"retrieve"},
     "vllm": {"models"},
@@ -86,6 +94,51 @@ def test_a_file_imports_only_rooms_above_its_own(file: pathlib.Path) -> None:
     others = {parts[0] for parts in own_imports(file)} - {room}
     wrong = {other for other in others if ORDER.index(other) > ORDER.index(room)}
     assert not wrong, f"{room} stands above {sorted(wrong)} and may not import from there"
+
+
+def rooms_of(names: tuple[str, ...]) -> tuple[str, ...]:
+    """The package that a module lies in: a room, or a room within one."""
+    return names if (PACKAGE.joinpath(*names) / "__init__.py").is_file() else names[:-1]
+
+
+@functools.cache
+def face_of(names: tuple[str, ...]) -> list[str]:
+    """What a room gives to others; a function may have the name of its module."""
+    return list(getattr(importlib.import_module(".".join(["erag_ray", *names])), "__all__", ()))
+
+
+@pytest.mark.parametrize("file", FILES, ids=lambda file: "/".join(parts_of(file)) or "erag_ray")
+def test_a_file_imports_of_another_room_what_its_face_gives(file: pathlib.Path) -> None:
+    if not parts_of(file):
+        return
+    others = {names for names in own_imports(file) if names[0] not in {parts_of(file)[0], *DIRECT}}
+    inside = {
+        names
+        for names in others - TIMED
+        if len(names) > 1 and rooms_of(names) != names and names[-1] not in face_of(names[:-1])
+    }
+    assert not inside, f"import these from the room itself: {sorted(inside)}"
+
+
+def test_the_core_imports_nothing_of_what_stands_on_it() -> None:
+    found = {
+        (parts_of(file), names)
+        for file in FILES
+        if parts_of(file) and parts_of(file)[0] in CORE
+        for names in own_imports(file)
+        if names[0] in EXTRAS
+    }
+    assert not found
+
+
+def test_no_room_is_larger_than_one_can_read() -> None:
+    sizes: dict[tuple[str, ...], int] = {}
+    for file in FILES:
+        # a file beside the rooms is a room of its own
+        if parts_of(file):
+            room = rooms_of(parts_of(file)) or parts_of(file)
+            sizes[room] = sizes.get(room, 0) + len(file.read_text().splitlines())
+    assert not {room: size for room, size in sizes.items() if size >= MOST_LINES}
 
 
 def test_the_parts_of_a_room_do_not_import_each_other_in_a_circle() -> None:

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from erag_ray.models import attention
-from erag_ray.models.attention import (
+from erag_ray.models.t5 import attention
+from erag_ray.models.t5.attention import (
     LONG,
     ONE_BY_ONE,
     OneByOne,

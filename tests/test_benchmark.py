@@ -23,39 +23,29 @@ from tiny import RUNS, Tiny, job_command
 from torch.utils.flop_counter import FlopCounterMode
 
 from erag_ray import benchmark
-from erag_ray.benchmark import (
-    COLUMNS,
-    bare,
-    costs_of,
-    evaluated,
-    floor,
-    host,
-    invented,
-    labelled,
-    lists,
-    long,
-    precision,
-    reading,
-    run_all,
-    served,
-    table_2,
-    timing,
-)
-from erag_ray.benchmark.generated import passages, questions, unit_vectors
-from erag_ray.benchmark.sides import Found, in_turn_apart
-from erag_ray.config import BenchmarkConfig, ReaderConfig
-from erag_ray.models import make_model
-from erag_ray.pending import PendingRequests
-from erag_ray.pipeline import actor
-from erag_ray.report import (
+from erag_ray.benchmark import COLUMNS, costs_of, evaluated, run_all, timing
+from erag_ray.benchmark import synthetic_labels as labelled
+from erag_ray.benchmark.config import BenchmarkConfig
+from erag_ray.benchmark.readers import engine_only as bare
+from erag_ray.benchmark.readers import host, lists, precision, reading, served, table_2
+from erag_ray.benchmark.readers import roofline as floor
+from erag_ray.benchmark.readers import scaling as long
+from erag_ray.benchmark.readers import synthetic_reader as invented
+from erag_ray.benchmark.readers.isolated_process import Found, in_turn_apart
+from erag_ray.benchmark.synthetic_texts import passages, questions, unit_vectors
+from erag_ray.benchmark.tables import (
     device_table,
     host_table,
     precision_table,
     reading_costs_table,
-    rows_of_text,
     served_table,
     speed_table,
 )
+from erag_ray.config import ReaderConfig
+from erag_ray.inference import actor
+from erag_ray.models import make_model
+from erag_ray.planning.pending import PendingRequests
+from erag_ray.report import rows_of_text
 from erag_ray.schemas import COSTS, InputError, conform
 from erag_ray.store import ResponseStore
 

@@ -27,7 +27,7 @@ from erag_ray.evaluate import (
     cells,
     complements,
 )
-from erag_ray.report.cells import cell_tables
+from erag_ray.report.tables.cells import cell_tables
 from erag_ray.schemas import CELLS, LABELS, RUNS, SLICES, UTILITY
 
 NONE = pl.DataFrame(SLICES.empty())

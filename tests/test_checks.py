@@ -18,11 +18,11 @@ from tiny import Tiny, compare, table
 
 from erag_ray.annotators import Annotator, Evidence, annotate
 from erag_ray.config import ReaderConfig
+from erag_ray.evaluate.stage import evaluate
+from erag_ray.inputs.stage import prepare, prepared
+from erag_ray.planning.plan import plan_labels, plan_stage
+from erag_ray.planning.uses import check_reader
 from erag_ray.schemas import LABELS, LIST_VALUES, MEANS, InputError
-from erag_ray.steps.inputs import prepare, prepared
-from erag_ray.steps.judging import evaluate
-from erag_ray.steps.planning import plan_labels, plan_stage
-from erag_ray.steps.uses import check_reader
 from erag_ray.store import TableStore
 
 

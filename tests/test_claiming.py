@@ -15,8 +15,8 @@ from quiet_ray import ENVIRONMENT
 from tiny import job_command
 
 from erag_ray.schemas import InputError
-from erag_ray.steps import claiming
-from erag_ray.steps.claiming import claimed
+from erag_ray.stages import lock as claiming
+from erag_ray.stages.lock import claimed
 from erag_ray.store import LEASES, Folder, Lease
 
 ROOT = pathlib.Path(__file__).parents[1]

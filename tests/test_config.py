@@ -18,10 +18,10 @@ from erag_ray.config import (
     ReportKeys,
     RetrieveConfig,
     SearchConfig,
-    TrainConfig,
     expand,
     parse,
 )
+from erag_ray.train.config import TrainConfig
 
 YAML = """
 queries: [questions.jsonl]

@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.corpus import SPLITTERS, Page, make_corpus
-from erag_ray.corpus.splitters import whitespace100
-from erag_ray.datasets import Findings, load_passages
+from erag_ray.files import Findings
+from erag_ray.passages import SPLITTERS, Page, load_passages, make_corpus
+from erag_ray.passages.splitters import whitespace100
 from erag_ray.schemas import CORPUS, InputError
+from erag_ray.sharded_tasks import Tasks, do_tasks
 from erag_ray.store import TableStore
-from erag_ray.work import Tasks, do_tasks
 
 
 def page_line(page_id: object, title: object, text: object) -> str:
@@ -267,7 +267,7 @@ def test_a_folder_that_is_not_sealed_is_not_read_as_passages(
     source: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
     made = make_corpus(source, str(tmp_path / "out"))
-    TableStore(str(tmp_path / "out")).unseal(CORPUS)
+    TableStore(str(tmp_path / "out")).invalidate(CORPUS)
     findings = Findings()
     assert load_passages(made.place, findings).height == 0
     assert findings.problems == (

@@ -6,7 +6,7 @@ import pytest
 import spacy
 from test_corpus import page_of, words
 
-from erag_ray.corpus.splitters import chunks_of_sentences, dpr_wrap, recursive_characters, splitter_named
+from erag_ray.passages.splitters import chunks_of_sentences, dpr_wrap, recursive_characters, splitter_named
 
 # --- dpr_wrap ---
 

@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 from tiny import RunJob, Tiny, assert_same, compare, results, table
 
+from erag_ray.evaluate.stage import RESULTS
+from erag_ray.inference import stage as reading
+from erag_ray.inference.stage import run_stage
+from erag_ray.inputs.stage import INPUT_TABLES, prepare
+from erag_ray.planning.plan import plan_stage
 from erag_ray.report import load
 from erag_ray.schemas import LABELS, UTILITY, JobError
-from erag_ray.steps import reading
-from erag_ray.steps.inputs import INPUT_TABLES, prepare
-from erag_ray.steps.judging import RESULTS
-from erag_ray.steps.planning import plan_stage
-from erag_ray.steps.reading import run_stage
 from erag_ray.store import KEY_COLUMNS, ResponseStore
 
 # Ray warns of its own inner workings

@@ -6,18 +6,14 @@ import polars as pl
 import pytest
 
 from erag_ray import schemas
-from erag_ray.datasets import (
-    Findings,
-    check_inputs,
-    gold_lists,
-    load_passages,
-    load_queries,
-    load_run,
-    resolve_pages,
-)
-from erag_ray.datasets.passages import CORPUS_COLUMNS
-from erag_ray.datasets.predictions import RUN_COLUMNS
+from erag_ray.datasets import load_queries
 from erag_ray.datasets.queries import GOLD_COLUMNS, PROVENANCE_COLUMNS, QUERY_COLUMNS
+from erag_ray.files import Findings
+from erag_ray.inputs import check_inputs, gold_lists
+from erag_ray.passages import load_passages
+from erag_ray.passages.load import CORPUS_COLUMNS
+from erag_ray.runs import load_run, resolve_pages
+from erag_ray.runs.predictions import RUN_COLUMNS
 
 
 def queries_of(**answers: list[str]) -> pl.DataFrame:

@@ -8,7 +8,8 @@ import polars as pl
 import pytest
 
 from erag_ray import schemas
-from erag_ray.datasets import Findings, load_passages
+from erag_ray.files import Findings
+from erag_ray.passages import load_passages
 
 ROWS = [
     {"doc_id": "d3", "page_id": "p1", "title": "One", "text": "first"},

@@ -9,19 +9,13 @@ import polars as pl
 import pytest
 
 from erag_ray import schemas
-from erag_ray.corpus.pages import read_pages
-from erag_ray.datasets import (
-    QUERY_FORMATS,
-    Dataset,
-    Findings,
-    Question,
-    find_dataset,
-    load_passages,
-    load_queries,
-    load_run,
-)
-from erag_ray.datasets.known import dataset_of_file
-from erag_ray.datasets.lines import Record
+from erag_ray.datasets import QUERY_FORMATS, Dataset, Question, find_dataset, load_queries
+from erag_ray.datasets.tasks import dataset_of_file
+from erag_ray.files import Findings
+from erag_ray.files.jsonl import Record
+from erag_ray.passages import load_passages
+from erag_ray.passages.pages import read_pages
+from erag_ray.runs import load_run
 from erag_ray.schemas import InputError
 
 

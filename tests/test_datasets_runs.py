@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erag_ray import schemas
-from erag_ray.datasets import Findings, load_run, resolve_pages, write_trec_qrels, write_trec_run
-from erag_ray.datasets.predictions import RUN_COLUMNS
+from erag_ray.files import Findings
+from erag_ray.runs import load_run, resolve_pages, write_trec_qrels, write_trec_run
+from erag_ray.runs.predictions import RUN_COLUMNS
 
 CORPUS = pl.DataFrame(
     [

@@ -9,8 +9,9 @@ import pytest
 from tiny import Tiny
 
 from erag_ray.config import JobConfig, parse
-from erag_ray.datasets import Findings, LoadedQueries, load_queries
-from erag_ray.steps.inputs import prepare, prepared
+from erag_ray.datasets import LoadedQueries, load_queries
+from erag_ray.files import Findings
+from erag_ray.inputs.stage import prepare, prepared
 
 
 def line(name: str, **more: object) -> str:

@@ -11,10 +11,10 @@ import pytest
 from tiny import Tiny, compare, kilt_line, passage_line, table
 
 from erag_ray.config import JobConfig, PromptConfig, ReaderConfig
-from erag_ray.datasets.known import DATASETS, Dataset, ScoreRule
+from erag_ray.datasets.tasks import DATASETS, Dataset, ScoreRule
+from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.schemas import LABELS, QUERIES, InputError
 from erag_ray.scores import SCORES
-from erag_ray.steps.inputs import prepare, prepared
 
 CHAT = ReaderConfig(kind="echo", prompt="chat")
 OWN = PromptConfig(template="{question} {passages}")

@@ -12,16 +12,10 @@ from scipy import stats
 
 from erag_ray import evaluate
 from erag_ray.agreement import resample_weights
-from erag_ray.evaluate import (
-    DatasetColumns,
-    Settings,
-    asked_measures,
-    by_dataset,
-    list_values,
-    pooling,
-    utility,
-)
+from erag_ray.annotators import asked_measures
+from erag_ray.evaluate import DatasetColumns, Settings, by_dataset, list_values, pooling
 from erag_ray.evaluate import lookup as lookup_part
+from erag_ray.labels import utility
 from erag_ray.schemas import (
     LABELS,
     LIST_VALUES,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.evaluate import hit_values, page_values, sanity
+from erag_ray.retrieval_measures import hit_values, page_values, sanity
 
 # passages by page, in the order of the list: C X A A B
 CORPUS = pl.DataFrame(

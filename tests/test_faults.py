@@ -19,17 +19,19 @@ from failing import Characters
 from models import form_for
 from tiny import Tiny, compare
 
+from erag_ray.cluster import ray_session
 from erag_ray.config import JobConfig, ReaderConfig
-from erag_ray.models import PromptTokens, Request, Response, make_model, model_id
+from erag_ray.inference import ModelActor, Work, run
+from erag_ray.inference.actor import CAREFUL_ROWS, MAX_ENDS, NOTES, Attempt, responses_table
+from erag_ray.inference.stage import run_stage
+from erag_ray.inputs.stage import prepare
+from erag_ray.models import make_model, model_id
 from erag_ray.models.echo import EchoModel
-from erag_ray.models.local import Output
-from erag_ray.models.memory import is_gpu_lost, is_out_of_memory
-from erag_ray.pipeline import ModelActor, Work, ray_session, run
-from erag_ray.pipeline.actor import CAREFUL_ROWS, MAX_ENDS, NOTES, Attempt, responses_table
+from erag_ray.models.local.memory import is_gpu_lost, is_out_of_memory
+from erag_ray.models.local.model import Output, PromptTokens
+from erag_ray.planning.plan import plan_stage
+from erag_ray.requests import Request, Response
 from erag_ray.schemas import PENDING, JobError
-from erag_ray.steps.inputs import prepare
-from erag_ray.steps.planning import plan_stage
-from erag_ray.steps.reading import run_stage
 from erag_ray.store import KEY_COLUMNS, ResponseStore, as_frame
 
 # Ray warns of its own inner workings

@@ -18,9 +18,9 @@ import polars as pl
 import pytest
 import scipy.stats
 
-from erag_ray.report import charts
-from erag_ray.report.figures import FigureTables, figures
-from erag_ray.report.label_figures import (
+from erag_ray.papers.figures import agreement_of_readers, figure_1, host_figure, served_figure
+from erag_ray.report.figures import charts
+from erag_ray.report.figures.labels import (
     AGREEMENT,
     CEILING,
     agreement_by_annotator,
@@ -28,10 +28,9 @@ from erag_ray.report.label_figures import (
     requests_by_annotator,
     shares_by_rank,
 )
-from erag_ray.report.model import Figure, Mark
-from erag_ray.report.paper_figures import agreement_of_readers, figure_1, host_figure, served_figure
-from erag_ray.report.scope import MAX_RUNS, Scope, scope_of
-from erag_ray.report.utility_figures import (
+from erag_ray.report.figures.scope import MAX_RUNS, Scope, scope_of
+from erag_ray.report.figures.sections import FigureTables, figures
+from erag_ray.report.figures.utility import (
     MAX_BARS,
     NOT_SIGNIFICANT,
     SIGNIFICANT,
@@ -39,7 +38,8 @@ from erag_ray.report.utility_figures import (
     run_differences,
     utility_by_depth,
 )
-from erag_ray.report.vega_lite import COLORS
+from erag_ray.report.figures.vega_lite import COLORS
+from erag_ray.report.model import Figure, Mark
 from erag_ray.schemas import (
     COMPARISONS,
     CORRELATIONS,
@@ -705,7 +705,7 @@ def test_the_bundle_defines_vega_embed_and_cannot_end_its_script() -> None:
 
 def test_figures_and_charts_are_imported_without_altair() -> None:
     code = (
-        "import sys, erag_ray.report.figures, erag_ray.report.charts; "
+        "import sys, erag_ray.report.figures, erag_ray.report.figures.charts; "
         "sys.exit(' '.join({'altair', 'vl_convert'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)

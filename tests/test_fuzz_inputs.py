@@ -38,10 +38,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erag_ray import schemas
-from erag_ray.corpus.pages import read_pages
-from erag_ray.datasets import Findings, load_given, load_passages, load_queries, load_run
+from erag_ray.datasets import load_given, load_queries
 from erag_ray.datasets.qrels import read_qrels
 from erag_ray.datasets.triviaqa import read_triviaqa
+from erag_ray.files import Findings
+from erag_ray.passages import load_passages
+from erag_ray.passages.pages import read_pages
+from erag_ray.runs import load_run
 
 Rows = list[Any]
 Read = Callable[[pathlib.Path, Findings], Rows]

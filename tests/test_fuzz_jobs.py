@@ -29,13 +29,14 @@ from test_fuzz_inputs import (
 from tiny import Tiny, compare, write_tiny
 
 from erag_ray import schemas
-from erag_ray.config import JobConfig, RetrieveConfig, TrainConfig, parse
+from erag_ray.config import JobConfig, RetrieveConfig, parse
 from erag_ray.config.parsing import map_paths
-from erag_ray.corpus import make_corpus
-from erag_ray.datasets import Findings
+from erag_ray.files import Findings
+from erag_ray.inputs.stage import INPUT_TABLES, prepare
+from erag_ray.passages import make_corpus
 from erag_ray.schemas import CORPUS, InputError
-from erag_ray.steps.inputs import INPUT_TABLES, prepare
 from erag_ray.store import TableStore
+from erag_ray.train.config import TrainConfig
 
 # --- what stands where a file should be ---
 

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_fuzz_inputs import read_all_pages, read_corpus, read_lists
 
-from erag_ray.datasets import Findings
+from erag_ray.files import Findings
 
 Columns = dict[str, tuple[pa.DataType, list[Any]]]
 TEXTS = (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string()))

@@ -16,19 +16,21 @@ from tiny import PASSAGES, QUESTIONS, Tiny, compare, table
 from erag_ray.annotators import Evidence, annotate, closed_book_answers, likelihood_noise, unrelated_pairs
 from erag_ray.config import JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
+from erag_ray.evaluate.stage import evaluate
+from erag_ray.inference.stage import run_stage
+from erag_ray.inputs.evidence import evidence_of
+from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Case
 from erag_ray.measures import compute, own_ideal
-from erag_ray.models import Model, Request, model_class
-from erag_ray.models.likelihood import batched, rows_of
-from erag_ray.pending import pairs
-from erag_ray.report import harm_notes, harm_warnings
-from erag_ray.requests import Passage, question_key
+from erag_ray.models import Model, model_class
+from erag_ray.models.local.likelihood import batched, rows_of
+from erag_ray.planning.plan import StagePlan, plan_stage
+from erag_ray.planning.uses import check_reader
+from erag_ray.report.tables import harm_notes, harm_warnings
+from erag_ray.requests import Request
+from erag_ray.requests.request import Passage, question_key
+from erag_ray.runs.pairs import pairs
 from erag_ray.schemas import CORRELATIONS, LABELS, LIST_VALUES, InputError, JobError
-from erag_ray.steps.inputs import prepare, prepared
-from erag_ray.steps.judging import evaluate, evidence_of
-from erag_ray.steps.planning import StagePlan, plan_stage
-from erag_ray.steps.reading import run_stage
-from erag_ray.steps.uses import check_reader
 from erag_ray.store import TableStore
 
 GOLDS = ("whale oil", "Ada Brunner of Graz", "1874")
@@ -489,7 +491,7 @@ def test_labels_of_another_noise_are_not_taken_for_these(
     reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "t5"), max_new_tokens=6)
     some = tiny.with_config(annotators=["gain_likelihood"], reader=reader)
     compare(some)
-    monkeypatch.setattr("erag_ray.steps.judging.PER_QUESTION", 2)
+    monkeypatch.setattr("erag_ray.inputs.dependencies.PER_QUESTION", 2)
     with pytest.raises(
         InputError, match=r"labels were made with another unrelated; run jobs/annotate.py again"
     ):

@@ -23,16 +23,17 @@ from tiny import RunJob, Tiny
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from trainings import curve, run, tiny_training
 
-from erag_ray.benchmark import invented
+from erag_ray.benchmark.readers import synthetic_reader as invented
 from erag_ray.config import ReaderConfig
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Kind
-from erag_ray.models import Form, Passage, Request, make_model
-from erag_ray.models.fusion import fuse
-from erag_ray.models.local import LocalModel
-from erag_ray.models.memory import Limits
-from erag_ray.retrieve.dense import Shard
+from erag_ray.models import make_model
+from erag_ray.models.local.memory import Limits
+from erag_ray.models.local.model import LocalModel
+from erag_ray.models.t5.encoder_cache import fuse
+from erag_ray.requests import Form, Passage, Request
+from erag_ray.retrieve.dense.index import Shard
+from erag_ray.sharded_tasks import part
 from erag_ray.store import Folder, write_array
-from erag_ray.work import part
 
 pytestmark = [
     pytest.mark.gpu,
@@ -176,7 +177,7 @@ def test_memory_that_really_runs_out_changes_no_output(t5_small: str, little_mem
 
 LOST = """
 import torch
-from erag_ray.models.memory import is_gpu_lost, is_out_of_memory
+from erag_ray.models.local.memory import is_gpu_lost, is_out_of_memory
 
 try:
     torch.nn.functional.embedding(torch.tensor([7], device="cuda"), torch.zeros(2, 2, device="cuda")).sum().item()

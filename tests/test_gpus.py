@@ -21,13 +21,15 @@ import torch
 from quiet_ray import ENVIRONMENT
 from tiny import Tiny, compare
 
+from erag_ray.cluster import gpus, tasks
+from erag_ray.cluster.gpus import gpu_names, process_environment
 from erag_ray.config import ReaderConfig, SearchConfig
-from erag_ray.models import Model, Request, Response
-from erag_ray.pipeline import gpus, inference, tasks
-from erag_ray.pipeline.actor import GARBAGE_THRESHOLDS
-from erag_ray.pipeline.gpus import gpu_names, process_environment
+from erag_ray.inference import pool as inference
+from erag_ray.inference.actor import GARBAGE_THRESHOLDS
+from erag_ray.inference.stage import run_stage
+from erag_ray.models import Model
+from erag_ray.requests import Request, Response
 from erag_ray.schemas import JobError
-from erag_ray.steps.reading import run_stage
 
 TESTS = pathlib.Path(__file__).parent
 REFUSAL = r"Ray has assigned GPU [01], but torch 2\S+ \(.*\) cannot use it: \w.* Install a driver and"

@@ -17,9 +17,10 @@ from torch.nn import functional
 from erag_ray.config import ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Kind
-from erag_ray.models import Model, int8, make_model, model_id
-from erag_ray.models.int8 import rounded
-from erag_ray.models.linear import (
+from erag_ray.models import Model, make_model, model_id
+from erag_ray.models.local import int8
+from erag_ray.models.local.int8 import rounded
+from erag_ray.models.local.linear import (
     Weights,
     add_linear,
     linear,
@@ -27,7 +28,7 @@ from erag_ray.models.linear import (
     normed_order,
     normed_relu_linear,
 )
-from erag_ray.models.rounding import (
+from erag_ray.models.local.quantize import (
     MIDDLE,
     MOST,
     MOST_POSITIVE,
@@ -35,8 +36,8 @@ from erag_ray.models.rounding import (
     normed_into_bytes,
     relu_into_bytes,
 )
+from erag_ray.planning.uses import use_of
 from erag_ray.schemas import InputError, JobError
-from erag_ray.steps.uses import use_of
 
 ROOT = pathlib.Path(__file__).parents[1]
 needs_bytes = pytest.mark.skipif(not int8.is_supported(), reason="this CPU does not multiply bytes")

@@ -26,21 +26,24 @@ from misbehaving_server import MODEL, Asked, MisbehavingServer, Reply, error_rep
 from test_served import PRICES, config_of, runs_here, short_pauses, titles
 from tiny import PASSAGES, QUESTIONS, RUNS, RunJob, Tiny, kilt_line, table, trec_lines
 
-from erag_ray import prompts
-from erag_ray.config import ExamplesConfig, JudgeConfig, ReaderConfig, SettleConfig, TrainConfig
+from erag_ray.config import JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
-from erag_ray.evaluate import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, SINGLE_DOCUMENT
+from erag_ray.inputs.stage import prepare
 from erag_ray.kinds import ANSWER_JUDGE, Case, judgement, shown_to_judge
 from erag_ray.models import make_model
-from erag_ray.prompts import ACCEPTED, GRADED, as_text
-from erag_ray.report import judgement_warnings
-from erag_ray.requests import Passage
+from erag_ray.output_tables import SINGLE_DOCUMENT
+from erag_ray.report.tables import judgement_warnings
+from erag_ray.requests import prompts
+from erag_ray.requests.prompts import ACCEPTED, GRADED, as_text
+from erag_ray.requests.request import Passage
+from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES
 from erag_ray.schemas import COSTS, JUDGEMENTS, LABELS, LIST_VALUES, MEANS, UTILITY, InputError
 from erag_ray.scores import SCORES, Scoring, score_outputs
-from erag_ray.steps import settling
-from erag_ray.steps.inputs import prepare
+from erag_ray.sequential_test import SettleConfig
+from erag_ray.sequential_test import stage as settling
 from erag_ray.store import TableStore
-from erag_ray.train.examples import prepare_examples
+from erag_ray.train.config import ExamplesConfig, TrainConfig
+from erag_ray.train.data.examples import prepare_examples
 
 __all__ = ["runs_here", "short_pauses"]
 

@@ -15,16 +15,17 @@ from tiny import Tiny, table
 from erag_ray.annotators import Evidence, annotate
 from erag_ray.config import JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
+from erag_ray.inference.stage import run_stage
+from erag_ray.inputs.stage import prepare
 from erag_ray.kinds import RELEVANCE, Case, Kind, grade
-from erag_ray.models import Model, Request, load_model, make_model
-from erag_ray.pending import Use
-from erag_ray.requests import Passage, Response
+from erag_ray.labels.document_labels import label
+from erag_ray.models import Model, load_model, make_model
+from erag_ray.planning.pending import Use
+from erag_ray.planning.plan import StagePlan, plan_stage
+from erag_ray.planning.uses import check_reader, use_of
+from erag_ray.requests import Request
+from erag_ray.requests.request import Passage, Response
 from erag_ray.schemas import LABELS, InputError, JobError
-from erag_ray.steps.inputs import prepare
-from erag_ray.steps.judging import label
-from erag_ray.steps.planning import StagePlan, plan_stage
-from erag_ray.steps.reading import run_stage
-from erag_ray.steps.uses import check_reader, use_of
 from erag_ray.store import TableStore
 
 WORDS = ["yes", " yes", "no", " no", " Yes", "No"]

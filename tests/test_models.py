@@ -15,9 +15,11 @@ from hypothesis import strategies as st
 
 from erag_ray.config import ReaderConfig
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, GOLD_LIKELIHOOD
-from erag_ray.models import Form, Passage, PromptTokens, Request, local, make_model, model_id
-from erag_ray.models.local import Output
-from erag_ray.models.memory import Limits
+from erag_ray.models import make_model, model_id
+from erag_ray.models.local import model as local
+from erag_ray.models.local.memory import Limits
+from erag_ray.models.local.model import Output, PromptTokens
+from erag_ray.requests import Form, Passage, Request
 from erag_ray.schemas import InputError
 
 CASES: list[tuple[str, dict[str, Any]]] = [

@@ -12,7 +12,8 @@ import pytest
 import tokenizers
 
 from erag_ray.config import ReaderConfig
-from erag_ray.models import Form, Passage, Request, make_model
+from erag_ray.models import make_model
+from erag_ray.requests import Form, Passage, Request
 from erag_ray.schemas import InputError
 
 PLAIN = models.form_for("causal")

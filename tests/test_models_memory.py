@@ -19,18 +19,9 @@ from hypothesis import strategies as st
 
 from erag_ray.config import ReaderConfig
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, RELEVANCE, Kind
-from erag_ray.models import (
-    Form,
-    LocalModel,
-    Passage,
-    PromptTokens,
-    Request,
-    make_model,
-    memory,
-)
-from erag_ray.models.causal import CausalModel
-from erag_ray.models.local import OUT_OF_MEMORY, Output
-from erag_ray.models.memory import (
+from erag_ray.models import make_model
+from erag_ray.models.causal.model import CausalModel
+from erag_ray.models.local.memory import (
     FIRST_PATIENCE,
     KEPT_BYTES,
     BatchLimits,
@@ -40,9 +31,12 @@ from erag_ray.models.memory import (
     machine_bytes,
     room_on,
 )
-from erag_ray.models.shapes import causal_needs
-from erag_ray.models.t5 import T5Model
-from erag_ray.models.t5_engine import CPU_PASS
+from erag_ray.models.local.memory_estimate import causal_needs
+from erag_ray.models.local import memory
+from erag_ray.models.local.model import OUT_OF_MEMORY, LocalModel, Output, PromptTokens
+from erag_ray.models.t5.engine import CPU_PASS
+from erag_ray.models.t5.model import T5Model
+from erag_ray.requests import Form, Passage, Request
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda", 0)
 GIB = 2**30
@@ -384,7 +378,7 @@ def test_a_pass_keeps_its_widest_piece_small_enough_to_be_kept(loaded: Loaded) -
 
 HELD = """
 import mmap
-from erag_ray.resident import peak_resident_bytes
+from erag_ray.process_memory import peak_resident_bytes
 
 shared = mmap.mmap(-1, 600 << 20)
 before = peak_resident_bytes()
@@ -406,7 +400,7 @@ def test_what_a_process_held_is_without_memory_that_it_shares() -> None:
 PIECES = """
 import ctypes
 import torch
-from erag_ray.models.memory import keep_freed_memory, reusable
+from erag_ray.models.local.memory import keep_freed_memory, reusable
 
 class Heap(ctypes.Structure):
     _fields_ = [(name, ctypes.c_size_t) for name in ("arena", *"abcdefghi")]

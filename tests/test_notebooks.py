@@ -13,9 +13,11 @@ import transformers
 from test_evaluate import correlations, measured, numbered, settings, used
 from tiny import Tiny, compare, kilt_line, passage_line
 
-from erag_ray.benchmark.floor import encoder_operations
-from erag_ray.config import ReaderConfig, WorldConfig
-from erag_ray.report import agreement_by_depth, rows_of_text
+from erag_ray.benchmark.readers.roofline import encoder_operations
+from erag_ray.config import ReaderConfig
+from erag_ray.report import rows_of_text
+from erag_ray.report.tables import agreement_by_depth
+from erag_ray.world import WorldConfig
 
 ROOT = pathlib.Path(__file__).parents[1]
 

@@ -17,16 +17,19 @@ from object_store import KEY, SECRET, Server
 from quiet_ray import ENVIRONMENT
 from tiny import Tiny, compare, job_command, passage_line
 
+from erag_ray.cli import access as reaching
+from erag_ray.cli.access import check_reach
 from erag_ray.config import JobConfig, map_paths
 from erag_ray.config.parsing import expand
-from erag_ray.corpus import make_corpus
-from erag_ray.corpus.pages import page_spans, read_pages
-from erag_ray.datasets import Findings, load_passages, load_queries, load_run
+from erag_ray.datasets import load_queries
+from erag_ray.files import Findings
+from erag_ray.inputs.stage import INPUT_TABLES, prepare, prepared
+from erag_ray.passages import load_passages, make_corpus
+from erag_ray.passages.pages import page_spans, read_pages
+from erag_ray.runs import load_run
 from erag_ray.schemas import CORPUS, LABELS, MEANS, RESPONSES, UTILITY, InputError
-from erag_ray.steps import reaching
-from erag_ray.steps.claiming import claimed
-from erag_ray.steps.inputs import INPUT_TABLES, prepare, prepared
-from erag_ray.steps.reaching import check_reach
+from erag_ray.sharded_tasks import do_tasks
+from erag_ray.stages.lock import claimed
 from erag_ray.store import (
     LEASES,
     NOT_LOCAL,
@@ -37,7 +40,6 @@ from erag_ray.store import (
     open_file,
     scan_file,
 )
-from erag_ray.work import do_tasks
 
 ROOT = pathlib.Path(__file__).parents[1]
 ONLY_HERE = pytest.mark.skipif("ERAG_RAY_S3" in os.environ, reason="about the S3 of these tests")

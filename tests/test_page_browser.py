@@ -12,10 +12,10 @@ from made_up_folder import READER, Size, write_folder
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 from test_page import HOSTILE, report_of
 
-from erag_ray.report.charts import javascript_bundle, vega
+from erag_ray.report.figures.charts import javascript_bundle, vega
 from erag_ray.report.model import Column, Figure, Format, Table, Value
 from erag_ray.report.page import Charts, PageOptions, write_page
-from erag_ray.report.questions import QuestionOptions, load_questions
+from erag_ray.report.page.questions import QuestionOptions, load_questions
 from erag_ray.schemas import CORPUS, LABELS
 from erag_ray.store import TableStore
 

@@ -10,12 +10,13 @@ import polars as pl
 import pytest
 from tiny import Tiny, compare, table
 
-from erag_ray.config import PapersConfig, ReaderConfig
-from erag_ray.evaluate import dual_probabilities
-from erag_ray.report import agreement_by_depth, agreement_by_reader, rows_of_text, table_1, tables_of
-from erag_ray.report.curves import table_depths
+from erag_ray.config import ReaderConfig
+from erag_ray.papers import PapersConfig, dual_probabilities
+from erag_ray.papers.stage import papers
+from erag_ray.report import rows_of_text, tables_of
+from erag_ray.report.tables import agreement_by_depth, agreement_by_reader, table_1
+from erag_ray.report.tables.curves import table_depths
 from erag_ray.schemas import CORRELATIONS, DUAL_LABELS, MEANS, InputError
-from erag_ray.steps.papers import papers
 from erag_ray.store import TableStore
 
 TAU = "kendall_tau_b"

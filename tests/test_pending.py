@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from erag_ray.config import JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Case, Kind
-from erag_ray.pending import (
+from erag_ray.planning.pending import (
     DocIds,
     PendingRequests,
     Use,
@@ -21,13 +21,13 @@ from erag_ray.pending import (
     count_work,
     documents_of,
     forms_of,
-    pairs,
     pending,
     ranked_lists,
     with_texts,
 )
-from erag_ray.prompts import T5
-from erag_ray.requests import Form, Passage, text_hash
+from erag_ray.requests.prompts import T5
+from erag_ray.requests.request import Form, Passage, text_hash
+from erag_ray.runs.pairs import pairs
 from erag_ray.schemas import PENDING, REQUESTS, conform
 from erag_ray.store import KEY_COLUMNS
 

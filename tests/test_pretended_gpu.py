@@ -24,20 +24,16 @@ from torch import Tensor
 
 from erag_ray.config import JudgeConfig
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, GOLD_LIKELIHOOD, RELEVANCE, VERDICT, Case, Kind
-from erag_ray.models import (
-    CausalModel,
-    LocalModel,
-    PromptTokens,
-    Request,
-    Response,
-    T5Model,
-    leaving,
-    t5_engine,
-)
-from erag_ray.models.fusion import Fused, Passes
-from erag_ray.models.kv_cache import KeyValueCaches
-from erag_ray.models.memory import to_device
-from erag_ray.models.t5_engine import CHECK_EVERY, Engine
+from erag_ray.models.causal import CausalModel
+from erag_ray.models.causal.kv_cache import KeyValueCaches
+from erag_ray.models.local import eviction as leaving
+from erag_ray.models.local.memory import to_device
+from erag_ray.models.local.model import LocalModel, PromptTokens
+from erag_ray.models.t5 import T5Model
+from erag_ray.models.t5 import engine as t5_engine
+from erag_ray.models.t5.encoder_cache import Fused, Passes
+from erag_ray.models.t5.engine import CHECK_EVERY, Engine
+from erag_ray.requests import Request, Response
 
 MAX_WAITS, MAX_LAYER_KERNELS = 5, 28
 """Of one FiD batch, besides the looks at which rows have ended; of one decoder layer in one step."""
@@ -185,8 +181,8 @@ def test_no_mask_of_the_engine_is_copied(folders: Folders, gpu: Machine, kind: s
     responses(model, requests_to(kind, 5, [(ANSWER, models.case_for(kind))]))
     attentions = gpu.counts.attentions
     assert {line.partition(":")[0] for _, line in attentions} == {
-        "models/attention.py",
-        "models/t5_engine.py",
+        "models/t5/attention.py",
+        "models/t5/engine.py",
     }
     assert {one.mask for one, _ in attentions} == {"in place"}, attentions
 

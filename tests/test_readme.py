@@ -26,7 +26,7 @@ from models import causal_folder, t5_folder
 from quiet_ray import ENVIRONMENT
 from tiny import PASSAGES, QUESTIONS, RUNS, kilt_line, trec_lines
 
-from erag_ray.datasets.public import RECEIPT
+from erag_ray.cli.public_files import RECEIPT
 from erag_ray.store import CACHE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]

@@ -10,13 +10,13 @@ import dataclasses
 import pytest
 from tiny import Tiny
 
-from erag_ray.models import Request, Response
+from erag_ray.inference import recheck as rechecking
+from erag_ray.inference.recheck import Recheck, recheck
+from erag_ray.inference.stage import run_stage
+from erag_ray.inputs.stage import prepare
 from erag_ray.models.echo import EchoModel
-from erag_ray.steps import rechecking
-from erag_ray.steps.inputs import prepare
-from erag_ray.steps.planning import StagePlan, plan_stage
-from erag_ray.steps.reading import run_stage
-from erag_ray.steps.rechecking import Recheck, recheck
+from erag_ray.planning.plan import StagePlan, plan_stage
+from erag_ray.requests import Request, Response
 
 answer = EchoModel.answer
 

@@ -14,13 +14,13 @@ import pytest
 from tiny import Tiny, compare
 
 from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig
+from erag_ray.inference import Pool, Times, Work, sample_name, without_first
+from erag_ray.inference import dry_run as rehearsing
+from erag_ray.inference.actor import responses_table
 from erag_ray.models import Resources, load_model, make_model
-from erag_ray.pending import PendingRequests
-from erag_ray.pipeline import Pool, Times, Work, sample_name, without_first
-from erag_ray.pipeline.actor import responses_table
+from erag_ray.planning.pending import PendingRequests
+from erag_ray.planning.plan import spread
 from erag_ray.schemas import CORRELATIONS
-from erag_ray.steps import rehearsing
-from erag_ray.steps.planning import spread
 from erag_ray.store import ResponseStore, TableStore
 
 ROOT = pathlib.Path(__file__).parents[1]

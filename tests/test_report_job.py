@@ -23,8 +23,8 @@ from tiny import Tiny, compare, write_tiny
 from erag_ray.config import ReportConfig, ReportKeys
 from erag_ray.report import Results, build_report, load, markdown, tables_of, verdict
 from erag_ray.report.load import Empty
+from erag_ray.report.stage import report
 from erag_ray.schemas import COSTS, MEANS, InputError, TableSchema
-from erag_ray.steps.reporting import report
 from erag_ray.store import TableStore
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -162,8 +162,23 @@ def other_columns(place: pathlib.Path) -> None:
     writer.seal(schema, {"part-00000.parquet": digest}, 1)
 
 
-@pytest.mark.parametrize("change", [longer, gone, torn, other_columns])
-@pytest.mark.parametrize("name", ["correlations", "comparisons", "labels", "queries", "outputs", "costs"])
+@pytest.mark.parametrize("name", ["labels", "queries"])
+def test_means_of_other_tables_are_refused(out: pathlib.Path, name: str) -> None:
+    other_columns(place_of(out, KINDS[name]))
+    with pytest.raises(InputError, match=rf"means were made from other .*{name}.*; run jobs/compare\.py"):
+        load(str(out))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        (name, change)
+        for name in ("correlations", "comparisons", "labels", "queries", "outputs", "costs")
+        for change in (longer, gone, torn, other_columns)
+        # others of these are what means were made from
+        if not (name in ("labels", "queries") and change is other_columns)
+    ],
+)
 def test_a_table_that_was_changed_is_left_out_and_named(
     out: pathlib.Path, name: str, change: Callable[[pathlib.Path], None]
 ) -> None:
@@ -203,7 +218,7 @@ def test_without_means_the_message_says_what_to_run(out: pathlib.Path) -> None:
     longer(out / "means")
     with pytest.raises(InputError, match=r"means.*is not what was sealed; run the job"):
         load(str(out))
-    TableStore(str(out)).unseal(MEANS)
+    TableStore(str(out)).invalidate(MEANS)
     done = run_job("--out", str(out))
     assert done.returncode == 2
     assert "no sealed means; run jobs/compare.py or jobs/evaluate.py first" in done.stderr

@@ -20,9 +20,9 @@ from tiny import PASSAGES, QUESTIONS
 from erag_ray.config import RetrieverConfig
 from erag_ray.retrieve import best, make_retriever
 from erag_ray.retrieve.analysers import English
-from erag_ray.retrieve.texts import title_and_first_sentence
+from erag_ray.retrieve.passage_fields import title_and_first_sentence
+from erag_ray.retrieve.stage import do_here
 from erag_ray.schemas import CORPUS
-from erag_ray.steps.retrieving import do_here
 from erag_ray.store import Folder
 
 

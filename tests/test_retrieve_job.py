@@ -15,15 +15,18 @@ from test_corpus import page_line
 from tiny import PASSAGES, QUESTIONS, Tiny, kilt_line, passage_line
 
 from erag_ray.config import JobConfig, RetrieveConfig, RetrieverConfig, SearchConfig
-from erag_ray.datasets import Findings, load_run
-from erag_ray.retrieve import LIST_COLUMNS, bm25, dense
+from erag_ray.files import Findings
+from erag_ray.inputs.stage import prepare, prepared
+from erag_ray.planning.uses import check_reader
+from erag_ray.retrieval_measures import stage as sanity
+from erag_ray.retrieval_measures.stage import find_sanity
+from erag_ray.retrieve import LIST_COLUMNS, bm25
+from erag_ray.retrieve import stage as retrieving
+from erag_ray.retrieve.dense import index as dense
+from erag_ray.retrieve.run import MadeRun
+from erag_ray.retrieve.stage import make_runs, retrieve
+from erag_ray.runs import load_run
 from erag_ray.schemas import SANITY, InputError
-from erag_ray.steps import retrieving, sanity
-from erag_ray.steps.inputs import prepare, prepared
-from erag_ray.steps.retrieving import make_runs, retrieve
-from erag_ray.steps.runs import MadeRun
-from erag_ray.steps.sanity import find_sanity
-from erag_ray.steps.uses import check_reader
 from erag_ray.store import TableStore
 
 BM25 = {"bm25": RetrieverConfig(kind="bm25")}

@@ -13,9 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_retrieve import corpus_of, lists_of
 
-from erag_ray.retrieve import bm25, dense
-from erag_ray.retrieve.dense import Documents, Shard
-from erag_ray.retrieve.products import exact
+from erag_ray.retrieve import bm25
+from erag_ray.retrieve.dense import index as dense
+from erag_ray.retrieve.dense.index import Documents, Shard
+from erag_ray.retrieve.dense.inner_product import exact
 from erag_ray.store import Folder, write_array
 
 

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from erag_ray.measures import Lists, compute, own_ideal
-from erag_ray.sampling import (
+from erag_ray.sequential_test import (
     BOUNDARIES,
     ESTIMATES,
     Sampled,

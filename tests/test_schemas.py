@@ -8,7 +8,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from erag_ray.names import find
+from erag_ray.registry import find
 from erag_ray.schemas import (
     LABELS,
     PROVENANCE,

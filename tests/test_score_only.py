@@ -20,20 +20,23 @@ from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, assert_same, compare, kilt_lin
 
 from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig, output_settings
 from erag_ray.datasets import Dataset
-from erag_ray.datasets.known import DATASETS
+from erag_ray.datasets.tasks import DATASETS
+from erag_ray.evaluate.stage import evaluate
+from erag_ray.inference.stage import run_stage
+from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, RELEVANCE, VERDICT, Case, Kind
-from erag_ray.models import Form, Passage, Request, make_model, t5_engine
-from erag_ray.models.early_stopping import UNFINISHED
-from erag_ray.models.t5_engine import Stop, up_to_stop
-from erag_ray.pending import PendingRequests
-from erag_ray.prompts import VERDICTS
+from erag_ray.labels.document_labels import label
+from erag_ray.models import make_model
+from erag_ray.models.local.early_stopping import UNFINISHED, Stop
+from erag_ray.models.t5 import engine as t5_engine
+from erag_ray.models.t5.engine import up_to_stop
+from erag_ray.planning.pending import PendingRequests
+from erag_ray.planning.plan import StagePlan, plan_labels, plan_stage
+from erag_ray.planning.uses import check_reader, label_kind, reader_id, use_of
+from erag_ray.requests import Form, Passage, Request
+from erag_ray.requests.prompts import VERDICTS
 from erag_ray.schemas import LABELS, UTILITY, InputError
 from erag_ray.scores import SCORES, score_outputs
-from erag_ray.steps.inputs import prepare, prepared
-from erag_ray.steps.judging import evaluate, label
-from erag_ray.steps.planning import StagePlan, plan_labels, plan_stage
-from erag_ray.steps.reading import run_stage
-from erag_ray.steps.uses import check_reader, label_kind, reader_id, use_of
 from erag_ray.store import KEY_COLUMNS, ResponseStore, TableStore
 
 KINDS = ("fid", "ipa", "causal")
@@ -362,7 +365,7 @@ def test_labels_alone_need_no_whole_output(real: Tiny, reads_here: list[int], tm
     some = real.with_config(score_only="early_stop")
     inputs = prepare(some.config, check_reader)
     plan = plan_stage(some.config, inputs, "annotate", alone=True, together=False)
-    label(some.config, inputs, run_stage(some.config, plan).values(inputs))
+    label(some.config, inputs, run_stage(some.config, plan))
     found = table(some, LABELS)
     assert plan.requests["kind"].unique().to_list() == [EARLY_STOPPED.name]
     whole = real.with_config(out=str(tmp_path / "other"))

@@ -15,7 +15,7 @@ import regex
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from erag_ray.datasets.known import DATASETS, TASKS
+from erag_ray.datasets.tasks import DATASETS, TASKS
 from erag_ray.scores import (
     COMPARISONS,
     SCORES,

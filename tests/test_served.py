@@ -23,17 +23,18 @@ from tiny import RunJob, Tiny, job_command, num_reader_calls, table
 
 from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig, parse
 from erag_ray.datasets import Dataset
+from erag_ray.inference import Done, ModelActor, Work
+from erag_ray.inference import stage as reading
 from erag_ray.kinds import RELEVANCE, Case
-from erag_ray.models import Form, Model, Passage, Request, Response, ServedModel, make_model, model_id
+from erag_ray.models import Model, make_model, model_id
+from erag_ray.models.served import ServedModel, limits
 from erag_ray.models.served import client as client_module
 from erag_ray.models.served import handshake as handshake_module
-from erag_ray.models.served import limits
 from erag_ray.models.served import model as model_module
-from erag_ray.pipeline import Done, ModelActor, Work
-from erag_ray.prompts import prompt_named
-from erag_ray.requests import Prompt
+from erag_ray.requests import Form, Passage, Request, Response
+from erag_ray.requests.prompts import prompt_named
+from erag_ray.requests.request import Prompt
 from erag_ray.schemas import COSTS, LABELS, InputError, JobError
-from erag_ray.steps import reading
 from erag_ray.store import ResponseStore, TableStore
 
 CHAT = prompt_named("question_first", "question", num_examples=0, titles=True)

@@ -8,7 +8,7 @@ import pytest
 import ray
 from ray.exceptions import AuthenticationError
 
-from erag_ray.pipeline import ray_session
+from erag_ray.cluster import ray_session
 from erag_ray.schemas import JobError
 
 ATTEMPTS = "RAY_gcs_server_port_wait_time_s"

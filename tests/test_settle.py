@@ -13,12 +13,13 @@ import polars as pl
 import pytest
 from tiny import kilt_line, passage_line, trec_lines
 
-from erag_ray.config import ReaderConfig, SettleConfig, parse
+from erag_ray.config import ReaderConfig, parse
+from erag_ray.inputs.stage import prepare
 from erag_ray.measures import compute, own_ideal
 from erag_ray.schemas import COSTS, LOOKS, REQUESTS, InputError, JobError
-from erag_ray.steps import settling
-from erag_ray.steps.inputs import prepare
-from erag_ray.steps.settling import settle
+from erag_ray.sequential_test import SettleConfig
+from erag_ray.sequential_test import stage as settling
+from erag_ray.sequential_test.stage import settle
 from erag_ray.store import TableStore
 
 pytestmark = pytest.mark.filterwarnings(

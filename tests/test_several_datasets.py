@@ -13,11 +13,12 @@ import rich.console
 from tiny import PASSAGES, QUESTIONS, Tiny, compare, kilt_line, passage_line, table, tables_text, write_tiny
 
 from erag_ray.config import RetrieveConfig, RetrieverConfig
-from erag_ray.report import rows_of_text, show, table_1
+from erag_ray.inputs.stage import prepare
+from erag_ray.report import rows_of_text, show
 from erag_ray.report.model import Table
+from erag_ray.report.tables import table_1
+from erag_ray.retrieve.stage import retrieve
 from erag_ray.schemas import CORRELATIONS, LABELS, LIST_VALUES, UTILITY
-from erag_ray.steps.inputs import prepare
-from erag_ray.steps.retrieving import retrieve
 
 CLAIMS = {
     "f1": ("the marn bridge was built by ada brunner", "SUPPORTS", "p1"),

@@ -19,7 +19,7 @@ from test_evaluate import settings as settings_of
 from tiny import Tiny, compare, table
 
 from erag_ray.agreement import holm
-from erag_ray.datasets import Findings, load_queries
+from erag_ray.datasets import load_queries
 from erag_ray.evaluate import (
     all_slices,
     by_dataset,
@@ -30,7 +30,10 @@ from erag_ray.evaluate import (
     slice_comparisons,
     slice_means,
 )
-from erag_ray.report.slices import slice_tables
+from erag_ray.evaluate.stage import evaluate
+from erag_ray.files import Findings
+from erag_ray.inputs.stage import prepare, prepared
+from erag_ray.report.tables.slices import slice_tables
 from erag_ray.schemas import (
     CELL_SHARES,
     CELLS,
@@ -43,8 +46,6 @@ from erag_ray.schemas import (
     InputError,
     TableSchema,
 )
-from erag_ray.steps.inputs import prepare, prepared
-from erag_ray.steps.judging import evaluate
 from erag_ray.store import TableStore
 
 QUANTITY = ["annotator", "depth", "measure", "cutoff", "ideal"]

@@ -11,11 +11,19 @@ import pytest
 from polars.testing import assert_frame_equal
 from tiny import PASSAGES, Tiny, compare, passage_line, table
 
-from erag_ray.schemas import DOCUMENT_OUTPUTS, LABELS, LIST_OUTPUTS, SLICES, UTILITY, TableSchema
-from erag_ray.steps import stages
-from erag_ray.steps.inputs import INPUT_TABLES
-from erag_ray.steps.judging import RESULTS
-from erag_ray.steps.stages import Stage
+from erag_ray.evaluate.stage import RESULTS
+from erag_ray.inputs.stage import INPUT_TABLES
+from erag_ray.schemas import (
+    CORRELATIONS,
+    DOCUMENT_OUTPUTS,
+    LABELS,
+    LIST_OUTPUTS,
+    SLICES,
+    UTILITY,
+    TableSchema,
+)
+from erag_ray.stages import stage as stages
+from erag_ray.stages.stage import Stage
 from erag_ray.store import NOT_LOCAL, TableStore
 
 OUTPUTS = (DOCUMENT_OUTPUTS, LIST_OUTPUTS)
@@ -23,8 +31,11 @@ TABLES: tuple[TableSchema, ...] = (*INPUT_TABLES, SLICES, LABELS, UTILITY, *OUTP
 ALL = {schema.name for schema in TABLES}
 INPUTS = {schema.name for schema in (*INPUT_TABLES, SLICES)}
 OF_SLICES = {"slice_means", "slice_comparisons"}
+OF_FILES = {schema.name for schema in INPUT_TABLES}
 OF_VALUES = {"means", "correlations", "comparisons", "contrasts", "best_depths", *OF_SLICES}
 OF_CELLS = {"cell_comparisons", "complements"}
+FROM_CELLS = {"cell_shares", *OF_CELLS}
+WITH_SEED = {"cell_comparisons", *OF_VALUES}
 
 
 def sealed_at(tiny: Tiny) -> dict[str, int]:
@@ -62,8 +73,8 @@ def test_the_same_again_makes_nothing_and_says_so(compared: Tiny, capsys: pytest
         "inputs: as sealed before",
         "labels: as sealed before",
         "end-to-end scores: as sealed before",
-        "list_values, means, correlations, comparisons, contrasts, pooling, best_depths, cells, cell_shares, "
-        "cell_comparisons, complements, slice_means, slice_comparisons: as sealed before",
+        "list_values, pooling, means, correlations, comparisons, contrasts, best_depths, cells, cell_comparisons, "
+        "complements, cell_shares, slice_means, slice_comparisons: as sealed before",
     ]
 
 
@@ -77,12 +88,13 @@ def test_the_same_again_makes_nothing_and_says_so(compared: Tiny, capsys: pytest
         ({"statistics": ["kendall_tau_b"]}, {"correlations", "contrasts"}),
         ({"cutoffs": [1, 2]}, {"list_values", *OF_VALUES}),
         ({"measures": ["P", "R"]}, {"list_values", "pooling", *OF_VALUES}),
-        ({"annotators": ["erag", "provenance"]}, ALL - INPUTS - {"utility", "list_outputs"}),
+        # the cells are made again, and stay the same: what follows from them is kept
+        ({"annotators": ["erag", "provenance"]}, ALL - INPUTS - {"utility", "list_outputs", *FROM_CELLS}),
         ({"end_to_end_depths": [2, 3]}, ALL - INPUTS - {"labels", "document_outputs"}),
         ({"slices": ["known"]}, {"cell_shares", *OF_SLICES}),
         ({"slices": ["known", "id"]}, {"slices", "cell_shares", *OF_SLICES}),
         ({"score": "token_f1"}, ALL),
-        ({"seed": 3}, ALL),
+        ({"seed": 3}, OF_FILES | WITH_SEED),
         # what is no part of any table
         ({"write_every_seconds": 7.0, "max_error_share": 0.5}, set()),
     ],
@@ -116,19 +128,20 @@ def test_tables_whose_own_inputs_stay_the_same_are_kept(tiny: Tiny, reads_here: 
     assert_as_from_nothing(other)
 
 
-def test_a_changed_input_file_makes_everything(compared: Tiny) -> None:
+def test_a_changed_input_file_makes_what_is_made_of_it(compared: Tiny) -> None:
     compared.passages.write_text(
         compared.passages.read_text().replace("the metal of the dome", "the dome and its metal")
     )
-    assert made_again(compared) == ALL
+    # what the reader answers, and so all that follows, stays the same
+    assert made_again(compared) == {"labels", "document_outputs", "utility", "list_outputs", *OF_FILES}
     assert_as_from_nothing(compared)
 
 
 def test_passages_that_nobody_asks_for_leave_the_results(compared: Tiny) -> None:
     with compared.passages.open("a") as file:
         file.write(passage_line("d13", *PASSAGES["d12"]))
-    # a file with another stamp is read, and whatever may follow from it is made
-    assert made_again(compared) == ALL
+    # a file with another stamp is read
+    assert made_again(compared) == OF_FILES
 
 
 def test_another_version_of_the_code_makes_everything(
@@ -139,10 +152,10 @@ def test_another_version_of_the_code_makes_everything(
 
 
 def test_what_was_killed_between_two_tables_goes_on_with_the_second(compared: Tiny) -> None:
-    TableStore(compared.config.out).unseal(RESULTS[2])
-    before = sealed_at_but(compared, RESULTS[2].name)
+    TableStore(compared.config.out).invalidate(CORRELATIONS)
+    before = sealed_at_but(compared, CORRELATIONS.name)
     compare(compared)
-    assert sealed_at_but(compared, RESULTS[2].name) == before
+    assert sealed_at_but(compared, CORRELATIONS.name) == before
     assert_as_from_nothing(compared)
 
 
@@ -200,7 +213,7 @@ def test_a_score_in_a_language_is_no_outside_code(tiny: Tiny, reads_here: list[i
 
 def stage(**changes: object) -> Stage:
     given = {"name": "labels", "tables": [LABELS], "settings": {"depth": 3}, "inputs": {"file": "5 bytes"}}
-    return Stage(**{**given, **changes})  # type: ignore[arg-type]
+    return Stage(**{**given, "make": lambda append: {}, **changes})  # type: ignore[arg-type]
 
 
 def test_the_fingerprint_holds_all_that_a_stage_depends_on() -> None:
@@ -219,6 +232,6 @@ def test_what_cannot_be_known_is_never_taken_for_the_same(tmp_path: pathlib.Path
     for unknown in (stage(inputs={"file": NOT_LOCAL}), stage(names=["erag", "mine:OWN"])):
         assert unknown.fingerprint is None
         store.write(LABELS.empty(), LABELS, made_from=unknown.fingerprint)
-        assert not unknown.is_made(store)
+        assert not unknown.is_current(store)
     store.write(LABELS.empty(), LABELS, made_from=stage().fingerprint)
-    assert stage().is_made(store)
+    assert stage().is_current(store)

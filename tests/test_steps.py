@@ -16,14 +16,19 @@ from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, kilt_line, passage_li
 
 from erag_ray import measures
 from erag_ray.config import JobConfig, ReaderConfig
-from erag_ray.datasets import Findings, load_run, sample
-from erag_ray.evaluate import GOLD_PASSAGES, depths_of
-from erag_ray.schemas import CORRELATIONS, LABELS, MEANS, REQUESTS, UTILITY, InputError
+from erag_ray.datasets import sample
+from erag_ray.evaluate import depths_of
+from erag_ray.evaluate.export import export
+from erag_ray.evaluate.stage import evaluate
+from erag_ray.files import Findings
+from erag_ray.inference.stage import run_stage
+from erag_ray.inputs.stage import prepare, prepared
+from erag_ray.labels.document_labels import label
+from erag_ray.planning.plan import end_to_end_lists, plan_stage, preview
+from erag_ray.report.load import load
+from erag_ray.runs import GOLD_PASSAGES, load_run
+from erag_ray.schemas import LABELS, REQUESTS, UTILITY, InputError
 from erag_ray.schemas import RUNS as RUNS_TABLE
-from erag_ray.steps.inputs import prepare, prepared
-from erag_ray.steps.judging import evaluate, export, label
-from erag_ray.steps.planning import end_to_end_lists, plan_stage, preview
-from erag_ray.steps.reading import run_stage
 from erag_ray.store import ResponseStore, TableStore
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -380,18 +385,21 @@ def test_sealed_inputs_can_be_used_where_their_files_are_not(tiny: Tiny) -> None
     assert prepared(tiny.config).queries.height == len(QUESTIONS)
 
 
-def test_preparing_other_inputs_takes_the_seal_off_all_that_was_made_before(
-    tiny: Tiny, reads_here: list[int]
-) -> None:
+def test_what_was_made_from_other_inputs_is_refused(tiny: Tiny, reads_here: list[int]) -> None:
     compare(tiny)
     append(tiny.passages, passage_line("d13", *PASSAGES["d1"]))
+    run = tiny.run("good")
+    run.write_text(run.read_text().replace(" d1 ", " d13 "))
     inputs = prepare(tiny.config)
-    for schema in (LABELS, UTILITY, MEANS, CORRELATIONS):
-        assert not TableStore(tiny.config.out).is_sealed(schema), schema.name
-    assert not (pathlib.Path(tiny.config.out) / "report.md").exists()
-    assert not (pathlib.Path(tiny.config.out) / "compare" / "manifest.json").exists()
-    with pytest.raises(InputError, match=r"no sealed labels; run jobs/annotate\.py"):
+    out = pathlib.Path(tiny.config.out)
+    assert not (out / "report.md").exists()
+    assert not (out / "compare" / "manifest.json").exists()
+    with pytest.raises(
+        InputError, match=r"labels were made with another corpus, runs; run jobs/annotate\.py again"
+    ):
         evaluate(tiny.config, inputs)
+    with pytest.raises(InputError, match=r"means were made from other .*labels.* than stand there now"):
+        load(tiny.config.out)
 
 
 @pytest.mark.parametrize(
@@ -442,7 +450,7 @@ def test_errors_above_the_share_fail_the_stage_and_name_the_request(
     plan = plan_stage(tiny.config, inputs, "compare", alone=True, together=True)
     if not fails:
         done = run_stage(tiny.config, plan)
-        label(tiny.config, inputs, done.values(inputs))
+        label(tiny.config, inputs, done)
         # not judged is null, never 0
         assert table(tiny, LABELS, annotator="erag")["label"].null_count() == 1
         return

@@ -268,7 +268,7 @@ def test_a_table_that_was_not_written_is_not_there(root: str) -> None:
         with pytest.raises(FileNotFoundError, match=r"table provenance in .* is not there or not sealed"):
             read(PROVENANCE)
     # a manifest can be taken away as often as one likes
-    tables.unseal(PROVENANCE)
+    tables.invalidate(PROVENANCE)
 
 
 def test_rewriting_replaces_the_table(root: str) -> None:

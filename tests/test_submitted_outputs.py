@@ -12,10 +12,11 @@ from ray._private.ray_constants import DEFAULT_RUNTIME_ENV_DIR_NAME
 from ray._private.runtime_env.packaging import get_local_dir_from_uri
 from ray._private.runtime_env.working_dir import WorkingDirPlugin
 
-from erag_ray.config import JobConfig, WorldConfig, parse
+from erag_ray.cli.run import run_job
+from erag_ray.cli.submission import check_outputs
+from erag_ray.config import JobConfig, parse
 from erag_ray.schemas import InputError
-from erag_ray.steps import run_job
-from erag_ray.steps.submission import check_outputs
+from erag_ray.world import WorldConfig
 
 ROOT = pathlib.Path(__file__).parents[1]
 JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py"))
@@ -101,7 +102,7 @@ def test_the_refusal_comes_before_a_bucket_is_asked(
         raise AssertionError("something was looked at before the outputs were refused")
 
     for name in ("check_reach", "claimed", "with_public"):
-        monkeypatch.setattr(f"erag_ray.steps.{name}", unreached)
+        monkeypatch.setattr(f"erag_ray.cli.run.{name}", unreached)
     monkeypatch.setattr("sys.argv", ["job", "--queries", "[s3://bucket/nq.jsonl]"])
     with pytest.raises(SystemExit) as ended:
         run_job(JobConfig, unreached, "")

@@ -17,11 +17,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers.modeling_outputs import BaseModelOutput
 
-from erag_ray.models import LocalModel, PromptTokens, Request, local
-from erag_ray.models.attention import LONG, ONE_BY_ONE, within
-from erag_ray.models.fusion import Fused, Padded, padded
-from erag_ray.models.memory import Limits
-from erag_ray.models.t5_engine import Engine, buckets_of, first_largest
+from erag_ray.models.local import model as local
+from erag_ray.models.local.memory import Limits
+from erag_ray.models.local.model import LocalModel, PromptTokens
+from erag_ray.models.t5.attention import LONG, ONE_BY_ONE, within
+from erag_ray.models.t5.encoder_cache import Fused, Padded, padded
+from erag_ray.models.t5.engine import Engine, buckets_of, first_largest
+from erag_ray.requests import Request
 
 KINDS: dict[str, dict[str, Any]] = {
     "t5": {},

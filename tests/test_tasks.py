@@ -7,10 +7,10 @@ import pathlib
 
 import pytest
 
+from erag_ray.cluster import task_pool
 from erag_ray.config import SearchConfig
-from erag_ray.pipeline import task_pool
 from erag_ray.schemas import JobError
-from erag_ray.work import Tasks
+from erag_ray.sharded_tasks import Tasks
 
 
 @pytest.mark.cluster

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import form_for
 
-from erag_ray.config import StageConfig, TrainConfig
-from erag_ray.models import PromptTokens
-from erag_ray.train.batches import Sample, draw, micro_batches
-from erag_ray.train.crops import crop
-from erag_ray.train.curriculum import Curriculum, Place
-from erag_ray.train.start import train_tokenizer
+from erag_ray.models.local.model import PromptTokens
+from erag_ray.train.config import StageConfig, TrainConfig
+from erag_ray.train.data.batches import Sample, draw, micro_batches
+from erag_ray.train.data.crops import crop
+from erag_ray.train.data.curriculum import Curriculum, Place
+from erag_ray.train.scratch.start import train_tokenizer
 
 FORM = form_for("fid")
 TEXT = [

@@ -12,10 +12,11 @@ from models import causal_folder
 from tiny import Tiny
 from trainings import TINY, given_lines, tiny_training, write_given
 
-from erag_ray.config import ExamplesConfig, ReaderConfig, StageConfig, TrainConfig
+from erag_ray.config import ReaderConfig
 from erag_ray.schemas import InputError
-from erag_ray.train.batches import listed
-from erag_ray.train.examples import Examples, prepare_examples
+from erag_ray.train.config import ExamplesConfig, StageConfig, TrainConfig
+from erag_ray.train.data.batches import listed
+from erag_ray.train.data.examples import Examples, prepare_examples
 from erag_ray.train.plan import check, prepare
 
 

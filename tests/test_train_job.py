@@ -13,11 +13,11 @@ import yaml
 from models import form_for, loaded, outputs
 from trainings import ROOT, curve, result, run, tiny_training
 
-from erag_ray.config import TrainConfig
-from erag_ray.models import Passage, Request
-from erag_ray.pipeline.training import full_path
+from erag_ray.requests import Passage, Request
 from erag_ray.schemas import JobError
-from erag_ray.steps.training import train
+from erag_ray.train.config import TrainConfig
+from erag_ray.train.stage import train
+from erag_ray.train.workers import full_path
 
 pytestmark = pytest.mark.filterwarnings(
     r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*", r"ignore::UserWarning:ray\..*"

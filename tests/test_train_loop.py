@@ -33,12 +33,14 @@ from trainings import (
     write_given,
 )
 
-from erag_ray.config import ExamplesConfig, ReaderConfig, TrainConfig
-from erag_ray.models import Form, Passage, PromptTokens, Request, make_model
-from erag_ray.models.local import Output
+from erag_ray.config import ReaderConfig
+from erag_ray.models import make_model
+from erag_ray.models.local.model import Output, PromptTokens
+from erag_ray.requests import Form, Passage, Request
 from erag_ray.schemas import InputError, JobError
 from erag_ray.train import checkpoints, loop
-from erag_ray.train.batches import Batches, Sample, tokenised
+from erag_ray.train.config import ExamplesConfig, TrainConfig
+from erag_ray.train.data.batches import Batches, Sample, tokenised
 from erag_ray.train.plan import check_same, prepare, start_folder
 
 

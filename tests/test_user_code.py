@@ -19,15 +19,19 @@ from test_faults import FORM, as_pending, in_order, pending, requests, work_of
 from tiny import RUNS as LISTS
 from tiny import RunJob, Tiny, job_command, table
 
-from erag_ray import names, user_code
-from erag_ray.config import JobConfig, ReaderConfig, RetrieverConfig, SettleConfig
-from erag_ray.models import Isolation, Passage, Rendered, Request, Response, make_model, model_id, rendered
+from erag_ray import registry as names
+from erag_ray import user_code
+from erag_ray.cluster import ray_session
+from erag_ray.config import JobConfig, ReaderConfig, RetrieverConfig
+from erag_ray.inference import ModelActor, run
+from erag_ray.inputs.stage import prepare
+from erag_ray.models import Isolation, Rendered, make_model, model_id, rendered
 from erag_ray.models.isolation import ERRORS_IN_A_ROW
-from erag_ray.pipeline import ModelActor, ray_session, run
+from erag_ray.requests import Passage, Request, Response
 from erag_ray.schemas import LABELS, UTILITY, InputError, JobError
 from erag_ray.scores import score_named
-from erag_ray.steps import settling
-from erag_ray.steps.inputs import prepare
+from erag_ray.sequential_test import SettleConfig
+from erag_ray.sequential_test import stage as settling
 from erag_ray.store import JobTracebacks, ResponseStore, TableStore, as_frame
 
 ROOT = pathlib.Path(__file__).parents[1]

@@ -14,14 +14,17 @@ import pytest
 from tiny import RUNS, Tiny, job_command
 
 from erag_ray import benchmark
-from erag_ray.benchmark import vllm as benchmark_vllm
-from erag_ray.config import BenchmarkConfig, JudgeConfig, ReaderConfig, output_settings
-from erag_ray.models import Form, Request, make_model, vllm
-from erag_ray.models.vllm_engine import MAX_NEXT, Computed, Engine, Part, arguments_of, sampling
-from erag_ray.pipeline.gpus import process_environment
-from erag_ray.pipeline.inference import Pool
-from erag_ray.prompts import FAMILIES, family_prompt, question_first_prompt
-from erag_ray.report import vllm_table
+from erag_ray.benchmark.config import BenchmarkConfig
+from erag_ray.benchmark.readers import vllm as benchmark_vllm
+from erag_ray.benchmark.tables import vllm_table
+from erag_ray.cluster.gpus import process_environment
+from erag_ray.config import JudgeConfig, ReaderConfig, output_settings
+from erag_ray.inference.pool import Pool
+from erag_ray.models import make_model
+from erag_ray.models.vllm import model as vllm
+from erag_ray.models.vllm.engine import MAX_NEXT, Computed, Engine, Part, arguments_of, sampling
+from erag_ray.requests import Form, Request
+from erag_ray.requests.prompts import FAMILIES, family_prompt, question_first_prompt
 from erag_ray.schemas import InputError, JobError
 
 PLAIN = family_prompt(FAMILIES["question"], is_chat=False, num_examples=2)
@@ -159,7 +162,7 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> None:
     dead = types.SimpleNamespace(EngineDeadError=type("EngineDeadError", (Exception,), {}))
     monkeypatch.setitem(sys.modules, "vllm.v1.engine.exceptions", dead)
     monkeypatch.setattr(
-        "erag_ray.models.vllm_engine.sampling", sampling.__wrapped__
+        "erag_ray.models.vllm.engine.sampling", sampling.__wrapped__
     )  # kept ones would be real
 
 
@@ -219,7 +222,7 @@ def test_next_tokens_are_scored_once_each(folder: str) -> None:
 def test_requests_are_fed_as_the_engine_has_room_and_dropped_when_nobody_waits(
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("erag_ray.models.vllm_engine.MAX_WAITING", 4)
+    monkeypatch.setattr("erag_ray.models.vllm.engine.MAX_WAITING", 4)
     engine = Engine(config(folder), folder, 100, 1.0)
     parts = ((number, Part((number,))) for number in range(50))
     answers = engine.run(parts)

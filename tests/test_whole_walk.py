@@ -28,11 +28,24 @@ from tiny import (
     write_tiny,
 )
 
+from erag_ray.cluster import FREE_CPUS, session
 from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.evaluate.stage import RESULTS
+from erag_ray.inference import Pool, block_rows, largest_share, plan_pool
+from erag_ray.inputs.stage import INPUT_TABLES
 from erag_ray.models import Resources
-from erag_ray.pipeline import FREE_CPUS, Pool, block_rows, largest_share, plan_pool, session
-from erag_ray.schemas import CORRELATIONS, COSTS, LABELS, LIST_VALUES, MEANS, REQUESTS, UTILITY, JobError
-from erag_ray.steps.inputs import DERIVED_TABLES, INPUT_TABLES
+from erag_ray.schemas import (
+    CORRELATIONS,
+    COSTS,
+    DOCUMENT_OUTPUTS,
+    LABELS,
+    LIST_OUTPUTS,
+    LIST_VALUES,
+    MEANS,
+    REQUESTS,
+    UTILITY,
+    JobError,
+)
 from erag_ray.store import TableStore
 
 # Ray warns of its own inner workings
@@ -62,7 +75,10 @@ def again(walked: Tiny, tmp_path: pathlib.Path) -> Tiny:
 
 def test_the_walk_seals_every_table_and_writes_the_report(walked: Tiny) -> None:
     store = TableStore(walked.config.out)
-    assert all(store.is_sealed(schema) for schema in (*INPUT_TABLES, *DERIVED_TABLES))
+    assert all(
+        store.is_sealed(schema)
+        for schema in (*INPUT_TABLES, LABELS, UTILITY, DOCUMENT_OUTPUTS, LIST_OUTPUTS, *RESULTS)
+    )
     stage = TableStore(f"{walked.config.out}/compare")
     assert stage.is_sealed(REQUESTS)
     assert stage.is_sealed(COSTS)
@@ -370,7 +386,7 @@ def test_a_killed_job_goes_on_where_it_was(local_ray: None, tmp_path: pathlib.Pa
     out = TableStore(config.out)
     assert not pathlib.Path(config.out, "compare", "manifest.json").exists()
     assert not pathlib.Path(config.out, "report.md").exists()
-    assert not any(out.is_sealed(schema) for schema in DERIVED_TABLES)
+    assert not any(out.is_sealed(schema) for schema in (LABELS, UTILITY, *RESULTS))
 
     # the same job again, on the Ray of these tests to save the start of another
     runpy.run_path(str(ROOT / "jobs" / "compare.py"))["main"](dataclasses.replace(config, progress=False))
@@ -402,8 +418,8 @@ def test_a_torn_file_is_set_aside_and_its_requests_are_run_again(tiny: Tiny, rea
 
 
 def test_a_stage_that_lacks_responses_is_not_sealed(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
-    from erag_ray.pipeline import Done
-    from erag_ray.steps import reading
+    from erag_ray.inference import Done
+    from erag_ray.inference import stage as reading
 
     nothing = Done(
         num_responses=0,

@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sentencepiece import sentencepiece_model_pb2 as proto
 
-from erag_ray.models import word_cache
-from erag_ray.models.tokens import PieceTokenizer, plain_encoder
-from erag_ray.models.word_cache import WordCache, splits_at_blanks, word_starts
+from erag_ray.models.local import word_cache
+from erag_ray.models.local.tokens import PieceTokenizer, plain_encoder
+from erag_ray.models.local.word_cache import WordCache, splits_at_blanks, word_starts
 
 pre_tokenizers = tokenizers.pre_tokenizers
 

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.config import WorldConfig
-from erag_ray.datasets import Findings, load_queries
+from erag_ray.datasets import load_queries
+from erag_ray.files import Findings
 from erag_ray.scores import SCORES
-from erag_ray.world import TASKS, write_world
+from erag_ray.world import TASKS, WorldConfig, write_world
 from erag_ray.world.district import District, Fact, make_district
 from erag_ray.world.files import KNOWLEDGE_SOURCE, district_lines, file_name, num_questions, page_record
 from erag_ray.world.names import is_dev_name, surname

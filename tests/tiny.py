@@ -18,14 +18,16 @@ import rich.console
 from polars.testing import assert_frame_equal
 
 from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.evaluate.export import export
+from erag_ray.evaluate.stage import evaluate
+from erag_ray.inference.stage import run_stage
+from erag_ray.inputs.stage import prepare
 from erag_ray.kinds import ANSWER
+from erag_ray.labels import label, score_end_to_end
+from erag_ray.planning.plan import StagePlan, plan_stage
 from erag_ray.report import build_report, load, parts_as_markdown, tables_of, verdict
+from erag_ray.report.stage import report
 from erag_ray.schemas import COSTS, LABELS, UTILITY, TableSchema
-from erag_ray.steps.inputs import prepare
-from erag_ray.steps.judging import evaluate, export, label, use
-from erag_ray.steps.planning import StagePlan, end_to_end_lists, plan_stage
-from erag_ray.steps.reading import run_stage
-from erag_ray.steps.reporting import report
 from erag_ray.store import TableStore
 
 # query: (question, answer, gold page)
@@ -157,9 +159,9 @@ def compare(tiny: Tiny) -> StagePlan:
     """What jobs/compare.py does, and what it had to read."""
     inputs = prepare(tiny.config)
     plan = plan_stage(tiny.config, inputs, "compare", alone=True, together=True)
-    done = run_stage(tiny.config, plan)
-    label(tiny.config, inputs, done.values(inputs))
-    use(tiny.config, inputs, end_to_end_lists(tiny.config, inputs), done.requests, done.responses)
+    finished = run_stage(tiny.config, plan)
+    label(tiny.config, inputs, finished)
+    score_end_to_end(tiny.config, inputs, finished)
     evaluate(tiny.config, inputs)
     export(tiny.config, inputs)
     report(tiny.config, rich.console.Console(file=io.StringIO(), width=200))

@@ -18,9 +18,10 @@ import torch
 import torch.distributed as dist
 from safetensors.torch import load_file
 
-from erag_ray.config import ExamplesConfig, ReaderConfig, ScratchConfig, StageConfig, TrainConfig
+from erag_ray.config import ReaderConfig
 from erag_ray.schemas import JobError
 from erag_ray.train.checkpoints import State
+from erag_ray.train.config import ExamplesConfig, ScratchConfig, StageConfig, TrainConfig
 from erag_ray.train.log import read_log
 from erag_ray.train.loop import Trainer
 from erag_ray.train.plan import prepare, start_folder

@@ -19,6 +19,8 @@ import numpy.typing as npt
 
 from erag_ray.agreement.cells import Cells, Floats, Orders, Weights, fold, ratio
 from erag_ray.agreement.differences import (
+    ALPHA,
+    POWER,
     TIE_DIGITS,
     detectable_difference,
     effect_size,
@@ -35,12 +37,14 @@ from erag_ray.agreement.statistics import (
     permuted_ranks,
     spearman_rho,
 )
-from erag_ray.compiling import in_threads
-from erag_ray.names import find_instance
+from erag_ray.numba_jit import in_threads
+from erag_ray.registry import find_instance
 from erag_ray.user_code import with_guards
 
 __all__ = [
+    "ALPHA",
     "MIN_FOR_P_VALUE",
+    "POWER",
     "STATISTICS",
     "TIE_DIGITS",
     "Agreement",

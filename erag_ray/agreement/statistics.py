@@ -1,6 +1,6 @@
 """Cells, and how often each resample draws each query -> one value per resample: Kendall's tau-b, Spearman's rho.
 
-The loops are compiled (`erag_ray.compiling`). Add an entry to `STATISTICS` in the room's ``__init__``.
+The loops are compiled (`erag_ray.numba_jit`). Add an entry to `STATISTICS` in the room's ``__init__``.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from erag_ray.agreement.cells import Cells, Floats, Integers, Orders, Weights
-from erag_ray.compiling import compiled, in_threads
+from erag_ray.numba_jit import compiled, in_threads
 
 LANES = 16
 """Resamples at a time: the processor adds several numbers at once."""

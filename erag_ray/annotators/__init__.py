@@ -40,9 +40,11 @@ from erag_ray.annotators.gains import (
 from erag_ray.annotators.judged import llm_relevance, llm_relevance_graded
 from erag_ray.annotators.unrelated import PER_QUESTION, unrelated_pairs
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, RELEVANCE
-from erag_ray.names import find_instance
+from erag_ray.measures import Kind as LabelKind
+from erag_ray.measures import canonical_name, measures_for
+from erag_ray.registry import find_instance
 from erag_ray.schemas import LABELS, conform
-from erag_ray.scores import SHORT_ANSWERS
+from erag_ray.scores import SHORT_ANSWERS, score_named
 from erag_ray.user_code import running
 
 __all__ = [
@@ -55,10 +57,12 @@ __all__ = [
     "annotate",
     "annotator_named",
     "applicable_queries",
+    "asked_measures",
     "asks_of",
     "closed_book_answers",
     "every_pair",
     "judged_pairs",
+    "kind_of_labels",
     "likelihood_noise",
     "no_documents",
     "unmatchable_answers",
@@ -172,6 +176,17 @@ def asks_of(names: Sequence[str]) -> Iterator[Asks]:
     for name in names:
         with contextlib.suppress(ValueError):
             yield from annotator_named(name).asks
+
+
+def asked_measures(names: Sequence[str] | None, kind: LabelKind, threshold: float | None) -> list[str]:
+    """The measures that a column of labels gets, by their canonical names: those asked for, else all that it allows."""
+    return measures_for(kind, threshold) if names is None else [canonical_name(name) for name in names]
+
+
+def kind_of_labels(annotator: str, score: str) -> LabelKind:
+    """What an annotator's labels are declared to be, for queries with this score."""
+    declared = annotator_named(annotator).kind
+    return declared or ("binary" if score_named(score).binary else "graded")
 
 
 READER_AND_SCORE: frozenset[Literal["reader", "score"]] = frozenset({"reader", "score"})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import polars as pl
 
 from erag_ray.annotators.base import Evidence, rows_of, with_passage
-from erag_ray.names import find
+from erag_ray.registry import find
 from erag_ray.scores import normalize_answer
 
 

@@ -16,8 +16,8 @@ from concurrent.futures import ProcessPoolExecutor
 
 import polars as pl
 
-from erag_ray.config import BenchmarkConfig
-from erag_ray.resident import peak_resident_bytes
+from erag_ray.benchmark.config import BenchmarkConfig
+from erag_ray.process_memory import peak_resident_bytes
 
 COLUMNS = pl.Schema(
     {
@@ -63,15 +63,15 @@ STEPS: dict[str, tuple[str, ...]] = {
 ROOMS = {
     "measures": "evaluated",
     "table_1": "evaluated",
-    "readings": "reading",
-    "table_2": "table_2",
-    "shared": "lists",
-    "depths": "lists",
-    "precision": "precision",
-    "long": "long",
-    "host": "host",
-    "served": "served",
-    "vllm": "vllm",
+    "readings": "readers.reading",
+    "table_2": "readers.table_2",
+    "shared": "readers.lists",
+    "depths": "readers.lists",
+    "precision": "readers.precision",
+    "long": "readers.scaling",
+    "host": "readers.host",
+    "served": "readers.served",
+    "vllm": "readers.vllm",
 }
 
 

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import polars as pl
 import scipy.stats
 
-from erag_ray.benchmark.labelled import Tables, tables
+from erag_ray.benchmark.config import BenchmarkConfig
+from erag_ray.benchmark.synthetic_labels import Tables, tables
 from erag_ray.benchmark.timing import Row, rounds, seconds_of, timed
-from erag_ray.config import BenchmarkConfig
 from erag_ray.evaluate import (
     POOL,
     DatasetColumns,
@@ -27,9 +27,10 @@ from erag_ray.evaluate import (
     correlations,
     list_values,
     means,
+    measured_and_used,
     pooling,
+    same_list,
 )
-from erag_ray.evaluate.columns import measured_and_used, same_list
 
 CUTOFFS = (5, 10, 20)
 """And the depth."""

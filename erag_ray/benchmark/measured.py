@@ -14,17 +14,18 @@ import polars as pl
 import rank_bm25
 import sentence_transformers
 
-from erag_ray.benchmark.generated import passages, questions, unit_vectors
+from erag_ray.benchmark.config import BenchmarkConfig
+from erag_ray.benchmark.synthetic_texts import passages, questions, unit_vectors
 from erag_ray.benchmark.timing import Row, in_turn, seconds_of
-from erag_ray.config import BenchmarkConfig, RetrieverConfig
+from erag_ray.config import RetrieverConfig
 from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.analysers import English
 from erag_ray.retrieve.bm25 import open_shard
-from erag_ray.retrieve.dense import Shard
-from erag_ray.retrieve.encoders import Encoder, find_encoder, preset_named
-from erag_ray.retrieve.work import TEXTS_PER_PART
+from erag_ray.retrieve.dense.encoders import Encoder, find_encoder, preset_named
+from erag_ray.retrieve.dense.index import Shard
+from erag_ray.retrieve.shards import TEXTS_PER_PART
+from erag_ray.sharded_tasks import do_tasks, part
 from erag_ray.store import Folder, write_array
-from erag_ray.work import do_tasks, part
 
 RANK_BM25_QUERIES = 20
 PER_SHARD = 1_000_000

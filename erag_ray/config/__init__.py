@@ -5,15 +5,11 @@ are errors. A new key is one field with a docstring; ``--help`` shows it. A new 
 of its own here; its ``PATHS`` name the fields in which ``$NAME`` and ``~`` are replaced.
 """
 
-from __future__ import annotations
-
-from erag_ray.config.benchmark import BenchmarkConfig
 from erag_ray.config.check import require
-from erag_ray.config.job import JobConfig
+from erag_ray.config.job import KNOWN, JobConfig
 from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.papers import PapersConfig
 from erag_ray.config.parsing import expand, map_paths, parse
-from erag_ray.config.prompt import ExampleConfig, PromptConfig
+from erag_ray.config.prompt import BUILT_IN, PROMPT_CHOICES, ExampleConfig, PromptConfig, fields_of
 from erag_ray.config.reader import ReaderConfig, output_settings
 from erag_ray.config.report import ReportConfig, ReportKeys
 from erag_ray.config.retrieval import (
@@ -23,32 +19,25 @@ from erag_ray.config.retrieval import (
     SearchConfig,
     check_retrievers,
 )
-from erag_ray.config.settle import SettleConfig
-from erag_ray.config.training import ExamplesConfig, ScratchConfig, StageConfig, TrainConfig
-from erag_ray.config.world import WorldConfig
 
 __all__ = [
-    "BenchmarkConfig",
+    "BUILT_IN",
+    "KNOWN",
+    "PROMPT_CHOICES",
     "DualLabelsConfig",
     "ExampleConfig",
-    "ExamplesConfig",
     "JobConfig",
     "JudgeConfig",
-    "PapersConfig",
     "PromptConfig",
     "ReaderConfig",
     "ReportConfig",
     "ReportKeys",
     "RetrieveConfig",
     "RetrieverConfig",
-    "ScratchConfig",
     "SearchConfig",
-    "SettleConfig",
-    "StageConfig",
-    "TrainConfig",
-    "WorldConfig",
     "check_retrievers",
     "expand",
+    "fields_of",
     "map_paths",
     "output_settings",
     "parse",

@@ -11,6 +11,9 @@ from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.report import ReportKeys
 from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig, SearchConfig, check_retrievers
 
+KNOWN = "known"
+"""The slice by whether the reader answers a question without passages."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobConfig:

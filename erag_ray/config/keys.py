@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from erag_ray.names import suggestion
+from erag_ray.registry import suggestion
 
 NULL = "tag:yaml.org,2002:null"
 HINTS = {

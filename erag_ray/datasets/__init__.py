@@ -7,37 +7,30 @@ function and one line in `QUERY_FORMATS` (questions.py), `PASSAGE_FORMATS` (pass
 (runs.py).
 """
 
-from erag_ray.datasets.checks import check_inputs, gold_lists
-from erag_ray.datasets.findings import Findings
-from erag_ray.datasets.given import load_given
-from erag_ray.datasets.known import DATASETS, Dataset, find_dataset
-from erag_ray.datasets.passages import PASSAGE_FORMATS, load_passages
-from erag_ray.datasets.predictions import resolve_pages
-from erag_ray.datasets.queries import NO_VALUE, LoadedQueries, load_queries, sample, sample_loaded
+from erag_ray.datasets.queries import (
+    GOLD_COLUMNS,
+    NO_VALUE,
+    LoadedQueries,
+    load_queries,
+    sample,
+    sample_loaded,
+)
 from erag_ray.datasets.questions import QUERY_FORMATS, Question
-from erag_ray.datasets.runs import RUN_FORMATS, load_run
-from erag_ray.datasets.trec import write_trec_qrels, write_trec_run
+from erag_ray.datasets.reading_comprehension import load_given
+from erag_ray.datasets.tasks import DATASETS, Dataset, find_dataset, known_name
 
 __all__ = [
     "DATASETS",
+    "GOLD_COLUMNS",
     "NO_VALUE",
-    "PASSAGE_FORMATS",
     "QUERY_FORMATS",
-    "RUN_FORMATS",
     "Dataset",
-    "Findings",
     "LoadedQueries",
     "Question",
-    "check_inputs",
     "find_dataset",
-    "gold_lists",
+    "known_name",
     "load_given",
-    "load_passages",
     "load_queries",
-    "load_run",
-    "resolve_pages",
     "sample",
     "sample_loaded",
-    "write_trec_qrels",
-    "write_trec_run",
 ]

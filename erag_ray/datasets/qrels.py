@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import re
 
-from erag_ray.datasets.findings import Findings
-from erag_ray.datasets.lines import FIELD, read_lines
+from erag_ray.files import FIELD, Findings, read_lines
 
 # no more digits than a number of 64 bits has; int() would also take other scripts' and 1_000
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")

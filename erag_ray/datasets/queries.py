@@ -11,15 +11,13 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 import xxhash
 
-from erag_ray.datasets.findings import Findings
-from erag_ray.datasets.known import Dataset, ScoreRule, dataset_of_file, find_dataset, known_name
-from erag_ray.datasets.lines import Paths, Record, listed, read_records, shown
+from erag_ray.datasets.filters import SlicePaths, Where, conditions_of
 from erag_ray.datasets.qrels import Qrels, read_qrels
 from erag_ray.datasets.questions import FORMS, QUERY_FORMATS, Question, format_of, format_of_article
-from erag_ray.datasets.squad import is_squad, read_squad
+from erag_ray.datasets.tasks import Dataset, ScoreRule, dataset_of_file, find_dataset, known_name
 from erag_ray.datasets.triviaqa import read_triviaqa
-from erag_ray.datasets.where import SlicePaths, Where, conditions_of
-from erag_ray.names import find
+from erag_ray.files import Findings, Paths, Record, is_squad, listed, read_records, read_squad, shown
+from erag_ray.registry import find
 from erag_ray.schemas import InputError
 from erag_ray.scores import ENGLISH, check_language, normalize_answer
 from erag_ray.user_code import checking, is_user_code

@@ -9,9 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from erag_ray.datasets.known import dataset_of_file
-from erag_ray.datasets.lines import Record, identifier, shown
-from erag_ray.datasets.squad import page_name
+from erag_ray.datasets.tasks import dataset_of_file
+from erag_ray.files import Record, identifier, page_name, shown
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from erag_ray.datasets.findings import Findings
-from erag_ray.datasets.lines import identifier, read_json
+from erag_ray.files import Findings, identifier, read_json
 
 
 def read_triviaqa(paths: list[str], query_ids: Collection[str], findings: Findings) -> dict[str, str]:

@@ -20,68 +20,30 @@ from erag_ray.evaluate.cells import (
     cells,
     complements,
 )
-from erag_ray.evaluate.columns import DatasetColumns, by_dataset
-from erag_ray.evaluate.common import (
-    ANY,
-    END_TO_END,
-    GOLD_PASSAGES,
-    NO_PASSAGES,
-    OWN_LIST,
-    POOL,
-    REFERENCES,
-    Settings,
-    depths_of,
-)
+from erag_ray.evaluate.columns import DatasetColumns, by_dataset, measured_and_used, same_list
+from erag_ray.evaluate.common import ANY, OWN_LIST, POOL, Floats, Settings, depths_of
 from erag_ray.evaluate.comparisons import best_depths, comparisons, contrasts
-from erag_ray.evaluate.dual import PROBABILITIES, dual_labels, dual_probabilities
-from erag_ray.evaluate.outputs import (
-    SINGLE_DOCUMENT,
-    Expected,
-    describe_judgements,
-    describe_outputs,
-    judged_queries,
-)
-from erag_ray.evaluate.pages import hit_values, page_values, sanity
+from erag_ray.evaluate.export import export
 from erag_ray.evaluate.pooling import pooling
-from erag_ray.evaluate.slices import (
-    KNOWN,
-    MIN_QUESTIONS,
-    all_slices,
-    slice_comparisons,
-    slice_means,
-)
+from erag_ray.evaluate.slices import MIN_QUESTIONS, all_slices, slice_comparisons, slice_means
+from erag_ray.evaluate.stage import RESULTS, evaluate
 from erag_ray.evaluate.statistics import correlations, means
-from erag_ray.evaluate.values import (
-    asked_measures,
-    kind_of_labels,
-    list_outputs,
-    list_value_parts,
-    list_values,
-    utility,
-    utility_of,
-)
+from erag_ray.evaluate.values import list_value_parts, list_values
 
 __all__ = [
     "ANY",
     "CELLS_MEANING",
     "COMPLEMENT_QUANTITIES",
-    "END_TO_END",
-    "GOLD_PASSAGES",
-    "KNOWN",
     "MIN_QUESTIONS",
-    "NO_PASSAGES",
     "OWN_LIST",
     "POOL",
-    "PROBABILITIES",
     "RATES",
-    "REFERENCES",
-    "SINGLE_DOCUMENT",
+    "RESULTS",
     "SUFFICES",
     "DatasetColumns",
-    "Expected",
+    "Floats",
     "Settings",
     "all_slices",
-    "asked_measures",
     "best_depths",
     "by_dataset",
     "cell_columns",
@@ -93,22 +55,14 @@ __all__ = [
     "contrasts",
     "correlations",
     "depths_of",
-    "describe_judgements",
-    "describe_outputs",
-    "dual_labels",
-    "dual_probabilities",
-    "hit_values",
-    "judged_queries",
-    "kind_of_labels",
-    "list_outputs",
+    "evaluate",
+    "export",
     "list_value_parts",
     "list_values",
     "means",
-    "page_values",
+    "measured_and_used",
     "pooling",
-    "sanity",
+    "same_list",
     "slice_comparisons",
     "slice_means",
-    "utility",
-    "utility_of",
 ]

@@ -17,9 +17,10 @@ import polars as pl
 
 from erag_ray.agreement import wilson_interval
 from erag_ray.evaluate.columns import DatasetColumns, NamedColumn, by_dataset, by_run, table_of
-from erag_ray.evaluate.common import ANY, NO_PASSAGES, REFERENCES, Floats, Settings
+from erag_ray.evaluate.common import ANY, Floats, Settings
 from erag_ray.evaluate.comparisons import TOO_FEW, comparisons
 from erag_ray.evaluate.slices import with_slices
+from erag_ray.runs import NO_PASSAGES, REFERENCES
 from erag_ray.schemas import CELL_COMPARISONS, CELL_SHARES, CELLS, COMPLEMENTS, UTILITY, conform
 
 CELL_OF: Mapping[tuple[bool, bool, bool], str] = {

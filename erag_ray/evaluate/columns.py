@@ -11,9 +11,10 @@ import numpy.typing as npt
 import polars as pl
 
 from erag_ray.agreement import permutations, permutations_among, resample_weights
-from erag_ray.evaluate.common import ANY, END_TO_END, REFERENCES, Floats, Settings
+from erag_ray.evaluate.common import ANY, Floats, Settings
 from erag_ray.evaluate.lists import rows_of
 from erag_ray.evaluate.lookup import numbered, taken
+from erag_ray.runs import END_TO_END, REFERENCES
 from erag_ray.schemas import TableSchema, conform
 
 DIGITS = 12

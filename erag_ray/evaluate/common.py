@@ -8,13 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-END_TO_END = "end_to_end"
-"""The annotator's place in MEANS for rows of utility."""
-NO_PASSAGES = "no_passages"
-"""run_id of the reader's closed-book readings, depth 0."""
-GOLD_PASSAGES = "gold_passages"
-"""run_id of the readings with the gold passages."""
-REFERENCES = (NO_PASSAGES, GOLD_PASSAGES)
 ANY = "any"
 """The ideal of a measure that has none."""
 OWN_LIST = "list"
@@ -40,7 +33,7 @@ class Settings:
         num_flips: sign flips behind each p-value of two runs.
         num_permutations: random pairings of measure and utility behind each p-value of a correlation.
         seed: of the resamples, the flips and the permutations.
-        slices: paths in the records of questions, and `slices.KNOWN`.
+        slices: paths in the records of questions, and `config.KNOWN`.
     """
 
     depths: Sequence[int]

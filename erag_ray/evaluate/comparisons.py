@@ -33,7 +33,8 @@ from erag_ray.evaluate.columns import (
     same_list,
     table_of,
 )
-from erag_ray.evaluate.common import END_TO_END, OWN_LIST, Floats, Settings
+from erag_ray.evaluate.common import OWN_LIST, Floats, Settings
+from erag_ray.runs import END_TO_END
 from erag_ray.schemas import BEST_DEPTHS, COMPARISONS, CONTRASTS
 
 COLUMNS_AT_A_TIME = 500

@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.compiling import compiled
 from erag_ray.evaluate.common import Floats
 from erag_ray.evaluate.lookup import Integers, numbered, places_of, taken
+from erag_ray.numba_jit import compiled
 
 Flags = npt.NDArray[np.bool_]
 

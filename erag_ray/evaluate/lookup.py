@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.compiling import compiled, in_threads
+from erag_ray.numba_jit import compiled, in_threads
 
 Integers = npt.NDArray[np.int64]
 Keys = npt.NDArray[np.uint64]

@@ -14,6 +14,7 @@ import numpy as np
 import polars as pl
 
 from erag_ray.agreement import holm
+from erag_ray.config import KNOWN
 from erag_ray.datasets import NO_VALUE
 from erag_ray.evaluate.columns import DatasetColumns
 from erag_ray.evaluate.common import Settings
@@ -22,8 +23,6 @@ from erag_ray.evaluate.lookup import numbered
 from erag_ray.evaluate.statistics import means
 from erag_ray.schemas import SLICE_COMPARISONS, SLICE_MEANS, SLICES, TableSchema, conform
 
-KNOWN = "known"
-"""The slice by whether the reader answers without passages; its values are yes and no."""
 MIN_QUESTIONS = 10
 """Runs are not tested on fewer."""
 QUANTITY = ["dataset", "reader", "score", "annotator", "depth", "measure", "cutoff", "ideal"]

@@ -10,89 +10,14 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from erag_ray.annotators import annotator_named
-from erag_ray.compiling import in_threads
+from erag_ray.annotators import asked_measures, kind_of_labels
 from erag_ray.evaluate.common import ANY, OWN_LIST, POOL, Floats, Settings
 from erag_ray.evaluate.lists import Flags, Judged, documents_of, judged, rows_of
 from erag_ray.evaluate.lookup import Integers, numbered, taken
-from erag_ray.measures import (
-    MEASURES,
-    Kind,
-    Lists,
-    Measure,
-    canonical_name,
-    check_measures,
-    compute_all,
-    measures_for,
-    own_ideal,
-)
-from erag_ray.names import find
-from erag_ray.schemas import LIST_OUTPUTS, LIST_VALUES, RESPONSES, UTILITY, check, conform
-from erag_ray.scores import Scoring, score_named, score_outputs
-
-
-def asked_measures(names: Sequence[str] | None, kind: Kind, threshold: float | None) -> list[str]:
-    """The measures that a column of labels gets, by their canonical names: those asked for, else all that it allows."""
-    return measures_for(kind, threshold) if names is None else [canonical_name(name) for name in names]
-
-
-def kind_of_labels(annotator: str, score: str) -> Kind:
-    """What an annotator's labels are declared to be, for queries with this score."""
-    declared = annotator_named(annotator).kind
-    return declared or ("binary" if score_named(score).binary else "graded")
-
-
-def utility(
-    lists: pl.DataFrame,
-    requests: pl.DataFrame,
-    responses: pl.DataFrame,
-    queries: pl.DataFrame,
-    scoring: Scoring | None = None,
-) -> pl.DataFrame:
-    """UTILITY: the score of what the reader said with each list.
-
-    Args:
-        lists: columns run_id, query_id, depth, doc_ids.
-        requests: REQUESTS for answers that hold each of these lists.
-        responses: RESPONSES that hold each of these requests; one without an output is not judged.
-        queries: QUERIES.
-        scoring: as in `score_outputs`.
-
-    Raises:
-        ValueError: a list lacks its request or its response.
-    """
-    return utility_of(list_outputs(lists, requests, responses), queries, scoring)
-
-
-def list_outputs(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame) -> pl.DataFrame:
-    """LIST_OUTPUTS: what the reader wrote with each list; arguments and errors as of `utility`."""
-    asked = lists.join(requests, on=["query_id", "doc_ids"], how="left", nulls_equal=True)
-    keys = RESPONSES.key
-    read = responses.select(*keys, "output", found=pl.lit(True))
-    outputs = asked.join(read, on=list(keys), how="left")
-    if outputs["found"].null_count():
-        example = (
-            outputs.filter(pl.col("found").is_null()).select("run_id", "query_id", "depth").row(0, named=True)
-        )
-        raise ValueError(f"{outputs['found'].null_count()} lists lack a response, such as {example}")
-    return outputs.select(LIST_OUTPUTS.columns.names)
-
-
-def utility_of(outputs: pl.DataFrame, queries: pl.DataFrame, scoring: Scoring | None = None) -> pl.DataFrame:
-    """UTILITY of LIST_OUTPUTS; other arguments as of `utility`."""
-    golds = outputs.join(queries.select("query_id", "answers", "score"), on="query_id", how="left")
-    scored = pl.concat(_scored(part, scoring) for part in golds.partition_by("score", maintain_order=True))
-    table = scored.select(UTILITY.columns.names)
-    conform(table, UTILITY)
-    return table
-
-
-def _scored(part: pl.DataFrame, scoring: Scoring | None) -> pl.DataFrame:
-    """Rows of one score, with its value in ``value``."""
-    score, query_ids = score_named(part["score"][0]), part["query_id"].to_list()
-    values = score_outputs(part["output"].to_list(), part["answers"].to_list(), score, query_ids, scoring)
-    return part.with_columns(value=pl.Series(values, dtype=pl.Float64))
-
+from erag_ray.measures import MEASURES, Kind, Lists, Measure, check_measures, compute_all, own_ideal
+from erag_ray.numba_jit import in_threads
+from erag_ray.registry import find
+from erag_ray.schemas import LIST_VALUES, check
 
 IDEALS = (OWN_LIST, POOL)
 ROWS_PER_PART = 2_000_000

@@ -11,8 +11,7 @@ import re
 from collections.abc import Sequence
 
 from erag_ray.kinds.base import Case, Kind
-from erag_ray.prompts import ACCEPTED, GRADED, answer_judge_prompt
-from erag_ray.requests import Form, Passage, Response
+from erag_ray.requests import ACCEPTED, GRADED, Form, Passage, Response, answer_judge_prompt
 from erag_ray.scores import JUDGEMENTS
 
 JUDGEMENT_TOKENS = 16

@@ -9,8 +9,7 @@ from typing import Literal
 
 from erag_ray.config import JudgeConfig, PromptConfig, ReaderConfig
 from erag_ray.datasets import Dataset
-from erag_ray.prompts import own_prompt, prompt_named
-from erag_ray.requests import Form, Passage, Prompt, Request, Response
+from erag_ray.requests import Form, Passage, Prompt, Request, Response, own_prompt, prompt_named
 
 Value = str | float | None
 

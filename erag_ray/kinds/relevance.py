@@ -11,8 +11,7 @@ import re
 from collections.abc import Sequence
 
 from erag_ray.kinds.base import Case, Kind
-from erag_ray.prompts import JUDGEMENTS, family_prompt
-from erag_ray.requests import Form, Response
+from erag_ray.requests import JUDGEMENTS, Form, Response, family_prompt
 
 WORDS = ("yes", "no")
 MAX_GRADE = 3

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 from erag_ray.kinds.base import Case, Kind
 from erag_ray.kinds.likelihood import following, likelihood_form
-from erag_ray.prompts import VERDICTS
-from erag_ray.requests import Response
+from erag_ray.requests import VERDICTS, Response
 
 
 def _answers(case: Case, gold_answers: Sequence[str]) -> tuple[str, ...]:

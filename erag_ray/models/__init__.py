@@ -10,17 +10,17 @@ from collections.abc import Mapping
 
 from erag_ray.config import ReaderConfig
 from erag_ray.models.base import Model, Rendered, Resources
-from erag_ray.models.causal import CausalModel
-from erag_ray.models.devices import backend, gpu_error
+from erag_ray.models.causal.model import CausalModel
 from erag_ray.models.echo import EchoModel
 from erag_ray.models.isolation import Isolation, checked, rendered
-from erag_ray.models.local import LocalModel, PromptTokens
-from erag_ray.models.memory import keep_freed_memory
-from erag_ray.models.served import ServedModel
-from erag_ray.models.t5 import T5Model
-from erag_ray.models.vllm import VllmModel
-from erag_ray.models.weights import quiet
-from erag_ray.names import find
+from erag_ray.models.local.devices import backend, gpu_error
+from erag_ray.models.local.memory import keep_freed_memory
+from erag_ray.models.local.model import LocalModel, PromptTokens
+from erag_ray.models.local.weights import quiet
+from erag_ray.models.served.model import ServedModel
+from erag_ray.models.t5.model import T5Model
+from erag_ray.models.vllm.model import VllmModel
+from erag_ray.registry import find
 from erag_ray.requests import Failure, Form, Passage, Prompt, Request, Response
 from erag_ray.schemas import InputError
 from erag_ray.store import ResponseStore, fingerprint
@@ -41,6 +41,7 @@ __all__ = [
     "Request",
     "Resources",
     "Response",
+    "ServedModel",
     "T5Model",
     "VllmModel",
     "able",

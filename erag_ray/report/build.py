@@ -10,27 +10,27 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from erag_ray.report.cells import cell_tables
-from erag_ray.report.costs import cost_table, work_table
-from erag_ray.report.differences import comparison_table, contrast_table
-from erag_ray.report.figures import FigureTables, figures
-from erag_ray.report.harm import harm_notes, harm_warnings
+from erag_ray.report.figures.sections import FigureTables, figures
 from erag_ray.report.load import Results
 from erag_ray.report.model import Figure, Report, Section, Table, Verdict
-from erag_ray.report.outputs import (
+from erag_ray.report.tables.cells import cell_tables
+from erag_ray.report.tables.correlations import across_runs_table, correlation_table
+from erag_ray.report.tables.costs import cost_table, work_table
+from erag_ray.report.tables.differences import comparison_table, contrast_table
+from erag_ray.report.tables.harm import harm_notes, harm_warnings
+from erag_ray.report.tables.outputs import (
     depth_table,
     judgement_table,
     judgement_warnings,
     output_table,
     output_warnings,
 )
-from erag_ray.report.overview import agreement_overview, comparison_overview, utility_overview
-from erag_ray.report.paper import table_1
-from erag_ray.report.pooled import pooling_table
-from erag_ray.report.published import published_table_1
-from erag_ray.report.retrievers import best_first, which_retriever
-from erag_ray.report.slices import slice_tables
-from erag_ray.report.trust import across_runs_table, correlation_table
+from erag_ray.report.tables.overview import agreement_overview, comparison_overview, utility_overview
+from erag_ray.report.tables.pool_bias import pooling_table
+from erag_ray.report.tables.published import published_table_1
+from erag_ray.report.tables.retrievers import best_first, which_retriever
+from erag_ray.report.tables.slices import slice_tables
+from erag_ray.report.tables.table_1 import table_1
 from erag_ray.report.values import part_name
 
 Parts = Iterator[Table | Figure]

@@ -34,22 +34,10 @@ from erag_ray.schemas import (
     InputError,
     TableSchema,
 )
+from erag_ray.stages import EXPORT, JOB_STAGES, stale
 from erag_ray.store import MANIFEST, TableStore, as_frame, read_manifest
 
 T = TypeVar("T")
-
-READING_STAGES = ("annotate", "end_to_end", "compare", "settle")
-
-
-def judge_stage(stage: str) -> str:
-    """Return the name of the stage that judges the outputs of another."""
-    return f"{stage}_judge"
-
-
-JOB_STAGES = tuple(name for stage in READING_STAGES for name in (stage, judge_stage(stage)))
-"""Folders of the stages that ask models, below a job's ``out``."""
-EXPORT = "trec"
-"""Folder of the TREC files; its manifest names what could not be written."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,11 +111,14 @@ def load(folder: str) -> Results:
     """Load what a report needs from a job's ``out``.
 
     Raises:
-        InputError: the folder has no sealed MEANS, or others than were sealed.
+        InputError: the folder has no sealed MEANS, others than were sealed, or such as were made from other tables.
     """
     store = TableStore(folder)
     if not store.is_sealed(MEANS):
         raise InputError([f"{folder}: no sealed means; run jobs/compare.py or jobs/evaluate.py first"])
+    if others := stale(store.manifest(MEANS), store):
+        text = f"{folder}: means were made from other {', '.join(others)} than stand there now"
+        raise InputError([f"{text}; run jobs/compare.py or jobs/evaluate.py again"])
     # nothing can be shown without them
     store.read(MEANS)
     return _Loading(store).results()
@@ -168,6 +159,8 @@ class _Loading:
         sealed = [store for store in stores if store.is_sealed(kind.schema)]
         if not sealed and not kind.optional:
             self.missing[kind.schema.name] = f"table {kind.schema.name} is not there"
+        if not kind.of_stages and self._manifest(kind.schema.name, {}) is None:
+            return kind()
         parts = [
             self._attempt(store.folder.at(kind.schema.name), functools.partial(store.read, kind.schema))
             for store in sealed
@@ -193,7 +186,12 @@ class _Loading:
         folder = self.store.folder
         if not folder.exists(name, MANIFEST):
             return None
-        return self._attempt(folder.at(name), functools.partial(read_manifest, folder, name, form=form))
+        manifest = self._attempt(folder.at(name), functools.partial(read_manifest, folder, name, form=form))
+        if manifest is not None and (others := stale(manifest, self.store)):
+            text = f"it was made from other {', '.join(others)} than stand there now; run the job again"
+            self.missing[folder.at(name)] = f"left out: {folder.at(name)}: {text}"
+            return None
+        return manifest
 
     def _attempt(self, place: str, read: Callable[[], T]) -> T | None:
         """Return what is read; None where it is not what was sealed, which is remembered."""

@@ -15,11 +15,12 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.evaluate import ANY, END_TO_END, GOLD_PASSAGES, NO_PASSAGES, OWN_LIST, RATES, REFERENCES
+from erag_ray.evaluate import ANY, OWN_LIST, RATES
 from erag_ray.report.build import title_of
 from erag_ray.report.load import Results
 from erag_ray.report.model import DatasetVerdict, Finding, Verdict
-from erag_ray.report.trust import STATISTIC_NAMES
+from erag_ray.report.tables.correlations import STATISTIC_NAMES
+from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
 
 MAX_QUESTIONS = 1_000_000
 """More questions than this are not worth a number."""

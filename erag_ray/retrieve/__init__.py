@@ -20,12 +20,12 @@ from typing import Any, ClassVar, Protocol
 import polars as pl
 
 from erag_ray.config import RetrieverConfig
-from erag_ray.names import find
+from erag_ray.registry import find
 from erag_ray.retrieve.lists import LIST_COLUMNS, best, ranked
-from erag_ray.retrieve.texts import SEARCHED
+from erag_ray.retrieve.passage_fields import SEARCHED
+from erag_ray.sharded_tasks import Do
 from erag_ray.store import Folder, fingerprint
 from erag_ray.user_code import checking
-from erag_ray.work import Do
 
 __all__ = [
     "INDEXED",
@@ -81,16 +81,16 @@ class InMemory(Protocol):
 
 INDEXED = {
     "bm25": "erag_ray.retrieve.bm25:Bm25",
-    "dense": "erag_ray.retrieve.dense:Dense",
+    "dense": "erag_ray.retrieve.dense.index:Dense",
     "lucene": "erag_ray.retrieve.lucene:Lucene",
 }
 IN_MEMORY = {
-    "random": "erag_ray.retrieve.chance:Random",
+    "random": "erag_ray.retrieve.random_baseline:Random",
 }
 OF_RUNS = {
-    "rrf": "erag_ray.retrieve.fusion:ReciprocalRank",
-    "rerank": "erag_ray.retrieve.reranking:CrossEncoder",
-    "rerank by": "erag_ray.retrieve.reranking:ByVectors",
+    "rrf": "erag_ray.retrieve.rrf:ReciprocalRank",
+    "rerank": "erag_ray.retrieve.dense.reranking:CrossEncoder",
+    "rerank by": "erag_ray.retrieve.dense.reranking:ByVectors",
 }
 
 

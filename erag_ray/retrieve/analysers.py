@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import bm25s
 import Stemmer
 
-from erag_ray.names import find
+from erag_ray.registry import find
 
 # a word with what an apostrophe joins to it: the stemmer takes a possessive 's off
 TOKEN = r"(?u)\w+(?:'\w+)*"

@@ -10,7 +10,7 @@ sentences and for other languages: ``match:ko`` is `match` in Korean. To add a s
 
 from __future__ import annotations
 
-from erag_ray.names import find_instance
+from erag_ray.registry import find_instance
 from erag_ray.scores.base import Score
 from erag_ray.scores.chat import (
     COMPARISONS,

@@ -22,13 +22,23 @@ from erag_ray.store.identity import (
     file_stamp,
     fingerprint,
     frame_digest,
+    frame_digests,
     new_job_id,
     provenance_of_code,
 )
 from erag_ray.store.lease import LEASE_SECONDS, LEASES, Lease, is_leased, last_beat
 from erag_ray.store.mapped import open_mapped, write_mapped
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore, keys_digest, old_store_notes
-from erag_ray.store.tables import MANIFEST, TableStore, TableWriter, part_paths, read_manifest, whole_manifest
+from erag_ray.store.tables import (
+    MANIFEST,
+    TABLE_MANIFEST,
+    TableStore,
+    TableWriter,
+    content_digest,
+    part_paths,
+    read_manifest,
+    whole_manifest,
+)
 from erag_ray.store.tracebacks import JobTracebacks, TracebackFiles, traceback_folder
 
 __all__ = [
@@ -39,6 +49,7 @@ __all__ = [
     "MANIFEST",
     "NOT_LOCAL",
     "ROW",
+    "TABLE_MANIFEST",
     "UNFINISHED",
     "Folder",
     "JobTracebacks",
@@ -51,10 +62,12 @@ __all__ = [
     "cache_folder",
     "cached_digest",
     "code_fingerprint",
+    "content_digest",
     "file_digest",
     "file_stamp",
     "fingerprint",
     "frame_digest",
+    "frame_digests",
     "is_folder",
     "is_leased",
     "is_uri",

@@ -12,7 +12,7 @@ import os
 import pathlib
 import subprocess
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import polars as pl
 import pyarrow as pa
@@ -121,6 +121,11 @@ def _remote_stamp(path: str) -> str:
 
 def _stamp_of(found: pafs.FileInfo) -> str:
     return f"{found.size} bytes, modified {found.mtime_ns} ns"
+
+
+def frame_digests(frames: Mapping[str, pl.DataFrame]) -> dict[str, str]:
+    """Return name -> `frame_digest` of the same rows in any order: a store gives them in that of its files."""
+    return {name: frame_digest(frame.sort(pl.all())) for name, frame in frames.items()}
 
 
 def new_job_id() -> str:

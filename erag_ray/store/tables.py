@@ -19,7 +19,14 @@ MANIFEST = "manifest.json"
 DIGEST = "manifest_sha256"
 PART = "part-"
 # what every table's manifest has
-FORM = {"table": str, "num_rows": int, "parts": dict, "config": dict, "inputs": dict}
+TABLE_MANIFEST = {
+    "table": str,
+    "columns": dict,
+    "num_rows": int,
+    "parts": dict,
+    "config": dict,
+    "inputs": dict,
+}
 
 
 class TableStore:
@@ -98,14 +105,14 @@ class TableStore:
 
     def clear(self, schema: TableSchema) -> None:
         """Delete a table, sealed or not."""
-        self.unseal(schema)
+        self.invalidate(schema)
         # a table has one writer, so unfinished files are left from one that was killed
         for below in ((schema.name, UNFINISHED), (schema.name,)):
             for name in self.folder.names(*below):
                 if name.startswith(PART):
                     self.folder.delete(*below, name)
 
-    def unseal(self, schema: TableSchema) -> None:
+    def invalidate(self, schema: TableSchema) -> None:
         """From here to the next `write` the table does not exist."""
         self.folder.delete(schema.name, MANIFEST)
 
@@ -129,7 +136,7 @@ class TableStore:
         """
         if not self.is_sealed(schema):
             raise FileNotFoundError(f"table {schema.name} in {self.folder.root} is not there or not sealed")
-        content = read_manifest(self.folder, schema.name, form=FORM)
+        content = read_manifest(self.folder, schema.name, form=TABLE_MANIFEST)
         if content["table"] != schema.name:
             raise _damaged(self.folder.at(schema.name, MANIFEST), f"it is that of {content['table']}")
         return content
@@ -162,7 +169,7 @@ class TableStore:
             FileNotFoundError: the table is not sealed.
             InputError: the manifest is damaged.
         """
-        return _content(schema, self.manifest(schema)["parts"])
+        return content_digest(self.manifest(schema))
 
     def read(self, schema: TableSchema) -> pl.DataFrame:
         """A sealed table.
@@ -281,6 +288,11 @@ def whole_manifest(
         return read_manifest(folder, *below, name=name, form=form)
     except InputError:
         return None
+
+
+def content_digest(manifest: Mapping[str, Any]) -> str:
+    """Return the fingerprint of the content that a table's manifest describes: its columns and files."""
+    return fingerprint([manifest["table"], manifest["columns"], sorted(manifest["parts"].items())])
 
 
 def _content(schema: TableSchema, parts: Mapping[str, str]) -> str:

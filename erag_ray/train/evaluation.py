@@ -9,13 +9,13 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
-from erag_ray.config import TrainConfig
 from erag_ray.datasets import sample
-from erag_ray.models import Form, Request
+from erag_ray.requests import Form, Request
 from erag_ray.scores import score_named, score_outputs
 from erag_ray.store import as_frame
-from erag_ray.train.batches import listed, read_passages
-from erag_ray.train.examples import Examples
+from erag_ray.train.config import TrainConfig
+from erag_ray.train.data.batches import listed, read_passages
+from erag_ray.train.data.examples import Examples
 from erag_ray.train.reader import TrainedReader
 
 

@@ -21,16 +21,15 @@ import torch
 import torch.distributed as dist
 from transformers.modeling_outputs import BaseModelOutput
 
-from erag_ray.config import TrainConfig
-from erag_ray.models.fusion import fuse
-from erag_ray.models.local import DEFAULT_LIMITS
-from erag_ray.models.memory import free_memory, is_out_of_memory
+from erag_ray.models.local import DEFAULT_LIMITS, free_memory, is_out_of_memory
+from erag_ray.models.t5 import fuse
 from erag_ray.schemas import JobError
-from erag_ray.train.batches import Batches, Sample, micro_batches
 from erag_ray.train.checkpoints import Checkpoints, State, recover, restore
-from erag_ray.train.curriculum import Curriculum
+from erag_ray.train.config import TrainConfig
+from erag_ray.train.data.batches import Batches, Sample, micro_batches
+from erag_ray.train.data.curriculum import Curriculum
+from erag_ray.train.data.examples import open_examples
 from erag_ray.train.evaluation import DevQuestions
-from erag_ray.train.examples import open_examples
 from erag_ray.train.log import TrainingLog
 from erag_ray.train.reader import load_readers, save_reader
 

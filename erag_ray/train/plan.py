@@ -9,15 +9,16 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from erag_ray.config import ReaderConfig, TrainConfig, output_settings
+from erag_ray.config import ReaderConfig, output_settings
 from erag_ray.datasets import Dataset
+from erag_ray.model_sources import find_model
 from erag_ray.schemas import InputError
-from erag_ray.sources import find_model
 from erag_ray.store import Folder, TableStore, whole_manifest
 from erag_ray.train.checkpoints import State, written_whole
-from erag_ray.train.examples import Examples, file_stamps, prepare_examples
+from erag_ray.train.config import TrainConfig
+from erag_ray.train.data.examples import Examples, file_stamps, prepare_examples
 from erag_ray.train.reader import check_start
-from erag_ray.train.start import make_model
+from erag_ray.train.scratch.start import make_model
 
 SETTINGS = "training.json"
 # what changes nothing but speed, memory and place

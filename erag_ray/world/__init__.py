@@ -6,9 +6,22 @@ facts over two pages, questions in other words than the pages. Made district by 
 `tasks`), so that memory does not grow with size; `files` writes it.
 """
 
-from __future__ import annotations
+from erag_ray.world.config import WorldConfig
+from erag_ray.world.district import Entity, Fact, make_district
+from erag_ray.world.files import KNOWLEDGE_SOURCE, file_name, write_world
+from erag_ray.world.pages import Page, make_pages
+from erag_ray.world.tasks import TASKS, Scene
 
-from erag_ray.world.files import write_world
-from erag_ray.world.tasks import TASKS
-
-__all__ = ["TASKS", "write_world"]
+__all__ = [
+    "KNOWLEDGE_SOURCE",
+    "TASKS",
+    "Entity",
+    "Fact",
+    "Page",
+    "Scene",
+    "WorldConfig",
+    "file_name",
+    "make_district",
+    "make_pages",
+    "write_world",
+]

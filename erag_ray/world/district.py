@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from random import Random
 
-from erag_ray.config import WorldConfig
+from erag_ray.world.config import WorldConfig
 from erag_ray.world.names import Names
 from erag_ray.world.relations import RELATIONS
 from erag_ray.world.words import INSTRUMENTS, MEN, OCCUPATIONS, PRODUCTS, WOMEN

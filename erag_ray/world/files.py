@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from erag_ray import __version__
-from erag_ray.config import WorldConfig
-from erag_ray.store import Folder, whole_manifest
-from erag_ray.store.folder import UNFINISHED
+from erag_ray.store import UNFINISHED, Folder, whole_manifest
+from erag_ray.world.config import WorldConfig
 from erag_ray.world.district import make_district
 from erag_ray.world.pages import Page, make_pages
 from erag_ray.world.tasks import TASKS, make_records

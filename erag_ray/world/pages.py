@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
 
-from erag_ray.config import WorldConfig
+from erag_ray.world.config import WorldConfig
 from erag_ray.world.district import District, Entity, Fact
 from erag_ray.world.relations import RELATIONS
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
-from erag_ray.config import WorldConfig
+from erag_ray.world.config import WorldConfig
 from erag_ray.world.district import District, Entity, Fact
 from erag_ray.world.pages import Page, Telling, state
 from erag_ray.world.relations import RELATIONS

@@ -12,8 +12,8 @@ import pytest
 import torch
 import transformers
 
-from erag_ray.models import Form, Passage, Request
-from erag_ray.models.attention import LONG, ONE_BY_ONE
+from erag_ray.models.t5.attention import LONG, ONE_BY_ONE
+from erag_ray.requests import Form, Passage, Request
 
 pytestmark = pytest.mark.parity
 

@@ -9,8 +9,9 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.datasets import Findings, load_run, write_trec_run
-from erag_ray.datasets.predictions import RUN_COLUMNS
+from erag_ray.files import Findings
+from erag_ray.runs import load_run, write_trec_run
+from erag_ray.runs.predictions import RUN_COLUMNS
 
 pytestmark = pytest.mark.parity
 

@@ -28,8 +28,18 @@ from erag_ray.models.served.handshake import (
     top_logprobs,
 )
 from erag_ray.models.served.loop import LoopThread
-from erag_ray.prompts import Piece, as_messages, fit, pieces
-from erag_ray.requests import Failure, Form, Need, Prompt, Request, Response
+from erag_ray.requests import (
+    Failure,
+    Form,
+    Need,
+    Piece,
+    Prompt,
+    Request,
+    Response,
+    as_messages,
+    fit,
+    pieces,
+)
 from erag_ray.schemas import InputError, JobError
 
 TOKEN_CHARACTERS = 4

@@ -14,14 +14,8 @@ from typing import Any
 import jinja2
 
 from erag_ray.report.model import Figure, Report
-from erag_ray.report.page.payload import (
-    QuestionIndex,
-    column_data,
-    packed,
-    part_data,
-    question_data,
-)
-from erag_ray.report.questions import Questions
+from erag_ray.report.page.payload import QuestionIndex, column_data, packed, part_data, question_data
+from erag_ray.report.page.questions import Questions
 from erag_ray.store import Folder
 
 FOLDER = "report"

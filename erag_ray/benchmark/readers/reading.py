@@ -1,0 +1,170 @@
+"""Reading, measured: lists of one through our reader, against the package erag that drives transformers' generate.
+
+The model has T5-small's shape and random weights; its words are invented, each a token of its own. Both sides get the
+same questions and passages as text, tokenise, read and decode, each in a process of its own; loading and one warming
+round are not timed. The encoder alone is held against the bare products that it cannot do without.
+"""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import erag
+import torch
+import transformers
+
+from erag_ray.benchmark.config import BenchmarkConfig
+from erag_ray.benchmark.readers import roofline as floor
+from erag_ray.benchmark.readers import synthetic_reader as invented
+from erag_ray.benchmark.readers.engine_only import loaded
+from erag_ray.benchmark.readers.isolated_process import Found, in_turn_apart
+from erag_ray.benchmark.timing import Row, timed
+from erag_ray.config import ReaderConfig
+from erag_ray.models import Model, make_model
+from erag_ray.models.local import TF32, PromptTokens, has_tf32, is_supported, keep_freed_memory, quiet
+from erag_ray.models.t5 import encode_all
+from erag_ray.requests import T5, Form, Passage, Request
+
+MOST_TOKENS, NEW_TOKENS, PEER_BATCH, PASSAGES = 250, 8, 32, 10
+FORM = Form(method="generate", prompt=T5, max_new_tokens=NEW_TOKENS)
+PEER, OWN, PRODUCTS = "erag + generate, float32", "erag_ray", "products alone"
+TIES = 0.01
+"""Where random weights give two words nearly the same score, the order of a sum decides."""
+Texts = Mapping[str, Sequence[str]]
+
+
+def readings(config: BenchmarkConfig, size: int) -> Iterator[Row]:
+    """So many (question, passage) pairs, ten for each question: from their texts to outputs, in every fast precision.
+
+    The peer reads them in batches of 32 in the order in which the package erag asks for them, padded to the longest of
+    each, as its README shows; ours as a job does.
+
+    Raises:
+        ValueError: of the outputs in float32 more than `TIES` differ.
+    """
+    quiet()
+    folder = invented.write_model(pathlib.Path(config.out, "t5-small"), config.seed)
+    made = invented.lists(size // PASSAGES, PASSAGES, config.seed)
+    makes: dict[str, Any] = {PEER: (_peer, (folder, made))}
+    for dtype in fast_precisions():
+        makes[f"read {dtype}"] = (_ours, (folder, made, dtype))
+        makes[f"encode {dtype}"] = (_encoder, (folder, made, dtype))
+        makes[f"products {dtype}"] = (_products, (folder, made, dtype))
+    found = in_turn_apart(makes, config.repeats)
+    same = _share_same(found["read float32"].first, found[PEER].first)
+    for dtype in fast_precisions():
+        sides = {OWN: found[f"read {dtype}"], PEER: found[PEER]}
+        told = f" ({same:.1%} of the outputs the same)" if dtype == "float32" else ""
+        yield from _rows(f"lists of one, T5-small, {dtype}{told}", sides, size)
+        sides = {OWN: found[f"encode {dtype}"], PRODUCTS: found[f"products {dtype}"]}
+        yield from _rows(f"encoder, T5-small, {dtype}", sides, size)
+
+
+def fast_precisions() -> tuple[str, ...]:
+    """float32, and what this machine multiplies faster in."""
+    if torch.cuda.is_available():
+        return ("float32", *[TF32] * has_tf32(), "bfloat16")
+    has_bfloat16 = torch.cpu._is_amx_tile_supported() or torch.cpu._is_avx512_bf16_supported()
+    return ("float32", *["bfloat16"] * has_bfloat16, *["int8"] * is_supported())
+
+
+def _rows(what: str, sides: Mapping[str, Found], size: int) -> Iterator[Row]:
+    for name, found in sides.items():
+        row = {"what": what, "by": name, "count": size, "peak_memory_bytes": found.peak_bytes}
+        yield {**row, **timed(found.seconds, sides[OWN].seconds)}
+
+
+Outputs = dict[tuple[str, str], str]
+"""(question, passage) -> what was said."""
+
+
+def _ours(folder: str, lists: Texts, dtype: str) -> Callable[[], Outputs]:
+    keep_freed_memory()
+    model = loaded(_config(folder, dtype))
+    return lambda: _read(model, lists)
+
+
+def _config(folder: str, dtype: Any = "float32") -> ReaderConfig:
+    return ReaderConfig(kind="fid", model=folder, dtype=dtype)
+
+
+def _encoder(folder: str, lists: Texts, dtype: str) -> Callable[[], None]:
+    """The states of all prompts, that were tokenised before."""
+    keep_freed_memory()
+    model: Any = loaded(_config(folder, dtype))
+    engine, prompts = model.engine, model.render(_requests(lists))
+
+    def work() -> None:
+        encode_all(engine.encode, model.arrange(prompts))
+
+    return work
+
+
+def _requests(lists: Texts) -> list[Request]:
+    """Every passage with its question, questions together."""
+    return [
+        Request(FORM, question, (Passage("", text),)) for question, texts in lists.items() for text in texts
+    ]
+
+
+def _products(folder: str, lists: Texts, dtype: str) -> Callable[[], None]:
+    model: Any = make_model(_config(folder))
+    prompts: Sequence[PromptTokens] = model.render(_requests(lists))
+    lengths = [prompt.length for prompt in prompts]
+    return floor.products(floor.encoder_operations(model.settings, lengths), dtype)
+
+
+def _read(model: Model, lists: Texts) -> Outputs:
+    requests = _requests(lists)
+    return {
+        (requests[place].question, requests[place].passages[0].text): str(response.text)
+        for place, response in model.run(requests)
+    }
+
+
+def _peer(folder: str, lists: Texts) -> Callable[[], Outputs]:
+    model = transformers.T5ForConditionalGeneration.from_pretrained(folder).eval()
+    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    settings = transformers.GenerationConfig(
+        max_new_tokens=NEW_TOKENS, eos_token_id=1, pad_token_id=0, **invented.START
+    )
+
+    @torch.inference_mode()
+    def generate(prompts: list[str]) -> list[str]:
+        inputs = tokenizer(
+            prompts, return_tensors="pt", padding="longest", truncation=True, max_length=MOST_TOKENS
+        )
+        ids = model.generate(**inputs, generation_config=settings)
+        return list(tokenizer.batch_decode(ids, skip_special_tokens=True))
+
+    return lambda: _by_package(generate, lists)
+
+
+def _by_package(generate: Callable[[list[str]], list[str]], lists: Texts) -> Outputs:
+    said: Outputs = {}
+
+    def texts_of(asked: Texts) -> dict[str, str]:
+        rows = [(question, texts[0]) for question, texts in asked.items()]
+        for start in range(0, len(rows), PEER_BATCH):
+            some = rows[start : start + PEER_BATCH]
+            prompts = [f"question: {question} context: {text}" for question, text in some]
+            said.update(zip(some, generate(prompts), strict=True))
+        return {question: said[question, text] for question, text in rows}
+
+    def score(outputs: Mapping[str, str], golds: Any) -> dict[str, int]:
+        return dict.fromkeys(outputs, 0)
+
+    erag.eval(lists, {question: [""] for question in lists}, texts_of, score, {"P_10"})
+    return {row: text.strip() for row, text in said.items()}
+
+
+def _share_same(ours: Outputs, theirs: Outputs) -> float:
+    """Which share of the outputs is the same."""
+    other = sum(ours.get(row) != text for row, text in theirs.items())
+    if other > TIES * len(theirs) or len(ours) != len(theirs):
+        raise ValueError(f"{other} of {len(theirs)} outputs differ")
+    if len(set(ours.values())) < len(ours) // 2:
+        raise ValueError("the outputs are too much alike to tell anything")
+    return 1 - other / len(theirs)

@@ -1,0 +1,48 @@
+"""Whether time and memory of a pair stay the same when there are ever more of them."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Iterator
+
+from erag_ray.benchmark.config import BenchmarkConfig
+from erag_ray.benchmark.readers import synthetic_reader as invented
+from erag_ray.benchmark.readers.table_2 import made_up_job, plan_for, with_own_folders
+from erag_ray.benchmark.timing import Row, seconds_of
+from erag_ray.cluster import ray_session
+from erag_ray.config import ReaderConfig
+from erag_ray.inference import Done, run_part
+from erag_ray.inputs import prepare
+from erag_ray.models import make_model
+from erag_ray.store import TableStore, new_job_id
+
+DEPTH, WORDS = 50, (40, 80)
+
+
+def long(config: BenchmarkConfig, size: int) -> Iterator[Row]:
+    """So many pairs by the pool, from Parquet to the store: seconds of its readers, and the most memory of one."""
+    out = pathlib.Path(config.out, "long")
+    files = invented.write_files(
+        out, invented.lists(max(1, size // DEPTH), DEPTH, config.seed, WORDS, _words(config.small_reader))
+    )
+    made = made_up_job(config.small_reader, files, "fid", [DEPTH])
+    reader = dataclasses.replace(made.reader, max_prompt_tokens=200, max_new_tokens=30)
+    job = with_own_folders(dataclasses.replace(made, reader=reader), str(out / "job"))
+    plan, done = plan_for(job, prepare(job), is_alone=True), list[Done]()
+    with ray_session(job.ray_address):
+        seconds = seconds_of(lambda: done.append(run_part(job, TableStore(job.out), plan, new_job_id())))
+    (one,) = done
+    row = {"what": "lists of one by the pool", "by": "erag_ray", "seconds": one.device_seconds}
+    yield {
+        **row,
+        "count": one.num_responses,
+        "peak_memory_bytes": one.peak_memory_bytes,
+        "whole_seconds": seconds,
+    }
+
+
+def _words(model: str) -> list[str]:
+    """Words that are one token to a reader."""
+    tokens = make_model(ReaderConfig(kind="fid", model=model)).tokenizer.get_vocab()  # type: ignore[attr-defined]
+    return sorted(token[1:] for token in tokens if token[:1] == "\u2581" and token[1:].isalpha())

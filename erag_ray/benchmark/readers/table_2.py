@@ -1,0 +1,231 @@
+"""Table 2 of the paper: seconds and memory of end-to-end evaluation and of eRAG, for one dataset, run and depth.
+
+Every way reads the same requests, from their texts to readings, in a process of its own; nothing that was read before
+counts, and no states are shared between the two sides. The pool reads them once more, from Parquet to the store.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import shutil
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import polars as pl
+import pyarrow as pa
+
+from erag_ray.benchmark.config import BenchmarkConfig
+from erag_ray.benchmark.readers import roofline as floor
+from erag_ray.benchmark.readers import synthetic_reader as invented
+from erag_ray.benchmark.readers.engine_only import reading
+from erag_ray.benchmark.readers.isolated_process import Found, in_turn_apart
+from erag_ray.benchmark.timing import Row, timed
+from erag_ray.cluster import ray_session
+from erag_ray.config import JobConfig, ReaderConfig, parse
+from erag_ray.inference import run_part
+from erag_ray.inputs import Inputs, prepare
+from erag_ray.kinds import ANSWER
+from erag_ray.models.t5 import KINDS
+from erag_ray.planning import ModelPlan, PendingRequests, as_lists_of_one, end_to_end_lists, plan_lists
+from erag_ray.requests import Form
+from erag_ray.runs import pairs
+from erag_ray.schemas import InputError
+from erag_ray.store import TableStore, new_job_id
+
+NEW_TOKENS = 8
+LIST_BATCHES = (1, 2, 4, 8)
+"""Batch sizes that end-to-end evaluation is tried with."""
+UNLIMITED = 1 << 30
+OPERATIONS = 2e11
+"""Whose time says how fast this machine multiplies."""
+PRODUCTS = "products alone"
+AS_JOB = "as a job reads"
+END, ALONE = "end-to-end", "eRAG"
+
+
+class Case(NamedTuple):
+    """One reader on one run's lists of one depth: what it is asked."""
+
+    name: str
+    job: JobConfig
+    alone: ModelPlan
+    together: ModelPlan
+    queries: pl.DataFrame
+    score: str
+
+    @property
+    def depth(self) -> int:
+        """Documents in a list."""
+        return self.job.depth
+
+
+def table_2(config: BenchmarkConfig, size: int) -> Iterator[Row]:
+    """So many questions; ``config.job``'s reader, or those of ``config.lists`` on made-up texts.
+
+    Raises:
+        InputError: the job's files, run or dataset cannot be used.
+    """
+    for case in _cases(config, size):
+        yield from _measured(case, config.repeats)
+        if config.with_pool:
+            yield from _by_pool(case)
+
+
+def _cases(config: BenchmarkConfig, size: int) -> Iterator[Case]:
+    if config.job:
+        yield given_case(config, size)
+        return
+    out = pathlib.Path(config.out, "table_2")
+    model = invented.write_model(out / "t5-small", config.seed)
+    for name in config.lists:
+        kind, _, depth = name.partition("@")
+        files = invented.write_files(out / name, invented.lists(size, int(depth), config.seed))
+        yield _case(made_up_job(model, files, kind, [int(depth)]), config, size)
+
+
+def made_up_job(model: str, files: Mapping[str, Any], kind: str, depths: Sequence[int]) -> JobConfig:
+    """A job on `invented.write_files`, with room for every passage, so that none is cut."""
+    room = 250 if kind == "fid" else 16_384
+    reader = ReaderConfig(kind=kind, model=model, max_new_tokens=NEW_TOKENS, max_prompt_tokens=room)
+    deep: dict[str, Any] = {"depth": max(depths), "end_to_end_depths": list(depths), "cutoffs": list(depths)}
+    return JobConfig(**files, **deep, reader=reader, annotators=["erag"])
+
+
+def given_case(config: BenchmarkConfig, size: int) -> Case:
+    """So many questions of ``config.job``.
+
+    Raises:
+        InputError: there is none, or its files, run or dataset cannot be used.
+    """
+    if config.job is None:
+        raise InputError(["job: this part needs one, the YAML of a jobs/compare.py"])
+    return _case(_given(config), config, size)
+
+
+def _given(config: BenchmarkConfig) -> JobConfig:
+    job = parse(JobConfig, "", ["--config", str(config.job)]).with_retrieved()
+    runs = {name: place for name, place in job.runs.items() if name == (config.run or name)}
+    if not runs:
+        raise InputError([f"run: {config.run} is none of {', '.join(job.runs)}"])
+    first = next(iter(runs))
+    return dataclasses.replace(
+        job,
+        runs={first: runs[first]},
+        end_to_end_depths=[job.depth],
+        cutoffs=[job.depth],
+        annotators=["erag"],
+    )
+
+
+def _case(job: JobConfig, config: BenchmarkConfig, size: int) -> Case:
+    """The requests of the first questions, planned by the rules of a job, with a store of their own."""
+    job = with_own_folders(job, f"{config.out}/table_2/{job.reader.kind}-{job.depth}")
+    inputs = prepare(job)
+    names = sorted(inputs.datasets)
+    chosen = config.dataset or names[0]
+    if chosen not in names:
+        raise InputError([f"dataset: {chosen} is none of {', '.join(names)}"])
+    queries = inputs.queries.filter(pl.col("dataset") == chosen).sort("query_id").head(size)
+    runs = inputs.runs.join(queries, on="query_id", how="semi")
+    some = dataclasses.replace(inputs, queries=queries, runs=runs)
+    alone, together = (plan_for(job, some, is_alone=is_alone) for is_alone in (True, False))
+    name = f"{chosen}, {job.reader.kind}, {job.depth} documents"
+    return Case(name, job, alone, together, queries, inputs.datasets[chosen].score)
+
+
+def with_own_folders(job: JobConfig, out: str) -> JobConfig:
+    """The job in a folder of its own, where nothing was read yet."""
+    shutil.rmtree(out, ignore_errors=True)
+    return dataclasses.replace(job, out=out, store=f"{out}/store", progress=False, num_queries=None)
+
+
+def plan_for(job: JobConfig, inputs: Inputs, *, is_alone: bool) -> ModelPlan:
+    """One side: every document of every run alone, or the lists of every run at every depth."""
+    lists = end_to_end_lists(job, inputs).filter(pl.col("run_id").is_in(list(job.runs)))
+    asked = as_lists_of_one(pairs(inputs.runs)) if is_alone else lists.select("query_id", "doc_ids")
+    named = asked.select(pl.lit(ANSWER.name).alias("kind"), "query_id", "doc_ids")
+    return plan_lists(job, inputs, "benchmark", named).plans[0]
+
+
+def _measured(case: Case, repeats: int) -> Iterator[Row]:
+    alone, together = (part.make_requests(part.new) for part in (case.alone, case.together))
+    config, forms = case.alone.model.config, case.alone.forms
+    best = _best_batch(config, forms, together)
+    by_batch = {
+        size: dataclasses.replace(config, batch_size=size, batch_tokens=UNLIMITED) for size in (1, best)
+    }
+    ways = {
+        f"{END}, batches of {best}": (by_batch[best], together, "whole"),
+        f"{END}, one list at a time": (by_batch[1], together, "ones"),
+        f"{ALONE}, {AS_JOB}": (config, alone, "whole"),
+        f"{ALONE}, a query at a time": (
+            dataclasses.replace(config, batch_size=case.depth, batch_tokens=UNLIMITED),
+            alone,
+            "queries",
+        ),
+        f"{ALONE}, a document at a time": (by_batch[1], alone, "ones"),
+    }
+    makes: dict[str, Any] = {
+        name: (reading, (reader, forms, requests, by)) for name, (reader, requests, by) in ways.items()
+    }
+    found = in_turn_apart({**makes, PRODUCTS: (floor.products, (OPERATIONS, config.dtype))}, repeats)
+    rate = OPERATIONS / min(found[PRODUCTS].seconds)
+    first = next(iter(found.values()))
+    for name, (_, requests, _) in ways.items():
+        row = _row(case, name, found[name], requests, first)
+        yield {**row, **_floor(case, requests, row, rate)}
+
+
+def _best_batch(config: ReaderConfig, forms: Sequence[Form], requests: pa.Table) -> int:
+    """The batch size at which lists are read fastest: each is tried once, after a round that does not count."""
+    seconds = {}
+    for size in (size for size in LIST_BATCHES if size <= requests.num_rows):
+        tried = dataclasses.replace(config, batch_size=size, batch_tokens=UNLIMITED)
+        found = in_turn_apart({"one": (reading, (tried, forms, requests, "whole"))}, 1)
+        seconds[size] = min(found["one"].seconds)
+    return min(seconds, key=seconds.__getitem__)
+
+
+def _floor(case: Case, requests: pa.Table, row: Row, rate: float) -> Row:
+    """Operations, and the share of the time that they alone would take, where the model is a T5."""
+    model: Any = case.alone.model
+    settings = getattr(model, "settings", None)
+    if getattr(settings, "model_type", None) not in KINDS:
+        return {}
+    num_outputs = row["num_output_tokens"] / requests.num_rows
+    count = floor.operations(
+        settings, model.render(PendingRequests(requests, case.alone.forms)[:]), num_outputs
+    )
+    return {"operations": count, "floor_share": count / rate / row["seconds"]}
+
+
+def _row(case: Case, name: str, found: Found, requests: pa.Table, first: Found) -> Row:
+    return {
+        "what": case.name,
+        "by": name,
+        "count": requests.num_rows,
+        "peak_memory_bytes": found.peak_bytes,
+        **timed(found.seconds, first.seconds),
+        **found.first,
+    }
+
+
+def _by_pool(case: Case) -> Iterator[Row]:
+    """The same by Ray's pool of one reader, from Parquet to the store; loading counts in the seconds of neither."""
+    job = dataclasses.replace(case.job, num_readers=1)
+    with ray_session(job.ray_address):
+        for name, part in ((END, case.together), (ALONE, case.alone)):
+            start = time.perf_counter()
+            done = run_part(job, TableStore(job.out), part, new_job_id())
+            yield {
+                "what": case.name,
+                "by": f"{name}, by the pool",
+                "seconds": done.device_seconds,
+                "count": done.num_responses,
+                "peak_memory_bytes": done.peak_memory_bytes,
+                "num_output_tokens": done.num_output_tokens,
+                "num_prompt_tokens": done.num_prompt_tokens,
+                "whole_seconds": time.perf_counter() - start,
+            }

@@ -1,0 +1,70 @@
+"""Files of questions with their own passage -> QUERIES, gold, CORPUS: ``question, title?, context, answers``."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import polars as pl
+
+from erag_ray.datasets.queries import (
+    EVIDENCE_COLUMNS,
+    GOLD_COLUMNS,
+    PAGE_SET_COLUMNS,
+    PROVENANCE_COLUMNS,
+    QUERY_COLUMNS,
+    LoadedQueries,
+)
+from erag_ray.datasets.tasks import Dataset, dataset_of_file, find_dataset
+from erag_ray.files import Findings, Record, read_records, shown
+from erag_ray.passages import CORPUS_COLUMNS
+
+
+def load_given(
+    paths: list[str], findings: Findings, *, dataset: str | None = None, score: str | None = None
+) -> tuple[LoadedQueries, pl.DataFrame]:
+    """The questions of JSON Lines files, plain or gzip, and the CORPUS of their passages.
+
+    A question's id is its place, ``file:line``; so is its passage's, which is gold. The data set is the one given,
+    else the file's name.
+    """
+    queries: list[tuple[Any, ...]] = []
+    passages: list[tuple[Any, ...]] = []
+    datasets: dict[str, Dataset] = {}
+    for path in paths:
+        name = dataset or dataset_of_file(path)
+        known = find_dataset(name, name) or Dataset()
+        datasets[name] = dataclasses.replace(known, score=score or known.score)
+        for record in read_records(path, findings):
+            question, answers = record.text("question"), _answers(record)
+            title, context = record.text("title", optional=True), record.text("context")
+            if not question.strip() and not record.faulty:
+                record.fault("questions without text", "the question is blank")
+            if not record.faulty:
+                queries.append((record.place, name, question, answers, datasets[name].score))
+                passages.append((record.place, None, title, context))
+    found = pl.DataFrame(queries, schema=QUERY_COLUMNS, orient="row")
+    gold = found.select("query_id", rank=pl.lit(1, pl.Int32), doc_id=pl.col("query_id"))
+    loaded = LoadedQueries(
+        queries=found,
+        page_sets=pl.DataFrame(schema=PAGE_SET_COLUMNS),
+        provenance=pl.DataFrame(schema=PROVENANCE_COLUMNS),
+        gold=gold.cast(GOLD_COLUMNS),
+        evidence=pl.DataFrame(schema=EVIDENCE_COLUMNS),
+        datasets=datasets,
+    )
+    return loaded, pl.DataFrame(passages, schema=CORPUS_COLUMNS, orient="row")
+
+
+def _answers(record: Record) -> list[str]:
+    found = record.values.get("answers")
+    if not isinstance(found, list) or not all(isinstance(answer, str) for answer in found):
+        record.fault("answers that are no list of texts", "answers must be a list of strings")
+        return []
+    answers = list(dict.fromkeys(answer.strip() for answer in found if answer.strip()))
+    if not answers:
+        record.fault(
+            "questions without an answer",
+            f"the question {shown(record.values.get('question'))} has no answer",
+        )
+    return answers

@@ -1,0 +1,68 @@
+"""Runs and LABELS -> TREC files."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+
+import polars as pl
+import xxhash
+
+from erag_ray.config import JobConfig
+from erag_ray.inputs import Inputs
+from erag_ray.progress import stage_progress
+from erag_ray.runs import write_trec_qrels, write_trec_run
+from erag_ray.schemas import LABELS
+from erag_ray.stages import EXPORT
+from erag_ray.store import Folder, TableStore
+
+MAX_NAME = 150
+
+
+def export(config: JobConfig, inputs: Inputs) -> list[str]:
+    """Write runs as TREC runs and LABELS as TREC qrels under ``trec/``.
+
+    Returns:
+        What could not be written, and why; it is in the manifest there too.
+    """
+    tables = TableStore(config.out)
+    labels, folder = tables.read(LABELS), tables.folder
+    notes: list[str] = []
+    for name in folder.names(EXPORT):
+        folder.delete(EXPORT, name)
+    with stage_progress("TREC files", show=config.progress) as at:
+        for name, write in at.each(list(_trec_files(config, inputs, labels)), "files"):
+            notes += _export(config, name, write)
+    tables.write_manifest({"notes": notes}, EXPORT)
+    return notes
+
+
+def _trec_files(
+    config: JobConfig, inputs: Inputs, labels: pl.DataFrame
+) -> Iterator[tuple[str, Callable[[pathlib.Path], None]]]:
+    for (run_id,), run in inputs.runs.group_by("run_id", maintain_order=True):
+        yield f"{run_id}.trec", functools.partial(write_trec_run, run)
+    for (annotator, reader, score), part in labels.group_by(
+        "annotator", "reader", "score", maintain_order=True
+    ):
+        name = ".".join(str(word) for word in (annotator, score, reader) if word) + ".qrels"
+        yield name, functools.partial(write_trec_qrels, part, threshold=config.threshold)
+
+
+def _export(config: JobConfig, name: str, write: Callable[[pathlib.Path], None]) -> Iterator[str]:
+    # a name may come from a config or from outside code: it must not leave the folder
+    safe = re.sub(r"[^A-Za-z0-9_.+-]", "_", name)[:MAX_NAME]
+    if safe != name or name.startswith("."):
+        # and two names must not become one file
+        safe = f"{xxhash.xxh3_64_hexdigest(name.encode())[:8]}-{safe}"
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, safe)
+        try:
+            write(path)
+        except ValueError as error:
+            yield f"{EXPORT}/{safe} was not written: {error}"
+        else:
+            Folder(config.out).write_bytes(path.read_bytes(), EXPORT, safe)

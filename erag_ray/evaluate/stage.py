@@ -1,0 +1,228 @@
+"""Sealed LABELS and UTILITY -> PER_QUERY, MEANS, CORRELATIONS and all other results, a stage each."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import polars as pl
+
+from erag_ray.annotators import applicable_queries
+from erag_ray.config import JobConfig
+from erag_ray.evaluate.cells import cell_columns, cell_comparisons, cell_shares, cells, complements
+from erag_ray.evaluate.columns import DatasetColumns, by_dataset
+from erag_ray.evaluate.common import Settings, depths_of
+from erag_ray.evaluate.comparisons import best_depths, comparisons, contrasts
+from erag_ray.evaluate.pooling import pooling
+from erag_ray.evaluate.slices import all_slices, slice_comparisons, slice_means
+from erag_ray.evaluate.statistics import correlations, means
+from erag_ray.evaluate.values import list_value_parts
+from erag_ray.files import Findings
+from erag_ray.inputs import (
+    Inputs,
+    check_evaluation,
+    cutoff_notes,
+    end_to_end_settings,
+    evidence_of,
+    label_settings,
+    scores_of,
+)
+from erag_ray.progress import StageProgress, say, stage_progress
+from erag_ray.schemas import (
+    BEST_DEPTHS,
+    CELL_COMPARISONS,
+    CELL_SHARES,
+    CELLS,
+    COMPARISONS,
+    COMPLEMENTS,
+    CONTRASTS,
+    CORRELATIONS,
+    LABELS,
+    LIST_VALUES,
+    MEANS,
+    POOLING,
+    PROVENANCE,
+    QUERIES,
+    RUNS,
+    SLICE_COMPARISONS,
+    SLICE_MEANS,
+    SLICES,
+    UTILITY,
+    InputError,
+    TableSchema,
+)
+from erag_ray.stages import Append, Stage, digests, ensure, stale
+from erag_ray.store import TableStore, as_frame
+
+OF_LABELS: Mapping[TableSchema, Sequence[str]] = {
+    LIST_VALUES: ("depths", "measures", "cutoffs", "threshold"),
+    POOLING: ("depths", "measures", "threshold"),
+}
+"""Tables made from labels, and the settings that each depends on."""
+MakeTable = Callable[[Sequence[DatasetColumns], Settings], pl.DataFrame]
+MakeSliced = Callable[[Sequence[DatasetColumns], pl.DataFrame, Settings], pl.DataFrame]
+OF_VALUES: Mapping[TableSchema, tuple[MakeTable, Sequence[str]]] = {
+    MEANS: (means, ("num_resamples", "confidence", "seed")),
+    CORRELATIONS: (
+        correlations,
+        ("statistics", "num_resamples", "confidence", "num_permutations", "seed"),
+    ),
+    COMPARISONS: (comparisons, ("num_resamples", "confidence", "num_flips", "seed")),
+    CONTRASTS: (contrasts, ("statistics", "num_resamples", "confidence", "seed")),
+    BEST_DEPTHS: (best_depths, ("num_resamples", "confidence", "seed")),
+}
+"""Tables made from values of lists and utility, how, and the settings that each depends on."""
+OF_CELLS: Mapping[TableSchema, tuple[MakeTable, Sequence[str]]] = {
+    CELL_COMPARISONS: (cell_comparisons, ("num_resamples", "confidence", "num_flips", "seed")),
+    COMPLEMENTS: (complements, ("confidence",)),
+}
+"""Tables made from cells, as `OF_VALUES`."""
+OF_SLICES: Mapping[TableSchema, tuple[MakeSliced, Sequence[str]]] = {
+    CELL_SHARES: (cell_shares, ("slices", "confidence")),
+    SLICE_MEANS: (slice_means, ("slices", "num_resamples", "confidence", "seed")),
+    SLICE_COMPARISONS: (slice_comparisons, ("slices", "num_resamples", "confidence", "num_flips", "seed")),
+}
+"""Tables made from cells (CELL_SHARES) or from values and utility, by slice too; as `OF_VALUES`."""
+SOURCES: Mapping[TableSchema, Sequence[TableSchema]] = {
+    **dict.fromkeys(OF_LABELS, (LABELS, QUERIES, PROVENANCE, RUNS)),
+    **dict.fromkeys(OF_VALUES, (LIST_VALUES, UTILITY, QUERIES)),
+    CELLS: (LABELS, UTILITY, RUNS),
+    **dict.fromkeys(OF_CELLS, (CELLS, QUERIES)),
+    CELL_SHARES: (CELLS, SLICES, QUERIES),
+    **dict.fromkeys((SLICE_MEANS, SLICE_COMPARISONS), (LIST_VALUES, UTILITY, CELLS, SLICES, QUERIES)),
+}
+"""Each result, and the tables that it is made from."""
+RESULTS = tuple(SOURCES)
+"""Tables that evaluation makes of labels and utility, in the order in which it makes them."""
+
+
+def settings_of(config: JobConfig) -> Settings:
+    """The part of a config that evaluation needs."""
+    return Settings(
+        depths=depths_of(config.depths, config.depth),
+        measures=config.measures,
+        cutoffs=config.cutoffs,
+        threshold=config.threshold,
+        statistics=config.statistics,
+        num_resamples=config.num_resamples,
+        confidence=config.confidence,
+        num_flips=config.num_flips,
+        num_permutations=config.num_permutations,
+        seed=config.seed,
+        slices=tuple(dict.fromkeys(config.slices)),
+    )
+
+
+def evaluate(config: JobConfig, inputs: Inputs) -> None:
+    """Make all of `RESULTS` from the sealed LABELS and UTILITY.
+
+    Raises:
+        InputError: one of them is not sealed, or was made with other settings or from other inputs, or the config asks
+            for what cannot be.
+    """
+    findings = Findings()
+    check_evaluation(config, scores_of(inputs.queries), findings)
+    findings.raise_problems()
+    tables = TableStore(config.out)
+    _check_made(tables, LABELS, "annotate", label_settings(config, inputs.datasets))
+    _check_made(tables, UTILITY, "end_to_end", end_to_end_settings(config, inputs.datasets))
+    evaluation = _Evaluation(config, inputs, tables)
+    same = [schema.name for schema in RESULTS if not evaluation.make(schema)]
+    if same:
+        say(f"{', '.join(same)}: as sealed before")
+
+
+class _Evaluation:
+    """The tables that follow from LABELS and UTILITY; each is made only where it does not stand there already."""
+
+    def __init__(self, config: JobConfig, inputs: Inputs, tables: TableStore) -> None:
+        self.config, self.inputs, self.tables = config, inputs, tables
+        self.settings = settings_of(config)
+        with stage_progress("loading labels", show=config.progress):
+            self.labels, self.used = tables.read(LABELS), tables.read(UTILITY)
+
+    def make(self, schema: TableSchema) -> bool:
+        """Make and seal a table; return False where it is current."""
+        keys = self._keys(schema)
+        names = list(self.settings.statistics) if "statistics" in keys else []
+        if schema in OF_LABELS:
+            measures = self.settings.measures or ()
+            names += [*self.config.annotators, *scores_of(self.inputs.queries), *measures]
+        with stage_progress(schema.name, show=self.config.progress) as at:
+            stage = Stage(
+                name=schema.name,
+                tables=[schema],
+                settings={key: getattr(self.settings, key) for key in keys},
+                sources=digests(self.tables, SOURCES[schema]),
+                names=names,
+                make=functools.partial(self._make, schema, at),
+            )
+            return ensure(stage, self.tables)
+
+    def _make(self, schema: TableSchema, at: StageProgress, append: Append) -> Mapping[str, object]:
+        for part in self._parts(schema, at):
+            append(schema, part)
+        return {"notes": cutoff_notes(self.config)} if schema == LIST_VALUES else {}
+
+    @staticmethod
+    def _keys(schema: TableSchema) -> Sequence[str]:
+        """The settings that a table depends on."""
+        if schema == CELLS:
+            return ("threshold",)
+        makers = {**OF_VALUES, **OF_CELLS, **OF_SLICES}
+        return OF_LABELS[schema] if schema in OF_LABELS else makers[schema][1]
+
+    def _parts(self, schema: TableSchema, at: StageProgress) -> Iterable[pl.DataFrame]:
+        if schema == CELLS:
+            return [cells(self.labels, self.used, self.inputs.runs, self.settings.threshold)]
+        if schema in OF_LABELS:
+            own = self.labels, self.inputs.runs, self._applicable, self.inputs.queries, self.settings
+            return [pooling(*own)] if schema == POOLING else at.each(list_value_parts(*own), "parts")
+        is_of_cells = schema in OF_CELLS or schema == CELL_SHARES
+        datasets = self._cell_columns if is_of_cells else self._columns
+        parts = [self._part(schema, one) for one in at.each(datasets, "datasets")]
+        return [_one_table(schema, parts)]
+
+    def _part(self, schema: TableSchema, own: DatasetColumns) -> pl.DataFrame:
+        """A table's rows of one dataset."""
+        if schema in OF_SLICES:
+            return OF_SLICES[schema][0]([own], self._slices, self.settings)
+        return {**OF_VALUES, **OF_CELLS}[schema][0]([own], self.settings)
+
+    @functools.cached_property
+    def _applicable(self) -> dict[str, pl.Series]:
+        evidence, names = evidence_of(self.inputs), self.labels["annotator"].unique().sort()
+        return {name: applicable_queries(name, evidence)["query_id"] for name in names}
+
+    @functools.cached_property
+    def _columns(self) -> list[DatasetColumns]:
+        values = self.tables.read_parts(LIST_VALUES)
+        return by_dataset(values, self.used, self.inputs.queries, self.settings)
+
+    @functools.cached_property
+    def _cells(self) -> pl.DataFrame:
+        return self.tables.read(CELLS)
+
+    @functools.cached_property
+    def _cell_columns(self) -> list[DatasetColumns]:
+        return cell_columns(self._cells, self.inputs.queries, self.settings)
+
+    @functools.cached_property
+    def _slices(self) -> pl.DataFrame:
+        return all_slices(self.inputs.slices, self._cells, self.settings.slices)
+
+
+def _one_table(schema: TableSchema, parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    return pl.concat([as_frame(schema.empty()), *parts])
+
+
+def _check_made(tables: TableStore, schema: TableSchema, job: str, wanted: Mapping[str, object]) -> None:
+    place = tables.folder.root
+    if not tables.is_sealed(schema):
+        raise InputError([f"{place}: no sealed {schema.name}; run jobs/{job}.py or jobs/compare.py first"])
+    manifest = tables.manifest(schema)
+    other = [key for key, value in wanted.items() if manifest["config"].get(key) != value]
+    other += stale(manifest, tables)
+    if other:
+        text = f"{place}: {schema.name} were made with another {', '.join(other)}; run jobs/{job}.py again"
+        raise InputError([f"{text} (what was answered before is not asked again)"])

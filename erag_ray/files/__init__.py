@@ -1,0 +1,49 @@
+"""Reading of users' files, line by line with FILE:LINE, and the collection of all that is wrong in them."""
+
+from erag_ray.files.diagnostics import NUM_NAMED, Findings
+from erag_ray.files.jsonl import (
+    FIELD,
+    WHOLE,
+    Path,
+    Paths,
+    Record,
+    Span,
+    identifier,
+    listed,
+    numbered,
+    read_json,
+    read_lines,
+    read_records,
+    shown,
+    spans_of,
+)
+from erag_ray.files.parquet import READ_ERRORS, number_column, report_unreadable, scan_parquet, text_column
+from erag_ray.files.squad import is_squad, page_name, read_squad, read_squad_pages
+
+__all__ = [
+    "FIELD",
+    "NUM_NAMED",
+    "READ_ERRORS",
+    "WHOLE",
+    "Findings",
+    "Path",
+    "Paths",
+    "Record",
+    "Span",
+    "identifier",
+    "is_squad",
+    "listed",
+    "number_column",
+    "numbered",
+    "page_name",
+    "read_json",
+    "read_lines",
+    "read_records",
+    "read_squad",
+    "read_squad_pages",
+    "report_unreadable",
+    "scan_parquet",
+    "shown",
+    "spans_of",
+    "text_column",
+]

@@ -1,0 +1,255 @@
+"""Text files, plain or gzip -> numbered lines, and JSON Lines -> records that know their place.
+
+`open_bytes` is the only place where a text file is opened, local or by its URI. Nothing here raises
+for bad input: what is wrong goes to `Findings` with file and line, and reading goes on with the next line where there
+is one.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import re
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import IO, Any
+
+from erag_ray.files.diagnostics import Findings
+from erag_ray.store import is_uri, open_file, size_of, start_of
+
+Path = str | os.PathLike[str]
+Paths = Path | Iterable[Path]
+
+# trec_eval splits at C's white space; str.split would also split inside ids, at Unicode's
+FIELD = re.compile(r"[^ \t\n\r\f\v]+")
+_GZIP_MAGIC = b"\x1f\x8b"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_HALF_A_PAIR = "holds half of a surrogate pair (\\ud800 to \\udfff), which is no character"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """Some lines of a file: those that begin at its bytes ``start`` to before ``end`` (None: its end).
+
+    Attributes:
+        start, end: in bytes, of a file that is not compressed.
+        first_line: the number of the first of them.
+    """
+
+    start: int = 0
+    end: int | None = None
+    first_line: int = 1
+
+
+WHOLE = Span()
+
+
+def spans_of(path: str, num_bytes: int) -> list[Span]:
+    """The lines of a file in spans of so many bytes; of one that is compressed or cannot be read, one for all."""
+    try:
+        size = 0 if _is_gzip(path) else size_of(path)
+    except OSError:
+        size = 0
+    starts = range(0, size, num_bytes)
+    return [Span(start=start, end=start + num_bytes) for start in starts] if len(starts) > 1 else [WHOLE]
+
+
+def numbered(path: str, span: Span) -> Span:
+    """The same lines, numbered from the start of the file, which is read up to there."""
+    count, left = 1, span.start
+    with open_file(path) as stream:
+        while left and (data := stream.read(min(left, 1 << 20))):
+            count, left = count + data.count(b"\n"), left - len(data)
+        # the line that begins before the span and ends in it
+        stream.seek(max(span.start - 1, 0))
+        begins_before = span.start and stream.read(1) != b"\n"
+    return replace(span, first_line=count + bool(begins_before))
+
+
+def listed(paths: Paths) -> list[str]:
+    """One path or several -> a list of strings."""
+    return [os.fspath(paths)] if isinstance(paths, str | os.PathLike) else [os.fspath(path) for path in paths]
+
+
+def open_bytes(path: str) -> IO[bytes]:
+    """The bytes of a file, decompressed where it is gzip, whatever its name."""
+    if not _is_gzip(path):
+        return open_file(path)
+    inner = gzip.GzipFile(fileobj=open_file(path)) if is_uri(path) else gzip.GzipFile(path)
+    # the outer buffer makes reading line by line several times faster than GzipFile's own
+    return io.BufferedReader(inner, 1 << 18)
+
+
+def _is_gzip(path: str) -> bool:
+    return start_of(path, len(_GZIP_MAGIC)) == _GZIP_MAGIC
+
+
+def _lines_in(stream: IO[bytes], span: Span) -> Iterator[bytes]:
+    if span.start:
+        stream.seek(span.start - 1)
+        stream.readline()
+    place = stream.tell() if span.start else 0
+    for raw in stream:
+        if span.end is not None and place >= span.end:
+            return
+        place += len(raw)
+        yield raw
+
+
+def read_lines(path: str, findings: Findings, span: Span = WHOLE) -> Iterator[tuple[int, str]]:
+    """The lines that are not blank, numbered, without a byte order mark."""
+    number = 0
+    try:
+        with open_bytes(path) as stream:
+            for number, raw in enumerate(_lines_in(stream, span), span.first_line):
+                if not span.start and number == 1:
+                    raw = raw.removeprefix(_BYTE_ORDER_MARK)
+                line = _decoded(raw, path, number, findings)
+                if line and not line.isspace():
+                    yield number, line
+    except (EOFError, zlib.error, OSError) as error:
+        reached = f" after line {number:,}" if number else ""
+        findings.problem(f"unreadable file {path}", f"{path}: cannot be read{reached}: {_reason(error)}")
+
+
+def _decoded(raw: bytes, path: str, number: int, findings: Findings) -> str:
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        text = f"{path}:{number}: not UTF-8: {error.reason} at byte {error.start + 1} of the line"
+        findings.problem(f"lines that are not UTF-8 in {path}", text)
+        return ""
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, EOFError):
+        return "truncated gzip file"
+    if isinstance(error, zlib.error | gzip.BadGzipFile):
+        return f"damaged gzip file ({error})"
+    return getattr(error, "strerror", None) or str(error)
+
+
+def identifier(value: Any) -> str | None:
+    """An id as text: a string that is not blank, or a whole number; anything else is None."""
+    if isinstance(value, str):
+        return value if value.strip() else None
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+class Record:
+    """One JSON object of a file, with its place; reading a field of the wrong type records a problem."""
+
+    __slots__ = ("_findings", "faulty", "line", "path", "values")
+
+    def __init__(self, values: dict[str, Any], path: str, line: int, findings: Findings) -> None:
+        self.values = values
+        self.path = path
+        self.line = line
+        self.faulty = False
+        self._findings = findings
+
+    @property
+    def place(self) -> str:
+        """``file:line``, for messages."""
+        return f"{self.path}:{self.line}"
+
+    def fault(self, kind: str, text: str) -> None:
+        """Record a problem of this record; ``kind`` names it without the place."""
+        self.faulty = True
+        self._findings.problem(f"{kind} in {self.path}", f"{self.place}: {text}")
+
+    def identifier(self, key: str) -> str:
+        """The id under ``key``; a problem, and "", where it is missing, blank or no string or number."""
+        found = identifier(self.values.get(key))
+        if found is None:
+            state = f"is {shown(self.values[key])}" if key in self.values else "is missing"
+            self.fault(f"missing {key}", f"{key} {state}; it must be a string that is not empty or a number")
+        return found or ""
+
+    def text(self, key: str, *, optional: bool = False) -> str:
+        """The string under ``key``; ``optional``: "" where it is missing or null."""
+        value = self.values.get(key)
+        if isinstance(value, str):
+            return value
+        if value is not None or not optional:
+            state = f"is {shown(value)}" if key in self.values else "is missing"
+            self.fault(f"{key} that is no text", f"{key} {state}; it must be a string")
+        return ""
+
+    def objects(self, key: str) -> list[dict[str, Any]]:
+        """The list of objects under ``key``; empty where it is missing or null."""
+        return self.objects_of(self.values, key)
+
+    def objects_of(self, values: dict[str, Any], key: str) -> list[dict[str, Any]]:
+        """As `objects`, for an object inside this record."""
+        found = _or_empty(values.get(key))
+        if isinstance(found, list) and all(isinstance(entry, dict) for entry in found):
+            return found
+        self.fault(f"wrong {key}", f"{key} is {shown(found)}; it must be a list of objects")
+        return []
+
+    def identifiers(self, key: str) -> list[str]:
+        """The list of ids under ``key``, without repeats; empty where it is missing or null."""
+        found = _or_empty(self.values.get(key))
+        ids = [identifier(value) for value in found] if isinstance(found, list) else [None]
+        if None in ids:
+            self.fault(f"wrong {key}", f"{key} is {shown(found)}; it must be a list of ids")
+        return list(dict.fromkeys(name for name in ids if name is not None))
+
+
+def _or_empty(value: Any) -> Any:
+    """What is null or empty is an empty list; 0 and false are not: they say something else."""
+    return [] if value is None or value in ("", {}) else value
+
+
+def shown(value: Any) -> str:
+    """A value for messages: as Python writes it, cut where it is long."""
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = f"a {type(value).__name__} that is nested too deep to be shown"
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def read_records(path: str, findings: Findings, span: Span = WHOLE) -> Iterator[Record]:
+    """The objects of a JSON Lines file; a line that is none is a problem and is passed over."""
+    for number, line in read_lines(path, findings, span):
+        values, fault = _parsed(line)
+        if values is None:
+            findings.problem(f"bad lines in {path}", f"{path}:{number}: {fault}")
+        else:
+            yield Record(values, path, number, findings)
+
+
+def read_json(
+    path: str, findings: Findings, object_hook: Callable[[dict[str, Any]], Any] | None = None
+) -> Any:
+    """The one value of a JSON file; None, and a problem, where it cannot be read."""
+    try:
+        with open_bytes(path) as stream:
+            content = json.loads(stream.read(), object_hook=object_hook)
+        json.dumps(content, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        findings.problem(f"unreadable file {path}", f"{path}: {_HALF_A_PAIR}")
+    except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
+        findings.problem(f"unreadable file {path}", f"{path}: cannot be read: {_reason(error)}")
+    else:
+        return content
+    return None
+
+
+def _parsed(line: str) -> tuple[dict[str, Any] | None, str]:
+    try:
+        values = json.loads(line)
+        if "\\u" in line and ("\\ud" in line or "\\uD" in line):
+            json.dumps(values, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return None, _HALF_A_PAIR
+    except (ValueError, RecursionError) as error:
+        return None, f"not JSON: {error}"
+    if not isinstance(values, dict):
+        return None, f"a {type(values).__name__} where an object is expected"
+    return values, ""

@@ -1,0 +1,39 @@
+"""The only room that imports Ray: runs the other rooms' plain functions and classes on Ray Data and Ray Train.
+
+`session` starts or joins a Ray, `inference` fills the store of responses with a pool of `actor`s, `tasks` does the
+numbered tasks of indexes, `measuring` times readers on samples, `training` runs the training loop on data-parallel
+workers.
+"""
+
+from erag_ray.inference.actor import ModelActor, peak_memory_bytes
+from erag_ray.inference.dry_run import aside, rehearse
+from erag_ray.inference.errors import check_share
+from erag_ray.inference.pool import Done, Pool, Work, block_rows, largest_share, plan_pool, run
+from erag_ray.inference.stage import Finished, run_part, run_stage
+from erag_ray.inference.timing import SampleReader, Times, read_samples, sample_name, without_first
+from erag_ray.inference.values import INSTEAD_OF_ANSWERS, Values
+
+__all__ = [
+    "INSTEAD_OF_ANSWERS",
+    "Done",
+    "Finished",
+    "ModelActor",
+    "Pool",
+    "SampleReader",
+    "Times",
+    "Values",
+    "Work",
+    "aside",
+    "block_rows",
+    "check_share",
+    "largest_share",
+    "peak_memory_bytes",
+    "plan_pool",
+    "read_samples",
+    "rehearse",
+    "run",
+    "run_part",
+    "run_stage",
+    "sample_name",
+    "without_first",
+]

@@ -1,0 +1,319 @@
+"""PENDING -> RESPONSES on a pool of actors, each with one model.
+
+Ray Data streams blocks of requests from Parquet shards to a fixed pool; each actor runs its block batch by batch
+and appends what it has to the open store itself, so that a killed job loses at most the batches in hand. What
+flows back to the driver is only counts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import math
+import os
+import sys
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import ray
+
+from erag_ray.cluster import (
+    FREE_CPUS,
+    gpu_names,
+    gpu_room,
+    nodes_alive,
+    num_gpus_of,
+    process_environment,
+    wait_for_gpus,
+)
+from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.inference.actor import NOTES, ModelActor
+from erag_ray.models import Resources
+from erag_ray.progress import progress
+from erag_ray.requests import Form
+from erag_ray.schemas import InputError, JobError
+from erag_ray.store import Folder, Lease, ResponseStore, traceback_folder
+
+MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 128, 32_768, 12
+FIRST_BLOCK = 4096
+BLOCK_SECONDS = 60.0
+ROUNDS_IN_FLIGHT = 4
+NO_PROGRESS = "RAY_DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S"
+"""Seconds without an end of a block after which Ray ends a job; by default half an hour."""
+SMALL_MODEL = 400 << 20
+"""Bytes of weights up to which two actors share a GPU: T5-small's in float32 are 242 MB, T5-base's 892 MB."""
+SHARING_ACTORS, CPUS_OF_SHARING_ACTOR = 2, 2
+"""Actors, and the CPUs that each of them must have: one for Python, one for tokenising and copies."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pool:
+    """A fixed pool of reader actors and what each gets.
+
+    Attributes:
+        size: number of actors.
+        num_cpus: logical CPUs of each; 0 reserves none.
+        num_gpus: GPUs of each.
+        num_together: most of them that share the memory of one GPU, or without GPUs of one node.
+    """
+
+    size: int
+    num_cpus: int
+    num_gpus: float
+    num_together: int = 1
+
+    @property
+    def num_threads(self) -> int:
+        """CPU threads of one reader."""
+        return max(self.num_cpus, 1)
+
+    def described(self, nodes: Sequence[Mapping[str, float]]) -> str:
+        """Return a line that says on which devices of a cluster's nodes the readers run."""
+        threads = f"{self.num_threads} CPU thread{'s' * (self.num_threads > 1)} each"
+        if not self.num_gpus:
+            return f"readers: {self.size} on CPUs, {threads}"
+        num_gpus, names = num_gpus_of(nodes), gpu_names(nodes)
+        kind = f" ({names})" if names else ""
+        if self.num_gpus < 1:
+            most = round(1 / self.num_gpus)
+            gpus = f"{num_gpus} GPU{'s' * (num_gpus > 1)}{kind}"
+            return f"readers: {self.size} on {gpus}, up to {most} on each, {threads}"
+        num_used = round(self.size * self.num_gpus)
+        idle = f" of {num_gpus}, {num_gpus - num_used} idle" if num_used < num_gpus else ""
+        where = f"each on {self.num_gpus:.0f} GPUs" if self.num_gpus > 1 else "one on each GPU"
+        return f"readers: {self.size}, {where}{kind}{idle}, {threads}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """The requests that one model still has to run.
+
+    Attributes:
+        requests: folder of Parquet shards of PENDING, that all nodes see.
+        num_requests: how many there are.
+        config: the model.
+        model: its id.
+        forms: of the requests.
+        resources: that an actor with the model needs.
+    """
+
+    requests: str
+    num_requests: int
+    config: ReaderConfig
+    model: str
+    forms: Sequence[Form]
+    resources: Resources
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """What a stretch of requests took: counts, tokens, seconds of all actors together, bytes at the peak."""
+
+    num_responses: int
+    num_questions: int
+    """Of every block; one that a block's border cuts counts twice."""
+    num_prompt_tokens: int
+    num_output_tokens: int
+    device_seconds: float
+    peak_memory_bytes: int
+    num_cached_prompt_tokens: int = 0
+    notes: Mapping[str, int] = field(default_factory=dict)
+    """How many responses have each of `Response.notes`."""
+
+
+def plan_pool(config: JobConfig, resources: Resources) -> Pool:
+    """A pool that fits the cluster and leaves CPUs free, so that nothing waits for ever.
+
+    With GPUs one actor each, two for a small model (`actors_per_gpu`), or ``num_readers`` that share them evenly;
+    without, or for a model that needs none, one actor with the cores of the largest node. An actor that would leave
+    fewer than `FREE_CPUS` logical CPUs, or that no node could hold, is scheduled without reserving any.
+
+    Args:
+        config: the job.
+        resources: that an actor needs.
+
+    Raises:
+        JobError: the cluster has too few GPUs, and no more came.
+    """
+    wait_for_gpus(config.expect_gpus)
+    nodes = nodes_alive()
+    room = [gpu_room(node.get("GPU", 0), resources.num_gpus) for node in nodes]
+    sharing = actors_per_gpu(config, resources, nodes, room)
+    size = config.num_readers or max(sum(room) * sharing, 1)
+    per_room = math.ceil(size / sum(room)) if sum(room) else 0
+    num_gpus = resources.num_gpus / per_room if per_room else 0.0
+    places = [own * per_room if per_room else size for own in room]
+    share = largest_share([int(node.get("CPU", 0)) for node in nodes], places, size)
+    num_cpus = min(config.cpus_per_reader or resources.num_cpus or share, share)
+    on_a_node = readers_on_a_node([int(node.get("CPU", 0)) for node in nodes], num_cpus, size)
+    num_together = max(gpu_room(1, num_gpus), 1) if num_gpus else on_a_node
+    return Pool(size=size, num_cpus=num_cpus, num_gpus=num_gpus, num_together=num_together)
+
+
+def actors_per_gpu(
+    config: JobConfig, resources: Resources, nodes: Sequence[Mapping[str, float]], room: Sequence[int]
+) -> int:
+    """Return how many actors share a GPU, where ``num_readers`` does not say it.
+
+    A small T5 computes faster than one process can prepare its requests: the count in `notebooks/a100_estimate.py`
+    says 14,500 pairs a second for T5-small, of which one actor reached .58 and two .84 (`jobs/benchmark.py --parts
+    '[host]'`). Of the 3,900 of T5-base one reached .92.
+
+    Args:
+        config: the job.
+        resources: that an actor needs.
+        nodes: the resources of each node.
+        room: GPUs of each node that can have an actor.
+    """
+    is_small = 0 < resources.weight_bytes <= SMALL_MODEL and resources.num_gpus == 1
+    if not is_small or not sum(room):
+        return 1
+    places = [own * SHARING_ACTORS for own in room]
+    share = largest_share([int(node.get("CPU", 0)) for node in nodes], places, sum(places))
+    num_cpus = min(config.cpus_per_reader or share, share)
+    return SHARING_ACTORS if num_cpus >= CPUS_OF_SHARING_ACTOR else 1
+
+
+def readers_on_a_node(cpus: Sequence[int], num_cpus: int, size: int) -> int:
+    """Most of ``size`` readers that may run on one node with ``num_cpus`` each; all, where they reserve none."""
+    return min(size, max(own // num_cpus for own in cpus)) if num_cpus else size
+
+
+def largest_share(cpus: Sequence[int], places: Sequence[int], size: int) -> int:
+    """Most CPUs that each of ``size`` readers can reserve, with `FREE_CPUS` left over in all.
+
+    Args:
+        cpus: of each node.
+        places: how many readers each node has room for besides.
+        size: number of readers.
+    """
+    for share in range((sum(cpus) - FREE_CPUS) // size, 0, -1):
+        if sum(min(own // share, most) for own, most in zip(cpus, places, strict=True)) >= size:
+            return share
+    return 0
+
+
+def block_rows(
+    config: JobConfig, num_requests: int, pool: Pool, speed: float | None, in_flight: int = 1
+) -> int:
+    """Requests in one block: enough blocks that the readers end together, few enough that each is real work.
+
+    Args:
+        config: the job.
+        num_requests: how many there are.
+        pool: of readers.
+        speed: responses a second of one of them, where that is known: a block takes `BLOCK_SECONDS` at most.
+        in_flight: requests that one of them works on at once: a block keeps it busy for some rounds.
+    """
+    even = num_requests // (pool.size * BLOCKS_PER_READER)
+    most = FIRST_BLOCK if speed is None else min(int(speed * BLOCK_SECONDS), MAX_BLOCK)
+    return config.rows_per_block or max(min(even, most), MIN_BLOCK, ROUNDS_IN_FLIGHT * in_flight)
+
+
+def run(work: Work, config: JobConfig, job: str) -> Done:
+    """Run the requests; their responses are in the store when this returns.
+
+    Raises:
+        JobError: nothing can be written, or the reader cannot go on; what was written stays.
+        ray.exceptions.RayError: a reader failed for another reason; the job can be started again.
+    """
+    pool = plan_pool(config, work.resources)
+    store = ResponseStore(config.store, work.model)
+    rows = block_rows(config, work.num_requests, pool, store.speed(), work.resources.in_flight)
+    _quiet_data()
+    if config.progress:
+        print(pool.described(nodes_alive()), file=sys.stderr, flush=True)
+    counted = (
+        _shards(work.requests)
+        .repartition(target_num_rows_per_block=rows)
+        .map_batches(
+            ModelActor,
+            fn_constructor_kwargs=actor_arguments(work, config, job, pool),
+            batch_size=rows,
+            batch_format="pyarrow",
+            zero_copy_batch=True,
+            compute=ray.data.ActorPoolStrategy(size=pool.size),
+            num_cpus=pool.num_cpus,
+            num_gpus=pool.num_gpus,
+            runtime_env={"env_vars": process_environment(pool.num_gpus)},
+        )
+    )
+    shown = progress(store, job, work.num_requests, f"{pool.size} x {work.model}")
+    with Lease(store.folder, job), shown if config.progress else contextlib.nullcontext():
+        try:
+            batches = list(counted.iter_batches(batch_format="pyarrow", batch_size=None))
+        except ray.exceptions.RayTaskError as error:
+            raise error_of(error, config.store, work.requests) from error
+    store.folder.delete_folder(NOTES, job)
+    return _sum(pa.concat_tables(batches))
+
+
+def actor_arguments(work: Work, config: JobConfig, job: str, pool: Pool) -> dict[str, Any]:
+    """The arguments of the `ModelActor` of a pool."""
+    return {
+        "config": work.config,
+        "model": work.model,
+        "forms": work.forms,
+        "store": config.store,
+        "job": job,
+        "num_threads": pool.num_threads,
+        "write_every_seconds": config.write_every_seconds,
+        "max_batch_seconds": config.max_batch_seconds,
+        "memory_share": 1 / pool.num_together,
+        "errors": traceback_folder(),
+        "max_cost": None if config.max_cost is None else config.max_cost / pool.size,
+    }
+
+
+def _shards(where: str) -> ray.data.Dataset:
+    try:
+        folder = Folder(where)
+        return ray.data.read_parquet(folder.path, filesystem=folder.filesystem)
+    except (ValueError, OSError) as error:
+        raise _unusable(f"the requests in {where}", error) from error
+
+
+def error_of(error: ray.exceptions.RayTaskError, store: str, requests: str) -> Exception:
+    """What a reader's error means to people, without the way that it took."""
+    cause = getattr(error, "cause", None)
+    if isinstance(cause, JobError | InputError):
+        return cause
+    if isinstance(cause, OSError | pa.ArrowException):
+        return _unusable(f"the store {store}, or the requests in {requests},", cause)
+    return error
+
+
+def _unusable(what: str, error: Exception) -> JobError:
+    # Ray adds advice of its own, which does not help here
+    why = getattr(error, "strerror", None) or (error.args[0] if error.args else error)
+    kept = "what was read so far is kept; make room or mend that, and start the same command again"
+    return JobError(f"{what} cannot be used: {why}; {kept}")
+
+
+def _quiet_data() -> None:
+    for name in ("", "._internal.execution.streaming_executor", "._internal.progress"):
+        logging.getLogger(f"ray.data{name}").setLevel(logging.ERROR)
+    # they print the traceback of an error that is raised besides, and then told in a line
+    for name in ("_internal.execution.streaming_executor_state", "exceptions"):
+        logging.getLogger(f"ray.data.{name}").setLevel(logging.CRITICAL)
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    if NO_PROGRESS not in os.environ:
+        # loading, or a block of a slow model, may take longer; max_batch_seconds ends what hangs
+        context.execution_no_progress_timeout_s = -1
+
+
+def _sum(counts: pa.Table) -> Done:
+    columns = {name: counts.column(name).to_pylist() for name in counts.column_names}
+    peak = max(columns.pop("peak_memory_bytes"))
+    notes = Counter[str]()
+    for text in columns.pop("notes"):
+        notes.update(json.loads(text))
+    return Done(
+        **{name: sum(values) for name, values in columns.items()}, peak_memory_bytes=peak, notes=dict(notes)
+    )

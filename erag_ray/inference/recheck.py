@@ -1,0 +1,109 @@
+"""A sample of requests asked again: how far a model that this job does not run itself answers alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from erag_ray.config import JobConfig
+from erag_ray.models import load_model
+from erag_ray.planning import ModelPlan, PendingRequests, Uses
+from erag_ray.requests import Response
+from erag_ray.scores import JUDGED, score_named, score_outputs
+from erag_ray.store import KEY_COLUMNS
+
+KINDS = ("served",)
+"""Of models that are asked again: what runs here is a function of its request."""
+
+
+class Recheck(NamedTuple):
+    """What came of a sample that was asked again.
+
+    Attributes:
+        num_asked: requests in the sample.
+        num_outputs: of them, those whose output is another one.
+        num_labels: of them, those whose score, or what else is made of them, is another one.
+        num_judged: of the outputs, those whose score a judge gives: what it says of the new output is not known.
+    """
+
+    num_asked: int
+    num_outputs: int
+    num_labels: int
+    num_judged: int = 0
+
+    def __str__(self) -> str:
+        judged = f" The judge scores {self.num_judged:,} of these outputs, and its scores are not compared."
+        return (
+            f"Asked again: {self.num_asked:,} requests; {self.num_outputs:,} outputs and {self.num_labels:,} scores "
+            f"differ.{judged if self.num_judged else ''}"
+        )
+
+
+def recheck(
+    config: JobConfig,
+    plan: ModelPlan,
+    responses: pl.DataFrame,
+    queries: pl.DataFrame | None,
+    uses: Uses | None = None,
+) -> Recheck | None:
+    """Ask a sample of a model's new requests again.
+
+    Args:
+        config: the job.
+        plan: what the model was asked.
+        responses: RESPONSES to its requests.
+        queries: QUERIES, for the scores of outputs; None: none are compared.
+        uses: how each kind was asked; None: for answers.
+
+    Returns:
+        None where nothing is asked again.
+
+    Raises:
+        JobError: the server cannot be used any more.
+    """
+    count = math.ceil(config.recheck_share * plan.new.height)
+    if plan.model.config.kind not in KINDS or not count:
+        return None
+    sample = plan.new[
+        np.sort(np.random.default_rng(config.seed).choice(plan.new.height, count, replace=False))
+    ]
+    table = plan.make_requests(sample)
+    load_model(plan.model)
+    again = {place: one.text for place, one in plan.model.run(PendingRequests(table, plan.forms))}
+    keys = pl.DataFrame({name: table.column(name).to_numpy() for name in KEY_COLUMNS})
+    asked = keys.with_columns(
+        again=pl.Series([again[place] for place in range(keys.height)], dtype=pl.String)
+    )
+    both = asked.join(responses.select(*KEY_COLUMNS, "output"), on=KEY_COLUMNS, maintain_order="left")
+    differ = both.filter(~pl.col("again").eq_missing(pl.col("output")))
+    changed = _labels_changed(differ, plan.requests, queries, uses or {})
+    return Recheck(both.height, differ.height, changed.count(True), changed.count(None))
+
+
+def _labels_changed(
+    differ: pl.DataFrame, requests: pl.DataFrame, queries: pl.DataFrame | None, uses: Uses
+) -> list[bool | None]:
+    """`_is_changed` of each output, by the first question that has it."""
+    if queries is None:
+        return []
+    firsts = requests.unique(KEY_COLUMNS, keep="first", maintain_order=True)
+    rows = differ.join(firsts.select(*KEY_COLUMNS, "kind", "query_id"), on=KEY_COLUMNS)
+    facts = queries.select("query_id", "dataset", "answers", "score")
+    return [_is_changed(row, uses) for row in rows.join(facts, on="query_id").iter_rows(named=True)]
+
+
+def _is_changed(row: Mapping[str, Any], uses: Uses) -> bool | None:
+    """Whether another thing is made of an output than of the one before; None where only a judge knows."""
+    outputs, use = [row["output"], row["again"]], uses.get((row["kind"], row["dataset"]))
+    if use is not None and (fold := use.kind.fold):
+        answers = use.answers(row["answers"])
+        before, after = (None if text is None else fold(answers, Response(text=text)) for text in outputs)
+    elif row["score"] in JUDGED:
+        return None
+    else:
+        before, after = score_outputs(outputs, [row["answers"]] * 2, score_named(row["score"]))
+    return before != after

@@ -1,0 +1,311 @@
+"""A planned stage -> its responses in the store, and its seal."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from erag_ray.cluster import ray_session
+from erag_ray.config import JobConfig
+from erag_ray.inference.errors import check_share
+from erag_ray.inference.pool import Done, Work, run
+from erag_ray.inference.recheck import recheck
+from erag_ray.inference.values import Values, fold
+from erag_ray.inputs import Inputs
+from erag_ray.kinds import ANSWER, ANSWER_JUDGE, VERDICT, judgement
+from erag_ray.output_tables import Expected, describe_outputs
+from erag_ray.planning import Answered, ModelPlan, StagePlan, Uses
+from erag_ray.progress import stage_progress
+from erag_ray.requests import VERDICTS
+from erag_ray.schemas import COMMON_OUTPUTS, COSTS, OUTPUTS, REQUESTS, RESPONSES, JobError
+from erag_ray.scores import JUDGEMENTS
+from erag_ray.store import KEY_COLUMNS, ResponseStore, TableStore, as_frame, new_job_id
+
+ROWS_PER_SHARD = 50_000
+NOTES = {"thinking": "thinking stripped from", "cut": "cut by max_new_tokens", "empty": "empty"}
+"""`Response.notes` -> what the summary calls it."""
+NUM_NAMED = 5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Finished:
+    """A sealed stage: its REQUESTS and the RESPONSES that answer them."""
+
+    plan: StagePlan
+    requests: pl.DataFrame
+    responses: pl.DataFrame
+    judgements: pl.DataFrame | None = None
+    """query_id, output, value?: what the judge says of the outputs, where it was asked."""
+
+    def values(self, inputs: Inputs) -> Values:
+        """What each kind of question came to, about single documents and about none; and about outputs."""
+        values = fold(self.plan.uses, self.requests, self.responses, inputs.queries)
+        return values if self.judgements is None else {**values, ANSWER_JUDGE: self.judgements}
+
+
+def run_stage(config: JobConfig, plan: StagePlan) -> Finished:
+    """Run what is new, check that everything asked has a response, and seal the stage.
+
+    Raises:
+        JobError: responses are missing, or more of them are errors than ``max_error_share`` allows.
+    """
+    tables = TableStore("/".join([config.out.rstrip("/"), plan.stage]))
+    tables.folder.delete("manifest.json")
+    job, todo = new_job_id(), [part for part in plan.plans if part.new.height]
+    done = _run_all(config, tables, todo, job) if todo else {}
+    with stage_progress("looking up responses", show=config.progress):
+        found = [_collect(config, part) for part in plan.plans]
+        # a stage may ask nothing: some annotators need no model
+        responses = pl.concat([as_frame(RESPONSES.empty()), *(part.responses for part in found)])
+        _check_errors(responses, plan.requests, config)
+        tables.write(plan.requests, REQUESTS)
+    tables.write(_costs(plan, done, job), COSTS)
+    if plan.answered:
+        _seal_outputs(tables, plan, plan.answered, responses)
+    _seal(
+        config,
+        tables,
+        plan,
+        responses,
+        found,
+        _told_of_borders(todo, [one for one, _ in done.values()])
+        + _noted(one for one, _ in done.values())
+        + _rechecked(config, plan, todo, responses),
+    )
+    for part in todo:
+        # whole texts, which the sealed stage does not need again
+        tables.folder.delete_folder("pending", part.id)
+    return Finished(plan=plan, requests=plan.requests, responses=responses)
+
+
+def _seal_outputs(tables: TableStore, plan: StagePlan, answered: Answered, responses: pl.DataFrame) -> None:
+    expected = expected_of(plan.uses, answered.verdicts)
+    requests = plan.requests.filter(kind=ANSWER.name)
+    outputs, common = describe_outputs(answered.lists, requests, responses, answered.queries, expected)
+    tables.write(outputs, OUTPUTS)
+    tables.write(common, COMMON_OUTPUTS)
+
+
+def expected_of(uses: Uses, verdicts: Mapping[str, Sequence[str]]) -> Expected:
+    """What is known of a stage's readers before they answer.
+
+    Args:
+        uses: how each kind is asked.
+        verdicts: dataset -> all answers that its questions can have, where they are but a few.
+    """
+    answers = [use for use in uses.values() if use.kind is ANSWER]
+    return Expected(
+        max_new_tokens={use.reader: use.form.max_new_tokens for use in answers},
+        # a verdict that an example shows is a right answer to other claims
+        example_answers={
+            use.reader: [example.answer for example in use.form.prompt.examples]
+            for use in answers
+            if use.case.family not in VERDICTS
+        },
+        verdicts=verdicts,
+    )
+
+
+def _run_all(
+    config: JobConfig, tables: TableStore, todo: Sequence[ModelPlan], job: str
+) -> dict[str, tuple[Done, float]]:
+    """Model -> what its requests took, and the seconds from first to last."""
+    done = {}
+    with contextlib.ExitStack() as opened:
+        with stage_progress("starting Ray", show=config.progress):
+            opened.enter_context(ray_session(config.ray_address))
+        for part in todo:
+            start = time.monotonic()
+            done[part.id] = run_part(config, tables, part, job), time.monotonic() - start
+    return done
+
+
+def run_part(config: JobConfig, tables: TableStore, part: ModelPlan, job: str) -> Done:
+    """One model's requests, on the Ray that is there; the responses are in the store when this returns."""
+    with stage_progress("writing requests", show=config.progress):
+        folder = _write_pending(tables, part)
+    return run(work_of(part, folder), config, job)
+
+
+def work_of(part: ModelPlan, folder: str) -> Work:
+    """What a pool needs to know: the requests lie in ``folder``."""
+    return Work(
+        requests=folder,
+        num_requests=part.new.height,
+        config=part.model.config,
+        model=part.id,
+        forms=part.forms,
+        resources=part.resources,
+    )
+
+
+def _write_pending(tables: TableStore, plan: ModelPlan) -> str:
+    """Parquet shards of the new requests, in a folder that holds nothing else."""
+    place = ("pending", plan.id)
+    tables.folder.delete_folder(*place)
+    for number, start in enumerate(range(0, plan.new.height, ROWS_PER_SHARD)):
+        shard = plan.make_requests(plan.new.slice(start, ROWS_PER_SHARD))
+        tables.folder.write_parquet(shard, *place, f"part-{number:05}.parquet", row_group_size=5000)
+    return "/".join([tables.folder.root.rstrip("/"), *place])
+
+
+class _Collected(NamedTuple):
+    """A model's responses to its requests, how many rows of the store repeat a key, and devices that made them."""
+
+    model: str
+    responses: pl.DataFrame
+    num_repeats: int
+    devices: Mapping[str, int]
+
+
+def _collect(config: JobConfig, plan: ModelPlan) -> _Collected:
+    store = ResponseStore(config.store, plan.id)
+    responses, repeats = store.lookup(plan.requests)
+    missing = plan.requests.join(responses, on=KEY_COLUMNS, how="anti")
+    if missing.height:
+        example = missing.select("query_id", "doc_ids").row(0, named=True)
+        torn = f" ({len(store.set_aside)} damaged files were set aside)" if store.set_aside else ""
+        text = f"{plan.id}: {missing.height} requests have no response, such as {example}{torn}; start the job again"
+        raise JobError(text)
+    return _Collected(plan.id, responses, repeats, dict(store.devices))
+
+
+def _check_errors(responses: pl.DataFrame, requests: pl.DataFrame, config: JobConfig) -> None:
+    errors, keys = responses.filter(pl.col("error").is_not_null()), ["model", *KEY_COLUMNS]
+    first = errors.join(requests.unique(keys, keep="first", maintain_order=True), on=keys).head(NUM_NAMED)
+    named = [
+        f"query {row['query_id']}, documents {row['doc_ids']}: {row['error_kind']}: {row['error']}"
+        for row in first.iter_rows(named=True)
+    ]
+    check_share("requests", errors.height, responses.height, named, config)
+
+
+def _costs(plan: StagePlan, done: Mapping[str, tuple[Done, float]], job: str) -> pl.DataFrame:
+    rows = []
+    for part in plan.plans:
+        one, seconds = done.get(part.id, (NOTHING_DONE, 0.0))
+        rows.append(
+            {
+                "stage": plan.stage,
+                "job": job,
+                "model": part.id,
+                "num_requests": int(part.counts["distinct"].sum()),
+                "num_reader_calls": one.num_responses,
+                "num_prompt_tokens": one.num_prompt_tokens,
+                "num_output_tokens": one.num_output_tokens,
+                "num_cached_prompt_tokens": one.num_cached_prompt_tokens,
+                "price": part.model.config.price_of(
+                    one.num_prompt_tokens, one.num_cached_prompt_tokens, one.num_output_tokens
+                ),
+                "seconds": seconds,
+                "device_seconds": one.device_seconds,
+                "peak_memory_bytes": one.peak_memory_bytes,
+            }
+        )
+    return pl.DataFrame(rows, schema=as_frame(COSTS.empty()).schema)
+
+
+NOTHING_DONE = Done(
+    num_responses=0,
+    num_questions=0,
+    num_prompt_tokens=0,
+    num_output_tokens=0,
+    device_seconds=0.0,
+    peak_memory_bytes=0,
+)
+
+
+def _told_of_borders(todo: Sequence[ModelPlan], done: Sequence[Done]) -> str:
+    """How many questions lay in two blocks, so that what their requests share was encoded twice; "" if nothing was."""
+    num_questions = sum(part.new["text_key"].n_unique() for part in todo)
+    num_cut = sum(part.num_questions for part in done) - num_questions
+    return f" {num_cut:,} of {num_questions:,} questions now read lay in two blocks." if todo else ""
+
+
+def _rechecked(config: JobConfig, plan: StagePlan, todo: Sequence[ModelPlan], responses: pl.DataFrame) -> str:
+    """What came of asking a sample again, where a model calls for it."""
+    with stage_progress("asking a sample again", show=config.progress):
+        found = [
+            recheck(config, part, responses.filter(model=part.id), plan.queries, plan.uses) for part in todo
+        ]
+    return "".join(f" {one}" for one in found if one is not None)
+
+
+def _noted(done: Iterable[Done]) -> str:
+    """What models have counted of the outputs that are new; "" where they counted nothing."""
+    counts = Counter[str]()
+    for one in done:
+        counts.update(one.notes)
+    parts = [f"{NOTES.get(name, name)} {count:,}" for name, count in sorted(counts.items())]
+    return f" Of the new outputs: {', '.join(parts)}." if parts else ""
+
+
+def _seal(
+    config: JobConfig,
+    tables: TableStore,
+    plan: StagePlan,
+    responses: pl.DataFrame,
+    found: Sequence[_Collected],
+    borders: str,
+) -> None:
+    # a stage may have nothing to read: all is read for its score alone
+    tokens = responses.select(pl.col("num_prompt_tokens").mean()).item() or 0
+    cut = responses.select((pl.col("num_truncated_passage_tokens") > 0).mean()).item() or 0
+    cut_question = responses.select((pl.col("num_truncated_question_tokens") > 0).mean()).item() or 0
+    summary = (
+        f"Over all responses used: {tokens:.0f} prompt tokens each, passages cut in "
+        f"{cut:.1%}, question cut in {cut_question:.1%}; {responses['error'].count()} errors.{borders}"
+    )
+    of_models = [f"{note}." for part in plan.plans for note in part.model.notes()]
+    by_kind = [*_agreement(config, plan, responses), *_judged(plan, responses)]
+    summary = " ".join([summary, *of_models, *_mixed_devices(found), *by_kind])
+    content = {
+        "stage": plan.stage,
+        "counts": plan.counts,
+        "summary": summary,
+        "num_requests": plan.requests.height,
+        "num_responses": responses.height,
+        "num_repeated_keys": sum(part.num_repeats for part in found),
+        "devices": {part.model: part.devices for part in found},
+        "models": {part.id: part.model.facts() for part in plan.plans},
+        "store": config.store,
+    }
+    tables.write_manifest(content)
+
+
+def _mixed_devices(found: Iterable[_Collected]) -> Iterator[str]:
+    """A warning for each model whose responses were made by several kinds of device or versions of software."""
+    for part in found:
+        if len(part.devices) > 1:
+            counts = "; ".join(f"{count:,} by {name}" for name, count in sorted(part.devices.items()))
+            yield f"Warning: responses of {part.model} were made in different ways, which may differ: {counts}."
+
+
+def _agreement(config: JobConfig, plan: StagePlan, responses: pl.DataFrame) -> Iterator[str]:
+    """How often the likelier verdict is what the reader itself writes, where the store knows both."""
+    if plan.unasked is None or plan.answered is None:
+        return
+    on = ["query_id", "doc_id"]
+    single = plan.unasked.with_columns(doc_id=pl.col("doc_ids").list.first())
+    for pair, use in plan.uses.items():
+        if use.kind is VERDICT:
+            chosen = fold({pair: use}, plan.requests, responses, plan.answered.queries)[ANSWER]
+            asked = single.filter(reader=use.reader).join(chosen, on=on, nulls_equal=True)
+            known = [ResponseStore(config.store, name).lookup(asked)[0] for name in asked["model"].unique()]
+            both = asked.join(pl.concat(known), on=["model", *KEY_COLUMNS]).drop_nulls(["output", "value"])
+            equal = both.filter(pl.col("output") == pl.col("value")).height
+            yield f"{use.reader} chose what it writes in {equal:,} of {both.height:,} responses known of both."
+
+
+def _judged(plan: StagePlan, responses: pl.DataFrame) -> Iterator[str]:
+    """What the judge says of outputs, each distinct one once."""
+    if ANSWER_JUDGE in plan.kinds:
+        counts = Counter(judgement(text) for text in responses["output"].drop_nulls())
+        said = ", ".join(f"{name} {counts[name]:,}" for name in JUDGEMENTS)
+        yield f"Distinct outputs by the judge: {said}; no judgement in {counts[None]:,}, whose scores are null."

@@ -1,0 +1,47 @@
+"""What labels and end-to-end scores depend on: the parts of a config that stand in the manifests of their tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from erag_ray.annotators import PER_QUESTION, TAIL, asks_of, unrelated_pairs
+from erag_ray.config import JobConfig, output_settings
+from erag_ray.datasets import Dataset
+from erag_ray.kinds import ANSWER_JUDGE, Case
+from erag_ray.scores import JUDGED
+
+
+def label_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[str, object]:
+    """Return the part of a config that LABELS depend on, for these datasets."""
+    asks = list(asks_of(config.annotators))
+    judge = {"judge": output_settings(config.judge)} if any(a.kind.asks == "judge" for a in asks) else {}
+    is_unrelated = any(ask.lists is unrelated_pairs for ask in asks)
+    noise = {"unrelated": {"per_question": PER_QUESTION, "tail": TAIL}} if is_unrelated else {}
+    return {
+        "annotators": sorted(config.annotators),
+        "reader": output_settings(config.reader),
+        "score_only": config.score_only,
+        **judge,
+        **noise,
+        **_judged_settings(config, datasets),
+    }
+
+
+def end_to_end_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[str, object]:
+    """Return the part of a config that UTILITY depends on, for these datasets."""
+    return {
+        "end_to_end_depths": config.depths,
+        "reader": output_settings(config.reader),
+        **_judged_settings(config, datasets),
+    }
+
+
+def _judged_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[str, object]:
+    """What judged scores depend on besides outputs: the judge, and the hash of of its prompt, dataset by dataset."""
+    cases = {
+        name: Case(dataset=dataset, reader=config.reader, judge=config.judge)
+        for name, dataset in datasets.items()
+        if dataset.score in JUDGED
+    }
+    forms = {name: ANSWER_JUDGE.build(case).fingerprint for name, case in cases.items()}
+    return {"judge": output_settings(config.judge), "judged_by": forms} if forms else {}

@@ -1,0 +1,138 @@
+"""QUERIES, RUNS, CORPUS and golds together: do they fit, and which passages are gold."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from erag_ray.datasets import GOLD_COLUMNS
+from erag_ray.files import NUM_NAMED, Findings
+from erag_ray.scores import normalize_answer
+
+
+def check_inputs(
+    queries: pl.DataFrame,
+    runs: pl.DataFrame,
+    corpus: pl.DataFrame,
+    findings: Findings,
+    *,
+    depth: int | None = None,
+) -> None:
+    """Record what does not fit between tables that are each in order.
+
+    Args:
+        queries: QUERIES: the sample that is evaluated.
+        runs: RUNS of all runs.
+        corpus: CORPUS, at least the passages that ``runs`` names.
+        findings: receives, as problems: documents that are not in ``corpus``, and runs without a query in
+            common with ``queries``; as notes: queries without a list, lists of other queries, ids with
+            white space.
+        depth: look at the first documents of each list only.
+    """
+    lists = runs.select("run_id", "query_id").unique(maintain_order=True)
+    for (name,), held in lists.group_by("run_id", maintain_order=True):
+        _check_queries(str(name), queries, held, findings)
+    used = runs.join(queries, on="query_id", how="semi", maintain_order="left")
+    if depth is not None:
+        used = used.filter(pl.col("rank") <= depth)
+    _check_documents(used, corpus, findings)
+    _note_white_space(queries["query_id"], used["doc_id"], findings)
+
+
+def _check_queries(name: str, queries: pl.DataFrame, lists: pl.DataFrame, findings: Findings) -> None:
+    common = lists.join(queries, on="query_id", how="semi")
+    if not common.height:
+        examples = f"such as {lists['query_id'][0]!r}"
+        if queries.height:
+            examples += f" against {queries['query_id'][0]!r}"
+        text = f"run {name!r} has no query in common with the questions ({examples})"
+        findings.problem("runs without a query in common with the questions", text)
+        return
+    for kind, left, right in (
+        (f"run {name!r}: queries without a list", queries, lists),
+        (f"run {name!r}: lists of queries outside the sample, not used", lists, queries),
+    ):
+        alone = left.join(right, on="query_id", how="anti", maintain_order="left")["query_id"]
+        if len(alone):
+            findings.note(kind, *alone.head(NUM_NAMED), count=len(alone))
+
+
+def _check_documents(runs: pl.DataFrame, corpus: pl.DataFrame, findings: Findings) -> None:
+    unknown = runs.join(corpus.select("doc_id"), on="doc_id", how="anti", maintain_order="left").unique(
+        ["run_id", "doc_id"], keep="first", maintain_order=True
+    )
+    for (name,), rows in unknown.group_by("run_id", maintain_order=True):
+        texts = [
+            f"run {name!r}, query {query!r}: document {document!r} is not in the passages"
+            for query, document in rows.select("query_id", "doc_id").head(NUM_NAMED).iter_rows()
+        ]
+        kind = f"documents of run {name!r} that are not in the passages"
+        findings.problem(kind, *texts, count=rows.height)
+
+
+def _note_white_space(query_ids: pl.Series, doc_ids: pl.Series, findings: Findings) -> None:
+    ids = pl.concat([query_ids, doc_ids.alias("query_id")])
+    spaced = ids.filter(ids.str.contains(r"[ \t\n\r\f\v]")).unique(maintain_order=True)
+    if len(spaced):
+        findings.note(
+            "ids with white space, which TREC files cannot hold",
+            *(repr(name) for name in spaced.head(NUM_NAMED)),
+            count=len(spaced),
+        )
+
+
+def gold_lists(
+    queries: pl.DataFrame,
+    provenance: pl.DataFrame,
+    gold: pl.DataFrame,
+    corpus: pl.DataFrame,
+    depth: int | None = None,
+    *,
+    findings: Findings | None = None,
+) -> pl.DataFrame:
+    """The gold passages of each query, ``query_id, rank, doc_id``; a query without any has no row.
+
+    They are those that the query's file names, as far as they are in ``corpus``; else the passages of its
+    gold pages in the order of ``corpus``, those that contain an answer first (KILT's rule: the normalised
+    answer is a substring of the normalised text). Cut at ``depth``, if there is one. Named passages that are missing in
+    ``corpus`` are noted in ``findings``.
+    """
+    asked = queries.select("query_id")
+    named = gold.join(asked, on="query_id", how="semi").join(corpus, on="doc_id", how="semi")
+    if findings is not None:
+        _note_missing_gold(gold.join(asked, on="query_id", how="semi"), corpus, findings)
+    others = queries.join(named, on="query_id", how="anti", maintain_order="left")
+    lists = pl.concat(
+        [named.select("query_id", "doc_id", order="rank"), _of_pages(others, provenance, corpus)]
+    )
+    rank = pl.col("order").rank("ordinal").over("query_id").cast(pl.Int32)
+    ranked = lists.with_columns(rank=rank).sort("query_id", "rank").select(GOLD_COLUMNS.names())
+    return ranked if depth is None else ranked.filter(pl.col("rank") <= depth)
+
+
+def _note_missing_gold(gold: pl.DataFrame, corpus: pl.DataFrame, findings: Findings) -> None:
+    missing = gold.join(corpus, on="doc_id", how="anti", maintain_order="left")["doc_id"]
+    if len(missing):
+        kind = "gold passages that are not in the passages"
+        findings.note(kind, *missing.head(NUM_NAMED), count=len(missing))
+
+
+def _of_pages(queries: pl.DataFrame, provenance: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
+    """``query_id, doc_id, order`` of the passages of gold pages, those with an answer first."""
+    candidates = (
+        provenance.join(queries.select("query_id", "answers"), on="query_id")
+        .join(corpus.with_row_index("row"), on="page_id")
+        .sort("query_id", "row")
+    )
+    texts = dict(candidates.select("doc_id", "text").unique("doc_id").iter_rows())
+    normal = {doc_id: normalize_answer(text) for doc_id, text in texts.items()}
+    answers = {
+        query_id: [normalize_answer(answer) for answer in golds]
+        for query_id, golds in queries.select("query_id", "answers").iter_rows()
+    }
+    without = [
+        # an answer that normalises to nothing is in every text, so it shows nothing
+        not any(answer and answer in normal[doc_id] for answer in answers[query_id])
+        for query_id, doc_id in candidates.select("query_id", "doc_id").iter_rows()
+    ]
+    ordered = candidates.with_columns(without=pl.Series(without, dtype=pl.Boolean)).sort("without", "row")
+    return ordered.select("query_id", "doc_id", order=pl.int_range(pl.len(), dtype=pl.Int32))

@@ -1,0 +1,21 @@
+"""Responses -> LABELS (documents alone) and UTILITY (whole lists); where a judge scores, its judgements first.
+
+`label` and `score_end_to_end` are stages; `judge_outputs` asks the judge about the outputs of a finished stage.
+"""
+
+from erag_ray.labels.document_labels import label
+from erag_ray.labels.end_to_end import list_outputs, score_end_to_end, utility, utility_of
+from erag_ray.labels.judgements import judge_outputs, preview_judgements
+from erag_ray.labels.scoring import check_scores, scoring_of
+
+__all__ = [
+    "check_scores",
+    "judge_outputs",
+    "label",
+    "list_outputs",
+    "preview_judgements",
+    "score_end_to_end",
+    "scoring_of",
+    "utility",
+    "utility_of",
+]

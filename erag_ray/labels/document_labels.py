@@ -1,0 +1,129 @@
+"""Responses -> sealed LABELS and DOCUMENT_OUTPUTS."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import polars as pl
+
+from erag_ray.annotators import (
+    Evidence,
+    annotate,
+    annotator_named,
+    asks_of,
+    closed_book_answers,
+    likelihood_noise,
+    no_documents,
+    unrelated_pairs,
+)
+from erag_ray.config import JobConfig
+from erag_ray.inference import Finished, Values
+from erag_ray.inputs import INPUT_TABLES, Inputs, evidence_of, label_settings, scores_of
+from erag_ray.kinds import ANSWER, ANSWER_JUDGE, RELEVANCE
+from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
+from erag_ray.progress import StageProgress, say, stage_progress
+from erag_ray.schemas import DOCUMENT_OUTPUTS, LABELS, InputError
+from erag_ray.stages import Append, Stage, digests, ensure
+from erag_ray.store import TableStore, as_frame, frame_digests
+
+
+def label(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
+    """Make every annotator's labels, sealed as LABELS, and the outputs behind them, as DOCUMENT_OUTPUTS.
+
+    Args:
+        config: the job.
+        inputs: its inputs.
+        finished: the stage that has asked what the annotators need.
+
+    Raises:
+        InputError: an annotator gives no labels, or such as cannot be (NaN, a pair left out).
+        JobError: an annotator of the user's own raises; or a score does so for more outputs than
+            ``max_error_fraction`` allows. Nothing is sealed then.
+    """
+    store, values = TableStore(config.out), finished.values(inputs)
+    with stage_progress("labels", show=config.progress) as at:
+        stage = Stage(
+            name="labels",
+            tables=[LABELS, DOCUMENT_OUTPUTS],
+            settings=label_settings(config, inputs.datasets),
+            sources=digests(store, INPUT_TABLES),
+            inputs=frame_digests({kind.name: frame for kind, frame in values.items()}),
+            names=[*config.annotators, *scores_of(inputs.queries)],
+            make=functools.partial(_make, config, inputs, values, at),
+        )
+        if not ensure(stage, store):
+            say(f"{stage.name}: as sealed before")
+
+
+def _make(
+    config: JobConfig, inputs: Inputs, values: Values, at: StageProgress, append: Append
+) -> Mapping[str, object]:
+    scoring = scoring_of(values.get(ANSWER_JUDGE))
+    evidence = dataclasses.replace(
+        evidence_of(inputs, values), relevant_from=config.judge.threshold, scoring=scoring
+    )
+    for name in at.each(config.annotators, "annotators"):
+        append(LABELS, _label_by_reader(name, evidence))
+    check_scores(scoring, config)
+    append(DOCUMENT_OUTPUTS, document_outputs(values))
+    notes = [*_judge_notes(config, evidence), *score_notes(scoring, "outputs of documents alone")]
+    return {"notes": notes, **_harm_evidence(config, evidence)}
+
+
+def document_outputs(values: Values) -> pl.DataFrame:
+    """DOCUMENT_OUTPUTS: what was written with single documents; without rows where no answers were asked for."""
+    if ANSWER not in values:
+        return as_frame(DOCUMENT_OUTPUTS.empty())
+    outputs = values[ANSWER].drop_nulls("doc_id").rename({"value": "output"})
+    key = list(DOCUMENT_OUTPUTS.key)
+    return outputs.select(DOCUMENT_OUTPUTS.columns.names).unique(key).sort(key)
+
+
+def _judge_notes(config: JobConfig, evidence: Evidence) -> Iterator[str]:
+    if RELEVANCE not in evidence.values:
+        return
+    judged = evidence.of(RELEVANCE)
+    unread, asked, queries = judged["value"].null_count(), judged.height, judged["query_id"].n_unique()
+    judge = f"{config.judge.model}, {config.judge.scale}"
+    yield f"relevance was judged ({judge}) for {asked:,} of {evidence.pairs.height:,} pairs, {queries:,} questions"
+    if unread:
+        yield f"answers of the judge without a grade, labelled null: {unread:,} of {asked:,}"
+
+
+def _harm_evidence(config: JobConfig, evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
+    """What tells where gains can show harm: the arguments of `harm_notes`, empty where nothing is asked."""
+    lists = {ask.lists for ask in asks_of(config.annotators)}
+    closed_book = closed_book_answers(evidence).to_dicts() if no_documents in lists else []
+    noise = likelihood_noise(evidence).to_dicts() if unrelated_pairs in lists else []
+    return {"closed_book": closed_book, "noise": noise}
+
+
+def _label_by_reader(name: str, evidence: Evidence) -> pl.DataFrame:
+    """One annotator's labels; each dataset's pairs are labelled with the reader that read them.
+
+    Raises:
+        InputError: it gives no labels, or such as cannot be (NaN, a pair left out).
+    """
+    try:
+        return _labels_of(name, evidence)
+    except ValueError as error:
+        raise InputError([f"annotators: {name}: {error}"]) from error
+
+
+def _labels_of(name: str, evidence: Evidence) -> pl.DataFrame:
+    annotator = annotator_named(name)
+    if "reader" not in annotator.fills:
+        return as_frame(annotate(name, evidence))
+    kinds = [kind for kind in {ask.kind for ask in annotator.asks} if kind in evidence.values]
+    readers = pl.concat([evidence.of(kind).select("reader", "query_id").unique() for kind in kinds]).unique()
+    parts = []
+    for (reader,), queries in readers.group_by("reader", maintain_order=True):
+        own = evidence.pairs.join(queries, on="query_id", how="semi")
+        values = {
+            kind: frame.filter(reader=reader) for kind, frame in evidence.values.items() if kind in kinds
+        }
+        parts.append(as_frame(annotate(name, dataclasses.replace(evidence, pairs=own, values=values))))
+    return pl.concat(parts)

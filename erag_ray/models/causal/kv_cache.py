@@ -1,0 +1,125 @@
+"""Keys and values of decoder-only models: memory taken once for a batch, and the start that many prompts share.
+
+That start (instruction and worked examples) is read once and reused by every batch.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+import transformers
+
+from erag_ray.models.local.memory import reusable
+from erag_ray.models.local.word_cache import Ids
+
+MIN_TOKENS = 16
+"""Shorter starts are read with each prompt."""
+ANY_TOKEN = (0,)
+States = list[tuple[torch.Tensor, torch.Tensor]]
+"""Keys and values of each layer: [1, heads, tokens, head]."""
+
+
+class ReservedLayer(transformers.cache_utils.DynamicLayer):
+    """Keys and values of one layer, in memory that is taken once.
+
+    The library's own layer is copied whole for each token, so that for a moment it is there twice.
+
+    Args:
+        capacity: most tokens of a row.
+    """
+
+    def __init__(self, capacity: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._capacity = capacity
+        self._memory: list[torch.Tensor] = []
+
+    def lazy_initialization(self, key_states: torch.Tensor, value_states: torch.Tensor) -> None:
+        self.dtype, self.device, self.is_initialized = key_states.dtype, key_states.device, True
+        for states in (key_states, value_states):
+            shape = [*states.shape[:-2], self._capacity, states.shape[-1]]
+            self._memory.append(reusable(shape, states))
+        self._show(0)
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        start = self.get_seq_length()
+        stop = start + key_states.shape[-2]
+        for memory, states in zip(self._memory, (key_states, value_states), strict=True):
+            memory[..., start:stop, :] = states
+        return self._show(stop)
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        for place, memory in enumerate(self._memory):
+            self._memory[place] = memory[indices]
+        if self._memory:
+            self._show(self.get_seq_length())
+
+    def reset(self) -> None:
+        raise NotImplementedError("a cache of one batch")
+
+    def crop(self, tokens_to_remove: int) -> None:
+        raise NotImplementedError("a cache for greedy decoding")
+
+    def reorder_cache(self, beam_idx: torch.Tensor) -> None:
+        raise NotImplementedError("a cache for greedy decoding")
+
+    def batch_repeat_interleave(self, repeats: int) -> None:
+        raise NotImplementedError("a cache for greedy decoding")
+
+    def _show(self, length: int) -> tuple[torch.Tensor, torch.Tensor]:
+        keys, values = (memory[..., :length, :] for memory in self._memory)
+        self.keys, self.values = keys, values
+        return keys, values
+
+
+class KeyValueCaches:
+    """Caches for the batches of one model.
+
+    Only for models whose whole state is plain keys and values and which are told each token's position. Others
+    (sliding windows, recurrent states, no cache at all, positions counted in it) get none, and read every prompt from
+    its start: in a batch, prompts of different lengths have padding between the shared start and their rest.
+    """
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self._states: dict[Ids, States | None] = {}
+
+    def make(self, prefix: Ids, num_rows: int, capacity: int) -> tuple[Any | None, int]:
+        """Return a cache, or None where this model gets none, and how many tokens of the prefix it holds.
+
+        Args:
+            prefix: the start that the rows share.
+            num_rows: of the batch.
+            capacity: most tokens of a row, the prefix among them.
+        """
+        own = prefix if len(prefix) >= MIN_TOKENS else ()
+        states = self._states_of(own)
+        if states is None:
+            return None, 0
+        cache = transformers.DynamicCache()
+        cache.layers = [ReservedLayer(capacity) for _ in states]
+        for layer, (keys, values) in enumerate(states if own else ()):
+            cache.update(keys.expand(num_rows, -1, -1, -1), values.expand(num_rows, -1, -1, -1), layer)
+        return cache, len(own)
+
+    def _states_of(self, prefix: Ids) -> States | None:
+        """The states of a prefix, or where it is empty of any token: one pair a layer. None: there is no cache."""
+        if "position_ids" not in inspect.signature(self.model.forward).parameters:
+            return None
+        if prefix not in self._states:
+            self._states[prefix] = self._read(prefix or ANY_TOKEN)
+        return self._states[prefix]
+
+    def _read(self, ids: Ids) -> States | None:
+        tokens = torch.tensor([ids], device=self.model.device)
+        found = self.model(input_ids=tokens, use_cache=True, logits_to_keep=1)
+        # some models keep none at all
+        layers = getattr(getattr(found, "past_key_values", None), "layers", [])
+        if not layers or any(type(layer) is not transformers.cache_utils.DynamicLayer for layer in layers):
+            return None
+        return [(layer.keys, layer.values) for layer in layers]

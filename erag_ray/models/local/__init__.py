@@ -1,0 +1,42 @@
+"""What models in this process share: tokens, weights, devices, memory, likelihoods and early stops."""
+
+from erag_ray.models.local.devices import TF32, backend, device, gpu_error, has_tf32, set_matmul_precision
+from erag_ray.models.local.int8 import is_supported, rounded
+from erag_ray.models.local.linear import linear
+from erag_ray.models.local.memory import (
+    GPU_SHARE,
+    free_memory,
+    is_gpu_lost,
+    is_out_of_memory,
+    keep_freed_memory,
+    largest,
+)
+from erag_ray.models.local.memory_estimate import causal_needs, t5_needs
+from erag_ray.models.local.model import DEFAULT_LIMITS, LocalModel, PromptTokens
+from erag_ray.models.local.weights import quiet
+from erag_ray.models.local.word_cache import Ids
+
+__all__ = [
+    "DEFAULT_LIMITS",
+    "GPU_SHARE",
+    "TF32",
+    "Ids",
+    "LocalModel",
+    "PromptTokens",
+    "backend",
+    "causal_needs",
+    "device",
+    "free_memory",
+    "gpu_error",
+    "has_tf32",
+    "is_gpu_lost",
+    "is_out_of_memory",
+    "is_supported",
+    "keep_freed_memory",
+    "largest",
+    "linear",
+    "quiet",
+    "rounded",
+    "set_matmul_precision",
+    "t5_needs",
+]

@@ -1,0 +1,73 @@
+"""Runs -> the dual labels of each question's best passage, and their probabilities, sealed."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import polars as pl
+
+from erag_ray.annotators import ANNOTATORS, Evidence, applicable_queries
+from erag_ray.config import DualLabelsConfig
+from erag_ray.files import Findings
+from erag_ray.papers.dual_labels import dual_labels, dual_probabilities
+from erag_ray.papers.dual_table import dual_tables
+from erag_ray.passages import load_passages
+from erag_ray.progress import say
+from erag_ray.report import Table
+from erag_ray.retrieve.run import MadeRun, read_run
+from erag_ray.retrieve.stage import load_asked, passages_of
+from erag_ray.schemas import DUAL_LABELS
+from erag_ray.store import TableStore
+
+
+def label_twice(config: DualLabelsConfig, made: Sequence[MadeRun]) -> list[Table]:
+    """DUAL_LABELS of a retrieval's runs, sealed in its folder; as tables.
+
+    Raises:
+        InputError: the questions or passages cannot be read any more.
+    """
+    findings = Findings()
+    loaded = load_asked(config, findings)
+    runs = pl.concat(read_run(run) for run in made).filter(pl.col("rank") == 1)
+    corpus = load_passages(
+        passages_of(config),
+        findings,
+        doc_ids=pl.concat([runs["doc_id"], loaded.gold["doc_id"]]).unique(),
+        page_ids=loaded.provenance["page_id"],
+    )
+    findings.raise_problems()
+    nothing = pl.DataFrame(schema={"query_id": pl.String, "doc_id": pl.String})
+    given = Evidence(
+        pairs=nothing,
+        queries=loaded.queries,
+        corpus=corpus,
+        provenance=loaded.provenance,
+        gold=loaded.gold,
+    )
+    with_gold = dataclasses.replace(given, queries=applicable_queries("provenance", given))
+    # verdicts and replies are not looked for in passages
+    queries = applicable_queries(config.word_rule, with_gold)
+    there = pl.concat(
+        [
+            loaded.provenance.join(corpus, on="page_id", how="semi")["query_id"],
+            loaded.gold.join(corpus, on="doc_id", how="semi")["query_id"],
+        ]
+    )
+    absent = queries.filter(pl.col("query_id").is_in(there.implode()).not_()).height
+    if absent:
+        say(f"questions whose gold page gives no passage (their doc label is always 0): {absent:,}")
+    pairs = runs.join(queries, on="query_id", how="semi").select("query_id", "doc_id").unique()
+    evidence = dataclasses.replace(given, pairs=pairs, queries=queries)
+    labels = dual_labels(
+        runs,
+        queries,
+        ANNOTATORS["provenance"].function(evidence),
+        ANNOTATORS[config.word_rule].function(evidence),
+        [run.run_id for run in made],
+    )
+    inputs = {run.run_id: run.sha256 for run in made}
+    settings = {"word_rule": config.word_rule, "confidence": config.confidence}
+    table = dual_probabilities(labels, config.confidence)
+    TableStore(config.out).write(table, DUAL_LABELS, config=settings, inputs=inputs)
+    return dual_tables(table, config.confidence)

@@ -1,0 +1,17 @@
+"""Passages: files -> CORPUS (`load_passages`), and pages -> CORPUS by a splitting rule (`make_corpus`, `SPLITTERS`)."""
+
+from erag_ray.passages.corpus import SealedCorpus, make_corpus
+from erag_ray.passages.load import CORPUS_COLUMNS, PASSAGE_FORMATS, load_passages
+from erag_ray.passages.splitters import SPLITTERS, Page, Splitter, splitter_named
+
+__all__ = [
+    "CORPUS_COLUMNS",
+    "PASSAGE_FORMATS",
+    "SPLITTERS",
+    "Page",
+    "SealedCorpus",
+    "Splitter",
+    "load_passages",
+    "make_corpus",
+    "splitter_named",
+]

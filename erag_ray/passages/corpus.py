@@ -1,0 +1,262 @@
+"""Pages of KILT's knowledge source -> CORPUS, in sealed Parquet parts.
+
+The passages of page P are called ``P#1``, ``P#2``, ... Pages stream through in pieces of files, which several
+processes split at once: each holds one part, and the job eight bytes for each page to find ids that repeat.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import polars as pl
+import xxhash
+
+from erag_ray.files import Findings, Paths, Record, Span, listed, numbered
+from erag_ray.passages.load import CORPUS_COLUMNS
+from erag_ray.passages.pages import page_spans, read_pages
+from erag_ray.passages.splitters import Page, Splitter, splitter_named
+from erag_ray.schemas import CORPUS
+from erag_ray.sharded_tasks import Do, Tasks, do_tasks, part, undone
+from erag_ray.store import Folder, TableStore, file_stamp, fingerprint, is_uri, open_array, write_array
+
+PASSAGES_PER_PART = 100_000
+# of KILT's pages as many as give about 66,000 passages
+BYTES_PER_PIECE = 1 << 26
+Piece = tuple[str, Span]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SealedCorpus:
+    """A sealed CORPUS.
+
+    Attributes:
+        place: its folder; `datasets.load_passages` takes it as it is.
+        num_pages, num_passages: what was read and what came out.
+        is_new: made just now, not found.
+        notes: what is worth reporting.
+    """
+
+    place: str
+    num_pages: int
+    num_passages: int
+    is_new: bool
+    notes: tuple[str, ...] = ()
+
+
+def make_corpus(
+    knowledge_source: Paths,
+    out: str,
+    *,
+    splitter: str = "whitespace100",
+    do: Do = do_tasks,
+    per_part: int = PASSAGES_PER_PART,
+    per_piece: int = BYTES_PER_PIECE,
+) -> SealedCorpus:
+    """Split every page and seal the passages in ``<out>/corpus``; what is sealed there with the same settings stays.
+
+    Stopped, it goes on with the pieces that are not split yet.
+
+    Args:
+        knowledge_source: KILT's ``kilt_knowledgesource.json``, one page a line, plain or gzip, or pages in another form
+            (see `read_pages`); or several such files. All processes must see them.
+        out: the folder, a path or URI.
+        splitter: a key of `SPLITTERS`, or package.module:name.
+        do: does the tasks, a piece each.
+        per_part: passages in one Parquet file, at most.
+        per_piece: bytes of pages in one piece. Only JSON Lines that are not compressed are cut; another file is one.
+
+    Raises:
+        ValueError: there is no such splitter.
+        InputError: everything that is wrong with the pages, by file, line and id; nothing is sealed then.
+    """
+    splitter_named(splitter)
+    paths = listed(knowledge_source)
+    stamps = {path: file_stamp(path) for path in paths}
+    tables = TableStore(out)
+    found = _sealed(tables, splitter, stamps)
+    if found is not None:
+        return found
+    # workers may start in another folder
+    pieces = [(_absolute(path), span) for path in paths for span in page_spans(path, per_piece)]
+    settings = {
+        "out": tables.folder.address,
+        "splitter": splitter,
+        "per_part": per_part,
+        "pieces": _plain(pieces),
+    }
+    work = _begin(tables, fingerprint([stamps, settings]))
+    todo = undone(work, "reports", ".json", len(pieces))
+    do(Tasks(worker=SplitPages, settings=settings, numbers=todo, noun="pieces of pages split"))
+    reports = [
+        json.loads(work.read_bytes("reports", f"{part(number)}.json")) for number in range(len(pieces))
+    ]
+    findings = _findings(reports, work, pieces)
+    if findings.num_problems:
+        work.delete_folder()
+        tables.clear(CORPUS)
+    findings.raise_problems()
+    _seal(tables, reports, {"splitter": splitter, "notes": list(findings.notes)}, stamps)
+    work.delete_folder()
+    return _described(tables, is_new=True)
+
+
+def _seal(
+    tables: TableStore,
+    reports: Sequence[Mapping[str, Any]],
+    config: Mapping[str, object],
+    stamps: Mapping[str, str],
+) -> None:
+    num_pages, num_rows = (sum(report[key] for report in reports) for key in ("num_pages", "num_rows"))
+    parts = {name: digest for report in reports for name, digest in report["parts"].items()}
+    tables.seal(CORPUS, parts, num_rows, config={**config, "num_pages": num_pages}, inputs=stamps)
+
+
+def _sealed(tables: TableStore, splitter: str, stamps: Mapping[str, str]) -> SealedCorpus | None:
+    manifest = tables.made(CORPUS)
+    if manifest is None:
+        return None
+    same = manifest["config"].get("splitter") == splitter and manifest["inputs"] == dict(stamps)
+    return _described(tables, is_new=False) if same else None
+
+
+def _described(tables: TableStore, *, is_new: bool) -> SealedCorpus:
+    manifest = tables.manifest(CORPUS)
+    return SealedCorpus(
+        place="/".join([tables.folder.root.rstrip("/"), CORPUS.name]),
+        num_pages=manifest["config"]["num_pages"],
+        num_passages=manifest["num_rows"],
+        notes=tuple(manifest["config"]["notes"]),
+        is_new=is_new,
+    )
+
+
+def _absolute(path: str) -> str:
+    return path if is_uri(path) else os.path.abspath(path)
+
+
+def _work_of(out: str) -> Folder:
+    return Folder("/".join([out.rstrip("/"), "work", CORPUS.name]))
+
+
+def _begin(tables: TableStore, made_from: str) -> Folder:
+    """The folder of reports; what others have left there, and in the table, is gone."""
+    work = _work_of(tables.folder.root)
+    if not work.exists(made_from):
+        work.delete_folder()
+        tables.clear(CORPUS)
+        work.write_bytes(b"", made_from)
+    return work
+
+
+def _plain(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+    return [{"path": path, **asdict(span)} for path, span in pieces]
+
+
+class SplitPages:
+    """Splits the pages of one piece: leaves its parts of CORPUS, hashes of its page ids, and then a report."""
+
+    def __init__(
+        self, *, out: str, splitter: str, per_part: int, pieces: Sequence[Mapping[str, Any]]
+    ) -> None:
+        self._tables, self._work = TableStore(out), _work_of(out)
+        self._split = splitter_named(splitter)
+        self._per_part = per_part
+        self._pieces = pieces
+
+    def __call__(self, number: int) -> None:
+        given = dict(self._pieces[number])
+        path, span = given.pop("path"), Span(**given)
+        pages = _Pages(path=path, span=span, split=self._split)
+        writer = self._tables.part_writer(CORPUS, number)
+        passages = pages.passages()
+        while some := list(itertools.islice(passages, self._per_part)):
+            # after a problem the rest is only checked; repeated pages are named when all pieces are split
+            if not pages.findings.num_problems and len({*pages.hashes}) == len(pages.hashes):
+                writer.append(pl.DataFrame(some, schema=CORPUS_COLUMNS, orient="row"))
+        if pages.findings.num_problems and span.start:
+            pages = _again_with_lines(pages)
+        write_array(np.array(pages.hashes, np.uint64), self._work, "pages", f"{part(number)}.npy")
+        report = {
+            "num_pages": pages.num_pages,
+            "num_rows": writer.num_rows,
+            "parts": writer.parts,
+            "findings": pages.findings.kinds(),
+        }
+        self._work.write_bytes(json.dumps(report).encode(), "reports", f"{part(number)}.json")
+
+
+@dataclass(kw_only=True)
+class _Pages:
+    """One pass over the pages of a piece, with what it has counted and found so far."""
+
+    path: str
+    span: Span
+    split: Splitter
+    findings: Findings = field(default_factory=Findings)
+    num_pages: int = 0
+    hashes: list[int] = field(default_factory=list)
+
+    def passages(self) -> Iterator[tuple[str, str, str, str]]:
+        """doc_id, page_id, title, text of every passage."""
+        for page, record in read_pages(self.path, self.findings, self.span):
+            self.hashes += [_hash(page.page_id)] if page.page_id else []
+            if not record.faulty:
+                self.num_pages += 1
+                yield from self._of_page(page)
+
+    def _of_page(self, page: Page) -> Iterator[tuple[str, str, str, str]]:
+        number = 0
+        for number, text in enumerate(self.split(page), 1):
+            yield f"{page.page_id}#{number}", page.page_id, page.title, text
+        if not number:
+            self.findings.note("pages without words, which give no passage", page.page_id)
+
+
+def _hash(page_id: str) -> int:
+    # 64 bits: among KILT's 5.9 million pages two ids share a hash once in a million such sources
+    return xxhash.xxh3_64_intdigest(page_id.encode())
+
+
+def _again_with_lines(pages: _Pages) -> _Pages:
+    """The same pass, its problems with the numbers of lines in the file."""
+    again = _Pages(path=pages.path, span=numbered(pages.path, pages.span), split=pages.split)
+    for _ in again.passages():
+        pass
+    return again
+
+
+def _findings(reports: Sequence[Mapping[str, Any]], work: Folder, pieces: Sequence[Piece]) -> Findings:
+    """What was found in all pieces, and ids that come more than once."""
+    findings = Findings()
+    for report in reports:
+        findings.add(report["findings"])
+    hashes = [open_array(work, "pages", f"{part(number)}.npy") for number in range(len(pieces))]
+    every, counts = np.unique(np.concatenate([np.empty(0, np.uint64), *hashes]), return_counts=True)
+    repeated = set(every[counts > 1].tolist())
+    if repeated:
+        holders = [number for number, some in enumerate(hashes) if repeated & set(some.tolist())]
+        _name_repeats([pieces[number] for number in holders], repeated, findings)
+    if not any(report["num_pages"] for report in reports) and not findings.num_problems:
+        findings.problem("no pages", f"no pages in {', '.join(dict.fromkeys(path for path, _ in pieces))}")
+    return findings
+
+
+def _name_repeats(pieces: Sequence[Piece], repeated: set[int], findings: Findings) -> None:
+    seen: set[str] = set()
+    for path, span in pieces:
+        for page, record in read_pages(path, Findings(), numbered(path, span) if span.start else span):
+            if _hash(page.page_id) in repeated:
+                _check_repeat(page, record, seen, findings)
+
+
+def _check_repeat(page: Page, record: Record, seen: set[str], findings: Findings) -> None:
+    if page.page_id in seen:
+        text = f"{record.place}: page {page.page_id!r} repeats an earlier one"
+        findings.problem(f"repeated pages in {record.path}", text)
+    seen.add(page.page_id)

@@ -1,0 +1,228 @@
+"""Passage files -> CORPUS: JSON Lines (ours, BEIR's, Pyserini's), plain or gzip, Parquet, and sealed folders of it.
+
+Each reader yields, batch by batch, the ids of all passages (for the check that none repeats) and the rows
+that are wanted, so that a collection of millions of passages never lies in memory whole. A new format is one
+reader and one line in `PASSAGE_FORMATS`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from erag_ray.files import (
+    NUM_NAMED,
+    READ_ERRORS,
+    Findings,
+    Paths,
+    Record,
+    identifier,
+    listed,
+    read_records,
+    report_unreadable,
+    scan_parquet,
+    shown,
+    text_column,
+)
+from erag_ray.schemas import InputError
+from erag_ray.store import is_folder, part_paths
+
+CORPUS_COLUMNS = pl.Schema(
+    {
+        "doc_id": pl.String(),
+        "page_id": pl.String(),
+        "title": pl.String(),
+        "text": pl.String(),
+    }
+)
+ID_COLUMNS = pl.Schema({"doc_id": pl.String(), "place": pl.UInt32()})
+BATCH_SIZE = 1 << 16
+
+Passage = tuple[str, str | None, str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """Which passages to keep: of these documents or of these pages; both None keeps all."""
+
+    doc_ids: frozenset[str] | None
+    page_ids: frozenset[str] | None
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is left out."""
+        return self.doc_ids is None and self.page_ids is None
+
+    def __call__(self, doc_id: str, page_id: str | None) -> bool:
+        """Whether the passage is kept."""
+        return self.everything or doc_id in (self.doc_ids or ()) or page_id in (self.page_ids or ())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """Some passages of a file: the ids of all, each with its line or row, and the rows that are kept."""
+
+    ids: pl.DataFrame
+    kept: pl.DataFrame
+
+
+def load_passages(
+    paths: Paths,
+    findings: Findings,
+    *,
+    doc_ids: Iterable[str] | None = None,
+    page_ids: Iterable[str | None] | None = None,
+) -> pl.DataFrame:
+    """CORPUS of one passage file or several, in the files' order (a page's passages are in reading order).
+
+    Args:
+        paths: JSON Lines with ``doc_id, page_id, title, text`` (or BEIR's ``_id``, or ``id`` and
+            ``contents``), or Parquet with the same four columns, or a folder that `corpus` has sealed.
+        findings: receives every problem and note, also of passages that are not kept.
+        doc_ids: keep these passages ...
+        page_ids: ... and those of these pages; both None keeps all.
+    """
+    wanted = Wanted(
+        doc_ids=None if doc_ids is None else frozenset(doc_ids),
+        page_ids=None if page_ids is None else frozenset(page for page in page_ids if page is not None),
+    )
+    num_before = findings.num_problems
+    files = [file for path in listed(paths) for file in _files_of(path, findings)]
+    seen: list[pl.DataFrame] = []
+    kept = [pl.DataFrame(schema=CORPUS_COLUMNS)]
+    for path in files:
+        for batch in PASSAGE_FORMATS[format_of(path)](path, findings, wanted):
+            seen.append(batch.ids.with_columns(path=pl.lit(path, dtype=pl.Categorical())))
+            kept.append(batch.kept)
+    if not any(frame.height for frame in seen) and findings.num_problems == num_before:
+        findings.problem("no passages", f"no passages in {', '.join(files) or 'an empty list of files'}")
+    repeats = _report_repeats(pl.concat(seen), findings) if seen else False
+    corpus = pl.concat(kept)
+    return corpus.unique("doc_id", keep="first", maintain_order=True) if repeats else corpus
+
+
+def _files_of(path: str, findings: Findings) -> list[str]:
+    """The file itself, or the parts of a sealed folder."""
+    if not is_folder(path):
+        return [path]
+    try:
+        return part_paths(path)
+    except InputError as error:
+        findings.problem(f"folder {path}", *error.problems)
+        return []
+
+
+def _report_repeats(seen: pl.DataFrame, findings: Findings) -> bool:
+    """Whether an id repeats; every later place of such an id is a problem."""
+    repeated = seen.filter(pl.col("doc_id").is_duplicated())
+    place = pl.concat_str(pl.col("path").cast(pl.String), pl.lit(":"), pl.col("place").cast(pl.String))
+    later = (
+        repeated.with_columns(place=place)
+        .with_columns(first=pl.col("place").first().over("doc_id"))
+        .filter(~pl.col("doc_id").is_first_distinct())
+    )
+    texts = [
+        f"{row['place']}: doc_id {row['doc_id']!r} repeats the one at {row['first']}"
+        for row in later.head(NUM_NAMED).iter_rows(named=True)
+    ]
+    findings.problem("repeated doc_ids in the passages", *texts, count=later.height)
+    return later.height > 0
+
+
+def read_jsonl(path: str, findings: Findings, wanted: Wanted) -> Iterator[Batch]:
+    """Passages of a JSON Lines file."""
+    passages = _jsonl_passages(path, findings)
+    while chunk := list(itertools.islice(passages, BATCH_SIZE)):
+        ids = [(passage[0], line) for line, passage in chunk]
+        kept = [passage for _, passage in chunk if wanted(passage[0], passage[1])]
+        yield Batch(
+            ids=pl.DataFrame(ids, schema=ID_COLUMNS, orient="row"),
+            kept=pl.DataFrame(kept, schema=CORPUS_COLUMNS, orient="row"),
+        )
+
+
+def _jsonl_passages(path: str, findings: Findings) -> Iterator[tuple[int, Passage]]:
+    for record in read_records(path, findings):
+        passage = _passage(record)
+        if record.faulty:
+            continue
+        if not passage[3].strip():
+            findings.note("passages without text", passage[0])
+        yield record.line, passage
+
+
+def _passage(record: Record) -> Passage:
+    values = record.values
+    id_key = next((key for key in ("doc_id", "_id", "id") if key in values), "doc_id")
+    text_key = "contents" if "text" not in values and "contents" in values else "text"
+    doc_id = record.identifier(id_key)
+    page_id = identifier(values.get("page_id"))
+    if page_id is None and values.get("page_id") is not None:
+        record.fault(
+            "wrong page_id", f"page_id is {shown(values['page_id'])}; it must be a string or a number"
+        )
+    elif page_id is None and id_key == "_id":
+        page_id = doc_id  # a BEIR document is its own page
+    return doc_id, page_id, record.text("title", optional=True), record.text(text_key)
+
+
+def read_parquet(path: str, findings: Findings, wanted: Wanted) -> Iterator[Batch]:
+    """Passages of a Parquet file, read lazily: its texts are loaded for the kept rows only."""
+    frame = scan_parquet(path, CORPUS_COLUMNS, findings)
+    columns = {} if frame is None else _text_columns(frame, path, findings)
+    if frame is None or len(columns) < len(CORPUS_COLUMNS):
+        return
+    try:
+        yield _parquet_batch(frame.select("row", **columns), path, findings, wanted)
+    except READ_ERRORS as error:
+        report_unreadable(path, error, findings)
+
+
+def _text_columns(frame: pl.LazyFrame, path: str, findings: Findings) -> dict[str, pl.Expr]:
+    columns = {name: text_column(frame, name, path, findings) for name in CORPUS_COLUMNS}
+    return {name: column for name, column in columns.items() if column is not None}
+
+
+def _parquet_batch(frame: pl.LazyFrame, path: str, findings: Findings, wanted: Wanted) -> Batch:
+    no_id = pl.col("doc_id").fill_null("").str.strip_chars() == ""
+    no_text = pl.col("text").is_null()
+    blank = pl.col("text").str.strip_chars() == ""
+    checked = frame.select("row", "doc_id", no_id=no_id, no_text=no_text, blank=blank).collect()
+    for flag, name in (("no_id", "doc_id"), ("no_text", "text")):
+        rows = checked.filter(flag)["row"]
+        texts = [f"{path}: row {row}: {name} is missing" for row in rows.head(NUM_NAMED)]
+        findings.problem(f"missing {name} in {path}", *texts, count=len(rows))
+    empty = checked.filter("blank")["doc_id"].fill_null("")
+    if len(empty):
+        findings.note("passages without text", *empty.head(NUM_NAMED), count=len(empty))
+    good = checked.filter(~pl.col("no_id") & ~pl.col("no_text"))
+    kept = frame.filter(~no_id & ~no_text & _is_wanted(wanted)).collect().sort("row")
+    return Batch(
+        ids=good.select("doc_id", place=pl.col("row").cast(pl.UInt32)),
+        kept=kept.select("doc_id", "page_id", pl.col("title").fill_null(""), "text"),
+    )
+
+
+def _is_wanted(wanted: Wanted) -> pl.Expr:
+    if wanted.everything:
+        return pl.lit(True)
+    doc_ids = pl.Series(sorted(wanted.doc_ids or ()), dtype=pl.String)
+    page_ids = pl.Series(sorted(wanted.page_ids or ()), dtype=pl.String)
+    in_pages = pl.col("page_id").is_in(page_ids.implode()).fill_null(False)
+    return pl.col("doc_id").is_in(doc_ids.implode()) | in_pages
+
+
+def format_of(path: str) -> str:
+    """The format of a passage file: a key of `PASSAGE_FORMATS` that its name ends in, else JSON Lines."""
+    ending = re.sub(r"\.gz$", "", path.lower()).rpartition(".")[2]
+    return ending if ending in PASSAGE_FORMATS else "jsonl"
+
+
+PASSAGE_FORMATS: dict[str, Callable[[str, Findings, Wanted], Iterator[Batch]]] = {
+    "jsonl": read_jsonl,
+    "parquet": read_parquet,
+}

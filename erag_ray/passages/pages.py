@@ -1,0 +1,109 @@
+"""Files of pages -> `Page`: KILT's knowledge source, and titles with texts in several forms.
+
+Only KILT's pages have ids of their own; elsewhere a page is called by its title, as the questions of SQuAD and
+KLUE-MRC name it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+
+import polars as pl
+
+from erag_ray.files import (
+    READ_ERRORS,
+    WHOLE,
+    Findings,
+    Record,
+    Span,
+    is_squad,
+    page_name,
+    read_records,
+    read_squad_pages,
+    report_unreadable,
+    scan_parquet,
+    spans_of,
+    text_column,
+)
+from erag_ray.passages.splitters import Page
+from erag_ray.store import Folder, is_folder, open_file
+
+ENDING = ".txt"
+BLANK_LINE = "\n\n"
+TITLED = pl.Schema({"title": pl.String(), "text": pl.String()})
+
+
+def page_spans(path: str, num_bytes: int) -> list[Span]:
+    """The pages of a file in spans of about so many bytes; of what is not JSON Lines, one for all."""
+    is_lines = not (is_folder(path) or path.endswith(".parquet") or is_squad(path))
+    return spans_of(path, num_bytes) if is_lines else [WHOLE]
+
+
+def read_pages(path: str, findings: Findings, span: Span = WHOLE) -> Iterator[tuple[Page, Record]]:
+    """The pages of a file or folder, each with its place for messages; faulty ones have a problem.
+
+    KILT's knowledge source (``wikipedia_id``, ``wikipedia_title``, ``text``: paragraphs) or WikiExtractor's JSON Lines
+    (``title``, ``text``); a folder of ``TITLE.txt``; Parquet with ``title`` and ``text``; the contexts of
+    SQuAD's or KLUE-MRC's JSON.
+    """
+    if is_folder(path):
+        yield from _of_folder(path, findings)
+    elif path.endswith(".parquet"):
+        yield from _of_parquet(path, findings)
+    elif is_squad(path):
+        for number, (title, contexts) in enumerate(read_squad_pages(path, findings), 1):
+            yield _page(title, contexts), Record({}, path, number, findings)
+    else:
+        for record in read_records(path, findings, span):
+            is_kilt = "wikipedia_id" in record.values or "wikipedia_title" in record.values
+            yield _of_kilt(record) if is_kilt else _titled(record), record
+
+
+def _page(title: str, paragraphs: list[str]) -> Page:
+    return Page(page_id=title, title=title, paragraphs=(title, *paragraphs))
+
+
+def _of_kilt(record: Record) -> Page:
+    page_id = record.identifier("wikipedia_id").strip()
+    paragraphs = record.values.get("text")
+    if not isinstance(paragraphs, list) or not all(isinstance(one, str) for one in paragraphs):
+        record.fault("wrong text", f"page {page_id!r}: text must be a list of paragraphs (strings)")
+        paragraphs = []
+    return Page(page_id=page_id, title=record.text("wikipedia_title"), paragraphs=tuple(paragraphs))
+
+
+def _titled(record: Record) -> Page:
+    title = page_name(record.identifier("title"))
+    return _page(title, record.text("text").split(BLANK_LINE))
+
+
+def _of_folder(path: str, findings: Findings) -> Iterator[tuple[Page, Record]]:
+    for number, found in enumerate(Folder(path).names(suffix=ENDING), 1):
+        file, title = "/".join([path.rstrip("/"), found]), found.removesuffix(ENDING)
+        record = Record({"title": title}, file, number, findings)
+        try:
+            title.encode()
+            with io.TextIOWrapper(open_file(file), encoding="utf-8-sig") as stream:
+                text = stream.read()
+        except (OSError, UnicodeError) as error:
+            record.fault("unreadable pages", f"cannot be read: {error}")
+            text = ""
+        name = "" if record.faulty else page_name(record.identifier("title"))
+        yield _page(name, text.split(BLANK_LINE)), record
+
+
+def _of_parquet(path: str, findings: Findings) -> Iterator[tuple[Page, Record]]:
+    frame = scan_parquet(path, TITLED, findings)
+    found = {name: text_column(frame, name, path, findings) for name in TITLED} if frame is not None else {}
+    columns = [column.alias(name) for name, column in found.items() if column is not None]
+    if frame is None or len(columns) < len(TITLED):
+        return
+    try:
+        rows = frame.select("row", *columns).collect()
+    except READ_ERRORS as error:
+        report_unreadable(path, error, findings)
+        return
+    for number, title, text in rows.iter_rows():
+        record = Record({"title": title, "text": text}, path, number, findings)
+        yield _titled(record), record

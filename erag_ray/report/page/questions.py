@@ -1,0 +1,464 @@
+"""Sealed tables -> a record for every question: its lists, documents, labels and outputs, for a look at one question.
+
+Tables are joined once by Polars into rows that are sorted by question; records are cut out of them a few questions at a
+time, so that texts of all questions never lie in memory as records. A table that is missing leaves its part empty.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from erag_ray.annotators import ANNOTATORS
+from erag_ray.runs import REFERENCES
+from erag_ray.schemas import (
+    CORPUS,
+    DOCUMENT_OUTPUTS,
+    GOLD,
+    LABELS,
+    LIST_OUTPUTS,
+    PROVENANCE,
+    QUERIES,
+    RUNS,
+    TABLES,
+    UTILITY,
+    InputError,
+    TableSchema,
+)
+from erag_ray.stages import stale
+from erag_ray.store import TableStore, as_frame
+
+Texts = Literal["all", "snippets", "none"]
+Integers = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+PAIR = ["query_id", "doc_id"]
+LIST = ["reader", "run_id", "query_id", "depth"]
+QUESTIONS_AT_A_TIME = 64
+SNIPPET_CHARACTERS = 200
+DIGITS = 4
+"""Of labels and scores in a record."""
+OPTIONAL: Mapping[str, Mapping[str, type[pl.DataType]]] = {
+    "cells": {"query_id": pl.String, "run_id": pl.String, "depth": pl.Int32, "cell": pl.String},
+    "slices": {"query_id": pl.String, "slice": pl.String, "value": pl.String},
+}
+"""Tables of which records hold a part, with the columns that they need."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionOptions:
+    """What records hold of texts, and what counts as useful."""
+
+    texts: Texts = "all"
+    """snippets: what surrounds a gold answer, or the first `SNIPPET_CHARACTERS`."""
+    depth: int = 10
+    """Documents of each list that come with their text."""
+    threshold: float = 0.5
+    """Labels from here on are useful."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelColumn:
+    """The labels of one annotator, by one reader and score where they depend on them."""
+
+    reader: str
+    score: str
+    annotator: str
+    kind: str
+    """binary, graded, or signed (below 0: the document does harm)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Documents:
+    """The distinct documents of a question, those at better ranks first; lists have an entry for each."""
+
+    ids: Sequence[str]
+    titles: Sequence[str | None]
+    texts: Sequence[str | None]
+    is_gold: Sequence[bool]
+    outputs: Sequence[str | None]
+    """What the reader wrote with this document alone."""
+    labels: Mapping[int, Sequence[float | None]]
+    """Place in `Questions.columns` -> labels; without columns that have none here."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EndToEnd:
+    """What the reader wrote with a list, and its score."""
+
+    run: str
+    depth: int
+    value: float | None
+    output: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """All that is known of one question."""
+
+    query_id: str
+    dataset: str
+    score: str
+    question: str
+    answers: Sequence[str]
+    slices: Mapping[str, str]
+    documents: Documents
+    lists: Mapping[int, Sequence[int]]
+    """Place in `Questions.runs` -> places in ``documents``, in rank order."""
+    end_to_end: Sequence[EndToEnd]
+    """Every run at every depth, and the reference runs."""
+    cells: Mapping[tuple[str, int], str]
+    """(run, depth) -> what the list did for the reader."""
+    num_disagreements: int
+    """Documents that some annotators call useful and others not."""
+    num_harmful: int
+    """Documents with a label below 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Questions:
+    """The questions of a finished folder: iterate for records, in the order of QUERIES."""
+
+    runs: Sequence[str]
+    columns: Sequence[LabelColumn]
+    depths: Sequence[int]
+    """Of end-to-end lists, without the reference runs'."""
+    notes: Sequence[str]
+    """Which tables could not be used, and why."""
+    options: QuestionOptions
+    rows: Rows
+
+    def __len__(self) -> int:
+        return self.rows.queries.height
+
+    def __iter__(self) -> Iterator[Question]:
+        for start in range(0, len(self), QUESTIONS_AT_A_TIME):
+            yield from _records(self, range(start, min(start + QUESTIONS_AT_A_TIME, len(self))))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """What records are cut out of; every frame but ``corpus`` is sorted by ``number``, the place of its question."""
+
+    queries: pl.DataFrame
+    pairs: pl.DataFrame
+    """number, doc_id, best (rank, null: in no list), row (in ``corpus``), is_gold, output: a row for each document."""
+    labels: Floats
+    """[num_pairs, num_columns], NaN: none."""
+    lists: pl.DataFrame
+    """number, run, rank, pair."""
+    end_to_end: pl.DataFrame
+    cells: pl.DataFrame
+    slices: pl.DataFrame
+    corpus: pl.DataFrame
+
+
+@dataclass
+class _Tables:
+    """The sealed tables of a folder; one that is missing or damaged is empty, and said to be so."""
+
+    store: TableStore
+    notes: list[str] = field(default_factory=list)
+    damaged: set[str] = field(default_factory=set)
+
+    def read(self, schema: TableSchema) -> pl.DataFrame:
+        empty = as_frame(schema.empty())
+        whole = pl.concat([empty, *self.parts(schema)])
+        return empty if schema.name in self.damaged else whole
+
+    def parts(self, schema: TableSchema) -> Iterator[pl.DataFrame]:
+        if not self.store.is_sealed(schema):
+            self.notes.append(f"questions are shown without {schema.name}: the table is not in this folder")
+            return
+        try:
+            if others := stale(self.store.manifest(schema), self.store):
+                raise InputError([f"it was made from other {', '.join(others)}; run the job again"])
+            yield from self.store.read_parts(schema)
+        except ValueError as error:
+            # other bytes than were sealed are an InputError, other columns are not
+            why = error.problems[0] if isinstance(error, InputError) else str(error)
+            self.damaged.add(schema.name)
+            self.notes.append(f"questions are shown without {schema.name}: {why}")
+
+    def optional(self, name: str) -> pl.DataFrame:
+        """A table that older folders lack, in the columns of `OPTIONAL`."""
+        empty = pl.DataFrame(schema=OPTIONAL[name])
+        schema = TABLES.get(name)
+        if schema is None or not self.store.is_sealed(schema):
+            return empty
+        return pl.concat([empty, *(part.select(empty.columns) for part in self.parts(schema))])
+
+
+def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
+    """The questions of a folder, from those of its sealed tables that are there.
+
+    Args:
+        store: the folder.
+        options: what records hold.
+    """
+    tables = _Tables(store)
+    runs = tables.read(RUNS)
+    outputs = tables.read(DOCUMENT_OUTPUTS)
+    gold = tables.read(GOLD).select(PAIR)
+    queries = _queries(tables.read(QUERIES), runs if runs.height else outputs)
+    run_ids = runs["run_id"].unique(maintain_order=True).to_list()
+    corpus = tables.read(CORPUS).with_row_index("row")
+    pairs = _pairs(runs, gold, outputs, queries)
+    pages = tables.read(PROVENANCE)
+    columns, labels = _labels(tables.parts(LABELS), pairs)
+    if LABELS.name in tables.damaged:
+        columns, labels = _labels(iter(()), pairs)
+    end_to_end = _end_to_end(tables.read(UTILITY), tables.read(LIST_OUTPUTS), queries)
+    own = end_to_end.filter(pl.col("run_id").is_in(REFERENCES).not_())
+    rows = Rows(
+        queries=queries,
+        pairs=_described(pairs, corpus, gold, pages, outputs),
+        labels=labels,
+        lists=_lists(runs, run_ids, pairs),
+        end_to_end=end_to_end,
+        cells=_numbered(tables.optional("cells").drop_nulls("cell"), queries),
+        slices=_numbered(tables.optional("slices"), queries),
+        corpus=corpus.select("title", "text"),
+    )
+    depths = own["depth"].unique().sort().to_list()
+    notes = list(dict.fromkeys(tables.notes))
+    return Questions(
+        runs=run_ids or own["run_id"].unique(maintain_order=True).to_list(),
+        columns=columns,
+        depths=depths,
+        notes=notes,
+        options=options,
+        rows=rows,
+    )
+
+
+def _queries(queries: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
+    """QUERIES with their ``number``; without them, what is known by its id alone."""
+    if not queries.height:
+        ids = others.select(pl.col("query_id").unique(maintain_order=True))
+        constant = {name: pl.lit("") for name in ("dataset", "question", "score")}
+        queries = ids.with_columns(answers=pl.lit([], pl.List(pl.String)), **constant)
+    return queries.with_row_index("number")
+
+
+def _numbered(table: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
+    """Rows of known questions, sorted by the question's number; the order of a question's rows stays."""
+    numbers = queries.select("query_id", "number")
+    joined = table.join(numbers, on="query_id", maintain_order="left").drop("query_id")
+    return joined.sort("number", maintain_order=True)
+
+
+def _pairs(
+    runs: pl.DataFrame, gold: pl.DataFrame, outputs: pl.DataFrame, queries: pl.DataFrame
+) -> pl.DataFrame:
+    """number, query_id, doc_id, best and pair (the row): every document of every question."""
+    ranks = [runs.select(*PAIR, "rank")]
+    others = [frame.select(*PAIR, rank=pl.lit(None, pl.Int32)) for frame in (gold, outputs)]
+    # what was read but is in no list is worth a row only where the lists are missing
+    everything = pl.concat([*ranks, *(others if not runs.height else others[:1])])
+    best = everything.group_by(PAIR).agg(best=pl.col("rank").min())
+    numbered = best.join(queries.select("query_id", "number"), on="query_id")
+    return numbered.sort("number", "best", "doc_id", nulls_last=True).with_row_index("pair")
+
+
+def _described(
+    pairs: pl.DataFrame, corpus: pl.DataFrame, gold: pl.DataFrame, pages: pl.DataFrame, outputs: pl.DataFrame
+) -> pl.DataFrame:
+    """The pairs with their row of the corpus, whether they are gold, and what was written with them alone."""
+    written = outputs.select(*PAIR, "output").unique(PAIR, keep="first", maintain_order=True)
+    passages = gold.unique().with_columns(is_passage=pl.lit(True))
+    by_page = pages.unique().with_columns(is_page=pl.lit(True))
+    joined = (
+        pairs.join(corpus.select("doc_id", "page_id", "row"), on="doc_id", how="left")
+        .join(written, on=PAIR, how="left")
+        .join(passages, on=PAIR, how="left")
+        .join(by_page, on=["query_id", "page_id"], how="left")
+    )
+    is_gold = (pl.col("is_passage") | pl.col("is_page")).fill_null(False)
+    columns = ("number", "doc_id", "best", "row", "output")
+    return joined.sort("pair").select(*columns, is_gold=is_gold)
+
+
+def _lists(runs: pl.DataFrame, run_ids: Sequence[str], pairs: pl.DataFrame) -> pl.DataFrame:
+    """number, run (place in ``run_ids``) and pair, in rank order."""
+    schema = {"run_id": pl.String, "run": pl.Int32}
+    places = pl.DataFrame({"run_id": run_ids, "run": range(len(run_ids))}, schema=schema)
+    joined = runs.join(places, on="run_id").join(pairs.select(*PAIR, "number", "pair"), on=PAIR)
+    return joined.sort("number", "run", "rank").select("number", "run", "pair")
+
+
+def _labels(parts: Iterator[pl.DataFrame], pairs: pl.DataFrame) -> tuple[list[LabelColumn], Floats]:
+    """Every annotator's labels as a column over the pairs."""
+    by_name: dict[tuple[str, str, str], Floats] = {}
+    for part in parts:
+        joined = part.join(pairs.select(*PAIR, "pair"), on=PAIR)
+        for name, rows in joined.group_by("reader", "score", "annotator"):
+            column = by_name.setdefault(name, np.full(pairs.height, np.nan))
+            column[rows["pair"].to_numpy()] = rows["label"].fill_null(np.nan).to_numpy()
+    # what needs no reader stands last: eRAG's label is what the report is about
+    names = sorted(by_name, key=lambda name: (name[2] != "erag", not name[0], name[2], name))
+    columns = [
+        LabelColumn(
+            reader=reader,
+            score=score,
+            annotator=annotator,
+            kind=_kind(annotator, by_name[reader, score, annotator]),
+        )
+        for reader, score, annotator in names
+    ]
+    matrix = np.stack([by_name[name] for name in names], axis=1) if names else np.empty((pairs.height, 0))
+    return columns, np.round(matrix, DIGITS)
+
+
+def _kind(annotator: str, labels: Floats) -> str:
+    """What labels are declared to be; those of outside code, which is not imported here, by their values."""
+    known = labels[~np.isnan(labels)]
+    declared = ANNOTATORS[annotator].kind if annotator in ANNOTATORS else None
+    if declared is not None:
+        return declared
+    return "signed" if (known < 0).any() else "binary" if np.isin(known, (0, 1)).all() else "graded"
+
+
+def _end_to_end(used: pl.DataFrame, outputs: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
+    """number, run_id, depth, value and output of every list."""
+    texts = outputs.select(*LIST, "output")
+    joined = used.select(*LIST, "value").join(
+        texts, on=LIST, how="full", coalesce=True, maintain_order="left"
+    )
+    return _numbered(joined.with_columns(pl.col("value").round(DIGITS)), queries)
+
+
+def _records(questions: Questions, numbers: range) -> Iterator[Question]:
+    """Records of neighbouring questions."""
+    rows = questions.rows
+    pairs, first = _cut(rows.pairs, numbers)
+    pairs = _with_texts(pairs, rows.corpus, questions.options)
+    places = np.searchsorted(pairs["number"].to_numpy(), [*numbers, numbers.stop])
+    frames = {
+        name: _cut(getattr(rows, name), numbers)[0].partition_by("number", as_dict=True)
+        for name in ("lists", "end_to_end", "cells", "slices")
+    }
+    for number, start, end in zip(numbers, places[:-1], places[1:], strict=True):
+        own = {name: frame.get((number,)) for name, frame in frames.items()}
+        labels = rows.labels[first + start : first + end]
+        yield _record(questions, number, pairs[int(start) : int(end)], labels, first + int(start), own)
+
+
+def _cut(frame: pl.DataFrame, numbers: range) -> tuple[pl.DataFrame, int]:
+    """The rows of some questions, and the place of the first."""
+    start, end = np.searchsorted(frame["number"].to_numpy(), [numbers.start, numbers.stop])
+    return frame[int(start) : int(end)], int(start)
+
+
+def _with_texts(pairs: pl.DataFrame, corpus: pl.DataFrame, options: QuestionOptions) -> pl.DataFrame:
+    is_shown = (pl.col("best") <= options.depth) | pl.col("is_gold")
+    wanted = pl.when(is_shown).then(pl.col("row")) if options.texts != "none" else pl.lit(None, pl.UInt32)
+    rows = pairs.select("row", wanted=wanted)
+    title, text = corpus["title"].gather(rows["row"]), corpus["text"].gather(rows["wanted"])
+    return pairs.with_columns(title.alias("title"), text.alias("text"))
+
+
+def _record(
+    questions: Questions,
+    number: int,
+    pairs: pl.DataFrame,
+    labels: Floats,
+    first: int,
+    frames: Mapping[str, pl.DataFrame | None],
+) -> Question:
+    query = questions.rows.queries.row(number, named=True)
+    cells, slices = frames["cells"], frames["slices"]
+    return Question(
+        query_id=query["query_id"],
+        dataset=query["dataset"],
+        score=query["score"],
+        question=query["question"],
+        answers=query["answers"],
+        slices={} if slices is None else dict(slices.select("slice", "value").iter_rows()),
+        documents=_documents(pairs, labels, query["answers"], questions.options),
+        lists=_ranked(frames["lists"], first),
+        end_to_end=_scored_lists(frames["end_to_end"]),
+        cells={} if cells is None else _named_cells(cells),
+        num_disagreements=_num_disagreements(labels, questions),
+        num_harmful=int((labels < 0).any(axis=1).sum()),
+    )
+
+
+def _documents(
+    pairs: pl.DataFrame, labels: Floats, answers: Sequence[str], options: QuestionOptions
+) -> Documents:
+    texts = pairs["text"].to_list()
+    if options.texts == "snippets":
+        pattern = answer_pattern(answers)
+        texts = [None if text is None else snippet(text, pattern) for text in texts]
+    known = ~np.isnan(labels)
+    return Documents(
+        ids=pairs["doc_id"].to_list(),
+        titles=pairs["title"].to_list(),
+        texts=texts,
+        is_gold=pairs["is_gold"].to_list(),
+        outputs=pairs["output"].to_list(),
+        labels={
+            int(column): pl.Series(labels[:, column], nan_to_null=True).to_list()
+            for column in np.flatnonzero(known.any(axis=0))
+        },
+    )
+
+
+def _ranked(lists: pl.DataFrame | None, first: int) -> dict[int, list[int]]:
+    if lists is None:
+        return {}
+    runs, pairs = lists["run"].to_numpy(), lists["pair"].to_numpy().astype(np.int64) - first
+    edges = np.flatnonzero(np.diff(runs)) + 1
+    starts = np.append(0, edges)
+    return {
+        int(runs[start]): part.tolist() for start, part in zip(starts, np.split(pairs, edges), strict=True)
+    }
+
+
+def _scored_lists(rows: pl.DataFrame | None) -> list[EndToEnd]:
+    if rows is None:
+        return []
+    columns = rows.select("run_id", "depth", "value", "output").iter_rows()
+    return [
+        EndToEnd(run=run, depth=depth, value=value, output=output) for run, depth, value, output in columns
+    ]
+
+
+def _named_cells(cells: pl.DataFrame) -> dict[tuple[str, int], str]:
+    return {(run, depth): cell for run, depth, cell in cells.select("run_id", "depth", "cell").iter_rows()}
+
+
+def _num_disagreements(labels: Floats, questions: Questions) -> int:
+    """Documents that some annotators call useful and others not; grades and gains have no such border."""
+    columns = [
+        place
+        for place, column in enumerate(questions.columns)
+        if column.kind == "binary" or column.annotator == "erag"
+    ]
+    own = labels[:, columns]
+    is_useful, is_useless = own >= questions.options.threshold, own < questions.options.threshold
+    return int((is_useful.any(axis=1) & is_useless.any(axis=1)).sum())
+
+
+def answer_pattern(answers: Sequence[str]) -> re.Pattern[str] | None:
+    """What finds a gold answer in a text, whatever its case, between borders of words; None without answers."""
+    words = [r"\s+".join(map(re.escape, answer.split())) for answer in answers if answer.split()]
+    longest_first = sorted(set(words), key=len, reverse=True)
+    return re.compile(rf"(?<!\w)(?:{'|'.join(longest_first)})(?!\w)", re.IGNORECASE) if words else None
+
+
+def snippet(text: str, pattern: re.Pattern[str] | None) -> str:
+    """About `SNIPPET_CHARACTERS` around the first gold answer, or from the start; ``…`` where text is left out."""
+    match = pattern.search(text) if pattern else None
+    middle = (match.start() + match.end()) // 2 if match else 0
+    start = max(0, middle - SNIPPET_CHARACTERS // 2)
+    if match:
+        start = min(start, match.start())
+    end = max(start + SNIPPET_CHARACTERS, match.end() if match else 0)
+    return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")

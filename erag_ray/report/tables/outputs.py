@@ -1,0 +1,220 @@
+"""What a reader writes, and what of that no retriever can mend."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import polars as pl
+
+from erag_ray.output_tables import SINGLE_DOCUMENT
+from erag_ray.report.formats import number, with_interval
+from erag_ray.report.model import Column, Format, Table, Value
+from erag_ray.report.values import columns, estimate, names, part_name, plain
+from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
+
+NUM_SHOWN = 3
+MIN_OUTPUTS = 20
+"""Of fewer outputs a share says little, and no warning is given."""
+ODD = {"num_empty": 0.05, "num_at_limit": 0.1, "num_copied": 0.01, "num_misspelt": 0.02}
+"""A larger share of such outputs gets a warning."""
+ODD_REPETITION = 0.1
+"""So much more often than the commonest gold answer, one output gets a warning."""
+ODD_JUDGEMENTS = 0.01
+"""If a larger share of outputs has no judgement there is a warning."""
+MEANINGS = {
+    "num_empty": "are empty",
+    "num_at_limit": "end at the limit of max_new_tokens, not by themselves",
+    "num_copied": "repeat the answer of a worked example in the prompt (reader.num_examples)",
+    "num_misspelt": "are an answer but for case or punctuation, and score 0",
+}
+KIND = ["reader", "kind", "depth"]
+
+
+def kind_name(kind: str, depth: int) -> str:
+    """A kind of list for people: what the reader was given."""
+    names = {
+        NO_PASSAGES: "no passages",
+        GOLD_PASSAGES: "gold passages",
+        SINGLE_DOCUMENT: "each document alone",
+    }
+    return names.get(kind) or f"first {depth} documents"
+
+
+OUTPUT_COLUMNS = (
+    *names("given"),
+    Column("outputs", Format.COUNT, "How many outputs the reader gave"),
+    Column("empty", Format.SHARE),
+    Column("at limit", Format.SHARE, "As long as max_new_tokens allows"),
+    Column("copied", Format.SHARE, "The answer of a worked example in the prompt"),
+    Column("misspelt", Format.SHARE, "An answer or verdict but for case or punctuation, which scores 0"),
+    Column("commonest outputs", Format.TEXT),
+)
+
+
+def output_table(outputs: pl.DataFrame, common: pl.DataFrame, dataset: str) -> Table:
+    """Return shares of odd outputs, and the commonest ones, by what the reader was given."""
+    own = outputs.filter(dataset=dataset)
+    return Table(
+        name=part_name("outputs", dataset),
+        title=f"{dataset}: what the reader writes",
+        columns=OUTPUT_COLUMNS,
+        rows=tuple(_output_row(row, common) for row in _in_order(own)),
+        caption="Shares of outputs. at limit: as long as max_new_tokens allows. copied: the answer of a worked example "
+        "in the prompt. misspelt: an answer or verdict but for case or punctuation, which scores 0. "
+        f"{_majority(own)}The ten commonest outputs are in the tables common_outputs.",
+        dataset=dataset,
+    )
+
+
+JUDGEMENTS_SHOWN = {
+    "num_correct": "correct",
+    "num_incorrect": "incorrect",
+    "num_abstained": "abstained",
+    "num_unusable": "no judgement",
+    "num_not_asked": "empty",
+}
+
+
+def judgement_table(judgements: pl.DataFrame, dataset: str) -> Table:
+    """Return what the judge says of a reader's outputs, by what the reader was given."""
+    rows = tuple(
+        plain(
+            kind_name(row["kind"], row["depth"]),
+            row["num_outputs"],
+            *(row[name] / row["num_outputs"] for name in JUDGEMENTS_SHOWN),
+        )
+        for row in _in_order(judgements.filter(dataset=dataset))
+    )
+    return Table(
+        name=part_name("judgements", dataset),
+        title=f"{dataset}: what the judge says of the outputs",
+        columns=(
+            *names("given"),
+            Column("outputs", Format.COUNT),
+            *columns(JUDGEMENTS_SHOWN.values(), Format.SHARE),
+        ),
+        rows=rows,
+        caption="Shares of outputs. correct scores 1; incorrect, abstained and empty (not asked about) score 0. no "
+        "judgement: the judge wrote something else, or its request failed; the score is null.",
+        is_main=True,
+        dataset=dataset,
+    )
+
+
+def judgement_warnings(judgements: pl.DataFrame) -> Iterator[str]:
+    """Name the lists of whose outputs many have no judgement, a line each."""
+    counted = judgements.filter(pl.col("num_outputs") >= MIN_OUTPUTS)
+    for row in _in_order(counted.filter(pl.col("num_unusable") > ODD_JUDGEMENTS * pl.col("num_outputs"))):
+        share = row["num_unusable"] / row["num_outputs"]
+        yield (
+            f"{row['dataset']}, {kind_name(row['kind'], row['depth'])}: {share:.1%} of the outputs have no judgement, "
+            "and so no score; turn off the judge's thinking (judge.extra_body), or take another judge.model"
+        )
+
+
+def _in_order(outputs: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """Rows of OUTPUTS: no passages, each document alone, the lists by depth, gold passages."""
+    place = {NO_PASSAGES: 0, SINGLE_DOCUMENT: 1, END_TO_END: 2, GOLD_PASSAGES: 3}
+    order = pl.col("kind").replace_strict(place, return_dtype=pl.Int8)
+    yield from outputs.sort("reader", order, "depth").iter_rows(named=True)
+
+
+def _output_row(row: Mapping[str, Any], common: pl.DataFrame) -> tuple[Value, ...]:
+    shares = (row[name] / row["num_outputs"] for name in ODD)
+    commonest = common.filter(
+        pl.col("place") <= NUM_SHOWN, *(pl.col(key) == row[key] for key in ("dataset", *KIND))
+    )
+    texts = (
+        f"{_short(output)} ({share:.0%})" for output, share in commonest.select("output", "share").rows()
+    )
+    return plain(kind_name(row["kind"], row["depth"]), row["num_outputs"], *shares, "; ".join(texts))
+
+
+def _short(output: str) -> str:
+    text = " ".join(output.split())
+    return repr(text if len(text) <= 40 else f"{text[:37]}...")
+
+
+def _majority(outputs: pl.DataFrame) -> str:
+    for row in outputs.head(1).iter_rows(named=True):
+        answer, share, score = (row[f"majority_{name}"] for name in ("answer", "share", "score"))
+        return f"The commonest gold answer, {_short(answer)} ({share:.1%} of questions), alone scores {number(score)}. "
+    return ""
+
+
+def depth_table(best: pl.DataFrame, dataset: str) -> Table:
+    """Return how many documents serve the reader best in each run."""
+    rows = best.filter(dataset=dataset).sort("reader", "run_id").iter_rows(named=True)
+    return Table(
+        name=part_name("best_depths", dataset),
+        title=f"{dataset}: how many documents serve the reader best",
+        columns=(
+            *names("run"),
+            Column("best depth", Format.COUNT),
+            Column("deepest", Format.COUNT),
+            Column("utility at the best depth minus at the deepest", Format.NUMBER),
+        ),
+        rows=tuple(
+            (*plain(row["run_id"], row["depth"], row["deepest"]), _gain_of_depth(row)) for row in rows
+        ),
+        caption="Paired over queries, with its bootstrap interval; since the best depth is chosen by the same queries, "
+        "the difference is a little too large.",
+        dataset=dataset,
+    )
+
+
+def _gain_of_depth(row: Mapping[str, Any]) -> Value:
+    if not row["difference"]:
+        return Value(reason="no depth serves better than the deepest lists")
+    return estimate(row, "difference")
+
+
+def output_warnings(
+    outputs: pl.DataFrame, common: pl.DataFrame, best: pl.DataFrame, means: pl.DataFrame
+) -> list[str]:
+    """Name what is odd about a reader's outputs, a line each; kinds of lists with few outputs are left out."""
+    counted = outputs.filter(pl.col("num_outputs") >= MIN_OUTPUTS)
+    lines: list[str] = []
+    for part in counted.sort("dataset").partition_by("dataset", maintain_order=True):
+        for row in _in_order(part):
+            lines += _share_warnings(row, common)
+    return [*lines, *_majority_warnings(counted, means), *_depth_warnings(best)]
+
+
+def _majority_warnings(outputs: pl.DataFrame, means: pl.DataFrame) -> Iterator[str]:
+    """Readers that score lower than the commonest gold answer alone."""
+    used = means.filter(pl.col("annotator") == END_TO_END, pl.col("run_id").is_in(REFERENCES).not_())
+    best = used.group_by("dataset", "reader").agg(utility=pl.col("mean").max())
+    floors = outputs.unique(["dataset", "reader"]).join(best, on=["dataset", "reader"])
+    for row in (
+        floors.filter(pl.col("utility") < pl.col("majority_score")).sort("dataset").iter_rows(named=True)
+    ):
+        yield (
+            f"{row['dataset']}: the reader's best utility is {number(row['utility'])}, and the commonest gold answer "
+            f"alone, {_short(row['majority_answer'])}, scores {number(row['majority_score'])}"
+        )
+
+
+def _share_warnings(row: Mapping[str, Any], common: pl.DataFrame) -> Iterator[str]:
+    start = f"{row['dataset']}, {kind_name(row['kind'], row['depth'])}: "
+    for name, limit in ODD.items():
+        share = row[name] / row["num_outputs"]
+        if share > limit:
+            yield f"{start}{share:.1%} of the reader's outputs {MEANINGS[name]}"
+    first = common.filter(pl.col("place") == 1, *(pl.col(key) == row[key] for key in ("dataset", *KIND)))
+    for output, share in first.select("output", "share").rows():
+        if output.strip() and share > row["majority_share"] + ODD_REPETITION:
+            yield (
+                f"{start}{share:.1%} of the reader's outputs are {_short(output)}; the commonest gold answer, "
+                f"{_short(row['majority_answer'])}, is that of {row['majority_share']:.1%} of the questions"
+            )
+
+
+def _depth_warnings(best: pl.DataFrame) -> Iterator[str]:
+    for row in best.filter(pl.col("low") > 0).sort("dataset", "run_id").iter_rows(named=True):
+        difference = with_interval(row["difference"], row["low"], row["high"])
+        yield (
+            f"{row['dataset']}, {row['run_id']}: fewer documents serve this reader better: best depth {row['depth']}, "
+            f"{difference} above depth {row['deepest']}"
+        )

@@ -1,0 +1,96 @@
+"""What the runs of a retrieval find, before any reader: sealed as SANITY, and a table for people."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from erag_ray.annotators import Evidence, annotate, applicable_queries
+from erag_ray.config import RetrieveConfig
+from erag_ray.datasets import LoadedQueries
+from erag_ray.files import Findings
+from erag_ray.passages import load_passages
+from erag_ray.progress import stage_progress
+from erag_ray.report import Table
+from erag_ray.retrieval_measures.measures import hit_values, page_values, sanity
+from erag_ray.retrieval_measures.table import sanity_tables
+from erag_ray.retrieve.run import MadeRun, read_run
+from erag_ray.retrieve.stage import load_asked, passages_of
+from erag_ray.schemas import SANITY
+from erag_ray.stages import Append, Stage, ensure
+from erag_ray.store import TableStore, as_frame, file_stamp
+
+SETTINGS = ("query_format", "dataset", "where", "num_queries", "seed", "depth")
+CUTOFFS = (1, 5, 20, 100)
+HITS = {"provenance": "gold_page", "contains_answer_dpr": "contains_answer"}
+
+
+def find_sanity(config: RetrieveConfig, made: Sequence[MadeRun]) -> list[Table]:
+    """SANITY of a retrieval's runs, sealed in its folder and made anew where they have changed; as tables.
+
+    Args:
+        config: the retrieval.
+        made: its runs.
+    """
+    tables = TableStore(config.out)
+    files = [*config.queries, *config.qrels, *config.triviaqa_questions, *passages_of(config)]
+    stage = Stage(
+        name="what the runs find",
+        tables=[SANITY],
+        settings={key: getattr(config, key) for key in SETTINGS},
+        inputs={**{run.run_id: run.sha256 for run in made}, **{path: file_stamp(path) for path in files}},
+        make=functools.partial(_make, config, made),
+    )
+    with stage_progress(stage.name, show=config.progress):
+        ensure(stage, tables)
+    return sanity_tables(tables.read(SANITY))
+
+
+def _make(config: RetrieveConfig, made: Sequence[MadeRun], append: Append) -> Mapping[str, object]:
+    append(SANITY, _of_runs(config, made))
+    return {}
+
+
+def _of_runs(config: RetrieveConfig, made: Sequence[MadeRun]) -> pl.DataFrame:
+    findings = Findings()
+    loaded = load_asked(config, findings)
+    # a run may hold the lists of more questions
+    runs = pl.concat(map(read_run, made)).join(loaded.queries, on="query_id", how="semi")
+    corpus = load_passages(passages_of(config), findings, doc_ids=runs["doc_id"].unique())
+    findings.raise_problems()
+    cutoffs = [cutoff for cutoff in CUTOFFS if cutoff <= config.depth]
+    return _sanity(runs, [run.run_id for run in made], loaded, corpus, cutoffs)
+
+
+def _sanity(
+    runs: pl.DataFrame,
+    names: Sequence[str],
+    loaded: LoadedQueries,
+    corpus: pl.DataFrame,
+    cutoffs: Sequence[int],
+) -> pl.DataFrame:
+    evidence = Evidence(
+        pairs=runs.select("query_id", "doc_id").unique(),
+        queries=loaded.queries,
+        corpus=corpus,
+        provenance=loaded.provenance,
+    )
+    labels = {measure: as_frame(annotate(name, evidence)) for name, measure in HITS.items()}
+    asked = {measure: applicable_queries(name, evidence) for name, measure in HITS.items()}
+    labels["gold_passage"] = loaded.gold.select("query_id", "doc_id", label=pl.lit(1.0))
+    asked["gold_passage"] = loaded.queries.join(loaded.gold, on="query_id", how="semi")
+    asked["kilt_recall"] = loaded.queries.join(loaded.page_sets, on="query_id", how="semi")
+    values = [page_values(runs, corpus, loaded.page_sets, cutoffs)]
+    for measure, own in labels.items():
+        hits = hit_values(own, runs, cutoffs).with_columns(measure=pl.lit(measure))
+        values.append(hits.select(values[0].columns))
+    counted = [_counted(rows, measure, cutoffs) for measure, rows in asked.items()]
+    counted.append(_counted(asked["kilt_recall"], "kilt_r_precision", [0]))
+    return sanity(pl.concat(values), pl.concat(counted), names)
+
+
+def _counted(queries: pl.DataFrame, measure: str, cutoffs: Sequence[int]) -> pl.DataFrame:
+    cuts = pl.DataFrame({"cutoff": pl.Series(cutoffs, dtype=pl.Int32)})
+    return queries.select("dataset", "query_id", measure=pl.lit(measure)).join(cuts, how="cross")

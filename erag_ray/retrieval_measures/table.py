@@ -1,0 +1,42 @@
+"""What runs find, as a table for each dataset."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from erag_ray.report import Column, Format, Table, Value, across, columns, names, part_name, plain
+
+NAMES = {
+    "gold_passage": "gold passage",
+    "gold_page": "gold page",
+    "contains_answer": "contains answer",
+    "kilt_recall": "recall of pages (KILT)",
+    "kilt_r_precision": "R-precision of pages (KILT)",
+}
+
+
+def sanity_tables(table: pl.DataFrame) -> list[Table]:
+    """Return one table for each dataset of SANITY: measures by runs."""
+    return [_of_dataset(str(name[0]), part) for name, part in table.group_by("dataset", maintain_order=True)]
+
+
+def _of_dataset(dataset: str, part: pl.DataFrame) -> Table:
+    runs = part["run_id"].unique(maintain_order=True).to_list()
+    rows = []
+    for measure, label in NAMES.items():
+        for (cutoff, count), own in (
+            part.filter(measure=measure).sort("cutoff").group_by("cutoff", "num_queries", maintain_order=True)
+        ):
+            values = {run: Value(value) for run, value in own.select("run_id", "value").rows()}
+            name = f"{label}@{cutoff}" if cutoff else label
+            rows.append((*plain(name, int(str(count))), *across(values, runs)))
+    return Table(
+        name=part_name("sanity", dataset),
+        title=f"{dataset}: what the runs find",
+        columns=(*names("share of questions"), Column("questions", Format.COUNT), *columns(runs)),
+        rows=tuple(rows),
+        caption="gold passage, gold page, contains answer: among the first k passages. Of pages: a list's pages in "
+        "order, without repeats. A question without a list counts 0.",
+        is_main=True,
+        dataset=dataset,
+    )

@@ -1,0 +1,1 @@
+"""Dense retrieval: encoders, an index of vectors, and reranking by models or vectors."""

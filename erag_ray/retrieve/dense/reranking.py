@@ -1,0 +1,181 @@
+"""Reranking: the candidates of another run, scored again by a cross-encoder or by a dense retriever's vectors."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import sentence_transformers
+import torch
+
+from erag_ray.config import RetrieverConfig
+from erag_ray.model_sources import ModelSource
+from erag_ray.retrieve.dense.encoders import (
+    READ_ERRORS,
+    default_batch_size,
+    find_encoder,
+    model_digests,
+    quiet,
+)
+from erag_ray.retrieve.dense.index import Dense, parts_of
+from erag_ray.retrieve.dense.inner_product import exact
+from erag_ray.retrieve.lists import by_score
+from erag_ray.retrieve.passage_fields import SEARCHED
+from erag_ray.retrieve.shards import PAIRS_PER_PART
+from erag_ray.schemas import InputError
+from erag_ray.sharded_tasks import Do, Tasks, part, read_frame, undone, write_frame
+from erag_ray.store import Folder, open_array
+
+CLASSIFIER = "ForSequenceClassification"
+SCORED_COLUMNS = pl.Schema({"question": pl.String(), "text": pl.String(), "score": pl.Float64()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByVectors:
+    """The order of a dense retriever's scores, which are those of its own run."""
+
+    config: RetrieverConfig
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """How far down the other run is looked at; the rest is the dense retriever's."""
+        return {"candidates": self.config.candidates, "by": self.config.by}
+
+    def rerank(
+        self,
+        dense: Dense,
+        index: Folder,
+        lists: pl.DataFrame,
+        queries: pl.DataFrame,
+        work: Folder,
+        depth: int,
+        do: Do,
+    ) -> pl.DataFrame:
+        """The lists of a run, scored again; documents without a vector (blank ones) are left out."""
+        num_parts = dense.encode_queries(queries, work, do)
+        parts = [open_array(work, "vectors", f"{part(number)}.npy") for number in range(num_parts)]
+        numbered = queries.select("query_id").with_row_index("query")
+        documents = read_frame(index, "documents.parquet")
+        pairs = lists.join(numbered, on="query_id").join(documents, on="doc_id").sort("query")
+        texts, rows = np.unique(pairs["number"].to_numpy(), return_inverse=True)
+        passages, asked = _rows(index, texts), np.concatenate(parts)
+        scores = [np.empty(0, np.float32)]
+        for (query,), some in pairs.with_columns(row=rows).group_by("query", maintain_order=True):
+            own = asked[query : query + 1]
+            scores.append(exact(own, passages, some["row"].to_numpy()[None])[0])
+        scored = pairs.select(
+            "query_id", "doc_id", score=pl.Series(np.concatenate(scores).astype(np.float64))
+        )
+        return by_score(scored, depth)
+
+
+def _rows(index: Folder, texts: npt.NDArray[np.integer]) -> npt.NDArray[np.float16]:
+    """The vectors of texts, given in ascending order."""
+    _, texts_per_part = parts_of(index)
+    parts, places = np.divmod(texts.astype(np.int64), texts_per_part)
+    found = [
+        open_array(index, "vectors", f"{part(int(one))}.npy")[places[parts == one]]
+        for one in np.unique(parts)
+    ]
+    return np.concatenate(found) if found else np.empty((0, 1), np.float16)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CrossEncoder:
+    """A model that reads query and passage together and gives one number."""
+
+    name: str
+    config: RetrieverConfig
+    source: ModelSource = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "source", find_encoder(self.config, self.name))
+        settings = json.loads(pathlib.Path(self.source.folder, "config.json").read_text())
+        forms = settings.get("architectures") or []
+        # for another form the package would add a head of random numbers and say nothing
+        if not any(form.endswith(CLASSIFIER) for form in forms):
+            raise ValueError(
+                f"model: {self.config.model} is no cross-encoder: its form is {', '.join(forms) or 'unknown'}"
+            )
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """What of a passage is read, and all that a score depends on."""
+        return {
+            "searches": self.config.searches,
+            "candidates": self.config.candidates,
+            "max_tokens": self.config.max_tokens,
+            "dtype": self.config.dtype,
+            "weights": model_digests(self.source),
+        }
+
+    def rerank(
+        self,
+        lists: pl.DataFrame,
+        queries: pl.DataFrame,
+        corpus: pl.DataFrame,
+        work: Folder,
+        depth: int,
+        do: Do,
+    ) -> pl.DataFrame:
+        """The lists of a run, scored again; equal texts have equal scores."""
+        texts = corpus.select("doc_id", text=SEARCHED[self.config.searches](corpus))
+        asked = lists.select("query_id", "doc_id").join(queries.select("query_id", "question"), on="query_id")
+        pairs = asked.join(texts, on="doc_id")
+        distinct = pairs.select("question", "text").unique().sort("question", "text")
+        parts = list(distinct.iter_slices(PAIRS_PER_PART))
+        for number, some in enumerate(parts):
+            write_frame(some, work, "pairs", f"{part(number)}.parquet")
+        settings = {
+            "work": work.address,
+            "model": self.source.folder,
+            "max_tokens": self.config.max_tokens,
+            "dtype": self.config.dtype,
+            "batch_size": self.config.batch_size,
+        }
+        todo = undone(work, "found", ".parquet", len(parts))
+        noun = f"parts of {PAIRS_PER_PART:,} pairs scored"
+        do(Tasks(worker=ScorePairs, settings=settings, numbers=todo, noun=noun))
+        done = [read_frame(work, "found", f"{part(number)}.parquet") for number in range(len(parts))]
+        scored = pl.concat([pl.DataFrame(schema=SCORED_COLUMNS), *done])
+        found = pairs.join(scored, on=["question", "text"]).select("query_id", "doc_id", "score")
+        return by_score(found, depth)
+
+
+class ScorePairs:
+    """Scores one part of ``pairs``; leaves ``found``."""
+
+    def __init__(
+        self, *, work: str, model: str, max_tokens: int | None, dtype: str, batch_size: int | None
+    ) -> None:
+        quiet()
+        self._work = Folder(work)
+        self._batch_size = batch_size or default_batch_size()
+        options = {"torch_dtype": getattr(torch, dtype), "local_files_only": True}
+        try:
+            self._model: Any = sentence_transformers.CrossEncoder(
+                model, max_length=max_tokens, model_kwargs=options
+            )
+        except READ_ERRORS as error:
+            raise InputError([f"{model}: no cross-encoder: {str(error).splitlines()[0]}"]) from error
+
+    def __call__(self, number: int) -> None:
+        pairs = read_frame(self._work, "pairs", f"{part(number)}.parquet")
+        scores = self._model.predict(
+            list(pairs.iter_rows()),
+            batch_size=self._batch_size,
+            show_progress_bar=False,
+            # the plain number: a sigmoid would make ties of all that is very good or very bad
+            activation_fn=torch.nn.Identity(),
+            convert_to_numpy=True,
+        )
+        if np.ndim(scores) != 1:
+            raise InputError([f"the cross-encoder gives {np.shape(scores)[1]} numbers a pair, not one"])
+        column = pl.Series(np.asarray(scores, dtype=np.float64))
+        write_frame(pairs.with_columns(score=column), self._work, "found", f"{part(number)}.parquet")

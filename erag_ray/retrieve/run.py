@@ -1,0 +1,318 @@
+"""One run of a retrieval: where it and its index lie, what they are made from, how they are made and sealed."""
+
+from __future__ import annotations
+
+import abc
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from erag_ray.config import RetrieveConfig
+from erag_ray.progress import counted
+from erag_ray.retrieve import INDEXED
+from erag_ray.retrieve.lists import LIST_COLUMNS
+from erag_ray.retrieve.shards import PAIRS_PER_PART, QUERIES_PER_TASK, TEXTS_PER_PART
+from erag_ray.schemas import RUNS, InputError, conform
+from erag_ray.sharded_tasks import Do
+from erag_ray.store import Folder, TableStore, as_frame, fingerprint, provenance_of_code, whole_manifest
+from erag_ray.user_code import running
+
+QUERY_KEYS = ("queries", "query_format", "qrels", "triviaqa_questions", "dataset", "where")
+QUERIES_AT_A_TIME = 200
+MADE_FROM = "made_from.json"
+SEAL = "manifest.json"
+RUN_FORM = {"run_id": str, "num_rows": int, "num_queries": int, "num_without_list": int, "sha256": str}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MadeRun:
+    """A sealed run: its file, its counts and what it took; one that was there has taken nothing."""
+
+    run_id: str
+    path: str
+    num_queries: int
+    num_without_list: int
+    num_rows: int
+    sha256: str
+    indexing_seconds: float = 0.0
+    searching_seconds: float = 0.0
+
+    def __str__(self) -> str:
+        """A line for people."""
+        empty = f"{self.num_without_list:,} without a list"
+        counts = f"{self.run_id}: {self.num_queries:,} questions, {self.num_rows:,} documents, {empty}"
+        if not self.searching_seconds:
+            return f"{counts}; was there already: {self.path}"
+        rate = self.num_queries / self.searching_seconds
+        indexed = f"indexed in {self.indexing_seconds:.1f} s, " if self.indexing_seconds else ""
+        return f"{counts}; {indexed}{rate:,.0f} questions/s: {self.path}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sources:
+    """QUERIES, and CORPUS where a run needs it (else without rows)."""
+
+    queries: pl.DataFrame
+    corpus: pl.DataFrame
+
+
+class Run(abc.ABC):
+    """One run of the job; a subclass for each form of retriever.
+
+    Args:
+        config: the job.
+        name: of the run.
+        retriever: as `retrieve.make_retriever` gives it.
+        others: the runs that it is made of, by name.
+        stamps: files of queries and of passages -> what they are now.
+    """
+
+    def __init__(
+        self,
+        config: RetrieveConfig,
+        name: str,
+        retriever: Any,
+        others: Mapping[str, Run],
+        stamps: Mapping[str, Mapping[str, str]],
+    ) -> None:
+        self.name = name
+        self.retriever = retriever
+        self.config = config.retrievers[name]
+        self.others = others
+        self.job = config
+        self.stamps = stamps
+        self._tables = TableStore(config.out)
+        self._work = Folder("/".join([config.out.rstrip("/"), "work", name]))
+        self.settings = {"kind": self.config.kind, **retriever.settings}
+        asked = {key: getattr(config, key) for key in (*QUERY_KEYS, "depth")}
+        of = {other.name: other.made_from["config"] for other in others.values()}
+        # how tasks are cut: what was stopped goes on only with the same
+        self.cut = [config.search.passages_per_shard, QUERIES_PER_TASK, TEXTS_PER_PART, PAIRS_PER_PART]
+        self.made_from: dict[str, Any] = {
+            "config": {**asked, **self.settings, "of": of},
+            "inputs": {**stamps["queries"], **stamps["passages"]},
+        }
+        self.sample = None if config.num_queries is None else [config.num_queries, config.seed]
+
+    @abc.abstractmethod
+    def needs_passages(self) -> bool:
+        """Whether texts of passages are needed to make the run."""
+
+    def prepare(self, sources: Sources, do: Do) -> None:  # noqa: B027 (most have nothing to prepare)
+        """Make what many runs can use, such as an index; what is there is not made again."""
+
+    @abc.abstractmethod
+    def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
+        """RUNS without its run_id."""
+
+    def read(self, queries: pl.DataFrame) -> pl.DataFrame:
+        """The lists of the sealed run for these questions; it may hold those of others too."""
+        lists = as_frame(self._tables.folder.read_parquet(RUNS.name, f"{self.name}.parquet")).drop("run_id")
+        return lists.join(queries, on="query_id", how="semi", maintain_order="left")
+
+    def sealed(self) -> MadeRun | None:
+        """The run, if it is there, was made from the same with the same settings, and covers the questions."""
+        manifest = whole_manifest(self._tables.folder, RUNS.name, name=f"{self.name}.json", form=RUN_FORM)
+        if manifest is None:
+            return None
+        made_from = {key: manifest.get(key) for key in self.made_from}
+        same = fingerprint(made_from) == fingerprint(self.made_from) and self._covers(manifest.get("sample"))
+        return self._described(manifest) if same and self._is_whole(manifest) else None
+
+    def _covers(self, sample: Sequence[int] | None) -> bool:
+        """Whether a sample of the questions holds this job's: all of them do, and so does a larger one by its seed."""
+        if sample is None or self.sample is None:
+            return sample is None
+        (count, seed), (own_count, own_seed) = sample, self.sample
+        return seed == own_seed and count >= own_count
+
+    def _is_whole(self, manifest: Mapping[str, Any]) -> bool:
+        """Whether the file is the one that was sealed."""
+        folder, name = self._tables.folder, f"{self.name}.parquet"
+        if not folder.exists(RUNS.name, name):
+            return False
+        return hashlib.sha256(folder.read_bytes(RUNS.name, name)).hexdigest() == manifest.get("sha256")
+
+    def make(self, sources: Sources, do: Do) -> MadeRun:
+        """Index, search, write, seal."""
+        start = time.monotonic()
+        self.prepare(sources, do)
+        prepared = time.monotonic()
+        own_folder(self._work, {**self.made_from, "sample": self.sample, "cut": self.cut})
+        lists = self.lists(sources, self._work, do).with_columns(run_id=pl.lit(self.name))
+        searched = time.monotonic()
+        manifest = self._seal(lists, sources.queries.height)
+        self._tables.folder.delete_folder("work", self.name)
+        return dataclasses.replace(
+            self._described(manifest),
+            indexing_seconds=prepared - start,
+            searching_seconds=searched - prepared,
+        )
+
+    def _seal(self, lists: pl.DataFrame, num_queries: int) -> dict[str, Any]:
+        folder = self._tables.folder
+        folder.delete(RUNS.name, f"{self.name}.json")
+        digest = folder.write_parquet(conform(lists, RUNS), RUNS.name, f"{self.name}.parquet")
+        manifest = {
+            "run_id": self.name,
+            "num_rows": lists.height,
+            "num_queries": num_queries,
+            "num_without_list": num_queries - lists["query_id"].n_unique(),
+            "sha256": digest,
+            "sample": self.sample,
+            **self.made_from,
+            **provenance_of_code(),
+        }
+        self._tables.write_manifest(manifest, RUNS.name, name=f"{self.name}.json")
+        return manifest
+
+    def _described(self, manifest: Mapping[str, Any]) -> MadeRun:
+        return MadeRun(
+            run_id=self.name,
+            path=self.job.run(self.name),
+            num_queries=manifest["num_queries"],
+            num_without_list=manifest["num_without_list"],
+            num_rows=manifest["num_rows"],
+            sha256=manifest["sha256"],
+        )
+
+
+class IndexedRun(Run):
+    """By an index on disk, which other questions can use again."""
+
+    @property
+    def index(self) -> Folder:
+        """Where it lies."""
+        return Folder("/".join([self.job.out.rstrip("/"), "indexes", self.name]))
+
+    @property
+    def _index_made_from(self) -> dict[str, Any]:
+        cut = self.cut if self.retriever.index_has_shards else TEXTS_PER_PART
+        return {"config": {**self.settings, "cut": cut}, "inputs": dict(self.stamps["passages"])}
+
+    def needs_passages(self) -> bool:
+        """Without its index."""
+        return not self._has_index()
+
+    def prepare(self, sources: Sources, do: Do) -> None:
+        """Build the index."""
+        if self._has_index():
+            return
+        own_folder(self.index, self._index_made_from)
+        self.retriever.build(sources.corpus, self.index, self.job.search.passages_per_shard, do)
+        manifest = {**self._index_made_from, "num_passages": sources.corpus.height, **provenance_of_code()}
+        self._tables.write_manifest(manifest, "indexes", self.name)
+
+    def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
+        """Search."""
+        found: pl.DataFrame = self.retriever.search(
+            self.index, sources.queries, work, self.job.depth, self.job.search.passages_per_shard, do
+        )
+        return found
+
+    def _has_index(self) -> bool:
+        return self.index.exists(SEAL) and is_own(self.index, self._index_made_from)
+
+
+class InMemoryRun(Run):
+    """By passages in memory."""
+
+    def needs_passages(self) -> bool:
+        """Always."""
+        return True
+
+    def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
+        """Index and search, some questions at a time."""
+        with running(f"retrievers.{self.name}", self.retriever):
+            index = self.retriever.index(sources.corpus)
+        known = sources.corpus.select("doc_id")
+        parts, done = [pl.DataFrame(schema=LIST_COLUMNS)], 0
+        with counted(f"questions by {self.name}", sources.queries.height, show=self.job.progress) as told:
+            for batch in sources.queries.iter_slices(QUERIES_AT_A_TIME):
+                with running(f"retrievers.{self.name}", self.retriever):
+                    parts.append(self._checked(index.search(batch, self.job.depth), known))
+                done += batch.height
+                told(done)
+        return pl.concat(parts)
+
+    def _checked(self, lists: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
+        """The lists of code that may be from outside: cut to the depth, of documents that there are."""
+        strange = lists.join(known, on="doc_id", how="anti")
+        if strange.height:
+            text = f"retrievers.{self.name}: gives documents that are not in the passages, such as"
+            raise InputError([f"{text} {strange['doc_id'][0]!r} for query {strange['query_id'][0]!r}"])
+        cut = lists.filter(pl.col("rank") <= self.job.depth).cast({"rank": pl.Int32, "score": pl.Float64})
+        cut = cut.match_to_schema(LIST_COLUMNS)
+        conform(cut.with_columns(run_id=pl.lit(self.name)), RUNS)
+        return cut
+
+
+class FusedRun(Run):
+    """Of other runs' ranks."""
+
+    def needs_passages(self) -> bool:
+        """Never."""
+        return False
+
+    def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
+        """Fuse."""
+        fused: pl.DataFrame = self.retriever.fuse(
+            [self.others[name].read(sources.queries) for name in self.config.of], self.job.depth
+        )
+        return fused
+
+
+class RerankedRun(Run):
+    """Of another run's documents, scored again."""
+
+    def needs_passages(self) -> bool:
+        """Where a model reads texts, or vectors are still to be made."""
+        return self.config.by is None or self.others[self.config.by].needs_passages()
+
+    def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
+        """Score the candidates."""
+        deepest = self.config.candidates or self.job.depth
+        lists = self.others[self.config.of[0]].read(sources.queries).filter(pl.col("rank") <= deepest)
+        depth = self.job.depth
+        if self.config.by is None:
+            scored: pl.DataFrame = self.retriever.rerank(
+                lists, sources.queries, sources.corpus, work, depth, do
+            )
+            return scored
+        dense = self.others[self.config.by]
+        assert isinstance(dense, IndexedRun)
+        dense.prepare(sources, do)
+        scored = self.retriever.rerank(dense.retriever, dense.index, lists, sources.queries, work, depth, do)
+        return scored
+
+
+def run_class(kind: str) -> type[Run]:
+    """The form of a kind of retriever; code from outside works in memory."""
+    if kind in INDEXED:
+        return IndexedRun
+    forms: dict[str, type[Run]] = {"rrf": FusedRun, "rerank": RerankedRun}
+    return forms.get(kind, InMemoryRun)
+
+
+def read_run(run: MadeRun) -> pl.DataFrame:
+    """RUNS of a sealed run."""
+    place, _, name = run.path.rpartition("/")
+    return as_frame(Folder(place).read_parquet(name))
+
+
+def own_folder(folder: Folder, made_from: Mapping[str, Any]) -> None:
+    """A folder for what is made from this: kept as it is if it is that already, else emptied."""
+    if not is_own(folder, made_from):
+        folder.delete_folder()
+        folder.write_bytes(json.dumps({"fingerprint": fingerprint(made_from)}).encode(), MADE_FROM)
+
+
+def is_own(folder: Folder, made_from: Mapping[str, Any]) -> bool:
+    """Whether all in the folder was made from this."""
+    held = whole_manifest(folder, name=MADE_FROM)
+    return held is not None and bool(held.get("fingerprint") == fingerprint(made_from))

@@ -1,0 +1,44 @@
+"""How large the pieces of an index's work are, and what comes between its tasks."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from erag_ray.retrieve.lists import FOUND_COLUMNS
+from erag_ray.retrieve.passage_fields import SEARCHED
+from erag_ray.sharded_tasks import part, read_frame, write_frame
+from erag_ray.store import Folder
+
+QUERIES_PER_TASK = 2048
+TEXTS_PER_PART = 4096
+PAIRS_PER_PART = 16_384
+
+
+def write_texts(corpus: pl.DataFrame, searches: str, per_file: int, index: Folder) -> pl.Series:
+    """Write what is searched of CORPUS as ``texts``, so many passages in a file; gives their doc_ids in that order.
+
+    In it a tie goes to the document that stands first. Passages are put in order a file at a time, since they may fill
+    most of the memory.
+    """
+    order = corpus["doc_id"].arg_sort(descending=True)
+    for number, start in enumerate(range(0, corpus.height, per_file)):
+        rows = corpus[order.slice(start, per_file)]
+        texts = pl.DataFrame({"text": SEARCHED[searches](rows)})
+        write_frame(texts, index, "texts", f"{part(number)}.parquet")
+    return corpus["doc_id"].gather(order)
+
+
+def write_queries(queries: pl.DataFrame, work: Folder) -> int:
+    """Write the queries in slices, numbered by ``query``; gives the number of slices."""
+    slices = list(queries.iter_slices(QUERIES_PER_TASK))
+    for number, rows in enumerate(slices):
+        write_frame(rows, work, "queries", f"{part(number)}.parquet")
+    return len(slices)
+
+
+def read_found(work: Folder, count: int) -> pl.DataFrame:
+    """What all ``count`` tasks have found."""
+    names = [f"{part(number)}.parquet" for number in range(count)]
+    return pl.concat(
+        [pl.DataFrame(schema=FOUND_COLUMNS), *(read_frame(work, "found", name) for name in names)]
+    )

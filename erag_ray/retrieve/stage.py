@@ -1,0 +1,152 @@
+"""Pages -> passages; questions and passages -> sealed runs. What is sealed with the same settings is not made again."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import polars as pl
+
+from erag_ray.config import JobConfig, RetrieveConfig
+from erag_ray.datasets import LoadedQueries, load_queries, sample_loaded
+from erag_ray.files import Findings
+from erag_ray.inputs import ReaderCheck, attempt, check_places, check_settings
+from erag_ray.passages import load_passages, make_corpus, splitter_named
+from erag_ray.progress import counted, say, stage_progress
+from erag_ray.retrieve import make_retriever
+from erag_ray.retrieve.run import MadeRun, Run, Sources, run_class
+from erag_ray.schemas import InputError
+from erag_ray.sharded_tasks import Do, Tasks, do_tasks
+from erag_ray.store import Folder, file_stamp
+
+
+def retrieve(config: RetrieveConfig) -> list[MadeRun]:
+    """Every retriever's run over all questions: ``<out>/runs/NAME.parquet``, sealed by ``NAME.json`` beside it.
+
+    Raises:
+        InputError: everything that is wrong with the config, the questions, the pages or the passages.
+    """
+    findings = Findings()
+    retrievers = _checked(config, findings)
+    loaded = load_asked(config, findings)
+    if config.knowledge_source:
+        # splitting pages may take long
+        findings.raise_problems()
+    with _doer(config) as do:
+        made = _retrieve(config, retrievers, loaded, findings, do)
+    if not config.search.keep_index:
+        Folder(config.out).delete_folder("indexes")
+    return made
+
+
+def _retrieve(
+    config: RetrieveConfig,
+    retrievers: Mapping[str, Any],
+    loaded: LoadedQueries,
+    findings: Findings,
+    do: Do,
+) -> list[MadeRun]:
+    passages = _make_passages(config, do)
+    stamps = {
+        "queries": {
+            path: file_stamp(path) for path in [*config.queries, *config.qrels, *config.triviaqa_questions]
+        },
+        "passages": {path: file_stamp(path) for path in passages},
+    }
+    runs: dict[str, Run] = {}
+    for name, retriever in retrievers.items():
+        settings = config.retrievers[name]
+        others = {other: runs[other] for other in settings.others if other in runs}
+        runs[name] = run_class(settings.kind)(config, name, retriever, others, stamps)
+    # where nothing needs the passages they are not loaded
+    found = {name: run.sealed() for name, run in runs.items()}
+    missing = [run for name, run in runs.items() if found[name] is None]
+    needed = not runs or any(run.needs_passages() for run in missing)
+    with stage_progress("loading passages", show=config.progress):
+        corpus = load_passages(passages, findings) if needed else pl.DataFrame()
+    findings.raise_problems()
+    say(*findings.notes)
+    sources = Sources(queries=loaded.queries, corpus=corpus)
+    return [found[name] or run.make(sources, do) for name, run in runs.items()]
+
+
+def make_runs(config: JobConfig, check_reader: ReaderCheck | None = None) -> None:
+    """Make the runs that a job's ``retrievers`` name; without any nothing is done.
+
+    Raises:
+        InputError: everything that is wrong with the questions, passages, retrievers, or settings of the job.
+    """
+    if config.retrievers:
+        check_settings(config, check_reader)
+        say(*map(str, retrieve(config.retrieval())))
+
+
+def _checked(config: RetrieveConfig, findings: Findings) -> dict[str, Any]:
+    """The name of each run and its retriever; those that cannot be are problems."""
+    check_places({"out": config.out}, findings)
+    findings.raise_problems()
+    attempt(findings, "splitter", functools.partial(splitter_named, config.splitter))
+    found = {}
+    for name, settings in config.retrievers.items():
+        try:
+            found[name] = make_retriever(name, settings)
+        except InputError as error:
+            findings.problem(f"retriever {name}", *error.problems)
+        except ValueError as error:
+            findings.problem(f"retriever {name}", f"retrievers.{name}: {error}")
+    return found
+
+
+def load_asked(config: RetrieveConfig, findings: Findings) -> LoadedQueries:
+    """The questions of a retrieval: all, or a sample."""
+    with stage_progress("loading questions", show=config.progress):
+        loaded = load_queries(
+            config.queries,
+            findings,
+            format=config.query_format,
+            dataset=config.dataset,
+            qrels=config.qrels,
+            triviaqa_questions=config.triviaqa_questions,
+            where=config.where,
+        )
+        return sample_loaded(loaded, config.num_queries, config.seed)
+
+
+def passages_of(config: RetrieveConfig) -> list[str]:
+    """Where a retrieval's passages are, once they are made."""
+    return [config.corpus] if config.knowledge_source else config.passages
+
+
+def _make_passages(config: RetrieveConfig, do: Do) -> list[str]:
+    if not config.knowledge_source:
+        return passages_of(config)
+    made = make_corpus(config.knowledge_source, config.out, splitter=config.splitter, do=do)
+    state = "sealed" if made.is_new else "was there already"
+    say(*made.notes, f"{made.num_pages:,} pages, {made.num_passages:,} passages: {state}: {made.place}")
+    return passages_of(config)
+
+
+@contextlib.contextmanager
+def _doer(config: RetrieveConfig) -> Iterator[Do]:
+    """Who does the tasks: this process, or a pool of Ray actors, which is opened for the first of them."""
+    if not config.search.num_actors:
+        yield functools.partial(do_here, show=config.progress)
+        return
+    with contextlib.ExitStack() as opened:
+
+        @functools.cache
+        def pool() -> Do:
+            # brings Ray and torch, which a search in this process does not need
+            from erag_ray.cluster import task_pool
+
+            return opened.enter_context(task_pool(config.search, show=config.progress))
+
+        yield lambda tasks: pool()(tasks) if tasks.numbers else None
+
+
+def do_here(tasks: Tasks, *, show: bool = False) -> None:
+    """Do tasks one after the other in this process."""
+    with counted(tasks.noun, len(tasks.numbers), show=show and bool(tasks.numbers)) as told:
+        do_tasks(tasks, told)

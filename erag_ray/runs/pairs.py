@@ -1,0 +1,10 @@
+"""The distinct pairs of runs."""
+
+from __future__ import annotations
+
+import polars as pl
+
+
+def pairs(runs: pl.DataFrame) -> pl.DataFrame:
+    """The distinct (query_id, doc_id) of all runs: what the annotators label."""
+    return runs.select("query_id", "doc_id").unique().sort("query_id", "doc_id")

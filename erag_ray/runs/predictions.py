@@ -1,0 +1,149 @@
+"""KILT predictions -> entries of a run, and entries + CORPUS -> RUNS.
+
+A prediction's provenance names pages; a reader reads passages. `resolve_pages` picks the passage.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from erag_ray.files import NUM_NAMED, Findings, Record, identifier, read_records, shown
+
+RUN_COLUMNS = pl.Schema(
+    {
+        "run_id": pl.String(),
+        "query_id": pl.String(),
+        "rank": pl.Int32(),
+        "doc_id": pl.String(),
+        "score": pl.Float64(),
+    }
+)
+ENTRY_COLUMNS = pl.Schema({**RUN_COLUMNS, "page_id": pl.String(), "text": pl.String()})
+
+_Entry = tuple[str | None, float | None, str | None, str | None]
+
+
+def read_predictions(name: str, path: str, findings: Findings) -> pl.DataFrame:
+    """The provenance lists of ``{"id", "output": [{"provenance": [...]}]}``, in order, as entries.
+
+    An entry's ``doc_id`` (or ``passage_id``) is the document; else it keeps ``wikipedia_id`` and ``text``.
+    """
+    rows: list[tuple[Any, ...]] = []
+    places: dict[str, str] = {}
+    for record in read_records(path, findings):
+        query_id = record.identifier("id")
+        first = places.setdefault(query_id, record.place)
+        if query_id and first != record.place:
+            record.fault("repeated ids", f"query {query_id!r} of run {name!r} repeats the one at {first}")
+        found = list(_entries(record, query_id, name))
+        if not record.faulty:
+            rows.extend((name, query_id, rank, *entry) for rank, entry in enumerate(found, 1))
+    return pl.DataFrame(rows, schema=ENTRY_COLUMNS, orient="row").sort("query_id", "rank")
+
+
+def _entries(record: Record, query_id: str, name: str) -> Iterator[_Entry]:
+    if "output" not in record.values:
+        record.fault("predictions without output", f"query {query_id!r} of run {name!r} has no output")
+    lists = [record.objects_of(output, "provenance") for output in record.objects("output")]
+    filled = [sources for sources in lists if sources]
+    if len(filled) > 1:
+        record.fault(
+            "several lists", f"query {query_id!r} of run {name!r} has {len(filled)} provenance lists, not one"
+        )
+    seen: set[str] = set()
+    for source in filled[0] if filled else ():
+        entry = _entry(source, record)
+        if entry[0] is not None and entry[0] in seen:
+            record.fault(
+                "repeated documents",
+                f"run {name!r}, query {query_id!r}: document {entry[0]!r} is in the list more than once",
+            )
+        seen.add(entry[0] or "")
+        yield entry
+
+
+def _entry(source: dict[str, Any], record: Record) -> _Entry:
+    doc_id = _id_under("doc_id", source, record) or _id_under("passage_id", source, record)
+    page_id = identifier(source.get("wikipedia_id"))
+    text, score = source.get("text"), source.get("score")
+    if doc_id is None and page_id is None:
+        record.fault("entries without an id", "an entry has neither doc_id, passage_id nor wikipedia_id")
+    page = page_id.strip() if page_id is not None and doc_id is None else None
+    return doc_id, _finite(score), page, text if isinstance(text, str) and page is not None else None
+
+
+def _id_under(key: str, source: dict[str, Any], record: Record) -> str | None:
+    """The id under ``key``; None where it is missing, null or blank, and a problem where it is no id."""
+    value = source.get(key)
+    if identifier(value) is None and value is not None and not isinstance(value, str):
+        record.fault(f"wrong {key}", f"{key} is {shown(value)}; it must be a string or a number")
+    return identifier(value)
+
+
+def _finite(score: Any) -> float | None:
+    """A score as it is kept: the order of the list counts, whatever its scores."""
+    if isinstance(score, bool) or not isinstance(score, int | float):
+        return None
+    try:
+        return float(score) if math.isfinite(score) else None
+    except OverflowError:
+        return None
+
+
+def resolve_pages(entries: pl.DataFrame, corpus: pl.DataFrame, findings: Findings) -> pl.DataFrame:
+    """RUNS: documents that are named only by page become passages of CORPUS; other entries stay as they are.
+
+    The passage is the one of the page whose text equals the entry's, else the page's first. A passage that
+    comes up again in a list keeps its first place, and ranks are 1..n after that. A page without passages
+    in ``corpus`` is a problem.
+    """
+    if not entries["doc_id"].null_count():
+        return entries.select(RUN_COLUMNS.names())
+    found = _with_passages(entries, corpus)
+    _report_unknown_pages(found.filter(pl.col("doc_id").is_null()), findings)
+    list_key = ("run_id", "query_id")
+    known = found.drop_nulls("doc_id").sort(*list_key, "rank")
+    first = pl.struct(*list_key, "doc_id").is_first_distinct()
+    for kind, rows in (
+        ("pages that come up again in a list, left out (query: page)", known.filter(~first)),
+        (
+            "texts that equal no passage of their page; its first passage is taken (query: page)",
+            _other(known),
+        ),
+    ):
+        if rows.height:
+            names = [
+                f"{query}: {page}" for query, page in rows.select("query_id", "page_id").head(5).iter_rows()
+            ]
+            findings.note(kind, *names, count=rows.height)
+    rank = pl.int_range(1, pl.len() + 1, dtype=pl.Int32).over(list_key)
+    return known.filter(first).with_columns(rank=rank).select(RUN_COLUMNS.names())
+
+
+def _with_passages(entries: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
+    passages = corpus.drop_nulls("page_id").with_columns(pl.col("text").str.strip_chars())
+    texts = passages.unique(["page_id", "text"], keep="first", maintain_order=True)
+    firsts = passages.unique("page_id", keep="first", maintain_order=True)
+    return (
+        entries.with_columns(pl.col("text").str.strip_chars())
+        .join(texts.select("page_id", "text", same_text="doc_id"), on=["page_id", "text"], how="left")
+        .join(firsts.select("page_id", first_passage="doc_id"), on="page_id", how="left")
+        .with_columns(doc_id=pl.coalesce("doc_id", "same_text", "first_passage"))
+    )
+
+
+def _other(known: pl.DataFrame) -> pl.DataFrame:
+    by_page = pl.col("page_id").is_not_null()
+    return known.filter(by_page & pl.col("text").is_not_null() & pl.col("same_text").is_null())
+
+
+def _report_unknown_pages(unknown: pl.DataFrame, findings: Findings) -> None:
+    texts = [
+        f"run {run!r}, query {query!r}: page {page!r} has no passage in the passages"
+        for run, query, page in unknown.select("run_id", "query_id", "page_id").head(NUM_NAMED).iter_rows()
+    ]
+    findings.problem("pages of runs without passages", *texts, count=unknown.height)

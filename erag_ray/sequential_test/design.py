@@ -1,0 +1,122 @@
+"""Which documents are read: each with a known probability, apart from all others (Poisson sampling).
+
+A document's probability grows with what its label can do to the estimate. Whether it is read hangs on one random number
+that is its own for ever (Brewer, Early & Joyce 1972: permanent random numbers), so a larger budget reads all that a
+smaller one has read, and two documents are read together with the product of their probabilities.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from erag_ray.registry import find
+
+Floats = npt.NDArray[np.float64]
+
+
+def random_numbers(query_ids: Sequence[str], doc_ids: Sequence[str], seed: int = 0) -> Floats:
+    """A number in [0, 1) for each pair, by a stable hash: [num_pairs], the same on every machine and in every job.
+
+    Raises:
+        ValueError: not as many documents as queries.
+    """
+    numbers = [
+        # the length keeps ("a:b", "c") and ("a", "b:c") apart
+        xxhash.xxh3_64_intdigest(f"{seed}:{len(query_id)}:{query_id}:{doc_id}".encode()) >> 11
+        for query_id, doc_id in zip(query_ids, doc_ids, strict=True)
+    ]
+    return np.array(numbers, np.float64) * 2.0**-53
+
+
+def is_drawn(chances: Floats, numbers: Floats) -> npt.NDArray[np.bool_]:
+    """Whether each document is read: its random number lies below its probability."""
+    return np.asarray(numbers < chances)
+
+
+def probabilities(weights: npt.ArrayLike, budget: float) -> Floats:
+    """Inclusion probabilities in proportion to the weights, at most 1, that add up to the budget.
+
+    Args:
+        weights: [num_pairs], from `importance`; a document with weight 0 is never read.
+        budget: how many readings are expected, above 0 and at most num_pairs. Where fewer documents than that have a
+            weight, all of those are read.
+
+    Returns:
+        [num_pairs]; none falls when the budget grows.
+
+    Raises:
+        ValueError: weights that are negative, not finite or all 0; a budget that cannot be.
+    """
+    values = np.asarray(weights, np.float64)
+    if values.ndim != 1 or not (np.isfinite(values) & (values >= 0)).all() or not values.any():
+        raise ValueError("weights must be one row of finite numbers, at least 0 and not all 0")
+    if not 0 < budget <= len(values):
+        raise ValueError(f"budget {budget} is not above 0 and at most {len(values)}, the number of pairs")
+    descending = np.sort(values[values > 0])[::-1]
+    if budget >= len(descending):
+        return (values > 0).astype(np.float64)
+    # with the first m certain, the rest share what is left; the first m for which no share is above 1
+    left = np.cumsum(descending[::-1])[::-1]
+    scales = (budget - np.arange(len(descending))) / left
+    scale = scales[np.argmax(scales * descending <= 1)]
+    return np.asarray(np.minimum(1.0, scale * values))
+
+
+def importance(measure: str, ranks: npt.ArrayLike, cutoff: int, *, difference: bool = False) -> Floats:
+    """How much each document's label can weigh: the weights of `probabilities`.
+
+    Args:
+        measure: a key of `IMPORTANCE`.
+        ranks: [num_pairs, num_runs], from 1; 0 where a run's list lacks the document.
+        cutoff: the measure's; a document behind it weighs nothing. For AP and nDCG give the depth instead, since the
+            base reaches down to it.
+        difference: of two runs, for the difference of a measure that is a sum over documents (P, DCG): one that both
+            runs give the same weight cannot change it, and is not read (Schnabel et al., ICTIR 2016, section 4).
+            Otherwise the largest weight over the runs.
+
+    Returns:
+        [num_pairs].
+
+    Raises:
+        ValueError: an unknown measure; ranks or a cut-off that cannot be; a difference of other than two runs, or of
+            a measure that is no sum.
+    """
+    places = np.asarray(ranks, np.int64)
+    if places.ndim != 2 or (places < 0).any() or cutoff < 1:
+        raise ValueError("ranks must be [num_pairs, num_runs], at least 0, and the cutoff at least 1")
+    weigh = find("importance", measure, IMPORTANCE)
+    if difference and (places.shape[1] != 2 or measure not in SUMS):
+        raise ValueError(
+            f"a difference is of two runs, by {' or '.join(SUMS)}, which are sums over documents"
+        )
+    inside = (places >= 1) & (places <= cutoff)
+    table = np.concatenate([[0.0], weigh(cutoff)])
+    weights: Floats = table[np.where(inside, places, 0)]
+    return np.abs(weights[:, 0] - weights[:, 1]) if difference else weights.max(axis=1)
+
+
+def _equal(cutoff: int) -> Floats:
+    return np.ones(cutoff) / cutoff
+
+
+def _discounts(cutoff: int) -> Floats:
+    return 1 / np.log2(np.arange(1, cutoff + 1) + 1)
+
+
+def _tails(cutoff: int) -> Floats:
+    """Sum of 1/i from the document's rank on: its share in the precisions (Aslam, Pavlu & Yilmaz, SIGIR 2006, 3.1)."""
+    tails: Floats = np.cumsum(1 / np.arange(cutoff, 0, -1.0))[::-1]
+    return tails
+
+
+SUMS = ("P", "DCG")
+IMPORTANCE: dict[str, Callable[[int], Floats]] = {
+    "P": _equal,
+    "DCG": _discounts,
+    "AP": _tails,
+}
+"""Measure -> its weights of the ranks 1..cutoff."""

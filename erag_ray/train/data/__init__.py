@@ -1,0 +1,1 @@
+"""Examples and batches: question and passage files -> what each training step reads."""

@@ -1,0 +1,292 @@
+"""Files -> EXAMPLES and their CORPUS, checked, in Arrow files for workers to map; or one message with all problems."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from erag_ray.datasets import Dataset, LoadedQueries, load_given, load_queries, sample
+from erag_ray.files import NUM_NAMED, Findings
+from erag_ray.inputs import check_inputs, gold_lists
+from erag_ray.passages import CORPUS_COLUMNS, load_passages
+from erag_ray.runs import ENTRY_COLUMNS, RUN_COLUMNS, load_run, resolve_pages
+from erag_ray.schemas import CORPUS, EXAMPLES
+from erag_ray.scores import JUDGED, score_named
+from erag_ray.store import (
+    Folder,
+    TableStore,
+    file_stamp,
+    open_mapped,
+    read_manifest,
+    whole_manifest,
+    write_mapped,
+)
+from erag_ray.train.config import ExamplesConfig, TrainConfig
+
+ROWS = pl.List(pl.Int32)
+FILES = ("queries", "triviaqa_questions", "passages", "run", "given")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Examples:
+    """Examples and their passages, memory-mapped, and what is known of their datasets."""
+
+    table: pa.Table
+    corpus: pa.Table
+    datasets: Mapping[str, Dataset]
+    notes: Sequence[str] = ()
+
+    @property
+    def num_rows(self) -> int:
+        """How many questions there are."""
+        return int(self.table.num_rows)
+
+    @property
+    def dataset_names(self) -> list[str]:
+        """The dataset of every question."""
+        names: list[str] = self.table.column("dataset").to_pylist()
+        return names
+
+
+def prepare_examples(config: TrainConfig) -> dict[str, Examples]:
+    """The examples of training and evaluation (keys train, dev), from the files or as sealed in ``out`` before.
+
+    Raises:
+        InputError: everything that is wrong with the files; nothing is written then.
+    """
+    findings = Findings()
+    loaded = {
+        name: _load(config, name, findings) for name in ("train", "dev") if not _is_sealed(config, name)
+    }
+    findings.raise_problems()
+    for name, (frame, corpus, datasets) in loaded.items():
+        folder = _folder(config, name)
+        TableStore(str(folder)).folder.delete("manifest.json")
+        write_mapped(frame, EXAMPLES, folder / "examples.arrow")
+        write_mapped(corpus, CORPUS, folder / "corpus.arrow")
+        known = {key: dataclasses.asdict(dataset) for key, dataset in datasets.items()}
+        content = {"settings": _settings(config, name), "datasets": known, "notes": list(findings.notes)}
+        TableStore(str(folder)).write_manifest(content)
+    return {name: open_examples(config, name) for name in ("train", "dev")}
+
+
+def open_examples(config: TrainConfig, name: str) -> Examples:
+    """The sealed examples called ``name`` (train, dev)."""
+    folder, manifest = _folder(config, name), _manifest(config, name)
+    return Examples(
+        table=open_mapped(folder / "examples.arrow"),
+        corpus=open_mapped(folder / "corpus.arrow"),
+        datasets={key: Dataset(**found) for key, found in manifest["datasets"].items()},
+        notes=manifest["notes"],
+    )
+
+
+def file_stamps(config: ExamplesConfig) -> dict[str, str]:
+    """Every file with its size and time."""
+    return {path: file_stamp(path) for key in FILES for path in getattr(config, key)}
+
+
+def _folder(config: TrainConfig, name: str) -> pathlib.Path:
+    return pathlib.Path(config.out, "data", name)
+
+
+def _manifest(config: TrainConfig, name: str) -> dict[str, Any]:
+    return read_manifest(Folder(str(_folder(config, name))))
+
+
+def _is_sealed(config: TrainConfig, name: str) -> bool:
+    held = whole_manifest(Folder(str(_folder(config, name))))
+    return held is not None and bool(held.get("settings") == _settings(config, name))
+
+
+def _settings(config: TrainConfig, name: str) -> dict[str, Any]:
+    """What the examples depend on, as JSON holds it."""
+    examples = getattr(config, name)
+    sizes = {"depth": _depth(config, name), "num_gold": _num_gold(config, name), "seed": config.seed}
+    titles = {} if config.reader.titles else {"titles": False}
+    return {**dataclasses.asdict(examples), "files": file_stamps(examples), **sizes, **titles}
+
+
+def _depth(config: TrainConfig, name: str) -> int:
+    """Most passages that a stage (for dev: the last) reads for a question."""
+    stages = config.curriculum if name == "train" else config.curriculum[-1:]
+    return max(number for stage in stages for number in stage.num_passages)
+
+
+def _num_gold(config: TrainConfig, name: str) -> int:
+    stages = config.curriculum if name == "train" else config.curriculum[-1:]
+    return max(stage.num_gold for stage in stages)
+
+
+def _load(
+    config: TrainConfig, name: str, findings: Findings
+) -> tuple[pl.DataFrame, pl.DataFrame, Mapping[str, Dataset]]:
+    """EXAMPLES, CORPUS and datasets of one kind of examples."""
+    examples, depth, num_gold = getattr(config, name), _depth(config, name), _num_gold(config, name)
+    if examples.is_empty:
+        if name == "train":
+            findings.problem("no training questions", "train: no file is given; name queries or given")
+        return pl.DataFrame(EXAMPLES.empty()), pl.DataFrame(schema=CORPUS_COLUMNS), {}
+    loaded, own_passages = _questions(examples, findings)
+    for score in loaded.queries["score"].unique().sort():
+        _check_score(name, score, findings)
+    queries = sample(loaded.queries, examples.num_questions, config.seed)
+    runs, corpus = _passages(examples, loaded, queries, own_passages, depth, findings)
+    if num_gold:
+        gold = gold_lists(queries, loaded.provenance, loaded.gold, corpus, num_gold, findings=findings)
+    else:
+        gold = gold_lists(queries.clear(), loaded.provenance, loaded.gold, corpus, 0)
+    shown = corpus if config.reader.titles else corpus.with_columns(title=pl.lit(""))
+    frame, used = _joined(queries, runs, gold, shown, loaded)
+    _check_lists(name, frame, depth, num_gold, findings)
+    return frame, used, loaded.datasets
+
+
+def _check_score(name: str, score: str, findings: Findings) -> None:
+    try:
+        score_named(score)
+    except ValueError as error:
+        findings.problem("config key score", f"{name}.score: {error}")
+    if score in JUDGED:
+        text = (
+            f"{name}.score: training asks no judge, which {score} needs; choose another score, such as match"
+        )
+        findings.problem("config key score", text)
+
+
+def _questions(config: ExamplesConfig, findings: Findings) -> tuple[LoadedQueries, pl.DataFrame]:
+    """Questions of both kinds of files, and the passages that they bring."""
+    given, passages = load_given(config.given, findings, dataset=config.dataset, score=config.score)
+    if not config.queries:
+        return given, passages
+    asked = load_queries(
+        config.queries,
+        findings,
+        format=config.query_format,
+        dataset=config.dataset,
+        score=config.score,
+        triviaqa_questions=config.triviaqa_questions,
+    )
+    frames = {
+        key: pl.concat([getattr(asked, key), getattr(given, key)])
+        for key in ("queries", "provenance", "page_sets", "gold", "evidence")
+    }
+    return LoadedQueries(**frames, datasets={**given.datasets, **asked.datasets}), passages
+
+
+def _passages(
+    config: ExamplesConfig,
+    loaded: LoadedQueries,
+    queries: pl.DataFrame,
+    own: pl.DataFrame,
+    depth: int,
+    findings: Findings,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """RUNS of the questions, cut at ``depth``, and the CORPUS they and the golds are in."""
+    given = own.join(queries, left_on="doc_id", right_on="query_id", how="semi")
+    lists = _given_lists(given)
+    if not (config.run or config.passages) or not depth:
+        return lists.filter(pl.col("rank") <= depth), given
+    entries = _entries(config, findings)
+    needed = entries.join(queries, on="query_id", how="semi").filter(
+        (pl.col("rank") <= depth) | pl.col("page_id").is_not_null()
+    )
+    gold = loaded.gold.join(queries, on="query_id", how="semi")
+    pages = loaded.provenance.join(queries, on="query_id", how="semi")
+    num_before = findings.num_problems
+    corpus = load_passages(
+        config.passages,
+        findings,
+        doc_ids=pl.concat([needed["doc_id"], gold["doc_id"]]).drop_nulls(),
+        page_ids=pl.concat([needed["page_id"], pages["page_id"]]).drop_nulls(),
+    )
+    readable = bool(corpus.height) or findings.num_problems == num_before
+    runs = resolve_pages(needed, corpus, findings if readable else Findings())
+    asked = queries.join(own, left_on="query_id", right_on="doc_id", how="anti")
+    if readable and runs.height:
+        check_inputs(asked, runs, corpus, findings, depth=depth)
+    elif config.run and entries.height and readable:
+        check_inputs(asked, entries.select(RUN_COLUMNS.names()), corpus, findings, depth=depth)
+    return pl.concat([runs, lists]).filter(pl.col("rank") <= depth), pl.concat([corpus, given])
+
+
+def _given_lists(passages: pl.DataFrame) -> pl.DataFrame:
+    columns = {
+        "run_id": pl.lit("given"),
+        "query_id": pl.col("doc_id"),
+        "rank": pl.lit(1, pl.Int32),
+        "doc_id": pl.col("doc_id"),
+        "score": pl.lit(None, pl.Float64),
+    }
+    return passages.select(**columns).cast(RUN_COLUMNS)
+
+
+def _entries(config: ExamplesConfig, findings: Findings) -> pl.DataFrame:
+    """The lists of all run files; a question in two of them is a problem."""
+    files = [load_run(path, path, findings, ties=config.trec_ties) for path in config.run]
+    entries = pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *files])
+    repeated = (
+        entries.select("run_id", "query_id")
+        .unique(maintain_order=True)
+        .filter(pl.col("query_id").is_duplicated())
+    )
+    texts = [
+        f"{path}: query {query!r} has a list in another run file too" for path, query in repeated.iter_rows()
+    ]
+    findings.problem("questions in several run files", *texts[:NUM_NAMED], count=len(texts))
+    return entries
+
+
+def _joined(
+    queries: pl.DataFrame, runs: pl.DataFrame, gold: pl.DataFrame, corpus: pl.DataFrame, loaded: LoadedQueries
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """EXAMPLES, and the passages in use, in the order of their rows."""
+    asked = queries.select("query_id")
+    lists = pl.concat([runs.select("query_id", "doc_id"), gold.select("query_id", "doc_id")])
+    used = corpus.join(
+        lists.join(asked, on="query_id", how="semi"), on="doc_id", how="semi", maintain_order="left"
+    )
+    rows = used.select("doc_id", row=pl.int_range(pl.len(), dtype=pl.Int32))
+    spans = loaded.evidence.group_by("query_id", maintain_order=True).agg(evidence=pl.col("span"))
+    frame = (
+        queries.join(_row_lists(runs, rows, "passages"), on="query_id", how="left", maintain_order="left")
+        .join(_row_lists(gold, rows, "gold"), on="query_id", how="left", maintain_order="left")
+        .join(spans, on="query_id", how="left", maintain_order="left")
+    )
+    empty = [
+        pl.col(name).fill_null(pl.lit([], dtype=kind))
+        for name, kind in (("passages", ROWS), ("gold", ROWS), ("evidence", pl.List(pl.String)))
+    ]
+    return frame.with_columns(empty).select(EXAMPLES.columns.names), used
+
+
+def _row_lists(lists: pl.DataFrame, rows: pl.DataFrame, name: str) -> pl.DataFrame:
+    """``query_id`` and the rows of its documents, best first."""
+    found = lists.join(rows, on="doc_id").sort("query_id", "rank")
+    return found.group_by("query_id", maintain_order=True).agg(pl.col("row").alias(name))
+
+
+def _check_lists(name: str, frame: pl.DataFrame, depth: int, num_gold: int, findings: Findings) -> None:
+    num_passages = pl.col("passages").list.len()
+    if not depth or findings.num_problems:
+        return
+    nothing = frame.filter((num_passages == 0) & (pl.col("gold").list.len() == 0))["query_id"]
+    if len(nothing) and name == "train":
+        what = "neither a list in a run file nor a gold passage" if num_gold else "no list in a run file"
+        texts = [
+            f"{name}: query {query_id!r} has no passages: {what}" for query_id in nothing.head(NUM_NAMED)
+        ]
+        findings.problem("training questions without passages", *texts, count=len(nothing))
+    short = frame.filter((num_passages > 0) & (num_passages < depth)).height
+    if short:
+        findings.note(f"{name}: lists of fewer than {depth} passages, read as they are", count=short)
+    without_gold = frame.filter(pl.col("gold").list.len() == 0).height
+    if num_gold and without_gold:
+        findings.note(
+            f"{name}: questions without a gold passage, read with their list alone", count=without_gold
+        )

@@ -1,0 +1,97 @@
+"""The training loop on data-parallel workers, by Ray Train; what it says and logs reaches the user through ``out``."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import pathlib
+import shutil
+from typing import Any, cast
+
+import ray
+import torch
+from ray.train import FailureConfig, RunConfig, ScalingConfig
+from ray.train.torch import TorchTrainer
+
+from erag_ray.cluster import check_gpus, nodes_alive, process_environment
+from erag_ray.inference import largest_share
+from erag_ray.schemas import InputError, JobError
+from erag_ray.train.checkpoints import State
+from erag_ray.train.config import TrainConfig
+from erag_ray.train.loop import Trainer
+from erag_ray.train.progress import training_progress
+
+NUM_RETRIES = 3
+
+
+def train(config: TrainConfig, model_folder: str, num_steps: int) -> State:
+    """Train to the end, from the newest checkpoint in ``out`` if there is one.
+
+    A lost worker or node is made up for, a few times, from the last checkpoint.
+
+    Raises:
+        InputError: the model or a checkpoint does not fit.
+        JobError: training cannot go on; the message says why and what to do.
+        ray.train.TrainingFailedError: workers were lost too often.
+    """
+    workers = plan_workers(config)
+    # workers start in a folder of their own
+    config = dataclasses.replace(config, out=os.path.abspath(config.out))
+    place = os.path.join(config.out, "ray")
+    logging.getLogger("ray.train").setLevel(logging.CRITICAL)
+    trainer = TorchTrainer(
+        cast(Any, run_worker),
+        train_loop_config={"config": config, "model": full_path(model_folder)},
+        scaling_config=workers,
+        run_config=cast(Any, RunConfig)(
+            name="run",
+            storage_path=place,
+            failure_config=FailureConfig(max_failures=NUM_RETRIES),
+            worker_runtime_env={"env_vars": process_environment(bool(workers.use_gpu))},
+        ),
+    )
+    with training_progress(pathlib.Path(config.out), num_steps, show=config.progress):
+        result = trainer.fit()
+    shutil.rmtree(place, ignore_errors=True)
+    outcome: State | Exception = cast(Any, result).return_value
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def full_path(model: str) -> str:
+    """A model folder by its full path, since workers start in a folder of their own; a hub name as it is."""
+    return os.path.abspath(model) if os.path.exists(model) else model
+
+
+def run_worker(arguments: dict[str, Any]) -> State | InputError | JobError:
+    """One worker. An error that would come again is returned, not raised: Ray would try it again."""
+    cpus = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
+    torch.set_num_threads(max(1, int(cpus)))
+    try:
+        check_gpus()
+        return Trainer(arguments["config"], arguments["model"]).run()
+    except (InputError, JobError) as error:
+        return error
+
+
+def plan_workers(config: TrainConfig) -> ScalingConfig:
+    """One worker for each GPU, else one; each with as many CPUs as the nodes can give all of them, some left over.
+
+    Raises:
+        InputError: more workers than GPUs are asked for.
+    """
+    nodes = nodes_alive()
+    gpus = [int(node.get("GPU", 0)) for node in nodes]
+    size = config.num_workers or max(sum(gpus), 1)
+    if sum(gpus) and size > sum(gpus):
+        raise InputError([f"num_workers: {size} workers need a GPU each, and the cluster has {sum(gpus)}"])
+    places = gpus if sum(gpus) else [size] * len(nodes)
+    share = largest_share([int(node.get("CPU", 0)) for node in nodes], places, size)
+    cpus = min(config.cpus_per_worker or share, share)
+    return ScalingConfig(
+        num_workers=size,
+        use_gpu=sum(gpus) > 0,
+        resources_per_worker={"CPU": cpus, **({"GPU": 1} if sum(gpus) else {})},
+    )
