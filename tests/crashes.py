@@ -101,7 +101,7 @@ class Counts:
     again: int
 
     def row(self, fault: str, seconds: float) -> None:
-        """Print a row of the README's table; its seconds are those of the whole run."""
+        """Print a row of the table in notebooks/BENCHMARKS.md; its seconds are those of the whole run."""
         print(f"| {fault} | {self.lost} | {self.repeated} | {self.again} | {seconds:.0f} |", flush=True)
 
 

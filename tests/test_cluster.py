@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from guides import text_of
 
 ROOT = pathlib.Path(__file__).parent.parent
 # file -> where the machine's type stands, and the type: 96 vCPU and 8 x A100 each (the clouds' own specifications)
@@ -183,9 +184,9 @@ def test_another_build_of_torch_is_seen(name: str) -> None:
     assert cudas_of(cluster)["torch"] == "12.6"
 
 
-def test_the_readme_and_the_kubernetes_file_name_the_driver_of_the_pinned_torch() -> None:
+def test_the_guide_and_the_kubernetes_file_name_the_driver_of_the_pinned_torch() -> None:
     branch = numbers(DRIVER_OF_CUDA[CUDA_OF_TORCH[pinned("torch")]])[0]
-    assert f"NVIDIA driver {branch} or newer" in (ROOT / "README.md").read_text()
+    assert f"NVIDIA driver {branch} or newer" in text_of("jobs/cluster/README.md")
     assert f"{branch} or newer" in (ROOT / JOB).read_text()
 
 

@@ -7,6 +7,7 @@ import re
 
 import polars as pl
 import pytest
+from guides import section, table_rows
 
 from erag_ray import schemas
 from erag_ray.datasets import QUERY_FORMATS, Dataset, Question, find_dataset, load_queries
@@ -628,23 +629,19 @@ def test_squad_question_without_an_id_or_a_title(tmp_path: pathlib.Path) -> None
     assert loaded.provenance.height == 0
 
 
-# --- the README ---
+# --- the guide of jobs ---
 
 
-def readme_records() -> dict[tuple[str, str], str]:
-    """The table of files in the README: key and form -> one record, or the names of columns."""
-    readme = (pathlib.Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
-    section = readme.partition("\n### Files\n")[2].partition("\n### ")[0]
-    _, _, *lines = [line for line in section.splitlines() if line.startswith("|")]
+def shown_records() -> dict[tuple[str, str], str]:
+    """The table of input files: key and form -> one record, or the names of columns."""
     found, key = {}, ""
-    for line in lines:
-        first, form, record, _ = (cell.strip() for cell in line.strip("|").split("|"))
+    for first, form, record, _ in table_rows(section("jobs/README.md", "Input files")):
         key = first.strip("`") or key
         found[key, form.strip("`")] = record
     return found
 
 
-RECORDS = readme_records()
+RECORDS = shown_records()
 FILES = {
     "squad": "squad.json",
     "klue": "klue.json",
@@ -654,8 +651,8 @@ FILES = {
 }
 
 
-def readme_file(folder: pathlib.Path, key: str, form: str) -> pathlib.Path:
-    """A file of the one record that the README shows; of columns with a value each."""
+def shown_file(folder: pathlib.Path, key: str, form: str) -> pathlib.Path:
+    """A file of the one record that the guide shows; of columns with a value each."""
     path, record = folder / FILES.get(form, "nq.jsonl"), RECORDS[key, form]
     if form == "Parquet":
         values = {
@@ -672,7 +669,7 @@ def readme_file(folder: pathlib.Path, key: str, form: str) -> pathlib.Path:
     return write(path, record.removeprefix("`").removesuffix("`"))
 
 
-def test_the_readme_shows_every_form() -> None:
+def test_the_guide_shows_every_form() -> None:
     forms = {key: [form for other, form in RECORDS if other == key] for key, _ in RECORDS}
     assert forms == {
         "queries": [*QUERY_FORMATS],
@@ -684,8 +681,8 @@ def test_the_readme_shows_every_form() -> None:
 
 
 @pytest.mark.parametrize(("key", "form"), RECORDS)
-def test_the_readme_shows_records_that_are_read(tmp_path: pathlib.Path, key: str, form: str) -> None:
-    path, findings = readme_file(tmp_path, key, form), Findings()
+def test_the_guide_shows_records_that_are_read(tmp_path: pathlib.Path, key: str, form: str) -> None:
+    path, findings = shown_file(tmp_path, key, form), Findings()
     if key == "queries":
         loaded = load_queries(path, findings, format=form, dataset="nq")
         assert loaded.queries.select("query_id", "question").rows() == [("q1", "who built it")]

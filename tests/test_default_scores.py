@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import pytest
+from guides import section, table_rows
 from tiny import Tiny, compare, kilt_line, passage_line, table
 
 from erag_ray.config import JobConfig, PromptConfig, ReaderConfig
@@ -76,11 +77,13 @@ def test_a_score_that_is_the_datasets_own_or_named_needs_no_note(rule: dict[str,
     assert ScoreRule(**rule).note("nq", Dataset()) == ""
 
 
-def test_the_readme_has_a_row_for_every_score() -> None:
-    readme = (pathlib.Path(__file__).parents[1] / "README.md").read_text()
-    section = readme.partition("\n### Scores\n")[2].partition("\n### ")[0]
-    rows = re.findall(r"^\| (`.*?) \|", section, re.MULTILINE)
-    assert sorted(name for row in rows for name in re.findall(r"`(\w+)`", row)) == sorted(SCORES)
+def test_the_guide_has_a_row_for_every_score() -> None:
+    names = [
+        name
+        for row in table_rows(section("jobs/README.md", "Scores"))
+        for name in re.findall(r"`(\w+)`", row[0])
+    ]
+    assert sorted(names) == sorted(SCORES)
 
 
 def scores(tiny: Tiny) -> set[str]:

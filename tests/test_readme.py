@@ -1,4 +1,4 @@
-"""The README's commands run as written, on small files under the names that it gives them.
+"""The guides' commands run as written, on small files under the names that they give them.
 
 Only what a test machine lacks is replaced (`REPLACED`): models of a hub, paths of a cluster, its GPUs, and the sizes
 of worlds and benchmarks. Commands of other tools (pip, make, ray up, kubectl) are not run here: `make`'s targets are
@@ -19,8 +19,8 @@ from collections.abc import Iterator
 
 import polars as pl
 import pytest
-import yaml
 from encoders import bert_folder
+from guides import ROOT, blocks, files_of, job_commands
 from misbehaving_server import KEY, MisbehavingServer, serving
 from models import causal_folder, t5_folder
 from quiet_ray import ENVIRONMENT
@@ -30,12 +30,10 @@ from erag_ray.cli.public_files import RECEIPT
 from erag_ray.store import CACHE
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
-ROOT = pathlib.Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
-BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 # what a small machine without a hub, a cluster and a GPU has in its place
 REPLACED = {
     "/models/t5-small-fid-nq": "jobs/demo/reader",
+    "HuggingFaceTB/SmolLM2-135M-Instruct": "models/chat",
     "facebook/contriever": "models/contriever",
     "cross-encoder/ms-marco-MiniLM-L6-v2": "models/cross-encoder",
     "mistralai/Mistral-7B-Instruct-v0.2": "models/chat",
@@ -44,11 +42,11 @@ REPLACED = {
     "google-t5/t5-small": "models/t5",
     "/shared/": "shared/",
     "s3://bucket/": "shared/",
-    "--expect_gpus 16": "",
+    "--wait_for_gpus 16": "",
     "--search.gpus_per_actor 1": "",
     "--search.num_actors 8": "--search.num_actors 1",
     "--num_passages 100000": "--num_passages 1000",
-    "--bf16_autocast true": "",
+    "--bf16 true": "",
 }
 # hours on a small machine: only their keys are checked
 TOO_LONG = ("jobs/benchmark.py", "jobs/dual_labels.py")
@@ -60,27 +58,9 @@ def replaced(text: str) -> str:
     return text
 
 
-def blocks(language: str) -> list[str]:
-    return [body for name, body in BLOCK.findall(README) if name == language]
-
-
-def commands() -> list[str]:
-    """Every command of a job, without `ray job submit` before it."""
-    lines = [
-        line for body in blocks("bash") for line in body.replace("\\\n", " ").splitlines() if "jobs/" in line
-    ]
-    return [re.sub(r"^ray job submit .*? -- ", "", line).strip() for line in lines if "python jobs/" in line]
-
-
-def config_named(key: str) -> str:
-    """The README's one YAML block that has this key."""
-    (body,) = [body for body in blocks("yaml") if key in yaml.safe_load(body)]
-    return body
-
-
 @pytest.fixture(scope="module")
 def model_server() -> Iterator[None]:
-    """A server in place of those that the README names; it has every model that is asked for."""
+    """A server in place of those that the guides name; it has every model that is requested."""
     server = MisbehavingServer()
     server.models = []
     with serving(server), pytest.MonkeyPatch.context() as patch:
@@ -92,18 +72,15 @@ def model_server() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def clone(tmp_path_factory: pytest.TempPathFactory, model_server: None) -> pathlib.Path:
-    """The jobs of the repository, and the files that the README's commands name."""
+    """The jobs of the repository, and the files that the guides' commands name."""
     folder = tmp_path_factory.mktemp("clone")
     shutil.copytree(ROOT / "jobs", folder / "jobs")
     _write_inputs(folder)
     _write_models(folder / "models")
-    (folder / "nq.yaml").write_text(replaced(config_named("reader")))
-    (folder / "brief.yaml").write_text(config_named("template"))
-    (folder / "retrieval.yaml").write_text(replaced(config_named("retrievers")))
-    for body in blocks("python"):
-        name = re.match(r"# (\w+\.py)", body)
-        if name:
-            (folder / name[1]).write_text(body)
+    for name, body in files_of("yaml").items():
+        (folder / name).write_text(replaced(body))
+    for name, body in files_of("python").items():
+        (folder / name).write_text(body)
     return folder
 
 
@@ -117,6 +94,10 @@ def _write_inputs(folder: pathlib.Path) -> None:
         orient="row",
     )
     passages.write_parquet(folder / "passages.parquet")
+    passages.write_ndjson(folder / "passages.jsonl")
+    (folder / "questions.jsonl").write_text(questions)
+    for name, run in (("bm25", "good"), ("dense", "bad")):
+        (folder / f"{name}.trec").write_text(trec_lines(RUNS[run]))
     (folder / "runs").mkdir()
     for name, run in (("bm25", "good"), ("contriever", "bad"), ("splade", "third")):
         (folder / "runs" / f"{name}.trec").write_text(trec_lines(RUNS[run]))
@@ -186,19 +167,20 @@ def run(command: str, clone: pathlib.Path) -> str:
     return done.stdout + done.stderr
 
 
-def test_the_readme_has_commands_and_all_make_targets_exist() -> None:
-    assert len(commands()) > 15
+def test_the_guides_have_commands_and_all_make_targets_exist() -> None:
+    assert len(job_commands()) > 25
+    assert set(files_of("yaml")) == {"mine.yaml", "nq.yaml", "retrieval.yaml", "brief.yaml"}
     targets = re.findall(r"^(\w[\w-]*):", (ROOT / "Makefile").read_text(), re.MULTILINE)
     named = re.findall(r"^make ([\w-]+)", "\n".join(blocks("bash")), re.MULTILINE)
     assert named
     assert set(named) <= set(targets)
 
 
-@pytest.mark.parametrize("command", [c for c in commands() if c.split()[1] not in TOO_LONG])
+@pytest.mark.parametrize("command", [c for c in job_commands() if c.split()[1] not in TOO_LONG])
 def test_a_command_runs_as_written(clone: pathlib.Path, command: str) -> None:
     assert run(command, clone)
 
 
-@pytest.mark.parametrize("command", [c for c in commands() if c.split()[1] in TOO_LONG])
+@pytest.mark.parametrize("command", [c for c in job_commands() if c.split()[1] in TOO_LONG])
 def test_the_keys_of_a_long_command_exist(clone: pathlib.Path, command: str) -> None:
     assert run(command.partition("  #")[0] + " --print_config", clone)

@@ -48,7 +48,7 @@ PORTS = (
 
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """What README.md says of the cluster: the token in a file, and the mode in which it is sent."""
+    """What jobs/cluster/README.md says: the token in a file, and the mode in which it is sent."""
     token = tmp_path_factory.mktemp("token") / "auth_token"
     token.write_text(TOKEN)
     known = {**os.environ, **ENVIRONMENT, "RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(token)}
@@ -125,7 +125,7 @@ def submit(
 ) -> subprocess.Popen[str]:
     """``ray job submit`` of a job of a source tree."""
     options = ["--address", address, "--working-dir", str(tree), "--submission-id", name]
-    # the command without its own interpreter, as the README has it
+    # the command without its own interpreter, as the guide has it
     job = [*RAY, "job", "submit", *options, "--", "python", *command[1:]]
     return subprocess.Popen(job, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 

@@ -8,6 +8,7 @@ import runpy
 import shlex
 
 import pytest
+from guides import guides
 from ray._private.ray_constants import DEFAULT_RUNTIME_ENV_DIR_NAME
 from ray._private.runtime_env.packaging import get_local_dir_from_uri
 from ray._private.runtime_env.working_dir import WorkingDirPlugin
@@ -110,9 +111,11 @@ def test_the_refusal_comes_before_a_bucket_is_asked(
 
 
 def submissions() -> list[tuple[str, list[str]]]:
-    """Every ``ray job submit`` of README.md, the jobs and the cluster files: its file, and its job with arguments."""
-    files = [ROOT / "README.md", ROOT / "cluster.yaml", *sorted((ROOT / "jobs").rglob("*.*"))]
-    texts = {path: path.read_text() for path in files if path.suffix in (".md", ".py", ".yaml")}
+    """Every ``ray job submit`` of the guides, the jobs and the cluster files: its file, and its job with arguments."""
+    files = [*guides(), ROOT / "cluster.yaml", *sorted((ROOT / "jobs").rglob("*.*"))]
+    texts = {
+        path: path.read_text() for path in dict.fromkeys(files) if path.suffix in (".md", ".py", ".yaml")
+    }
     found = []
     for path, text in texts.items():
         for command in COMMAND.findall(text):

@@ -15,6 +15,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from guides import files_of, job_commands
 from test_faults import FORM, as_pending, in_order, pending, requests, work_of
 from tiny import RUNS as LISTS
 from tiny import RunJob, Tiny, job_command, table
@@ -775,21 +776,21 @@ def test_a_retriever_that_cannot_be_made_is_a_problem_of_the_config(
     assert re.search(r"retrievers\.needs: TypeError: .*'url' \(my_retrievers\.py:25\)", said)
 
 
-# --- the examples of the README ---
+# --- the examples of the guides ---
 
-README = (ROOT / "README.md").read_text()
-EXAMPLES = dict(re.findall(r"```python\n# (my_\w+\.py)[^\n]*\n(.*?)```", README, re.DOTALL))
-COMMANDS = re.findall(r"^python jobs/compare\.py --config nq\.yaml (.*\bmy_\w+:.*)$", README, re.MULTILINE)
+EXAMPLES = files_of("python")
+MINE = re.compile(r"python jobs/compare\.py --config nq\.yaml (.*\bmy_\w+:.*)")
+COMMANDS = [found[1] for command in job_commands() if (found := MINE.fullmatch(command))]
 
 
-def test_the_readme_has_an_example_of_each_kind() -> None:
+def test_the_guides_have_an_example_of_each_kind() -> None:
     assert set(EXAMPLES) == {"my_scores.py", "my_readers.py", "my_annotators.py", "my_retrievers.py"}
     assert len(COMMANDS) == 3
-    assert all(len([line for line in text.splitlines() if line]) <= 12 for text in EXAMPLES.values())
+    assert all(len([line for line in text.splitlines() if line]) <= 13 for text in EXAMPLES.values())
 
 
 @pytest.mark.parametrize("options", COMMANDS)
-def test_the_examples_of_the_readme_run_as_they_stand(
+def test_the_examples_of_the_guides_run_as_they_stand(
     tiny: Tiny,
     reads_here: list[int],
     module: Callable[..., pathlib.Path],

@@ -1,0 +1,84 @@
+"""The Markdown guides: links resolve, paths exist, tables are complete, the README is short."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import io
+import re
+
+import pytest
+from guides import ROOT, anchors, blocks, guides, links, section, table_rows, text_of
+
+from erag_ray.annotators import ANNOTATORS
+from erag_ray.config import JobConfig
+from erag_ray.retrieve import IN_MEMORY, INDEXED, OF_RUNS
+from erag_ray.schemas import TABLES
+
+NAMES = [str(file.relative_to(ROOT)) for file in guides()]
+LONG = 120
+PATH = re.compile(r"`((?:erag_ray|jobs|notebooks|tests)/[\w./-]+)`")
+COMMAND_PATH = re.compile(r"(?:python|pytest) ((?:jobs|notebooks|tests)/\S+\.py)")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_link_and_anchor_resolves(name: str) -> None:
+    for target in links(text_of(name)):
+        if not re.match(r"https?://", target):
+            path, _, anchor = target.partition("#")
+            file = (ROOT / name).parent / path if path else ROOT / name
+            assert file.exists(), f"{name}: {target} is not there"
+            known = anchors(file.read_text(encoding="utf-8")) if anchor else {""}
+            assert anchor in known, f"{name}: no heading for {target}"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_path_in_a_guide_exists(name: str) -> None:
+    paths = {*PATH.findall(text_of(name)), *COMMAND_PATH.findall(text_of(name))}
+    assert not [path for path in sorted(paths) if not (ROOT / path).exists()]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_long_guide_has_a_table_of_contents_that_names_its_sections(name: str) -> None:
+    text = text_of(name)
+    if len(text.splitlines()) > LONG and name != "README.md":
+        listed = {target.removeprefix("#") for target in links(section(name, "Contents"))}
+        assert anchors(text, level=2) - {"contents"} <= listed
+
+
+def test_the_readme_has_at_most_200_lines_and_links_to_every_guide() -> None:
+    assert len(text_of("README.md").splitlines()) <= 200
+    linked = {target.partition("#")[0] for target in links(text_of("README.md"))}
+    assert {*NAMES} - {"README.md", "notebooks/LOG.md"} <= linked
+
+
+def test_the_readmes_python_example_prints_what_it_says() -> None:
+    (body,) = blocks("python", text_of("README.md"))
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        exec(compile(body, "README.md", "exec"), {})
+    (expected,) = re.findall(r"print\(.*#\s*(\S+)", body)
+    assert printed.getvalue().strip() == expected
+
+
+def words_of(name: str, title: str, column: int = 0) -> set[str]:
+    """The names in a column of the tables of a section."""
+    rows = table_rows(section(name, title))
+    return {word for row in rows for word in re.findall(r"`(\w+)`", row[column])}
+
+
+def test_the_map_lists_every_table() -> None:
+    assert words_of("erag_ray/README.md", "Tables") == set(TABLES)
+
+
+def test_the_guide_of_jobs_lists_every_key_of_the_main_job() -> None:
+    keys = {field.name for field in dataclasses.fields(JobConfig)}
+    assert words_of("jobs/README.md", "Keys by topic", column=1) == keys
+
+
+def test_the_guide_of_jobs_lists_every_job_annotator_and_retriever() -> None:
+    guide = "jobs/README.md"
+    rows = table_rows(section(guide, "Jobs and recipes"))
+    jobs = {file.name for file in (ROOT / "jobs").glob("*.py")}
+    assert {row[0].strip("`") for row in rows if row[0].endswith(".py`")} == jobs
+    assert set(ANNOTATORS) <= words_of(guide, "Annotators")
+    assert {*INDEXED, *IN_MEMORY, *OF_RUNS} - {"rerank by"} <= words_of(guide, "Retrievers")

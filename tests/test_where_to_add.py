@@ -1,0 +1,141 @@
+"""The examples of erag_ray/README.md, "Where to add": applied as written to a copy of the package, and run."""
+
+from __future__ import annotations
+
+import ast
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from guides import ROOT, blocks, text_of
+
+GUIDE = "erag_ray/README.md"
+HEAD = re.compile(r"# (?P<file>erag_ray/\S+\.py), (?P<where>[^\n]+)\n")
+# what each change must do
+PROOF = """
+import polars as pl
+
+from erag_ray.annotators import Evidence, annotate
+from erag_ray.kinds import ABSTENTION
+from erag_ray.measures import compute, own_ideal
+from erag_ray.models import Response
+from erag_ray.report import Results, build_report, verdict
+from erag_ray.schemas import CORPUS, LABELS, PROVENANCE, QUERIES
+from erag_ray.scores import score_named
+from erag_ray.store import as_frame
+
+assert compute("Worst", own_ideal([[1.0, 0.5], [0.0, 1.0]]), 2).tolist() == [0.5, 0.0]
+
+assert score_named("starts_right").function("Ann Baker", ["Ann"]) == 1.0
+assert score_named("starts_right").function("It was Ann", ["Ann"]) == 0.0
+
+pairs = pl.DataFrame({"query_id": ["q1", "q1"], "doc_id": ["d1", "d2"]})
+texts = pl.DataFrame({"doc_id": ["d1", "d2"], "text": ["brief", "a text of more than 25 characters"]})
+corpus = texts.select("doc_id", page_id=pl.lit(None, pl.String), title=pl.lit(""), text="text")
+row = {"query_id": "q1", "dataset": "nq", "question": "who", "answers": ["Ann"], "score": "exact_match"}
+queries, provenance = pl.DataFrame([row]), as_frame(PROVENANCE.empty())
+evidence = Evidence(pairs=pairs, queries=queries, corpus=corpus, provenance=provenance)
+assert annotate("short", evidence)["label"].to_pylist() == [1.0, 0.0]
+
+assert ABSTENTION.fold([" I do not know"], Response(logprobs=(0.0,))) == 1.0
+
+labels = as_frame(annotate("short", evidence)).with_columns(label=pl.Series([None, 0.0]))
+results = Results(labels=labels)
+sections = {section.name: section for section in build_report(results, verdict(results)).sections}
+(table,) = sections["not_judged"].parts
+assert [[value.value for value in row] for row in table.rows] == [["short", 1]]
+"""
+
+
+def examples() -> list[tuple[str, str, str]]:
+    """File, place and code of every example, in the guide's order."""
+    text = text_of(GUIDE).partition("\n## Where to add\n")[2]
+    found = [(HEAD.match(body), body) for body in blocks("python", text)]
+    return [(head["file"], head["where"], body[head.end() :]) for head, body in found if head]
+
+
+def applied(text: str, where: str, code: str) -> str:
+    """The text of a file with the code of an example at its place."""
+    rule, _, name = where.rpartition(" ")
+    imports = "".join(line for line in code.splitlines(keepends=True) if re.match("from|import", line))
+    rest = code.removeprefix(imports)
+    lines = text.splitlines(keepends=True)
+    if rule == "above":
+        index = _statement(text, name).lineno - 1
+        lines[index:index] = [f"{rest}\n\n"]
+    elif rule == "in":
+        index = _last_line(_statement(text, name)) - 1
+        lines[index:index] = [textwrap.indent(rest, " " * 8)]
+    elif rule == "at the end of":
+        index = _last_line(_statement(text, name))
+        lines[index:index] = [textwrap.indent(rest, " " * 4)]
+    else:
+        assert where == "with the imports", where
+    return "".join(lines).replace("\nfrom erag_ray", f"\n{imports}from erag_ray", 1)
+
+
+def _statement(text: str, name: str) -> ast.stmt:
+    """The function of a name, or the statement that assigns it."""
+    for statement in ast.parse(text).body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement]
+        names = {getattr(getattr(one, "target", one), "id", getattr(one, "name", "")) for one in targets}
+        if name in names:
+            return statement
+    raise AssertionError(f"there is no {name}")
+
+
+def _last_line(statement: ast.stmt) -> int:
+    """The last line of a function, or of the tuple from which a registry is made."""
+    if isinstance(statement, ast.FunctionDef):
+        return statement.end_lineno or 0
+    tuples = [node for node in ast.walk(statement) if isinstance(node, ast.Tuple)]
+    return max(tuples, key=lambda node: (node.end_lineno or 0) - node.lineno).end_lineno or 0
+
+
+@pytest.fixture(scope="module")
+def changed(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """A copy of the package with all examples."""
+    folder = tmp_path_factory.mktemp("changed")
+    shutil.copytree(ROOT / "erag_ray", folder / "erag_ray", ignore=shutil.ignore_patterns("__pycache__"))
+    for file, where, code in examples():
+        path = folder / file
+        if where == "a new file":
+            assert not path.exists()
+            path.write_text(code)
+        else:
+            path.write_text(applied(path.read_text(), where, code))
+    return folder
+
+
+def test_each_of_the_five_changes_names_one_file_and_one_line() -> None:
+    entries = [
+        (where, code) for _, where, code in examples() if where != "a new file" and "above" not in where
+    ]
+    assert len(entries) == 5
+    for _, code in entries:
+        assert len([line for line in code.splitlines() if not line.startswith("from")]) == (
+            0 if "as ABSTENTION" in code else 1
+        )
+
+
+def test_the_changes_work_as_they_are_written(changed: pathlib.Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(changed)}
+    proof = subprocess.run(
+        [sys.executable, "-c", PROOF], cwd=changed, env=environment, capture_output=True, text=True
+    )
+    assert proof.returncode == 0, proof.stderr
+
+
+def test_the_files_of_the_examples_pass_the_linter(changed: pathlib.Path) -> None:
+    files = [changed / file for file, where, _ in examples() if where == "a new file"]
+    linter = [sys.executable, "-m", "ruff", "--config", str(ROOT / "pyproject.toml")]
+    for command in (["check", "--select", "E,F,I,UP,B,SIM,D"], ["format", "--check"]):
+        done = subprocess.run(
+            [*linter[:3], *command, *linter[3:], *map(str, files)], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
