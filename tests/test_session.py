@@ -40,7 +40,7 @@ def test_a_cluster_that_lets_nobody_in_is_one_line_that_leads_to_the_token(faili
     expected = r"10\.0\.0\.1:6379: (Failed to connect|Token).*RAY_AUTH_MODE=token"
     with pytest.raises(JobError, match=expected) as told, ray_session("10.0.0.1:6379"):
         raise AssertionError("connected")
-    assert "On a cluster" in str(told.value)
+    assert "jobs/cluster/README.md" in str(told.value)
     assert "\n" not in str(told.value)
     assert ATTEMPTS not in os.environ
 

@@ -48,8 +48,8 @@ def check_gpus() -> None:
     gpus = ", ".join(map(str, ids))
     raise JobError(
         f"node {ray.util.get_node_ip_address()}: Ray has assigned GPU {gpus}, but {build} cannot use it: {reason} "
-        "Install a driver and a build of torch that match (README, 'On a cluster'); to compute on CPUs, start Ray with "
-        "--num-gpus 0"
+        "Install a driver and a build of torch that match (jobs/cluster/README.md, 'GPU drivers'); to "
+        "compute on CPUs, start Ray with --num-gpus 0"
     )
 
 

@@ -30,7 +30,7 @@ ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
 REFUSALS = (AuthenticationError, ConnectionError)
 TOKEN_HINT = (
     ". If the cluster is up, it may want a token: Ray 2.60 does wherever ~/.ray/auth_token exists. Set "
-    "RAY_AUTH_MODE=token, with the same token on this machine; see 'On a cluster' in README.md"
+    "RAY_AUTH_MODE=token, with the same token on this machine; see 'Machines of your own' in jobs/cluster/README.md"
 )
 
 

@@ -25,7 +25,8 @@ def main() -> None:
                 raise RuntimeError(f"GPU {device} gives a wrong product")
     except (AssertionError, RuntimeError) as error:
         sys.exit(
-            f"{build} cannot use the GPUs of this machine: {error}\n'On a cluster' in README.md names the driver."
+            f"{build} cannot use the GPUs of this machine: {error}\n"
+            "Install the driver that jobs/cluster/README.md names ('GPU drivers')."
         )
     print(f"{build} works on {torch.cuda.device_count()} GPUs")
 

@@ -29,7 +29,7 @@ CONTEXT_TOKENS = 8192
 IN_FLIGHT = 256
 """Requests that vLLM works on at once by default."""
 SPEED_ARGS = ("gpu_memory_utilization", "kv_cache_memory_bytes")
-INSTALL = "pip install -e '.[vllm]' in an environment of its own (README, 'Readers'), or use kind: causal"
+INSTALL = "pip install -e '.[vllm]' in an environment of its own (jobs/cluster/README.md, 'vLLM'), or use kind: causal"
 
 
 class VllmModel(LocalModel):
