@@ -8,7 +8,7 @@ import io
 import re
 
 import pytest
-from guides import ROOT, anchors, blocks, guides, links, section, table_rows, text_of
+from guides import BLOCK, ROOT, anchors, blocks, guides, links, section, table_rows, text_of
 
 from erag_ray.annotators import ANNOTATORS
 from erag_ray.config import JobConfig
@@ -44,6 +44,12 @@ def test_a_long_guide_has_a_table_of_contents_that_names_its_sections(name: str)
     if len(text.splitlines()) > LONG and name != "README.md":
         listed = {target.removeprefix("#") for target in links(section(name, "Contents"))}
         assert anchors(text, level=2) - {"contents"} <= listed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_no_code_in_a_line_is_broken_over_two(name: str) -> None:
+    lines = BLOCK.sub("", text_of(name)).splitlines()
+    assert not [line for line in lines if line.count("`") % 2]
 
 
 def test_the_readme_has_at_most_200_lines_and_links_to_every_guide() -> None:
