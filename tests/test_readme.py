@@ -27,7 +27,8 @@ from quiet_ray import ENVIRONMENT
 from tiny import PASSAGES, QUESTIONS, RUNS, kilt_line, trec_lines
 
 from erag_ray.cli.public_files import RECEIPT
-from erag_ray.store import CACHE
+from erag_ray.schemas import CORPUS
+from erag_ray.store import CACHE, TableStore
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 # what a small machine without a hub, a cluster and a GPU has in its place
@@ -107,8 +108,7 @@ def _write_inputs(folder: pathlib.Path) -> None:
 
 
 def _write_training(shared: pathlib.Path, passages: pl.DataFrame) -> None:
-    (shared / "kilt").mkdir(parents=True)
-    passages.write_parquet(shared / "kilt" / "corpus")
+    TableStore(str(shared / "kilt")).write(passages, CORPUS)
     lists = [
         (query, rank, doc) for query, docs in RUNS["good"].items() for rank, doc in enumerate(docs.split(), 1)
     ]
@@ -119,9 +119,14 @@ def _write_training(shared: pathlib.Path, passages: pl.DataFrame) -> None:
 
 def _write_published(cache: pathlib.Path, questions: str) -> None:
     """The files that are downloaded once, as if they were: each with its receipt."""
+    titles = {page: title for page, title, _ in reversed(PASSAGES.values())}
     pages = [
-        {"wikipedia_id": page, "wikipedia_title": title, "text": [title, f"{text}.\n"]}
-        for page, title, text in PASSAGES.values()
+        {
+            "wikipedia_id": page,
+            "wikipedia_title": title,
+            "text": [title, *(f"{text}.\n" for other, _, text in PASSAGES.values() if other == page)],
+        }
+        for page, title in titles.items()
     ]
     claims = questions.replace('"id": "q', '"id": "f')
     claims = re.sub(r'"answer": "[^"]*"', '"answer": "SUPPORTS"', claims)
