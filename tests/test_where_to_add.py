@@ -63,14 +63,14 @@ def applied(text: str, where: str, code: str) -> str:
     """The text of a file with the code of an example at its place."""
     rule, _, name = where.rpartition(" ")
     imports = "".join(line for line in code.splitlines(keepends=True) if re.match("from|import", line))
-    rest = code.removeprefix(imports)
+    rest = code.removeprefix(imports).strip() + "\n"
     lines = text.splitlines(keepends=True)
     if rule == "above":
         index = _statement(text, name).lineno - 1
         lines[index:index] = [f"{rest}\n\n"]
     elif rule == "in":
         index = _last_line(_statement(text, name)) - 1
-        lines[index:index] = [textwrap.indent(rest, " " * 8)]
+        lines[index:index] = [textwrap.indent(f"{rest.rstrip()},\n", " " * 8)]
     elif rule == "at the end of":
         index = _last_line(_statement(text, name))
         lines[index:index] = [textwrap.indent(rest, " " * 4)]
@@ -113,7 +113,11 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 def test_each_of_the_five_changes_is_one_file_and_one_line() -> None:
-    entries = [code.splitlines() for _, where, code in examples() if where.split()[0] in ("in", "at", "with")]
+    entries = [
+        [line for line in code.splitlines() if line]
+        for _, where, code in examples()
+        if where.split()[0] in ("in", "at", "with")
+    ]
     assert len(entries) == 5
     # beside the import of what stands in the new file, if that is not the line itself
     assert all(len(lines) == 1 or len([*filter(_is_no_import, lines)]) == 1 for lines in entries)
