@@ -98,13 +98,13 @@ def eval(
 
 
 def _checked(
-    results: Mapping[str, Sequence[str]], golds: Mapping[str, Sequence[str]], names: Collection[str]
+    results: Mapping[str, Sequence[str]], gold_answers: Mapping[str, Sequence[str]], names: Collection[str]
 ) -> list[_Asked]:
     if isinstance(names, str):
         raise ValueError(f"retrieval_metrics must be a set of names, not the text {names!r}")
     if not results:
         raise ValueError("there are no queries")
-    if other := sorted(set(results) ^ set(golds)):
+    if other := sorted(set(results) ^ set(gold_answers)):
         side = "retrieval_results" if other[0] in results else "expected_outputs"
         raise ValueError(f"{len(other)} queries are in one of the two inputs only: {other[0]!r} in {side}")
     texts = [query for query, documents in results.items() if isinstance(documents, str)]
@@ -131,7 +131,7 @@ def _parsed(name: str, depth: int) -> Iterator[_Asked]:
 
 def _labels(
     results: Mapping[str, Sequence[str]],
-    golds: Mapping[str, Sequence[str]],
+    gold_answers: Mapping[str, Sequence[str]],
     generate: Generator,
     metric: Metric,
 ) -> Labels:
@@ -147,7 +147,7 @@ def _labels(
             continue
         outputs = generate(new)
         _check_answers("text_generator", new, outputs)
-        scores = metric(outputs, {query: golds[query] for query in new})
+        scores = metric(outputs, {query: gold_answers[query] for query in new})
         _check_answers("downstream_metric", new, scores)
         known |= {(query, new[query][0]): _label(query, rank, scores[query]) for query in new}
     return {query: [known[query, document] for document in documents] for query, documents in results.items()}

@@ -188,8 +188,8 @@ LIST_OUTPUTS = _table(
     output_=STRING,
 )
 """What a reader wrote with each list of UTILITY, the reference runs included."""
-LIST_VALUES = _table(
-    "list_values",
+PER_QUERY = _table(
+    "per_query",
     "reader score annotator query_id run_id depth measure cutoff ideal",
     reader=STRING,
     score=STRING,
@@ -291,8 +291,8 @@ CONTRASTS = _table(
     num_dropped=COUNT,
 )
 # what measures with a pooled ideal lose when run_id leaves the pool
-POOLING = _table(
-    "pooling",
+POOL_BIAS = _table(
+    "pool_bias",
     "dataset reader score annotator run_id depth measure cutoff",
     dataset=STRING,
     reader=STRING,
@@ -446,8 +446,8 @@ JUDGEMENTS = _table(
     num_not_asked=COUNT,
 )
 # what runs find, before any reader; cutoff 0: a measure that has none
-SANITY = _table(
-    "sanity",
+RETRIEVAL_MEASURES = _table(
+    "retrieval_measures",
     "dataset run_id measure cutoff",
     dataset=STRING,
     run_id=STRING,
@@ -469,8 +469,8 @@ DUAL_LABELS = _table(
     num_queries=COUNT,
 )
 # a difference of two runs, as it stood after so many queries; no interval while too few of them differ
-LOOKS = _table(
-    "looks",
+INTERIM_ANALYSES = _table(
+    "interim_analyses",
     "dataset run_a run_b measure cutoff look",
     dataset=STRING,
     run_a=STRING,
@@ -532,12 +532,12 @@ TABLES = {
         UTILITY,
         DOCUMENT_OUTPUTS,
         LIST_OUTPUTS,
-        LIST_VALUES,
+        PER_QUERY,
         MEANS,
         CORRELATIONS,
         COMPARISONS,
         CONTRASTS,
-        POOLING,
+        POOL_BIAS,
         BEST_DEPTHS,
         SLICES,
         CELLS,
@@ -549,9 +549,9 @@ TABLES = {
         OUTPUTS,
         COMMON_OUTPUTS,
         JUDGEMENTS,
-        SANITY,
+        RETRIEVAL_MEASURES,
         DUAL_LABELS,
-        LOOKS,
+        INTERIM_ANALYSES,
         COSTS,
         EXAMPLES,
     )

@@ -46,14 +46,14 @@ Do = Callable[[Tasks], None]
 """Does tasks, here or on a cluster; returns when all of them are done."""
 
 
-def do_tasks(tasks: Tasks, told: Callable[[int], None] = lambda done: None) -> None:
-    """Do tasks one after the other in this process; ``told`` hears how many are done."""
+def do_tasks(tasks: Tasks, on_progress: Callable[[int], None] = lambda done: None) -> None:
+    """Do tasks one after the other in this process; ``on_progress`` hears how many are done."""
     if not tasks.numbers:
         return
     worker: Worker = tasks.worker(**tasks.settings)
     for count, number in enumerate(tasks.numbers, 1):
         worker(number)
-        told(count)
+        on_progress(count)
 
 
 def part(number: int) -> str:

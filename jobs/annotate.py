@@ -1,7 +1,7 @@
 """Second step: read every retrieved document alone (eRAG) and seal every annotator's labels.
 
     python jobs/annotate.py --config jobs/demo/compare.yaml
-    ray job submit --working-dir . -- python jobs/annotate.py --config nq.yaml --out /shared/nq --store /shared/store
+    ray job submit --working-dir . -- python jobs/annotate.py --config nq.yaml --out /shared/nq --cache_dir /shared/store
 
 Works on what jobs/prepare.py has sealed; what the store holds is not read again.
 """
@@ -19,7 +19,7 @@ from erag_ray.progress import say
 
 def main(config: JobConfig) -> None:
     inputs = prepared(config)
-    plan = plan_stage(config, inputs, "annotate", alone=True, together=False)
+    plan = plan_stage(config, inputs, "annotate", single_document=True, end_to_end=False)
     say(*preview(plan, show=config.progress))
     finished = judge_outputs(config, inputs, run_stage(config, plan))
     label(config, inputs, finished)

@@ -1,7 +1,7 @@
 """The main job: from questions, passages and runs to the table of correlations.
 
     python jobs/compare.py --config jobs/demo/compare.yaml
-    ray job submit --working-dir . -- python jobs/compare.py --config nq.yaml --out /shared/nq --store /shared/store
+    ray job submit --working-dir . -- python jobs/compare.py --config nq.yaml --out /shared/nq --cache_dir /shared/store
 
 Makes the runs that ``retrievers`` name, then reads every distinct (question, document) alone and every list end to end,
 in one pool; what the store holds is not read again. Seals its tables in --out and writes report.md there.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from erag_ray.cli.run import run_job
 from erag_ray.config import JobConfig
 from erag_ray.evaluate import evaluate, export
-from erag_ray.inference import aside, rehearse, run_stage
+from erag_ray.inference import dry_run_config, estimate_cost, run_stage
 from erag_ray.inputs import prepare
 from erag_ray.labels import judge_outputs, label, preview_judgements, score_end_to_end
 from erag_ray.planning import check_reader, plan_stage, preview
@@ -24,14 +24,14 @@ from erag_ray.retrieve.stage import make_runs
 def main(config: JobConfig) -> None:
     make_runs(config, check_reader)
     if config.dry_run:
-        config = aside(config)
+        config = dry_run_config(config)
     inputs = prepare(config, check_reader)
-    plan = plan_stage(config, inputs, "compare", alone=True, together=True)
+    plan = plan_stage(config, inputs, "compare", single_document=True, end_to_end=True)
     say(*inputs.notes)
     say(*preview(plan, show=config.progress))
     if config.dry_run:
         say(*preview_judgements(config, inputs, plan))
-        for line in rehearse(config, inputs, plan):
+        for line in estimate_cost(config, inputs, plan):
             say(line)
         return
     finished = judge_outputs(config, inputs, run_stage(config, plan))

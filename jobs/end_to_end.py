@@ -1,7 +1,7 @@
 """Third step: read every run's lists end to end, at every depth, and seal their utility.
 
     python jobs/end_to_end.py --config jobs/demo/compare.yaml
-    ray job submit --working-dir . -- python jobs/end_to_end.py --config nq.yaml --out /shared/nq --store /shared/store
+    ray job submit --working-dir . -- python jobs/end_to_end.py --config nq.yaml --out /shared/nq --cache_dir /shared/store
 
 Works on what jobs/prepare.py has sealed; what the store holds is not read again.
 """
@@ -19,7 +19,7 @@ from erag_ray.progress import say
 
 def main(config: JobConfig) -> None:
     inputs = prepared(config)
-    plan = plan_stage(config, inputs, "end_to_end", alone=False, together=True)
+    plan = plan_stage(config, inputs, "end_to_end", single_document=False, end_to_end=True)
     say(*preview(plan, show=config.progress))
     finished = judge_outputs(config, inputs, run_stage(config, plan))
     score_end_to_end(config, inputs, finished)

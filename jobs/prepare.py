@@ -1,7 +1,7 @@
 """First step: load, check and seal the inputs.
 
     python jobs/prepare.py --config jobs/demo/compare.yaml
-    ray job submit --working-dir . -- python jobs/prepare.py --config nq.yaml --out /shared/nq --store /shared/store
+    ray job submit --working-dir . -- python jobs/prepare.py --config nq.yaml --out /shared/nq --cache_dir /shared/store
 
 Ends with code 2 and one message that names everything that is wrong with them.
 """

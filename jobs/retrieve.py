@@ -13,14 +13,14 @@ from erag_ray.cli.run import run_job
 from erag_ray.config import RetrieveConfig
 from erag_ray.progress import say
 from erag_ray.report import open_console, show
-from erag_ray.retrieval_measures import find_sanity
+from erag_ray.retrieval_measures import find_retrieval_measures
 from erag_ray.retrieve.stage import retrieve
 
 
 def main(config: RetrieveConfig) -> None:
     made = retrieve(config)
     say(*map(str, made))
-    show(find_sanity(config, made), open_console())
+    show(find_retrieval_measures(config, made), open_console())
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 r"""Which of two runs is better, with as few readings as that takes.
 
-    python jobs/settle.py --config jobs/demo/compare.yaml --between '[bm25, bm25_lead]' --cutoff 5
-    ray job submit --working-dir . -- python jobs/settle.py --config nq.yaml --between '[bm25, contriever]' \
-        --out /shared/nq --store /shared/store
+    python jobs/settle.py --config jobs/demo/compare.yaml --compare '[bm25, bm25_lead]' --cutoff 5
+    ray job submit --working-dir . -- python jobs/settle.py --config nq.yaml --compare '[bm25, contriever]' \
+        --out /shared/nq --cache_dir /shared/store
 
 Works on what jobs/prepare.py has sealed, one dataset. Reads a sample of the two lists' documents, most of all those
 that the difference hangs on, for some questions after others in random order; after each look it gives an interval that
-holds however often one looks. Stops when 0 lies outside it, or when the difference is known to within --negligible.
+holds however often one looks. Stops when 0 lies outside it, or when the difference is known to within --equivalence_margin.
 Seals the table looks. What the store holds is not read again.
 """
 

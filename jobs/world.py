@@ -14,8 +14,8 @@ from erag_ray.world import WorldConfig, write_world
 
 
 def main(config: WorldConfig) -> None:
-    with counted("districts", config.num_districts) as told:
-        lines = write_world(config, told)
+    with counted("districts", config.num_districts) as on_progress:
+        lines = write_world(config, on_progress)
     say(f"sealed in {config.out}:", *(f"  {name}: {count:,} lines" for name, count in lines.items()))
 
 

@@ -43,7 +43,7 @@ import scipy.stats
 from erag_ray.annotators import TAIL, unrelated_pairs
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.datasets import load_queries
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.inference import run_stage
 from erag_ray.inputs import Inputs, evidence_of, prepare
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Kind
@@ -199,10 +199,10 @@ def _passages(page: WorldPage) -> list[Document]:
 
 def file_cases(questions: str, passages: str, count: int) -> list[Case]:
     """So many questions of a KILT file whose answer stands in a passage of a gold page, with their documents."""
-    findings = Findings()
-    loaded = load_queries([questions], findings)
-    corpus = load_passages([passages], findings, page_ids=loaded.provenance["page_id"].unique())
-    findings.raise_problems()
+    diagnostics = Diagnostics()
+    loaded = load_queries([questions], diagnostics)
+    corpus = load_passages([passages], diagnostics, page_ids=loaded.provenance["page_id"].unique())
+    diagnostics.raise_errors()
     pages: dict[str, list[Document]] = {}
     for document in map(Document._make, corpus.select("page_id", "title", "text").iter_rows()):
         pages.setdefault(document.page_id, []).append(document)
@@ -329,7 +329,7 @@ def labelled(config: JobConfig) -> pl.DataFrame:
         query_id, doc_id, kind, is_answered (without documents), and for each way whether it finds harm.
     """
     inputs = prepare(config, check_reader)
-    plan = plan_stage(config, inputs, "annotate", alone=True, together=False)
+    plan = plan_stage(config, inputs, "annotate", single_document=True, end_to_end=False)
     values = run_stage(config, plan).values(inputs)
     label(config, inputs, values)
     labels = TableStore(config.out).read(LABELS).filter(pl.col("annotator") != "gold_likelihood")

@@ -28,9 +28,9 @@ from erag_ray.world import KNOWLEDGE_SOURCE, TASKS, WorldConfig, file_name, writ
 DEPTHS = [10, 50]
 SETTINGS: dict[str, tuple[dict[str, object], list[int]]] = {
     "as shipped": ({}, DEPTHS),
-    "less in other words": ({"side_facts": 4.0, "variant_share": 0.5}, DEPTHS[:1]),
-    "told once, on the own page": ({"side_facts": 0.0, "own_share": 1.0}, DEPTHS[:1]),
-    "no name-sakes": ({"namesake_share": 0.0}, DEPTHS[:1]),
+    "less in other words": ({"side_facts": 4.0, "variant_fraction": 0.5}, DEPTHS[:1]),
+    "told once, on the own page": ({"side_facts": 0.0, "own_fraction": 1.0}, DEPTHS[:1]),
+    "no name-sakes": ({"namesake_fraction": 0.0}, DEPTHS[:1]),
 }
 """What each world changes, and to which depths its lists are read (deep lists are most of the time)."""
 ANNOTATORS = ("erag", "contains_answer_dpr", "provenance")
@@ -69,7 +69,7 @@ def compare(out: pathlib.Path, changes: dict[str, object], depths: list[int], mo
     runs = retrieve(config)
     arguments = ["--queries", str(queries), "--passages", str([str(out / "retrieval" / "corpus")])]
     arguments += [part for run in runs for part in (f"--runs.{run.run_id}", run.path)]
-    arguments += ["--out", str(out / "compare"), "--store", str(out.parent / "store")]
+    arguments += ["--out", str(out / "compare"), "--cache_dir", str(out.parent / "store")]
     arguments += ["--depth", str(max(depths)), "--end_to_end_depths", str(depths), "--cutoffs", str(depths)]
     command = [sys.executable, "jobs/compare.py", "--config", "jobs/demo/compare.yaml", *arguments, *more]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -77,7 +77,7 @@ def compare(out: pathlib.Path, changes: dict[str, object], depths: list[int], mo
 
 def table(out: pathlib.Path) -> list[str]:
     """A line for each task, run and depth."""
-    measured = pl.read_parquet(out / "list_values" / "*.parquet").filter(
+    measured = pl.read_parquet(out / "per_query" / "*.parquet").filter(
         pl.col("measure") == "P", pl.col("cutoff") == pl.col("depth"), pl.col("ideal") != "pool"
     )
     used = pl.read_parquet(out / "utility" / "*.parquet")

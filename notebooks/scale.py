@@ -100,8 +100,8 @@ def run(folder: pathlib.Path, delay: float, out: pathlib.Path, options: list[str
         *(sys.executable, "-u", "jobs/compare.py", "--queries", json.dumps([str(folder / "queries.jsonl")])),
         *("--passages", passages, "--runs.only", str(folder / "run.parquet"), "--depth", str(DEPTH)),
         *("--end_to_end_depths", f"[{FIRST}]", "--dataset", "nq", "--reader.kind", "echo"),
-        *("--reader.delay_seconds", str(delay), "--num_readers", "2", "--cpus_per_reader", "1"),
-        *("--out", str(out / "out"), "--store", str(out / "store"), *options),
+        *("--reader.simulated_latency_seconds", str(delay), "--num_readers", "2", "--cpus_per_reader", "1"),
+        *("--out", str(out / "out"), "--cache_dir", str(out / "store"), *options),
     ]
     start = time.monotonic()
     job = psutil.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -143,7 +143,7 @@ def say(start: float, line: str) -> None:
 
 def loop(shards: pathlib.Path, delay: float, num_pairs: int) -> None:
     """The same model over PENDING requests, without anything around it."""
-    config = ReaderConfig(kind="echo", delay_seconds=delay)
+    config = ReaderConfig(kind="echo", simulated_latency_seconds=delay)
     form = ANSWER.build(Case(dataset=Dataset(), reader=config, judge=JudgeConfig()))
     model, done, start = make_model(config), 0, time.monotonic()
     model.load()

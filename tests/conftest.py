@@ -137,7 +137,7 @@ def read_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         load_model(model)
         places, responses = zip(*Isolation(model).run(PendingRequests(table, work.forms)), strict=True)
         found = responses_table(table.take(places), work.model, responses)
-        ResponseStore(config.store, work.model).append(found, job)
+        ResponseStore(config.cache_dir, work.model).append(found, job)
         amounts.append(found.num_rows)
         return Done(
             num_responses=found.num_rows,

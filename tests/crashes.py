@@ -42,12 +42,12 @@ def write_larger(folder: pathlib.Path) -> JobConfig:
         runs={"only": str(run)},
         depth=DEPTH,
         end_to_end_depths=[4, DEPTH],
-        reader=ReaderConfig(kind="echo", delay_seconds=0.03),
+        reader=ReaderConfig(kind="echo", simulated_latency_seconds=0.03),
         num_resamples=100,
         rows_per_block=16,
         write_every_seconds=0.2,
         out=str(folder / "out"),
-        store=str(folder / "store"),
+        cache_dir=str(folder / "store"),
     )
 
 
@@ -56,7 +56,7 @@ NUM_REQUESTS = NUM_QUESTIONS * (DEPTH + 2 + 1)
 
 def stored(config: JobConfig) -> pl.DataFrame:
     """Every row of the store."""
-    files = sorted(pathlib.Path(config.store).glob("responses/*/*.parquet"))
+    files = sorted(pathlib.Path(config.cache_dir).glob("responses/*/*.parquet"))
     return pl.concat([pl.DataFrame(pq.read_table(file)) for file in files]) if files else pl.DataFrame()
 
 
@@ -121,7 +121,7 @@ def counted(config: JobConfig) -> Counts:
 def interrupted(config: JobConfig, name: str, fault: Callable[[], None]) -> Counts:
     """Read everything on the Ray that is there; the fault comes when a third is read. Prints its row."""
     inputs = prepare(config)
-    plan = plan_stage(config, inputs, "compare", alone=True, together=True)
+    plan = plan_stage(config, inputs, "compare", single_document=True, end_to_end=True)
     start, found = time.monotonic(), []
     # nodes can be started in the main thread alone, so the reading has another
     reading = threading.Thread(target=lambda: found.append(run_stage(config, plan)))

@@ -17,7 +17,7 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 
 MANY = os.environ.get("ERAG_RAY_FUZZ")
 DEEP = "@deep@"
@@ -245,19 +245,21 @@ def is_clean(text: str) -> bool:
     return not any(unicodedata.category(mark) in ("Cc", "Cs", "Zl", "Zp") for mark in text)
 
 
-def check_messages(findings: Findings, *paths: pathlib.Path) -> None:
+def check_messages(diagnostics: Diagnostics, *paths: pathlib.Path) -> None:
     """Every problem names one of the files and is one clean line of some length; so are the notes."""
-    for line in (*findings.problems, *findings.notes):
+    for line in (*diagnostics.errors, *diagnostics.warnings):
         assert is_clean(line), ascii(line)
         assert len(line) < 3000, len(line)
-    for problem in findings.problems:
+    for problem in diagnostics.errors:
         assert problem.startswith("... and ") or any(str(path) in problem for path in paths), problem
 
 
-def check_outcome(findings: Findings, found: Any, oracle: Callable[[], Any], *paths: pathlib.Path) -> None:
+def check_outcome(
+    diagnostics: Diagnostics, found: Any, oracle: Callable[[], Any], *paths: pathlib.Path
+) -> None:
     """Either there is a problem, and it names its place, or the oracle reads the same."""
-    check_messages(findings, *paths)
-    if findings.problems:
+    check_messages(diagnostics, *paths)
+    if diagnostics.errors:
         return
     try:
         wanted = oracle()

@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 from test_evaluate import correlations, everywhere, means, queries, settings
 
-from erag_ray.evaluate import list_values
-from erag_ray.schemas import LABELS, LIST_VALUES, RUNS, UTILITY, conform
+from erag_ray.evaluate import per_query
+from erag_ray.schemas import LABELS, PER_QUERY, RUNS, UTILITY, conform
 
 NUM_QUERIES, NUM_DOCUMENTS, DEPTH = 400, 30, 10
 # the worse, the later in its family
@@ -61,7 +61,7 @@ def evaluated() -> tuple[pl.DataFrame, pl.DataFrame]:
     """MEANS and CORRELATIONS of all runs."""
     runs, labels, used = tables()
     chosen = settings(depths=[DEPTH], num_permutations=2000)
-    values = list_values(labels, runs, everywhere(["erag"], ASKED), ASKED, chosen)
+    values = per_query(labels, runs, everywhere(["erag"], ASKED), ASKED, chosen)
     given = (values, used, ASKED, chosen)
     return means(*given), correlations(*given)
 
@@ -113,7 +113,7 @@ def test_runs_whose_means_are_equal_tie_whatever_their_values() -> None:
     ]
     measured, ends = (
         pl.DataFrame(conform(pl.DataFrame(rows, schema=schema.columns.names, orient="row"), schema))
-        for rows, schema in ((values, LIST_VALUES), (used, UTILITY))
+        for rows, schema in ((values, PER_QUERY), (used, UTILITY))
     )
     found = correlations(measured, ends, asked, settings(depths=[3])).filter(over="runs")
     assert found["value"].to_list() == [1.0] * found.height

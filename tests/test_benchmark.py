@@ -246,7 +246,7 @@ def test_table_2_has_both_sides_of_every_list(tmp_path: pathlib.Path, small_list
     assert {row["num_encoded_tokens"] for row in fid} == {row["num_prompt_tokens"] for row in fid}
     assert fid[-1]["num_padding_tokens"] == 0
     assert fid[2]["num_padding_tokens"] > 0
-    assert all(row["operations"] > 0 and row["floor_share"] > 0 for row in rows)
+    assert all(row["operations"] > 0 and row["mfu"] > 0 for row in rows)
     # eRAG decodes three outputs where end-to-end decodes one
     assert fid[2]["operations"] > fid[0]["operations"]
 
@@ -407,7 +407,7 @@ def test_every_way_of_reading_is_a_row_of_costs() -> None:
 def test_tables_of_costs_and_precision() -> None:
     row = dict.fromkeys(COLUMNS)
     made = {"what": "w", "by": "a", "count": 4, "seconds": 2.0, "num_prompt_tokens": 90, "passages": 1}
-    encoded = {"num_encoded_tokens": 60, "num_padding_tokens": 20, "operations": 2e12, "floor_share": 0.5}
+    encoded = {"num_encoded_tokens": 60, "num_padding_tokens": 20, "operations": 2e12, "mfu": 0.5}
     table = pl.DataFrame(
         [
             {**row, **made, **encoded, "peak_memory_bytes": 5_000_000},

@@ -22,7 +22,7 @@ from erag_ray.evaluate.stage import evaluate
 from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.planning.plan import plan_labels, plan_stage
 from erag_ray.planning.uses import check_reader
-from erag_ray.schemas import LABELS, LIST_VALUES, MEANS, InputError
+from erag_ray.schemas import LABELS, MEANS, PER_QUERY, InputError
 from erag_ray.store import TableStore
 
 
@@ -76,7 +76,7 @@ def test_a_kind_that_there_is_not_is_refused_in_every_step(tiny: Tiny, kind: str
     pairs = inputs.runs.select("query_id", "doc_id")
     steps = [
         lambda: prepare(config, check_reader),
-        lambda: plan_stage(config, inputs, "annotate", alone=True, together=False),
+        lambda: plan_stage(config, inputs, "annotate", single_document=True, end_to_end=False),
         lambda: plan_labels(config, inputs, "settle", pairs),
     ]
     for step in steps:
@@ -87,7 +87,7 @@ def test_a_kind_that_there_is_not_is_refused_in_every_step(tiny: Tiny, kind: str
 def test_measures_by_other_names_stand_under_their_own(tiny: Tiny, reads_here: list[int]) -> None:
     named = tiny.with_config(measures=["map", "MRR", "Hit Ratio", "P"])
     compare(named)
-    assert set(table(named, LIST_VALUES)["measure"]) == {"AP", "RR", "Success", "P"}
+    assert set(table(named, PER_QUERY)["measure"]) == {"AP", "RR", "Success", "P"}
     again = dataclasses.replace(tiny.config, measures=["AP", "RR", "Success", "P"])
     means = table(named, MEANS)
     evaluate(again, prepared(again))
@@ -117,7 +117,7 @@ def test_names_that_there_are_not_are_told_with_the_nearest(
     assert any(problem.startswith(before) and problem.endswith(after) for problem in raised.value.problems)
 
 
-@pytest.mark.parametrize("key", ["out", "store"])
+@pytest.mark.parametrize("key", ["out", "cache_dir"])
 def test_a_place_that_cannot_be_written_to_is_refused_before_anything_is_sealed(tiny: Tiny, key: str) -> None:
     file = tiny.folder / "a_file"
     file.write_text("")
@@ -185,7 +185,7 @@ def test_code_of_your_own_is_found_in_the_folder_where_the_job_starts(tiny: Tiny
         "--passages",
         f"[{tiny.passages}]",
         "--out=out",
-        "--store=store",
+        "--cache_dir=store",
     ]
     command = [sys.executable, str(root / "jobs" / "prepare.py"), *options, "--runs", json.dumps(config.runs)]
 

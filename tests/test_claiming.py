@@ -16,7 +16,7 @@ from tiny import job_command
 
 from erag_ray.schemas import InputError
 from erag_ray.stages import lock as claiming
-from erag_ray.stages.lock import claimed
+from erag_ray.stages.lock import locked
 from erag_ray.store import LEASES, Folder, Lease
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -40,10 +40,10 @@ def test_a_job_that_shows_life_keeps_others_out(
     with (
         Lease(Folder(str(tmp_path)), "first@elsewhere@1"),
         pytest.raises(InputError, match=r"out: the job first@elsewhere@1 is writing to .*choose another out"),
-        claimed(str(tmp_path)),
+        locked(str(tmp_path)),
     ):
         raise AssertionError("two jobs at once")
-    with claimed(str(tmp_path)):
+    with locked(str(tmp_path)):
         assert len(Folder(str(tmp_path)).names(LEASES)) == 1
     assert list(tmp_path.iterdir()) == []
 
@@ -51,7 +51,7 @@ def test_a_job_that_shows_life_keeps_others_out(
 def test_what_a_killed_job_has_left_on_this_machine_holds_nobody_up(tmp_path: pathlib.Path) -> None:
     leave(tmp_path, f"killed@{socket.gethostname()}@{ended_process()}")
     start = time.monotonic()
-    with claimed(str(tmp_path)):
+    with locked(str(tmp_path)):
         assert time.monotonic() - start < 5
         assert len(Folder(str(tmp_path)).names(LEASES)) == 1
 
@@ -61,7 +61,7 @@ def test_what_it_has_left_on_another_machine_runs_out(
 ) -> None:
     monkeypatch.setattr("erag_ray.store.lease.LEASE_SECONDS", 1.0)
     leave(tmp_path, "killed@elsewhere@1")
-    with claimed(str(tmp_path)):
+    with locked(str(tmp_path)):
         assert "the job killed@elsewhere@1 may still be writing; waiting up to" in capsys.readouterr().err
 
 
@@ -71,11 +71,11 @@ def test_of_two_that_begin_at_once_the_later_gives_way(
     # it shows its first sign of life after this one has looked
     monkeypatch.setattr(claiming, "_wait_for", lambda folder, other: None)
     leave(tmp_path, "0@elsewhere@1")
-    with pytest.raises(InputError, match="0@elsewhere@1"), claimed(str(tmp_path)):
+    with pytest.raises(InputError, match="0@elsewhere@1"), locked(str(tmp_path)):
         raise AssertionError("two jobs at once")
     leave(tmp_path, "0@elsewhere@1", age=1000.0)
     leave(tmp_path, "z@elsewhere@1")
-    with claimed(str(tmp_path)):
+    with locked(str(tmp_path)):
         pass
 
 
@@ -83,7 +83,7 @@ def test_a_folder_that_cannot_be_written_is_left_to_the_jobs_own_checks(tmp_path
     (tmp_path / "file").write_text("")
     entered = []
     for place in (str(tmp_path / "file"), "nowhere://x"):
-        with claimed(place):
+        with locked(place):
             entered.append(place)
     assert len(entered) == 2
 

@@ -77,7 +77,7 @@ def test_ray_accepts_the_file(name: str) -> None:
 
 def expected_gpus(name: str) -> int:
     """What the file's own command waits for."""
-    (count,) = re.findall(r"--expect_gpus (\d+)", (ROOT / name).read_text())
+    (count,) = re.findall(r"--wait_for_gpus (\d+)", (ROOT / name).read_text())
     return int(count)
 
 
@@ -280,7 +280,7 @@ def test_the_kubernetes_job_is_tried_again_and_names_only_what_there_is() -> Non
 def test_the_kubernetes_job_writes_to_the_shared_volume() -> None:
     _, _, *arguments = read(JOB)["spec"]["entrypoint"].split()
     values = dict(zip(arguments[::2], arguments[1::2], strict=True))
-    assert all(values[key].startswith("/shared/") for key in ("--config", "--out", "--store"))
+    assert all(values[key].startswith("/shared/") for key in ("--config", "--out", "--cache_dir"))
 
 
 def test_the_kubernetes_job_has_the_pinned_ray_a_bare_head_and_whole_machines() -> None:

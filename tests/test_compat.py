@@ -18,8 +18,8 @@ def evaluate(labels: Given, names: Sequence[str], **options: Any) -> Any:
     documents = {
         query: [f"{rank} {label}" for rank, label in enumerate(row)] for query, row in labels.items()
     }
-    golds = {query: ["gold"] for query in labels}
-    return compat.eval(documents, golds, repeat, last_word, set(names), **options)
+    gold_answers = {query: ["gold"] for query in labels}
+    return compat.eval(documents, gold_answers, repeat, last_word, set(names), **options)
 
 
 def repeat(asked: Mapping[str, list[str]]) -> dict[str, str]:
@@ -27,9 +27,9 @@ def repeat(asked: Mapping[str, list[str]]) -> dict[str, str]:
     return {query: documents[0] for query, documents in asked.items()}
 
 
-def last_word(outputs: Mapping[str, str], golds: Mapping[str, Sequence[str]]) -> dict[str, float]:
-    assert set(outputs) == set(golds)
-    return {query: float(outputs[query].split()[-1]) for query in golds}
+def last_word(outputs: Mapping[str, str], gold_answers: Mapping[str, Sequence[str]]) -> dict[str, float]:
+    assert set(outputs) == set(gold_answers)
+    return {query: float(outputs[query].split()[-1]) for query in gold_answers}
 
 
 def test_numbers_by_hand() -> None:
@@ -96,7 +96,7 @@ def never(*given: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("results", "golds", "names", "message"),
+    ("results", "gold_answers", "names", "message"),
     [
         ({}, {}, {"P_1"}, "there are no queries"),
         (
@@ -114,10 +114,10 @@ def never(*given: Any) -> Any:
     ],
 )
 def test_what_is_wrong_is_said_before_anything_is_generated(
-    results: Any, golds: Any, names: Any, message: str
+    results: Any, gold_answers: Any, names: Any, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
-        compat.eval(results, golds, never, never, names)
+        compat.eval(results, gold_answers, never, never, names)
 
 
 @pytest.mark.parametrize("threshold", [0, -1, math.nan])
@@ -129,14 +129,14 @@ def test_a_threshold_that_cannot_be_is_told_before_anything_is_generated(thresho
 @pytest.mark.parametrize("score", [math.nan, 1.5, -0.1, None, "0.5"])
 def test_scores_that_are_no_numbers_in_range_are_refused_with_the_first_batch(score: Any) -> None:
     with pytest.raises(ValueError, match=r"must give numbers in 0..1, not .* \(query 'a', document 1\)"):
-        compat.eval({"a": ["x", "y"]}, {"a": []}, repeat, lambda outputs, golds: {"a": score}, {"P_1"})
+        compat.eval({"a": ["x", "y"]}, {"a": []}, repeat, lambda outputs, gold_answers: {"a": score}, {"P_1"})
 
 
 def test_what_is_left_out_is_named() -> None:
     with pytest.raises(ValueError, match="text_generator left out 1 queries, such as 'b'"):
         compat.eval({"a": ["x"], "b": ["y"]}, {"a": [], "b": []}, lambda given: {"a": "x"}, never, {"P_1"})
     with pytest.raises(ValueError, match="downstream_metric left out 1 queries, such as 'a'"):
-        compat.eval({"a": ["x"]}, {"a": []}, repeat, lambda outputs, golds: {}, {"P_1"})
+        compat.eval({"a": ["x"]}, {"a": []}, repeat, lambda outputs, gold_answers: {}, {"P_1"})
 
 
 def test_a_misspelt_argument_is_an_error() -> None:

@@ -264,8 +264,8 @@ def test_a_value_of_the_wrong_type_is_an_error_that_names_its_key(
         ("cpus_per_reader", "0"),
         ("rows_per_block", "0"),
         ("write_every_seconds", "-1"),
-        ("max_error_share", "1.5"),
-        ("max_error_share", "-0.1"),
+        ("max_error_fraction", "1.5"),
+        ("max_error_fraction", "-0.1"),
         ("reader.batch_size", "0"),
         ("reader.batch_tokens", "0"),
         ("reader.prompt", "poem"),
@@ -274,7 +274,7 @@ def test_a_value_of_the_wrong_type_is_an_error_that_names_its_key(
         ("reader.num_examples", "-1"),
         ("reader.max_prompt_tokens", "0"),
         ("reader.max_new_tokens", "0"),
-        ("reader.delay_seconds", "-1"),
+        ("reader.simulated_latency_seconds", "-1"),
     ],
 )
 def test_a_value_out_of_range_is_an_error_that_names_its_key(
@@ -286,7 +286,7 @@ def test_a_value_out_of_range_is_an_error_that_names_its_key(
 
 
 def test_the_ends_of_each_range_are_in_it() -> None:
-    config = JobConfig(depth=1, end_to_end_depths=[1], cutoffs=[1], num_resamples=100, max_error_share=1.0)
+    config = JobConfig(depth=1, end_to_end_depths=[1], cutoffs=[1], num_resamples=100, max_error_fraction=1.0)
     assert config.reader == ReaderConfig()
     ReaderConfig(batch_size=1, batch_tokens=1, num_examples=0, max_prompt_tokens=1, max_new_tokens=1)
 
@@ -326,7 +326,7 @@ def test_variables_and_the_home_folder_in_paths(monkeypatch: pytest.MonkeyPatch)
             "--runs.bm25=${ERAG_RAY_DATA}/bm25.trec",
             "--reader.model=$ERAG_RAY_DATA/model",
             "--out=~/out",
-            "--store=$ERAG_RAY_DATA/store",
+            "--cache_dir=$ERAG_RAY_DATA/store",
         ],
     )
     assert found.queries == ["/data/q.jsonl", "/home/ada/q.jsonl"]
@@ -345,7 +345,7 @@ def test_variables_and_the_home_folder_in_paths(monkeypatch: pytest.MonkeyPatch)
         "runs.a=${NO_SUCH_FOLDER}/x",
         "reader.model=$NO_SUCH_FOLDER/x",
         "out=$NO_SUCH_FOLDER/x",
-        "store=$NO_SUCH_FOLDER",
+        "cache_dir=$NO_SUCH_FOLDER",
         "passages=[x, $NO_SUCH_FOLDER/y]",
     ],
 )
@@ -408,7 +408,7 @@ def test_a_key_that_comes_twice_in_a_file_is_refused(
     assert f"{file}:3: the key bm25 comes twice" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("key", ["store", "out", "passages", "runs"])
+@pytest.mark.parametrize("key", ["cache_dir", "out", "passages", "runs"])
 def test_a_path_with_a_secret_is_refused_without_saying_it(
     key: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -423,4 +423,4 @@ def test_a_path_with_a_secret_is_refused_without_saying_it(
 
 def test_a_container_before_the_account_is_no_secret() -> None:
     place = "abfss://container@account.dfs.core.windows.net/store"
-    assert parse(JobConfig, "", ["--queries", "[q.jsonl]", "--store", place]).store == place
+    assert parse(JobConfig, "", ["--queries", "[q.jsonl]", "--cache_dir", place]).store == place

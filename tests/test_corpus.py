@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.passages import SPLITTERS, Page, load_passages, make_corpus
 from erag_ray.passages.splitters import whitespace100
 from erag_ray.schemas import CORPUS, InputError
@@ -127,7 +127,7 @@ def test_parts_are_bounded_and_do_not_change_the_corpus(source: pathlib.Path, tm
     parted = make_corpus(source, str(tmp_path / "parted"), per_part=3)
     sizes = [pq.read_metadata(path).num_rows for path in sorted(pathlib.Path(parted.place).glob("*.parquet"))]
     assert sizes == [3, 1]
-    found = [load_passages(made.place, Findings()) for made in (whole, parted)]
+    found = [load_passages(made.place, Diagnostics()) for made in (whole, parted)]
     assert found[0].equals(found[1])
     assert found[0].height == 4
 
@@ -268,17 +268,17 @@ def test_a_folder_that_is_not_sealed_is_not_read_as_passages(
 ) -> None:
     made = make_corpus(source, str(tmp_path / "out"))
     TableStore(str(tmp_path / "out")).invalidate(CORPUS)
-    findings = Findings()
-    assert load_passages(made.place, findings).height == 0
-    assert findings.problems == (
+    diagnostics = Diagnostics()
+    assert load_passages(made.place, diagnostics).height == 0
+    assert diagnostics.errors == (
         f"{made.place}: holds no sealed table; let the job that writes it finish, or name its Parquet files",
     )
 
 
 def test_the_wanted_passages_of_a_sealed_folder(source: pathlib.Path, tmp_path: pathlib.Path) -> None:
     made = make_corpus(source, str(tmp_path / "out"), per_part=2)
-    findings = Findings()
-    rows = load_passages(made.place, findings, doc_ids=["12#3"], page_ids=["14"])
+    diagnostics = Diagnostics()
+    rows = load_passages(made.place, diagnostics, doc_ids=["12#3"], page_ids=["14"])
     assert rows["doc_id"].to_list() == ["12#3", "14#1"]
-    assert findings.problems == ()
+    assert diagnostics.errors == ()
     assert rows.schema["text"] == pl.String

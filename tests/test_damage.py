@@ -217,7 +217,7 @@ def test_a_changed_byte_in_the_store_costs_its_file_and_never_gives_another_resu
     compared: Tiny, job: RunJob, reads_here: list[int]
 ) -> None:
     before = results(compared)
-    (name,) = pathlib.Path(compared.config.store).glob("responses/*/*.parquet")
+    (name,) = pathlib.Path(compared.config.cache_dir).glob("responses/*/*.parquet")
     data = name.read_bytes()
     for place in places_in(name):
         for other in name.parent.glob("*.parquet"):
@@ -235,8 +235,8 @@ def test_a_changed_byte_in_the_store_costs_its_file_and_never_gives_another_resu
 
 
 def test_a_file_that_another_job_sets_aside_first_is_no_error(compared: Tiny) -> None:
-    (path,) = pathlib.Path(compared.config.store).glob("responses/*/*.parquet")
-    one, other = (ResponseStore(compared.config.store, path.parent.name) for _ in range(2))
+    (path,) = pathlib.Path(compared.config.cache_dir).glob("responses/*/*.parquet")
+    one, other = (ResponseStore(compared.config.cache_dir, path.parent.name) for _ in range(2))
     path.write_bytes(b"torn")
     names = one.folder.names(suffix=".parquet")
     assert len(other.repair()) == 1
@@ -250,8 +250,8 @@ def test_a_file_that_another_job_sets_aside_first_is_no_error(compared: Tiny) ->
 def test_a_store_that_cannot_be_read_is_not_set_aside(
     compared: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (path,) = pathlib.Path(compared.config.store).glob("responses/*/*.parquet")
-    store = ResponseStore(compared.config.store, path.parent.name)
+    (path,) = pathlib.Path(compared.config.cache_dir).glob("responses/*/*.parquet")
+    store = ResponseStore(compared.config.cache_dir, path.parent.name)
 
     def fail(*names: str, **options: object) -> None:
         raise OSError("the network is gone")
@@ -287,7 +287,7 @@ def no_shards(place: pathlib.Path) -> None:
 def test_a_damaged_request_shard_is_told_and_written_anew(
     local_ray: None, tiny: Tiny, monkeypatch: pytest.MonkeyPatch, damage: Callable[[pathlib.Path], None]
 ) -> None:
-    plan = plan_stage(tiny.config, prepare(tiny.config), "compare", alone=True, together=True)
+    plan = plan_stage(tiny.config, prepare(tiny.config), "compare", single_document=True, end_to_end=True)
     write = reading._write_pending
 
     def write_and_damage(*arguments: Any) -> str:

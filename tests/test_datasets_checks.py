@@ -1,4 +1,4 @@
-"""QUERIES, RUNS, CORPUS and golds together; and the whole walk on real data where there is some."""
+"""QUERIES, RUNS, CORPUS and gold_answers together; and the whole walk on real data where there is some."""
 
 import pathlib
 
@@ -8,7 +8,7 @@ import pytest
 from erag_ray import schemas
 from erag_ray.datasets import load_queries
 from erag_ray.datasets.queries import GOLD_COLUMNS, PROVENANCE_COLUMNS, QUERY_COLUMNS
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.inputs import check_inputs, gold_lists
 from erag_ray.passages import load_passages
 from erag_ray.passages.load import CORPUS_COLUMNS
@@ -17,7 +17,7 @@ from erag_ray.runs.predictions import RUN_COLUMNS
 
 
 def queries_of(**answers: list[str]) -> pl.DataFrame:
-    rows = [(query, "nq", "?", golds, "exact_match") for query, golds in answers.items()]
+    rows = [(query, "nq", "?", gold_answers, "exact_match") for query, gold_answers in answers.items()]
     return pl.DataFrame(rows, schema=QUERY_COLUMNS, orient="row")
 
 
@@ -39,17 +39,17 @@ CORPUS = corpus_of(p1_d1="x", p1_d2="y")
 
 
 def test_inputs_that_fit_give_no_findings() -> None:
-    findings = Findings()
-    check_inputs(QUERIES, run_of("bm25", q1=["d1"], q2=["d2", "d1"]), CORPUS, findings)
-    assert findings.problems == findings.notes == ()
+    diagnostics = Diagnostics()
+    check_inputs(QUERIES, run_of("bm25", q1=["d1"], q2=["d2", "d1"]), CORPUS, diagnostics)
+    assert diagnostics.errors == diagnostics.warnings == ()
 
 
 def test_what_a_file_holds_cannot_break_a_line_or_steer_a_terminal() -> None:
-    findings = Findings()
-    findings.note("left out", "a\nb", "\x1b[2J", "\ud800", "어디")
-    findings.problem("long ids", f"nq.jsonl:3: {'x' * 100_000}")
-    assert findings.notes == ("left out: 4 (a\\nb, \\x1b[2J, \\ud800, 어디)",)
-    (problem,) = findings.problems
+    diagnostics = Diagnostics()
+    diagnostics.warning("left out", "a\nb", "\x1b[2J", "\ud800", "어디")
+    diagnostics.error("long ids", f"nq.jsonl:3: {'x' * 100_000}")
+    assert diagnostics.warnings == ("left out: 4 (a\\nb, \\x1b[2J, \\ud800, 어디)",)
+    (problem,) = diagnostics.errors
     assert problem.startswith("nq.jsonl:3: xxx")
     assert len(problem) == 2000
 
@@ -58,40 +58,40 @@ def test_unknown_documents_are_named_within_the_depth_and_the_sample() -> None:
     runs = pl.concat(
         [run_of("bm25", q1=["d1", "d8"], q2=["d9"], q3=["d7"]), run_of("dense", q1=["d9"], q2=["d1"])]
     )
-    findings = Findings()
-    check_inputs(QUERIES, runs, CORPUS, findings, depth=1)  # d8 is at rank 2, q3 is no question
-    assert findings.problems == (
+    diagnostics = Diagnostics()
+    check_inputs(QUERIES, runs, CORPUS, diagnostics, depth=1)  # d8 is at rank 2, q3 is no question
+    assert diagnostics.errors == (
         "run 'bm25', query 'q2': document 'd9' is not in the passages",
         "run 'dense', query 'q1': document 'd9' is not in the passages",
     )
-    findings = Findings()
-    check_inputs(QUERIES, runs, CORPUS, findings)
-    assert "run 'bm25', query 'q1': document 'd8' is not in the passages" in findings.problems
+    diagnostics = Diagnostics()
+    check_inputs(QUERIES, runs, CORPUS, diagnostics)
+    assert "run 'bm25', query 'q1': document 'd8' is not in the passages" in diagnostics.errors
 
 
 def test_no_query_in_common_is_a_problem_of_that_run_only() -> None:
     runs = pl.concat([run_of("bm25", q1=["d1"], q2=["d1"]), run_of("dense", other=["d1"])])
-    findings = Findings()
-    check_inputs(QUERIES, runs, CORPUS, findings)
-    assert findings.problems == (
+    diagnostics = Diagnostics()
+    check_inputs(QUERIES, runs, CORPUS, diagnostics)
+    assert diagnostics.errors == (
         "run 'dense' has no query in common with the questions (such as 'other' against 'q1')",
     )
 
 
 def test_queries_without_a_list_and_lists_outside_the_sample_are_counted() -> None:
-    findings = Findings()
-    check_inputs(QUERIES, run_of("bm25", q2=["d1"], q8=["d1"], q9=["d1"]), CORPUS, findings)
-    assert findings.problems == ()
-    assert findings.notes == (
+    diagnostics = Diagnostics()
+    check_inputs(QUERIES, run_of("bm25", q2=["d1"], q8=["d1"], q9=["d1"]), CORPUS, diagnostics)
+    assert diagnostics.errors == ()
+    assert diagnostics.warnings == (
         "run 'bm25': queries without a list: 1 (q1)",
         "run 'bm25': lists of queries outside the sample, not used: 2 (q8, q9)",
     )
 
 
 def test_ids_that_trec_files_cannot_hold_are_noted() -> None:
-    findings = Findings()
-    check_inputs(queries_of(q1=["a"]), run_of("bm25", q1=["d 1"]), corpus_of(**{"p_d 1": "x"}), findings)
-    assert findings.notes == ("ids with white space, which TREC files cannot hold: 1 ('d 1')",)
+    diagnostics = Diagnostics()
+    check_inputs(queries_of(q1=["a"]), run_of("bm25", q1=["d 1"]), corpus_of(**{"p_d 1": "x"}), diagnostics)
+    assert diagnostics.warnings == ("ids with white space, which TREC files cannot hold: 1 ('d 1')",)
 
 
 def gold_of(**lists: list[str]) -> pl.DataFrame:
@@ -106,8 +106,8 @@ def test_gold_lists_from_named_passages_and_from_pages() -> None:
     )
     corpus = corpus_of(p1_d1="nothing", p2_d2="land", p3_d3="sea", p2_d4="SEA-side", p1_d5="the sea.")
     gold = gold_of(q2=["d3", "gone", "d2"])
-    findings = Findings()
-    lists = gold_lists(queries, provenance, gold, corpus, 3, findings=findings)
+    diagnostics = Diagnostics()
+    lists = gold_lists(queries, provenance, gold, corpus, 3, diagnostics=diagnostics)
     # q1: "sea" is in d4 ("seaside") and d5; then d1 and d2 by place, cut at 3. q2: named. q3: its page is not there.
     assert lists.rows() == [
         ("q1", 1, "d4"),
@@ -117,7 +117,7 @@ def test_gold_lists_from_named_passages_and_from_pages() -> None:
         ("q2", 2, "d2"),
     ]
     assert lists.schema == GOLD_COLUMNS
-    assert findings.notes == ("gold passages that are not in the passages: 1 (gone)",)
+    assert diagnostics.warnings == ("gold passages that are not in the passages: 1 (gone)",)
 
 
 def test_an_answer_that_normalises_to_nothing_puts_no_passage_first() -> None:
@@ -130,36 +130,37 @@ def test_an_answer_that_normalises_to_nothing_puts_no_passage_first() -> None:
 
 def test_real_runs_of_hotpot500(data_folder: pathlib.Path) -> None:
     folder = data_folder / "hotpot500"
-    findings = Findings()
-    loaded = load_queries(folder / "queries.jsonl.gz", findings)
+    diagnostics = Diagnostics()
+    loaded = load_queries(folder / "queries.jsonl.gz", diagnostics)
     entries = pl.concat(
-        load_run(name, folder / "runs" / f"{name}.trec.gz", findings) for name in ("bm25", "dense", "rerank")
+        load_run(name, folder / "runs" / f"{name}.trec.gz", diagnostics)
+        for name in ("bm25", "dense", "rerank")
     )
     corpus = load_passages(
         folder / "corpus.jsonl.gz",
-        findings,
+        diagnostics,
         doc_ids=pl.concat([entries["doc_id"], loaded.gold["doc_id"]]),
         page_ids=loaded.provenance["page_id"],
     )
-    runs = resolve_pages(entries, corpus, findings)
-    check_inputs(loaded.queries, runs, corpus, findings, depth=50)
-    assert findings.problems == ()
+    runs = resolve_pages(entries, corpus, diagnostics)
+    check_inputs(loaded.queries, runs, corpus, diagnostics, depth=50)
+    assert diagnostics.errors == ()
     assert runs.height == 3 * 500 * 50
     assert loaded.queries.height == 500
     assert set(loaded.queries["score"]) == {"exact_match"}
-    golds = gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, 50)
-    assert golds["query_id"].n_unique() == 500
-    assert golds.height / 500 == pytest.approx(2.41, abs=0.005)  # as the data's own description counts
+    gold_answers = gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, 50)
+    assert gold_answers["query_id"].n_unique() == 500
+    assert gold_answers.height / 500 == pytest.approx(2.41, abs=0.005)  # as the data's own description counts
     for table, schema in ((runs, schemas.RUNS), (corpus, schemas.CORPUS), (loaded.queries, schemas.QUERIES)):
         schemas.conform(table, schema)
 
 
 def test_real_questions_and_passages_of_kilt_mini(data_folder: pathlib.Path) -> None:
     folder = data_folder / "kilt_mini"
-    findings = Findings()
-    loaded = load_queries(sorted(folder.glob("queries.*.jsonl.gz")), findings)
-    corpus = load_passages(folder / "corpus.jsonl.gz", findings)
-    assert findings.problems == ()
+    diagnostics = Diagnostics()
+    loaded = load_queries(sorted(folder.glob("queries.*.jsonl.gz")), diagnostics)
+    corpus = load_passages(folder / "corpus.jsonl.gz", diagnostics)
+    assert diagnostics.errors == ()
     assert corpus.height == 41_173
     counts = dict(loaded.queries.group_by("dataset", "score").len().select("dataset", "len").iter_rows())
     assert counts == {"nq": 2655, "hotpotqa": 500, "fever_fm2": 2549, "wow_topical": 1359, "squad": 3094}
@@ -168,12 +169,12 @@ def test_real_questions_and_passages_of_kilt_mini(data_folder: pathlib.Path) -> 
     assert (
         gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, 9)["query_id"].n_unique() == 10_157
     )
-    assert "nq-1451" in findings.notes[0]  # one of its answers is "*"
+    assert "nq-1451" in diagnostics.warnings[0]  # one of its answers is "*"
 
 
 def test_real_impossible_question_of_klue(data_folder: pathlib.Path) -> None:
-    findings = Findings()
-    loaded = load_queries(data_folder / "klue_mrc_sample" / "queries.jsonl", findings)
+    diagnostics = Diagnostics()
+    loaded = load_queries(data_folder / "klue_mrc_sample" / "queries.jsonl", diagnostics)
     assert loaded.queries.height == 3
-    assert findings.problems == ()
-    assert findings.notes == ("impossible questions, left out: 1 (klue-mrc-v1_dev_03566)",)
+    assert diagnostics.errors == ()
+    assert diagnostics.warnings == ("impossible questions, left out: 1 (klue-mrc-v1_dev_03566)",)

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from erag_ray import schemas
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.passages import load_passages
 
 ROWS = [
@@ -25,9 +25,9 @@ def write(path: pathlib.Path, *records: object) -> pathlib.Path:
 
 
 def problem_of(path: pathlib.Path, **options: object) -> str:
-    findings = Findings()
-    load_passages(path, findings, **options)  # type: ignore[arg-type]
-    (problem,) = findings.problems
+    diagnostics = Diagnostics()
+    load_passages(path, diagnostics, **options)  # type: ignore[arg-type]
+    (problem,) = diagnostics.errors
     return problem
 
 
@@ -45,10 +45,10 @@ def corpus_file(request: pytest.FixtureRequest, tmp_path: pathlib.Path) -> pathl
 
 
 def test_all_passages_in_file_order(corpus_file: pathlib.Path) -> None:
-    findings = Findings()
-    corpus = load_passages(corpus_file, findings)
+    diagnostics = Diagnostics()
+    corpus = load_passages(corpus_file, diagnostics)
     assert corpus.to_dicts() == ROWS
-    assert findings.problems == findings.notes == ()
+    assert diagnostics.errors == diagnostics.warnings == ()
     schemas.conform(corpus, schemas.CORPUS)
 
 
@@ -64,10 +64,10 @@ def test_all_passages_in_file_order(corpus_file: pathlib.Path) -> None:
 def test_only_wanted_passages_are_kept(
     corpus_file: pathlib.Path, doc_ids: list[str] | None, page_ids: list[str | None] | None, kept: list[str]
 ) -> None:
-    findings = Findings()
-    corpus = load_passages(corpus_file, findings, doc_ids=doc_ids, page_ids=page_ids)
+    diagnostics = Diagnostics()
+    corpus = load_passages(corpus_file, diagnostics, doc_ids=doc_ids, page_ids=page_ids)
     assert corpus["doc_id"].to_list() == kept
-    assert findings.problems == ()
+    assert diagnostics.errors == ()
 
 
 def test_beir_and_pyserini_records_and_missing_fields(tmp_path: pathlib.Path) -> None:
@@ -77,13 +77,13 @@ def test_beir_and_pyserini_records_and_missing_fields(tmp_path: pathlib.Path) ->
         {"id": 5, "contents": "y"},
         {"doc_id": "d", "page_id": 7, "title": None, "text": "z"},
     )
-    findings = Findings()
-    assert load_passages(path, findings).rows() == [
+    diagnostics = Diagnostics()
+    assert load_passages(path, diagnostics).rows() == [
         ("b1", "b1", "T", "x"),  # a BEIR document is its own page
         ("5", None, "", "y"),
         ("d", "7", "", "z"),
     ]
-    assert findings.problems == ()
+    assert diagnostics.errors == ()
 
 
 @pytest.mark.parametrize(
@@ -109,18 +109,18 @@ def test_bad_record_is_named_by_line_also_where_it_is_not_wanted(
 
 def test_a_parquet_file_may_have_a_column_called_row(tmp_path: pathlib.Path) -> None:
     pl.DataFrame(ROWS).with_columns(row=9).write_parquet(tmp_path / "corpus.parquet")
-    findings = Findings()
-    assert load_passages(tmp_path / "corpus.parquet", findings).to_dicts() == ROWS
-    assert findings.problems == ()
+    diagnostics = Diagnostics()
+    assert load_passages(tmp_path / "corpus.parquet", diagnostics).to_dicts() == ROWS
+    assert diagnostics.errors == ()
 
 
 def test_repeated_doc_ids_over_files_are_named_also_where_not_wanted(tmp_path: pathlib.Path) -> None:
     one = write(tmp_path / "one.jsonl", *ROWS, ROWS[0])
     two = tmp_path / "two.parquet"
     pl.DataFrame(ROWS[2:]).write_parquet(two)
-    findings = Findings()
-    corpus = load_passages([one, two], findings, doc_ids=["d1"])
-    assert findings.problems == (
+    diagnostics = Diagnostics()
+    corpus = load_passages([one, two], diagnostics, doc_ids=["d1"])
+    assert diagnostics.errors == (
         f"{one}:4: doc_id 'd3' repeats the one at {one}:1",
         f"{two}:1: doc_id 'd2' repeats the one at {one}:3",
     )
@@ -129,7 +129,7 @@ def test_repeated_doc_ids_over_files_are_named_also_where_not_wanted(tmp_path: p
 
 def test_of_repeated_passages_the_first_is_kept(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "one.jsonl", ROWS[0], ROWS[1], ROWS[0] | {"text": "again"})
-    assert load_passages(path, Findings())["text"].to_list() == ["first", "second"]
+    assert load_passages(path, Diagnostics())["text"].to_list() == ["first", "second"]
 
 
 def test_passages_without_text_are_noted(tmp_path: pathlib.Path) -> None:
@@ -137,9 +137,9 @@ def test_passages_without_text_are_noted(tmp_path: pathlib.Path) -> None:
     parquet = tmp_path / "corpus.parquet"
     pl.DataFrame(rows).write_parquet(parquet)
     for path in (parquet, write(tmp_path / "corpus.jsonl", *rows)):
-        findings = Findings()
-        assert load_passages(path, findings).height == 2
-        assert findings.notes == ("passages without text: 1 (d1)",)
+        diagnostics = Diagnostics()
+        assert load_passages(path, diagnostics).height == 2
+        assert diagnostics.warnings == ("passages without text: 1 (d1)",)
 
 
 @pytest.mark.parametrize("column", ["doc_id", "page_id", "title", "text"])
@@ -159,9 +159,9 @@ def test_parquet_rows_without_id_or_text(tmp_path: pathlib.Path) -> None:
         ROWS[0] | {"doc_id": "d9", "text": None},
     ]
     pl.DataFrame(rows).write_parquet(path)
-    findings = Findings()
-    assert load_passages(path, findings).height == 3
-    assert findings.problems == (
+    diagnostics = Diagnostics()
+    assert load_passages(path, diagnostics).height == 3
+    assert diagnostics.errors == (
         f"{path}: row 4: doc_id is missing",
         f"{path}: row 5: doc_id is missing",
         f"{path}: row 6: text is missing",
@@ -172,7 +172,7 @@ def test_parquet_ids_may_be_numbers_but_text_may_not(tmp_path: pathlib.Path) -> 
     path = tmp_path / "corpus.parquet"
     good = pl.DataFrame({"doc_id": [4, 5], "page_id": [1, None], "title": [None, None], "text": ["a", "b"]})
     good.write_parquet(path)
-    assert load_passages(path, Findings()).rows() == [("4", "1", "", "a"), ("5", None, "", "b")]
+    assert load_passages(path, Diagnostics()).rows() == [("4", "1", "", "a"), ("5", None, "", "b")]
     good.with_columns(text=pl.lit(0.5)).write_parquet(path)
     assert problem_of(path) == f"{path}: column 'text' holds Float64; it must hold strings"
 

@@ -1,4 +1,4 @@
-"""Query files -> QUERIES, PROVENANCE and golds: every rule on a file of a few lines."""
+"""Query files -> QUERIES, PROVENANCE and gold_answers: every rule on a file of a few lines."""
 
 import gzip
 import json
@@ -12,7 +12,7 @@ from guides import section, table_rows
 from erag_ray import schemas
 from erag_ray.datasets import QUERY_FORMATS, Dataset, Question, find_dataset, load_queries
 from erag_ray.datasets.tasks import dataset_of_file
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.files.jsonl import Record
 from erag_ray.passages import load_passages
 from erag_ray.passages.pages import read_pages
@@ -35,9 +35,9 @@ def kilt(
 
 def problem_of(path: pathlib.Path, **options: object) -> str:
     """The only problem that loading finds."""
-    findings = Findings()
-    load_queries(path, findings, **options)  # type: ignore[arg-type]
-    (problem,) = findings.problems
+    diagnostics = Diagnostics()
+    load_queries(path, diagnostics, **options)  # type: ignore[arg-type]
+    (problem,) = diagnostics.errors
     return problem
 
 
@@ -51,8 +51,8 @@ def test_kilt_record_with_aliases_and_several_golds(tmp_path: pathlib.Path) -> N
         {"provenance": [{"wikipedia_id": "8"}, {"wikipedia_id": " 9 "}, {"title": "no page"}]},
     ]
     record = {"id": 12, "input": "Where?", "output": output, "gold_doc_ids": ["d2", "d1", "d2"]}
-    findings = Findings()
-    loaded = load_queries(write(tmp_path / "nq-dev-kilt.jsonl", record), findings)
+    diagnostics = Diagnostics()
+    loaded = load_queries(write(tmp_path / "nq-dev-kilt.jsonl", record), diagnostics)
     assert loaded.queries.to_dicts() == [
         {
             "query_id": "12",
@@ -64,8 +64,8 @@ def test_kilt_record_with_aliases_and_several_golds(tmp_path: pathlib.Path) -> N
     ]
     assert loaded.provenance.rows() == [("12", "7"), ("12", "8"), ("12", "9")]
     assert loaded.gold.rows() == [("12", 1, "d2"), ("12", 2, "d1")]
-    assert findings.problems == ()
-    assert findings.notes == ("empty answers, left out: 1 (12)",)
+    assert diagnostics.errors == ()
+    assert diagnostics.warnings == ("empty answers, left out: 1 (12)",)
     schemas.conform(loaded.queries, schemas.QUERIES)
     schemas.conform(loaded.provenance, schemas.PROVENANCE)
 
@@ -99,34 +99,36 @@ def test_a_name_that_only_shares_letters_is_not_known() -> None:
 
 def test_data_set_name_argument_over_record_over_file(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "nq.jsonl", kilt(kilt_task="fever_fm2"), kilt("q2"))
-    assert load_queries(path, Findings()).queries["dataset"].to_list() == ["fever_fm2", "nq"]
-    named = load_queries(path, Findings(), dataset="wow").queries
+    assert load_queries(path, Diagnostics()).queries["dataset"].to_list() == ["fever_fm2", "nq"]
+    named = load_queries(path, Diagnostics(), dataset="wow").queries
     assert named["dataset"].to_list() == ["wow", "wow"]
     assert named["score"].to_list() == ["token_f1", "token_f1"]
 
 
 def test_score_argument_over_score_of_the_data_set(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "x.jsonl", kilt(kilt_task="nq"), kilt("q2", kilt_task="fever"))
-    findings = Findings()
+    diagnostics = Diagnostics()
     scores = {"nq": "token_f1", "squad": "accuracy"}
-    loaded = load_queries(path, findings, score_by_dataset=scores)
+    loaded = load_queries(path, diagnostics, score_by_dataset=scores)
     assert loaded.queries["score"].to_list() == ["token_f1", "accuracy"]
     assert loaded.datasets["nq"] == Dataset(score="token_f1")
-    assert findings.notes == ("score_by_dataset names data sets that no query has: 1 (squad)",)
-    everywhere = load_queries(path, Findings(), score="rouge_l_kilt", score_by_dataset=scores)
+    assert diagnostics.warnings == ("score_by_dataset names data sets that no query has: 1 (squad)",)
+    everywhere = load_queries(path, Diagnostics(), score="rouge_l_kilt", score_by_dataset=scores)
     assert everywhere.queries["score"].to_list() == ["rouge_l_kilt", "rouge_l_kilt"]
 
 
 def test_unknown_data_set_goes_by_task_or_is_noted(tmp_path: pathlib.Path) -> None:
-    findings = Findings()
+    diagnostics = Diagnostics()
     paths = [
         write(tmp_path / "mine.jsonl", kilt("a", task="dialogue")),
         write(tmp_path / "yours.jsonl", kilt("b", task="fact")),
         write(tmp_path / "theirs.jsonl", kilt("c")),
     ]
-    loaded = load_queries(paths, findings)
+    loaded = load_queries(paths, diagnostics)
     assert loaded.queries["score"].to_list() == ["token_f1", "accuracy", "exact_match"]
-    assert findings.notes == ("data set 'theirs' is not known: taken as question answering by exact_match",)
+    assert diagnostics.warnings == (
+        "data set 'theirs' is not known: taken as question answering by exact_match",
+    )
 
 
 def test_mixed_tasks_in_one_unknown_data_set_are_a_problem(tmp_path: pathlib.Path) -> None:
@@ -138,26 +140,26 @@ def test_byte_order_mark_blank_lines_and_gzip_whatever_the_name(tmp_path: pathli
     text = f"\ufeff\n{json.dumps(kilt())}\n  \n\n{json.dumps(kilt('q2'))}"
     path = tmp_path / "nq.jsonl"
     path.write_bytes(gzip.compress(text.encode()))
-    findings = Findings()
-    assert load_queries(path, findings).queries["query_id"].to_list() == ["q1", "q2"]
-    assert findings.problems == ()
+    diagnostics = Diagnostics()
+    assert load_queries(path, diagnostics).queries["query_id"].to_list() == ["q1", "q2"]
+    assert diagnostics.errors == ()
 
 
 def test_impossible_questions_are_left_out_by_name(tmp_path: pathlib.Path) -> None:
     none = {"id": "no1", "input": "?", "output": [], "meta": {"is_impossible": True}}
     also = {"id": "no2", "input": "?", "output": [], "is_impossible": True}
-    findings = Findings()
-    loaded = load_queries(write(tmp_path / "nq.jsonl", none, kilt(), also), findings)
+    diagnostics = Diagnostics()
+    loaded = load_queries(write(tmp_path / "nq.jsonl", none, kilt(), also), diagnostics)
     assert loaded.queries["query_id"].to_list() == ["q1"]
-    assert findings.problems == ()
-    assert findings.notes == ("impossible questions, left out: 2 (no1, no2)",)
+    assert diagnostics.errors == ()
+    assert diagnostics.warnings == ("impossible questions, left out: 2 (no1, no2)",)
 
 
 def test_answers_that_normalise_to_nothing_are_noted_and_kept(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "nq.jsonl", kilt("q1", "?", "*", "star"), kilt("q2", "?", "The", "."))
-    findings = Findings()
-    assert load_queries(path, findings).queries["answers"].to_list() == [["*", "star"], ["The", "."]]
-    (note,) = findings.notes
+    diagnostics = Diagnostics()
+    assert load_queries(path, diagnostics).queries["answers"].to_list() == [["*", "star"], ["The", "."]]
+    (note,) = diagnostics.warnings
     assert "normalise to nothing" in note
     assert note.endswith(": 3 (q1, q2, q2)")
 
@@ -205,33 +207,33 @@ def test_nesting_as_deep_as_it_gets_is_read_or_named(tmp_path: pathlib.Path, key
     for depth in range(700, 1000):
         line = f'{{"id": "q1", "input": "?", "output": [{{"answer": "a"}}], "{key}": {"[" * depth}{"]" * depth}}}'
         path = write(tmp_path / "nq.jsonl", line)
-        findings = Findings()
-        load_queries(path, findings, where=["meta=a"] if key == "meta" else [])
-        assert all(str(path) in problem or "where" in problem for problem in findings.problems)
+        diagnostics = Diagnostics()
+        load_queries(path, diagnostics, filters=["meta=a"] if key == "meta" else [])
+        assert all(str(path) in problem or "filters" in problem for problem in diagnostics.errors)
 
 
 def test_question_of_the_wrong_type(tmp_path: pathlib.Path) -> None:
-    findings = Findings()
+    diagnostics = Diagnostics()
     path = write(tmp_path / "nq.jsonl", kilt("q1", 5))
-    load_queries(path, findings)
-    assert findings.problems[0] == f"{path}:1: input is 5; it must be a string"
+    load_queries(path, diagnostics)
+    assert diagnostics.errors[0] == f"{path}:1: input is 5; it must be a string"
 
 
 def test_several_problems_of_one_record_are_all_there(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "nq.jsonl", kilt(), {"id": "q1", "input": "", "output": []})
-    findings = Findings()
-    load_queries(path, findings)
-    text = "\n".join(findings.problems)
+    diagnostics = Diagnostics()
+    load_queries(path, diagnostics)
+    text = "\n".join(diagnostics.errors)
     assert all(part in text for part in ("repeats the one at", "no question", "no answer"))
     with pytest.raises(schemas.InputError, match=r"(?s)^3 problems with the inputs:.*no answer"):
-        findings.raise_problems()
+        diagnostics.raise_errors()
 
 
 def test_an_id_that_repeats_over_two_files_names_both(tmp_path: pathlib.Path) -> None:
     one, two = write(tmp_path / "nq.jsonl", kilt()), write(tmp_path / "squad.jsonl", kilt())
-    findings = Findings()
-    load_queries([one, two], findings)
-    assert findings.problems == (f"{two}:1: query id 'q1' repeats the one at {one}:1",)
+    diagnostics = Diagnostics()
+    load_queries([one, two], diagnostics)
+    assert diagnostics.errors == (f"{two}:1: query id 'q1' repeats the one at {one}:1",)
 
 
 def test_bytes_that_are_not_utf8(tmp_path: pathlib.Path) -> None:
@@ -270,9 +272,9 @@ def test_unknown_format_names_the_known_ones(tmp_path: pathlib.Path) -> None:
     with pytest.raises(
         InputError, match="query_format: unknown query format 'csv'; known: beir, kilt, klue, plain"
     ):
-        load_queries(path, Findings(), format="csv")
+        load_queries(path, Diagnostics(), format="csv")
     with pytest.raises(InputError, match=r"Did you mean 'plain'\?"):
-        load_queries(path, Findings(), format="plane")
+        load_queries(path, Diagnostics(), format="plane")
 
 
 def tsv_like(record: Record) -> Question:
@@ -289,28 +291,28 @@ def tsv_like(record: Record) -> Question:
 
 def test_a_form_of_a_users_own(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "nq.jsonl", {"n": 1, "q": "a?"}, {"n": 2, "q": "b?"})
-    findings = Findings()
-    loaded = load_queries(path, findings, format=f"{__name__}:tsv_like")
+    diagnostics = Diagnostics()
+    loaded = load_queries(path, diagnostics, format=f"{__name__}:tsv_like")
     assert loaded.queries.select("query_id", "question").rows() == [("1", "a?"), ("2", "b?")]
-    assert findings.problems == findings.notes == ()
+    assert diagnostics.errors == diagnostics.warnings == ()
     for text, told in (
         ("bad", "KeyError: 'no such column'"),
         ("none", "it returned a NoneType, not an erag_ray"),
     ):
         write(path, {"n": 1, "q": "a?"}, {"n": 2, "q": text})
         with pytest.raises(InputError, match=rf"nq.jsonl:2: query_format: {__name__}:tsv_like: .*{told}"):
-            load_queries(path, Findings(), format=f"{__name__}:tsv_like")
+            load_queries(path, Diagnostics(), format=f"{__name__}:tsv_like")
 
 
 def test_repeats_are_capped_per_kind(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "nq.jsonl", kilt(), *(["oops"] * 42), {"id": "q9", "input": "?"})
-    findings = Findings()
-    load_queries(path, findings)
-    assert [problem.split(": ")[0] for problem in findings.problems[:5]] == [
+    diagnostics = Diagnostics()
+    load_queries(path, diagnostics)
+    assert [problem.split(": ")[0] for problem in diagnostics.errors[:5]] == [
         f"{path}:{i}" for i in range(2, 7)
     ]
-    assert findings.problems[5] == f"... and 37 more: bad lines in {path}"
-    assert findings.problems[6] == f"{path}:44: query 'q9' has no answer"
+    assert diagnostics.errors[5] == f"... and 37 more: bad lines in {path}"
+    assert diagnostics.errors[6] == f"{path}:44: query 'q9' has no answer"
 
 
 TRIVIA = {
@@ -330,11 +332,11 @@ def test_triviaqa_questions_are_joined_by_id(tmp_path: pathlib.Path) -> None:
     source = write(tmp_path / "web-dev.json", TRIVIA)
     bare = {"id": "tc_1", "output": [{"answer": "Red Sea"}, {"provenance": [{"wikipedia_id": "5"}]}]}
     path = write(tmp_path / "triviaqa-dev_id-kilt.jsonl", bare, kilt("tc_2", "Here?"))
-    findings = Findings()
-    loaded = load_queries(path, findings, triviaqa_questions=source)
+    diagnostics = Diagnostics()
+    loaded = load_queries(path, diagnostics, triviaqa_questions=source)
     assert loaded.queries["question"].to_list() == ["Which sea?", "Here?"]
     assert loaded.provenance.rows() == [("tc_1", "5")]
-    assert findings.problems == ()
+    assert diagnostics.errors == ()
 
 
 def test_triviaqa_ids_that_are_missing_are_named(tmp_path: pathlib.Path) -> None:
@@ -363,9 +365,9 @@ def test_triviaqa_without_its_file_names_the_key_to_set(tmp_path: pathlib.Path) 
 def test_triviaqa_file_that_is_none(tmp_path: pathlib.Path, content: str, message: str) -> None:
     source = write(tmp_path / "web.json", content)
     path = write(tmp_path / "triviaqa.jsonl", kilt("tc_1", ""))
-    findings = Findings()
-    load_queries(path, findings, triviaqa_questions=source)
-    assert findings.problems[0].startswith(f"{source}: {message}")
+    diagnostics = Diagnostics()
+    load_queries(path, diagnostics, triviaqa_questions=source)
+    assert diagnostics.errors[0].startswith(f"{source}: {message}")
 
 
 def beir(query_id: str, **metadata: object) -> dict[str, object]:
@@ -381,23 +383,23 @@ def test_beir_queries_with_qrels(tmp_path: pathlib.Path) -> None:
     qrels = write(
         folder / "test.tsv", "query-id\tcorpus-id\tscore", "q1\td1\t1", "q1\td0\t0", "q1\td2\t2", "q2\td0\t0"
     )
-    findings = Findings()
-    loaded = load_queries(path, findings, qrels=qrels)
+    diagnostics = Diagnostics()
+    loaded = load_queries(path, diagnostics, qrels=qrels)
     assert loaded.queries.rows() == [
         ("q1", "hotpotqa", "q1?", ["yes"], "exact_match"),
         ("q2", "hotpotqa", "q2?", ["b", "c"], "exact_match"),
     ]
     assert loaded.gold.rows() == [("q1", 1, "d2"), ("q1", 2, "d1")]  # best first; 0 is not relevant
     assert loaded.provenance.rows() == [("q1", "d2"), ("q1", "d1")]
-    assert findings.problems == ()
-    assert findings.notes == ("questions without a line in the qrels, left out: 1 (train)",)
+    assert diagnostics.errors == ()
+    assert diagnostics.warnings == ("questions without a line in the qrels, left out: 1 (train)",)
 
 
 def test_beir_query_without_answer_is_a_problem(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "queries.jsonl", beir("q1", answer="yes"), {"_id": "q2", "text": "?"})
-    findings = Findings()
-    load_queries(path, findings, dataset="nq")
-    assert findings.problems == (f"{path}:2: query 'q2' has no answer",)
+    diagnostics = Diagnostics()
+    load_queries(path, diagnostics, dataset="nq")
+    assert diagnostics.errors == (f"{path}:2: query 'q2' has no answer",)
 
 
 @pytest.mark.parametrize(
@@ -421,9 +423,9 @@ def test_bad_qrels_line(tmp_path: pathlib.Path, line: str, message: str) -> None
 def test_bad_trec_qrels_line(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "nq.jsonl", plain("q1"))
     qrels = write(tmp_path / "nq.qrels", "q1 0 d0 1", "q1 0 d 1 1", "q1 0 d1 high", "q1 Q0 d0 0")
-    findings = Findings()
-    load_queries(path, findings, qrels=qrels)
-    assert findings.problems == (
+    diagnostics = Diagnostics()
+    load_queries(path, diagnostics, qrels=qrels)
+    assert diagnostics.errors == (
         f"{qrels}:2: 5 columns of neither known form: query 0 document grade (TREC), or query-id, corpus-id and score "
         "between tabs (BEIR)",
         f"{qrels}:3: score 'high' is not a whole number",
@@ -452,9 +454,9 @@ def test_trec_qrels_name_the_gold_passages_of_any_question(tmp_path: pathlib.Pat
         "b1 0 d6 1",
     ]
     qrels.write_bytes("\r\n".join(lines).encode())
-    findings = Findings()
-    loaded = load_queries(paths, findings, dataset="nq", qrels=qrels)
-    findings.raise_problems()
+    diagnostics = Diagnostics()
+    loaded = load_queries(paths, diagnostics, dataset="nq", qrels=qrels)
+    diagnostics.raise_errors()
     assert loaded.queries["query_id"].to_list() == [
         "q1",
         "q2",
@@ -478,7 +480,7 @@ def test_trec_qrels_name_the_gold_passages_of_any_question(tmp_path: pathlib.Pat
     assert loaded.gold.rows() == gold
     # a document is no page but in BEIR, whose other questions are not of this split
     assert loaded.provenance.rows() == [("s1", "One"), ("k3", "7"), ("b1", "d6")]
-    assert findings.notes == (
+    assert diagnostics.warnings == (
         "questions without a line in the qrels: no gold is known: 1 (unjudged)",
         "questions without a line in the qrels, left out: 1 (train)",
     )
@@ -518,9 +520,9 @@ def test_plain_questions_by_every_name_of_id_and_answers(tmp_path: pathlib.Path)
         "",
         {"question": "g?", "answers": "G"},
     )
-    findings = Findings()
-    loaded = load_queries(path, findings)
-    assert findings.problems == ()
+    diagnostics = Diagnostics()
+    loaded = load_queries(path, diagnostics)
+    assert diagnostics.errors == ()
     assert loaded.queries.select("query_id", "question", "answers").rows() == [
         ("nq:1", "a?", ["Ann"]),
         ("7", "b?", ["Bo"]),
@@ -530,7 +532,7 @@ def test_plain_questions_by_every_name_of_id_and_answers(tmp_path: pathlib.Path)
         ("nq:8", "g?", ["G"]),
     ]
     assert loaded.provenance.height == loaded.gold.height == 0
-    assert findings.notes == (
+    assert diagnostics.warnings == (
         "questions without an id, called by their place, NAME:LINE: 3 (nq:1, nq:6, nq:8)",
         "empty answers, left out: 1 (nq:1)",
         "impossible questions, left out: 1 (nq:6)",
@@ -542,7 +544,7 @@ def test_ids_from_places_do_not_depend_on_the_folder(tmp_path: pathlib.Path) -> 
     (tmp_path / "squad").mkdir()
     (tmp_path / "other").mkdir()
     ids = [
-        load_queries(write(tmp_path / file, plain()), Findings()).queries["query_id"].item()
+        load_queries(write(tmp_path / file, plain()), Diagnostics()).queries["query_id"].item()
         for file in ("nq.jsonl", "other/nq.jsonl", "nq/queries.jsonl", "squad/queries.jsonl")
     ]
     assert ids == ["nq:1", "nq:1", "nq:1", "squad:1"]
@@ -561,17 +563,17 @@ def test_ids_from_places_do_not_depend_on_the_folder(tmp_path: pathlib.Path) -> 
 )
 def test_bad_plain_question(tmp_path: pathlib.Path, record: object, message: str) -> None:
     path = write(tmp_path / "nq.jsonl", plain("q1"), record)
-    findings = Findings()
-    load_queries(path, findings)
-    assert findings.problems[0].startswith(f"{path}:2: {message.format(path=path)}")
+    diagnostics = Diagnostics()
+    load_queries(path, diagnostics)
+    assert diagnostics.errors[0].startswith(f"{path}:2: {message.format(path=path)}")
 
 
 def test_records_of_no_known_form_are_told_once_with_all_forms(tmp_path: pathlib.Path) -> None:
     other = {"id": "q2", "query": "Who?", "gold": ["Ann"]}
     path = write(tmp_path / "nq.jsonl", plain("q1"), *[other] * 9, {"_id": "q3"})
-    findings = Findings()
-    load_queries(path, findings)
-    told, more = findings.problems
+    diagnostics = Diagnostics()
+    load_queries(path, diagnostics)
+    told, more = diagnostics.errors
     assert told.startswith(f"{path}:2: a record of no known form, with the fields ['id', 'query', 'gold']. ")
     for form in ("kilt", "beir", "plain", "squad", "klue"):
         assert f"{form} " in told
@@ -601,16 +603,16 @@ def test_squad_in_one_line_and_over_several(tmp_path: pathlib.Path, indent: int 
     )
     path = tmp_path / "squad.json"
     path.write_text(json.dumps(content, indent=indent))
-    findings = Findings()
-    loaded = load_queries(path, findings, format=form)
-    assert findings.problems == ()
+    diagnostics = Diagnostics()
+    loaded = load_queries(path, diagnostics, format=form)
+    assert diagnostics.errors == ()
     assert loaded.queries.select("query_id", "question", "answers").rows() == [
         ("s1", "s1?", ["Ann", "Ann B."]),
         ("s2", "s2?", ["7"]),
     ]
     assert loaded.provenance.rows() == [("s1", "One"), ("s2", "Two")]
-    assert findings.notes == ("impossible questions, left out: 1 (s3)",)
-    assert [page.paragraphs for page, _ in read_pages(str(path), findings)] == [
+    assert diagnostics.warnings == ("impossible questions, left out: 1 (s3)",)
+    assert [page.paragraphs for page, _ in read_pages(str(path), diagnostics)] == [
         ("One", "All of One."),
         ("Two", "All of Two."),
     ]
@@ -619,9 +621,9 @@ def test_squad_in_one_line_and_over_several(tmp_path: pathlib.Path, indent: int 
 def test_squad_question_without_an_id_or_a_title(tmp_path: pathlib.Path) -> None:
     nameless = {"paragraphs": [{"context": "c", "qas": [qa("s1", "Ann"), {"question": "?", "answers": []}]}]}
     path = write(tmp_path / "squad.json", squad(nameless))
-    findings = Findings()
-    loaded = load_queries(path, findings)
-    assert findings.problems == (
+    diagnostics = Diagnostics()
+    loaded = load_queries(path, diagnostics)
+    assert diagnostics.errors == (
         f"{path}:2: id is missing; it must be a string that is not empty or a number",
         f"{path}:2: query '' has no answer",
     )
@@ -682,22 +684,22 @@ def test_the_guide_shows_every_form() -> None:
 
 @pytest.mark.parametrize(("key", "form"), RECORDS)
 def test_the_guide_shows_records_that_are_read(tmp_path: pathlib.Path, key: str, form: str) -> None:
-    path, findings = shown_file(tmp_path, key, form), Findings()
+    path, diagnostics = shown_file(tmp_path, key, form), Diagnostics()
     if key == "queries":
-        loaded = load_queries(path, findings, format=form, dataset="nq")
+        loaded = load_queries(path, diagnostics, format=form, dataset="nq")
         assert loaded.queries.select("query_id", "question").rows() == [("q1", "who built it")]
         assert loaded.queries["answers"].item()[0] == "Ann"
-        assert loaded.queries.equals(load_queries(path, Findings(), dataset="nq").queries)
+        assert loaded.queries.equals(load_queries(path, Diagnostics(), dataset="nq").queries)
         assert loaded.provenance.height == (form not in ("beir", "plain"))
     elif key == "passages":
-        assert load_passages(path, findings).select("doc_id", "text").rows() == [("d1", "Ann built it.")]
+        assert load_passages(path, diagnostics).select("doc_id", "text").rows() == [("d1", "Ann built it.")]
     elif key == "knowledge_source":
-        (page,) = [page for page, _ in read_pages(str(path), findings)]
+        (page,) = [page for page, _ in read_pages(str(path), diagnostics)]
         assert (page.title, page.paragraphs[-1]) == ("Marn", "Ann built it.")
     elif key == "runs":
-        entries = load_run("bm25", path, findings)
+        entries = load_run("bm25", path, diagnostics)
         assert entries.select("query_id", "rank", "doc_id").row(0) == ("q1", 1, "d1")
     else:
         questions = write(tmp_path / "plain.jsonl", RECORDS["queries", "plain"].strip("`"))
-        assert load_queries(questions, findings, dataset="nq", qrels=path).gold.rows() == [("q1", 1, "d1")]
-    assert findings.problems == findings.notes == ()
+        assert load_queries(questions, diagnostics, dataset="nq", qrels=path).gold.rows() == [("q1", 1, "d1")]
+    assert diagnostics.errors == diagnostics.warnings == ()

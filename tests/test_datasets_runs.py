@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erag_ray import schemas
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.runs import load_run, resolve_pages, write_trec_qrels, write_trec_run
 from erag_ray.runs.predictions import RUN_COLUMNS
 
@@ -42,9 +42,9 @@ def lists_of(entries: pl.DataFrame) -> dict[str, list[str]]:
 
 
 def problems_of(path: pathlib.Path, **options: str) -> tuple[str, ...]:
-    findings = Findings()
-    load_run("bm25", path, findings, **options)
-    return findings.problems
+    diagnostics = Diagnostics()
+    load_run("bm25", path, diagnostics, **options)
+    return diagnostics.errors
 
 
 def test_trec_order_is_score_then_id_last_first(tmp_path: pathlib.Path) -> None:
@@ -57,27 +57,27 @@ def test_trec_order_is_score_then_id_last_first(tmp_path: pathlib.Path) -> None:
         "q1 Q0 é 4 1.5 tag",
         "q1 Q0 d7 1 .25e1 tag",
     )
-    findings = Findings()
-    entries = load_run("bm25", path, findings)
+    diagnostics = Diagnostics()
+    entries = load_run("bm25", path, diagnostics)
     # at score 1.5, by bytes from the end: é (0xC3...), d2, d10
     assert lists_of(entries) == {"q1": ["d7", "é", "d2", "d10"], "q2": ["d1"]}
     assert entries["run_id"].unique().to_list() == ["bm25"]
     assert entries["score"].to_list() == [2.5, 1.5, 1.5, 1.5, -1000.0]
-    assert findings.problems == ()
-    assert findings.notes == (
+    assert diagnostics.errors == ()
+    assert diagnostics.warnings == (
         "run 'bm25': queries whose rank column differs from the order by score, which is used: 1 (q1)",
     )
-    schemas.conform(resolve_pages(entries, CORPUS, findings), schemas.RUNS)
+    schemas.conform(resolve_pages(entries, CORPUS, diagnostics), schemas.RUNS)
 
 
 def test_scores_tie_in_single_precision_for_trec9_only(tmp_path: pathlib.Path) -> None:
     path = trec(tmp_path / "run.gz", "q Q0 a 1 16777217 t", "q Q0 b 2 16777216 t")
     path.write_bytes(gzip.compress(path.read_bytes()))
     # 16777217 = 2^24 + 1 has no single-precision number of its own
-    assert lists_of(load_run("r", path, Findings(), ties="trec9")) == {"q": ["b", "a"]}
-    assert lists_of(load_run("r", path, Findings(), ties="trec10")) == {"q": ["a", "b"]}
+    assert lists_of(load_run("r", path, Diagnostics(), ties="trec9")) == {"q": ["b", "a"]}
+    assert lists_of(load_run("r", path, Diagnostics(), ties="trec10")) == {"q": ["a", "b"]}
     with pytest.raises(ValueError, match="unknown tie rule 'trec8'"):
-        load_run("r", path, Findings(), ties="trec8")
+        load_run("r", path, Diagnostics(), ties="trec8")
 
 
 @pytest.mark.parametrize(
@@ -102,11 +102,11 @@ def test_a_tag_may_hold_blanks(tmp_path: pathlib.Path) -> None:
         "q1\tQ0\td2\t2\t1.0\tmy tag",
         "q2 Q0 d1 1 2 t",
     )
-    findings = Findings()
-    assert lists_of(load_run("bm25", path, findings)) == {"q1": ["d1", "d2"], "q2": ["d1"]}
-    assert findings.problems == ()
+    diagnostics = Diagnostics()
+    assert lists_of(load_run("bm25", path, diagnostics)) == {"q1": ["d1", "d2"], "q2": ["d1"]}
+    assert diagnostics.errors == ()
     kind = "run 'bm25': lines of more than 6 columns, the sixth and the rest taken as the tag"
-    assert findings.notes == (f"{kind}: 2 ({path}:1, {path}:2)",)
+    assert diagnostics.warnings == (f"{kind}: 2 ({path}:1, {path}:2)",)
 
 
 def lines_of(lists: dict[str, list[tuple[object, object]]]) -> list[str]:
@@ -142,13 +142,13 @@ def test_scores_that_rise_with_the_rank_are_a_problem(
     tmp_path: pathlib.Path, lists: dict[str, list[tuple[object, object]]], told: str
 ) -> None:
     path = trec(tmp_path / "run.trec", *lines_of(lists))
-    findings = Findings()
-    load_run("dense", path, findings)
-    (problem,) = findings.problems
+    diagnostics = Diagnostics()
+    load_run("dense", path, diagnostics)
+    (problem,) = diagnostics.errors
     assert problem.startswith(f"{path}:")
     assert told in problem
     assert "Write scores that fall with the rank" in problem
-    assert findings.notes == ()
+    assert diagnostics.warnings == ()
 
 
 def test_the_lines_of_scores_that_rise_are_named(tmp_path: pathlib.Path) -> None:
@@ -181,7 +181,7 @@ def test_a_rank_column_that_tells_nothing_leaves_the_order_to_the_scores(
         query: sorted(range(len(pairs)), key=lambda one: (float(str(pairs[one][1])), one), reverse=True)
         for query, pairs in lists.items()
     }
-    assert lists_of(load_run("r", path, Findings())) == {
+    assert lists_of(load_run("r", path, Diagnostics())) == {
         query: [f"d{number}" for number in numbers] for query, numbers in sorted(order.items())
     }
 
@@ -195,10 +195,10 @@ def test_empty_missing_and_truncated_runs(tmp_path: pathlib.Path) -> None:
 
 
 def test_an_empty_run_is_found_beside_the_problems_of_another(tmp_path: pathlib.Path) -> None:
-    findings = Findings()
-    load_run("bad", trec(tmp_path / "bad.trec", "oops"), findings)
-    load_run("empty", trec(tmp_path / "empty.trec"), findings)
-    assert [problem.split(":")[0] for problem in findings.problems] == [
+    diagnostics = Diagnostics()
+    load_run("bad", trec(tmp_path / "bad.trec", "oops"), diagnostics)
+    load_run("empty", trec(tmp_path / "empty.trec"), diagnostics)
+    assert [problem.split(":")[0] for problem in diagnostics.errors] == [
         f"{tmp_path}/bad.trec",
         f"{tmp_path}/empty.trec",
     ]
@@ -212,11 +212,11 @@ def test_parquet_by_rank_by_score_and_with_number_ids(tmp_path: pathlib.Path) ->
     path = tmp_path / "run.parquet"
     frame = pl.DataFrame({"query_id": [2, 1, 1], "doc_id": ["a", "b", "c"], "rank": [1, 2, 1]})
     frame.write_parquet(path)
-    entries = load_run("r", path, Findings())
+    entries = load_run("r", path, Diagnostics())
     assert lists_of(entries) == {"1": ["c", "b"], "2": ["a"]}
     assert entries["score"].null_count() == 3
     frame.select("query_id", "doc_id", score=pl.Series([0.5, 7.0, 7.0])).write_parquet(path)
-    assert lists_of(load_run("r", path, Findings())) == {"1": ["c", "b"], "2": ["a"]}
+    assert lists_of(load_run("r", path, Diagnostics())) == {"1": ["c", "b"], "2": ["a"]}
 
 
 @pytest.mark.parametrize(
@@ -274,10 +274,10 @@ def test_parquet_with_several_runs_gives_the_one_of_the_name(tmp_path: pathlib.P
         {"run_id": ["bm25", "dense"], "query_id": ["q", "q"], "doc_id": ["a", "b"], "rank": [1, 1]}
     )
     runs.write_parquet(path)
-    assert lists_of(load_run("dense", path, Findings())) == {"q": ["b"]}
-    findings = Findings()
-    load_run("other", path, findings)
-    assert findings.problems == (f"{path}: holds the runs bm25, dense, none of which is called 'other'",)
+    assert lists_of(load_run("dense", path, Diagnostics())) == {"q": ["b"]}
+    diagnostics = Diagnostics()
+    load_run("other", path, diagnostics)
+    assert diagnostics.errors == (f"{path}: holds the runs bm25, dense, none of which is called 'other'",)
 
 
 def predictions(path: pathlib.Path, **lists: list[dict[str, object]]) -> pathlib.Path:
@@ -300,13 +300,13 @@ def test_kilt_predictions_by_document_by_text_and_by_page(tmp_path: pathlib.Path
         q2=[{"passage_id": "d3"}],
         q3=[],
     )
-    findings = Findings()
-    entries = load_run("dpr", path, findings)
+    diagnostics = Diagnostics()
+    entries = load_run("dpr", path, diagnostics)
     assert entries["doc_id"].to_list() == [None, None, "d4", None, "d3"]
     assert entries["page_id"].to_list() == ["p2", "p1", None, "p1", None]
-    runs = resolve_pages(entries, CORPUS, findings)
+    runs = resolve_pages(entries, CORPUS, diagnostics)
     assert lists_of(runs) == {"q1": ["d3", "d2", "d4", "d1"], "q2": ["d3"]}
-    assert findings.problems == findings.notes == ()
+    assert diagnostics.errors == diagnostics.warnings == ()
     schemas.conform(runs, schemas.RUNS)
 
 
@@ -315,33 +315,33 @@ def test_scores_of_predictions_may_be_anything(tmp_path: pathlib.Path) -> None:
     found: list[dict[str, object]] = [
         {"doc_id": f"d{place}", "score": one} for place, one in enumerate(scores)
     ]
-    entries = load_run("dpr", predictions(tmp_path / "kilt.jsonl", q=found), Findings())
+    entries = load_run("dpr", predictions(tmp_path / "kilt.jsonl", q=found), Diagnostics())
     assert entries["score"].to_list() == [1.0, 1e25, None, None, None, None]
 
 
 def test_a_page_that_comes_up_again_keeps_its_first_place(tmp_path: pathlib.Path) -> None:
     again = [{"wikipedia_id": 1}, {"wikipedia_id": 2}, {"wikipedia_id": "1"}, {"wikipedia_id": 3}]
     corpus = CORPUS.with_columns(page_id=pl.Series(["1", "2", "3", None]))
-    findings = Findings()
-    entries = load_run("dpr", predictions(tmp_path / "kilt.jsonl", q=again), findings)
-    assert lists_of(resolve_pages(entries, corpus, findings)) == {"q": ["d1", "d2", "d3"]}
-    assert findings.notes == ("pages that come up again in a list, left out (query: page): 1 (q: 1)",)
+    diagnostics = Diagnostics()
+    entries = load_run("dpr", predictions(tmp_path / "kilt.jsonl", q=again), diagnostics)
+    assert lists_of(resolve_pages(entries, corpus, diagnostics)) == {"q": ["d1", "d2", "d3"]}
+    assert diagnostics.warnings == ("pages that come up again in a list, left out (query: page): 1 (q: 1)",)
 
 
 def test_a_text_that_is_no_passage_falls_back_to_the_first_and_is_noted(tmp_path: pathlib.Path) -> None:
-    findings = Findings()
+    diagnostics = Diagnostics()
     path = predictions(tmp_path / "kilt.jsonl", q=[{"wikipedia_id": "p1", "text": "else"}])
-    runs = resolve_pages(load_run("dpr", path, findings), CORPUS, findings)
+    runs = resolve_pages(load_run("dpr", path, diagnostics), CORPUS, diagnostics)
     assert lists_of(runs) == {"q": ["d1"]}
-    assert findings.problems == ()
-    assert findings.notes[0].endswith(": 1 (q: p1)")
+    assert diagnostics.errors == ()
+    assert diagnostics.warnings[0].endswith(": 1 (q: p1)")
 
 
 def test_a_page_without_a_passage_is_a_problem(tmp_path: pathlib.Path) -> None:
-    findings = Findings()
+    diagnostics = Diagnostics()
     path = predictions(tmp_path / "kilt.jsonl", q=[{"wikipedia_id": "p9"}, {"wikipedia_id": "p2"}])
-    resolve_pages(load_run("dpr", path, findings), CORPUS, findings)
-    assert findings.problems == ("run 'dpr', query 'q': page 'p9' has no passage in the passages",)
+    resolve_pages(load_run("dpr", path, diagnostics), CORPUS, diagnostics)
+    assert diagnostics.errors == ("run 'dpr', query 'q': page 'p9' has no passage in the passages",)
 
 
 @pytest.mark.parametrize(
@@ -404,11 +404,11 @@ def test_runs_to_trec_to_runs_keeps_the_order(lists: dict[str, list[str]], ties:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / f"run.{suffix}"
         write_trec_run(run_table(lists), path)
-        findings = Findings()
-        entries = load_run("mine", path, findings, ties=ties)
-    assert findings.notes == ()
+        diagnostics = Diagnostics()
+        entries = load_run("mine", path, diagnostics, ties=ties)
+    assert diagnostics.warnings == ()
     assert lists_of(entries) == lists
-    assert bool(findings.problems) == (not lists)  # a run without lists is the only one that is refused
+    assert bool(diagnostics.errors) == (not lists)  # a run without lists is the only one that is refused
 
 
 @pytest.mark.parametrize(

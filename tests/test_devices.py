@@ -82,7 +82,7 @@ def test_responses_of_several_devices_are_reported(tiny: Tiny, local_ray: None) 
     plan = compare(tiny)
     run_stage(tiny.config, plan)
     (part,) = plan.plans
-    store = ResponseStore(tiny.config.store, part.id)
+    store = ResponseStore(tiny.config.cache_dir, part.id)
     place = f"{tiny.config.out}/{plan.stage}"
     number = plan.requests.select("question_key", "passages_key").n_unique()
     manifest = read_manifest(Folder(place))

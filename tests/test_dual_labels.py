@@ -13,7 +13,7 @@ import pytest
 
 from erag_ray.config import DualLabelsConfig, RetrieverConfig
 from erag_ray.datasets import load_queries
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.papers import dual_labels, dual_probabilities
 from erag_ray.papers.dual_stage import label_twice
 from erag_ray.passages.pages import read_pages
@@ -74,16 +74,16 @@ def klue(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def test_questions_have_their_articles_title_as_gold_page(klue: pathlib.Path) -> None:
-    findings = Findings()
-    loaded = load_queries(klue, findings, where=["source=wikipedia"])
-    findings.raise_problems()
+    diagnostics = Diagnostics()
+    loaded = load_queries(klue, diagnostics, filters=["source=wikipedia"])
+    diagnostics.raise_errors()
     assert loaded.queries.select("query_id", "dataset", "answers").rows() == [
         ("k1", "klue-mrc-v1.1_dev", ["1874년"]),
         ("k2", "klue-mrc-v1.1_dev", ["박온린"]),
         ("k4", "klue-mrc-v1.1_dev", ["김가람", "가람"]),
     ]
     assert loaded.provenance.rows() == [("k1", "가람시"), ("k2", "누리호"), ("k4", "가람시")]
-    notes = " ".join(findings.notes)
+    notes = " ".join(diagnostics.warnings)
     assert "impossible questions, left out: 1 (k3)" in notes
     assert "left out by where source=wikipedia: 1 (k5)" in notes
 
@@ -113,25 +113,25 @@ def test_questions_have_their_articles_title_as_gold_page(klue: pathlib.Path) ->
 )
 def test_what_is_wrong_with_a_klue_file_is_named(klue: pathlib.Path, content: str, named: str) -> None:
     klue.write_text(content)
-    findings = Findings()
-    load_queries(klue, findings, format="klue")
-    assert any(named in problem for problem in findings.problems)
+    diagnostics = Diagnostics()
+    load_queries(klue, diagnostics, format="klue")
+    assert any(named in problem for problem in diagnostics.errors)
 
 
 def test_an_article_without_a_title_is_no_page(klue: pathlib.Path) -> None:
     klue.write_text('{"data": [{"title": " ", "paragraphs": [{"context": "b"}]}]}')
-    findings = Findings()
-    list(read_pages(str(klue), findings))
-    assert findings.problems == (
+    diagnostics = Diagnostics()
+    list(read_pages(str(klue), diagnostics))
+    assert diagnostics.errors == (
         f"{klue}:1: title is ' '; it must be a string that is not empty or a number",
     )
 
 
 def test_a_paragraph_without_its_context_is_no_page(klue: pathlib.Path) -> None:
     klue.write_text('{"data": [{"title": "a", "paragraphs": [{"context": "b"}, {"context": ["c"]}]}]}')
-    findings = Findings()
-    list(read_pages(str(klue), findings))
-    assert findings.problems == (f"{klue}:1: a paragraph of 'a' has no context that is a text, but ['c']",)
+    diagnostics = Diagnostics()
+    list(read_pages(str(klue), diagnostics))
+    assert diagnostics.errors == (f"{klue}:1: a paragraph of 'a' has no context that is a text, but ['c']",)
 
 
 def test_pages_come_in_several_forms(klue: pathlib.Path, tmp_path: pathlib.Path) -> None:
@@ -146,11 +146,11 @@ def test_pages_come_in_several_forms(klue: pathlib.Path, tmp_path: pathlib.Path)
     frame.write_ndjson(tmp_path / "wiki_00.jsonl")
     expected = [("가람시", "가람시", ("가람시", "하나.", "둘.")), ("누리호", "누리호", ("누리호", "셋."))]
     for place in ("pages", "pages.parquet", "wiki_00.jsonl"):
-        findings = Findings()
-        found = [page for page, _ in read_pages(str(tmp_path / place), findings)]
+        diagnostics = Diagnostics()
+        found = [page for page, _ in read_pages(str(tmp_path / place), diagnostics)]
         assert sorted((page.page_id, page.title, page.paragraphs) for page in found) == expected
-        assert findings.problems == ()
-    contexts = [page.paragraphs for page, _ in read_pages(str(klue), Findings())]
+        assert diagnostics.errors == ()
+    contexts = [page.paragraphs for page, _ in read_pages(str(klue), Diagnostics())]
     assert contexts[0] == (
         "가람시",
         "가람시는 강가의 도시이다. 1874년에 세워졌다.",
@@ -161,9 +161,9 @@ def test_pages_come_in_several_forms(klue: pathlib.Path, tmp_path: pathlib.Path)
 def test_pages_without_a_title_or_a_text_are_named(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "pages.jsonl"
     path.write_text('{"title": "a"}\n{"text": "b"}\n{"title": "c", "text": 3}\n')
-    findings = Findings()
-    list(read_pages(str(path), findings))
-    assert sorted(problem.removeprefix(f"{path}:") for problem in findings.problems) == [
+    diagnostics = Diagnostics()
+    list(read_pages(str(path), diagnostics))
+    assert sorted(problem.removeprefix(f"{path}:") for problem in diagnostics.errors) == [
         "1: text is missing; it must be a string",
         "2: title is missing; it must be a string that is not empty or a number",
         "3: text is 3; it must be a string",
@@ -219,7 +219,7 @@ def test_probabilities_by_hand() -> None:
 def config_of(folder: pathlib.Path, klue: pathlib.Path, pages: pathlib.Path) -> DualLabelsConfig:
     return DualLabelsConfig(
         queries=[str(klue)],
-        where=["source=wikipedia"],
+        filters=["source=wikipedia"],
         knowledge_source=[str(pages)],
         retrievers={"BM25": RetrieverConfig(kind="bm25", analyser="korean")},
         out=str(folder / "dual"),

@@ -13,13 +13,13 @@ from scipy import stats
 from erag_ray import evaluate
 from erag_ray.agreement import resample_weights
 from erag_ray.annotators import asked_measures
-from erag_ray.evaluate import DatasetColumns, Settings, by_dataset, list_values, pooling
+from erag_ray.evaluate import DatasetColumns, Settings, by_dataset, per_query, pool_bias
 from erag_ray.evaluate import lookup as lookup_part
 from erag_ray.labels import utility
 from erag_ray.schemas import (
     LABELS,
-    LIST_VALUES,
-    POOLING,
+    PER_QUERY,
+    POOL_BIAS,
     QUERIES,
     REQUESTS,
     RESPONSES,
@@ -100,7 +100,7 @@ def columns_of(
 
 
 def means(*given: *Tables) -> pl.DataFrame:
-    """Of LIST_VALUES, UTILITY, QUERIES and settings; so the next three."""
+    """Of PER_QUERY, UTILITY, QUERIES and settings; so the next three."""
     return evaluate.means(columns_of(*given), given[-1])
 
 
@@ -209,7 +209,7 @@ BINARY = {"q1": {"a": 1.0, "b": 0.0, "c": 1.0, "d": 1.0, "e": 1.0}, "q2": {"a": 
 
 def values_of(found: Mapping[str, Mapping[str, float | None]], **changes: object) -> pl.DataFrame:
     made = labels("provenance", found)
-    return list_values(made, LISTS, everywhere(["provenance"], TWO), TWO, settings(**changes))
+    return per_query(made, LISTS, everywhere(["provenance"], TWO), TWO, settings(**changes))
 
 
 @pytest.mark.parametrize(
@@ -253,7 +253,7 @@ def test_the_pool_is_the_union_of_the_lists_cut_at_that_depth() -> None:
 def test_the_pool_grows_with_the_runs_that_are_compared_and_the_own_ideal_does_not() -> None:
     alone = LISTS.filter(run_id="A")
     made = labels("provenance", BINARY)
-    single = list_values(made, alone, everywhere(["provenance"], TWO), TWO, settings())
+    single = per_query(made, alone, everywhere(["provenance"], TWO), TWO, settings())
     both = values_of(BINARY)
     key = {"run_id": "A", "query_id": "q1", "measure": "R", "cutoff": 2}
     assert value(single, **key, ideal="pool") == 1.0  # the pool is A's own list
@@ -266,13 +266,13 @@ def test_what_changes_when_a_run_leaves_the_pool() -> None:
     made = labels("provenance", {**BINARY, "q2": {**BINARY["q2"], "x": 1.0}})
     every = pl.concat([LISTS, third])
     given = (made, every, everywhere(["provenance"], TWO), TWO, settings(measures=["P", "R"]))
-    table = pooling(*given)
-    conform(table, POOLING)
+    table = pool_bias(*given)
+    conform(table, POOL_BIAS)
     assert table.select("run_id", "measure", "num_runs").rows() == [(run, "R", 2) for run in "ABC"]
-    whole = list_values(*given).filter(ideal="pool", measure="R", cutoff=2)
+    whole = per_query(*given).filter(ideal="pool", measure="R", cutoff=2)
     for left in "ABC":
         fewer = (made, every.filter(pl.col("run_id") != left), *given[2:])
-        without = list_values(*fewer).filter(ideal="pool", measure="R", cutoff=2)
+        without = per_query(*fewer).filter(ideal="pool", measure="R", cutoff=2)
         means = [
             part.group_by("run_id")
             .agg(pl.col("value").mean())
@@ -284,16 +284,16 @@ def test_what_changes_when_a_run_leaves_the_pool() -> None:
         assert row["shift"] == pytest.approx((means[0] - means[1]).abs().max())
         assert row["judged"] == 1.0
     # two runs: the one that is left has no order
-    alone = pooling(made, LISTS, *given[2:])
+    alone = pool_bias(made, LISTS, *given[2:])
     assert alone["tau"].is_null().all()
     assert alone["reason"][0] == "number of runs: 1, and a correlation takes at least 2"
     half = labels("provenance", {query: dict.fromkeys(found) for query, found in BINARY.items()})
-    assert pooling(half, LISTS, *given[2:]).is_empty()
+    assert pool_bias(half, LISTS, *given[2:]).is_empty()
 
 
 def test_lists_may_stand_in_any_order_and_labels_too() -> None:
     made = labels("provenance", BINARY)
-    mixed = list_values(
+    mixed = per_query(
         made.sample(fraction=1, shuffle=True, seed=1),
         LISTS.sample(fraction=1, shuffle=True, seed=2),
         everywhere(["provenance"], TWO),
@@ -306,7 +306,7 @@ def test_lists_may_stand_in_any_order_and_labels_too() -> None:
 def test_only_the_ideals_asked_for() -> None:
     whole = values_of(BINARY)
     for ideal in ("list", "pool"):
-        made = list_values(
+        made = per_query(
             labels("provenance", BINARY), LISTS, everywhere(["provenance"], TWO), TWO, settings(), [ideal]
         )
         wanted = whole.filter(pl.col("ideal").is_in([ideal, "any"]))
@@ -377,7 +377,7 @@ GRADED = {"q1": {"a": 0.4, "b": 0.6, "c": 0.9, "d": 0.0, "e": 0.0}, "q2": {"a": 
 def graded(**changes: object) -> pl.DataFrame:
     asked = TWO.with_columns(score=pl.lit("token_f1"))
     made = labels("erag", GRADED, reader="r", score="token_f1")
-    return list_values(made, LISTS, everywhere(["erag"], asked), asked, settings(**changes))
+    return per_query(made, LISTS, everywhere(["erag"], asked), asked, settings(**changes))
 
 
 def test_graded_labels_get_only_the_measures_that_they_allow() -> None:
@@ -423,7 +423,7 @@ def test_two_datasets_with_different_scores_in_one_job() -> None:
             labels("provenance", {"q1": {"a": 1.0, "b": 0.0}, "q2": {"a": 1.0}}),
         ]
     )
-    values = list_values(made, lists, everywhere(["erag", "provenance"], asked), asked, settings())
+    values = per_query(made, lists, everywhere(["erag", "provenance"], asked), asked, settings())
     erag = values.filter(annotator="erag")
     # each dataset's queries by its own reader and score only, with what that score allows
     assert set(erag.select("reader", "score", "query_id").unique().rows()) == {
@@ -446,7 +446,7 @@ def test_two_datasets_with_one_score_and_two_readers_do_not_mix() -> None:
             labels("erag", {"q2": {"a": 0.0}}, reader="r2", score="exact_match"),
         ]
     )
-    values = list_values(made, lists, everywhere(["erag"], asked), asked, settings(measures=["P"]))
+    values = per_query(made, lists, everywhere(["erag"], asked), asked, settings(measures=["P"]))
     assert values.select("reader", "query_id", "value").sort("reader").rows() == [
         ("r1", "q1", 0.5),
         ("r2", "q2", 0.0),
@@ -455,7 +455,7 @@ def test_two_datasets_with_one_score_and_two_readers_do_not_mix() -> None:
 
 def test_an_annotator_has_values_only_where_it_applies() -> None:
     made = labels("provenance", {"q1": BINARY["q1"]})
-    values = list_values(made, LISTS, {"provenance": pl.Series(["q1"])}, TWO, settings(measures=["P"]))
+    values = per_query(made, LISTS, {"provenance": pl.Series(["q1"])}, TWO, settings(measures=["P"]))
     assert set(values["query_id"]) == {"q1"}
     rows = means(values, no_utility(), TWO, settings())
     of_b = rows.filter(run_id="B").row(0, named=True)
@@ -493,8 +493,8 @@ def measured(
         for (reader, run, depth), column in columns.items()
         for number, one in enumerate(column)
     ]
-    table = pl.DataFrame(rows, schema=LIST_VALUES.columns.names, orient="row")
-    return pl.DataFrame(conform(table, LIST_VALUES))
+    table = pl.DataFrame(rows, schema=PER_QUERY.columns.names, orient="row")
+    return pl.DataFrame(conform(table, PER_QUERY))
 
 
 def numbered(amount: int) -> pl.DataFrame:

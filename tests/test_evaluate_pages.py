@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.retrieval_measures import hit_values, page_values, sanity
+from erag_ray.retrieval_measures import hit_values, mean_retrieval_measures, page_values
 
 # passages by page, in the order of the list: C X A A B
 CORPUS = pl.DataFrame(
@@ -112,7 +112,7 @@ def test_every_question_counts_for_every_run() -> None:
     )
     asked = pl.DataFrame({"dataset": ["d"] * 4, "query_id": list("qrst"), "measure": ["hit"] * 4})
     counted = asked.join(pl.DataFrame({"cutoff": pl.Series([1, 5], dtype=pl.Int32)}), how="cross")
-    found = sanity(values_of, counted, ["one", "two"])
+    found = mean_retrieval_measures(values_of, counted, ["one", "two"])
     assert found.select("run_id", "cutoff", "value", "num_queries").rows() == [
         ("one", 1, 0.25, 4),
         ("one", 5, 0.0, 4),

@@ -203,7 +203,7 @@ def actor(folder: pathlib.Path, job: str = "job") -> ModelActor:
         config=POISONED,
         model=model_id(make_model(POISONED)),
         forms=[FORM],
-        store=str(folder),
+        cache_dir=str(folder),
         job=job,
         num_threads=1,
         write_every_seconds=0.0,
@@ -356,7 +356,11 @@ def work_of(folder: pathlib.Path, block: pa.Table, reader: ReaderConfig) -> tupl
         resources=make_model(reader).resources(),
     )
     config = JobConfig(
-        store=str(folder), rows_per_block=20, write_every_seconds=0.1, max_batch_seconds=2.0, progress=False
+        cache_dir=str(folder),
+        rows_per_block=20,
+        write_every_seconds=0.1,
+        max_batch_seconds=2.0,
+        progress=False,
     )
     return work, config
 
@@ -387,7 +391,7 @@ def test_real_processes_that_end_or_hang_lose_no_other_request(
 
 def fail_one(tiny: Tiny, kind: str) -> None:
     """Make the stored response to one pair an error."""
-    store = ResponseStore(tiny.config.store, next(iter(os.listdir(f"{tiny.config.store}/responses"))))
+    store = ResponseStore(tiny.config.cache_dir, next(iter(os.listdir(f"{tiny.config.cache_dir}/responses"))))
     (name,) = store.folder.names(suffix=".parquet")
     rows = as_frame(store.folder.read_parquet(name))
     is_first = pl.int_range(pl.len()) == 0
@@ -400,23 +404,23 @@ def fail_one(tiny: Tiny, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "retry_errors", "is_read"),
+    ("kind", "retry_failed", "is_read"),
     [("resource", False, True), ("code", False, True), ("input", False, False), ("input", True, True)],
 )
 def test_which_errors_the_next_job_reads_again(
-    tiny: Tiny, reads_here: list[int], kind: str, retry_errors: bool, is_read: bool
+    tiny: Tiny, reads_here: list[int], kind: str, retry_failed: bool, is_read: bool
 ) -> None:
     compare(tiny)
     fail_one(tiny, kind)
-    again = tiny.with_config(max_error_share=0.05, retry_errors=retry_errors)
+    again = tiny.with_config(max_error_fraction=0.05, retry_failed=retry_failed)
     inputs = prepare(again.config)
-    plan = plan_stage(again.config, inputs, "compare", alone=True, together=True)
+    plan = plan_stage(again.config, inputs, "compare", single_document=True, end_to_end=True)
     assert sum(part.new.height for part in plan.plans) == int(is_read)
     done = run_stage(again.config, plan)
     assert done.responses["error"].count() == int(not is_read)
     assert done.responses.select(KEY_COLUMNS).n_unique() == done.responses.height
     if not is_read:
-        strict = dataclasses.replace(again.config, max_error_share=0.0)
+        strict = dataclasses.replace(again.config, max_error_fraction=0.0)
         with pytest.raises(JobError, match=r"1 of 37 requests are errors.*\n.*input: broken"):
             run_stage(strict, plan)
 

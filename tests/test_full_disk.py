@@ -71,7 +71,7 @@ def assert_told(code: int, told: str) -> None:
     assert last_line(told).endswith("make room or mend that, and start the same command again")
 
 
-@pytest.mark.parametrize("on_it", ["out", "store"])
+@pytest.mark.parametrize("on_it", ["out", "cache_dir"])
 def test_a_disk_that_is_full_at_any_step_is_told_and_with_room_the_job_ends_well(
     tiny: Tiny, disk: Disk, reads_here: list[int], job: RunJob, on_it: str
 ) -> None:
@@ -79,7 +79,7 @@ def test_a_disk_that_is_full_at_any_step_is_told_and_with_room_the_job_ends_well
     expected = results(tiny)
     small = tiny.with_config(
         out=str((disk.place if on_it == "out" else tiny.folder) / "other"),
-        store=str((disk.place if on_it == "store" else tiny.folder) / "fresh"),
+        cache_dir=str((disk.place if on_it == "cache_dir" else tiny.folder) / "fresh"),
     )
     num_full = 0
     for pages in range(0, 900, 25 if on_it == "out" else 1):
@@ -100,7 +100,7 @@ def test_a_disk_that_is_full_at_any_step_is_told_and_with_room_the_job_ends_well
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("on_it", ["store", "out"])
+@pytest.mark.parametrize("on_it", ["cache_dir", "out"])
 def test_a_job_whose_disk_fills_up_ends_at_once_and_goes_on_with_room(
     tmp_path: pathlib.Path, disk: Disk, on_it: str
 ) -> None:
@@ -112,7 +112,7 @@ def test_a_job_whose_disk_fills_up_ends_at_once_and_goes_on_with_room(
     with start_job(command) as first:
         _, told = first.communicate(timeout=120)
     assert_told(first.returncode, told)
-    if on_it == "store":
+    if on_it == "cache_dir":
         assert 0 < len(stored(config)) < NUM_REQUESTS
     disk.make_room()
     with start_job(command) as again:

@@ -41,13 +41,13 @@ from erag_ray import schemas
 from erag_ray.datasets import load_given, load_queries
 from erag_ray.datasets.qrels import read_qrels
 from erag_ray.datasets.triviaqa import read_triviaqa
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.passages import load_passages
 from erag_ray.passages.pages import read_pages
 from erag_ray.runs import load_run
 
 Rows = list[Any]
-Read = Callable[[pathlib.Path, Findings], Rows]
+Read = Callable[[pathlib.Path, Diagnostics], Rows]
 Oracle = Callable[[bytes], Rows]
 
 
@@ -152,9 +152,9 @@ def plain(data: bytes) -> bytes:
     return gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
 
 
-def read_questions(path: pathlib.Path, findings: Findings) -> Rows:
-    loaded = load_queries(path, findings, dataset="nq")
-    if findings.problems:
+def read_questions(path: pathlib.Path, diagnostics: Diagnostics) -> Rows:
+    loaded = load_queries(path, diagnostics, dataset="nq")
+    if diagnostics.errors:
         return []
     schemas.conform(loaded.queries, schemas.QUERIES)
     schemas.conform(loaded.provenance, schemas.PROVENANCE)
@@ -278,8 +278,8 @@ def lines_oracle(data: bytes) -> Rows:
 # --- qrels ---
 
 
-def read_judged(path: pathlib.Path, findings: Findings) -> Rows:
-    return sorted(read_qrels([str(path)], findings).items())
+def read_judged(path: pathlib.Path, diagnostics: Diagnostics) -> Rows:
+    return sorted(read_qrels([str(path)], diagnostics).items())
 
 
 def qrels_oracle(data: bytes) -> Rows:
@@ -321,8 +321,8 @@ TRIVIA = {
 }
 
 
-def read_trivia(path: pathlib.Path, findings: Findings) -> Rows:
-    found = read_triviaqa([str(path)], ["tc_1", "tc_2"], findings)
+def read_trivia(path: pathlib.Path, diagnostics: Diagnostics) -> Rows:
+    found = read_triviaqa([str(path)], ["tc_1", "tc_2"], diagnostics)
     pl.DataFrame({"text": [*found.values()]}, schema={"text": pl.String})
     return sorted(found.items())
 
@@ -342,9 +342,9 @@ def trivia_oracle(data: bytes) -> Rows:
 # --- passages ---
 
 
-def read_corpus(path: pathlib.Path, findings: Findings) -> Rows:
-    corpus = load_passages(path, findings)
-    if not findings.problems:
+def read_corpus(path: pathlib.Path, diagnostics: Diagnostics) -> Rows:
+    corpus = load_passages(path, diagnostics)
+    if not diagnostics.errors:
         schemas.conform(corpus, schemas.CORPUS)
     return corpus.rows()
 
@@ -378,9 +378,9 @@ BEIR_CORPUS = [
 # --- runs ---
 
 
-def read_lists(path: pathlib.Path, findings: Findings) -> Rows:
-    entries = load_run("r", path, findings)
-    if findings.problems:
+def read_lists(path: pathlib.Path, diagnostics: Diagnostics) -> Rows:
+    entries = load_run("r", path, diagnostics)
+    if diagnostics.errors:
         return []
     assert entries["run_id"].unique().to_list() == ["r"]
     named = entries.drop_nulls("doc_id").select(schemas.RUNS.columns.names)
@@ -467,8 +467,8 @@ PREDICTIONS = [
 # --- pages ---
 
 
-def read_all_pages(path: pathlib.Path, findings: Findings) -> Rows:
-    found = [page for page, _ in read_pages(str(path), findings)]
+def read_all_pages(path: pathlib.Path, diagnostics: Diagnostics) -> Rows:
+    found = [page for page, _ in read_pages(str(path), diagnostics)]
     return [(page.page_id, page.title, page.paragraphs) for page in found]
 
 
@@ -516,8 +516,8 @@ WIKI_PAGES = [
 # --- questions with their own passage ---
 
 
-def read_given(path: pathlib.Path, findings: Findings) -> Rows:
-    loaded, corpus = load_given([str(path)], findings)
+def read_given(path: pathlib.Path, diagnostics: Diagnostics) -> Rows:
+    loaded, corpus = load_given([str(path)], diagnostics)
     schemas.conform(loaded.queries, schemas.QUERIES)
     schemas.conform(loaded.gold, schemas.GOLD)
     schemas.conform(corpus, schemas.CORPUS)
@@ -580,9 +580,9 @@ def check(file: str, data: bytes, read: Read, oracle: Oracle) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / file
         path.write_bytes(data)
-        findings = Findings()
-        found = read(path, findings)
-        check_outcome(findings, found, lambda: oracle(data), path)
+        diagnostics = Diagnostics()
+        found = read(path, diagnostics)
+        check_outcome(diagnostics, found, lambda: oracle(data), path)
 
 
 @pytest.mark.parametrize("form", TEXTS)
@@ -591,9 +591,9 @@ def test_the_oracles_agree_on_whole_files(form: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / file
         path.write_bytes(data)
-        findings = Findings()
-        assert read(path, findings) == oracle(data) != []
-    assert findings.problems == ()
+        diagnostics = Diagnostics()
+        assert read(path, diagnostics) == oracle(data) != []
+    assert diagnostics.errors == ()
 
 
 @pytest.mark.parametrize("form", TEXTS)

@@ -31,7 +31,7 @@ from tiny import Tiny, compare, write_tiny
 from erag_ray import schemas
 from erag_ray.config import JobConfig, RetrieveConfig, parse
 from erag_ray.config.parsing import map_paths
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.inputs.stage import INPUT_TABLES, prepare
 from erag_ray.passages import make_corpus
 from erag_ray.schemas import CORPUS, InputError
@@ -56,10 +56,10 @@ def test_what_is_no_file_is_named(tmp_path: pathlib.Path, form: str, what: str) 
     elif what != "nothing":
         kept = {"half of a gzip": whole[:-9], "damaged gzip": whole[:-8] + bytes(8)}
         path.write_bytes(kept.get(what, gzip.compress(b"")))
-    findings = Findings()
-    found = read(path, findings)
-    check_messages(findings, path)
-    assert findings.problems or found == []
+    diagnostics = Diagnostics()
+    found = read(path, diagnostics)
+    check_messages(diagnostics, path)
+    assert diagnostics.errors or found == []
 
 
 # --- the first step of a job ---

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_fuzz_inputs import read_all_pages, read_corpus, read_lists
 
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 
 Columns = dict[str, tuple[pa.DataType, list[Any]]]
 TEXTS = (pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int32(), pa.string()))
@@ -182,7 +182,7 @@ def ranked(rows: list[Any], ranks: list[int]) -> list[Any]:
     return made
 
 
-FORMS: dict[str, tuple[Callable[[pathlib.Path, Findings], list[Any]], Callable[[Columns], list[Any]]]] = {
+FORMS: dict[str, tuple[Callable[[pathlib.Path, Diagnostics], list[Any]], Callable[[Columns], list[Any]]]] = {
     "passages": (read_corpus, passages_of),
     "runs": (read_lists, lists_of),
     "pages": (read_all_pages, pages_of),
@@ -201,9 +201,9 @@ def check(form: str, found: Columns) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "file.parquet"
         path.write_bytes(parquet(found))
-        findings = Findings()
-        rows = read(path, findings)
-        check_outcome(findings, rows, lambda: oracle(found), path)
+        diagnostics = Diagnostics()
+        rows = read(path, diagnostics)
+        check_outcome(diagnostics, rows, lambda: oracle(found), path)
 
 
 GOOD: dict[str, Columns] = {
@@ -232,6 +232,6 @@ def test_damaged_bytes_of_parquet(form: str, data: st.DataObject) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "file.parquet"
         path.write_bytes(content)
-        findings = Findings()
-        FORMS[form][0](path, findings)
-        check_messages(findings, path)
+        diagnostics = Diagnostics()
+        FORMS[form][0](path, diagnostics)
+        check_messages(diagnostics, path)

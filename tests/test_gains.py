@@ -30,7 +30,7 @@ from erag_ray.report.tables import harm_notes, harm_warnings
 from erag_ray.requests import Request
 from erag_ray.requests.request import Passage, question_key
 from erag_ray.runs.pairs import pairs
-from erag_ray.schemas import CORRELATIONS, LABELS, LIST_VALUES, InputError, JobError
+from erag_ray.schemas import CORRELATIONS, LABELS, PER_QUERY, InputError, JobError
 from erag_ray.store import TableStore
 
 GOLDS = ("whale oil", "Ada Brunner of Graz", "1874")
@@ -128,11 +128,11 @@ def test_an_answer_begins_as_the_reader_would_write_it(
 @pytest.mark.parametrize("kind", ["fid", "causal"])
 def test_many_golds_of_a_long_prompt_are_no_larger_batch(folders: dict[str, str], kind: str) -> None:
     model, case = models.loaded(kind, folders[kind], batch_tokens=200), case_of(kind)
-    golds = tuple(f"{number}" for number in range(1000, 1040))
-    request = GOLD_LIKELIHOOD.request(case, "Who?", (Passage("", "The sea. " * 12),), golds)
+    gold_answers = tuple(f"{number}" for number in range(1000, 1040))
+    request = GOLD_LIKELIHOOD.request(case, "Who?", (Passage("", "The sea. " * 12),), gold_answers)
     prompts = model.render([request])
     rows = rows_of(prompts)
-    assert len(rows) == len(golds)
+    assert len(rows) == len(gold_answers)
     sizes = [len(part) for part in batched(rows, prompts, model.limits(request.form))]
     assert sum(sizes) == len(rows)
     assert max(sizes) * prompts[0].num_tokens <= 200
@@ -146,7 +146,7 @@ def test_golds_are_text_and_part_of_what_is_asked(folders: dict[str, str]) -> No
     (prompt,) = model.render([request])
     assert not set(prompt.answer_ids[0]) & set(model.pieces.control_ids)
     other = GOLD_LIKELIHOOD.request(case, "Who?", (), ("Ada",))
-    plain = [ANSWER.request(case, "Who?", (), golds) for golds in (("</s>",), ("Ada",))]
+    plain = [ANSWER.request(case, "Who?", (), gold_answers) for gold_answers in (("</s>",), ("Ada",))]
     assert plain[0] == plain[1]
     keys = {question_key(one.form, one.question, one.answers) for one in (request, other, *plain)}
     assert len(keys) == 3
@@ -437,10 +437,10 @@ def test_a_job_with_likelihoods_and_gains(tiny: Tiny, reads_here: list[int], tmp
     assert len(set(likely.values())) > 5
     gains = table(some, LABELS, annotator="gain_likelihood")["label"]
     assert gains.is_between(-1, 1).all()
-    assert {*table(some, LIST_VALUES, annotator="gain")["measure"]} == {"P", "Success", "Harmful"}
+    assert {*table(some, PER_QUERY, annotator="gain")["measure"]} == {"P", "Success", "Harmful"}
     assert {*table(some, CORRELATIONS)["annotator"]} == set(names)
     inputs = prepare(some.config, check_reader)
-    again = plan_stage(some.config, inputs, "compare", alone=True, together=True)
+    again = plan_stage(some.config, inputs, "compare", single_document=True, end_to_end=True)
     assert {row["new"] for row in again.counts} == {0}
     num_pairs, unrelated = labels.filter(annotator="erag").height, unrelated_pairs(evidence_of(inputs)).height
     assert unrelated > 6
@@ -515,4 +515,4 @@ def test_other_golds_are_asked_again(tiny: Tiny, reads_here: list[int], tmp_path
 def planned(some: Tiny) -> StagePlan:
     """What the annotators ask."""
     inputs = prepare(some.config, check_reader)
-    return plan_stage(some.config, inputs, "annotate", alone=True, together=False)
+    return plan_stage(some.config, inputs, "annotate", single_document=True, end_to_end=False)

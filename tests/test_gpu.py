@@ -222,7 +222,7 @@ def test_a_job_names_its_gpu_first_and_in_each_file(tiny: Tiny, job: RunJob, fol
     assert code == 0, said
     # the model is small: two actors share a GPU where there are cores enough
     assert "on each GPU" in said or "up to 2 on each" in said
-    files = list(pathlib.Path(tiny.config.store).rglob("*.parquet"))
+    files = list(pathlib.Path(tiny.config.cache_dir).rglob("*.parquet"))
     devices = {(pq.read_schema(file).metadata or {})[b"device"].decode() for file in files}
     assert len(devices) == 1
     assert devices.pop().startswith(torch.cuda.get_device_name())

@@ -37,7 +37,7 @@ from erag_ray.requests import prompts
 from erag_ray.requests.prompts import ACCEPTED, GRADED, as_text
 from erag_ray.requests.request import Passage
 from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES
-from erag_ray.schemas import COSTS, JUDGEMENTS, LABELS, LIST_VALUES, MEANS, UTILITY, InputError
+from erag_ray.schemas import COSTS, JUDGEMENTS, LABELS, MEANS, PER_QUERY, UTILITY, InputError
 from erag_ray.scores import SCORES, Scoring, score_outputs
 from erag_ray.sequential_test import SettleConfig
 from erag_ray.sequential_test import stage as settling
@@ -51,7 +51,7 @@ Triple = tuple[str, tuple[str, ...], str]
 """Question, gold answers, output."""
 WORDS = {"CORRECT": 1.0, "**Incorrect**": 0.0, "Grade: ABSTAINED.": 0.0, "Hard to say": None, "correct": 1.0}
 SHOWN = re.compile(
-    r"Question: (?P<question>.*)\n(?P<golds>(?:Accepted answer: .*\n)+)Answer to grade: (?P<output>.*)\n"
+    r"Question: (?P<question>.*)\n(?P<gold_answers>(?:Accepted answer: .*\n)+)Answer to grade: (?P<output>.*)\n"
     r"Grade \([^\n]*\Z"
 )
 
@@ -68,7 +68,11 @@ def triple_of(asked: Asked) -> Triple | None:
     found = SHOWN.search(asked.prompt)
     if found is None:
         return None
-    return found["question"], tuple(re.findall("Accepted answer: (.*)\n", found["golds"])), found["output"]
+    return (
+        found["question"],
+        tuple(re.findall("Accepted answer: (.*)\n", found["gold_answers"])),
+        found["output"],
+    )
 
 
 def word(triple: Triple) -> str:
@@ -95,7 +99,7 @@ def judge_of(server: MisbehavingServer, **settings: Any) -> JudgeConfig:
 def judged(tiny: Tiny, server: MisbehavingServer) -> Tiny:
     """The tiny comparison, scored by the server."""
     # a sample that is asked again would count among what is asked
-    return tiny.with_config(score="judged", judge=judge_of(server), recheck_share=0.0)
+    return tiny.with_config(score="judged", judge=judge_of(server), recheck_fraction=0.0)
 
 
 # --- the oracle ---
@@ -185,7 +189,7 @@ def test_labels_scores_and_means_are_those_of_the_judges_words(
     for run, cutoff in (("good", 1), ("good", 3), ("bad", 1), ("bad", 3)):
         lists = {query: [value(query, [doc]) for doc in list_of(run, query, cutoff)] for query in QUESTIONS}
         known = {query: sum(own) / cutoff for query, own in lists.items() if None not in own}  # type: ignore[arg-type]
-        rows = table(both, LIST_VALUES, annotator="erag", run_id=run, measure="P", cutoff=cutoff, depth=3)
+        rows = table(both, PER_QUERY, annotator="erag", run_id=run, measure="P", cutoff=cutoff, depth=3)
         found = dict(rows.select("query_id", "value").rows())
         assert found == {
             query: pytest.approx(known[query]) if query in known else None for query in QUESTIONS
@@ -340,7 +344,7 @@ def test_a_judge_that_fails_fails_the_job_or_leaves_nulls(
     assert "query q2, documents ['Accepted answer: Orla', 'Answer to grade: Orla']: input: " in said
     assert not TableStore(judged.config.out).is_sealed(LABELS)
     server.asked.clear()
-    tolerant = judged.with_config(max_error_share=0.1)
+    tolerant = judged.with_config(max_error_fraction=0.1)
     assert job("compare", tolerant)[0] == 0
     # an error of the kind input is final
     assert server.asked == []
@@ -350,7 +354,7 @@ def test_a_judge_that_fails_fails_the_job_or_leaves_nulls(
     }
     assert None in utilities(tolerant).values()
     server.behave = lambda asked: Reply(text="CORRECT")
-    assert job("compare", tolerant.with_config(retry_errors=True))[0] == 0
+    assert job("compare", tolerant.with_config(retry_failed=True))[0] == 0
     assert triples(server) == [wrong]
     assert None not in labels_of(tolerant, "erag").values()
     assert None not in utilities(tolerant).values()
@@ -502,7 +506,7 @@ def test_a_sample_of_judgements_is_asked_again_and_of_the_outputs_it_is_said_tha
         )
 
     server.behave = behave
-    again = judged.with_config(reader=config_of(server), recheck_share=1.0)
+    again = judged.with_config(reader=config_of(server), recheck_fraction=1.0)
     assert job("compare", again)[0] == 0
     of_reader, of_judge = (
         json.loads(pathlib.Path(again.config.out, stage, "manifest.json").read_text())["summary"]
@@ -660,23 +664,23 @@ SCORED = st.tuples(
 def test_a_judged_score_is_that_of_its_own_question_and_output(rows: list[Any]) -> None:
     known = {(query, output): said for query, output, _, said in rows if output is not None}
     expected = []
-    for query, output, golds, _ in rows:
+    for query, output, gold_answers, _ in rows:
         if output is None:
             expected.append(None)
-        elif not output.strip() or not any(gold.strip() for gold in golds):
+        elif not output.strip() or not any(gold.strip() for gold in gold_answers):
             expected.append(0.0)
         else:
             said = known[query, output]
             expected.append(None if said is None else float(said == "CORRECT"))
-    queries, outputs, golds, _ = (
+    queries, outputs, gold_answers, _ = (
         (list(column) for column in zip(*rows, strict=True)) if rows else ([], [], [], [])
     )
     scoring = Scoring(judgements=known)
-    assert score_outputs(outputs, golds, SCORES["judged"], queries, scoring) == expected
+    assert score_outputs(outputs, gold_answers, SCORES["judged"], queries, scoring) == expected
     assert (scoring.num_outputs, scoring.num_errors) == (len(outputs) - outputs.count(None), 0)
     # without a judge what is empty is still worth 0
     unknown, nothing = (
-        score_outputs(outputs, golds, SCORES["judged"], queries, scoring)
+        score_outputs(outputs, gold_answers, SCORES["judged"], queries, scoring)
         for scoring in (Scoring(), Scoring(judgements=dict.fromkeys(known)))
     )
     assert unknown == nothing
@@ -690,11 +694,13 @@ def test_an_output_about_which_the_judge_was_not_asked_is_a_fault() -> None:
 
 
 @given(st.text(), GOLDS)
-def test_a_request_shows_each_gold_answer_once_and_the_output_last(output: str, golds: list[str]) -> None:
-    *accepted, graded = shown_to_judge(output, golds)
+def test_a_request_shows_each_gold_answer_once_and_the_output_last(
+    output: str, gold_answers: list[str]
+) -> None:
+    *accepted, graded = shown_to_judge(output, gold_answers)
     assert graded == Passage(GRADED, output.strip())
     assert [passage.text for passage in accepted] == list(
-        dict.fromkeys(g.strip() for g in golds if g.strip())
+        dict.fromkeys(g.strip() for g in gold_answers if g.strip())
     )
     assert {passage.title for passage in accepted} <= {ACCEPTED}
 

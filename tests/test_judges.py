@@ -212,7 +212,7 @@ def test_a_job_asks_its_judge_once_and_seals_what_it_said(
     judge = JudgeConfig(model=judge_folder, depth=2, num_queries=3)
     some = tiny.with_config(annotators=["erag", "llm_relevance", "llm_relevance_graded"], judge=judge)
     inputs = prepare(some.config, check_reader)
-    plan = plan_stage(some.config, inputs, "annotate", alone=True, together=False)
+    plan = plan_stage(some.config, inputs, "annotate", single_document=True, end_to_end=False)
     asked_of_judge = requests_of(plan, RELEVANCE)
     wanted = inputs.runs.filter(pl.col("rank") <= 2).select("query_id", "doc_id").unique()
     queries = asked_of_judge["query_id"].unique()
@@ -227,7 +227,7 @@ def test_a_job_asks_its_judge_once_and_seals_what_it_said(
     assert notes[0].startswith(
         f"relevance was judged ({judge_folder}, yes_no) for {asked} of {labels.height} pairs, 3"
     )
-    again = plan_stage(some.config, inputs, "annotate", alone=True, together=False)
+    again = plan_stage(some.config, inputs, "annotate", single_document=True, end_to_end=False)
     assert {row["new"] for row in again.counts} == {0}
 
 
@@ -240,7 +240,9 @@ def test_an_annotator_without_its_judge_is_told_before_anything_is_read(tiny: Ti
     some = tiny.with_config(annotators=["llm_relevance"], judge=JudgeConfig())
     with pytest.raises(InputError, match=r"judge\.model"):
         prepare(some.config, check_reader)
-    plan = plan_stage(tiny.config, prepare(tiny.config, check_reader), "annotate", alone=True, together=False)
+    plan = plan_stage(
+        tiny.config, prepare(tiny.config, check_reader), "annotate", single_document=True, end_to_end=False
+    )
     assert requests_of(plan, RELEVANCE).is_empty()
 
 

@@ -21,6 +21,7 @@ from erag_ray.config import ReaderConfig
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, RELEVANCE, Kind
 from erag_ray.models import make_model
 from erag_ray.models.causal.model import CausalModel
+from erag_ray.models.local import memory
 from erag_ray.models.local.memory import (
     FIRST_PATIENCE,
     KEPT_BYTES,
@@ -32,7 +33,6 @@ from erag_ray.models.local.memory import (
     room_on,
 )
 from erag_ray.models.local.memory_estimate import causal_needs
-from erag_ray.models.local import memory
 from erag_ray.models.local.model import OUT_OF_MEMORY, LocalModel, Output, PromptTokens
 from erag_ray.models.t5.engine import CPU_PASS
 from erag_ray.models.t5.model import T5Model

@@ -18,18 +18,18 @@ from quiet_ray import ENVIRONMENT
 from tiny import Tiny, compare, job_command, passage_line
 
 from erag_ray.cli import access as reaching
-from erag_ray.cli.access import check_reach
+from erag_ray.cli.access import check_access
 from erag_ray.config import JobConfig, map_paths
 from erag_ray.config.parsing import expand
 from erag_ray.datasets import load_queries
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.inputs.stage import INPUT_TABLES, prepare, prepared
 from erag_ray.passages import load_passages, make_corpus
 from erag_ray.passages.pages import page_spans, read_pages
 from erag_ray.runs import load_run
 from erag_ray.schemas import CORPUS, LABELS, MEANS, RESPONSES, UTILITY, InputError
 from erag_ray.sharded_tasks import do_tasks
-from erag_ray.stages.lock import claimed
+from erag_ray.stages.lock import locked
 from erag_ray.store import (
     LEASES,
     NOT_LOCAL,
@@ -96,23 +96,23 @@ def passage_table() -> pl.DataFrame:
     return pl.DataFrame([json.loads(line) for line in PASSAGES_FILE.splitlines()])
 
 
-def questions(path: str, findings: Findings) -> object:
-    return load_queries(path, findings, dataset="nq")
+def questions(path: str, diagnostics: Diagnostics) -> object:
+    return load_queries(path, diagnostics, dataset="nq")
 
 
-def some(path: str, findings: Findings) -> pl.DataFrame:
-    return load_passages(path, findings, doc_ids=["d2"])
+def some(path: str, diagnostics: Diagnostics) -> pl.DataFrame:
+    return load_passages(path, diagnostics, doc_ids=["d2"])
 
 
-def pages(path: str, findings: Findings) -> object:
-    return [(page, record.line, record.values) for page, record in read_pages(path, findings)]
+def pages(path: str, diagnostics: Diagnostics) -> object:
+    return [(page, record.line, record.values) for page, record in read_pages(path, diagnostics)]
 
 
-def run(path: str, findings: Findings) -> pl.DataFrame:
-    return load_run("r", path, findings)
+def run(path: str, diagnostics: Diagnostics) -> pl.DataFrame:
+    return load_run("r", path, diagnostics)
 
 
-KINDS: dict[str, tuple[Callable[[str, Findings], object], Callable[[pathlib.Path], bytes]]] = {
+KINDS: dict[str, tuple[Callable[[str, Diagnostics], object], Callable[[pathlib.Path], bytes]]] = {
     "queries.jsonl": (questions, lambda _: QUERIES_FILE.encode()),
     "nq-dev-kilt.jsonl.gz": (questions, lambda _: gzip.compress(QUERIES_FILE.encode())),
     "beir.jsonl": (questions, lambda _: BEIR_FILE.encode()),
@@ -122,7 +122,7 @@ KINDS: dict[str, tuple[Callable[[str, Findings], object], Callable[[pathlib.Path
     "run.jsonl": (run, lambda _: KILT_RUN.encode()),
     "run.parquet": (run, lambda folder: parquet(run_table(), folder)),
     "of several.parquet": (
-        lambda path, findings: load_run("b", path, findings),
+        lambda path, diagnostics: load_run("b", path, diagnostics),
         lambda folder: parquet(run_table().with_columns(run_id=pl.Series(["a", "b", "b"])), folder),
     ),
     "passages.jsonl": (load_passages, lambda _: PASSAGES_FILE.encode()),
@@ -151,7 +151,7 @@ def test_an_input_reads_as_from_a_disk(name: str, s3: str, tmp_path: pathlib.Pat
     data = made(tmp_path)
     (tmp_path / name).write_bytes(data)
     put(data, s3, f"folder/{name}")
-    here, there = Findings(), Findings()
+    here, there = Diagnostics(), Diagnostics()
     expected, found = load(str(tmp_path / name), here), load(f"{s3}/folder/{name}", there)
     assert shown(found) == shown(expected)
     assert [text.replace(f"{s3}/folder", str(tmp_path)) for text in (*there.problems, *there.notes)] == [
@@ -171,9 +171,11 @@ def test_qrels_and_triviaqas_questions(s3: str) -> None:
     qrels = put(b"query-id\tcorpus-id\tscore\nq3\td1\t1\n", s3, "qrels.tsv")
     kilt = put(QUERIES_FILE.encode().splitlines()[0], s3, "triviaqa-dev-kilt.jsonl")
     beir = put(BEIR_FILE.replace("q1", "q3").encode(), s3, "queries.jsonl")
-    findings = Findings()
-    loaded = load_queries([kilt, beir], findings, triviaqa_questions=trivia, qrels=qrels, score="exact_match")
-    assert findings.problems == ()
+    diagnostics = Diagnostics()
+    loaded = load_queries(
+        [kilt, beir], diagnostics, triviaqa_questions=trivia, qrels=qrels, score="exact_match"
+    )
+    assert diagnostics.errors == ()
     assert loaded.queries["question"].to_list() == ["who?", "who?"]
     assert loaded.gold["doc_id"].to_list() == ["d1"]
 
@@ -213,7 +215,7 @@ def test_pages_are_cut_and_sealed_and_read_again(s3: str, tmp_path: pathlib.Path
     made = make_corpus(place, f"{s3}/out", do=do_tasks, per_piece=500)
     make_corpus(str(local), str(tmp_path / "out"), do=do_tasks, per_piece=500)
     expected = TableStore(str(tmp_path / "out")).read(CORPUS)
-    assert load_passages(made.place, Findings()).equals(expected)
+    assert load_passages(made.place, Diagnostics()).equals(expected)
     assert not make_corpus(place, f"{s3}/out", do=do_tasks, per_piece=500).is_new
 
 
@@ -221,8 +223,8 @@ def test_a_folder_of_texts_is_pages(s3: str, tmp_path: pathlib.Path) -> None:
     for name, text in {"B.txt": "b\r\n\r\nc", "A.txt": "\ufeffa", "C.md": "no"}.items():
         put(text.encode(), s3, f"texts/{name}")
         (tmp_path / name).write_bytes(text.encode())
-    found = pages(f"{s3}/texts", Findings())
-    assert found == pages(str(tmp_path), Findings())
+    found = pages(f"{s3}/texts", Diagnostics())
+    assert found == pages(str(tmp_path), Diagnostics())
     assert isinstance(found, list)
     assert [page.title for page, *_ in found] == ["A", "B"]
     before = file_stamp(f"{s3}/texts")
@@ -248,10 +250,10 @@ def test_prepared_tables_are_those_of_local_files_and_a_changed_file_is_noticed(
 def test_a_claim_keeps_others_out_and_leaves_nothing(s3: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("erag_ray.store.lease.HEARTBEAT_SECONDS", 0.2)
     out = f"{s3}/out"
-    with claimed(out), pytest.raises(InputError, match="is writing to"), claimed(out):
+    with locked(out), pytest.raises(InputError, match="is writing to"), locked(out):
         raise AssertionError("two jobs at once")
     assert not Folder(out).names(LEASES)
-    with claimed(out):
+    with locked(out):
         pass
 
 
@@ -273,7 +275,7 @@ def test_what_is_not_there_is_told_by_its_address(key: str, tiny: Tiny, s3: str)
         assert any(path in line and reason in line for line in told.value.problems), told.value.problems
 
 
-@pytest.mark.parametrize("key", ["out", "store"])
+@pytest.mark.parametrize("key", ["out", "cache_dir"])
 def test_a_bucket_that_is_not_there_is_not_written_to(key: str, tiny: Tiny, s3: str) -> None:
     there = dataclasses.replace(copied(tiny.config, s3), **{key: f"{s3}-none/x"})
     with pytest.raises(InputError, match=f"{key}: cannot write to {s3}-none/x: .*(?i:bucket)"):
@@ -288,7 +290,7 @@ def test_who_may_not_ask_is_told_without_the_secret(
     there = copied(tiny.config, s3)
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, f"{wrong}-secret") if wrong else monkeypatch.delenv(name)
-    for check in (check_reach, prepare):
+    for check in (check_access, prepare):
         with pytest.raises(InputError, match=f"{s3}/") as told:
             check(there)
         assert "ACCESS_DENIED" in str(told.value)
@@ -299,8 +301,8 @@ def test_who_may_not_ask_is_told_without_the_secret(
 def test_a_store_that_is_busy_is_asked_again(s3: str, s3_server: Server) -> None:
     place = put(RUN_FILE.encode(), s3, "run.trec")
     s3_server.throttled = 2
-    assert load_run("r", place, findings := Findings()).height == 3
-    assert not findings.problems
+    assert load_run("r", place, diagnostics := Diagnostics()).height == 3
+    assert not diagnostics.errors
     assert s3_server.throttled == 0
 
 
@@ -339,7 +341,7 @@ def test_no_answer_is_not_waited_for_long(
     monkeypatch.setattr(reaching, "ANSWER_SECONDS", 0.5)
     monkeypatch.setattr("erag_ray.store.folder.NUM_ATTEMPTS", 1)
     with pytest.raises(InputError, match=r"no answer within 0 seconds.*AWS_ENDPOINT_URL"):
-        check_reach(there)
+        check_access(there)
 
 
 @pytest.mark.cluster
@@ -361,7 +363,7 @@ def test_a_wrong_address_ends_the_job_soon_and_with_one_message(tiny: Tiny, s3: 
 def test_options_in_a_path_are_refused(rest: str, tiny: Tiny) -> None:
     place = f"s3://bucket/{rest}"
     with pytest.raises(ValueError, match=r"path holds the character .*AWS_ENDPOINT_URL") as told:
-        expand(dataclasses.replace(tiny.config, store=place))
+        expand(dataclasses.replace(tiny.config, cache_dir=place))
     assert "hunter2" not in str(told.value)
     with pytest.raises(ValueError, match="path holds the character"):
         Folder(place)

@@ -248,7 +248,7 @@ def test_best_depths_are_those_of_the_utilities(tiny: Tiny, reads_here: list[int
 def test_a_stage_that_asks_nothing_is_sealed(tiny: Tiny, no_reader: None) -> None:
     some = tiny.with_config(annotators=["provenance"])
     inputs = prepare(some.config, check_reader)
-    plan = plan_stage(some.config, inputs, "annotate", alone=True, together=False)
+    plan = plan_stage(some.config, inputs, "annotate", single_document=True, end_to_end=False)
     assert plan.requests.is_empty()
     done = run_stage(some.config, plan)
     label(some.config, inputs, done.values(inputs))

@@ -219,7 +219,7 @@ def test_requests_differ_by_what_is_asked_and_not_by_who_asks() -> None:
 def test_a_job_whose_annotators_ask_nothing_runs_nothing(tiny: Tiny, no_reader: None) -> None:
     config = dataclasses.replace(tiny.config, annotators=["provenance"])
     inputs = prepare(config)
-    plan = plan_stage(config, inputs, "annotate", alone=True, together=False)
+    plan = plan_stage(config, inputs, "annotate", single_document=True, end_to_end=False)
     assert (plan.plans, plan.counts, plan.requests.height) == ([], [], 0)
     label(config, inputs, run_stage(config, plan).values(inputs))
     assert set(table(tiny, LABELS)["annotator"]) == {"provenance"}
@@ -227,7 +227,9 @@ def test_a_job_whose_annotators_ask_nothing_runs_nothing(tiny: Tiny, no_reader: 
 
 def test_a_store_of_the_version_before_is_named_and_not_read(tiny: Tiny, reads_here: list[int]) -> None:
     (tiny.folder / "store" / "readings" / "echo-885b8b709d5697ea").mkdir(parents=True)
-    first, *_ = preview(plan_stage(tiny.config, prepare(tiny.config), "compare", alone=True, together=True))
+    first, *_ = preview(
+        plan_stage(tiny.config, prepare(tiny.config), "compare", single_document=True, end_to_end=True)
+    )
     assert first == (
         f"store: {tiny.folder}/store/readings is of version 0.1 and is not read: its requests are run again; "
         "it can be deleted"

@@ -23,12 +23,12 @@ STAGES = [
     "looking up responses",
     "labels",
     "end-to-end scores",
-    "list_values",
+    "per_query",
     "means",
     "correlations",
     "comparisons",
     "contrasts",
-    "pooling",
+    "pool_bias",
     "report",
     "TREC files",
 ]
@@ -60,10 +60,10 @@ def test_a_long_stage_says_its_name_how_far_it_is_and_how_long_it_took(
 
 
 def test_what_has_no_known_end_is_counted(hurried: None, capsys: pytest.CaptureFixture[str]) -> None:
-    with stage_progress("list_values") as at:
+    with stage_progress("per_query") as at:
         for number in at.each(iter(range(2)), "parts"):
             time.sleep(0.3 * number)
-    assert "list_values: 1 parts, 0 s so far\n" in capsys.readouterr().err
+    assert "per_query: 1 parts, 0 s so far\n" in capsys.readouterr().err
 
 
 def test_progress_false_is_silent(hurried: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,5 +107,5 @@ def test_a_second_start_names_what_it_looks_at(
     monkeypatch.setattr(progress, "QUICK_SECONDS", 0.0)
     _, told = job("compare", tiny.with_config(progress=True))
     assert "loading sealed inputs: done in " in told
-    assert "list_values: done in " in told
+    assert "per_query: done in " in told
     assert "loading passages" not in told

@@ -104,7 +104,7 @@ def test_the_actor_and_a_real_server_give_the_same_labels(
         kind = str(reader["kind"])
         # a server does not end an output at its first line break
         reader |= {"max_new_tokens": 32, "stop_at_newline": False}
-        config = {**base, "reader": reader, "store": str(tmp_path / "store")}
+        config = {**base, "reader": reader, "cache_dir": str(tmp_path / "store")}
         config["out"] = str(tmp_path / kind)
         run_job("compare", config, tmp_path)
         assert cached_share(tmp_path / kind) > 0

@@ -30,13 +30,13 @@ def changed(self: EchoModel, request: Request) -> Response:
 
 
 def planned(tiny: Tiny) -> StagePlan:
-    return plan_stage(tiny.config, prepare(tiny.config), "compare", alone=True, together=True)
+    return plan_stage(tiny.config, prepare(tiny.config), "compare", single_document=True, end_to_end=True)
 
 
 def test_outputs_and_scores_that_changed_are_counted(
     tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    everything = tiny.with_config(recheck_share=1.0)
+    everything = tiny.with_config(recheck_fraction=1.0)
     plan = planned(everything)
     done = run_stage(everything.config, plan)
     (part,) = plan.plans
@@ -50,7 +50,7 @@ def test_outputs_and_scores_that_changed_are_counted(
     found = recheck(everything.config, part, done.responses, queries)
     assert found is not None
     assert 0 < found.num_labels < found.num_outputs < found.num_asked == count
-    tenth = dataclasses.replace(everything.config, recheck_share=0.1)
+    tenth = dataclasses.replace(everything.config, recheck_fraction=0.1)
     sample = recheck(tenth, part, done.responses, queries)
     assert sample is not None
     assert sample.num_asked == -(-count // 10)
@@ -60,7 +60,7 @@ def test_the_summary_tells_what_came_of_it(
     tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rechecking, "KINDS", ("echo",))
-    everything = tiny.with_config(recheck_share=1.0)
+    everything = tiny.with_config(recheck_fraction=1.0)
     plan = planned(everything)
     run_stage(everything.config, plan)
     manifest = (tiny.folder / "out" / plan.stage / "manifest.json").read_text()

@@ -44,7 +44,7 @@ def seconds_of(reads_here: list[int], monkeypatch: pytest.MonkeyPatch) -> Callab
             load_model(model)
             places, responses = zip(*model.run(PendingRequests(requests, work.forms)), strict=True)
             found = responses_table(requests.take(places), work.model, responses)
-            ResponseStore(config.store, work.model).append(found, job)
+            ResponseStore(config.cache_dir, work.model).append(found, job)
             reads_here.append(found.num_rows)
             num_docs = max(pc.list_value_length(requests["titles"]).to_pylist())
             taken = seconds(num_docs, number) * found.num_rows
@@ -121,7 +121,11 @@ def test_a_figure_has_its_interval_which_is_wide_for_a_small_sample(
     many = capsys.readouterr().err
     # two samples of one second and two of two: 1.5 +- 3.182 * 0.5774 / 2
     assert "pairs: 1.5 reader-seconds each [0.581, 2.42] by 4 samples, 4 requests in all" in many
-    job(tiny.with_config(dry_run=True, calibrate=6, annotators=["erag"], store=f"{tiny.config.store}-2"))
+    job(
+        tiny.with_config(
+            dry_run=True, calibrate=6, annotators=["erag"], cache_dir=f"{tiny.config.cache_dir}-2"
+        )
+    )
     few = capsys.readouterr().err
     assert "[0, inf] by 1 samples, 1 requests in all" in few
 

@@ -15,18 +15,18 @@ from test_corpus import page_line
 from tiny import PASSAGES, QUESTIONS, Tiny, kilt_line, passage_line
 
 from erag_ray.config import JobConfig, RetrieveConfig, RetrieverConfig, SearchConfig
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.planning.uses import check_reader
 from erag_ray.retrieval_measures import stage as sanity
-from erag_ray.retrieval_measures.stage import find_sanity
+from erag_ray.retrieval_measures.stage import find_retrieval_measures
 from erag_ray.retrieve import LIST_COLUMNS, bm25
 from erag_ray.retrieve import stage as retrieving
 from erag_ray.retrieve.dense import index as dense
 from erag_ray.retrieve.run import MadeRun
 from erag_ray.retrieve.stage import make_runs, retrieve
 from erag_ray.runs import load_run
-from erag_ray.schemas import SANITY, InputError
+from erag_ray.schemas import RETRIEVAL_MEASURES, InputError
 from erag_ray.store import TableStore
 
 BM25 = {"bm25": RetrieverConfig(kind="bm25")}
@@ -57,7 +57,7 @@ def test_runs_are_written_sealed_and_taken_by_the_comparison(tiny: Tiny) -> None
     assert set(made) == {"bm25", "bm25_lead"}
     run = made["bm25"]
     assert (run.num_queries, run.num_without_list) == (7, 1)
-    entries = load_run("bm25", run.path, Findings())
+    entries = load_run("bm25", run.path, Diagnostics())
     assert entries.height == run.num_rows
     assert set(entries["query_id"]) == set(QUESTIONS)
     # the passage that repeats the question's words comes first: d2 for q1, d12 holds no word but "who"
@@ -471,8 +471,8 @@ def test_what_the_runs_find_is_counted_over_all_questions(
     first["gold_doc_ids"] = ["d1", "d2"]
     tiny.queries.write_text("".join([json.dumps(first) + "\n", *lines[1:]]))
     config = config_of(tiny, retrievers=BOTH, depth=5)
-    shown = find_sanity(config, retrieve(config))
-    table = TableStore(config.out).read(SANITY).filter(run_id="bm25")
+    shown = find_retrieval_measures(config, retrieve(config))
+    table = TableStore(config.out).read(RETRIEVAL_MEASURES).filter(run_id="bm25")
     found = {
         (row["measure"], row["cutoff"]): (row["value"], row["num_queries"])
         for row in table.iter_rows(named=True)
@@ -488,11 +488,15 @@ def test_what_the_runs_find_is_counted_over_all_questions(
         patch.setattr(
             sanity, "load_passages", lambda *arguments, **named: pytest.fail("passages were loaded")
         )
-        assert find_sanity(config, by_name_of(config)) == shown
+        assert find_retrieval_measures(config, by_name_of(config)) == shown
     # other answers are seen, though the runs are the same
     tiny.queries.write_text(tiny.queries.read_text().replace("1874", "nothing"))
-    find_sanity(config, retrieve(config))
-    again = TableStore(config.out).read(SANITY).filter(run_id="bm25", measure="contains_answer", cutoff=5)
+    find_retrieval_measures(config, retrieve(config))
+    again = (
+        TableStore(config.out)
+        .read(RETRIEVAL_MEASURES)
+        .filter(run_id="bm25", measure="contains_answer", cutoff=5)
+    )
     assert again["value"].item() < found["contains_answer", 5][0]
 
 
@@ -594,6 +598,6 @@ def test_a_search_of_a_sample_that_was_stopped_does_not_go_on_with_another(
 def test_what_the_runs_of_a_sample_find_is_counted_over_the_sample(tiny: Tiny) -> None:
     retrieve(config_of(tiny))
     config = config_of(tiny, num_queries=3)
-    find_sanity(config, retrieve(config))
-    table = TableStore(config.out).read(SANITY).filter(measure="contains_answer", cutoff=1)
+    find_retrieval_measures(config, retrieve(config))
+    table = TableStore(config.out).read(RETRIEVAL_MEASURES).filter(measure="contains_answer", cutoff=1)
     assert table["num_queries"].to_list() == [3, 3]

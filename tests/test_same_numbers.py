@@ -11,13 +11,13 @@ import hashlib
 import polars as pl
 from tiny import Tiny, compare, table
 
-from erag_ray.schemas import CORRELATIONS, LABELS, LIST_VALUES, UTILITY, TableSchema
+from erag_ray.schemas import CORRELATIONS, LABELS, PER_QUERY, UTILITY, TableSchema
 
 ANNOTATORS = ["erag", "contains_answer_dpr", "contains_answer_kilt", "provenance", "gain"]
 DIGESTS = {
     "labels": "2f741e7e1b2ee223",
     "utility": "bcb94b269c18b518",
-    "list_values": "da64504b89e2eb93",
+    "per_query": "da64504b89e2eb93",
     "correlations": "d1e76ca1af74bbe2",
 }
 
@@ -33,5 +33,5 @@ def test_labels_utility_measures_and_correlations_are_what_they_were(
 ) -> None:
     changed = tiny.with_config(annotators=ANNOTATORS)
     compare(changed)
-    found = {schema.name: digest(changed, schema) for schema in (LABELS, UTILITY, LIST_VALUES, CORRELATIONS)}
+    found = {schema.name: digest(changed, schema) for schema in (LABELS, UTILITY, PER_QUERY, CORRELATIONS)}
     assert found == DIGESTS

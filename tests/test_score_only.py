@@ -65,7 +65,7 @@ def byte_tokenizer() -> transformers.PreTrainedTokenizerFast:
     )
 
 
-# --- the property: the same score for any tokens and golds ---
+# --- the property: the same score for any tokens and gold_answers ---
 
 
 def some_tokens(tokenizer: Any) -> st.SearchStrategy[list[int]]:
@@ -77,8 +77,8 @@ def some_tokens(tokenizer: Any) -> st.SearchStrategy[list[int]]:
     return st.lists(chunks, max_size=8).map(lambda found: [id_ for chunk in found for id_ in chunk])
 
 
-def stop_of(model: Any, form: Form, golds: Sequence[str]) -> Stop:
-    stop: Stop | None = model.stop(model.render([Request(form, "Who?", (), tuple(golds))]))
+def stop_of(model: Any, form: Form, gold_answers: Sequence[str]) -> Stop:
+    stop: Stop | None = model.stop(model.render([Request(form, "Who?", (), tuple(gold_answers))]))
     assert stop is not None
     return stop
 
@@ -107,14 +107,16 @@ def test_any_tokens_keep_their_score(folders: dict[str, str], name: str, score: 
     @given(tokens, tokens, st.integers(0, 6), st.sampled_from(["", "The ", "é", " - "]), st.text(max_size=5))
     def holds(ids: list[int], others: list[int], shared: int, mark: str, text: str) -> None:
         whole = text_of(model, form, ids)
-        golds = [mark + whole, text_of(model, form, ids[:shared] + others), text, "é서ς"]
+        gold_answers = [mark + whole, text_of(model, form, ids[:shared] + others), text, "é서ς"]
         # a gold with what is no character is never given up
-        golds = [
-            gold for gold in golds[shared % 2 :] if gold.strip() and (shared > 4 or UNFINISHED not in gold)
+        gold_answers = [
+            gold
+            for gold in gold_answers[shared % 2 :]
+            if gold.strip() and (shared > 4 or UNFINISHED not in gold)
         ]
-        kept = up_to_stop(0, ids, stop_of(model, form, golds))
+        kept = up_to_stop(0, ids, stop_of(model, form, gold_answers))
         texts = (whole, text_of(model, form, kept))
-        found, cut = (score_outputs([text], [golds], SCORES[score]) for text in texts)
+        found, cut = (score_outputs([text], [gold_answers], SCORES[score]) for text in texts)
         assert found == cut
         amounts["right"] += found == [1.0]
         amounts["cut"] += len(kept) < len(ids)
@@ -158,11 +160,15 @@ def test_labels_are_those_of_whole_outputs(folders: dict[str, str], kind: str, s
     requests = models.some_requests(models.form_for(kind), 60)
     model = models.loaded(kind, folders[kind])
     whole = models.outputs(model, requests)
-    golds = golds_for([text for text, _ in whole])
+    gold_answers = golds_for([text for text, _ in whole])
     form = form_of(kind, score)
-    asked = [request._replace(form=form, answers=own) for request, own in zip(requests, golds, strict=True)]
+    asked = [
+        request._replace(form=form, answers=own) for request, own in zip(requests, gold_answers, strict=True)
+    ]
     found = models.outputs(model, asked)
-    labels, own = (score_outputs([text for text, _ in o], golds, SCORES[score]) for o in (whole, found))
+    labels, own = (
+        score_outputs([text for text, _ in o], gold_answers, SCORES[score]) for o in (whole, found)
+    )
     assert labels == own
     assert 10 < sum(filter(None, labels)) < 50
     assert sum(count for _, count in found) < 0.8 * sum(count for _, count in whole)
@@ -269,7 +275,7 @@ def test_a_score_alone_is_another_kind_of_question(folders: dict[str, str]) -> N
         *(uses["fever", h] for h in ("early_stop", "classification")),
     ]
     assert len({use.form.fingerprint for use in own}) == 4
-    # what is stopped hangs on the golds, what is chosen does not
+    # what is stopped hangs on the gold_answers, what is chosen does not
     assert [use.answers(["gold"]) for use in own] == [(), ("gold",), ("gold",), (" SUPPORTS", " REFUTES")]
     # the same model, and labels of the same reader
     assert len({use.model for use in uses.values()}) == 1
@@ -317,7 +323,7 @@ def test_an_unknown_score_is_one_message(tiny: Tiny, tmp_path: pathlib.Path) -> 
 
 @pytest.fixture
 def real(tiny: Tiny, tmp_path: pathlib.Path) -> Tiny:
-    """The tiny comparison by a real reader, whose answers to some documents are the golds."""
+    """The tiny comparison by a real reader, whose answers to some documents are the gold_answers."""
     reader = ReaderConfig(kind="fid", model=models.t5_folder(tmp_path / "t5"), max_new_tokens=6)
     loaded, form = models.loaded("fid", reader.model or ""), models.form_for("fid", max_new_tokens=6)
     documents = ["d1", "d4", "d5", "d7", "d9", "d10"]
@@ -325,8 +331,8 @@ def real(tiny: Tiny, tmp_path: pathlib.Path) -> Tiny:
         Request(form, question, (Passage(*PASSAGES[doc][1:]),))
         for (question, _, _), doc in zip(QUESTIONS.values(), documents, strict=True)
     ]
-    golds = [text for text, _ in models.outputs(loaded, requests)]
-    rows = zip(QUESTIONS.items(), golds, strict=True)
+    gold_answers = [text for text, _ in models.outputs(loaded, requests)]
+    rows = zip(QUESTIONS.items(), gold_answers, strict=True)
     tiny.queries.write_text(
         "".join(kilt_line(name, question, gold, page) for (name, (question, _, page)), gold in rows)
     )
@@ -337,7 +343,7 @@ def stored(some: Tiny, plan: StagePlan, kind: Kind) -> int:
     """Responses in the store to what a stage asked of this kind."""
     asked = plan.requests.filter(kind=kind.name)
     names = asked["model"].unique()
-    known = [ResponseStore(some.config.store, name).keys() for name in names]
+    known = [ResponseStore(some.config.cache_dir, name).keys() for name in names]
     return sum(keys.join(asked, on=KEY_COLUMNS, how="semi").height for keys in known)
 
 
@@ -346,7 +352,7 @@ def test_a_job_by_early_stop_has_the_same_tables(
 ) -> None:
     whole = compare(real)
     other = real.with_config(
-        score_only="early_stop", out=str(tmp_path / "other"), store=str(tmp_path / "others")
+        score_only="early_stop", out=str(tmp_path / "other"), cache_dir=str(tmp_path / "others")
     )
     plan = compare(other)
     assert_frame_equal(table(real, LABELS), table(other, LABELS))
@@ -357,14 +363,14 @@ def test_a_job_by_early_stop_has_the_same_tables(
     assert 0 < stored(other, plan, ANSWER) < stored(real, whole, ANSWER)
     assert stored(real, whole, EARLY_STOPPED) == 0
     inputs = prepare(other.config, check_reader)
-    again = plan_stage(other.config, inputs, "compare", alone=True, together=True)
+    again = plan_stage(other.config, inputs, "compare", single_document=True, end_to_end=True)
     assert {row["new"] for row in again.counts} == {0}
 
 
 def test_labels_alone_need_no_whole_output(real: Tiny, reads_here: list[int], tmp_path: pathlib.Path) -> None:
     some = real.with_config(score_only="early_stop")
     inputs = prepare(some.config, check_reader)
-    plan = plan_stage(some.config, inputs, "annotate", alone=True, together=False)
+    plan = plan_stage(some.config, inputs, "annotate", single_document=True, end_to_end=False)
     label(some.config, inputs, run_stage(some.config, plan))
     found = table(some, LABELS)
     assert plan.requests["kind"].unique().to_list() == [EARLY_STOPPED.name]
@@ -387,7 +393,7 @@ def test_labels_made_in_another_way_are_not_evaluated(real: Tiny, reads_here: li
 def test_a_dataset_whose_score_needs_whole_outputs_is_read_as_ever(real: Tiny, reads_here: list[int]) -> None:
     some = real.with_config(score="token_f1", score_only="early_stop", threshold=0.5)
     inputs = prepare(some.config, check_reader)
-    requests = plan_stage(some.config, inputs, "annotate", alone=True, together=False).requests
+    requests = plan_stage(some.config, inputs, "annotate", single_document=True, end_to_end=False).requests
     assert requests["kind"].unique().to_list() == [ANSWER.name]
     assert requests.height == inputs.runs.select("query_id", "doc_id").n_unique() + len(QUESTIONS)
 
@@ -440,7 +446,7 @@ def test_hidden_titles_are_hidden_in_every_request_but_the_judges(
     seen, forms = {}, {}
     for name, some in (("shown", judged), ("hidden", hidden)):
         inputs = prepare(some.config, check_reader)
-        plan = plan_stage(some.config, inputs, "compare", alone=True, together=True)
+        plan = plan_stage(some.config, inputs, "compare", single_document=True, end_to_end=True)
         seen[name] = titles_of(plan)
         forms[name] = {use.form for use in plan.uses.values() if use.kind is not RELEVANCE}
     kinds = {"answer", "gold_likelihood", "relevance", *(["early_stopped"] if score_only else [])}
@@ -472,11 +478,13 @@ def test_responses_with_and_without_titles_never_mix(
         *(Request(form, QUESTIONS["q2"][0], (Passage("", PASSAGES[doc][2]),)) for doc in documents),
         Request(form, QUESTIONS["q2"][0], tuple(Passage("", PASSAGES[doc][2]) for doc in documents)),
     ]
-    plan = plan_stage(hidden.config, prepared(hidden.config), "compare", alone=True, together=True)
+    plan = plan_stage(
+        hidden.config, prepared(hidden.config), "compare", single_document=True, end_to_end=True
+    )
     (part,) = plan.plans
     keys = part.requests.filter(query_id="q2").select("doc_ids", *KEY_COLUMNS).rows()
     key_of = {tuple(doc_ids): tuple(key) for doc_ids, *key in keys}
-    responses, _ = ResponseStore(hidden.config.store, part.id).lookup(part.requests)
+    responses, _ = ResponseStore(hidden.config.cache_dir, part.id).lookup(part.requests)
     texts = {row[:2]: row[2] for row in responses.select(*KEY_COLUMNS, "output").rows()}
     lists = [*((doc,) for doc in documents), tuple(documents)]
     assert [texts[key_of[one]] for one in lists] == [text for text, _ in models.outputs(model, requests)]

@@ -160,11 +160,11 @@ def test_blank_golds_are_left_out_and_having_no_other_is_an_error(score: Score) 
 
 
 texts = st.text(alphabet="ab AN.*té서울", max_size=12)
-golds = st.lists(texts.filter(str.strip), min_size=1, max_size=3)
+gold_answers = st.lists(texts.filter(str.strip), min_size=1, max_size=3)
 any_score = st.sampled_from(list(FUNCTIONS.values()))
 
 
-@given(any_score, texts, golds)
+@given(any_score, texts, gold_answers)
 def test_values_lie_in_0_to_1_and_binary_ones_are_0_or_1(
     score: Score, output: str, answers: list[str]
 ) -> None:
@@ -173,7 +173,7 @@ def test_values_lie_in_0_to_1_and_binary_ones_are_0_or_1(
     assert not score.binary or value in (0.0, 1.0)
 
 
-@given(any_score, texts, golds, texts.filter(str.strip))
+@given(any_score, texts, gold_answers, texts.filter(str.strip))
 def test_another_gold_never_lowers_the_score(
     score: Score, output: str, answers: list[str], more: str
 ) -> None:
@@ -251,11 +251,15 @@ def test_the_start_of_an_exact_match_may_match(gold: str, before: str, after: st
 def test_what_no_longer_may_match_is_worth_0_however_it_goes_on(start: str, more: str, gold: str) -> None:
     for name in ("exact_match", "accuracy"):
         score = SCORES[name]
-        golds = usable_answers(score, [gold, more, start + gold])
+        gold_answers = usable_answers(score, [gold, more, start + gold])
         assert score.may_match is not None
         for end in range(len(start) + 1):
-            if golds and not score.may_match(start[:end], golds):
-                assert score.function(start[:end], golds) == score.function(start + more, golds) == 0.0
+            if gold_answers and not score.may_match(start[:end], gold_answers):
+                assert (
+                    score.function(start[:end], gold_answers)
+                    == score.function(start + more, gold_answers)
+                    == 0.0
+                )
 
 
 @given(blanks, texts.filter(str.strip), blanks.map(lambda text: " " * len(text)))

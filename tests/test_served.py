@@ -781,7 +781,7 @@ def runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
             work.config,
             work.model,
             work.forms,
-            config.store,
+            config.cache_dir,
             job,
             1,
             config.write_every_seconds,
@@ -806,7 +806,7 @@ def titles(asked: Asked) -> Reply:
 def tiny_served(tiny: Tiny, server: MisbehavingServer) -> Tiny:
     server.behave = titles
     # a sample that is asked again would count among what is asked
-    return tiny.with_config(reader=config_of(server), recheck_share=0.0)
+    return tiny.with_config(reader=config_of(server), recheck_fraction=0.0)
 
 
 PRICES = {"input": 1000.0, "output": 2000.0, "cached_input": 100.0}
@@ -887,12 +887,12 @@ def test_errors_of_a_server_fail_the_job_and_are_final_or_asked_again_by_their_k
     assert "requests are errors" in said
     assert all(text in said for text in ("input: ", "refused: ", "resource: "))
     server.asked.clear()
-    tolerant = tiny_served.with_config(max_error_share=0.5)
+    tolerant = tiny_served.with_config(max_error_fraction=0.5)
     assert job("compare", tolerant)[0] == 0
     # only what another try can change
     assert {name_of(chosen[asked.prompt]) for asked in server.asked} == {"no choice"}
     server.asked.clear()
-    assert job("compare", tolerant.with_config(retry_errors=True))[0] == 0
+    assert job("compare", tolerant.with_config(retry_failed=True))[0] == 0
     assert {name_of(chosen[asked.prompt]) for asked in server.asked} == {
         "context",
         "content_filter",
@@ -909,8 +909,8 @@ def test_no_more_is_spent_than_max_cost_and_all_that_was_paid_for_is_kept(
     code, said = job("compare", bounded)
     assert code == 1
     assert "max_cost: " in said
-    (store,) = pathlib.Path(bounded.config.store, "responses").iterdir()
-    stored = ResponseStore(bounded.config.store, store.name).keys().height
+    (store,) = pathlib.Path(bounded.config.cache_dir, "responses").iterdir()
+    stored = ResponseStore(bounded.config.cache_dir, store.name).keys().height
     assert stored == len(server.asked)
     spent = sum(len(asked.prompt) // 4 for asked in server.asked)
     assert 200 <= spent < 200 + 3 * 100
@@ -1016,7 +1016,7 @@ def test_a_job_asks_a_served_judge(
 ) -> None:
     server.behave = lambda asked: Reply(text="3" if "Ada" in asked.prompt else "0")
     config = {"annotators": ["erag", "llm_relevance"], "judge": judge_of(server, scale=scale)}
-    judged = tiny.with_config(**config, recheck_share=0.0)
+    judged = tiny.with_config(**config, recheck_fraction=0.0)
     server.logprobs = {"Paris": -0.5, "Yes": -1.5, "No": -2.5}
     code, said = job("compare", judged)
     assert code == 0, said
@@ -1068,7 +1068,7 @@ def test_a_key_that_is_missing_on_a_node_is_one_message(
 def test_a_job_that_is_killed_asks_only_the_rest(tmp_path: pathlib.Path, server: MisbehavingServer) -> None:
     server.behave = lambda asked: Reply(delay=0.1)
     reader = config_of(server, concurrency=4)
-    settings = {"reader": reader, "out": str(tmp_path / "out"), "recheck_share": 0.0}
+    settings = {"reader": reader, "out": str(tmp_path / "out"), "recheck_fraction": 0.0}
     config = dataclasses.replace(write_larger(tmp_path), **settings)
     command = job_command(config, tmp_path)
     kill_midway(command, config)

@@ -16,7 +16,7 @@ from tiny import kilt_line, passage_line, trec_lines
 from erag_ray.config import ReaderConfig, parse
 from erag_ray.inputs.stage import prepare
 from erag_ray.measures import compute, own_ideal
-from erag_ray.schemas import COSTS, LOOKS, REQUESTS, InputError, JobError
+from erag_ray.schemas import COSTS, INTERIM_ANALYSES, REQUESTS, InputError, JobError
 from erag_ray.sequential_test import SettleConfig
 from erag_ray.sequential_test import stage as settling
 from erag_ray.sequential_test.stage import settle
@@ -61,10 +61,10 @@ def config(tmp_path: pathlib.Path) -> SettleConfig:
         runs={run: str(tmp_path / f"{run}.trec") for run in useful},
         reader=ReaderConfig(kind="echo"),
         depth=3,
-        between=["good", "bad"],
+        compare=["good", "bad"],
         num_looks=4,
         out=str(tmp_path / "out"),
-        store=str(tmp_path / "store"),
+        cache_dir=str(tmp_path / "store"),
         progress=False,
     )
 
@@ -80,7 +80,7 @@ def settled(config: SettleConfig, reads_here: list[int], monkeypatch: pytest.Mon
 def test_it_stops_at_the_first_look_that_tells_and_reads_nothing_that_both_runs_hold(
     settled: Settle, config: SettleConfig, reads_here: list[int]
 ) -> None:
-    looks = settled(share=1.0)
+    looks = settled(fraction=1.0)
     # of good and bad, four of five questions differ: 1/3 for three of them, -1/3 for one; so told at the first look
     assert looks["settled"].to_list() == [True]
     row = looks.row(0, named=True)
@@ -88,13 +88,15 @@ def test_it_stops_at_the_first_look_that_tells_and_reads_nothing_that_both_runs_
     assert 0 < row["low"] < row["difference"] < row["high"]
     # all that may differ is read: each run's own document, of 20 questions; of the other two none
     assert sum(reads_here) == row["num_readings"] == 40
-    assert TableStore(config.out).read(LOOKS).equals(looks)
+    assert TableStore(config.out).read(INTERIM_ANALYSES).equals(looks)
     assert TableStore(f"{config.out}/settle").read(REQUESTS).height == 40
 
 
 def test_all_documents_of_all_questions_give_the_difference_of_the_measures(settled: Settle) -> None:
     for measure, cutoff in (("P", 3), ("P", 1), ("DCG", 3)):
-        looks = settled(between=["good", "mixed"], share=1.0, negligible=0.0, measure=measure, cutoff=cutoff)
+        looks = settled(
+            compare=["good", "mixed"], fraction=1.0, equivalence_margin=0.0, measure=measure, cutoff=cutoff
+        )
         first, second = (
             np.array([[n % 5 in rests, 0, 0] for n in range(NUM_QUESTIONS)], dtype=np.float64)
             for rests in ((0, 1, 2, 3), (0, 2, 4))
@@ -108,18 +110,18 @@ def test_all_documents_of_all_questions_give_the_difference_of_the_measures(sett
 def test_looks_that_tell_nothing_go_on_to_the_last(
     settled: Settle, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    looks = settled(between=["good", "mixed"], share=0.3, negligible=0.001)
+    looks = settled(compare=["good", "mixed"], fraction=0.3, equivalence_margin=0.001)
     assert looks["num_queries"].to_list() == [20, 40, 60, 80]
     assert not looks["settled"].any()
     assert looks["low"][0] is None, "too few questions differ as yet"
     told = capsys.readouterr().err
     assert "look 1: 20 of 80 questions" in told
     assert "no interval yet" in told
-    assert "not settled; a larger share goes on from here" in told
+    assert "not settled; a larger fraction goes on from here" in told
 
 
 def test_a_difference_known_well_enough_is_settled_without_a_better_run(settled: Settle) -> None:
-    looks = settled(between=["good", "mixed"], share=1.0, negligible=0.2, boundary="late")
+    looks = settled(compare=["good", "mixed"], fraction=1.0, equivalence_margin=0.2, boundary="late")
     assert looks["settled"][-1]
     assert looks["better"][-1] is None
 
@@ -127,18 +129,19 @@ def test_a_difference_known_well_enough_is_settled_without_a_better_run(settled:
 def test_a_larger_share_goes_on_from_what_a_smaller_one_has_read(
     settled: Settle, reads_here: list[int]
 ) -> None:
-    few = settled(between=["good", "mixed"], share=0.3, negligible=0.0)["num_readings"][-1]
+    few = settled(compare=["good", "mixed"], fraction=0.3, equivalence_margin=0.0)["num_readings"][-1]
     assert sum(reads_here) == few
-    many = settled(between=["good", "mixed"], share=0.5, negligible=0.0)
+    many = settled(compare=["good", "mixed"], fraction=0.5, equivalence_margin=0.0)
     assert sum(reads_here) == many["num_readings"][-1] > few
     before = len(reads_here)
-    assert settled(between=["good", "mixed"], share=0.5, negligible=0.0).equals(many)
+    assert settled(compare=["good", "mixed"], fraction=0.5, equivalence_margin=0.0).equals(many)
     assert len(reads_here) == before, "nothing is read twice"
 
 
 def test_the_order_of_the_questions_goes_by_the_seed(settled: Settle) -> None:
     orders = [
-        settled(share=1.0, num_looks=8, negligible=0.0, seed=seed)["difference"][0] for seed in range(4)
+        settled(fraction=1.0, num_looks=8, equivalence_margin=0.0, seed=seed)["difference"][0]
+        for seed in range(4)
     ]
     assert len(set(orders)) > 1
 
@@ -147,13 +150,13 @@ def test_what_cannot_be_compared_is_refused_before_anything_is_read(
     settled: Settle, config: SettleConfig, no_reader: None
 ) -> None:
     with pytest.raises(InputError, match="name two of the runs bad, good, mixed; got good, best"):
-        settled(between=["good", "best"])
+        settled(compare=["good", "best"])
     with pytest.raises(InputError, match="got good, good"):
-        settled(between=["good", "good"])
+        settled(compare=["good", "good"])
     with pytest.raises(InputError, match="got good, bad, good"):
-        settled(between=["good", "bad", "good"])
+        settled(compare=["good", "bad", "good"])
     two = dataclasses.replace(
-        config, runs={**config.runs, "same": config.runs["good"]}, between=["good", "same"]
+        config, runs={**config.runs, "same": config.runs["good"]}, compare=["good", "same"]
     )
     inputs = prepare(two)
     with pytest.raises(InputError, match="good and same hold the same documents"):
@@ -171,11 +174,13 @@ def test_a_document_that_was_not_judged_ends_it_unsealed(
     )
     monkeypatch.setattr(settling, "annotate", lambda name, evidence: labels.to_arrow())
     with pytest.raises(JobError, match="1 of 1 documents were not judged"):
-        settled(share=1.0)
-    assert not TableStore(config.out).is_sealed(LOOKS)
+        settled(fraction=1.0)
+    assert not TableStore(config.out).is_sealed(INTERIM_ANALYSES)
 
 
-@pytest.mark.parametrize("wrong", ["share=0", "share=1.5", "cutoff=4", "num_looks=0", "negligible=-1"])
+@pytest.mark.parametrize(
+    "wrong", ["fraction=0", "fraction=1.5", "cutoff=4", "num_looks=0", "equivalence_margin=-1"]
+)
 def test_settings_that_cannot_be_are_refused(wrong: str) -> None:
     key, value = wrong.split("=")
     with pytest.raises(SystemExit):
@@ -189,7 +194,7 @@ def test_the_job_settles_on_a_real_ray_and_says_what_it_read(
     report = pathlib.Path(config.out, "report.md")
     report.write_text("of another job")
     runpy.run_path(str(ROOT / "jobs" / "settle.py"))["main"](config)
-    looks = TableStore(config.out).read(LOOKS)
+    looks = TableStore(config.out).read(INTERIM_ANALYSES)
     assert looks["better"][-1] == "good"
     assert "settled, good is better" in capsys.readouterr().err
     assert TableStore(f"{config.out}/settle").read(COSTS)["num_requests"][0] == looks["num_readings"][-1]

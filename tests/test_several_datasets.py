@@ -18,7 +18,7 @@ from erag_ray.report import rows_of_text, show
 from erag_ray.report.model import Table
 from erag_ray.report.tables import table_1
 from erag_ray.retrieve.stage import retrieve
-from erag_ray.schemas import CORRELATIONS, LABELS, LIST_VALUES, UTILITY
+from erag_ray.schemas import CORRELATIONS, LABELS, PER_QUERY, UTILITY
 
 CLAIMS = {
     "f1": ("the marn bridge was built by ada brunner", "SUPPORTS", "p1"),
@@ -116,7 +116,7 @@ def test_no_dataset_counts_in_anothers_figures(
         (only,) = [path for path in alone.config.queries if path.endswith(name)]
         alone = alone.with_config(queries=[only])
         compare(alone)
-        for schema in (LABELS, UTILITY, LIST_VALUES):
+        for schema in (LABELS, UTILITY, PER_QUERY):
             rows = table(alone, schema)
             both = table(walked, schema).join(rows.select("query_id").unique(), on="query_id", how="semi")
             assert both.sort(schema.key).equals(rows.sort(schema.key))
@@ -250,7 +250,7 @@ def test_a_claim_whose_record_is_of_another_split_is_left_out(
     for record in records:
         record["meta"] = {"split": "dev" if record["id"] == "f1" else "test"}
     path.write_text("".join(json.dumps(record) + "\n" for record in records))
-    tiny = tiny.with_config(where=["fever:meta.split=test"])
+    tiny = tiny.with_config(filters=["fever:meta.split=test"])
     compare(tiny)
     asked = table(tiny, UTILITY)["query_id"].unique()
     assert "f1" not in asked

@@ -31,14 +31,14 @@ from erag_ray.evaluate import (
     slice_means,
 )
 from erag_ray.evaluate.stage import evaluate
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.report.tables.slices import slice_tables
 from erag_ray.schemas import (
     CELL_SHARES,
     CELLS,
-    LIST_VALUES,
     MEANS,
+    PER_QUERY,
     SLICE_COMPARISONS,
     SLICE_MEANS,
     SLICES,
@@ -54,7 +54,7 @@ Values = Mapping[str, Sequence[float | None]]
 
 
 def tables_of(values: Values, used: Values) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """LIST_VALUES of eRAG's P and UTILITY, of questions q00, q01, ..."""
+    """PER_QUERY of eRAG's P and UTILITY, of questions q00, q01, ..."""
     measured = [
         ("r", "s", "erag", f"q{place:02}", run, 2, "P", 2, "any", value)
         for run, column in values.items()
@@ -65,7 +65,7 @@ def tables_of(values: Values, used: Values) -> tuple[pl.DataFrame, pl.DataFrame]
         for run, column in used.items()
         for place, value in enumerate(column)
     ]
-    return framed(measured, LIST_VALUES), framed(scores, UTILITY)
+    return framed(measured, PER_QUERY), framed(scores, UTILITY)
 
 
 def asked(count: int) -> pl.DataFrame:
@@ -309,12 +309,12 @@ def test_values_are_texts_as_those_of_where(tmp_path: pathlib.Path) -> None:
         "flat",
         {"hops": [1]},
     ]
-    findings = Findings()
-    loaded = load_queries(write(tmp_path, *metas), findings, slices=["meta.hops", "meta.hops"])
-    findings.raise_problems()
+    diagnostics = Diagnostics()
+    loaded = load_queries(write(tmp_path, *metas), diagnostics, slices=["meta.hops", "meta.hops"])
+    diagnostics.raise_errors()
     assert loaded.slices["slice"].unique().to_list() == ["meta.hops"]
     assert loaded.slices["value"].to_list() == ["2", "2", "true", *["(none)"] * 5, "[1]"]
-    kept = load_queries(write(tmp_path, *metas), Findings(), where=["meta.hops=2"], slices=["meta.hops"])
+    kept = load_queries(write(tmp_path, *metas), Diagnostics(), filters=["meta.hops=2"], slices=["meta.hops"])
     assert kept.slices.rows() == [("q0", "meta.hops", "2"), ("q1", "meta.hops", "2")]
 
 
@@ -329,15 +329,15 @@ def test_values_are_texts_as_those_of_where(tmp_path: pathlib.Path) -> None:
 def test_a_path_that_no_record_has_or_that_groups_nothing_is_a_problem(
     tmp_path: pathlib.Path, slices: list[str], problem: str
 ) -> None:
-    findings = Findings()
-    load_queries(write(tmp_path, *[{"hops": 2}] * 51), findings, slices=slices)
-    assert findings.problems == (problem,)
+    diagnostics = Diagnostics()
+    load_queries(write(tmp_path, *[{"hops": 2}] * 51), diagnostics, slices=slices)
+    assert diagnostics.errors == (problem,)
 
 
 def test_fifty_values_are_not_too_many(tmp_path: pathlib.Path) -> None:
-    findings = Findings()
-    assert load_queries(write(tmp_path, *[{}] * 50), findings, slices=["id"]).slices.height == 50
-    assert findings.problems == ()
+    diagnostics = Diagnostics()
+    assert load_queries(write(tmp_path, *[{}] * 50), diagnostics, slices=["id"]).slices.height == 50
+    assert diagnostics.errors == ()
 
 
 # --- jobs ---

@@ -73,7 +73,7 @@ def test_the_same_again_makes_nothing_and_says_so(compared: Tiny, capsys: pytest
         "inputs: as sealed before",
         "labels: as sealed before",
         "end-to-end scores: as sealed before",
-        "list_values, pooling, means, correlations, comparisons, contrasts, best_depths, cells, cell_comparisons, "
+        "per_query, pooling, means, correlations, comparisons, contrasts, best_depths, cells, cell_comparisons, "
         "complements, cell_shares, slice_means, slice_comparisons: as sealed before",
     ]
 
@@ -86,8 +86,8 @@ def test_the_same_again_makes_nothing_and_says_so(compared: Tiny, capsys: pytest
         ({"num_flips": 200}, {"comparisons", "cell_comparisons", "slice_comparisons"}),
         ({"num_permutations": 200}, {"correlations"}),
         ({"statistics": ["kendall_tau_b"]}, {"correlations", "contrasts"}),
-        ({"cutoffs": [1, 2]}, {"list_values", *OF_VALUES}),
-        ({"measures": ["P", "R"]}, {"list_values", "pooling", *OF_VALUES}),
+        ({"cutoffs": [1, 2]}, {"per_query", *OF_VALUES}),
+        ({"measures": ["P", "R"]}, {"per_query", "pool_bias", *OF_VALUES}),
         # the cells are made again, and stay the same: what follows from them is kept
         ({"annotators": ["erag", "provenance"]}, ALL - INPUTS - {"utility", "list_outputs", *FROM_CELLS}),
         ({"end_to_end_depths": [2, 3]}, ALL - INPUTS - {"labels", "document_outputs"}),
@@ -96,7 +96,7 @@ def test_the_same_again_makes_nothing_and_says_so(compared: Tiny, capsys: pytest
         ({"score": "token_f1"}, ALL),
         ({"seed": 3}, OF_FILES | WITH_SEED),
         # what is no part of any table
-        ({"write_every_seconds": 7.0, "max_error_share": 0.5}, set()),
+        ({"write_every_seconds": 7.0, "max_error_fraction": 0.5}, set()),
     ],
     ids=lambda value: str(value) if isinstance(value, dict) else "",
 )
@@ -115,7 +115,7 @@ def test_a_threshold_of_graded_labels_is_seen(tiny: Tiny, reads_here: list[int])
     graded = tiny.with_config(score="token_f1", threshold=0.5)
     compare(graded)
     other = graded.with_config(threshold=0.9)
-    assert made_again(other) == {"list_values", "pooling", "cells", "cell_shares", *OF_VALUES, *OF_CELLS}
+    assert made_again(other) == {"per_query", "pool_bias", "cells", "cell_shares", *OF_VALUES, *OF_CELLS}
     assert_as_from_nothing(other)
 
 
@@ -124,7 +124,7 @@ def test_tables_whose_own_inputs_stay_the_same_are_kept(tiny: Tiny, reads_here: 
     compare(graded)
     # labels are all 0 or 1 here, so no value of a list changes
     other = graded.with_config(threshold=0.9)
-    assert made_again(other) == {"list_values", "pooling", "cells"}
+    assert made_again(other) == {"per_query", "pool_bias", "cells"}
     assert_as_from_nothing(other)
 
 
@@ -176,11 +176,11 @@ def module(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> Iterator[pathlib.Path
     (tiny.folder / "own_scores.py").write_text(
         "from erag_ray.scores import Score\n"
         "import own_rule\n"
-        "OWN = Score(name='own', function=lambda output, golds: float(own_rule.is_right(output, golds)),"
+        "OWN = Score(name='own', function=lambda output, gold_answers: float(own_rule.is_right(output, gold_answers)),"
         " binary=True, normalises=False)\n"
     )
     rule = tiny.folder / "own_rule.py"
-    rule.write_text("def is_right(output, golds):\n    return output in golds\n")
+    rule.write_text("def is_right(output, gold_answers):\n    return output in gold_answers\n")
     yield rule
     for name in ("own_scores", "own_rule"):
         sys.modules.pop(name, None)
@@ -192,10 +192,10 @@ def test_what_outside_code_makes_is_made_again_and_the_rest_only_if_that_changes
     own = tiny.with_config(score="own_scores:OWN")
     compare(own)
     # its result is the same, and so is all that follows without calling it
-    made = {"labels", "utility", "document_outputs", "list_outputs", "list_values", "pooling"}
+    made = {"labels", "utility", "document_outputs", "list_outputs", "per_query", "pool_bias"}
     assert made_again(own) == made
     # not the module that the config names has changed, but one that it imports
-    module.write_text("def is_right(output, golds):\n    return len(output) > 5\n")
+    module.write_text("def is_right(output, gold_answers):\n    return len(output) > 5\n")
     for name in ("own_scores", "own_rule"):
         sys.modules.pop(name)
     importlib.invalidate_caches()

@@ -35,7 +35,7 @@ def killed(command: list[str], config: JobConfig) -> None:
 def killed_and_damaged(command: list[str], config: JobConfig) -> None:
     """Besides, a file of the store and all manifests have lost their ends, as after a loss of power."""
     killed(command, config)
-    torn = min(pathlib.Path(config.store).glob("responses/*/*.parquet"))
+    torn = min(pathlib.Path(config.cache_dir).glob("responses/*/*.parquet"))
     for path in [torn, *pathlib.Path(config.out).rglob("manifest.json")]:
         path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
@@ -57,7 +57,7 @@ def test_the_same_command_again_reads_the_rest(tmp_path: pathlib.Path, fault: st
     counts = counted(config)
     counts.row(fault, time.monotonic() - start)
     assert (counts.lost, counts.repeated, counts.again) == (0, 0, 0)
-    torn = list(pathlib.Path(config.store).glob("responses/*/_torn/*"))
+    torn = list(pathlib.Path(config.cache_dir).glob("responses/*/_torn/*"))
     assert len(torn) == (FAULTS[fault] is killed_and_damaged)
 
 

@@ -20,7 +20,7 @@ from erag_ray.datasets import sample
 from erag_ray.evaluate import depths_of
 from erag_ray.evaluate.export import export
 from erag_ray.evaluate.stage import evaluate
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.labels.document_labels import label
@@ -421,7 +421,7 @@ def test_evaluate_refuses_labels_and_utility_of_other_settings(
 
 def test_the_speed_of_a_reader_is_not_one_of_its_settings(tiny: Tiny, reads_here: list[int]) -> None:
     compare(tiny)
-    other = tiny.with_config(reader=ReaderConfig(kind="echo", batch_size=7, delay_seconds=1.0))
+    other = tiny.with_config(reader=ReaderConfig(kind="echo", batch_size=7, simulated_latency_seconds=1.0))
     evaluate(other.config, prepared(other.config))
 
 
@@ -433,7 +433,7 @@ def test_depths_are_those_of_the_readings_and_of_the_labels() -> None:
 
 
 def test_the_preview_says_what_is_to_be_run(tiny: Tiny) -> None:
-    plan = plan_stage(tiny.config, prepare(tiny.config), "compare", alone=True, together=True)
+    plan = plan_stage(tiny.config, prepare(tiny.config), "compare", single_document=True, end_to_end=True)
     lines = list(preview(plan))
     assert any("pairs: 18 asked, 18 distinct (union), 0 cached, 18 new" in line for line in lines)
     assert any("37 requests to run" in line and "passages cut in 0.0%" in line for line in lines)
@@ -443,11 +443,11 @@ def test_the_preview_says_what_is_to_be_run(tiny: Tiny) -> None:
 def test_errors_above_the_share_fail_the_stage_and_name_the_request(
     tiny: Tiny, reads_here: list[int], allowed: float, fails: bool
 ) -> None:
-    tiny = tiny.with_config(max_error_share=allowed)
+    tiny = tiny.with_config(max_error_fraction=allowed)
     compare(tiny)
     break_one_response(tiny)
     inputs = prepare(tiny.config)
-    plan = plan_stage(tiny.config, inputs, "compare", alone=True, together=True)
+    plan = plan_stage(tiny.config, inputs, "compare", single_document=True, end_to_end=True)
     if not fails:
         done = run_stage(tiny.config, plan)
         label(tiny.config, inputs, done)
@@ -463,7 +463,7 @@ def break_one_response(tiny: Tiny) -> None:
     """Make the stored response about (q1, d1) an error."""
     requests = TableStore(f"{tiny.config.out}/compare").read(REQUESTS)
     key = requests.filter(pl.col("query_id") == "q1", pl.col("doc_ids") == ["d1"]).row(0, named=True)
-    store = ResponseStore(tiny.config.store, key["model"])
+    store = ResponseStore(tiny.config.cache_dir, key["model"])
     (name,) = store.folder.names(suffix=".parquet")
     rows = pl.from_arrow(store.folder.read_parquet(name))
     hit = (pl.col("question_key") == key["question_key"]) & (pl.col("passages_key") == key["passages_key"])
@@ -486,9 +486,9 @@ def test_exported_runs_read_back_in_the_same_order_and_qrels_hold_the_labels(
     folder = pathlib.Path(tiny.config.out) / "trec"
     runs = table(tiny, RUNS_TABLE)
     for name in ("good", "bad"):
-        findings = Findings()
-        back = load_run(name, folder / f"{name}.trec", findings)
-        assert not findings.problems
+        diagnostics = Diagnostics()
+        back = load_run(name, folder / f"{name}.trec", diagnostics)
+        assert not diagnostics.errors
         order = ["query_id", "rank", "doc_id"]
         assert (
             back.select(order).rows()

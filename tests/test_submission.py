@@ -199,7 +199,7 @@ def test_relative_outputs_are_refused_and_nothing_is_written(
     config: JobConfig,
     tmp_path: pathlib.Path,
 ) -> None:
-    relative = dataclasses.replace(config, out="results/nq", store="results/store")
+    relative = dataclasses.replace(config, out="results/nq", cache_dir="results/store")
     job = submit(address, environment, "relative", job_command(relative, tmp_path))
     told, _ = job.communicate(timeout=180)
     assert job.returncode != 0

@@ -73,7 +73,7 @@ def test_outputs_elsewhere_are_taken_and_relative_inputs_stay(
     monkeypatch.setenv("SHARED", "/shared")
     inputs = ["--queries", "[nq.jsonl]", "--passages", "[passages.jsonl]", "--runs.bm25", "bm25.trec"]
     model = ["--reader.model", "jobs/demo/reader"]
-    check_outputs(parse(JobConfig, "", [*inputs, *model, "--out", out, "--store", out]))
+    check_outputs(parse(JobConfig, "", [*inputs, *model, "--out", out, "--cache_dir", out]))
 
 
 def test_a_relative_output_outside_of_the_copy_is_taken(
@@ -102,7 +102,7 @@ def test_the_refusal_comes_before_a_bucket_is_asked(
     def unreached(*_: object) -> None:
         raise AssertionError("something was looked at before the outputs were refused")
 
-    for name in ("check_reach", "claimed", "with_public"):
+    for name in ("check_access", "locked", "with_public"):
         monkeypatch.setattr(f"erag_ray.cli.run.{name}", unreached)
     monkeypatch.setattr("sys.argv", ["job", "--queries", "[s3://bucket/nq.jsonl]"])
     with pytest.raises(SystemExit) as ended:
@@ -131,6 +131,6 @@ def test_the_documented_submissions_name_outputs_that_all_nodes_see(file: str, e
     python, job, *arguments = entrypoint
     assert python == "python"
     assert (ROOT / job).is_file()
-    outputs = ["--out", "--store"] if pathlib.Path(job).stem in WITH_STORE else ["--out"]
+    outputs = ["--out", "--cache_dir"] if pathlib.Path(job).stem in WITH_STORE else ["--out"]
     values = dict(zip(arguments[::2], arguments[1::2], strict=True))
     assert all(re.match(r"/|\w+://", values[name]) for name in outputs)

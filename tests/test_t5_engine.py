@@ -22,7 +22,7 @@ from erag_ray.models.local.memory import Limits
 from erag_ray.models.local.model import LocalModel, PromptTokens
 from erag_ray.models.t5.attention import LONG, ONE_BY_ONE, within
 from erag_ray.models.t5.encoder_cache import Fused, Padded, padded
-from erag_ray.models.t5.engine import Engine, buckets_of, first_largest
+from erag_ray.models.t5.engine import Engine, first_largest, relative_position_bucket
 from erag_ray.requests import Request
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -119,11 +119,14 @@ def test_rows_leave_at_different_steps(made: Made) -> None:
 
 def test_buckets_are_those_of_the_library() -> None:
     layer = transformers.models.t5.modeling_t5.T5Attention
-    for num_buckets, farthest in ((32, 128), (8, 20), (64, 500)):
+    for num_buckets, max_distance in ((32, 128), (8, 20), (64, 500)):
         distance = torch.arange(-700, 700)[None, :]
-        for both_ways in (True, False):
-            expected = layer._relative_position_bucket(distance, both_ways, num_buckets, farthest)
-            assert torch.equal(buckets_of(distance, num_buckets, farthest, both_ways=both_ways), expected)
+        for bidirectional in (True, False):
+            expected = layer._relative_position_bucket(distance, bidirectional, num_buckets, max_distance)
+            assert torch.equal(
+                relative_position_bucket(distance, num_buckets, max_distance, bidirectional=bidirectional),
+                expected,
+            )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -108,7 +108,7 @@ def test_a_stage_asks_a_dataset_more_often_than_another_or_never() -> None:
 
 
 def test_the_learning_rate_rises_and_falls() -> None:
-    config = TrainConfig(curriculum=[StageConfig(steps=100)], learning_rate=1.0, warmup_share=0.1)
+    config = TrainConfig(curriculum=[StageConfig(steps=100)], learning_rate=1.0, warmup_ratio=0.1)
     rates = [Curriculum(config, ["a"] * 8).learning_rate(step) for step in range(100)]
     assert rates[:3] == pytest.approx([0.1, 0.2, 0.3])
     assert max(rates) == rates[9] == rates[10] == 1.0
@@ -116,7 +116,7 @@ def test_the_learning_rate_rises_and_falls() -> None:
     assert rates[99] == pytest.approx(1 / 90)
     flat = Curriculum(
         TrainConfig(
-            curriculum=[StageConfig(steps=9)], schedule="constant", warmup_share=0.0, learning_rate=2.0
+            curriculum=[StageConfig(steps=9)], schedule="constant", warmup_ratio=0.0, learning_rate=2.0
         ),
         ["a"] * 8,
     )

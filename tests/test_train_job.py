@@ -76,7 +76,7 @@ def test_a_hub_name_reaches_the_workers_as_it_is_and_a_folder_by_its_full_path(
 
 @pytest.mark.cluster
 def test_an_error_that_would_come_again_is_not_tried_again(local_ray: None, tmp_path: pathlib.Path) -> None:
-    config = tiny_training(tmp_path, learning_rate=1e30, warmup_share=0.0)
+    config = tiny_training(tmp_path, learning_rate=1e30, warmup_ratio=0.0)
     with pytest.raises(JobError, match="training has diverged"):
         train(config)
     assert not pathlib.Path(config.out, "manifest.json").exists()

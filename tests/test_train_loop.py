@@ -149,13 +149,13 @@ def test_checkpointing_the_encoder_does_not_change_the_gradient(tmp_path: pathli
 
 
 def test_bfloat16_products_leave_the_weights_in_float32(tmp_path: pathlib.Path) -> None:
-    config = tiny_training(tmp_path, bf16_autocast=True)
+    config = tiny_training(tmp_path, bf16=True)
     assert run(config).step == 10
     assert {value.dtype for value in result(config).values()} == {torch.float32}
 
 
 def test_the_loss_falls_and_the_best_weights_are_kept(tmp_path: pathlib.Path) -> None:
-    config = tiny_training(tmp_path, eval_every_steps=1)
+    config = tiny_training(tmp_path, eval_steps=1)
     state = run(config)
     losses = [float(row[2]) for row in curve(config)]
     assert losses[-1] < losses[0] - 0.5
@@ -287,7 +287,7 @@ def test_other_settings_are_refused_by_name(
 def test_what_concerns_speed_alone_may_change(tmp_path: pathlib.Path) -> None:
     config = tiny_training(tmp_path)
     prepare(config)
-    check_same(dataclasses.replace(config, micro_batch_tokens=7, num_workers=2, checkpoint_every_steps=1))
+    check_same(dataclasses.replace(config, micro_batch_tokens=7, num_workers=2, save_steps=1))
 
 
 def test_a_changed_training_file_is_noticed(tmp_path: pathlib.Path) -> None:

@@ -404,7 +404,7 @@ def test_a_job_keeps_what_was_answered_and_reads_the_rest_when_it_starts_again(
     assert code == 1
     place = "(my_api.py:7)"
     assert last_lines(said, 4) == [
-        "2 of 37 requests are errors, more than max_error_share 0.0; what was read is kept",
+        "2 of 37 requests are errors, more than max_error_fraction 0.0; what was read is kept",
         f"  query q6, documents ['d10']: code: RuntimeError: 429 Too Many Requests {place}",
         f"  query q6, documents ['d11']: code: RuntimeError: 429 Too Many Requests {place}",
         f"tracebacks of your code: {tiny.config.out}/errors/my_api.py_7.txt",
@@ -425,7 +425,7 @@ def test_errors_that_are_allowed_are_not_judged(
     tiny: Tiny, job: RunJob, reads_here: list[int], module: Callable[..., pathlib.Path]
 ) -> None:
     module("my_api", READER)
-    tiny = with_reader(tiny, "my_api:Limited").with_config(max_error_share=0.06)
+    tiny = with_reader(tiny, "my_api:Limited").with_config(max_error_fraction=0.06)
     code, said = job("compare", tiny)
     assert code == 0, said
     assert last_lines(said, 1) == [f"tracebacks of your code: {tiny.config.out}/errors/my_api.py_7.txt"]
@@ -523,7 +523,7 @@ def test_a_score_that_raises_fails_the_job_by_name(
     assert code == 1
     # 18 pairs, and the title of each passage is another output
     assert last_lines(said, 3) == [
-        "1 of 18 scores are errors, more than max_error_share 0.0; what was read is kept",
+        "1 of 18 scores are errors, more than max_error_fraction 0.0; what was read is kept",
         "  score strict, query q2, output 'Orla': ZeroDivisionError: no words at all (my_scores.py:6)",
         f"tracebacks of your code: {tiny.config.out}/errors/my_scores.py_6.txt",
     ]
@@ -537,7 +537,7 @@ def test_scores_that_are_allowed_to_raise_leave_nulls_which_the_report_counts(
     tiny: Tiny, job: RunJob, reads_here: list[int], module: Callable[..., pathlib.Path]
 ) -> None:
     module("my_scores", SCORES)
-    tiny = tiny.with_config(score="my_scores:STRICT", max_error_share=0.5, annotators=["erag", "gain"])
+    tiny = tiny.with_config(score="my_scores:STRICT", max_error_fraction=0.5, annotators=["erag", "gain"])
     code, said = job("compare", tiny)
     assert code == 0, said
     labels = table(tiny, LABELS, annotator="erag").filter(pl.col("label").is_null())

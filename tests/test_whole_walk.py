@@ -40,8 +40,8 @@ from erag_ray.schemas import (
     DOCUMENT_OUTPUTS,
     LABELS,
     LIST_OUTPUTS,
-    LIST_VALUES,
     MEANS,
+    PER_QUERY,
     REQUESTS,
     UTILITY,
     JobError,
@@ -61,7 +61,7 @@ def walked(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     tiny = write_tiny(tmp_path_factory.mktemp("walk"))
     plan = compare(tiny)
     # pairs: 13 of good, and of bad those that good lacks: d11 (q1, q2, q4, q5), d12 (q3). Lists: 5 of good, 4 of bad,
-    # 4 golds of more than one passage. The gold list of q5, good's of q5 and bad's of q5 are pairs.
+    # 4 gold_answers of more than one passage. The gold list of q5, good's of q5 and bad's of q5 are pairs.
     assert work_of(plan) == {"pairs": (18, 0, 18), "no passages": (6, 0, 6), "lists": (13, 0, 13)}
     return tiny
 
@@ -69,8 +69,8 @@ def walked(local_ray: None, tmp_path_factory: pytest.TempPathFactory) -> Tiny:
 @pytest.fixture
 def again(walked: Tiny, tmp_path: pathlib.Path) -> Tiny:
     """The same files and a copy of the store after the first walk."""
-    shutil.copytree(walked.config.store, tmp_path / "store")
-    return walked.with_config(out=str(tmp_path / "out"), store=str(tmp_path / "store"))
+    shutil.copytree(walked.config.cache_dir, tmp_path / "store")
+    return walked.with_config(out=str(tmp_path / "out"), cache_dir=str(tmp_path / "store"))
 
 
 def test_the_walk_seals_every_table_and_writes_the_report(walked: Tiny) -> None:
@@ -100,9 +100,15 @@ def test_utility_and_labels_are_those_worked_out_by_hand(walked: Tiny) -> None:
     assert set(useful.select("query_id", "doc_id").rows()) == {
         ("q1", "d1"), ("q2", "d3"), ("q3", "d5"), ("q4", "d7"), ("q5", "d9"), ("q6", "d10"),
     }  # fmt: skip
-    golds = used.filter(run_id="gold_passages")
+    gold_answers = used.filter(run_id="gold_passages")
     # q6 has no gold page; among the gold passages of q1 the echo reader prefers d2, and of q3 d5
-    assert dict(golds.select("query_id", "value").rows()) == {"q1": 0, "q2": 1, "q3": 1, "q4": 1, "q5": 1}
+    assert dict(gold_answers.select("query_id", "value").rows()) == {
+        "q1": 0,
+        "q2": 1,
+        "q3": 1,
+        "q4": 1,
+        "q5": 1,
+    }
     assert set(used.filter(run_id="no_passages")["value"]) == {0.0}
 
 
@@ -119,7 +125,7 @@ def test_means_count_every_query_and_say_where_an_annotator_does_not_apply(walke
 
 
 def test_correlations_are_scipys_of_the_sealed_columns(walked: Tiny) -> None:
-    values, used = table(walked, LIST_VALUES), table(walked, UTILITY)
+    values, used = table(walked, PER_QUERY), table(walked, UTILITY)
     checked = 0
     for row in table(walked, CORRELATIONS, over="queries", statistic="kendall_tau_b").iter_rows(named=True):
         key = {name: row[name] for name in ("annotator", "run_id", "depth", "measure", "cutoff", "ideal")}
@@ -344,7 +350,7 @@ def test_a_cluster_whose_machines_still_start_is_waited_for(
     session.wait_for_gpus(16)
     assert "waiting for GPUs: 8 of 16 are here" in capsys.readouterr().err
     monkeypatch.setattr(session, "GPU_WAIT_SECONDS", 0.0)
-    with pytest.raises(JobError, match=r"expect_gpus: 17, but the cluster has 16 after 0 s"):
+    with pytest.raises(JobError, match=r"wait_for_gpus: 17, but the cluster has 16 after 0 s"):
         session.wait_for_gpus(17)
 
 
@@ -406,7 +412,7 @@ def test_a_torn_file_is_set_aside_and_its_requests_are_run_again(tiny: Tiny, rea
     more = tiny.with_config(runs={**tiny.config.runs, "third": str(tiny.run("third"))})
     compare(more)
     assert reads_here == [37, 5]
-    first = min(pathlib.Path(tiny.config.store).glob("responses/*/*.parquet"))
+    first = min(pathlib.Path(tiny.config.cache_dir).glob("responses/*/*.parquet"))
     torn = pq.read_metadata(first).num_rows
     first.write_bytes(first.read_bytes()[:-100])
     plan = compare(more)

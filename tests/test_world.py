@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erag_ray.datasets import load_queries
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.scores import SCORES
 from erag_ray.world import TASKS, WorldConfig, write_world
 from erag_ray.world.district import District, Fact, make_district
@@ -106,9 +106,9 @@ def test_pages_are_records_of_kilts_knowledge_source(world: pathlib.Path) -> Non
 
 
 def test_the_task_files_load_as_datasets_with_their_own_scores(world: pathlib.Path) -> None:
-    findings = Findings()
-    loaded = load_queries([str(world / file_name(task, dev=True)) for task in TASKS], findings)
-    findings.raise_problems()
+    diagnostics = Diagnostics()
+    loaded = load_queries([str(world / file_name(task, dev=True)) for task in TASKS], diagnostics)
+    diagnostics.raise_errors()
     scores = dict(loaded.queries.select("dataset", "score").unique().iter_rows())
     assert scores == {
         "nq": "exact_match",
@@ -203,7 +203,7 @@ def test_facts_are_told_away_from_their_gold_page_and_answers_about_somebody_els
 
 @pytest.mark.parametrize(("mean", "most"), [(0.0, 0), (6.0, 20)])
 def test_the_number_of_side_facts_follows_the_setting(mean: float, most: int) -> None:
-    config = dataclasses.replace(SMALL, side_facts=mean, own_share=1.0)
+    config = dataclasses.replace(SMALL, side_facts=mean, own_fraction=1.0)
     pages = make_pages(config, make_district(config, 0))
     found = [len(page.others) for page in pages]
     assert max(found) <= most
@@ -212,7 +212,7 @@ def test_the_number_of_side_facts_follows_the_setting(mean: float, most: int) ->
 
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_every_fact_is_told_and_a_share_of_them_on_the_page_of_its_subject(share: float) -> None:
-    config = dataclasses.replace(SMALL, own_share=share, side_facts=0.0)
+    config = dataclasses.replace(SMALL, own_fraction=share, side_facts=0.0)
     district = make_district(config, 0)
     pages = make_pages(config, district)
     own = [telling.fact for page in pages for telling in page.own]
@@ -237,7 +237,7 @@ def test_a_gold_page_is_any_of_those_that_tell_the_fact() -> None:
 
 
 def test_without_variants_every_question_uses_the_words_of_the_page() -> None:
-    config = dataclasses.replace(SMALL, variant_share=0.0)
+    config = dataclasses.replace(SMALL, variant_fraction=0.0)
     district = make_district(config, 0)
     variants = {one.variant for one in district.entities if one.kind == "person"}
     asked = make_records(config, district, make_pages(config, district), "nq", 40)

@@ -144,7 +144,7 @@ def write_tiny(folder: pathlib.Path) -> Tiny:
             cutoffs=[1, 3],
             num_resamples=200,
             out=str(folder / "out"),
-            store=str(folder / "store"),
+            cache_dir=str(folder / "store"),
             progress=False,
         ),
     )
@@ -158,7 +158,7 @@ def write_tiny(folder: pathlib.Path) -> Tiny:
 def compare(tiny: Tiny) -> StagePlan:
     """What jobs/compare.py does, and what it had to read."""
     inputs = prepare(tiny.config)
-    plan = plan_stage(tiny.config, inputs, "compare", alone=True, together=True)
+    plan = plan_stage(tiny.config, inputs, "compare", single_document=True, end_to_end=True)
     finished = run_stage(tiny.config, plan)
     label(tiny.config, inputs, finished)
     score_end_to_end(tiny.config, inputs, finished)

@@ -76,8 +76,8 @@ def tiny_training(folder: pathlib.Path, *, dropout: float = 0.0, **changes: Any)
         learning_rate=3e-3,
         batch_size=8,
         micro_batch_tokens=200,
-        eval_every_steps=5,
-        checkpoint_every_steps=3,
+        eval_steps=5,
+        save_steps=3,
         out=str(folder / "out"),
         progress=False,
     )

@@ -86,7 +86,7 @@ def _answer_forms(queries: pl.DataFrame, form: Form) -> pl.DataFrame:
 
 
 def unmatchable_answers(name: str, queries: pl.DataFrame) -> pl.DataFrame:
-    """query_id, answer of the golds that this contains_answer rule cannot match, to be counted and named.
+    """query_id, answer of the gold_answers that this contains_answer rule cannot match, to be counted and named.
 
     They have no tokens, or normalise to nothing ("The", "!"). The published scripts find such an answer in
     every passage; here it is found in none.

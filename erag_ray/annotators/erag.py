@@ -50,7 +50,7 @@ def score_part(
 ) -> pl.DataFrame:
     """The labels of (query_id, output) rows that share one score; a null output gives a null label."""
     query_ids = part["query_id"].to_list()
-    golds = [answers[query_id] for query_id in query_ids]
+    gold_answers = [answers[query_id] for query_id in query_ids]
     score = score_named(part["score"][0])
-    labels = score_outputs(part["output"].to_list(), golds, score, query_ids, scoring)
+    labels = score_outputs(part["output"].to_list(), gold_answers, score, query_ids, scoring)
     return part.select("query_id", "output", pl.Series("label", labels, dtype=pl.Float64))

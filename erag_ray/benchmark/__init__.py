@@ -36,7 +36,7 @@ COLUMNS = pl.Schema(
         "num_encoded_tokens": pl.Int64(),
         "num_padding_tokens": pl.Int64(),
         "operations": pl.Float64(),
-        "floor_share": pl.Float64(),
+        "mfu": pl.Float64(),
         "whole_seconds": pl.Float64(),
         "cpu_seconds": pl.Float64(),
         "device_rate": pl.Float64(),

@@ -25,10 +25,10 @@ from erag_ray.evaluate import (
     comparisons,
     contrasts,
     correlations,
-    list_values,
     means,
     measured_and_used,
-    pooling,
+    per_query,
+    pool_bias,
     same_list,
 )
 
@@ -51,7 +51,7 @@ def measures(config: BenchmarkConfig, size: int) -> Iterator[Row]:
 
     One recall base on all sides, the labelled documents (which is ours with ideal="pool"). In are: looking labels up by
     ids, or making dicts of dicts (in plain loops over the frame's columns, the fastest way found), and the values; ours
-    are in the long table LIST_VALUES. Out are: generating the frames, compiling (once, before the rounds), reading RR
+    are in the long table PER_QUERY. Out are: generating the frames, compiling (once, before the rounds), reading RR
     at a cut-off from trec_eval's reciprocal rank, which knows none, and pandas frames for ranx, which are made before.
 
     Raises:
@@ -107,7 +107,7 @@ def _check_same(name: str, expected: Values, found: Values) -> None:
 
 def _ours(made: Tables, settings: Settings) -> Callable[[], Values]:
     applicable = {"provenance": made.queries["query_id"]}
-    table = list_values(made.labels, made.runs, applicable, made.queries, settings, [POOL])
+    table = per_query(made.labels, made.runs, applicable, made.queries, settings, [POOL])
 
     def read() -> Values:
         parts = table.partition_by("run_id", "measure", "cutoff", as_dict=True, maintain_order=True)
@@ -216,7 +216,7 @@ def table_1(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     columns: list[DatasetColumns] = []
 
     def values() -> None:
-        results["values"] = list_values(*given)
+        results["values"] = per_query(*given)
         columns.extend(by_dataset([results["values"]], made.used, made.queries, settings))
 
     def agreement() -> None:
@@ -225,7 +225,7 @@ def table_1(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     def others() -> None:
         for table in (means, comparisons, contrasts):
             table(columns, settings)
-        pooling(*given)
+        pool_bias(*given)
 
     # compiled before anything is timed
     compile_config = replace(config, list_depth=5, num_resamples=100)

@@ -89,7 +89,7 @@ def _cost_cells(row: Mapping[str, Any], ratio: float) -> tuple[Value, ...]:
         Value(ratio, note=_spread(row)),
         *plain(_megabytes(row["peak_memory_bytes"]), row["num_prompt_tokens"], encoded),
         *plain(None if encoded is None else padding / (encoded + padding)),
-        *plain(None if operations is None else operations / 1e12, row["floor_share"]),
+        *plain(None if operations is None else operations / 1e12, row["mfu"]),
     )
 
 

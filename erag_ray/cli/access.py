@@ -19,7 +19,7 @@ SETTINGS = {
 }
 
 
-def check_reach(config: Any) -> None:
+def check_access(config: Any) -> None:
     """Every bucket that the config names answers, to the first of its paths; all are asked at once.
 
     Raises:
@@ -34,9 +34,9 @@ def check_reach(config: Any) -> None:
     for uri, thread in zip(faults, asking, strict=True):
         if thread.is_alive():
             faults[uri] = f"no answer within {ANSWER_SECONDS:.0f} seconds"
-    told = [f"{uri}: {fault}{_hint(uri)}" for uri, fault in faults.items() if fault]
-    if told:
-        raise InputError(told)
+    problems = [f"{uri}: {fault}{_hint(uri)}" for uri, fault in faults.items() if fault]
+    if problems:
+        raise InputError(problems)
 
 
 def _uris(config: Any) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import TypeVar
 
-from erag_ray.cli.public_files import Told, fetch_public, is_public
+from erag_ray.cli.public_files import OnProgress, fetch_public, is_public
 from erag_ray.config import map_paths
 from erag_ray.progress import counted
 
@@ -21,5 +21,5 @@ def with_public(config: Config) -> Config:
     return map_paths(config, lambda path: fetch_public(path, _show) if is_public(path) else path)
 
 
-def _show(name: str, size: int) -> AbstractContextManager[Told]:
+def _show(name: str, size: int) -> AbstractContextManager[OnProgress]:
     return counted(f"bytes of {name}", size)

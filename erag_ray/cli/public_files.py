@@ -35,8 +35,8 @@ PUBLISHED: dict[str, Callable[[str], str]] = {
     ),
 }
 
-Told = Callable[[int], None]
-Show = Callable[[str, int], AbstractContextManager[Told]]
+OnProgress = Callable[[int], None]
+Show = Callable[[str, int], AbstractContextManager[OnProgress]]
 """Shows how far a download is: gets its name and size in bytes, gives a function that is told the bytes done."""
 
 
@@ -102,11 +102,11 @@ def _fetch(url: str, came: pathlib.Path, show: Show) -> None:
         )
         while loader.size is None and not loader.completed:
             time.sleep(LOOK_EVERY_SECONDS / 10)
-        with show(came.name, loader.size or 0) as told:
+        with show(came.name, loader.size or 0) as on_progress:
             while not loader.completed:
-                told(loader.current_size)
+                on_progress(loader.current_size)
                 time.sleep(LOOK_EVERY_SECONDS)
-            told(loader.current_size)
+            on_progress(loader.current_size)
         job.result()
         failed, size = bool(loader.failed), loader.size
     finally:

@@ -11,13 +11,13 @@ import sys
 from collections.abc import Callable
 from typing import NoReturn, Protocol, TypeVar
 
-from erag_ray.cli.access import check_reach
+from erag_ray.cli.access import check_access
 from erag_ray.cli.public import with_public
 from erag_ray.cli.submission import check_outputs
 from erag_ray.config import parse
 from erag_ray.progress import say
 from erag_ray.schemas import InputError, JobError
-from erag_ray.stages import claimed
+from erag_ray.stages import locked
 from erag_ray.store import JobTracebacks
 
 
@@ -43,8 +43,8 @@ def run_job(kind: type[Config], main: Callable[[Config], None], description: str
     tracebacks = JobTracebacks(config.out)
     try:
         check_outputs(config)
-        check_reach(config)
-        with claimed(config.out), tracebacks:
+        check_access(config)
+        with locked(config.out), tracebacks:
             main(with_public(config))
     except InputError as error:
         _end(2, str(error), tracebacks)

@@ -10,7 +10,7 @@ from typing import Any
 from erag_ray.schemas import InputError
 from erag_ray.store import CACHE, is_uri
 
-OUTPUTS = ("out", "store")
+OUTPUTS = ("out", "cache_dir")
 # the end of Ray's path, on each node, to the folders of submitted working_dirs; each state of one has its own folder
 UNPACKED = ("runtime_resources", "working_dir_files")
 

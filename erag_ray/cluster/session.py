@@ -107,12 +107,14 @@ def wait_for_gpus(count: int | None) -> None:
     Raises:
         JobError: they did not come within `GPU_WAIT_SECONDS`.
     """
-    deadline, told = time.monotonic() + GPU_WAIT_SECONDS, -1
+    deadline, last_count = time.monotonic() + GPU_WAIT_SECONDS, -1
     while (found := num_gpus_of(nodes_alive())) < (count or 0):
         if time.monotonic() > deadline:
             waited = f"after {GPU_WAIT_SECONDS:.0f} s"
-            raise JobError(f"expect_gpus: {count}, but the cluster has {found} {waited}; start the job again")
-        if found != told:
+            raise JobError(
+                f"wait_for_gpus: {count}, but the cluster has {found} {waited}; start the job again"
+            )
+        if found != last_count:
             print(f"waiting for GPUs: {found} of {count} are here", file=sys.stderr, flush=True)
-        told = found
+        last_count = found
         time.sleep(LOOK_SECONDS)

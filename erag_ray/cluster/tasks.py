@@ -96,13 +96,13 @@ _Actor: Any = ray.remote(TaskActor)
 def _do(tasks: Tasks, actors: list[Any], show: bool) -> None:
     pool: Any = ray.util.ActorPool(actors)
     settings = dict(tasks.settings)
-    with counted(tasks.noun, len(tasks.numbers), show=show) as told:
+    with counted(tasks.noun, len(tasks.numbers), show=show) as on_progress:
         done = pool.map_unordered(
             lambda actor, number: actor.do.remote(tasks.worker, settings, number), tasks.numbers
         )
         try:
             for count, _ in enumerate(done, 1):
-                told(count)
+                on_progress(count)
         except ray.exceptions.RayActorError as error:
             tries = (
                 f"{tasks.noun}: a task ended its process {TASK_RETRIES + 1} times; Ray's worker logs say why"

@@ -27,7 +27,7 @@ class JobConfig:
         "knowledge_source",
         "runs",
         "out",
-        "store",
+        "cache_dir",
     )
 
     queries: list[str] = field(default_factory=list)
@@ -61,7 +61,7 @@ class JobConfig:
     token_f1, match and char_f1 compare texts (null: by dataset for match and char_f1; KILT's form, which is for
     English, for the others)."""
 
-    where: list[str] = field(default_factory=list)
+    filters: list[str] = field(default_factory=list)
     """Only questions whose record holds these values: path=value, or dataset:path=value for one dataset alone
     (fever_fm2:meta.split=test). The path's dots go down into the record; a record without the path is left out."""
 
@@ -162,7 +162,7 @@ class JobConfig:
     out: str = "results/job"
     """Folder of this job's sealed tables and report; a path or URI that all nodes see."""
 
-    store: str = "results/store"
+    cache_dir: str = "results/store"
     """Folder of all responses, shared by jobs: what stands there is never asked again."""
 
     ray_address: str | None = None
@@ -171,7 +171,7 @@ class JobConfig:
     num_readers: int | None = None
     """Reader actors (null: one per GPU, two for a model of at most 400 MB; without GPUs one)."""
 
-    expect_gpus: int | None = None
+    wait_for_gpus: int | None = None
     """GPUs that the cluster is to have: the job waits up to 15 minutes for them, then fails (null: what is there)."""
 
     cpus_per_reader: int | None = None
@@ -184,7 +184,7 @@ class JobConfig:
     write_every_seconds: float = 20.0
     """A reader writes what it has read at least this often (as soon as the batch in hand is done)."""
 
-    recheck_share: float = 0.01
+    recheck_fraction: float = 0.01
     """Served models: this share of the new requests is asked again at the end; the report says how many outputs and
     scores have changed (0: none is)."""
 
@@ -196,11 +196,11 @@ class JobConfig:
     """A batch that takes longer ends its reader's process: its requests are then read one by one, and one that takes
     longer alone becomes an error (null: no limit). Far above what the slowest batch needs."""
 
-    retry_errors: bool = False
+    retry_failed: bool = False
     """Read again what ended as an error in an earlier job and would stay one (kinds input and refused); what did not
     fit or crashed (kind resource), and what a reader of your own raised for (kind code), is tried again in any case."""
 
-    max_error_share: float = 0.0
+    max_error_fraction: float = 0.0
     """Largest share of requests that may end as error rows, and of outputs that a score of your own may raise for,
     before the job counts as failed."""
 
@@ -246,13 +246,16 @@ class JobConfig:
         for cutoff in self.cutoffs:
             require(cutoff >= 1, f"cutoffs: {cutoff} is not at least 1")
         require(0 < self.confidence < 1, f"confidence must lie between 0 and 1, got {self.confidence}")
-        require(0 <= self.recheck_share <= 1, f"recheck_share must be within 0..1, got {self.recheck_share}")
+        require(
+            0 <= self.recheck_fraction <= 1,
+            f"recheck_fraction must be within 0..1, got {self.recheck_fraction}",
+        )
         require(self.max_cost is None or self.max_cost > 0, f"max_cost must be above 0, got {self.max_cost}")
         for name in ("num_flips", "num_permutations"):
             value = getattr(self, name)
             require(value >= 100, f"{name} must be at least 100, got {value}")
         require(self.num_resamples >= 100, f"num_resamples must be at least 100, got {self.num_resamples}")
-        for name in ("num_queries", "num_readers", "expect_gpus", "cpus_per_reader", "rows_per_block"):
+        for name in ("num_queries", "num_readers", "wait_for_gpus", "cpus_per_reader", "rows_per_block"):
             value = getattr(self, name)
             require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
         limit = self.max_batch_seconds
@@ -266,7 +269,8 @@ class JobConfig:
             value = getattr(self, name)
             require(value >= 0, f"{name} must not be negative, got {value}")
         require(
-            0 <= self.max_error_share <= 1, f"max_error_share must lie in 0..1, got {self.max_error_share}"
+            0 <= self.max_error_fraction <= 1,
+            f"max_error_fraction must lie in 0..1, got {self.max_error_fraction}",
         )
 
     @property
@@ -291,7 +295,7 @@ class JobConfig:
             qrels=self.qrels,
             triviaqa_questions=self.triviaqa_questions,
             dataset=self.dataset,
-            where=self.where,
+            filters=self.filters,
             num_queries=None if self.retrieve_all else self.num_queries,
             seed=self.seed,
             passages=self.passages,

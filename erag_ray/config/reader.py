@@ -15,7 +15,7 @@ CHAT_PROMPTS = ("chat", "question_first")
 SPEED_KEYS = (
     "batch_size",
     "batch_tokens",
-    "delay_seconds",
+    "simulated_latency_seconds",
     *ServerKeys.ACCESS_KEYS,
     *EngineKeys.ENGINE_SPEED_KEYS,
 )
@@ -88,7 +88,7 @@ class ReaderKeys:
     model's shape, into 80 % of the reader's share of the GPU's free memory, or of a quarter of the machine's; causal on
     a CPU at most 16384). A batch that does not fit even so is halved, and those after it are smaller."""
 
-    delay_seconds: float = 0.0
+    simulated_latency_seconds: float = 0.0
     """echo only: how long one reading takes, for rehearsals."""
 
     def __post_init__(self) -> None:
@@ -101,7 +101,8 @@ class ReaderKeys:
             value = getattr(self, name)
             require(value is None or value >= 1, f"reader.{name} must be at least 1, got {value}")
         require(
-            self.delay_seconds >= 0, f"reader.delay_seconds must not be negative, got {self.delay_seconds}"
+            self.simulated_latency_seconds >= 0,
+            f"reader.simulated_latency_seconds must not be negative, got {self.simulated_latency_seconds}",
         )
 
 

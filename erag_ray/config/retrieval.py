@@ -174,7 +174,7 @@ class RetrieveConfig:
     dataset: str | None = None
     """Name of the dataset, for files that do not say it."""
 
-    where: list[str] = field(default_factory=list)
+    filters: list[str] = field(default_factory=list)
     """Only questions whose record holds these values: path=value, or dataset:path=value for one dataset alone."""
 
     num_queries: int | None = None

@@ -1,7 +1,7 @@
 """Public files -> QUERIES, PROVENANCE, CORPUS and RUNS; RUNS and LABELS -> TREC files.
 
 The walk: `load_queries` and `load_run` read questions and ranked lists; `load_passages` reads the passages
-they name; `resolve_pages` finishes runs that name pages; `check_inputs` compares; `Findings.raise_problems`
+they name; `resolve_pages` finishes runs that name pages; `check_inputs` compares; `Diagnostics.raise_errors`
 raises all that is wrong in one message. A new data set is one line in `known.DATASETS`; a new format is one
 function and one line in `QUERY_FORMATS` (questions.py), `PASSAGE_FORMATS` (passages.py) or `RUN_FORMATS`
 (runs.py).

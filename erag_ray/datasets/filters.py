@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from erag_ray.files import Findings, Record
+from erag_ray.files import Diagnostics, Record
 
 _FORM = re.compile(r"(?:([^:=]+):)?([^:=]+)=(.*)", re.DOTALL)
 _MISSING = object()
@@ -37,7 +37,7 @@ class Condition:
 class Where:
     """All conditions of a job: a record must satisfy every one."""
 
-    findings: Findings
+    diagnostics: Diagnostics
     conditions: list[Condition] = field(default_factory=list)
 
     def keeps(self, record: Record, query_id: str, dataset: str) -> bool:
@@ -45,7 +45,7 @@ class Where:
         # every condition looks, so that each learns whether its path is there
         failed = [one.text for one in self.conditions if not one.holds(record, dataset)]
         if failed:
-            self.findings.note(f"questions left out by where {failed[0]}", query_id)
+            self.diagnostics.warning(f"questions left out by filters {failed[0]}", query_id)
         return not failed
 
     def check(self) -> None:
@@ -53,15 +53,15 @@ class Where:
         for one in self.conditions:
             if not one.is_found:
                 of = f" of data set {one.dataset!r}" if one.dataset else ""
-                text = f"where: {one.text}: no record{of} has {one.path}"
-                self.findings.problem("config key where", text)
+                text = f"filters: {one.text}: no record{of} has {one.path}"
+                self.diagnostics.error("config key filters", text)
 
 
 @dataclass(kw_only=True)
 class SlicePaths:
     """Paths whose values put questions into slices, and which of them a record has shown to be there."""
 
-    findings: Findings
+    diagnostics: Diagnostics
     paths: Sequence[str] = ()
     is_found: set[str] = field(default_factory=set)
 
@@ -76,10 +76,10 @@ class SlicePaths:
         """A path that no record has is a slip of the pen."""
         for path in self.paths:
             if path not in self.is_found:
-                self.findings.problem("config key slices", f"slices: {path}: no record has {path}")
+                self.diagnostics.error("config key slices", f"slices: {path}: no record has {path}")
 
 
-def conditions_of(texts: Iterable[str], findings: Findings) -> Where:
+def conditions_of(texts: Iterable[str], diagnostics: Diagnostics) -> Where:
     """The conditions, each ``path=value`` or ``dataset:path=value``; other texts are problems.
 
     The path's dots go down into the record's objects. A value that is no text is compared as JSON (``true``, ``3``).
@@ -91,8 +91,8 @@ def conditions_of(texts: Iterable[str], findings: Findings) -> Where:
             dataset, path, value = found.groups()
             conditions.append(Condition(text=text, dataset=dataset, path=path, value=value))
         else:
-            findings.problem("config key where", f"where: {text!r} is not of the form path=value")
-    return Where(findings=findings, conditions=conditions)
+            diagnostics.error("config key filters", f"filters: {text!r} is not of the form path=value")
+    return Where(diagnostics=diagnostics, conditions=conditions)
 
 
 def _at(values: Any, path: str) -> Any:

@@ -8,23 +8,23 @@ from __future__ import annotations
 
 import re
 
-from erag_ray.files import FIELD, Findings, read_lines
+from erag_ray.files import FIELD, Diagnostics, read_lines
 
 # no more digits than a number of 64 bits has; int() would also take other scripts' and 1_000
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 Qrels = dict[str, tuple[str, ...]]
 
 
-def read_qrels(paths: list[str], findings: Findings) -> Qrels:
+def read_qrels(paths: list[str], diagnostics: Diagnostics) -> Qrels:
     """Query -> its documents judged above 0, best first; a query judged only 0 is there, without any."""
     judged: dict[str, dict[str, int]] = {}
     for path in paths:
-        for position, (number, line) in enumerate(read_lines(path, findings)):
+        for position, (number, line) in enumerate(read_lines(path, diagnostics)):
             fields = _fields(line)
             if position == 0 and fields[-1].lower() == "score":
                 continue
             if fault := _fault(line, fields, judged):
-                findings.problem(f"bad lines in {path}", f"{path}:{number}: {fault}")
+                diagnostics.error(f"bad lines in {path}", f"{path}:{number}: {fault}")
             else:
                 judged.setdefault(fields[0], {})[fields[1]] = int(fields[2])
     return {query_id: _best_first(documents) for query_id, documents in judged.items()}

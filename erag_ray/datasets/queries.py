@@ -16,7 +16,7 @@ from erag_ray.datasets.qrels import Qrels, read_qrels
 from erag_ray.datasets.questions import FORMS, QUERY_FORMATS, Question, format_of, format_of_article
 from erag_ray.datasets.tasks import Dataset, ScoreRule, dataset_of_file, find_dataset, known_name
 from erag_ray.datasets.triviaqa import read_triviaqa
-from erag_ray.files import Findings, Paths, Record, is_squad, listed, read_records, read_squad, shown
+from erag_ray.files import Diagnostics, Paths, Record, is_squad, listed, read_records, read_squad, shown
 from erag_ray.registry import find
 from erag_ray.schemas import InputError
 from erag_ray.scores import ENGLISH, check_language, normalize_answer
@@ -66,7 +66,7 @@ class LoadedQueries:
 
 def load_queries(
     paths: Paths,
-    findings: Findings,
+    diagnostics: Diagnostics,
     *,
     format: str = "auto",
     dataset: str | None = None,
@@ -76,14 +76,14 @@ def load_queries(
     is_chat: bool = False,
     triviaqa_questions: Paths = (),
     qrels: Paths = (),
-    where: Iterable[str] = (),
+    filters: Iterable[str] = (),
     slices: Iterable[str] = (),
 ) -> LoadedQueries:
     """The questions of JSON Lines files (KILT's, BEIR's, plain questions) or SQuAD's and KLUE-MRC's JSON; gzip too.
 
     Args:
         paths: one file or several; ids must not repeat over all of them.
-        findings: receives every problem and note.
+        diagnostics: receives every problem and note.
         format: a key of `QUERY_FORMATS`, ``package.module:name`` of a function `Record -> Question`, or "auto" to tell
             each record by the names of its fields.
         dataset: name of the data set; else the record's ``kilt_task``, else the file's name.
@@ -95,55 +95,55 @@ def load_queries(
         qrels: relevance files, TREC's or BEIR's (see `qrels`). Their documents above 0 become the gold passages of
             questions whose record names none. They choose BEIR's questions, whose documents are pages of their own and
             so also their gold pages.
-        where: conditions on the records, ``path=value`` or ``dataset:path=value``; the others are as if not there.
-        slices: paths in the records, as those of ``where``, with at most `MAX_SLICE_VALUES` values each.
+        filters: conditions on the records, ``path=value`` or ``dataset:path=value``; the others are as if not there.
+        slices: paths in the records, as those of ``filters``, with at most `MAX_SLICE_VALUES` values each.
 
     Raises:
-        InputError: ``format`` is unknown, or user code that raises; nothing else: bad input goes to ``findings``.
+        InputError: ``format`` is unknown, or user code that raises; nothing else: bad input goes to ``diagnostics``.
     """
     formats = QUERY_FORMATS if format == "auto" else {format: _format_named(format)}
-    files, num_before = listed(paths), findings.num_problems
-    judged = read_qrels(listed(qrels), findings)
-    conditions = conditions_of(where, findings)
+    files, num_before = listed(paths), diagnostics.num_errors
+    judged = read_qrels(listed(qrels), diagnostics)
+    conditions = conditions_of(filters, diagnostics)
     rule = ScoreRule(
         given=score,
         by_dataset=score_by_dataset or {},
-        language=_checked_language(language, findings),
+        language=_checked_language(language, diagnostics),
         is_chat=is_chat,
     )
     loading = _Loading(
-        findings=findings,
+        diagnostics=diagnostics,
         format=format,
         formats=formats,
         dataset=dataset,
         qrels=judged,
         where=conditions,
-        slices=SlicePaths(findings=findings, paths=tuple(dict.fromkeys(slices))),
+        slices=SlicePaths(diagnostics=diagnostics, paths=tuple(dict.fromkeys(slices))),
         rule=rule,
     )
     for path in files:
         if is_squad(path):
-            for record in read_squad(path, findings):
+            for record in read_squad(path, diagnostics):
                 loading.add(record, format_of_article(record))
         else:
-            for record in read_records(path, findings):
+            for record in read_records(path, diagnostics):
                 loading.add(record, format_of(record))
-    if findings.num_problems == num_before:
+    if diagnostics.num_errors == num_before:
         conditions.check()
         loading.check_slices()
     loading.join_triviaqa(listed(triviaqa_questions))
     loading.check_qrels(listed(qrels))
-    if not loading.found and findings.num_problems == num_before:
-        findings.problem("no questions", f"no questions in {', '.join(files) or 'an empty list of files'}")
+    if not loading.found and diagnostics.num_errors == num_before:
+        diagnostics.error("no questions", f"no questions in {', '.join(files) or 'an empty list of files'}")
     return _tables(loading)
 
 
-def _checked_language(language: str | None, findings: Findings) -> str | None:
+def _checked_language(language: str | None, diagnostics: Diagnostics) -> str | None:
     """The language; None for one that there is not, which is a problem."""
     try:
         check_language(language or ENGLISH)
     except ValueError as error:
-        findings.problem("config key language", f"language: {error}")
+        diagnostics.error("config key language", f"language: {error}")
         return None
     return language
 
@@ -178,7 +178,7 @@ class _Named:
 class _Loading:
     """The questions found so far, with the checks that need more than one record."""
 
-    findings: Findings
+    diagnostics: Diagnostics
     format: str
     formats: Mapping[str, Callable[[Record], Question]]
     dataset: str | None
@@ -206,7 +206,9 @@ class _Loading:
             return
         self._check_repeat(question.query_id, record)
         if question.is_unnamed:
-            self.findings.note("questions without an id, called by their place, NAME:LINE", question.query_id)
+            self.diagnostics.warning(
+                "questions without an id, called by their place, NAME:LINE", question.query_id
+            )
         if self.qrels and not question.gold:
             is_beir = form == "beir"
             if question.query_id in self.qrels:
@@ -214,7 +216,7 @@ class _Loading:
             elif not self._keeps_unjudged(question, is_chosen=is_beir):
                 return
         if question.impossible:
-            self.findings.note("impossible questions, left out", question.query_id)
+            self.diagnostics.warning("impossible questions, left out", question.query_id)
             return
         self._check(question, name, record)
         if not record.faulty:
@@ -232,9 +234,11 @@ class _Loading:
         """Whether a question that has no line in the qrels is read: not where they choose the questions."""
         self.unjudged = self.unjudged or question.query_id
         if is_chosen:
-            self.findings.note("questions without a line in the qrels, left out", question.query_id)
+            self.diagnostics.warning("questions without a line in the qrels, left out", question.query_id)
         elif not question.page_sets:
-            self.findings.note("questions without a line in the qrels: no gold is known", question.query_id)
+            self.diagnostics.warning(
+                "questions without a line in the qrels: no gold is known", question.query_id
+            )
         return not is_chosen
 
     def _report_unknown(self, record: Record) -> None:
@@ -242,7 +246,7 @@ class _Loading:
         fields = shown(list(record.values))
         text = f"{record.place}: a record of no known form, with the fields {fields}. Known forms: {FORMS}"
         text = self.unknown.setdefault(record.path, text)
-        self.findings.problem(f"records of no known form in {record.path}", text, count=1)
+        self.diagnostics.error(f"records of no known form in {record.path}", text, count=1)
 
     def _check_repeat(self, query_id: str, record: Record) -> None:
         if not query_id:
@@ -254,12 +258,14 @@ class _Loading:
     def _check(self, question: Question, name: str, record: Record) -> None:
         label = f"query {question.query_id!r}"
         if question.num_empty_answers:
-            self.findings.note("empty answers, left out", question.query_id, count=question.num_empty_answers)
+            self.diagnostics.warning(
+                "empty answers, left out", question.query_id, count=question.num_empty_answers
+            )
         if not question.answers:
             record.fault("queries without an answer", f"{label} has no answer")
         nothing = [answer for answer in question.answers if not normalize_answer(answer)]
         for _ in nothing:
-            self.findings.note(
+            self.diagnostics.warning(
                 "answers that normalise to nothing (they match nothing), of queries", question.query_id
             )
         if not question.text.strip() and known_name(name) != "triviaqa":
@@ -270,7 +276,9 @@ class _Loading:
         if found is None:
             found = Dataset()
             default = self.rule.default(found)
-            self.findings.note(f"data set {name!r} is not known: taken as question answering by {default}")
+            self.diagnostics.warning(
+                f"data set {name!r} is not known: taken as question answering by {default}"
+            )
         if self.datasets.setdefault(name, found) != found:
             record.fault(
                 "mixed tasks",
@@ -288,7 +296,7 @@ class _Loading:
         elif self.found:
             text = "qrels are given, but every question names its gold passages itself (gold_doc_ids)"
         if text:
-            self.findings.problem("unused qrels", f"{names}: {text}")
+            self.diagnostics.error("unused qrels", f"{names}: {text}")
 
     def check_slices(self) -> None:
         """A path that no question has is a problem, and so is one whose values name questions, not groups of them."""
@@ -298,22 +306,22 @@ class _Loading:
             count = len({named.slices.get(path, NO_VALUE) for named in self.found})
             if count > MAX_SLICE_VALUES:
                 text = f"slices: {path}: {count:,} values, more than {MAX_SLICE_VALUES}: it does not group questions"
-                self.findings.problem("config key slices", f"{text}; name another path")
+                self.diagnostics.error("config key slices", f"{text}; name another path")
 
     def join_triviaqa(self, paths: list[str]) -> None:
         """Fill in the questions that KILT's TriviaQA files leave out."""
         pending = {named.question.query_id: named for named in self.found if not named.question.text.strip()}
         if pending and not paths:
             first = next(iter(pending.values()))
-            self.findings.problem(
+            self.diagnostics.error(
                 "TriviaQA without questions",
                 f"{first.place}: {len(pending):,} queries such as {first.question.query_id!r} carry no question; "
                 "set triviaqa_questions to TriviaQA's own JSON files",
             )
-        texts = read_triviaqa(paths, pending, self.findings) if pending else {}
+        texts = read_triviaqa(paths, pending, self.diagnostics) if pending else {}
         for query_id, named in pending.items() if paths else ():
             if query_id not in texts:
-                self.findings.problem(
+                self.diagnostics.error(
                     "queries that no TriviaQA file holds",
                     f"{named.place}: query {query_id!r} is not in {', '.join(paths)}",
                 )
@@ -334,7 +342,7 @@ def _datasets(loading: _Loading) -> dict[str, Dataset]:
     rule = loading.rule
     for name, known in loading.datasets.items():
         if note := rule.note(name, known):
-            loading.findings.note(note)
+            loading.diagnostics.warning(note)
     return {
         name: replace(known, score=rule.score(name, known), language=rule.language or known.language)
         for name, known in loading.datasets.items()
@@ -344,7 +352,7 @@ def _datasets(loading: _Loading) -> dict[str, Dataset]:
 def _tables(loading: _Loading) -> LoadedQueries:
     unused = [name for name in loading.rule.by_dataset if name not in loading.datasets]
     if unused:
-        loading.findings.note("score_by_dataset names data sets that no query has", *unused)
+        loading.diagnostics.warning("score_by_dataset names data sets that no query has", *unused)
     datasets = _datasets(loading)
     questions = [named.question for named in loading.found]
     names = [named.dataset for named in loading.found]

@@ -16,12 +16,12 @@ from erag_ray.datasets.queries import (
     LoadedQueries,
 )
 from erag_ray.datasets.tasks import Dataset, dataset_of_file, find_dataset
-from erag_ray.files import Findings, Record, read_records, shown
+from erag_ray.files import Diagnostics, Record, read_records, shown
 from erag_ray.passages import CORPUS_COLUMNS
 
 
 def load_given(
-    paths: list[str], findings: Findings, *, dataset: str | None = None, score: str | None = None
+    paths: list[str], diagnostics: Diagnostics, *, dataset: str | None = None, score: str | None = None
 ) -> tuple[LoadedQueries, pl.DataFrame]:
     """The questions of JSON Lines files, plain or gzip, and the CORPUS of their passages.
 
@@ -35,7 +35,7 @@ def load_given(
         name = dataset or dataset_of_file(path)
         known = find_dataset(name, name) or Dataset()
         datasets[name] = dataclasses.replace(known, score=score or known.score)
-        for record in read_records(path, findings):
+        for record in read_records(path, diagnostics):
             question, answers = record.text("question"), _answers(record)
             title, context = record.text("title", optional=True), record.text("context")
             if not question.strip() and not record.faulty:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from erag_ray.files import Findings, identifier, read_json
+from erag_ray.files import Diagnostics, identifier, read_json
 
 
-def read_triviaqa(paths: list[str], query_ids: Collection[str], findings: Findings) -> dict[str, str]:
+def read_triviaqa(paths: list[str], query_ids: Collection[str], diagnostics: Diagnostics) -> dict[str, str]:
     """The questions of ``query_ids`` in TriviaQA's JSON files (``{"Data": [{"QuestionId", "Question"}]}``).
 
     A question that several files hold (web and wikipedia share some) is taken from the first.
@@ -16,21 +16,21 @@ def read_triviaqa(paths: list[str], query_ids: Collection[str], findings: Findin
     wanted = frozenset(query_ids)
     questions: dict[str, str] = {}
     for path in paths:
-        for entry in _entries(path, findings):
+        for entry in _entries(path, diagnostics):
             query_id, text = identifier(entry.get("QuestionId")), entry.get("Question")
             if query_id in wanted and isinstance(text, str) and text.strip():
                 questions.setdefault(str(query_id), text)
     return questions
 
 
-def _entries(path: str, findings: Findings) -> list[dict[str, Any]]:
-    num_before = findings.num_problems
-    content = read_json(path, findings, _slimmed)
-    if findings.num_problems > num_before:
+def _entries(path: str, diagnostics: Diagnostics) -> list[dict[str, Any]]:
+    num_before = diagnostics.num_errors
+    content = read_json(path, diagnostics, _slimmed)
+    if diagnostics.num_errors > num_before:
         return []
     data = content.get("Data") if isinstance(content, dict) else None
     if not isinstance(data, list):
-        findings.problem(f"wrong {path}", f'{path}: not a TriviaQA file: it has no list called "Data"')
+        diagnostics.error(f"wrong {path}", f'{path}: not a TriviaQA file: it has no list called "Data"')
         return []
     return [entry for entry in data if isinstance(entry, dict)]
 

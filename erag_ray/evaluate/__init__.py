@@ -1,4 +1,4 @@
-"""LABELS and readings -> UTILITY, LIST_VALUES; those -> MEANS, CORRELATIONS, COMPARISONS, CONTRASTS, POOLING. Pure.
+"""LABELS and readings -> UTILITY, PER_QUERY; those -> MEANS, CORRELATIONS, COMPARISONS, CONTRASTS, POOL_BIAS. Pure.
 
 LABELS and UTILITY give CELLS too, and from these follow their shares and COMPLEMENTS.
 
@@ -24,11 +24,11 @@ from erag_ray.evaluate.columns import DatasetColumns, by_dataset, measured_and_u
 from erag_ray.evaluate.common import ANY, OWN_LIST, POOL, Floats, Settings, depths_of
 from erag_ray.evaluate.comparisons import best_depths, comparisons, contrasts
 from erag_ray.evaluate.export import export
-from erag_ray.evaluate.pooling import pooling
+from erag_ray.evaluate.pool_bias import pool_bias
 from erag_ray.evaluate.slices import MIN_QUESTIONS, all_slices, slice_comparisons, slice_means
 from erag_ray.evaluate.stage import RESULTS, evaluate
 from erag_ray.evaluate.statistics import correlations, means
-from erag_ray.evaluate.values import list_value_parts, list_values
+from erag_ray.evaluate.values import per_query, per_query_parts
 
 __all__ = [
     "ANY",
@@ -57,11 +57,11 @@ __all__ = [
     "depths_of",
     "evaluate",
     "export",
-    "list_value_parts",
-    "list_values",
     "means",
     "measured_and_used",
-    "pooling",
+    "per_query",
+    "per_query_parts",
+    "pool_bias",
     "same_list",
     "slice_comparisons",
     "slice_means",

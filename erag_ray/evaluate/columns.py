@@ -1,4 +1,4 @@
-"""UTILITY and LIST_VALUES as columns over the queries of a dataset: what means, correlations and comparisons take."""
+"""UTILITY and PER_QUERY as columns over the queries of a dataset: what means, correlations and comparisons take."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class DatasetColumns:
 def by_dataset(
     values: Iterable[pl.DataFrame], used: pl.DataFrame, queries: pl.DataFrame, settings: Settings
 ) -> list[DatasetColumns]:
-    """The parts of LIST_VALUES, and UTILITY, as columns, cut once for all tables that are made of them.
+    """The parts of PER_QUERY, and UTILITY, as columns, cut once for all tables that are made of them.
 
     A column of utility has the annotator `END_TO_END`, the score's name as its measure and its depth as its cut-off.
     """

@@ -1,4 +1,4 @@
-"""LIST_VALUES and UTILITY -> COMPARISONS of runs, BEST_DEPTHS and CONTRASTS of annotators, paired over queries."""
+"""PER_QUERY and UTILITY -> COMPARISONS of runs, BEST_DEPTHS and CONTRASTS of annotators, paired over queries."""
 
 from __future__ import annotations
 

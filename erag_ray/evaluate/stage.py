@@ -13,11 +13,11 @@ from erag_ray.evaluate.cells import cell_columns, cell_comparisons, cell_shares,
 from erag_ray.evaluate.columns import DatasetColumns, by_dataset
 from erag_ray.evaluate.common import Settings, depths_of
 from erag_ray.evaluate.comparisons import best_depths, comparisons, contrasts
-from erag_ray.evaluate.pooling import pooling
+from erag_ray.evaluate.pool_bias import pool_bias
 from erag_ray.evaluate.slices import all_slices, slice_comparisons, slice_means
 from erag_ray.evaluate.statistics import correlations, means
-from erag_ray.evaluate.values import list_value_parts
-from erag_ray.files import Findings
+from erag_ray.evaluate.values import per_query_parts
+from erag_ray.files import Diagnostics
 from erag_ray.inputs import (
     Inputs,
     check_evaluation,
@@ -38,9 +38,9 @@ from erag_ray.schemas import (
     CONTRASTS,
     CORRELATIONS,
     LABELS,
-    LIST_VALUES,
     MEANS,
-    POOLING,
+    PER_QUERY,
+    POOL_BIAS,
     PROVENANCE,
     QUERIES,
     RUNS,
@@ -55,8 +55,8 @@ from erag_ray.stages import Append, Stage, digests, ensure, stale
 from erag_ray.store import TableStore, as_frame
 
 OF_LABELS: Mapping[TableSchema, Sequence[str]] = {
-    LIST_VALUES: ("depths", "measures", "cutoffs", "threshold"),
-    POOLING: ("depths", "measures", "threshold"),
+    PER_QUERY: ("depths", "measures", "cutoffs", "threshold"),
+    POOL_BIAS: ("depths", "measures", "threshold"),
 }
 """Tables made from labels, and the settings that each depends on."""
 MakeTable = Callable[[Sequence[DatasetColumns], Settings], pl.DataFrame]
@@ -85,11 +85,11 @@ OF_SLICES: Mapping[TableSchema, tuple[MakeSliced, Sequence[str]]] = {
 """Tables made from cells (CELL_SHARES) or from values and utility, by slice too; as `OF_VALUES`."""
 SOURCES: Mapping[TableSchema, Sequence[TableSchema]] = {
     **dict.fromkeys(OF_LABELS, (LABELS, QUERIES, PROVENANCE, RUNS)),
-    **dict.fromkeys(OF_VALUES, (LIST_VALUES, UTILITY, QUERIES)),
+    **dict.fromkeys(OF_VALUES, (PER_QUERY, UTILITY, QUERIES)),
     CELLS: (LABELS, UTILITY, RUNS),
     **dict.fromkeys(OF_CELLS, (CELLS, QUERIES)),
     CELL_SHARES: (CELLS, SLICES, QUERIES),
-    **dict.fromkeys((SLICE_MEANS, SLICE_COMPARISONS), (LIST_VALUES, UTILITY, CELLS, SLICES, QUERIES)),
+    **dict.fromkeys((SLICE_MEANS, SLICE_COMPARISONS), (PER_QUERY, UTILITY, CELLS, SLICES, QUERIES)),
 }
 """Each result, and the tables that it is made from."""
 RESULTS = tuple(SOURCES)
@@ -120,9 +120,9 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
         InputError: one of them is not sealed, or was made with other settings or from other inputs, or the config asks
             for what cannot be.
     """
-    findings = Findings()
-    check_evaluation(config, scores_of(inputs.queries), findings)
-    findings.raise_problems()
+    diagnostics = Diagnostics()
+    check_evaluation(config, scores_of(inputs.queries), diagnostics)
+    diagnostics.raise_errors()
     tables = TableStore(config.out)
     _check_made(tables, LABELS, "annotate", label_settings(config, inputs.datasets))
     _check_made(tables, UTILITY, "end_to_end", end_to_end_settings(config, inputs.datasets))
@@ -162,7 +162,7 @@ class _Evaluation:
     def _make(self, schema: TableSchema, at: StageProgress, append: Append) -> Mapping[str, object]:
         for part in self._parts(schema, at):
             append(schema, part)
-        return {"notes": cutoff_notes(self.config)} if schema == LIST_VALUES else {}
+        return {"notes": cutoff_notes(self.config)} if schema == PER_QUERY else {}
 
     @staticmethod
     def _keys(schema: TableSchema) -> Sequence[str]:
@@ -177,7 +177,7 @@ class _Evaluation:
             return [cells(self.labels, self.used, self.inputs.runs, self.settings.threshold)]
         if schema in OF_LABELS:
             own = self.labels, self.inputs.runs, self._applicable, self.inputs.queries, self.settings
-            return [pooling(*own)] if schema == POOLING else at.each(list_value_parts(*own), "parts")
+            return [pool_bias(*own)] if schema == POOL_BIAS else at.each(per_query_parts(*own), "parts")
         is_of_cells = schema in OF_CELLS or schema == CELL_SHARES
         datasets = self._cell_columns if is_of_cells else self._columns
         parts = [self._part(schema, one) for one in at.each(datasets, "datasets")]
@@ -196,7 +196,7 @@ class _Evaluation:
 
     @functools.cached_property
     def _columns(self) -> list[DatasetColumns]:
-        values = self.tables.read_parts(LIST_VALUES)
+        values = self.tables.read_parts(PER_QUERY)
         return by_dataset(values, self.used, self.inputs.queries, self.settings)
 
     @functools.cached_property

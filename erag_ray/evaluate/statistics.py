@@ -1,4 +1,4 @@
-"""UTILITY and LIST_VALUES -> MEANS and CORRELATIONS, with bootstrap intervals over queries."""
+"""UTILITY and PER_QUERY -> MEANS and CORRELATIONS, with bootstrap intervals over queries."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Row = tuple[object, ...]
 
 
 def means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
-    """MEANS over queries of LIST_VALUES and of UTILITY, with bootstrap intervals."""
+    """MEANS over queries of PER_QUERY and of UTILITY, with bootstrap intervals."""
     rows = []
     for own in datasets:
         if not own.columns:

@@ -1,4 +1,4 @@
-"""Readings -> UTILITY; LABELS -> LIST_VALUES."""
+"""Readings -> UTILITY; LABELS -> PER_QUERY."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from erag_ray.evaluate.lookup import Integers, numbered, taken
 from erag_ray.measures import MEASURES, Kind, Lists, Measure, check_measures, compute_all, own_ideal
 from erag_ray.numba_jit import in_threads
 from erag_ray.registry import find
-from erag_ray.schemas import LIST_VALUES, check
+from erag_ray.schemas import PER_QUERY, check
 
 IDEALS = (OWN_LIST, POOL)
 ROWS_PER_PART = 2_000_000
 
 
-def list_values(
+def per_query(
     labels: pl.DataFrame,
     runs: pl.DataFrame,
     applicable: Mapping[str, pl.Series],
@@ -31,12 +31,12 @@ def list_values(
     settings: Settings,
     ideals: Sequence[str] = IDEALS,
 ) -> pl.DataFrame:
-    """`list_value_parts` as one table."""
-    parts = list_value_parts(labels, runs, applicable, queries, settings, ideals)
-    return pl.concat([pl.DataFrame(LIST_VALUES.empty()), *parts])
+    """`per_query_parts` as one table."""
+    parts = per_query_parts(labels, runs, applicable, queries, settings, ideals)
+    return pl.concat([pl.DataFrame(PER_QUERY.empty()), *parts])
 
 
-def list_value_parts(
+def per_query_parts(
     labels: pl.DataFrame,
     runs: pl.DataFrame,
     applicable: Mapping[str, pl.Series],
@@ -44,7 +44,7 @@ def list_value_parts(
     settings: Settings,
     ideals: Sequence[str] = IDEALS,
 ) -> Iterator[pl.DataFrame]:
-    """LIST_VALUES: every measure of every list, by every annotator; some columns of values after the other.
+    """PER_QUERY: every measure of every list, by every annotator; some columns of values after the other.
 
     A part has at most `ROWS_PER_PART` rows, or one value of each query. No key is in two of them.
 
@@ -65,7 +65,7 @@ def list_value_parts(
         while columns := list(itertools.islice(made, at_a_time)):
             table = _as_table(group, columns)
             # the key is unique because those of QUERIES and RUNS are; it is looked at again where the table is sealed
-            check(table, LIST_VALUES, unique=False)
+            check(table, PER_QUERY, unique=False)
             yield table
 
 
@@ -91,7 +91,7 @@ def label_groups(
     queries: pl.DataFrame,
     settings: Settings,
 ) -> Iterator[LabelGroup]:
-    """The labels of each annotator, on the documents of all runs; arguments and errors as of `list_values`."""
+    """The labels of each annotator, on the documents of all runs; arguments and errors as of `per_query`."""
     documents = documents_of(runs, queries, max(settings.depths))
     found, number = numbered(labels, ["reader", "score", "annotator"])
     for place, (reader, score, annotator) in sorted(enumerate(found.rows()), key=lambda item: item[1]):
@@ -174,7 +174,7 @@ def uses_ideal(name: str) -> bool:
 
 
 def _as_table(group: LabelGroup, columns: Sequence[Column]) -> pl.DataFrame:
-    """LIST_VALUES of columns, one below the other."""
+    """PER_QUERY of columns, one below the other."""
     ids, height = group.queries["query_id"], group.queries.height
     schema = {
         "run_id": pl.String,
@@ -191,4 +191,4 @@ def _as_table(group: LabelGroup, columns: Sequence[Column]) -> pl.DataFrame:
         value=pl.Series(values).fill_nan(None),
         **{name: pl.lit(value) for name, value in group.names.items()},
     )
-    return table.select(LIST_VALUES.columns.names)
+    return table.select(PER_QUERY.columns.names)

@@ -1,6 +1,6 @@
 """Reading of users' files, line by line with FILE:LINE, and the collection of all that is wrong in them."""
 
-from erag_ray.files.diagnostics import NUM_NAMED, Findings
+from erag_ray.files.diagnostics import NUM_NAMED, Diagnostics
 from erag_ray.files.jsonl import (
     FIELD,
     WHOLE,
@@ -25,7 +25,7 @@ __all__ = [
     "NUM_NAMED",
     "READ_ERRORS",
     "WHOLE",
-    "Findings",
+    "Diagnostics",
     "Path",
     "Paths",
     "Record",

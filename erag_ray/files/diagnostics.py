@@ -1,7 +1,7 @@
-"""What loading finds: *problems*, which stop the run, and *notes*, which are reported while it goes on.
+"""Diagnostics of input files: errors, which stop the job, and warnings, which are reported while it goes on.
 
-Every loader writes into one `Findings`, so that all problems of all inputs end up in one message before a
-model loads. Repeats are capped per kind: the first few are named, the rest counted. What files hold may come up
+Every loader writes into one `Diagnostics`, so that all errors of all inputs end up in one message before a model
+loads. Repeats are capped per kind: the first few are named, the rest counted. What files hold may come up
 in a line: it is shown without control characters, and long lines are cut.
 """
 
@@ -28,14 +28,14 @@ class _Kind:
         self.named.extend(texts[: NUM_NAMED - len(self.named)])
 
 
-class Findings:
-    """Problems and notes, in the order of the first of each kind."""
+class Diagnostics:
+    """Errors and warnings, in the order of the first of each kind."""
 
     def __init__(self) -> None:
-        self._problems: dict[str, _Kind] = {}
-        self._notes: dict[str, _Kind] = {}
+        self._errors: dict[str, _Kind] = {}
+        self._warnings: dict[str, _Kind] = {}
 
-    def problem(self, kind: str, *texts: str, count: int | None = None) -> None:
+    def error(self, kind: str, *texts: str, count: int | None = None) -> None:
         """Record problems of one kind; each text is a whole line that names its file, line or id.
 
         Args:
@@ -44,16 +44,16 @@ class Findings:
             count: how many there are, where ``texts`` holds only the first few.
         """
         if texts:
-            found = self._problems.setdefault(kind, _Kind())
+            found = self._errors.setdefault(kind, _Kind())
             found.add(tuple(text for text in texts if text not in found.named), count)
 
-    def note(self, kind: str, *names: str, count: int | None = None) -> None:
-        """Record something worth reporting; ``names`` are ids, ``count`` as in `problem`."""
-        self._notes.setdefault(kind, _Kind()).add(names, count)
+    def warning(self, kind: str, *names: str, count: int | None = None) -> None:
+        """Record something worth reporting; ``names`` are ids, ``count`` as in `error`."""
+        self._warnings.setdefault(kind, _Kind()).add(names, count)
 
     def kinds(self) -> dict[str, dict[str, tuple[list[str], int]]]:
-        """``problems`` and ``notes``: each kind's texts or names, and its count; `add` takes it, also from JSON."""
-        both = {"problems": self._problems, "notes": self._notes}
+        """``errors`` and ``warnings``: each kind's texts or names, and its count; `add` takes it, also from JSON."""
+        both = {"errors": self._errors, "warnings": self._warnings}
         return {
             name: {kind: (found.named, found.count) for kind, found in some.items()}
             for name, some in both.items()
@@ -61,31 +61,31 @@ class Findings:
 
     def add(self, kinds: Mapping[str, Mapping[str, tuple[Sequence[str], int]]]) -> None:
         """Take over what another one has found, as its `kinds` say it."""
-        for kind, (texts, count) in kinds["problems"].items():
-            self.problem(kind, *texts, count=count)
-        for kind, (names, count) in kinds["notes"].items():
-            self.note(kind, *names, count=count)
+        for kind, (texts, count) in kinds["errors"].items():
+            self.error(kind, *texts, count=count)
+        for kind, (names, count) in kinds["warnings"].items():
+            self.warning(kind, *names, count=count)
 
     @property
-    def problems(self) -> tuple[str, ...]:
+    def errors(self) -> tuple[str, ...]:
         """One line per problem, the first few of each kind and then the number of the others."""
-        lines = (line for kind, found in self._problems.items() for line in _problem_lines(kind, found))
+        lines = (line for kind, found in self._errors.items() for line in _problem_lines(kind, found))
         return tuple(dict.fromkeys(map(_clean, lines)))
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def warnings(self) -> tuple[str, ...]:
         """One line per kind: what it is, how many there are, and the first few names."""
-        return tuple(_clean(_note_line(kind, found)) for kind, found in self._notes.items())
+        return tuple(_clean(_note_line(kind, found)) for kind, found in self._warnings.items())
 
     @property
-    def num_problems(self) -> int:
+    def num_errors(self) -> int:
         """How many problems there are, named or not."""
-        return sum(found.count for found in self._problems.values())
+        return sum(found.count for found in self._errors.values())
 
-    def raise_problems(self) -> None:
+    def raise_errors(self) -> None:
         """Raise `schemas.InputError` with every problem, if there is one."""
-        if self._problems:
-            raise InputError(self.problems)
+        if self._errors:
+            raise InputError(self.errors)
 
 
 def _clean(line: str) -> str:

@@ -1,7 +1,7 @@
 """Text files, plain or gzip -> numbered lines, and JSON Lines -> records that know their place.
 
 `open_bytes` is the only place where a text file is opened, local or by its URI. Nothing here raises
-for bad input: what is wrong goes to `Findings` with file and line, and reading goes on with the next line where there
+for bad input: what is wrong goes to `Diagnostics` with file and line, and reading goes on with the next line where there
 is one.
 """
 
@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import IO, Any
 
-from erag_ray.files.diagnostics import Findings
+from erag_ray.files.diagnostics import Diagnostics
 from erag_ray.store import is_uri, open_file, size_of, start_of
 
 Path = str | os.PathLike[str]
@@ -99,7 +99,7 @@ def _lines_in(stream: IO[bytes], span: Span) -> Iterator[bytes]:
         yield raw
 
 
-def read_lines(path: str, findings: Findings, span: Span = WHOLE) -> Iterator[tuple[int, str]]:
+def read_lines(path: str, diagnostics: Diagnostics, span: Span = WHOLE) -> Iterator[tuple[int, str]]:
     """The lines that are not blank, numbered, without a byte order mark."""
     number = 0
     try:
@@ -107,20 +107,20 @@ def read_lines(path: str, findings: Findings, span: Span = WHOLE) -> Iterator[tu
             for number, raw in enumerate(_lines_in(stream, span), span.first_line):
                 if not span.start and number == 1:
                     raw = raw.removeprefix(_BYTE_ORDER_MARK)
-                line = _decoded(raw, path, number, findings)
+                line = _decoded(raw, path, number, diagnostics)
                 if line and not line.isspace():
                     yield number, line
     except (EOFError, zlib.error, OSError) as error:
         reached = f" after line {number:,}" if number else ""
-        findings.problem(f"unreadable file {path}", f"{path}: cannot be read{reached}: {_reason(error)}")
+        diagnostics.error(f"unreadable file {path}", f"{path}: cannot be read{reached}: {_reason(error)}")
 
 
-def _decoded(raw: bytes, path: str, number: int, findings: Findings) -> str:
+def _decoded(raw: bytes, path: str, number: int, diagnostics: Diagnostics) -> str:
     try:
         return raw.decode()
     except UnicodeDecodeError as error:
         text = f"{path}:{number}: not UTF-8: {error.reason} at byte {error.start + 1} of the line"
-        findings.problem(f"lines that are not UTF-8 in {path}", text)
+        diagnostics.error(f"lines that are not UTF-8 in {path}", text)
         return ""
 
 
@@ -142,14 +142,14 @@ def identifier(value: Any) -> str | None:
 class Record:
     """One JSON object of a file, with its place; reading a field of the wrong type records a problem."""
 
-    __slots__ = ("_findings", "faulty", "line", "path", "values")
+    __slots__ = ("_diagnostics", "faulty", "line", "path", "values")
 
-    def __init__(self, values: dict[str, Any], path: str, line: int, findings: Findings) -> None:
+    def __init__(self, values: dict[str, Any], path: str, line: int, diagnostics: Diagnostics) -> None:
         self.values = values
         self.path = path
         self.line = line
         self.faulty = False
-        self._findings = findings
+        self._diagnostics = diagnostics
 
     @property
     def place(self) -> str:
@@ -159,7 +159,7 @@ class Record:
     def fault(self, kind: str, text: str) -> None:
         """Record a problem of this record; ``kind`` names it without the place."""
         self.faulty = True
-        self._findings.problem(f"{kind} in {self.path}", f"{self.place}: {text}")
+        self._diagnostics.error(f"{kind} in {self.path}", f"{self.place}: {text}")
 
     def identifier(self, key: str) -> str:
         """The id under ``key``; a problem, and "", where it is missing, blank or no string or number."""
@@ -214,18 +214,18 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def read_records(path: str, findings: Findings, span: Span = WHOLE) -> Iterator[Record]:
+def read_records(path: str, diagnostics: Diagnostics, span: Span = WHOLE) -> Iterator[Record]:
     """The objects of a JSON Lines file; a line that is none is a problem and is passed over."""
-    for number, line in read_lines(path, findings, span):
+    for number, line in read_lines(path, diagnostics, span):
         values, fault = _parsed(line)
         if values is None:
-            findings.problem(f"bad lines in {path}", f"{path}:{number}: {fault}")
+            diagnostics.error(f"bad lines in {path}", f"{path}:{number}: {fault}")
         else:
-            yield Record(values, path, number, findings)
+            yield Record(values, path, number, diagnostics)
 
 
 def read_json(
-    path: str, findings: Findings, object_hook: Callable[[dict[str, Any]], Any] | None = None
+    path: str, diagnostics: Diagnostics, object_hook: Callable[[dict[str, Any]], Any] | None = None
 ) -> Any:
     """The one value of a JSON file; None, and a problem, where it cannot be read."""
     try:
@@ -233,9 +233,9 @@ def read_json(
             content = json.loads(stream.read(), object_hook=object_hook)
         json.dumps(content, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        findings.problem(f"unreadable file {path}", f"{path}: {_HALF_A_PAIR}")
+        diagnostics.error(f"unreadable file {path}", f"{path}: {_HALF_A_PAIR}")
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
-        findings.problem(f"unreadable file {path}", f"{path}: cannot be read: {_reason(error)}")
+        diagnostics.error(f"unreadable file {path}", f"{path}: cannot be read: {_reason(error)}")
     else:
         return content
     return None

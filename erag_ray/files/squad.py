@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from erag_ray.files.diagnostics import Findings
+from erag_ray.files.diagnostics import Diagnostics
 from erag_ray.files.jsonl import Record, open_bytes, read_json, shown
 
 
@@ -35,23 +35,23 @@ def is_squad(path: str) -> bool:
     return isinstance(found, dict) and isinstance(found.get("data"), list)
 
 
-def read_squad(path: str, findings: Findings) -> Iterator[Record]:
+def read_squad(path: str, diagnostics: Diagnostics) -> Iterator[Record]:
     """A record for each question: its own fields and those of its article but ``paragraphs``, numbered from 1."""
     number = 0
-    for article in _articles(path, findings):
+    for article in _articles(path, diagnostics):
         about = {key: value for key, value in article.items() if key != "paragraphs"}
-        record = Record(article, path, number + 1, findings)
+        record = Record(article, path, number + 1, diagnostics)
         for paragraph in record.objects("paragraphs"):
             for asked in record.objects_of(paragraph, "qas"):
                 number += 1
-                yield Record({**about, **asked}, path, number, findings)
+                yield Record({**about, **asked}, path, number, diagnostics)
 
 
-def read_squad_pages(path: str, findings: Findings) -> Iterator[tuple[str, list[str]]]:
+def read_squad_pages(path: str, diagnostics: Diagnostics) -> Iterator[tuple[str, list[str]]]:
     """Title and contexts of each page: those of one title stand together, equal ones once."""
     pages: dict[str, dict[str, None]] = {}
-    for number, article in enumerate(_articles(path, findings), 1):
-        record = Record(article, path, number, findings)
+    for number, article in enumerate(_articles(path, diagnostics), 1):
+        record = Record(article, path, number, diagnostics)
         title = page_name(record.identifier("title"))
         for paragraph in record.objects("paragraphs"):
             context = paragraph.get("context")
@@ -68,14 +68,14 @@ def page_name(title: str) -> str:
     return unicodedata.normalize("NFC", title).strip()
 
 
-def _articles(path: str, findings: Findings) -> list[dict[str, Any]]:
-    num_before = findings.num_problems
-    content = read_json(path, findings)
-    if findings.num_problems > num_before:
+def _articles(path: str, diagnostics: Diagnostics) -> list[dict[str, Any]]:
+    num_before = diagnostics.num_errors
+    content = read_json(path, diagnostics)
+    if diagnostics.num_errors > num_before:
         return []
     data = content.get("data") if isinstance(content, dict) else None
     if not isinstance(data, list) or not all(isinstance(article, dict) for article in data):
-        findings.problem(
+        diagnostics.error(
             f"wrong {path}", f'{path}: not in the form of SQuAD: it has no list of objects called "data"'
         )
         return []

@@ -6,7 +6,7 @@ workers.
 """
 
 from erag_ray.inference.actor import ModelActor, peak_memory_bytes
-from erag_ray.inference.dry_run import aside, rehearse
+from erag_ray.inference.dry_run import dry_run_config, estimate_cost
 from erag_ray.inference.errors import check_share
 from erag_ray.inference.pool import Done, Pool, Work, block_rows, largest_share, plan_pool, run
 from erag_ray.inference.stage import Finished, run_part, run_stage
@@ -23,14 +23,14 @@ __all__ = [
     "Times",
     "Values",
     "Work",
-    "aside",
     "block_rows",
     "check_share",
+    "dry_run_config",
+    "estimate_cost",
     "largest_share",
     "peak_memory_bytes",
     "plan_pool",
     "read_samples",
-    "rehearse",
     "run",
     "run_part",
     "run_stage",

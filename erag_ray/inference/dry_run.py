@@ -77,16 +77,16 @@ Known = dict[tuple[str, str, int], Seconds]
 """(model, kind, number of documents) -> for one request."""
 
 
-def aside(config: JobConfig) -> JobConfig:
+def dry_run_config(config: JobConfig) -> JobConfig:
     """The config with a folder of its own inside ``out``, so that nothing there is touched."""
     return dataclasses.replace(config.with_retrieved(), out="/".join([config.out.rstrip("/"), FOLDER]))
 
 
-def rehearse(config: JobConfig, inputs: Inputs, plan: StagePlan) -> Iterator[str]:
+def estimate_cost(config: JobConfig, inputs: Inputs, plan: StagePlan) -> Iterator[str]:
     """Time and cost of what the stage still has to run, by running some of it; line by line, as it is known.
 
     Args:
-        config: of `aside`, whose folder is gone at the end.
+        config: of `dry_run_config`, whose folder is gone at the end.
         inputs: of the job.
         plan: of the stage.
     """
@@ -143,7 +143,7 @@ def _measured(
     for group in groups:
         own = without_first([one for one, (other, _) in zip(times, order, strict=True) if other is group])
         known[group.key] = _for_one(own)
-        yield _told(group, own, known[group.key])
+        yield _line(group, own, known[group.key])
     memory = max(one.peak_memory_bytes for one in times)
     yield f"{part.id}: a reader holds {memory / 2**30:.2f} GiB at most"
 
@@ -171,7 +171,7 @@ def _for_one(times: Sequence[Times]) -> Seconds:
     return Seconds(mean, max(0.0, mean - margin), mean + margin, is_small)
 
 
-def _told(group: Group, times: Sequence[Times], seconds: Seconds) -> str:
+def _line(group: Group, times: Sequence[Times], seconds: Seconds) -> str:
     num_responses, height = sum(one.num_responses for one in times), group.part.new.height
     return (
         f"{group.part.id}: {group.name}: {seconds.mean:.3g} reader-seconds each [{seconds.low:.3g}, "

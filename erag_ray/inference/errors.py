@@ -12,7 +12,7 @@ LINE_CHARACTERS = 2000
 
 
 def check_share(noun: str, num_errors: int, total: int, lines: Iterable[str], config: JobConfig) -> None:
-    """Refuse more errors than ``max_error_share`` allows.
+    """Refuse more errors than ``max_error_fraction`` allows.
 
     Args:
         noun: what they are errors of.
@@ -24,7 +24,7 @@ def check_share(noun: str, num_errors: int, total: int, lines: Iterable[str], co
     Raises:
         JobError: they are more.
     """
-    most = config.max_error_share
+    most = config.max_error_fraction
     if num_errors > most * total:
-        head = f"{num_errors} of {total} {noun} are errors, more than max_error_share {most}; what was read is kept"
+        head = f"{num_errors} of {total} {noun} are errors, more than max_error_fraction {most}; what was read is kept"
         raise JobError("\n  ".join([head, *(one_line(line, LINE_CHARACTERS) for line in lines)]))

@@ -139,7 +139,7 @@ def plan_pool(config: JobConfig, resources: Resources) -> Pool:
     Raises:
         JobError: the cluster has too few GPUs, and no more came.
     """
-    wait_for_gpus(config.expect_gpus)
+    wait_for_gpus(config.wait_for_gpus)
     nodes = nodes_alive()
     room = [gpu_room(node.get("GPU", 0), resources.num_gpus) for node in nodes]
     sharing = actors_per_gpu(config, resources, nodes, room)
@@ -222,7 +222,7 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
         ray.exceptions.RayError: a reader failed for another reason; the job can be started again.
     """
     pool = plan_pool(config, work.resources)
-    store = ResponseStore(config.store, work.model)
+    store = ResponseStore(config.cache_dir, work.model)
     rows = block_rows(config, work.num_requests, pool, store.speed(), work.resources.in_flight)
     _quiet_data()
     if config.progress:
@@ -247,7 +247,7 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
         try:
             batches = list(counted.iter_batches(batch_format="pyarrow", batch_size=None))
         except ray.exceptions.RayTaskError as error:
-            raise error_of(error, config.store, work.requests) from error
+            raise error_of(error, config.cache_dir, work.requests) from error
     store.folder.delete_folder(NOTES, job)
     return _sum(pa.concat_tables(batches))
 
@@ -258,7 +258,7 @@ def actor_arguments(work: Work, config: JobConfig, job: str, pool: Pool) -> dict
         "config": work.config,
         "model": work.model,
         "forms": work.forms,
-        "store": config.store,
+        "store": config.cache_dir,
         "job": job,
         "num_threads": pool.num_threads,
         "write_every_seconds": config.write_every_seconds,

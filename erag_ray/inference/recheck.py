@@ -65,7 +65,7 @@ def recheck(
     Raises:
         JobError: the server cannot be used any more.
     """
-    count = math.ceil(config.recheck_share * plan.new.height)
+    count = math.ceil(config.recheck_fraction * plan.new.height)
     if plan.model.config.kind not in KINDS or not count:
         return None
     sample = plan.new[

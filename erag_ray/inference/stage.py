@@ -53,7 +53,7 @@ def run_stage(config: JobConfig, plan: StagePlan) -> Finished:
     """Run what is new, check that everything asked has a response, and seal the stage.
 
     Raises:
-        JobError: responses are missing, or more of them are errors than ``max_error_share`` allows.
+        JobError: responses are missing, or more of them are errors than ``max_error_fraction`` allows.
     """
     tables = TableStore("/".join([config.out.rstrip("/"), plan.stage]))
     tables.folder.delete("manifest.json")
@@ -165,7 +165,7 @@ class _Collected(NamedTuple):
 
 
 def _collect(config: JobConfig, plan: ModelPlan) -> _Collected:
-    store = ResponseStore(config.store, plan.id)
+    store = ResponseStore(config.cache_dir, plan.id)
     responses, repeats = store.lookup(plan.requests)
     missing = plan.requests.join(responses, on=KEY_COLUMNS, how="anti")
     if missing.height:
@@ -274,7 +274,7 @@ def _seal(
         "num_repeated_keys": sum(part.num_repeats for part in found),
         "devices": {part.model: part.devices for part in found},
         "models": {part.id: part.model.facts() for part in plan.plans},
-        "store": config.store,
+        "store": config.cache_dir,
     }
     tables.write_manifest(content)
 
@@ -297,7 +297,9 @@ def _agreement(config: JobConfig, plan: StagePlan, responses: pl.DataFrame) -> I
         if use.kind is VERDICT:
             chosen = fold({pair: use}, plan.requests, responses, plan.answered.queries)[ANSWER]
             asked = single.filter(reader=use.reader).join(chosen, on=on, nulls_equal=True)
-            known = [ResponseStore(config.store, name).lookup(asked)[0] for name in asked["model"].unique()]
+            known = [
+                ResponseStore(config.cache_dir, name).lookup(asked)[0] for name in asked["model"].unique()
+            ]
             both = asked.join(pl.concat(known), on=["model", *KEY_COLUMNS]).drop_nulls(["output", "value"])
             equal = both.filter(pl.col("output") == pl.col("value")).height
             yield f"{use.reader} chose what it writes in {equal:,} of {both.height:,} responses known of both."

@@ -108,12 +108,12 @@ def read_samples(work: Work, num_samples: int, config: JobConfig, job: str, pool
         numbers=range(num_samples),
         noun=f"samples by {work.model}",
     )
-    store, samples = ResponseStore(config.store, work.model), Folder(work.requests)
+    store, samples = ResponseStore(config.cache_dir, work.model), Folder(work.requests)
     with Lease(store.folder, job), task_pool(search, show=config.progress) as do:
         try:
             do(tasks)
         except ray.exceptions.RayTaskError as error:
-            raise error_of(error, config.store, work.requests) from error
+            raise error_of(error, config.cache_dir, work.requests) from error
     store.folder.delete_folder(NOTES, job)
     return [Times(*json.loads(samples.read_bytes(TIMES, part(number)))) for number in tasks.numbers]
 

@@ -57,8 +57,8 @@ def _folded(use: Use, rows: pl.DataFrame) -> pl.Series | list[Value]:
             None
             if error is not None
             else fold_one(
-                use.answers(golds),
+                use.answers(gold_answers),
                 Response(text=text, logprobs=tuple(values), num_answer_tokens=tuple(counts)),
             )
-            for golds, text, values, counts, error in columns
+            for gold_answers, text, values, counts, error in columns
         ]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from erag_ray.agreement import agree
 from erag_ray.annotators import annotator_named, asked_measures, kind_of_labels
 from erag_ray.config import JobConfig
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.measures import canonical_name, check_measures
 from erag_ray.runs import REFERENCE_NAMES, REFERENCES
 from erag_ray.schemas import CORPUS, RUNS
@@ -20,20 +20,20 @@ from erag_ray.scores import score_named
 from erag_ray.store import Folder
 
 
-def check_runs(config: JobConfig, findings: Findings) -> None:
+def check_runs(config: JobConfig, diagnostics: Diagnostics) -> None:
     """There are runs, and their names can stand in tables beside those of the reference readings."""
     if not config.runs:
-        findings.problem("no runs", "runs: no run is given; name at least one ranked list file")
+        diagnostics.error("no runs", "runs: no run is given; name at least one ranked list file")
     for run_id in config.runs:
         if not run_id.strip():
-            findings.problem("run names", f"runs: the name {run_id!r} is blank")
+            diagnostics.error("run names", f"runs: the name {run_id!r} is blank")
         if run_id in REFERENCES or run_id in REFERENCE_NAMES.values():
-            findings.problem(
+            diagnostics.error(
                 "run names", f"runs: the name {run_id} is taken by the reader's reference readings"
             )
 
 
-def check_places(places: Mapping[str, str], findings: Findings) -> None:
+def check_places(places: Mapping[str, str], diagnostics: Diagnostics) -> None:
     """The folders that these keys name can be written to."""
     for key, place in places.items():
         probe = f"probe-{uuid.uuid4().hex}"
@@ -42,17 +42,17 @@ def check_places(places: Mapping[str, str], findings: Findings) -> None:
             folder.write_bytes(b"", probe)
             folder.delete(probe)
         except (OSError, ValueError, pa.ArrowException) as error:
-            findings.problem(f"config key {key}", f"{key}: cannot write to {place}: {error}")
+            diagnostics.error(f"config key {key}", f"{key}: cannot write to {place}: {error}")
 
 
-def check_not_own(config: JobConfig, findings: Findings) -> None:
+def check_not_own(config: JobConfig, diagnostics: Diagnostics) -> None:
     """No input is a table of this job's ``out``: sealing the inputs would overwrite it."""
     out = _path_of(config.out)
     for key, table, paths in (("passages", CORPUS, config.passages), ("runs", RUNS, config.runs.values())):
         for path in paths:
             if out and f"{_path_of(path)}/".startswith(f"{out}/{table.name}/"):
                 text = f"{key}: {path} lies where this job writes its own tables; choose another out"
-                findings.problem(f"config key {key}", text)
+                diagnostics.error(f"config key {key}", text)
 
 
 def _path_of(place: str) -> str:
@@ -63,35 +63,37 @@ def _path_of(place: str) -> str:
         return ""
 
 
-def check_evaluation(config: JobConfig, scores: Iterable[str], findings: Findings) -> None:
+def check_evaluation(config: JobConfig, scores: Iterable[str], diagnostics: Diagnostics) -> None:
     """Annotators, measures, statistics and scores exist, go together and are named once."""
     if not config.annotators:
-        findings.problem("no annotators", "annotators: none is given, so no document would get a label")
+        diagnostics.error("no annotators", "annotators: none is given, so no document would get a label")
     measures = [canonical_name(name) for name in config.measures or []]
     named = {"annotators": config.annotators, "measures": measures, "statistics": config.statistics}
     for key, names in named.items():
         for name in sorted({name for name in names if names.count(name) > 1}):
-            findings.problem("repeated names", f"{key}: {name} is named more than once")
+            diagnostics.error("repeated names", f"{key}: {name} is named more than once")
     for statistic in config.statistics:
-        attempt(findings, "statistics", functools.partial(agree, [0.0, 1.0], [0.0, 1.0], statistic))
+        attempt(diagnostics, "statistics", functools.partial(agree, [0.0, 1.0], [0.0, 1.0], statistic))
     known = [
         name
         for name in config.annotators
-        if attempt(findings, "annotators", functools.partial(annotator_named, name))
+        if attempt(diagnostics, "annotators", functools.partial(annotator_named, name))
     ]
     for score in sorted({*scores, *([config.score] if config.score else [])}):
-        if attempt(findings, "score", functools.partial(score_named, score)):
+        if attempt(diagnostics, "score", functools.partial(score_named, score)):
             for annotator in known:
-                attempt(findings, "measures", functools.partial(_check_measures, config, annotator, score))
+                attempt(diagnostics, "measures", functools.partial(_check_measures, config, annotator, score))
 
 
 def cutoff_notes(config: JobConfig) -> list[str]:
     """Return a note on the cut-offs that no list is long enough for, if there are any."""
-    findings = Findings()
+    diagnostics = Diagnostics()
     beyond = [cutoff for cutoff in config.cutoffs if cutoff > config.depth]
     if beyond:
-        findings.note(f"cut-offs beyond depth {config.depth}, left out", *map(str, beyond), count=len(beyond))
-    return list(findings.notes)
+        diagnostics.warning(
+            f"cut-offs beyond depth {config.depth}, left out", *map(str, beyond), count=len(beyond)
+        )
+    return list(diagnostics.warnings)
 
 
 def _check_measures(config: JobConfig, annotator: str, score: str) -> None:
@@ -99,12 +101,12 @@ def _check_measures(config: JobConfig, annotator: str, score: str) -> None:
     check_measures(asked_measures(config.measures, kind, config.threshold), kind, config.threshold)
 
 
-def attempt(findings: Findings, key: str, check: Callable[[], object]) -> bool:
+def attempt(diagnostics: Diagnostics, key: str, check: Callable[[], object]) -> bool:
     """Run a check that raises ValueError and record what it says; whether it passed."""
     try:
         check()
     except ValueError as error:
-        findings.problem(f"config key {key}", f"{key}: {error}")
+        diagnostics.error(f"config key {key}", f"{key}: {error}")
         return False
     return True
 

@@ -10,7 +10,7 @@ import polars as pl
 
 from erag_ray.config import KNOWN, JobConfig
 from erag_ray.datasets import Dataset, LoadedQueries, load_queries, sample_loaded
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.inputs.settings import (
     check_evaluation,
     check_not_own,
@@ -37,7 +37,7 @@ INPUT_KEYS = (
     "score",
     "language",
     "default_score",
-    "where",
+    "filters",
     "passages",
     "runs",
     "trec_ties",
@@ -75,60 +75,60 @@ def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Input
         InputError: everything that is wrong with the config, the files or the reader; nothing is sealed or lost then.
     """
     config = config.with_retrieved()
-    findings = Findings()
-    check_runs(config, findings)
-    check_places({"out": config.out, "store": config.store}, findings)
-    check_not_own(config, findings)
-    if findings.num_problems:
+    diagnostics = Diagnostics()
+    check_runs(config, diagnostics)
+    check_places({"out": config.out, "cache_dir": config.cache_dir}, diagnostics)
+    check_not_own(config, diagnostics)
+    if diagnostics.num_errors:
         # a folder that cannot be used is one of them
-        _loaded(config, check_reader, findings)
+        _loaded(config, check_reader, diagnostics)
     store, loaded = TableStore(config.out), None
 
     def make(append: Append) -> Mapping[str, object]:
         nonlocal loaded
-        loaded = _loaded(config, check_reader, findings)
+        loaded = _loaded(config, check_reader, diagnostics)
         return _write(config, loaded, append)
 
     ensure(_stage(config, make), store)
     with stage_progress("loading sealed inputs", show=config.progress):
         inputs = loaded or _sealed(store)
     if loaded is None:
-        _check_job(config, inputs.queries, inputs.datasets, check_reader, findings)
-    inputs = _with_slices(config, inputs, findings, is_loaded=loaded is not None)
-    findings.raise_problems()
+        _check_job(config, inputs.queries, inputs.datasets, check_reader, diagnostics)
+    inputs = _with_slices(config, inputs, diagnostics, is_loaded=loaded is not None)
+    diagnostics.raise_errors()
     if loaded is None:
         say("inputs: as sealed before")
     return _with_notes(config, inputs)
 
 
-def _loaded(config: JobConfig, check_reader: ReaderCheck | None, findings: Findings) -> Inputs:
+def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Diagnostics) -> Inputs:
     """The inputs as their files have them.
 
     Raises:
         InputError: everything that is wrong, what was found before included.
     """
-    loaded, entries = _load(config, findings)
-    _check_job(config, loaded.queries, loaded.datasets, check_reader, findings)
+    loaded, entries = _load(config, diagnostics)
+    _check_job(config, loaded.queries, loaded.datasets, check_reader, diagnostics)
     needed = _needed(config, loaded.queries, entries)
-    num_before = findings.num_problems
+    num_before = diagnostics.num_errors
     with stage_progress("loading passages", show=config.progress):
         corpus = load_passages(
             config.passages,
-            findings,
+            diagnostics,
             doc_ids=pl.concat([needed["doc_id"], loaded.gold["doc_id"]]).drop_nulls(),
             page_ids=pl.concat([needed["page_id"], loaded.provenance["page_id"]]).drop_nulls(),
         )
-    unreadable = findings.num_problems > num_before and not corpus.height
+    unreadable = diagnostics.num_errors > num_before and not corpus.height
     with stage_progress("checking the inputs", show=config.progress):
-        runs = resolve_pages(needed, corpus, Findings() if unreadable else findings)
+        runs = resolve_pages(needed, corpus, Diagnostics() if unreadable else diagnostics)
         if loaded.queries.height:
             # lists of other questions are only counted: their documents are not looked up
             others = entries.join(loaded.queries, on="query_id", how="anti").select(runs.columns)
             # passages that could not be read are one problem, not one for every document in them
             present = runs if unreadable else corpus
-            check_inputs(loaded.queries, pl.concat([runs, others]), present, findings, depth=config.depth)
-        findings.raise_problems()
-        gold = gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, findings=findings)
+            check_inputs(loaded.queries, pl.concat([runs, others]), present, diagnostics, depth=config.depth)
+        diagnostics.raise_errors()
+        gold = gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, diagnostics=diagnostics)
     return Inputs(
         queries=loaded.queries,
         provenance=loaded.provenance.join(loaded.queries, on="query_id", how="semi"),
@@ -137,7 +137,7 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, findings: Findi
         gold=gold,
         slices=loaded.slices,
         datasets=loaded.datasets,
-        notes=findings.notes,
+        notes=diagnostics.warnings,
     )
 
 
@@ -146,13 +146,13 @@ def _check_job(
     queries: pl.DataFrame,
     datasets: Mapping[str, Dataset],
     check_reader: ReaderCheck | None,
-    findings: Findings,
+    diagnostics: Diagnostics,
 ) -> None:
     """What is wrong with the rest of a config, for these questions."""
-    check_evaluation(config, scores_of(queries), findings)
+    check_evaluation(config, scores_of(queries), diagnostics)
     if check_reader is not None:
         with stage_progress("checking the reader", show=config.progress):
-            findings.problem("the reader", *check_reader(config, datasets))
+            diagnostics.error("the reader", *check_reader(config, datasets))
 
 
 def check_settings(config: JobConfig, check_reader: ReaderCheck | None = None) -> None:
@@ -161,19 +161,19 @@ def check_settings(config: JobConfig, check_reader: ReaderCheck | None = None) -
     Raises:
         InputError: everything that is wrong with the config, the questions or the reader.
     """
-    findings = Findings()
-    check_runs(config.with_retrieved(), findings)
-    check_places({"out": config.out, "store": config.store}, findings)
-    loaded = _queries(config, findings)
-    _check_job(config, loaded.queries, loaded.datasets, check_reader, findings)
-    findings.raise_problems()
+    diagnostics = Diagnostics()
+    check_runs(config.with_retrieved(), diagnostics)
+    check_places({"out": config.out, "cache_dir": config.cache_dir}, diagnostics)
+    loaded = _queries(config, diagnostics)
+    _check_job(config, loaded.queries, loaded.datasets, check_reader, diagnostics)
+    diagnostics.raise_errors()
 
 
-def _queries(config: JobConfig, findings: Findings) -> LoadedQueries:
+def _queries(config: JobConfig, diagnostics: Diagnostics) -> LoadedQueries:
     with stage_progress("loading questions", show=config.progress):
         return load_queries(
             config.queries,
-            findings,
+            diagnostics,
             format=config.query_format,
             dataset=config.dataset,
             score=config.score,
@@ -181,16 +181,16 @@ def _queries(config: JobConfig, findings: Findings) -> LoadedQueries:
             is_chat=config.reader.is_chat,
             triviaqa_questions=config.triviaqa_questions,
             qrels=config.qrels,
-            where=config.where,
+            filters=config.filters,
             slices=_paths(config),
         )
 
 
-def _load(config: JobConfig, findings: Findings) -> tuple[LoadedQueries, pl.DataFrame]:
-    loaded = _queries(config, findings)
+def _load(config: JobConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, pl.DataFrame]:
+    loaded = _queries(config, diagnostics)
     with stage_progress("loading runs", show=config.progress) as at:
         entries = [
-            load_run(name, path, findings, ties=config.trec_ties)
+            load_run(name, path, diagnostics, ties=config.trec_ties)
             for name, path in at.each(config.runs.items(), "runs")
         ]
     sampled = sample_loaded(loaded, config.num_queries, config.seed)
@@ -228,7 +228,7 @@ def _paths(config: JobConfig) -> list[str]:
     return [name for name in dict.fromkeys(config.slices) if name != KNOWN]
 
 
-def _with_slices(config: JobConfig, inputs: Inputs, findings: Findings, *, is_loaded: bool) -> Inputs:
+def _with_slices(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, is_loaded: bool) -> Inputs:
     """Return the inputs with the slices that the config names, sealed as SLICES.
 
     They stand apart from the other inputs, which stay as they are where other slices are asked for; question files are
@@ -239,8 +239,8 @@ def _with_slices(config: JobConfig, inputs: Inputs, findings: Findings, *, is_lo
     def make(append: Append) -> Mapping[str, object]:
         slices = inputs.slices
         if not is_loaded and _paths(config):
-            slices = _queries(config, findings).slices.join(inputs.queries, on="query_id", how="semi")
-        findings.raise_problems()
+            slices = _queries(config, diagnostics).slices.join(inputs.queries, on="query_id", how="semi")
+        diagnostics.raise_errors()
         append(SLICES, slices)
         return {}
 
@@ -303,7 +303,7 @@ def prepared(config: JobConfig) -> Inputs:
         )
     with stage_progress("loading sealed inputs", show=config.progress):
         inputs = _with_notes(config, _sealed(tables))
-    return _with_slices(config, inputs, Findings(), is_loaded=False)
+    return _with_slices(config, inputs, Diagnostics(), is_loaded=False)
 
 
 def _sealed(tables: TableStore) -> Inputs:

@@ -1,11 +1,11 @@
-"""QUERIES, RUNS, CORPUS and golds together: do they fit, and which passages are gold."""
+"""QUERIES, RUNS, CORPUS and gold_answers together: do they fit, and which passages are gold."""
 
 from __future__ import annotations
 
 import polars as pl
 
 from erag_ray.datasets import GOLD_COLUMNS
-from erag_ray.files import NUM_NAMED, Findings
+from erag_ray.files import NUM_NAMED, Diagnostics
 from erag_ray.scores import normalize_answer
 
 
@@ -13,7 +13,7 @@ def check_inputs(
     queries: pl.DataFrame,
     runs: pl.DataFrame,
     corpus: pl.DataFrame,
-    findings: Findings,
+    diagnostics: Diagnostics,
     *,
     depth: int | None = None,
 ) -> None:
@@ -23,29 +23,29 @@ def check_inputs(
         queries: QUERIES: the sample that is evaluated.
         runs: RUNS of all runs.
         corpus: CORPUS, at least the passages that ``runs`` names.
-        findings: receives, as problems: documents that are not in ``corpus``, and runs without a query in
+        diagnostics: receives, as problems: documents that are not in ``corpus``, and runs without a query in
             common with ``queries``; as notes: queries without a list, lists of other queries, ids with
             white space.
         depth: look at the first documents of each list only.
     """
     lists = runs.select("run_id", "query_id").unique(maintain_order=True)
     for (name,), held in lists.group_by("run_id", maintain_order=True):
-        _check_queries(str(name), queries, held, findings)
+        _check_queries(str(name), queries, held, diagnostics)
     used = runs.join(queries, on="query_id", how="semi", maintain_order="left")
     if depth is not None:
         used = used.filter(pl.col("rank") <= depth)
-    _check_documents(used, corpus, findings)
-    _note_white_space(queries["query_id"], used["doc_id"], findings)
+    _check_documents(used, corpus, diagnostics)
+    _note_white_space(queries["query_id"], used["doc_id"], diagnostics)
 
 
-def _check_queries(name: str, queries: pl.DataFrame, lists: pl.DataFrame, findings: Findings) -> None:
+def _check_queries(name: str, queries: pl.DataFrame, lists: pl.DataFrame, diagnostics: Diagnostics) -> None:
     common = lists.join(queries, on="query_id", how="semi")
     if not common.height:
         examples = f"such as {lists['query_id'][0]!r}"
         if queries.height:
             examples += f" against {queries['query_id'][0]!r}"
         text = f"run {name!r} has no query in common with the questions ({examples})"
-        findings.problem("runs without a query in common with the questions", text)
+        diagnostics.error("runs without a query in common with the questions", text)
         return
     for kind, left, right in (
         (f"run {name!r}: queries without a list", queries, lists),
@@ -53,10 +53,10 @@ def _check_queries(name: str, queries: pl.DataFrame, lists: pl.DataFrame, findin
     ):
         alone = left.join(right, on="query_id", how="anti", maintain_order="left")["query_id"]
         if len(alone):
-            findings.note(kind, *alone.head(NUM_NAMED), count=len(alone))
+            diagnostics.warning(kind, *alone.head(NUM_NAMED), count=len(alone))
 
 
-def _check_documents(runs: pl.DataFrame, corpus: pl.DataFrame, findings: Findings) -> None:
+def _check_documents(runs: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diagnostics) -> None:
     unknown = runs.join(corpus.select("doc_id"), on="doc_id", how="anti", maintain_order="left").unique(
         ["run_id", "doc_id"], keep="first", maintain_order=True
     )
@@ -66,14 +66,14 @@ def _check_documents(runs: pl.DataFrame, corpus: pl.DataFrame, findings: Finding
             for query, document in rows.select("query_id", "doc_id").head(NUM_NAMED).iter_rows()
         ]
         kind = f"documents of run {name!r} that are not in the passages"
-        findings.problem(kind, *texts, count=rows.height)
+        diagnostics.error(kind, *texts, count=rows.height)
 
 
-def _note_white_space(query_ids: pl.Series, doc_ids: pl.Series, findings: Findings) -> None:
+def _note_white_space(query_ids: pl.Series, doc_ids: pl.Series, diagnostics: Diagnostics) -> None:
     ids = pl.concat([query_ids, doc_ids.alias("query_id")])
     spaced = ids.filter(ids.str.contains(r"[ \t\n\r\f\v]")).unique(maintain_order=True)
     if len(spaced):
-        findings.note(
+        diagnostics.warning(
             "ids with white space, which TREC files cannot hold",
             *(repr(name) for name in spaced.head(NUM_NAMED)),
             count=len(spaced),
@@ -87,19 +87,19 @@ def gold_lists(
     corpus: pl.DataFrame,
     depth: int | None = None,
     *,
-    findings: Findings | None = None,
+    diagnostics: Diagnostics | None = None,
 ) -> pl.DataFrame:
     """The gold passages of each query, ``query_id, rank, doc_id``; a query without any has no row.
 
     They are those that the query's file names, as far as they are in ``corpus``; else the passages of its
     gold pages in the order of ``corpus``, those that contain an answer first (KILT's rule: the normalised
     answer is a substring of the normalised text). Cut at ``depth``, if there is one. Named passages that are missing in
-    ``corpus`` are noted in ``findings``.
+    ``corpus`` are noted in ``diagnostics``.
     """
     asked = queries.select("query_id")
     named = gold.join(asked, on="query_id", how="semi").join(corpus, on="doc_id", how="semi")
-    if findings is not None:
-        _note_missing_gold(gold.join(asked, on="query_id", how="semi"), corpus, findings)
+    if diagnostics is not None:
+        _note_missing_gold(gold.join(asked, on="query_id", how="semi"), corpus, diagnostics)
     others = queries.join(named, on="query_id", how="anti", maintain_order="left")
     lists = pl.concat(
         [named.select("query_id", "doc_id", order="rank"), _of_pages(others, provenance, corpus)]
@@ -109,11 +109,11 @@ def gold_lists(
     return ranked if depth is None else ranked.filter(pl.col("rank") <= depth)
 
 
-def _note_missing_gold(gold: pl.DataFrame, corpus: pl.DataFrame, findings: Findings) -> None:
+def _note_missing_gold(gold: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diagnostics) -> None:
     missing = gold.join(corpus, on="doc_id", how="anti", maintain_order="left")["doc_id"]
     if len(missing):
         kind = "gold passages that are not in the passages"
-        findings.note(kind, *missing.head(NUM_NAMED), count=len(missing))
+        diagnostics.warning(kind, *missing.head(NUM_NAMED), count=len(missing))
 
 
 def _of_pages(queries: pl.DataFrame, provenance: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
@@ -126,8 +126,8 @@ def _of_pages(queries: pl.DataFrame, provenance: pl.DataFrame, corpus: pl.DataFr
     texts = dict(candidates.select("doc_id", "text").unique("doc_id").iter_rows())
     normal = {doc_id: normalize_answer(text) for doc_id, text in texts.items()}
     answers = {
-        query_id: [normalize_answer(answer) for answer in golds]
-        for query_id, golds in queries.select("query_id", "answers").iter_rows()
+        query_id: [normalize_answer(answer) for answer in gold_answers]
+        for query_id, gold_answers in queries.select("query_id", "answers").iter_rows()
     }
     without = [
         # an answer that normalises to nothing is in every text, so it shows nothing

@@ -37,8 +37,8 @@ def _form(case: Case) -> Form:
 
 def shown_to_judge(output: str, gold_answers: Sequence[str]) -> list[Passage]:
     """The passages of a request: each distinct gold answer that is not blank, then the output."""
-    golds = dict.fromkeys(answer.strip() for answer in gold_answers if answer.strip())
-    return [*(Passage(ACCEPTED, gold) for gold in golds), Passage(GRADED, output.strip())]
+    distinct = dict.fromkeys(answer.strip() for answer in gold_answers if answer.strip())
+    return [*(Passage(ACCEPTED, answer) for answer in distinct), Passage(GRADED, output.strip())]
 
 
 def judgement(text: str) -> str | None:

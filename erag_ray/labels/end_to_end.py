@@ -99,8 +99,10 @@ def list_outputs(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.Data
 
 def utility_of(outputs: pl.DataFrame, queries: pl.DataFrame, scoring: Scoring | None = None) -> pl.DataFrame:
     """UTILITY of LIST_OUTPUTS; other arguments as of `utility`."""
-    golds = outputs.join(queries.select("query_id", "answers", "score"), on="query_id", how="left")
-    scored = pl.concat(_scored(part, scoring) for part in golds.partition_by("score", maintain_order=True))
+    gold_answers = outputs.join(queries.select("query_id", "answers", "score"), on="query_id", how="left")
+    scored = pl.concat(
+        _scored(part, scoring) for part in gold_answers.partition_by("score", maintain_order=True)
+    )
     table = scored.select(UTILITY.columns.names)
     conform(table, UTILITY)
     return table

@@ -39,7 +39,7 @@ def judge_outputs(config: JobConfig, inputs: Inputs, done: Finished) -> Finished
 
     Raises:
         InputError: the judge cannot be found or read.
-        JobError: more of its responses are errors than ``max_error_share`` allows, or ``max_cost`` is spent.
+        JobError: more of its responses are errors than ``max_error_fraction`` allows, or ``max_cost`` is spent.
     """
     if _judged(inputs).is_empty():
         return done
@@ -65,7 +65,7 @@ def preview_judgements(config: JobConfig, inputs: Inputs, plan: StagePlan) -> It
     """
     if _judged(inputs).is_empty():
         return
-    found = [ResponseStore(config.store, part.id).lookup(part.requests)[0] for part in plan.plans]
+    found = [ResponseStore(config.cache_dir, part.id).lookup(part.requests)[0] for part in plan.plans]
     responses = pl.concat([as_frame(RESPONSES.empty()), *found]).filter(pl.col("error").is_null())
     read = Finished(plan=plan, requests=plan.requests, responses=responses)
     outputs = pl.concat([_outputs(read, inputs), _unread_outputs(read)])
@@ -105,10 +105,10 @@ def _with_passages(outputs: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
     answers = _judged(inputs).select("query_id", "answers")
     rows = outputs.drop_nulls().unique().join(answers, on="query_id").sort("query_id", "output")
     shown = [
-        [_doc_id(passage) for passage in shown_to_judge(output, golds)]
-        if needs_judgement(output, golds)
+        [_doc_id(passage) for passage in shown_to_judge(output, gold_answers)]
+        if needs_judgement(output, gold_answers)
         else None
-        for output, golds in rows.select("output", "answers").iter_rows()
+        for output, gold_answers in rows.select("output", "answers").iter_rows()
     ]
     return rows.select("query_id", "output", doc_ids=pl.Series(shown, dtype=DocIds)).drop_nulls()
 

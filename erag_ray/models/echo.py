@@ -26,7 +26,7 @@ class EchoModel(Model):
 
     def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
         for place, request in enumerate(requests):
-            time.sleep(self.config.delay_seconds)
+            time.sleep(self.config.simulated_latency_seconds)
             yield place, self.answer(request)
 
     def answer(self, request: Request) -> Response:

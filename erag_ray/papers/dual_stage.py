@@ -9,7 +9,7 @@ import polars as pl
 
 from erag_ray.annotators import ANNOTATORS, Evidence, applicable_queries
 from erag_ray.config import DualLabelsConfig
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.papers.dual_labels import dual_labels, dual_probabilities
 from erag_ray.papers.dual_table import dual_tables
 from erag_ray.passages import load_passages
@@ -27,16 +27,16 @@ def label_twice(config: DualLabelsConfig, made: Sequence[MadeRun]) -> list[Table
     Raises:
         InputError: the questions or passages cannot be read any more.
     """
-    findings = Findings()
-    loaded = load_asked(config, findings)
+    diagnostics = Diagnostics()
+    loaded = load_asked(config, diagnostics)
     runs = pl.concat(read_run(run) for run in made).filter(pl.col("rank") == 1)
     corpus = load_passages(
         passages_of(config),
-        findings,
+        diagnostics,
         doc_ids=pl.concat([runs["doc_id"], loaded.gold["doc_id"]]).unique(),
         page_ids=loaded.provenance["page_id"],
     )
-    findings.raise_problems()
+    diagnostics.raise_errors()
     nothing = pl.DataFrame(schema={"query_id": pl.String, "doc_id": pl.String})
     given = Evidence(
         pairs=nothing,

@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 import xxhash
 
-from erag_ray.files import Findings, Paths, Record, Span, listed, numbered
+from erag_ray.files import Diagnostics, Paths, Record, Span, listed, numbered
 from erag_ray.passages.load import CORPUS_COLUMNS
 from erag_ray.passages.pages import page_spans, read_pages
 from erag_ray.passages.splitters import Page, Splitter, splitter_named
@@ -96,12 +96,12 @@ def make_corpus(
     reports = [
         json.loads(work.read_bytes("reports", f"{part(number)}.json")) for number in range(len(pieces))
     ]
-    findings = _findings(reports, work, pieces)
-    if findings.num_problems:
+    diagnostics = _diagnostics(reports, work, pieces)
+    if diagnostics.num_errors:
         work.delete_folder()
         tables.clear(CORPUS)
-    findings.raise_problems()
-    _seal(tables, reports, {"splitter": splitter, "notes": list(findings.notes)}, stamps)
+    diagnostics.raise_errors()
+    _seal(tables, reports, {"splitter": splitter, "notes": list(diagnostics.warnings)}, stamps)
     work.delete_folder()
     return _described(tables, is_new=True)
 
@@ -177,16 +177,16 @@ class SplitPages:
         passages = pages.passages()
         while some := list(itertools.islice(passages, self._per_part)):
             # after a problem the rest is only checked; repeated pages are named when all pieces are split
-            if not pages.findings.num_problems and len({*pages.hashes}) == len(pages.hashes):
+            if not pages.diagnostics.num_errors and len({*pages.hashes}) == len(pages.hashes):
                 writer.append(pl.DataFrame(some, schema=CORPUS_COLUMNS, orient="row"))
-        if pages.findings.num_problems and span.start:
+        if pages.diagnostics.num_errors and span.start:
             pages = _again_with_lines(pages)
         write_array(np.array(pages.hashes, np.uint64), self._work, "pages", f"{part(number)}.npy")
         report = {
             "num_pages": pages.num_pages,
             "num_rows": writer.num_rows,
             "parts": writer.parts,
-            "findings": pages.findings.kinds(),
+            "diagnostics": pages.diagnostics.kinds(),
         }
         self._work.write_bytes(json.dumps(report).encode(), "reports", f"{part(number)}.json")
 
@@ -198,13 +198,13 @@ class _Pages:
     path: str
     span: Span
     split: Splitter
-    findings: Findings = field(default_factory=Findings)
+    diagnostics: Diagnostics = field(default_factory=Diagnostics)
     num_pages: int = 0
     hashes: list[int] = field(default_factory=list)
 
     def passages(self) -> Iterator[tuple[str, str, str, str]]:
         """doc_id, page_id, title, text of every passage."""
-        for page, record in read_pages(self.path, self.findings, self.span):
+        for page, record in read_pages(self.path, self.diagnostics, self.span):
             self.hashes += [_hash(page.page_id)] if page.page_id else []
             if not record.faulty:
                 self.num_pages += 1
@@ -215,7 +215,7 @@ class _Pages:
         for number, text in enumerate(self.split(page), 1):
             yield f"{page.page_id}#{number}", page.page_id, page.title, text
         if not number:
-            self.findings.note("pages without words, which give no passage", page.page_id)
+            self.diagnostics.warning("pages without words, which give no passage", page.page_id)
 
 
 def _hash(page_id: str) -> int:
@@ -231,32 +231,32 @@ def _again_with_lines(pages: _Pages) -> _Pages:
     return again
 
 
-def _findings(reports: Sequence[Mapping[str, Any]], work: Folder, pieces: Sequence[Piece]) -> Findings:
+def _diagnostics(reports: Sequence[Mapping[str, Any]], work: Folder, pieces: Sequence[Piece]) -> Diagnostics:
     """What was found in all pieces, and ids that come more than once."""
-    findings = Findings()
+    diagnostics = Diagnostics()
     for report in reports:
-        findings.add(report["findings"])
+        diagnostics.add(report["diagnostics"])
     hashes = [open_array(work, "pages", f"{part(number)}.npy") for number in range(len(pieces))]
     every, counts = np.unique(np.concatenate([np.empty(0, np.uint64), *hashes]), return_counts=True)
     repeated = set(every[counts > 1].tolist())
     if repeated:
         holders = [number for number, some in enumerate(hashes) if repeated & set(some.tolist())]
-        _name_repeats([pieces[number] for number in holders], repeated, findings)
-    if not any(report["num_pages"] for report in reports) and not findings.num_problems:
-        findings.problem("no pages", f"no pages in {', '.join(dict.fromkeys(path for path, _ in pieces))}")
-    return findings
+        _name_repeats([pieces[number] for number in holders], repeated, diagnostics)
+    if not any(report["num_pages"] for report in reports) and not diagnostics.num_errors:
+        diagnostics.error("no pages", f"no pages in {', '.join(dict.fromkeys(path for path, _ in pieces))}")
+    return diagnostics
 
 
-def _name_repeats(pieces: Sequence[Piece], repeated: set[int], findings: Findings) -> None:
+def _name_repeats(pieces: Sequence[Piece], repeated: set[int], diagnostics: Diagnostics) -> None:
     seen: set[str] = set()
     for path, span in pieces:
-        for page, record in read_pages(path, Findings(), numbered(path, span) if span.start else span):
+        for page, record in read_pages(path, Diagnostics(), numbered(path, span) if span.start else span):
             if _hash(page.page_id) in repeated:
-                _check_repeat(page, record, seen, findings)
+                _check_repeat(page, record, seen, diagnostics)
 
 
-def _check_repeat(page: Page, record: Record, seen: set[str], findings: Findings) -> None:
+def _check_repeat(page: Page, record: Record, seen: set[str], diagnostics: Diagnostics) -> None:
     if page.page_id in seen:
         text = f"{record.place}: page {page.page_id!r} repeats an earlier one"
-        findings.problem(f"repeated pages in {record.path}", text)
+        diagnostics.error(f"repeated pages in {record.path}", text)
     seen.add(page.page_id)

@@ -17,7 +17,7 @@ import polars as pl
 from erag_ray.files import (
     NUM_NAMED,
     READ_ERRORS,
-    Findings,
+    Diagnostics,
     Paths,
     Record,
     identifier,
@@ -72,7 +72,7 @@ class Batch:
 
 def load_passages(
     paths: Paths,
-    findings: Findings,
+    diagnostics: Diagnostics,
     *,
     doc_ids: Iterable[str] | None = None,
     page_ids: Iterable[str | None] | None = None,
@@ -82,7 +82,7 @@ def load_passages(
     Args:
         paths: JSON Lines with ``doc_id, page_id, title, text`` (or BEIR's ``_id``, or ``id`` and
             ``contents``), or Parquet with the same four columns, or a folder that `corpus` has sealed.
-        findings: receives every problem and note, also of passages that are not kept.
+        diagnostics: receives every problem and note, also of passages that are not kept.
         doc_ids: keep these passages ...
         page_ids: ... and those of these pages; both None keeps all.
     """
@@ -90,33 +90,33 @@ def load_passages(
         doc_ids=None if doc_ids is None else frozenset(doc_ids),
         page_ids=None if page_ids is None else frozenset(page for page in page_ids if page is not None),
     )
-    num_before = findings.num_problems
-    files = [file for path in listed(paths) for file in _files_of(path, findings)]
+    num_before = diagnostics.num_errors
+    files = [file for path in listed(paths) for file in _files_of(path, diagnostics)]
     seen: list[pl.DataFrame] = []
     kept = [pl.DataFrame(schema=CORPUS_COLUMNS)]
     for path in files:
-        for batch in PASSAGE_FORMATS[format_of(path)](path, findings, wanted):
+        for batch in PASSAGE_FORMATS[format_of(path)](path, diagnostics, wanted):
             seen.append(batch.ids.with_columns(path=pl.lit(path, dtype=pl.Categorical())))
             kept.append(batch.kept)
-    if not any(frame.height for frame in seen) and findings.num_problems == num_before:
-        findings.problem("no passages", f"no passages in {', '.join(files) or 'an empty list of files'}")
-    repeats = _report_repeats(pl.concat(seen), findings) if seen else False
+    if not any(frame.height for frame in seen) and diagnostics.num_errors == num_before:
+        diagnostics.error("no passages", f"no passages in {', '.join(files) or 'an empty list of files'}")
+    repeats = _report_repeats(pl.concat(seen), diagnostics) if seen else False
     corpus = pl.concat(kept)
     return corpus.unique("doc_id", keep="first", maintain_order=True) if repeats else corpus
 
 
-def _files_of(path: str, findings: Findings) -> list[str]:
+def _files_of(path: str, diagnostics: Diagnostics) -> list[str]:
     """The file itself, or the parts of a sealed folder."""
     if not is_folder(path):
         return [path]
     try:
         return part_paths(path)
     except InputError as error:
-        findings.problem(f"folder {path}", *error.problems)
+        diagnostics.error(f"folder {path}", *error.problems)
         return []
 
 
-def _report_repeats(seen: pl.DataFrame, findings: Findings) -> bool:
+def _report_repeats(seen: pl.DataFrame, diagnostics: Diagnostics) -> bool:
     """Whether an id repeats; every later place of such an id is a problem."""
     repeated = seen.filter(pl.col("doc_id").is_duplicated())
     place = pl.concat_str(pl.col("path").cast(pl.String), pl.lit(":"), pl.col("place").cast(pl.String))
@@ -129,13 +129,13 @@ def _report_repeats(seen: pl.DataFrame, findings: Findings) -> bool:
         f"{row['place']}: doc_id {row['doc_id']!r} repeats the one at {row['first']}"
         for row in later.head(NUM_NAMED).iter_rows(named=True)
     ]
-    findings.problem("repeated doc_ids in the passages", *texts, count=later.height)
+    diagnostics.error("repeated doc_ids in the passages", *texts, count=later.height)
     return later.height > 0
 
 
-def read_jsonl(path: str, findings: Findings, wanted: Wanted) -> Iterator[Batch]:
+def read_jsonl(path: str, diagnostics: Diagnostics, wanted: Wanted) -> Iterator[Batch]:
     """Passages of a JSON Lines file."""
-    passages = _jsonl_passages(path, findings)
+    passages = _jsonl_passages(path, diagnostics)
     while chunk := list(itertools.islice(passages, BATCH_SIZE)):
         ids = [(passage[0], line) for line, passage in chunk]
         kept = [passage for _, passage in chunk if wanted(passage[0], passage[1])]
@@ -145,13 +145,13 @@ def read_jsonl(path: str, findings: Findings, wanted: Wanted) -> Iterator[Batch]
         )
 
 
-def _jsonl_passages(path: str, findings: Findings) -> Iterator[tuple[int, Passage]]:
-    for record in read_records(path, findings):
+def _jsonl_passages(path: str, diagnostics: Diagnostics) -> Iterator[tuple[int, Passage]]:
+    for record in read_records(path, diagnostics):
         passage = _passage(record)
         if record.faulty:
             continue
         if not passage[3].strip():
-            findings.note("passages without text", passage[0])
+            diagnostics.warning("passages without text", passage[0])
         yield record.line, passage
 
 
@@ -170,24 +170,24 @@ def _passage(record: Record) -> Passage:
     return doc_id, page_id, record.text("title", optional=True), record.text(text_key)
 
 
-def read_parquet(path: str, findings: Findings, wanted: Wanted) -> Iterator[Batch]:
+def read_parquet(path: str, diagnostics: Diagnostics, wanted: Wanted) -> Iterator[Batch]:
     """Passages of a Parquet file, read lazily: its texts are loaded for the kept rows only."""
-    frame = scan_parquet(path, CORPUS_COLUMNS, findings)
-    columns = {} if frame is None else _text_columns(frame, path, findings)
+    frame = scan_parquet(path, CORPUS_COLUMNS, diagnostics)
+    columns = {} if frame is None else _text_columns(frame, path, diagnostics)
     if frame is None or len(columns) < len(CORPUS_COLUMNS):
         return
     try:
-        yield _parquet_batch(frame.select("row", **columns), path, findings, wanted)
+        yield _parquet_batch(frame.select("row", **columns), path, diagnostics, wanted)
     except READ_ERRORS as error:
-        report_unreadable(path, error, findings)
+        report_unreadable(path, error, diagnostics)
 
 
-def _text_columns(frame: pl.LazyFrame, path: str, findings: Findings) -> dict[str, pl.Expr]:
-    columns = {name: text_column(frame, name, path, findings) for name in CORPUS_COLUMNS}
+def _text_columns(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics) -> dict[str, pl.Expr]:
+    columns = {name: text_column(frame, name, path, diagnostics) for name in CORPUS_COLUMNS}
     return {name: column for name, column in columns.items() if column is not None}
 
 
-def _parquet_batch(frame: pl.LazyFrame, path: str, findings: Findings, wanted: Wanted) -> Batch:
+def _parquet_batch(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics, wanted: Wanted) -> Batch:
     no_id = pl.col("doc_id").fill_null("").str.strip_chars() == ""
     no_text = pl.col("text").is_null()
     blank = pl.col("text").str.strip_chars() == ""
@@ -195,10 +195,10 @@ def _parquet_batch(frame: pl.LazyFrame, path: str, findings: Findings, wanted: W
     for flag, name in (("no_id", "doc_id"), ("no_text", "text")):
         rows = checked.filter(flag)["row"]
         texts = [f"{path}: row {row}: {name} is missing" for row in rows.head(NUM_NAMED)]
-        findings.problem(f"missing {name} in {path}", *texts, count=len(rows))
+        diagnostics.error(f"missing {name} in {path}", *texts, count=len(rows))
     empty = checked.filter("blank")["doc_id"].fill_null("")
     if len(empty):
-        findings.note("passages without text", *empty.head(NUM_NAMED), count=len(empty))
+        diagnostics.warning("passages without text", *empty.head(NUM_NAMED), count=len(empty))
     good = checked.filter(~pl.col("no_id") & ~pl.col("no_text"))
     kept = frame.filter(~no_id & ~no_text & _is_wanted(wanted)).collect().sort("row")
     return Batch(
@@ -222,7 +222,7 @@ def format_of(path: str) -> str:
     return ending if ending in PASSAGE_FORMATS else "jsonl"
 
 
-PASSAGE_FORMATS: dict[str, Callable[[str, Findings, Wanted], Iterator[Batch]]] = {
+PASSAGE_FORMATS: dict[str, Callable[[str, Diagnostics, Wanted], Iterator[Batch]]] = {
     "jsonl": read_jsonl,
     "parquet": read_parquet,
 }

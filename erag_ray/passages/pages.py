@@ -14,7 +14,7 @@ import polars as pl
 from erag_ray.files import (
     READ_ERRORS,
     WHOLE,
-    Findings,
+    Diagnostics,
     Record,
     Span,
     is_squad,
@@ -40,7 +40,7 @@ def page_spans(path: str, num_bytes: int) -> list[Span]:
     return spans_of(path, num_bytes) if is_lines else [WHOLE]
 
 
-def read_pages(path: str, findings: Findings, span: Span = WHOLE) -> Iterator[tuple[Page, Record]]:
+def read_pages(path: str, diagnostics: Diagnostics, span: Span = WHOLE) -> Iterator[tuple[Page, Record]]:
     """The pages of a file or folder, each with its place for messages; faulty ones have a problem.
 
     KILT's knowledge source (``wikipedia_id``, ``wikipedia_title``, ``text``: paragraphs) or WikiExtractor's JSON Lines
@@ -48,14 +48,14 @@ def read_pages(path: str, findings: Findings, span: Span = WHOLE) -> Iterator[tu
     SQuAD's or KLUE-MRC's JSON.
     """
     if is_folder(path):
-        yield from _of_folder(path, findings)
+        yield from _of_folder(path, diagnostics)
     elif path.endswith(".parquet"):
-        yield from _of_parquet(path, findings)
+        yield from _of_parquet(path, diagnostics)
     elif is_squad(path):
-        for number, (title, contexts) in enumerate(read_squad_pages(path, findings), 1):
-            yield _page(title, contexts), Record({}, path, number, findings)
+        for number, (title, contexts) in enumerate(read_squad_pages(path, diagnostics), 1):
+            yield _page(title, contexts), Record({}, path, number, diagnostics)
     else:
-        for record in read_records(path, findings, span):
+        for record in read_records(path, diagnostics, span):
             is_kilt = "wikipedia_id" in record.values or "wikipedia_title" in record.values
             yield _of_kilt(record) if is_kilt else _titled(record), record
 
@@ -78,10 +78,10 @@ def _titled(record: Record) -> Page:
     return _page(title, record.text("text").split(BLANK_LINE))
 
 
-def _of_folder(path: str, findings: Findings) -> Iterator[tuple[Page, Record]]:
+def _of_folder(path: str, diagnostics: Diagnostics) -> Iterator[tuple[Page, Record]]:
     for number, found in enumerate(Folder(path).names(suffix=ENDING), 1):
         file, title = "/".join([path.rstrip("/"), found]), found.removesuffix(ENDING)
-        record = Record({"title": title}, file, number, findings)
+        record = Record({"title": title}, file, number, diagnostics)
         try:
             title.encode()
             with io.TextIOWrapper(open_file(file), encoding="utf-8-sig") as stream:
@@ -93,17 +93,19 @@ def _of_folder(path: str, findings: Findings) -> Iterator[tuple[Page, Record]]:
         yield _page(name, text.split(BLANK_LINE)), record
 
 
-def _of_parquet(path: str, findings: Findings) -> Iterator[tuple[Page, Record]]:
-    frame = scan_parquet(path, TITLED, findings)
-    found = {name: text_column(frame, name, path, findings) for name in TITLED} if frame is not None else {}
+def _of_parquet(path: str, diagnostics: Diagnostics) -> Iterator[tuple[Page, Record]]:
+    frame = scan_parquet(path, TITLED, diagnostics)
+    found = (
+        {name: text_column(frame, name, path, diagnostics) for name in TITLED} if frame is not None else {}
+    )
     columns = [column.alias(name) for name, column in found.items() if column is not None]
     if frame is None or len(columns) < len(TITLED):
         return
     try:
         rows = frame.select("row", *columns).collect()
     except READ_ERRORS as error:
-        report_unreadable(path, error, findings)
+        report_unreadable(path, error, diagnostics)
         return
     for number, title, text in rows.iter_rows():
-        record = Record({"title": title, "text": text}, path, number, findings)
+        record = Record({"title": title, "text": text}, path, number, diagnostics)
         yield _titled(record), record

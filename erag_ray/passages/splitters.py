@@ -48,7 +48,7 @@ def whitespace100(page: Page) -> Iterator[str]:
     ``scripts/kilt/convert_kilt_to_fixed_passages_jsonl.py``, but for pages without words: there they give one empty
     passage, here none.
     """
-    words = (word for paragraph in _told(page) for word in paragraph.split())
+    words = (word for paragraph in _line(page) for word in paragraph.split())
     while window := list(itertools.islice(words, PASSAGE_WORDS)):
         yield " ".join(window)
 
@@ -63,7 +63,7 @@ def dpr_wrap(page: Page) -> Iterator[str]:
     tokens = [
         (token.text_with_ws, not token.is_space and not token.is_punct)
         # the space at the end parts the last word from the first, where the page begins again
-        for token in _tokenizer()("".join(f"{paragraph.strip()} " for paragraph in _told(page)))
+        for token in _tokenizer()("".join(f"{paragraph.strip()} " for paragraph in _line(page)))
     ]
     num_words = sum(is_word for _, is_word in tokens)
     left = -num_words % PASSAGE_WORDS
@@ -151,11 +151,11 @@ def recursive_characters(page: Page) -> Iterator[str]:
     ``RecursiveCharacterTextSplitter(chunk_size=300, chunk_overlap=20)`` over the paragraphs with an empty line between
     them, as the dual-label paper has it (section 3.1).
     """
-    text = "\n\n".join(stripped for paragraph in _told(page) if (stripped := paragraph.strip()))
+    text = "\n\n".join(stripped for paragraph in _line(page) if (stripped := paragraph.strip()))
     yield from _langchain().split_text(text)
 
 
-def _told(page: Page) -> Iterator[str]:
+def _line(page: Page) -> Iterator[str]:
     """The paragraphs after the title, without section heads."""
     return (paragraph for paragraph in page.paragraphs[1:] if not paragraph.startswith(SECTION))
 

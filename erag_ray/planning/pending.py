@@ -146,8 +146,8 @@ def _facts(queries: pl.DataFrame, uses: Uses) -> pl.DataFrame:
     use = uses[queries["kind"][0], queries["dataset"][0]]
     with running(f"kind {use.kind.name}: answers", use.kind.answers):
         keys = [
-            question_key(use.form, question, use.answers(golds))
-            for question, golds in queries.select("question", "answers").iter_rows()
+            question_key(use.form, question, use.answers(gold_answers))
+            for question, gold_answers in queries.select("question", "answers").iter_rows()
         ]
     return queries.select(
         "kind",

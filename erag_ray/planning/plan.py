@@ -118,7 +118,7 @@ def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     query_ids = inputs.queries["query_id"]
     own = ranked_lists(inputs.runs, query_ids, config.depths)
     none = inputs.queries.select("query_id", doc_ids=pl.lit([], dtype=DocIds))
-    alone = none.with_columns(run_id=pl.lit(NO_PASSAGES), depth=pl.lit(0, pl.Int32))
+    closed_book = none.with_columns(run_id=pl.lit(NO_PASSAGES), depth=pl.lit(0, pl.Int32))
     gold = (
         inputs.gold.filter(pl.col("rank") <= config.depth)
         .sort("query_id", "rank")
@@ -126,7 +126,7 @@ def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
         .agg(doc_ids=pl.col("doc_id"))
     )
     best = gold.with_columns(run_id=pl.lit(GOLD_PASSAGES), depth=pl.lit(config.depth, pl.Int32))
-    return pl.concat([own, alone.select(own.columns), best.select(own.columns)])
+    return pl.concat([own, closed_book.select(own.columns), best.select(own.columns)])
 
 
 def judged_pairs(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
@@ -139,21 +139,23 @@ def judged_pairs(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     return pairs(runs.join(pl.concat(chosen), on="query_id", how="semi"))
 
 
-def plan_stage(config: JobConfig, inputs: Inputs, stage: str, *, alone: bool, together: bool) -> StagePlan:
+def plan_stage(
+    config: JobConfig, inputs: Inputs, stage: str, *, single_document: bool, end_to_end: bool
+) -> StagePlan:
     """What a stage asks.
 
     Args:
         config: the job.
         inputs: its inputs.
         stage: the stage's name.
-        alone: ask what the annotators need: most of it is about documents alone.
-        together: ask for answers from the end-to-end lists.
+        single_document: ask what the annotators need: most of it is about single documents.
+        end_to_end: ask for answers from the end-to-end lists.
 
     Raises:
         InputError: a model cannot be found or read, or cannot answer what is asked of it.
     """
-    parts = [_by_label_kind(config, inputs, _annotators_lists(config, inputs))] if alone else []
-    of_lists = end_to_end_lists(config, inputs) if together else None
+    parts = [_by_label_kind(config, inputs, _annotators_lists(config, inputs))] if single_document else []
+    of_lists = end_to_end_lists(config, inputs) if end_to_end else None
     if of_lists is not None:
         parts.append(of_lists.select(pl.lit(ANSWER.name).alias("kind"), "query_id", "doc_ids"))
     lists = pl.concat([_NO_LISTS, *parts])
@@ -162,7 +164,9 @@ def plan_stage(config: JobConfig, inputs: Inputs, stage: str, *, alone: bool, to
     families = {name: dataset.family for name, dataset in inputs.datasets.items()}
     verdicts = {name: VERDICTS[family] for name, family in families.items() if family in VERDICTS}
     answered = Answered(
-        queries=inputs.queries, verdicts=verdicts, lists=_shown_lists(parts[:1] if alone else [], of_lists)
+        queries=inputs.queries,
+        verdicts=verdicts,
+        lists=_shown_lists(parts[:1] if single_document else [], of_lists),
     )
     return dataclasses.replace(plan, answered=answered)
 
@@ -198,15 +202,15 @@ def _by_label_kind(config: JobConfig, inputs: Inputs, lists: pl.DataFrame) -> pl
     return joined.select(kind.alias("kind"), "query_id", "doc_ids")
 
 
-def _shown_lists(alone: Sequence[pl.DataFrame], together: pl.DataFrame | None) -> pl.DataFrame:
+def _shown_lists(of_documents: Sequence[pl.DataFrame], of_lists: pl.DataFrame | None) -> pl.DataFrame:
     """Columns kind, depth, query_id, doc_ids: what the reader answers in whole."""
     length = pl.col("doc_ids").list.len().cast(pl.Int32)
     of_one = pl.when(length == 0).then(pl.lit(NO_PASSAGES)).otherwise(pl.lit(SINGLE_DOCUMENT))
-    parts = [part.filter(kind=ANSWER.name).with_columns(kind=of_one, depth=length) for part in alone]
-    if together is not None:
+    parts = [part.filter(kind=ANSWER.name).with_columns(kind=of_one, depth=length) for part in of_documents]
+    if of_lists is not None:
         is_reference = pl.col("run_id").is_in(REFERENCES)
         kind = pl.when(is_reference).then("run_id").otherwise(pl.lit(END_TO_END))
-        parts.append(together.with_columns(kind=kind))
+        parts.append(of_lists.with_columns(kind=kind))
     return pl.concat(part.select("kind", "depth", "query_id", "doc_ids") for part in parts)
 
 
@@ -255,7 +259,7 @@ def plan_lists(
             for name, model in at.each(models.items(), "models")
         ]
         unasked = _unasked(config, inputs, asked, documents)
-    notes = list(old_store_notes(config.store))
+    notes = list(old_store_notes(config.cache_dir))
     return StagePlan(
         stage=stage, plans=plans, uses=uses, queries=inputs.queries, notes=notes, unasked=unasked
     )
@@ -276,7 +280,7 @@ def _plan(
     config: JobConfig, model: Model, lists: pl.DataFrame, inputs: Inputs, documents: Documents, uses: Uses
 ) -> ModelPlan:
     name = next(iter(uses.values())).model
-    store, forms = ResponseStore(config.store, name), forms_of(uses, name)
+    store, forms = ResponseStore(config.cache_dir, name), forms_of(uses, name)
     if not store.is_described():
         store.describe({key: value for key, value in identity_of(model).items() if key != "probes"})
     check_facts(model, store)
@@ -284,7 +288,7 @@ def _plan(
     own = pl.DataFrame(list(uses), schema=["kind", "dataset"], orient="row")
     wanted = lists.join(own, on=["kind", "dataset"], how="semi")
     requests = build_requests(wanted, inputs.queries, documents, uses)
-    known = store.keys(without_errors=config.retry_errors)
+    known = store.keys(without_errors=config.retry_failed)
     return ModelPlan(
         model=model,
         id=name,

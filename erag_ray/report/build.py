@@ -26,7 +26,7 @@ from erag_ray.report.tables.outputs import (
     output_warnings,
 )
 from erag_ray.report.tables.overview import agreement_overview, comparison_overview, utility_overview
-from erag_ray.report.tables.pool_bias import pooling_table
+from erag_ray.report.tables.pool_bias import pool_bias_table
 from erag_ray.report.tables.published import published_table_1
 from erag_ray.report.tables.retrievers import best_first, which_retriever
 from erag_ray.report.tables.slices import slice_tables
@@ -84,8 +84,8 @@ def _of_dataset(results: Results, dataset: str, *, is_only: bool) -> Parts:
         yield comparison_table(results.comparisons, dataset, runs, is_main=is_only)
     yield from _agreement(results, dataset, runs, is_only=is_only)
     yield from _cells(results, dataset, runs)
-    if len(runs) > 1 and dataset in results.pooling["dataset"]:
-        yield pooling_table(results.pooling, dataset, runs)
+    if len(runs) > 1 and dataset in results.pool_bias["dataset"]:
+        yield pool_bias_table(results.pool_bias, dataset, runs)
 
 
 def _cells(results: Results, dataset: str, runs: Sequence[str]) -> Iterator[Table]:

@@ -21,10 +21,10 @@ from erag_ray.schemas import (
     COSTS,
     JUDGEMENTS,
     LABELS,
-    LIST_VALUES,
     MEANS,
     OUTPUTS,
-    POOLING,
+    PER_QUERY,
+    POOL_BIAS,
     QUERIES,
     REQUESTS,
     RUNS,
@@ -66,7 +66,7 @@ class Results:
     correlations: pl.DataFrame = dataclasses.field(default_factory=Empty(CORRELATIONS))
     comparisons: pl.DataFrame = dataclasses.field(default_factory=Empty(COMPARISONS))
     contrasts: pl.DataFrame = dataclasses.field(default_factory=Empty(CONTRASTS))
-    pooling: pl.DataFrame = dataclasses.field(default_factory=Empty(POOLING))
+    pool_bias: pl.DataFrame = dataclasses.field(default_factory=Empty(POOL_BIAS))
     best_depths: pl.DataFrame = dataclasses.field(default_factory=Empty(BEST_DEPTHS))
     labels: pl.DataFrame = dataclasses.field(default_factory=Empty(LABELS))
     utility: pl.DataFrame = dataclasses.field(default_factory=Empty(UTILITY))
@@ -137,13 +137,13 @@ class _Loading:
         kinds = {field.name: field.default_factory for field in dataclasses.fields(Results)}
         tables = {name: self._frame(kind, stages) for name, kind in kinds.items() if isinstance(kind, Empty)}
         labelled, used, asked = (self._config(schema) for schema in (LABELS, UTILITY, QUERIES))
-        configs = (asked, self._config(LIST_VALUES), labelled, used)
+        configs = (asked, self._config(PER_QUERY), labelled, used)
         return Results(
             **tables,
             stages=stages,
             reader=labelled.get("reader") or used.get("reader") or {},
             confidence=self._config(MEANS).get("confidence"),
-            threshold=self._config(LIST_VALUES).get("threshold"),
+            threshold=self._config(PER_QUERY).get("threshold"),
             notes=[note for config in configs for note in config.get("notes", [])],
             export_notes=self._export_notes(),
             closed_book=labelled.get("closed_book", []),

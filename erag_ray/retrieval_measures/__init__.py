@@ -1,7 +1,13 @@
-"""What runs find before any reader: gold pages, answers, KILT's R-precision and recall. Sealed as SANITY."""
+"""What runs find before any reader: gold pages, answers, KILT's R-precision and recall. Sealed as RETRIEVAL_MEASURES."""
 
-from erag_ray.retrieval_measures.measures import hit_values, page_values, sanity
-from erag_ray.retrieval_measures.stage import find_sanity
-from erag_ray.retrieval_measures.table import sanity_tables
+from erag_ray.retrieval_measures.measures import hit_values, mean_retrieval_measures, page_values
+from erag_ray.retrieval_measures.stage import find_retrieval_measures
+from erag_ray.retrieval_measures.table import retrieval_measures_tables
 
-__all__ = ["find_sanity", "hit_values", "page_values", "sanity", "sanity_tables"]
+__all__ = [
+    "find_retrieval_measures",
+    "hit_values",
+    "page_values",
+    "retrieval_measures",
+    "retrieval_measures_tables",
+]

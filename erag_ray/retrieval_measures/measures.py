@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from erag_ray.schemas import SANITY, conform
+from erag_ray.schemas import RETRIEVAL_MEASURES, conform
 
 LIST = ["run_id", "query_id"]
 
@@ -96,8 +96,8 @@ def hit_values(labels: pl.DataFrame, runs: pl.DataFrame, cutoffs: Sequence[int])
     return pl.concat(parts)
 
 
-def sanity(values: pl.DataFrame, counted: pl.DataFrame, runs: Sequence[str]) -> pl.DataFrame:
-    """SANITY: the means over all questions that count, those without a list or a hit with 0.
+def mean_retrieval_measures(values: pl.DataFrame, counted: pl.DataFrame, runs: Sequence[str]) -> pl.DataFrame:
+    """RETRIEVAL_MEASURES: the means over all questions that count, those without a list or a hit with 0.
 
     Args:
         values: ``run_id, query_id, measure, cutoff, value``.
@@ -109,6 +109,6 @@ def sanity(values: pl.DataFrame, counted: pl.DataFrame, runs: Sequence[str]) -> 
     means = filled.group_by("dataset", "run_id", "measure", "cutoff").agg(
         value=pl.col("value").fill_null(0.0).mean(), num_queries=pl.len().cast(pl.Int64)
     )
-    table = means.sort("dataset", "run_id", "measure", "cutoff").select(SANITY.columns.names)
-    conform(table, SANITY)
+    table = means.sort("dataset", "run_id", "measure", "cutoff").select(RETRIEVAL_MEASURES.columns.names)
+    conform(table, RETRIEVAL_MEASURES)
     return table

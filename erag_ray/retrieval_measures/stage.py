@@ -1,4 +1,4 @@
-"""What the runs of a retrieval find, before any reader: sealed as SANITY, and a table for people."""
+"""What the runs of a retrieval find, before any reader: sealed as RETRIEVAL_MEASURES, and a table for people."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import polars as pl
 from erag_ray.annotators import Evidence, annotate, applicable_queries
 from erag_ray.config import RetrieveConfig
 from erag_ray.datasets import LoadedQueries
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.passages import load_passages
 from erag_ray.progress import stage_progress
 from erag_ray.report import Table
-from erag_ray.retrieval_measures.measures import hit_values, page_values, sanity
-from erag_ray.retrieval_measures.table import sanity_tables
+from erag_ray.retrieval_measures.measures import hit_values, mean_retrieval_measures, page_values
+from erag_ray.retrieval_measures.table import retrieval_measures_tables
 from erag_ray.retrieve.run import MadeRun, read_run
 from erag_ray.retrieve.stage import load_asked, passages_of
-from erag_ray.schemas import SANITY
+from erag_ray.schemas import RETRIEVAL_MEASURES
 from erag_ray.stages import Append, Stage, ensure
 from erag_ray.store import TableStore, as_frame, file_stamp
 
-SETTINGS = ("query_format", "dataset", "where", "num_queries", "seed", "depth")
+SETTINGS = ("query_format", "dataset", "filters", "num_queries", "seed", "depth")
 CUTOFFS = (1, 5, 20, 100)
 HITS = {"provenance": "gold_page", "contains_answer_dpr": "contains_answer"}
 
 
-def find_sanity(config: RetrieveConfig, made: Sequence[MadeRun]) -> list[Table]:
-    """SANITY of a retrieval's runs, sealed in its folder and made anew where they have changed; as tables.
+def find_retrieval_measures(config: RetrieveConfig, made: Sequence[MadeRun]) -> list[Table]:
+    """RETRIEVAL_MEASURES of a retrieval's runs, sealed in its folder and made anew where they have changed; as tables.
 
     Args:
         config: the retrieval.
@@ -38,28 +38,28 @@ def find_sanity(config: RetrieveConfig, made: Sequence[MadeRun]) -> list[Table]:
     files = [*config.queries, *config.qrels, *config.triviaqa_questions, *passages_of(config)]
     stage = Stage(
         name="what the runs find",
-        tables=[SANITY],
+        tables=[RETRIEVAL_MEASURES],
         settings={key: getattr(config, key) for key in SETTINGS},
         inputs={**{run.run_id: run.sha256 for run in made}, **{path: file_stamp(path) for path in files}},
         make=functools.partial(_make, config, made),
     )
     with stage_progress(stage.name, show=config.progress):
         ensure(stage, tables)
-    return sanity_tables(tables.read(SANITY))
+    return retrieval_measures_tables(tables.read(RETRIEVAL_MEASURES))
 
 
 def _make(config: RetrieveConfig, made: Sequence[MadeRun], append: Append) -> Mapping[str, object]:
-    append(SANITY, _of_runs(config, made))
+    append(RETRIEVAL_MEASURES, _of_runs(config, made))
     return {}
 
 
 def _of_runs(config: RetrieveConfig, made: Sequence[MadeRun]) -> pl.DataFrame:
-    findings = Findings()
-    loaded = load_asked(config, findings)
+    diagnostics = Diagnostics()
+    loaded = load_asked(config, diagnostics)
     # a run may hold the lists of more questions
     runs = pl.concat(map(read_run, made)).join(loaded.queries, on="query_id", how="semi")
-    corpus = load_passages(passages_of(config), findings, doc_ids=runs["doc_id"].unique())
-    findings.raise_problems()
+    corpus = load_passages(passages_of(config), diagnostics, doc_ids=runs["doc_id"].unique())
+    diagnostics.raise_errors()
     cutoffs = [cutoff for cutoff in CUTOFFS if cutoff <= config.depth]
     return _sanity(runs, [run.run_id for run in made], loaded, corpus, cutoffs)
 
@@ -88,7 +88,7 @@ def _sanity(
         values.append(hits.select(values[0].columns))
     counted = [_counted(rows, measure, cutoffs) for measure, rows in asked.items()]
     counted.append(_counted(asked["kilt_recall"], "kilt_r_precision", [0]))
-    return sanity(pl.concat(values), pl.concat(counted), names)
+    return mean_retrieval_measures(pl.concat(values), pl.concat(counted), names)
 
 
 def _counted(queries: pl.DataFrame, measure: str, cutoffs: Sequence[int]) -> pl.DataFrame:

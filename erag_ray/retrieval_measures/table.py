@@ -15,8 +15,8 @@ NAMES = {
 }
 
 
-def sanity_tables(table: pl.DataFrame) -> list[Table]:
-    """Return one table for each dataset of SANITY: measures by runs."""
+def retrieval_measures_tables(table: pl.DataFrame) -> list[Table]:
+    """Return one table for each dataset of RETRIEVAL_MEASURES: measures by runs."""
     return [_of_dataset(str(name[0]), part) for name, part in table.group_by("dataset", maintain_order=True)]
 
 
@@ -31,7 +31,7 @@ def _of_dataset(dataset: str, part: pl.DataFrame) -> Table:
             name = f"{label}@{cutoff}" if cutoff else label
             rows.append((*plain(name, int(str(count))), *across(values, runs)))
     return Table(
-        name=part_name("sanity", dataset),
+        name=part_name("retrieval_measures", dataset),
         title=f"{dataset}: what the runs find",
         columns=(*names("share of questions"), Column("questions", Format.COUNT), *columns(runs)),
         rows=tuple(rows),

@@ -22,7 +22,7 @@ from erag_ray.sharded_tasks import Do
 from erag_ray.store import Folder, TableStore, as_frame, fingerprint, provenance_of_code, whole_manifest
 from erag_ray.user_code import running
 
-QUERY_KEYS = ("queries", "query_format", "qrels", "triviaqa_questions", "dataset", "where")
+QUERY_KEYS = ("queries", "query_format", "qrels", "triviaqa_questions", "dataset", "filters")
 QUERIES_AT_A_TIME = 200
 MADE_FROM = "made_from.json"
 SEAL = "manifest.json"
@@ -232,12 +232,14 @@ class InMemoryRun(Run):
             index = self.retriever.index(sources.corpus)
         known = sources.corpus.select("doc_id")
         parts, done = [pl.DataFrame(schema=LIST_COLUMNS)], 0
-        with counted(f"questions by {self.name}", sources.queries.height, show=self.job.progress) as told:
+        with counted(
+            f"questions by {self.name}", sources.queries.height, show=self.job.progress
+        ) as on_progress:
             for batch in sources.queries.iter_slices(QUERIES_AT_A_TIME):
                 with running(f"retrievers.{self.name}", self.retriever):
                     parts.append(self._checked(index.search(batch, self.job.depth), known))
                 done += batch.height
-                told(done)
+                on_progress(done)
         return pl.concat(parts)
 
     def _checked(self, lists: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:

@@ -11,7 +11,7 @@ import polars as pl
 
 from erag_ray.config import JobConfig, RetrieveConfig
 from erag_ray.datasets import LoadedQueries, load_queries, sample_loaded
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.inputs import ReaderCheck, attempt, check_places, check_settings
 from erag_ray.passages import load_passages, make_corpus, splitter_named
 from erag_ray.progress import counted, say, stage_progress
@@ -28,14 +28,14 @@ def retrieve(config: RetrieveConfig) -> list[MadeRun]:
     Raises:
         InputError: everything that is wrong with the config, the questions, the pages or the passages.
     """
-    findings = Findings()
-    retrievers = _checked(config, findings)
-    loaded = load_asked(config, findings)
+    diagnostics = Diagnostics()
+    retrievers = _checked(config, diagnostics)
+    loaded = load_asked(config, diagnostics)
     if config.knowledge_source:
         # splitting pages may take long
-        findings.raise_problems()
+        diagnostics.raise_errors()
     with _doer(config) as do:
-        made = _retrieve(config, retrievers, loaded, findings, do)
+        made = _retrieve(config, retrievers, loaded, diagnostics, do)
     if not config.search.keep_index:
         Folder(config.out).delete_folder("indexes")
     return made
@@ -45,7 +45,7 @@ def _retrieve(
     config: RetrieveConfig,
     retrievers: Mapping[str, Any],
     loaded: LoadedQueries,
-    findings: Findings,
+    diagnostics: Diagnostics,
     do: Do,
 ) -> list[MadeRun]:
     passages = _make_passages(config, do)
@@ -65,9 +65,9 @@ def _retrieve(
     missing = [run for name, run in runs.items() if found[name] is None]
     needed = not runs or any(run.needs_passages() for run in missing)
     with stage_progress("loading passages", show=config.progress):
-        corpus = load_passages(passages, findings) if needed else pl.DataFrame()
-    findings.raise_problems()
-    say(*findings.notes)
+        corpus = load_passages(passages, diagnostics) if needed else pl.DataFrame()
+    diagnostics.raise_errors()
+    say(*diagnostics.warnings)
     sources = Sources(queries=loaded.queries, corpus=corpus)
     return [found[name] or run.make(sources, do) for name, run in runs.items()]
 
@@ -83,33 +83,33 @@ def make_runs(config: JobConfig, check_reader: ReaderCheck | None = None) -> Non
         say(*map(str, retrieve(config.retrieval())))
 
 
-def _checked(config: RetrieveConfig, findings: Findings) -> dict[str, Any]:
+def _checked(config: RetrieveConfig, diagnostics: Diagnostics) -> dict[str, Any]:
     """The name of each run and its retriever; those that cannot be are problems."""
-    check_places({"out": config.out}, findings)
-    findings.raise_problems()
-    attempt(findings, "splitter", functools.partial(splitter_named, config.splitter))
+    check_places({"out": config.out}, diagnostics)
+    diagnostics.raise_errors()
+    attempt(diagnostics, "splitter", functools.partial(splitter_named, config.splitter))
     found = {}
     for name, settings in config.retrievers.items():
         try:
             found[name] = make_retriever(name, settings)
         except InputError as error:
-            findings.problem(f"retriever {name}", *error.problems)
+            diagnostics.error(f"retriever {name}", *error.problems)
         except ValueError as error:
-            findings.problem(f"retriever {name}", f"retrievers.{name}: {error}")
+            diagnostics.error(f"retriever {name}", f"retrievers.{name}: {error}")
     return found
 
 
-def load_asked(config: RetrieveConfig, findings: Findings) -> LoadedQueries:
+def load_asked(config: RetrieveConfig, diagnostics: Diagnostics) -> LoadedQueries:
     """The questions of a retrieval: all, or a sample."""
     with stage_progress("loading questions", show=config.progress):
         loaded = load_queries(
             config.queries,
-            findings,
+            diagnostics,
             format=config.query_format,
             dataset=config.dataset,
             qrels=config.qrels,
             triviaqa_questions=config.triviaqa_questions,
-            where=config.where,
+            filters=config.filters,
         )
         return sample_loaded(loaded, config.num_queries, config.seed)
 
@@ -148,5 +148,5 @@ def _doer(config: RetrieveConfig) -> Iterator[Do]:
 
 def do_here(tasks: Tasks, *, show: bool = False) -> None:
     """Do tasks one after the other in this process."""
-    with counted(tasks.noun, len(tasks.numbers), show=show and bool(tasks.numbers)) as told:
-        do_tasks(tasks, told)
+    with counted(tasks.noun, len(tasks.numbers), show=show and bool(tasks.numbers)) as on_progress:
+        do_tasks(tasks, on_progress)

@@ -17,7 +17,7 @@ from erag_ray.files import (
     FIELD,
     NUM_NAMED,
     READ_ERRORS,
-    Findings,
+    Diagnostics,
     Path,
     number_column,
     read_lines,
@@ -33,28 +33,28 @@ TIES: dict[str, type[pl.DataType]] = {"trec9": pl.Float32, "trec10": pl.Float64}
 
 
 def load_run(
-    name: str, path: Path, findings: Findings, *, format: str = "auto", ties: str = "trec9"
+    name: str, path: Path, diagnostics: Diagnostics, *, format: str = "auto", ties: str = "trec9"
 ) -> pl.DataFrame:
     """The ranked lists of one retriever, whole, as entries (see the module); best first, ranks 1..n.
 
     Args:
         name: becomes ``run_id``; a tag inside the file does not matter.
         path: the file; ``.gz`` is read as it is.
-        findings: receives every problem and note.
+        diagnostics: receives every problem and note.
         format: a key of `RUN_FORMATS`, or "auto" to tell by the file's name.
         ties: how close scores must be to tie: "trec9" (equal in single precision, trec_eval up to
             version 9 and pytrec_eval) or "trec10" (equal in double precision). Tied documents are ordered
             by id, last one first, as trec_eval does.
 
     Raises:
-        ValueError: ``format`` or ``ties`` is unknown; nothing else: bad input goes to ``findings``.
+        ValueError: ``format`` or ``ties`` is unknown; nothing else: bad input goes to ``diagnostics``.
     """
-    file, num_before = os.fspath(path), findings.num_problems
+    file, num_before = os.fspath(path), diagnostics.num_errors
     reader = find("run format", format_of(file) if format == "auto" else format, RUN_FORMATS)
     precision = find("tie rule", ties, TIES)
-    entries = reader(name, file, findings, precision)
-    if not entries.height and findings.num_problems == num_before:
-        findings.problem(f"empty run {name}", f"{file}: run {name!r} holds no lists")
+    entries = reader(name, file, diagnostics, precision)
+    if not entries.height and diagnostics.num_errors == num_before:
+        diagnostics.error(f"empty run {name}", f"{file}: run {name!r} holds no lists")
     return entries.select(ENTRY_COLUMNS.names()).cast(ENTRY_COLUMNS)
 
 
@@ -68,33 +68,33 @@ def in_trec_order(entries: pl.DataFrame, precision: type[pl.DataType]) -> pl.Dat
     )
 
 
-def read_trec(name: str, path: str, findings: Findings, precision: type[pl.DataType]) -> pl.DataFrame:
+def read_trec(name: str, path: str, diagnostics: Diagnostics, precision: type[pl.DataType]) -> pl.DataFrame:
     """A TREC run: ``query Q0 document rank score tag``. As in trec_eval the order is the scores' alone.
 
     The tag may hold blanks: what follows the score does not matter.
     """
     rows: list[tuple[int, str, str, str, str]] = []
-    for number, line in read_lines(path, findings):
+    for number, line in read_lines(path, diagnostics):
         fields = FIELD.findall(line)
         if len(fields) >= 6:
             rows.append((number, fields[0], fields[2], fields[3], fields[4]))
             if len(fields) > 6:
                 kind = f"run {name!r}: lines of more than 6 columns, the sixth and the rest taken as the tag"
-                findings.note(kind, f"{path}:{number}")
+                diagnostics.warning(kind, f"{path}:{number}")
         else:
             text = (
                 f"{path}:{number}: {len(fields)} columns where 6 are expected (query Q0 doc rank score tag)"
             )
-            findings.problem(f"lines without 6 columns in {path}", text)
+            diagnostics.error(f"lines without 6 columns in {path}", text)
     table = pl.DataFrame(
         rows, schema={"line": pl.Int64, **dict.fromkeys(TREC_TEXTS, pl.String)}, orient="row"
     ).with_columns(score=pl.col("score_text").cast(pl.Float64, strict=False))
     good = pl.col("score").is_finite().fill_null(False)
-    _report_bad_scores(table.filter(~good), path, findings)
+    _report_bad_scores(table.filter(~good), path, diagnostics)
     ranked = in_trec_order(table.filter(good), precision)
-    if not _report_rising(ranked, name, path, findings):
-        _note_ranks(ranked, name, findings)
-    return _distinct(ranked, name, path, findings)
+    if not _report_rising(ranked, name, path, diagnostics):
+        _note_ranks(ranked, name, diagnostics)
+    return _distinct(ranked, name, path, diagnostics)
 
 
 RISING_SHARE = 0.9
@@ -104,15 +104,15 @@ NUM_SHOWN = 3
 TREC_TEXTS = ("query_id", "doc_id", "rank_text", "score_text")
 
 
-def _report_bad_scores(bad: pl.DataFrame, path: str, findings: Findings) -> None:
+def _report_bad_scores(bad: pl.DataFrame, path: str, diagnostics: Diagnostics) -> None:
     texts = [
         f"{path}:{line}: score {text!r} is not a finite number"
         for line, text in bad.select("line", "score_text").head(NUM_NAMED).iter_rows()
     ]
-    findings.problem(f"scores that are no numbers in {path}", *texts, count=bad.height)
+    diagnostics.error(f"scores that are no numbers in {path}", *texts, count=bad.height)
 
 
-def _report_rising(ranked: pl.DataFrame, name: str, path: str, findings: Findings) -> bool:
+def _report_rising(ranked: pl.DataFrame, name: str, path: str, diagnostics: Diagnostics) -> bool:
     """Whether scores rise with the rank column in nearly all lists: they are ranks or distances, which is a problem."""
     rows, num_lists = _rising(ranked)
     num_rising = rows["query_id"].n_unique()
@@ -124,7 +124,7 @@ def _report_rising(ranked: pl.DataFrame, name: str, path: str, findings: Finding
     pairs = ", ".join(
         f"rank {rank} score {score}" for rank, score in first.select(TREC_TEXTS[2:]).iter_rows()
     )
-    findings.problem(
+    diagnostics.error(
         f"scores that rise with the rank in run {name!r}",
         f"{path}:{first['line'][0]}: run {name!r}: scores {'are ranks' if are_ranks else 'rise with the rank'} in "
         f"{num_rising:,} of {num_lists:,} lists, such as query {first['query_id'][0]!r}: {pairs} (lines "
@@ -151,80 +151,82 @@ def _rising(ranked: pl.DataFrame) -> tuple[pl.DataFrame, int]:
     return steps.join(rising, on="query_id", how="semi", maintain_order="left"), differing.height
 
 
-def _note_ranks(ranked: pl.DataFrame, name: str, findings: Findings) -> None:
+def _note_ranks(ranked: pl.DataFrame, name: str, diagnostics: Diagnostics) -> None:
     step = pl.col("rank_text").cast(pl.Float64, strict=False).diff().over("query_id")
     differing = ranked.filter(step <= 0)["query_id"].unique(maintain_order=True)
     if len(differing):
         kind = f"run {name!r}: queries whose rank column differs from the order by score, which is used"
-        findings.note(kind, *differing.head(NUM_NAMED), count=len(differing))
+        diagnostics.warning(kind, *differing.head(NUM_NAMED), count=len(differing))
 
 
-def _distinct(ranked: pl.DataFrame, name: str, path: str, findings: Findings) -> pl.DataFrame:
+def _distinct(ranked: pl.DataFrame, name: str, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
     """The entries, after recording documents that a list holds twice."""
     repeated = ranked.filter(~pl.struct("query_id", "doc_id").is_first_distinct())
     texts = [
         f"{path}: run {name!r}, query {query!r}: document {document!r} is in the list more than once"
         for query, document in repeated.select("query_id", "doc_id").head(NUM_NAMED).iter_rows()
     ]
-    findings.problem(f"repeated documents in the lists of run {name!r}", *texts, count=repeated.height)
+    diagnostics.error(f"repeated documents in the lists of run {name!r}", *texts, count=repeated.height)
     none = pl.lit(None, dtype=pl.String)
     return ranked.with_columns(run_id=pl.lit(name), page_id=none, text=none)
 
 
-def read_parquet(name: str, path: str, findings: Findings, precision: type[pl.DataType]) -> pl.DataFrame:
+def read_parquet(
+    name: str, path: str, diagnostics: Diagnostics, precision: type[pl.DataType]
+) -> pl.DataFrame:
     """A Parquet run: ``query_id, doc_id`` and ``rank`` (1..n in each list) or, without it, ``score``."""
     empty = pl.DataFrame(schema=ENTRY_COLUMNS)
-    frame = scan_parquet(path, ("query_id", "doc_id"), findings)
+    frame = scan_parquet(path, ("query_id", "doc_id"), diagnostics)
     if frame is None:
         return empty
-    columns = _run_columns(frame, path, findings)
+    columns = _run_columns(frame, path, diagnostics)
     if columns is None:
         return empty
     try:
-        chosen = _chosen_run(frame, name, path, findings)
+        chosen = _chosen_run(frame, name, path, diagnostics)
         table = chosen.select("row", **columns).collect()
     except READ_ERRORS as error:
-        report_unreadable(path, error, findings)
+        report_unreadable(path, error, diagnostics)
         return empty
-    ranked = _checked(table, path, findings)
+    ranked = _checked(table, path, diagnostics)
     if "rank" in ranked.columns:
-        ranked = _renumbered(ranked.sort("query_id", "rank"), name, path, findings)
+        ranked = _renumbered(ranked.sort("query_id", "rank"), name, path, diagnostics)
     else:
         ranked = in_trec_order(ranked, precision)
-    return _distinct(ranked, name, path, findings)
+    return _distinct(ranked, name, path, diagnostics)
 
 
-def _run_columns(frame: pl.LazyFrame, path: str, findings: Findings) -> dict[str, pl.Expr] | None:
+def _run_columns(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics) -> dict[str, pl.Expr] | None:
     names = frame.collect_schema().names()
     if "rank" not in names and "score" not in names:
         text = f"{path}: no column 'rank' or 'score'; it has {', '.join(names[1:])}"
-        findings.problem(f"missing columns in {path}", text)
+        diagnostics.error(f"missing columns in {path}", text)
         return None
-    columns = {name: text_column(frame, name, path, findings) for name in ("query_id", "doc_id")}
+    columns = {name: text_column(frame, name, path, diagnostics) for name in ("query_id", "doc_id")}
     if "rank" in names:
-        columns["rank"] = number_column(frame, "rank", path, findings, whole=True)
+        columns["rank"] = number_column(frame, "rank", path, diagnostics, whole=True)
     columns["score"] = pl.lit(None, dtype=pl.Float64)
     if "score" in names:
-        columns["score"] = number_column(frame, "score", path, findings, whole=False)
+        columns["score"] = number_column(frame, "score", path, diagnostics, whole=False)
     good = {name: column for name, column in columns.items() if column is not None}
     return good if len(good) == len(columns) else None
 
 
-def _chosen_run(frame: pl.LazyFrame, name: str, path: str, findings: Findings) -> pl.LazyFrame:
+def _chosen_run(frame: pl.LazyFrame, name: str, path: str, diagnostics: Diagnostics) -> pl.LazyFrame:
     """One run of a file with a column ``run_id``: the one called ``name`` where there are several."""
     if "run_id" not in frame.collect_schema().names():
         return frame
-    column = text_column(frame, "run_id", path, findings)
+    column = text_column(frame, "run_id", path, diagnostics)
     if column is None:
         return frame
     held = frame.select(column.unique().sort()).collect()["run_id"].to_list()
     if len(held) > 1 and name not in held:
         text = f"{path}: holds the runs {', '.join(map(str, held))}, none of which is called {name!r}"
-        findings.problem(f"no such run in {path}", text)
+        diagnostics.error(f"no such run in {path}", text)
     return frame.filter(column == name) if len(held) > 1 else frame
 
 
-def _checked(table: pl.DataFrame, path: str, findings: Findings) -> pl.DataFrame:
+def _checked(table: pl.DataFrame, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
     """The rows whose ids are there and whose rank, or else score, is a number; the others are problems."""
     by_score = "rank" not in table.columns
     finite = pl.col("score").is_finite()
@@ -237,11 +239,11 @@ def _checked(table: pl.DataFrame, path: str, findings: Findings) -> pl.DataFrame
     for fault, good in checks.items():
         rows = table.filter(~good)["row"]
         texts = [f"{path}: row {row}: {fault}" for row in rows.head(NUM_NAMED)]
-        findings.problem(f"{fault} in {path}", *texts, count=len(rows))
+        diagnostics.error(f"{fault} in {path}", *texts, count=len(rows))
     return table.filter(*checks.values())
 
 
-def _renumbered(ranked: pl.DataFrame, name: str, path: str, findings: Findings) -> pl.DataFrame:
+def _renumbered(ranked: pl.DataFrame, name: str, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
     """The lists with ranks 1, 2, ...; where they had others, that is a problem."""
     expected = pl.int_range(1, pl.len() + 1).over("query_id")
     wrong = ranked.filter(pl.col("rank") != expected).unique("query_id", keep="first", maintain_order=True)
@@ -249,13 +251,13 @@ def _renumbered(ranked: pl.DataFrame, name: str, path: str, findings: Findings) 
         f"{path}: run {name!r}, query {query!r}: ranks must be 1, 2, ... without gaps or repeats, got {rank}"
         for query, rank in wrong.select("query_id", "rank").head(NUM_NAMED).iter_rows()
     ]
-    findings.problem(f"lists with wrong ranks in run {name!r}", *texts, count=wrong.height)
+    diagnostics.error(f"lists with wrong ranks in run {name!r}", *texts, count=wrong.height)
     return ranked.with_columns(rank=expected)
 
 
-def read_kilt(name: str, path: str, findings: Findings, precision: type[pl.DataType]) -> pl.DataFrame:
+def read_kilt(name: str, path: str, diagnostics: Diagnostics, precision: type[pl.DataType]) -> pl.DataFrame:
     """KILT predictions; the order of a provenance list is the rank, so nothing ties."""
-    return read_predictions(name, path, findings)
+    return read_predictions(name, path, diagnostics)
 
 
 def format_of(path: str) -> str:
@@ -264,7 +266,7 @@ def format_of(path: str) -> str:
     return "kilt" if ending in ("json", "jsonl") else ending if ending in RUN_FORMATS else "trec"
 
 
-RUN_FORMATS: dict[str, Callable[[str, str, Findings, type[pl.DataType]], pl.DataFrame]] = {
+RUN_FORMATS: dict[str, Callable[[str, str, Diagnostics, type[pl.DataType]], pl.DataFrame]] = {
     "trec": read_trec,
     "parquet": read_parquet,
     "kilt": read_kilt,

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.files import NUM_NAMED, Findings, Record, identifier, read_records, shown
+from erag_ray.files import NUM_NAMED, Diagnostics, Record, identifier, read_records, shown
 
 RUN_COLUMNS = pl.Schema(
     {
@@ -27,14 +27,14 @@ ENTRY_COLUMNS = pl.Schema({**RUN_COLUMNS, "page_id": pl.String(), "text": pl.Str
 _Entry = tuple[str | None, float | None, str | None, str | None]
 
 
-def read_predictions(name: str, path: str, findings: Findings) -> pl.DataFrame:
+def read_predictions(name: str, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
     """The provenance lists of ``{"id", "output": [{"provenance": [...]}]}``, in order, as entries.
 
     An entry's ``doc_id`` (or ``passage_id``) is the document; else it keeps ``wikipedia_id`` and ``text``.
     """
     rows: list[tuple[Any, ...]] = []
     places: dict[str, str] = {}
-    for record in read_records(path, findings):
+    for record in read_records(path, diagnostics):
         query_id = record.identifier("id")
         first = places.setdefault(query_id, record.place)
         if query_id and first != record.place:
@@ -94,7 +94,7 @@ def _finite(score: Any) -> float | None:
         return None
 
 
-def resolve_pages(entries: pl.DataFrame, corpus: pl.DataFrame, findings: Findings) -> pl.DataFrame:
+def resolve_pages(entries: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diagnostics) -> pl.DataFrame:
     """RUNS: documents that are named only by page become passages of CORPUS; other entries stay as they are.
 
     The passage is the one of the page whose text equals the entry's, else the page's first. A passage that
@@ -104,7 +104,7 @@ def resolve_pages(entries: pl.DataFrame, corpus: pl.DataFrame, findings: Finding
     if not entries["doc_id"].null_count():
         return entries.select(RUN_COLUMNS.names())
     found = _with_passages(entries, corpus)
-    _report_unknown_pages(found.filter(pl.col("doc_id").is_null()), findings)
+    _report_unknown_pages(found.filter(pl.col("doc_id").is_null()), diagnostics)
     list_key = ("run_id", "query_id")
     known = found.drop_nulls("doc_id").sort(*list_key, "rank")
     first = pl.struct(*list_key, "doc_id").is_first_distinct()
@@ -119,7 +119,7 @@ def resolve_pages(entries: pl.DataFrame, corpus: pl.DataFrame, findings: Finding
             names = [
                 f"{query}: {page}" for query, page in rows.select("query_id", "page_id").head(5).iter_rows()
             ]
-            findings.note(kind, *names, count=rows.height)
+            diagnostics.warning(kind, *names, count=rows.height)
     rank = pl.int_range(1, pl.len() + 1, dtype=pl.Int32).over(list_key)
     return known.filter(first).with_columns(rank=rank).select(RUN_COLUMNS.names())
 
@@ -141,9 +141,9 @@ def _other(known: pl.DataFrame) -> pl.DataFrame:
     return known.filter(by_page & pl.col("text").is_not_null() & pl.col("same_text").is_null())
 
 
-def _report_unknown_pages(unknown: pl.DataFrame, findings: Findings) -> None:
+def _report_unknown_pages(unknown: pl.DataFrame, diagnostics: Diagnostics) -> None:
     texts = [
         f"run {run!r}, query {query!r}: page {page!r} has no passage in the passages"
         for run, query, page in unknown.select("run_id", "query_id", "page_id").head(NUM_NAMED).iter_rows()
     ]
-    findings.problem("pages of runs without passages", *texts, count=unknown.height)
+    diagnostics.error("pages of runs without passages", *texts, count=unknown.height)

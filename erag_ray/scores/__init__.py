@@ -1,6 +1,6 @@
 """One output of a reader against its gold answers -> a number in [0, 1]. Pure.
 
-In: an output and the gold answers of its query. Out: the value of a `Score`. Output and golds are stripped, blank golds
+In: an output and the gold answers of its query. Out: the value of a `Score`. Output and gold_answers are stripped, blank gold_answers
 are left out, an empty output is worth 0, and the best gold counts, as in KILT's official evaluation (Petroni et al.,
 NAACL 2021; ``kilt/eval_downstream.py``). `kilt` and `rouge_l` hold its scores, `chat` those for readers that answer in
 sentences and for other languages: ``match:ko`` is `match` in Korean. To add a score, write one function

@@ -31,10 +31,10 @@ class Score:
 
 
 def _stripped_golds(answers: Sequence[str]) -> list[str]:
-    golds = [answer.strip() for answer in answers if answer.strip()]
-    if not golds:
+    gold_answers = [answer.strip() for answer in answers if answer.strip()]
+    if not gold_answers:
         raise ValueError(f"no gold answer that is not blank in {list(answers)!r}")
-    return golds
+    return gold_answers
 
 
 def best_over_golds(compare: Callable[[str, str], float], output: str, answers: Sequence[str]) -> float:
@@ -43,9 +43,9 @@ def best_over_golds(compare: Callable[[str, str], float], output: str, answers: 
     Raises:
         ValueError: no gold that is not blank.
     """
-    golds = _stripped_golds(answers)
+    gold_answers = _stripped_golds(answers)
     stripped = output.strip()
-    return float(max(compare(stripped, gold) for gold in golds)) if stripped else 0.0
+    return float(max(compare(stripped, gold) for gold in gold_answers)) if stripped else 0.0
 
 
 def multiset_f1(items: Sequence[str], gold_items: Sequence[str]) -> float:

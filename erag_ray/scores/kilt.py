@@ -15,7 +15,7 @@ def exact_match(output: str, answers: Sequence[str]) -> float:
     """1 if the normalised output equals a normalised gold. KILT's and SQuAD's EM.
 
     As in KILT, "." and "The" normalise to the same nothing and match each other here; `score_outputs` leaves
-    such golds out.
+    such gold_answers out.
 
     Raises:
         ValueError: no gold that is not blank.
@@ -64,7 +64,7 @@ def token_f1(output: str, answers: Sequence[str]) -> float:
 
 
 def accuracy(output: str, answers: Sequence[str]) -> float:
-    """1 if the output is one of the golds, letter for letter: case counts (KILT's accuracy, for FEVER).
+    """1 if the output is one of the gold_answers, letter for letter: case counts (KILT's accuracy, for FEVER).
 
     Raises:
         ValueError: no gold that is not blank.
@@ -74,5 +74,5 @@ def accuracy(output: str, answers: Sequence[str]) -> float:
 
 def may_be_accurate(start: str, answers: Sequence[str]) -> bool:
     """Whether an output that starts with ``start`` may still be worth 1 by `accuracy`: blanks around it are free."""
-    begun, golds = start.lstrip(), [answer.strip() for answer in answers]
-    return any(gold.startswith(begun) or gold == begun.rstrip() for gold in golds)
+    begun, gold_answers = start.lstrip(), [answer.strip() for answer in answers]
+    return any(gold.startswith(begun) or gold == begun.rstrip() for gold in gold_answers)

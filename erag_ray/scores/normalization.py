@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 ARTICLES = re.compile(r"\b(?:an?|the)\b")
 NUM_CACHED = 1 << 16
-"""Forms that are remembered: the golds of a query meet every one of its outputs."""
+"""Forms that are remembered: the gold_answers of a query meet every one of its outputs."""
 Form = Callable[[str], str]
 
 

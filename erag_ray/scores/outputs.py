@@ -15,10 +15,10 @@ NUM_NAMED, OUTPUT_CHARACTERS = 5, 80
 
 
 def usable_answers(score: Score, answers: Sequence[str]) -> list[str]:
-    """The golds that can match: not blank and, if the score normalises, not nothing once normalised.
+    """The gold_answers that can match: not blank and, if the score normalises, not nothing once normalised.
 
     KILT lets a gold such as "The" or "*" match every output that normalises to nothing. Such a match tells
-    nothing about a passage, so a job leaves these golds out; with none left, every output is worth 0.
+    nothing about a passage, so a job leaves these gold_answers out; with none left, every output is worth 0.
     """
     if score.normalises:
         return [answer for answer in answers if score.normalize(answer)]
@@ -68,13 +68,13 @@ def score_outputs(
     query_ids: Sequence[str] = (),
     scoring: Scoring | None = None,
 ) -> list[float | None]:
-    """The score of each output against its own query's usable golds; None ("not judged") stays None.
+    """The score of each output against its own query's usable gold_answers; None ("not judged") stays None.
 
     Equal (output, answers) are scored once: a query's passages often lead to the same output.
 
     Args:
         outputs: what the reader said, one per row.
-        answers: the golds of each row, as long as ``outputs``.
+        answers: the gold_answers of each row, as long as ``outputs``.
         score: the score of all rows.
         query_ids: the query of each row, where there is a ``scoring``.
         scoring: knows the judgements of a judged score. It collects the outputs for which a score of the user's own
@@ -90,28 +90,30 @@ def score_outputs(
         return _judged(outputs, answers, query_ids, scoring)
 
     @functools.cache
-    def usable(golds: tuple[str, ...]) -> list[str]:
-        return usable_answers(score, golds)
+    def usable(gold_answers: tuple[str, ...]) -> list[str]:
+        return usable_answers(score, gold_answers)
 
     faults: dict[tuple[str | None, tuple[str, ...]], Fault] = {}
 
     @functools.cache
-    def value(output: str, golds: tuple[str, ...]) -> float | None:
+    def value(output: str, gold_answers: tuple[str, ...]) -> float | None:
         try:
-            return _checked(score, score.function(output, usable(golds))) if usable(golds) else 0.0
+            return (
+                _checked(score, score.function(output, usable(gold_answers))) if usable(gold_answers) else 0.0
+            )
         except (InputError, JobError):
             raise
         except Exception as error:
             if scoring is None or not is_user_code(score.function):
                 raise
-            faults[output, golds] = fault_of(error, score.function)
+            faults[output, gold_answers] = fault_of(error, score.function)
             return None
 
     rows = zip(outputs, answers, strict=True)
-    values = [None if output is None else value(output, tuple(golds)) for output, golds in rows]
+    values = [None if output is None else value(output, tuple(gold_answers)) for output, gold_answers in rows]
     if scoring is not None and faults:
-        for query_id, output, golds in zip(query_ids, outputs, answers, strict=True):
-            if fault := faults.get((output, tuple(golds))):
+        for query_id, output, gold_answers in zip(query_ids, outputs, answers, strict=True):
+            if fault := faults.get((output, tuple(gold_answers))):
                 scoring.add(f"score {score.name}, query {query_id}, output {_shown(output)}: {fault}")
     return values
 
@@ -124,10 +126,10 @@ def _judged(
 ) -> list[float | None]:
     """The scores of outputs that a judge scores."""
 
-    def value(query_id: str, output: str | None, golds: Sequence[str]) -> float | None:
+    def value(query_id: str, output: str | None, gold_answers: Sequence[str]) -> float | None:
         if output is None:
             return None
-        return scoring.judged_value(query_id, output) if needs_judgement(output, golds) else 0.0
+        return scoring.judged_value(query_id, output) if needs_judgement(output, gold_answers) else 0.0
 
     return [value(*row) for row in zip(query_ids, outputs, answers, strict=True)]
 

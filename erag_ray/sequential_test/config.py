@@ -12,7 +12,7 @@ from erag_ray.config import JobConfig, require
 class SettleConfig(JobConfig):
     """A comparison of two runs that stops when it is settled; all other keys are those of jobs/compare.py."""
 
-    between: list[str] = field(default_factory=list)
+    compare: list[str] = field(default_factory=list)
     """The two runs."""
 
     measure: Literal["P", "DCG"] = "P"
@@ -21,15 +21,15 @@ class SettleConfig(JobConfig):
     cutoff: int | None = None
     """The rank at which it is taken (null: depth)."""
 
-    share: float = 0.5
-    """How many readings are expected if no look settles it: this share of the documents in the two lists down to the
+    fraction: float = 0.5
+    """How many readings are expected if no look settles it: this fraction of the documents in the two lists down to the
     cut-off. With a larger one the job goes on from what a smaller one has read (a second chance to be wrong, of which
     the intervals do not know)."""
 
     num_looks: int = 5
     """How often one looks, each time after as many further questions; a reader's model is loaded for each."""
 
-    negligible: float = 0.02
+    equivalence_margin: float = 0.02
     """A difference that is known to within this, above or below, is settled too; in the measure's own units."""
 
     boundary: Literal["even", "late", "mixture"] = "even"
@@ -40,9 +40,12 @@ class SettleConfig(JobConfig):
         super().__post_init__()
         cutoff = self.depth if self.cutoff is None else self.cutoff
         require(1 <= cutoff <= self.depth, f"cutoff: {cutoff} is not within 1..depth={self.depth}")
-        require(0 < self.share <= 1, f"share must lie above 0 and not above 1, got {self.share}")
+        require(0 < self.fraction <= 1, f"fraction must lie above 0 and not above 1, got {self.fraction}")
         require(self.num_looks >= 1, f"num_looks must be at least 1, got {self.num_looks}")
-        require(self.negligible >= 0, f"negligible must not be negative, got {self.negligible}")
+        require(
+            self.equivalence_margin >= 0,
+            f"equivalence_margin must not be negative, got {self.equivalence_margin}",
+        )
 
     @property
     def rank(self) -> int:

@@ -37,9 +37,9 @@ class Looks:
     lows: Floats
     highs: Floats
 
-    def is_settled(self, negligible: float) -> npt.NDArray[np.bool_]:
-        """[..., num_looks]: 0 lies outside the interval, or the difference is known to within what is negligible."""
-        return self.is_told | (self.highs - self.lows <= 2 * negligible)
+    def is_settled(self, equivalence_margin: float) -> npt.NDArray[np.bool_]:
+        """[..., num_looks]: 0 lies outside the interval, or the difference is known to within what is equivalence_margin."""
+        return self.is_told | (self.highs - self.lows <= 2 * equivalence_margin)
 
     @property
     def is_told(self) -> npt.NDArray[np.bool_]:

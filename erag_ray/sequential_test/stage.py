@@ -1,4 +1,4 @@
-"""Two runs -> LOOKS: a sample of their documents is read, some questions at a time, until the difference is settled."""
+"""Two runs -> INTERIM_ANALYSES: a sample of their documents is read, some questions at a time, until the difference is settled."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from erag_ray.inputs import Inputs, evidence_of
 from erag_ray.labels import check_scores, judge_outputs, scoring_of
 from erag_ray.planning import plan_labels
 from erag_ray.progress import say
-from erag_ray.schemas import LOOKS, InputError, JobError
+from erag_ray.schemas import INTERIM_ANALYSES, InputError, JobError
 from erag_ray.sequential_test.config import SettleConfig
 from erag_ray.sequential_test.design import importance, is_drawn, probabilities, random_numbers
 from erag_ray.sequential_test.estimates import estimate
@@ -28,12 +28,12 @@ from erag_ray.store import TableStore, as_frame
 STAGE = "settle"
 RANKS = ("rank_a", "rank_b")
 SETTINGS = (
-    "between",
+    "compare",
     "measure",
     "rank",
-    "share",
+    "fraction",
     "num_looks",
-    "negligible",
+    "equivalence_margin",
     "boundary",
     "confidence",
     "seed",
@@ -41,25 +41,25 @@ SETTINGS = (
 
 
 def settle(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
-    """Read and look until the difference is settled or all questions were looked at; seals LOOKS.
+    """Read and look until the difference is settled or all questions were looked at; seals INTERIM_ANALYSES.
 
     Raises:
         InputError: the two runs, or the questions, are not such that they can be compared.
         JobError: a document was not judged, since its reading ended as an error.
     """
     drawn, tables = draw(config, inputs), TableStore(config.out)
-    tables.invalidate(LOOKS)
+    tables.invalidate(INTERIM_ANALYSES)
     say(f"at most {_num_read(drawn):,} readings, of {drawn.height:,} documents in the two lists")
     with ray_session(config.ray_address):
         rows = list(_looks(config, inputs, drawn))
-    table = pl.DataFrame(rows, schema=pl.DataFrame(LOOKS.empty()).schema)
+    table = pl.DataFrame(rows, schema=pl.DataFrame(INTERIM_ANALYSES.empty()).schema)
     settings = {name: getattr(config, name) for name in SETTINGS}
-    tables.write(table, LOOKS, config={**settings, "reader": dataclasses.asdict(config.reader)})
+    tables.write(table, INTERIM_ANALYSES, config={**settings, "reader": dataclasses.asdict(config.reader)})
     return table
 
 
 def _looks(config: SettleConfig, inputs: Inputs, drawn: pl.DataFrame) -> Iterator[Mapping[str, object]]:
-    """Rows of LOOKS, up to the one that settles it."""
+    """Rows of INTERIM_ANALYSES, up to the one that settles it."""
     num_queries = inputs.queries.height
     counts = np.unique(np.linspace(0, num_queries, config.num_looks + 1).round().astype(int)[1:])
     counts = counts[counts >= 2]
@@ -69,7 +69,7 @@ def _looks(config: SettleConfig, inputs: Inputs, drawn: pl.DataFrame) -> Iterato
         labels = _labels(config, inputs, now.filter(pl.col("weight") > 0))
         values = differences(now, labels, int(counts[number - 1]), config.measure, config.rank)
         row = _row(config, inputs, now, look(values, counts[:number].tolist(), critical[:number]))
-        say(_told(config, row, num_queries))
+        say(_line(config, row, num_queries))
         yield row
         if row["settled"]:
             return
@@ -86,10 +86,10 @@ def draw(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
         InputError: as `settle`.
     """
     _check(config, inputs)
-    own = inputs.runs.filter(pl.col("run_id").is_in(config.between), pl.col("rank") <= config.rank)
+    own = inputs.runs.filter(pl.col("run_id").is_in(config.compare), pl.col("rank") <= config.rank)
     ranked = [
         own.filter(run_id=run).select("query_id", "doc_id", pl.col("rank").alias(name))
-        for run, name in zip(config.between, RANKS, strict=True)
+        for run, name in zip(config.compare, RANKS, strict=True)
     ]
     both = ranked[0].join(ranked[1], on=["query_id", "doc_id"], how="full", coalesce=True)
     found = both.with_columns(pl.col(RANKS).fill_null(0)).join(_places(config, inputs), on="query_id")
@@ -97,9 +97,9 @@ def draw(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
     weigh = importance(config.measure, found.select(RANKS).to_numpy(), config.rank, difference=True)
     if not weigh.any():
         raise InputError(
-            [f"between: {' and '.join(config.between)} hold the same documents; nothing to settle"]
+            [f"compare: {' and '.join(config.compare)} hold the same documents; nothing to settle"]
         )
-    chances = probabilities(weigh, config.share * found.height)
+    chances = probabilities(weigh, config.fraction * found.height)
     numbers = random_numbers(found["query_id"].to_list(), found["doc_id"].to_list(), config.seed)
     drawn = is_drawn(chances, numbers)
     weights = np.divide(1.0, chances, out=np.zeros(len(chances)), where=drawn)
@@ -109,8 +109,8 @@ def draw(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
 def _check(config: SettleConfig, inputs: Inputs) -> None:
     known = inputs.runs["run_id"].unique().sort().to_list()
     problems = []
-    if not len(config.between) == len(set(config.between)) == 2 or not set(config.between) <= set(known):
-        problems.append(f"between: name two of the runs {', '.join(known)}; got {', '.join(config.between)}")
+    if not len(config.compare) == len(set(config.compare)) == 2 or not set(config.compare) <= set(known):
+        problems.append(f"compare: name two of the runs {', '.join(known)}; got {', '.join(config.compare)}")
     datasets = inputs.queries["dataset"].unique().sort().to_list()
     if len(datasets) > 1:
         problems.append(f"queries: of several datasets ({', '.join(datasets)}); settle one at a time")
@@ -175,13 +175,13 @@ def _num_read(drawn: pl.DataFrame) -> int:
 
 
 def _row(config: SettleConfig, inputs: Inputs, now: pl.DataFrame, seen: Looks) -> dict[str, object]:
-    """The last look, as a row of LOOKS."""
+    """The last look, as a row of INTERIM_ANALYSES."""
     mean, low, high = (float(part[-1]) for part in (seen.means, seen.lows, seen.highs))
-    better = config.between[0 if mean > 0 else 1] if seen.is_told[-1] else None
+    better = config.compare[0 if mean > 0 else 1] if seen.is_told[-1] else None
     return {
         "dataset": inputs.queries["dataset"][0],
-        "run_a": config.between[0],
-        "run_b": config.between[1],
+        "run_a": config.compare[0],
+        "run_b": config.compare[1],
         "measure": config.measure,
         "cutoff": config.rank,
         "look": len(seen.counts),
@@ -191,24 +191,24 @@ def _row(config: SettleConfig, inputs: Inputs, now: pl.DataFrame, seen: Looks) -
         "difference": mean,
         "low": low if np.isfinite(low) else None,
         "high": high if np.isfinite(high) else None,
-        "settled": bool(seen.is_settled(config.negligible)[-1]),
+        "settled": bool(seen.is_settled(config.equivalence_margin)[-1]),
         "better": better,
     }
 
 
-def _told(config: SettleConfig, row: Mapping[str, object], num_queries: int) -> str:
+def _line(config: SettleConfig, row: Mapping[str, object], num_queries: int) -> str:
     """A look in a line."""
     interval = "no interval yet" if row["low"] is None else f"[{row['low']:+.4f}, {row['high']:+.4f}]"
     if row["better"]:
         verdict = f": settled, {row['better']} is better"
     elif row["settled"]:
-        verdict = f": settled, known to within {config.negligible:g}"
+        verdict = f": settled, known to within {config.equivalence_margin:g}"
     else:
         done = row["num_queries"] == num_queries
         more = (
             "take more questions"
-            if config.share == 1
-            else "a larger share goes on from here, or take more questions"
+            if config.fraction == 1
+            else "a larger fraction goes on from here, or take more questions"
         )
         verdict = f": not settled; {more}" if done else ""
     return (

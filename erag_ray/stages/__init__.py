@@ -5,7 +5,7 @@ keeps other jobs out of an output folder; `folders` names what lies there beside
 """
 
 from erag_ray.stages.folders import EXPORT, JOB_STAGES, judge_stage
-from erag_ray.stages.lock import claimed
+from erag_ray.stages.lock import locked
 from erag_ray.stages.stage import Append, Stage, delete_report, digests, ensure, stale
 
 __all__ = [
@@ -13,10 +13,10 @@ __all__ = [
     "JOB_STAGES",
     "Append",
     "Stage",
-    "claimed",
     "delete_report",
     "digests",
     "ensure",
     "judge_stage",
+    "locked",
     "stale",
 ]

@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.5
 
 
 @contextlib.contextmanager
-def claimed(out: str) -> Iterator[None]:
+def locked(out: str) -> Iterator[None]:
     """While open, no other job begins to write to ``out``.
 
     What a job that was killed has left is waited for until it has shown no life for `LEASE_SECONDS`; on this machine it
@@ -70,14 +70,14 @@ def _tidy(folder: Folder) -> None:
 def _wait_for(folder: Folder, other: str) -> None:
     """Until another job has ended, or has shown no life for so long that it must have."""
     first = last_beat(folder, other)
-    told = False
+    is_named = False
     while is_leased(folder, other) and not _is_gone(other):
         if last_beat(folder, other) != first:
             raise _refusal(folder, other)
-        if not told:
+        if not is_named:
             text = f"{folder.root}: the job {other} may still be writing; waiting up to {LEASE_SECONDS:.0f} s for it"
             print(text, file=sys.stderr, flush=True)
-        told = True
+        is_named = True
         time.sleep(LOOK_SECONDS)
     folder.delete(LEASES, other)
 

@@ -58,7 +58,7 @@ def is_folder(path: str) -> bool:
     if not is_uri(path):
         return os.path.isdir(path)
     try:
-        with _told(path):
+        with _line(path):
             folder = Folder(path)
             return bool(folder.filesystem.get_file_info(folder.path).type == pafs.FileType.Directory)
     except OSError:
@@ -78,7 +78,7 @@ def scan_file(path: str) -> pl.LazyFrame:
 
 
 def _scan_remote(path: str) -> pl.LazyFrame:
-    with _told(path), _remote(path) as file:
+    with _line(path), _remote(path) as file:
         schema = as_frame(pq.read_schema(file).empty_table()).drop(ROW, strict=False).schema
 
     def batches(
@@ -95,7 +95,7 @@ def _scan_remote(path: str) -> pl.LazyFrame:
 def _numbered_batches(path: str, columns: list[str], num_rows: int | None) -> Iterator[pl.DataFrame]:
     """Some columns of a Parquet file, each batch with its rows' numbers; the first ``num_rows`` rows, or all."""
     start = 0
-    with _told(path), _remote(path) as file:
+    with _line(path), _remote(path) as file:
         for batch in pq.ParquetFile(file).iter_batches(columns=columns):
             end = min(start + batch.num_rows, start + batch.num_rows if num_rows is None else num_rows)
             numbers = pl.Series(ROW, range(start + 1, end + 1), dtype=pl.get_index_type())
@@ -106,7 +106,7 @@ def _numbered_batches(path: str, columns: list[str], num_rows: int | None) -> It
 
 
 def _remote(path: str) -> pa.NativeFile:
-    with _told(path):
+    with _line(path):
         folder = Folder(path)
         try:
             return folder.filesystem.open_input_file(folder.path)
@@ -121,7 +121,7 @@ def _absence(folder: Folder) -> str:
 
 
 @contextlib.contextmanager
-def _told(path: str) -> Iterator[None]:
+def _line(path: str) -> Iterator[None]:
     """Whatever is wrong with a URI or what it names is an OSError, as it is with a local file."""
     try:
         yield

@@ -183,7 +183,7 @@ class TrainConfig:
     weight_decay: float = 1e-2
     """Weight decay of AdamW; layer norms and biases have none."""
 
-    warmup_share: float = 0.05
+    warmup_ratio: float = 0.05
     """The learning rate rises linearly over this share of all steps."""
 
     schedule: Literal["linear", "constant"] = "linear"
@@ -195,25 +195,25 @@ class TrainConfig:
     micro_batch_tokens: int = 32768
     """Most segment tokens in one forward and backward pass; one larger example goes alone."""
 
-    clip_norm: float = 1.0
+    max_grad_norm: float = 1.0
     """Gradients are scaled down to this norm."""
 
     seed: int = 0
     """Seed of everything that is drawn: new weights, order, answers, crops, dropout."""
 
-    bf16_autocast: bool = False
+    bf16: bool = False
     """Matrix products in bfloat16, weights in float32: several times faster where the hardware has it."""
 
     gradient_checkpointing: bool = False
     """Compute the encoder's activations again in the backward pass instead of keeping them."""
 
-    eval_every_steps: int = 1000
+    eval_steps: int = 1000
     """Steps between evaluations on the dev questions; there is one at the end in any case."""
 
     eval_questions: int | None = 500
     """Most dev questions of each dataset in an evaluation (null: all)."""
 
-    checkpoint_every_steps: int = 500
+    save_steps: int = 500
     """Steps between checkpoints, from which a killed training goes on."""
 
     num_workers: int | None = None
@@ -234,9 +234,9 @@ class TrainConfig:
     def __post_init__(self) -> None:
         require(bool(self.curriculum), "curriculum: no stage is given")
         require(self.learning_rate > 0, f"learning_rate must be above 0, got {self.learning_rate}")
-        require(self.clip_norm > 0, f"clip_norm must be above 0, got {self.clip_norm}")
-        require(0 <= self.warmup_share <= 1, f"warmup_share must lie in 0..1, got {self.warmup_share}")
-        for name in ("batch_size", "micro_batch_tokens", "eval_every_steps", "checkpoint_every_steps"):
+        require(self.max_grad_norm > 0, f"max_grad_norm must be above 0, got {self.max_grad_norm}")
+        require(0 <= self.warmup_ratio <= 1, f"warmup_ratio must lie in 0..1, got {self.warmup_ratio}")
+        for name in ("batch_size", "micro_batch_tokens", "eval_steps", "save_steps"):
             require(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")
         for name in ("eval_questions", "num_workers", "cpus_per_worker"):
             value = getattr(self, name)

@@ -77,13 +77,13 @@ class Trainer:
         for step, samples in self._samples(state.step):
             values = self._step(step, samples)
             state = State(step=step + 1, best_score=state.best_score, best_step=state.best_step)
-            if self._is_due(state.step, self.config.eval_every_steps) and self.dev.datasets:
+            if self._is_due(state.step, self.config.eval_steps) and self.dev.datasets:
                 scores = self._evaluate()
                 state = self._keep_best(state, scores["dev"])
                 values |= scores
             if is_main():
                 self.log.add({**values, "seconds": round(time.monotonic() - started, 3)})
-            if self._is_due(state.step, self.config.checkpoint_every_steps):
+            if self._is_due(state.step, self.config.save_steps):
                 together(lambda state=state: self.checkpoints.save(self.model, self.optimizer, state))
         if not self.dev.datasets:
             together(self._save_reader)
@@ -135,7 +135,7 @@ class Trainer:
         loss = totals.loss / totals.num_targets
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise JobError(self._not_finite(step, loss, norm))
-        self.gradients *= min(1.0, self.config.clip_norm / (norm + 1e-6))
+        self.gradients *= min(1.0, self.config.max_grad_norm / (norm + 1e-6))
         rate = self.curriculum.learning_rate(step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -192,7 +192,7 @@ class Trainer:
         return (
             f"step {step + 1}: the loss is {loss} and the norm of its gradient {norm}: training has diverged; "
             f"{kept}.\nStart again in another out with a lower learning_rate (now {self.config.learning_rate}), a "
-            f"longer warm-up or a smaller clip_norm; with bf16_autocast (now {self.config.bf16_autocast}) try without, "
+            f"longer warm-up or a smaller max_grad_norm; with bf16 (now {self.config.bf16}) try without, "
             "and start from weights that were made for bfloat16 or float32, not float16"
         )
 
@@ -269,7 +269,7 @@ def make_optimizer(model: Any, config: TrainConfig) -> torch.optim.Optimizer:
 def autocast(config: TrainConfig) -> contextlib.AbstractContextManager[Any]:
     """Matrix products in bfloat16, where the config asks for it."""
     kind = "cuda" if torch.cuda.is_available() else "cpu"
-    return torch.autocast(kind, dtype=torch.bfloat16, enabled=config.bf16_autocast)
+    return torch.autocast(kind, dtype=torch.bfloat16, enabled=config.bf16)
 
 
 def place_among_workers() -> tuple[int, int]:

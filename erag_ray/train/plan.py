@@ -28,7 +28,7 @@ FREE_KEYS = (
     "num_workers",
     "cpus_per_worker",
     "ray_address",
-    "checkpoint_every_steps",
+    "save_steps",
     "micro_batch_tokens",
     "gradient_checkpointing",
 )
@@ -115,9 +115,7 @@ def check(config: TrainConfig) -> None:
     if config.reader.kind not in ("fid", "ipa"):
         problems.append(f"reader.kind: only fid and ipa readers are trained, not {config.reader.kind}")
     if config.reader.dtype != "float32":
-        text = (
-            f"reader.dtype: training keeps weights in float32, not {config.reader.dtype}; see bf16_autocast"
-        )
+        text = f"reader.dtype: training keeps weights in float32, not {config.reader.dtype}; see bf16"
         problems.append(text)
     try:
         folder, probe = Folder(config.out), f"probe-{uuid.uuid4().hex}"

@@ -35,17 +35,17 @@ class WorldConfig:
     dev_every: int = 5
     """Every so-manieth district gives dev questions, the others train questions."""
 
-    namesake_share: float = 0.35
+    namesake_fraction: float = 0.35
     """Share of people who have the name of somebody else, with another occupation."""
 
     districts_per_surname: int = 4
     """In how many districts a surname is found."""
 
-    variant_share: float = 0.9
+    variant_fraction: float = 0.9
     """Share of questions, and of mentions on other pages, that name people in other words than their own page: a
     short first name, a synonym of the occupation."""
 
-    own_share: float = 0.7
+    own_fraction: float = 0.7
     """Share of facts that the page of their subject tells; each of the others stands on some other page."""
 
     side_facts: float = 7.0
@@ -59,9 +59,9 @@ class WorldConfig:
         require(self.questions_per_district > 0, "questions_per_district must be above 0")
         require(self.dev_every >= 2, f"dev_every must be at least 2, got {self.dev_every}")
         require(self.districts_per_surname >= 1, "districts_per_surname must be at least 1")
-        for name in ("namesake_share", "variant_share", "own_share"):
+        for name in ("namesake_fraction", "variant_fraction", "own_fraction"):
             require(0 <= getattr(self, name) <= 1, f"{name} must lie in 0..1, got {getattr(self, name)}")
-        require(self.namesake_share < 1, "namesake_share must be below 1")
+        require(self.namesake_fraction < 1, "namesake_fraction must be below 1")
         require(0 <= self.side_facts <= 20, f"side_facts must lie in 0..20, got {self.side_facts}")
 
     @property

@@ -82,7 +82,7 @@ def make_district(config: WorldConfig, number: int) -> District:
         "company": [_company(names) for _ in range(NUM_COMPANIES)],
         "school": [Entity("school", names.school()) for _ in range(NUM_SCHOOLS)],
         "novel": [Entity("novel", names.book()) for _ in range(NUM_NOVELS)],
-        "person": _people(names, config.namesake_share),
+        "person": _people(names, config.namesake_fraction),
     }
     district = District(
         number, dev, [one for kind in ("town", "company", "school", "novel", "person") for one in cast[kind]]
@@ -102,12 +102,12 @@ def _company(names: Names) -> Entity:
     return Entity("company", name, (name.split()[0],))
 
 
-def _people(names: Names, namesake_share: float) -> list[Entity]:
+def _people(names: Names, namesake_fraction: float) -> list[Entity]:
     """Families with few surnames; a share of the people have their full name from somebody before them."""
     surnames = [names.surname() for _ in range(NUM_SURNAMES)]
     people: list[Entity] = []
     while len(people) < NUM_PEOPLE:
-        if people and names.random.random() < namesake_share:
+        if people and names.random.random() < namesake_fraction:
             people.append(_namesake(names, people))
         else:
             people.append(_person(names, surnames))

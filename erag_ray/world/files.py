@@ -33,12 +33,14 @@ def file_name(task: str, dev: bool) -> str:
     return f"{task}-{'dev' if dev else 'train'}-kilt.jsonl"
 
 
-def write_world(config: WorldConfig, told: Callable[[int], None] = lambda done: None) -> dict[str, int]:
+def write_world(
+    config: WorldConfig, on_progress: Callable[[int], None] = lambda done: None
+) -> dict[str, int]:
     """Write the world's files and, last, their manifest; a finished world of the same settings is left as it is.
 
     Args:
         config: seed, size and settings.
-        told: is called with the number of districts done.
+        on_progress: is called with the number of districts done.
 
     Returns:
         The number of lines in every file.
@@ -50,7 +52,7 @@ def write_world(config: WorldConfig, told: Callable[[int], None] = lambda done: 
         counts: dict[str, int] = manifest["lines"]
         return counts
     folder.delete(MANIFEST)
-    lines = _write_files(config, folder, told)
+    lines = _write_files(config, folder, on_progress)
     content = {"settings": settings, "lines": lines}
     folder.write_bytes(json.dumps(content, indent=2).encode(), MANIFEST)
     return lines
@@ -65,7 +67,7 @@ def _settings(config: WorldConfig) -> dict[str, Any]:
     }
 
 
-def _write_files(config: WorldConfig, folder: Folder, told: Callable[[int], None]) -> dict[str, int]:
+def _write_files(config: WorldConfig, folder: Folder, on_progress: Callable[[int], None]) -> dict[str, int]:
     names = [KNOWLEDGE_SOURCE, *(file_name(task, dev) for task in TASKS for dev in (False, True))]
     counts: Counter[str] = Counter(dict.fromkeys(names, 0))
     folder.filesystem.create_dir(folder.at(UNFINISHED), recursive=True)
@@ -78,7 +80,7 @@ def _write_files(config: WorldConfig, folder: Folder, told: Callable[[int], None
             for name, own in lines.items():
                 files[name].write("".join(own).encode())
                 counts[name] += len(own)
-            told(done)
+            on_progress(done)
     for name in names:
         folder.move((UNFINISHED, name), (name,))
     folder.delete_folder(UNFINISHED)

@@ -45,7 +45,7 @@ def make_pages(config: WorldConfig, district: District) -> list[Page]:
     own: dict[int, list[Fact]] = {id(one): [] for one in district.entities}
     others: dict[int, list[Fact]] = {id(one): [] for one in district.entities}
     for fact in district.facts:
-        if random.random() < config.own_share:
+        if random.random() < config.own_fraction:
             own[id(fact.subject)].append(fact)
         else:
             others[id(_host(random, district, fact))].append(fact)
@@ -71,15 +71,17 @@ def _page(
 ) -> Page:
     one = district.entities[place]
     title = f"{one.name} ({one.occupation})" if one.kind == "person" else one.name
-    told = [Telling(_tell(random, fact, _own_subject(random, one)), fact) for fact in own]
-    random.shuffle(told)
+    own_facts = [Telling(_tell(random, fact, _own_subject(random, one)), fact) for fact in own]
+    random.shuffle(own_facts)
     more = [fact for fact in _others(config, random, district, one) if fact not in others]
-    aside = [
+    other_facts = [
         Telling(_tell(random, fact, _side_subject(config, random, fact.subject)), fact)
         for fact in (*others, *more)
     ]
-    random.shuffle(aside)
-    return Page(f"{district.number * 1000 + place + 1}", title, one, _intro(one), tuple(told), tuple(aside))
+    random.shuffle(other_facts)
+    return Page(
+        f"{district.number * 1000 + place + 1}", title, one, _intro(one), tuple(own_facts), tuple(other_facts)
+    )
 
 
 def _intro(one: Entity) -> str:
@@ -105,7 +107,7 @@ def _own_subject(random: Random, one: Entity) -> str:
 
 def _side_subject(config: WorldConfig, random: Random, one: Entity) -> str:
     """On another page: in full, sometimes in other words."""
-    return one.variant if random.random() < config.variant_share else one.reference
+    return one.variant if random.random() < config.variant_fraction else one.reference
 
 
 def _tell(random: Random, fact: Fact, subject: str) -> str:

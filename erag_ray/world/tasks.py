@@ -32,7 +32,7 @@ class Scene:
     district: District
     pages: Sequence[Page]
 
-    def told(self, fact: Fact) -> tuple[Page, Telling]:
+    def source_of(self, fact: Fact) -> tuple[Page, Telling]:
         """The gold page of a fact, one of those that tell it, and the sentence there."""
         return self.random.choice(self._places[id(fact)])
 
@@ -46,7 +46,7 @@ class Scene:
 
     def named(self, one: Entity) -> str:
         """Who is meant, sometimes in other words than the page has."""
-        return one.variant if self.random.random() < self.config.variant_share else one.reference
+        return one.variant if self.random.random() < self.config.variant_fraction else one.reference
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def factoid(scene: Scene) -> Asked | None:
     """As in Natural Questions: one fact, asked for its object."""
     fact = scene.random.choice(scene.district.facts)
     question = scene.random.choice(RELATIONS[fact.relation].questions)
-    return Asked(_ask(question, scene.named(fact.subject)), (fact.object.name,), (scene.told(fact),))
+    return Asked(_ask(question, scene.named(fact.subject)), (fact.object.name,), (scene.source_of(fact),))
 
 
 def described(scene: Scene) -> Asked | None:
@@ -90,12 +90,12 @@ def described(scene: Scene) -> Asked | None:
     if kind == "person":
         kind = (
             OCCUPATIONS[one.occupation]
-            if scene.random.random() < scene.config.variant_share
+            if scene.random.random() < scene.config.variant_fraction
             else one.occupation
         )
     clauses = [RELATIONS[fact.relation].clause.replace("{O}", fact.object.name) for fact in facts]
     return Asked(
-        f"Which {kind} {' and '.join(clauses)}?", (one.name, *one.aliases), tuple(map(scene.told, facts))
+        f"Which {kind} {' and '.join(clauses)}?", (one.name, *one.aliases), tuple(map(scene.source_of, facts))
     )
 
 
@@ -122,7 +122,7 @@ def two_hops(scene: Scene) -> Asked | None:
         return None
     bridge = RELATIONS[first.relation].phrase.replace("{S}", scene.named(first.subject))
     question = scene.random.choice(RELATIONS[second.relation].questions)
-    sources = (scene.told(first), scene.told(second))
+    sources = (scene.source_of(first), scene.source_of(second))
     if sources[0][0] is sources[1][0]:
         return None
     return Asked(_ask(question, bridge), (second.object.name,), sources)
@@ -139,13 +139,13 @@ def claim(scene: Scene) -> Asked | None:
     template = scene.random.choice(RELATIONS[fact.relation].sentences)
     stated = fact.object.name if true else scene.random.choice(wrong)
     text = state(template, scene.named(fact.subject), stated)
-    return Asked(text, ("SUPPORTS" if true else "REFUTES",), (scene.told(fact),))
+    return Asked(text, ("SUPPORTS" if true else "REFUTES",), (scene.source_of(fact),))
 
 
 def dialogue(scene: Scene) -> Asked | None:
     """As in Wizard of Wikipedia: a conversation, and a reply that uses a sentence of the page."""
     fact = scene.random.choice(scene.district.facts)
-    page, telling = scene.told(fact)
+    page, telling = scene.source_of(fact)
     named = scene.named(fact.subject)
     met = scene.random.choice(MET).replace("{S}", named)
     question = _ask(scene.random.choice(RELATIONS[fact.relation].questions), named)

@@ -24,14 +24,14 @@ def _answer_with_the_document(asked: dict[str, list[str]]) -> dict[str, str]:
     return {query: documents[0] for query, documents in asked.items()}
 
 
-def _label_in_the_output(outputs: dict[str, str], golds: dict[str, list[str]]) -> dict[str, float]:
-    return {query: float(outputs[query].split()[1]) for query in golds}
+def _label_in_the_output(outputs: dict[str, str], gold_answers: dict[str, list[str]]) -> dict[str, float]:
+    return {query: float(outputs[query].split()[1]) for query in gold_answers}
 
 
 def _reference(labels: Labels, names: Iterable[str], score: Callable[..., Any] = _label_in_the_output) -> Any:
     results = {query: [f"label {label}" for label in row] for query, row in labels.items()}
-    golds = {query: ["gold"] for query in labels}
-    return erag.eval(results, golds, _answer_with_the_document, score, set(names))
+    gold_answers = {query: ["gold"] for query in labels}
+    return erag.eval(results, gold_answers, _answer_with_the_document, score, set(names))
 
 
 def _ours(labels: Labels, name: str, cutoff: int, threshold: float | None = None) -> dict[str, float]:
@@ -211,8 +211,8 @@ def test_not_a_number_passes_the_reference() -> None:
 )
 def test_the_drop_in_gives_the_numbers_of_the_reference(labels: Labels, names: set[str]) -> None:
     results = {query: [f"label {label}" for label in row] for query, row in labels.items()}
-    golds = {query: ["gold"] for query in labels}
-    given = (results, golds, _answer_with_the_document, _label_in_the_output, names)
+    gold_answers = {query: ["gold"] for query in labels}
+    given = (results, gold_answers, _answer_with_the_document, _label_in_the_output, names)
     theirs, ours = erag.eval(*given), compat.eval(*given)
     assert set(ours) == set(theirs)
     assert ours["aggregated"] == pytest.approx(theirs["aggregated"], abs=1e-12)

@@ -9,7 +9,7 @@ import pytrec_eval
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.runs import load_run, write_trec_run
 from erag_ray.runs.predictions import RUN_COLUMNS
 
@@ -37,7 +37,7 @@ def test_ties_are_broken_as_in_trec_eval(scores: dict[str, float]) -> None:
         path = pathlib.Path(folder) / "run.trec"
         lines = [f"q Q0 {doc_id} 0 {score!r} t\n" for doc_id, score in scores.items()]
         path.write_text("".join(lines), encoding="utf-8")
-        ours = load_run("r", path, Findings(), ties="trec9")["doc_id"].to_list()
+        ours = load_run("r", path, Diagnostics(), ties="trec9")["doc_id"].to_list()
     assert ours == order_of_trec_eval(scores)
 
 

@@ -56,8 +56,8 @@ def readings(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     same = _share_same(found["read float32"].first, found[PEER].first)
     for dtype in fast_precisions():
         sides = {OWN: found[f"read {dtype}"], PEER: found[PEER]}
-        told = f" ({same:.1%} of the outputs the same)" if dtype == "float32" else ""
-        yield from _rows(f"lists of one, T5-small, {dtype}{told}", sides, size)
+        same_outputs = f" ({same:.1%} of the outputs the same)" if dtype == "float32" else ""
+        yield from _rows(f"lists of one, T5-small, {dtype}{same_outputs}", sides, size)
         sides = {OWN: found[f"encode {dtype}"], PRODUCTS: found[f"products {dtype}"]}
         yield from _rows(f"encoder, T5-small, {dtype}", sides, size)
 
@@ -153,7 +153,7 @@ def _by_package(generate: Callable[[list[str]], list[str]], lists: Texts) -> Out
             said.update(zip(some, generate(prompts), strict=True))
         return {question: said[question, text] for question, text in rows}
 
-    def score(outputs: Mapping[str, str], golds: Any) -> dict[str, int]:
+    def score(outputs: Mapping[str, str], gold_answers: Any) -> dict[str, int]:
         return dict.fromkeys(outputs, 0)
 
     erag.eval(lists, {question: [""] for question in lists}, texts_of, score, {"P_10"})

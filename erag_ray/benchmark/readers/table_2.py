@@ -138,7 +138,7 @@ def _case(job: JobConfig, config: BenchmarkConfig, size: int) -> Case:
 def with_own_folders(job: JobConfig, out: str) -> JobConfig:
     """The job in a folder of its own, where nothing was read yet."""
     shutil.rmtree(out, ignore_errors=True)
-    return dataclasses.replace(job, out=out, store=f"{out}/store", progress=False, num_queries=None)
+    return dataclasses.replace(job, out=out, cache_dir=f"{out}/store", progress=False, num_queries=None)
 
 
 def plan_for(job: JobConfig, inputs: Inputs, *, is_alone: bool) -> ModelPlan:
@@ -198,7 +198,7 @@ def _floor(case: Case, requests: pa.Table, row: Row, rate: float) -> Row:
     count = floor.operations(
         settings, model.render(PendingRequests(requests, case.alone.forms)[:]), num_outputs
     )
-    return {"operations": count, "floor_share": count / rate / row["seconds"]}
+    return {"operations": count, "mfu": count / rate / row["seconds"]}
 
 
 def _row(case: Case, name: str, found: Found, requests: pa.Table, first: Found) -> Row:

@@ -13,7 +13,7 @@ TF32_CAPABILITY = 8, 0
 
 
 def device() -> torch.device:
-    """Return the GPU that this process has chosen (the first one, unless told otherwise), else the CPU."""
+    """Return the GPU that this process has chosen (the first one, unless set otherwise), else the CPU."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", torch.cuda.current_device())

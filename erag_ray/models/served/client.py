@@ -207,7 +207,7 @@ class Client:
         await self._requests.take(1)
         await self._tokens.take(num_tokens)
         if self.ended:
-            raise self.ended  # it has waited while another was told that none gets an answer
+            raise self.ended  # it has waited while another learnt that none gets an answer
         server = next(self._turns) if place is None else self._servers[place]
         try:
             async with asyncio.timeout(self.config.timeout_seconds):

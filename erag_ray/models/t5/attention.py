@@ -17,7 +17,7 @@ LONG = 512
 """From so many on, there, with a kernel that never has all scores of a segment at once."""
 
 Biases = Mapping[int, Tensor]
-"""[heads, 2 * tokens - 1]: the bias of a token to each distance, from the farthest behind it on; by a name."""
+"""[heads, 2 * tokens - 1]: the bias of a token to each distance, from the max_distance behind it on; by a name."""
 Attend = Callable[[Tensor, int], Tensor]
 """Queries, keys and values, [segments, tokens, 3, heads, head], and the name of their biases -> weighted means of
 values, [segments, tokens, heads * head]; behind the end of a segment whatever numbers."""

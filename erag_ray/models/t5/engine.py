@@ -106,7 +106,7 @@ class Engine:
         self.heads, self.head = settings.num_heads, settings.d_kv
         self.epsilon = settings.layer_norm_epsilon
         self.buckets = settings.relative_attention_num_buckets
-        self.farthest = settings.relative_attention_max_distance
+        self.max_distance = settings.relative_attention_max_distance
         self.is_gated = settings.is_gated_act
         self.is_relu = settings.dense_act_fn == "relu"
         self.act = activation(settings.dense_act_fn, model.encoder.block[0].layer[-1].DenseReluDense.act)
@@ -190,7 +190,7 @@ class Engine:
     def _encoded(self, ids: Tensor, lengths: Sequence[int]) -> Tensor:
         states = functional.embedding(ids, self.embedding)
         rows, length = ids.shape
-        attend = attending(self._biases(self.encoder, length, both_ways=True), lengths, length)
+        attend = attending(self._biases(self.encoder, length, bidirectional=True), lengths, length)
         for block in self.encoder.blocks:
             projected = normed_linear(states, block.own.norm, self.epsilon, block.own.projections)
             projected = projected.view(rows, length, 3, self.heads, self.head)
@@ -211,10 +211,10 @@ class Engine:
             inner = self.act(inner)
         add_linear(states, inner, feed.out)
 
-    def _biases(self, stack: Stack, length: int, *, both_ways: bool) -> dict[int, Tensor]:
+    def _biases(self, stack: Stack, length: int, *, bidirectional: bool) -> dict[int, Tensor]:
         """The bias to each distance, [heads, 2 * length - 1], of every table of the stack, by its id."""
         away = torch.arange(1 - length, length, device=self.device)
-        places = buckets_of(away, self.buckets, self.farthest, both_ways=both_ways)
+        places = relative_position_bucket(away, self.buckets, self.max_distance, bidirectional=bidirectional)
         tables = {id(block.own.bias): block.own.bias for block in stack.blocks if block.own.bias is not None}
         # of a head one after the other: they are read far more often than made
         return {key: functional.embedding(places, table).t().contiguous() for key, table in tables.items()}
@@ -261,7 +261,7 @@ class _Run:
         self.has_ended = torch.zeros(rows, device=device, dtype=torch.bool)
         shape = (2, len(engine.decoder.blocks), rows, engine.heads, most, engine.head)
         self.cache = reusable(shape, self.states)
-        biases = engine._biases(engine.decoder, most, both_ways=False)
+        biases = engine._biases(engine.decoder, most, bidirectional=False)
         self.biases = {key: in_order(own, most) for key, own in biases.items()}
 
     def step(self, step: int) -> None:
@@ -376,16 +376,18 @@ def first_largest(scores: Tensor) -> Tensor:
     return scores.argmax(dim=-1)
 
 
-def buckets_of(distance: Tensor, num_buckets: int, farthest: int, *, both_ways: bool) -> Tensor:
+def relative_position_bucket(
+    distance: Tensor, num_buckets: int, max_distance: int, *, bidirectional: bool
+) -> Tensor:
     """The bucket of each distance (key minus query) in T5's table of position biases (Raffel et al., 2020, 2.1).
 
-    Half of the buckets hold one distance each, the others ever more, up to ``farthest``; with ``both_ways`` keys behind
+    Half of the buckets hold one distance each, the others ever more, up to ``max_distance``; with ``bidirectional`` keys behind
     the query have half of all buckets for themselves, else a key behind counts as distance 0.
     """
-    count = num_buckets // 2 if both_ways else num_buckets
-    side = count * (distance > 0) if both_ways else torch.zeros_like(distance)
-    away = distance.abs() if both_ways else (-distance).clamp(min=0)
+    count = num_buckets // 2 if bidirectional else num_buckets
+    side = count * (distance > 0) if bidirectional else torch.zeros_like(distance)
+    away = distance.abs() if bidirectional else (-distance).clamp(min=0)
     exact = count // 2
-    ratio = torch.log(away.clamp(min=1).float() / exact) / math.log(farthest / exact)
+    ratio = torch.log(away.clamp(min=1).float() / exact) / math.log(max_distance / exact)
     far = (exact + (ratio * (count - exact)).long()).clamp(max=count - 1)
     return side + torch.where(away < exact, away, far)

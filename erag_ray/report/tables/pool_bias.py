@@ -15,15 +15,15 @@ from erag_ray.report.tables.sorting import by_measure
 from erag_ray.report.values import across, columns, names, part_name, plain
 
 
-def pooling_table(pooling: pl.DataFrame, dataset: str, runs: Sequence[str]) -> Table:
+def pool_bias_table(pool_bias: pl.DataFrame, dataset: str, runs: Sequence[str]) -> Table:
     """Return for each annotator and measure what becomes of the other runs when this one leaves the pool."""
-    own = pooling.filter(pl.col("dataset") == dataset)
+    own = pool_bias.filter(pl.col("dataset") == dataset)
     rows = []
     for annotator, name, part in by_measure(own.with_columns(ideal=pl.lit(POOL))):
         cells = {row["run_id"]: _cell(row) for row in part.iter_rows(named=True)}
         rows.append((*plain(annotator, name), *across(cells, runs)))
     return Table(
-        name=part_name("pooling", dataset),
+        name=part_name("pool_bias", dataset),
         title=f"{dataset}: when one run leaves the pool",
         columns=(*names("annotator", "measure"), *columns(f"without {run}" for run in runs)),
         rows=tuple(rows),

@@ -64,7 +64,7 @@ class Curriculum:
 
     def learning_rate(self, step: int) -> float:
         """Linear warm-up over the first share of all steps, then a linear fall to 0 or a constant."""
-        warmup = self.config.warmup_share * self.num_steps
+        warmup = self.config.warmup_ratio * self.num_steps
         share = min(1.0, (step + 1) / warmup) if warmup else 1.0
         if self.config.schedule == "linear" and step >= warmup:
             share = (self.num_steps - step) / max(self.num_steps - warmup, 1.0)

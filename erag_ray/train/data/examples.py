@@ -11,7 +11,7 @@ import polars as pl
 import pyarrow as pa
 
 from erag_ray.datasets import Dataset, LoadedQueries, load_given, load_queries, sample
-from erag_ray.files import NUM_NAMED, Findings
+from erag_ray.files import NUM_NAMED, Diagnostics
 from erag_ray.inputs import check_inputs, gold_lists
 from erag_ray.passages import CORPUS_COLUMNS, load_passages
 from erag_ray.runs import ENTRY_COLUMNS, RUN_COLUMNS, load_run, resolve_pages
@@ -59,18 +59,22 @@ def prepare_examples(config: TrainConfig) -> dict[str, Examples]:
     Raises:
         InputError: everything that is wrong with the files; nothing is written then.
     """
-    findings = Findings()
+    diagnostics = Diagnostics()
     loaded = {
-        name: _load(config, name, findings) for name in ("train", "dev") if not _is_sealed(config, name)
+        name: _load(config, name, diagnostics) for name in ("train", "dev") if not _is_sealed(config, name)
     }
-    findings.raise_problems()
+    diagnostics.raise_errors()
     for name, (frame, corpus, datasets) in loaded.items():
         folder = _folder(config, name)
         TableStore(str(folder)).folder.delete("manifest.json")
         write_mapped(frame, EXAMPLES, folder / "examples.arrow")
         write_mapped(corpus, CORPUS, folder / "corpus.arrow")
         known = {key: dataclasses.asdict(dataset) for key, dataset in datasets.items()}
-        content = {"settings": _settings(config, name), "datasets": known, "notes": list(findings.notes)}
+        content = {
+            "settings": _settings(config, name),
+            "datasets": known,
+            "notes": list(diagnostics.warnings),
+        }
         TableStore(str(folder)).write_manifest(content)
     return {name: open_examples(config, name) for name in ("train", "dev")}
 
@@ -124,49 +128,49 @@ def _num_gold(config: TrainConfig, name: str) -> int:
 
 
 def _load(
-    config: TrainConfig, name: str, findings: Findings
+    config: TrainConfig, name: str, diagnostics: Diagnostics
 ) -> tuple[pl.DataFrame, pl.DataFrame, Mapping[str, Dataset]]:
     """EXAMPLES, CORPUS and datasets of one kind of examples."""
     examples, depth, num_gold = getattr(config, name), _depth(config, name), _num_gold(config, name)
     if examples.is_empty:
         if name == "train":
-            findings.problem("no training questions", "train: no file is given; name queries or given")
+            diagnostics.error("no training questions", "train: no file is given; name queries or given")
         return pl.DataFrame(EXAMPLES.empty()), pl.DataFrame(schema=CORPUS_COLUMNS), {}
-    loaded, own_passages = _questions(examples, findings)
+    loaded, own_passages = _questions(examples, diagnostics)
     for score in loaded.queries["score"].unique().sort():
-        _check_score(name, score, findings)
+        _check_score(name, score, diagnostics)
     queries = sample(loaded.queries, examples.num_questions, config.seed)
-    runs, corpus = _passages(examples, loaded, queries, own_passages, depth, findings)
+    runs, corpus = _passages(examples, loaded, queries, own_passages, depth, diagnostics)
     if num_gold:
-        gold = gold_lists(queries, loaded.provenance, loaded.gold, corpus, num_gold, findings=findings)
+        gold = gold_lists(queries, loaded.provenance, loaded.gold, corpus, num_gold, diagnostics=diagnostics)
     else:
         gold = gold_lists(queries.clear(), loaded.provenance, loaded.gold, corpus, 0)
     shown = corpus if config.reader.titles else corpus.with_columns(title=pl.lit(""))
     frame, used = _joined(queries, runs, gold, shown, loaded)
-    _check_lists(name, frame, depth, num_gold, findings)
+    _check_lists(name, frame, depth, num_gold, diagnostics)
     return frame, used, loaded.datasets
 
 
-def _check_score(name: str, score: str, findings: Findings) -> None:
+def _check_score(name: str, score: str, diagnostics: Diagnostics) -> None:
     try:
         score_named(score)
     except ValueError as error:
-        findings.problem("config key score", f"{name}.score: {error}")
+        diagnostics.error("config key score", f"{name}.score: {error}")
     if score in JUDGED:
         text = (
             f"{name}.score: training asks no judge, which {score} needs; choose another score, such as match"
         )
-        findings.problem("config key score", text)
+        diagnostics.error("config key score", text)
 
 
-def _questions(config: ExamplesConfig, findings: Findings) -> tuple[LoadedQueries, pl.DataFrame]:
+def _questions(config: ExamplesConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, pl.DataFrame]:
     """Questions of both kinds of files, and the passages that they bring."""
-    given, passages = load_given(config.given, findings, dataset=config.dataset, score=config.score)
+    given, passages = load_given(config.given, diagnostics, dataset=config.dataset, score=config.score)
     if not config.queries:
         return given, passages
     asked = load_queries(
         config.queries,
-        findings,
+        diagnostics,
         format=config.query_format,
         dataset=config.dataset,
         score=config.score,
@@ -185,33 +189,33 @@ def _passages(
     queries: pl.DataFrame,
     own: pl.DataFrame,
     depth: int,
-    findings: Findings,
+    diagnostics: Diagnostics,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """RUNS of the questions, cut at ``depth``, and the CORPUS they and the golds are in."""
+    """RUNS of the questions, cut at ``depth``, and the CORPUS they and the gold_answers are in."""
     given = own.join(queries, left_on="doc_id", right_on="query_id", how="semi")
     lists = _given_lists(given)
     if not (config.run or config.passages) or not depth:
         return lists.filter(pl.col("rank") <= depth), given
-    entries = _entries(config, findings)
+    entries = _entries(config, diagnostics)
     needed = entries.join(queries, on="query_id", how="semi").filter(
         (pl.col("rank") <= depth) | pl.col("page_id").is_not_null()
     )
     gold = loaded.gold.join(queries, on="query_id", how="semi")
     pages = loaded.provenance.join(queries, on="query_id", how="semi")
-    num_before = findings.num_problems
+    num_before = diagnostics.num_errors
     corpus = load_passages(
         config.passages,
-        findings,
+        diagnostics,
         doc_ids=pl.concat([needed["doc_id"], gold["doc_id"]]).drop_nulls(),
         page_ids=pl.concat([needed["page_id"], pages["page_id"]]).drop_nulls(),
     )
-    readable = bool(corpus.height) or findings.num_problems == num_before
-    runs = resolve_pages(needed, corpus, findings if readable else Findings())
+    readable = bool(corpus.height) or diagnostics.num_errors == num_before
+    runs = resolve_pages(needed, corpus, diagnostics if readable else Diagnostics())
     asked = queries.join(own, left_on="query_id", right_on="doc_id", how="anti")
     if readable and runs.height:
-        check_inputs(asked, runs, corpus, findings, depth=depth)
+        check_inputs(asked, runs, corpus, diagnostics, depth=depth)
     elif config.run and entries.height and readable:
-        check_inputs(asked, entries.select(RUN_COLUMNS.names()), corpus, findings, depth=depth)
+        check_inputs(asked, entries.select(RUN_COLUMNS.names()), corpus, diagnostics, depth=depth)
     return pl.concat([runs, lists]).filter(pl.col("rank") <= depth), pl.concat([corpus, given])
 
 
@@ -226,9 +230,9 @@ def _given_lists(passages: pl.DataFrame) -> pl.DataFrame:
     return passages.select(**columns).cast(RUN_COLUMNS)
 
 
-def _entries(config: ExamplesConfig, findings: Findings) -> pl.DataFrame:
+def _entries(config: ExamplesConfig, diagnostics: Diagnostics) -> pl.DataFrame:
     """The lists of all run files; a question in two of them is a problem."""
-    files = [load_run(path, path, findings, ties=config.trec_ties) for path in config.run]
+    files = [load_run(path, path, diagnostics, ties=config.trec_ties) for path in config.run]
     entries = pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *files])
     repeated = (
         entries.select("run_id", "query_id")
@@ -238,7 +242,7 @@ def _entries(config: ExamplesConfig, findings: Findings) -> pl.DataFrame:
     texts = [
         f"{path}: query {query!r} has a list in another run file too" for path, query in repeated.iter_rows()
     ]
-    findings.problem("questions in several run files", *texts[:NUM_NAMED], count=len(texts))
+    diagnostics.error("questions in several run files", *texts[:NUM_NAMED], count=len(texts))
     return entries
 
 
@@ -271,9 +275,9 @@ def _row_lists(lists: pl.DataFrame, rows: pl.DataFrame, name: str) -> pl.DataFra
     return found.group_by("query_id", maintain_order=True).agg(pl.col("row").alias(name))
 
 
-def _check_lists(name: str, frame: pl.DataFrame, depth: int, num_gold: int, findings: Findings) -> None:
+def _check_lists(name: str, frame: pl.DataFrame, depth: int, num_gold: int, diagnostics: Diagnostics) -> None:
     num_passages = pl.col("passages").list.len()
-    if not depth or findings.num_problems:
+    if not depth or diagnostics.num_errors:
         return
     nothing = frame.filter((num_passages == 0) & (pl.col("gold").list.len() == 0))["query_id"]
     if len(nothing) and name == "train":
@@ -281,12 +285,12 @@ def _check_lists(name: str, frame: pl.DataFrame, depth: int, num_gold: int, find
         texts = [
             f"{name}: query {query_id!r} has no passages: {what}" for query_id in nothing.head(NUM_NAMED)
         ]
-        findings.problem("training questions without passages", *texts, count=len(nothing))
+        diagnostics.error("training questions without passages", *texts, count=len(nothing))
     short = frame.filter((num_passages > 0) & (num_passages < depth)).height
     if short:
-        findings.note(f"{name}: lists of fewer than {depth} passages, read as they are", count=short)
+        diagnostics.warning(f"{name}: lists of fewer than {depth} passages, read as they are", count=short)
     without_gold = frame.filter(pl.col("gold").list.len() == 0).height
     if num_gold and without_gold:
-        findings.note(
+        diagnostics.warning(
             f"{name}: questions without a gold passage, read with their list alone", count=without_gold
         )

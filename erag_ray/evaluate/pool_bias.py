@@ -1,4 +1,4 @@
-"""How much what is said of runs depends on the pool: labels -> POOLING, one run left out at a time."""
+"""How much what is said of runs depends on the pool: labels -> POOL_BIAS, one run left out at a time."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from erag_ray.evaluate.columns import DIGITS, table_of
 from erag_ray.evaluate.common import Floats, Settings
 from erag_ray.evaluate.values import LabelGroup, label_groups, uses_ideal
 from erag_ray.measures import Lists, compute_all
-from erag_ray.schemas import POOLING
+from erag_ray.schemas import POOL_BIAS
 
-RUN = POOLING.columns.names.index("run_id")
+RUN = POOL_BIAS.columns.names.index("run_id")
 TAU = "kendall_tau_b"
 Row = tuple[object, ...]
 
 
-def pooling(
+def pool_bias(
     labels: pl.DataFrame,
     runs: pl.DataFrame,
     applicable: Mapping[str, pl.Series],
     queries: pl.DataFrame,
     settings: Settings,
 ) -> pl.DataFrame:
-    """POOLING: what measures with a pooled ideal lose when a run, and what only it has found, leaves the pool.
+    """POOL_BIAS: what measures with a pooled ideal lose when a run, and what only it has found, leaves the pool.
 
     After Zobel (SIGIR 1998): a pool is fair to a run that it does not hold if the others keep their order and values.
     ``tau`` compares the order of the other runs' means with and without it, ``shift`` is the largest change of a mean
@@ -36,7 +36,7 @@ def pooling(
     full depth and its cut-off.
 
     Args:
-        labels: as for `list_values`, and so the others.
+        labels: as for `per_query`, and so the others.
         runs: RUNS.
         applicable: annotator -> query_ids.
         queries: QUERIES.
@@ -48,7 +48,7 @@ def pooling(
     for group in label_groups(labels, runs, applicable, queries, deepest):
         rows += _of_group(group, depth, settings.threshold)
     rows.sort(key=lambda row: str(row[RUN]))
-    return table_of(rows, POOLING)
+    return table_of(rows, POOL_BIAS)
 
 
 def _of_group(group: LabelGroup, depth: int, threshold: float | None) -> Iterator[Row]:

@@ -10,7 +10,7 @@ from tiny import Tiny
 
 from erag_ray.config import JobConfig, parse
 from erag_ray.datasets import LoadedQueries, load_queries
-from erag_ray.files import Findings
+from erag_ray.files import Diagnostics
 from erag_ray.inputs.stage import prepare, prepared
 
 
@@ -31,14 +31,14 @@ def files(tmp_path: pathlib.Path) -> list[str]:
     return [str(tmp_path / "nq.jsonl"), str(tmp_path / "fever.jsonl")]
 
 
-def kept(files: list[str], *where: str) -> tuple[list[str], Findings]:
-    findings = Findings()
-    loaded: LoadedQueries = load_queries(files, findings, where=where)
-    return loaded.queries["query_id"].to_list(), findings
+def kept(files: list[str], *filters: str) -> tuple[list[str], Diagnostics]:
+    diagnostics = Diagnostics()
+    loaded: LoadedQueries = load_queries(files, diagnostics, filters=filters)
+    return loaded.queries["query_id"].to_list(), diagnostics
 
 
 @pytest.mark.parametrize(
-    ("where", "expected"),
+    ("filters", "expected"),
     [
         ([], ["n1", "n2", "f1", "f2", "f3", "f4"]),
         (["meta.split=test"], ["f2"]),
@@ -51,44 +51,47 @@ def kept(files: list[str], *where: str) -> tuple[list[str], Findings]:
     ],
 )
 def test_a_record_is_kept_if_it_meets_every_condition(
-    files: list[str], where: list[str], expected: list[str]
+    files: list[str], filters: list[str], expected: list[str]
 ) -> None:
-    found, findings = kept(files, *where)
+    found, diagnostics = kept(files, *filters)
     assert found == expected
-    assert findings.problems == ()
+    assert diagnostics.errors == ()
 
 
 def test_what_is_left_out_is_counted(files: list[str]) -> None:
-    _, findings = kept(files, "fever:meta.split=test")
-    assert findings.notes == ("questions left out by where fever:meta.split=test: 3 (f1, f3, f4)",)
+    _, diagnostics = kept(files, "fever:meta.split=test")
+    assert diagnostics.warnings == ("questions left out by filters fever:meta.split=test: 3 (f1, f3, f4)",)
 
 
 @pytest.mark.parametrize(
-    ("where", "problem"),
+    ("filters", "problem"),
     [
-        ("meta.spilt=test", "where: meta.spilt=test: no record has meta.spilt"),
-        ("nq:meta.split=test", "where: nq:meta.split=test: no record of data set 'nq' has meta.split"),
-        ("wow:meta.split=test", "where: wow:meta.split=test: no record of data set 'wow' has meta.split"),
-        ("meta.split", "where: 'meta.split' is not of the form path=value"),
-        ("=test", "where: '=test' is not of the form path=value"),
+        ("meta.spilt=test", "filters: meta.spilt=test: no record has meta.spilt"),
+        ("nq:meta.split=test", "filters: nq:meta.split=test: no record of data set 'nq' has meta.split"),
+        ("wow:meta.split=test", "filters: wow:meta.split=test: no record of data set 'wow' has meta.split"),
+        ("meta.split", "filters: 'meta.split' is not of the form path=value"),
+        ("=test", "filters: '=test' is not of the form path=value"),
     ],
 )
-def test_a_condition_that_nothing_can_meet_is_a_problem(files: list[str], where: str, problem: str) -> None:
-    _, findings = kept(files, where)
-    assert problem in findings.problems
+def test_a_condition_that_nothing_can_meet_is_a_problem(files: list[str], filters: str, problem: str) -> None:
+    _, diagnostics = kept(files, filters)
+    assert problem in diagnostics.errors
 
 
 def test_a_value_that_no_record_has_leaves_no_questions(files: list[str]) -> None:
-    _, findings = kept(files, "meta.split=train")
-    assert any(problem.startswith("no questions in") for problem in findings.problems)
+    _, diagnostics = kept(files, "meta.split=train")
+    assert any(problem.startswith("no questions in") for problem in diagnostics.errors)
 
 
 def test_the_command_line_and_the_prepared_inputs_know_it(tiny: Tiny) -> None:
-    found = parse(JobConfig, "A job.", ["--where", '["meta.split=test"]'])
-    assert found.where == ["meta.split=test"]
-    assert parse(JobConfig, "A job.", ["--where+", "a=b", "--where+", "c:d=e"]).where == ["a=b", "c:d=e"]
-    job = tiny.with_config(where=["id=q1"]).config
+    found = parse(JobConfig, "A job.", ["--filters", '["meta.split=test"]'])
+    assert found.filters == ["meta.split=test"]
+    assert parse(JobConfig, "A job.", ["--filters+", "a=b", "--filters+", "c:d=e"]).filters == [
+        "a=b",
+        "c:d=e",
+    ]
+    job = tiny.with_config(filters=["id=q1"]).config
     assert prepare(job).queries["query_id"].to_list() == ["q1"]
     assert prepared(job).queries.height == 1
-    with pytest.raises(ValueError, match="prepared with another where"):
+    with pytest.raises(ValueError, match="prepared with another filters"):
         prepared(tiny.config)
