@@ -1,7 +1,8 @@
-"""Second step: read every retrieved document alone (eRAG) and seal every annotator's labels.
+r"""Second step: read every retrieved document alone (eRAG) and seal every annotator's labels.
 
     python jobs/annotate.py --config jobs/demo/compare.yaml
-    ray job submit --working-dir . -- python jobs/annotate.py --config nq.yaml --out /shared/nq --cache_dir /shared/store
+    ray job submit --working-dir . -- python jobs/annotate.py --config nq.yaml \
+        --out /shared/nq --cache_dir /shared/store
 
 Works on what jobs/prepare.py has sealed; what the store holds is not read again.
 """

@@ -1,7 +1,8 @@
-"""Third step: read every run's lists end to end, at every depth, and seal their utility.
+r"""Third step: read every run's lists end to end, at every depth, and seal their utility.
 
     python jobs/end_to_end.py --config jobs/demo/compare.yaml
-    ray job submit --working-dir . -- python jobs/end_to_end.py --config nq.yaml --out /shared/nq --cache_dir /shared/store
+    ray job submit --working-dir . -- python jobs/end_to_end.py --config nq.yaml \
+        --out /shared/nq --cache_dir /shared/store
 
 Works on what jobs/prepare.py has sealed; what the store holds is not read again.
 """

@@ -6,8 +6,8 @@ r"""Which of two runs is better, with as few readings as that takes.
 
 Works on what jobs/prepare.py has sealed, one dataset. Reads a sample of the two lists' documents, most of all those
 that the difference hangs on, for some questions after others in random order; after each look it gives an interval that
-holds however often one looks. Stops when 0 lies outside it, or when the difference is known to within --equivalence_margin.
-Seals the table looks. What the store holds is not read again.
+holds however often one looks. Stops when 0 lies outside it, or when the difference is known to within
+--equivalence_margin. Seals the table interim_analyses. What the store holds is not read again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Text files, plain or gzip -> numbered lines, and JSON Lines -> records that know their place.
 
 `open_bytes` is the only place where a text file is opened, local or by its URI. Nothing here raises
-for bad input: what is wrong goes to `Diagnostics` with file and line, and reading goes on with the next line where there
-is one.
+for bad input: what is wrong goes to `Diagnostics` with file and line, and reading goes on with the
+next line where there is one.
 """
 
 from __future__ import annotations

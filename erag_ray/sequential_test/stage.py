@@ -1,4 +1,4 @@
-"""Two runs -> INTERIM_ANALYSES: a sample of their documents is read, some questions at a time, until the difference is settled."""
+"""Two runs -> INTERIM_ANALYSES: documents are labelled batch by batch until the difference of the runs is settled."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ class _Asked:
 
 
 class DevQuestions:
-    """The dev questions, read as the last stage has it: most passages, its gold_answers, nothing cropped."""
+    """The dev questions, read as the last stage has it: most passages, its gold passages, nothing cropped."""
 
     def __init__(self, config: TrainConfig, examples: Examples, readers: Mapping[str, TrainedReader]) -> None:
         self.config = config

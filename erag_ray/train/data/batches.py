@@ -99,7 +99,7 @@ def _cropped(
     num_words: int,
     rng: np.random.Generator,
 ) -> Passage:
-    """Where gold_answers are known, an answer in another passage is no sign that it tells it."""
+    """Where gold passages are known, an answer in another passage is no sign that it tells it."""
     shows = row in record["gold"] or not record["gold"]
     evidence = list(map(str, record["evidence"])) if shows else []
     text = crop(passage.text, evidence, answers if shows else [], str(record["question"]), num_words, rng)
@@ -107,10 +107,10 @@ def _cropped(
 
 
 def listed(ranked: Sequence[object], gold: Sequence[object], num_passages: int, num_gold: int) -> list[int]:
-    """The rows of the passages to read: at most ``num_gold`` gold_answers, then the ranked ones that are not among them.
+    """The rows of the passages to read: at most ``num_gold`` gold ones, then the ranked ones that are not among them.
 
-    All those gold_answers are kept, also where they are more than ``num_passages`` (but 0): a question over two pages needs
-    both.
+    All those gold ones are kept, also where they are more than ``num_passages`` (but 0): a question over two pages
+    needs both.
     """
     if not num_passages:
         return []

@@ -191,7 +191,7 @@ def _passages(
     depth: int,
     diagnostics: Diagnostics,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """RUNS of the questions, cut at ``depth``, and the CORPUS they and the gold_answers are in."""
+    """RUNS of the questions, cut at ``depth``, and the CORPUS they and the gold passages are in."""
     given = own.join(queries, left_on="doc_id", right_on="query_id", how="semi")
     lists = _given_lists(given)
     if not (config.run or config.passages) or not depth:
