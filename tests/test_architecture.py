@@ -131,6 +131,18 @@ def test_the_core_imports_nothing_of_what_stands_on_it() -> None:
     assert not found
 
 
+def test_the_map_names_every_room() -> None:
+    text = (PACKAGE / "README.md").read_text()
+    rooms = {
+        f"{'/'.join(names)}/"
+        if (PACKAGE.joinpath(*names) / "__init__.py").is_file()
+        else f"{'/'.join(names)}.py"
+        for names in map(parts_of, FILES)
+        if len(names) == 1
+    }
+    assert not {room for room in rooms if f"`{room}`" not in text}
+
+
 def test_no_room_is_larger_than_one_can_read() -> None:
     sizes: dict[tuple[str, ...], int] = {}
     for file in FILES:
