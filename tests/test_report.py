@@ -249,7 +249,7 @@ def report_with(name: str) -> Report:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_comes_out_as_it_went_in(name: str) -> None:
     made = report_with(name)
-    text = markdown(made, where=name)
+    text = markdown(made, location=name)
     plain = " ".join(name.split())
     for rows in tables_of_text(text):
         assert len({len(row) for row in rows}) == 1
@@ -294,7 +294,7 @@ def test_the_console_shows_names_as_they_are(name: str) -> None:
 def test_no_escape_sequence_of_a_terminal_gets_out() -> None:
     name = "red\x1b[31m\x07\x0b\x1c\x9b\u202e"
     out = printed(report_with(name), 120, verbose=True)
-    text = markdown(report_with(name), where=name)
+    text = markdown(report_with(name), location=name)
     for control in "\x1b\x07\x0b\x1c\x9b\u202e":
         assert control not in out
         assert control not in text
@@ -309,10 +309,10 @@ def test_a_name_cannot_forge_a_line_of_the_verdict() -> None:
 # --- the console ---
 
 
-def printed(made: Report, width: int, *, verbose: bool = False, places: Sequence[str] = ()) -> str:
+def printed(made: Report, width: int, *, verbose: bool = False, locations: Sequence[str] = ()) -> str:
     """What a console of this width shows."""
     out = io.StringIO()
-    print_report(made, rich.console.Console(file=out, width=width), verbose=verbose, places=places)
+    print_report(made, rich.console.Console(file=out, width=width), verbose=verbose, locations=locations)
     return out.getvalue()
 
 
@@ -343,12 +343,12 @@ def spoken(num_datasets: int, num_findings: int, words: int) -> Report:
 def test_a_verdict_has_at_most_40_lines_of_the_consoles_width(
     width: int, num_datasets: int, num_findings: int, words: int
 ) -> None:
-    places = [f"Report: /{'folder/' * 20}report.md"]
-    lines = printed(spoken(num_datasets, num_findings, words), width, places=places).splitlines()
+    locations = [f"Report: /{'folder/' * 20}report.md"]
+    lines = printed(spoken(num_datasets, num_findings, words), width, locations=locations).splitlines()
     assert max(map(len, lines[:-1])) <= width
     assert sum(-(-len(line) // width) for line in lines) <= 40
     # the path can be copied
-    assert lines[-1] == places[0]
+    assert lines[-1] == locations[0]
     assert lines[0].startswith("question word")
     assert any(line.startswith("it cost this") for line in lines)
 
@@ -450,7 +450,7 @@ def test_markdown_has_at_most_150_lines_after_the_verdict(num_datasets: int) -> 
     made = dataclasses.replace(
         made_report(results), warnings=tuple(f"warning {n}" for n in range(90)), notes=("note",) * 90
     )
-    text = markdown(made, where="The page: report/index.html")
+    text = markdown(made, location="The page: report/index.html")
     assert 60 < lines_after_the_verdict(text) <= 150
     assert "- 70 more\n" in text
     # of five datasets all rows fit

@@ -124,13 +124,13 @@ def test_a_table_that_is_not_there_is_named_and_the_rest_is_shown(out: pathlib.P
     whole = build(str(out))
     (place_of(out, kind) / "manifest.json").unlink()
     results = load(str(out))
-    assert results.missing == (f"table {kind.schema.name} is not there",)
+    assert results.missing == (f"table {kind.schema.name} is missing",)
     made = build_report(results, verdict(results))
     assert {part.name for part in tables_of(made)} <= {part.name for part in tables_of(whole)}
     assert {"retrievers-tiny"} <= {part.name for part in tables_of(made)}
     shown = again(out, verbose=True)
-    assert f"table {kind.schema.name} is not there" in shown
-    assert f"table {kind.schema.name} is not there" in (out / "report.md").read_text().replace("\\", "")
+    assert f"table {kind.schema.name} is missing" in shown
+    assert f"table {kind.schema.name} is missing" in (out / "report.md").read_text().replace("\\", "")
 
 
 def build(out: str) -> object:
@@ -165,7 +165,9 @@ def other_columns(place: pathlib.Path) -> None:
 @pytest.mark.parametrize("name", ["labels", "queries"])
 def test_means_of_other_tables_are_refused(out: pathlib.Path, name: str) -> None:
     other_columns(place_of(out, KINDS[name]))
-    with pytest.raises(InputError, match=rf"means were made from other .*{name}.*; run jobs/compare\.py"):
+    with pytest.raises(
+        InputError, match=rf"means were computed from an earlier version of .*{name}.*; run jobs/compare\.py"
+    ):
         load(str(out))
 
 
@@ -198,7 +200,7 @@ def test_a_damaged_stage_is_left_out_and_named(out: pathlib.Path) -> None:
     results = load(str(out))
     assert not results.stages
     assert any("compare/manifest.json" in text for text in results.missing)
-    assert "table costs is not there" in results.missing
+    assert "table costs is missing" in results.missing
 
 
 def test_of_means_alone_there_is_a_report(out: pathlib.Path) -> None:

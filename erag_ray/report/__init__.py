@@ -1,7 +1,7 @@
-"""Sealed tables -> a report as data (`model`) -> console, Markdown and page. Pure but for loading and printing.
+"""Build a report from the sealed tables of a job and render it: console, Markdown and an HTML page.
 
-`load` reads a finished folder, `build_report` makes sections of tables and figures from it, and each renderer is a
-file or folder: `console`, `markdown`, `page`.
+`load` reads a finished job's folder into `Results`, `build_report` turns them into sections of typed tables and figures
+(`model`), and `console`, `markdown` and `page` render these. Only loading and rendering do I/O.
 """
 
 from erag_ray.report.build import build_report

@@ -1,6 +1,6 @@
-"""Loaded results -> the whole report as data. Pure.
+"""Build the report from loaded results. Pure.
 
-A new table or figure is one function that returns it and one line in the section where it stands.
+To add a table or figure, write a function that returns it and yield it in one of the sections below.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def build_report(results: Results, verdict: Verdict) -> Report:
 
 
 def title_of(results: Results) -> str:
-    """Return the question that a report answers."""
+    """Return the question that the report answers."""
     reader = results.reader
     words = ("the reader", reader.get("kind"), reader.get("model"))
     without = "" if reader.get("titles", True) else " without titles"
@@ -69,15 +69,15 @@ def _sections(results: Results) -> Iterator[Section]:
 
 
 def _of_dataset(results: Results, dataset: str, *, is_only: bool) -> Parts:
-    own = results.means.filter(pl.col("dataset") == dataset)
-    runs = best_first(own)
+    rows = results.means.filter(pl.col("dataset") == dataset)
+    runs = best_first(rows)
     yield from figures(_figure_tables(results), dataset)
     yield which_retriever(results.means, dataset, results.confidence, is_main=is_only)
     if dataset in results.outputs["dataset"]:
         yield output_table(results.outputs, results.common_outputs, dataset)
     if dataset in results.judgements["dataset"]:
         yield judgement_table(results.judgements, dataset)
-    # of one table of a report all datasets have it, or none
+    # all datasets have this table, or none
     if (results.best_depths["depth"] != results.best_depths["deepest"]).any():
         yield depth_table(results.best_depths, dataset)
     if len(runs) > 1 and dataset in results.comparisons["dataset"]:
@@ -89,7 +89,7 @@ def _of_dataset(results: Results, dataset: str, *, is_only: bool) -> Parts:
 
 
 def _cells(results: Results, dataset: str, runs: Sequence[str]) -> Iterator[Table]:
-    """Yield where the label fails, and everything by slice."""
+    """Yield the tables of the eight cells, and all results by slice."""
     confidence = results.confidence or 0.95
     cells = (results.cell_shares, results.cell_comparisons, results.complements)
     yield from cell_tables(*cells, dataset, runs, confidence, results.threshold)
@@ -103,10 +103,10 @@ def _figure_tables(results: Results) -> FigureTables:
 
 
 def _agreement(results: Results, dataset: str, runs: Sequence[str], *, is_only: bool) -> Parts:
-    """Yield agreement with utility; over several datasets that at smaller depths is in the paper's Table 1."""
+    """Yield agreement with utility; with several datasets, smaller depths are in the paper's Table 1."""
     correlations = results.correlations
-    own = correlations.filter(pl.col("dataset") == dataset)
-    depths = own["depth"].unique().sort(descending=True).to_list()
+    rows = correlations.filter(pl.col("dataset") == dataset)
+    depths = rows["depth"].unique().sort(descending=True).to_list()
     statistics = correlations["statistic"].unique(maintain_order=True).to_list()
     for depth, statistic in itertools.product(depths if is_only else depths[:1], statistics):
         yield correlation_table(correlations, dataset, depth, statistic, runs)

@@ -1,6 +1,6 @@
-"""A report on a console: the verdict in at most 40 lines, and all tables where they are asked for.
+"""Print a report on a console: the verdict in at most 40 lines, and all tables if verbose.
 
-Nothing that came from a file can steer the terminal or forge a line.
+Text from files is reduced to printable characters of one line, so it cannot control the terminal or forge a line.
 """
 
 from __future__ import annotations
@@ -21,48 +21,48 @@ from erag_ray.report.model import Column, Finding, Format, Report, Table, Verdic
 from erag_ray.report.values import tables_of
 
 LINE_WIDTH = 120
-"""Columns of text where the output is a file or a pipe."""
+"""Width in characters when the output is a file or a pipe."""
 MAX_LINES = 40
-"""Lines of a verdict with the places of the report."""
+"""Lines of a verdict, including the lines that name the files of the report."""
 MAX_ENTRY_LINES = 4
 MAX_HEAD, MAX_TEXT, MIN_NAME = 24, 40, 12
-"""Columns of text: of a head over numbers, of a text, and the least for a name, before they are broken."""
+"""Widths in characters before wrapping: of a header over numbers, of text, and the minimum for a name."""
 INDENT = "  "
 
 
 def open_console() -> rich.console.Console:
-    """Return standard output: as wide as the terminal, or `LINE_WIDTH` where it goes to a file or a pipe."""
+    """Return a console on standard output: as wide as the terminal, or `LINE_WIDTH` for a file or a pipe."""
     return rich.console.Console(width=None if sys.stdout.isatty() else LINE_WIDTH)
 
 
 def print_report(
-    report: Report, console: rich.console.Console, *, places: Sequence[str] = (), verbose: bool = False
+    report: Report, console: rich.console.Console, *, locations: Sequence[str] = (), verbose: bool = False
 ) -> None:
-    """Print the verdict and where the rest is.
+    """Print the verdict and the locations of the report's files.
 
     Args:
-        report: what to print.
-        console: where; lines are broken at its width.
-        places: lines on where the rest is, which stay whole so that a path can be copied.
-        verbose: first all tables, warnings and notes.
+        report: the report.
+        console: the console; lines wrap at its width.
+        locations: lines that name files; they are not wrapped, so that a path can be copied.
+        verbose: print all tables, warnings and notes before the verdict.
     """
     if verbose:
         show(tables_of(report), console)
         for name, lines in (("WARNING", report.warnings), ("NOTE", report.notes)):
             for line in lines:
                 _print_wrapped(f"{name}: {line}", console)
-    for text in verdict_lines(report.verdict, console, MAX_LINES - _height(places, console)):
+    for text in verdict_lines(report.verdict, console, MAX_LINES - _height(locations, console)):
         console.print(text, soft_wrap=True)
-    for place in places:
-        _print_whole(place, console)
+    for location in locations:
+        _print_unwrapped(location, console)
 
 
-def _print_whole(line: str, console: rich.console.Console) -> None:
+def _print_unwrapped(line: str, console: rich.console.Console) -> None:
     console.print(rich.text.Text(one_line(line)), soft_wrap=True)
 
 
-def _height(places: Iterable[str], console: rich.console.Console) -> int:
-    return sum(-(-cell_len(one_line(place)) // console.width) for place in places)
+def _height(lines: Iterable[str], console: rich.console.Console) -> int:
+    return sum(-(-cell_len(one_line(line)) // console.width) for line in lines)
 
 
 # --- the verdict ---
@@ -70,7 +70,7 @@ def _height(places: Iterable[str], console: rich.console.Console) -> int:
 
 @dataclass(frozen=True)
 class _Entry:
-    """One statement of a verdict, broken into lines; statements of the least rank are printed first."""
+    """One statement of a verdict, wrapped into lines; statements with the lowest rank are dropped last."""
 
     rank: tuple[int, int, int]
     lines: Sequence[rich.text.Text]
@@ -79,36 +79,35 @@ class _Entry:
 def verdict_lines(verdict: Verdict, console: rich.console.Console, max_lines: int) -> list[rich.text.Text]:
     """Return a verdict as lines of the console's width.
 
-    Findings are taken to stand in the order of their importance: where not all fit, the last ones of each dataset are
-    left out, and counted.
+    Findings are in order of importance: if not all fit, the last ones of each dataset are dropped and counted.
     """
     entries = list(_entries(verdict, console))
     if sum(len(entry.lines) for entry in entries) <= max_lines:
         return [line for entry in entries for line in entry.lines]
-    room, kept = max_lines - 1, set()
+    room, printed = max_lines - 1, set()
     for entry in sorted(entries, key=lambda entry: entry.rank):
         room -= len(entry.lines)
         if room < 0:
             break
-        kept.add(entry.rank)
-    lines = [line for entry in entries if entry.rank in kept for line in entry.lines]
-    num_left_out = len(entries) - len(kept)
+        printed.add(entry.rank)
+    lines = [line for entry in entries if entry.rank in printed for line in entry.lines]
+    num_left_out = len(entries) - len(printed)
     noun = "statement" if num_left_out == 1 else "statements"
     return [*lines, rich.text.Text(f"{num_left_out} more {noun}: in the report", style="italic")]
 
 
 def _entries(verdict: Verdict, console: rich.console.Console) -> Iterator[_Entry]:
-    """Yield the statements in the order in which they are printed."""
+    """Yield the statements in print order."""
     if verdict.question:
         yield _Entry((0, 0, 0), _wrapped(rich.text.Text(one_line(verdict.question), style="bold"), console))
-    for place, dataset in enumerate(verdict.datasets):
+    for number, dataset in enumerate(verdict.datasets):
         name, answer = one_line(dataset.dataset), one_line(dataset.answer)
         text = rich.text.Text.assemble((f"{name}: " if name else "", "bold"), answer)
-        yield _Entry((2, 0, place), _wrapped(text, console))
+        yield _Entry((2, 0, number), _wrapped(text, console))
         for index, finding in enumerate(dataset.findings):
-            yield _Entry((3, index, place), _wrapped(_finding(finding), console, INDENT))
+            yield _Entry((3, index, number), _wrapped(_finding(finding), console, INDENT))
     for index, finding in enumerate(verdict.findings):
-        # some of the whole job's come before any dataset's
+        # the first findings of the whole job outrank those of the datasets
         rank = (1, 0, index) if index < 3 else (4, 0, index)
         yield _Entry(rank, _wrapped(_finding(finding), console))
 
@@ -121,7 +120,7 @@ def _finding(finding: Finding) -> rich.text.Text:
 
 
 def _wrapped(text: rich.text.Text, console: rich.console.Console, indent: str = "") -> list[rich.text.Text]:
-    """Return a text in lines; what follows the first is indented further, and a very long text is cut."""
+    """Wrap text into lines with a hanging indent; text of more than `MAX_ENTRY_LINES` is cut."""
     inner = max(1, console.width - len(indent) - len(INDENT))
     lines = text.wrap(console, inner)
     for line in lines:
@@ -140,8 +139,8 @@ def _wrapped(text: rich.text.Text, console: rich.console.Console, indent: str = 
 def show(tables: Iterable[Table], console: rich.console.Console) -> None:
     """Print tables, each within the console's width.
 
-    Where a table is too wide its numbers are printed in the compact form; where that is too wide its columns come in
-    several blocks, each after the columns that name its rows.
+    The numbers of a wide table are printed in compact form. If it is still too wide, its columns are split into
+    several blocks, each with the columns that name the rows.
     """
     for table in tables:
         _print_wrapped(table.title, console, "bold")
@@ -163,16 +162,16 @@ def _blocks(table: Table, width: int) -> Iterator[rich.table.Table]:
             [one_line(to_text(*pair)) for pair in zip(row, table.columns, strict=True)] for row in table.rows
         ]
         widths = [
-            _width(column, [row[place] for row in printed]) for place, column in enumerate(table.columns)
+            _width(column, [row[index] for row in printed]) for index, column in enumerate(table.columns)
         ]
         if _total(widths) <= width:
             break
-    for places, chosen in _fitting(table.columns, widths, width):
-        yield _rich_table(table.columns, printed, places, chosen)
+    for indices, block_widths in _fitting(table.columns, widths, width):
+        yield _rich_table(table.columns, printed, indices, block_widths)
 
 
 def _width(column: Column, cells: Sequence[str]) -> int:
-    """Return how wide a column is at best: numbers whole, heads and texts broken where they are long."""
+    """Return the preferred width of a column: numbers in full, long headers and texts wrapped."""
     widest = max(map(cell_len, cells), default=0)
     head = cell_len(one_line(column.name))
     if column.format is Format.NAME:
@@ -183,36 +182,36 @@ def _width(column: Column, cells: Sequence[str]) -> int:
 
 
 def _total(widths: Sequence[int]) -> int:
-    """Return how wide a table is: a space on each side of it, and two between columns."""
+    """Return the width of a table: a space on each side, and two between columns."""
     return sum(widths) + 2 * len(widths)
 
 
 def _fitting(
     columns: Sequence[Column], widths: Sequence[int], width: int
 ) -> Iterator[tuple[list[int], list[int]]]:
-    """Yield the columns of each block, and their widths."""
-    places = range(len(columns))
-    num_names = next((place for place in places if columns[place].format is not Format.NAME), len(columns))
-    rest = list(places)[num_names:]
-    names = _narrowed(widths[:num_names], width - max((widths[place] for place in rest), default=0) - 4)
+    """Yield the column indices of each block, and their widths."""
+    indices = range(len(columns))
+    num_names = next((index for index in indices if columns[index].format is not Format.NAME), len(columns))
+    rest = list(indices)[num_names:]
+    names = _narrowed(widths[:num_names], width - max((widths[index] for index in rest), default=0) - 4)
     start = 0
     while True:
         end = start + 1
         while (
-            end < len(rest) and _total([*names, *(widths[place] for place in rest[start : end + 1])]) <= width
+            end < len(rest) and _total([*names, *(widths[index] for index in rest[start : end + 1])]) <= width
         ):
             end += 1
         block = rest[start:end]
         room = width - _total(names) - 2 * len(block)
-        chosen = [min(widths[place], max(room, 1)) for place in block]
-        yield [*range(num_names), *block], [*names, *chosen]
+        block_widths = [min(widths[index], max(room, 1)) for index in block]
+        yield [*range(num_names), *block], [*names, *block_widths]
         start = end
         if start >= len(rest):
             return
 
 
 def _narrowed(widths: Sequence[int], room: int) -> list[int]:
-    """Return widths of columns of names that fit into a room where that can be; the widest gives way first."""
+    """Shrink the widths of name columns to fit into ``room`` if possible, the widest first, down to `MIN_NAME`."""
     narrowed = list(widths)
     while sum(narrowed) + 2 * len(narrowed) > room and max(narrowed, default=0) > MIN_NAME:
         narrowed[narrowed.index(max(narrowed))] -= 1
@@ -220,14 +219,14 @@ def _narrowed(widths: Sequence[int], room: int) -> list[int]:
 
 
 def _rich_table(
-    columns: Sequence[Column], printed: Sequence[Sequence[str]], places: Sequence[int], widths: Sequence[int]
+    columns: Sequence[Column], printed: Sequence[Sequence[str]], indices: Sequence[int], widths: Sequence[int]
 ) -> rich.table.Table:
     table = rich.table.Table(box=rich.box.SIMPLE_HEAD, collapse_padding=True, pad_edge=False)
-    for place, width in zip(places, widths, strict=True):
-        column = columns[place]
+    for index, width in zip(indices, widths, strict=True):
+        column = columns[index]
         justify = "left" if column.is_text else "right"
         head = rich.text.Text(one_line(column.name), overflow="fold")
         table.add_column(head, justify=justify, width=width, overflow="fold")  # type: ignore[arg-type]
     for row in printed:
-        table.add_row(*(rich.text.Text(row[place], overflow="fold") for place in places))
+        table.add_row(*(rich.text.Text(row[index], overflow="fold") for index in indices))
     return table

@@ -1,4 +1,4 @@
-"""Values of a report as text, the same in every renderer."""
+"""Format the values of a report as text, the same in every renderer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 from erag_ray.report.model import Column, Format, Table, Value
 
 MISSING = "-"
-# Format -> how Python prints a number so
+# Format -> Python format specification
 SPECS = {
     Format.NUMBER: ".3f",
     Format.NUMBER_2: ".2f",
@@ -20,14 +20,14 @@ SPECS = {
     Format.CHANGE: "+.3f",
     Format.GENERAL: ",g",
 }
-# the ends of an interval, where they have other digits than the value between them
+# specification of interval ends, if it differs from that of the value
 ENDS = {Format.NUMBER_4: ".3f"}
 COMPACT_ENDS = ".2f"
-BARE = {Format.NUMBER, Format.NUMBER_2, Format.NUMBER_4}
+WITHOUT_ZERO = {Format.NUMBER, Format.NUMBER_2, Format.NUMBER_4}
 
 
 def text_of(value: Value, column: Column) -> str:
-    """Return a value as text: ``0.349 [0.312, 0.391] n=30``; a missing one is a dash."""
+    """Return a value as text: ``0.349 [0.312, 0.391] n=30``; a missing value is a dash."""
     form = column.format
     spec, ends = SPECS.get(form, ""), ENDS.get(form, SPECS.get(form, ""))
     if form is Format.P_VALUE and isinstance(value.value, int | float):
@@ -37,9 +37,9 @@ def text_of(value: Value, column: Column) -> str:
 
 def compact_text_of(value: Value, column: Column) -> str:
     """Return a value for a narrow table: ``.349 [.31, .39]``, without zeros before the point."""
-    if column.format not in BARE:
+    if column.format not in WITHOUT_ZERO:
         return text_of(value, column)
-    return _joined(_printed(value, SPECS[column.format], COMPACT_ENDS, is_bare=True), value)
+    return _joined(_printed(value, SPECS[column.format], COMPACT_ENDS, drop_zero=True), value)
 
 
 def rows_of_text(table: Table) -> list[tuple[str, ...]]:
@@ -50,20 +50,20 @@ def rows_of_text(table: Table) -> list[tuple[str, ...]]:
     ]
 
 
-def _printed(value: Value, spec: str, ends: str, *, is_bare: bool = False) -> str:
+def _printed(value: Value, spec: str, ends: str, *, drop_zero: bool = False) -> str:
     if not isinstance(value.value, int | float):
         return MISSING if value.value is None else value.value
     if math.isnan(value.value):
         return MISSING
-    text = _one(value.value, spec, is_bare)
+    text = _one(value.value, spec, drop_zero)
     if value.low is None or value.high is None:
         return text
-    return f"{text} [{_one(value.low, ends, is_bare)}, {_one(value.high, ends, is_bare)}]"
+    return f"{text} [{_one(value.low, ends, drop_zero)}, {_one(value.high, ends, drop_zero)}]"
 
 
-def _one(value: float, spec: str, is_bare: bool) -> str:
+def _one(value: float, spec: str, drop_zero: bool) -> str:
     text = format(value, spec)
-    return text.replace("0.", ".", 1) if is_bare and abs(value) < 1 else text
+    return text.replace("0.", ".", 1) if drop_zero and abs(value) < 1 else text
 
 
 def _joined(text: str, value: Value) -> str:
@@ -71,23 +71,23 @@ def _joined(text: str, value: Value) -> str:
 
 
 def number(value: float | None, digits: int = 3) -> str:
-    """Return a number as it stands in a sentence; a missing one is a dash."""
+    """Return a number for a sentence; a missing value is a dash."""
     return MISSING if value is None or math.isnan(value) else f"{value:.{digits}f}"
 
 
 def p_number(value: float | None) -> str:
-    """Return a p-value; a small one in powers of ten, since none is 0."""
+    """Return a p-value; values below .001 in scientific notation, since no p-value is 0."""
     return MISSING if value is None else number(value) if value >= 0.001 else f"{value:.1e}"
 
 
 def with_interval(value: float | None, low: float | None, high: float | None) -> str:
-    """Return ``value [low, high]``, or what there is of it."""
+    """Return ``value [low, high]``; without an interval only the value."""
     if value is None or low is None or high is None:
         return number(value)
     return f"{number(value)} [{number(low)}, {number(high)}]"
 
 
 def one_line(text: str) -> str:
-    """Return a text in one line, without control characters: they could steer a terminal or forge a line."""
+    """Return text in one line, without control characters: they could control a terminal or forge a line."""
     visible = "".join(mark if mark.isprintable() or mark.isspace() else "\ufffd" for mark in text)
     return " ".join(visible.split())

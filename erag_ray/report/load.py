@@ -1,4 +1,4 @@
-"""A finished job's folder -> all that a report is made of; what is missing or changed is left out and named."""
+"""Load the sealed tables of a finished job for its report; missing or changed ones are left out and named."""
 
 from __future__ import annotations
 
@@ -42,24 +42,24 @@ T = TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Empty:
-    """Makes the empty table of a schema: what a field of `Results` holds where its table is not there."""
+    """Default factory of a field of `Results`: the empty table of a schema."""
 
     schema: TableSchema
     of_stages: bool = False
-    """Whether each stage has such a table."""
+    """Whether each stage has this table in a folder of its own."""
     optional: bool = False
-    """Whether a finished job may be without it."""
+    """Whether a finished job may lack this table."""
 
     def __call__(self) -> pl.DataFrame:
-        """Return the table without rows."""
+        """Return a frame of the schema without rows."""
         return as_frame(self.schema.empty())
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Results:
-    """What a report is made of: tables of a job's ``out``, and what their manifests say.
+    """Inputs of a report: the tables of a job's ``out``, and settings and notes from their manifests.
 
-    Each table field names its schema; a table more is a field more.
+    To add a table, add a field with its schema.
     """
 
     means: pl.DataFrame = dataclasses.field(default_factory=Empty(MEANS))
@@ -88,66 +88,66 @@ class Results:
     requests: pl.DataFrame = dataclasses.field(default_factory=Empty(REQUESTS, of_stages=True))
 
     stages: Sequence[Mapping[str, Any]] = ()
-    """Manifests of the stages that asked models: ``stage``, ``counts``, ``summary`` and more."""
+    """Manifests of the inference stages: ``stage``, ``counts``, ``summary`` and more."""
     reader: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """Settings of the reader that its outputs depend on, such as ``kind`` and ``model``."""
+    """Settings of the reader that affect its outputs, such as ``kind`` and ``model``."""
     confidence: float | None = None
     """Coverage of the intervals."""
     threshold: float | None = None
-    """A graded label of at least this is useful (None: .5)."""
+    """Graded labels of at least this count as useful (None: .5)."""
     notes: Sequence[str] = ()
-    """On the inputs, the cut-offs, the labels and the outputs."""
+    """Notes on the inputs, the cut-offs, the labels and the outputs."""
     export_notes: Sequence[str] = ()
-    """What could not be written as TREC files, and why."""
+    """Why some results could not be exported as TREC files."""
     closed_book: Sequence[Mapping[str, Any]] = ()
-    """`annotators.closed_book_answers`, where ``gain`` labels."""
+    """Rows of `annotators.closed_book_answers`, if ``gain`` is among the annotators."""
     noise: Sequence[Mapping[str, Any]] = ()
-    """`annotators.likelihood_noise`, where ``gain_likelihood`` labels."""
+    """Rows of `annotators.likelihood_noise`, if ``gain_likelihood`` is among the annotators."""
     missing: tuple[str, ...] = ()
-    """What is not there, or was changed since it was sealed, a line each."""
+    """One line for each table or manifest that is missing or was changed after sealing."""
 
 
 def load(folder: str) -> Results:
-    """Load what a report needs from a job's ``out``.
+    """Load the results of a job from its ``out``.
 
     Raises:
-        InputError: the folder has no sealed MEANS, others than were sealed, or such as were made from other tables.
+        InputError: the folder has no sealed MEANS, or they were changed, or computed from other versions of its tables.
     """
     store = TableStore(folder)
     if not store.is_sealed(MEANS):
         raise InputError([f"{folder}: no sealed means; run jobs/compare.py or jobs/evaluate.py first"])
     if others := stale(store.manifest(MEANS), store):
-        text = f"{folder}: means were made from other {', '.join(others)} than stand there now"
+        text = f"{folder}: means were computed from an earlier version of {', '.join(others)}"
         raise InputError([f"{text}; run jobs/compare.py or jobs/evaluate.py again"])
-    # nothing can be shown without them
+    # a damaged table of means is an error: no part of the report works without it
     store.read(MEANS)
     return _Loading(store).results()
 
 
 class _Loading:
-    """One folder on its way to `Results`; collects what is missing."""
+    """Loads one folder and collects what is missing."""
 
     def __init__(self, store: TableStore) -> None:
         self.store = store
         self.missing: dict[str, str] = {}
 
     def results(self) -> Results:
-        """Return what can be shown, and what is missing."""
+        """Return the loaded tables, and the names of missing ones."""
         stages = list(self._stages())
         kinds = {field.name: field.default_factory for field in dataclasses.fields(Results)}
         tables = {name: self._frame(kind, stages) for name, kind in kinds.items() if isinstance(kind, Empty)}
-        labelled, used, asked = (self._config(schema) for schema in (LABELS, UTILITY, QUERIES))
-        configs = (asked, self._config(PER_QUERY), labelled, used)
+        labels, utility, queries = (self._config(schema) for schema in (LABELS, UTILITY, QUERIES))
+        configs = (queries, self._config(PER_QUERY), labels, utility)
         return Results(
             **tables,
             stages=stages,
-            reader=labelled.get("reader") or used.get("reader") or {},
+            reader=labels.get("reader") or utility.get("reader") or {},
             confidence=self._config(MEANS).get("confidence"),
             threshold=self._config(PER_QUERY).get("threshold"),
             notes=[note for config in configs for note in config.get("notes", [])],
             export_notes=self._export_notes(),
-            closed_book=labelled.get("closed_book", []),
-            noise=labelled.get("noise", []),
+            closed_book=labels.get("closed_book", []),
+            noise=labels.get("noise", []),
             missing=tuple(self.missing.values()),
         )
 
@@ -158,7 +158,7 @@ class _Loading:
         )
         sealed = [store for store in stores if store.is_sealed(kind.schema)]
         if not sealed and not kind.optional:
-            self.missing[kind.schema.name] = f"table {kind.schema.name} is not there"
+            self.missing[kind.schema.name] = f"table {kind.schema.name} is missing"
         if not kind.of_stages and self._manifest(kind.schema.name, {}) is None:
             return kind()
         parts = [
@@ -174,7 +174,7 @@ class _Loading:
                 yield {**manifest, "stage": name}
 
     def _config(self, schema: TableSchema) -> Mapping[str, Any]:
-        """Return the settings in a table's manifest; none where it is not there."""
+        """Return the settings in a table's manifest; empty if there is no manifest."""
         manifest = self._manifest(schema.name, {"config": dict})
         return {} if manifest is None else dict(manifest["config"])
 
@@ -188,17 +188,17 @@ class _Loading:
             return None
         manifest = self._attempt(folder.at(name), functools.partial(read_manifest, folder, name, form=form))
         if manifest is not None and (others := stale(manifest, self.store)):
-            text = f"it was made from other {', '.join(others)} than stand there now; run the job again"
+            text = f"it was computed from an earlier version of {', '.join(others)}; run the job again"
             self.missing[folder.at(name)] = f"left out: {folder.at(name)}: {text}"
             return None
         return manifest
 
-    def _attempt(self, place: str, read: Callable[[], T]) -> T | None:
-        """Return what is read; None where it is not what was sealed, which is remembered."""
+    def _attempt(self, path: str, read: Callable[[], T]) -> T | None:
+        """Return the result of ``read``; record a damaged or changed file and return None."""
         try:
             return read()
         except InputError as error:
-            self.missing[place] = f"left out: {'; '.join(error.problems)}"
+            self.missing[path] = f"left out: {'; '.join(error.problems)}"
         except ValueError as error:
-            self.missing[place] = f"left out: {place}: {error}; run the job that writes it again"
+            self.missing[path] = f"left out: {path}: {error}; run the job that writes it again"
         return None

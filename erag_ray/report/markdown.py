@@ -1,4 +1,4 @@
-"""A report as one Markdown text: the verdict, warnings, the main tables and notes. Nothing from a file can break it."""
+"""Render a report as Markdown: the verdict, warnings, main tables and notes. Text from files is escaped."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from erag_ray.report.values import tables_of
 MAX_LINES = 150
 """Lines after the verdict."""
 MAX_LISTED = 20
-"""So many warnings, and so many notes, are listed."""
+"""Warnings, and notes, that are listed; the rest is counted."""
 LINES_AROUND = 8
-"""Lines of a table beside its rows: heading, head, caption, and what was left out."""
+"""Lines of a table besides its rows: heading, header, caption, and the count of omitted rows."""
 
 
-def markdown(report: Report, *, where: str = "") -> str:
+def markdown(report: Report, *, location: str = "") -> str:
     """Return the verdict and, in at most `MAX_LINES`, warnings, the first rows of the main tables, and notes.
 
     Args:
-        report: what to write.
-        where: where the rest is, for the last line.
+        report: the report.
+        location: last line, which names the location of the rest.
     """
     out = io.StringIO()
     _write_head(out, report.title, report.verdict)
@@ -38,13 +38,13 @@ def markdown(report: Report, *, where: str = "") -> str:
         _write_table(out, table, max_rows)
     _write_list(out, "Notes on the inputs", notes)
     left_out = len(tables) - len(shown)
-    rest = [f"{left_out} more tables: printed with --verbose true." if left_out else "", where]
+    rest = [f"{left_out} more tables: printed with --verbose true." if left_out else "", location]
     out.write(f"\n{_paragraph(' '.join(filter(None, rest)))}\n" if any(rest) else "")
     return out.getvalue()
 
 
 def parts_as_markdown(title: str, parts: Sequence[Table | Figure], notes: Sequence[str] = ()) -> str:
-    """Return tables with all rows, figures as links to files `picture_name`, and notes, under one title."""
+    """Return tables with all rows, figures as image links (`picture_name`), and notes, under one title."""
     out = io.StringIO()
     out.write(f"# {_plain(title)}\n")
     for part in parts:
@@ -57,7 +57,7 @@ def parts_as_markdown(title: str, parts: Sequence[Table | Figure], notes: Sequen
 
 
 def picture_name(figure: Figure) -> str:
-    """Return the name of the file with a figure's picture."""
+    """Return the file name of a figure's image."""
     return f"{figure.name}.svg"
 
 
@@ -78,13 +78,13 @@ def _finding(finding: Finding) -> str:
 
 
 def _listed(lines: Sequence[str]) -> list[str]:
-    """Return the first lines of a list, and how many more there are."""
+    """Return the first `MAX_LISTED` lines, and a line that counts the rest."""
     more = len(lines) - MAX_LISTED
     return [*lines[:MAX_LISTED], *([f"{more} more"] if more > 0 else [])]
 
 
 def _fitting(tables: Sequence[Table], max_lines: int) -> tuple[Sequence[Table], int]:
-    """Return the tables of which at least one row fits, and how many rows each may have."""
+    """Return the tables that fit with at least one row each, and the maximum number of rows per table."""
     while tables and (LINES_AROUND + 1) * len(tables) > max_lines:
         tables = tables[:-1]
     room = max_lines - LINES_AROUND * len(tables)
@@ -125,10 +125,10 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text that Markdown shows as it is: no markup, no HTML, no new line, no control character."""
+    """Escape text for Markdown: no markup, HTML, line breaks or control characters."""
     return re.sub(r"([\\`*_{}\[\]#|~])", r"\\\1", html.escape(one_line(text), quote=False))
 
 
 def _paragraph(text: str) -> str:
-    """Return a plain text that can begin a block: it starts no list, no rule and no heading."""
+    """Escape text that starts a block, so that it starts no list, rule or heading."""
     return re.sub(r"^(\d{0,9})([-+=.)])", r"\1\\\2", _plain(text))

@@ -1,6 +1,6 @@
-"""A report as data: sections of typed tables and figures, and the verdict. Renderers turn it into text and pages.
+"""Data model of a report: sections of typed tables and figures, and the verdict.
 
-Builders make these from sealed tables and are pure; renderers (console, Markdown, page) know nothing of the tables.
+Builders create it from sealed tables and are pure. Renderers (console, Markdown, page) see only this model.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Plain = float | int | str | None
 
 
 class Format(enum.Enum):
-    """How the values of a column are printed."""
+    """Number format of a column."""
 
     NAME = "name"
     """Text that names a row."""
@@ -31,7 +31,7 @@ class Format(enum.Enum):
     COUNT = "count"
     """A whole number with commas."""
     SHARE = "share"
-    """A share of 1 as a percentage with one digit."""
+    """A fraction as a percentage with one digit."""
     SHARE_0 = "share_0"
     SHARE_2 = "share_2"
     CHANGE = "change"
@@ -44,7 +44,7 @@ class Format(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """One cell of a table: a value, what is known of its certainty, and what is to be said about it."""
+    """One cell of a table: a value, its interval and its annotations."""
 
     value: Plain = None
     low: float | None = None
@@ -58,7 +58,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its head, how its values are printed, and what its head means."""
+    """A column of a table: its header, number format and explanation."""
 
     name: str
     format: Format = Format.NUMBER
@@ -66,7 +66,7 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        """Whether it holds text, aligned left."""
+        """Whether the column holds text, which is left-aligned."""
         return self.format in (Format.NAME, Format.TEXT)
 
 
@@ -75,15 +75,15 @@ class Table:
     """A table of a report: every row has a `Value` for every column."""
 
     name: str
-    """Identifies it in the report, for links: letters, digits, ``-`` and ``_``."""
+    """Unique identifier in the report, for links: letters, digits, ``-`` and ``_``."""
     title: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Value, ...], ...]
     caption: str = ""
     is_main: bool = False
-    """Also in the Markdown report; the page and ``--verbose true`` show all tables."""
+    """Whether the Markdown report includes it; the page and ``--verbose true`` show all tables."""
     dataset: str = ""
-    """The dataset that it is about; "" for several."""
+    """The dataset of the table; "" for several."""
 
 
 Mark = Literal["line", "interval", "bar", "point"]
@@ -91,26 +91,26 @@ Mark = Literal["line", "interval", "bar", "point"]
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """A figure of a report: data, and which column is drawn as what."""
+    """A figure of a report: data, a mark, and the encoding of columns."""
 
     name: str
-    """Identifies it in the report, as of `Table`."""
+    """Unique identifier in the report, as in `Table`."""
     title: str
     data: pl.DataFrame
-    """A row for each mark; the columns that the encoding names, and ``dataset`` where there are several."""
+    """One row per mark: the columns of the encoding, and ``dataset`` if there are several."""
     mark: Mark
     """line: y over x with a band from low to high; interval: a point and its interval; bar; point."""
     x: str
     y: str
     low: str | None = None
     high: str | None = None
-    """Ends of an interval around the value (of y; of x where y holds names)."""
+    """Columns with the ends of the interval around y (around x if y holds names)."""
     color: str | None = None
     color_names: tuple[str, ...] = ()
-    """All names that ``color`` can hold, in order, so that a name looks the same in every figure; (): as they come."""
+    """All values of ``color`` in a fixed order, so that each has one color in all figures; (): order of appearance."""
     facet: str | None = None
     rules: Mapping[str, float] = field(default_factory=dict)
-    """Name -> a constant value, drawn as a line across."""
+    """Name -> constant value, drawn as a reference line."""
     x_title: str = ""
     y_title: str = ""
     caption: str = ""
@@ -120,7 +120,7 @@ class Figure:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """Part of a report: a heading with tables and figures, in reading order."""
+    """A section of a report: a heading with tables and figures, in reading order."""
 
     name: str
     title: str
@@ -141,32 +141,32 @@ class Finding:
 
 @dataclass(frozen=True, kw_only=True)
 class DatasetVerdict:
-    """What a report says about one dataset, the answer first."""
+    """The verdict on one dataset: the answer, then its findings."""
 
     dataset: str
     answer: str
-    """Which run serves the reader best, and how sure that is, in one line."""
+    """One line: which run serves the reader best, and with what certainty."""
     findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What a report says in at most 40 lines."""
+    """The summary of a report, at most 40 lines on a console."""
 
     question: str
     """Which retriever serves which reader best."""
     datasets: tuple[DatasetVerdict, ...]
     findings: tuple[Finding, ...] = ()
-    """Of the whole job: cost, what is missing."""
+    """Findings about the whole job: cost, missing tables."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """All that a report says, for any renderer."""
+    """A complete report, for any renderer."""
 
     title: str
     verdict: Verdict
     sections: tuple[Section, ...]
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
-    """On the inputs, and what could not be shown."""
+    """Notes on the inputs and on missing parts."""

@@ -1,4 +1,4 @@
-"""A finished job's sealed tables -> the verdict on the console, and the report beside the tables."""
+"""Write the report of a finished job beside its sealed tables, and print the verdict."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ REST = (
 
 
 def report(config: JobConfig | ReportConfig, console: rich.console.Console) -> None:
-    """Load what is sealed in ``out``, write the report there, and print its verdict and where it is.
+    """Load the sealed tables of ``out``, write the report there, and print its verdict and location.
 
     Raises:
-        InputError: ``out`` has no sealed MEANS, or others than were sealed.
+        InputError: ``out`` has no sealed MEANS, or they were changed after sealing.
     """
     with stage_progress("report", show=config.progress):
         results = load(config.out)
         questions = _questions(config, results)
         results = dataclasses.replace(results, missing=(*results.missing, *questions.notes))
-        made = build_report(results, verdict(results))
-        places = _write(config, made, questions)
-    print_report(made, console, places=places, verbose=config.verbose)
+        built = build_report(results, verdict(results))
+        locations = _write(config, built, questions)
+    print_report(built, console, locations=locations, verbose=config.verbose)
 
 
 def _questions(config: JobConfig | ReportConfig, results: Results) -> Questions:
@@ -47,11 +47,11 @@ def _questions(config: JobConfig | ReportConfig, results: Results) -> Questions:
     return load_questions(TableStore(config.out), options)
 
 
-def _write(config: JobConfig | ReportConfig, made: Report, questions: Questions) -> list[str]:
-    """Write the report in all its forms; a line on where each is."""
+def _write(config: JobConfig | ReportConfig, built: Report, questions: Questions) -> list[str]:
+    """Write the report as page and Markdown; return a line with the location of each."""
     folder = Folder(config.out)
-    folder.write_bytes(markdown(made, where=REST).encode(), "report.md")
+    folder.write_bytes(markdown(built, location=REST).encode(), "report.md")
     form = PageOptions(single_file=config.report.single_file)
     charts = Charts(vega=vega, javascript_bundle=javascript_bundle)
-    page = write_page(folder, made, questions, form, charts)
+    page = write_page(folder, built, questions, form, charts)
     return [f"Page: {page}", f"Report: {folder.address.rstrip('/')}/report.md"]

@@ -1,4 +1,4 @@
-"""Rows of sealed tables -> the values, columns and names that tables of a report are made of."""
+"""Helpers that turn rows of sealed tables into the values, columns and names of report tables."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_NAME = 60
 
 
 def part_name(*words: object) -> str:
-    """Return a name for a table, figure or section: letters, digits, ``-`` and ``_`` only; other words, other name."""
+    """Return a unique name for a table, figure or section, of letters, digits, ``-`` and ``_`` only."""
     text = "-".join(map(str, words))
     safe = re.sub(r"[^A-Za-z0-9_-]+", "_", text)[:MAX_NAME]
     return safe if safe == text else f"{safe}-{xxhash.xxh3_64_hexdigest(text.encode())[:8]}"
@@ -51,7 +51,7 @@ def plain(*values: Plain) -> tuple[Value, ...]:
 
 
 def estimate(row: Mapping[str, Any], name: str = "value", note: str = "") -> Value:
-    """Return a row's value with the interval and the reason beside it; a missing value has no note."""
+    """Return the value of a row with its interval and reason; a missing value has no note."""
     value = row[name]
     if value is None:
         return Value(reason=row.get("reason") or "")
@@ -59,5 +59,5 @@ def estimate(row: Mapping[str, Any], name: str = "value", note: str = "") -> Val
 
 
 def across(cells: Mapping[Any, Value], keys: Iterable[Any], reason: str = "") -> tuple[Value, ...]:
-    """Return one value for each key; one that is not there is missing for a reason."""
+    """Return one value per key; absent keys give an empty value with ``reason``."""
     return tuple(cells.get(key) or Value(reason=reason) for key in keys)
