@@ -456,7 +456,7 @@ def test_cost_is_drawn_the_cheapest_first_and_names_what_is_left_out() -> None:
         ("provenance: P@2 (0.0 requests)", 0.1),
         ("erag: AP@2 (1.5 requests)", 0.95),
     ]
-    assert "not known: my.module:own" in figure.caption
+    assert "unknown: my.module:own" in figure.caption
     assert "own" not in str(figure.data["label"].to_list())
 
 

@@ -299,7 +299,7 @@ def test_without_unrelated_documents_there_is_no_gain_of_likelihood(are_unrelate
     noise = likelihood_noise(evidence())
     assert noise.rows() == [("set", None, None, 0)]
     (warning,) = harm_warnings([], noise.to_dicts())
-    assert warning.startswith("set: gain_likelihood: no documents unrelated to a question are there")
+    assert warning.startswith("set: gain_likelihood: there are no documents unrelated to a question")
 
 
 QUERIES = pl.DataFrame(
@@ -482,7 +482,7 @@ def test_a_job_with_one_question_has_no_noise_and_says_so(
     labels = table(some, LABELS)["label"]
     assert len(labels) == labels.null_count() > 0
     report = (tiny.folder / "out" / "report.md").read_text()
-    assert "tiny: gain\\_likelihood: no documents unrelated to a question are there" in report
+    assert "tiny: gain\\_likelihood: there are no documents unrelated to a question" in report
 
 
 def test_labels_of_another_noise_are_not_taken_for_these(

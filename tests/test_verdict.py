@@ -77,7 +77,7 @@ def test_two_runs_that_are_not_told_apart_are_named_with_the_questions_needed() 
     a, b = [1, 0, 1, 0, 1, 1, 0, 0], [1, 0, 1, 0, 1, 0, 1, 0]
     c = [*a, 1.0], [*b, 0.0]
     one = of_one(tables_of({("A", 2): c[0], ("B", 2): c[1]}))
-    assert one.answer.startswith("the two runs are not told apart: A leads with exact_match .556")
+    assert one.answer.startswith("the two runs do not differ significantly: A leads with exact_match .556")
     differences = np.array(c[0]) - np.array(c[1])
     detectable = detectable_difference(differences)
     assert detectable is not None
@@ -109,7 +109,7 @@ def test_no_pair_differs_is_an_answer() -> None:
     one = of_one(
         tables_of({(run, 2): np.roll([1, 0, 0, 1, 0, 1], k).tolist() for k, run in enumerate("ABC")})
     )
-    assert one.answer.startswith("no pair of runs differs: A leads with")
+    assert one.answer.startswith("no two runs differ significantly: A leads with")
 
 
 def test_choosing_among_depths_is_paid_for() -> None:
@@ -200,7 +200,7 @@ def test_labels_are_sorted_by_the_run_that_they_put_first() -> None:
 def test_what_every_question_answers_alike_has_no_agreement() -> None:
     labels = {"erag": {("A", 2): [1, 0.5, 0, 1], ("B", 2): [0, 1, 0, 0]}}
     (text,) = said(of_one(tables_of({("A", 2): [1, 1, 1, 1], ("B", 2): [1, 1, 1, 1]}, labels)), "trust")
-    assert text == "no label's agreement with end-to-end can be told: constant: every utility is 1.0"
+    assert text == "no label's agreement with end-to-end is defined: constant: every utility is 1.0"
 
 
 def outputs(**changes: object) -> pl.DataFrame:

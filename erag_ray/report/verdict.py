@@ -1,8 +1,8 @@
-"""Sealed tables -> the verdict: which run serves the reader best, how sure that is, and how far labels can be trusted.
+"""Compute the verdict: which run serves the reader best, with what certainty, and how well labels predict that.
 
-Runs are compared at the depth that serves the reader best on average over them. Choosing among several depths is paid
-for: p-values (already adjusted by Holm over pairs of runs) are multiplied by the number of depths. Labels are compared
-with utility at the largest depth.
+Runs are compared at the depth with the highest utility on average over runs. The choice among several depths is
+corrected for (Bonferroni): p-values, already adjusted by Holm over pairs of runs, are multiplied by the number of
+depths. Labels are compared with utility at the largest depth.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from erag_ray.report.tables.correlations import STATISTIC_NAMES
 from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
 
 MAX_QUESTIONS = 1_000_000
-"""More questions than this are not worth a number."""
+"""Larger numbers of needed questions are not printed."""
 NUM_NAMED = 3
 """Runs or annotators that a sentence names."""
 MIN_OUTPUTS = 20
-"""Of fewer outputs a share says little."""
+"""Kinds of lists with fewer outputs give no finding."""
 ODD_OUTPUTS = {
     "num_empty": (0.05, "empty"),
     "num_at_limit": (0.1, "cut at max_new_tokens"),
     "num_copied": (0.01, "copied from an example"),
 }
-"""Column of OUTPUTS -> the share from which it is worth a sentence, and its name."""
+"""Column of OUTPUTS -> minimum share for a finding, and its name in a sentence."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """The best run against another: how much better it is, and whether that is settled."""
+    """The best run against another run: the difference and whether it is significant."""
 
     run: str
     difference: float | None
@@ -51,7 +51,7 @@ class Comparison:
 
     @property
     def num_needed(self) -> int | None:
-        """Questions with which a difference of this size would be found in 80 % of cases, to two digits."""
+        """Questions needed to detect this difference with a power of 80 %, rounded up to two digits."""
         if not self.difference or not self.detectable:
             return None
         return round_up(self.num_queries * (self.detectable / self.difference) ** 2)
@@ -64,14 +64,14 @@ class Standing:
     dataset: str
     depth: int
     deepest: int
-    """Largest depth of any list; at it labels are compared with utility, since those of one document are the same."""
+    """Largest depth of any list; labels are compared with utility at this depth."""
     score: str
     num_depths: int
     runs: Sequence[str]
     means: Mapping[str, Mapping[str, Any]]
     """run_id, references included -> row of MEANS."""
     rivals: Sequence[Comparison]
-    """The best run against each other one, in the order of ``runs``."""
+    """The best run against each other run, in the order of ``runs``."""
 
     @property
     def best(self) -> Mapping[str, Any]:
@@ -82,35 +82,35 @@ class Standing:
 def verdict(results: Results) -> Verdict:
     """Return the verdict over all datasets."""
     datasets = results.means["dataset"].unique().sort()
-    found = (standing(results, dataset) for dataset in datasets)
-    parts = tuple(_of_dataset(results, one) for one in found if one is not None)
+    standings = (standing(results, dataset) for dataset in datasets)
+    verdicts = tuple(_of_dataset(results, ranked) for ranked in standings if ranked is not None)
     findings = (*_costs(results.costs), *_missing(results.missing))
-    return Verdict(question=title_of(results), datasets=parts, findings=findings)
+    return Verdict(question=title_of(results), datasets=verdicts, findings=findings)
 
 
 def standing(results: Results, dataset: str) -> Standing | None:
-    """The runs of a dataset at the depth that serves the reader best on average; None without any utility."""
-    used = results.means.filter(pl.col("annotator") == END_TO_END, pl.col("dataset") == dataset).drop_nulls(
-        "mean"
-    )
-    of_runs = used.filter(pl.col("run_id").is_in(REFERENCES).not_())
-    if of_runs.is_empty():
+    """Rank the runs of a dataset at the depth with the highest mean utility; None without any utility."""
+    utility = results.means.filter(
+        pl.col("annotator") == END_TO_END, pl.col("dataset") == dataset
+    ).drop_nulls("mean")
+    candidates = utility.filter(pl.col("run_id").is_in(REFERENCES).not_())
+    if candidates.is_empty():
         return None
     depths = (
-        of_runs.group_by("depth")
+        candidates.group_by("depth")
         .agg(pl.col("mean").mean().round(10))
         .sort("mean", "depth", descending=[True, False])
     )
     depth = depths.item(0, "depth")
-    at = of_runs.filter(depth=depth).sort("mean", "run_id", descending=[True, False])
-    references = used.filter(pl.col("run_id").is_in(REFERENCES)).sort("depth", descending=True)
-    rows = {row["run_id"]: row for row in pl.concat([references, at]).iter_rows(named=True)}
-    runs = at["run_id"].to_list()
+    ranked = candidates.filter(depth=depth).sort("mean", "run_id", descending=[True, False])
+    references = utility.filter(pl.col("run_id").is_in(REFERENCES)).sort("depth", descending=True)
+    rows = {row["run_id"]: row for row in pl.concat([references, ranked]).iter_rows(named=True)}
+    runs = ranked["run_id"].to_list()
     return Standing(
         dataset=dataset,
         depth=depth,
         deepest=depths["depth"].max(),  # type: ignore[arg-type]
-        score=at.item(0, "score"),
+        score=ranked.item(0, "score"),
         num_depths=depths.height,
         runs=runs,
         means=rows,
@@ -121,10 +121,10 @@ def standing(results: Results, dataset: str) -> Standing | None:
 def _rivals(
     results: Results, dataset: str, depth: int, runs: Sequence[str], num_depths: int
 ) -> Iterator[Comparison]:
-    own = results.comparisons.filter(
+    rows = results.comparisons.filter(
         pl.col("annotator") == END_TO_END, pl.col("dataset") == dataset, pl.col("depth") == depth
     )
-    pairs = {(row["run_a"], row["run_b"]): row for row in own.iter_rows(named=True)}
+    pairs = {(row["run_a"], row["run_b"]): row for row in rows.iter_rows(named=True)}
     for run in runs[1:]:
         first, second = sorted((runs[0], run))
         if (first, second) in pairs:
@@ -134,10 +134,10 @@ def _rivals(
 
 
 def _comparison(
-    row: Mapping[str, Any], run: str, is_turned: bool, num_depths: int, alpha: float
+    row: Mapping[str, Any], run: str, is_reversed: bool, num_depths: int, alpha: float
 ) -> Comparison:
     difference, low, high = row["difference"], row["low"], row["high"]
-    if is_turned:
+    if is_reversed:
         difference, low, high = (None if end is None else -end for end in (difference, high, low))
     p = None if row["p_adjusted"] is None else min(1.0, row["p_adjusted"] * num_depths)
     return Comparison(
@@ -152,38 +152,38 @@ def _comparison(
     )
 
 
-def _of_dataset(results: Results, one: Standing) -> DatasetVerdict:
+def _of_dataset(results: Results, standing: Standing) -> DatasetVerdict:
     findings = [
-        *_needed(one),
-        *_reader(one),
-        *_depth(results.best_depths, one),
-        *_labels(results.means, one),
-        *_trust(results, one),
-        *_cells(results.cell_shares, one),
-        *_outputs(results.outputs, one),
+        *_needed(standing),
+        *_reader(standing),
+        *_depth(results.best_depths, standing),
+        *_labels(results.means, standing),
+        *_trust(results, standing),
+        *_cells(results.cell_shares, standing),
+        *_outputs(results.outputs, standing),
     ]
-    return DatasetVerdict(dataset=one.dataset, answer=_answer(one), findings=tuple(findings))
+    return DatasetVerdict(dataset=standing.dataset, answer=_answer(standing), findings=tuple(findings))
 
 
-def _answer(one: Standing) -> str:
-    run, at = one.runs[0], f"with {one.depth} {'document' if one.depth == 1 else 'documents'}"
-    mean = f"{one.score} {_with_interval(one.best['mean'], one.best['low'], one.best['high'])} {at}"
-    if not one.best["mean"]:
+def _answer(standing: Standing) -> str:
+    run, at = standing.runs[0], f"with {standing.depth} {'document' if standing.depth == 1 else 'documents'}"
+    mean = f"{standing.score} {_with_interval(standing.best['mean'], standing.best['low'], standing.best['high'])} {at}"
+    if not standing.best["mean"]:
         return f"no run helps this reader: it never scores above 0 {at}"
-    if len(one.runs) == 1:
+    if len(standing.runs) == 1:
         return f"{run}: {mean}; there is no other run to compare it with"
-    if not one.rivals:
+    if not standing.rivals:
         return f"{run} leads with {mean}; the table comparisons, which says how sure that is, is missing"
-    open_runs = [rival for rival in one.rivals if not rival.is_settled]
+    open_runs = [rival for rival in standing.rivals if not rival.is_settled]
     if not open_runs:
-        return f"{run} serves the reader best: {mean}, {_lead(one.rivals[0], one.num_depths)}"
-    if len(open_runs) < len(one.rivals):
-        beaten = len(one.rivals) - len(open_runs)
+        return f"{run} serves the reader best: {mean}, {_lead(standing.rivals[0], standing.num_depths)}"
+    if len(open_runs) < len(standing.rivals):
+        beaten = len(standing.rivals) - len(open_runs)
         runs = "1 run is" if beaten == 1 else f"{beaten} runs are"
         listed = _listed([run, *(rival.run for rival in open_runs)])
-        return f"{listed}: {run} leads with {mean}, {_lead(open_runs[0], one.num_depths)}; {runs} worse"
-    pair = "no pair of runs differs" if len(one.rivals) > 1 else "the two runs are not told apart"
-    return f"{pair}: {run} leads with {mean}, {_lead(one.rivals[0], one.num_depths)}"
+        return f"{listed}: {run} leads with {mean}, {_lead(open_runs[0], standing.num_depths)}; {runs} worse"
+    runs = "no two runs" if len(standing.rivals) > 1 else "the two runs do not"
+    return f"{runs} differ significantly: {run} leads with {mean}, {_lead(standing.rivals[0], standing.num_depths)}"
 
 
 def _lead(rival: Comparison, num_depths: int) -> str:
@@ -195,15 +195,15 @@ def _lead(rival: Comparison, num_depths: int) -> str:
     return f"{ahead}{interval}, p {_p(rival.p)}{depths}"
 
 
-def _needed(one: Standing) -> Iterator[Finding]:
-    rival = next((rival for rival in one.rivals if not rival.is_settled), None)
-    if rival is None or not one.best["mean"]:
+def _needed(standing: Standing) -> Iterator[Finding]:
+    rival = next((rival for rival in standing.rivals if not rival.is_settled), None)
+    if rival is None or not standing.best["mean"]:
         return
     num, needed = rival.num_queries, rival.num_needed
     if rival.difference is None:
         text = f"there is no test against {rival.run}, which never scores above 0"
     elif needed is None:
-        text = f"{one.runs[0]} and {rival.run} are equal here"
+        text = f"{standing.runs[0]} and {rival.run} are equal here"
     elif needed > MAX_QUESTIONS:
         text = f"more than {MAX_QUESTIONS:,} would be needed for so small a difference"
     else:
@@ -211,80 +211,81 @@ def _needed(one: Standing) -> Iterator[Finding]:
     yield Finding(topic="certainty", text=f"not settled with {num:,} questions; {text}")
 
 
-def _reader(one: Standing) -> Iterator[Finding]:
-    without, gold = (one.means.get(name, {}).get("mean") for name in (NO_PASSAGES, GOLD_PASSAGES))
+def _reader(standing: Standing) -> Iterator[Finding]:
+    without, gold = (standing.means.get(name, {}).get("mean") for name in (NO_PASSAGES, GOLD_PASSAGES))
     parts = [
         f"{_number(value)} {name}"
         for value, name in ((without, "without passages"), (gold, "with the gold passages"))
         if value is not None
     ]
     if parts:
-        worse = without is not None and without >= one.best["mean"] > 0
+        worse = without is not None and without >= standing.best["mean"] > 0
         tail = "; no run serves it better than no passages at all" if worse else ""
         yield Finding(topic="reader", text=f"the reader scores {' and '.join(parts)}{tail}", is_warning=worse)
 
 
-def _depth(best: pl.DataFrame, one: Standing) -> Iterator[Finding]:
-    rows = best.filter(pl.col("low") > 0, dataset=one.dataset).sort("difference", descending=True)
+def _depth(best: pl.DataFrame, standing: Standing) -> Iterator[Finding]:
+    rows = best.filter(pl.col("low") > 0, dataset=standing.dataset).sort("difference", descending=True)
     for row in rows.head(1).iter_rows(named=True):
         gain = _with_interval(row["difference"], row["low"], row["high"])
         text = f"fewer documents serve it better: {row['run_id']} with {row['depth']} is {gain} above {row['deepest']}"
         yield Finding(topic="depth", text=text)
 
 
-def _labels(means: pl.DataFrame, one: Standing) -> Iterator[Finding]:
-    """Which annotators put the same run first, by P over the whole list."""
-    if len(one.runs) < 2 or not one.best["mean"]:
+def _labels(means: pl.DataFrame, standing: Standing) -> Iterator[Finding]:
+    """Yield which annotators rank the same run first, by P over the whole list."""
+    if len(standing.runs) < 2 or not standing.best["mean"]:
         return
-    own = means.filter(
+    rows = means.filter(
         pl.col("annotator") != END_TO_END,
-        dataset=one.dataset,
-        depth=one.deepest,
+        dataset=standing.dataset,
+        depth=standing.deepest,
         measure="P",
-        cutoff=one.deepest,
+        cutoff=standing.deepest,
         ideal=ANY,
     ).drop_nulls("mean")
-    first = own.sort("mean", "run_id", descending=[True, False]).unique(
+    first = rows.sort("mean", "run_id", descending=[True, False]).unique(
         "annotator", keep="first", maintain_order=True
     )
     choices = sorted(first.select("annotator", "run_id").rows(), key=lambda row: (row[0] != "erag", row[0]))
-    same = [annotator for annotator, run in choices if run == one.runs[0]]
-    other = [f"{annotator} ({run})" for annotator, run in choices if run != one.runs[0]]
+    same = [annotator for annotator, run in choices if run == standing.runs[0]]
+    other = [f"{annotator} ({run})" for annotator, run in choices if run != standing.runs[0]]
     parts = [
         f"{head} {', '.join(names)}"
         for head, names in (("put the same run first:", same), ("another:", other))
         if names
     ]
     if parts:
-        yield Finding(topic="label", text=f"labels (P@{one.deepest}) that {'; '.join(parts)}")
+        yield Finding(topic="label", text=f"labels (P@{standing.deepest}) that {'; '.join(parts)}")
 
 
-def _trust(results: Results, one: Standing) -> Iterator[Finding]:
-    """How well P by each annotator's labels agrees with utility, query by query, in the best run."""
-    own = results.correlations.filter(
+def _trust(results: Results, standing: Standing) -> Iterator[Finding]:
+    """Yield the agreement over queries of P with utility, per annotator, in the best run."""
+    correlations = results.correlations.filter(
         pl.col("ideal").is_in([ANY, OWN_LIST]),
         over="queries",
-        dataset=one.dataset,
-        run_id=one.runs[0],
-        depth=one.deepest,
-        cutoff=one.deepest,
+        dataset=standing.dataset,
+        run_id=standing.runs[0],
+        depth=standing.deepest,
+        cutoff=standing.deepest,
         measure="P",
     )
-    for statistic in own["statistic"].unique(maintain_order=True).head(1):
-        known = own.filter(statistic=statistic).drop_nulls("value").sort("value", descending=True)
-        rows = list(known.head(NUM_NAMED + 1).iter_rows(named=True))
+    for statistic in correlations["statistic"].unique(maintain_order=True).head(1):
+        defined = correlations.filter(statistic=statistic).drop_nulls("value")
+        best = defined.sort("value", descending=True)
+        rows = list(best.head(NUM_NAMED + 1).iter_rows(named=True))
         if rows:
             symbol = STATISTIC_NAMES.get(statistic, statistic)
-            text = f"agreement of P@{one.deepest} with end-to-end ({symbol}, {one.runs[0]}): "
+            text = f"agreement of P@{standing.deepest} with end-to-end ({symbol}, {standing.runs[0]}): "
             yield Finding(topic="trust", text=text + _ordered(rows, results.contrasts))
             return
-    for why in own["reason"].drop_nulls().head(1):
-        text = f"no label's agreement with end-to-end can be told: {why}"
+    for why in correlations["reason"].drop_nulls().head(1):
+        text = f"no label's agreement with end-to-end is defined: {why}"
         yield Finding(topic="trust", text=text, is_warning=True)
 
 
 def _ordered(rows: Sequence[Mapping[str, Any]], contrasts: pl.DataFrame) -> str:
-    """Agreements, highest first; ``>`` stands where a paired interval settles the order of two neighbours."""
+    """Format agreements, highest first; ``>`` where the paired interval of two neighbours excludes 0."""
     text = _agreement(rows[0])
     for row, following in itertools.pairwise(rows):
         sign = " > " if _is_settled(row, following["annotator"], contrasts) else ", "
@@ -293,11 +294,11 @@ def _ordered(rows: Sequence[Mapping[str, Any]], contrasts: pl.DataFrame) -> str:
 
 
 def _is_settled(row: Mapping[str, Any], other: str, contrasts: pl.DataFrame) -> bool:
-    """Whether an annotator agrees better than another for certain."""
+    """Return whether the paired interval shows that an annotator agrees better than another."""
     keys = ("dataset", "run_id", "depth", "cutoff", "measure", "ideal", "statistic")
-    own = contrasts.filter(pl.col(key) == row[key] for key in keys)
-    above = own.filter(pl.col("low") > 0, annotator_a=row["annotator"], annotator_b=other)
-    below = own.filter(pl.col("high") < 0, annotator_a=other, annotator_b=row["annotator"])
+    rows = contrasts.filter(pl.col(key) == row[key] for key in keys)
+    above = rows.filter(pl.col("low") > 0, annotator_a=row["annotator"], annotator_b=other)
+    below = rows.filter(pl.col("high") < 0, annotator_a=other, annotator_b=row["annotator"])
     return above.height + below.height > 0
 
 
@@ -308,12 +309,11 @@ def _agreement(row: Mapping[str, Any]) -> str:
     return f"{value} of at most {_number(row['ceiling'], 2)}"
 
 
-def _cells(shares: pl.DataFrame, one: Standing) -> Iterator[Finding]:
-    """How often the list and labels of single documents disagree, in the best run."""
-    own = shares.filter(dataset=one.dataset, run_id=one.runs[0], depth=one.deepest, slice="").drop_nulls(
-        "share"
-    )
-    rates = {row["cell"]: row for row in own.filter(pl.col("cell").is_in(list(RATES))).iter_rows(named=True)}
+def _cells(shares: pl.DataFrame, standing: Standing) -> Iterator[Finding]:
+    """Yield how often the list and the labels of single documents disagree, in the best run."""
+    best = shares.filter(dataset=standing.dataset, run_id=standing.runs[0], depth=standing.deepest, slice="")
+    rows = best.drop_nulls("share")
+    rates = {row["cell"]: row for row in rows.filter(pl.col("cell").is_in(list(RATES))).iter_rows(named=True)}
     parts = [
         f"{_share(rates[rate])} of {text}"
         for rate, text in (
@@ -333,9 +333,9 @@ def _share(row: Mapping[str, Any]) -> str:
     return f"{row['share']:.0%} [{row['low']:.0%}, {row['high']:.0%}]"
 
 
-def _outputs(outputs: pl.DataFrame, one: Standing) -> Iterator[Finding]:
-    own = outputs.filter(pl.col("num_outputs") >= MIN_OUTPUTS, dataset=one.dataset)
-    counts = own.select("num_outputs", *ODD_OUTPUTS).sum().row(0, named=True) if own.height else {}
+def _outputs(outputs: pl.DataFrame, standing: Standing) -> Iterator[Finding]:
+    rows = outputs.filter(pl.col("num_outputs") >= MIN_OUTPUTS, dataset=standing.dataset)
+    counts = rows.select("num_outputs", *ODD_OUTPUTS).sum().row(0, named=True) if rows.height else {}
     odd = [
         f"{counts[column] / counts['num_outputs']:.0%} {name}"
         for column, (limit, name) in ODD_OUTPUTS.items()
@@ -343,10 +343,10 @@ def _outputs(outputs: pl.DataFrame, one: Standing) -> Iterator[Finding]:
     ]
     if odd:
         yield Finding(topic="outputs", text=f"of the reader's outputs {', '.join(odd)}", is_warning=True)
-    for row in outputs.filter(dataset=one.dataset).head(1).iter_rows(named=True):
-        floor = row["majority_score"]
-        if floor is not None and floor > (one.best["mean"] or 0):
-            text = f"the commonest gold answer, {_short(row['majority_answer'])}, alone would score {_number(floor)}"
+    for row in outputs.filter(dataset=standing.dataset).head(1).iter_rows(named=True):
+        majority = row["majority_score"]
+        if majority is not None and majority > (standing.best["mean"] or 0):
+            text = f"the commonest gold answer, {_short(row['majority_answer'])}, alone would score {_number(majority)}"
             yield Finding(topic="outputs", text=text, is_warning=True)
 
 
@@ -361,8 +361,8 @@ def _costs(costs: pl.DataFrame) -> Iterator[Finding]:
     total = costs.select(pl.col("^num_.*$").sum(), pl.col("^.*seconds$").sum(), pl.col("price").sum()).row(
         0, named=True
     )
-    asked, new = total["num_requests"], total["num_reader_calls"]
-    parts = [f"{asked:,} requests, {new:,} of them new in the last run"]
+    requests, new = total["num_requests"], total["num_reader_calls"]
+    parts = [f"{requests:,} requests, {new:,} of them new in the last run"]
     if new:
         parts.append(f"{_tokens(total['num_prompt_tokens'])} prompt tokens")
         parts.append(f"{_duration(total['device_seconds'])} of reader time")
@@ -372,7 +372,7 @@ def _costs(costs: pl.DataFrame) -> Iterator[Finding]:
 
 
 def round_up(value: float) -> int:
-    """``value`` rounded up to two digits."""
+    """Round ``value`` up to two significant digits."""
     unit = 10 ** max(0, math.floor(math.log10(value)) - 1) if value >= 1 else 1
     return math.ceil(value / unit) * unit
 
@@ -384,7 +384,7 @@ def _with_interval(value: float, low: float | None, high: float | None, digits: 
 
 
 def _number(value: float | None, digits: int = 3) -> str:
-    """``.473``: without a zero before the point."""
+    """Format a number as ``.473``, without a zero before the point."""
     text = f"{value:.{digits}f}"
     return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
 
@@ -412,6 +412,6 @@ def _short(text: str) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """At most `NUM_NAMED` names, then how many more."""
+    """Join at most `NUM_NAMED` names and the count of the others."""
     more = len(names) - NUM_NAMED
     return " or ".join([*names[:NUM_NAMED], *([f"{more} others"] if more > 0 else [])])

@@ -1,4 +1,4 @@
-"""The figures of the report, and their drawing by Vega-Lite."""
+"""Figures of the report, rendered with Vega-Lite."""
 
 from erag_ray.report.figures.charts import svg
 

@@ -1,11 +1,11 @@
-"""Figures -> Vega-Lite specs for the page (by Altair) and SVG for Markdown (by vl-convert, without a browser).
+"""Render figures: Vega-Lite specs for the page (Altair) and SVG for Markdown (vl-convert, without a browser).
 
-Both packages are imported where they are used: they take a second. The specs hold their data and no address; their
-background is transparent and they fix no colour of text or axes: the page gives them by a Vega config of its own theme,
-a picture by `PICTURE_CONFIG`.
+Both packages are imported lazily, since the import takes a second. Specs contain their data and no URL. Their
+background is transparent and they set no color of text or axes: the page sets these with a Vega config of its theme,
+an SVG with `PICTURE_CONFIG`.
 
 In a page call ``vegaEmbed`` with ``ast: true``: Vega then interprets its expressions instead of compiling them, which
-works where a Content-Security-Policy forbids ``unsafe-eval``.
+works under a Content-Security-Policy without ``unsafe-eval``.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 from erag_ray.report.model import Figure
 
 WIDTH = 560
-"""Of a picture, in pixels."""
+"""Width of an SVG, in pixels."""
 VEGA_LITE = "6.4"
-"""The version that Altair writes, of those that vl-convert has."""
+"""The version that Altair writes; vl-convert supports several."""
 GREY, LIGHT_GREY = "#7a7f85", "#9aa0a6"
-"""Of text, and of axes and grid: they can be read on white and on black."""
+"""Colors of text, and of axes and grid: legible on white and on black."""
 AXIS = {
     "labelColor": GREY,
     "titleColor": GREY,
@@ -38,20 +38,19 @@ PICTURE_CONFIG: Mapping[str, object] = {
     "text": {"color": GREY},
     "view": {"stroke": None},
 }
-"""Vega config of a picture, which does not know whether the page around it is light or dark."""
+"""Vega config of an SVG, for light and dark backgrounds."""
 
 
 def vega(figure: Figure, width: int | None = None, *, is_picture: bool = False) -> dict[str, Any]:
-    """Return the Vega-Lite spec of a figure, its data inline.
+    """Return the Vega-Lite spec of a figure, with inline data.
 
     Args:
-        figure: what to draw.
-        width: of the plot in pixels; None: that of the element it is embedded in. Several panels have
-            a width of their own, whatever this says.
-        is_picture: leave out what only a pointer or a screen reader would find.
+        figure: the figure.
+        width: of the plot in pixels; None: the width of the surrounding element. Figures of several panels ignore it.
+        is_picture: leave out tooltips, accessibility labels and invisible marks.
 
     Raises:
-        altair.SchemaValidationError: the spec is no Vega-Lite.
+        altair.SchemaValidationError: the spec is invalid.
     """
     from erag_ray.report.figures.vega_lite import panels_of, rows_of, several_panels, single_panel
 
@@ -62,15 +61,15 @@ def vega(figure: Figure, width: int | None = None, *, is_picture: bool = False) 
     else:
         chart = single_panel(figure, rows, "container" if width is None else width, *panels)
     spec: dict[str, Any] = chart.to_dict()
-    # the address of its schema, and the defaults of Altair's theme
+    # the URL of the schema, and the defaults of Altair's theme
     for key in ("$schema", "config"):
         spec.pop(key, None)
     described = {**spec, "background": "transparent", "description": f"{figure.title}. {figure.caption}"}
-    return _still(described) if is_picture else described
+    return _static(described) if is_picture else described
 
 
-def _still(spec: dict[str, Any]) -> dict[str, Any]:
-    """The spec without tooltips, labels for screen readers and marks that are not seen."""
+def _static(spec: dict[str, Any]) -> dict[str, Any]:
+    """Remove tooltips, accessibility labels and invisible marks from a spec."""
     inner = spec.get("spec", spec)
     layers = [layer for layer in inner["layer"] if layer["mark"].get("opacity") != 0]
     for layer in layers:
@@ -81,7 +80,7 @@ def _still(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def svg(figure: Figure) -> str:
-    """Return a figure as SVG that can be read on a light and on a dark background."""
+    """Return a figure as SVG, legible on light and on dark backgrounds."""
     import vl_convert
 
     spec = {**vega(figure, WIDTH, is_picture=True), "config": PICTURE_CONFIG}
@@ -91,9 +90,9 @@ def svg(figure: Figure) -> str:
 
 @functools.cache
 def javascript_bundle() -> str:
-    """Return the JavaScript of Vega, Vega-Lite and vega-embed (.9 MB) for all charts of a page.
+    """Return the JavaScript of Vega, Vega-Lite and vega-embed (.9 MB), for all charts of a page.
 
-    It defines ``window.vegaEmbed`` and may stand inside a ``<script>`` element.
+    It defines ``window.vegaEmbed`` and is safe inside a ``<script>`` element.
     """
     import vl_convert
 

@@ -1,4 +1,4 @@
-"""LABELS, CORRELATIONS and REQUESTS -> figures of labels: useful and harmful documents, agreement, and its cost."""
+"""Figures of labels: useful and harmful documents by rank, agreement with utility, and the cost of labels."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PAIR = ["query_id", "doc_id"]
 HARM = ("gain", "gain_likelihood")
 """Annotators whose negative labels mean harm."""
 ANSWERED_BY = {ANSWER.name: [kind.name for kind in (ANSWER, EARLY_STOPPED, VERDICT)]}
-"""Kind of request -> the kinds that stand for it."""
+"""Kind of request -> kinds that can replace it."""
 AGREEMENT, CEILING = "agreement", "ceiling"
 
 
@@ -34,17 +34,19 @@ def shares_by_rank(
         labels: LABELS.
         runs: RUNS.
         queries: QUERIES.
-        scope: what is shown.
+        scope: the selection to show.
     """
     of_dataset = queries.filter(dataset=scope.dataset, score=scope.score).select("query_id")
     lists = runs.filter(pl.col("run_id").is_in(scope.runs[:MAX_LABELLED])).join(
         of_dataset, on="query_id", how="semi"
     )
-    known = labels.filter(pl.col("annotator").is_in(["erag", *HARM]), reader=scope.reader).drop_nulls("label")
-    own = known.join(of_dataset, on="query_id", how="semi")
+    judged = labels.filter(pl.col("annotator").is_in(["erag", *HARM]), reader=scope.reader).drop_nulls(
+        "label"
+    )
+    selected = judged.join(of_dataset, on="query_id", how="semi")
     parts = [
-        _counts(lists, own.filter(annotator=annotator), condition).with_columns(documents=pl.lit(name))
-        for annotator, name, condition in _judgements(own)
+        _counts(lists, selected.filter(annotator=annotator), condition).with_columns(documents=pl.lit(name))
+        for annotator, name, condition in _judgements(selected)
     ]
     rows = pl.concat(parts) if parts else pl.DataFrame()
     if rows.is_empty():
@@ -66,14 +68,14 @@ def shares_by_rank(
         facet="documents",
         x_title="rank in the retrieved list",
         y_title="share of the documents at this rank",
-        caption=_shares_caption(own, scope),
+        caption=_shares_caption(selected, scope),
         is_main=True,
         dataset=scope.dataset,
     )
 
 
 def _judgements(labels: pl.DataFrame) -> Iterator[tuple[str, str, pl.Expr]]:
-    """Each annotator that tells of use or harm: its name, what it tells, and when."""
+    """Yield each annotator of use or harm: its name, the name of the property, and its condition."""
     annotators = labels["annotator"].unique().to_list()
     if "erag" in annotators:
         yield "erag", "useful (erag > 0)", pl.col("label") > 0
@@ -83,14 +85,14 @@ def _judgements(labels: pl.DataFrame) -> Iterator[tuple[str, str, pl.Expr]]:
 
 
 def _counts(lists: pl.DataFrame, labels: pl.DataFrame, condition: pl.Expr) -> pl.DataFrame:
-    """run_id, rank, positive, judged."""
+    """Count positive and judged documents: columns run_id, rank, positive, judged."""
     marked = labels.select(*PAIR, positive=condition)
     joined = lists.select("run_id", "rank", *PAIR).join(marked, on=PAIR)
     return joined.group_by("run_id", "rank").agg(pl.col("positive").sum().cast(pl.Int64), judged=pl.len())
 
 
 def _with_wilson(rows: pl.DataFrame, confidence: float) -> pl.DataFrame:
-    """Add share, low and high: ``positive`` of ``judged`` with its interval (Wilson, 1927)."""
+    """Add share, low and high: ``positive`` / ``judged`` with its interval (Wilson, 1927)."""
     pairs = rows.select("positive", "judged").iter_rows()
     intervals = [wilson_interval(positive, judged, confidence) for positive, judged in pairs]
     schema = {"share": pl.Float64, "low": pl.Float64, "high": pl.Float64}
@@ -110,7 +112,7 @@ def _shares_caption(labels: pl.DataFrame, scope: Scope) -> str:
 
 
 def _best_runs(scope: Scope) -> str:
-    """Which runs are shown, where not all are."""
+    """Return a note on the shown runs, if not all are shown."""
     if scope.num_runs <= MAX_LABELLED:
         return scope.notes
     return f" The best {MAX_LABELLED} of {scope.num_runs} runs by utility."
@@ -121,7 +123,7 @@ def agreement_by_annotator(correlations: pl.DataFrame, scope: Scope) -> Figure |
 
     Args:
         correlations: CORRELATIONS.
-        scope: what is shown.
+        scope: the selection to show.
     """
     best, symbol = best_measures(correlations, scope), _symbol(correlations)
     if best.is_empty():
@@ -154,7 +156,7 @@ def agreement_by_annotator(correlations: pl.DataFrame, scope: Scope) -> Figure |
 
 
 def _statistic(correlations: pl.DataFrame) -> str:
-    """Kendall's tau where it was computed, or else the first."""
+    """Return Kendall's tau if it was computed, else the first statistic."""
     names = correlations["statistic"].unique().sort().to_list()
     return next((name for name in STATISTIC_NAMES if name in names), names[0] if names else "")
 
@@ -164,14 +166,14 @@ def _symbol(correlations: pl.DataFrame) -> str:
 
 
 def best_measures(correlations: pl.DataFrame, scope: Scope) -> pl.DataFrame:
-    """For each annotator the measure that agrees best on average over the runs shown, a row per run.
+    """Return each annotator's measure that agrees best on average over the runs shown, a row per run.
 
-    Measures are taken over the whole list at the depth of Table 1 (`table_depths`), as in the paper's Figures 1 to 3.
+    Measures are over the whole list at the depth of Table 1 (`table_depths`), as in the paper's Figures 1 to 3.
 
     Returns:
         Columns annotator, label, run, value, low, high, ceiling, kind, questions; annotators in reading order.
     """
-    own = whole_lists(correlations).filter(
+    selected = whole_lists(correlations).filter(
         pl.col("run_id").is_in(scope.runs[:MAX_LABELLED]),
         dataset=scope.dataset,
         reader=scope.reader,
@@ -179,12 +181,14 @@ def best_measures(correlations: pl.DataFrame, scope: Scope) -> pl.DataFrame:
         statistic=_statistic(correlations),
     )
     key = ["annotator", "measure"]
-    at = own.join(table_depths(own), on=["annotator", "depth"], how="semi").drop_nulls("value")
-    # a measure with a value for every run goes before one that lacks some
-    means = at.group_by(key).agg(mean=pl.col("value").mean(), count=pl.len())
+    candidates = selected.join(table_depths(selected), on=["annotator", "depth"], how="semi").drop_nulls(
+        "value"
+    )
+    # prefer measures with a value for every run
+    means = candidates.group_by(key).agg(mean=pl.col("value").mean(), count=pl.len())
     ordered = means.sort("count", "mean", "measure", descending=[True, True, False])
     best = ordered.unique("annotator", keep="first", maintain_order=True)
-    rows = in_reading_order(at.join(best, on=key, how="semi"))
+    rows = in_reading_order(candidates.join(best, on=key, how="semi"))
     return in_order(rows, scope.runs).select(
         "annotator",
         pl.format("{}: {}@{}", *key, "depth").alias("label"),
@@ -212,16 +216,18 @@ def cost_against_agreement(
         labels: LABELS.
         requests: REQUESTS of all stages.
         queries: QUERIES.
-        scope: what is shown.
+        scope: the selection to show.
     """
     best = best_measures(correlations, scope).filter(run=scope.runs[0])
     costs = requests_by_annotator(labels, requests, queries, scope)
     rows = best.join(costs, on="annotator", maintain_order="left").sort("requests", maintain_order=True)
-    # without a model's label beside cheaper ones there is nothing to weigh
+    # if all labels cost the same there is no trade-off to show
     if rows["requests"].n_unique() < 2:
         return None
     unknown = sorted(set(best["annotator"]) - set(costs["annotator"]))
-    left_out = f" Left out, since their requests are not known: {', '.join(unknown)}." if unknown else ""
+    left_out = (
+        f" Left out, since their numbers of requests are unknown: {', '.join(unknown)}." if unknown else ""
+    )
     return Figure(
         name=scope.name("cost"),
         title=f"{scope.dataset}: agreement of each label against its cost",
@@ -236,22 +242,22 @@ def cost_against_agreement(
         y_title="annotator and measure",
         caption=f"Run {scope.runs[0]}, with {scope.interval}; the cheapest label first. In brackets: distinct requests "
         "to a model for each question, for the documents of all runs, as if none were cached. Tokens and seconds are "
-        f"known of whole stages only, and not shown: annotators share requests.{left_out}",
+        f"measured for whole stages only, and not shown: annotators share requests.{left_out}",
         dataset=scope.dataset,
     )
 
 
 def _with_cost() -> pl.Expr:
-    """``erag: P@50 (82.3 requests)``."""
+    """Return a label such as ``erag: P@50 (82.3 requests)``."""
     return pl.format("{} ({} requests)", "label", pl.col("requests").round(1)).alias("label")
 
 
 def requests_by_annotator(
     labels: pl.DataFrame, requests: pl.DataFrame, queries: pl.DataFrame, scope: Scope
 ) -> pl.DataFrame:
-    """Columns annotator and requests: distinct requests for each question that it labels.
+    """Return the distinct requests per labelled question: columns annotator and requests.
 
-    Annotators outside the package are left out, and those that need requests of which there are none.
+    Annotators from outside the package, and those whose requests are missing, are left out.
     """
     of_dataset = queries.filter(dataset=scope.dataset, score=scope.score).select("query_id")
     single = (
@@ -261,32 +267,32 @@ def requests_by_annotator(
     )
     rows = []
     for name in labels["annotator"].unique().sort():
-        # one annotator at a time: all labels of a large job do not fit twice
-        given = labels.filter(pl.col("reader").is_in(["", scope.reader]), annotator=name).select(PAIR)
-        own = given.join(of_dataset, on="query_id", how="semi")
-        count = _num_requests(name, own, single)
-        if count is not None and own.height:
-            rows.append((name, count / own["query_id"].n_unique()))
+        # one annotator at a time: two copies of all labels of a large job do not fit in memory
+        pairs = labels.filter(pl.col("reader").is_in(["", scope.reader]), annotator=name).select(PAIR)
+        selected = pairs.join(of_dataset, on="query_id", how="semi")
+        count = _num_requests(name, selected, single)
+        if count is not None and selected.height:
+            rows.append((name, count / selected["query_id"].n_unique()))
     return pl.DataFrame(rows, schema={"annotator": pl.String, "requests": pl.Float64}, orient="row")
 
 
-def _num_requests(name: str, own: pl.DataFrame, single: pl.DataFrame) -> int | None:
-    """Distinct requests behind an annotator's labels; None where they are not known."""
+def _num_requests(name: str, labels: pl.DataFrame, single: pl.DataFrame) -> int | None:
+    """Return the number of distinct requests for an annotator's labels; None if unknown."""
     if name not in ANNOTATORS:
         return None
-    parts = [_requests_of(ask, own, single) for ask in ANNOTATORS[name].asks]
+    parts = [_requests_of(ask, labels, single) for ask in ANNOTATORS[name].asks]
     if any(part.is_empty() for part in parts):
         return None
     return pl.concat(parts).n_unique() if parts else 0
 
 
-def _requests_of(ask: Asks, own: pl.DataFrame, single: pl.DataFrame) -> pl.DataFrame:
-    """Keys of the requests of one kind: without documents, about unrelated ones, or about the labelled ones."""
+def _requests_of(ask: Asks, labels: pl.DataFrame, single: pl.DataFrame) -> pl.DataFrame:
+    """Return the keys of the requests of one kind: without documents, about unrelated or about labelled ones."""
     key = ["model", "question_key", "passages_key"]
-    asked = single.filter(pl.col("kind").is_in(ANSWERED_BY.get(ask.kind.name, [ask.kind.name])))
+    requests = single.filter(pl.col("kind").is_in(ANSWERED_BY.get(ask.kind.name, [ask.kind.name])))
     if ask.lists is no_documents:
-        wanted = asked.filter(pl.col("doc_id").is_null())
-        return wanted.join(own, on="query_id", how="semi").select(key)
-    with_document = asked.filter(pl.col("doc_id").is_not_null())
+        closed_book = requests.filter(pl.col("doc_id").is_null())
+        return closed_book.join(labels, on="query_id", how="semi").select(key)
+    with_document = requests.filter(pl.col("doc_id").is_not_null())
     how: Literal["anti", "semi"] = "anti" if ask.lists is unrelated_pairs else "semi"
-    return with_document.join(own, on=PAIR, how=how).select(key)
+    return with_document.join(labels, on=PAIR, how=how).select(key)

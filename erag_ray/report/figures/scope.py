@@ -1,4 +1,4 @@
-"""What the figures of one dataset show: its reader and score, and its best runs."""
+"""Selection of the results that the figures of one dataset show: reader, score and best runs."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from erag_ray.report.values import part_name
 from erag_ray.runs import END_TO_END, REFERENCES
 
 MAX_RUNS = 8
-"""Runs that a figure shows; more lines cannot be told apart."""
+"""Maximum number of runs in a figure; more lines are hard to distinguish."""
 MAX_LABELLED = 4
-"""Runs whose labels are shown: these lines cross often, and agreement has a panel per run."""
+"""Maximum number of runs in figures of labels: lines cross often, and agreement has a panel per run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scope:
-    """The part of the results that the figures of one dataset show."""
+    """Selection of the results that the figures of one dataset show."""
 
     dataset: str
     reader: str
@@ -26,52 +26,52 @@ class Scope:
     runs: tuple[str, ...]
     """At most `MAX_RUNS`, best first by utility at the largest depth."""
     num_runs: int
-    """Of all runs, shown or not."""
+    """Number of all runs, shown or not."""
     depth: int
     """The largest depth of end-to-end utility."""
     confidence: float
-    """Of the intervals."""
+    """Confidence level of the intervals."""
     notes: str = ""
-    """What is not shown, for captions."""
+    """What is not shown, as text for captions."""
 
     def name(self, kind: str) -> str:
-        """Identify a figure of this dataset: letters, digits, ``-`` and ``_``."""
+        """Return the identifier of a figure of this dataset: letters, digits, ``-`` and ``_``."""
         return part_name(kind, self.dataset)
 
     @property
     def color_names(self) -> tuple[str, ...]:
-        """The runs by name: a run has the same colour in all datasets that show the same runs.
+        """Runs in the order of their colors, the same in all datasets that show the same runs.
 
-        The first `MAX_LABELLED` stay first: figures of labels show them alone, and in the same colours.
+        The best `MAX_LABELLED` come first: figures of labels show only these, in the same colors.
         """
         return (*sorted(self.runs[:MAX_LABELLED]), *sorted(self.runs[MAX_LABELLED:]))
 
     @property
     def interval(self) -> str:
-        """``95% interval``."""
+        """Name of the interval, such as ``95% interval``."""
         return f"{self.confidence:.0%} interval"
 
 
 def scope_of(means: pl.DataFrame, dataset: str, confidence: float) -> Scope | None:
-    """Return the reader and score of most questions of a dataset, and its best runs; None without any utility."""
-    used = means.filter(
+    """Return the scope of a dataset, with the reader and score of most questions; None without any utility."""
+    utility = means.filter(
         pl.col("dataset") == dataset, pl.col("annotator") == END_TO_END, pl.col("mean").is_not_null()
     )
-    of_runs = used.filter(~pl.col("run_id").is_in(REFERENCES))
+    of_runs = utility.filter(~pl.col("run_id").is_in(REFERENCES))
     if of_runs.is_empty():
         return None
     counts = of_runs.group_by("reader", "score").agg(pl.col("num_queries").max())
     ordered = counts.sort("num_queries", "score", "reader", descending=[True, False, False])
     reader, score = ordered.select("reader", "score").row(0)
-    own = of_runs.filter(reader=reader, score=score)
-    runs = best_first(own)
+    selected = of_runs.filter(reader=reader, score=score)
+    runs = best_first(selected)
     return Scope(
         dataset=dataset,
         reader=reader,
         score=score,
         runs=tuple(runs[:MAX_RUNS]),
         num_runs=len(runs),
-        depth=int(own["depth"].max()),  # type: ignore[arg-type]
+        depth=int(selected["depth"].max()),  # type: ignore[arg-type]
         confidence=confidence,
         notes=_not_shown(len(runs), ordered["score"].unique().sort().to_list(), score),
     )

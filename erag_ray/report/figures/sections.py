@@ -1,4 +1,4 @@
-"""Sealed tables -> the figures of a report. Pure; a figure without data is not made."""
+"""Build the figures of a report from sealed tables. Pure; figures without data are omitted."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from erag_ray.report.model import Figure
 
 @dataclass(frozen=True, kw_only=True)
 class FigureTables:
-    """The tables that figures are made of; None for those that are not there."""
+    """Tables that the figures need; None for missing ones."""
 
     means: pl.DataFrame
     comparisons: pl.DataFrame | None = None
@@ -30,7 +30,7 @@ class FigureTables:
 
 
 def figures(tables: FigureTables, dataset: str) -> list[Figure]:
-    """Return the figures of one dataset in reading order; those that cannot be made are left out."""
+    """Return the figures of one dataset in reading order; figures without data are omitted."""
     scope = scope_of(tables.means, dataset, tables.confidence)
     return [] if scope is None else [figure for figure in _figures(tables, scope) if figure is not None]
 

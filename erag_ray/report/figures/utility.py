@@ -1,4 +1,4 @@
-"""MEANS, COMPARISONS and UTILITY -> figures of end-to-end utility: over depth, between runs, by question."""
+"""Figures of end-to-end utility: by depth, between runs, and by question."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from erag_ray.report.model import Figure
 from erag_ray.runs import END_TO_END, GOLD_PASSAGES, REFERENCE_NAMES, REFERENCES
 
 MAX_BARS = 400
-"""Bars of the figure by question; with more questions a bar is the mean of neighbours."""
+"""Maximum number of bars in the figure by question; with more questions a bar is a mean of neighbours."""
 SIGNIFICANT, NOT_SIGNIFICANT = f"p < {ALPHA} (Holm)", "not significant"
 EQUAL = "equal"
 
 
 def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Figure | None:
-    """Plot mean utility over the number of documents: a line and band per run; closed book and gold as rules.
+    """Plot mean utility by number of documents: a line and band per run; closed book and gold as reference lines.
 
     Args:
         means: MEANS.
-        scope: what is shown.
+        scope: the selection to show.
     """
-    used = means.filter(
+    utility = means.filter(
         dataset=scope.dataset, annotator=END_TO_END, reader=scope.reader, score=scope.score
     ).drop_nulls("mean")
-    own = in_order(used.filter(pl.col("run_id").is_in(scope.runs)), scope.runs).sort(
+    selected = in_order(utility.filter(pl.col("run_id").is_in(scope.runs)), scope.runs).sort(
         "place", "depth", maintain_order=True
     )
-    if own.is_empty():
+    if selected.is_empty():
         return None
     names = {"run_id": "run", "depth": "documents", "mean": "utility", "num_queries": "questions"}
-    references = used.filter(pl.col("run_id").is_in(REFERENCES))
+    references = utility.filter(pl.col("run_id").is_in(REFERENCES))
     return Figure(
         name=scope.name("utility"),
         title=f"{scope.dataset}: utility by number of documents",
-        data=own.rename(names).select("run", "documents", "utility", "low", "high", "questions"),
+        data=selected.rename(names).select("run", "documents", "utility", "low", "high", "questions"),
         mark="line",
         x="documents",
         y="utility",
@@ -49,14 +49,14 @@ def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Figure | None:
         x_title="documents in the prompt (k)",
         y_title=f"utility (mean {scope.score})",
         caption=f"Mean score of the reader's output with the first k documents; bands: {scope.interval}."
-        f"{_gold_note(references, own)}{scope.notes}",
+        f"{_gold_note(references, selected)}{scope.notes}",
         is_main=True,
         dataset=scope.dataset,
     )
 
 
 def in_order(rows: pl.DataFrame, runs: tuple[str, ...]) -> pl.DataFrame:
-    """Add ``place``: that of ``run_id`` among the runs, best first; sorted by it."""
+    """Add ``place``, the index of ``run_id`` in ``runs``, and sort by it."""
     places = pl.DataFrame(
         {"run_id": runs, "place": range(len(runs))}, schema={"run_id": pl.String, "place": pl.Int64}
     )
@@ -65,10 +65,10 @@ def in_order(rows: pl.DataFrame, runs: tuple[str, ...]) -> pl.DataFrame:
     )
 
 
-def _gold_note(references: pl.DataFrame, own: pl.DataFrame) -> str:
-    """Whether gold passages are known of fewer questions."""
+def _gold_note(references: pl.DataFrame, utility: pl.DataFrame) -> str:
+    """Return a note if fewer questions have gold passages."""
     counts = references.filter(run_id=GOLD_PASSAGES)["num_queries"].to_list()
-    most = own["num_queries"].max()
+    most = utility["num_queries"].max()
     return (
         f" Gold passages: {counts[0]:,} of {int(str(most)):,} questions."
         if counts and counts[0] != most
@@ -77,32 +77,32 @@ def _gold_note(references: pl.DataFrame, own: pl.DataFrame) -> str:
 
 
 def run_differences(comparisons: pl.DataFrame, scope: Scope) -> Figure | None:
-    """Plot the difference of every two runs by utility with its interval, a panel per depth, the largest first.
+    """Plot the difference in utility of all pairs of runs with its interval, a panel per depth, the largest first.
 
-    A pair is named ``better - worse`` and placed by its difference at the largest depth that it is compared at.
+    A pair is named ``better - worse`` and sorted by its difference at the largest depth of its comparisons.
 
     Args:
         comparisons: COMPARISONS.
-        scope: what is shown.
+        scope: the selection to show.
     """
-    used = comparisons.filter(
+    pairs = comparisons.filter(
         pl.col("run_a").is_in(scope.runs) & pl.col("run_b").is_in(scope.runs),
         dataset=scope.dataset,
         annotator=END_TO_END,
         reader=scope.reader,
         score=scope.score,
     )
-    own = used.drop_nulls("difference")
-    if own.is_empty():
+    compared = pairs.drop_nulls("difference")
+    if compared.is_empty():
         return None
-    num_missing = used.height - own.height
+    num_missing = pairs.height - compared.height
     missing = (
-        f" Not compared: {num_missing} of {used.height} (a run never scored above 0)." if num_missing else ""
+        f" Not compared: {num_missing} of {pairs.height} (a run never scored above 0)." if num_missing else ""
     )
     return Figure(
         name=scope.name("differences"),
         title=f"{scope.dataset}: differences of runs by utility (mean {scope.score})",
-        data=_oriented(own),
+        data=_oriented(compared),
         mark="interval",
         x="difference",
         y="pair",
@@ -121,23 +121,23 @@ def run_differences(comparisons: pl.DataFrame, scope: Scope) -> Figure | None:
     )
 
 
-def _oriented(own: pl.DataFrame) -> pl.DataFrame:
-    """The pairs with the better run first, by the difference at their largest depth, and the largest of these first."""
+def _oriented(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Put the better run of each pair first, and sort by the difference at the largest depth, descending."""
     pair = ["run_a", "run_b"]
-    deepest = own.sort("depth").group_by(pair).agg(size=pl.col("difference").last())
-    joined = own.join(deepest, on=pair)
-    turned = pl.col("size") < 0
+    deepest = pairs.sort("depth").group_by(pair).agg(size=pl.col("difference").last())
+    joined = pairs.join(deepest, on=pair)
+    is_reversed = pl.col("size") < 0
     p_value = pl.col("p_adjusted")
     return (
         joined.sort(pl.col("size").abs(), *pair, "depth", descending=[True, False, False, False])
         .select(
-            pair=pl.when(turned)
+            pair=pl.when(is_reversed)
             .then(pl.format("{} - {}", "run_b", "run_a"))
             .otherwise(pl.format("{} - {}", "run_a", "run_b")),
             documents=pl.format("k = {}", "depth"),
-            difference=_turn("difference", "difference", turned),
-            low=_turn("low", "high", turned),
-            high=_turn("high", "low", turned),
+            difference=_signed("difference", "difference", is_reversed),
+            low=_signed("low", "high", is_reversed),
+            high=_signed("high", "low", is_reversed),
             test=pl.when(p_value < ALPHA).then(pl.lit(SIGNIFICANT)).otherwise(pl.lit(NOT_SIGNIFICANT)),
             p=p_value,
             depth="depth",
@@ -147,17 +147,17 @@ def _oriented(own: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _turn(kept: str, other: str, turned: pl.Expr) -> pl.Expr:
-    return pl.when(turned).then(-pl.col(other)).otherwise(pl.col(kept))
+def _signed(column: str, opposite: str, is_reversed: pl.Expr) -> pl.Expr:
+    return pl.when(is_reversed).then(-pl.col(opposite)).otherwise(pl.col(column))
 
 
 def gain_by_question(utility: pl.DataFrame, queries: pl.DataFrame, scope: Scope) -> Figure | None:
-    """Plot by how much each question is answered better with the best run than with the second, sorted.
+    """Plot the difference in utility between the best and the second run, question by question, sorted.
 
     Args:
         utility: UTILITY.
         queries: QUERIES.
-        scope: what is shown.
+        scope: the selection to show.
     """
     if len(scope.runs) < 2:
         return None
@@ -193,11 +193,11 @@ def gain_by_question(utility: pl.DataFrame, queries: pl.DataFrame, scope: Scope)
 
 
 def _differences(utility: pl.DataFrame, queries: pl.DataFrame, scope: Scope) -> pl.DataFrame:
-    """query, difference: of the questions judged with both runs at the largest depth, the largest first."""
+    """Return query and difference of the questions judged with both runs at the largest depth, descending."""
     of_dataset = queries.filter(dataset=scope.dataset).select("query_id")
-    own = utility.filter(reader=scope.reader, score=scope.score, depth=scope.depth).drop_nulls("value")
+    scores = utility.filter(reader=scope.reader, score=scope.score, depth=scope.depth).drop_nulls("value")
     first, second = (
-        own.filter(run_id=run).join(of_dataset, on="query_id", how="semi") for run in scope.runs[:2]
+        scores.filter(run_id=run).join(of_dataset, on="query_id", how="semi") for run in scope.runs[:2]
     )
     both = first.join(second, on="query_id", suffix="_second")
     return both.select(query="query_id", difference=pl.col("value") - pl.col("value_second")).sort(
@@ -206,11 +206,11 @@ def _differences(utility: pl.DataFrame, queries: pl.DataFrame, scope: Scope) -> 
 
 
 def _bars(values: pl.DataFrame, names: Mapping[int, str]) -> pl.DataFrame:
-    """place, difference, better, questions, query: a bar per question, or per neighbours where there are too many."""
+    """Return place, difference, better, questions, query: a bar per question, or per group of neighbours."""
     num_bars = min(values.height, MAX_BARS)
-    place = pl.int_range(pl.len()) * num_bars // values.height + 1
+    bar = pl.int_range(pl.len()) * num_bars // values.height + 1
     bars = (
-        values.with_columns(place=place)
+        values.with_columns(place=bar)
         .group_by("place", maintain_order=True)
         .agg(
             pl.col("difference").mean(),

@@ -1,4 +1,4 @@
-"""Figures -> Altair charts: data, layers of marks, and their encodings. Imported by `charts` where it is needed."""
+"""Build Altair charts from figures: data, layers of marks, and encodings. Imported lazily by `charts`."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import polars as pl
 from erag_ray.report.model import Figure
 
 HEIGHT, PANEL_WIDTH, PANEL_HEIGHT, STEP = 260, 180, 200, 22
-"""In pixels; STEP: of a row that is a name."""
+"""Sizes in pixels; STEP is the height of one row of a categorical y axis."""
 PANELS_ACROSS = 4
-# a list of names would sort as well, but Vega-Lite cannot read one with a line separator (U+2028) in it
+# not sorted by a list of names: Vega-Lite fails on names that contain a line separator (U+2028)
 PANEL = "panel_number"
-"""The column that panels are sorted by."""
+"""Column by which panels are sorted."""
 MAX_LOG_TICKS = 12
 MAX_NAMED_BARS = 30
 LABEL_WIDTH = 260
-"""In pixels; longer names are cut."""
-# Okabe & Ito, 2008; grey for their black and yellow, which one of two backgrounds would hide
+"""Width in pixels; longer names are cut."""
+# Okabe & Ito, 2008; grey replaces their black and yellow, which are invisible on one of the two backgrounds
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#8C6D31")
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (12, 4), (4, 2, 1, 2, 1, 2), (1, 3), (10, 2, 2, 2, 2, 2))
 SHAPES = (
@@ -35,17 +35,17 @@ SHAPES = (
     "triangle-right",
     "triangle-left",
 )
-# a high narrow bar: seen behind a circle at the same place
+# a tall narrow bar: visible behind a circle at the same position
 INTERVAL_SHAPES = ("circle", "M-.3,-1.6L.3,-1.6L.3,1.6L-.3,1.6Z", *SHAPES[1:])
 
 
 def single_panel(
     figure: Figure, rows: pl.DataFrame, width: int | str, title: str | None = None
 ) -> alt.TopLevelMixin:
-    """A chart of one panel; the name of the only panel of a faceted figure is its title."""
+    """Return a chart with one panel; the name of the only panel of a faceted figure becomes its title."""
     size = _size(figure, width, HEIGHT)
     named = {} if title is None else {"title": alt.TitleParams(title, fontWeight="normal", fontSize=11)}
-    # without it Vega-Lite warns that a height of steps cannot be fitted
+    # fit-x: Vega-Lite warns that a height in steps cannot be fitted
     fitted = (
         {"autosize": alt.AutoSizeParams(type="fit-x", contains="padding")} if width == "container" else {}
     )
@@ -62,12 +62,12 @@ def several_panels(figure: Figure, rows: pl.DataFrame, panels: list[str]) -> alt
         header=alt.Header(labelLimit=LABEL_WIDTH),
     )
     layers = alt.layer(*_layers(figure, rows)).properties(**_size(figure, PANEL_WIDTH, PANEL_HEIGHT))
-    places = rows[str(figure.facet)].replace_strict(panels, range(len(panels)), return_dtype=pl.Int64)
+    numbers = rows[str(figure.facet)].replace_strict(panels, range(len(panels)), return_dtype=pl.Int64)
     across = math.ceil(len(panels) / math.ceil(len(panels) / PANELS_ACROSS))
     return layers.facet(
         facet=facet,
         columns=across,
-        data=alt.InlineData(values=_values(rows.with_columns(places.alias(PANEL)))),
+        data=alt.InlineData(values=_values(rows.with_columns(numbers.alias(PANEL)))),
     )
 
 
@@ -75,7 +75,7 @@ def several_panels(figure: Figure, rows: pl.DataFrame, panels: list[str]) -> alt
 
 
 def rows_of(figure: Figure) -> pl.DataFrame:
-    """The rows that can be drawn: x and y are known and finite; other values that are not are null."""
+    """Return the rows with finite x and y; other non-finite values become null."""
     floats = figure.data.with_columns(
         pl.when(pl.col(name).is_finite()).then(pl.col(name)).alias(name)
         for name, kind in figure.data.schema.items()
@@ -85,14 +85,14 @@ def rows_of(figure: Figure) -> pl.DataFrame:
 
 
 def _values(rows: pl.DataFrame) -> list[dict[str, Any]]:
-    """Rows without their nulls, which Vega would show in tooltips."""
+    """Return the rows as records without nulls, which Vega would show in tooltips."""
     return [
         {key: value for key, value in row.items() if value is not None} for row in rows.iter_rows(named=True)
     ]
 
 
 def _field(name: str) -> str:
-    """A column's name as Vega-Lite reads it: dots and brackets are not paths."""
+    """Escape a column name for Vega-Lite, which reads dots and brackets as paths."""
     return "".join(f"\\{mark}" if mark in ".[]\\'\"" else mark for mark in name)
 
 
@@ -101,12 +101,12 @@ def _is_name(figure: Figure, axis: str) -> bool:
 
 
 def _value_axis(figure: Figure) -> str:
-    """The axis of values: x where y holds names."""
+    """Return the quantitative axis: x if y is categorical, else y."""
     return "x" if _is_name(figure, "y") else "y"
 
 
 def panels_of(figure: Figure, rows: pl.DataFrame) -> list[str]:
-    """The names of a figure's panels, in order of appearance; none without a facet."""
+    """Return the names of a figure's panels, in order of appearance; empty without a facet."""
     return [] if figure.facet is None else rows[figure.facet].unique(maintain_order=True).to_list()
 
 
@@ -118,7 +118,7 @@ def _size(figure: Figure, width: int | str, height: int) -> dict[str, Any]:
 
 
 def _layers(figure: Figure, rows: pl.DataFrame) -> Iterator[alt.Chart]:
-    """The marks of a figure, those below first."""
+    """Yield the layers of a figure, bottom first."""
     yield from _rule_layers(figure)
     if figure.low is not None and figure.high is not None:
         has_band = figure.mark == "line" and rows[figure.x].n_unique() > 1
@@ -141,7 +141,7 @@ def _line(figure: Figure, rows: pl.DataFrame) -> alt.Chart:
 
 
 def _points(figure: Figure, rows: pl.DataFrame) -> alt.Chart:
-    # lines are told apart by their dashes; many points would hide them, and unseen they still have tooltips
+    # many points would hide the dashes that distinguish lines; invisible points still have tooltips
     is_line = figure.mark == "line"
     is_seen = not is_line or rows[figure.x].n_unique() <= MAX_LOG_TICKS
     mark = alt.MarkDef(type="point", filled=True, size=60, opacity=1 if is_seen else 0)
@@ -166,7 +166,7 @@ def _chart(
     shape: bool = False,
     tooltip: bool = True,
 ) -> alt.Chart:
-    """One layer: a mark with the figure's encoding; ``low``: it reaches from the low to the high end."""
+    """Return one layer: a mark with the figure's encoding; ``low``: it spans from the low to the high end."""
     channels = _positions(figure, rows, low=low)
     if figure.color is None:
         mark.color = COLORS[0]
@@ -185,7 +185,7 @@ def _chart(
 
 
 def _positions(figure: Figure, rows: pl.DataFrame, *, low: bool) -> dict[str, Any]:
-    """The channels x and y, and where wanted the other end of an interval."""
+    """Return the channels x and y, and with ``low`` both ends of the interval."""
     channels: dict[str, Any] = {"x": _position(figure, rows, "x"), "y": _position(figure, rows, "y")}
     if low and figure.low is not None and figure.high is not None:
         axis = _value_axis(figure)
@@ -195,7 +195,7 @@ def _positions(figure: Figure, rows: pl.DataFrame, *, low: bool) -> dict[str, An
 
 
 def _position(figure: Figure, rows: pl.DataFrame, axis: str) -> Any:
-    """The channel x or y: names in order of appearance, places of bars, or values."""
+    """Return the channel x or y: names in order of appearance, indices of bars, or values."""
     name, title = (figure.x, figure.x_title) if axis == "x" else (figure.y, figure.y_title)
     channel = functools.partial(alt.X if axis == "x" else alt.Y, field=_field(name), title=title)
     if _is_name(figure, axis):
@@ -211,17 +211,17 @@ def _position(figure: Figure, rows: pl.DataFrame, axis: str) -> Any:
     return channel(type="quantitative", scale=alt.Scale.from_dict({"zero": figure.mark == "bar", **margin}))
 
 
-def _scale_of_lines(places: Sequence[float]) -> dict[str, Any]:
-    """Scale and axis of x under lines: a tick for each of a few places, on a log scale where they are far apart."""
-    if len(places) > MAX_LOG_TICKS:
+def _scale_of_lines(values: Sequence[float]) -> dict[str, Any]:
+    """Return scale and axis of x for lines: a tick per value if there are few, on a log scale if the range is wide."""
+    if len(values) > MAX_LOG_TICKS:
         return {"scale": alt.Scale(zero=False, nice=False)}
-    is_wide = len(places) > 2 and places[0] > 0 and places[-1] >= 10 * places[0]
+    is_wide = len(values) > 2 and values[0] > 0 and values[-1] >= 10 * values[0]
     scale = alt.Scale(type="log", nice=False) if is_wide else alt.Scale(zero=False)
-    return {"scale": scale, "axis": alt.Axis(values=list(places), format="~r", grid=False)}
+    return {"scale": scale, "axis": alt.Axis(values=list(values), format="~r", grid=False)}
 
 
 def _legend(figure: Figure) -> alt.Legend:
-    """The legend below a chart: samples of lines, or shapes."""
+    """Return the legend below a chart, with line samples or shapes."""
     stroke: dict[str, Any] = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2}
     dashed = stroke if figure.mark == "line" else {}
     return alt.Legend(
@@ -232,9 +232,9 @@ def _legend(figure: Figure) -> alt.Legend:
 def _by_name(
     channel: Any, column: str, names: Sequence[str], values: Sequence[Any], legend: alt.Legend
 ) -> Any:
-    """A channel that gives every name its own value, in order of appearance."""
-    several = [values[number % len(values)] for number in range(len(names))]
-    scale = alt.Scale(domain=list(names), range=[list(v) if isinstance(v, tuple) else v for v in several])
+    """Return a channel that maps every name to a value, in order of appearance."""
+    cycled = [values[number % len(values)] for number in range(len(names))]
+    scale = alt.Scale(domain=list(names), range=[list(v) if isinstance(v, tuple) else v for v in cycled])
     return channel(field=_field(column), type="nominal", sort=None, scale=scale, legend=legend)
 
 
@@ -247,15 +247,15 @@ def _tooltip(name: str, kind: pl.DataType) -> alt.Tooltip:
 
 
 def _rule_layers(figure: Figure) -> Iterator[alt.Chart]:
-    """Constant values as dotted lines across, each with its name at one end; neighbours at opposite ends."""
+    """Yield dotted reference lines, each with its name at one end; neighbours at opposite ends."""
     axis = _value_axis(figure)
-    known = [(name, value) for name, value in figure.rules.items() if math.isfinite(value)]
-    for number, (name, value) in enumerate(known):
-        place = alt.XDatum(datum=value) if axis == "x" else alt.YDatum(datum=value)
+    finite = [(name, value) for name, value in figure.rules.items() if math.isfinite(value)]
+    for number, (name, value) in enumerate(finite):
+        datum = alt.XDatum(datum=value) if axis == "x" else alt.YDatum(datum=value)
         data = alt.InlineData(values=[{"rule": name}])
         rule = alt.MarkDef(type="rule", strokeDash=[2, 3], color="#888888")
-        yield alt.Chart(data, mark=rule, encoding=alt.FacetedEncoding(**{axis: place}))
-        yield alt.Chart(data, mark=_rule_text(axis, number), encoding=_rule_encoding(axis, place, number))
+        yield alt.Chart(data, mark=rule, encoding=alt.FacetedEncoding(**{axis: datum}))
+        yield alt.Chart(data, mark=_rule_text(axis, number), encoding=_rule_encoding(axis, datum, number))
 
 
 def _rule_text(axis: str, number: int) -> alt.MarkDef:
@@ -264,9 +264,9 @@ def _rule_text(axis: str, number: int) -> alt.MarkDef:
     return alt.MarkDef(type="text", align="right" if number % 2 else "left", baseline="bottom", dy=-2)
 
 
-def _rule_encoding(axis: str, place: Any, number: int) -> alt.FacetedEncoding:
+def _rule_encoding(axis: str, datum: Any, number: int) -> alt.FacetedEncoding:
     text = alt.Text(field="rule", type="nominal")
     end: Any = {"value": "width" if axis == "y" and number % 2 else 0}
     if axis == "x":
-        return alt.FacetedEncoding(x=place, y=end, text=text)
-    return alt.FacetedEncoding(x=end, y=place, text=text)
+        return alt.FacetedEncoding(x=datum, y=end, text=text)
+    return alt.FacetedEncoding(x=end, y=datum, text=text)

@@ -1,4 +1,4 @@
-"""The tables of the report, a file each."""
+"""Tables of the report, one file per topic."""
 
 from erag_ray.report.tables.correlations import STATISTIC_NAMES
 from erag_ray.report.tables.curves import agreement_by_depth, agreement_by_reader, table_depths, whole_lists

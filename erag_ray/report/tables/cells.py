@@ -1,4 +1,4 @@
-"""Where a list helps the reader and where eRAG's label fails: the eight cells, two rates, and complements of runs."""
+"""Tables of the eight cells (where a list helps, where eRAG's label fails), two rates, and complements of runs."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ RATE_HEADS = {
     "combined_given_list": Column(
         "combined / list suffices",
         Format.SHARE,
-        "Of the questions where the list suffices: no document of it does alone, and the reader does not know the "
+        "Of the questions where the list suffices: no single document of it does, and the reader does not know the "
         "answer. eRAG's label cannot see what helped there.",
     ),
     "distracted_given_alone": Column(
         "distracted / a document suffices",
         Format.SHARE,
-        "Of the questions where some document suffices alone: the list does not. eRAG's label promises there what the "
-        "reader does not get.",
+        "Of the questions where a single document suffices: the list does not. eRAG's label overestimates the list "
+        "there.",
     ),
 }
 QUANTITY_HEADS = {
@@ -46,16 +46,16 @@ def cell_tables(
     confidence: float,
     threshold: float | None = None,
 ) -> list[Table]:
-    """The tables of one dataset, in reading order; those without rows are left out.
+    """Return the tables of one dataset, in reading order; empty ones are left out.
 
     Args:
         shares: CELL_SHARES.
         comparisons: CELL_COMPARISONS.
         complements: COMPLEMENTS.
-        dataset: whose tables.
+        dataset: the dataset.
         runs: in reading order.
         confidence: of the intervals.
-        threshold: as of `evaluate.cells`.
+        threshold: as in `evaluate.cells`.
     """
     tables = [
         cell_table(shares, dataset, runs, confidence, threshold),
@@ -70,11 +70,11 @@ def cell_tables(
 def cell_table(
     shares: pl.DataFrame, dataset: str, runs: Sequence[str], confidence: float, threshold: float | None = None
 ) -> Table:
-    """The share of every cell, for every run and depth."""
-    own = _of_lists(shares, dataset, runs).filter(slice="")
+    """Return the share of every cell, per run and depth."""
+    selected = _of_lists(shares, dataset, runs).filter(slice="")
     rows = [
         (*_list_names(part), *(_share(part, cell) for cell in CELLS_MEANING), *_counted(part))
-        for _, part in own.group_by(LIST, maintain_order=True)
+        for _, part in selected.group_by(LIST, maintain_order=True)
     ]
     least = SUFFICES if threshold is None else threshold
     return Table(
@@ -89,18 +89,18 @@ def cell_table(
         caption="Share of questions, by whether some document alone, the list of all of them, and the reader without "
         f"documents suffice (a label or a score of at least {least:g}), with {confidence:.0%} Wilson intervals. "
         + "; ".join(f"{CELL_HEADS[cell]}: {text}" for cell, text in CELLS_MEANING.items())
-        + f". {_dropped(own)}Question by question in the table cells.",
+        + f". {_dropped(selected)}Question by question in the table cells.",
         is_main=True,
         dataset=dataset,
     )
 
 
 def rate_table(shares: pl.DataFrame, dataset: str, runs: Sequence[str], confidence: float) -> Table:
-    """How far the label can be trusted here: the two rates, for every run and depth."""
-    own = _of_lists(shares, dataset, runs).filter(slice="")
+    """Return the two rates at which the label and the list disagree, per run and depth."""
+    selected = _of_lists(shares, dataset, runs).filter(slice="")
     rows = [
         (*_list_names(part), *(_share(part, rate, counted=True) for rate in RATES))
-        for _, part in own.group_by(LIST, maintain_order=True)
+        for _, part in selected.group_by(LIST, maintain_order=True)
     ]
     return Table(
         name=part_name("label-failures", dataset),
@@ -116,14 +116,14 @@ def rate_table(shares: pl.DataFrame, dataset: str, runs: Sequence[str], confiden
 
 
 def cell_slice_table(shares: pl.DataFrame, dataset: str, runs: Sequence[str], confidence: float) -> Table:
-    """Cells by slice, at the largest depth."""
-    own = _of_lists(shares, dataset, runs).filter(
+    """Return the shares of cells by slice, at the largest depth."""
+    selected = _of_lists(shares, dataset, runs).filter(
         pl.col("slice") != "", pl.col("depth") == pl.col("depth").max()
     )
     keys = ["slice", "value", "run_id"]
     rows = [
         (*plain(*map(str, key)), *(_share(part, cell) for cell in CELLS_MEANING), *_counted(part))
-        for key, part in own.group_by(keys, maintain_order=True)
+        for key, part in selected.group_by(keys, maintain_order=True)
     ]
     return Table(
         name=part_name("cells-by-slice", dataset),
@@ -134,17 +134,17 @@ def cell_slice_table(shares: pl.DataFrame, dataset: str, runs: Sequence[str], co
             Column("questions", Format.COUNT),
         ),
         rows=tuple(rows),
-        caption=f"As the table of all questions, for lists of {max(own['depth'], default=0)} documents, with "
+        caption=f"As the table of all questions, for lists of {max(selected['depth'], default=0)} documents, with "
         f"{confidence:.0%} Wilson intervals. Other depths are in the table cell_shares.",
         dataset=dataset,
     )
 
 
 def cell_comparison_table(comparisons: pl.DataFrame, dataset: str) -> Table:
-    """Every two runs by every cell and rate, where they differ in any question, at every depth."""
-    own = comparisons.filter(pl.col("dataset") == dataset)
+    """Compare all pairs of runs by every cell and rate, at every depth; pairs without a difference are left out."""
+    selected = comparisons.filter(pl.col("dataset") == dataset)
     order = [*CELLS_MEANING, *RATES]
-    differing = own.filter(pl.col("effect_size").is_not_null()).with_columns(
+    differing = selected.filter(pl.col("effect_size").is_not_null()).with_columns(
         place=pl.col("cell").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
     )
     return Table(
@@ -178,11 +178,11 @@ def _comparison_row(row: dict[str, Any]) -> tuple[Value, ...]:
 
 
 def complement_table(complements: pl.DataFrame, dataset: str, confidence: float) -> Table:
-    """What every two runs find that the other does not, at every depth; the pair with most to gain first."""
-    own = complements.filter(pl.col("dataset") == dataset)
+    """Return what each run of a pair retrieves that the other does not, per depth, largest possible gain first."""
+    selected = complements.filter(pl.col("dataset") == dataset)
     gain = pl.col("share").filter(pl.col("quantity") == "gain").first()
     keys = ["depth", "run_a", "run_b"]
-    ordered = own.with_columns(most=gain.over(*keys)).sort(
+    ordered = selected.with_columns(most=gain.over(*keys)).sort(
         "depth",
         "most",
         "run_a",
@@ -219,10 +219,10 @@ def complement_table(complements: pl.DataFrame, dataset: str, confidence: float)
 
 
 def _of_lists(shares: pl.DataFrame, dataset: str, runs: Sequence[str]) -> pl.DataFrame:
-    """One dataset's rows where anything was judged, runs in reading order, depths ascending."""
+    """Return the judged rows of one dataset, runs in reading order, depths ascending."""
     order = {run: place for place, run in enumerate(runs)}
-    own = shares.filter(pl.col("dataset") == dataset, pl.col("run_id").is_in(list(order)))
-    judged = own.filter(pl.col("share").is_not_null().any().over("run_id", "depth"))
+    selected = shares.filter(pl.col("dataset") == dataset, pl.col("run_id").is_in(list(order)))
+    judged = selected.filter(pl.col("share").is_not_null().any().over("run_id", "depth"))
     place = pl.col("run_id").replace_strict(order, return_dtype=pl.Int64)
     numbered = judged.with_columns(place=place).with_row_index("row")
     first = pl.col("row").min().over("slice", "value")
@@ -241,15 +241,15 @@ def _share(part: pl.DataFrame, cell: str, *, counted: bool = False) -> Value:
 
 
 def _counted(part: pl.DataFrame) -> tuple[Value]:
-    """The number of questions that have a cell."""
+    """Return the number of questions that have a cell."""
     return (Value(_row_of(part, "cell", "found")["num_queries"]),)
 
 
 def _row_of(part: pl.DataFrame, column: str, value: str) -> dict[str, Any]:
-    """The one row that has a value in a column."""
+    """Return the only row with this value in a column."""
     return part.row(by_predicate=pl.col(column) == value, named=True)
 
 
-def _dropped(own: pl.DataFrame) -> str:
-    most = max(own["num_dropped"], default=0)
+def _dropped(rows: pl.DataFrame) -> str:
+    most = max(rows["num_dropped"], default=0)
     return f"Up to {most} questions are left out, since something was not judged. " if most else ""

@@ -1,4 +1,4 @@
-"""How far each label can be trusted: agreement with the end-to-end utility, over queries and over runs."""
+"""Tables of the agreement of each label with end-to-end utility, over queries and over runs."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ STATISTIC_NAMES = {"kendall_tau_b": "tau", "spearman_rho": "rho"}
 def correlation_table(
     correlations: pl.DataFrame, dataset: str, depth: int, statistic: str, runs: Sequence[str]
 ) -> Table:
-    """Return annotators and measures down, runs across: one statistic against the utility at the same depth.
+    """Return one statistic of each measure with utility at the same depth: annotators and measures by runs.
 
     The paper's Table 1 with intervals and ceilings (Salemi & Zamani, SIGIR 2024).
     """
-    own = at_full_depth(correlations, dataset, "queries", depth).filter(pl.col("statistic") == statistic)
+    selected = at_full_depth(correlations, dataset, "queries", depth).filter(pl.col("statistic") == statistic)
     rows = []
-    for annotator, name, part in by_measure(own):
+    for annotator, name, part in by_measure(selected):
         cells = {row["run_id"]: agreement(row) for row in part.iter_rows(named=True)}
         rows.append((*plain(annotator, name), *across(cells, runs)))
     symbol = STATISTIC_NAMES.get(statistic, statistic)
@@ -35,13 +35,13 @@ def correlation_table(
         columns=(*names("annotator", "measure"), *columns(runs)),
         rows=tuple(rows),
         caption=f"{symbol} [interval] /ceiling, the most {symbol} that the ties in these data allow. "
-        f"{few_varied(own)}{reasons(own)}Other cut-offs are in the table correlations.",
+        f"{few_varied(selected)}{reasons(selected)}Other cut-offs are in the table correlations.",
         dataset=dataset,
     )
 
 
 def at_full_depth(correlations: pl.DataFrame, dataset: str, over: str, depth: int) -> pl.DataFrame:
-    """Return one dataset's rows over queries or over runs, at one depth and the cut-off that equals it."""
+    """Return the rows of one dataset over queries or over runs, at one depth and with the cut-off equal to it."""
     return correlations.filter(
         pl.col("dataset") == dataset,
         pl.col("over") == over,
@@ -51,12 +51,12 @@ def at_full_depth(correlations: pl.DataFrame, dataset: str, over: str, depth: in
 
 
 def agreement(row: Mapping[str, Any]) -> Value:
-    """Return a row's statistic with its interval, and its ceiling as the note."""
+    """Return the statistic of a row with its interval, and its ceiling as note."""
     return estimate(row, note=f"/{number(row['ceiling'], 2)}")
 
 
 def few_varied(rows: pl.DataFrame) -> str:
-    """Return a warning about runs whose utility is the same for nearly all queries."""
+    """Return a warning about runs whose utility is equal for nearly all queries."""
     few = rows.filter((pl.col("num_varied") > 0) & (pl.col("num_varied") < FEW_VARIED))
     by_run = (
         few.group_by("run_id").agg(pl.col("num_varied").min(), pl.col("num_queries").max()).sort("run_id")
@@ -71,7 +71,7 @@ def few_varied(rows: pl.DataFrame) -> str:
 
 
 def reasons(rows: pl.DataFrame) -> str:
-    """Return why figures or intervals are missing, the most frequent reasons first."""
+    """Return why values or intervals are missing, the most frequent reasons first."""
     missing = rows.filter(pl.col("reason").is_not_null()).group_by("reason").len()
     ordered = missing.sort("len", "reason", descending=[True, False])
     listed = [f"{reason} ({count} cells)" for reason, count in ordered.head(3).iter_rows()]
@@ -81,14 +81,14 @@ def reasons(rows: pl.DataFrame) -> str:
 
 
 def across_runs_table(correlations: pl.DataFrame, dataset: str, depth: int) -> Table:
-    """Return whether each label ranks the retrievers as end-to-end evaluation does."""
-    own = at_full_depth(correlations, dataset, "runs", depth)
-    statistics = own["statistic"].unique(maintain_order=True).to_list()
-    num_runs = int(own["num_runs"].max() or 0)  # type: ignore[arg-type]
-    counts = own["num_queries"].unique().sort().to_list()
+    """Return the agreement over runs: does each label rank the retrievers as end-to-end evaluation does?"""
+    selected = at_full_depth(correlations, dataset, "runs", depth)
+    statistics = selected["statistic"].unique(maintain_order=True).to_list()
+    num_runs = int(selected["num_runs"].max() or 0)  # type: ignore[arg-type]
+    counts = selected["num_queries"].unique().sort().to_list()
     queries = " to ".join(map(str, dict.fromkeys(counts[:1] + counts[-1:])))
     rows = []
-    for annotator, name, part in by_measure(own):
+    for annotator, name, part in by_measure(selected):
         cells = {row["statistic"]: _with_p(row) for row in part.iter_rows(named=True)}
         rows.append((*plain(annotator, name), *across(cells, statistics)))
     return Table(

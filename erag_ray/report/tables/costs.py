@@ -1,4 +1,4 @@
-"""What was asked of models, what was cached, and what the rest took."""
+"""Tables of requests (total, unique, cached, new) and of costs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 from erag_ray.report.model import Column, Format, Table, Value
 from erag_ray.report.values import columns, names, part_name, plain
 
-WORK = ("asked", "distinct", "cached", "new")
+REQUEST_COUNTS = ("asked", "distinct", "cached", "new")
 COST_COLUMNS = (
     *names("stage", "model"),
     *columns(("requests", "reader calls", "tokens in"), Format.COUNT),
@@ -23,32 +23,31 @@ COST_COLUMNS = (
 
 
 def work_table(stage: Mapping[str, Any]) -> Table:
-    """Return what was asked, what was cached, what was new, by kind of question and of list.
+    """Return the numbers of requests, by kind of request and of list.
 
     Args:
-        stage: the manifest of a reading stage (`inference.stage`).
+        stage: the manifest of an inference stage (`inference.stage`).
     """
     names_of = ("model", "kind", "lists")
     return Table(
         name=part_name("requests", stage["stage"]),
         title=f"Requests of the stage {stage['stage']}",
         columns=(*names(*names_of), *columns(("asked", "distinct (union)", "cached", "new"), Format.COUNT)),
-        rows=tuple(plain(*(row[name] for name in (*names_of, *WORK))) for row in stage["counts"]),
-        caption="pairs: one document alone (eRAG). lists: several documents (end to end). outputs: of the reader, to "
-        "be judged. Equal questions with equal "
-        f"texts are asked once. {stage['summary']}",
+        rows=tuple(plain(*(row[name] for name in (*names_of, *REQUEST_COUNTS))) for row in stage["counts"]),
+        caption="pairs: one document (eRAG). lists: several documents (end to end). outputs: outputs of the reader, "
+        f"for the judge. Equal questions with equal texts are one request. {stage['summary']}",
         is_main=True,
     )
 
 
 def cost_table(costs: pl.DataFrame) -> Table:
-    """Return COSTS of the stages of this job."""
+    """Return COSTS of the stages of a job."""
     return Table(
         name="costs",
         title="Costs",
         columns=COST_COLUMNS,
         rows=tuple(_cost_row(row) for row in costs.iter_rows(named=True)),
-        caption="What the last run of each stage did itself; responses found in the store cost nothing again.",
+        caption="Costs of the last run of each stage; cached responses cost nothing again.",
         is_main=True,
     )
 

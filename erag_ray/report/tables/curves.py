@@ -1,4 +1,4 @@
-"""The data of the paper's Figures 1 to 3: agreement with the end-to-end utility by documents, and by reader."""
+"""Data of the paper's Figures 1 to 3: agreement with end-to-end utility by number of documents, and by reader."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CURVE_COLUMNS = ["annotator", "measure", "depth", *VALUES]
 
 
 def agreement_by_depth(correlations: pl.DataFrame, dataset: str, run: str, statistic: str) -> pl.DataFrame:
-    """For each annotator the measure that agrees best in Table 1, and its agreement at each depth.
+    """Return each annotator's agreement at each depth, by the measure that agrees best in Table 1.
 
     The paper's Figure 1 (Salemi & Zamani, SIGIR 2024). Measures are taken over the whole list, ideals over the run's
     own. For the depth of Table 1 see `table_depths`.
@@ -22,20 +22,22 @@ def agreement_by_depth(correlations: pl.DataFrame, dataset: str, run: str, stati
     Returns:
         Columns `CURVE_COLUMNS`, annotators in reading order, depths ascending; a missing value is null.
     """
-    own = whole_lists(correlations).filter(dataset=dataset, run_id=run, statistic=statistic)
-    at = own.join(table_depths(own), on=["annotator", "depth"], how="semi").drop_nulls("value")
-    best = at.sort("value", "measure", descending=[True, False]).unique(
+    selected = whole_lists(correlations).filter(dataset=dataset, run_id=run, statistic=statistic)
+    candidates = selected.join(table_depths(selected), on=["annotator", "depth"], how="semi").drop_nulls(
+        "value"
+    )
+    best = candidates.sort("value", "measure", descending=[True, False]).unique(
         "annotator", keep="first", maintain_order=True
     )
-    kept = own.join(best, on=["annotator", "measure"], how="semi")
-    return in_reading_order(kept.sort("depth")).select(CURVE_COLUMNS)
+    chosen = selected.join(best, on=["annotator", "measure"], how="semi")
+    return in_reading_order(chosen.sort("depth")).select(CURVE_COLUMNS)
 
 
 def table_depths(rows: pl.DataFrame) -> pl.DataFrame:
-    """The depth of each annotator's Table 1: columns annotator and depth.
+    """Return the depth of Table 1 for each annotator: columns annotator and depth.
 
-    The largest of those at which most queries have a value: a judge that was asked about ten documents of each list has
-    values of deeper lists only where these are short.
+    It is the largest depth at which the number of queries with a value is largest. A judge that graded ten documents of
+    each list has values at larger depths only for short lists.
     """
     counts = rows.drop_nulls("value").group_by("annotator", "depth").agg(pl.col("num_queries").max())
     most = counts.sort("num_queries", "depth", descending=True)
@@ -43,7 +45,7 @@ def table_depths(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def whole_lists(correlations: pl.DataFrame) -> pl.DataFrame:
-    """The rows over queries whose measure looks at the whole list, ideals over the run's own: the paper's."""
+    """Select, as in the paper, rows over queries with the cut-off at full depth and the run's own list as ideal."""
     return correlations.filter(
         pl.col("over") == "queries",
         pl.col("cutoff") == pl.col("depth"),
@@ -54,33 +56,32 @@ def whole_lists(correlations: pl.DataFrame) -> pl.DataFrame:
 def agreement_by_reader(
     jobs: Mapping[str, pl.DataFrame], depth: int, statistic: str, annotator: str = "erag"
 ) -> pl.DataFrame:
-    """One annotator's agreement at one depth for several readers, by the measure that agrees best over all of them.
+    """Return an annotator's agreement at one depth for several readers, by the measure that agrees best over all.
 
     The paper's Figures 2 and 3 (Salemi & Zamani, SIGIR 2024), for every run.
 
     Args:
-        jobs: what to call a reader -> CORRELATIONS of a job with it.
+        jobs: name of a reader -> CORRELATIONS of a job with it.
         depth: number of documents.
         statistic: a key of `agreement.STATISTICS`.
-        annotator: whose labels.
+        annotator: the annotator.
 
     Returns:
         Columns dataset, run_id, measure, reader and `VALUES`; datasets and runs that every job has. A measure
-        without a value for one of the readers is not the best while another has all.
+        that lacks a value for a reader is chosen only if every measure does.
     """
-    wanted = {"annotator": annotator, "depth": depth, "statistic": statistic}
+    selection = {"annotator": annotator, "depth": depth, "statistic": statistic}
     parts = [
-        whole_lists(table).filter(**wanted).with_columns(reader=pl.lit(name)) for name, table in jobs.items()
+        whole_lists(table).filter(**selection).with_columns(reader=pl.lit(name))
+        for name, table in jobs.items()
     ]
-    place = ["dataset", "run_id", "measure"]
-    rows = pl.concat(parts).select(*place, "reader", *VALUES)
+    key = ["dataset", "run_id", "measure"]
+    rows = pl.concat(parts).select(*key, "reader", *VALUES)
     shared = rows.filter(pl.col("reader").n_unique().over("dataset", "run_id") == len(jobs))
-    # a mean of all of them, not of those that have a value
-    means = shared.group_by(place).agg(
+    # null unless every reader has a value
+    means = shared.group_by(key).agg(
         mean=pl.when(pl.col("value").count() == len(jobs)).then(pl.col("value").mean())
     )
-    ordered = means.sort(
-        *place[:2], "mean", "measure", descending=[False, False, True, False], nulls_last=True
-    )
-    best = ordered.unique(place[:2], keep="first", maintain_order=True)
-    return best.drop("mean").join(shared, on=place, maintain_order="left")
+    ordered = means.sort(*key[:2], "mean", "measure", descending=[False, False, True, False], nulls_last=True)
+    best = ordered.unique(key[:2], keep="first", maintain_order=True)
+    return best.drop("mean").join(shared, on=key, maintain_order="left")

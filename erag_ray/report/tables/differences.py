@@ -1,4 +1,4 @@
-"""Which runs differ, and which annotator agrees better with utility: paired differences with their certainty."""
+"""Tables of paired differences: between runs, and between annotators in their agreement with utility."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from erag_ray.runs import END_TO_END
 
 PAIR = ["run_a", "run_b"]
 MAX_RUNS = 20
-"""Of more runs only the pairs with the best one are shown."""
+"""With more runs, only pairs with the best run are shown."""
 DIFFERENCE_COLUMNS = (
     Column("difference", Format.NUMBER, "Mean over queries of the difference, with its bootstrap interval"),
     Column("p", Format.P_VALUE, "By random sign flips"),
@@ -39,17 +39,19 @@ PAIRED = (
 def comparison_table(
     comparisons: pl.DataFrame, dataset: str, runs: Sequence[str], *, is_main: bool = False
 ) -> Table:
-    """Compare every two runs by utility at every depth, and by the first measure of each annotator at the full depth.
+    """Compare all pairs of runs by utility at every depth, and by the first measure of each annotator at full depth.
 
     Args:
         comparisons: COMPARISONS.
-        dataset: whose rows.
-        runs: all runs, best first; of more than `MAX_RUNS` only pairs with the first are shown.
-        is_main: of the table.
+        dataset: the dataset.
+        runs: all runs, best first; with more than `MAX_RUNS`, only pairs with the first are shown.
+        is_main: see `Table`.
     """
-    own = comparisons.filter(pl.col("dataset") == dataset)
+    selected = comparisons.filter(pl.col("dataset") == dataset)
     is_cut = len(runs) > MAX_RUNS
-    shown = own.filter((pl.col("run_a") == runs[0]) | (pl.col("run_b") == runs[0])) if is_cut else own
+    shown = (
+        selected.filter((pl.col("run_a") == runs[0]) | (pl.col("run_b") == runs[0])) if is_cut else selected
+    )
     left_out = f"Only pairs with {runs[0]}; the others are in the table comparisons. " if is_cut else ""
     rows = [
         (*plain(f"{row['run_a']} - {row['run_b']}", name), *difference_values(row))
@@ -61,17 +63,17 @@ def comparison_table(
         title=f"{dataset}: which runs differ",
         columns=(*names("runs", "by"), *DIFFERENCE_COLUMNS),
         rows=tuple(rows),
-        caption=f"{PAIRED}{reasons(own)}{left_out}Other measures and cut-offs are in the table comparisons.",
+        caption=f"{PAIRED}{reasons(selected)}{left_out}Other measures and cut-offs are in the table comparisons.",
         is_main=is_main,
         dataset=dataset,
     )
 
 
-def _quantities(own: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
-    used = own.filter(pl.col("annotator") == END_TO_END).sort("reader", "depth")
+def _quantities(selected: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+    used = selected.filter(pl.col("annotator") == END_TO_END).sort("reader", "depth")
     for (_, depth), part in used.group_by("reader", "depth", maintain_order=True):
         yield f"utility@{depth}", part
-    labels = own.filter(
+    labels = selected.filter(
         pl.col("annotator") != END_TO_END,
         pl.col("depth") == pl.col("depth").max(),
         pl.col("cutoff") == pl.col("depth"),
@@ -84,7 +86,7 @@ def _quantities(own: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
 
 
 def difference_values(row: Mapping[str, Any]) -> tuple[Value, ...]:
-    """Return the values of `DIFFERENCE_COLUMNS` of a row of COMPARISONS."""
+    """Return the values of `DIFFERENCE_COLUMNS` for a row of COMPARISONS."""
     is_constant = row["difference"] is not None and row["effect_size"] is None
     reason = row["reason"] or ""
     rest = (row["p_value"], row["p_adjusted"], "no variation" if is_constant else row["effect_size"])
@@ -97,15 +99,15 @@ def difference_values(row: Mapping[str, Any]) -> tuple[Value, ...]:
 def contrast_table(
     contrasts: pl.DataFrame, dataset: str, depth: int, statistic: str, runs: Sequence[str]
 ) -> Table:
-    """Return by how much eRAG agrees better with utility than each other annotator, measure by measure, runs across."""
-    own = contrasts.filter(
+    """Return how much better eRAG agrees with utility than each other annotator, by measure and run."""
+    selected = contrasts.filter(
         pl.col("dataset") == dataset,
         pl.col("depth") == depth,
         pl.col("statistic") == statistic,
         pl.col("annotator_a") == "erag",
     ).rename({"annotator_b": "annotator"})
     rows = []
-    for annotator, name, part in by_measure(own):
+    for annotator, name, part in by_measure(selected):
         cells = {row["run_id"]: _contrast(row) for row in part.iter_rows(named=True)}
         rows.append((*plain(f"erag - {annotator}", name), *across(cells, runs)))
     symbol = STATISTIC_NAMES.get(statistic, statistic)

@@ -1,4 +1,4 @@
-"""Where gains can show that a document does harm, and from which noise on."""
+"""Notes and warnings on where gains can show that a document does harm, and on their noise."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Any
 from erag_ray.annotators import TAIL
 
 MIN_SHARE, MIN_QUESTIONS = 0.1, 20
-"""Of fewer questions that are answered closed-book, `gain` misses nine harmful documents of ten, or a share of them is
-known to no better than 20 points either way (Wilson, 95 %)."""
+"""Minimum share and number of questions answered closed-book. Below the share, `gain` misses nine of ten harmful
+documents; below the number, the 95 % Wilson interval of a share is wider than 20 points either way."""
 Rows = Sequence[Mapping[str, Any]]
 
 
 def harm_notes(closed_book: Rows, noise: Rows) -> list[str]:
-    """A line for each dataset and kind of gain.
+    """Return a line for each dataset and kind of gain.
 
     Args:
-        closed_book: `closed_book_answers`, where `gain` is among the annotators.
-        noise: `likelihood_noise`, where `gain_likelihood` is.
+        closed_book: rows of `closed_book_answers`, if `gain` is among the annotators.
+        noise: rows of `likelihood_noise`, if `gain_likelihood` is.
     """
     return [
         *(
@@ -38,7 +38,7 @@ def harm_notes(closed_book: Rows, noise: Rows) -> list[str]:
 
 
 def harm_warnings(closed_book: Rows, noise: Rows) -> list[str]:
-    """Name what is too little to find harm by; arguments as of `harm_notes`."""
+    """Return warnings about datasets with too little data to detect harm; arguments as in `harm_notes`."""
     return [*_closed_book_warnings(closed_book), *_noise_warnings(noise)]
 
 
@@ -56,13 +56,13 @@ def _noise_warnings(rows: Rows) -> Iterator[str]:
     for row in rows:
         if not row["num_pairs"]:
             yield (
-                f"{row['dataset']}: gain_likelihood: no documents unrelated to a question are there, so every label is "
-                "null. Ask more questions"
+                f"{row['dataset']}: gain_likelihood: there are no documents unrelated to a question, so every label is "
+                "null. Use more questions"
             )
         elif row["num_pairs"] < TAIL - 1:
             yield (
-                f"{row['dataset']}: gain_likelihood: the noise is known from {row['num_pairs']} unrelated documents, "
-                f"fewer than {TAIL - 1}, and lets through more than 5 % of them. Ask more questions"
+                f"{row['dataset']}: gain_likelihood: the noise is estimated from {row['num_pairs']} unrelated "
+                f"documents, fewer than {TAIL - 1}, so more than 5 % of them exceed it. Use more questions"
             )
 
 

@@ -1,4 +1,4 @@
-"""What a reader writes, and what of that no retriever can mend."""
+"""Tables and warnings about the outputs of a reader: empty, truncated, copied or misspelt ones, and judgements."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
 
 NUM_SHOWN = 3
 MIN_OUTPUTS = 20
-"""Of fewer outputs a share says little, and no warning is given."""
+"""Kinds of lists with fewer outputs give no warning."""
 ODD = {"num_empty": 0.05, "num_at_limit": 0.1, "num_copied": 0.01, "num_misspelt": 0.02}
-"""A larger share of such outputs gets a warning."""
+"""Column of OUTPUTS -> share above which there is a warning."""
 ODD_REPETITION = 0.1
-"""So much more often than the commonest gold answer, one output gets a warning."""
+"""There is a warning if one output is more frequent than the most common gold answer by more than this share."""
 ODD_JUDGEMENTS = 0.01
-"""If a larger share of outputs has no judgement there is a warning."""
+"""Share of outputs without a judgement above which there is a warning."""
 MEANINGS = {
     "num_empty": "are empty",
     "num_at_limit": "end at the limit of max_new_tokens, not by themselves",
@@ -32,7 +32,7 @@ KIND = ["reader", "kind", "depth"]
 
 
 def kind_name(kind: str, depth: int) -> str:
-    """A kind of list for people: what the reader was given."""
+    """Return a readable name for a kind of list."""
     names = {
         NO_PASSAGES: "no passages",
         GOLD_PASSAGES: "gold passages",
@@ -43,7 +43,7 @@ def kind_name(kind: str, depth: int) -> str:
 
 OUTPUT_COLUMNS = (
     *names("given"),
-    Column("outputs", Format.COUNT, "How many outputs the reader gave"),
+    Column("outputs", Format.COUNT, "Number of outputs of the reader"),
     Column("empty", Format.SHARE),
     Column("at limit", Format.SHARE, "As long as max_new_tokens allows"),
     Column("copied", Format.SHARE, "The answer of a worked example in the prompt"),
@@ -53,16 +53,16 @@ OUTPUT_COLUMNS = (
 
 
 def output_table(outputs: pl.DataFrame, common: pl.DataFrame, dataset: str) -> Table:
-    """Return shares of odd outputs, and the commonest ones, by what the reader was given."""
-    own = outputs.filter(dataset=dataset)
+    """Return the shares of unusual outputs, and the most common outputs, by kind of list."""
+    selected = outputs.filter(dataset=dataset)
     return Table(
         name=part_name("outputs", dataset),
         title=f"{dataset}: what the reader writes",
         columns=OUTPUT_COLUMNS,
-        rows=tuple(_output_row(row, common) for row in _in_order(own)),
+        rows=tuple(_output_row(row, common) for row in _in_order(selected)),
         caption="Shares of outputs. at limit: as long as max_new_tokens allows. copied: the answer of a worked example "
         "in the prompt. misspelt: an answer or verdict but for case or punctuation, which scores 0. "
-        f"{_majority(own)}The ten commonest outputs are in the tables common_outputs.",
+        f"{_majority(selected)}The ten commonest outputs are in the tables common_outputs.",
         dataset=dataset,
     )
 
@@ -77,7 +77,7 @@ JUDGEMENTS_SHOWN = {
 
 
 def judgement_table(judgements: pl.DataFrame, dataset: str) -> Table:
-    """Return what the judge says of a reader's outputs, by what the reader was given."""
+    """Return the shares of the judge's verdicts on a reader's outputs, by kind of list."""
     rows = tuple(
         plain(
             kind_name(row["kind"], row["depth"]),
@@ -103,20 +103,20 @@ def judgement_table(judgements: pl.DataFrame, dataset: str) -> Table:
 
 
 def judgement_warnings(judgements: pl.DataFrame) -> Iterator[str]:
-    """Name the lists of whose outputs many have no judgement, a line each."""
+    """Yield a warning for each kind of list with many outputs without a judgement."""
     counted = judgements.filter(pl.col("num_outputs") >= MIN_OUTPUTS)
     for row in _in_order(counted.filter(pl.col("num_unusable") > ODD_JUDGEMENTS * pl.col("num_outputs"))):
         share = row["num_unusable"] / row["num_outputs"]
         yield (
             f"{row['dataset']}, {kind_name(row['kind'], row['depth'])}: {share:.1%} of the outputs have no judgement, "
-            "and so no score; turn off the judge's thinking (judge.extra_body), or take another judge.model"
+            "and so no score; turn off the judge's thinking (judge.extra_body), or use another judge.model"
         )
 
 
 def _in_order(outputs: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Rows of OUTPUTS: no passages, each document alone, the lists by depth, gold passages."""
-    place = {NO_PASSAGES: 0, SINGLE_DOCUMENT: 1, END_TO_END: 2, GOLD_PASSAGES: 3}
-    order = pl.col("kind").replace_strict(place, return_dtype=pl.Int8)
+    """Yield rows of OUTPUTS in order: no passages, single documents, lists by depth, gold passages."""
+    positions = {NO_PASSAGES: 0, SINGLE_DOCUMENT: 1, END_TO_END: 2, GOLD_PASSAGES: 3}
+    order = pl.col("kind").replace_strict(positions, return_dtype=pl.Int8)
     yield from outputs.sort("reader", order, "depth").iter_rows(named=True)
 
 
@@ -144,7 +144,7 @@ def _majority(outputs: pl.DataFrame) -> str:
 
 
 def depth_table(best: pl.DataFrame, dataset: str) -> Table:
-    """Return how many documents serve the reader best in each run."""
+    """Return the depth that serves the reader best in each run."""
     rows = best.filter(dataset=dataset).sort("reader", "run_id").iter_rows(named=True)
     return Table(
         name=part_name("best_depths", dataset),
@@ -173,7 +173,7 @@ def _gain_of_depth(row: Mapping[str, Any]) -> Value:
 def output_warnings(
     outputs: pl.DataFrame, common: pl.DataFrame, best: pl.DataFrame, means: pl.DataFrame
 ) -> list[str]:
-    """Name what is odd about a reader's outputs, a line each; kinds of lists with few outputs are left out."""
+    """Return warnings about unusual outputs of a reader; kinds of lists with few outputs are left out."""
     counted = outputs.filter(pl.col("num_outputs") >= MIN_OUTPUTS)
     lines: list[str] = []
     for part in counted.sort("dataset").partition_by("dataset", maintain_order=True):
@@ -183,12 +183,12 @@ def output_warnings(
 
 
 def _majority_warnings(outputs: pl.DataFrame, means: pl.DataFrame) -> Iterator[str]:
-    """Readers that score lower than the commonest gold answer alone."""
-    used = means.filter(pl.col("annotator") == END_TO_END, pl.col("run_id").is_in(REFERENCES).not_())
-    best = used.group_by("dataset", "reader").agg(utility=pl.col("mean").max())
-    floors = outputs.unique(["dataset", "reader"]).join(best, on=["dataset", "reader"])
+    """Yield a warning for each reader that scores below the most common gold answer."""
+    utility = means.filter(pl.col("annotator") == END_TO_END, pl.col("run_id").is_in(REFERENCES).not_())
+    best = utility.group_by("dataset", "reader").agg(utility=pl.col("mean").max())
+    majorities = outputs.unique(["dataset", "reader"]).join(best, on=["dataset", "reader"])
     for row in (
-        floors.filter(pl.col("utility") < pl.col("majority_score")).sort("dataset").iter_rows(named=True)
+        majorities.filter(pl.col("utility") < pl.col("majority_score")).sort("dataset").iter_rows(named=True)
     ):
         yield (
             f"{row['dataset']}: the reader's best utility is {number(row['utility'])}, and the commonest gold answer "

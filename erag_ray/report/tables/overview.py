@@ -1,4 +1,4 @@
-"""The main tables over all datasets: utility of each run, the best run against the others, the best agreements."""
+"""Main tables over all datasets: utility of each run, the best run against the others, the best agreements."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from erag_ray.runs import END_TO_END
 
 MEASURE = ["annotator", "measure", "cutoff", "ideal"]
 MAX_RUNS = 8
-"""So many runs have a column in the main tables."""
+"""Runs that have a column in the main tables."""
 
 
 def utility_overview(means: pl.DataFrame, confidence: float | None) -> Table:
-    """Return the utility of the best runs and of the reference readings, by dataset and depth."""
+    """Return the utility of the best runs and of the reference runs, by dataset and depth."""
     runs, references = best_first(means), references_of(means)
     shown = runs[:MAX_RUNS]
     rows = []
@@ -60,11 +60,11 @@ def _only_best(runs: Sequence[str]) -> str:
 
 
 def comparison_overview(comparisons: pl.DataFrame, means: pl.DataFrame) -> Table:
-    """Return the best run of each dataset against the next best ones, by utility at the largest depth."""
+    """Compare the best run of each dataset with the next best ones, by utility at the largest depth."""
     rows = []
     for (dataset,), part in means.sort("dataset").group_by("dataset", maintain_order=True):
-        own = comparisons.filter(dataset=dataset, annotator=END_TO_END)
-        deepest = own.filter(pl.col("depth") == pl.col("depth").max())
+        selected = comparisons.filter(dataset=dataset, annotator=END_TO_END)
+        deepest = selected.filter(pl.col("depth") == pl.col("depth").max())
         rows += list(_against_best(deepest, str(dataset), best_first(part)[:MAX_RUNS]))
     return Table(
         name="comparisons",
@@ -83,13 +83,13 @@ def _against_best(
     for other in runs[1:]:
         row = pairs.get(frozenset((runs[0], other)))
         if row is not None:
-            turned = row if row["run_a"] == runs[0] else _turned(row)
+            exchanged = row if row["run_a"] == runs[0] else _exchanged(row)
             name = f"utility@{row['depth']}"
-            yield (*plain(dataset, f"{runs[0]} - {other}", name), *difference_values(turned))
+            yield (*plain(dataset, f"{runs[0]} - {other}", name), *difference_values(exchanged))
 
 
-def _turned(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row of COMPARISONS as the difference of the second run and the first."""
+def _exchanged(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of COMPARISONS with the two runs exchanged."""
     negative = {
         name: None if row[other] is None else 0.0 - row[other]
         for name, other in (
@@ -103,15 +103,14 @@ def _turned(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def agreement_overview(correlations: pl.DataFrame, runs: Sequence[str], statistic: str) -> Table:
-    """Return the measure of each annotator that agrees best with the utility, by dataset, runs across.
+    """Return each annotator's measure with the best agreement with utility, by dataset, runs across.
 
-    Measures are taken over the whole list, ideals over the run's own, at the largest depth at which the annotator has
-    labels of most queries.
+    Measures are over the whole list with the run's own list as ideal, at the depth of `table_depths`.
     """
     shown = runs[:MAX_RUNS]
-    own = whole_lists(correlations).filter(pl.col("run_id").is_in(shown), statistic=statistic)
+    selected = whole_lists(correlations).filter(pl.col("run_id").is_in(shown), statistic=statistic)
     rows = []
-    for (dataset,), part in own.sort("dataset").group_by("dataset", maintain_order=True):
+    for (dataset,), part in selected.sort("dataset").group_by("dataset", maintain_order=True):
         rows += [(*plain(str(dataset)), *row) for row in _agreement_rows(part, shown)]
     symbol = STATISTIC_NAMES.get(statistic, statistic)
     return Table(
@@ -126,13 +125,13 @@ def agreement_overview(correlations: pl.DataFrame, runs: Sequence[str], statisti
 
 
 def _agreement_rows(correlations: pl.DataFrame, runs: Sequence[str]) -> Iterator[tuple[Value, ...]]:
-    """Yield annotator, its best measure and its agreement for each run; one without any value has its reason."""
-    at = correlations.join(table_depths(correlations), on=["annotator", "depth"], how="semi")
-    means = at.group_by(MEASURE, maintain_order=True).agg(pl.col("value").mean()).drop_nulls("value")
+    """Yield each annotator, its best measure and its agreement per run; without any value, the reason."""
+    candidates = correlations.join(table_depths(correlations), on=["annotator", "depth"], how="semi")
+    means = candidates.group_by(MEASURE, maintain_order=True).agg(pl.col("value").mean()).drop_nulls("value")
     best = means.sort("value", "measure", descending=[True, False]).unique("annotator", keep="first")
     for row in in_reading_order(best).iter_rows(named=True):
-        part = at.filter(pl.col(key) == row[key] for key in MEASURE)
-        cells = {one["run_id"]: agreement(one) for one in part.iter_rows(named=True)}
+        part = candidates.filter(pl.col(key) == row[key] for key in MEASURE)
+        cells = {candidate["run_id"]: agreement(candidate) for candidate in part.iter_rows(named=True)}
         name = measure_name(row["measure"], row["cutoff"], row["ideal"])
         yield (*plain(row["annotator"], name), *across(cells, runs))
     without = correlations.filter(pl.col("annotator").is_in(best["annotator"].implode()).not_())

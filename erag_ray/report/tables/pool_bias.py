@@ -1,4 +1,4 @@
-"""How much the comparison of runs depends on who is in the pool."""
+"""Table of pool bias: how measures with a pooled ideal change when a run leaves the pool."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from erag_ray.report.values import across, columns, names, part_name, plain
 
 
 def pool_bias_table(pool_bias: pl.DataFrame, dataset: str, runs: Sequence[str]) -> Table:
-    """Return for each annotator and measure what becomes of the other runs when this one leaves the pool."""
-    own = pool_bias.filter(pl.col("dataset") == dataset)
+    """Return, per annotator and measure, how the other runs change when a run leaves the pool."""
+    selected = pool_bias.filter(pl.col("dataset") == dataset)
     rows = []
-    for annotator, name, part in by_measure(own.with_columns(ideal=pl.lit(POOL))):
+    for annotator, name, part in by_measure(selected.with_columns(ideal=pl.lit(POOL))):
         cells = {row["run_id"]: _cell(row) for row in part.iter_rows(named=True)}
         rows.append((*plain(annotator, name), *across(cells, runs)))
     return Table(
@@ -29,7 +29,7 @@ def pool_bias_table(pool_bias: pl.DataFrame, dataset: str, runs: Sequence[str]) 
         rows=tuple(rows),
         caption="tau of the order of the other runs with and without this one in the pool; in brackets the largest "
         "change of a mean among them; then the share of this run's own documents that have a label, where not all "
-        f"have. {reasons(own)}",
+        f"have. {reasons(selected)}",
         dataset=dataset,
     )
 

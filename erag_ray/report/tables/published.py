@@ -1,4 +1,4 @@
-"""What the papers report, to be read beside one's own: other data, other readers, so never in one column with them."""
+"""Published tables of the papers, for reference: other data and readers, so never in one column with own results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from erag_ray.report.tables.sorting import in_reading_order
 from erag_ray.report.values import across, columns, names, part_name, plain
 
 FOLDER = pathlib.Path(__file__).with_name("published")
-# the paper's names of measures and retrievers -> ours
+# names of measures and retrievers in the paper -> in this package
 MEASURE_NAMES = {"p": "P", "r": "R", "map": "AP", "mrr": "RR", "ndcg": "nDCG", "hit_ratio": "Success"}
 RETRIEVER_NAMES = {"bm25": "BM25", "contriever": "Contriever"}
 SYMBOLS = {"kendall_tau": "tau", "spearman_rho": "rho"}
@@ -29,20 +29,22 @@ def _read(name: str) -> pl.DataFrame:
 
 
 def published_table_1(datasets: Sequence[str]) -> Iterator[Table]:
-    """Table 1 of Salemi & Zamani (SIGIR 2024) for those of its datasets that a report is about, a table a retriever."""
+    """Yield Table 1 of Salemi & Zamani (SIGIR 2024) for the datasets of a report, one table per retriever."""
     table = _read("erag_table_1.csv").with_columns(pl.col("measure").replace(MEASURE_NAMES))
     names = list(dict.fromkeys(known_name(dataset) for dataset in datasets))
     for retriever, shown in RETRIEVER_NAMES.items():
-        own = table.filter(pl.col("retriever") == retriever)
-        known = [name for name in names if name is not None and name in own["dataset"]]
-        if known:
-            yield _as_printed(own, known, shown)
+        rows = table.filter(pl.col("retriever") == retriever)
+        present = [name for name in names if name is not None and name in rows["dataset"]]
+        if present:
+            yield _as_printed(rows, present, shown)
 
 
-def _as_printed(own: pl.DataFrame, datasets: Sequence[str], retriever: str) -> Table:
+def _as_printed(published: pl.DataFrame, datasets: Sequence[str], retriever: str) -> Table:
     keys = [(dataset, symbol) for dataset in datasets for symbol in SYMBOLS]
     rows = []
-    for (annotator, measure), part in _ordered(own).group_by("annotator", "measure", maintain_order=True):
+    for (annotator, measure), part in _ordered(published).group_by(
+        "annotator", "measure", maintain_order=True
+    ):
         cells = {
             (row["dataset"], symbol): Value(row[symbol])
             for row in part.iter_rows(named=True)
@@ -62,13 +64,13 @@ def _as_printed(own: pl.DataFrame, datasets: Sequence[str], retriever: str) -> T
     )
 
 
-def _ordered(own: pl.DataFrame) -> pl.DataFrame:
-    given = own.with_columns(cutoff=pl.lit(50, pl.Int32), ideal=pl.lit(OWN_LIST))
-    return in_reading_order(given)
+def _ordered(published: pl.DataFrame) -> pl.DataFrame:
+    complete = published.with_columns(cutoff=pl.lit(50, pl.Int32), ideal=pl.lit(OWN_LIST))
+    return in_reading_order(complete)
 
 
 def published_reproduction() -> Table:
-    """Return the table of the student reproduction of 2025: NQ, BM25, 40 documents, a thousandth of Wikipedia."""
+    """Return the results of the student reproduction of 2025: NQ, BM25, 40 documents, a thousandth of Wikipedia."""
     table = _read("reproduction.csv")
     rows = tuple(
         plain(
@@ -90,7 +92,7 @@ def published_reproduction() -> Table:
         ),
         rows=rows,
         caption="A reproduction report of 2025: T5-small trained for one epoch, a thousandth of Wikipedia. Six of 568 "
-        "answers were right, so its tau hangs on six questions.",
+        "answers were right, so its tau depends on six questions.",
     )
 
 
@@ -125,10 +127,10 @@ def published_table_2() -> Table:
 
 
 def published_table_3(heads: Sequence[str]) -> Table:
-    """Return Table 3 of Park & Lim: their three retrievers on KLUE-MRC's Wikipedia questions.
+    """Return Table 3 of Park & Lim: three retrievers on KLUE-MRC's Wikipedia questions.
 
     Args:
-        heads: how the five probabilities are called.
+        heads: column headers of the five probabilities.
     """
     table = _read("dual_labels_table_3.csv").select("retriever", *PROBABILITIES)
     return Table(

@@ -1,4 +1,4 @@
-"""The first table: which retriever serves the reader best."""
+"""The first table of a dataset: which retriever serves the reader best."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ REFERENCE_MEANINGS = {
 def which_retriever(
     means: pl.DataFrame, dataset: str, confidence: float | None, *, is_main: bool = False
 ) -> Table:
-    """Return the first table: utility at every depth, then each measure at its full depth, for every run.
+    """Return utility at every depth, then each measure at full depth, for every run.
 
-    Runs stand in the order of their utility at the largest depth, best first.
+    Runs are in the order of their utility at the largest depth, best first.
     """
-    own = means.filter(pl.col("dataset") == dataset)
-    runs = best_first(own)
-    references = references_of(own)
-    num_queries = count_queries(own)
+    selected = means.filter(pl.col("dataset") == dataset)
+    runs = best_first(selected)
+    references = references_of(selected)
+    num_queries = count_queries(selected)
     rows = [
-        *utility_rows(own, runs, references, num_queries),
-        *_measure_rows(own, runs, len(references), num_queries),
+        *utility_rows(selected, runs, references, num_queries),
+        *_measure_rows(selected, runs, len(references), num_queries),
     ]
     return Table(
         name=part_name("retrievers", dataset),
@@ -48,22 +48,22 @@ def which_retriever(
 
 
 def percent(confidence: float | None) -> str:
-    """Return the coverage of intervals, for a sentence; nothing where it is not known."""
+    """Return the confidence level for a sentence; "" if unknown."""
     return "" if confidence is None else f"{confidence:.0%} "
 
 
 def count_queries(means: pl.DataFrame) -> int:
-    """Return over how many queries a dataset's utility is known."""
+    """Return the number of queries with utility."""
     return int(means.filter(pl.col("annotator") == END_TO_END)["num_queries"].max() or 0)  # type: ignore[arg-type]
 
 
 def references_of(means: pl.DataFrame) -> list[str]:
-    """Return which reference readings there are: without passages, with gold ones."""
+    """Return the reference runs that are present: without passages, with gold passages."""
     return [name for name in REFERENCES if name in means["run_id"].unique()]
 
 
 def reference_columns(references: Sequence[str]) -> tuple[Column, ...]:
-    """Return the columns of reference readings."""
+    """Return the columns of the reference runs."""
     return tuple(
         Column(REFERENCE_NAMES[name], Format.NUMBER, REFERENCE_MEANINGS[name]) for name in references
     )
@@ -80,7 +80,7 @@ def best_first(means: pl.DataFrame) -> list[str]:
 def utility_rows(
     means: pl.DataFrame, runs: Sequence[str], references: Sequence[str], num_queries: int
 ) -> Iterator[tuple[Value, ...]]:
-    """Yield score, ``utility@k`` and a value for each run and reference, by depth."""
+    """Yield the score, ``utility@k`` and a value for each run and reference run, by depth."""
     used = means.filter(pl.col("annotator") == END_TO_END)
     of_runs = used.filter(~pl.col("run_id").is_in(REFERENCES))
     for (reader, score, depth), part in of_runs.sort("reader", "depth").group_by(
@@ -88,7 +88,7 @@ def utility_rows(
     ):
         beside = used.filter(pl.col("run_id").is_in(REFERENCES) & (pl.col("reader") == reader))
         values = _values(pl.concat([part, beside]), num_queries)
-        # the reader without and with the gold passages is the same at every depth
+        # reference runs have the same value at every depth
         yield (*plain(str(score), f"utility@{depth}"), *across(values, [*runs, *references]))
 
 
@@ -103,7 +103,7 @@ def _measure_rows(
 
 
 def _values(part: pl.DataFrame, num_queries: int) -> dict[str, Value]:
-    """Return run_id -> mean with its interval, and over how many queries where not over all of them."""
+    """Return run_id -> mean with its interval, and the number of queries if not all."""
     return {row["run_id"]: _value(row, num_queries) for row in part.iter_rows(named=True)}
 
 

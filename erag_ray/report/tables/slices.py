@@ -1,4 +1,4 @@
-"""Utility and eRAG's main measure by slice of the questions, and which runs differ there."""
+"""Tables by slice of the questions: utility and eRAG's first measure, and which runs differ."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SLICE = ["slice", "value"]
 def slice_tables(
     means: pl.DataFrame, comparisons: pl.DataFrame, dataset: str, runs: Sequence[str], confidence: float
 ) -> list[Table]:
-    """The tables of one dataset, in reading order; those without rows are left out.
+    """Return the tables of one dataset, in reading order; empty ones are left out.
 
     Args:
         means: SLICE_MEANS.
         comparisons: SLICE_COMPARISONS.
-        dataset: whose tables.
+        dataset: the dataset.
         runs: in reading order.
         confidence: of the intervals.
     """
@@ -36,11 +36,11 @@ def slice_tables(
 
 
 def slice_mean_table(means: pl.DataFrame, dataset: str, runs: Sequence[str], confidence: float) -> Table:
-    """Utility and eRAG's first measure at the largest depth, slice by slice, runs across."""
-    own = means.filter(pl.col("dataset") == dataset)
-    references = [name for name in REFERENCES if name in own["run_id"].unique()]
+    """Return utility and eRAG's first measure at the largest depth, by slice and run."""
+    selected = means.filter(pl.col("dataset") == dataset)
+    references = [name for name in REFERENCES if name in selected["run_id"].unique()]
     rows = []
-    for (slice, value), part in own.group_by(SLICE, maintain_order=True):
+    for (slice, value), part in selected.group_by(SLICE, maintain_order=True):
         for name, quantity in _quantities(part, with_references=True):
             cells = {row["run_id"]: estimate(row, "mean") for row in quantity.iter_rows(named=True)}
             count = Value(quantity["num_queries"].max())  # type: ignore[arg-type]
@@ -60,11 +60,11 @@ def slice_mean_table(means: pl.DataFrame, dataset: str, runs: Sequence[str], con
 
 
 def slice_comparison_table(comparisons: pl.DataFrame, dataset: str) -> Table:
-    """Every two runs by utility and by eRAG's first measure at the largest depth, slice by slice."""
-    own = comparisons.filter(pl.col("dataset") == dataset)
+    """Compare all pairs of runs by utility and by eRAG's first measure at the largest depth, by slice."""
+    selected = comparisons.filter(pl.col("dataset") == dataset)
     rows = [
         _comparison_row(row, name)
-        for _, part in own.group_by(SLICE, maintain_order=True)
+        for _, part in selected.group_by(SLICE, maintain_order=True)
         for name, quantity in _quantities(part)
         for row in quantity.sort("run_a", "run_b").iter_rows(named=True)
     ]
@@ -90,7 +90,7 @@ def slice_comparison_table(comparisons: pl.DataFrame, dataset: str) -> Table:
 
 
 def _quantities(part: pl.DataFrame, *, with_references: bool = False) -> Iterator[tuple[str, pl.DataFrame]]:
-    """``utility@k`` and the name of eRAG's first measure, with their rows, at the largest depth."""
+    """Yield ``utility@k`` and the name of eRAG's first measure, with their rows at the largest depth."""
     used = part.filter(pl.col("annotator") == END_TO_END)
     labels = part.filter(pl.col("annotator") == "erag")
     is_reference = pl.col("run_id").is_in(REFERENCES) if with_references else pl.lit(False)

@@ -23,16 +23,16 @@ Line = tuple[str, str, dict[tuple[str, str], Cell]]
 def table_1(correlations: pl.DataFrame, run: str, depth: int) -> Table:
     """Return one run at one depth: annotators and measures down, datasets and statistics across.
 
-    Measures are taken at the full depth; those with an ideal take the run's own list, as the paper does.
+    Measures are at full depth, with the run's own list as ideal, as in the paper.
     """
-    own = whole_lists(correlations).filter(run_id=run, depth=depth)
-    datasets = sorted(own["dataset"].unique(), key=_place)
-    statistics = own["statistic"].unique(maintain_order=True).to_list()
-    shown = own.filter(pl.col("value").is_not_null().any().over("annotator"))
-    absent = sorted(set(own["annotator"]) - set(shown["annotator"]))
-    unknown = [f"Without any value at this depth: {', '.join(absent)}."] if absent else []
+    selected = whole_lists(correlations).filter(run_id=run, depth=depth)
+    datasets = sorted(selected["dataset"].unique(), key=_dataset_order)
+    statistics = selected["statistic"].unique(maintain_order=True).to_list()
+    shown = selected.filter(pl.col("value").is_not_null().any().over("annotator"))
+    absent = sorted(set(selected["annotator"]) - set(shown["annotator"]))
+    notes = [f"Without any value at this depth: {', '.join(absent)}."] if absent else []
     lines = list(_lines(shown))
-    caption = " ".join([*unknown, *_why_missing(shown, lines, datasets), reasons(shown)]).strip()
+    caption = " ".join([*notes, *_why_missing(shown, lines, datasets), reasons(shown)]).strip()
     keys = [(dataset, statistic) for dataset in datasets for statistic in statistics]
     return Table(
         name=part_name("table_1", run, depth),
@@ -50,15 +50,15 @@ def table_1(correlations: pl.DataFrame, run: str, depth: int) -> Table:
     )
 
 
-def _place(dataset: str) -> tuple[int, str]:
-    """Datasets that are known come in the order of `DATASETS`, which is the paper's, the others after them by name."""
-    known = known_name(dataset)
-    return (list(DATASETS).index(known) if known else len(DATASETS), dataset)
+def _dataset_order(dataset: str) -> tuple[int, str]:
+    """Sort key of a dataset: those of the paper first, in the order of `DATASETS`, then the others by name."""
+    canonical = known_name(dataset)
+    return (list(DATASETS).index(canonical) if canonical else len(DATASETS), dataset)
 
 
-def _lines(own: pl.DataFrame) -> Iterator[Line]:
-    """Rows of CORRELATIONS in reading order, by annotator and measure."""
-    ordered = in_reading_order(own).group_by("annotator", "measure", maintain_order=True)
+def _lines(selected: pl.DataFrame) -> Iterator[Line]:
+    """Yield the rows of CORRELATIONS by annotator and measure, in reading order."""
+    ordered = in_reading_order(selected).group_by("annotator", "measure", maintain_order=True)
     for (annotator, measure), part in ordered:
         cells: dict[tuple[str, str], Cell] = {
             (row["dataset"], row["statistic"]): row for row in part.iter_rows(named=True)
@@ -67,35 +67,37 @@ def _lines(own: pl.DataFrame) -> Iterator[Line]:
 
 
 def _why_missing(
-    own: pl.DataFrame,
+    selected: pl.DataFrame,
     lines: Sequence[Line],
     datasets: Sequence[str],
 ) -> Iterator[str]:
-    """What has no rows: annotators that do not apply to a dataset, measures that its labels do not allow."""
-    held = {(row["annotator"], row["dataset"]) for row in own.iter_rows(named=True)}
+    """Explain missing rows: annotators not applicable to a dataset, measures that need binary labels."""
+    present = {(row["annotator"], row["dataset"]) for row in selected.iter_rows(named=True)}
     without: dict[str, list[str]] = {}
     for annotator in dict.fromkeys(annotator for annotator, _, _ in lines):
-        missing = [dataset for dataset in datasets if (annotator, dataset) not in held]
+        missing = [dataset for dataset in datasets if (annotator, dataset) not in present]
         if missing:
-            why = ANNOTATORS[annotator].where if annotator in ANNOTATORS else "where it can"
-            without.setdefault(f"to {', '.join(missing)} (labels only {why})", []).append(annotator)
-    yield from _over_fewer(own)
-    for where, annotators in without.items():
-        yield f"-: {', '.join(annotators)} not applicable {where}."
+            scope = ANNOTATORS[annotator].where if annotator in ANNOTATORS else "where it can"
+            without.setdefault(f"to {', '.join(missing)} (labels only {scope})", []).append(annotator)
+    yield from _over_fewer(selected)
+    for datasets_of, annotators in without.items():
+        yield f"-: {', '.join(annotators)} not applicable {datasets_of}."
     graded: dict[tuple[str, str], list[str]] = {}
     for annotator, measure, cells in lines:
         shown = {dataset for dataset, _ in cells}
         for dataset in datasets:
-            if dataset not in shown and (annotator, dataset) in held:
+            if dataset not in shown and (annotator, dataset) in present:
                 graded.setdefault((annotator, dataset), []).append(measure)
     for (annotator, dataset), measures in graded.items():
         yield f"-: labels of {annotator} in {dataset} are graded, and {', '.join(measures)} need binary ones."
 
 
-def _over_fewer(own: pl.DataFrame) -> Iterator[str]:
-    """Annotators that have not judged every query, such as a judge that was asked about some."""
-    known = own.drop_nulls("value").group_by("annotator", "dataset", maintain_order=True)
-    counts = known.agg(pl.col("num_queries").max(), all=(pl.col("num_queries") + pl.col("num_dropped")).max())
+def _over_fewer(selected: pl.DataFrame) -> Iterator[str]:
+    """Name annotators without labels for all queries, such as a judge of a sample."""
+    judged = selected.drop_nulls("value").group_by("annotator", "dataset", maintain_order=True)
+    counts = judged.agg(
+        pl.col("num_queries").max(), all=(pl.col("num_queries") + pl.col("num_dropped")).max()
+    )
     fewer = counts.filter(pl.col("num_queries") < pl.col("all"))
     for (annotator,), part in fewer.group_by("annotator", maintain_order=True):
         listed = ", ".join(
