@@ -274,6 +274,6 @@ def test_pages_that_are_named_by_no_question_and_questions_without_a_page(
     ).write_parquet(pages)
     config = config_of(tmp_path, klue, pages)
     label_twice(config, retrieve(config))
-    assert "whose gold page gives no passage (their doc label is always 0): 2" in capsys.readouterr().err
+    assert "whose gold page has no passage (their doc label is always 0): 2" in capsys.readouterr().err
     with pytest.raises(InputError, match="cannot be read"):
         retrieve(config_of(tmp_path, klue, tmp_path / "nothing.parquet"))

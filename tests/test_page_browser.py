@@ -231,16 +231,16 @@ def test_the_look_at_a_question_shows_all_that_is_known(visit: Visit, path: str)
 def test_filters_leave_what_they_name(visit: Visit) -> None:
     page = visit.open("questions", "#view=questions")
     page.get_by_label("Dataset").select_option("nq")
-    expect(page.locator("#found .count")).to_contain_text("60 of 120")
+    expect(page.locator("#matches .count")).to_contain_text("60 of 120")
     page.get_by_label("hops").select_option("2")
-    expect(page.locator("#found .count")).to_contain_text("20 of 120")
+    expect(page.locator("#matches .count")).to_contain_text("20 of 120")
     page.get_by_label("Cell").select_option("combined")
     page.get_by_label("of run").select_option("dense")
     for cell in page.locator("table.questions tbody tr td:nth-child(4) .cell").all_inner_texts():
         assert cell == "combined"
     page.goto(visit.url + "#view=questions")
     page.get_by_role("button", name="Runs differ most").click()
-    expect(page.locator("#found .count")).to_contain_text("of 120")
+    expect(page.locator("#matches .count")).to_contain_text("of 120")
     spreads = page.locator("table.questions tbody tr td:nth-child(7)").all_inner_texts()
     assert set(spreads) == {"1"}
     page.get_by_role("button", name="Did harm").click()
@@ -331,7 +331,7 @@ def test_a_missing_file_of_questions_is_named(browser: Browser, tmp_path: pathli
     shutil.rmtree(pathlib.Path(path).parent / "questions")
     page = Visit(browser, path).open("question", "#view=question&id=q0")
     expect(page.locator("#question [role=alert]")).to_contain_text(
-        "questions/0000.js is not beside index.html"
+        "questions/0000.js is missing beside index.html"
     )
     page.context.close()
 

@@ -482,7 +482,7 @@ def test_what_the_runs_find_is_counted_over_all_questions(
     assert found["gold_page", 1][1] == found["kilt_r_precision", 0][1] == 5
     assert found["gold_page", 5] == (1.0, 5)
     assert found["contains_answer", 5][1] == 6
-    assert [one.title for one in shown] == ["tiny: what the runs find"]
+    assert [one.title for one in shown] == ["tiny: retrieval measures"]
     # sealed: the same again reads no passages
     with monkeypatch.context() as patch:
         patch.setattr(

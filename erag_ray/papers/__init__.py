@@ -1,4 +1,4 @@
-"""The papers' tables and figures from finished jobs, beside the published numbers, and the dual-label experiment."""
+"""Tables and figures of the papers from finished jobs, beside the published values, and the dual-label experiment."""
 
 from erag_ray.papers.config import PapersConfig
 from erag_ray.papers.dual_labels import PROBABILITIES, dual_labels, dual_probabilities

@@ -1,4 +1,4 @@
-"""Which finished jobs give the papers' tables and figures."""
+"""Config of the papers' tables and figures: the finished jobs and their parameters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from erag_ray.config import require
 
 @dataclass(frozen=True, kw_only=True)
 class PapersConfig:
-    """The papers' tables and figures from finished jobs; the folders are those jobs' out."""
+    """Tables and figures of the papers from finished jobs; each folder is the ``out`` of a job."""
 
     PATHS: ClassVar = ("comparison", "by_size", "by_augmentation", "dual_labels", "out")
 
@@ -18,10 +18,10 @@ class PapersConfig:
     """Table 1, Figure 1 and the reproduction's table: a comparison at several depths."""
 
     by_size: dict[str, str] = field(default_factory=dict)
-    """Figure 2: reader sizes -> their comparisons, of the same questions and runs."""
+    """Figure 2: reader size -> comparison, all with the same questions and runs."""
 
     by_augmentation: dict[str, str] = field(default_factory=dict)
-    """Figure 3: FiD and IPA -> their comparisons, of the same questions and runs."""
+    """Figure 3: FiD and IPA -> comparison, both with the same questions and runs."""
 
     dual_labels: str | None = None
     """Table 3 of the dual-label paper: a job of jobs/dual_labels.py."""
@@ -36,7 +36,7 @@ class PapersConfig:
     """The reproduction's table: number of documents."""
 
     statistic: str = "kendall_tau_b"
-    """Agreement in the figures: kendall_tau_b or spearman_rho."""
+    """Statistic of agreement in the figures: kendall_tau_b or spearman_rho."""
 
     out: str = "results/papers/report"
     """Folder of report.md and of the figures: their data (such as figure_2.csv) and pictures (such as figure_2.svg)."""

@@ -1,7 +1,7 @@
-"""Dual labels of the best passage: of the right document, and with the answer's words (Park & Lim, 2025, section 2).
+"""Dual labels of the first passage: from the right document, and with the answer (Park & Lim, 2025, section 2).
 
-``doc_label`` is 1 if the first passage of a list is of a gold page, ``word_label`` if it holds an answer. Their
-probabilities over questions, alone, together, and each given the other, are the paper's Table 3.
+``doc_label`` is 1 if the first passage of a list is from a gold page, ``word_label`` if it contains an answer. The
+paper's Table 3 has their marginal, joint and conditional probabilities over questions.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ LABEL_COLUMNS = ("dataset", "run_id", "query_id", "doc_label", "word_label")
 def dual_labels(
     runs: pl.DataFrame,
     queries: pl.DataFrame,
-    of_page: pl.DataFrame,
-    with_answer: pl.DataFrame,
+    page_labels: pl.DataFrame,
+    answer_labels: pl.DataFrame,
     names: Sequence[str],
 ) -> pl.DataFrame:
-    """Columns `LABEL_COLUMNS`: the labels (0 or 1) of every question for every run; without a list both are 0.
+    """Return the labels (0 or 1) of every question and run, columns `LABEL_COLUMNS`; both are 0 without a list.
 
     Args:
         runs: RUNS.
-        queries: QUERIES, those with a gold page.
-        of_page: ``query_id, doc_id, label``: 1 where the document is of a gold page.
-        with_answer: the same, 1 where it holds an answer.
-        names: of the runs.
+        queries: QUERIES with a gold page.
+        page_labels: ``query_id, doc_id, label``: 1 if the document is from a gold page.
+        answer_labels: ``query_id, doc_id, label``: 1 if the document contains an answer.
+        names: names of the runs.
     """
     first = runs.filter(pl.col("rank") == 1).select("run_id", "query_id", "doc_id")
     grid = queries.select("dataset", "query_id").join(pl.DataFrame({"run_id": list(names)}), how="cross")
     labelled = grid.join(first, on=["run_id", "query_id"], how="left")
-    for name, labels in (("doc_label", of_page), ("word_label", with_answer)):
-        own = labels.select("query_id", "doc_id", pl.col("label").cast(pl.Int8).alias(name))
-        labelled = labelled.join(own, on=["query_id", "doc_id"], how="left").with_columns(
+    for name, labels in (("doc_label", page_labels), ("word_label", answer_labels)):
+        named = labels.select("query_id", "doc_id", pl.col("label").cast(pl.Int8).alias(name))
+        labelled = labelled.join(named, on=["query_id", "doc_id"], how="left").with_columns(
             pl.col(name).fill_null(0)
         )
     return labelled.select(LABEL_COLUMNS)
 
 
 def dual_probabilities(labels: pl.DataFrame, confidence: float) -> pl.DataFrame:
-    """DUAL_LABELS: each probability with its Wilson interval, from so many questions.
+    """Return DUAL_LABELS: each probability with its Wilson interval and number of questions.
 
-    A conditional one is over the questions where its condition holds; where it never does it is null.
+    A conditional probability is over the questions where its condition holds, and null if there are none.
     """
     rows = []
     for (dataset, run_id), part in labels.group_by("dataset", "run_id", maintain_order=True):

@@ -1,4 +1,4 @@
-"""Runs -> the dual labels of each question's best passage, and their probabilities, sealed."""
+"""Compute and seal the probabilities of dual labels of the runs of a retrieval."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from erag_ray.store import TableStore
 
 
 def label_twice(config: DualLabelsConfig, made: Sequence[MadeRun]) -> list[Table]:
-    """DUAL_LABELS of a retrieval's runs, sealed in its folder; as tables.
+    """Compute DUAL_LABELS of the runs of a retrieval, seal them in its folder, and return them as report tables.
 
     Raises:
-        InputError: the questions or passages cannot be read any more.
+        InputError: the questions or passages cannot be read.
     """
     diagnostics = Diagnostics()
     loaded = load_asked(config, diagnostics)
@@ -37,28 +37,30 @@ def label_twice(config: DualLabelsConfig, made: Sequence[MadeRun]) -> list[Table
         page_ids=loaded.provenance["page_id"],
     )
     diagnostics.raise_errors()
-    nothing = pl.DataFrame(schema={"query_id": pl.String, "doc_id": pl.String})
-    given = Evidence(
-        pairs=nothing,
+    no_pairs = pl.DataFrame(schema={"query_id": pl.String, "doc_id": pl.String})
+    evidence_of_inputs = Evidence(
+        pairs=no_pairs,
         queries=loaded.queries,
         corpus=corpus,
         provenance=loaded.provenance,
         gold=loaded.gold,
     )
-    with_gold = dataclasses.replace(given, queries=applicable_queries("provenance", given))
-    # verdicts and replies are not looked for in passages
+    with_gold = dataclasses.replace(
+        evidence_of_inputs, queries=applicable_queries("provenance", evidence_of_inputs)
+    )
+    # the word rule applies only to short answers, not to verdicts or replies
     queries = applicable_queries(config.word_rule, with_gold)
-    there = pl.concat(
+    in_corpus = pl.concat(
         [
             loaded.provenance.join(corpus, on="page_id", how="semi")["query_id"],
             loaded.gold.join(corpus, on="doc_id", how="semi")["query_id"],
         ]
     )
-    absent = queries.filter(pl.col("query_id").is_in(there.implode()).not_()).height
+    absent = queries.filter(pl.col("query_id").is_in(in_corpus.implode()).not_()).height
     if absent:
-        say(f"questions whose gold page gives no passage (their doc label is always 0): {absent:,}")
+        say(f"questions whose gold page has no passage (their doc label is always 0): {absent:,}")
     pairs = runs.join(queries, on="query_id", how="semi").select("query_id", "doc_id").unique()
-    evidence = dataclasses.replace(given, pairs=pairs, queries=queries)
+    evidence = dataclasses.replace(evidence_of_inputs, pairs=pairs, queries=queries)
     labels = dual_labels(
         runs,
         queries,

@@ -1,4 +1,4 @@
-"""The dual-label paper's Table 3: one row for each retriever, the five probabilities."""
+"""Table 3 of the dual-label paper: the five probabilities, one row per retriever."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ HEADS = ("P(Doc)", "P(Word)", "P(Doc \u2229 Word)", "P(Doc | Word)", "P(Word | D
 
 
 def dual_tables(table: pl.DataFrame, confidence: float) -> list[Table]:
-    """Return a table for each dataset of DUAL_LABELS in the layout of Park & Lim's Table 3, and then theirs."""
-    own = [
+    """Return a table per dataset of DUAL_LABELS in the layout of Park & Lim's Table 3, then their table."""
+    measured = [
         _of_dataset(str(name[0]), part, confidence)
         for name, part in table.group_by("dataset", maintain_order=True)
     ]
-    return [*own, published_table_3(HEADS)]
+    return [*measured, published_table_3(HEADS)]
 
 
 def _of_dataset(dataset: str, part: pl.DataFrame, confidence: float) -> Table:
     rows = []
     for run in part["run_id"].unique(maintain_order=True).to_list():
-        own = part.filter(run_id=run)
-        cells = {row["probability"]: estimate(row) for row in own.iter_rows(named=True)}
+        probabilities = part.filter(run_id=run)
+        cells = {row["probability"]: estimate(row) for row in probabilities.iter_rows(named=True)}
         rows.append((*plain(run), *across(cells, PROBABILITIES)))
     count = int(part.filter(probability="doc")["num_queries"][0])
     return Table(

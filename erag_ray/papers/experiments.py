@@ -1,4 +1,4 @@
-"""The papers' figures and the reproduction's table, from finished jobs: measured values, as tables with intervals."""
+"""Tables of measured values for the papers' figures and for the reproduction, with intervals."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ REPRODUCED = ("P", "Success")
 
 
 def figure_1_table(curves: pl.DataFrame, run: str, statistic: str) -> Table:
-    """Return agreement by number of documents.
+    """Return agreement with utility by number of documents.
 
     Args:
         curves: `agreement_by_depth` of all datasets, with a column dataset.
-        run: whose lists.
-        statistic: of the agreement.
+        run: the run.
+        statistic: statistic of agreement.
     """
     depths = sorted(curves["depth"].unique())
     rows = [
@@ -83,36 +83,38 @@ REPRODUCTION_COLUMNS = (
 
 
 def reproduction_table(correlations: pl.DataFrame, means: pl.DataFrame, depth: int) -> Table:
-    """Return the reproduction's table for every dataset and run: agreement of P and Success by eRAG, and all means.
+    """Return the table of the reproduction per dataset and run: agreement of eRAG's P and Success, and the means.
 
     Args:
         correlations: CORRELATIONS.
         means: MEANS.
-        depth: number of documents; the reproduction has 40.
+        depth: number of documents; 40 in the reproduction.
     """
-    own = whole_lists(correlations).filter(
+    selected = whole_lists(correlations).filter(
         pl.col("annotator") == "erag",
         pl.col("depth") == depth,
         pl.col("measure").is_in(REPRODUCED),
         pl.col("statistic").is_in(list(STATISTIC_NAMES)),
     )
-    at = means.filter(pl.col("depth") == depth, pl.col("cutoff") == depth)
-    used = {(row["dataset"], row["run_id"]): row for row in at.filter(annotator=END_TO_END).to_dicts()}
+    at_depth = means.filter(pl.col("depth") == depth, pl.col("cutoff") == depth)
+    utility = {
+        (row["dataset"], row["run_id"]): row for row in at_depth.filter(annotator=END_TO_END).to_dicts()
+    }
     measured = {
         (row["dataset"], row["run_id"], row["measure"]): row["mean"]
-        for row in at.filter(annotator="erag").to_dicts()
+        for row in at_depth.filter(annotator="erag").to_dicts()
     }
     rows = []
     keys = ("dataset", "run_id", "measure")
-    for (dataset, run, measure), part in own.sort(keys).group_by(keys, maintain_order=True):
-        end = used.get((dataset, run), {})
+    for (dataset, run, measure), part in selected.sort(keys).group_by(keys, maintain_order=True):
+        end_to_end = utility.get((dataset, run), {})
         rows.append(
             (
                 *plain(str(dataset), str(run), f"{measure}@{depth}"),
                 *_cells(part, "statistic", list(STATISTIC_NAMES)),
                 Value(measured.get((dataset, run, measure))),
-                Value(end.get("num_queries", MISSING)),
-                Value(f"{end.get('score', '')} {number(end.get('mean'), 4)}"),
+                Value(end_to_end.get("num_queries", MISSING)),
+                Value(f"{end_to_end.get('score', '')} {number(end_to_end.get('mean'), 4)}"),
             )
         )
     return Table(
@@ -120,5 +122,5 @@ def reproduction_table(correlations: pl.DataFrame, means: pl.DataFrame, depth: i
         title=f"The reproduction's table: eRAG, {depth} documents",
         columns=REPRODUCTION_COLUMNS,
         rows=tuple(rows),
-        caption="With intervals; where nearly no answer is right, no agreement can be told.",
+        caption="With intervals; if nearly no answer is right, agreement is not meaningful.",
     )

@@ -1,4 +1,4 @@
-"""The papers' Figures 1 to 3, and the benchmark's CPU times and request rates, as figures."""
+"""Figures 1 to 3 of the papers, and figures of the benchmarks: CPU times and request rates."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def figure_1(curves: pl.DataFrame, run: str, statistic: str) -> Figure | None:
 
     Args:
         curves: `agreement_by_depth` of all datasets of one run, with a column dataset.
-        run: whose lists.
-        statistic: of the agreement.
+        run: the run.
+        statistic: statistic of agreement.
     """
     data = curves.drop_nulls("value").select(
         "dataset", "annotator", "measure", pl.col("depth").alias("documents"), *ENDS, questions="num_queries"
@@ -52,8 +52,8 @@ def agreement_of_readers(rows: pl.DataFrame, title: str, statistic: str) -> Figu
 
     Args:
         rows: `agreement_by_reader`.
-        title: such as ``Figure 2, 50 documents``.
-        statistic: of the agreement.
+        title: title, such as ``Figure 2, 50 documents``.
+        statistic: statistic of agreement.
     """
     data = rows.drop_nulls("value").select(
         "reader",
@@ -83,10 +83,10 @@ def agreement_of_readers(rows: pl.DataFrame, title: str, statistic: str) -> Figu
 
 
 def host_figure(table: pl.DataFrame) -> Figure | None:
-    """Plot the CPU time of a pair by its parts.
+    """Plot the CPU time per pair by step.
 
     Args:
-        table: of `host_grid`: columns by, count, cpu_seconds; the row ``all`` is their sum.
+        table: result of `host_grid`: columns by, count, cpu_seconds; the row ``all`` is their sum.
     """
     parts = table.filter(pl.col("by") != "all").sort("cpu_seconds", descending=True)
     if parts.is_empty():
@@ -105,10 +105,10 @@ def host_figure(table: pl.DataFrame) -> Figure | None:
 
 
 def served_figure(table: pl.DataFrame) -> Figure | None:
-    """Plot how many requests a second each client sends to a server.
+    """Plot the requests per second of each client of a server.
 
     Args:
-        table: of `served_grid`: columns by, count, seconds.
+        table: result of `served_grid`: columns by, count, seconds.
     """
     if table.is_empty():
         return None

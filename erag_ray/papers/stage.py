@@ -1,4 +1,4 @@
-"""Finished jobs -> the papers' tables and figures, printed and in one folder."""
+"""Build the papers' tables and figures from finished jobs and write them to a folder."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from erag_ray.store import Folder, TableStore
 
 TITLE = "The papers' tables and figures"
 FIGURES = ("figure_1", "figure_2", "figure_3")
-"""How the names of their files begin."""
+"""Prefixes of the file names of figures."""
 
 
 def papers(config: PapersConfig) -> Report:
-    """Return every table and figure whose jobs are there, also written to ``out``; the others are named.
+    """Write and return the tables and figures of all finished jobs; log which are left out, and why.
 
     Raises:
-        InputError: the comparison is not finished, or there is no such statistic.
+        InputError: the comparison is not finished, or the statistic is unknown.
     """
     try:
         find("statistic", config.statistic, STATISTICS)
@@ -55,15 +55,16 @@ def papers(config: PapersConfig) -> Report:
         raise InputError([f"statistic: {error}"]) from error
     folder = Folder(config.out)
     if folder.path == Folder(config.comparison).path:
-        raise InputError([f"out: {config.out} holds the comparison, whose report would go; choose another"])
-    made = TableStore(config.comparison)
-    if not (made.is_sealed(CORRELATIONS) and made.is_sealed(MEANS)):
+        text = f"out: {config.out} is the folder of the comparison, whose report would be overwritten"
+        raise InputError([f"{text}; choose another"])
+    comparison = TableStore(config.comparison)
+    if not (comparison.is_sealed(CORRELATIONS) and comparison.is_sealed(MEANS)):
         raise InputError(
             [f"comparison: {config.comparison} is not a finished job; run jobs/compare.py first"]
         )
-    correlations = made.read(CORRELATIONS)
+    correlations = comparison.read(CORRELATIONS)
     for name in [*folder.names(suffix=".csv"), *folder.names(suffix=".svg")]:
-        # of a job that is no longer finished, or no longer named
+        # files of earlier calls, whose jobs may be gone
         if name.startswith(FIGURES):
             folder.delete(name)
     parts = {
@@ -71,7 +72,7 @@ def papers(config: PapersConfig) -> Report:
         "Figure 1": _figure_1(correlations, config, folder),
         "Figure 2": _by_reader(config.by_size, "Figure 2", config.size_depth, config, folder),
         "Figure 3": _by_reader(config.by_augmentation, "Figure 3", config.augmentation_depth, config, folder),
-        "Reproduction": _reproduction(correlations, made.read(MEANS), config.reproduction_depth),
+        "Reproduction": _reproduction(correlations, comparison.read(MEANS), config.reproduction_depth),
         "Table 3": _table_3(config.dual_labels),
     }
     sections = [Section(name=part_name(name), title=name, parts=tuple(part)) for name, part in parts.items()]
@@ -87,7 +88,7 @@ def papers(config: PapersConfig) -> Report:
 
 
 def _tables_1(correlations: pl.DataFrame) -> Iterator[Table]:
-    """At the depth of each annotator: the largest, and that to which a judge was asked."""
+    """Yield Table 1 at the depth of each annotator: the largest, and the depth of the judge."""
     rows = whole_lists(correlations)
     depths = table_depths(rows)["depth"].unique().sort(descending=True)
     if depths.is_empty():
@@ -127,12 +128,14 @@ def _figure_1(correlations: pl.DataFrame, config: PapersConfig, folder: Folder) 
 def _by_reader(
     jobs: Mapping[str, str], name: str, depth: int, config: PapersConfig, folder: Folder
 ) -> Iterator[Table | Figure]:
-    missing = [place for place in jobs.values() if not TableStore(place).is_sealed(CORRELATIONS)]
+    missing = [
+        job_folder for job_folder in jobs.values() if not TableStore(job_folder).is_sealed(CORRELATIONS)
+    ]
     if missing or not jobs:
-        why = f"{', '.join(missing)}: not finished" if missing else "no job is named"
-        say(f"{name} is left out: {why}")
+        reason = f"{', '.join(missing)}: not finished" if missing else "no job is named"
+        say(f"{name} is left out: {reason}")
         return
-    tables = {reader: TableStore(place).read(CORRELATIONS) for reader, place in jobs.items()}
+    tables = {reader: TableStore(job_folder).read(CORRELATIONS) for reader, job_folder in jobs.items()}
     data = agreement_by_reader(tables, depth, config.statistic)
     if data.is_empty():
         say(f"{name} is left out: no run has {config.statistic} of erag at {depth} documents in every job")
@@ -153,9 +156,9 @@ def _reproduction(correlations: pl.DataFrame, means: pl.DataFrame, depth: int) -
     yield published_reproduction()
 
 
-def _table_3(place: str | None) -> Iterator[Table]:
-    if place is None or not TableStore(place).is_sealed(DUAL_LABELS):
-        say(f"Table 3 is left out: {place or 'no job'} has no dual labels")
+def _table_3(job_folder: str | None) -> Iterator[Table]:
+    if job_folder is None or not TableStore(job_folder).is_sealed(DUAL_LABELS):
+        say(f"Table 3 is left out: {job_folder or 'no job'} has no dual labels")
         return
-    manifest = TableStore(place).manifest(DUAL_LABELS)
-    yield from dual_tables(TableStore(place).read(DUAL_LABELS), manifest["config"]["confidence"])
+    manifest = TableStore(job_folder).manifest(DUAL_LABELS)
+    yield from dual_tables(TableStore(job_folder).read(DUAL_LABELS), manifest["config"]["confidence"])

@@ -1,4 +1,4 @@
-"""What the runs of a retrieval find, before any reader: sealed as RETRIEVAL_MEASURES, and a table for people."""
+"""Compute RETRIEVAL_MEASURES of the runs of a retrieval, seal them, and return them as report tables."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ HITS = {"provenance": "gold_page", "contains_answer_dpr": "contains_answer"}
 
 
 def find_retrieval_measures(config: RetrieveConfig, made: Sequence[MadeRun]) -> list[Table]:
-    """RETRIEVAL_MEASURES of a retrieval's runs, sealed in its folder and made anew where they have changed; as tables.
+    """Return RETRIEVAL_MEASURES of the runs as report tables; recompute and seal them if they are not current.
 
     Args:
         config: the retrieval.
@@ -37,7 +37,7 @@ def find_retrieval_measures(config: RetrieveConfig, made: Sequence[MadeRun]) -> 
     tables = TableStore(config.out)
     files = [*config.queries, *config.qrels, *config.triviaqa_questions, *passages_of(config)]
     stage = Stage(
-        name="what the runs find",
+        name="retrieval measures",
         tables=[RETRIEVAL_MEASURES],
         settings={key: getattr(config, key) for key in SETTINGS},
         inputs={**{run.run_id: run.sha256 for run in made}, **{path: file_stamp(path) for path in files}},
@@ -56,15 +56,15 @@ def _make(config: RetrieveConfig, made: Sequence[MadeRun], append: Append) -> Ma
 def _of_runs(config: RetrieveConfig, made: Sequence[MadeRun]) -> pl.DataFrame:
     diagnostics = Diagnostics()
     loaded = load_asked(config, diagnostics)
-    # a run may hold the lists of more questions
+    # a run may have lists of other questions
     runs = pl.concat(map(read_run, made)).join(loaded.queries, on="query_id", how="semi")
     corpus = load_passages(passages_of(config), diagnostics, doc_ids=runs["doc_id"].unique())
     diagnostics.raise_errors()
     cutoffs = [cutoff for cutoff in CUTOFFS if cutoff <= config.depth]
-    return _sanity(runs, [run.run_id for run in made], loaded, corpus, cutoffs)
+    return _retrieval_measures(runs, [run.run_id for run in made], loaded, corpus, cutoffs)
 
 
-def _sanity(
+def _retrieval_measures(
     runs: pl.DataFrame,
     names: Sequence[str],
     loaded: LoadedQueries,
@@ -78,16 +78,16 @@ def _sanity(
         provenance=loaded.provenance,
     )
     labels = {measure: as_frame(annotate(name, evidence)) for name, measure in HITS.items()}
-    asked = {measure: applicable_queries(name, evidence) for name, measure in HITS.items()}
+    queries_of = {measure: applicable_queries(name, evidence) for name, measure in HITS.items()}
     labels["gold_passage"] = loaded.gold.select("query_id", "doc_id", label=pl.lit(1.0))
-    asked["gold_passage"] = loaded.queries.join(loaded.gold, on="query_id", how="semi")
-    asked["kilt_recall"] = loaded.queries.join(loaded.page_sets, on="query_id", how="semi")
+    queries_of["gold_passage"] = loaded.queries.join(loaded.gold, on="query_id", how="semi")
+    queries_of["kilt_recall"] = loaded.queries.join(loaded.page_sets, on="query_id", how="semi")
     values = [page_values(runs, corpus, loaded.page_sets, cutoffs)]
-    for measure, own in labels.items():
-        hits = hit_values(own, runs, cutoffs).with_columns(measure=pl.lit(measure))
+    for measure, judged in labels.items():
+        hits = hit_values(judged, runs, cutoffs).with_columns(measure=pl.lit(measure))
         values.append(hits.select(values[0].columns))
-    counted = [_counted(rows, measure, cutoffs) for measure, rows in asked.items()]
-    counted.append(_counted(asked["kilt_recall"], "kilt_r_precision", [0]))
+    counted = [_counted(rows, measure, cutoffs) for measure, rows in queries_of.items()]
+    counted.append(_counted(queries_of["kilt_recall"], "kilt_r_precision", [0]))
     return mean_retrieval_measures(pl.concat(values), pl.concat(counted), names)
 
 

@@ -1,4 +1,4 @@
-"""What runs find, as a table for each dataset."""
+"""Report tables of RETRIEVAL_MEASURES."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAMES = {
 
 
 def retrieval_measures_tables(table: pl.DataFrame) -> list[Table]:
-    """Return one table for each dataset of RETRIEVAL_MEASURES: measures by runs."""
+    """Return one table per dataset of RETRIEVAL_MEASURES: measures by runs."""
     return [_of_dataset(str(name[0]), part) for name, part in table.group_by("dataset", maintain_order=True)]
 
 
@@ -24,15 +24,15 @@ def _of_dataset(dataset: str, part: pl.DataFrame) -> Table:
     runs = part["run_id"].unique(maintain_order=True).to_list()
     rows = []
     for measure, label in NAMES.items():
-        for (cutoff, count), own in (
+        for (cutoff, count), rows_of_cutoff in (
             part.filter(measure=measure).sort("cutoff").group_by("cutoff", "num_queries", maintain_order=True)
         ):
-            values = {run: Value(value) for run, value in own.select("run_id", "value").rows()}
+            values = {run: Value(value) for run, value in rows_of_cutoff.select("run_id", "value").rows()}
             name = f"{label}@{cutoff}" if cutoff else label
             rows.append((*plain(name, int(str(count))), *across(values, runs)))
     return Table(
         name=part_name("retrieval_measures", dataset),
-        title=f"{dataset}: what the runs find",
+        title=f"{dataset}: retrieval measures",
         columns=(*names("share of questions"), Column("questions", Format.COUNT), *columns(runs)),
         rows=tuple(rows),
         caption="gold passage, gold page, contains answer: among the first k passages. Of pages: a list's pages in "

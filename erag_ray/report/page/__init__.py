@@ -1,4 +1,4 @@
-"""A report and its questions -> ``report/index.html``, a page that needs no server and no network. Reads no tables."""
+"""Write a report and its questions as ``report/index.html``, a page that needs no server and no network."""
 
 from erag_ray.report.page.write import Charts, PageOptions, write_page
 

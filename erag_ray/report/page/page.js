@@ -1,5 +1,5 @@
 "use strict";
-// Texts come from corpora and models: they reach the page by textContent alone, and nothing is evaluated.
+// Texts come from corpora and models: they are only set as textContent, and nothing is evaluated.
 (() => {
   const ROWS = 25, QUESTIONS_A_PAGE = 50, RUNS_IN_LIST = 6, RUNS_BESIDE = 3, RUNS_IN_OUTCOMES = 12, SHARDS_KEPT = 4;
   const NO_PASSAGES = "no_passages", GOLD_PASSAGES = "gold_passages";
@@ -9,17 +9,17 @@
 
   /** An element; children are elements or texts, `on` holds listeners, other properties are attributes. */
   function el(tag, properties = {}, ...children) {
-    const made = document.createElement(tag);
+    const element = document.createElement(tag);
     for (const [name, value] of Object.entries(properties)) {
-      if (name === "on") for (const [event, listen] of Object.entries(value)) made.addEventListener(event, listen);
-      else if (value === true) made.setAttribute(name, "");
-      else if (value !== false && value !== null && value !== undefined) made.setAttribute(name, value);
+      if (name === "on") for (const [event, listen] of Object.entries(value)) element.addEventListener(event, listen);
+      else if (value === true) element.setAttribute(name, "");
+      else if (value !== false && value !== null && value !== undefined) element.setAttribute(name, value);
     }
-    made.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined && child !== false));
-    return made;
+    element.append(...children.flat(Infinity).filter(child => child !== null && child !== undefined && child !== false));
+    return element;
   }
 
-  /** A text of unknown direction and content, which cannot disturb what stands beside it. */
+  /** Text of unknown direction, isolated from the text around it. */
   const isolated = (text, properties = {}) => el("bdi", { dir: "auto", ...properties }, String(text));
 
   async function unpackText(text) {
@@ -34,7 +34,7 @@
     $("failure").hidden = false;
   }
 
-  // --- state: all of it is in the hash, so that links lead back and the back button works ---
+  // --- state: all of it is in the URL hash, so that links and the back button restore it ---
 
   const stateOf = hash => new URLSearchParams(hash.replace(/^#/, ""));
   let state = stateOf(location.hash);
@@ -47,7 +47,7 @@
     return `#${next}`;
   };
   const go = changes => { location.hash = hashOf(changes); };
-  /** Change the state without a step that the back button would have to take back. */
+  /** Change the state without a new history entry. */
   function replace(changes) {
     location.replace(hashOf(changes));
   }
@@ -57,7 +57,7 @@
   const score = value => value === null || value === undefined ? MISSING
     : Number.isInteger(value) ? String(value) : value.toFixed(3);
   const collator = new Intl.Collator(undefined, { numeric: true });
-  /** Numbers by value, texts by alphabet, what is missing last whatever the direction. */
+  /** Compare numbers by value and texts alphabetically; missing values come last in both directions. */
   function compare(a, b, direction) {
     const lacks = [a, b].map(value => value === null || value === undefined || value === "");
     if (lacks[0] || lacks[1]) return lacks[0] - lacks[1];
@@ -65,7 +65,7 @@
     return direction * (both ? a - b : collator.compare(String(a), String(b)));
   }
   const sorted = (rows, key, direction) => rows
-    .map((row, place) => [row, key(row), place])
+    .map((row, position) => [row, key(row), position])
     .sort((a, b) => compare(a[1], b[1], direction) || a[2] - b[2])
     .map(entry => entry[0]);
 
@@ -75,8 +75,8 @@
   const textOf = cell => cell === null ? "" : typeof cell === "string" ? cell : [cell.t, cell.i, cell.n].filter(Boolean).join(" ");
 
   class Table {
-    constructor(place, data) {
-      this.place = place;
+    constructor(container, data) {
+      this.container = container;
       this.data = data;
       this.isWhole = false;
       this.key = `t.${data.name}`;
@@ -84,7 +84,7 @@
       this.scroll = el("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Table" });
       this.below = el("div", { class: "below" });
       if (data.rows.length > 8) this.addFilter();
-      place.append(this.controls, this.scroll, this.below);
+      container.append(this.controls, this.scroll, this.below);
       this.drawn = null;
       this.draw();
     }
@@ -139,8 +139,8 @@
       const rows = this.rows();
       const shown = this.isWhole ? rows : rows.slice(0, ROWS);
       const reasons = [];
-      const body = el("tbody", {}, shown.map(row => el("tr", {}, row.map((cell, place) => this.cell(cell, place, reasons)))));
-      this.scroll.replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, this.data.columns.map((_, place) => this.head(place)))), body));
+      const body = el("tbody", {}, shown.map(row => el("tr", {}, row.map((cell, number) => this.cell(cell, number, reasons)))));
+      this.scroll.replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, this.data.columns.map((_, number) => this.head(number)))), body));
       this.drawBelow(rows.length, shown.length, reasons);
       if (this.input) {
         if (document.activeElement !== this.input) this.input.value = this.settings.filter;
@@ -148,17 +148,17 @@
       }
     }
 
-    head(place) {
-      const column = this.data.columns[place];
+    head(number) {
+      const column = this.data.columns[number];
       const now = this.settings;
-      const isSorted = now.column === place;
-      const button = el("button", { type: "button", title: column.meaning || null, on: { click: () => this.sortBy(place) } },
+      const isSorted = now.column === number;
+      const button = el("button", { type: "button", title: column.meaning || null, on: { click: () => this.sortBy(number) } },
         isolated(column.name), el("span", { class: "arrow", "aria-hidden": "true" }, isSorted ? (now.direction > 0 ? "▲" : "▼") : ""));
       return el("th", { scope: "col", class: column.text ? "text" : "number", "aria-sort": isSorted ? (now.direction > 0 ? "ascending" : "descending") : null }, button);
     }
 
-    cell(cell, place, reasons) {
-      const name = this.data.columns[place].text ? "text" : "number";
+    cell(cell, number, reasons) {
+      const name = this.data.columns[number].text ? "text" : "number";
       if (cell === null) return el("td", { class: name }, MISSING);
       if (typeof cell === "string") return el("td", { class: name }, isolated(cell));
       const parts = [cell.t === undefined ? MISSING : isolated(cell.t)];
@@ -185,7 +185,7 @@
     whole() { this.isWhole = true; this.draw(); }
   }
 
-  // --- charts: Vega is loaded when the first comes into view, and reads expressions without eval ---
+  // --- charts: Vega is loaded when the first chart becomes visible, and interprets expressions without eval ---
 
   let bundle = null;
   function loadVega() {
@@ -197,7 +197,7 @@
       } else {
         script.src = "charts.js";
         script.onload = resolve;
-        script.onerror = () => reject(new Error("charts.js is not beside index.html"));
+        script.onerror = () => reject(new Error("charts.js is missing beside index.html"));
         document.head.append(script);
       }
     });
@@ -205,12 +205,12 @@
   }
 
   const merged = (base, more) => {
-    const made = { ...base };
+    const result = { ...base };
     for (const [name, value] of Object.entries(more)) {
-      const both = value && typeof value === "object" && !Array.isArray(value) && made[name] && typeof made[name] === "object";
-      made[name] = both ? merged(made[name], value) : value;
+      const both = value && typeof value === "object" && !Array.isArray(value) && result[name] && typeof result[name] === "object";
+      result[name] = both ? merged(result[name], value) : value;
     }
-    return made;
+    return result;
   };
 
   function chartTheme() {
@@ -226,12 +226,12 @@
   }
 
   class Chart {
-    constructor(place, data) {
+    constructor(container, data) {
       this.data = data;
       this.isDrawn = false;
-      this.canvas = el("div", { class: "canvas", role: "img", "aria-label": place.querySelector("h3").textContent });
+      this.canvas = el("div", { class: "canvas", role: "img", "aria-label": container.querySelector("h3").textContent });
       const numbers = el("details", { class: "numbers", open: !data.spec }, el("summary", {}, "Show the numbers"));
-      place.querySelector(".body").append(data.spec ? this.canvas : "", numbers);
+      container.querySelector(".body").append(data.spec ? this.canvas : "", numbers);
       const show = () => { if (numbers.open && !this.table) this.table = new Table(numbers, figureTable(data)); };
       numbers.addEventListener("toggle", show);
       show();
@@ -253,8 +253,8 @@
   }
 
   function figureTable(data) {
-    const isText = place => data.rows.some(row => typeof row[place] === "string");
-    const columns = data.columns.map((name, place) => ({ name, meaning: "", text: isText(place) }));
+    const isText = number => data.rows.some(row => typeof row[number] === "string");
+    const columns = data.columns.map((name, number) => ({ name, meaning: "", text: isText(number) }));
     const cell = value => value === null || typeof value === "string" ? value : { v: value, t: score(value) };
     return { name: `${data.name}.numbers`, columns, rows: data.rows.map(row => row.map(cell)) };
   }
@@ -266,29 +266,29 @@
     const watch = new IntersectionObserver(entries => {
       for (const entry of entries) if (entry.isIntersecting) { watch.unobserve(entry.target); entry.target.fill(); }
     }, { rootMargin: "400px" });
-    for (const place of document.querySelectorAll("[data-part]")) {
-      const part = byName.get(place.dataset.part);
+    for (const element of document.querySelectorAll("[data-part]")) {
+      const part = byName.get(element.dataset.part);
       if (!part) continue;
-      const isTable = place.classList.contains("table");
-      place.fill = () => {
-        place.fill = () => {};
-        if (isTable) tables.push(new Table(place.querySelector(".body"), part));
-        else { const chart = new Chart(place, part); charts.push(chart); return chart.draw(); }
+      const isTable = element.classList.contains("table");
+      element.fill = () => {
+        element.fill = () => {};
+        if (isTable) tables.push(new Table(element.querySelector(".body"), part));
+        else { const chart = new Chart(element, part); charts.push(chart); return chart.draw(); }
       };
-      watch.observe(place);
+      watch.observe(element);
     }
   }
-  const fillAll = () => Promise.all([...document.querySelectorAll("[data-part]")].map(place => place.fill?.()));
+  const fillAll = () => Promise.all([...document.querySelectorAll("[data-part]")].map(element => element.fill?.()));
 
   // --- questions ---
 
   let about = null, index = null, all = [], shortRuns = [];
   const view = name => $(name);
 
-  /** How far the runs' scores lie apart. */
+  /** Range of the runs' scores. */
   function spreadOf(values) {
-    const known = values.filter(value => value !== null);
-    return known.length > 1 ? Math.max(...known) - Math.min(...known) : null;
+    const defined = values.filter(value => value !== null);
+    return defined.length > 1 ? Math.max(...defined) - Math.min(...defined) : null;
   }
   function wasHarmed(question) {
     const closed = index.closed_book[question];
@@ -309,7 +309,7 @@
     const words = (state.get("q") || "").toLowerCase().split(/\s+/).filter(Boolean);
     const dataset = state.get("dataset"), cell = state.get("cell"), run = state.get("run");
     const slices = Object.keys(index.slice_values).map(name => [name, state.get(`slice.${name}`)]).filter(pair => pair[1] !== null);
-    const places = run === null ? null : [about.runs.indexOf(run)];
+    const selected = run === null ? null : [about.runs.indexOf(run)];
     const chosen = all.filter(question => {
       if (dataset !== null && index.dataset[question] !== dataset) return false;
       if (words.length && !words.every(word => index.search[question].includes(word))) return false;
@@ -319,7 +319,7 @@
       if (cell !== null) {
         const number = index.cell_names.indexOf(cell);
         const cells = index.cells[question];
-        if (!(places ? places.some(place => cells[place] === number) : cells.includes(number))) return false;
+        if (!(selected ? selected.some(position => cells[position] === number) : cells.includes(number))) return false;
       }
       return slices.every(([name, value]) => index.slice_values[name][index.slices[question][name]] === value);
     });
@@ -331,7 +331,7 @@
       { key: "dataset", name: "Dataset", text: true, of: question => index.dataset[question] },
       { key: "question", name: "Question", text: true, of: question => index.question[question] || index.id[question] },
     ];
-    about.runs.slice(0, RUNS_IN_LIST).forEach((run, place) => columns.push({ key: `run.${run}`, name: run, place, of: question => index.values[question][place] }));
+    about.runs.slice(0, RUNS_IN_LIST).forEach((run, position) => columns.push({ key: `run.${run}`, name: run, position, of: question => index.values[question][position] }));
     columns.push(
       { key: "closed", name: "closed book", of: question => index.closed_book[question], meaning: "Score without passages" },
       { key: "gold", name: "gold passages", of: question => index.gold[question], meaning: "Score with the gold passages" },
@@ -343,7 +343,7 @@
 
   function sortQuestions(questions) {
     const [key, direction] = (state.get("sort") || defaultSort()).split(/~(?=[ad]$)/);
-    const column = questionColumns().find(one => one.key === key);
+    const column = questionColumns().find(candidate => candidate.key === key);
     return column ? sorted(questions, column.of, direction === "d" ? -1 : 1) : questions;
   }
   const defaultSort = () => state.has("differ") ? "spread~d" : state.has("disagree") ? "disagree~d" : "";
@@ -361,7 +361,7 @@
     on: { click: () => go({ [name]: state.has(name) ? null : "1", page: null, sort: null }) },
   }, el("span", { "aria-hidden": "true" }, state.has(name) ? "✓ " : ""), label);
 
-  let listSignature = null, found = [];
+  let listSignature = null, matches = [];
 
   const LIST_KEYS = ["q", "dataset", "cell", "run", "differ", "disagree", "harm", "sort", "page"];
   const listState = () => [...state].filter(([name]) => LIST_KEYS.includes(name) || name.startsWith("slice.")).map(pair => pair.join("=")).sort().join("&");
@@ -371,15 +371,15 @@
     if (signature === listSignature) return;
     const isTyping = document.activeElement?.id === "search";
     listSignature = signature;
-    found = filteredQuestions();
-    const pages = Math.max(1, Math.ceil(found.length / QUESTIONS_A_PAGE));
+    matches = filteredQuestions();
+    const pages = Math.max(1, Math.ceil(matches.length / QUESTIONS_A_PAGE));
     const page = Math.min(Math.max(1, Number(state.get("page")) || 1), pages);
-    if (!isTyping || !$("search")) view("questions").replaceChildren(el("h1", {}, "Questions"), questionFilters(), el("div", { id: "found" }));
-    $("found").replaceChildren(
-      el("p", { class: "count", "aria-live": "polite" }, found.length === all.length ? `${all.length} questions` : `${found.length} of ${all.length} questions`,
+    if (!isTyping || !$("search")) view("questions").replaceChildren(el("h1", {}, "Questions"), questionFilters(), el("div", { id: "matches" }));
+    $("matches").replaceChildren(
+      el("p", { class: "count", "aria-live": "polite" }, matches.length === all.length ? `${all.length} questions` : `${matches.length} of ${all.length} questions`,
         index.depth ? `; scores with ${index.depth} documents` : "",
         about.runs.length > RUNS_IN_LIST ? `; the first ${RUNS_IN_LIST} of ${about.runs.length} runs` : ""),
-      found.length ? questionTable(found.slice((page - 1) * QUESTIONS_A_PAGE, page * QUESTIONS_A_PAGE)) : el("p", { class: "empty" }, "No question matches. ", el("a", { href: "#view=questions" }, "Show all")),
+      matches.length ? questionTable(matches.slice((page - 1) * QUESTIONS_A_PAGE, page * QUESTIONS_A_PAGE)) : el("p", { class: "empty" }, "No question matches. ", el("a", { href: "#view=questions" }, "Show all")),
       pages > 1 ? pager(page, pages) : "",
     );
   }
@@ -409,7 +409,7 @@
   function questionTable(questions) {
     const columns = questionColumns();
     const [key, direction] = (state.get("sort") || defaultSort()).split(/~(?=[ad]$)/);
-    const heads = columns.map(column => el("th", { scope: "col", class: `${column.text ? "text" : "number"} ${column.place === undefined ? column.key : ""}`.trim(), "aria-sort": key === column.key ? (direction === "d" ? "descending" : "ascending") : null },
+    const heads = columns.map(column => el("th", { scope: "col", class: `${column.text ? "text" : "number"} ${column.position === undefined ? column.key : ""}`.trim(), "aria-sort": key === column.key ? (direction === "d" ? "descending" : "ascending") : null },
       el("button", { type: "button", title: column.meaning || null, on: { click: () => sortQuestionsBy(column) } },
         isolated(column.name), el("span", { class: "arrow", "aria-hidden": "true" }, key === column.key ? (direction === "d" ? "▼" : "▲") : ""))));
     const open = question => event => {
@@ -426,10 +426,10 @@
       return el("td", { class: "text" }, link, " ", signs);
     }
     if (column.text) return el("td", { class: `text faint ${column.key}` }, isolated(column.of(question)));
-    const number = column.place === undefined ? -1 : index.cells[question][column.place];
+    const number = column.position === undefined ? -1 : index.cells[question][column.position];
     const cell = number === -1 || number === undefined ? "" : el("span", { class: "cell" }, index.cell_names[number]);
     const value = column.of(question);
-    return el("td", { class: `number${column.place === undefined ? " faint" : value >= about.threshold ? " some" : ""}` }, score(value), cell);
+    return el("td", { class: `number${column.position === undefined ? " faint" : value >= about.threshold ? " high" : ""}` }, score(value), cell);
   }
 
   const pager = (page, pages) => el("nav", { class: "pager", "aria-label": "Pages" },
@@ -443,16 +443,16 @@
   window.shard = (number, text) => waiting.get(number)?.(text);
 
   function loadShard(number) {
-    const known = shards.get(number);
+    const loading = shards.get(number);
     shards.delete(number);
-    const shard = known ?? new Promise((resolve, reject) => {
+    const shard = loading ?? new Promise((resolve, reject) => {
       const inline = document.querySelectorAll("script.shard")[number];
       if (inline) return resolve(unpack(inline.textContent));
       const name = `questions/${String(number).padStart(4, "0")}.js`;
       const script = el("script", { src: name });
       const end = () => { waiting.delete(number); script.remove(); };
       waiting.set(number, text => { end(); resolve(unpack(text)); });
-      script.onerror = () => { end(); shards.delete(number); reject(new Error(`${name} is not beside index.html`)); };
+      script.onerror = () => { end(); shards.delete(number); reject(new Error(`${name} is missing beside index.html`)); };
       document.head.append(script);
     });
     shards.set(number, shard);
@@ -467,13 +467,13 @@
     const signature = [id, state.get("beside"), state.get("deep"), state.get("outcomes")].join("\n");
     if (signature === shownQuestion) return;
     shownQuestion = signature;
-    const place = index.byId.get(id);
-    if (place === undefined) return view("question").replaceChildren(el("div", { class: "wrap" }, el("h1", {}, "No such question"), el("p", {}, isolated(id || ""))));
+    const question = index.byId.get(id);
+    if (question === undefined) return view("question").replaceChildren(el("div", { class: "wrap" }, el("h1", {}, "No such question"), el("p", {}, isolated(id || ""))));
     try {
-      const shard = await loadShard(index.shard[place]);
+      const shard = await loadShard(index.shard[question]);
       if (state.get("id") !== id) return;
       const isSame = view("question").dataset.id === id;
-      view("question").replaceChildren(...questionView(place, shard[index.place[place]]));
+      view("question").replaceChildren(...questionView(question, shard[index.place[question]]));
       view("question").dataset.id = id;
       if (!isSame) view("question").querySelector("h1").focus({ preventScroll: true });
     } catch (error) {
@@ -482,20 +482,20 @@
     }
   }
 
-  function neighbours(place) {
+  function neighbours(question) {
     const signature = listState();
-    if (signature !== listSignature || !found.length) found = filteredQuestions();
-    const position = found.indexOf(place);
-    return { position, before: found[position - 1], after: position < 0 ? undefined : found[position + 1] };
+    if (signature !== listSignature || !matches.length) matches = filteredQuestions();
+    const position = matches.indexOf(question);
+    return { position, before: matches[position - 1], after: position < 0 ? undefined : matches[position + 1] };
   }
 
-  function questionView(place, record) {
-    const { position, before, after } = neighbours(place);
+  function questionView(question, record) {
+    const { position, before, after } = neighbours(question);
     const link = (target, text, rel) => el("a", target === undefined ? { "aria-disabled": "true" } : { href: hashOf({ id: index.id[target], deep: null }), rel }, text);
     const head = el("div", { class: "wrap" },
       el("nav", { class: "pager", "aria-label": "Questions" },
         el("a", { href: hashOf({ view: "questions", id: null, beside: null, deep: null, outcomes: null }) }, "↑ All questions"),
-        link(before, "← Previous", "prev"), el("span", {}, position < 0 ? "" : `${position + 1} of ${found.length}`), link(after, "Next →", "next")),
+        link(before, "← Previous", "prev"), el("span", {}, position < 0 ? "" : `${position + 1} of ${matches.length}`), link(after, "Next →", "next")),
       el("h1", { tabindex: "-1" }, isolated(record.question || record.id)),
       el("dl", { class: "facts" },
         fact("Gold answers", record.answers.length ? record.answers.map(answer => isolated(answer, { class: "gold-answer" })) : MISSING),
@@ -503,7 +503,7 @@
         record.score ? fact("Score", isolated(record.score)) : "",
         fact("Id", isolated(record.id)),
         Object.entries(record.slices).map(([name, value]) => fact(name, isolated(value)))),
-      el("h2", {}, "What the reader wrote with each list"),
+      el("h2", {}, "Outputs of the reader with each list"),
       outcomes(record));
     return [head, documentsView(record)];
   }
@@ -517,70 +517,70 @@
       byRun.get(run).set(depth, { value, output });
     }
     const cells = new Map(record.cells.map(([run, depth, cell]) => [`${depth}\n${run}`, cell]));
-    const own = about.runs.filter(run => byRun.has(run) || cells.size);
+    const runs = about.runs.filter(run => byRun.has(run) || cells.size);
     const depths = [...new Set(record.end_to_end.filter(row => !(row[0] in REFERENCES)).map(row => row[1]))].sort((a, b) => a - b);
     const references = Object.keys(REFERENCES).filter(run => byRun.has(run));
-    if (!own.length && !references.length) return el("p", { class: "empty" }, "No end-to-end scores are known.");
-    const isWhole = state.has("outcomes") || own.length <= RUNS_IN_OUTCOMES;
+    if (!runs.length && !references.length) return el("p", { class: "empty" }, "No end-to-end scores.");
+    const isWhole = state.has("outcomes") || runs.length <= RUNS_IN_OUTCOMES;
     const beside = besideOf(record);
-    const shown = isWhole ? own : [...new Set([...beside.map(place => about.runs[place]), ...own])].slice(0, RUNS_IN_OUTCOMES);
+    const shown = isWhole ? runs : [...new Set([...beside.map(number => about.runs[number]), ...runs])].slice(0, RUNS_IN_OUTCOMES);
     const row = run => el("tr", {}, el("th", { scope: "row", class: "text" }, about.runs.length > 1 ? besideBox(record, run, beside) : isolated(run)),
-      depths.map(depth => el("td", { class: "said" }, said(byRun.get(run)?.get(depth), cells.get(`${depth}\n${run}`)))));
+      depths.map(depth => el("td", { class: "outcome" }, outcome(byRun.get(run)?.get(depth), cells.get(`${depth}\n${run}`)))));
     const reference = run => {
       const [answer] = byRun.get(run).values();
-      return el("tr", { class: "reference" }, el("th", { scope: "row", class: "text" }, REFERENCES[run]), el("td", { class: "said", colspan: Math.max(1, depths.length) }, said(answer)));
+      return el("tr", { class: "reference" }, el("th", { scope: "row", class: "text" }, REFERENCES[run]), el("td", { class: "outcome", colspan: Math.max(1, depths.length) }, outcome(answer)));
     };
     return el("div", {},
       el("div", { class: "scroll" }, el("table", { class: "outcomes" },
         el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "text" }, "Run"), depths.map(depth => el("th", { scope: "col", class: "text" }, `first ${depth}`)))),
         el("tbody", {}, shown.map(row), references.map(reference)))),
-      isWhole ? "" : el("a", { class: "more", href: hashOf({ outcomes: "1" }) }, `Show all ${own.length} runs`));
+      isWhole ? "" : el("a", { class: "more", href: hashOf({ outcomes: "1" }) }, `Show all ${runs.length} runs`));
   }
 
-  function said(answer, cell) {
+  function outcome(answer, cell) {
     if (!answer) return MISSING;
-    return [el("span", { class: `value${answer.value >= about.threshold ? " some" : ""}` }, score(answer.value)), " ",
+    return [el("span", { class: `value${answer.value >= about.threshold ? " high" : ""}` }, score(answer.value)), " ",
       cell ? el("span", { class: "cell" }, cell) : "",
       quoted(answer.output)];
   }
   const quoted = output => output === null ? "" : el("q", { class: output.trim() ? "" : "void", dir: "auto" }, output.trim() ? output : "(empty)");
 
-  /** The runs whose documents stand side by side: those chosen, or the first few. */
+  /** Runs whose documents are shown side by side: the selected ones, or the first few. */
   function besideOf(record) {
-    const chosen = (state.get("beside") || "").split(",").filter(Boolean).map(Number).filter(place => place < about.runs.length);
+    const chosen = (state.get("beside") || "").split(",").filter(Boolean).map(Number).filter(number => number < about.runs.length);
     if (chosen.length) return chosen;
-    const known = about.runs.map((_, place) => place).filter(place => record.lists[place]);
-    return known.slice(0, RUNS_BESIDE);
+    const available = about.runs.map((_, number) => number).filter(number => record.lists[number]);
+    return available.slice(0, RUNS_BESIDE);
   }
 
   function besideBox(record, run, beside) {
-    const place = about.runs.indexOf(run);
-    const isShown = beside.includes(place);
+    const number = about.runs.indexOf(run);
+    const isShown = beside.includes(number);
     const change = () => {
-      const next = isShown ? beside.filter(one => one !== place) : [...beside, place].sort((a, b) => a - b);
+      const next = isShown ? beside.filter(other => other !== number) : [...beside, number].sort((a, b) => a - b);
       replace({ beside: next.join(",") || null });
     };
     return el("label", { class: "beside", title: "Show its documents below" }, el("input", { type: "checkbox", checked: isShown, on: { change } }), isolated(run));
   }
 
   function documentsView(record) {
-    const lists = Object.keys(record.lists).length ? record.lists : { "-1": record.documents.ids.map((_, place) => place) };
-    const beside = Object.keys(record.lists).length ? besideOf(record).filter(place => lists[place]) : [-1];
-    const longest = Math.max(0, ...beside.map(place => lists[place].length));
+    const lists = Object.keys(record.lists).length ? record.lists : { "-1": record.documents.ids.map((_, number) => number) };
+    const beside = Object.keys(record.lists).length ? besideOf(record).filter(run => lists[run]) : [-1];
+    const longest = Math.max(0, ...beside.map(run => lists[run].length));
     const isDeep = state.has("deep");
     const shown = isDeep ? longest : Math.min(longest, about.shown);
     const pattern = answerPattern(record.answers);
     const ranks = ranksOf(record);
     const isRanked = beside[0] !== -1;
     const listed = new Set(Object.values(lists).flat());
-    const unlisted = record.documents.gold.filter(place => !listed.has(place));
-    const columns = beside.map(place => el("section", { class: "list" },
-      el("h3", {}, isRanked ? isolated(about.runs[place]) : "Documents"),
-      el("ol", {}, lists[place].slice(0, shown).map((document, rank) => card(record, document, isRanked ? rank + 1 : null, place, ranks, pattern)))));
+    const unlisted = record.documents.gold.filter(document => !listed.has(document));
+    const columns = beside.map(run => el("section", { class: "list" },
+      el("h3", {}, isRanked ? isolated(about.runs[run]) : "Documents"),
+      el("ol", {}, lists[run].slice(0, shown).map((document, rank) => card(record, document, isRanked ? rank + 1 : null, run, ranks, pattern)))));
     if (unlisted.length) columns.push(el("section", { class: "list" }, el("h3", {}, "Gold passages in no list"), el("ol", {}, unlisted.map(document => card(record, document, null, -1, ranks, pattern)))));
     return el("div", { class: "documents" },
       el("div", { class: "wrap" }, el("h2", {}, "Documents side by side"), legend(record)),
-      columns.length ? el("div", { class: "lists", style: null, tabindex: "0", role: "region", "aria-label": "Documents of the runs" }, columns) : el("p", { class: "wrap empty" }, "No lists are known."),
+      columns.length ? el("div", { class: "lists", style: null, tabindex: "0", role: "region", "aria-label": "Documents of the runs" }, columns) : el("p", { class: "wrap empty" }, "No lists."),
       shown < longest ? el("div", { class: "wrap" }, el("a", { class: "more", href: hashOf({ deep: "1" }) }, `Show all ${longest} documents of each list`)) : "");
   }
 
@@ -598,17 +598,17 @@
     const { ids, titles, texts, outputs, gold } = record.documents;
     const also = ranks[document].filter(([other]) => other !== run);
     const text = texts[document], output = outputs[document];
-    const known = Object.entries(record.documents.labels).map(([column, labels]) => [about.columns[column], labels[document]]).filter(([, label]) => label !== null);
-    const first = known.find(([column]) => column.kind !== "signed");
-    const isUseful = first && first[1] >= about.threshold, isHarmful = known.some(([column, label]) => column.kind === "signed" && label < 0);
+    const judged = Object.entries(record.documents.labels).map(([column, labels]) => [about.columns[column], labels[document]]).filter(([, label]) => label !== null);
+    const first = judged.find(([column]) => column.kind !== "signed");
+    const isUseful = first && first[1] >= about.threshold, isHarmful = judged.some(([column, label]) => column.kind === "signed" && label < 0);
     return el("li", { class: `card${isUseful ? " useful" : ""}${isHarmful ? " harmful" : ""}` },
       el("div", { class: "top" }, rank === null ? "" : el("span", { class: "rank" }, String(rank)), el("h4", {}, isolated(titles[document] || ids[document])),
         gold.includes(document) ? el("span", { class: "gold", title: "Gold passage" }, "★ gold") : ""),
-      known.length ? el("ul", { class: "labels" }, known.map(([column, label]) => labelChip(record, column, label))) : "",
+      judged.length ? el("ul", { class: "labels" }, judged.map(([column, label]) => labelChip(record, column, label))) : "",
       output === null ? "" : el("p", { class: "alone" }, el("span", {}, "Alone: "), quoted(output)),
       text === null ? "" : el("p", { class: "passage", dir: "auto" }, marked(text, pattern)),
       el("p", { class: "also" }, el("span", { class: "id" }, isolated(ids[document])),
-        also.length ? el("span", {}, " also ", also.slice(0, 4).map(([other, place], number) => [number ? ", " : "", isolated(about.runs[other]), ` #${place}`]), also.length > 4 ? ` and ${also.length - 4} more` : "") : ""));
+        also.length ? el("span", {}, " also ", also.slice(0, 4).map(([other, position], number) => [number ? ", " : "", isolated(about.runs[other]), ` #${position}`]), also.length > 4 ? ` and ${also.length - 4} more` : "") : ""));
   }
 
   function labelChip(record, column, label) {
@@ -620,7 +620,7 @@
     return el("li", { class: `label ${kind}`, title: meaning }, el("span", { "aria-hidden": "true" }, sign), " ", isolated(column.annotator), " ", el("b", {}, value));
   }
 
-  /** What finds gold answers, whatever their case, between borders of words. */
+  /** Pattern of the gold answers, case-insensitive, at word boundaries. */
   function answerPattern(answers) {
     const words = answers.map(answer => answer.trim()).filter(Boolean).sort((a, b) => b.length - a.length)
       .map(answer => answer.split(/\s+/).map(word => word.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&").replace(/\\-/g, "-")).join("\\s+"));
@@ -649,7 +649,7 @@
     state = stateOf(hash);
     const name = about && ["questions", "question"].includes(state.get("view")) ? state.get("view") : "report";
     const isOther = name !== shownView;
-    for (const one of ["report", "questions", "question"]) view(one).hidden = one !== name;
+    for (const other of ["report", "questions", "question"]) view(other).hidden = other !== name;
     for (const link of document.querySelectorAll("[data-view]")) {
       const isHere = link.dataset.view === (name === "question" ? "questions" : name);
       if (isHere) link.setAttribute("aria-current", "page"); else link.removeAttribute("aria-current");
@@ -659,10 +659,10 @@
     if (name === "questions") drawQuestions();
     shownView = name;
     if (name === "question") await drawQuestion();
-    // another step was taken while the question was loaded
+    // the user navigated while the question was loading
     if (location.hash !== hash) return;
     const target = name === "report" && state.get("section");
-    if (target && isOther | (target !== lastSection)) [...document.querySelectorAll("[data-section]")].find(one => one.dataset.section === target)?.scrollIntoView();
+    if (target && isOther | (target !== lastSection)) [...document.querySelectorAll("[data-section]")].find(section => section.dataset.section === target)?.scrollIntoView();
     else if (scrolls.has(location.hash) && (isOther || goesBack)) window.scrollTo(0, scrolls.get(location.hash));
     else if (isOther || (name === "question" && wasId !== state.get("id"))) window.scrollTo(0, 0);
     lastSection = target;
@@ -675,7 +675,7 @@
   function toggleTheme() {
     const isDark = isDarkNow();
     document.documentElement.dataset.theme = isDark ? "light" : "dark";
-    try { localStorage.setItem("erag-theme", document.documentElement.dataset.theme); } catch { /* files may have no storage */ }
+    try { localStorage.setItem("erag-theme", document.documentElement.dataset.theme); } catch { /* pages opened from files may have no storage */ }
     drawTheme();
   }
   const prefersDark = matchMedia("(prefers-color-scheme: dark)");

@@ -1,4 +1,4 @@
-"""Reports and questions -> plain data for the page's script, small and safe to stand in HTML."""
+"""Encode reports and questions as compact data for the page's script, safe to embed in HTML."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from erag_ray.runs import GOLD_PASSAGES, NO_PASSAGES
 
 Plain = dict[str, Any]
 MAX_FIGURE_ROWS = 2_000
-"""Rows of a figure's data that are shown as a table."""
+"""Maximum number of rows of a figure's data in its table."""
 LEVEL = 6
-"""Of gzip."""
+"""Compression level of gzip."""
 INDEX_COLUMNS = (
     "id",
     "question",
@@ -38,14 +38,14 @@ INDEX_COLUMNS = (
 
 
 def packed(content: object) -> str:
-    """JSON, gzipped, in base64: letters, digits, ``+``, ``/`` and ``=``, whatever the texts hold."""
+    """Encode as JSON, gzip and base64: only letters, digits, ``+``, ``/`` and ``=``, whatever the content."""
     text = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False, default=str)
-    # without a time, so that the same report is the same file
+    # without a time stamp, so that equal reports give equal files
     return base64.b64encode(gzip.compress(text.encode("utf-8", "replace"), LEVEL, mtime=0)).decode()
 
 
 def table_data(table: Table) -> Plain:
-    """A table: heads, and rows of cells with what they are sorted by."""
+    """Return a table as data: headers, and rows of cells with their sort keys."""
     return {
         "name": table.name,
         "columns": [
@@ -60,15 +60,15 @@ def table_data(table: Table) -> Plain:
 
 
 def _cell(value: Value, column: Column) -> Plain | str | None:
-    """Text alone where there is no more to a cell."""
-    alone = replace(value, low=None, high=None, note="")
-    text = "" if _finite(value.value) is None else text_of(alone, column)
-    # what stands behind the value
+    """Return a cell as data; as plain text if it has no interval, note or reason."""
+    without_interval = replace(value, low=None, high=None, note="")
+    text = "" if _finite(value.value) is None else text_of(without_interval, column)
+    # the interval is the text after the value
     interval = text_of(replace(value, note=""), column)[len(text) :].strip() if text else ""
     if isinstance(value.value, str) and not (interval or value.note or value.reason):
         return text
-    known = {"v": _finite(value.value), "t": text, "i": interval, "n": value.note, "r": value.reason}
-    return {key: part for key, part in known.items() if part not in ("", None)} or None
+    fields = {"v": _finite(value.value), "t": text, "i": interval, "n": value.note, "r": value.reason}
+    return {key: field for key, field in fields.items() if field not in ("", None)} or None
 
 
 def _finite(value: object) -> object:
@@ -76,7 +76,7 @@ def _finite(value: object) -> object:
 
 
 def figure_data(figure: Figure, spec: Mapping[str, Any] | None) -> Plain:
-    """A figure: how it is drawn (None: not), and its numbers for a table."""
+    """Return a figure as data: its Vega-Lite spec (None: not drawn), and its values for a table."""
     shown = figure.data.head(MAX_FIGURE_ROWS)
     rows = [[_finite(value) for value in row] for row in shown.iter_rows()]
     return {
@@ -89,7 +89,7 @@ def figure_data(figure: Figure, spec: Mapping[str, Any] | None) -> Plain:
 
 
 def question_data(question: Question) -> Plain:
-    """All of a question that its view shows."""
+    """Return the record of a question for its view."""
     return {
         "id": question.query_id,
         "question": question.question,
@@ -98,8 +98,10 @@ def question_data(question: Question) -> Plain:
         "score": question.score,
         "slices": dict(question.slices),
         "documents": _documents(question.documents),
-        "lists": {str(run): list(places) for run, places in question.lists.items()},
-        "end_to_end": [[one.run, one.depth, one.value, one.output] for one in question.end_to_end],
+        "lists": {str(run): list(documents) for run, documents in question.lists.items()},
+        "end_to_end": [
+            [output.run, output.depth, output.value, output.output] for output in question.end_to_end
+        ],
         "cells": [[run, depth, cell] for (run, depth), cell in question.cells.items()],
     }
 
@@ -116,7 +118,7 @@ def _documents(documents: Documents) -> Plain:
 
 
 class QuestionIndex:
-    """Columns over all questions: what sorting and filtering need, and where each question's record is."""
+    """Index of all questions, by column: keys for sorting and filtering, and the position of each record."""
 
     def __init__(self, questions: Questions | None) -> None:
         self.columns: dict[str, list[Any]] = {name: [] for name in INDEX_COLUMNS}
@@ -126,8 +128,8 @@ class QuestionIndex:
         self.slices: dict[str, dict[str, int]] = {}
 
     def add(self, question: Question, shard: int, place: int) -> None:
-        """The next question, whose record is the one at ``place`` of a shard."""
-        values = {(one.run, one.depth): one.value for one in question.end_to_end}
+        """Add the next question, whose record is at ``place`` of a shard."""
+        values = {(output.run, output.depth): output.value for output in question.end_to_end}
         row = {
             "id": question.query_id,
             "question": question.question,
@@ -150,32 +152,32 @@ class QuestionIndex:
         return -1 if cell is None else self.cells.setdefault(cell, len(self.cells))
 
     def _slices(self, slices: Mapping[str, str]) -> dict[str, int]:
-        known = ((name, value, self.slices.setdefault(name, {})) for name, value in slices.items())
-        return {name: values.setdefault(value, len(values)) for name, value, values in known}
+        numbered = ((name, value, self.slices.setdefault(name, {})) for name, value in slices.items())
+        return {name: values.setdefault(value, len(values)) for name, value, values in numbered}
 
     def data(self) -> Plain:
-        """The index, with the names that its numbers stand for."""
+        """Return the index as data, with the names behind its numbers."""
         slices = {name: list(values) for name, values in self.slices.items()}
         return {**self.columns, "depth": self.depth, "cell_names": list(self.cells), "slice_values": slices}
 
 
 def _reference(question: Question, run: str) -> float | None:
-    return next((one.value for one in question.end_to_end if one.run == run), None)
+    return next((output.value for output in question.end_to_end if output.run == run), None)
 
 
 def column_data(questions: Questions) -> list[Plain]:
-    """The annotators, by name, reader and score."""
+    """Return the label columns as data: annotator, reader, score and kind."""
     return [
-        {"annotator": one.annotator, "reader": one.reader, "score": one.score, "kind": one.kind}
-        for one in questions.columns
+        {"annotator": column.annotator, "reader": column.reader, "score": column.score, "kind": column.kind}
+        for column in questions.columns
     ]
 
 
 def part_data(
     parts: Iterable[Table | Figure], specs: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[Plain], list[Plain]]:
-    """Tables and figures of a report, each with its data."""
-    both: Sequence[Table | Figure] = list(parts)
-    tables = [table_data(part) for part in both if isinstance(part, Table)]
-    figures = [figure_data(part, specs.get(part.name)) for part in both if isinstance(part, Figure)]
+    """Return the tables and the figures of a report as data."""
+    sequence: Sequence[Table | Figure] = list(parts)
+    tables = [table_data(part) for part in sequence if isinstance(part, Table)]
+    figures = [figure_data(part, specs.get(part.name)) for part in sequence if isinstance(part, Figure)]
     return tables, figures

@@ -1,7 +1,7 @@
-"""Sealed tables -> a record for every question: its lists, documents, labels and outputs, for a look at one question.
+"""Load a record for every question from sealed tables: its lists, documents, labels and outputs.
 
-Tables are joined once by Polars into rows that are sorted by question; records are cut out of them a few questions at a
-time, so that texts of all questions never lie in memory as records. A table that is missing leaves its part empty.
+Tables are joined once with Polars into rows sorted by question. Records are built for a few questions at a time, so the
+texts of all questions are never in memory as records. A missing table leaves its part of the records empty.
 """
 
 from __future__ import annotations
@@ -42,29 +42,29 @@ LIST = ["reader", "run_id", "query_id", "depth"]
 QUESTIONS_AT_A_TIME = 64
 SNIPPET_CHARACTERS = 200
 DIGITS = 4
-"""Of labels and scores in a record."""
+"""Decimal digits of labels and scores in a record."""
 OPTIONAL: Mapping[str, Mapping[str, type[pl.DataType]]] = {
     "cells": {"query_id": pl.String, "run_id": pl.String, "depth": pl.Int32, "cell": pl.String},
     "slices": {"query_id": pl.String, "slice": pl.String, "value": pl.String},
 }
-"""Tables of which records hold a part, with the columns that they need."""
+"""Optional tables, with the columns that records need."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class QuestionOptions:
-    """What records hold of texts, and what counts as useful."""
+    """Options of records: which texts they contain, and which labels count as useful."""
 
     texts: Texts = "all"
-    """snippets: what surrounds a gold answer, or the first `SNIPPET_CHARACTERS`."""
+    """snippets: the text around a gold answer, or the first `SNIPPET_CHARACTERS`."""
     depth: int = 10
-    """Documents of each list that come with their text."""
+    """Number of documents of each list that include their text."""
     threshold: float = 0.5
-    """Labels from here on are useful."""
+    """Labels of at least this are useful."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LabelColumn:
-    """The labels of one annotator, by one reader and score where they depend on them."""
+    """Column of labels by one annotator, reader and score (empty where labels do not depend on them)."""
 
     reader: str
     score: str
@@ -75,21 +75,21 @@ class LabelColumn:
 
 @dataclass(frozen=True, kw_only=True)
 class Documents:
-    """The distinct documents of a question, those at better ranks first; lists have an entry for each."""
+    """Distinct documents of a question, by best rank; every sequence has one entry per document."""
 
     ids: Sequence[str]
     titles: Sequence[str | None]
     texts: Sequence[str | None]
     is_gold: Sequence[bool]
     outputs: Sequence[str | None]
-    """What the reader wrote with this document alone."""
+    """Outputs of the reader with this single document."""
     labels: Mapping[int, Sequence[float | None]]
-    """Place in `Questions.columns` -> labels; without columns that have none here."""
+    """Index in `Questions.columns` -> labels; columns without a label for this question are left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EndToEnd:
-    """What the reader wrote with a list, and its score."""
+    """Output of the reader with a list, and its score."""
 
     run: str
     depth: int
@@ -99,7 +99,7 @@ class EndToEnd:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """All that is known of one question."""
+    """Record of one question."""
 
     query_id: str
     dataset: str
@@ -109,11 +109,11 @@ class Question:
     slices: Mapping[str, str]
     documents: Documents
     lists: Mapping[int, Sequence[int]]
-    """Place in `Questions.runs` -> places in ``documents``, in rank order."""
+    """Index in `Questions.runs` -> indices in ``documents``, in rank order."""
     end_to_end: Sequence[EndToEnd]
     """Every run at every depth, and the reference runs."""
     cells: Mapping[tuple[str, int], str]
-    """(run, depth) -> what the list did for the reader."""
+    """(run, depth) -> cell: what the list did for the reader."""
     num_disagreements: int
     """Documents that some annotators call useful and others not."""
     num_harmful: int
@@ -122,14 +122,14 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Questions:
-    """The questions of a finished folder: iterate for records, in the order of QUERIES."""
+    """Questions of a finished job: iterate to get records, in the order of QUERIES."""
 
     runs: Sequence[str]
     columns: Sequence[LabelColumn]
     depths: Sequence[int]
-    """Of end-to-end lists, without the reference runs'."""
+    """Depths of end-to-end lists, without those of the reference runs."""
     notes: Sequence[str]
-    """Which tables could not be used, and why."""
+    """Tables that could not be used, and why."""
     options: QuestionOptions
     rows: Rows
 
@@ -143,13 +143,13 @@ class Questions:
 
 @dataclass(frozen=True, kw_only=True)
 class Rows:
-    """What records are cut out of; every frame but ``corpus`` is sorted by ``number``, the place of its question."""
+    """Joined tables; every frame but ``corpus`` is sorted by ``number``, the row number of the question."""
 
     queries: pl.DataFrame
     pairs: pl.DataFrame
-    """number, doc_id, best (rank, null: in no list), row (in ``corpus``), is_gold, output: a row for each document."""
+    """One row per document: number, doc_id, best (rank; null: in no list), row (in ``corpus``), is_gold, output."""
     labels: Floats
-    """[num_pairs, num_columns], NaN: none."""
+    """[num_pairs, num_columns], NaN: no label."""
     lists: pl.DataFrame
     """number, run, rank, pair."""
     end_to_end: pl.DataFrame
@@ -160,7 +160,7 @@ class Rows:
 
 @dataclass
 class _Tables:
-    """The sealed tables of a folder; one that is missing or damaged is empty, and said to be so."""
+    """Sealed tables of a folder; a missing or damaged one is read as empty and noted."""
 
     store: TableStore
     notes: list[str] = field(default_factory=list)
@@ -177,16 +177,18 @@ class _Tables:
             return
         try:
             if others := stale(self.store.manifest(schema), self.store):
-                raise InputError([f"it was made from other {', '.join(others)}; run the job again"])
+                raise InputError(
+                    [f"it was computed from an earlier version of {', '.join(others)}; run the job again"]
+                )
             yield from self.store.read_parts(schema)
         except ValueError as error:
-            # other bytes than were sealed are an InputError, other columns are not
-            why = error.problems[0] if isinstance(error, InputError) else str(error)
+            # changed bytes raise InputError, changed columns another ValueError
+            reason = error.problems[0] if isinstance(error, InputError) else str(error)
             self.damaged.add(schema.name)
-            self.notes.append(f"questions are shown without {schema.name}: {why}")
+            self.notes.append(f"questions are shown without {schema.name}: {reason}")
 
     def optional(self, name: str) -> pl.DataFrame:
-        """A table that older folders lack, in the columns of `OPTIONAL`."""
+        """Read a table that older folders lack, with the columns of `OPTIONAL`."""
         empty = pl.DataFrame(schema=OPTIONAL[name])
         schema = TABLES.get(name)
         if schema is None or not self.store.is_sealed(schema):
@@ -195,11 +197,11 @@ class _Tables:
 
 
 def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
-    """The questions of a folder, from those of its sealed tables that are there.
+    """Load the questions of a folder from its sealed tables; missing ones leave their part empty.
 
     Args:
         store: the folder.
-        options: what records hold.
+        options: content of the records.
     """
     tables = _Tables(store)
     runs = tables.read(RUNS)
@@ -214,7 +216,7 @@ def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
     if LABELS.name in tables.damaged:
         columns, labels = _labels(iter(()), pairs)
     end_to_end = _end_to_end(tables.read(UTILITY), tables.read(LIST_OUTPUTS), queries)
-    own = end_to_end.filter(pl.col("run_id").is_in(REFERENCES).not_())
+    runs_end_to_end = end_to_end.filter(pl.col("run_id").is_in(REFERENCES).not_())
     rows = Rows(
         queries=queries,
         pairs=_described(pairs, corpus, gold, pages, outputs),
@@ -225,10 +227,10 @@ def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
         slices=_numbered(tables.optional("slices"), queries),
         corpus=corpus.select("title", "text"),
     )
-    depths = own["depth"].unique().sort().to_list()
+    depths = runs_end_to_end["depth"].unique().sort().to_list()
     notes = list(dict.fromkeys(tables.notes))
     return Questions(
-        runs=run_ids or own["run_id"].unique(maintain_order=True).to_list(),
+        runs=run_ids or runs_end_to_end["run_id"].unique(maintain_order=True).to_list(),
         columns=columns,
         depths=depths,
         notes=notes,
@@ -238,7 +240,7 @@ def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
 
 
 def _queries(queries: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    """QUERIES with their ``number``; without them, what is known by its id alone."""
+    """Return QUERIES with their ``number``; if QUERIES is missing, only the ids from another table."""
     if not queries.height:
         ids = others.select(pl.col("query_id").unique(maintain_order=True))
         constant = {name: pl.lit("") for name in ("dataset", "question", "score")}
@@ -247,7 +249,7 @@ def _queries(queries: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
 
 
 def _numbered(table: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
-    """Rows of known questions, sorted by the question's number; the order of a question's rows stays."""
+    """Return the rows of these queries, sorted stably by the number of the question."""
     numbers = queries.select("query_id", "number")
     joined = table.join(numbers, on="query_id", maintain_order="left").drop("query_id")
     return joined.sort("number", maintain_order=True)
@@ -256,10 +258,10 @@ def _numbered(table: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
 def _pairs(
     runs: pl.DataFrame, gold: pl.DataFrame, outputs: pl.DataFrame, queries: pl.DataFrame
 ) -> pl.DataFrame:
-    """number, query_id, doc_id, best and pair (the row): every document of every question."""
+    """Return every document of every question: number, query_id, doc_id, best and pair (the row number)."""
     ranks = [runs.select(*PAIR, "rank")]
     others = [frame.select(*PAIR, rank=pl.lit(None, pl.Int32)) for frame in (gold, outputs)]
-    # what was read but is in no list is worth a row only where the lists are missing
+    # documents with an output but in no list get a row only if the lists are missing
     everything = pl.concat([*ranks, *(others if not runs.height else others[:1])])
     best = everything.group_by(PAIR).agg(best=pl.col("rank").min())
     numbered = best.join(queries.select("query_id", "number"), on="query_id")
@@ -269,13 +271,13 @@ def _pairs(
 def _described(
     pairs: pl.DataFrame, corpus: pl.DataFrame, gold: pl.DataFrame, pages: pl.DataFrame, outputs: pl.DataFrame
 ) -> pl.DataFrame:
-    """The pairs with their row of the corpus, whether they are gold, and what was written with them alone."""
-    written = outputs.select(*PAIR, "output").unique(PAIR, keep="first", maintain_order=True)
+    """Add to the pairs their row of the corpus, whether they are gold, and the output with this document."""
+    single = outputs.select(*PAIR, "output").unique(PAIR, keep="first", maintain_order=True)
     passages = gold.unique().with_columns(is_passage=pl.lit(True))
     by_page = pages.unique().with_columns(is_page=pl.lit(True))
     joined = (
         pairs.join(corpus.select("doc_id", "page_id", "row"), on="doc_id", how="left")
-        .join(written, on=PAIR, how="left")
+        .join(single, on=PAIR, how="left")
         .join(passages, on=PAIR, how="left")
         .join(by_page, on=["query_id", "page_id"], how="left")
     )
@@ -285,22 +287,22 @@ def _described(
 
 
 def _lists(runs: pl.DataFrame, run_ids: Sequence[str], pairs: pl.DataFrame) -> pl.DataFrame:
-    """number, run (place in ``run_ids``) and pair, in rank order."""
+    """Return number, run (index in ``run_ids``) and pair, in rank order."""
     schema = {"run_id": pl.String, "run": pl.Int32}
-    places = pl.DataFrame({"run_id": run_ids, "run": range(len(run_ids))}, schema=schema)
-    joined = runs.join(places, on="run_id").join(pairs.select(*PAIR, "number", "pair"), on=PAIR)
+    numbers = pl.DataFrame({"run_id": run_ids, "run": range(len(run_ids))}, schema=schema)
+    joined = runs.join(numbers, on="run_id").join(pairs.select(*PAIR, "number", "pair"), on=PAIR)
     return joined.sort("number", "run", "rank").select("number", "run", "pair")
 
 
 def _labels(parts: Iterator[pl.DataFrame], pairs: pl.DataFrame) -> tuple[list[LabelColumn], Floats]:
-    """Every annotator's labels as a column over the pairs."""
+    """Return the labels of every annotator as a column over the pairs, eRAG's first."""
     by_name: dict[tuple[str, str, str], Floats] = {}
     for part in parts:
         joined = part.join(pairs.select(*PAIR, "pair"), on=PAIR)
         for name, rows in joined.group_by("reader", "score", "annotator"):
             column = by_name.setdefault(name, np.full(pairs.height, np.nan))
             column[rows["pair"].to_numpy()] = rows["label"].fill_null(np.nan).to_numpy()
-    # what needs no reader stands last: eRAG's label is what the report is about
+    # eRAG first, annotators without a reader last
     names = sorted(by_name, key=lambda name: (name[2] != "erag", not name[0], name[2], name))
     columns = [
         LabelColumn(
@@ -316,50 +318,52 @@ def _labels(parts: Iterator[pl.DataFrame], pairs: pl.DataFrame) -> tuple[list[La
 
 
 def _kind(annotator: str, labels: Floats) -> str:
-    """What labels are declared to be; those of outside code, which is not imported here, by their values."""
-    known = labels[~np.isnan(labels)]
+    """Return the declared kind of labels; for outside code, which is not imported here, infer it from the values."""
+    defined = labels[~np.isnan(labels)]
     declared = ANNOTATORS[annotator].kind if annotator in ANNOTATORS else None
     if declared is not None:
         return declared
-    return "signed" if (known < 0).any() else "binary" if np.isin(known, (0, 1)).all() else "graded"
+    return "signed" if (defined < 0).any() else "binary" if np.isin(defined, (0, 1)).all() else "graded"
 
 
-def _end_to_end(used: pl.DataFrame, outputs: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
-    """number, run_id, depth, value and output of every list."""
+def _end_to_end(utility: pl.DataFrame, outputs: pl.DataFrame, queries: pl.DataFrame) -> pl.DataFrame:
+    """Return number, run_id, depth, value and output of every list."""
     texts = outputs.select(*LIST, "output")
-    joined = used.select(*LIST, "value").join(
+    joined = utility.select(*LIST, "value").join(
         texts, on=LIST, how="full", coalesce=True, maintain_order="left"
     )
     return _numbered(joined.with_columns(pl.col("value").round(DIGITS)), queries)
 
 
 def _records(questions: Questions, numbers: range) -> Iterator[Question]:
-    """Records of neighbouring questions."""
+    """Yield the records of consecutive questions."""
     rows = questions.rows
     pairs, first = _cut(rows.pairs, numbers)
     pairs = _with_texts(pairs, rows.corpus, questions.options)
-    places = np.searchsorted(pairs["number"].to_numpy(), [*numbers, numbers.stop])
+    edges = np.searchsorted(pairs["number"].to_numpy(), [*numbers, numbers.stop])
     frames = {
         name: _cut(getattr(rows, name), numbers)[0].partition_by("number", as_dict=True)
         for name in ("lists", "end_to_end", "cells", "slices")
     }
-    for number, start, end in zip(numbers, places[:-1], places[1:], strict=True):
-        own = {name: frame.get((number,)) for name, frame in frames.items()}
+    for number, start, end in zip(numbers, edges[:-1], edges[1:], strict=True):
+        rows_of_question = {name: frame.get((number,)) for name, frame in frames.items()}
         labels = rows.labels[first + start : first + end]
-        yield _record(questions, number, pairs[int(start) : int(end)], labels, first + int(start), own)
+        yield _record(
+            questions, number, pairs[int(start) : int(end)], labels, first + int(start), rows_of_question
+        )
 
 
 def _cut(frame: pl.DataFrame, numbers: range) -> tuple[pl.DataFrame, int]:
-    """The rows of some questions, and the place of the first."""
+    """Return the rows of consecutive questions, and the index of the first row."""
     start, end = np.searchsorted(frame["number"].to_numpy(), [numbers.start, numbers.stop])
     return frame[int(start) : int(end)], int(start)
 
 
 def _with_texts(pairs: pl.DataFrame, corpus: pl.DataFrame, options: QuestionOptions) -> pl.DataFrame:
     is_shown = (pl.col("best") <= options.depth) | pl.col("is_gold")
-    wanted = pl.when(is_shown).then(pl.col("row")) if options.texts != "none" else pl.lit(None, pl.UInt32)
-    rows = pairs.select("row", wanted=wanted)
-    title, text = corpus["title"].gather(rows["row"]), corpus["text"].gather(rows["wanted"])
+    text_row = pl.when(is_shown).then(pl.col("row")) if options.texts != "none" else pl.lit(None, pl.UInt32)
+    rows = pairs.select("row", text_row=text_row)
+    title, text = corpus["title"].gather(rows["row"]), corpus["text"].gather(rows["text_row"])
     return pairs.with_columns(title.alias("title"), text.alias("text"))
 
 
@@ -396,7 +400,7 @@ def _documents(
     if options.texts == "snippets":
         pattern = answer_pattern(answers)
         texts = [None if text is None else snippet(text, pattern) for text in texts]
-    known = ~np.isnan(labels)
+    is_labelled = ~np.isnan(labels)
     return Documents(
         ids=pairs["doc_id"].to_list(),
         titles=pairs["title"].to_list(),
@@ -405,7 +409,7 @@ def _documents(
         outputs=pairs["output"].to_list(),
         labels={
             int(column): pl.Series(labels[:, column], nan_to_null=True).to_list()
-            for column in np.flatnonzero(known.any(axis=0))
+            for column in np.flatnonzero(is_labelled.any(axis=0))
         },
     )
 
@@ -417,7 +421,8 @@ def _ranked(lists: pl.DataFrame | None, first: int) -> dict[int, list[int]]:
     edges = np.flatnonzero(np.diff(runs)) + 1
     starts = np.append(0, edges)
     return {
-        int(runs[start]): part.tolist() for start, part in zip(starts, np.split(pairs, edges), strict=True)
+        int(runs[start]): documents.tolist()
+        for start, documents in zip(starts, np.split(pairs, edges), strict=True)
     }
 
 
@@ -435,26 +440,26 @@ def _named_cells(cells: pl.DataFrame) -> dict[tuple[str, int], str]:
 
 
 def _num_disagreements(labels: Floats, questions: Questions) -> int:
-    """Documents that some annotators call useful and others not; grades and gains have no such border."""
+    """Count documents that some annotators call useful and others not; only binary labels and eRAG's count."""
     columns = [
-        place
-        for place, column in enumerate(questions.columns)
+        index
+        for index, column in enumerate(questions.columns)
         if column.kind == "binary" or column.annotator == "erag"
     ]
-    own = labels[:, columns]
-    is_useful, is_useless = own >= questions.options.threshold, own < questions.options.threshold
+    selected = labels[:, columns]
+    is_useful, is_useless = selected >= questions.options.threshold, selected < questions.options.threshold
     return int((is_useful.any(axis=1) & is_useless.any(axis=1)).sum())
 
 
 def answer_pattern(answers: Sequence[str]) -> re.Pattern[str] | None:
-    """What finds a gold answer in a text, whatever its case, between borders of words; None without answers."""
+    """Return a pattern of the gold answers, case-insensitive, at word boundaries; None without answers."""
     words = [r"\s+".join(map(re.escape, answer.split())) for answer in answers if answer.split()]
     longest_first = sorted(set(words), key=len, reverse=True)
     return re.compile(rf"(?<!\w)(?:{'|'.join(longest_first)})(?!\w)", re.IGNORECASE) if words else None
 
 
 def snippet(text: str, pattern: re.Pattern[str] | None) -> str:
-    """About `SNIPPET_CHARACTERS` around the first gold answer, or from the start; ``…`` where text is left out."""
+    """Return about `SNIPPET_CHARACTERS` around the first gold answer, or from the start; ``…`` marks omitted text."""
     match = pattern.search(text) if pattern else None
     middle = (match.start() + match.end()) // 2 if match else 0
     start = max(0, middle - SNIPPET_CHARACTERS // 2)

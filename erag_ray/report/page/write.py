@@ -1,4 +1,4 @@
-"""Writing the page: its HTML, and the questions in files that a browser opens from disk one by one."""
+"""Write the page: its HTML, and shards of questions as files that a browser loads from disk on demand."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from erag_ray.store import Folder
 
 FOLDER = "report"
 SHARD_BYTES = 500_000
-"""Of JSON in a file of questions, from which a new one is begun; a tenth to a third of it as gzip."""
+"""JSON bytes in a file of questions before a new file starts; gzip shrinks them to a tenth to a third."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Charts:
-    """How figures are drawn: a Vega-Lite spec for each, and the script with Vega, Vega-Lite and vega-embed."""
+    """Chart functions: the Vega-Lite spec of a figure, and the script with Vega, Vega-Lite and vega-embed."""
 
     vega: Callable[[Figure], Mapping[str, Any]]
     javascript_bundle: Callable[[], str]
@@ -33,10 +33,10 @@ class Charts:
 
 @dataclass(frozen=True, kw_only=True)
 class PageOptions:
-    """The form of a page."""
+    """Options of a page."""
 
     single_file: bool = False
-    """Everything in one HTML file."""
+    """Whether to write everything into one HTML file."""
 
 
 def write_page(
@@ -46,14 +46,14 @@ def write_page(
     options: PageOptions | None = None,
     charts: Charts | None = None,
 ) -> str:
-    """Write ``report/index.html`` and the files beside it; what stood there goes.
+    """Write ``report/index.html`` and the files beside it, and delete those of an earlier report.
 
     Args:
         folder: of the job.
-        report: what the page says.
-        questions: for the look at single questions; None: without.
-        options: the form of the page.
-        charts: how figures are drawn; None: as tables.
+        report: the report.
+        questions: for the view of single questions; None: no such view.
+        options: options of the page.
+        charts: functions that draw figures; None: figures are shown as tables.
 
     Returns:
         The path of the page.
@@ -77,13 +77,13 @@ def write_page(
 
 
 def _tidy(folder: Folder) -> None:
-    """Leave no empty folders of unfinished files: people mail what they see."""
+    """Delete empty folders of unfinished files, since people share the folder."""
     for names in (("_unfinished",), ("questions", "_unfinished")):
         folder.delete_folder(FOLDER, *names)
 
 
 def _shards(questions: Questions, index: QuestionIndex) -> Iterator[str]:
-    """The records of neighbouring questions, packed; every question comes into the index on the way."""
+    """Yield packed records of consecutive questions, and add each question to the index."""
     records: list[dict[str, Any]] = []
     number = size = 0
     for question in questions:
@@ -141,9 +141,11 @@ def _html(report: Report, data: str, bundle: str, shards: list[str], *, is_singl
 
 
 def _policy(hashes: list[str], *, may_load: bool) -> str:
-    """A Content-Security-Policy: these scripts and the files beside the page, no network, no eval."""
-    scripts = " ".join([*(f"'sha256-{one}'" for one in hashes), *(["'self'", "file:"] if may_load else [])])
-    # Vega sets styles of its drawings
+    """Return a Content-Security-Policy: these scripts and the files beside the page, no network, no eval."""
+    scripts = " ".join(
+        [*(f"'sha256-{digest}'" for digest in hashes), *(["'self'", "file:"] if may_load else [])]
+    )
+    # Vega sets inline styles
     return (
         f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
         "connect-src 'none'; base-uri 'none'; form-action 'none'"
