@@ -4,7 +4,7 @@ import math
 
 import polars as pl
 
-from erag_ray.annotators import Annotator, Asks, Evidence, every_pair
+from erag_ray.annotators import Annotator, Evidence, RequestSpec, every_pair
 from erag_ray.kinds import Kind, following, likelihood_form
 
 ABSTENTION = Kind(
@@ -26,5 +26,5 @@ ANSWERABLE = Annotator(
     function=answerable,
     applies=lambda evidence: pl.lit(True),
     kind="graded",
-    asks=(Asks(ABSTENTION, every_pair),),
+    requests=(RequestSpec(ABSTENTION, every_pair),),
 )

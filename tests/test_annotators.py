@@ -126,7 +126,7 @@ def test_a_pair_without_an_answer_is_a_fault_and_not_a_null() -> None:
         annotate("erag", answered(both, pairs=PAIRS.head(2)))
     with pytest.raises(ValueError, match="there are no answers for 2 pairs"):
         annotate("erag", answered(answers(), pairs=PAIRS.head(2)))
-    with pytest.raises(ValueError, match="'erag' needs the kind answer, and the evidence has none"):
+    with pytest.raises(ValueError, match="'erag' needs responses of the kind answer"):
         annotate("erag", WORLD)
 
 

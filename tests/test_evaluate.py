@@ -12,7 +12,7 @@ from scipy import stats
 
 from erag_ray import evaluate
 from erag_ray.agreement import resample_weights
-from erag_ray.annotators import asked_measures
+from erag_ray.annotators import requested_measures
 from erag_ray.evaluate import DatasetColumns, Settings, by_dataset, per_query, pool_bias
 from erag_ray.evaluate import lookup as lookup_part
 from erag_ray.labels import utility
@@ -408,9 +408,9 @@ def test_a_measure_that_needs_a_threshold_is_refused_without_one() -> None:
 
 
 def test_measures_asked_for_are_taken_as_they_are() -> None:
-    assert asked_measures(["R"], "graded", None) == ["R"]
-    assert "R" in asked_measures(None, "binary", None)
-    assert "R" not in asked_measures(None, "graded", None)
+    assert requested_measures(["R"], "graded", None) == ["R"]
+    assert "R" in requested_measures(None, "binary", None)
+    assert "R" not in requested_measures(None, "graded", None)
 
 
 def test_two_datasets_with_different_scores_in_one_job() -> None:

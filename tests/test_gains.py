@@ -361,10 +361,10 @@ def test_a_closed_book_answer_that_failed_leaves_no_gain() -> None:
 
 def test_a_gain_without_a_closed_book_answer_is_refused() -> None:
     without = evidence().of(ANSWER).drop_nulls("doc_id")
-    with pytest.raises(ValueError, match="query 'q' was not asked without documents"):
+    with pytest.raises(ValueError, match="query 'q' has no closed-book answer"):
         annotate("gain", evidence(values={ANSWER: without}))
     for name, kind in {"gain": "answer", "gain_likelihood": "gold_likelihood"}.items():
-        with pytest.raises(ValueError, match=f"needs the kind {kind}, and the evidence has none"):
+        with pytest.raises(ValueError, match=f"needs responses of the kind {kind}"):
             annotate(name, evidence(values={}))
 
 

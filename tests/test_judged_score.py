@@ -474,7 +474,7 @@ def test_reader_and_judge_on_one_server_share_max_cost(
     code, said = job("compare", bounded)
     assert code == 1
     # one more may be under way
-    assert "is spent of 8.0000" in said
+    assert "of 8.0000 is spent" in said
     assert 8 <= len(triples(server)) <= 10
     assert len(server.asked) - len(triples(server)) == 37
     code, said = job("compare", bounded)
@@ -487,7 +487,7 @@ def test_reader_and_judge_on_one_server_share_max_cost(
     server.asked.clear()
     code, said = job("compare", again.with_config(max_cost=37.0))
     assert code == 1
-    assert "max_cost: 37.0000 is spent of 37.0000, and the judge is still to be asked" in said
+    assert "max_cost: 37.0000 of 37.0000 is spent before the requests to the judge" in said
     assert (len(server.asked), len(triples(server))) == (37, 0)
 
 

@@ -202,7 +202,7 @@ def test_labels_of_judgements() -> None:
     assert graded["label"].to_list() == [0.5, 0.499, None, None]
     strict = pl.DataFrame(annotate("llm_relevance", evidence(relevant_from=2 / 3)))
     assert strict["label"].to_list() == [0.0, 0.0, None, None]
-    with pytest.raises(ValueError, match="needs the kind relevance, and the evidence has none"):
+    with pytest.raises(ValueError, match="needs responses of the kind relevance"):
         annotate("llm_relevance", evidence(values={}))
 
 

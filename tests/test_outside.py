@@ -187,7 +187,7 @@ def test_a_kind_that_raises_is_named(
     broken = dataclasses.replace(ABSTENTION, build=lambda case: case.nothing)  # type: ignore[attr-defined]
     asks = (
         dataclasses.replace(
-            outside_kind.ANSWERABLE, asks=(outside_kind.Asks(broken, outside_kind.every_pair),)
+            outside_kind.ANSWERABLE, requests=(outside_kind.RequestSpec(broken, outside_kind.every_pair),)
         ),
     )
     monkeypatch.setattr(outside_kind, "ANSWERABLE", asks[0])

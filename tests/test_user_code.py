@@ -545,7 +545,7 @@ def test_scores_that_are_allowed_to_raise_leave_nulls_which_the_report_counts(
     unjudged = table(tiny, UTILITY).filter(pl.col("value").is_null())
     assert set(unjudged["query_id"]) == {"q2"}
     report = pathlib.Path(tiny.config.out, "report.md").read_text()
-    assert "outputs of documents alone without a score, not judged: 2 of " in report
+    assert "outputs of single documents without a score, not judged: 2 of " in report
     assert "outputs of lists without a score, not judged: " in report
     assert "query q2, output 'Orla': ZeroDivisionError: no words at all" in report
 
@@ -653,7 +653,7 @@ APPLIES = Annotator(name="applies", function=breaks, applies=lambda e: pl.col("n
     [
         ("BREAKS", 1, 'annotators: my_annotators:BREAKS: ColumnNotFoundError: "no_such_column" not found'),
         ("APPLIES", 1, "annotators: my_annotators:APPLIES: ColumnNotFoundError: "),
-        ("SERIES", 2, "annotator 'my_annotators:SERIES' gave a Series, not a polars DataFrame"),
+        ("SERIES", 2, "annotator 'my_annotators:SERIES' returned a Series, not a polars DataFrame"),
     ],
 )
 def test_an_annotator_that_raises_ends_the_job_and_what_was_read_stays(

@@ -1,9 +1,9 @@
-"""Evidence about (query, document) pairs -> LABELS: how useful each document is to its query. Pure.
+"""Annotators label (query, document) pairs: how useful is each document to its query? Pure.
 
-In: an `Evidence`, the tables an annotator may look at. Out: LABELS, one row per pair of a query to which the
-annotator applies; a null label means "not judged". To add an annotator, write one function from `Evidence` to
-a frame of query_id, doc_id and label (with reader and score where the label depends on them) and one line in
-`ANNOTATORS`; code outside the package exports an `Annotator` and is named ``package.module:name``.
+An annotator maps an `Evidence` (tables about the pairs) to LABELS: one row per pair of the queries to which it applies.
+A null label means "not judged". To add an annotator, write a function from `Evidence` to a frame of query_id, doc_id
+and label (with reader and score if the label depends on them) and add it to `ANNOTATORS`. Code outside the package
+defines an `Annotator` and is named as ``package.module:name``.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import pyarrow as pa
 from erag_ray.annotators.base import (
     PAIR,
     Annotator,
-    Asks,
     Evidence,
+    RequestSpec,
     every_pair,
     judged_pairs,
     no_documents,
@@ -52,19 +52,19 @@ __all__ = [
     "PER_QUESTION",
     "TAIL",
     "Annotator",
-    "Asks",
     "Evidence",
+    "RequestSpec",
     "annotate",
     "annotator_named",
     "applicable_queries",
-    "asked_measures",
-    "asks_of",
     "closed_book_answers",
     "every_pair",
     "judged_pairs",
     "kind_of_labels",
     "likelihood_noise",
     "no_documents",
+    "request_specs",
+    "requested_measures",
     "unmatchable_answers",
     "unrelated_pairs",
 ]
@@ -74,11 +74,10 @@ __all__ = [
 
 
 def provenance(evidence: Evidence) -> pl.DataFrame:
-    """1 if the document's page is any gold page of the query, whichever answer it belongs to.
+    """Return 1 if the document's page is a gold page of the query, for any answer, else 0.
 
-    A document without a page_id gets a null label. Not KILT's page-level R-precision, which takes one
-    answer's pages at a time. Of a query without gold pages the documents themselves are looked up: 1 for a
-    gold passage, as qrels or the question file name them.
+    A document without a page_id gets a null label. This is not KILT's page-level R-precision, which takes the pages of
+    one answer at a time. For queries without gold pages, label by gold passages from qrels or the question file.
 
     Raises:
         ValueError: a document is not in the corpus.
@@ -94,7 +93,7 @@ def provenance(evidence: Evidence) -> pl.DataFrame:
 
 
 def _gold_passages(evidence: Evidence) -> pl.DataFrame:
-    """query_id, doc_id, gold_passage (1): of the queries without gold pages."""
+    """Return the gold passages of queries without gold pages: query_id, doc_id, gold_passage (1)."""
     rows = evidence.pairs.clear() if evidence.gold is None else evidence.gold
     without_pages = rows.join(evidence.provenance, on="query_id", how="anti")
     return without_pages.select(*PAIR, gold_passage=pl.lit(1.0))
@@ -105,7 +104,7 @@ def _every_query(evidence: Evidence) -> pl.Expr:
 
 
 def _has_short_answers(evidence: Evidence) -> pl.Expr:
-    # Long answers and verdicts are not looked for in passages: the paper leaves out FEVER and WoW (Table 1).
+    # passages are not searched for long answers and verdicts: the paper leaves out FEVER and WoW (Table 1)
     return pl.col("score").str.split(":").list.first().is_in(SHORT_ANSWERS)
 
 
@@ -115,11 +114,11 @@ def _has_gold(evidence: Evidence) -> pl.Expr:
 
 
 def applicable_queries(name: str, evidence: Evidence) -> pl.DataFrame:
-    """The rows of ``evidence.queries`` that this annotator labels; the rest count as "not applicable".
+    """Return the rows of ``evidence.queries`` that this annotator labels; the others are "not applicable".
 
     Raises:
-        ValueError: no annotator has this name.
-        JobError: it is user code, and raises.
+        ValueError: the annotator is unknown.
+        JobError: it is user code that raises.
     """
     applies = annotator_named(name).applies
     with running(f"annotators: {name}", applies):
@@ -127,17 +126,19 @@ def applicable_queries(name: str, evidence: Evidence) -> pl.DataFrame:
 
 
 def annotate(name: str, evidence: Evidence) -> pa.Table:
-    """LABELS by one annotator, sorted by key: a row per pair of the queries to which it applies.
+    """Return LABELS by one annotator, sorted by key: one row per pair of the queries to which it applies.
 
     Raises:
-        ValueError: no annotator has this name; it needs responses and there are none; a pair names an
-            unknown query or document, lacks a response or comes twice; or outside code returned no LABELS table.
-        JobError: it is user code, and raises.
+        ValueError: the annotator is unknown; responses that it needs are missing; a pair has an unknown query or
+            document, lacks a response or is repeated; or user code returned no valid LABELS.
+        JobError: it is user code that raises.
     """
     annotator = annotator_named(name)
-    for ask in annotator.asks:
-        if ask.kind not in evidence.values:
-            raise ValueError(f"annotator {name!r} needs the kind {ask.kind.name}, and the evidence has none")
+    for spec in annotator.requests:
+        if spec.kind not in evidence.values:
+            raise ValueError(
+                f"annotator {name!r} needs responses of the kind {spec.kind.name}, but the evidence has none"
+            )
     unknown = evidence.pairs.join(evidence.queries, on="query_id", how="anti")
     refuse_unknown(unknown, "query_id", "the queries")
     queries = applicable_queries(name, evidence)
@@ -145,7 +146,7 @@ def annotate(name: str, evidence: Evidence) -> pa.Table:
     with running(f"annotators: {name}", annotator.function):
         labels = annotator.function(replace(evidence, pairs=pairs, queries=queries))
     if not isinstance(labels, pl.DataFrame):
-        raise ValueError(f"annotator {name!r} gave a {type(labels).__name__}, not a polars DataFrame")
+        raise ValueError(f"annotator {name!r} returned a {type(labels).__name__}, not a polars DataFrame")
     constant = {"annotator": name, **dict.fromkeys({"reader", "score"} - annotator.fills, "")}
     filled = labels.with_columns(pl.lit(value).alias(column) for column, value in constant.items())
     _refuse_missing(pairs, filled, name)
@@ -153,7 +154,7 @@ def annotate(name: str, evidence: Evidence) -> pa.Table:
 
 
 def _refuse_missing(pairs: pl.DataFrame, labels: pl.DataFrame, name: str) -> None:
-    """A pair without a row would be taken for one that was not asked for; "not judged" is a row with a null."""
+    """Refuse labels that lack a pair: "not judged" must be a row with a null label."""
     missing = pairs.join(labels, on=PAIR, how="anti")
     if missing.height:
         raise ValueError(
@@ -162,29 +163,29 @@ def _refuse_missing(pairs: pl.DataFrame, labels: pl.DataFrame, name: str) -> Non
 
 
 def annotator_named(name: str) -> Annotator:
-    """The annotator called ``name``, here or as ``package.module:name``.
+    """Return the annotator ``name``, built in or ``package.module:name``.
 
     Raises:
-        ValueError: there is none, or the outside object is not an `Annotator`.
+        ValueError: it is unknown, or the object is not an `Annotator`.
     """
-    rest = 'applies=lambda evidence: pl.lit(True), kind="binary"'
-    return find_instance("annotator", name, ANNOTATORS, Annotator, rest)
+    example = 'applies=lambda evidence: pl.lit(True), kind="binary"'
+    return find_instance("annotator", name, ANNOTATORS, Annotator, example)
 
 
-def asks_of(names: Sequence[str]) -> Iterator[Asks]:
-    """What these annotators need to know from models; a name that there is not needs nothing."""
+def request_specs(names: Sequence[str]) -> Iterator[RequestSpec]:
+    """Yield the requests that these annotators need; unknown names are skipped."""
     for name in names:
         with contextlib.suppress(ValueError):
-            yield from annotator_named(name).asks
+            yield from annotator_named(name).requests
 
 
-def asked_measures(names: Sequence[str] | None, kind: LabelKind, threshold: float | None) -> list[str]:
-    """The measures that a column of labels gets, by their canonical names: those asked for, else all that it allows."""
+def requested_measures(names: Sequence[str] | None, kind: LabelKind, threshold: float | None) -> list[str]:
+    """Return the canonical names of the requested measures, or of all that labels of this kind allow."""
     return measures_for(kind, threshold) if names is None else [canonical_name(name) for name in names]
 
 
 def kind_of_labels(annotator: str, score: str) -> LabelKind:
-    """What an annotator's labels are declared to be, for queries with this score."""
+    """Return the declared kind of an annotator's labels, for queries with this score."""
     declared = annotator_named(annotator).kind
     return declared or ("binary" if score_named(score).binary else "graded")
 
@@ -200,28 +201,28 @@ ANNOTATORS: dict[str, Annotator] = {
             function=erag,
             applies=_every_query,
             kind=None,
-            asks=(Asks(ANSWER, every_pair),),
+            requests=(RequestSpec(ANSWER, every_pair),),
             fills=READER_AND_SCORE,
         ),
         Annotator(
             name="contains_answer_dpr",
             function=contains_answer_dpr,
             applies=_has_short_answers,
-            where=SPANS,
+            applies_to=SPANS,
             kind="binary",
         ),
         Annotator(
             name="contains_answer_kilt",
             function=contains_answer_kilt,
             applies=_has_short_answers,
-            where=SPANS,
+            applies_to=SPANS,
             kind="binary",
         ),
         Annotator(
             name="provenance",
             function=provenance,
             applies=_has_gold,
-            where="questions with gold pages or passages",
+            applies_to="questions with gold pages or passages",
             kind="binary",
         ),
         Annotator(
@@ -229,21 +230,21 @@ ANNOTATORS: dict[str, Annotator] = {
             function=llm_relevance,
             applies=_every_query,
             kind="binary",
-            asks=(Asks(RELEVANCE, judged_pairs),),
+            requests=(RequestSpec(RELEVANCE, judged_pairs),),
         ),
         Annotator(
             name="llm_relevance_graded",
             function=llm_relevance_graded,
             applies=_every_query,
             kind="graded",
-            asks=(Asks(RELEVANCE, judged_pairs),),
+            requests=(RequestSpec(RELEVANCE, judged_pairs),),
         ),
         Annotator(
             name="gold_likelihood",
             function=gold_likelihood,
             applies=_every_query,
             kind="graded",
-            asks=(Asks(GOLD_LIKELIHOOD, every_pair),),
+            requests=(RequestSpec(GOLD_LIKELIHOOD, every_pair),),
             fills=frozenset({"reader"}),
         ),
         Annotator(
@@ -251,7 +252,7 @@ ANNOTATORS: dict[str, Annotator] = {
             function=gain,
             applies=_every_query,
             kind="signed",
-            asks=(Asks(ANSWER, every_pair), Asks(ANSWER, no_documents)),
+            requests=(RequestSpec(ANSWER, every_pair), RequestSpec(ANSWER, no_documents)),
             fills=READER_AND_SCORE,
         ),
         Annotator(
@@ -259,7 +260,10 @@ ANNOTATORS: dict[str, Annotator] = {
             function=gain_likelihood,
             applies=_every_query,
             kind="signed",
-            asks=(Asks(GOLD_LIKELIHOOD, every_pair), Asks(GOLD_LIKELIHOOD, unrelated_pairs)),
+            requests=(
+                RequestSpec(GOLD_LIKELIHOOD, every_pair),
+                RequestSpec(GOLD_LIKELIHOOD, unrelated_pairs),
+            ),
             fills=frozenset({"reader"}),
         ),
     )

@@ -1,4 +1,4 @@
-"""What annotators get and what they are, and what several of them need."""
+"""Types of annotators and of their evidence, and shared helpers."""
 
 from __future__ import annotations
 
@@ -17,32 +17,32 @@ PAIR = ["query_id", "doc_id"]
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What annotators may look at. Ids link the frames; extra rows in any frame but ``pairs`` do no harm."""
+    """Tables that annotators use, linked by ids; all but ``pairs`` may contain extra rows."""
 
     pairs: pl.DataFrame
     """query_id, doc_id: the distinct pairs to label."""
     queries: pl.DataFrame
     """QUERIES; at least those of the pairs."""
     corpus: pl.DataFrame
-    """CORPUS; at least the documents of the pairs, unless the annotator reads none."""
+    """CORPUS; at least the documents of the pairs, if the annotator uses passages."""
     provenance: pl.DataFrame
     """PROVENANCE: the gold pages."""
     gold: pl.DataFrame | None = None
-    """query_id, doc_id: the gold passages, which count for queries without gold pages (None: none are known)."""
+    """query_id, doc_id: the gold passages, for queries without gold pages (None: no gold passages)."""
     values: Mapping[Kind, pl.DataFrame] = field(default_factory=dict)
-    """Kind of question -> query_id, doc_id? (null: without any document), reader, value?: what was folded."""
+    """Kind of request -> query_id, doc_id? (null: without documents), reader, value?: the folded responses."""
     judged: pl.DataFrame | None = None
-    """query_id, doc_id: the pairs that the judge is asked about (None: all)."""
+    """query_id, doc_id: the pairs for the judge (None: all)."""
     relevant_from: float = 0.5
-    """What a judgement must reach to count as relevant."""
+    """Minimum judgement that counts as relevant."""
     scoring: Scoring | None = None
-    """What is known for scores, and what they cannot judge; see `scores.score_outputs`."""
+    """Inputs of scores, and the outputs that they could not score; see `scores.score_outputs`."""
 
     def of(self, kind: Kind) -> pl.DataFrame:
-        """What was folded of one kind.
+        """Return the folded responses of one kind.
 
         Raises:
-            ValueError: none was asked.
+            ValueError: there are none.
         """
         if kind not in self.values:
             raise ValueError(f"there are no responses of the kind {kind.name}")
@@ -50,61 +50,67 @@ class Evidence:
 
 
 Lists = Callable[[Evidence], pl.DataFrame]
-"""Which documents a question is asked about: columns query_id, doc_id (null: without any document)."""
+"""Evidence -> documents of the requests: columns query_id, doc_id (null: without documents)."""
 
 
-class Asks(NamedTuple):
-    """One kind of question that an annotator needs answered, about these documents."""
+class RequestSpec(NamedTuple):
+    """Requests that an annotator needs: their kind and documents."""
 
     kind: Kind
     lists: Lists
 
 
 def every_pair(evidence: Evidence) -> pl.DataFrame:
-    """Every document alone."""
+    """Return every pair, as a single document."""
     return evidence.pairs.select(PAIR)
 
 
 def no_documents(evidence: Evidence) -> pl.DataFrame:
-    """Every query without documents: closed-book."""
+    """Return every query without documents: closed-book."""
     return evidence.queries.select("query_id", doc_id=pl.lit(None, pl.String))
 
 
 def judged_pairs(evidence: Evidence) -> pl.DataFrame:
-    """The documents that the judge is asked about."""
+    """Return the pairs for the judge."""
     return (evidence.pairs if evidence.judged is None else evidence.judged).select(PAIR)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Annotator:
-    """A way to label documents. Its name carries its rule, since LABELS of several rules share a table."""
+    """A rule that labels documents. Its name identifies the rule, since LABELS of several rules share a table."""
 
     name: str
     function: Callable[[Evidence], pl.DataFrame]
     applies: Callable[[Evidence], pl.Expr]
-    """A condition on the columns of QUERIES; the other queries get no rows ("not applicable")."""
-    where: str = "every question"
-    """In words, what it labels."""
+    """Condition on the columns of QUERIES; the other queries get no rows ("not applicable")."""
+    applies_to: str = "every question"
+    """The queries that it labels, in words."""
     kind: LabelKind | None
-    """What labels are declared to be; None: binary or graded, as the score of the query."""
-    asks: tuple[Asks, ...] = ()
-    """What it needs to know from models."""
+    """Kind of its labels; None: binary or graded, as the score of the query."""
+    requests: tuple[RequestSpec, ...] = ()
+    """Requests to models that it needs."""
     fills: frozenset[Literal["reader", "score"]] = frozenset()
-    """The columns of LABELS, apart from ids and label, that the function fills; the others are empty strings."""
+    """Further columns of LABELS that the function fills; the others are empty strings."""
 
 
 def with_passage(frame: pl.DataFrame, corpus: pl.DataFrame, column: str) -> pl.DataFrame:
-    """``frame`` with a column of CORPUS, row for row."""
-    passages = corpus.select("doc_id", column, pl.lit(True).alias("known"))
+    """Add a column of CORPUS to ``frame``, in the same row order.
+
+    Raises:
+        ValueError: a document is not in the corpus.
+    """
+    passages = corpus.select("doc_id", column, pl.lit(True).alias("is_in_corpus"))
     joined = frame.join(passages, on="doc_id", how="left", maintain_order="left")
-    refuse_unknown(joined.filter(pl.col("known").is_null()), "doc_id", "the corpus")
-    return joined.drop("known")
+    refuse_unknown(joined.filter(pl.col("is_in_corpus").is_null()), "doc_id", "the corpus")
+    return joined.drop("is_in_corpus")
 
 
-def refuse_unknown(rows: pl.DataFrame, column: str, place: str) -> None:
+def refuse_unknown(rows: pl.DataFrame, column: str, table: str) -> None:
+    """Raise ValueError if there are rows, whose ids in ``column`` are missing in ``table``."""
     if rows.height:
-        raise ValueError(f"{rows.height} rows name a {column} not in {place}, such as {rows[column][0]!r}")
+        raise ValueError(f"{rows.height} rows name a {column} not in {table}, such as {rows[column][0]!r}")
 
 
 def rows_of(frame: pl.DataFrame, *columns: str) -> list[tuple[str, list[str]]]:
+    """Return the rows of a column of ids and a column of lists."""
     return frame.select(columns).rows()

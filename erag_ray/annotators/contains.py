@@ -1,4 +1,4 @@
-"""Whether a passage holds an answer, by two published rules."""
+"""Annotators that check whether a passage contains an answer, by two published rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from erag_ray.scores import normalize_answer
 
 
 def contains_answer_dpr(evidence: Evidence) -> pl.DataFrame:
-    """1 if the tokens of an answer stand side by side in the text: the rule of DPR and FiD.
+    """Return 1 if the tokens of an answer are consecutive in the text, else 0: the rule of DPR and FiD.
 
     Tokens are runs of letters, digits and marks, or single other visible characters, after NFD and in lower
     case (Karpukhin et al., EMNLP 2020; DPR ``qa_validation.py``). The title is not searched.
@@ -24,9 +24,9 @@ def contains_answer_dpr(evidence: Evidence) -> pl.DataFrame:
 
 
 def contains_answer_kilt(evidence: Evidence) -> pl.DataFrame:
-    """1 if a normalised answer is a substring of the normalised text, word boundaries or not: KILT's rule.
+    """Return 1 if a normalised answer is a substring of the normalised text, else 0: KILT's rule.
 
-    So "us" is found in "house" (KILT ``eval_retrieval.py``). The title is not searched.
+    Word boundaries are ignored: "us" matches "house" (KILT ``eval_retrieval.py``). The title is not searched.
 
     Raises:
         ValueError: a document is not in the corpus.
@@ -35,10 +35,10 @@ def contains_answer_kilt(evidence: Evidence) -> pl.DataFrame:
 
 
 def dpr_form(texts: pl.Series) -> pl.Series:
-    """Texts as tokens between single spaces, with one at either end; "" for a text without tokens.
+    """Return texts as tokens separated and surrounded by single spaces; "" for a text without tokens.
 
-    No token holds a space, so an answer's tokens follow each other in a passage exactly when the answer's
-    form is a substring of the passage's form.
+    No token contains a space, so the tokens of an answer are consecutive in a passage exactly if the answer's form is a
+    substring of the passage's form.
     """
     tokens = texts.str.normalize("NFD").str.extract_all(r"[\p{L}\p{N}\p{M}]+|[^\p{Z}\p{C}]")
     joined = tokens.list.join(" ").str.to_lowercase().alias("joined")
@@ -47,18 +47,18 @@ def dpr_form(texts: pl.Series) -> pl.Series:
 
 
 def kilt_form(texts: pl.Series) -> pl.Series:
-    """Texts after `normalize_answer`."""
+    """Return texts normalised by `normalize_answer`."""
     return pl.Series(texts.name, [normalize_answer(text) for text in texts], dtype=pl.String)
 
 
 Form = Callable[[pl.Series], pl.Series]
 
-# Passages are brought into form this many at a time: enough to keep all cores busy, little to hold in memory.
+# Passages are normalised in batches of this size: enough to keep all cores busy, with little memory.
 _PASSAGES_AT_A_TIME = 20_000
 
 
 def _contains_answer(evidence: Evidence, form: Form) -> pl.DataFrame:
-    """Goes document by document, so that each distinct passage is brought into form once."""
+    """Label by document, so that each distinct passage is normalised once."""
     forms = _answer_forms(evidence.queries, form).filter(pl.col("form") != "")
     needles = dict(rows_of(forms.group_by("query_id").agg(pl.col("form").unique()), "query_id", "form"))
     documents = evidence.pairs.group_by("doc_id", maintain_order=True).agg("query_id")
@@ -80,16 +80,16 @@ def _contains_part(documents: pl.DataFrame, needles: dict[str, list[str]], form:
 
 
 def _answer_forms(queries: pl.DataFrame, form: Form) -> pl.DataFrame:
-    """query_id, answer, form: one row per gold answer."""
+    """Return one row per gold answer: query_id, answer, form."""
     answers = queries.select("query_id", pl.col("answers").alias("answer")).explode("answer")
     return answers.with_columns(form(answers["answer"]).alias("form"))
 
 
 def unmatchable_answers(name: str, queries: pl.DataFrame) -> pl.DataFrame:
-    """query_id, answer of the gold_answers that this contains_answer rule cannot match, to be counted and named.
+    """Return the gold answers that this contains_answer rule cannot match: query_id, answer.
 
-    They have no tokens, or normalise to nothing ("The", "!"). The published scripts find such an answer in
-    every passage; here it is found in none.
+    They have no tokens, or are empty after normalisation ("The", "!"). The published scripts match such an answer in
+    every passage; here it matches none.
     """
     form = find("contains_answer rule", name, _FORMS)
     return _answer_forms(queries, form).filter(pl.col("form") == "").drop("form")

@@ -1,4 +1,4 @@
-"""eRAG's own labels: the score of what the reader writes with one document."""
+"""eRAG's labels: the score of the reader's output with a single document."""
 
 from __future__ import annotations
 
@@ -12,43 +12,43 @@ from erag_ray.scores import Scoring, score_named, score_outputs
 
 
 def erag(evidence: Evidence) -> pl.DataFrame:
-    """The score of what the reader wrote with this document alone (Salemi & Zamani, SIGIR 2024, section 3).
+    """Return the score of the reader's output with this single document (Salemi & Zamani, SIGIR 2024, section 3).
 
-    The score is the query's own (QUERIES.score). A null output gives a null label.
+    QUERIES.score names the score of each query. A null output gives a null label.
 
     Raises:
         ValueError: a pair lacks an answer by one of the readers; or a score is unknown or out of range.
     """
-    read = _answers_of_pairs(evidence)
-    distinct = read.select("query_id", "output").drop_nulls("output").unique(maintain_order=True)
+    outputs = _answers_of_pairs(evidence)
+    distinct = outputs.select("query_id", "output").drop_nulls("output").unique(maintain_order=True)
     queries = evidence.queries.select("query_id", "score")
     by_score = distinct.join(queries, on="query_id").partition_by("score", include_key=True)
     answers = dict(rows_of(evidence.queries, "query_id", "answers"))
     schema = {"query_id": pl.String, "output": pl.String, "label": pl.Float64}
     parts = (score_part(part, answers, evidence.scoring) for part in by_score)
     labels = pl.concat([pl.DataFrame(schema=schema), *parts])
-    scored = read.join(labels, on=["query_id", "output"], how="left").join(queries, on="query_id")
+    scored = outputs.join(labels, on=["query_id", "output"], how="left").join(queries, on="query_id")
     return scored.select("reader", "score", *PAIR, "label")
 
 
 def _answers_of_pairs(evidence: Evidence) -> pl.DataFrame:
-    """One row per pair and reader. A failed request is a row with a null output; a missing row is a fault."""
-    answers = evidence.of(ANSWER).select(*PAIR, "reader", output="value", found=pl.lit(True))
-    wanted = evidence.pairs.join(answers.select(pl.col("reader").unique()), how="cross")
-    if wanted.is_empty() and not evidence.pairs.is_empty():
+    """Return one row per pair and reader. A failed request has a null output; a missing row is an error."""
+    answers = evidence.of(ANSWER).select(*PAIR, "reader", output="value", has_response=pl.lit(True))
+    grid = evidence.pairs.join(answers.select(pl.col("reader").unique()), how="cross")
+    if grid.is_empty() and not evidence.pairs.is_empty():
         raise ValueError(f"there are no answers for {evidence.pairs.height} pairs")
-    read = wanted.join(answers, on=[*PAIR, "reader"], how="left")
-    missing = read.filter(pl.col("found").is_null())
+    joined = grid.join(answers, on=[*PAIR, "reader"], how="left")
+    missing = joined.filter(pl.col("has_response").is_null())
     if missing.height:
         example = missing.select(*PAIR, "reader").row(0, named=True)
         raise ValueError(f"{missing.height} pairs lack an answer, such as {example}")
-    return read
+    return joined
 
 
 def score_part(
     part: pl.DataFrame, answers: Mapping[str, Sequence[str]], scoring: Scoring | None
 ) -> pl.DataFrame:
-    """The labels of (query_id, output) rows that share one score; a null output gives a null label."""
+    """Return the labels of (query_id, output) rows with the same score; a null output gives a null label."""
     query_ids = part["query_id"].to_list()
     gold_answers = [answers[query_id] for query_id in query_ids]
     score = score_named(part["score"][0])

@@ -1,4 +1,4 @@
-"""Labels that the paper does not have: how likely the gold answers become, and what a document gains or harms."""
+"""Labels beyond the paper: likelihood of the gold answers, and gain or harm of a document."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from erag_ray.annotators.unrelated import unrelated_pairs
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD
 
 TIES = 12
-"""Digits of a gain: what is left of equal scores must be 0, neither help nor harm."""
+"""Decimal digits of a gain, so that the difference of equal scores is exactly 0."""
 TAIL = 40
-"""One in so many unrelated documents lies below the noise, and as many above: it holds 95 % of them."""
+"""One in `TAIL` unrelated documents is below the noise interval and one above, so it covers 95 %."""
 
 
 def gold_likelihood(evidence: Evidence) -> pl.DataFrame:
-    """How likely the gold answers are to the reader with this document alone, 0 to 1.
+    """Return the likelihood of the gold answers for the reader with this single document, 0 to 1.
 
-    The largest over the gold answers of the geometric mean probability of a token, exp(mean log-probability): a
-    monotone function of the mean log-probability that maps it to [0, 1].
+    It is the maximum over the gold answers of the geometric mean of the token probabilities, exp(mean log-probability).
 
     Raises:
         ValueError: a pair lacks its likelihood.
@@ -30,10 +29,10 @@ def gold_likelihood(evidence: Evidence) -> pl.DataFrame:
 
 
 def gain_likelihood(evidence: Evidence) -> pl.DataFrame:
-    """`gold_likelihood` minus what it is with unrelated documents, -1 to 1: below 0 for a document that does harm.
+    """Return `gold_likelihood` minus its value with unrelated documents, -1 to 1: below 0 the document does harm.
 
-    Any document in the prompt moves the likelihood. So a gain counts from the geometric mean of the likelihoods with
-    the question's unrelated documents, and is 0 where the quotient of the two lies within `likelihood_noise`. Null for
+    Any document in the prompt changes the likelihood. So the baseline is the geometric mean of the likelihoods with the
+    question's unrelated documents, and the gain is 0 where the ratio of the two is within `likelihood_noise`. Null for
     a question without unrelated documents.
 
     Raises:
@@ -44,23 +43,27 @@ def gain_likelihood(evidence: Evidence) -> pl.DataFrame:
     joined = joined.join(likelihood_noise(evidence), on="dataset", how="left")
     is_noise = (_log("likelihood") - pl.col("usual")).is_between("low", "high")
     gain = (pl.col("likelihood") - pl.col("usual").exp()).round(TIES)
-    # a null is neither in nor out
+    # a null ratio gives a null label
     label = pl.when(is_noise).then(0.0).when(is_noise.not_()).then(gain)
     return joined.select("reader", *PAIR, label=label)
 
 
 def likelihood_noise(evidence: Evidence) -> pl.DataFrame:
-    """How far unrelated documents move the log-likelihood of the gold answers: columns dataset, low, high, num_pairs.
+    """Return how much unrelated documents change the log-likelihood of the gold answers.
 
-    The bounds hold 95 % of the documents, or all of fewer than `TAIL` - 1. A document is compared with the mean of n
-    others, so each of the n lies (with its own value in that mean) closer to it, by sqrt((n - 1) / (n + 1)).
+    The bounds cover 95 % of the unrelated documents, or all if there are fewer than `TAIL` - 1. A retrieved document is
+    compared with the mean of n others, but each of the n with a mean that includes itself. Its deviation is smaller by
+    sqrt((n - 1) / (n + 1)), and is scaled up accordingly.
+
+    Returns:
+        Columns dataset, low, high, num_pairs.
     """
-    size, place = pl.col("size"), (pl.len() + 1) // TAIL
+    size, rank = pl.col("size"), (pl.len() + 1) // TAIL
     deviation = (pl.col("log") - pl.col("usual")) * ((size + 1) / (size - 1)).sqrt()
-    known = _unrelated(evidence).filter(size > 1).select("dataset", deviation=deviation)
-    bounds = known.group_by("dataset").agg(
-        low=pl.col("deviation").sort().get(place.clip(1) - 1),
-        high=pl.col("deviation").sort(descending=True).get(place.clip(1) - 1),
+    deviations = _unrelated(evidence).filter(size > 1).select("dataset", deviation=deviation)
+    bounds = deviations.group_by("dataset").agg(
+        low=pl.col("deviation").sort().get(rank.clip(1) - 1),
+        high=pl.col("deviation").sort(descending=True).get(rank.clip(1) - 1),
         num_pairs=pl.len(),
     )
     datasets = evidence.queries.select(pl.col("dataset").unique().sort())
@@ -69,25 +72,25 @@ def likelihood_noise(evidence: Evidence) -> pl.DataFrame:
 
 
 def _unrelated(evidence: Evidence) -> pl.DataFrame:
-    """Unrelated documents with their likelihood.
+    """Return the unrelated documents with their likelihood.
 
     Returns:
-        query_id, dataset, log (of the likelihood), usual (its mean over the question's documents), size (their number).
+        query_id, dataset, log (log-likelihood), usual (its mean over the question's documents), size (their number).
     """
-    known = evidence.of(GOLD_LIKELIHOOD).select(*PAIR, log=_log("value")).unique(PAIR).drop_nulls()
-    pairs = unrelated_pairs(evidence).join(known, on=PAIR)
+    likelihoods = evidence.of(GOLD_LIKELIHOOD).select(*PAIR, log=_log("value")).unique(PAIR).drop_nulls()
+    pairs = unrelated_pairs(evidence).join(likelihoods, on=PAIR)
     named = pairs.join(evidence.queries.select("query_id", "dataset"), on="query_id")
-    over = {"usual": pl.col("log").mean(), "size": pl.len().cast(pl.Int64)}
-    return named.with_columns(value.over("query_id").alias(name) for name, value in over.items())
+    statistics = {"usual": pl.col("log").mean(), "size": pl.len().cast(pl.Int64)}
+    return named.with_columns(value.over("query_id").alias(name) for name, value in statistics.items())
 
 
 def _log(column: str) -> pl.Expr:
-    """The logarithm of a likelihood; that of 0 is finite."""
+    """Return the logarithm of a likelihood; finite for 0."""
     return pl.col(column).clip(sys.float_info.min).log()
 
 
 def gain(evidence: Evidence) -> pl.DataFrame:
-    """ERAG's label with the document minus the score of the closed-book answer: -1 to 1, below 0 where it does harm.
+    """Return eRAG's label minus the score of the closed-book answer: -1 to 1, below 0 the document does harm.
 
     Raises:
         ValueError: as `erag`; or a query lacks its closed-book answer.
@@ -96,19 +99,17 @@ def gain(evidence: Evidence) -> pl.DataFrame:
     missing = evidence.pairs.join(without, on="query_id", how="anti")
     if missing.height:
         example = missing["query_id"][0]
-        raise ValueError(
-            f"query {example!r} was not asked without documents, so there is nothing to gain over"
-        )
+        raise ValueError(f"query {example!r} has no closed-book answer, so its gain has no baseline")
     both = erag(evidence).join(without, on=["query_id", "reader"])
     difference = (pl.col("label") - pl.col("without")).round(TIES)
     return both.select("reader", "score", *PAIR, label=difference)
 
 
 def closed_book_answers(evidence: Evidence) -> pl.DataFrame:
-    """How many questions a reader answers without documents: only on these can `gain` fall below 0.
+    """Count the questions that a reader answers without documents: only for these can `gain` be below 0.
 
     Returns:
-        dataset, reader, num_questions, num_answered (a score above 0).
+        Columns dataset, reader, num_questions, num_answered (score above 0).
     """
     scores = _closed_book_scores(evidence).join(evidence.queries.select("query_id", "dataset"), on="query_id")
     counts = {"num_questions": pl.len(), "num_answered": (pl.col("without") > 0).sum()}
@@ -116,10 +117,10 @@ def closed_book_answers(evidence: Evidence) -> pl.DataFrame:
 
 
 def _closed_book_scores(evidence: Evidence) -> pl.DataFrame:
-    """query_id, reader, without: the score of the answer without documents; null where the request failed."""
+    """Return the score of the closed-book answer: query_id, reader, without (null if the request failed)."""
     outputs = evidence.of(ANSWER).rename({"value": "output"})
-    none = outputs.filter(pl.col("doc_id").is_null()).unique(["query_id", "reader"])
-    named = none.join(evidence.queries.select("query_id", "score"), on="query_id")
+    closed_book = outputs.filter(pl.col("doc_id").is_null()).unique(["query_id", "reader"])
+    named = closed_book.join(evidence.queries.select("query_id", "score"), on="query_id")
     answers = dict(rows_of(evidence.queries, "query_id", "answers"))
     parts = [
         part.select("query_id", "reader", without=score_part(part, answers, evidence.scoring)["label"])
@@ -130,12 +131,12 @@ def _closed_book_scores(evidence: Evidence) -> pl.DataFrame:
 
 
 def _likelihoods(evidence: Evidence) -> pl.DataFrame:
-    """query_id, doc_id, reader and likelihood of every pair."""
-    found = evidence.of(GOLD_LIKELIHOOD).unique([*PAIR, "reader"])
-    known = found.select(*PAIR, "reader", likelihood="value", found=pl.lit(True))
-    joined = evidence.pairs.join(known, on=PAIR, how="left")
-    missing = joined.filter(pl.col("found").is_null())
+    """Return the likelihood of every pair: query_id, doc_id, reader, likelihood."""
+    responses = evidence.of(GOLD_LIKELIHOOD).unique([*PAIR, "reader"])
+    likelihoods = responses.select(*PAIR, "reader", likelihood="value", has_response=pl.lit(True))
+    joined = evidence.pairs.join(likelihoods, on=PAIR, how="left")
+    missing = joined.filter(pl.col("has_response").is_null())
     if missing.height:
         example = missing.select(PAIR).row(0, named=True)
         raise ValueError(f"{missing.height} pairs lack a likelihood, such as {example}")
-    return joined.drop("found")
+    return joined.drop("has_response")

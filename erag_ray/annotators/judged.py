@@ -1,4 +1,4 @@
-"""Relevance by a language model that sees question and passage but no gold answer, after the paper's baseline."""
+"""Relevance labels by an LLM judge that sees question and passage but no gold answer, after the paper's baseline."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ SMALL = 1e-9
 
 
 def llm_relevance(evidence: Evidence) -> pl.DataFrame:
-    """1 if the judge finds the document relevant (the LLM baseline of Salemi & Zamani, SIGIR 2024, section 3).
+    """Return 1 if the judge finds the document relevant, else 0: the LLM baseline of Salemi & Zamani, section 3.
 
-    By yes and no: if yes is at least as likely; by grades: if the grade reaches the threshold. Null where the judge was
-    not asked, or gave no grade.
+    Yes/no scale: yes is at least as likely as no. Graded scale: the grade reaches the threshold. Null for pairs that
+    were not judged or got no grade.
     """
     relevant = pl.col("value") >= evidence.relevant_from - SMALL
     return _relevance(evidence).select(*PAIR, label=relevant.cast(pl.Float64))
 
 
 def llm_relevance_graded(evidence: Evidence) -> pl.DataFrame:
-    """How relevant the judge finds the document, 0 to 1: the probability of yes against no, or a third of the grade."""
+    """Return the judged relevance, 0 to 1: the probability of yes against no, or the grade (0 to 3) divided by 3."""
     return _relevance(evidence).select(*PAIR, label="value")
 
 

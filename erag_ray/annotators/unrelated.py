@@ -1,4 +1,4 @@
-"""Documents that have nothing to do with a question: what any document does to an answer, whatever it tells. Pure."""
+"""Select unrelated documents for a question, to measure the effect of any document on an answer. Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from erag_ray.annotators.contains import contains_answer_dpr
 
 PER_QUESTION = 3
 NUM_CANDIDATES = 8
-"""Of so many documents the first `PER_QUESTION` unrelated ones are taken."""
+"""Number of candidates per question; the first `PER_QUESTION` unrelated ones are selected."""
 
 
 def unrelated_pairs(evidence: Evidence) -> pl.DataFrame:
-    """Up to `PER_QUESTION` unrelated documents of each question that has pairs: columns query_id, doc_id.
+    """Return up to `PER_QUESTION` unrelated documents of each question that has pairs: columns query_id, doc_id.
 
-    They were retrieved for other questions of its dataset and not for this one, are not of its gold pages, and hold
-    none of its answers. They follow its hash on a ring of hashed documents: with another run most of them stay.
+    They were retrieved for other questions of its dataset and not for this one, are not from its gold pages, and do
+    not contain its answers. Selection is by consistent hashing: they follow the hash of the question on a ring of
+    document hashes, so most of them stay the same if another run is added.
 
     Raises:
         ValueError: a document is not in the corpus.
@@ -32,22 +33,22 @@ def unrelated_pairs(evidence: Evidence) -> pl.DataFrame:
     paged = with_passage(others, evidence.corpus, "page_id")
     paged = paged.join(evidence.provenance, on=["query_id", "page_id"], how="anti")
     without = contains_answer_dpr(replace(evidence, pairs=paged.select(PAIR))).filter(pl.col("label") == 0)
-    left = paged.join(without, on=PAIR, how="semi").sort("query_id", "place")
-    return left.group_by("query_id", maintain_order=True).head(PER_QUESTION).select(PAIR)
+    unrelated = paged.join(without, on=PAIR, how="semi").sort("query_id", "place")
+    return unrelated.group_by("query_id", maintain_order=True).head(PER_QUESTION).select(PAIR)
 
 
 def _following(pairs: pl.DataFrame) -> pl.DataFrame:
-    """The documents that follow each question on the ring: columns query_id, doc_id, place."""
+    """Return the documents that follow each question on the ring: columns query_id, doc_id, place."""
     documents, queries = (pairs[name].unique() for name in ("doc_id", "query_id"))
     hashes = _hashes(documents)
     order = np.argsort(hashes)
-    places = np.arange(min(NUM_CANDIDATES, len(order)))
-    rows = np.searchsorted(hashes[order], _hashes(queries))[:, None] + places
+    offsets = np.arange(min(NUM_CANDIDATES, len(order)))
+    rows = np.searchsorted(hashes[order], _hashes(queries))[:, None] + offsets
     return pl.DataFrame(
         {
-            "query_id": queries.gather(np.repeat(np.arange(len(queries)), len(places))),
+            "query_id": queries.gather(np.repeat(np.arange(len(queries)), len(offsets))),
             "doc_id": documents.gather(order[rows.ravel() % len(order)]),
-            "place": np.tile(places, len(queries)),
+            "place": np.tile(offsets, len(queries)),
         }
     )
 

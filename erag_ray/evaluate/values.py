@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from erag_ray.annotators import asked_measures, kind_of_labels
+from erag_ray.annotators import kind_of_labels, requested_measures
 from erag_ray.evaluate.common import ANY, OWN_LIST, POOL, Floats, Settings
 from erag_ray.evaluate.lists import Flags, Judged, documents_of, judged, rows_of
 from erag_ray.evaluate.lookup import Integers, numbered, taken
@@ -123,7 +123,7 @@ def _kind_and_names(annotator: str, queries: pl.DataFrame, settings: Settings) -
     # by what the labels are declared to be: those at hand may happen to be all 0 or 1
     kinds = {kind_of_labels(annotator, score) for score in queries["score"].unique()}
     kind: Kind = "graded" if len(kinds) > 1 else next(iter(kinds), "binary")
-    names = asked_measures(settings.measures, kind, settings.threshold)
+    names = requested_measures(settings.measures, kind, settings.threshold)
     check_measures(names, kind, settings.threshold)
     return kind, names
 

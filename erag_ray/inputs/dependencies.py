@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from erag_ray.annotators import PER_QUESTION, TAIL, asks_of, unrelated_pairs
+from erag_ray.annotators import PER_QUESTION, TAIL, request_specs, unrelated_pairs
 from erag_ray.config import JobConfig, output_settings
 from erag_ray.datasets import Dataset
 from erag_ray.kinds import ANSWER_JUDGE, Case
@@ -13,9 +13,9 @@ from erag_ray.scores import JUDGED
 
 def label_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[str, object]:
     """Return the part of a config that LABELS depend on, for these datasets."""
-    asks = list(asks_of(config.annotators))
+    asks = list(request_specs(config.annotators))
     judge = {"judge": output_settings(config.judge)} if any(a.kind.asks == "judge" for a in asks) else {}
-    is_unrelated = any(ask.lists is unrelated_pairs for ask in asks)
+    is_unrelated = any(spec.lists is unrelated_pairs for spec in asks)
     noise = {"unrelated": {"per_question": PER_QUESTION, "tail": TAIL}} if is_unrelated else {}
     return {
         "annotators": sorted(config.annotators),

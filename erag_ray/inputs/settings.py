@@ -10,7 +10,7 @@ import polars as pl
 import pyarrow as pa
 
 from erag_ray.agreement import agree
-from erag_ray.annotators import annotator_named, asked_measures, kind_of_labels
+from erag_ray.annotators import annotator_named, kind_of_labels, requested_measures
 from erag_ray.config import JobConfig
 from erag_ray.files import Diagnostics
 from erag_ray.measures import canonical_name, check_measures
@@ -98,7 +98,7 @@ def cutoff_notes(config: JobConfig) -> list[str]:
 
 def _check_measures(config: JobConfig, annotator: str, score: str) -> None:
     kind = kind_of_labels(annotator, score)
-    check_measures(asked_measures(config.measures, kind, config.threshold), kind, config.threshold)
+    check_measures(requested_measures(config.measures, kind, config.threshold), kind, config.threshold)
 
 
 def attempt(diagnostics: Diagnostics, key: str, check: Callable[[], object]) -> bool:

@@ -1,6 +1,6 @@
 """Kinds of question to a model: each a pure pair, ``build`` requests and ``fold`` responses, once for all models.
 
-An annotator names the kinds that it needs (`erag_ray.annotators.Asks`); so a new kind is one `Kind` in a file of its
+An annotator names the kinds that it needs (`annotators.RequestSpec`); so a new kind is one `Kind` in a file of its
 own here, or outside the package beside the annotator that asks it.
 """
 

@@ -1,6 +1,6 @@
-"""Responses -> LABELS (documents alone) and UTILITY (whole lists); where a judge scores, its judgements first.
+"""Turn responses into LABELS (single documents) and UTILITY (whole lists), after judgements if a judge scores.
 
-`label` and `score_end_to_end` are stages; `judge_outputs` asks the judge about the outputs of a finished stage.
+`label` and `score_end_to_end` are stages; `judge_outputs` gets the judge's verdicts on the outputs of a finished stage.
 """
 
 from erag_ray.labels.document_labels import label

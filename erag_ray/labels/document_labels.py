@@ -1,4 +1,4 @@
-"""Responses -> sealed LABELS and DOCUMENT_OUTPUTS."""
+"""Stage that turns responses to single documents into sealed LABELS and DOCUMENT_OUTPUTS."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from erag_ray.annotators import (
     Evidence,
     annotate,
     annotator_named,
-    asks_of,
     closed_book_answers,
     likelihood_noise,
     no_documents,
+    request_specs,
     unrelated_pairs,
 )
 from erag_ray.config import JobConfig
@@ -31,17 +31,17 @@ from erag_ray.store import TableStore, as_frame, frame_digests
 
 
 def label(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
-    """Make every annotator's labels, sealed as LABELS, and the outputs behind them, as DOCUMENT_OUTPUTS.
+    """Compute the labels of every annotator, sealed as LABELS, and the outputs behind them, as DOCUMENT_OUTPUTS.
 
     Args:
         config: the job.
         inputs: its inputs.
-        finished: the stage that has asked what the annotators need.
+        finished: the finished inference stage, with the requests of the annotators.
 
     Raises:
-        InputError: an annotator gives no labels, or such as cannot be (NaN, a pair left out).
-        JobError: an annotator of the user's own raises; or a score does so for more outputs than
-            ``max_error_fraction`` allows. Nothing is sealed then.
+        InputError: an annotator returns no labels or invalid ones (NaN, a missing pair).
+        JobError: a user's annotator raises, or a user's score raises for more outputs than ``max_error_fraction``
+            allows. Nothing is sealed then.
     """
     store, values = TableStore(config.out), finished.values(inputs)
     with stage_progress("labels", show=config.progress) as at:
@@ -69,12 +69,12 @@ def _make(
         append(LABELS, _label_by_reader(name, evidence))
     check_scores(scoring, config)
     append(DOCUMENT_OUTPUTS, document_outputs(values))
-    notes = [*_judge_notes(config, evidence), *score_notes(scoring, "outputs of documents alone")]
+    notes = [*_judge_notes(config, evidence), *score_notes(scoring, "outputs of single documents")]
     return {"notes": notes, **_harm_evidence(config, evidence)}
 
 
 def document_outputs(values: Values) -> pl.DataFrame:
-    """DOCUMENT_OUTPUTS: what was written with single documents; without rows where no answers were asked for."""
+    """Return DOCUMENT_OUTPUTS: the outputs with single documents; empty if no answers were requested."""
     if ANSWER not in values:
         return as_frame(DOCUMENT_OUTPUTS.empty())
     outputs = values[ANSWER].drop_nulls("doc_id").rename({"value": "output"})
@@ -86,26 +86,26 @@ def _judge_notes(config: JobConfig, evidence: Evidence) -> Iterator[str]:
     if RELEVANCE not in evidence.values:
         return
     judged = evidence.of(RELEVANCE)
-    unread, asked, queries = judged["value"].null_count(), judged.height, judged["query_id"].n_unique()
+    ungraded, judgements, queries = judged["value"].null_count(), judged.height, judged["query_id"].n_unique()
     judge = f"{config.judge.model}, {config.judge.scale}"
-    yield f"relevance was judged ({judge}) for {asked:,} of {evidence.pairs.height:,} pairs, {queries:,} questions"
-    if unread:
-        yield f"answers of the judge without a grade, labelled null: {unread:,} of {asked:,}"
+    yield f"relevance was judged ({judge}) for {judgements:,} of {evidence.pairs.height:,} pairs, {queries:,} questions"
+    if ungraded:
+        yield f"answers of the judge without a grade, labelled null: {ungraded:,} of {judgements:,}"
 
 
 def _harm_evidence(config: JobConfig, evidence: Evidence) -> dict[str, list[dict[str, Any]]]:
-    """What tells where gains can show harm: the arguments of `harm_notes`, empty where nothing is asked."""
-    lists = {ask.lists for ask in asks_of(config.annotators)}
+    """Return the arguments of `harm_notes`; empty for gains that are not among the annotators."""
+    lists = {spec.lists for spec in request_specs(config.annotators)}
     closed_book = closed_book_answers(evidence).to_dicts() if no_documents in lists else []
     noise = likelihood_noise(evidence).to_dicts() if unrelated_pairs in lists else []
     return {"closed_book": closed_book, "noise": noise}
 
 
 def _label_by_reader(name: str, evidence: Evidence) -> pl.DataFrame:
-    """One annotator's labels; each dataset's pairs are labelled with the reader that read them.
+    """Return the labels of one annotator; each pair is labelled by the reader of its dataset.
 
     Raises:
-        InputError: it gives no labels, or such as cannot be (NaN, a pair left out).
+        InputError: it returns no labels or invalid ones (NaN, a missing pair).
     """
     try:
         return _labels_of(name, evidence)
@@ -117,13 +117,13 @@ def _labels_of(name: str, evidence: Evidence) -> pl.DataFrame:
     annotator = annotator_named(name)
     if "reader" not in annotator.fills:
         return as_frame(annotate(name, evidence))
-    kinds = [kind for kind in {ask.kind for ask in annotator.asks} if kind in evidence.values]
+    kinds = [kind for kind in {spec.kind for spec in annotator.requests} if kind in evidence.values]
     readers = pl.concat([evidence.of(kind).select("reader", "query_id").unique() for kind in kinds]).unique()
     parts = []
     for (reader,), queries in readers.group_by("reader", maintain_order=True):
-        own = evidence.pairs.join(queries, on="query_id", how="semi")
+        pairs = evidence.pairs.join(queries, on="query_id", how="semi")
         values = {
             kind: frame.filter(reader=reader) for kind, frame in evidence.values.items() if kind in kinds
         }
-        parts.append(as_frame(annotate(name, dataclasses.replace(evidence, pairs=own, values=values))))
+        parts.append(as_frame(annotate(name, dataclasses.replace(evidence, pairs=pairs, values=values))))
     return pl.concat(parts)

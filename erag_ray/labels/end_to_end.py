@@ -1,4 +1,4 @@
-"""Responses to ranked lists -> sealed UTILITY, the end-to-end scores, and LIST_OUTPUTS."""
+"""Stage that scores responses to ranked lists: sealed UTILITY, the end-to-end scores, and LIST_OUTPUTS."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from erag_ray.store import TableStore, frame_digests
 
 
 def score_end_to_end(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
-    """Score the answers to all lists, sealed as UTILITY, and the answers themselves, as LIST_OUTPUTS.
+    """Score the answers to all lists, sealed as UTILITY, and seal the answers as LIST_OUTPUTS.
 
     Args:
         config: the job.
         inputs: its inputs.
-        finished: the stage that has asked for them.
+        finished: the finished inference stage, with the requests for them.
 
     Raises:
-        JobError: a score of the user's own raises for more outputs than ``max_error_fraction`` allows.
+        JobError: a user's score raises for more outputs than ``max_error_fraction`` allows.
     """
     store, lists = TableStore(config.out), end_to_end_lists(config, inputs)
     judged = {} if finished.judgements is None else {"judgements": finished.judgements}
@@ -68,14 +68,14 @@ def utility(
     queries: pl.DataFrame,
     scoring: Scoring | None = None,
 ) -> pl.DataFrame:
-    """UTILITY: the score of what the reader said with each list.
+    """Return UTILITY: the score of the reader's output with each list.
 
     Args:
         lists: columns run_id, query_id, depth, doc_ids.
-        requests: REQUESTS for answers that hold each of these lists.
-        responses: RESPONSES that hold each of these requests; one without an output is not judged.
+        requests: REQUESTS for answers to these lists.
+        responses: RESPONSES to these requests; the utility of a response without output is null.
         queries: QUERIES.
-        scoring: as in `score_outputs`.
+        scoring: see `score_outputs`.
 
     Raises:
         ValueError: a list lacks its request or its response.
@@ -84,32 +84,32 @@ def utility(
 
 
 def list_outputs(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame) -> pl.DataFrame:
-    """LIST_OUTPUTS: what the reader wrote with each list; arguments and errors as of `utility`."""
-    asked = lists.join(requests, on=["query_id", "doc_ids"], how="left", nulls_equal=True)
+    """Return LIST_OUTPUTS: the reader's output with each list; arguments and errors as in `utility`."""
+    joined = lists.join(requests, on=["query_id", "doc_ids"], how="left", nulls_equal=True)
     keys = RESPONSES.key
-    read = responses.select(*keys, "output", found=pl.lit(True))
-    outputs = asked.join(read, on=list(keys), how="left")
-    if outputs["found"].null_count():
+    texts = responses.select(*keys, "output", has_response=pl.lit(True))
+    outputs = joined.join(texts, on=list(keys), how="left")
+    if num_missing := outputs["has_response"].null_count():
         example = (
-            outputs.filter(pl.col("found").is_null()).select("run_id", "query_id", "depth").row(0, named=True)
+            outputs.filter(pl.col("has_response").is_null())
+            .select("run_id", "query_id", "depth")
+            .row(0, named=True)
         )
-        raise ValueError(f"{outputs['found'].null_count()} lists lack a response, such as {example}")
+        raise ValueError(f"{num_missing} lists lack a response, such as {example}")
     return outputs.select(LIST_OUTPUTS.columns.names)
 
 
 def utility_of(outputs: pl.DataFrame, queries: pl.DataFrame, scoring: Scoring | None = None) -> pl.DataFrame:
-    """UTILITY of LIST_OUTPUTS; other arguments as of `utility`."""
-    gold_answers = outputs.join(queries.select("query_id", "answers", "score"), on="query_id", how="left")
-    scored = pl.concat(
-        _scored(part, scoring) for part in gold_answers.partition_by("score", maintain_order=True)
-    )
+    """Return UTILITY of LIST_OUTPUTS; other arguments as in `utility`."""
+    joined = outputs.join(queries.select("query_id", "answers", "score"), on="query_id", how="left")
+    scored = pl.concat(_scored(part, scoring) for part in joined.partition_by("score", maintain_order=True))
     table = scored.select(UTILITY.columns.names)
     conform(table, UTILITY)
     return table
 
 
 def _scored(part: pl.DataFrame, scoring: Scoring | None) -> pl.DataFrame:
-    """Rows of one score, with its value in ``value``."""
+    """Add the column ``value`` to rows with the same score."""
     score, query_ids = score_named(part["score"][0]), part["query_id"].to_list()
     values = score_outputs(part["output"].to_list(), part["answers"].to_list(), score, query_ids, scoring)
     return part.with_columns(value=pl.Series(values, dtype=pl.Float64))

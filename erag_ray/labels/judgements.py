@@ -1,7 +1,7 @@
-"""The outputs of a stage -> what the judge says of them, where a judge gives the score of their questions.
+"""Get a judge's verdicts on the outputs of a stage, for questions whose score is given by a judge.
 
-A stage of its own after the readings, since its requests are about outputs. A request's passages are the gold answers
-and the output, so it is planned, run, stored and found again as all others are.
+Judging is a separate stage, since its requests contain outputs. The passages of a request are the gold answers and the
+output, so it is planned, run and cached like all other requests.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ KEYS = list(RESPONSES.key)
 
 
 def judge_outputs(config: JobConfig, inputs: Inputs, done: Finished) -> Finished:
-    """Return a stage with what the judge says of its outputs, each distinct one asked about once.
+    """Add the judge's verdicts on the outputs of a stage, with one request per distinct output.
 
     Args:
         config: the job.
         inputs: its inputs.
-        done: the stage that has read them.
+        done: the finished inference stage.
 
     Raises:
         InputError: the judge cannot be found or read.
@@ -46,32 +46,32 @@ def judge_outputs(config: JobConfig, inputs: Inputs, done: Finished) -> Finished
     outputs = _with_passages(_outputs(done, inputs), inputs)
     plan = _plan(config, inputs, done.plan.stage, outputs)
     say(*preview(plan, show=config.progress))
-    asked = run_stage(_with_rest_of_cost(config, done.plan, plan), plan)
-    texts = asked.requests.join(asked.responses, on=KEYS).select("query_id", "doc_ids", text="output")
-    found = outputs.join(texts, on=["query_id", "doc_ids"])
-    values = [None if text is None else judgement(text) for text in found["text"]]
-    judgements = found.select("query_id", "output", value=pl.Series(values, dtype=pl.String))
+    judge = run_stage(_with_rest_of_cost(config, done.plan, plan), plan)
+    texts = judge.requests.join(judge.responses, on=KEYS).select("query_id", "doc_ids", text="output")
+    judged = outputs.join(texts, on=["query_id", "doc_ids"])
+    values = [None if text is None else judgement(text) for text in judged["text"]]
+    judgements = judged.select("query_id", "output", value=pl.Series(values, dtype=pl.String))
     _describe(config, inputs, done, plan, judgements)
     return dataclasses.replace(done, judgements=judgements)
 
 
 def preview_judgements(config: JobConfig, inputs: Inputs, plan: StagePlan) -> Iterator[str]:
-    """What the judge will be asked at most, line by line, before the readings: as if each gave an output of its own.
+    """Yield an upper bound of the judge's requests before inference, as lines: one output per request.
 
     Args:
         config: the job.
         inputs: its inputs.
-        plan: of the readings.
+        plan: plan of the inference stage.
     """
     if _judged(inputs).is_empty():
         return
-    found = [ResponseStore(config.cache_dir, part.id).lookup(part.requests)[0] for part in plan.plans]
-    responses = pl.concat([as_frame(RESPONSES.empty()), *found]).filter(pl.col("error").is_null())
-    read = Finished(plan=plan, requests=plan.requests, responses=responses)
-    outputs = pl.concat([_outputs(read, inputs), _unread_outputs(read)])
+    parts = [ResponseStore(config.cache_dir, part.id).lookup(part.requests)[0] for part in plan.plans]
+    responses = pl.concat([as_frame(RESPONSES.empty()), *parts]).filter(pl.col("error").is_null())
+    cached = Finished(plan=plan, requests=plan.requests, responses=responses)
+    outputs = pl.concat([_outputs(cached, inputs), _pending_outputs(cached)])
     yield (
-        "the score judged: the judge is asked about each distinct output; those not read yet are unknown, so the "
-        "lines below count one of full length for each request, an upper bound, and no time"
+        "the score judged: one request to the judge for each distinct output; outputs of pending requests are unknown, "
+        "so the lines below count one of full length for each: an upper bound, without time"
     )
     judging = _plan(config, inputs, plan.stage, _with_passages(outputs, inputs))
     for line in preview(judging, show=config.progress):
@@ -79,29 +79,29 @@ def preview_judgements(config: JobConfig, inputs: Inputs, plan: StagePlan) -> It
 
 
 def _judged(inputs: Inputs) -> pl.DataFrame:
-    """QUERIES whose outputs a judge scores."""
+    """Return the QUERIES whose outputs a judge scores."""
     return inputs.queries.filter(judged_queries())
 
 
 def _outputs(done: Finished, inputs: Inputs) -> pl.DataFrame:
-    """Columns query_id, output?: what readers wrote, and what stands for it (see `fold`)."""
+    """Return the outputs of readers, and values that replace them (see `fold`): columns query_id, output?."""
     answers = done.requests.filter(kind=ANSWER.name).join(done.responses, on=KEYS)
     values = done.values(inputs)
     parts = [values[ANSWER].select("query_id", output="value")] if ANSWER in values else []
     return pl.concat([answers.select("query_id", "output"), *parts])
 
 
-def _unread_outputs(done: Finished) -> pl.DataFrame:
-    """Columns query_id, output: one of its own, as long as it may get, for each request without a response."""
+def _pending_outputs(done: Finished) -> pl.DataFrame:
+    """Return a distinct output of maximum length per request without a response: columns query_id, output."""
     kinds = [kind.name for kind in (ANSWER, *INSTEAD_OF_ANSWERS)]
-    unread = done.requests.filter(pl.col("kind").is_in(kinds)).join(done.responses, on=KEYS, how="anti")
+    pending = done.requests.filter(pl.col("kind").is_in(kinds)).join(done.responses, on=KEYS, how="anti")
     longest = max((use.form.max_new_tokens for use in done.plan.uses.values()), default=0)
     name = pl.concat_str(KEYS, separator=" ")
-    return unread.select("query_id", output=name + pl.lit(" word" * longest))
+    return pending.select("query_id", output=name + pl.lit(" word" * longest))
 
 
 def _with_passages(outputs: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
-    """Columns query_id, output, doc_ids: the distinct outputs about which the judge is asked, and what it sees."""
+    """Return the distinct outputs for the judge, and what it sees: columns query_id, output, doc_ids."""
     answers = _judged(inputs).select("query_id", "answers")
     rows = outputs.drop_nulls().unique().join(answers, on="query_id").sort("query_id", "output")
     shown = [
@@ -118,7 +118,7 @@ def _doc_id(passage: Passage) -> str:
 
 
 def _plan(config: JobConfig, inputs: Inputs, stage: str, outputs: pl.DataFrame) -> StagePlan:
-    """What the judge is asked about the outputs of a stage."""
+    """Return the plan of the judge's requests about the outputs of a stage."""
     ids = outputs.select(doc_id=pl.col("doc_ids").explode()).unique(maintain_order=True)
     parts = pl.col("doc_id").str.splitn(TITLE_ENDS, 2).struct.rename_fields(["title", "text"])
     corpus = ids.with_columns(parts=parts).unnest("parts")
@@ -128,26 +128,26 @@ def _plan(config: JobConfig, inputs: Inputs, stage: str, outputs: pl.DataFrame) 
 
 
 def _with_rest_of_cost(config: JobConfig, before: StagePlan, plan: StagePlan) -> JobConfig:
-    """The config with what the readings have left of ``max_cost``, where the judge is the reader's own model.
+    """Subtract the price of the inference stage from ``max_cost``, if the judge is also the model of the reader.
 
     Raises:
-        JobError: they have left nothing, and there is something to ask.
+        JobError: nothing of ``max_cost`` is left, and there are pending requests.
     """
     costs = TableStore("/".join([config.out.rstrip("/"), before.stage])).read(COSTS)
-    todo = [part.id for part in plan.plans if part.new.height]
-    spent = math.fsum(costs.filter(pl.col("model").is_in(todo))["price"].drop_nulls())
+    pending = [part.id for part in plan.plans if part.new.height]
+    spent = math.fsum(costs.filter(pl.col("model").is_in(pending))["price"].drop_nulls())
     if config.max_cost is None or not spent:
         return config
     if spent >= config.max_cost:
-        text = f"max_cost: {spent:.4f} is spent of {config.max_cost:.4f}, and the judge is still to be asked"
-        raise JobError(f"{text}; what was answered is kept; a new job may spend as much again")
+        text = f"max_cost: {spent:.4f} of {config.max_cost:.4f} is spent before the requests to the judge"
+        raise JobError(f"{text}; responses are kept; run the job again to spend up to max_cost again")
     return dataclasses.replace(config, max_cost=config.max_cost - spent)
 
 
 def _describe(
     config: JobConfig, inputs: Inputs, done: Finished, plan: StagePlan, judgements: pl.DataFrame
 ) -> None:
-    """Seal JUDGEMENTS, where the outputs are those that users would see."""
+    """Seal JUDGEMENTS, if the outputs are complete answers of the reader."""
     if done.plan.answered is None:
         return
     requests = done.requests.filter(kind=ANSWER.name)

@@ -1,4 +1,4 @@
-"""What a job knows for its scores, and outputs that a score of the user's own could not judge."""
+"""Inputs of scores (judgements), and checks of outputs for which a user's score raised."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from erag_ray.scores import Scoring
 
 
 def scoring_of(judgements: pl.DataFrame | None) -> Scoring:
-    """What a job knows for its scores: judgements of outputs (None: there are none)."""
+    """Return the `Scoring` of a job, with its judgements of outputs (None: no judgements)."""
     rows = () if judgements is None else judgements.select("query_id", "output", "value").iter_rows()
     return Scoring(judgements={(query_id, output): value for query_id, output, value in rows})
 
 
 def check_scores(scoring: Scoring, config: JobConfig) -> None:
-    """`check_share` of the outputs that a score of the user's own could not judge."""
+    """Apply `check_share` to the outputs for which a user's score raised."""
     check_share("scores", scoring.num_errors, scoring.num_outputs, scoring.lines, config)
 
 
 def score_notes(scoring: Scoring, what: str) -> Iterator[str]:
-    """What a report says of them, where they are allowed."""
+    """Yield a note for the report on outputs without a score, if there are any."""
     if scoring.num_errors:
         counts = f"{scoring.num_errors:,} of {scoring.num_outputs:,}"
         yield f"{what} without a score, not judged: {counts} ({'; '.join(scoring.lines)})"

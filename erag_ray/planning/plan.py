@@ -1,7 +1,7 @@
 """Inputs -> everything a stage asks of models, minus what was answered before; and what the rest will cost.
 
 A stage is one stretch of requests of one job: ``annotate`` asks about documents alone, ``end_to_end`` about top-k
-lists, ``compare`` about both. Whatever its annotators and lists ask of one model is one plan, for one pool.
+lists, ``compare`` about both. Whatever its annotators and lists spec of one model is one plan, for one pool.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.annotators import asks_of
+from erag_ray.annotators import request_specs
 from erag_ray.config import JobConfig
 from erag_ray.datasets import sample
 from erag_ray.inputs import Inputs, evidence_of
@@ -148,8 +148,8 @@ def plan_stage(
         config: the job.
         inputs: its inputs.
         stage: the stage's name.
-        single_document: ask what the annotators need: most of it is about single documents.
-        end_to_end: ask for answers from the end-to-end lists.
+        single_document: spec what the annotators need: most of it is about single documents.
+        end_to_end: spec for answers from the end-to-end lists.
 
     Raises:
         InputError: a model cannot be found or read, or cannot answer what is asked of it.
@@ -159,7 +159,7 @@ def plan_stage(
     if of_lists is not None:
         parts.append(of_lists.select(pl.lit(ANSWER.name).alias("kind"), "query_id", "doc_ids"))
     lists = pl.concat([_NO_LISTS, *parts])
-    kinds = [ANSWER, EARLY_STOPPED, VERDICT, *(ask.kind for ask in asks_of(config.annotators))]
+    kinds = [ANSWER, EARLY_STOPPED, VERDICT, *(spec.kind for spec in request_specs(config.annotators))]
     plan = plan_lists(config, inputs, stage, lists, kinds)
     families = {name: dataset.family for name, dataset in inputs.datasets.items()}
     verdicts = {name: VERDICTS[family] for name, family in families.items() if family in VERDICTS}
@@ -177,12 +177,12 @@ _NO_LISTS = pl.DataFrame(schema={"kind": pl.String, "query_id": pl.String, "doc_
 def _annotators_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     """Columns kind, query_id, doc_ids: what the annotators need to know."""
     evidence = evidence_of(inputs, judged=judged_pairs(config, inputs))
-    asks = dict.fromkeys(asks_of(config.annotators))
+    asks = dict.fromkeys(request_specs(config.annotators))
     parts = [
-        ask.lists(evidence).select(
-            pl.lit(ask.kind.name).alias("kind"), "query_id", doc_ids=_list_of("doc_id")
+        spec.lists(evidence).select(
+            pl.lit(spec.kind.name).alias("kind"), "query_id", doc_ids=_list_of("doc_id")
         )
-        for ask in asks
+        for spec in asks
     ]
     return pl.concat([_NO_LISTS, *parts])
 

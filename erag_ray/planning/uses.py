@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from erag_ray.annotators import asks_of
+from erag_ray.annotators import request_specs
 from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.kinds import ANSWER, ANSWER_JUDGE, EARLY_STOPPED, VERDICT, Case, Kind
@@ -155,7 +155,7 @@ def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str
         return list(error.problems)
     problems: list[str] = []
     for dataset in datasets.values() or (Dataset(),):
-        kinds = [ask.kind for ask in asks_of(config.annotators)] + score_kinds(dataset)
+        kinds = [spec.kind for spec in request_specs(config.annotators)] + score_kinds(dataset)
         for kind in dict.fromkeys([ANSWER, *_label_kinds(config, dataset), *kinds]):
             try:
                 use_of(kind, config, dataset)

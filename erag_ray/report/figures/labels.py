@@ -8,7 +8,7 @@ from typing import Literal
 import polars as pl
 
 from erag_ray.agreement import wilson_interval
-from erag_ray.annotators import ANNOTATORS, Asks, no_documents, unrelated_pairs
+from erag_ray.annotators import ANNOTATORS, RequestSpec, no_documents, unrelated_pairs
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, VERDICT
 from erag_ray.report.figures.scope import MAX_LABELLED, Scope
 from erag_ray.report.figures.utility import in_order
@@ -280,19 +280,19 @@ def _num_requests(name: str, labels: pl.DataFrame, single: pl.DataFrame) -> int 
     """Return the number of distinct requests for an annotator's labels; None if unknown."""
     if name not in ANNOTATORS:
         return None
-    parts = [_requests_of(ask, labels, single) for ask in ANNOTATORS[name].asks]
+    parts = [_requests_of(spec, labels, single) for spec in ANNOTATORS[name].requests]
     if any(part.is_empty() for part in parts):
         return None
     return pl.concat(parts).n_unique() if parts else 0
 
 
-def _requests_of(ask: Asks, labels: pl.DataFrame, single: pl.DataFrame) -> pl.DataFrame:
+def _requests_of(spec: RequestSpec, labels: pl.DataFrame, single: pl.DataFrame) -> pl.DataFrame:
     """Return the keys of the requests of one kind: without documents, about unrelated or about labelled ones."""
     key = ["model", "question_key", "passages_key"]
-    requests = single.filter(pl.col("kind").is_in(ANSWERED_BY.get(ask.kind.name, [ask.kind.name])))
-    if ask.lists is no_documents:
+    requests = single.filter(pl.col("kind").is_in(ANSWERED_BY.get(spec.kind.name, [spec.kind.name])))
+    if spec.lists is no_documents:
         closed_book = requests.filter(pl.col("doc_id").is_null())
         return closed_book.join(labels, on="query_id", how="semi").select(key)
     with_document = requests.filter(pl.col("doc_id").is_not_null())
-    how: Literal["anti", "semi"] = "anti" if ask.lists is unrelated_pairs else "semi"
+    how: Literal["anti", "semi"] = "anti" if spec.lists is unrelated_pairs else "semi"
     return with_document.join(labels, on=PAIR, how=how).select(key)

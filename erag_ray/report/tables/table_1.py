@@ -77,7 +77,7 @@ def _why_missing(
     for annotator in dict.fromkeys(annotator for annotator, _, _ in lines):
         missing = [dataset for dataset in datasets if (annotator, dataset) not in present]
         if missing:
-            scope = ANNOTATORS[annotator].where if annotator in ANNOTATORS else "where it can"
+            scope = ANNOTATORS[annotator].applies_to if annotator in ANNOTATORS else "where it can"
             without.setdefault(f"to {', '.join(missing)} (labels only {scope})", []).append(annotator)
     yield from _over_fewer(selected)
     for datasets_of, annotators in without.items():
