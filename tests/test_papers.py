@@ -211,7 +211,7 @@ def test_a_figure_without_figures_is_left_out_and_an_earlier_one_goes(
     assert f"Figure 2 is left out: no run has {TAU} of erag at 2 documents" in capsys.readouterr().err
     assert not (folder / "figure_2.csv").exists()
     assert not (folder / "figure_2.svg").exists()
-    with pytest.raises(InputError, match="holds the comparison"):
+    with pytest.raises(InputError, match="is the folder of the comparison"):
         papers(dataclasses.replace(jobs, out=jobs.comparison))
 
 

@@ -18,7 +18,7 @@ from erag_ray.planning.pending import (
     Use,
     as_lists_of_one,
     build_requests,
-    count_work,
+    count_requests,
     documents_of,
     forms_of,
     pending,
@@ -356,7 +356,7 @@ def asked_of(runs: pl.DataFrame, depths: list[int]) -> pl.DataFrame:
 
 
 def work(requests: pl.DataFrame, known: pl.DataFrame) -> dict[str, tuple[int, int, int, int]]:
-    found = count_work(requests, known)
+    found = count_requests(requests, known)
     assert found.columns == ["kind", "lists", "asked", "distinct", "cached", "new"]
     assert found["kind"].unique().to_list() == ["answer"]
     return {lists: tuple(counts) for _, lists, *counts in found.rows()}

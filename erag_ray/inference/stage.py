@@ -289,10 +289,10 @@ def _mixed_devices(found: Iterable[_Collected]) -> Iterator[str]:
 
 def _agreement(config: JobConfig, plan: StagePlan, responses: pl.DataFrame) -> Iterator[str]:
     """How often the likelier verdict is what the reader itself writes, where the store knows both."""
-    if plan.unasked is None or plan.answered is None:
+    if plan.replaced_answers is None or plan.answered is None:
         return
     on = ["query_id", "doc_id"]
-    single = plan.unasked.with_columns(doc_id=pl.col("doc_ids").list.first())
+    single = plan.replaced_answers.with_columns(doc_id=pl.col("doc_ids").list.first())
     for pair, use in plan.uses.items():
         if use.kind is VERDICT:
             chosen = fold({pair: use}, plan.requests, responses, plan.answered.queries)[ANSWER]

@@ -1,8 +1,8 @@
-"""Input files -> the sealed input tables of a job, or one message with everything that is wrong (`prepare`)."""
+"""Load, check and seal the input tables of a job (`prepare`); all problems are reported in one message."""
 
 from erag_ray.inputs.dependencies import end_to_end_settings, label_settings
 from erag_ray.inputs.evidence import evidence_of
-from erag_ray.inputs.settings import attempt, check_evaluation, check_places, cutoff_notes, scores_of
+from erag_ray.inputs.settings import attempt, check_evaluation, check_writable, cutoff_notes, scores_of
 from erag_ray.inputs.stage import INPUT_TABLES, Inputs, ReaderCheck, check_settings, prepare, prepared
 from erag_ray.inputs.tables import check_inputs, gold_lists
 
@@ -13,8 +13,8 @@ __all__ = [
     "attempt",
     "check_evaluation",
     "check_inputs",
-    "check_places",
     "check_settings",
+    "check_writable",
     "cutoff_notes",
     "end_to_end_settings",
     "evidence_of",

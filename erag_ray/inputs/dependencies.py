@@ -1,4 +1,4 @@
-"""What labels and end-to-end scores depend on: the parts of a config that stand in the manifests of their tables."""
+"""Config settings that labels and end-to-end scores depend on, for the manifests of their tables."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from erag_ray.scores import JUDGED
 
 
 def label_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[str, object]:
-    """Return the part of a config that LABELS depend on, for these datasets."""
-    asks = list(request_specs(config.annotators))
-    judge = {"judge": output_settings(config.judge)} if any(a.kind.asks == "judge" for a in asks) else {}
-    is_unrelated = any(spec.lists is unrelated_pairs for spec in asks)
-    noise = {"unrelated": {"per_question": PER_QUESTION, "tail": TAIL}} if is_unrelated else {}
+    """Return the config settings that LABELS depend on, for these datasets."""
+    specs = list(request_specs(config.annotators))
+    judge = (
+        {"judge": output_settings(config.judge)} if any(spec.kind.asks == "judge" for spec in specs) else {}
+    )
+    uses_unrelated = any(spec.lists is unrelated_pairs for spec in specs)
+    noise = {"unrelated": {"per_question": PER_QUESTION, "tail": TAIL}} if uses_unrelated else {}
     return {
         "annotators": sorted(config.annotators),
         "reader": output_settings(config.reader),
@@ -28,7 +30,7 @@ def label_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[s
 
 
 def end_to_end_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[str, object]:
-    """Return the part of a config that UTILITY depends on, for these datasets."""
+    """Return the config settings that UTILITY depends on, for these datasets."""
     return {
         "end_to_end_depths": config.depths,
         "reader": output_settings(config.reader),

@@ -1,4 +1,4 @@
-"""The inputs of a job as the evidence that annotators look at."""
+"""Convert the inputs of a job to the `Evidence` of annotators."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from erag_ray.runs import pairs
 def evidence_of(
     inputs: Inputs, values: Mapping[Kind, pl.DataFrame] | None = None, judged: pl.DataFrame | None = None
 ) -> Evidence:
-    """What annotators may look at.
+    """Return the evidence of annotators.
 
     Args:
-        inputs: of the job.
-        values: what models answered.
-        judged: the pairs that the judge is asked about.
+        inputs: inputs of the job.
+        values: folded responses by kind of request.
+        judged: the pairs for the judge.
     """
     return Evidence(
         pairs=pairs(inputs.runs),

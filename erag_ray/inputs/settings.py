@@ -1,4 +1,4 @@
-"""What can be wrong with a config, found before anything is read or overwritten. Used by every step that needs it."""
+"""Checks of a config, before any file is read or overwritten. Shared by all stages."""
 
 from __future__ import annotations
 
@@ -21,52 +21,53 @@ from erag_ray.store import Folder
 
 
 def check_runs(config: JobConfig, diagnostics: Diagnostics) -> None:
-    """There are runs, and their names can stand in tables beside those of the reference readings."""
+    """Check that there are runs, with names that differ from those of the reference runs."""
     if not config.runs:
-        diagnostics.error("no runs", "runs: no run is given; name at least one ranked list file")
+        diagnostics.error("no runs", "runs: no run is configured; add at least one file of ranked lists")
     for run_id in config.runs:
         if not run_id.strip():
             diagnostics.error("run names", f"runs: the name {run_id!r} is blank")
         if run_id in REFERENCES or run_id in REFERENCE_NAMES.values():
             diagnostics.error(
-                "run names", f"runs: the name {run_id} is taken by the reader's reference readings"
+                "run names", f"runs: the name {run_id} is reserved for a reference run; choose another"
             )
 
 
-def check_places(places: Mapping[str, str], diagnostics: Diagnostics) -> None:
-    """The folders that these keys name can be written to."""
-    for key, place in places.items():
+def check_writable(folders: Mapping[str, str], diagnostics: Diagnostics) -> None:
+    """Check that the folders of these config keys are writable."""
+    for key, path in folders.items():
         probe = f"probe-{uuid.uuid4().hex}"
         try:
-            folder = Folder(place)
+            folder = Folder(path)
             folder.write_bytes(b"", probe)
             folder.delete(probe)
         except (OSError, ValueError, pa.ArrowException) as error:
-            diagnostics.error(f"config key {key}", f"{key}: cannot write to {place}: {error}")
+            diagnostics.error(f"config key {key}", f"{key}: cannot write to {path}: {error}")
 
 
-def check_not_own(config: JobConfig, diagnostics: Diagnostics) -> None:
-    """No input is a table of this job's ``out``: sealing the inputs would overwrite it."""
+def check_no_overwrite(config: JobConfig, diagnostics: Diagnostics) -> None:
+    """Check that no input is a table in this job's ``out``, which sealing the inputs would overwrite."""
     out = _path_of(config.out)
     for key, table, paths in (("passages", CORPUS, config.passages), ("runs", RUNS, config.runs.values())):
         for path in paths:
             if out and f"{_path_of(path)}/".startswith(f"{out}/{table.name}/"):
-                text = f"{key}: {path} lies where this job writes its own tables; choose another out"
+                text = f"{key}: {path} is in the folder where this job writes its tables; choose another out"
                 diagnostics.error(f"config key {key}", text)
 
 
-def _path_of(place: str) -> str:
-    """A path inside its file system; "" where there is none, which others tell."""
+def _path_of(path: str) -> str:
+    """Return a path within its file system; "" for an invalid one, which other checks report."""
     try:
-        return Folder(place).at()
+        return Folder(path).at()
     except (OSError, ValueError, pa.ArrowException):
         return ""
 
 
 def check_evaluation(config: JobConfig, scores: Iterable[str], diagnostics: Diagnostics) -> None:
-    """Annotators, measures, statistics and scores exist, go together and are named once."""
+    """Check that annotators, measures, statistics and scores exist, are compatible and are not repeated."""
     if not config.annotators:
-        diagnostics.error("no annotators", "annotators: none is given, so no document would get a label")
+        text = "annotators: no annotator is configured, so no document would get a label; add at least one"
+        diagnostics.error("no annotators", text)
     measures = [canonical_name(name) for name in config.measures or []]
     named = {"annotators": config.annotators, "measures": measures, "statistics": config.statistics}
     for key, names in named.items():
@@ -74,19 +75,19 @@ def check_evaluation(config: JobConfig, scores: Iterable[str], diagnostics: Diag
             diagnostics.error("repeated names", f"{key}: {name} is named more than once")
     for statistic in config.statistics:
         attempt(diagnostics, "statistics", functools.partial(agree, [0.0, 1.0], [0.0, 1.0], statistic))
-    known = [
+    annotators = [
         name
         for name in config.annotators
         if attempt(diagnostics, "annotators", functools.partial(annotator_named, name))
     ]
     for score in sorted({*scores, *([config.score] if config.score else [])}):
         if attempt(diagnostics, "score", functools.partial(score_named, score)):
-            for annotator in known:
+            for annotator in annotators:
                 attempt(diagnostics, "measures", functools.partial(_check_measures, config, annotator, score))
 
 
 def cutoff_notes(config: JobConfig) -> list[str]:
-    """Return a note on the cut-offs that no list is long enough for, if there are any."""
+    """Return a note on cut-offs beyond the depth of the lists, if there are any."""
     diagnostics = Diagnostics()
     beyond = [cutoff for cutoff in config.cutoffs if cutoff > config.depth]
     if beyond:
@@ -102,7 +103,7 @@ def _check_measures(config: JobConfig, annotator: str, score: str) -> None:
 
 
 def attempt(diagnostics: Diagnostics, key: str, check: Callable[[], object]) -> bool:
-    """Run a check that raises ValueError and record what it says; whether it passed."""
+    """Run a check, record its ValueError as an error of a config key, and return whether it passed."""
     try:
         check()
     except ValueError as error:
@@ -112,5 +113,5 @@ def attempt(diagnostics: Diagnostics, key: str, check: Callable[[], object]) -> 
 
 
 def scores_of(queries: pl.DataFrame) -> list[str]:
-    """The scores that the questions name."""
+    """Return the scores of the questions."""
     return queries["score"].unique().sort().to_list()

@@ -1,4 +1,4 @@
-"""Input files -> sealed QUERIES, PROVENANCE, CORPUS, RUNS, GOLD and SLICES, or one message with all that is wrong."""
+"""Stage that loads, checks and seals the inputs: QUERIES, PROVENANCE, CORPUS, RUNS, GOLD and SLICES."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from erag_ray.datasets import Dataset, LoadedQueries, load_queries, sample_loade
 from erag_ray.files import Diagnostics
 from erag_ray.inputs.settings import (
     check_evaluation,
-    check_not_own,
-    check_places,
+    check_no_overwrite,
     check_runs,
+    check_writable,
     cutoff_notes,
     scores_of,
 )
@@ -49,7 +49,7 @@ INPUT_KEYS = (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """The input tables of a job, as sealed, with what is known of its datasets and what is worth a note."""
+    """The sealed input tables of a job, its datasets and notes."""
 
     queries: pl.DataFrame
     provenance: pl.DataFrame
@@ -69,18 +69,18 @@ def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Input
 
     Args:
         config: the job.
-        check_reader: what is wrong with the reader, for jobs that go on to read; this step itself loads no model.
+        check_reader: returns the problems of the reader, for jobs that run models; this stage itself loads no model.
 
     Raises:
-        InputError: everything that is wrong with the config, the files or the reader; nothing is sealed or lost then.
+        InputError: all problems of the config, the files and the reader; nothing is sealed or deleted then.
     """
     config = config.with_retrieved()
     diagnostics = Diagnostics()
     check_runs(config, diagnostics)
-    check_places({"out": config.out, "cache_dir": config.cache_dir}, diagnostics)
-    check_not_own(config, diagnostics)
+    check_writable({"out": config.out, "cache_dir": config.cache_dir}, diagnostics)
+    check_no_overwrite(config, diagnostics)
     if diagnostics.num_errors:
-        # a folder that cannot be used is one of them
+        # continue to report all problems: an unusable folder is only one of them
         _loaded(config, check_reader, diagnostics)
     store, loaded = TableStore(config.out), None
 
@@ -102,10 +102,10 @@ def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Input
 
 
 def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Diagnostics) -> Inputs:
-    """The inputs as their files have them.
+    """Load the inputs from their files.
 
     Raises:
-        InputError: everything that is wrong, what was found before included.
+        InputError: all problems, including earlier ones in ``diagnostics``.
     """
     loaded, entries = _load(config, diagnostics)
     _check_job(config, loaded.queries, loaded.datasets, check_reader, diagnostics)
@@ -122,9 +122,9 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
     with stage_progress("checking the inputs", show=config.progress):
         runs = resolve_pages(needed, corpus, Diagnostics() if unreadable else diagnostics)
         if loaded.queries.height:
-            # lists of other questions are only counted: their documents are not looked up
+            # lists of other questions are counted only: their documents are not checked
             others = entries.join(loaded.queries, on="query_id", how="anti").select(runs.columns)
-            # passages that could not be read are one problem, not one for every document in them
+            # unreadable passages are one problem, not one for every document
             present = runs if unreadable else corpus
             check_inputs(loaded.queries, pl.concat([runs, others]), present, diagnostics, depth=config.depth)
         diagnostics.raise_errors()
@@ -148,7 +148,7 @@ def _check_job(
     check_reader: ReaderCheck | None,
     diagnostics: Diagnostics,
 ) -> None:
-    """What is wrong with the rest of a config, for these questions."""
+    """Check the rest of a config, for these questions."""
     check_evaluation(config, scores_of(queries), diagnostics)
     if check_reader is not None:
         with stage_progress("checking the reader", show=config.progress):
@@ -156,14 +156,14 @@ def _check_job(
 
 
 def check_settings(config: JobConfig, check_reader: ReaderCheck | None = None) -> None:
-    """Check what can be checked before runs are made, which may take long.
+    """Check config, questions and reader before retrieval, which can take long.
 
     Raises:
-        InputError: everything that is wrong with the config, the questions or the reader.
+        InputError: all problems of the config, the questions and the reader.
     """
     diagnostics = Diagnostics()
     check_runs(config.with_retrieved(), diagnostics)
-    check_places({"out": config.out, "cache_dir": config.cache_dir}, diagnostics)
+    check_writable({"out": config.out, "cache_dir": config.cache_dir}, diagnostics)
     loaded = _queries(config, diagnostics)
     _check_job(config, loaded.queries, loaded.datasets, check_reader, diagnostics)
     diagnostics.raise_errors()
@@ -188,10 +188,10 @@ def _queries(config: JobConfig, diagnostics: Diagnostics) -> LoadedQueries:
 
 def _load(config: JobConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, pl.DataFrame]:
     loaded = _queries(config, diagnostics)
-    with stage_progress("loading runs", show=config.progress) as at:
+    with stage_progress("loading runs", show=config.progress) as progress:
         entries = [
             load_run(name, path, diagnostics, ties=config.trec_ties)
-            for name, path in at.each(config.runs.items(), "runs")
+            for name, path in progress.each(config.runs.items(), "runs")
         ]
     sampled = sample_loaded(loaded, config.num_queries, config.seed)
     empty = pl.DataFrame(RUNS.empty()).with_columns(
@@ -201,7 +201,7 @@ def _load(config: JobConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, p
 
 
 def _needed(config: JobConfig, queries: pl.DataFrame, entries: pl.DataFrame) -> pl.DataFrame:
-    """What is used of the runs; lists that name pages stay whole, since their repeats are yet to go."""
+    """Select the entries of the runs to use; lists of pages stay complete, since repeats are removed later."""
     within = (pl.col("rank") <= config.depth) | pl.col("page_id").is_not_null()
     return entries.join(queries, on="query_id", how="semi").filter(within)
 
@@ -212,27 +212,27 @@ def _stage(config: JobConfig, make: Callable[[Append], Mapping[str, object]]) ->
 
 
 def _write(config: JobConfig, inputs: Inputs, append: Append) -> Mapping[str, object]:
-    """Write the input tables, and delete what stages of other inputs asked of models."""
+    """Write the input tables, and delete the inference stages of earlier inputs."""
     folder = TableStore(config.out).folder
     for name in JOB_STAGES:
         folder.delete_folder(name)
-    with stage_progress("sealing the inputs", show=config.progress) as at:
-        for schema in at.each(INPUT_TABLES, "tables"):
+    with stage_progress("sealing the inputs", show=config.progress) as progress:
+        for schema in progress.each(INPUT_TABLES, "tables"):
             append(schema, getattr(inputs, schema.name))
     datasets = {name: dataclasses.asdict(dataset) for name, dataset in inputs.datasets.items()}
     return {"datasets": datasets, "notes": list(inputs.notes)}
 
 
 def _paths(config: JobConfig) -> list[str]:
-    """The slices that are paths in the records of questions, without repeats."""
+    """Return the slices that are paths in the records of questions, without repeats."""
     return [name for name in dict.fromkeys(config.slices) if name != KNOWN]
 
 
 def _with_slices(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, is_loaded: bool) -> Inputs:
     """Return the inputs with the slices that the config names, sealed as SLICES.
 
-    They stand apart from the other inputs, which stay as they are where other slices are asked for; question files are
-    read again then.
+    SLICES are sealed separately, so that new slices leave the other inputs unchanged; question files are read again
+    then.
     """
     store = TableStore(config.out)
 
@@ -255,12 +255,12 @@ def _with_slices(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *,
 
 
 def input_settings(config: JobConfig) -> dict[str, object]:
-    """The part of a config that the input tables depend on."""
+    """Return the config settings that the input tables depend on."""
     return {key: getattr(config, key) for key in INPUT_KEYS}
 
 
 def _files(config: JobConfig) -> dict[str, str]:
-    """Every input file with its size and time: enough to notice that one has changed."""
+    """Return every input file with its size and time, to detect changes."""
     paths = [
         *config.queries,
         *config.qrels,
@@ -272,10 +272,10 @@ def _files(config: JobConfig) -> dict[str, str]:
 
 
 def prepared(config: JobConfig) -> Inputs:
-    """The inputs that `prepare` has sealed for this config.
+    """Load the inputs that `prepare` sealed for this config.
 
     Raises:
-        InputError: they are not there, or were prepared with other settings.
+        InputError: they are missing, changed, or were prepared with other settings.
     """
     config = config.with_retrieved()
     tables = TableStore(config.out)
@@ -285,18 +285,18 @@ def prepared(config: JobConfig) -> Inputs:
             [f"{config.out}: no sealed {', '.join(missing)}; run jobs/prepare.py with this config first"]
         )
     settings = tables.manifest(QUERIES)["config"]
-    wanted = input_settings(config)
-    if not {*wanted, "datasets", "notes"} <= settings.keys():
+    expected = input_settings(config)
+    if not {*expected, "datasets", "notes"} <= settings.keys():
         raise InputError([f"{config.out}: prepared by another version; run jobs/prepare.py again"])
-    # as JSON holds them
-    wanted = json.loads(json.dumps(wanted))
-    other = [key for key in INPUT_KEYS if settings[key] != wanted[key]]
-    if other:
+    # convert to JSON types, as in the manifest
+    expected = json.loads(json.dumps(expected))
+    different = [key for key in INPUT_KEYS if settings[key] != expected[key]]
+    if different:
         raise InputError(
-            [f"{config.out}: prepared with another {', '.join(other)}; run jobs/prepare.py again"]
+            [f"{config.out}: prepared with another {', '.join(different)}; run jobs/prepare.py again"]
         )
     stamps = tables.manifest(QUERIES)["inputs"]
-    changed = [path for path, now in _files(config).items() if now not in (NOT_LOCAL, stamps.get(path))]
+    changed = [path for path, stamp in _files(config).items() if stamp not in (NOT_LOCAL, stamps.get(path))]
     if changed:
         raise InputError(
             [f"{path}: changed since it was prepared; run jobs/prepare.py again" for path in changed]
@@ -307,14 +307,14 @@ def prepared(config: JobConfig) -> Inputs:
 
 
 def _sealed(tables: TableStore) -> Inputs:
-    """The inputs that stand sealed there."""
+    """Load the sealed inputs."""
     settings = tables.manifest(QUERIES)["config"]
     frames = {schema.name: tables.read(schema) for schema in INPUT_TABLES}
-    datasets = {name: Dataset(**found) for name, found in settings["datasets"].items()}
+    datasets = {name: Dataset(**fields) for name, fields in settings["datasets"].items()}
     slices = pl.DataFrame(SLICES.empty())
     return Inputs(**frames, slices=slices, datasets=datasets, notes=settings["notes"])
 
 
 def _with_notes(config: JobConfig, inputs: Inputs) -> Inputs:
-    """The inputs with what is worth a note of the rest of the config, which is not sealed with them."""
+    """Add notes on settings that are not sealed with the inputs."""
     return dataclasses.replace(inputs, notes=[*inputs.notes, *cutoff_notes(config)])

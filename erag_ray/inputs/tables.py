@@ -17,25 +17,24 @@ def check_inputs(
     *,
     depth: int | None = None,
 ) -> None:
-    """Record what does not fit between tables that are each in order.
+    """Record inconsistencies between tables that are valid by themselves.
 
     Args:
-        queries: QUERIES: the sample that is evaluated.
+        queries: QUERIES of the evaluated sample.
         runs: RUNS of all runs.
-        corpus: CORPUS, at least the passages that ``runs`` names.
-        diagnostics: receives, as problems: documents that are not in ``corpus``, and runs without a query in
-            common with ``queries``; as notes: queries without a list, lists of other queries, ids with
-            white space.
-        depth: look at the first documents of each list only.
+        corpus: CORPUS, at least the passages of ``runs``.
+        diagnostics: receives errors (documents missing in ``corpus``, runs without a query in common with
+            ``queries``) and warnings (queries without a list, lists of other queries, ids with white space).
+        depth: check only the first documents of each list.
     """
     lists = runs.select("run_id", "query_id").unique(maintain_order=True)
-    for (name,), held in lists.group_by("run_id", maintain_order=True):
-        _check_queries(str(name), queries, held, diagnostics)
-    used = runs.join(queries, on="query_id", how="semi", maintain_order="left")
+    for (name,), lists_of_run in lists.group_by("run_id", maintain_order=True):
+        _check_queries(str(name), queries, lists_of_run, diagnostics)
+    entries = runs.join(queries, on="query_id", how="semi", maintain_order="left")
     if depth is not None:
-        used = used.filter(pl.col("rank") <= depth)
-    _check_documents(used, corpus, diagnostics)
-    _note_white_space(queries["query_id"], used["doc_id"], diagnostics)
+        entries = entries.filter(pl.col("rank") <= depth)
+    _check_documents(entries, corpus, diagnostics)
+    _note_white_space(queries["query_id"], entries["doc_id"], diagnostics)
 
 
 def _check_queries(name: str, queries: pl.DataFrame, lists: pl.DataFrame, diagnostics: Diagnostics) -> None:
@@ -51,9 +50,9 @@ def _check_queries(name: str, queries: pl.DataFrame, lists: pl.DataFrame, diagno
         (f"run {name!r}: queries without a list", queries, lists),
         (f"run {name!r}: lists of queries outside the sample, not used", lists, queries),
     ):
-        alone = left.join(right, on="query_id", how="anti", maintain_order="left")["query_id"]
-        if len(alone):
-            diagnostics.warning(kind, *alone.head(NUM_NAMED), count=len(alone))
+        unmatched = left.join(right, on="query_id", how="anti", maintain_order="left")["query_id"]
+        if len(unmatched):
+            diagnostics.warning(kind, *unmatched.head(NUM_NAMED), count=len(unmatched))
 
 
 def _check_documents(runs: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diagnostics) -> None:
@@ -89,17 +88,17 @@ def gold_lists(
     *,
     diagnostics: Diagnostics | None = None,
 ) -> pl.DataFrame:
-    """The gold passages of each query, ``query_id, rank, doc_id``; a query without any has no row.
+    """Return the gold passages of each query: ``query_id, rank, doc_id``; queries without any have no row.
 
-    They are those that the query's file names, as far as they are in ``corpus``; else the passages of its
-    gold pages in the order of ``corpus``, those that contain an answer first (KILT's rule: the normalised
-    answer is a substring of the normalised text). Cut at ``depth``, if there is one. Named passages that are missing in
-    ``corpus`` are noted in ``diagnostics``.
+    They are those in the question file that are in ``corpus``. If there are none, they are the passages of the gold
+    pages in the order of ``corpus``, those that contain an answer first (KILT's rule: the normalised answer is a
+    substring of the normalised text). Lists are cut at ``depth``, if given. Gold passages of the question file that are
+    missing in ``corpus`` are noted in ``diagnostics``.
     """
-    asked = queries.select("query_id")
-    named = gold.join(asked, on="query_id", how="semi").join(corpus, on="doc_id", how="semi")
+    query_ids = queries.select("query_id")
+    named = gold.join(query_ids, on="query_id", how="semi").join(corpus, on="doc_id", how="semi")
     if diagnostics is not None:
-        _note_missing_gold(gold.join(asked, on="query_id", how="semi"), corpus, diagnostics)
+        _note_missing_gold(gold.join(query_ids, on="query_id", how="semi"), corpus, diagnostics)
     others = queries.join(named, on="query_id", how="anti", maintain_order="left")
     lists = pl.concat(
         [named.select("query_id", "doc_id", order="rank"), _of_pages(others, provenance, corpus)]
@@ -117,7 +116,7 @@ def _note_missing_gold(gold: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Di
 
 
 def _of_pages(queries: pl.DataFrame, provenance: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
-    """``query_id, doc_id, order`` of the passages of gold pages, those with an answer first."""
+    """Return the passages of gold pages, those with an answer first: ``query_id, doc_id, order``."""
     candidates = (
         provenance.join(queries.select("query_id", "answers"), on="query_id")
         .join(corpus.with_row_index("row"), on="page_id")
@@ -130,7 +129,7 @@ def _of_pages(queries: pl.DataFrame, provenance: pl.DataFrame, corpus: pl.DataFr
         for query_id, gold_answers in queries.select("query_id", "answers").iter_rows()
     }
     without = [
-        # an answer that normalises to nothing is in every text, so it shows nothing
+        # an answer that is empty after normalisation would match every text
         not any(answer and answer in normal[doc_id] for answer in answers[query_id])
         for query_id, doc_id in candidates.select("query_id", "doc_id").iter_rows()
     ]

@@ -1,7 +1,7 @@
-"""Inputs -> everything that a job asks of models, less what was answered before; and what the rest will cost.
+"""Plan the requests of a job: all requests, minus the cached responses, with a cost preview.
 
-`plan_stage` plans, `preview` says what it costs, `pending` builds requests and their keys, `uses` says which model is
-asked what, and checks it before any weights are loaded.
+`plan_stage` plans a stage and `preview` estimates its cost. `pending` builds requests and their keys. `uses` selects
+and checks the model and form for each kind of request before any weights are loaded.
 """
 
 from erag_ray.planning.pending import DocIds, PendingRequests, Use, Uses, as_lists_of_one, ranked_lists

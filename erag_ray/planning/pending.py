@@ -1,8 +1,8 @@
-"""RUNS -> everything asked of models (REQUESTS), and the distinct requests that lack a response (PENDING). Pure.
+"""Build all requests of a job (REQUESTS), and the distinct ones that lack a response (PENDING). Pure.
 
-Everything a job asks is a kind of question about a list of documents for a query: lists of one are eRAG's pairs, top-k
-lists are end-to-end evaluation, the empty list is closed-book. Equal questions with equal texts share a key, whatever
-their ids, so each distinct request is answered once.
+A request has a kind, a query and a list of documents: lists of one are eRAG's pairs, top-k lists are end-to-end
+evaluation, and the empty list is closed-book. Equal questions with equal texts share a key, whatever their ids, so each
+distinct request runs once.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ HASH_BYTES = 16
 
 @dataclass(frozen=True, kw_only=True)
 class Use:
-    """How one kind of question is asked about one dataset.
+    """How one kind of request is made for one dataset.
 
     Attributes:
-        kind: of question.
-        case: what it knows of dataset and job.
-        form: what its requests share.
-        model: id of the model that is asked.
-        reader: id of the reader whose labels it serves.
+        kind: the kind of request.
+        case: dataset and job settings of the kind.
+        form: the part that all its requests share.
+        model: id of the model.
+        reader: id of the reader whose labels use the responses.
         sees_order: whether the order of passages can change a response.
     """
 
@@ -48,32 +48,32 @@ class Use:
     sees_order: bool
 
     def answers(self, gold_answers: Sequence[str]) -> tuple[str, ...]:
-        """Of the request about a question with these gold answers."""
+        """Return the answers of a request, for a question with these gold answers."""
         return self.kind.answers(self.case, gold_answers)
 
 
 Uses = Mapping[tuple[str, str], Use]
-"""(name of the kind, dataset) -> how it is asked."""
+"""(name of the kind, dataset) -> use."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Documents:
-    """The passages of a corpus, row by row: what each is to a reader."""
+    """Passages of a corpus with their hashes and keys, by row."""
 
     rows: pl.DataFrame
     """doc_id, doc_row."""
     hashes: npt.NDArray[np.uint8]
-    """[num_docs, 16], of (title, text)."""
+    """[num_docs, 16], hashes of (title, text)."""
     order: npt.NDArray[np.intp]
-    """[num_docs], the rows by ascending hash."""
+    """[num_docs], rows in ascending order of their hashes."""
     keys: npt.NDArray[np.uint64]
-    """[num_docs], the key of the list that holds this passage alone."""
+    """[num_docs], keys of lists with this single passage."""
     titles: pl.Series
     texts: pl.Series
 
 
 def documents_of(corpus: pl.DataFrame) -> Documents:
-    """The passages of CORPUS."""
+    """Return the passages of CORPUS with their hashes and keys."""
     hashes = [text_hash(*passage) for passage in corpus.select("title", "text").iter_rows()]
     joined = b"".join(hashes)
     return Documents(
@@ -87,49 +87,58 @@ def documents_of(corpus: pl.DataFrame) -> Documents:
 
 
 def ranked_lists(runs: pl.DataFrame, query_ids: pl.Series, depths: Iterable[int]) -> pl.DataFrame:
-    """The list of each run, query and depth: columns run_id, query_id, depth, doc_ids in rank order.
+    """Return the list of each run, query and depth: columns run_id, query_id, depth, doc_ids in rank order.
 
-    A query that a run has no list for gets an empty one.
+    A query without a list in a run gets an empty one.
     """
     deepest = runs.sort("run_id", "query_id", "rank").group_by("run_id", "query_id", maintain_order=True)
     lists = deepest.agg(doc_ids=pl.col("doc_id"))
-    every = runs.select(pl.col("run_id").unique()).join(query_ids.to_frame("query_id"), how="cross")
-    complete = every.join(lists, on=["run_id", "query_id"], how="left")
+    grid = runs.select(pl.col("run_id").unique()).join(query_ids.to_frame("query_id"), how="cross")
+    complete = grid.join(lists, on=["run_id", "query_id"], how="left")
     filled = complete.with_columns(pl.col("doc_ids").fill_null(pl.lit([], dtype=DocIds)))
-    cut = [
+    by_depth = [
         filled.with_columns(depth=pl.lit(depth, pl.Int32), doc_ids=pl.col("doc_ids").list.head(depth))
         for depth in depths
     ]
-    return pl.concat(cut).select("run_id", "query_id", "depth", "doc_ids").sort("run_id", "query_id", "depth")
+    return (
+        pl.concat(by_depth)
+        .select("run_id", "query_id", "depth", "doc_ids")
+        .sort("run_id", "query_id", "depth")
+    )
 
 
-def as_lists_of_one(found: pl.DataFrame) -> pl.DataFrame:
-    """Pairs as lists: columns query_id, doc_ids."""
-    return found.select("query_id", doc_ids=pl.concat_list("doc_id"))
+def as_lists_of_one(pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return pairs as lists of one document: columns query_id, doc_ids."""
+    return pairs.select("query_id", doc_ids=pl.concat_list("doc_id"))
 
 
 def build_requests(
     lists: pl.DataFrame, queries: pl.DataFrame, documents: Documents, uses: Uses
 ) -> pl.DataFrame:
-    """REQUESTS of the distinct (kind, query_id, doc_ids) in ``lists``.
+    """Return REQUESTS for the distinct (kind, query_id, doc_ids) in ``lists``.
 
     Args:
         lists: columns kind, query_id, doc_ids.
-        queries: QUERIES that hold every query of the lists.
-        documents: `documents_of` a corpus that holds every document in them.
-        uses: of every kind and dataset in the lists.
+        queries: QUERIES with every query of the lists.
+        documents: `documents_of` a corpus with every document of the lists.
+        uses: for every kind and dataset in the lists.
     """
     distinct = lists.select("kind", "query_id", "doc_ids").unique().sort("kind", "query_id", "doc_ids")
-    asked = distinct.select("kind", "query_id").unique().join(queries, on="query_id")
-    facts = pl.concat([_NO_FACTS, *(_facts(part, uses) for part in asked.partition_by("kind", "dataset"))])
-    joined = distinct.join(facts, on=["kind", "query_id"], how="left", maintain_order="left")
+    queries_of_kinds = distinct.select("kind", "query_id").unique().join(queries, on="query_id")
+    query_parts = pl.concat(
+        [
+            _NO_QUERY_PARTS,
+            *(_query_part(part, uses) for part in queries_of_kinds.partition_by("kind", "dataset")),
+        ]
+    )
+    joined = distinct.join(query_parts, on=["kind", "query_id"], how="left", maintain_order="left")
     shown = _shown(joined["doc_ids"], documents, joined["is_ordered"].to_numpy())
     table = joined.with_columns(passages_key=_passages_keys(shown, documents)).select(REQUESTS.columns.names)
     check(table, REQUESTS)
     return table
 
 
-_NO_FACTS = pl.DataFrame(
+_NO_QUERY_PARTS = pl.DataFrame(
     schema={
         "kind": pl.String,
         "query_id": pl.String,
@@ -141,8 +150,8 @@ _NO_FACTS = pl.DataFrame(
 )
 
 
-def _facts(queries: pl.DataFrame, uses: Uses) -> pl.DataFrame:
-    """What is the same for all requests of one kind about each query of a dataset."""
+def _query_part(queries: pl.DataFrame, uses: Uses) -> pl.DataFrame:
+    """Return the part of a request that depends on kind and query only, for the queries of a dataset."""
     use = uses[queries["kind"][0], queries["dataset"][0]]
     with running(f"kind {use.kind.name}: answers", use.kind.answers):
         keys = [
@@ -161,71 +170,71 @@ def _facts(queries: pl.DataFrame, uses: Uses) -> pl.DataFrame:
 
 @dataclass(frozen=True, kw_only=True)
 class _Shown:
-    """Lists of documents as a reader sees them."""
+    """Lists of documents, in the order in which the model sees them."""
 
     rows: npt.NDArray[np.int64]
     """Rows of the documents, list after list."""
     edges: npt.NDArray[np.int64]
-    """[num_lists + 1], where each list starts, and the end."""
+    """[num_lists + 1], start of each list, and the end."""
 
 
 def _shown(doc_ids: pl.Series, documents: Documents, is_ordered: npt.NDArray[np.bool_]) -> _Shown:
-    """The documents' rows; where the order does not matter by their hashes, so that equal sets stand alike.
+    """Return the rows of the documents, sorted by hash if their order does not matter, so that equal sets are equal.
 
     Args:
         doc_ids: lists of ids.
-        documents: that hold them.
-        is_ordered: [num_lists].
+        documents: documents with all of these ids.
+        is_ordered: [num_lists], whether the order matters.
     """
     lengths = doc_ids.list.len().to_numpy().astype(np.int64)
     edges = np.concatenate([[0], np.cumsum(lengths)])
     ids = doc_ids.explode().drop_nulls().alias("doc_id").to_frame()
-    found = ids.join(documents.rows, on="doc_id", how="left", maintain_order="left")["doc_row"]
-    assert not found.null_count(), "preparing the inputs checks that every document is there"
-    rows = found.to_numpy().astype(np.int64)
+    doc_rows = ids.join(documents.rows, on="doc_id", how="left", maintain_order="left")["doc_row"]
+    assert not doc_rows.null_count(), "prepare checks that the corpus has every document"
+    rows = doc_rows.to_numpy().astype(np.int64)
     # most lists have one document
-    sort = np.flatnonzero(np.repeat(~is_ordered & (lengths > 1), lengths))
-    places = np.empty_like(documents.order)
-    places[documents.order] = np.arange(len(places))
-    lists = np.repeat(np.arange(len(lengths)), lengths)[sort]
-    rows[sort] = rows[sort][np.lexsort((places[rows[sort]], lists))]
+    unordered = np.flatnonzero(np.repeat(~is_ordered & (lengths > 1), lengths))
+    hash_ranks = np.empty_like(documents.order)
+    hash_ranks[documents.order] = np.arange(len(hash_ranks))
+    lists = np.repeat(np.arange(len(lengths)), lengths)[unordered]
+    rows[unordered] = rows[unordered][np.lexsort((hash_ranks[rows[unordered]], lists))]
     return _Shown(rows=rows, edges=edges)
 
 
 def _passages_keys(shown: _Shown, documents: Documents) -> pl.Series:
     lengths = np.diff(shown.edges)
     keys = np.empty(len(lengths), np.uint64)
-    alone = lengths == 1
-    keys[alone] = documents.keys[shown.rows[shown.edges[:-1][alone]]]
-    for number in np.flatnonzero(~alone):
+    is_single = lengths == 1
+    keys[is_single] = documents.keys[shown.rows[shown.edges[:-1][is_single]]]
+    for number in np.flatnonzero(~is_single):
         rows = shown.rows[shown.edges[number] : shown.edges[number + 1]]
         keys[number] = xxhash.xxh3_64_intdigest(documents.hashes[rows].tobytes())
     return pl.Series("passages_key", keys)
 
 
 def pending(
-    requests: pl.DataFrame, known: pl.DataFrame, queries: pl.DataFrame, documents: Documents, uses: Uses
+    requests: pl.DataFrame, cached: pl.DataFrame, queries: pl.DataFrame, documents: Documents, uses: Uses
 ) -> pl.DataFrame:
-    """What of REQUESTS lacks a response: one row for each distinct key.
+    """Return the requests without a response: one row per distinct key.
 
-    Equal questions stand together whatever is asked about them: a model may share work between their requests.
+    Requests with equal questions are adjacent, whatever their kind, so that a model can share work between them.
 
     Args:
         requests: REQUESTS to one model.
-        known: the keys that have a response.
-        queries: QUERIES that hold every query asked about.
-        documents: that hold every document.
-        uses: of every kind and dataset in the requests.
+        cached: the keys that have a response.
+        queries: QUERIES with every query of the requests.
+        documents: documents of all requests.
+        uses: for every kind and dataset in the requests.
 
     Returns:
-        question_key, passages_key, text_key (of the question alone), kind, query_row (in ``queries``), doc_rows (in
-        ``documents``, in their order, or in that of their hashes for a model that does not see it): some 60 bytes each.
+        question_key, passages_key, text_key (of the question only), kind, query_row (in ``queries``), doc_rows (in
+        ``documents``; sorted by hash for a model that does not see their order): about 60 bytes per row.
     """
-    new = requests.join(known, on=KEY_COLUMNS, how="anti", maintain_order="left")
-    first = new.unique(subset=KEY_COLUMNS, keep="first", maintain_order=True)
+    missing = requests.join(cached, on=KEY_COLUMNS, how="anti", maintain_order="left")
+    distinct = missing.unique(subset=KEY_COLUMNS, keep="first", maintain_order=True)
     numbered = queries.select("query_id", _text_keys(queries)).with_row_index("query_row")
-    facts = first.join(numbered, on="query_id", how="left", maintain_order="left")
-    ordered = facts.sort("text_key", *KEY_COLUMNS)
+    joined = distinct.join(numbered, on="query_id", how="left", maintain_order="left")
+    ordered = joined.sort("text_key", *KEY_COLUMNS)
     sees_order = {use.model: use.sees_order for use in uses.values()}
     is_ordered = ordered["model"].replace_strict(sees_order, return_dtype=pl.Boolean).to_numpy()
     shown = _shown(ordered["doc_ids"], documents, is_ordered)
@@ -239,41 +248,41 @@ def _text_keys(queries: pl.DataFrame) -> pl.Series:
 
 
 def forms_of(uses: Uses, model: str) -> list[Form]:
-    """The distinct forms of the requests to a model."""
+    """Return the distinct forms of the requests to a model."""
     return list(dict.fromkeys(use.form for use in uses.values() if use.model == model))
 
 
 def with_texts(
     rows: pl.DataFrame, queries: pl.DataFrame, documents: Documents, uses: Uses, forms: Sequence[Form]
 ) -> pa.Table:
-    """PENDING: the questions and texts of rows of `pending`, which are many times as large.
+    """Return PENDING: the rows of `pending` with their questions and texts, which are many times as large.
 
     Args:
-        rows: as `pending` gives them.
-        queries: as there.
-        documents: as there.
-        uses: as there.
+        rows: rows of `pending`.
+        queries: see `pending`.
+        documents: see `pending`.
+        uses: see `pending`.
         forms: `forms_of` the model.
     """
     edges = np.concatenate([[0], np.cumsum(rows["doc_rows"].list.len().to_numpy(), dtype=np.int64)])
     doc_rows = rows["doc_rows"].explode().drop_nulls()
-    own = queries[rows["query_row"]]
-    asked = list(zip(rows["kind"], own["dataset"], rows["query_row"], strict=True))
-    places = {pair: forms.index(use.form) for pair, use in uses.items() if use.form in forms}
-    distinct = {key: uses[key[:2]].answers(queries["answers"][key[2]].to_list()) for key in set(asked)}
+    queries_of_rows = queries[rows["query_row"]]
+    uses_of_rows = list(zip(rows["kind"], queries_of_rows["dataset"], rows["query_row"], strict=True))
+    form_numbers = {pair: forms.index(use.form) for pair, use in uses.items() if use.form in forms}
+    answers = {key: uses[key[:2]].answers(queries["answers"][key[2]].to_list()) for key in set(uses_of_rows)}
     columns = {
         **{name: rows[name].to_arrow() for name in KEY_COLUMNS},
-        "form": pa.array([places[key[:2]] for key in asked], pa.int64()),
-        "question": own["question"].to_arrow(),
+        "form": pa.array([form_numbers[key[:2]] for key in uses_of_rows], pa.int64()),
+        "question": queries_of_rows["question"].to_arrow(),
         "titles": pa.LargeListArray.from_arrays(edges, documents.titles.gather(doc_rows).to_arrow()),
         "texts": pa.LargeListArray.from_arrays(edges, documents.texts.gather(doc_rows).to_arrow()),
-        "answers": pa.array([distinct[key] for key in asked], PENDING.columns.field("answers").type),
+        "answers": pa.array([answers[key] for key in uses_of_rows], PENDING.columns.field("answers").type),
     }
     return conform(pa.table(columns), PENDING, unique=False)
 
 
 class PendingRequests(Sequence[Request]):
-    """Rows of PENDING as requests, made when they are asked for."""
+    """Rows of PENDING as requests, created on access."""
 
     def __init__(self, table: pa.Table, forms: Sequence[Form]) -> None:
         self.table = table
@@ -283,14 +292,14 @@ class PendingRequests(Sequence[Request]):
         return int(self.table.num_rows)
 
     @overload
-    def __getitem__(self, place: int) -> Request: ...
+    def __getitem__(self, index: int) -> Request: ...
     @overload
-    def __getitem__(self, place: slice) -> list[Request]: ...
-    def __getitem__(self, place: int | slice) -> Request | list[Request]:
-        if isinstance(place, slice):
-            start, stop, step = place.indices(len(self))
+    def __getitem__(self, index: slice) -> list[Request]: ...
+    def __getitem__(self, index: int | slice) -> Request | list[Request]:
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
             return list(self._rows(self.table.slice(start, max(0, stop - start))))[::step]
-        return next(self._rows(self.table.slice(range(len(self))[place], 1)))
+        return next(self._rows(self.table.slice(range(len(self))[index], 1)))
 
     def __iter__(self) -> Iterator[Request]:
         for batch in self.table.to_batches(max_chunksize=256):
@@ -304,20 +313,20 @@ class PendingRequests(Sequence[Request]):
             yield Request.of(self.forms[form], question, map(Passage, titles, texts), answers)
 
 
-def count_work(requests: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-    """What is asked, by kind of question and of list: columns kind, lists, asked, distinct, cached, new.
+def count_requests(requests: pl.DataFrame, cached: pl.DataFrame) -> pl.DataFrame:
+    """Count requests by kind of request and of list: columns kind, lists, asked, distinct, cached, new.
 
     Args:
         requests: REQUESTS to one model.
-        known: the keys that have a response.
+        cached: the keys that have a response.
     """
     num_docs = pl.col("doc_ids").list.len()
     lists = pl.when(num_docs == 0).then(pl.lit("no passages")).when(num_docs == 1).then(pl.lit("pairs"))
     lists = lists.when(pl.col("kind") == ANSWER_JUDGE.name).then(pl.lit("outputs"))
     rows = requests.select(*KEY_COLUMNS, "kind", lists=lists.otherwise(pl.lit("lists")))
     by = ["kind", "lists"]
-    asked = rows.group_by(by).agg(asked=pl.len())
-    marked = rows.unique().join(known.with_columns(found=pl.lit(True)), on=KEY_COLUMNS, how="left")
-    found = pl.col("found").fill_null(False)
-    counts = marked.group_by(by).agg(distinct=pl.len(), cached=found.sum(), new=(~found).sum())
-    return asked.join(counts, on=by).sort(by, descending=[False, True])
+    totals = rows.group_by(by).agg(asked=pl.len())
+    marked = rows.unique().join(cached.with_columns(is_cached=pl.lit(True)), on=KEY_COLUMNS, how="left")
+    is_cached = pl.col("is_cached").fill_null(False)
+    counts = marked.group_by(by).agg(distinct=pl.len(), cached=is_cached.sum(), new=(~is_cached).sum())
+    return totals.join(counts, on=by).sort(by, descending=[False, True])

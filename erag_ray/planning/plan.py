@@ -1,7 +1,7 @@
-"""Inputs -> everything a stage asks of models, minus what was answered before; and what the rest will cost.
+"""Plan a stage: all of its requests, minus the cached responses, and a preview of the cost.
 
-A stage is one stretch of requests of one job: ``annotate`` asks about documents alone, ``end_to_end`` about top-k
-lists, ``compare`` about both. Whatever its annotators and lists spec of one model is one plan, for one pool.
+A stage runs the requests of one job: ``annotate`` those with single documents, ``end_to_end`` those with top-k lists,
+``compare`` both. All requests of a stage to one model form one `ModelPlan`, for one pool of actors.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from erag_ray.planning.pending import (
     PendingRequests,
     Uses,
     build_requests,
-    count_work,
+    count_requests,
     documents_of,
     forms_of,
     pending,
@@ -48,33 +48,33 @@ NUM_SAMPLED = 200
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ModelPlan:
-    """One model with what it is asked, and what of that lacks a response."""
+    """Requests of a stage to one model, and those without a response."""
 
     model: Model
     id: str
     resources: Resources
-    """That an actor with the model needs."""
+    """Resources of an actor with the model."""
     forms: Sequence[Form]
     requests: pl.DataFrame
     """REQUESTS."""
     new: pl.DataFrame
-    """`pending`: a row for each request still to run."""
+    """Rows of `pending`: one per request without a response."""
     make_requests: Callable[[pl.DataFrame], pa.Table]
-    """Rows of ``new`` -> PENDING."""
+    """Convert rows of ``new`` to PENDING."""
     counts: pl.DataFrame
     repaired: Sequence[str]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Answered:
-    """Questions and lists that a reader answers as a user would read it."""
+    """Questions and lists with complete answers of the reader, as users see them."""
 
     queries: pl.DataFrame
     """QUERIES."""
     verdicts: Mapping[str, Sequence[str]]
-    """Dataset -> all answers that its questions can have, where they are but a few."""
+    """Dataset -> the closed set of answers of its questions, for datasets that have one."""
     lists: pl.DataFrame
-    """Columns kind, depth, query_id, doc_ids: see `evaluate.describe_outputs`."""
+    """Columns kind, depth, query_id, doc_ids; see `evaluate.describe_outputs`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -87,11 +87,11 @@ class StagePlan:
     queries: pl.DataFrame
     """QUERIES."""
     answered: Answered | None = None
-    """What its outputs answer, where they are whole answers of the reader."""
+    """Questions and lists of its outputs, if these are complete answers of the reader."""
     notes: Sequence[str] = ()
-    """For people, before anything is asked."""
-    unasked: pl.DataFrame | None = None
-    """REQUESTS for the answers in place of which verdicts are asked: the store may know some."""
+    """Notes for the user, printed before inference."""
+    replaced_answers: pl.DataFrame | None = None
+    """REQUESTS for the answers that verdicts replace: some may be cached."""
 
     @property
     def requests(self) -> pl.DataFrame:
@@ -100,59 +100,59 @@ class StagePlan:
 
     @property
     def kinds(self) -> list[Kind]:
-        """Everything that is asked."""
+        """All kinds of requests of the stage."""
         return list(dict.fromkeys(use.kind for use in self.uses.values()))
 
     @property
     def counts(self) -> list[dict[str, Any]]:
-        """Asked, distinct, cached and new, for each model, kind of question and kind of list."""
+        """Numbers of requests (asked, distinct, cached, new) by model, kind of request and kind of list."""
         return [{"model": plan.id, **row} for plan in self.plans for row in plan.counts.iter_rows(named=True)]
 
 
 def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
-    """What the reader gets end to end: columns run_id, query_id, depth, doc_ids.
+    """Return the lists of end-to-end evaluation: columns run_id, query_id, depth, doc_ids.
 
-    Every run at every depth; beside them the reader's own knowledge (`NO_PASSAGES`) and the gold passages
+    They are every run at every depth, and the reference runs: no passages (`NO_PASSAGES`) and the gold passages
     (`GOLD_PASSAGES`, for queries that have any).
     """
     query_ids = inputs.queries["query_id"]
-    own = ranked_lists(inputs.runs, query_ids, config.depths)
-    none = inputs.queries.select("query_id", doc_ids=pl.lit([], dtype=DocIds))
-    closed_book = none.with_columns(run_id=pl.lit(NO_PASSAGES), depth=pl.lit(0, pl.Int32))
+    run_lists = ranked_lists(inputs.runs, query_ids, config.depths)
+    no_passages = inputs.queries.select("query_id", doc_ids=pl.lit([], dtype=DocIds))
+    closed_book = no_passages.with_columns(run_id=pl.lit(NO_PASSAGES), depth=pl.lit(0, pl.Int32))
     gold = (
         inputs.gold.filter(pl.col("rank") <= config.depth)
         .sort("query_id", "rank")
         .group_by("query_id", maintain_order=True)
         .agg(doc_ids=pl.col("doc_id"))
     )
-    best = gold.with_columns(run_id=pl.lit(GOLD_PASSAGES), depth=pl.lit(config.depth, pl.Int32))
-    return pl.concat([own, closed_book.select(own.columns), best.select(own.columns)])
+    gold_lists = gold.with_columns(run_id=pl.lit(GOLD_PASSAGES), depth=pl.lit(config.depth, pl.Int32))
+    return pl.concat([run_lists, closed_book.select(run_lists.columns), gold_lists.select(run_lists.columns)])
 
 
 def judged_pairs(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
-    """The pairs that the judge is asked about: of a sample of the queries, down to its depth."""
-    chosen = [
+    """Return the pairs for the judge: those of a sample of the queries, down to its depth."""
+    sampled = [
         sample(part, config.judge.num_queries, config.seed)
         for part in inputs.queries.partition_by("dataset", maintain_order=True)
     ]
     runs = inputs.runs.filter(pl.col("rank") <= (config.judge.depth or config.depth))
-    return pairs(runs.join(pl.concat(chosen), on="query_id", how="semi"))
+    return pairs(runs.join(pl.concat(sampled), on="query_id", how="semi"))
 
 
 def plan_stage(
     config: JobConfig, inputs: Inputs, stage: str, *, single_document: bool, end_to_end: bool
 ) -> StagePlan:
-    """What a stage asks.
+    """Plan a stage.
 
     Args:
         config: the job.
         inputs: its inputs.
-        stage: the stage's name.
-        single_document: spec what the annotators need: most of it is about single documents.
-        end_to_end: spec for answers from the end-to-end lists.
+        stage: name of the stage.
+        single_document: include the requests of the annotators, mostly about single documents.
+        end_to_end: include requests for answers from the end-to-end lists.
 
     Raises:
-        InputError: a model cannot be found or read, or cannot answer what is asked of it.
+        InputError: a model cannot be found or loaded, or does not support a kind of request.
     """
     parts = [_by_label_kind(config, inputs, _annotators_lists(config, inputs))] if single_document else []
     of_lists = end_to_end_lists(config, inputs) if end_to_end else None
@@ -175,26 +175,26 @@ _NO_LISTS = pl.DataFrame(schema={"kind": pl.String, "query_id": pl.String, "doc_
 
 
 def _annotators_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
-    """Columns kind, query_id, doc_ids: what the annotators need to know."""
+    """Return the lists of the annotators' requests: columns kind, query_id, doc_ids."""
     evidence = evidence_of(inputs, judged=judged_pairs(config, inputs))
-    asks = dict.fromkeys(request_specs(config.annotators))
+    specs = dict.fromkeys(request_specs(config.annotators))
     parts = [
         spec.lists(evidence).select(
             pl.lit(spec.kind.name).alias("kind"), "query_id", doc_ids=_list_of("doc_id")
         )
-        for spec in asks
+        for spec in specs
     ]
     return pl.concat([_NO_LISTS, *parts])
 
 
 def _list_of(column: str) -> pl.Expr:
-    """A list of one; an empty one where there is none."""
-    one = pl.concat_list(column)
-    return pl.when(pl.col(column).is_null()).then(pl.lit([], dtype=DocIds)).otherwise(one)
+    """Return a list with the value; an empty list for null."""
+    single = pl.concat_list(column)
+    return pl.when(pl.col(column).is_null()).then(pl.lit([], dtype=DocIds)).otherwise(single)
 
 
 def _by_label_kind(config: JobConfig, inputs: Inputs, lists: pl.DataFrame) -> pl.DataFrame:
-    """Lists with the kind that gives eRAG's labels in place of the answer, dataset by dataset."""
+    """Replace the kind answer by the kind of eRAG's labels of each dataset."""
     names = {name: label_kind(config, dataset).name for name, dataset in inputs.datasets.items()}
     datasets = inputs.queries.select("query_id", label_kind=pl.col("dataset").replace(names))
     joined = lists.join(datasets, on="query_id", how="left", maintain_order="left")
@@ -203,7 +203,7 @@ def _by_label_kind(config: JobConfig, inputs: Inputs, lists: pl.DataFrame) -> pl
 
 
 def _shown_lists(of_documents: Sequence[pl.DataFrame], of_lists: pl.DataFrame | None) -> pl.DataFrame:
-    """Columns kind, depth, query_id, doc_ids: what the reader answers in whole."""
+    """Return the lists with complete answers: columns kind, depth, query_id, doc_ids."""
     length = pl.col("doc_ids").list.len().cast(pl.Int32)
     of_one = pl.when(length == 0).then(pl.lit(NO_PASSAGES)).otherwise(pl.lit(SINGLE_DOCUMENT))
     parts = [part.filter(kind=ANSWER.name).with_columns(kind=of_one, depth=length) for part in of_documents]
@@ -214,13 +214,13 @@ def _shown_lists(of_documents: Sequence[pl.DataFrame], of_lists: pl.DataFrame | 
     return pl.concat(part.select("kind", "depth", "query_id", "doc_ids") for part in parts)
 
 
-def plan_labels(config: JobConfig, inputs: Inputs, stage: str, asked: pl.DataFrame) -> StagePlan:
-    """What a stage asks that wants eRAG's labels of these pairs: columns query_id, doc_id.
+def plan_labels(config: JobConfig, inputs: Inputs, stage: str, pairs: pl.DataFrame) -> StagePlan:
+    """Plan a stage that needs eRAG's labels of these pairs: columns query_id, doc_id.
 
     Raises:
         InputError: as `plan_stage`.
     """
-    answers = asked.select(pl.lit(ANSWER.name).alias("kind"), "query_id", doc_ids=_list_of("doc_id"))
+    answers = pairs.select(pl.lit(ANSWER.name).alias("kind"), "query_id", doc_ids=_list_of("doc_id"))
     lists = _by_label_kind(config, inputs, answers)
     return plan_lists(config, inputs, stage, lists, [ANSWER, EARLY_STOPPED, VERDICT])
 
@@ -228,44 +228,51 @@ def plan_labels(config: JobConfig, inputs: Inputs, stage: str, asked: pl.DataFra
 def plan_lists(
     config: JobConfig, inputs: Inputs, stage: str, lists: pl.DataFrame, kinds: Iterable[Kind] = (ANSWER,)
 ) -> StagePlan:
-    """What a stage asks: columns kind, query_id, doc_ids.
+    """Plan a stage with these lists.
 
     Args:
         config: the job.
         inputs: its inputs.
-        stage: the stage's name.
-        lists: what is asked.
-        kinds: those that the lists name, among others.
+        stage: name of the stage.
+        lists: columns kind, query_id, doc_ids.
+        kinds: kinds of request, at least those of the lists.
 
     Raises:
         InputError: as `plan_stage`.
     """
     for dataset in inputs.datasets.values():
         for kind in score_kinds(dataset):
-            # what comes later is refused before anything is asked
+            # report problems of the judge before inference
             use_of(kind, config, dataset)
     by_name = {kind.name: kind for kind in kinds}
-    asked = lists.join(inputs.queries.select("query_id", "dataset"), on="query_id")
-    named = asked.select("kind", "dataset").unique().sort("kind", "dataset").rows()
-    found = {pair: use_of(by_name[pair[0]], config, inputs.datasets[pair[1]]) for pair in named}
-    uses = {pair: use for pair, (use, _) in found.items()}
-    # where the judge is the reader's own model, the reader's config says how large its batches are
-    by_role = sorted(found.values(), key=lambda pair: pair[0].kind.asks)
+    lists_with_dataset = lists.join(inputs.queries.select("query_id", "dataset"), on="query_id")
+    named = lists_with_dataset.select("kind", "dataset").unique().sort("kind", "dataset").rows()
+    uses_and_models = {pair: use_of(by_name[pair[0]], config, inputs.datasets[pair[1]]) for pair in named}
+    uses = {pair: use for pair, (use, _) in uses_and_models.items()}
+    # if judge and reader are the same model, the reader's config sets the batch size
+    by_role = sorted(uses_and_models.values(), key=lambda pair: pair[0].kind.asks)
     models = {use.model: model for use, model in by_role}
-    with stage_progress("planning requests", show=config.progress) as at:
+    with stage_progress("planning requests", show=config.progress) as progress:
         documents = documents_of(inputs.corpus)
         plans = [
-            _plan(config, model, asked, inputs, documents, {k: u for k, u in uses.items() if u.model == name})
-            for name, model in at.each(models.items(), "models")
+            _plan(
+                config,
+                model,
+                lists_with_dataset,
+                inputs,
+                documents,
+                {k: u for k, u in uses.items() if u.model == name},
+            )
+            for name, model in progress.each(models.items(), "models")
         ]
-        unasked = _unasked(config, inputs, asked, documents)
+        replaced = _replaced_answers(config, inputs, lists_with_dataset, documents)
     notes = list(old_store_notes(config.cache_dir))
     return StagePlan(
-        stage=stage, plans=plans, uses=uses, queries=inputs.queries, notes=notes, unasked=unasked
+        stage=stage, plans=plans, uses=uses, queries=inputs.queries, notes=notes, replaced_answers=replaced
     )
 
 
-def _unasked(
+def _replaced_answers(
     config: JobConfig, inputs: Inputs, lists: pl.DataFrame, documents: Documents
 ) -> pl.DataFrame | None:
     verdicts = lists.filter(kind=VERDICT.name).with_columns(kind=pl.lit(ANSWER.name))
@@ -285,31 +292,31 @@ def _plan(
         store.describe({key: value for key, value in identity_of(model).items() if key != "probes"})
     check_facts(model, store)
     repaired = store.repair()
-    own = pl.DataFrame(list(uses), schema=["kind", "dataset"], orient="row")
-    wanted = lists.join(own, on=["kind", "dataset"], how="semi")
-    requests = build_requests(wanted, inputs.queries, documents, uses)
-    known = store.keys(without_errors=config.retry_failed)
+    kinds_and_datasets = pl.DataFrame(list(uses), schema=["kind", "dataset"], orient="row")
+    selected = lists.join(kinds_and_datasets, on=["kind", "dataset"], how="semi")
+    requests = build_requests(selected, inputs.queries, documents, uses)
+    cached = store.keys(without_errors=config.retry_failed)
     return ModelPlan(
         model=model,
         id=name,
         resources=resources_of(model),
         forms=forms,
         requests=requests,
-        new=pending(requests, known, inputs.queries, documents, uses),
+        new=pending(requests, cached, inputs.queries, documents, uses),
         make_requests=functools.partial(
             with_texts, queries=inputs.queries, documents=documents, uses=uses, forms=forms
         ),
-        counts=count_work(requests, known),
+        counts=count_requests(requests, cached),
         repaired=repaired,
     )
 
 
 def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
-    """What the stage will cost, line by line: requests pending and cached, tokens, truncation.
+    """Yield the cost preview of a stage, as lines: requests pending and cached, tokens, truncation.
 
     Args:
-        plan: of the stage.
-        show: name the counting of tokens where it takes long.
+        plan: the plan of the stage.
+        show: show progress while tokens are counted.
     """
     yield from plan.notes
     for part in plan.plans:
@@ -329,37 +336,37 @@ def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
 
 
 def _estimate(plan: ModelPlan) -> str:
-    """Tokens and truncation of a sample of the new requests, spread over all of them."""
+    """Estimate tokens and truncation from evenly spaced pending requests."""
     sampled = PendingRequests(plan.make_requests(spread(plan.new, NUM_SAMPLED)), plan.forms)
     prompts = rendered(plan.model, sampled[:])
-    todo, num_lost = f"{plan.new.height:,} requests to run", len(sampled) - len(prompts)
+    to_run, num_unrendered = f"{plan.new.height:,} requests to run", len(sampled) - len(prompts)
     if not prompts:
-        return f"{todo}; of {len(sampled)} sampled requests none can be rendered"
+        return f"{to_run}; of {len(sampled)} sampled requests none can be rendered"
     counts = [prompt.num_tokens for prompt in prompts if prompt.num_tokens is not None]
     if not counts:
-        return f"{todo}; the model does not count its tokens"
+        return f"{to_run}; the model does not count its tokens"
     tokens = sum(counts) / len(counts)
-    lost = f"; {num_lost} more cannot be rendered" if num_lost else ""
+    unrendered = f"; {num_unrendered} more cannot be rendered" if num_unrendered else ""
     cut = sum(prompt.num_truncated_passage_tokens > 0 for prompt in prompts) / len(prompts)
     cut_question = sum(prompt.num_truncated_question_tokens > 0 for prompt in prompts) / len(prompts)
     return (
-        f"{todo}, about {tokens * plan.new.height:,.0f} prompt tokens "
+        f"{to_run}, about {tokens * plan.new.height:,.0f} prompt tokens "
         f"({tokens:.0f} a request), passages cut in {cut:.1%}, question cut in {cut_question:.1%} "
-        f"(by {len(prompts)} sampled requests{lost})"
+        f"(by {len(prompts)} sampled requests{unrendered})"
     )
 
 
 def _price(plan: ModelPlan) -> str:
-    """What the new requests will cost, by samples of them, each with the one after it."""
+    """Estimate the price from sampled pairs of consecutive pending requests, whose prompts may share a start."""
     count = plan.new.height
-    places = np.arange(min(NUM_SAMPLED, count)) * count // min(NUM_SAMPLED, count)
+    indices = np.arange(min(NUM_SAMPLED, count)) * count // min(NUM_SAMPLED, count)
     samples = [
-        PendingRequests(plan.make_requests(plan.new[np.minimum(places + step, count - 1)]), plan.forms)[:]
+        PendingRequests(plan.make_requests(plan.new[np.minimum(indices + step, count - 1)]), plan.forms)[:]
         for step in (0, 1)
     ]
     firsts, seconds = (plan.model.render(requests) for requests in samples)
-    scale = count / len(places)
-    num_in = scale * sum(one.num_tokens or 0 for one in firsts)
+    scale = count / len(indices)
+    num_in = scale * sum(prompt.num_tokens or 0 for prompt in firsts)
     num_cached = scale * sum(map(num_shared, firsts, seconds)) if count > 1 else 0.0
     num_out = scale * sum(request.form.max_new_tokens for request in samples[0])
     price = plan.model.config.price_of(round(num_in), round(num_cached), round(num_out))
@@ -370,16 +377,17 @@ def _price(plan: ModelPlan) -> str:
 
 
 def num_shared(first: Rendered, second: Rendered) -> float:
-    """Tokens at the start of a prompt that the one before it has too, by its characters."""
+    """Estimate the number of tokens of the common start of two prompts, from the share of its characters."""
     texts = [
-        "".join([one.text, *(message["content"] for message in one.messages)]) for one in (first, second)
+        "".join([prompt.text, *(message["content"] for message in prompt.messages)])
+        for prompt in (first, second)
     ]
-    pairs_of_letters = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
-    length = sum(1 for _ in pairs_of_letters)
+    common_characters = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(*texts, strict=False))
+    length = sum(1 for _ in common_characters)
     return (second.num_tokens or 0) * length / max(len(texts[1]), 1)
 
 
 def spread(new: pl.DataFrame, count: int) -> pl.DataFrame:
-    """So many of the pending requests, evenly over all of them; all, where they are no more."""
+    """Return at most ``count`` evenly spaced rows of the pending requests."""
     count = min(count, new.height)
     return new[np.arange(count) * new.height // max(count, 1)]

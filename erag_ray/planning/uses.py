@@ -1,4 +1,4 @@
-"""Which model is asked what about a dataset, and what is wrong with that before any weights are loaded."""
+"""Select model and form of each kind of request for a dataset, and check them before any weights are loaded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from erag_ray.store import fingerprint
 from erag_ray.user_code import checking
 
 _MODELS: dict[str, tuple[Model, str]] = {}
-NUM_KEPT = 16
+MAX_CACHED_MODELS = 16
 FORM_KEYS = (
     "max_prompt_tokens",
     "max_new_tokens",
@@ -45,13 +45,13 @@ _DEFAULT_READER: Mapping[str, Any] = {
 
 
 def _model(config: ReaderConfig) -> tuple[Model, str]:
-    """A model without its weights, and its id.
+    """Return a model without its weights, and its id.
 
-    Kept, since a tokenizer can take seconds to load and is needed by the check and by the plan.
+    Cached, since a tokenizer can take seconds to load and is used by the checks and by the plan.
     """
     key = fingerprint(config)
     if key not in _MODELS:
-        while len(_MODELS) >= NUM_KEPT:
+        while len(_MODELS) >= MAX_CACHED_MODELS:
             del _MODELS[next(iter(_MODELS))]
         model = make_model(config)
         _MODELS[key] = model, model_id(model, identity_of(model))
@@ -59,32 +59,32 @@ def _model(config: ReaderConfig) -> tuple[Model, str]:
 
 
 def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]:
-    """How a kind of question is asked about a dataset, and the model that is asked.
+    """Return the use of a kind of request for a dataset, and its model.
 
     Raises:
-        InputError: the model cannot be found or read, or cannot answer this.
+        InputError: the model cannot be found or loaded, or does not support the kind.
     """
     if kind is ANSWER_JUDGE and config.judge == JudgeConfig():
-        raise InputError(["score: judged needs a judge; give judge.kind and judge.model, or another score"])
-    asked = config.reader if kind.asks == "reader" else config.judge.reader()
+        raise InputError(["score: judged needs a judge; set judge.kind and judge.model, or another score"])
+    model_config = config.reader if kind.asks == "reader" else config.judge.reader()
     case = Case(
         dataset=dataset,
         reader=config.reader,
         judge=config.judge,
-        default_prompt=model_class(asked.kind).default_prompt,
+        default_prompt=model_class(model_config.kind).default_prompt,
     )
     try:
         with checking(f"kind {kind.name}: build", kind.build):
             form = kind.build(case)
     except ValueError as error:
         raise error if isinstance(error, InputError) else InputError([f"reader.prompt: {error}"]) from error
-    missing = form.needs - model_class(asked.kind).supports
+    missing = form.needs - model_class(model_config.kind).supports
     if missing:
         what = f"the kind {kind.name} needs {' and '.join(sorted(missing))}"
-        text = f"{kind.asks}.kind: {what}, and {asked.kind} gives none; {able(form)} can"
+        text = f"{kind.asks}.kind: {what}, and {model_config.kind} gives none; {able(form)} can"
         raise InputError([text])
-    with _named_after(kind):
-        model, name = _model(_own(asked, form))
+    with _problems_named_after(kind):
+        model, name = _model(_model_config(model_config, form))
         check_form(model, form)
         _check_answers(kind, case, model)
     reader = name if kind.asks == "judge" else reader_id(config, dataset)
@@ -93,8 +93,8 @@ def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]
 
 
 @contextlib.contextmanager
-def _named_after(kind: Kind) -> Iterator[None]:
-    """While open, problems name the judge's keys where the judge is asked."""
+def _problems_named_after(kind: Kind) -> Iterator[None]:
+    """In this context, problems of the judge name the config keys of the judge instead of the reader's."""
     try:
         yield
     except InputError as error:
@@ -103,12 +103,12 @@ def _named_after(kind: Kind) -> Iterator[None]:
         ) from error
 
 
-def _own(config: ReaderConfig, form: Form) -> ReaderConfig:
-    """The config of the model alone, without what stands in forms; likelihoods in integers would be of another one."""
-    is_in_floats = form.method == "loglikelihood" and config.dtype == "int8"
+def _model_config(config: ReaderConfig, form: Form) -> ReaderConfig:
+    """Return the config of the model without form keys; int8 becomes float32 for log-likelihoods."""
+    needs_floats = form.method == "loglikelihood" and config.dtype == "int8"
     return dataclasses.replace(
         config,
-        dtype="float32" if is_in_floats else config.dtype,
+        dtype="float32" if needs_floats else config.dtype,
         **{key: _DEFAULT_READER[key] for key in FORM_KEYS},
     )
 
@@ -117,28 +117,28 @@ def _check_answers(kind: Kind, case: Case, model: Model) -> None:
     request = kind.request(case, "Who?", (Passage("A title", "A text."),), ("An answer",))
     if not request.answers:
         return
-    for one in rendered(model, [request]):
-        problem = kind.check(request.answers, one.answer_ids) if one.answer_ids else ""
+    for prompt in rendered(model, [request]):
+        problem = kind.check(request.answers, prompt.answer_ids) if prompt.answer_ids else ""
         if problem:
             raise InputError([problem])
 
 
 def reader_id(config: JobConfig, dataset: Dataset) -> str:
-    """The reader's name in tables: its model's kind and 16 digits of what its answers to a dataset depend on."""
-    asked = config.reader
+    """Return the reader's name in tables: model kind and 16 digits of the fingerprint of model and form."""
+    model_config = config.reader
     case = Case(
         dataset=dataset,
-        reader=asked,
+        reader=model_config,
         judge=config.judge,
-        default_prompt=model_class(asked.kind).default_prompt,
+        default_prompt=model_class(model_config.kind).default_prompt,
     )
     form = ANSWER.build(case)
-    _, model = _model(_own(asked, form))
-    return f"{asked.kind.rpartition(':')[2]}-{fingerprint([model, form.fingerprint])[:16]}"
+    _, model = _model(_model_config(model_config, form))
+    return f"{model_config.kind.rpartition(':')[2]}-{fingerprint([model, form.fingerprint])[:16]}"
 
 
 def label_kind(config: JobConfig, dataset: Dataset) -> Kind:
-    """What is asked for eRAG's labels: the answer, or what gives its score alone where the job wants no more."""
+    """Return the kind of request for eRAG's labels: the answer, or a cheaper kind if the job needs scores only."""
     family = config.reader.family or dataset.family
     if config.score_only == "classification" and family in VERDICTS:
         return VERDICT
@@ -148,7 +148,7 @@ def label_kind(config: JobConfig, dataset: Dataset) -> Kind:
 
 
 def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str]:
-    """What is wrong with the models, for every dataset and all that they are asked; no weights are loaded."""
+    """Return the problems of the models for all datasets and kinds of request; no weights are loaded."""
     try:
         model_class(config.reader.kind)
     except InputError as error:
@@ -165,7 +165,7 @@ def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> list[str
 
 
 def score_kinds(dataset: Dataset) -> list[Kind]:
-    """What is asked of models about outputs before they have a score."""
+    """Return the kinds of requests that the score of a dataset needs."""
     return [ANSWER_JUDGE] if dataset.score in JUDGED else []
 
 
@@ -173,5 +173,5 @@ def _label_kinds(config: JobConfig, dataset: Dataset) -> list[Kind]:
     try:
         return [label_kind(config, dataset)]
     except ValueError:
-        # a score that there is not: the checks of the evaluation say so
+        # an unknown score is reported by the checks of the evaluation
         return []

@@ -12,7 +12,7 @@ import polars as pl
 from erag_ray.config import JobConfig, RetrieveConfig
 from erag_ray.datasets import LoadedQueries, load_queries, sample_loaded
 from erag_ray.files import Diagnostics
-from erag_ray.inputs import ReaderCheck, attempt, check_places, check_settings
+from erag_ray.inputs import ReaderCheck, attempt, check_settings, check_writable
 from erag_ray.passages import load_passages, make_corpus, splitter_named
 from erag_ray.progress import counted, say, stage_progress
 from erag_ray.retrieve import make_retriever
@@ -85,7 +85,7 @@ def make_runs(config: JobConfig, check_reader: ReaderCheck | None = None) -> Non
 
 def _checked(config: RetrieveConfig, diagnostics: Diagnostics) -> dict[str, Any]:
     """The name of each run and its retriever; those that cannot be are problems."""
-    check_places({"out": config.out}, diagnostics)
+    check_writable({"out": config.out}, diagnostics)
     diagnostics.raise_errors()
     attempt(diagnostics, "splitter", functools.partial(splitter_named, config.splitter))
     found = {}

@@ -1,7 +1,7 @@
-"""What a table was made from, and one job at a time in one folder.
+"""Stages with fingerprints, and a lock on the output folder.
 
-`Stage` and `ensure` make tables where they are not current; `stale` names what was made from other tables; `locked`
-keeps other jobs out of an output folder; `folders` names what lies there beside tables.
+`Stage` and `ensure` recompute tables that are not current, `stale` lists tables with changed sources, `locked` excludes
+other jobs from an output folder, and `folders` names its other folders.
 """
 
 from erag_ray.stages.folders import EXPORT, JOB_STAGES, judge_stage

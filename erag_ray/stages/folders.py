@@ -1,6 +1,6 @@
-"""Names of the folders below a job's ``out`` that hold no table of their own."""
+"""Names of folders in a job's ``out`` that are not tables."""
 
-READING_STAGES = ("annotate", "end_to_end", "compare", "settle")
+INFERENCE_STAGES = ("annotate", "end_to_end", "compare", "settle")
 
 
 def judge_stage(stage: str) -> str:
@@ -8,7 +8,7 @@ def judge_stage(stage: str) -> str:
     return f"{stage}_judge"
 
 
-JOB_STAGES = tuple(name for stage in READING_STAGES for name in (stage, judge_stage(stage)))
-"""Folders of the stages that ask models."""
+JOB_STAGES = tuple(name for stage in INFERENCE_STAGES for name in (stage, judge_stage(stage)))
+"""Folders of the stages that run models."""
 EXPORT = "trec"
-"""Folder of the TREC files; its manifest names what could not be written."""
+"""Folder of the TREC files; its manifest lists results that could not be exported."""

@@ -1,7 +1,7 @@
-"""Stages: how a table comes to be, and whether the one that is sealed was made from exactly this.
+"""Stages: tables with everything that their content depends on.
 
-A stage names its inputs, settings, function and tables. Its fingerprint stands in the manifests of its tables, beside
-the digests of the tables that it read: `ensure` makes what is missing, `stale` names what was made from other tables.
+A stage has inputs, settings, a function and tables. The manifests of its tables store its fingerprint and the digests
+of its source tables: `ensure` recomputes tables that are not current, `stale` lists sources that have changed.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from erag_ray.store import (
 )
 
 TABLE = "table "
-"""Starts the names of tables among the inputs in a manifest."""
+"""Prefix of names of tables among the inputs in a manifest."""
 Append = Callable[[TableSchema, pa.Table | pl.DataFrame], None]
-"""Writes the next part of one of a stage's tables."""
+"""Appends a part to a table of the stage."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stage:
-    """Tables, and all that their content depends on.
+    """Tables, and everything that their content depends on.
 
     Attributes:
-        name: for people.
-        tables: that it seals.
-        settings: the part of the config.
+        name: name for messages.
+        tables: tables that it seals.
+        settings: config settings that the tables depend on.
         sources: name -> digest of the sealed tables that it reads (`digests`).
-        inputs: name -> digest or stamp of what else it reads.
-        make: writes the tables and returns what else their manifests say; a table that it does not write is empty.
-        names: of what it calls by a name of the config, such as annotators. Code from outside the package can change
-            without its name, and so can modules that it imports: tables made by it are made anew every time.
+        inputs: name -> digest or stamp of its other inputs.
+        make: writes the tables and returns further entries of their manifests; a table that it does not write is empty.
+        names: names from the config of code that it calls, such as annotators. Tables that depend on code from outside
+            the package are always recomputed, since that code and its imports can change under the same name.
     """
 
     name: str
@@ -57,26 +57,26 @@ class Stage:
 
     @property
     def fingerprint(self) -> str | None:
-        """Fingerprint of all that the tables depend on, this package's code included; None where it is unknown."""
+        """Fingerprint of everything that the tables depend on, including this package's code; None if unknown."""
         if NOT_LOCAL in self.inputs.values() or any(map(_is_outside, self.names)):
             return None
         return fingerprint([self.settings, self.manifest_inputs, sorted(self.names), code_fingerprint()])
 
     @property
     def manifest_inputs(self) -> dict[str, str]:
-        """Inputs and sources, as the manifests of the tables hold them."""
+        """Inputs and sources, as stored in the manifests of the tables."""
         return {**self.inputs, **{f"{TABLE}{name}": digest for name, digest in self.sources.items()}}
 
     def is_current(self, store: TableStore) -> bool:
-        """Return whether all of the tables stand there whole, made from exactly this."""
+        """Return whether all tables are complete and have this fingerprint."""
         made_from = self.fingerprint
         return all(store.is_made_from(schema, made_from) for schema in self.tables)
 
 
 def ensure(stage: Stage, store: TableStore) -> bool:
-    """Make and seal the tables of a stage, unless they are current; return whether it had to.
+    """Compute and seal the tables of a stage unless they are current; return whether they were computed.
 
-    A report in the same folder goes where a table has changed.
+    If a table has changed, a report in the same folder is deleted.
     """
     if stage.is_current(store):
         return False
@@ -101,7 +101,7 @@ def ensure(stage: Stage, store: TableStore) -> bool:
 
 
 def delete_report(store: TableStore) -> None:
-    """Delete the report in a folder: it is about tables that are about to change."""
+    """Delete the report in a folder whose tables change."""
     store.folder.delete("report.md")
     store.folder.delete_folder("report")
 
@@ -112,23 +112,23 @@ def digests(store: TableStore, schemas: Iterable[TableSchema]) -> dict[str, str]
 
 
 def stale(manifest: Mapping[str, Any], store: TableStore) -> list[str]:
-    """Return the tables of a folder that are others now than those that something was made from.
+    """Return the source tables that have changed, or are stale themselves, since a table was computed.
 
     Args:
-        manifest: of what was made.
-        store: the folder of the tables; what they were made from themselves is looked at in turn.
+        manifest: manifest of the computed table.
+        store: the folder of the source tables.
     """
     inputs = manifest.get("inputs", {})
     sources = {name.removeprefix(TABLE): digest for name, digest in inputs.items() if name.startswith(TABLE)}
-    return [name for name, digest in sources.items() if _is_other(name, digest, store)]
+    return [name for name, digest in sources.items() if _has_changed(name, digest, store)]
 
 
-def _is_other(name: str, digest: str, store: TableStore) -> bool:
-    """Return whether a sealed table has another content, or is stale itself; False where it is gone or damaged."""
+def _has_changed(name: str, digest: str, store: TableStore) -> bool:
+    """Return whether a sealed table has another digest or is stale; False if it is missing or damaged."""
     manifest = whole_manifest(store.folder, name, form=TABLE_MANIFEST)
     return manifest is not None and (content_digest(manifest) != digest or bool(stale(manifest, store)))
 
 
 def _is_outside(name: str) -> bool:
-    """Return whether a name is that of code from outside the package."""
+    """Return whether a name refers to code from outside the package."""
     return ":" in name and not is_language_score(name)
