@@ -14,7 +14,7 @@ Goes in: Arrow tables that conform to `schemas`. Comes out: Polars frames of the
 from erag_ray.store.arrays import open_array, write_array
 from erag_ray.store.digests import CACHE, cache_folder, cached_digest
 from erag_ray.store.files import ROW, is_folder, open_file, scan_file, size_of, start_of
-from erag_ray.store.folder import UNFINISHED, Folder, as_frame, is_uri, uri_fault
+from erag_ray.store.folder import UNFINISHED, Folder, as_frame
 from erag_ray.store.identity import (
     NOT_LOCAL,
     code_fingerprint,
@@ -40,6 +40,7 @@ from erag_ray.store.tables import (
     whole_manifest,
 )
 from erag_ray.store.tracebacks import JobTracebacks, TracebackFiles, traceback_folder
+from erag_ray.uris import is_uri, uri_fault
 
 __all__ = [
     "CACHE",
