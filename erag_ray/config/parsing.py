@@ -13,7 +13,7 @@ from typing import Any, NoReturn, TypeVar
 import jsonargparse
 
 from erag_ray.config.keys import Key, keys_of
-from erag_ray.store import uri_fault
+from erag_ray.uris import uri_fault
 
 Config = TypeVar("Config")
 SECRET = re.compile(r"://[^/@]*:[^/@]*@")

@@ -14,7 +14,7 @@ Goes in: Arrow tables that conform to `schemas`. Comes out: Polars frames of the
 from erag_ray.store.arrays import open_array, write_array
 from erag_ray.store.digests import CACHE, cache_folder, cached_digest
 from erag_ray.store.files import ROW, is_folder, open_file, scan_file, size_of, start_of
-from erag_ray.store.folder import UNFINISHED, Folder, as_frame, is_uri, uri_fault
+from erag_ray.store.folder import UNFINISHED, Folder, as_frame
 from erag_ray.store.identity import (
     NOT_LOCAL,
     code_fingerprint,
@@ -30,6 +30,7 @@ from erag_ray.store.mapped import open_mapped, write_mapped
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore, keys_digest, old_store_notes
 from erag_ray.store.tables import MANIFEST, TableStore, TableWriter, part_paths, read_manifest, whole_manifest
 from erag_ray.store.tracebacks import JobTracebacks, TracebackFiles, traceback_folder
+from erag_ray.uris import is_uri, uri_fault
 
 __all__ = [
     "CACHE",
