@@ -10,24 +10,27 @@ in one pool; what the store holds is not read again. Seals its tables in --out a
 from __future__ import annotations
 
 from erag_ray.config import JobConfig
-from erag_ray.report import open_console
 from erag_ray.steps import run_job, say
-from erag_ray.steps.inputs import prepare
-from erag_ray.steps.judgements import judge_outputs, preview_judgements
-from erag_ray.steps.judging import evaluate, export, label, use
-from erag_ray.steps.planning import end_to_end_lists, plan_stage, preview
-from erag_ray.steps.reading import run_stage
-from erag_ray.steps.rehearsing import aside, rehearse
-from erag_ray.steps.reporting import report
-from erag_ray.steps.retrieving import make_runs
-from erag_ray.steps.uses import check_reader
 
 
 def main(config: JobConfig) -> None:
+    from erag_ray.steps.inputs import aside, check_reader, prepare
+    from erag_ray.steps.retrieving import make_runs
+
     make_runs(config, check_reader)
     if config.dry_run:
         config = aside(config)
     inputs = prepare(config, check_reader)
+
+    # Ray and torch, which take seconds to import, come after the inputs are known to be right
+    from erag_ray.report import open_console
+    from erag_ray.steps.judgements import judge_outputs, preview_judgements
+    from erag_ray.steps.judging import evaluate, export, label, use
+    from erag_ray.steps.planning import end_to_end_lists, plan_stage, preview
+    from erag_ray.steps.reading import run_stage
+    from erag_ray.steps.rehearsing import rehearse
+    from erag_ray.steps.reporting import report
+
     plan = plan_stage(config, inputs, "compare", alone=True, together=True)
     say(*inputs.notes)
     say(*preview(plan, show=config.progress))

@@ -10,13 +10,14 @@ retriever gives its best passage, and both labels are counted.
 from __future__ import annotations
 
 from erag_ray.config import DualLabelsConfig
-from erag_ray.report import open_console, show
 from erag_ray.steps import run_job, say
-from erag_ray.steps.dual import label_twice
-from erag_ray.steps.retrieving import retrieve
 
 
 def main(config: DualLabelsConfig) -> None:
+    from erag_ray.report import open_console, show
+    from erag_ray.steps.dual import label_twice
+    from erag_ray.steps.retrieving import retrieve
+
     made = retrieve(config)
     say(*map(str, made))
     show(label_twice(config, made), open_console())

@@ -10,15 +10,19 @@ from __future__ import annotations
 
 from erag_ray.config import JobConfig
 from erag_ray.steps import run_job, say
-from erag_ray.steps.inputs import prepared
-from erag_ray.steps.judgements import judge_outputs
-from erag_ray.steps.judging import use
-from erag_ray.steps.planning import end_to_end_lists, plan_stage, preview
-from erag_ray.steps.reading import run_stage
 
 
 def main(config: JobConfig) -> None:
+    from erag_ray.steps.inputs import prepared
+
     inputs = prepared(config)
+
+    # Ray and torch, which take seconds to import, come after the inputs are known to be there
+    from erag_ray.steps.judgements import judge_outputs
+    from erag_ray.steps.judging import use
+    from erag_ray.steps.planning import end_to_end_lists, plan_stage, preview
+    from erag_ray.steps.reading import run_stage
+
     plan = plan_stage(config, inputs, "end_to_end", alone=False, together=True)
     say(*preview(plan, show=config.progress))
     done = judge_outputs(config, inputs, run_stage(config, plan))

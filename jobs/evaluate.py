@@ -8,14 +8,15 @@ Works on what the other jobs have sealed: another measure, cut-off, statistic or
 from __future__ import annotations
 
 from erag_ray.config import JobConfig
-from erag_ray.report import open_console
 from erag_ray.steps import run_job
-from erag_ray.steps.inputs import prepared
-from erag_ray.steps.judging import evaluate, export
-from erag_ray.steps.reporting import report
 
 
 def main(config: JobConfig) -> None:
+    from erag_ray.report import open_console
+    from erag_ray.steps.inputs import prepared
+    from erag_ray.steps.judging import evaluate, export
+    from erag_ray.steps.reporting import report
+
     inputs = prepared(config)
     evaluate(config, inputs)
     export(config, inputs)

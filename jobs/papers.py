@@ -11,12 +11,13 @@ dual-label paper.
 from __future__ import annotations
 
 from erag_ray.config import PapersConfig
-from erag_ray.report import open_console, show, tables_of
 from erag_ray.steps import run_job, say
-from erag_ray.steps.papers import papers
 
 
 def main(config: PapersConfig) -> None:
+    from erag_ray.report import open_console, show, tables_of
+    from erag_ray.steps.papers import papers
+
     show(tables_of(papers(config)), open_console())
     say(f"report.md, and the figures as SVG and CSV: {config.out}")
 

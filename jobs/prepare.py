@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from erag_ray.config import JobConfig
 from erag_ray.steps import run_job, say
-from erag_ray.steps.inputs import prepare
-from erag_ray.steps.retrieving import make_runs
 
 
 def main(config: JobConfig) -> None:
+    from erag_ray.steps.inputs import prepare
+    from erag_ray.steps.retrieving import make_runs
+
     make_runs(config)
     inputs = prepare(config)
     say(*inputs.notes)

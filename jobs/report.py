@@ -10,12 +10,13 @@ are left out and named.
 from __future__ import annotations
 
 from erag_ray.config import ReportConfig
-from erag_ray.report import open_console
 from erag_ray.steps import run_job
-from erag_ray.steps.reporting import report
 
 
 def main(config: ReportConfig) -> None:
+    from erag_ray.report import open_console
+    from erag_ray.steps.reporting import report
+
     report(config, open_console())
 
 

@@ -10,13 +10,14 @@ itself. Ends with what the runs find: gold pages, answers, KILT's R-precision an
 from __future__ import annotations
 
 from erag_ray.config import RetrieveConfig
-from erag_ray.report import open_console, show
 from erag_ray.steps import run_job, say
-from erag_ray.steps.retrieving import retrieve
-from erag_ray.steps.sanity import find_sanity
 
 
 def main(config: RetrieveConfig) -> None:
+    from erag_ray.report import open_console, show
+    from erag_ray.steps.retrieving import retrieve
+    from erag_ray.steps.sanity import find_sanity
+
     made = retrieve(config)
     say(*map(str, made))
     show(find_sanity(config, made), open_console())

@@ -14,13 +14,17 @@ from __future__ import annotations
 
 from erag_ray.config import SettleConfig
 from erag_ray.steps import run_job, say
-from erag_ray.steps.inputs import prepared
-from erag_ray.steps.settling import settle
 
 
 def main(config: SettleConfig) -> None:
+    from erag_ray.steps.inputs import prepared
+
     inputs = prepared(config)
     say(*inputs.notes)
+
+    # Ray and torch, which take seconds to import, come after the inputs are known to be there
+    from erag_ray.steps.settling import settle
+
     settle(config, inputs)
     say(f"looks sealed in {config.out}")
 

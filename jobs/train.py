@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from erag_ray.config import TrainConfig
 from erag_ray.steps import run_job
-from erag_ray.steps.training import train
 
 
 def main(config: TrainConfig) -> None:
+    from erag_ray.steps.training import train
+
     train(config)
 
 

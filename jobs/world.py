@@ -9,12 +9,13 @@ The same seed and settings give the same files. A finished world is left as it i
 from __future__ import annotations
 
 from erag_ray.config import WorldConfig
-from erag_ray.progress import counted
 from erag_ray.steps import run_job, say
-from erag_ray.world import write_world
 
 
 def main(config: WorldConfig) -> None:
+    from erag_ray.progress import counted
+    from erag_ray.world import write_world
+
     with counted("districts", config.num_districts) as told:
         lines = write_world(config, told)
     say(f"sealed in {config.out}:", *(f"  {name}: {count:,} lines" for name, count in lines.items()))

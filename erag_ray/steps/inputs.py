@@ -63,6 +63,8 @@ from erag_ray.steps.checks import (
 from erag_ray.steps.stages import Stage
 from erag_ray.store import NOT_LOCAL, TableStore, file_stamp, fingerprint
 
+ASIDE = "rehearsal"
+"""The folder of a dry run inside ``out``."""
 INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
 RESULTS = (
     LIST_VALUES,
@@ -117,6 +119,18 @@ class Inputs:
 
 
 ReaderCheck = Callable[[JobConfig, Mapping[str, Dataset]], Sequence[str]]
+
+
+def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> Sequence[str]:
+    """Return what is wrong with the models; imports torch, which takes seconds, only when it is called."""
+    from erag_ray.steps import uses
+
+    return uses.check_reader(config, datasets)
+
+
+def aside(config: JobConfig) -> JobConfig:
+    """The config with a folder of its own inside ``out``, so that nothing there is touched."""
+    return dataclasses.replace(config.with_retrieved(), out="/".join([config.out.rstrip("/"), ASIDE]))
 
 
 def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Inputs:
@@ -197,7 +211,8 @@ def _check_job(
 ) -> None:
     """What is wrong with the rest of a config, for these questions."""
     check_evaluation(config, scores_of(queries), findings)
-    if check_reader is not None:
+    # without any question it is not known what the reader is asked
+    if check_reader is not None and datasets:
         with stage_progress("checking the reader", show=config.progress):
             findings.problem("the reader", *check_reader(config, datasets))
 

@@ -30,7 +30,6 @@ from erag_ray.steps.planning import ModelPlan, StagePlan, spread
 from erag_ray.steps.reading import work_of
 from erag_ray.store import Folder, new_job_id
 
-FOLDER = "rehearsal"
 NUM_SAMPLES = 4
 """Of each kind, to be timed. More of them would be smaller: a reader takes longer for a request in a small batch."""
 CONFIDENCE = 0.95
@@ -81,11 +80,6 @@ class Group(NamedTuple):
 
 Known = dict[tuple[str, str, int], Seconds]
 """(model, kind, number of documents) -> for one request."""
-
-
-def aside(config: JobConfig) -> JobConfig:
-    """The config with a folder of its own inside ``out``, so that nothing there is touched."""
-    return dataclasses.replace(config.with_retrieved(), out="/".join([config.out.rstrip("/"), FOLDER]))
 
 
 def rehearse(config: JobConfig, inputs: Inputs, plan: StagePlan) -> Iterator[str]:
