@@ -158,7 +158,7 @@ WRONG = {
     f'{GOOD}\npassage: "{{question}}"': PASSAGE + "have no field but {rank}, {title}",
     f'{GOOD}\nwithout_passages: "none"': NONE + "contain {question}",
     "passage: '{text}'": ": lacks the key template",
-    'templte: "{question} {passages}"': ":1: unknown key templte. Did you mean 'template'?",
+    'templte: "{question} {passages}"': ":1: unknown key templte. Did you mean template?",
     f"{GOOD}\nchat: fasle": ": chat: expected true or false, got 'fasle'",
     f"{GOOD}\nexamples:\n  - {{question: a}}": ": examples: lacks the key answer",
     "- a list": ":1: holds no keys",
@@ -201,7 +201,7 @@ FILLED = '    template: "{passages} {question}"'
 IN_A_CONFIG = {
     '    template: "{passages}"': ":4: reader.prompt.template must contain {question}",
     f"{FILLED}\n    chat: fasle": ':5: "reader.prompt.chat": expected bool, got fasle',
-    f"{FILLED}\n    chatt: no": ":5: unknown key reader.prompt.chatt. Did you mean 'chat'?",
+    f"{FILLED}\n    chatt: no": ":5: unknown key reader.prompt.chatt. Did you mean reader.prompt.chat?",
     "    passage: '{text}'": ":3: reader.prompt must have the key template",
 }
 

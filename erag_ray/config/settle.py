@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from erag_ray.config.check import require
 from erag_ray.config.job import JobConfig
@@ -12,6 +12,11 @@ from erag_ray.config.job import JobConfig
 @dataclass(frozen=True, kw_only=True)
 class SettleConfig(JobConfig):
     """A comparison of two runs that stops when it is settled; all other keys are those of jobs/compare.py."""
+
+    EVERYDAY: ClassVar = {
+        "Comparison": ("between", "measure", "cutoff", "share", "num_looks", "negligible", "confidence"),
+        **JobConfig.EVERYDAY,
+    }
 
     between: list[str] = field(default_factory=list)
     """The two runs."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.agreement import agree
+from erag_ray.agreement import STATISTICS, agree
 from erag_ray.annotators import annotator_named
 from erag_ray.config import JobConfig
 from erag_ray.datasets import Findings
@@ -74,7 +74,9 @@ def check_evaluation(config: JobConfig, scores: Iterable[str], findings: Finding
         for name in sorted({name for name in names if names.count(name) > 1}):
             findings.problem("repeated names", f"{key}: {name} is named more than once")
     for statistic in config.statistics:
-        attempt(findings, "statistics", functools.partial(agree, [0.0, 1.0], [0.0, 1.0], statistic))
+        # those of the package are known to work, and compile their loops at the first call
+        if statistic not in STATISTICS:
+            attempt(findings, "statistics", functools.partial(agree, [0.0, 1.0], [0.0, 1.0], statistic))
     known = [
         name
         for name in config.annotators
