@@ -24,7 +24,10 @@ class StderrHandler(logging.Handler):
 
 @contextlib.contextmanager
 def on_stderr() -> Iterator[None]:
-    """While open, show the package's messages on standard error, and there alone."""
+    """While open, show the package's messages on standard error, and there alone; one inside another does nothing."""
+    if any(isinstance(handler, StderrHandler) for handler in PACKAGE.handlers):
+        yield
+        return
     handler, before = StderrHandler(logging.INFO), (PACKAGE.level, PACKAGE.propagate)
     PACKAGE.addHandler(handler)
     PACKAGE.setLevel(logging.INFO)

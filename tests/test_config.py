@@ -380,7 +380,7 @@ def test_help_documents_every_key(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit) as stopped:
-        parse(kind, "What this job does.", ["--help"])
+        parse(kind, "What this job does.", ["--help.all"])
     assert stopped.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "What this job does." in shown

@@ -101,7 +101,7 @@ def test_the_refusal_comes_before_a_bucket_is_asked(
         raise AssertionError("something was looked at before the outputs were refused")
 
     for name in ("check_reach", "claimed", "with_public"):
-        monkeypatch.setattr(f"erag_ray.steps.{name}", unreached)
+        monkeypatch.setattr(f"erag_ray.steps.running.{name}", unreached)
     monkeypatch.setattr("sys.argv", ["job", "--queries", "[s3://bucket/nq.jsonl]"])
     with pytest.raises(SystemExit) as ended:
         run_job(JobConfig, unreached, "")

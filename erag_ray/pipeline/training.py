@@ -7,6 +7,7 @@ import logging
 import os
 import pathlib
 import shutil
+import signal
 from typing import Any, cast
 
 import ray
@@ -20,6 +21,7 @@ from erag_ray.pipeline.inference import largest_share
 from erag_ray.pipeline.session import nodes_alive
 from erag_ray.progress import training_progress
 from erag_ray.schemas import InputError, JobError
+from erag_ray.termination import keep_handler
 from erag_ray.train.checkpoints import State
 from erag_ray.train.loop import Trainer
 
@@ -52,7 +54,9 @@ def train(config: TrainConfig, model_folder: str, num_steps: int) -> State:
             worker_runtime_env={"env_vars": process_environment(bool(workers.use_gpu))},
         ),
     )
-    with training_progress(pathlib.Path(config.out), num_steps, show=config.progress):
+    # Ray Train's handler of Ctrl-C ends the process with code 0
+    shown = training_progress(pathlib.Path(config.out), num_steps, show=config.progress)
+    with shown, keep_handler(signal.SIGINT):
         result = trainer.fit()
     shutil.rmtree(place, ignore_errors=True)
     outcome: State | Exception = cast(Any, result).return_value

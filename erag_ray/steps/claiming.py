@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
-import sys
 import time
 from collections.abc import Iterator
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 from erag_ray.schemas import InputError
 from erag_ray.store import LEASE_SECONDS, LEASES, UNFINISHED, Folder, Lease, is_leased, last_beat, new_job_id
 
+logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 
 
@@ -67,7 +68,7 @@ def _wait_for(folder: Folder, other: str) -> None:
             raise _refusal(folder, other)
         if not told:
             text = f"{folder.root}: the job {other} may still be writing; waiting up to {LEASE_SECONDS:.0f} s for it"
-            print(text, file=sys.stderr, flush=True)
+            logger.warning("%s", text)
         told = True
         time.sleep(LOOK_SECONDS)
     folder.delete(LEASES, other)
