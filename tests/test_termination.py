@@ -17,10 +17,19 @@ import pytest
 from crashes import environment, stored, write_larger
 from misbehaving_server import MODEL, MisbehavingServer, Reply, serving
 from tiny import job_command, write_tiny
+from trainings import tiny_training
 
-from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.config import (
+    JobConfig,
+    ReaderConfig,
+    RetrieveConfig,
+    RetrieverConfig,
+    SearchConfig,
+    StageConfig,
+)
 from erag_ray.store import LEASES
 from erag_ray.termination import keep_handler, sigterm_interrupts
+from erag_ray.train.log import read_log
 
 ROOT = pathlib.Path(__file__).parents[1]
 STOPPED = "stopped; start the same command again to go on"
@@ -144,6 +153,36 @@ def test_a_job_with_requests_at_a_server_stops_with_one_line(tmp_path: pathlib.P
         ended, told = stop(job_command(config, tmp_path), in_flight, signal.SIGTERM)
     assert ended == 143
     assert_clean(told, config)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_training_stops_with_one_line(tmp_path: pathlib.Path, number: signal.Signals) -> None:
+    config = tiny_training(tmp_path, curriculum=[StageConfig(steps=100_000, num_passages=[1])])
+    is_training = lambda job: len(read_log(pathlib.Path(config.out, "log.csv"))) > 2  # noqa: E731
+    ended, told = stop(job_command(config, tmp_path, "train"), is_training, number)
+    assert ended == 128 + number
+    assert told[-1] == STOPPED
+    assert not [line for line in told if NOISE.search(line)]
+
+
+@pytest.mark.cluster
+def test_ray_says_nothing_while_it_makes_runs(tmp_path: pathlib.Path) -> None:
+    tiny = write_tiny(tmp_path)
+    config = RetrieveConfig(
+        queries=tiny.config.queries,
+        passages=tiny.config.passages,
+        retrievers={"bm25": RetrieverConfig(kind="bm25")},
+        search=SearchConfig(num_actors=1),
+        out=str(tmp_path / "runs"),
+    )
+    known = environment()
+    known.pop("RAY_BACKEND_LOG_LEVEL")
+    command = job_command(config, tmp_path, "retrieve")
+    done = subprocess.run(command, cwd=ROOT, env=known, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    assert "bm25: 6 questions" in done.stderr
+    assert not [line for line in done.stderr.splitlines() if NOISE.search(line)]
 
 
 # --- the handlers ---
