@@ -14,7 +14,8 @@ from erag_ray.steps import run_job, say
 
 
 def main(config: JobConfig) -> None:
-    from erag_ray.steps.inputs import aside, check_reader, prepare
+    from erag_ray.steps.checks import check_reader
+    from erag_ray.steps.inputs import aside, prepare
     from erag_ray.steps.retrieving import make_runs
 
     make_runs(config, check_reader)

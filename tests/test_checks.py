@@ -17,7 +17,8 @@ import pytest
 from tiny import Tiny, compare, table
 
 from erag_ray.annotators import Annotator, Evidence, annotate
-from erag_ray.config import ReaderConfig
+from erag_ray.config import KINDS, ReaderConfig
+from erag_ray.models import MODELS
 from erag_ray.schemas import LABELS, LIST_VALUES, MEANS, InputError
 from erag_ray.steps.inputs import prepare, prepared
 from erag_ray.steps.judging import evaluate
@@ -52,6 +53,10 @@ def test_a_wrong_reader_is_told_with_the_wrong_files_and_former_results_stay(
     assert any(told in problem for problem in raised.value.problems)
     assert any("/no/such/run.trec" in problem for problem in raised.value.problems)
     assert TableStore(tiny.config.out).is_sealed(MEANS)
+
+
+def test_the_kinds_that_are_known_without_torch_are_those_of_the_models() -> None:
+    assert set(KINDS) == set(MODELS)
 
 
 @pytest.mark.parametrize("changes", [{"measures": ["Z"]}, {"statistics": ["Z"]}, {"measures": ["P", "P"]}])

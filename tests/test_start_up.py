@@ -76,6 +76,8 @@ def test_help_and_a_wrong_key_or_value_import_no_heavy_package(job: str, tmp_pat
     ("job", "options"),
     [
         ("compare", ["--queries", "[nowhere.jsonl]", "--runs", "{a: nowhere.trec}"]),
+        ("compare", ["--queries", "[QUESTIONS]", "--runs", "{a: nowhere.trec}"]),
+        ("compare", ["--queries", "[QUESTIONS]", "--annotators", "[eragg]"]),
         ("prepare", ["--queries", "[nowhere.jsonl]", "--runs", "{a: nowhere.trec}"]),
         ("annotate", []),
         ("end_to_end", []),
@@ -87,6 +89,9 @@ def test_wrong_inputs_are_told_before_ray_and_torch_are_imported(
     job: str, options: list[str], tmp_path: pathlib.Path
 ) -> None:
     places = ["--out", str(tmp_path / "out"), "--store", str(tmp_path / "store")]
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text('{"id": "q1", "question": "who?", "answers": ["Ada"]}\n')
+    options = [option.replace("QUESTIONS", str(questions)) for option in options]
     answer = imported(job, [*options, *places])
     assert answer["codes"] == [2]
     assert not HEAVY_WITH_INPUTS & set(answer["packages"])

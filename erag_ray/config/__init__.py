@@ -14,7 +14,7 @@ from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.papers import PapersConfig
 from erag_ray.config.parsing import expand, map_paths, parse
 from erag_ray.config.prompt import ExampleConfig, PromptConfig
-from erag_ray.config.reader import ReaderConfig, output_settings
+from erag_ray.config.reader import KINDS, ReaderConfig, output_settings
 from erag_ray.config.report import ReportConfig, ReportKeys
 from erag_ray.config.retrieval import (
     DualLabelsConfig,
@@ -28,6 +28,7 @@ from erag_ray.config.training import ExamplesConfig, ScratchConfig, StageConfig,
 from erag_ray.config.world import WorldConfig
 
 __all__ = [
+    "KINDS",
     "BenchmarkConfig",
     "DualLabelsConfig",
     "ExampleConfig",

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import polars as pl
 import pyarrow as pa
 
 from erag_ray.agreement import STATISTICS, agree
 from erag_ray.annotators import annotator_named
-from erag_ray.config import JobConfig
-from erag_ray.datasets import Findings
+from erag_ray.config import KINDS, JobConfig, ReaderConfig
+from erag_ray.datasets import Dataset, Findings
 from erag_ray.evaluate import REFERENCES, asked_measures, kind_of_labels
 from erag_ray.measures import canonical_name, check_measures
+from erag_ray.names import find
 from erag_ray.report.retrievers import REFERENCE_NAMES
-from erag_ray.schemas import CORPUS, RUNS
+from erag_ray.schemas import CORPUS, RUNS, InputError
 from erag_ray.scores import score_named
+from erag_ray.sources import find_model
 from erag_ray.store import Folder
 
 
@@ -86,6 +88,30 @@ def check_evaluation(config: JobConfig, scores: Iterable[str], findings: Finding
         if attempt(findings, "score", functools.partial(score_named, score)):
             for annotator in known:
                 attempt(findings, "measures", functools.partial(_check_measures, config, annotator, score))
+
+
+def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> Sequence[str]:
+    """Return what is wrong with the models; imports torch, which takes seconds, only when it is called."""
+    from erag_ray.steps import uses
+
+    return uses.check_reader(config, datasets)
+
+
+def check_reader_names(reader: ReaderConfig) -> Sequence[str]:
+    """Return what is wrong with the kind of a reader and with the place of its model, where that is on this machine."""
+    try:
+        find("reader", reader.kind, dict.fromkeys(KINDS))
+        model = reader.model or ""
+        is_on_hub = (
+            model and not model.startswith((".", "/", "~", "package:")) and not model.endswith(".gguf")
+        )
+        if reader.kind not in ("served", "echo") and not is_on_hub:
+            find_model(model, key="reader.model")
+    except InputError as error:
+        return error.problems
+    except ValueError as error:
+        return [f"reader.kind: {error}"]
+    return []
 
 
 def cutoff_notes(config: JobConfig) -> list[str]:

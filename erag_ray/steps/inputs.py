@@ -56,6 +56,7 @@ from erag_ray.steps.checks import (
     check_evaluation,
     check_not_own,
     check_places,
+    check_reader_names,
     check_runs,
     cutoff_notes,
     scores_of,
@@ -119,13 +120,6 @@ class Inputs:
 
 
 ReaderCheck = Callable[[JobConfig, Mapping[str, Dataset]], Sequence[str]]
-
-
-def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> Sequence[str]:
-    """Return what is wrong with the models; imports torch, which takes seconds, only when it is called."""
-    from erag_ray.steps import uses
-
-    return uses.check_reader(config, datasets)
 
 
 def aside(config: JobConfig) -> JobConfig:
@@ -211,10 +205,13 @@ def _check_job(
 ) -> None:
     """What is wrong with the rest of a config, for these questions."""
     check_evaluation(config, scores_of(queries), findings)
-    # without any question it is not known what the reader is asked
-    if check_reader is not None and datasets:
-        with stage_progress("checking the reader", show=config.progress):
-            findings.problem("the reader", *check_reader(config, datasets))
+    if check_reader is None:
+        return
+    # the packages of models take seconds to import: not where the job ends anyhow
+    is_quick = (findings.num_problems or not datasets) and ":" not in config.reader.kind
+    with stage_progress("checking the reader", show=config.progress):
+        problems = check_reader_names(config.reader) if is_quick else check_reader(config, datasets)
+    findings.problem("the reader", *problems)
 
 
 def check_settings(config: JobConfig, check_reader: ReaderCheck | None = None) -> None:
