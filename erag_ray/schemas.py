@@ -37,7 +37,8 @@ class TableSchema:
 
     def empty(self) -> pa.Table:
         """A table of this schema without rows."""
-        return self.columns.empty_table()
+        # unlike Schema.empty_table it does not import pandas
+        return pa.Table.from_batches([], schema=self.columns)
 
 
 def _table(name: str, key: str, **columns: pa.DataType) -> TableSchema:

@@ -27,16 +27,10 @@ import numpy.typing as npt
 import polars as pl
 from scipy import stats
 
-from erag_ray.sequential_test import (
-    BOUNDARIES,
-    Sampled,
-    critical_values,
-    estimate,
-    importance,
-    look,
-    mean_interval,
-    probabilities,
-)
+from erag_ray.sequential_test.design import importance, probabilities
+from erag_ray.sequential_test.estimates import estimate, mean_interval
+from erag_ray.sequential_test.looks import BOUNDARIES, critical_values, look
+from erag_ray.sequential_test.sampled import Sampled
 
 SHARES = (0.1, 0.2, 0.3, 0.5, 0.7)
 DESIGNS = {"P": "P", "DCG": "DCG", "AP": "DCG", "nDCG": "DCG"}

@@ -18,7 +18,8 @@ import polars as pl
 import pytest
 import scipy.stats
 
-from erag_ray.papers.figures import agreement_of_readers, figure_1, host_figure, served_figure
+from erag_ray.benchmark.figures import host_figure, served_figure
+from erag_ray.papers.figures import agreement_of_readers, figure_1
 from erag_ray.report.figures import charts
 from erag_ray.report.figures.labels import (
     AGREEMENT,

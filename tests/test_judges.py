@@ -15,6 +15,7 @@ from tiny import Tiny, table
 from erag_ray.annotators import Evidence, annotate
 from erag_ray.config import JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
+from erag_ray.errors import InputError, JobError
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
 from erag_ray.kinds import RELEVANCE, Case, Kind, grade
@@ -25,7 +26,7 @@ from erag_ray.planning.plan import StagePlan, plan_stage
 from erag_ray.planning.uses import check_reader, use_of
 from erag_ray.requests import Request
 from erag_ray.requests.request import Passage, Response
-from erag_ray.schemas import LABELS, InputError, JobError
+from erag_ray.schemas import LABELS
 from erag_ray.store import TableStore
 
 WORDS = ["yes", " yes", "no", " no", " Yes", "No"]

@@ -17,7 +17,7 @@ from erag_ray.benchmark.readers.roofline import encoder_operations
 from erag_ray.config import ReaderConfig
 from erag_ray.report import rows_of_text
 from erag_ray.report.tables import agreement_by_depth
-from erag_ray.world import WorldConfig
+from erag_ray.world.config import WorldConfig
 
 ROOT = pathlib.Path(__file__).parents[1]
 

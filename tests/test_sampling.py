@@ -14,19 +14,10 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from erag_ray.measures import Lists, compute, own_ideal
-from erag_ray.sequential_test import (
-    BOUNDARIES,
-    ESTIMATES,
-    Sampled,
-    critical_values,
-    estimate,
-    importance,
-    is_drawn,
-    look,
-    mean_interval,
-    probabilities,
-    random_numbers,
-)
+from erag_ray.sequential_test.design import importance, is_drawn, probabilities, random_numbers
+from erag_ray.sequential_test.estimates import ESTIMATES, estimate, mean_interval
+from erag_ray.sequential_test.looks import BOUNDARIES, critical_values, look
+from erag_ray.sequential_test.sampled import Sampled
 
 Floats = npt.NDArray[np.float64]
 CHANCES = np.array([0.9, 0.3, 1.0, 0.15, 0.5, 0.7])

@@ -23,6 +23,7 @@ from tiny import RunJob, Tiny, job_command, num_reader_calls, table
 
 from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig, parse
 from erag_ray.datasets import Dataset
+from erag_ray.errors import InputError, JobError
 from erag_ray.inference import Done, ModelActor, Work
 from erag_ray.inference import stage as reading
 from erag_ray.kinds import RELEVANCE, Case
@@ -34,7 +35,7 @@ from erag_ray.models.served import model as model_module
 from erag_ray.requests import Form, Passage, Request, Response
 from erag_ray.requests.prompts import prompt_named
 from erag_ray.requests.request import Prompt
-from erag_ray.schemas import COSTS, LABELS, InputError, JobError
+from erag_ray.schemas import COSTS, LABELS
 from erag_ray.store import ResponseStore, TableStore
 
 CHAT = prompt_named("question_first", "question", num_examples=0, titles=True)

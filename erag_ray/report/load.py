@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from erag_ray.errors import InputError
 from erag_ray.schemas import (
     BEST_DEPTHS,
     CELL_COMPARISONS,
@@ -31,7 +32,6 @@ from erag_ray.schemas import (
     SLICE_COMPARISONS,
     SLICE_MEANS,
     UTILITY,
-    InputError,
     TableSchema,
 )
 from erag_ray.stages import EXPORT, JOB_STAGES, stale

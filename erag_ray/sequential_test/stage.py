@@ -11,13 +11,14 @@ import polars as pl
 from erag_ray.agreement import paired_differences
 from erag_ray.annotators import annotate
 from erag_ray.cluster import ray_session
+from erag_ray.errors import InputError, JobError
 from erag_ray.evaluate import Floats
 from erag_ray.inference import run_stage
 from erag_ray.inputs import Inputs, evidence_of
 from erag_ray.labels import check_scores, judge_outputs, scoring_of
+from erag_ray.logs import say
 from erag_ray.planning import plan_labels
-from erag_ray.progress import say
-from erag_ray.schemas import INTERIM_ANALYSES, InputError, JobError
+from erag_ray.schemas import INTERIM_ANALYSES
 from erag_ray.sequential_test.config import SettleConfig
 from erag_ray.sequential_test.design import importance, is_drawn, probabilities, random_numbers
 from erag_ray.sequential_test.estimates import estimate

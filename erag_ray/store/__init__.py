@@ -40,7 +40,6 @@ from erag_ray.store.tables import (
     whole_manifest,
 )
 from erag_ray.store.tracebacks import JobTracebacks, TracebackFiles, traceback_folder
-from erag_ray.uris import is_uri, uri_fault
 
 __all__ = [
     "CACHE",
@@ -71,7 +70,6 @@ __all__ = [
     "frame_digests",
     "is_folder",
     "is_leased",
-    "is_uri",
     "keys_digest",
     "last_beat",
     "new_job_id",
@@ -86,7 +84,6 @@ __all__ = [
     "size_of",
     "start_of",
     "traceback_folder",
-    "uri_fault",
     "whole_manifest",
     "write_array",
     "write_mapped",
