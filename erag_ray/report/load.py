@@ -128,8 +128,6 @@ def load(folder: str) -> Results:
     store = TableStore(folder)
     if not store.is_sealed(MEANS):
         raise InputError([f"{folder}: no sealed means; run jobs/compare.py or jobs/evaluate.py first"])
-    # nothing can be shown without them
-    store.read(MEANS)
     return _Loading(store).results()
 
 
@@ -142,12 +140,18 @@ class _Loading:
 
     def results(self) -> Results:
         """Return what can be shown, and what is missing."""
-        stages = list(self._stages())
+        # nothing can be shown without them
+        means, stages = self.store.read(MEANS), list(self._stages())
         kinds = {field.name: field.default_factory for field in dataclasses.fields(Results)}
-        tables = {name: self._frame(kind, stages) for name, kind in kinds.items() if isinstance(kind, Empty)}
+        tables = {
+            name: self._frame(kind, stages)
+            for name, kind in kinds.items()
+            if isinstance(kind, Empty) and name != "means"
+        }
         labelled, used, asked = (self._config(schema) for schema in (LABELS, UTILITY, QUERIES))
         configs = (asked, self._config(LIST_VALUES), labelled, used)
         return Results(
+            means=means,
             **tables,
             stages=stages,
             reader=labelled.get("reader") or used.get("reader") or {},
