@@ -594,7 +594,7 @@ def test_fewer_are_under_way_after_a_429_and_slowly_more_after_answers() -> None
     for _ in range(21):
         # sent together, refused together
         limit.count_refused(0.0)
-    assert (limit.limit, limit.num_refused) == (16, 21)
+    assert limit.limit == 16
     time.sleep(0.02)
     limit.count_refused(None)
     assert limit.limit == 12
