@@ -335,7 +335,7 @@ def test_variables_and_the_home_folder_in_paths(monkeypatch: pytest.MonkeyPatch)
     assert found.passages == ["/data/p.parquet", "plain.jsonl"]
     assert found.runs == {"bm25": "/data/bm25.trec"}
     assert found.reader.model == "/data/model"
-    assert (found.out, found.store) == ("/home/ada/out", "/data/store")
+    assert (found.out, found.cache_dir) == ("/home/ada/out", "/data/store")
 
 
 @pytest.mark.parametrize(
@@ -423,4 +423,4 @@ def test_a_path_with_a_secret_is_refused_without_saying_it(
 
 def test_a_container_before_the_account_is_no_secret() -> None:
     place = "abfss://container@account.dfs.core.windows.net/store"
-    assert parse(JobConfig, "", ["--queries", "[q.jsonl]", "--cache_dir", place]).store == place
+    assert parse(JobConfig, "", ["--queries", "[q.jsonl]", "--cache_dir", place]).cache_dir == place

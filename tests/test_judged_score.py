@@ -577,7 +577,7 @@ def test_two_runs_are_settled_by_judgements(
     server.behave = lambda asked: Reply(text="CORRECT")
     keys = {field.name for field in dataclasses.fields(SettleConfig)}
     settings = {name: one for name, one in vars(judged.config).items() if name in keys}
-    config = SettleConfig(**settings, between=["good", "bad"], share=1.0, num_looks=2)
+    config = SettleConfig(**settings, compare=["good", "bad"], fraction=1.0, num_looks=2)
     found = settling.settle(config, prepare(config))
     # P@3 of all documents
     own = {run: sum(len(list_of(run, query, 3)) for query in QUESTIONS) / 18 for run in ("good", "bad")}

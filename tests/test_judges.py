@@ -219,7 +219,7 @@ def test_a_job_asks_its_judge_once_and_seals_what_it_said(
     queries = asked_of_judge["query_id"].unique()
     asked = wanted.filter(pl.col("query_id").is_in(queries.implode())).height
     assert (len(queries), asked_of_judge.height) == (3, asked)
-    label(some.config, inputs, run_stage(some.config, plan).values(inputs))
+    label(some.config, inputs, run_stage(some.config, plan))
     labels = table(some, LABELS, annotator="llm_relevance_graded")
     assert labels["label"].count() == asked
     assert labels.height == table(some, LABELS, annotator="llm_relevance").height > asked

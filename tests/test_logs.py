@@ -12,7 +12,7 @@ from erag_ray.logs import PACKAGE, on_stderr, say
 
 MESSAGE = """
 import logging, sys
-from erag_ray.steps import say
+from erag_ray.logs import say
 
 logging.basicConfig(level=logging.INFO, format="%(name)s|%(message)s", stream=sys.stdout)
 say("one", "100 %s")
@@ -41,4 +41,4 @@ def test_a_job_leaves_the_logging_of_its_process_as_it_was() -> None:
 
 def test_a_program_gets_the_messages_by_logging() -> None:
     done = subprocess.run([sys.executable, "-c", MESSAGE], capture_output=True, text=True, timeout=60)
-    assert (done.stdout, done.stderr) == ("erag_ray.steps|one\nerag_ray.steps|100 %s\n", "")
+    assert (done.stdout, done.stderr) == ("erag_ray|one\nerag_ray|100 %s\n", "")

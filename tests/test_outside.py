@@ -222,7 +222,7 @@ def test_a_job_whose_annotators_ask_nothing_runs_nothing(tiny: Tiny, no_reader: 
     inputs = prepare(config)
     plan = plan_stage(config, inputs, "annotate", single_document=True, end_to_end=False)
     assert (plan.plans, plan.counts, plan.requests.height) == ([], [], 0)
-    label(config, inputs, run_stage(config, plan).values(inputs))
+    label(config, inputs, run_stage(config, plan))
     assert set(table(tiny, LABELS)["annotator"]) == {"provenance"}
 
 

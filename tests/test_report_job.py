@@ -166,7 +166,9 @@ def other_columns(place: pathlib.Path) -> None:
 @pytest.mark.parametrize("name", ["labels", "queries"])
 def test_means_of_other_tables_are_refused(out: pathlib.Path, name: str) -> None:
     other_columns(place_of(out, KINDS[name]))
-    with pytest.raises(InputError, match=rf"means were made from other .*{name}.*; run jobs/compare\.py"):
+    with pytest.raises(
+        InputError, match=rf"means were made from other .*({name}|per_query).*; run jobs/compare\.py"
+    ):
         load(str(out))
 
 

@@ -10,12 +10,30 @@ import sys
 
 import pytest
 
-from erag_ray import config as configs
-from erag_ray.config import JobConfig, parse, renamed
+from erag_ray.benchmark.config import BenchmarkConfig
+from erag_ray.config import DualLabelsConfig, JobConfig, ReportConfig, RetrieveConfig, parse, renamed
+from erag_ray.papers.config import PapersConfig
+from erag_ray.sequential_test.config import SettleConfig
+from erag_ray.train.config import TrainConfig
+from erag_ray.world.config import WorldConfig
 from erag_ray.config.keys import all_keys
 
 ROOT = pathlib.Path(__file__).parents[1]
 JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py"))
+JOB_CONFIGS = {
+    kind.__name__: kind
+    for kind in (
+        BenchmarkConfig,
+        DualLabelsConfig,
+        JobConfig,
+        PapersConfig,
+        ReportConfig,
+        RetrieveConfig,
+        SettleConfig,
+        TrainConfig,
+        WorldConfig,
+    )
+}
 # what reads a command line and YAML; everything else that is installed comes later
 AT_START = {
     "attr",
@@ -69,7 +87,12 @@ def test_help_and_a_wrong_key_or_value_import_no_heavy_package(job: str, tmp_pat
     installed = {name for name in answer["packages"] if not name.startswith("_")} - {"erag_ray"}
     assert installed - {"coverage"} <= AT_START
     rooms = {name.split(".")[1] for name in answer["own"] if "." in name}
-    assert rooms <= {"config", "errors", "logs", "names", "steps", "termination", "uris", "user_code"}
+    own = {name for name in ("benchmark", "papers", "sequential_test", "train", "world") if name in rooms}
+    assert {name for name in answer["own"] if name.split(".")[1:2] and name.split(".")[1] in own} <= {
+        *(f"erag_ray.{name}" for name in own),
+        *(f"erag_ray.{name}.config" for name in own),
+    }
+    assert rooms - own <= {"cli", "config", "errors", "logs", "registry", "termination", "uris", "user_code"}
 
 
 @pytest.mark.parametrize(
@@ -88,7 +111,7 @@ def test_help_and_a_wrong_key_or_value_import_no_heavy_package(job: str, tmp_pat
 def test_wrong_inputs_are_told_before_ray_and_torch_are_imported(
     job: str, options: list[str], tmp_path: pathlib.Path
 ) -> None:
-    places = ["--out", str(tmp_path / "out"), "--store", str(tmp_path / "store")]
+    places = ["--out", str(tmp_path / "out"), "--cache_dir", str(tmp_path / "store")]
     questions = tmp_path / "questions.jsonl"
     questions.write_text('{"id": "q1", "question": "who?", "answers": ["Ada"]}\n')
     options = [option.replace("QUESTIONS", str(questions)) for option in options]
@@ -149,29 +172,17 @@ def test_a_renamed_key_names_its_new_name(
 
 @pytest.mark.parametrize("old", renamed.RENAMED)
 def test_each_renamed_key_is_of_some_job_by_one_of_its_names(old: str) -> None:
-    known = {key for name in JOB_CONFIGS for key in all_keys(getattr(configs, name))}
+    known = {key for name in JOB_CONFIGS for key in all_keys(JOB_CONFIGS[name])}
     assert {old, renamed.RENAMED[old]} & known
 
 
 # --- the help ---
 
-JOB_CONFIGS = [
-    "BenchmarkConfig",
-    "DualLabelsConfig",
-    "JobConfig",
-    "PapersConfig",
-    "ReportConfig",
-    "RetrieveConfig",
-    "SettleConfig",
-    "TrainConfig",
-    "WorldConfig",
-]
-
 
 def shown(capsys: pytest.CaptureFixture[str], name: str, option: str) -> str:
     """What a help prints."""
     with pytest.raises(SystemExit):
-        parse(getattr(configs, name), "First line.\n\n    python a --command\n", [option])
+        parse(JOB_CONFIGS[name], "First line.\n\n    python a --command\n", [option])
     return capsys.readouterr().out
 
 
@@ -188,10 +199,10 @@ def test_every_key_has_its_help_and_everyday_keys_come_first(
     assert len(every) == len(set(every))
     # those of a prompt are told with the prompt, those of a new model by --scratch.help
     inside = ("reader.prompt.", "scratch.")
-    keys = {key for key in all_keys(getattr(configs, name)) if not key.startswith(inside)}
+    keys = {key for key in all_keys(JOB_CONFIGS[name]) if not key.startswith(inside)}
     assert keys <= set(every)
     few = options_in(shown(capsys, name, "--help"))
-    everyday = [key for keys in getattr(getattr(configs, name), "EVERYDAY", {}).values() for key in keys]
+    everyday = [key for keys in getattr(JOB_CONFIGS[name], "EVERYDAY", {}).values() for key in keys]
     first = ["help.all", "config", "print_config"]
     assert few == every if not everyday else few == [*first, *everyday]
     assert every[: len(few)] == few

@@ -396,10 +396,12 @@ def test_what_was_made_from_other_inputs_is_refused(tiny: Tiny, reads_here: list
     assert not (out / "report.md").exists()
     assert not (out / "compare" / "manifest.json").exists()
     with pytest.raises(
-        InputError, match=r"labels were made with another corpus, runs; run jobs/annotate\.py again"
+        InputError, match=r"labels were made with another corpus, gold, runs; run jobs/annotate\.py again"
     ):
         evaluate(tiny.config, inputs)
-    with pytest.raises(InputError, match=r"means were made from other .*labels.* than stand there now"):
+    with pytest.raises(
+        InputError, match=r"means were made from other .*(labels|per_query).* than stand there now"
+    ):
         load(tiny.config.out)
 
 

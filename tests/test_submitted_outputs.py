@@ -52,7 +52,7 @@ def test_every_job_refuses_its_default_outputs(
     message = refusal([str(ROOT / "jobs" / f"{job}.py"), *REQUIRED.get(job, [])], monkeypatch, capsys)
     assert message.count("  - ") == 1
     assert re.search(r"out \(results/\w+", message)
-    assert ("store (results/store)" in message) == (job in WITH_STORE)
+    assert ("cache_dir (results/store)" in message) == (job in WITH_STORE)
     assert "paths that all nodes see" in message
     assert not list(submitted.iterdir())
 

@@ -83,7 +83,7 @@ def assert_clean(told: list[str], config: JobConfig) -> None:
     assert told[-1] == STOPPED
     assert told.count(STOPPED) == 1
     assert not [line for line in told if NOISE.search(line)]
-    for folder in (config.out, config.store):
+    for folder in (config.out, config.cache_dir):
         assert not [path for path in pathlib.Path(folder).rglob(f"{LEASES}/*") if path.is_file()]
 
 

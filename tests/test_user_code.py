@@ -608,7 +608,7 @@ def test_settling_stops_at_an_output_that_cannot_be_scored(
     module("my_scores", SCORES)
     monkeypatch.setattr(settling, "ray_session", lambda address: contextlib.nullcontext())
     settings = {key.name: getattr(tiny.config, key.name) for key in dataclasses.fields(JobConfig)}
-    settings |= {"score": "my_scores:STRICT", "between": ["good", "bad"], "cutoff": 1, "share": 1.0}
+    settings |= {"score": "my_scores:STRICT", "compare": ["good", "bad"], "cutoff": 1, "fraction": 1.0}
     config = SettleConfig(**settings)
     with pytest.raises(
         JobError, match=r"1 of \d+ scores are errors.*\n.*query q2, output 'Orla': ZeroDivision"

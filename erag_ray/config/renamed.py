@@ -13,7 +13,6 @@ RENAMED = {
     "clip_norm": "max_grad_norm",
     "eval_every_steps": "eval_steps",
     "checkpoint_every_steps": "save_steps",
-    "bf16_autocast": "bf16",
     "warmup_share": "warmup_ratio",
     "between": "compare",
     "negligible": "equivalence_margin",

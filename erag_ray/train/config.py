@@ -168,7 +168,7 @@ class TrainConfig:
             "dev.passages",
             "dev.run",
         ),
-        "Training": ("curriculum", "learning_rate", "batch_size", "eval_every_steps", "num_workers"),
+        "Training": ("curriculum", "learning_rate", "batch_size", "eval_steps", "num_workers"),
         "Output": ("out",),
     }
 
