@@ -13,16 +13,21 @@ holds however often one looks. Stops when 0 lies outside it, or when the differe
 from __future__ import annotations
 
 from erag_ray.cli.run import run_job
-from erag_ray.inputs import prepared
-from erag_ray.progress import say
-from erag_ray.sequential_test import SettleConfig, settle
+from erag_ray.logs import say
+from erag_ray.sequential_test.config import SettleConfig
 
 
 def main(config: SettleConfig) -> None:
+    from erag_ray.inputs import prepared
+
     inputs = prepared(config)
     say(*inputs.notes)
+
+    # Ray and torch, which take seconds to import, come after the inputs are known to be there
+    from erag_ray.sequential_test.stage import settle
+
     settle(config, inputs)
-    say(f"looks sealed in {config.out}")
+    say(f"interim analyses sealed in {config.out}")
 
 
 if __name__ == "__main__":

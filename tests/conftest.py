@@ -23,6 +23,7 @@ from erag_ray.config import JobConfig
 from erag_ray.inference import Done, Work
 from erag_ray.inference import stage as reading
 from erag_ray.inference.actor import responses_table
+from erag_ray.logs import on_stderr
 from erag_ray.models import Isolation, load_model, make_model
 from erag_ray.planning.pending import PendingRequests
 from erag_ray.store import ResponseStore
@@ -38,6 +39,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for item in items:
             item.add_marker(pytest.mark.xdist_group("ray" if item in with_ray else item.path.name))
         items.sort(key=lambda item: item not in with_ray)
+
+
+@pytest.fixture(autouse=True)
+def messages_on_stderr() -> Iterator[None]:
+    """What the package logs stands on standard error, as in a job."""
+    with on_stderr():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -26,7 +26,7 @@ CORE, EXTRAS = (
 ORDER = [*CORE, *EXTRAS]
 MOST_LINES = 2000
 # rooms whose files are named by those that need them: they bring torch, or are read before a command line is
-DIRECT = {"retrieve", "train", "benchmark", "cli"}
+DIRECT = {"retrieve", "cli", *EXTRAS}
 # a module whose functions a benchmark times one by one
 TIMED = {("inference", "actor")}
 # what needs none of the heavy packages: the `evaluate` job runs where they are not installed

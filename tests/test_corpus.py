@@ -15,10 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.passages import SPLITTERS, Page, load_passages, make_corpus
 from erag_ray.passages.splitters import whitespace100
-from erag_ray.schemas import CORPUS, InputError
+from erag_ray.schemas import CORPUS
 from erag_ray.sharded_tasks import Tasks, do_tasks
 from erag_ray.store import TableStore
 

@@ -14,7 +14,7 @@ from erag_ray import evaluate
 from erag_ray.agreement import resample_weights
 from erag_ray.annotators import requested_measures
 from erag_ray.evaluate import DatasetColumns, Settings, by_dataset, per_query, pool_bias
-from erag_ray.evaluate import lookup as lookup_part
+from erag_ray.evaluate import lists as lists_part
 from erag_ray.labels import utility
 from erag_ray.schemas import (
     LABELS,
@@ -315,12 +315,13 @@ def test_only_the_ideals_asked_for() -> None:
 
 def test_documents_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = values_of(BINARY)
-    hashed = lookup_part._keys
+    with_keys = lists_part._with_keys
 
-    def alike_at_first(rows: np.ndarray, doc_ids: pl.Series, seed: int) -> np.ndarray:
-        return hashed(rows, doc_ids, seed) if seed else np.ones(len(rows), np.uint64)
+    def alike_at_first(table: pl.DataFrame, asked: pl.DataFrame, seed: int) -> pl.DataFrame:
+        found = with_keys(table, asked, seed)
+        return found if seed else found.with_columns(key=pl.col("row").cast(pl.UInt64))
 
-    monkeypatch.setattr(lookup_part, "_keys", alike_at_first)
+    monkeypatch.setattr(lists_part, "_with_keys", alike_at_first)
     assert values_of(BINARY).equals(expected)
 
 

@@ -21,6 +21,7 @@ from tiny import Tiny, compare
 
 from erag_ray.cluster import ray_session
 from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.errors import JobError
 from erag_ray.inference import ModelActor, Work, run
 from erag_ray.inference.actor import CAREFUL_ROWS, MAX_ENDS, NOTES, Attempt, responses_table
 from erag_ray.inference.stage import run_stage
@@ -31,7 +32,7 @@ from erag_ray.models.local.memory import is_gpu_lost, is_out_of_memory
 from erag_ray.models.local.model import Output, PromptTokens
 from erag_ray.planning.plan import plan_stage
 from erag_ray.requests import Request, Response
-from erag_ray.schemas import PENDING, JobError
+from erag_ray.schemas import PENDING
 from erag_ray.store import KEY_COLUMNS, ResponseStore, as_frame
 
 # Ray warns of its own inner workings
@@ -203,7 +204,7 @@ def actor(folder: pathlib.Path, job: str = "job") -> ModelActor:
         config=POISONED,
         model=model_id(make_model(POISONED)),
         forms=[FORM],
-        cache_dir=str(folder),
+        store=str(folder),
         job=job,
         num_threads=1,
         write_every_seconds=0.0,

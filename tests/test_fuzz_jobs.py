@@ -31,10 +31,11 @@ from tiny import Tiny, compare, write_tiny
 from erag_ray import schemas
 from erag_ray.config import JobConfig, RetrieveConfig, parse
 from erag_ray.config.parsing import map_paths
+from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.inputs.stage import INPUT_TABLES, prepare
 from erag_ray.passages import make_corpus
-from erag_ray.schemas import CORPUS, InputError
+from erag_ray.schemas import CORPUS
 from erag_ray.store import TableStore
 from erag_ray.train.config import TrainConfig
 

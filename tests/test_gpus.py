@@ -24,12 +24,12 @@ from tiny import Tiny, compare
 from erag_ray.cluster import gpus, tasks
 from erag_ray.cluster.gpus import gpu_names, process_environment
 from erag_ray.config import ReaderConfig, SearchConfig
+from erag_ray.errors import JobError
 from erag_ray.inference import pool as inference
 from erag_ray.inference.actor import GARBAGE_THRESHOLDS
 from erag_ray.inference.stage import run_stage
 from erag_ray.models import Model
 from erag_ray.requests import Request, Response
-from erag_ray.schemas import JobError
 
 TESTS = pathlib.Path(__file__).parent
 REFUSAL = r"Ray has assigned GPU [01], but torch 2\S+ \(.*\) cannot use it: \w.* Install a driver and"

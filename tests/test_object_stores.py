@@ -22,12 +22,13 @@ from erag_ray.cli.access import check_access
 from erag_ray.config import JobConfig, map_paths
 from erag_ray.config.parsing import expand
 from erag_ray.datasets import load_queries
+from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.inputs.stage import INPUT_TABLES, prepare, prepared
 from erag_ray.passages import load_passages, make_corpus
 from erag_ray.passages.pages import page_spans, read_pages
 from erag_ray.runs import load_run
-from erag_ray.schemas import CORPUS, LABELS, MEANS, RESPONSES, UTILITY, InputError
+from erag_ray.schemas import CORPUS, LABELS, MEANS, RESPONSES, UTILITY
 from erag_ray.sharded_tasks import do_tasks
 from erag_ray.stages.lock import locked
 from erag_ray.store import (
@@ -154,9 +155,9 @@ def test_an_input_reads_as_from_a_disk(name: str, s3: str, tmp_path: pathlib.Pat
     here, there = Diagnostics(), Diagnostics()
     expected, found = load(str(tmp_path / name), here), load(f"{s3}/folder/{name}", there)
     assert shown(found) == shown(expected)
-    assert [text.replace(f"{s3}/folder", str(tmp_path)) for text in (*there.problems, *there.notes)] == [
-        *here.problems,
-        *here.notes,
+    assert [text.replace(f"{s3}/folder", str(tmp_path)) for text in (*there.errors, *there.warnings)] == [
+        *here.errors,
+        *here.warnings,
     ]
 
 

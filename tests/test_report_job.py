@@ -21,10 +21,11 @@ from test_report import lines_after_the_verdict, printed, report_with, results_o
 from tiny import Tiny, compare, write_tiny
 
 from erag_ray.config import ReportConfig, ReportKeys
+from erag_ray.errors import InputError
 from erag_ray.report import Results, build_report, load, markdown, tables_of, verdict
 from erag_ray.report.load import Empty
 from erag_ray.report.stage import report
-from erag_ray.schemas import COSTS, MEANS, InputError, TableSchema
+from erag_ray.schemas import COSTS, MEANS, TableSchema
 from erag_ray.store import TableStore
 
 ROOT = pathlib.Path(__file__).parents[1]

@@ -20,6 +20,7 @@ from tiny import Tiny, compare, table
 
 from erag_ray.agreement import holm
 from erag_ray.datasets import load_queries
+from erag_ray.errors import InputError
 from erag_ray.evaluate import (
     all_slices,
     by_dataset,
@@ -43,7 +44,6 @@ from erag_ray.schemas import (
     SLICE_MEANS,
     SLICES,
     UTILITY,
-    InputError,
     TableSchema,
 )
 from erag_ray.store import TableStore

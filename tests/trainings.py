@@ -19,7 +19,7 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 
 from erag_ray.config import ReaderConfig
-from erag_ray.schemas import JobError
+from erag_ray.errors import JobError
 from erag_ray.train.checkpoints import State
 from erag_ray.train.config import ExamplesConfig, ScratchConfig, StageConfig, TrainConfig
 from erag_ray.train.log import read_log

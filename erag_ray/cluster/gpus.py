@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import ray
 import torch
 
+from erag_ray.errors import JobError
 from erag_ray.models.local import gpu_error
-from erag_ray.schemas import JobError
 
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"
 """Variables by which a user may set torch's allocator; the first is set where neither is."""

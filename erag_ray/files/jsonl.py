@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from typing import IO, Any
 
 from erag_ray.files.diagnostics import Diagnostics
-from erag_ray.store import is_uri, open_file, size_of, start_of
+from erag_ray.store import open_file, size_of, start_of
+from erag_ray.uris import is_uri
 
 Path = str | os.PathLike[str]
 Paths = Path | Iterable[Path]

@@ -24,7 +24,6 @@ from erag_ray.progress import stage_progress
 from erag_ray.runs import pairs
 from erag_ray.store import Folder, new_job_id
 
-FOLDER = "rehearsal"
 NUM_SAMPLES = 4
 """Of each kind, to be timed. More of them would be smaller: a reader takes longer for a request in a small batch."""
 CONFIDENCE = 0.95
@@ -75,11 +74,6 @@ class Group(NamedTuple):
 
 Known = dict[tuple[str, str, int], Seconds]
 """(model, kind, number of documents) -> for one request."""
-
-
-def dry_run_config(config: JobConfig) -> JobConfig:
-    """The config with a folder of its own inside ``out``, so that nothing there is touched."""
-    return dataclasses.replace(config.with_retrieved(), out="/".join([config.out.rstrip("/"), FOLDER]))
 
 
 def estimate_cost(config: JobConfig, inputs: Inputs, plan: StagePlan) -> Iterator[str]:

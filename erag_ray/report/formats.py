@@ -70,9 +70,9 @@ def _joined(text: str, value: Value) -> str:
     return f"{text} {value.note}" if value.note else text
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """Return a number for a sentence; a missing value is a dash."""
-    return MISSING if value is None or math.isnan(value) else f"{value:.{digits}f}"
+def number(value: float | None, digits: int = 3, *, drop_zero: bool = False) -> str:
+    """Return a number for a sentence, with ``drop_zero`` as ``.473``; a missing value is a dash."""
+    return MISSING if value is None or math.isnan(value) else _one(value, f".{digits}f", drop_zero)
 
 
 def p_number(value: float | None) -> str:
@@ -80,11 +80,20 @@ def p_number(value: float | None) -> str:
     return MISSING if value is None else number(value) if value >= 0.001 else f"{value:.1e}"
 
 
-def with_interval(value: float | None, low: float | None, high: float | None) -> str:
-    """Return ``value [low, high]``; without an interval only the value."""
+def with_interval(
+    value: float | None, low: float | None, high: float | None, digits: int = 3, *, drop_zero: bool = False
+) -> str:
+    """Return ``value [low, high]``; without an interval only the value. Arguments as in `number`."""
+    text = number(value, digits, drop_zero=drop_zero)
     if value is None or low is None or high is None:
-        return number(value)
-    return f"{number(value)} [{number(low)}, {number(high)}]"
+        return text
+    return f"{text} [{number(low, digits, drop_zero=drop_zero)}, {number(high, digits, drop_zero=drop_zero)}]"
+
+
+def quoted(text: str, width: int) -> str:
+    """Return a text in quotes and one line, cut where it is longer than the width."""
+    plain = " ".join(text.split())
+    return repr(plain if len(plain) <= width else f"{plain[: width - 3]}...")
 
 
 def one_line(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from erag_ray.errors import InputError
 from erag_ray.schemas import (
     BEST_DEPTHS,
     CELL_COMPARISONS,
@@ -31,7 +32,6 @@ from erag_ray.schemas import (
     SLICE_COMPARISONS,
     SLICE_MEANS,
     UTILITY,
-    InputError,
     TableSchema,
 )
 from erag_ray.stages import EXPORT, JOB_STAGES, stale
@@ -119,8 +119,6 @@ def load(folder: str) -> Results:
     if others := stale(store.manifest(MEANS), store):
         text = f"{folder}: means were computed from an earlier version of {', '.join(others)}"
         raise InputError([f"{text}; run jobs/compare.py or jobs/evaluate.py again"])
-    # a damaged table of means is an error: no part of the report works without it
-    store.read(MEANS)
     return _Loading(store).results()
 
 
@@ -133,12 +131,18 @@ class _Loading:
 
     def results(self) -> Results:
         """Return the loaded tables, and the names of missing ones."""
-        stages = list(self._stages())
+        # a damaged table of means is an error: no part of the report works without it
+        means, stages = self.store.read(MEANS), list(self._stages())
         kinds = {field.name: field.default_factory for field in dataclasses.fields(Results)}
-        tables = {name: self._frame(kind, stages) for name, kind in kinds.items() if isinstance(kind, Empty)}
+        tables = {
+            name: self._frame(kind, stages)
+            for name, kind in kinds.items()
+            if isinstance(kind, Empty) and name != "means"
+        }
         labels, utility, queries = (self._config(schema) for schema in (LABELS, UTILITY, QUERIES))
         configs = (queries, self._config(PER_QUERY), labels, utility)
         return Results(
+            means=means,
             **tables,
             stages=stages,
             reader=labels.get("reader") or utility.get("reader") or {},

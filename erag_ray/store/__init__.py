@@ -14,7 +14,7 @@ Goes in: Arrow tables that conform to `schemas`. Comes out: Polars frames of the
 from erag_ray.store.arrays import open_array, write_array
 from erag_ray.store.digests import CACHE, cache_folder, cached_digest
 from erag_ray.store.files import ROW, is_folder, open_file, scan_file, size_of, start_of
-from erag_ray.store.folder import UNFINISHED, Folder, as_frame, is_uri, uri_fault
+from erag_ray.store.folder import UNFINISHED, Folder, as_frame
 from erag_ray.store.identity import (
     NOT_LOCAL,
     code_fingerprint,
@@ -70,7 +70,6 @@ __all__ = [
     "frame_digests",
     "is_folder",
     "is_leased",
-    "is_uri",
     "keys_digest",
     "last_beat",
     "new_job_id",
@@ -85,7 +84,6 @@ __all__ = [
     "size_of",
     "start_of",
     "traceback_folder",
-    "uri_fault",
     "whole_manifest",
     "write_array",
     "write_mapped",

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 import urllib.parse
 import uuid
 from typing import Any
@@ -15,19 +14,13 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from erag_ray.uris import SCHEMES, is_uri, uri_fault
+
 UNFINISHED = "_unfinished"
 # by the names of pyarrow.fs: there a file appears when its last byte has arrived, and a rename would be a copy
 OBJECT_STORES = ("s3", "gcs", "abfs")
 NUM_ATTEMPTS = 5
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-# the schemes of the same, and what is added for Arrow: else it would try for a quarter of an hour
-SCHEMES = {
-    "s3": "",
-    "gs": "?retry_limit_seconds=60",
-    "gcs": "?retry_limit_seconds=60",
-    "abfs": "",
-    "abfss": "",
-}
 
 
 class Folder:
@@ -136,23 +129,6 @@ def _at(place: str, error: OSError) -> OSError:
     text = f"{place}: {error.strerror or error}"
     # of the same class: Python chooses it by the number
     return OSError(text) if error.errno is None else OSError(error.errno, text)
-
-
-def is_uri(path: str) -> bool:
-    """Whether a path is a URI, and not local."""
-    return "://" in path
-
-
-def uri_fault(path: str) -> str | None:
-    """What is wrong with the form of a URI, without the URI: there may be a secret in it."""
-    scheme, is_uri, rest = path.partition("://")
-    found = re.search(r"[?#%]" if scheme in SCHEMES else r"[?#]", rest)
-    if not is_uri or not found:
-        return None
-    return (
-        f"a {scheme}:// path holds the character {found[0]}: names stand as they are, and options such as the "
-        "endpoint come by the environment (AWS_ENDPOINT_URL, AWS_REGION)"
-    )
 
 
 def _open_filesystem(root: str) -> tuple[pafs.FileSystem, str]:
