@@ -1,7 +1,7 @@
-"""The nouns: every table's Arrow schema and key, and ``conform``, the check at each room's door.
+"""Arrow schemas and keys of all tables, and ``conform``, which checks tables at the boundaries of rooms.
 
-Ids are strings. ``rank`` is 1-based and is the order. A null value means "not judged": it is never 0 and
-never NaN. Non-nullable columns hold no nulls. A new table is one `TableSchema` here and one line in `TABLES`.
+Ids are strings. ``rank`` is 1-based and defines the order. A null value means "not judged": it is never 0 and never NaN.
+Non-nullable columns have no nulls. To add a table, define its `TableSchema` here and add it to `TABLES`.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ FLAG = pa.bool_()
 
 @dataclass(frozen=True, kw_only=True)
 class TableSchema:
-    """One table: its name, its columns and the columns that identify a row."""
+    """Schema of a table: its name, its columns and the key columns that identify a row."""
 
     name: str
     columns: pa.Schema
     key: tuple[str, ...]
 
     def empty(self) -> pa.Table:
-        """A table of this schema without rows."""
+        """Return a table of this schema without rows."""
         # unlike Schema.empty_table it does not import pandas
         return pa.Table.from_batches([], schema=self.columns)
 
 
 def _table(name: str, key: str, **columns: pa.DataType) -> TableSchema:
-    """A trailing underscore in a column's name marks it nullable."""
+    """Define a table; a trailing underscore in a column's name marks it nullable."""
     fields = [
         pa.field(column.removesuffix("_"), kind, nullable=column.endswith("_"))
         for column, kind in columns.items()
@@ -51,7 +51,7 @@ def _table(name: str, key: str, **columns: pa.DataType) -> TableSchema:
 
 
 def _of_slices(name: str, whole: TableSchema) -> TableSchema:
-    """The schema of a table's rows for every value of every slice."""
+    """Return the schema of a table by slice, with the columns slice and value added."""
     names = [pa.field(column, STRING, nullable=False) for column in ("slice", "value")]
     return TableSchema(
         name=name, columns=pa.schema([*names, *whole.columns]), key=("slice", "value", *whole.key)
@@ -90,7 +90,7 @@ REQUESTS = _table(
     question_key=KEY,
     passages_key=KEY,
 )
-"""Everything asked, by kind of request; several rows may share a key. ``reader`` is the one whose labels they serve."""
+"""All requests, by kind; several rows may share a key. ``reader`` is the one whose labels use the responses."""
 PENDING = _table(
     "pending",
     "question_key passages_key",
@@ -102,12 +102,12 @@ PENDING = _table(
     texts=STRINGS,
     answers=STRINGS,
 )
-"""The distinct requests of one model that the store has no response to; ``form`` is a place in a list of forms."""
+"""Distinct requests to one model without a cached response; ``form`` is an index in a list of forms."""
 ERROR_KINDS = {
-    "input": "would come up anywhere; final, unless a job asks to retry errors",
-    "resource": "did not fit, or ended its process; holds for its own job only",
-    "refused": "a server's content filter refused it; final, unless a job asks to retry errors",
-    "code": "user code raised for this request; holds for its own job only",
+    "input": "would occur anywhere; final, unless a job retries errors (retry_failed)",
+    "resource": "out of memory, or its process died; valid for its own job only",
+    "refused": "a server's content filter refused it; final, unless a job retries errors (retry_failed)",
+    "code": "user code raised for this request; valid for its own job only",
 }
 """RESPONSES.error_kind -> what it means."""
 RESPONSES = _table(
@@ -154,7 +154,7 @@ DOCUMENT_OUTPUTS = _table(
     doc_id=STRING,
     output_=STRING,
 )
-"""What a reader wrote with one document alone; null where that ended as an error."""
+"""Output of a reader with a single document; null for an error."""
 LIST_OUTPUTS = _table(
     "list_outputs",
     "reader run_id query_id depth",
@@ -164,7 +164,7 @@ LIST_OUTPUTS = _table(
     depth=RANK,
     output_=STRING,
 )
-"""What a reader wrote with each list of UTILITY, the reference runs included."""
+"""Output of a reader with each list of UTILITY, including the reference runs."""
 PER_QUERY = _table(
     "per_query",
     "reader score annotator query_id run_id depth measure cutoff ideal",
@@ -246,7 +246,7 @@ COMPARISONS = _table(
     num_dropped=COUNT,
     reason_=STRING,
 )
-# by how much one annotator's measure agrees better with utility than another's
+# difference in agreement with utility between the measures of two annotators
 CONTRASTS = _table(
     "contrasts",
     "dataset reader score annotator_a annotator_b run_id depth measure cutoff ideal statistic",
@@ -267,7 +267,7 @@ CONTRASTS = _table(
     num_queries=COUNT,
     num_dropped=COUNT,
 )
-# what measures with a pooled ideal lose when run_id leaves the pool
+# change of measures with a pooled ideal when run_id leaves the pool
 POOL_BIAS = _table(
     "pool_bias",
     "dataset reader score annotator run_id depth measure cutoff",
@@ -285,7 +285,7 @@ POOL_BIAS = _table(
     shift_=VALUE,
     reason_=STRING,
 )
-# how many documents serve the reader best, and by how much better than the deepest lists
+# depth that serves the reader best, and its gain over the largest depth
 BEST_DEPTHS = _table(
     "best_depths",
     "dataset reader score run_id",
@@ -300,9 +300,9 @@ BEST_DEPTHS = _table(
     high_=VALUE,
     num_queries=COUNT,
 )
-# which questions have a value at a path of their records, or another property, and so can be looked at on their own
+# values of questions at a path of their records, or other properties, to report them separately
 SLICES = _table("slices", "query_id slice", query_id=STRING, slice=STRING, value=STRING)
-# what a list of documents did for the reader: see evaluate.CELLS_MEANING
+# effect of a list of documents on the reader, see evaluate.CELLS_MEANING
 CELLS = _table(
     "cells",
     "reader score run_id query_id depth",
@@ -316,9 +316,9 @@ CELLS = _table(
     closed_book_=FLAG,
     cell_=STRING,
 )
-"""``alone``: one of the first ``depth`` documents suffices by itself; ``list``: all of them together do;
-``closed_book``: the reader needs none of them. Null: not judged."""
-# of all questions (slice ""), or of those of a slice; two rows hold rates: evaluate.RATES
+"""``alone``: one of the first ``depth`` documents suffices; ``list``: the list of all of them suffices;
+``closed_book``: the reader needs no document. Null: not judged."""
+# shares among all questions (slice ""), or among those of a slice; two rows are rates, see evaluate.RATES
 CELL_SHARES = _table(
     "cell_shares",
     "dataset reader score run_id depth slice value cell",
@@ -358,7 +358,7 @@ CELL_COMPARISONS = _table(
     num_dropped=COUNT,
     reason_=STRING,
 )
-# what two runs find that the other does not: see evaluate.COMPLEMENT_QUANTITIES
+# what one run retrieves and the other does not, see evaluate.COMPLEMENT_QUANTITIES
 COMPLEMENTS = _table(
     "complements",
     "dataset reader score run_a run_b depth quantity",
@@ -377,7 +377,7 @@ COMPLEMENTS = _table(
 )
 SLICE_MEANS = _of_slices("slice_means", MEANS)
 SLICE_COMPARISONS = _of_slices("slice_comparisons", COMPARISONS)
-# what a reader writes, by kind of list (depth 0: no documents); counts of outputs, apart from the majority's shares
+# outputs of a reader by kind of list (depth 0: no documents): counts, and share and score of the majority answer
 OUTPUTS = _table(
     "outputs",
     "dataset reader kind depth",
@@ -407,7 +407,7 @@ COMMON_OUTPUTS = _table(
     num_outputs=COUNT,
     share=VALUE,
 )
-# what a judge says of a reader's outputs, by kind of list (depth 0: no documents); counts of outputs
+# verdicts of a judge on a reader's outputs, by kind of list (depth 0: no documents): counts
 JUDGEMENTS = _table(
     "judgements",
     "dataset reader kind depth",
@@ -422,7 +422,7 @@ JUDGEMENTS = _table(
     num_unusable=COUNT,
     num_not_asked=COUNT,
 )
-# what runs find, before any reader; cutoff 0: a measure that has none
+# measures of runs without a reader; cutoff 0: the measure has no cutoff
 RETRIEVAL_MEASURES = _table(
     "retrieval_measures",
     "dataset run_id measure cutoff",
@@ -445,7 +445,7 @@ DUAL_LABELS = _table(
     num_positive=COUNT,
     num_queries=COUNT,
 )
-# a difference of two runs, as it stood after so many queries; no interval while too few of them differ
+# difference of two runs after a number of queries; no interval while too few queries differ
 INTERIM_ANALYSES = _table(
     "interim_analyses",
     "dataset run_a run_b measure cutoff look",
@@ -480,7 +480,7 @@ COSTS = _table(
     device_seconds=VALUE,
     peak_memory_bytes=COUNT,
 )
-# what a reader is trained on; passages and gold are rows of the CORPUS beside it, best first
+# training examples of a reader; passages and gold are row numbers of its CORPUS, best first
 EXAMPLES = _table(
     "examples",
     "query_id",
@@ -536,15 +536,15 @@ TABLES = {
 
 
 def conform(table: pa.Table | pl.DataFrame, schema: TableSchema, *, unique: bool = True) -> pa.Table:
-    """The table with exactly the schema's columns, in its order and types.
+    """Return the table with the columns of the schema, in its order and types.
 
     Args:
-        table: any Arrow table or Polars frame; extra columns are an error, not dropped in silence.
-        schema: what the table must be.
-        unique: also check that no two rows share the key (off for open stores, where it costs a full read).
+        table: an Arrow table or Polars frame; extra columns are an error.
+        schema: the schema.
+        unique: also check that keys are unique (off for open stores, where it needs a full read).
 
     Raises:
-        ValueError: a column is missing or unknown, cannot be cast, holds nulls or NaN, or a key repeats.
+        ValueError: a column is missing or unknown, cannot be cast, has nulls or NaN, or a key is repeated.
     """
     arrow = table.to_arrow() if isinstance(table, pl.DataFrame) else table
     _check_names(arrow, schema)
@@ -559,14 +559,14 @@ def conform(table: pa.Table | pl.DataFrame, schema: TableSchema, *, unique: bool
 
 
 def check(table: pl.DataFrame, schema: TableSchema, *, unique: bool = True) -> None:
-    """`conform` for a frame that stays one, in the very types of the schema: nothing is copied.
+    """Check that a frame has the columns and types of the schema, without a copy.
 
     Raises:
-        ValueError: it has other columns or types, holds nulls or NaN, or a key repeats.
+        ValueError: it has other columns or types, has nulls or NaN, or a key is repeated.
     """
-    wanted = pl.DataFrame(schema.empty()).schema
-    if table.schema != wanted:
-        raise ValueError(f"table {schema.name}: columns {dict(table.schema)}, and not {dict(wanted)}")
+    expected = pl.DataFrame(schema.empty()).schema
+    if table.schema != expected:
+        raise ValueError(f"table {schema.name}: columns {dict(table.schema)}, expected {dict(expected)}")
     for field in schema.columns:
         column = table[field.name]
         if not field.nullable and column.null_count():
@@ -594,7 +594,7 @@ def _check_values(table: pa.Table, schema: TableSchema) -> None:
 
 
 def _check_key(table: pa.Table, schema: TableSchema) -> None:
-    # from_arrow of a table that shares its buffers: no copy of the text columns
+    # from_arrow shares the buffers: the text columns are not copied
     keys = pl.from_arrow(table.select(list(schema.key)))
     assert isinstance(keys, pl.DataFrame)
     repeated = keys.filter(keys.is_duplicated())

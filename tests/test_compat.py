@@ -128,7 +128,7 @@ def test_a_threshold_that_cannot_be_is_told_before_anything_is_generated(thresho
 
 @pytest.mark.parametrize("score", [math.nan, 1.5, -0.1, None, "0.5"])
 def test_scores_that_are_no_numbers_in_range_are_refused_with_the_first_batch(score: Any) -> None:
-    with pytest.raises(ValueError, match=r"must give numbers in 0..1, not .* \(query 'a', document 1\)"):
+    with pytest.raises(ValueError, match=r"must return numbers in 0..1, not .* \(query 'a', document 1\)"):
         compat.eval({"a": ["x", "y"]}, {"a": []}, repeat, lambda outputs, gold_answers: {"a": score}, {"P_1"})
 
 

@@ -1,11 +1,11 @@
-"""Two columns over the same queries (a measure of the labels, and the utility) -> how well they agree.
+"""Agreement of two columns over the same queries, such as a measure of labels and the utility.
 
-In: float arrays without nulls, the bootstrap weights of their queries and permutations of them. Out: `Agreement`, or a
-mean with its interval. Only `resample_weights`, `permutations` and `sign_flips` draw random numbers, so columns that
+Inputs are float arrays without nulls, bootstrap weights and permutations of their queries. Results are `Agreement`, or
+means with intervals. Only `resample_weights`, `permutations` and `sign_flips` draw random numbers, so columns that
 share them are compared in pairs.
 
-Every resample is evaluated exactly: see `erag_ray.agreement.statistics`. To add a statistic: one function
-in `erag_ray.agreement.statistics` and one entry in `STATISTICS`.
+Every resample is evaluated exactly, see `erag_ray.agreement.statistics`. To add a statistic, write a function there and
+add an entry to `STATISTICS`.
 """
 
 from __future__ import annotations
@@ -72,52 +72,58 @@ __all__ = [
 Interval = tuple[float | None, float | None, float | None]
 
 MAX_UNDEFINED_SHARE = 0.05
-"""With more resamples than this without a value there is no interval."""
+"""There is no interval if the statistic is undefined in more than this fraction of the resamples."""
 MIN_FOR_P_VALUE = 3
 MIN_RUNS_FOR_P_VALUE = 8
 ORDERS_AT_A_TIME = 250
 MAX_FOR_EVERY_ORDER = 8
-"""40,320 orders: all of them are tried."""
+"""Up to this many queries all orders are used (40,320 for 8)."""
 MAX_TABLE_VALUES = 2**20
-"""Weights held at a time: 8 MiB, with rows enough to keep matrix products busy."""
+"""Weights in memory at a time: 8 MiB, with enough rows for efficient matrix products."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """A statistic of two columns, with what is needed to read it."""
+    """A statistic of two columns with its interval, ceiling and p-value."""
 
     value: float | None
     low: float | None
     high: float | None
     ceiling: float | None
-    """The statistic of both columns sorted: the most that the ties in these data allow."""
+    """The statistic of both columns sorted: the maximum that the ties in these data allow."""
     p_value: float | None
     num_queries: int
-    """How many pairs went in: queries, or runs in `agree_over_runs`."""
+    """Number of pairs of values: queries, or runs in `agree_over_runs`."""
     reason: str | None
-    """Why something is missing."""
+    """Why a value is missing."""
 
 
 def resample_weights(num_queries: int, num_resamples: int = 1000, seed: int = 0) -> npt.NDArray[np.int16]:
-    """How often each resample draws each query: [num_resamples, num_queries], rows sum to num_queries.
+    """Draw bootstrap weights: how often each resample draws each query.
 
-    Use one array for all columns over the same queries. For columns that lack some of the queries, use the
-    array's columns of those that remain; its rows then no longer have equal sums, which is all right here.
+    Use one array for all columns over the same queries. For columns over a subset of the queries, select the
+    corresponding columns of the array; unequal row sums are valid here.
+
+    Returns:
+        [num_resamples, num_queries], rows sum to num_queries.
     """
     generator = np.random.default_rng(seed)
-    # a query is drawn once on average, so 16 bits do not overflow; they keep the room's largest array small
+    # a query is drawn once on average, so 16 bits do not overflow, and save memory
     weights = np.zeros((num_resamples, num_queries), dtype=np.int16)
     if num_queries:
         for row in weights:
             row[:] = np.bincount(generator.integers(num_queries, size=num_queries), minlength=num_queries)
-    # in memory query by query, as statistics take them: several resamples at once
+    # Fortran order: statistics process several resamples of one query at once
     return np.asfortranarray(weights)
 
 
 def permutations(num_queries: int, num_permutations: int = 1000, seed: int = 0) -> Orders:
-    """Orders of the queries, [num_permutations, num_queries]; of at most 8 all others than their own, so p is exact.
+    """Draw random orders of the queries; for at most 8 queries return all orders but the identity, so p is exact.
 
     Use one array for all columns over the same queries.
+
+    Returns:
+        [num_permutations, num_queries].
     """
     if num_queries <= MAX_FOR_EVERY_ORDER:
         orders = list(itertools.permutations(range(num_queries)))[1:]
@@ -126,13 +132,13 @@ def permutations(num_queries: int, num_permutations: int = 1000, seed: int = 0) 
     return np.random.default_rng(seed).permuted(rows, axis=1)
 
 
-def permutations_among(orders: Orders, kept: npt.NDArray[np.bool_]) -> Orders:
-    """The same orders of those queries that are kept, numbered anew: [num_permutations, num_kept]."""
-    count = int(kept.sum())
+def permutations_among(orders: Orders, selected: npt.NDArray[np.bool_]) -> Orders:
+    """Restrict orders to the selected queries, renumbered: [num_permutations, num_selected]."""
+    count = int(selected.sum())
     if count <= MAX_FOR_EVERY_ORDER:
         return permutations(count)
-    numbers = (np.cumsum(kept) - 1).astype(np.int32)
-    return numbers[orders[kept[orders]]].reshape(len(orders), count)
+    numbers = (np.cumsum(selected) - 1).astype(np.int32)
+    return numbers[orders[selected[orders]]].reshape(len(orders), count)
 
 
 def agree(
@@ -145,26 +151,26 @@ def agree(
     names: tuple[str, str] = ("label measure", "utility"),
     counted: str = "queries",
 ) -> Agreement:
-    """How well two columns over the same queries agree.
+    """Compute the agreement of two columns over the same queries.
 
     Args:
         x: [num_queries].
         y: [num_queries].
         statistic: a key of `STATISTICS`.
-        weights: [num_resamples, num_queries] from `resample_weights`; without them there is no interval.
-        confidence: of the percentile bootstrap interval.
-        orders: [num_permutations, num_queries] from `permutations`; without them there is no p-value.
-        names: what `Agreement.reason` calls the two columns.
-        counted: what it calls their entries.
+        weights: [num_resamples, num_queries] from `resample_weights`; None: no interval.
+        confidence: coverage of the percentile bootstrap interval.
+        orders: [num_permutations, num_queries] from `permutations`; None: no p-value.
+        names: names of the two columns in `Agreement.reason`.
+        counted: name of their entries in `Agreement.reason`.
 
     Returns:
-        A constant column, or fewer than 2 queries, give the value None and the reason. Resamples in which a
-        column is constant are left out of the interval; above 5 % of them there is none, and the reason.
+        The agreement. With a constant column or fewer than 2 queries its value is None, with the reason. The interval
+        leaves out resamples with a constant column; if they are more than 5 %, it is None, with the reason.
 
     Raises:
-        ValueError: unknown statistic; shapes that do not fit; NaN or infinity; a confidence outside (0, 1).
+        ValueError: unknown statistic; shapes that do not match; NaN or infinity; a confidence outside (0, 1).
     """
-    found = _find(statistic)
+    chosen = _find(statistic)
     first, second = _columns(x, y)
     reason = _why_undefined(first, second, names, counted)
     if reason is not None:
@@ -173,25 +179,25 @@ def agree(
         )
     cells = _cells(first, second)
     result = Agreement(
-        value=_of_all(found, cells),
+        value=_of_all(chosen, cells),
         low=None,
         high=None,
-        ceiling=_of_all(found, _cells(np.sort(first), np.sort(second))),
-        p_value=None if orders is None else _p_value(found, first, second, orders),
+        ceiling=_of_all(chosen, _cells(np.sort(first), np.sort(second))),
+        p_value=None if orders is None else _p_value(chosen, first, second, orders),
         num_queries=len(first),
         reason=None,
     )
     if weights is None:
         return result
-    resampled = found.function(cells, _checked(weights, len(first)))
+    resampled = chosen.function(cells, _checked(weights, len(first)))
     low, high = _percentiles(resampled, confidence)
     return replace(result, low=low, high=high, reason=_why_no_interval(resampled) if low is None else None)
 
 
 def permutation_p_values(columns: Floats, y: Floats, statistic: str, orders: Orders) -> Floats:
-    """Two-sided p-values: how often a statistic is as far from 0 when chance pairs a column with y.
+    """Compute two-sided permutation p-values: how often the statistic of a permuted pairing is as far from 0.
 
-    p = (b + 1) / (B + 1) for b of B permutations (Phipson & Smyth 2010): never 0, and right for any B.
+    p = (b + 1) / (B + 1) for b of B permutations (Phipson & Smyth 2010): never 0, and valid for any B.
 
     Args:
         columns: [num_queries, num_columns], without NaN.
@@ -200,14 +206,14 @@ def permutation_p_values(columns: Floats, y: Floats, statistic: str, orders: Ord
         orders: [num_permutations, num_queries] from `permutations`.
 
     Returns:
-        [num_columns]; of a constant column 1.
+        [num_columns]; 1 for a constant column.
     """
-    found = _find(statistic)
-    own = np.abs(found.permuted(columns, y, np.arange(len(y), dtype=np.int32)[None]))
+    chosen = _find(statistic)
+    observed = np.abs(chosen.permuted(columns, y, np.arange(len(y), dtype=np.int32)[None]))
 
     def num_as_far(start: int) -> npt.NDArray[np.int64]:
-        permuted = found.permuted(columns, y, orders[start : start + ORDERS_AT_A_TIME])
-        return np.asarray((np.abs(permuted) >= own).sum(axis=0))
+        permuted = chosen.permuted(columns, y, orders[start : start + ORDERS_AT_A_TIME])
+        return np.asarray((np.abs(permuted) >= observed).sum(axis=0))
 
     starts = range(0, len(orders), ORDERS_AT_A_TIME)
     as_far = np.zeros(columns.shape[1]) + sum(in_threads(num_as_far, starts))
@@ -217,9 +223,9 @@ def permutation_p_values(columns: Floats, y: Floats, statistic: str, orders: Ord
 def agree_over_runs(
     x: npt.ArrayLike, y: npt.ArrayLike, statistic: str, num_permutations: int = 1000, seed: int = 0
 ) -> Agreement:
-    """Whether two means rank the retrievers alike: x and y are [num_runs], one mean of each kind per run.
+    """Compute whether two means rank the runs alike: x and y are [num_runs], one mean per run.
 
-    No interval, and no p-value below 8 runs: a handful of runs cannot carry one. Raises as `agree`.
+    There is no interval, and no p-value below 8 runs, which are too few. Raises as `agree`.
     """
     count = np.size(x)
     orders = permutations(count, num_permutations, seed) if count >= MIN_RUNS_FOR_P_VALUE else None
@@ -231,22 +237,22 @@ def agree_over_runs(
 
 
 def mean_intervals(columns: Floats, weights: Weights, confidence: float = 0.95) -> list[Interval]:
-    """(mean, low, high) of each column of [num_queries, num_columns], with the percentile bootstrap interval.
+    """Return (mean, low, high) of each column of [num_queries, num_columns], with the percentile bootstrap interval.
 
-    NaN: not judged, left out of its column. One query has a mean and no interval, since resampling it shows no spread;
-    no query has neither. Raises ValueError on weights of another width, a confidence outside (0, 1).
+    NaN (not judged) is left out of its column. With one query there is a mean but no interval, with no query neither.
+    Raises ValueError on weights of another width or a confidence outside (0, 1).
     """
     checked = _checked(weights, len(columns))
-    is_known = ~np.isnan(columns)
-    known, held = np.where(is_known, columns, 0.0), is_known.astype(np.float64)
+    is_judged = ~np.isnan(columns)
+    values, counted = np.where(is_judged, columns, 0.0), is_judged.astype(np.float64)
     parts = []
     for rows in _row_chunks(checked):
         drawn = checked[rows].astype(np.float64)
-        parts.append(ratio(drawn @ known, drawn @ held))
+        parts.append(ratio(drawn @ values, drawn @ counted))
     resampled = np.concatenate(parts)
     return [
-        _interval(known[kept, place], resampled[:, place], confidence)
-        for place, kept in enumerate(is_known.T)
+        _interval(values[rows_of_column, index], resampled[:, index], confidence)
+        for index, rows_of_column in enumerate(is_judged.T)
     ]
 
 
@@ -264,10 +270,11 @@ def agreement_difference(
     weights: Weights,
     confidence: float = 0.95,
 ) -> Interval:
-    """By how much a agrees better with y than b does: (statistic(a, y) - statistic(b, y), low, high), paired.
+    """Return (statistic(a, y) - statistic(b, y), low, high), paired: how much better a agrees with y than b.
 
-    All three are [num_queries] over the same queries. Each resample draws the same queries for both statistics. A
-    constant column gives no difference; resamples with one are left out, and above 5 % of them there is no interval.
+    All three are [num_queries] over the same queries. Each resample draws the same queries for both statistics. There
+    is no difference if a column is constant; resamples with a constant column are left out, and above 5 % of them there
+    is no interval.
     Raises as `agree`.
     """
     first, second = (resampled_agreement(column, y, statistic, weights) for column in (a, b))
@@ -285,18 +292,18 @@ class Resampled:
 def resampled_agreement(
     x: npt.ArrayLike, y: npt.ArrayLike, statistic: str, weights: Weights
 ) -> Resampled | None:
-    """One side of `agreement_difference`, which may stand in several; None where a column is constant."""
-    found = _find(statistic)
+    """Return one side of `agreement_difference`, to use in several; None if a column is constant."""
+    chosen = _find(statistic)
     first, second = _columns(x, y)
     checked = _checked(weights, len(first))
     if _why_undefined(first, second, ("", ""), "queries"):
         return None
     cells = _cells(first, second)
-    return Resampled(value=_of_all(found, cells), values=found.function(cells, checked))
+    return Resampled(value=_of_all(chosen, cells), values=chosen.function(cells, checked))
 
 
 def difference_of(a: Resampled | None, b: Resampled | None, confidence: float = 0.95) -> Interval:
-    """(a - b, low, high) of two that were resampled with the same weights; see `agreement_difference`."""
+    """Return (a - b, low, high) for two statistics with the same weights; see `agreement_difference`."""
     if a is None or b is None:
         return None, None, None
     return a.value - b.value, *_percentiles(a.values - b.values, confidence)
@@ -317,8 +324,10 @@ def _columns(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[Floats, Floats]:
 def _column(values: npt.ArrayLike) -> Floats:
     column = np.asarray(values, dtype=np.float64)
     if column.ndim != 1 or not np.isfinite(column).all():
-        raise ValueError("a column must be one-dimensional and finite: drop and count what was not judged")
-    # -0.0 would be printed as a value of its own
+        raise ValueError(
+            "a column must be one-dimensional and finite; drop and count values that were not judged"
+        )
+    # turn -0.0 into 0.0, which print differently
     return column + 0.0
 
 
@@ -362,13 +371,13 @@ def _p_value(statistic: Statistic, x: Floats, y: Floats, orders: Orders) -> floa
 
 
 def _cells(x: Floats, y: Floats) -> Cells:
-    """Agreement has no direction, so y is the column with fewer values: its running sums are shorter."""
+    """Fold two columns. Agreement is symmetric, so the column with fewer distinct values becomes y, which is faster."""
     cells = fold(x, y)
     return cells if cells.num_y <= cells.num_x else fold(y, x)
 
 
 def _of_all(statistic: Statistic, cells: Cells) -> float:
-    """The statistic of the columns themselves."""
+    """Return the statistic of the original columns."""
     return float(statistic.function(cells, np.ones((1, len(cells.cell)), dtype=np.int16))[0])
 
 

@@ -1,6 +1,6 @@
-"""Two columns -> their cells, the distinct pairs of values: what statistics, resamples and permutations work on.
+"""Fold two columns into cells, their distinct pairs of values, on which statistics and resamples are computed.
 
-0/1 columns and P@k have few cells. Weights and ranks are whole numbers, far below what a float holds exactly.
+0/1 columns and P@k have few cells. Weights and ranks are integers that floats represent exactly.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ Orders = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, kw_only=True)
 class Cells:
-    """The distinct (x, y) pairs of two columns, ordered by x, then y."""
+    """Distinct (x, y) pairs of two columns, ordered by x, then y."""
 
     cell: Integers
-    """[num_queries], the number of each query's cell."""
+    """[num_queries], index of the cell of each query."""
     x: Integers
-    """[num_cells], the number of the cell's x among the distinct ones, ascending."""
+    """[num_cells], index of the x of each cell among the distinct x, ascending."""
     y: Integers
-    """[num_cells], the same of its y."""
+    """[num_cells], index of the y of each cell among the distinct y."""
     num_x: int
     num_y: int
 
 
 def fold(x: Floats, y: Floats) -> Cells:
-    """The cells of two columns [num_queries], at least one query."""
+    """Return the cells of two columns [num_queries], with at least one query."""
     order = np.lexsort((y, x))
     is_new_x = np.diff(x[order], prepend=-np.inf) != 0
     is_new = is_new_x | (np.diff(y[order], prepend=-np.inf) != 0)
@@ -44,5 +44,5 @@ def fold(x: Floats, y: Floats) -> Cells:
 
 
 def ratio(above: Floats, below: Floats) -> Floats:
-    """The quotient, and NaN where ``below`` is 0: a resample without a value."""
+    """Return ``above / below``; NaN where ``below`` is 0 (a resample without a value)."""
     return np.divide(above, below, out=np.full_like(above, np.nan), where=below > 0)

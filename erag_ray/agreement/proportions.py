@@ -1,4 +1,4 @@
-"""A share of counted events, with its interval."""
+"""Proportions with Wilson intervals."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import math
 def wilson_interval(
     positive: int, count: int, confidence: float
 ) -> tuple[float | None, float | None, float | None]:
-    """(share, low, high) by Wilson (1927), in the very steps of scipy's ``BinomTestResult.proportion_ci``.
+    """Return (share, low, high) by Wilson (1927), with the arithmetic of scipy's ``BinomTestResult.proportion_ci``.
 
-    scipy also works out a p-value, which takes far longer. All three are None where ``count`` is 0.
+    scipy also computes a p-value, which is far slower. All three are None if ``count`` is 0.
     """
     if not count:
         return None, None, None
-    # slow to import, and what only checks inputs counts nothing
+    # imported lazily: it is slow, and checks of inputs do not need it
     from scipy.special import ndtri
 
     share, z = positive / count, float(ndtri(0.5 + 0.5 * confidence))

@@ -1,6 +1,6 @@
-"""Cells, and how often each resample draws each query -> one value per resample: Kendall's tau-b, Spearman's rho.
+"""Kendall's tau-b and Spearman's rho of every bootstrap resample, exactly, from cells and weights.
 
-The loops are compiled (`erag_ray.numba_jit`). Add an entry to `STATISTICS` in the room's ``__init__``.
+The loops are compiled (`erag_ray.numba_jit`). New statistics get an entry in `STATISTICS` (``agreement/__init__.py``).
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from erag_ray.agreement.cells import Cells, Floats, Integers, Orders, Weights
 from erag_ray.numba_jit import compiled, in_threads
 
 LANES = 16
-"""Resamples at a time: the processor adds several numbers at once."""
+"""Resamples per loop iteration, for SIMD."""
 RESAMPLES_AT_A_TIME = 256
-"""By one thread."""
+"""Resamples per thread and call."""
 MIN_DRAWS = 1_000_000
 
 
@@ -29,25 +29,25 @@ class Statistic:
     """(cells, weights [num_resamples, num_queries]) -> [num_resamples], NaN where a column is constant."""
     permuted: Callable[[Floats, Floats, Orders], Floats]
     """(columns [num_queries, num_columns], y [num_queries], orders [num_permutations, num_queries]) ->
-    [num_permutations, num_columns]: what of the statistic changes when y is put in another order."""
+    [num_permutations, num_columns]: the part of the statistic that depends on the order of y."""
 
 
 def kendall_tau_b(cells: Cells, weights: Weights) -> Floats:
-    """(concordant - discordant) / sqrt(pairs untied in x * pairs untied in y); Kendall, Biometrika 33 (1945).
+    """Compute (concordant - discordant) / sqrt(pairs untied in x * pairs untied in y); Kendall, Biometrika 33 (1945).
 
-    A query drawn twice makes a pair that is tied in both columns. Concordant pairs are counted by a tree of running
-    sums over the values of y (Knight, JASA 61, 1966, in the form of Fenwick, 1994).
+    A query drawn twice gives a pair that is tied in both columns. Concordant pairs are counted with a Fenwick tree
+    (1994) over the values of y, after Knight (JASA 61, 1966).
     """
     draws = np.ascontiguousarray(weights.T)
 
-    def some(part: tuple[int, int]) -> Floats:
-        return _tau_b(draws, *part, cells.cell, cells.x, cells.y, cells.num_y)
+    def of_range(resamples: tuple[int, int]) -> Floats:
+        return _tau_b(draws, *resamples, cells.cell, cells.x, cells.y, cells.num_y)
 
-    return np.concatenate([np.empty(0), *in_threads(some, _parts(draws))])
+    return np.concatenate([np.empty(0), *in_threads(of_range, _ranges(draws))])
 
 
-def _parts(draws: Weights) -> list[tuple[int, int]]:
-    """From one resample to another, for each thread; few draws are not worth a second one."""
+def _ranges(draws: Weights) -> list[tuple[int, int]]:
+    """Return ranges of resamples, one per thread; few draws are not split."""
     count = draws.shape[1]
     step = count if draws.size < MIN_DRAWS else RESAMPLES_AT_A_TIME
     return [(start, min(count, start + step)) for start in range(0, count, max(1, step))]
@@ -58,44 +58,48 @@ def _tau_b(
     draws: Weights, begin: int, stop: int, cell: Integers, x: Integers, y: Integers, num_y: int
 ) -> Floats:
     values = np.empty(stop - begin)
-    held, of_y, tree = np.empty((len(x), LANES)), np.empty((num_y, LANES)), np.empty((num_y + 1, LANES))
+    cell_weights, of_y, tree = (
+        np.empty((len(x), LANES)),
+        np.empty((num_y, LANES)),
+        np.empty((num_y + 1, LANES)),
+    )
     total, tied_x, surplus = np.empty(LANES), np.empty(LANES), np.empty(LANES)
-    through, drawn = np.empty(LANES), np.empty(LANES)
+    at_most, group_weights = np.empty(LANES), np.empty(LANES)
     for first in range(begin, stop, LANES):
         width = min(LANES, stop - first)
-        held[:], of_y[:], tree[:] = 0.0, 0.0, 0.0
+        cell_weights[:], of_y[:], tree[:] = 0.0, 0.0, 0.0
         total[:], tied_x[:], surplus[:] = 0.0, 0.0, 0.0
         for query in range(len(cell)):
             for lane in range(width):
-                held[cell[query], lane] += draws[query, first + lane]
+                cell_weights[cell[query], lane] += draws[query, first + lane]
         start = 0
         while start < len(x):
             end = start
-            drawn[:] = 0.0
+            group_weights[:] = 0.0
             while end < len(x) and x[end] == x[start]:
-                through[:] = 0.0
+                at_most[:] = 0.0
                 node = y[end] + 1
                 while node > 0:
                     for lane in range(LANES):
-                        through[lane] += tree[node, lane]
+                        at_most[lane] += tree[node, lane]
                     node &= node - 1
                 for lane in range(LANES):
-                    # of the draws with a lower x: those with a lower y, less those with a higher one
-                    balance = 2 * through[lane] - of_y[y[end], lane] - total[lane]
-                    surplus[lane] += held[end, lane] * balance
-                    drawn[lane] += held[end, lane]
+                    # among draws with a lower x: those with a lower y minus those with a higher y
+                    balance = 2 * at_most[lane] - of_y[y[end], lane] - total[lane]
+                    surplus[lane] += cell_weights[end, lane] * balance
+                    group_weights[lane] += cell_weights[end, lane]
                 end += 1
-            for place in range(start, end):
+            for index in range(start, end):
                 for lane in range(LANES):
-                    of_y[y[place], lane] += held[place, lane]
-                node = y[place] + 1
+                    of_y[y[index], lane] += cell_weights[index, lane]
+                node = y[index] + 1
                 while node <= num_y:
                     for lane in range(LANES):
-                        tree[node, lane] += held[place, lane]
+                        tree[node, lane] += cell_weights[index, lane]
                     node += node & -node
             for lane in range(LANES):
-                total[lane] += drawn[lane]
-                tied_x[lane] += drawn[lane] * drawn[lane]
+                total[lane] += group_weights[lane]
+                tied_x[lane] += group_weights[lane] * group_weights[lane]
             start = end
         for lane in range(width):
             tied_y = (of_y[:, lane] * of_y[:, lane]).sum()
@@ -106,13 +110,13 @@ def _tau_b(
 
 
 def spearman_rho(cells: Cells, weights: Weights) -> Floats:
-    """Pearson's correlation of the mid-ranks, which are taken anew in every resample."""
+    """Compute Pearson's correlation of the mid-ranks, which are recomputed in every resample."""
     draws = np.ascontiguousarray(weights.T)
 
-    def some(part: tuple[int, int]) -> Floats:
-        return _rho(draws, *part, cells.cell, cells.x, cells.y, cells.num_x, cells.num_y)
+    def of_range(resamples: tuple[int, int]) -> Floats:
+        return _rho(draws, *resamples, cells.cell, cells.x, cells.y, cells.num_x, cells.num_y)
 
-    return np.concatenate([np.empty(0), *in_threads(some, _parts(draws))])
+    return np.concatenate([np.empty(0), *in_threads(of_range, _ranges(draws))])
 
 
 @compiled
@@ -120,36 +124,36 @@ def _rho(
     draws: Weights, begin: int, stop: int, cell: Integers, x: Integers, y: Integers, num_x: int, num_y: int
 ) -> Floats:
     values = np.empty(stop - begin)
-    held, of_x, of_y = np.empty((len(x), LANES)), np.empty((num_x, LANES)), np.empty((num_y, LANES))
+    cell_weights, of_x, of_y = np.empty((len(x), LANES)), np.empty((num_x, LANES)), np.empty((num_y, LANES))
     total, below, squares = np.empty(LANES), np.empty(LANES), np.empty(LANES)
     product, spread = np.empty(LANES), np.empty(LANES)
     for first in range(begin, stop, LANES):
         width = min(LANES, stop - first)
-        held[:], of_x[:], of_y[:] = 0.0, 0.0, 0.0
+        cell_weights[:], of_x[:], of_y[:] = 0.0, 0.0, 0.0
         total[:], product[:], spread[:] = 0.0, 0.0, 1.0
         for query in range(len(cell)):
             for lane in range(width):
-                held[cell[query], lane] += draws[query, first + lane]
-        for place in range(len(x)):
+                cell_weights[cell[query], lane] += draws[query, first + lane]
+        for index in range(len(x)):
             for lane in range(LANES):
-                of_x[x[place], lane] += held[place, lane]
-                of_y[y[place], lane] += held[place, lane]
-                total[lane] += held[place, lane]
+                of_x[x[index], lane] += cell_weights[index, lane]
+                of_y[y[index], lane] += cell_weights[index, lane]
+                total[lane] += cell_weights[index, lane]
         for groups in (of_x, of_y):
             below[:], squares[:] = 0.0, 0.0
             for number in range(len(groups)):
                 for lane in range(LANES):
-                    # twice (mid-rank - mean rank) is the weight below a value, less the weight above it
-                    own = groups[number, lane]
-                    balance = 2 * below[lane] + own - total[lane]
+                    # 2 * (mid-rank - mean rank) = weight below the value - weight above it
+                    weight = groups[number, lane]
+                    balance = 2 * below[lane] + weight - total[lane]
                     groups[number, lane] = balance
-                    squares[lane] += own * balance * balance
-                    below[lane] += own
+                    squares[lane] += weight * balance * balance
+                    below[lane] += weight
             for lane in range(LANES):
                 spread[lane] *= squares[lane]
-        for place in range(len(x)):
+        for index in range(len(x)):
             for lane in range(LANES):
-                product[lane] += held[place, lane] * of_x[x[place], lane] * of_y[y[place], lane]
+                product[lane] += cell_weights[index, lane] * of_x[x[index], lane] * of_y[y[index], lane]
         for lane in range(width):
             values[first - begin + lane] = (
                 product[lane] / np.sqrt(spread[lane]) if spread[lane] > 0 else np.nan
@@ -158,37 +162,37 @@ def _rho(
 
 
 def permuted_ranks(columns: Floats, y: Floats, orders: Orders) -> Floats:
-    """The products of mid-ranks, four times about their means: the numerator of rho."""
+    """Return the numerator of rho: four times the sum of products of centered mid-ranks."""
     ranks = np.stack([_balance(column) for column in columns.T], axis=1)
     products: Floats = _balance(y)[orders] @ ranks
     return products
 
 
 def permuted_pairs(columns: Floats, y: Floats, orders: Orders) -> Floats:
-    """Concordant less discordant pairs: the numerator of tau.
+    """Return the numerator of tau: concordant minus discordant pairs.
 
-    Where a column has two values, a query's pairs are as many as its rank in the other says: the numerator of rho.
+    If a column has two distinct values, the count follows from the ranks in the other: it is the numerator of rho.
     """
     if len(np.unique(y)) <= 2:
         return permuted_ranks(columns, y, orders)
-    found = np.empty((len(orders), columns.shape[1]))
-    own_values, own = np.unique(y, return_inverse=True)
+    surplus = np.empty((len(orders), columns.shape[1]))
+    y_values, y_groups = np.unique(y, return_inverse=True)
     inverse = np.empty_like(orders)
     np.put_along_axis(inverse, orders, np.arange(len(y), dtype=np.int32)[None], axis=1)
-    for place, column in enumerate(columns.T):
+    for index, column in enumerate(columns.T):
         values, group = np.unique(column, return_inverse=True)
         if len(values) <= 2:
-            found[:, place] = permuted_ranks(column[:, None], y, orders)[:, 0]
-        elif len(values) < len(own_values):
-            # the same pairs seen from y: the sums are over the column with fewer values, so they are shorter
-            found[:, place] = _permuted_surplus(inverse, np.argsort(own), own, group, len(values))
+            surplus[:, index] = permuted_ranks(column[:, None], y, orders)[:, 0]
+        elif len(values) < len(y_values):
+            # exchange the roles of x and y: the tree is over the column with fewer values, which is faster
+            surplus[:, index] = _permuted_surplus(inverse, np.argsort(y_groups), y_groups, group, len(values))
         else:
-            found[:, place] = _permuted_surplus(orders, np.argsort(group), group, own, len(own_values))
-    return found
+            surplus[:, index] = _permuted_surplus(orders, np.argsort(group), group, y_groups, len(y_values))
+    return surplus
 
 
 def _balance(column: Floats) -> Floats:
-    """[num_queries]: how many have a lower value, less how many have a higher one."""
+    """Return the number of lower values minus the number of higher values, per query: [num_queries]."""
     _, group, counts = np.unique(column, return_inverse=True, return_counts=True)
     balance = 2 * np.cumsum(counts) - counts - len(column)
     return balance[group].astype(np.float64)
@@ -205,14 +209,14 @@ def _permuted_surplus(orders: Orders, by_x: Integers, x: Integers, y: Integers, 
             end = start
             while end < len(by_x) and x[by_x[end]] == x[by_x[start]]:
                 group = y[orders[number, by_x[end]]]
-                node, through = group + 1, 0.0
+                node, at_most = group + 1, 0.0
                 while node > 0:
-                    through += tree[node]
+                    at_most += tree[node]
                     node &= node - 1
-                values[number] += 2 * through - of_y[group] - start
+                values[number] += 2 * at_most - of_y[group] - start
                 end += 1
-            for place in range(start, end):
-                group = y[orders[number, by_x[place]]]
+            for index in range(start, end):
+                group = y[orders[number, by_x[index]]]
                 of_y[group] += 1
                 node = group + 1
                 while node <= num_y:
