@@ -184,7 +184,9 @@ def _measured(labels: Labels, measures: Sequence[_Measure], threshold: float | N
     flat = [label for row in labels.values() for label in row]
     strict = sorted({measure.name for measure in measures if MEASURES[measure.measure].needs_binary})
     if strict and threshold is None and not set(flat) <= {0.0, 1.0}:
-        message = f"the labels are graded, and {', '.join(strict)} need a threshold; the labels are in this error's `labels`"
+        message = (
+            f"the labels are graded, and {', '.join(strict)} need a threshold; this error has the labels"
+        )
         raise GradedLabels(message, labels)
     width = max([1, *lengths, *(measure.cutoff for measure in measures)])
     lists = own_ideal(pad(flat, lengths, width), np.array(lengths))

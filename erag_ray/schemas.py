@@ -1,7 +1,7 @@
 """Arrow schemas and keys of all tables, and ``conform``, which checks tables at the boundaries of rooms.
 
-Ids are strings. ``rank`` is 1-based and defines the order. A null value means "not judged": it is never 0 and never NaN.
-Non-nullable columns have no nulls. To add a table, define its `TableSchema` here and add it to `TABLES`.
+Ids are strings. ``rank`` is 1-based and defines the order. A null value means "not judged": it is never 0 and
+never NaN. Non-nullable columns have no nulls. To add a table, define its `TableSchema` here and add it to `TABLES`.
 """
 
 from __future__ import annotations

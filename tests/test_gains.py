@@ -155,7 +155,7 @@ def test_golds_are_text_and_part_of_what_is_asked(folders: dict[str, str]) -> No
 
 def test_what_cannot_say_how_likely_an_answer_is_is_told_before_anything_is_read(tiny: Tiny) -> None:
     some = tiny.with_config(annotators=["gold_likelihood"])
-    message = "the kind gold_likelihood needs loglikelihood, and echo gives none; fid, ipa, causal, vllm can"
+    message = "the kind gold_likelihood needs loglikelihood, which echo does not support; fid, ipa, causal, vllm can"
     with pytest.raises(InputError, match=message):
         prepare(some.config, check_reader)
 

@@ -254,7 +254,7 @@ def test_judgements_are_counted_by_what_the_reader_was_given(
         "Distinct outputs by the judge: CORRECT {}, INCORRECT {}, ABSTAINED {}; no judgement in {}, whose"
     )
     assert summary.format(*(counts[one] for one in said[:4])) in report
-    assert "tiny: what the judge says of the outputs" in report
+    assert "tiny: verdicts of the judge on the outputs" in report
 
 
 def word_of(found: Triple) -> str:

@@ -90,12 +90,14 @@ def test_what_a_model_cannot_do_is_said_before_any_is_loaded(tiny: Tiny) -> None
     wanting = dataclasses.replace(tiny.config, annotators=["gold_likelihood"])
     (problem,) = check_reader(wanting, inputs.datasets)
     assert problem == (
-        "reader.kind: the kind gold_likelihood needs loglikelihood, and echo gives none; "
+        "reader.kind: the kind gold_likelihood needs loglikelihood, which echo does not support; "
         "fid, ipa, causal, vllm can"
     )
     judged = dataclasses.replace(tiny.config, annotators=["llm_relevance"], judge=JudgeConfig(kind="echo"))
     (problem,) = check_reader(judged, inputs.datasets)
-    assert problem.startswith("judge.kind: the kind relevance needs loglikelihood, and echo gives none;")
+    assert problem.startswith(
+        "judge.kind: the kind relevance needs loglikelihood, which echo does not support;"
+    )
 
 
 # --- models that answer wrongly ---

@@ -308,7 +308,7 @@ def test_verdicts_that_start_alike_need_room(
 
 
 def test_a_reader_that_cannot_is_told_before_anything_is_read(tiny: Tiny) -> None:
-    message = "the kind early_stopped needs early_stop, and echo gives none; fid, ipa, causal can"
+    message = "the kind early_stopped needs early_stop, which echo does not support; fid, ipa, causal can"
     with pytest.raises(InputError, match=message):
         prepare(tiny.with_config(score_only="early_stop").config, check_reader)
 

@@ -1,4 +1,4 @@
-"""QUERIES, RUNS, CORPUS and gold_answers together: do they fit, and which passages are gold."""
+"""Check that QUERIES, RUNS and CORPUS are consistent, and select the gold passages."""
 
 from __future__ import annotations
 

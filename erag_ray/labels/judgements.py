@@ -39,7 +39,7 @@ def judge_outputs(config: JobConfig, inputs: Inputs, done: Finished) -> Finished
         done: the finished inference stage.
 
     Raises:
-        InputError: the judge cannot be found or read.
+        InputError: the judge cannot be found or loaded.
         JobError: more of its responses are errors than ``max_error_fraction`` allows, or ``max_cost`` is spent.
     """
     if _judged(inputs).is_empty():

@@ -93,7 +93,7 @@ def _tables_1(correlations: pl.DataFrame) -> Iterator[Table]:
     rows = whole_lists(correlations)
     depths = table_depths(rows)["depth"].unique().sort(descending=True)
     if depths.is_empty():
-        say("Table 1 is left out: no agreement has a value; the report of the comparison says why")
+        say("Table 1 is left out: no agreement has a value; the report of the comparison has the reasons")
     for depth in depths:
         for run in rows["run_id"].unique().sort():
             yield table_1(correlations, run, depth)

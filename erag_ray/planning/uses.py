@@ -81,7 +81,7 @@ def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]
     missing = form.needs - model_class(model_config.kind).supports
     if missing:
         what = f"the kind {kind.name} needs {' and '.join(sorted(missing))}"
-        text = f"{kind.asks}.kind: {what}, and {model_config.kind} gives none; {able(form)} can"
+        text = f"{kind.asks}.kind: {what}, which {model_config.kind} does not support; {able(form)} can"
         raise InputError([text])
     with _problems_named_after(kind):
         model, name = _model(_model_config(model_config, form))

@@ -86,8 +86,8 @@ def cell_table(
             Column("questions", Format.COUNT),
         ),
         rows=tuple(rows),
-        caption="Share of questions, by whether some document alone, the list of all of them, and the reader without "
-        f"documents suffice (a label or a score of at least {least:g}), with {confidence:.0%} Wilson intervals. "
+        caption="Share of questions, by whether a single document, the whole list, and the reader without documents "
+        f"suffice (a label or a score of at least {least:g}), with {confidence:.0%} Wilson intervals. "
         + "; ".join(f"{CELL_HEADS[cell]}: {text}" for cell, text in CELLS_MEANING.items())
         + f". {_dropped(selected)}Question by question in the table cells.",
         is_main=True,
@@ -108,8 +108,9 @@ def rate_table(shares: pl.DataFrame, dataset: str, runs: Sequence[str], confiden
         columns=(*names("run", "documents"), *RATE_HEADS.values()),
         rows=tuple(rows),
         caption=f"With {confidence:.0%} Wilson intervals and the number of questions that each is taken over. "
-        "Combined: what helped lies in several documents, so no label of one document shows it. Distracted: a document "
-        "helps alone, and its list does not. Where both are rare, labels of single documents can stand for the list.",
+        "Combined: what helped lies in several documents, so no label of one document shows it. Distracted: a "
+        "single document suffices, and its list does not. If both are rare, labels of single documents represent the "
+        "list well.",
         is_main=True,
         dataset=dataset,
     )
@@ -211,7 +212,7 @@ def complement_table(complements: pl.DataFrame, dataset: str, confidence: float)
             Column("questions", Format.COUNT),
         ),
         rows=tuple(rows),
-        caption="Share of questions with a document among the first that suffices alone, with "
+        caption="Share of questions with a sufficient single document among the first, with "
         f"{confidence:.0%} Wilson intervals. Fusing gains at most: in A or B, minus the better of the two; a fused "
         "list of the same length may lose some of it.",
         dataset=dataset,

@@ -38,7 +38,7 @@ def kind_name(kind: str, depth: int) -> str:
     names = {
         NO_PASSAGES: "no passages",
         GOLD_PASSAGES: "gold passages",
-        SINGLE_DOCUMENT: "each document alone",
+        SINGLE_DOCUMENT: "single documents",
     }
     return names.get(kind) or f"first {depth} documents"
 
@@ -90,14 +90,14 @@ def judgement_table(judgements: pl.DataFrame, dataset: str) -> Table:
     )
     return Table(
         name=part_name("judgements", dataset),
-        title=f"{dataset}: what the judge says of the outputs",
+        title=f"{dataset}: verdicts of the judge on the outputs",
         columns=(
             *names("given"),
             Column("outputs", Format.COUNT),
             *columns(JUDGEMENTS_SHOWN.values(), Format.SHARE),
         ),
         rows=rows,
-        caption="Shares of outputs. correct scores 1; incorrect, abstained and empty (not asked about) score 0. no "
+        caption="Shares of outputs. correct scores 1; incorrect, abstained and empty (not judged) score 0. no "
         "judgement: the judge wrote something else, or its request failed; the score is null.",
         is_main=True,
         dataset=dataset,

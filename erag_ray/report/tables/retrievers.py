@@ -71,8 +71,8 @@ def reference_columns(references: Sequence[str]) -> tuple[Column, ...]:
 
 def best_first(means: pl.DataFrame) -> list[str]:
     """Return the runs by their mean utility at the largest depth, best first."""
-    used = means.filter((pl.col("annotator") == END_TO_END) & ~pl.col("run_id").is_in(REFERENCES))
-    deepest = used.filter(pl.col("depth") == pl.col("depth").max())
+    utility = means.filter((pl.col("annotator") == END_TO_END) & ~pl.col("run_id").is_in(REFERENCES))
+    deepest = utility.filter(pl.col("depth") == pl.col("depth").max())
     ordered = deepest.group_by("run_id").agg(pl.col("mean").mean())
     return ordered.sort("mean", "run_id", descending=[True, False], nulls_last=True)["run_id"].to_list()
 
@@ -81,13 +81,15 @@ def utility_rows(
     means: pl.DataFrame, runs: Sequence[str], references: Sequence[str], num_queries: int
 ) -> Iterator[tuple[Value, ...]]:
     """Yield the score, ``utility@k`` and a value for each run and reference run, by depth."""
-    used = means.filter(pl.col("annotator") == END_TO_END)
-    of_runs = used.filter(~pl.col("run_id").is_in(REFERENCES))
+    utility = means.filter(pl.col("annotator") == END_TO_END)
+    of_runs = utility.filter(~pl.col("run_id").is_in(REFERENCES))
     for (reader, score, depth), part in of_runs.sort("reader", "depth").group_by(
         "reader", "score", "depth", maintain_order=True
     ):
-        beside = used.filter(pl.col("run_id").is_in(REFERENCES) & (pl.col("reader") == reader))
-        values = _values(pl.concat([part, beside]), num_queries)
+        references_of_reader = utility.filter(
+            pl.col("run_id").is_in(REFERENCES) & (pl.col("reader") == reader)
+        )
+        values = _values(pl.concat([part, references_of_reader]), num_queries)
         # reference runs have the same value at every depth
         yield (*plain(str(score), f"utility@{depth}"), *across(values, [*runs, *references]))
 
