@@ -28,17 +28,17 @@ def unrelated_pairs(evidence: Evidence) -> pl.DataFrame:
     """
     pairs = evidence.pairs.join(evidence.queries.select("query_id", "dataset"), on="query_id")
     parts = [_following(part) for part in pairs.partition_by("dataset")]
-    schema = {"query_id": pl.String, "doc_id": pl.String, "place": pl.Int64}
+    schema = {"query_id": pl.String, "doc_id": pl.String, "offset": pl.Int64}
     others = pl.concat([pl.DataFrame(schema=schema), *parts]).join(pairs, on=PAIR, how="anti")
     paged = with_passage(others, evidence.corpus, "page_id")
     paged = paged.join(evidence.provenance, on=["query_id", "page_id"], how="anti")
     without = contains_answer_dpr(replace(evidence, pairs=paged.select(PAIR))).filter(pl.col("label") == 0)
-    unrelated = paged.join(without, on=PAIR, how="semi").sort("query_id", "place")
+    unrelated = paged.join(without, on=PAIR, how="semi").sort("query_id", "offset")
     return unrelated.group_by("query_id", maintain_order=True).head(PER_QUESTION).select(PAIR)
 
 
 def _following(pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return the documents that follow each question on the ring: columns query_id, doc_id, place."""
+    """Return the documents that follow each question on the ring: columns query_id, doc_id, offset."""
     documents, queries = (pairs[name].unique() for name in ("doc_id", "query_id"))
     hashes = _hashes(documents)
     order = np.argsort(hashes)
@@ -48,7 +48,7 @@ def _following(pairs: pl.DataFrame) -> pl.DataFrame:
         {
             "query_id": queries.gather(np.repeat(np.arange(len(queries)), len(offsets))),
             "doc_id": documents.gather(order[rows.ravel() % len(order)]),
-            "place": np.tile(offsets, len(queries)),
+            "offset": np.tile(offsets, len(queries)),
         }
     )
 

@@ -41,16 +41,16 @@ def page_values(
 
 
 def _ranked_pages(runs: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
-    """Return the pages of each list with their rank: run_id, query_id, page_id, place (from 1)."""
+    """Return the pages of each list with their rank: run_id, query_id, page_id, position (from 1)."""
     pages = runs.join(corpus.select("doc_id", "page_id"), on="doc_id").drop_nulls("page_id")
     first = pages.group_by(*LIST, "page_id").agg(pl.col("rank").min())
-    place = pl.col("rank").rank("ordinal").over(LIST).cast(pl.Int64)
-    return first.select(*LIST, "page_id", place=place)
+    position = pl.col("rank").rank("ordinal").over(LIST).cast(pl.Int64)
+    return first.select(*LIST, "page_id", position=position)
 
 
 def _r_precision(ranked: pl.DataFrame) -> pl.DataFrame:
     size = pl.col("page_id").n_unique()
-    hits = (pl.col("place") <= size).fill_null(False).sum()
+    hits = (pl.col("position") <= size).fill_null(False).sum()
     outputs = ranked.group_by(*LIST, "output").agg(value=hits / size)
     best = outputs.group_by(LIST).agg(pl.col("value").max())
     return best.select(*LIST, measure=pl.lit("kilt_r_precision"), cutoff=pl.lit(0, pl.Int32), value="value")
@@ -60,12 +60,12 @@ def _points(ranked: pl.DataFrame) -> pl.DataFrame:
     """Return each distinct page set: whether it is complete, and its point in the list (KILT's get_rank)."""
     sets = ranked.group_by(*LIST, "output").agg(
         pages=pl.col("page_id").unique().sort(),
-        last=pl.col("place").max(),
-        is_whole=pl.col("place").is_not_null().all(),
+        last=pl.col("position").max(),
+        is_whole=pl.col("position").is_not_null().all(),
     )
     distinct = sets.sort("output").unique([*LIST, "pages"], keep="first", maintain_order=True)
     # gold pages of any set, up to a position: they are not points themselves
-    gold = ranked.drop_nulls("place").select(*LIST, last="place").unique()
+    gold = ranked.drop_nulls("position").select(*LIST, last="position").unique()
     num_gold = gold.with_columns(num_gold=pl.col("last").rank("ordinal").over(LIST).cast(pl.Int64))
     ordered = distinct.join(num_gold, on=[*LIST, "last"], how="left").sort(
         *LIST, "last", "output", nulls_last=True

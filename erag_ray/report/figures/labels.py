@@ -51,7 +51,7 @@ def shares_by_rank(
     rows = pl.concat(parts) if parts else pl.DataFrame()
     if rows.is_empty():
         return None
-    ordered = in_order(rows, scope.runs).sort("place", "rank", maintain_order=True)
+    ordered = in_order(rows, scope.runs).sort("run_number", "rank", maintain_order=True)
     return Figure(
         name=scope.name("shares"),
         title=f"{scope.dataset}: useful{' and harmful' if len(parts) > 1 else ''} documents by rank",

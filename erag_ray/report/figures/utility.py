@@ -28,7 +28,7 @@ def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Figure | None:
         dataset=scope.dataset, annotator=END_TO_END, reader=scope.reader, score=scope.score
     ).drop_nulls("mean")
     selected = in_order(utility.filter(pl.col("run_id").is_in(scope.runs)), scope.runs).sort(
-        "place", "depth", maintain_order=True
+        "run_number", "depth", maintain_order=True
     )
     if selected.is_empty():
         return None
@@ -56,12 +56,12 @@ def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Figure | None:
 
 
 def in_order(rows: pl.DataFrame, runs: tuple[str, ...]) -> pl.DataFrame:
-    """Add ``place``, the index of ``run_id`` in ``runs``, and sort by it."""
-    places = pl.DataFrame(
-        {"run_id": runs, "place": range(len(runs))}, schema={"run_id": pl.String, "place": pl.Int64}
+    """Add ``run_number``, the index of ``run_id`` in ``runs``, and sort by it."""
+    numbers = pl.DataFrame(
+        {"run_id": runs, "run_number": range(len(runs))}, schema={"run_id": pl.String, "run_number": pl.Int64}
     )
-    return rows.join(places, on="run_id", how="left", maintain_order="left").sort(
-        "place", maintain_order=True
+    return rows.join(numbers, on="run_id", how="left", maintain_order="left").sort(
+        "run_number", maintain_order=True
     )
 
 

@@ -146,7 +146,7 @@ def cell_comparison_table(comparisons: pl.DataFrame, dataset: str) -> Table:
     selected = comparisons.filter(pl.col("dataset") == dataset)
     order = [*CELLS_MEANING, *RATES]
     differing = selected.filter(pl.col("effect_size").is_not_null()).with_columns(
-        place=pl.col("cell").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
+        position=pl.col("cell").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
     )
     return Table(
         name=part_name("cell-comparisons", dataset),
@@ -160,7 +160,7 @@ def cell_comparison_table(comparisons: pl.DataFrame, dataset: str) -> Table:
         ),
         rows=tuple(
             _comparison_row(row)
-            for row in differing.sort("place", "depth", "run_a", "run_b").iter_rows(named=True)
+            for row in differing.sort("position", "depth", "run_a", "run_b").iter_rows(named=True)
         ),
         caption="Difference of the shares, paired over questions, with its bootstrap interval; p by random sign flips, "
         "and with Holm's correction over all pairs of runs by this cell at this depth. A rate is compared over the "
@@ -221,13 +221,13 @@ def complement_table(complements: pl.DataFrame, dataset: str, confidence: float)
 
 def _of_lists(shares: pl.DataFrame, dataset: str, runs: Sequence[str]) -> pl.DataFrame:
     """Return the judged rows of one dataset, runs in reading order, depths ascending."""
-    order = {run: place for place, run in enumerate(runs)}
+    order = {run: position for position, run in enumerate(runs)}
     selected = shares.filter(pl.col("dataset") == dataset, pl.col("run_id").is_in(list(order)))
     judged = selected.filter(pl.col("share").is_not_null().any().over("run_id", "depth"))
-    place = pl.col("run_id").replace_strict(order, return_dtype=pl.Int64)
-    numbered = judged.with_columns(place=place).with_row_index("row")
+    position = pl.col("run_id").replace_strict(order, return_dtype=pl.Int64)
+    numbered = judged.with_columns(position=position).with_row_index("row")
     first = pl.col("row").min().over("slice", "value")
-    return numbered.sort(first, "place", "depth", "row")
+    return numbered.sort(first, "position", "depth", "row")
 
 
 def _list_names(part: pl.DataFrame) -> tuple[Value, ...]:
