@@ -12,11 +12,11 @@ import pytest
 
 from erag_ray.benchmark.config import BenchmarkConfig
 from erag_ray.config import DualLabelsConfig, JobConfig, ReportConfig, RetrieveConfig, parse, renamed
+from erag_ray.config.keys import all_keys
 from erag_ray.papers.config import PapersConfig
 from erag_ray.sequential_test.config import SettleConfig
 from erag_ray.train.config import TrainConfig
 from erag_ray.world.config import WorldConfig
-from erag_ray.config.keys import all_keys
 
 ROOT = pathlib.Path(__file__).parents[1]
 JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py"))
