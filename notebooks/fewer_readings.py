@@ -204,7 +204,7 @@ def settled(data: Data, measure: str, pair: tuple[int, int], share: float) -> li
 def stopped(
     data: Data, measure: str, way: str, found: Floats, flips: Floats, num_read: Floats, truth: float
 ) -> str:
-    """What one way to look came to: shares of readings, of orders settled and told, of missed and of false diagnostics."""
+    """What one way to look came to: shares of readings, of orders settled and told, of missed and of false findings."""
     ends = np.unique(np.linspace(0, data.num_queries, NUM_LOOKS + 1).astype(int))
     counts = ends[ends >= 2].tolist()
     ordinary = np.full(len(counts), stats.norm.isf(0.025))

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from heavy_packages import HEAVY
 
 import erag_ray
 from erag_ray.models import MODELS
@@ -35,18 +36,6 @@ LIGHT = (
     "erag_ray.report",
     "erag_ray.inputs",
 )
-HEAVY = {
-    "torch": {"models", "retrieve", "train", "cluster", "inference", "benchmark"},
-    "transformers": {"models", "retrieve", "train", "inference", "benchmark"},
-    "sentence_transformers": {"retrieve", "benchmark"},
-    "faiss": {"retrieve", "benchmark"},
-    "ray": {"cluster", "inference", "train"},
-    "bm25s": {"retrieve", "benchmark"},
-    "Stemmer": {"retrieve"},
-    "vllm": {"models"},
-    "altair": {"report"},
-    "vl_convert": {"report"},
-}
 
 
 def parts_of(file: pathlib.Path) -> tuple[str, ...]:

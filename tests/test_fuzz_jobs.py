@@ -13,10 +13,7 @@ import tempfile
 from collections.abc import Callable
 
 import pytest
-from fuzzing import as_lines, check_messages, damaged, is_clean, odd_records, tried
-from hypothesis import given
-from hypothesis import strategies as st
-from test_fuzz_inputs import (
+from fuzz_oracles import (
     KILT_PAGES,
     TEXTS,
     WIKI_PAGES,
@@ -26,6 +23,9 @@ from test_fuzz_inputs import (
     passages_oracle,
     trec_oracle,
 )
+from fuzzing import as_lines, check_messages, damaged, is_clean, odd_records, tried
+from hypothesis import given
+from hypothesis import strategies as st
 from tiny import Tiny, compare, write_tiny
 
 from erag_ray import schemas

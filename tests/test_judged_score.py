@@ -23,7 +23,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from misbehaving_server import MODEL, Asked, MisbehavingServer, Reply, error_reply, serving
-from test_served import PRICES, config_of, runs_here, short_pauses, titles
+from served_jobs import PRICES, config_of, runs_here, short_pauses, titles
 from tiny import PASSAGES, QUESTIONS, RUNS, RunJob, Tiny, kilt_line, table, trec_lines
 
 from erag_ray.config import JudgeConfig, ReaderConfig

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 import transformers
-from test_evaluate import correlations, measured, numbered, settings, used
+from evaluated import correlations, measured, numbered, settings, used
 from tiny import Tiny, compare, kilt_line, passage_line
 
 from erag_ray.benchmark.readers.roofline import encoder_operations

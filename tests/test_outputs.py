@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from test_evaluate import best_depths, numbered, settings, used
+from evaluated import best_depths, numbered, settings, used
 from tiny import RIGHT, Tiny, compare, table, tables_text
 
 from erag_ray.config import JobConfig, ReaderConfig

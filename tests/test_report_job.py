@@ -15,9 +15,9 @@ import polars as pl
 import pytest
 import rich.console
 from conftest import read_here
-from test_architecture import HEAVY
-from test_evaluate import measured, numbered, used
-from test_report import lines_after_the_verdict, printed, report_with, results_of, spoken
+from evaluated import measured, numbered, used
+from heavy_packages import HEAVY
+from report_texts import lines_after_the_verdict, printed, report_with, results_of, spoken
 from tiny import Tiny, compare, write_tiny
 
 from erag_ray.config import ReportConfig, ReportKeys

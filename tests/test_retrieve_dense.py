@@ -12,8 +12,8 @@ import polars as pl
 import pytest
 import sentence_transformers
 from encoders import bert_folder, vector, xlm_roberta_folder
+from ranked_lists import corpus_of, questions
 from sentence_transformers.sentence_transformer import modules
-from test_retrieve import corpus_of, questions
 
 from erag_ray.config import RetrieverConfig
 from erag_ray.errors import InputError

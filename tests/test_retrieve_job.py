@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import polars as pl
 import pytest
 from encoders import bert_folder
+from pages import page_line
 from polars.testing import assert_frame_equal
-from test_corpus import page_line
 from tiny import PASSAGES, QUESTIONS, Tiny, kilt_line, passage_line
 
 from erag_ray.config import JobConfig, RetrieveConfig, RetrieverConfig, SearchConfig

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 import pytest
+from cell_tables import framed
+from evaluated import queries
+from evaluated import settings as settings_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
-from test_cells import framed
-from test_evaluate import queries
-from test_evaluate import settings as settings_of
 from tiny import Tiny, compare, table
 
 from erag_ray.agreement import holm

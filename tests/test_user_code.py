@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 from guides import files_of, job_commands
-from test_faults import FORM, as_pending, in_order, pending, requests, work_of
+from pending_requests import FORM, as_pending, in_order, pending, requests, work_of
 from tiny import RUNS as LISTS
 from tiny import RunJob, Tiny, job_command, table
 
