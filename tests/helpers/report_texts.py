@@ -71,10 +71,10 @@ def report_with(name: str) -> Report:
     return dataclasses.replace(made, title=name, verdict=said, warnings=(name,))
 
 
-def printed(made: Report, width: int, *, verbose: bool = False, places: Sequence[str] = ()) -> str:
+def printed(made: Report, width: int, *, verbose: bool = False, locations: Sequence[str] = ()) -> str:
     """What a console of this width shows."""
     out = io.StringIO()
-    print_report(made, rich.console.Console(file=out, width=width), verbose=verbose, places=places)
+    print_report(made, rich.console.Console(file=out, width=width), verbose=verbose, locations=locations)
     return out.getvalue()
 
 
