@@ -403,7 +403,7 @@ def test_judged_without_a_judge_is_one_message_before_anything_is_read(
     tiny: Tiny, job: RunJob, no_reader: None
 ) -> None:
     judged = tiny.with_config(score="judged")
-    message = "score: judged needs a judge; give judge.kind and judge.model, or another score"
+    message = "score: judged needs a judge; set judge.kind and judge.model, or another score"
     code, said = job("compare", judged)
     assert (code, said.count(message)) == (2, 1), said
     assert job("prepare", judged)[0] == 0
@@ -475,7 +475,7 @@ def test_reader_and_judge_on_one_server_share_max_cost(
     code, said = job("compare", bounded)
     assert code == 1
     # one more may be under way
-    assert "of 8.0000 is spent" in said
+    assert "is spent of 8.0000" in said
     assert 8 <= len(triples(server)) <= 10
     assert len(server.asked) - len(triples(server)) == 37
     code, said = job("compare", bounded)

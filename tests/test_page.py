@@ -371,7 +371,7 @@ print(status.partition("VmHWM:")[2].split()[0])
 
 def peak_of(out: pathlib.Path) -> int:
     """Bytes that a process needs at most to write a folder's page."""
-    code = PEAK.format(tests=str(pathlib.Path(__file__).parent), out=str(out))
+    code = PEAK.format(tests=str(pathlib.Path(__file__).parent / "helpers"), out=str(out))
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=200
     )

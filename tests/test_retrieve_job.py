@@ -170,7 +170,7 @@ def test_a_comparison_does_not_overwrite_what_it_was_given(tiny: Tiny, key: str)
         "passages": {"passages": [f"{out}/corpus"], "out": out},
         "runs": {"runs": {"bm25": run.path}, "out": out},
     }[key]
-    with pytest.raises(InputError, match=rf"{key}: .* lies where this job writes its own tables"):
+    with pytest.raises(InputError, match=rf"{key}: .* is in the folder where this job writes its tables"):
         prepare(tiny.with_config(**changes).config)
     assert pathlib.Path(run.path).exists()
 
