@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from erag_ray.measures import MEASURES, check_measures, compute_all, own_ideal, pad
+from erag_ray.measures import MEASURES, check_measures, compute_all, list_ideal, pad
 
 Labels = dict[str, list[float]]
 Generator = Callable[[dict[str, list[str]]], Mapping[str, str]]
@@ -181,7 +181,7 @@ def _measured(labels: Labels, asked: Sequence[_Asked], threshold: float | None) 
         )
         raise GradedLabels(message, labels)
     width = max([1, *lengths, *(one.cutoff for one in asked)])
-    lists = own_ideal(pad(flat, lengths, width), np.array(lengths))
+    lists = list_ideal(pad(flat, lengths, width), np.array(lengths))
     cutoffs = {one.cutoff for one in asked}
     values = compute_all({one.measure for one in asked}, lists, cutoffs, threshold)
     return {
