@@ -14,7 +14,7 @@ from erag_ray.scores import JUDGED
 def label_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[str, object]:
     """Return the part of a config that LABELS depend on, for these datasets."""
     asks = list(asks_of(config.annotators))
-    judge = {"judge": output_settings(config.judge)} if any(a.kind.asks == "judge" for a in asks) else {}
+    judge = {"judge": output_settings(config.judge)} if any(a.kind.role == "judge" for a in asks) else {}
     is_unrelated = any(ask.lists is unrelated_pairs for ask in asks)
     noise = {"unrelated": {"per_question": PER_QUESTION, "tail": TAIL}} if is_unrelated else {}
     return {

@@ -250,7 +250,7 @@ def plan_lists(
     found = {pair: use_of(by_name[pair[0]], config, inputs.datasets[pair[1]]) for pair in named}
     uses = {pair: use for pair, (use, _) in found.items()}
     # where the judge is the reader's own model, the reader's config says how large its batches are
-    by_role = sorted(found.values(), key=lambda pair: pair[0].kind.asks)
+    by_role = sorted(found.values(), key=lambda pair: pair[0].kind.role)
     models = {use.model: model for use, model in by_role}
     with stage_progress("planning requests", show=config.progress) as at:
         documents = documents_of(inputs.corpus)

@@ -66,7 +66,7 @@ def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]
     """
     if kind is ANSWER_JUDGE and config.judge == JudgeConfig():
         raise InputError(["score: judged needs a judge; give judge.kind and judge.model, or another score"])
-    asked = config.reader if kind.asks == "reader" else config.judge.reader()
+    asked = config.reader if kind.role == "reader" else config.judge.reader()
     case = Case(
         dataset=dataset,
         reader=config.reader,
@@ -81,13 +81,13 @@ def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]
     missing = form.needs - model_class(asked.kind).supports
     if missing:
         what = f"the kind {kind.name} needs {' and '.join(sorted(missing))}"
-        text = f"{kind.asks}.kind: {what}, and {asked.kind} gives none; {able(form)} can"
+        text = f"{kind.role}.kind: {what}, and {asked.kind} gives none; {able(form)} can"
         raise InputError([text])
     with _named_after(kind):
         model, name = _model(_own(asked, form))
         check_form(model, form)
         _check_answers(kind, case, model)
-    reader = name if kind.asks == "judge" else reader_id(config, dataset)
+    reader = name if kind.role == "judge" else reader_id(config, dataset)
     use = Use(kind=kind, case=case, form=form, model=name, reader=reader, sees_order=model.sees_order)
     return use, model
 
@@ -99,7 +99,7 @@ def _named_after(kind: Kind) -> Iterator[None]:
         yield
     except InputError as error:
         raise InputError(
-            [problem.replace("reader.", f"{kind.asks}.") for problem in error.problems]
+            [problem.replace("reader.", f"{kind.role}.") for problem in error.problems]
         ) from error
 
 
