@@ -84,8 +84,11 @@ def test_a_hub_model_that_is_not_at_hand_is_named(
 ) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    refuse("nobody/no-such-model is neither a folder here nor a hub model at hand", "nobody/no-such-model")
-    refuse("not a name is neither a folder here nor a hub model", "not a name")
+    refuse(
+        "nobody/no-such-model is neither a folder nor a hub model that can be downloaded",
+        "nobody/no-such-model",
+    )
+    refuse("not a name is neither a folder nor a hub model", "not a name")
 
 
 def test_a_gguf_file_is_read(tmp_path: pathlib.Path) -> None:

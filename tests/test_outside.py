@@ -127,8 +127,8 @@ CASES = {
         "answered request 0, of 1 from 0, twice or unasked",
     ),
     "others": ([(7, Response(text="a"))], "answered request 7, of 1 from 0, twice or unasked"),
-    "no pair": (["text"], "run gave 'text', not a request's place and an erag_ray.models.Response"),
-    "no text": ([(0, Response())], "run gave the text None for a request to generate"),
+    "no pair": (["text"], "run returned 'text', not a request's place and an erag_ray.models.Response"),
+    "no text": ([(0, Response())], "run returned the text None for a request to generate"),
 }
 
 
@@ -164,7 +164,7 @@ def test_log_probabilities_are_checked(logprobs: tuple[float, ...], message: str
     assert found[0].logprobs == (-1.0, -1.0)
     assert found[1].failure is not None
     assert message in found[1].failure.text
-    with pytest.raises(TypeError, match="run gave"):
+    with pytest.raises(TypeError, match="run returned"):
         list(checked(model, requests_to(form, "wrong")))
 
 

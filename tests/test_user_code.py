@@ -240,13 +240,13 @@ def test_the_longest_requests_may_all_fail() -> None:
 @pytest.mark.parametrize(
     ("results", "why"),
     [
-        (["a text"], "run gave 'a text', not a request's place and an erag_ray.models.Response"),
-        ([(1, "a text")], "run gave (1, 'a text'), not a request's place"),
-        ([(0, Response(text=None))], "run gave the text None for a request to generate"),
+        (["a text"], "run returned 'a text', not a request's place and an erag_ray.models.Response"),
+        ([(1, "a text")], "run returned (1, 'a text'), not a request's place"),
+        ([(0, Response(text=None))], "run returned the text None for a request to generate"),
         ([], "run left 1 of 1 requests unanswered"),
         ([(7, Response(text="a"))], "run answered request 7, of 1 from 0, twice or unasked"),
-        ([(0, Response(text="a", num_output_tokens="b"))], "run gave num_output_tokens='b'"),  # type: ignore[arg-type]
-        ([(0, Response(text="a", num_prompt_tokens=-1))], "run gave num_prompt_tokens=-1"),
+        ([(0, Response(text="a", num_output_tokens="b"))], "run returned num_output_tokens='b'"),  # type: ignore[arg-type]
+        ([(0, Response(text="a", num_prompt_tokens=-1))], "run returned num_prompt_tokens=-1"),
         ([(0, Response(text="\ud800"))], "surrogates"),
     ],
 )
@@ -358,7 +358,7 @@ def test_a_process_tells_of_a_model_that_cannot_be_loaded_and_keeps_the_tracebac
         run(work, config, "job")
     assert re.fullmatch(
         r"reader failing:NoLoad: load: FileNotFoundError: no weights here \(.*failing\.py:\d+\); "
-        r"what was read and sealed so far is kept; mend it and start the same command again",
+        r"responses and sealed tables so far are kept; fix the problem and start the same command again",
         str(ended.value),
     )
     (file,) = (path for path in (tmp_path / "out" / "errors").iterdir() if path.is_file())
@@ -559,7 +559,7 @@ def test_a_value_that_no_score_may_have_names_the_query_and_the_output(
     assert code == 1
     assert "18 of 18 scores are errors" in said
     assert (
-        "score nan, query q1, output 'Marn': ValueError: score 'nan' gave nan; "
+        "score nan, query q1, output 'Marn': ValueError: score 'nan' returned nan; "
         "allowed: a number in [0, 1] (my_scores.py:13)"
     ) in said
     assert len([line for line in said.splitlines() if line.startswith("  score nan")]) == 5
@@ -672,7 +672,7 @@ def test_an_annotator_that_raises_ends_the_job_and_what_was_read_stays(
     assert ended == code
     assert line in said
     if code == 1:
-        assert re.search(r"\(my_annotators\.py:\d+\); what was read and sealed so far is kept", said)
+        assert re.search(r"\(my_annotators\.py:\d+\); responses and sealed tables so far are kept", said)
     assert not TableStore(tiny.config.out).is_sealed(LABELS)
     assert job("compare", tiny)[0] == 0
     assert reads_here == [37]
@@ -691,7 +691,7 @@ def test_a_measure_that_raises_ends_the_job_by_its_line(
     code, said = job("compare", tiny.with_config(measures=["my_measures:FIRST"], annotators=["erag"]))
     assert code == 1
     assert re.search(
-        r"measures: my_measures:FIRST: ValueError: gave an array of shape \(6, 1\), not \(6, \d\) "
+        r"measures: my_measures:FIRST: ValueError: returned an array of shape \(6, 1\), not \(6, \d\) "
         r"\(my_measures\.py:2\)",
         said,
     )

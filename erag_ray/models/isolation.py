@@ -115,12 +115,12 @@ def checked(model: Model, requests: Sequence[Request]) -> Iterator[Answer]:
     missing = set(range(len(requests)))
     for answer in model.run(requests):
         if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Response)):
-            raise TypeError(f"run gave {answer!r}, not a request's place and an erag_ray.models.Response")
+            raise TypeError(f"run returned {answer!r}, not a request's place and an erag_ray.models.Response")
         place, response = answer
         if place not in missing:
             raise TypeError(f"run answered request {place!r}, of {len(requests)} from 0, twice or unasked")
         if fault := _fault(requests[place], response):
-            raise TypeError(f"run gave {fault}")
+            raise TypeError(f"run returned {fault}")
         missing.discard(place)
         yield place, response
     if missing:
