@@ -16,7 +16,7 @@ from erag_ray.config import JobConfig
 from erag_ray.errors import JobError
 from erag_ray.inference import INSTEAD_OF_ANSWERS, Finished, run_stage
 from erag_ray.inputs import Inputs
-from erag_ray.kinds import ANSWER, ANSWER_JUDGE, judgement, judge_passages
+from erag_ray.kinds import ANSWER, ANSWER_JUDGE, judge_passages, judgement
 from erag_ray.logs import say
 from erag_ray.output_tables import describe_judgements, judged_queries
 from erag_ray.planning import DocIds, StagePlan, plan_lists, preview
