@@ -164,7 +164,7 @@ def test_what_is_no_probability_is_no_likelihood(folders: dict[str, str]) -> Non
     model = models.loaded("fid", folders["fid"])
     with torch.no_grad():
         model.model.get_output_embeddings().weight.fill_(math.nan)
-    with pytest.raises(JobError, match="gives no probability in float32; choose another dtype"):
+    with pytest.raises(JobError, match="in float32 are NaN; choose another dtype"):
         likelihoods(model, some_requests(case_of("fid"), 1))
 
 

@@ -21,7 +21,15 @@ from erag_ray.config import JobConfig
 from erag_ray.datasets import sample
 from erag_ray.inputs import Inputs, evidence_of
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, VERDICT, Kind
-from erag_ray.models import Model, Rendered, Resources, check_facts, identity_of, rendered, resources_of
+from erag_ray.models import (
+    Model,
+    Rendered,
+    Resources,
+    check_facts,
+    fingerprint_fields_of,
+    render_isolated,
+    resources_of,
+)
 from erag_ray.output_tables import SINGLE_DOCUMENT
 from erag_ray.planning.pending import (
     DocIds,
@@ -282,7 +290,7 @@ def _plan(
     name = next(iter(uses.values())).model
     store, forms = ResponseStore(config.cache_dir, name), forms_of(uses, name)
     if not store.is_described():
-        store.describe({key: value for key, value in identity_of(model).items() if key != "probes"})
+        store.describe({key: value for key, value in fingerprint_fields_of(model).items() if key != "probes"})
     check_facts(model, store)
     repaired = store.repair()
     own = pl.DataFrame(list(uses), schema=["kind", "dataset"], orient="row")
@@ -331,7 +339,7 @@ def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
 def _estimate(plan: ModelPlan) -> str:
     """Tokens and truncation of a sample of the new requests, spread over all of them."""
     sampled = PendingRequests(plan.make_requests(spread(plan.new, NUM_SAMPLED)), plan.forms)
-    prompts = rendered(plan.model, sampled[:])
+    prompts = render_isolated(plan.model, sampled[:])
     todo, num_lost = f"{plan.new.height:,} requests to run", len(sampled) - len(prompts)
     if not prompts:
         return f"{todo}; of {len(sampled)} sampled requests none can be rendered"

@@ -14,13 +14,13 @@ from erag_ray.errors import InputError
 from erag_ray.kinds import ANSWER, ANSWER_JUDGE, EARLY_STOPPED, VERDICT, Case, Kind
 from erag_ray.models import (
     Model,
-    able,
     check_form,
-    identity_of,
+    fingerprint_fields_of,
+    kinds_supporting,
     make_model,
     model_class,
     model_id,
-    rendered,
+    render_isolated,
 )
 from erag_ray.planning.pending import Use
 from erag_ray.requests import VERDICTS, Form, Passage
@@ -54,7 +54,7 @@ def _model(config: ReaderConfig) -> tuple[Model, str]:
         while len(_MODELS) >= NUM_KEPT:
             del _MODELS[next(iter(_MODELS))]
         model = make_model(config)
-        _MODELS[key] = model, model_id(model, identity_of(model))
+        _MODELS[key] = model, model_id(model, fingerprint_fields_of(model))
     return _MODELS[key]
 
 
@@ -81,7 +81,7 @@ def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]
     missing = form.needs - model_class(asked.kind).supports
     if missing:
         what = f"the kind {kind.name} needs {' and '.join(sorted(missing))}"
-        text = f"{kind.role}.kind: {what}, and {asked.kind} gives none; {able(form)} can"
+        text = f"{kind.role}.kind: {what}, and {asked.kind} gives none; {kinds_supporting(form)} can"
         raise InputError([text])
     with _named_after(kind):
         model, name = _model(_own(asked, form))
@@ -117,7 +117,7 @@ def _check_answers(kind: Kind, case: Case, model: Model) -> None:
     request = kind.request(case, "Who?", (Passage("A title", "A text."),), ("An answer",))
     if not request.answers:
         return
-    for one in rendered(model, [request]):
+    for one in render_isolated(model, [request]):
         problem = kind.check(request.answers, one.answer_ids) if one.answer_ids else ""
         if problem:
             raise InputError([problem])
