@@ -218,11 +218,11 @@ class SleepingEngine(Engine):
         # without memory, so that what a GPU would do with states takes no time here
         return torch.empty(len(batch.tokens), SHAPE["d_model"], device="meta")
 
-    def decode(self, fused: EncoderStates, **settings: Any) -> list[list[int]]:
-        self._queue(len(fused.lengths) * (1 - ENCODER_SHARE))
+    def decode(self, encoder_states: EncoderStates, **settings: Any) -> list[list[int]]:
+        self._queue(len(encoder_states.lengths) * (1 - ENCODER_SHARE))
         if self.pair_seconds:
             time.sleep(max(0.0, self._idle_at - time.perf_counter()))
-        return [list(OUTPUT)] * len(fused.lengths)
+        return [list(OUTPUT)] * len(encoder_states.lengths)
 
     def _queue(self, num_pairs: float) -> None:
         self._idle_at = max(self._idle_at, time.perf_counter()) + num_pairs * self.pair_seconds
