@@ -24,7 +24,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from erag_ray.measures import MEASURES, check_measures, compute_all, own_ideal, pad
+from erag_ray.measures import MEASURES, check_measures, compute_all, list_ideal, pad
 
 Labels = dict[str, list[float]]
 Generator = Callable[[dict[str, list[str]]], Mapping[str, str]]
@@ -189,7 +189,7 @@ def _measured(labels: Labels, measures: Sequence[_Measure], threshold: float | N
         )
         raise GradedLabels(message, labels)
     width = max([1, *lengths, *(measure.cutoff for measure in measures)])
-    lists = own_ideal(pad(flat, lengths, width), np.array(lengths))
+    lists = list_ideal(pad(flat, lengths, width), np.array(lengths))
     cutoffs = {measure.cutoff for measure in measures}
     values = compute_all({measure.measure for measure in measures}, lists, cutoffs, threshold)
     return {

@@ -1,14 +1,13 @@
-"""Labels in rank order -> one number per ranked list, at every cut-off.
+"""Measures of ranked lists: from labels in rank order to one float64 per list, at every cut-off.
 
-In: `Lists`, the labels of many ranked lists of one depth, complete (a list with a missing label is dealt with
-before it gets here). Out: one float64 per list. Everything is vectorised over lists, and a measure gives its
-values at all cut-offs at once, so ten cut-offs cost as much as one.
+The input is `Lists`: the labels of many ranked lists of one depth, without missing labels. All code is vectorised over
+lists, and a measure computes its values at all cut-offs at once, so ten cut-offs cost as much as one.
 
-The meanings are trec_eval's: P@k divides by k on short lists too; R@k and AP@k divide by the number of
-relevant documents in the base; a query without a relevant document, or without a list, gets 0.
+Definitions follow trec_eval: P@k divides by k on short lists too; R@k and AP@k divide by the number of relevant
+documents in the base; a query without a relevant document, or without a list, gets 0.
 
-Labels are declared *binary* (0 or 1), *graded* (0 or more) or *signed* (below 0: the document does harm). Where a list
-is short, what is missing counts 0: no document, no gain and no harm.
+Labels are declared *binary* (0 or 1), *graded* (0 or more) or *signed* (below 0: the document does harm). Ranks behind
+the end of a short list count 0.
 
 To add a measure: one function ``Lists -> float64 [num_lists, depth]`` and one entry in `MEASURES`.
 """
@@ -34,11 +33,11 @@ Kind = Literal["binary", "graded", "signed"]
 
 @dataclass(frozen=True, kw_only=True)
 class Lists:
-    """The labels of many ranked lists, all cut at one depth.
+    """Labels of many ranked lists, all cut at one depth.
 
     Raises:
-        ValueError: on shapes that do not fit each other, a label that is not finite or lies behind the end of its
-            list, a base that is negative, not in descending order or holds less than its list.
+        ValueError: shapes do not match; a label is not finite or lies behind the end of its list; a base is negative,
+            not in descending order, or sums to less than its list.
     """
 
     labels: Floats
@@ -47,7 +46,7 @@ class Lists:
     """[num_lists], number of documents in each list, at most depth."""
     ideal: Floats
     """[num_lists, width], the labels of the base in descending order, padded with 0: of the list itself
-    (ideal="list") or of the union of all compared runs' lists (ideal="pool"). What does harm counts 0."""
+    (ideal="list") or of the union of all compared runs' lists (ideal="pool"). Negative labels count 0."""
 
     def __post_init__(self) -> None:
         _check_shapes(self)
@@ -65,18 +64,18 @@ class Lists:
 
     @cached_property
     def sums(self) -> Floats:
-        """[num_lists, depth], the sum of the labels down to each rank."""
+        """Return [num_lists, depth], the sum of the labels down to each rank."""
         return np.cumsum(self.labels, axis=1)
 
     @cached_property
     def ideal_sums(self) -> Floats:
-        """[num_lists, 1], the sum of the base's labels; of binary ones, how many are relevant."""
+        """Return [num_lists, 1], the sum of the base's labels: of binary ones, the number of relevant documents."""
         sums: Floats = self.ideal.sum(axis=1, keepdims=True)
         return sums
 
     @property
     def depth(self) -> int:
-        """What the lists were cut to; the largest cut-off."""
+        """Return the depth that the lists are cut to, which is the largest cut-off."""
         return int(self.labels.shape[1])
 
 
@@ -92,7 +91,7 @@ def _check_shapes(lists: Lists) -> None:
 
 
 def pad(values: npt.ArrayLike, lengths: npt.ArrayLike, width: int) -> Floats:
-    """Values of many rows laid end to end -> [num_rows, width]: each row cut at width, or padded with 0.
+    """Return concatenated rows as [num_rows, width], each row cut at the width or padded with 0.
 
     Raises:
         ValueError: the lengths do not add up to the number of values.
@@ -103,13 +102,13 @@ def pad(values: npt.ArrayLike, lengths: npt.ArrayLike, width: int) -> Floats:
     rows = np.repeat(np.arange(len(sizes)), sizes)
     columns = np.arange(len(flat)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     result = np.zeros((len(sizes), width))
-    kept = columns < width
-    result[rows[kept], columns[kept]] = flat[kept]
+    fits = columns < width
+    result[rows[fits], columns[fits]] = flat[fits]
     return result
 
 
-def own_ideal(labels: Floats, lengths: npt.ArrayLike | None = None) -> Lists:
-    """The lists with ideal="list": the base of each is its own documents, cut at the depth.
+def list_ideal(labels: Floats, lengths: npt.ArrayLike | None = None) -> Lists:
+    """Return lists with ideal="list": the base of each list is its documents, cut at the depth.
 
     Args:
         labels: [num_lists, depth], in rank order, 0 behind the end of a shorter list.
@@ -125,41 +124,41 @@ def _descending(values: Floats) -> Floats:
 
 
 def precision(lists: Lists) -> Floats:
-    """Mean label of the first k ranks, missing documents counting 0 (m_P.c; graded: eRAG's eval.py)."""
+    """Return the mean label of the first k ranks, missing documents counting 0 (m_P.c; graded: eRAG's eval.py)."""
     return lists.sums / _ranks(lists)
 
 
 def success(lists: Lists) -> Floats:
-    """Largest label in the first k ranks; on binary labels trec_eval's success, the paper's Hit Ratio."""
+    """Return the largest label in the first k ranks; on binary labels trec_eval's success, the paper's Hit Ratio."""
     return np.maximum.accumulate(lists.labels, axis=1)
 
 
 def recall(lists: Lists) -> Floats:
-    """Share of the base's relevant documents that are in the first k ranks (trec_eval m_recall.c)."""
-    return _share(lists.sums, lists.ideal_sums)
+    """Return the fraction of the base's relevant documents that are in the first k ranks (trec_eval m_recall.c)."""
+    return _ratio(lists.sums, lists.ideal_sums)
 
 
 def average_precision(lists: Lists) -> Floats:
-    """Precision at each relevant rank up to k, summed, over the base's number of relevant (m_map_cut.c)."""
-    found = np.cumsum(lists.labels * precision(lists), axis=1)
-    return _share(found, lists.ideal_sums)
+    """Return the sum of the precision at each relevant rank up to k over the base's relevant count (m_map_cut.c)."""
+    sums = np.cumsum(lists.labels * precision(lists), axis=1)
+    return _ratio(sums, lists.ideal_sums)
 
 
 def reciprocal_rank(lists: Lists) -> Floats:
-    """1 / rank of the first relevant document, 0 if it is behind k (m_recip_rank.c on the list cut to k)."""
+    """Return 1 / rank of the first relevant document, 0 if it is below rank k (m_recip_rank.c on the list cut at k)."""
     return np.maximum.accumulate(lists.labels / _ranks(lists), axis=1)
 
 
 def ndcg(lists: Lists) -> Floats:
-    """Gains are the labels, the discount is log2(rank + 1), the ideal is the base cut at k (m_ndcg_cut.c)."""
+    """Return nDCG: gain label, discount log2(rank + 1), over the DCG of the base cut at k (m_ndcg_cut.c)."""
     discounts = np.log2(_ranks(lists) + 1)
     num_missing = max(0, lists.depth - lists.ideal.shape[1])
-    best = np.pad(lists.ideal[:, : lists.depth], ((0, 0), (0, num_missing)))
-    return _share(np.cumsum(lists.labels / discounts, axis=1), np.cumsum(best / discounts, axis=1))
+    ideal = np.pad(lists.ideal[:, : lists.depth], ((0, 0), (0, num_missing)))
+    return _ratio(np.cumsum(lists.labels / discounts, axis=1), np.cumsum(ideal / discounts, axis=1))
 
 
 def harmful(lists: Lists) -> Floats:
-    """Share of the first k ranks whose documents do harm: with them the reader scores less than without any."""
+    """Return the fraction of the first k ranks with documents with which the reader scores less than without any."""
     return np.cumsum(lists.labels < 0, axis=1) / _ranks(lists)
 
 
@@ -167,14 +166,15 @@ def _ranks(lists: Lists) -> Floats:
     return np.arange(1.0, lists.depth + 1)
 
 
-def _share(part: Floats, whole: Floats) -> Floats:
-    """The ratio, and 0 where the whole is 0: a query without a relevant document counts, with 0."""
-    return np.divide(part, whole, out=np.zeros_like(part), where=np.broadcast_to(whole > 0, part.shape))
+def _ratio(numerator: Floats, denominator: Floats) -> Floats:
+    """Divide; 0 where the denominator is 0, so that a query without a relevant document counts as 0."""
+    is_positive = np.broadcast_to(denominator > 0, numerator.shape)
+    return np.divide(numerator, denominator, out=np.zeros_like(numerator), where=is_positive)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measure:
-    """One measure: its function and what it asks of the labels."""
+    """A measure: its function and the kinds of labels that it is defined for."""
 
     name: str
     function: Callable[[Lists], Floats]
@@ -182,16 +182,16 @@ class Measure:
     uses_ideal: bool
     """The value depends on the base, so ideal="list" and ideal="pool" differ."""
     takes: frozenset[Kind]
-    """The labels that it has a meaning for; those that need binary ones take graded ones with a threshold."""
+    """The kinds of labels that it is defined for; measures of binary labels also take graded ones with a threshold."""
 
     @property
     def needs_binary(self) -> bool:
-        """Graded labels have no meaning here without a threshold."""
+        """Return whether graded labels need a threshold."""
         return self.takes == BINARY
 
 
 def compute(name: str, lists: Lists, cutoff: int, threshold: float | None = None) -> Floats:
-    """One measure at one cut-off: [num_lists]. See `compute_all`."""
+    """Compute one measure at one cut-off: [num_lists]. See `compute_all`."""
     return compute_all([name], lists, [cutoff], threshold)[name, cutoff]
 
 
@@ -202,19 +202,19 @@ def compute_all(
     threshold: float | None = None,
     kind: Kind | None = None,
 ) -> dict[tuple[str, int], Floats]:
-    """Several measures at several cut-offs: (name, cutoff) -> [num_lists].
+    """Compute several measures at several cut-offs: (name, cutoff) -> [num_lists].
 
     Args:
-        names: keys of `MEASURES`, other names of theirs (`canonical_name`), or ``package.module:name`` of a `Measure`.
+        names: keys of `MEASURES`, aliases (`canonical_name`), or ``package.module:name`` of a `Measure`.
         lists: the ranked lists.
         cutoffs: each 1..depth.
-        threshold: for graded labels and measures that need binary ones: label >= threshold is relevant, in
-            the lists and in the base. It is applied whenever it is given, and never guessed from the labels.
-        kind: what the labels are declared to be (None: what those at hand allow).
+        threshold: for measures that need binary labels: label >= threshold is relevant, in the lists and in the base.
+            If set it is always applied; it is never inferred from the labels.
+        kind: the declared kind of the labels (None: inferred from their values).
 
     Raises:
-        ValueError: an unknown measure, a cut-off outside 1..depth, a threshold that is not above 0, or a
-            measure that needs binary labels asked of graded ones without a threshold.
+        ValueError: an unknown measure, a cut-off outside 1..depth, a threshold that is not above 0, or graded labels
+            without a threshold for a measure that needs binary ones.
     """
     for cutoff in cutoffs:
         if not 1 <= cutoff <= lists.depth:
@@ -226,30 +226,30 @@ def compute_all(
         measure = _find(name)
         with running(f"measures: {name}", measure.function):
             at_every_cutoff = _at_every_cutoff(measure, thresholded if measure.needs_binary else lists)
-        # copies, so that the values at the other cut-offs can be freed
+        # copies rather than views, which would keep the values at all cut-offs in memory
         values |= {(name, cutoff): at_every_cutoff[:, cutoff - 1].copy() for cutoff in cutoffs}
     return values
 
 
 def _at_every_cutoff(measure: Measure, lists: Lists) -> Floats:
-    """The values of a measure, which may be from outside."""
+    """Return the values of a measure, and check their shape, since it may be user code."""
     values = np.asarray(measure.function(lists), np.float64)
     if values.shape != lists.labels.shape:
-        raise ValueError(f"gave an array of shape {values.shape}, not {lists.labels.shape}")
+        raise ValueError(f"returned an array of shape {values.shape}, not {lists.labels.shape}")
     return values
 
 
 def check_measures(names: Collection[str], kind: Kind, threshold: float | None = None) -> None:
-    """Refuse what `compute` would refuse, before any reader runs.
+    """Check names and threshold as `compute` does, before any reader runs.
 
     Args:
-        names: the measures asked for.
-        kind: what the labels are declared to be.
+        names: of the measures.
+        kind: the declared kind of the labels.
         threshold: as in `compute_all`.
 
     Raises:
         ValueError: an unknown measure; a threshold that is not above 0, or above 1 on binary labels; graded labels
-            without a threshold for a measure that needs binary ones; or labels that a measure has no meaning for.
+            without a threshold for a measure that needs binary ones; or labels for which a measure is not defined.
     """
     measures = [_find(name) for name in names]
     if threshold is not None and not 0 < threshold < float("inf"):
@@ -264,37 +264,37 @@ def check_measures(names: Collection[str], kind: Kind, threshold: float | None =
 def _refusal(refused: Collection[Measure], kind: Kind, threshold: float | None) -> str:
     names, allowed = ", ".join(measure.name for measure in refused), ", ".join(measures_for(kind, threshold))
     if kind == "graded" and all(measure.needs_binary for measure in refused):
-        need = f"{names} need a threshold (label >= threshold is relevant); give one, or"
+        need = f"{names} need a threshold (label >= threshold is relevant). Set one, or use"
     else:
-        need = f"{names} have no meaning for them;"
-    return f"the labels are {kind}, and {need} ask only for {allowed}"
+        need = f"{names} are not defined for them. Use"
+    return f"the labels are {kind}, and {need} only {allowed}"
 
 
 def takes(measure: Measure, kind: Kind, threshold: float | None) -> bool:
-    """Whether a measure has a meaning for labels of a kind, made binary by a threshold if there is one."""
+    """Return whether a measure is defined for labels of a kind; a threshold makes graded ones binary."""
     return kind in measure.takes or (kind == "graded" and threshold is not None and measure.needs_binary)
 
 
 def measures_for(kind: Kind, threshold: float | None) -> list[str]:
-    """All measures that labels of a kind allow."""
+    """Return the names of all measures that are defined for labels of a kind."""
     return [name for name, measure in MEASURES.items() if takes(measure, kind, threshold)]
 
 
 def canonical_name(name: str) -> str:
-    """The name of a measure in `MEASURES` and in every table: AP for MAP, RR for MRR, Success for Hit Ratio.
+    """Return the name of a measure in `MEASURES` and in tables: AP for MAP, RR for MRR, Success for Hit Ratio.
 
-    Case, blanks, hyphens and underscores do not matter in these; any other name stays as it is.
+    Case, blanks, hyphens and underscores in aliases are ignored; other names are returned unchanged.
     """
     return OTHER_NAMES.get(re.sub(r"[\s_-]", "", name.lower()), name)
 
 
 def _find(name: str) -> Measure:
-    rest = 'uses_ideal=False, takes=frozenset({"binary"})'
-    return find_instance("measure", canonical_name(name), MEASURES, Measure, rest)
+    arguments = 'uses_ideal=False, takes=frozenset({"binary"})'
+    return find_instance("measure", canonical_name(name), MEASURES, Measure, arguments)
 
 
 def _kind(lists: Lists, threshold: float | None) -> Kind:
-    """What the labels are; a threshold declares graded ones, even where they all happen to be 0 or 1."""
+    """Infer the kind of labels; a threshold declares them graded, even if all of them are 0 or 1."""
     if (lists.labels < 0).any():
         return "signed"
     values = np.concatenate([lists.labels, lists.ideal], axis=None)
@@ -326,5 +326,5 @@ MEASURES = {
     )
 }
 
-# the means that papers report, by the names they have there
+# names in the literature of measures and of their means
 OTHER_NAMES = {"map": "AP", "mrr": "RR", "hit": "Success", "hitratio": "Success", "hitrate": "Success"}

@@ -1,4 +1,4 @@
-"""Plain loops over arrays -> the same, compiled by numba at their first call."""
+"""Just-in-time compilation of loops over arrays by numba, and threads to run them in."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ T = TypeVar("T")
 
 
 def num_processors() -> int:
-    """How many this process may use; all there are where the system does not say (macOS)."""
-    may_use = getattr(os, "sched_getaffinity", None)
-    return len(may_use(0)) if may_use else os.cpu_count() or 1
+    """Return the number of processors that this process may use; all of them on macOS, which has no affinity."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
 
 
-def in_threads(work: Callable[[T], R], parts: Sequence[T]) -> list[R]:
-    """What is done with each part, on all processors: for loops that are compiled, and products of matrices."""
-    num_threads = min(len(parts), num_processors())
+def in_threads(function: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """Map a function over items with a thread for each processor; for compiled loops and matrix products."""
+    num_threads = min(len(items), num_processors())
     if num_threads < 2:
-        return [work(one) for one in parts]
+        return [function(item) for item in items]
     with ThreadPoolExecutor(num_threads) as pool:
-        return list(pool.map(work, parts))
+        return list(pool.map(function, items))
 
 
 def compiled_with(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """A function that loops over arrays, compiled; it lets other threads run meanwhile.
+    """Return a decorator that compiles a function with `numba.njit` and releases the GIL while it runs.
 
-    numba is imported and the loop compiled when it is first called; what was compiled is kept beside its source.
+    numba is imported and the function compiled at the first call; numba caches the result beside the source file.
 
     Args:
-        options: of `numba.njit`, such as ``fastmath``: the liberties that it may take with sums.
+        options: of `numba.njit`, such as ``fastmath``, which allows to reorder sums.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        # threads that come first together wait for one of them, or each would compile it
+        # without the lock, threads that make the first call at the same time would each compile
         lock = threading.Lock()
 
         @functools.cache
@@ -49,14 +49,14 @@ def compiled_with(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
             try:
                 return numba.njit(cache=True, nogil=True, **options)(function)
             except RuntimeError:
-                # nowhere to keep it: it is compiled in every process
+                # no writable cache folder: every process compiles
                 return numba.njit(nogil=True, **options)(function)
 
         @functools.wraps(function)
         def call(*args: P.args, **kwargs: P.kwargs) -> R:
             with lock:
-                loop = fast()
-            result: R = loop(*args, **kwargs)
+                jitted = fast()
+            result: R = jitted(*args, **kwargs)
             return result
 
         return call
@@ -65,5 +65,5 @@ def compiled_with(**options: Any) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """`compiled_with` no liberties."""
+    """Compile a function with the default options of `compiled_with`."""
     return compiled_with()(function)

@@ -1,6 +1,6 @@
-"""Names in a config -> the functions and classes behind them.
+"""Resolve names in a config to functions and classes.
 
-Each room keeps a plain dict at its foot (`SCORES`, `MEASURES`, `READERS`, ...). Code outside the package is
+Each room has a plain dict at the end of a file (`SCORES`, `MEASURES`, `MODELS`, ...). Code outside the package is
 named ``package.module:name``.
 """
 
@@ -17,63 +17,65 @@ from erag_ray.user_code import fault_of
 T = TypeVar("T")
 
 
-def find(kind: str, name: str, known: Mapping[str, T]) -> T:
-    """The entry of ``known`` called ``name``, or the object that ``package.module:name`` points to.
+def find(kind: str, name: str, entries: Mapping[str, T]) -> T:
+    """Return the entry called ``name``, or the object that ``package.module:name`` names.
 
     Raises:
         ValueError: no such entry; or the module or the object in it does not exist.
     """
-    if name in known:
-        return known[name]
+    if name in entries:
+        return entries[name]
     if ":" not in name:
-        text = f"unknown {kind} {name!r}; known: {', '.join(sorted(known))}, or package.module:name"
-        raise ValueError(text + suggestion(name, known))
+        text = f"unknown {kind} {name!r}; known: {', '.join(sorted(entries))}, or package.module:name"
+        raise ValueError(text + suggestion(name, entries))
     module, _, attribute = name.partition(":")
     try:
-        found: T = getattr(importlib.import_module(module), attribute)
+        entry: T = getattr(importlib.import_module(module), attribute)
     except Exception as error:
         raise ValueError(f"{kind} {name!r} cannot be loaded: {fault_of(error, module)}") from error
-    return found
+    return entry
 
 
-def suggestion(name: str, known: Iterable[str]) -> str:
-    """``. Did you mean ...?`` with the nearest of the known names, in whatever case; "" where none is near."""
-    near = nearest(name, known)
-    return f". Did you mean {near!r}?" if near else ""
+def suggestion(name: str, names: Iterable[str]) -> str:
+    """Return ``. Did you mean ...?`` with the nearest of the names, ignoring case; "" if none is near."""
+    match = nearest(name, names)
+    return f". Did you mean {match!r}?" if match else ""
 
 
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is written most alike, in whatever case; None where none is near."""
-    by_lower_case = {one.lower(): one for one in known}
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """Return the most similar of the names, ignoring case; None if none is similar."""
+    by_lower_case = {candidate.lower(): candidate for candidate in names}
     matches = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
     return by_lower_case[matches[0]] if matches else None
 
 
-def find_instance(kind: str, name: str, known: Mapping[str, T], wanted: type[T], rest: str) -> T:
-    """`find`, for entries that are instances of one class.
+def find_instance(kind: str, name: str, entries: Mapping[str, T], entry_class: type[T], arguments: str) -> T:
+    """Return what `find` returns, which must be an instance of ``entry_class``.
 
     Args:
-        kind: what is looked for.
-        name: its name.
-        known: the entries of this package.
-        wanted: their class, which has the fields ``name`` and ``function``.
-        rest: its other arguments, as one writes them; for the message about a plain function.
+        kind: for messages, such as "measure".
+        name: a key of ``entries``, or ``package.module:name``.
+        entries: the entries of this package.
+        entry_class: a class with the fields ``name`` and ``function``.
+        arguments: its other arguments as source code; for the message about a plain function.
 
     Raises:
-        ValueError: as `find`; or it is something else.
+        ValueError: as `find`; or the object is of another class.
     """
-    found: object = find(kind, name, known)
-    if isinstance(found, wanted):
-        return found
-    place, made = ".".join(wanted.__module__.split(".")[:2]), wanted.__name__
-    text = f"{kind} {name!r} is a {type(found).__name__}, not an {place}.{made}"
-    raise ValueError(f"{text}; {_lines(name, place, made, rest)}" if inspect.isroutine(found) else text)
+    entry: object = find(kind, name, entries)
+    if isinstance(entry, entry_class):
+        return entry
+    room, class_name = ".".join(entry_class.__module__.split(".")[:2]), entry_class.__name__
+    text = f"{kind} {name!r} is a {type(entry).__name__}, not an {room}.{class_name}"
+    if inspect.isroutine(entry):
+        text += f"; {_wrapper_lines(name, room, class_name, arguments)}"
+    raise ValueError(text)
 
 
-def _lines(name: str, place: str, made: str, rest: str) -> str:
-    """What to write where a plain function is named."""
+def _wrapper_lines(name: str, room: str, class_name: str, arguments: str) -> str:
+    """Return the two lines of source code that turn a plain function into an entry."""
     module, _, function = name.partition(":")
-    constant = function.upper() if function.upper() != function else f"{function}_{made.upper()}"
-    first = f"from {place} import {made}"
-    second = f'{constant} = {made}(name="{function}", function={function}, {rest})'
+    constant = function.upper() if function.upper() != function else f"{function}_{class_name.upper()}"
+    first = f"from {room} import {class_name}"
+    second = f'{constant} = {class_name}(name="{function}", function={function}, {arguments})'
     return f"write these two lines, `{first}` and `{second}`, and name {module}:{constant}"

@@ -1,6 +1,6 @@
-"""Code of the user's own, named ``package.module:name`` in a config: what it raises, as one line that names its place.
+"""Exceptions of user code (``package.module:name`` in a config), reported as one line with file and line number.
 
-Everything else that is raised is a fault of this package, or of the machine, and passes with its traceback.
+Exceptions of this package or of the machine pass through with their traceback.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from typing import Any, NamedTuple, TypeVar
 from erag_ray.errors import InputError, JobError
 
 LOG = logging.getLogger(__name__)
-"""Gets each fault, at level DEBUG, with its exception and its `PLACE`."""
+"""Logs each fault at level DEBUG, with its exception and, as the attribute `PLACE`, its FILE:LINE."""
 PLACE = "place"
 PACKAGE = __name__.partition(".")[0]
 LINE_CHARACTERS = 300
-KEPT = "what was read and sealed so far is kept; mend it and start the same command again"
+KEPT = "responses and sealed tables so far are kept; fix the problem and start the same command again"
 
 T = TypeVar("T")
 
 
 class Fault(NamedTuple):
-    """What user code raised: ``line`` is the exception's type and message, ``place`` is FILE:LINE ("" if unknown)."""
+    """An exception of user code: ``line`` is its type and message, ``place`` is FILE:LINE ("" if unknown)."""
 
     line: str
     place: str
@@ -38,19 +38,19 @@ class Fault(NamedTuple):
 
 
 def is_user_code(code: object) -> bool:
-    """Whether a function, a class or an instance is from outside this package."""
+    """Return whether a function, a class or an instance is from outside this package."""
     return _package(code) != PACKAGE
 
 
-def one_line(text: str, most: int = LINE_CHARACTERS) -> str:
-    """A text without line breaks and control characters, cut to a length."""
+def one_line(text: str, max_characters: int = LINE_CHARACTERS) -> str:
+    """Replace line breaks and control characters by blanks, and cut to a length."""
     words = "".join(character if character.isprintable() else " " for character in text).split()
     line = " ".join(words)
-    return line if len(line) <= most else f"{line[: most - 3]}..."
+    return line if len(line) <= max_characters else f"{line[: max_characters - 3]}..."
 
 
 def fault_of(error: BaseException, code: object) -> Fault:
-    """The fault behind an exception, which is logged with its traceback.
+    """Describe an exception of user code, and log its traceback.
 
     Args:
         error: the exception.
@@ -63,7 +63,7 @@ def fault_of(error: BaseException, code: object) -> Fault:
 
 @contextlib.contextmanager
 def checking(what: str, code: object) -> Iterator[None]:
-    """While open, what user code raises is a problem of the config: found before any work is done.
+    """Turn exceptions of user code into problems of the config; for checks before any work is done.
 
     Raises:
         InputError: in place of any other exception of user code.
@@ -74,7 +74,7 @@ def checking(what: str, code: object) -> Iterator[None]:
 
 @contextlib.contextmanager
 def running(what: str, code: object) -> Iterator[None]:
-    """While open, what user code raises ends the job by one message.
+    """Turn exceptions of user code into a one-line message that ends the job.
 
     Raises:
         JobError: in place of any other exception of user code.
@@ -84,7 +84,7 @@ def running(what: str, code: object) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _instead(code: object, made: Callable[[Fault], Exception]) -> Iterator[None]:
+def _instead(code: object, replacement: Callable[[Fault], Exception]) -> Iterator[None]:
     try:
         yield
     except (InputError, JobError):
@@ -92,25 +92,25 @@ def _instead(code: object, made: Callable[[Fault], Exception]) -> Iterator[None]
     except Exception as error:
         if not is_user_code(code):
             raise
-        raise made(fault_of(error, code)) from error
+        raise replacement(fault_of(error, code)) from error
 
 
-def with_guards(thing: T, what: str, *names: str) -> T:
-    """A dataclass instance whose functions of these names, where they are user code, end the job by one message."""
-    functions = {name: getattr(thing, name) for name in names}
+def with_guards(instance: T, what: str, *names: str) -> T:
+    """Wrap the named functions of a dataclass instance in `running` where they are user code."""
+    functions = {name: getattr(instance, name) for name in names}
     guarded = {
         name: _guarded(function, what)
         for name, function in functions.items()
         if function is not None and is_user_code(function)
     }
-    return dataclasses.replace(thing, **guarded) if guarded else thing  # type: ignore[type-var]
+    return dataclasses.replace(instance, **guarded) if guarded else instance  # type: ignore[type-var]
 
 
 def _guarded(function: Callable[..., Any], what: str) -> Callable[..., Any]:
     @functools.wraps(function)
-    def call(*arguments: Any, **named: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         with running(what, function):
-            return function(*arguments, **named)
+            return function(*args, **kwargs)
 
     return call
 
@@ -130,27 +130,28 @@ def _described(error: BaseException) -> str:
 
 
 def _raised_at(error: BaseException, package: str) -> str:
-    """The last line of a package that an exception has passed; "" if it has passed none."""
-    place = ""
+    """Return FILE:LINE of the innermost frame of a package in a traceback; "" if there is none."""
+    location = ""
     for frame, line in traceback.walk_tb(error.__traceback__):
         if _package(frame.f_globals.get("__name__", "")) == package:
-            place = _shown(frame.f_code.co_filename, line)
-    return place
+            location = _location(frame.f_code.co_filename, line)
+    return location
 
 
 def _defined_at(code: object) -> str:
-    """Where code begins; "" for what has no file."""
+    """Return FILE:LINE of a definition; "" if it has no file."""
     if isinstance(code, str):
         return ""
-    own = inspect.unwrap(code) if callable(code) else code
-    own = own if isinstance(own, type) or inspect.isroutine(own) else type(own)
+    definition = inspect.unwrap(code) if callable(code) else code
+    if not (isinstance(definition, type) or inspect.isroutine(definition)):
+        definition = type(definition)
     try:
-        return _shown(inspect.getsourcefile(own) or "", inspect.getsourcelines(own)[1])
+        return _location(inspect.getsourcefile(definition) or "", inspect.getsourcelines(definition)[1])
     except (TypeError, OSError):
         return ""
 
 
-def _shown(file: str, line: int) -> str:
-    """FILE:LINE, the file as it is seen from the folder where the job starts."""
-    here = os.path.join(os.getcwd(), "")
-    return f"{file.removeprefix(here)}:{line}"
+def _location(file: str, line: int) -> str:
+    """Return FILE:LINE, relative to the working directory."""
+    working_directory = os.path.join(os.getcwd(), "")
+    return f"{file.removeprefix(working_directory)}:{line}"

@@ -35,8 +35,14 @@ from torch.utils._pytree import tree_leaves
 
 from erag_ray.models.causal import KeyValueCaches
 from erag_ray.models.causal import model as causal
-from erag_ray.models.local import GPU_SHARE, PromptTokens, causal_needs, largest, t5_needs
-from erag_ray.models.t5 import Encoded, Engine, _Run, arrange, encode_all
+from erag_ray.models.local import (
+    GPU_SHARE,
+    PromptTokens,
+    causal_memory_estimate,
+    largest_batch,
+    t5_memory_estimate,
+)
+from erag_ray.models.t5 import EncoderCache, Engine, _Run, arrange, encode_all
 from erag_ray.models.t5 import model as t5
 from erag_ray.report import (
     Column,
@@ -230,18 +236,20 @@ def t5_batch(shape: dict[str, Any], length: int) -> Batch:
         model = transformers.T5ForConditionalGeneration(settings).to(torch.bfloat16).eval()
     engine = Engine(model.requires_grad_(False))
     room = GPU_SHARE * (MEMORY - _weight_bytes(model))
-    limits = largest(int(room), t5_needs(settings, torch.bfloat16, T5_OUTPUT), t5.MOST["cuda"])
+    limits = largest_batch(
+        int(room), t5_memory_estimate(settings, torch.bfloat16, T5_OUTPUT), t5.MOST["cuda"]
+    )
     form = Form(method="generate", prompt=T5, max_new_tokens=T5_OUTPUT)
     # one token of each differs, and one prompt is shorter, so that there is a mask
     ids = [(number, *[1] * (length - 1 - (number == 0))) for number in range(limits.rows_of(length))]
     prompts = [PromptTokens(form=form, segments=(own,)) for own in ids]
 
-    def encode() -> Encoded:
+    def encode() -> EncoderCache:
         passes = arrange(prompts, engine.pass_tokens(limits.tokens), engine.multiple)
         return encode_all(engine.encode, passes, engine.multiple)
 
     def decode() -> None:
-        run = _Run(engine, encoded.fused(prompts), 0, [1], T5_OUTPUT)
+        run = _Run(engine, encoded.gather(prompts), 0, [1], T5_OUTPUT)
         for step in range(T5_OUTPUT):
             run.step(step)
 
@@ -260,7 +268,9 @@ def llama_batch(shape: dict[str, Any], length: int) -> Batch:
         model = transformers.LlamaForCausalLM(settings).to(torch.bfloat16).eval()
     model.requires_grad_(False)
     room = GPU_SHARE * (MEMORY - _weight_bytes(model))
-    limits = largest(int(room), causal_needs(model, LLAMA_OUTPUT, length), causal.MOST["cuda"])
+    limits = largest_batch(
+        int(room), causal_memory_estimate(model, LLAMA_OUTPUT, length), causal.MOST["cuda"]
+    )
     rows = limits.rows_of(length)
 
     def forward(num_tokens: int, cache: Any) -> None:

@@ -22,7 +22,7 @@ from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.evidence import evidence_of
 from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Case
-from erag_ray.measures import compute, own_ideal
+from erag_ray.measures import compute, list_ideal
 from erag_ray.models import Model, model_class
 from erag_ray.models.local.likelihood import batched, rows_of
 from erag_ray.planning.plan import StagePlan, plan_stage
@@ -164,7 +164,7 @@ def test_what_is_no_probability_is_no_likelihood(folders: dict[str, str]) -> Non
     model = models.loaded("fid", folders["fid"])
     with torch.no_grad():
         model.model.get_output_embeddings().weight.fill_(math.nan)
-    with pytest.raises(JobError, match="gives no probability in float32; choose another dtype"):
+    with pytest.raises(JobError, match="in float32 are NaN; choose another dtype"):
         likelihoods(model, some_requests(case_of("fid"), 1))
 
 
@@ -408,13 +408,13 @@ def test_a_pair_without_likelihood_is_a_fault() -> None:
 
 
 def test_gains_fold_by_mean_largest_and_share_harmful() -> None:
-    lists = own_ideal([[0.5, -0.25, 0.0], [-0.5, -0.25, 0.0], [0.0, 0.0, 0.0]], [3, 2, 0])  # type: ignore[arg-type]
+    lists = list_ideal([[0.5, -0.25, 0.0], [-0.5, -0.25, 0.0], [0.0, 0.0, 0.0]], [3, 2, 0])  # type: ignore[arg-type]
     assert compute("P", lists, 2) == pytest.approx([0.125, -0.375, 0])
     assert compute("Success", lists, 2) == pytest.approx([0.5, -0.25, 0])
     # behind the end of a list there is no document: neither gain nor harm
     assert compute("Success", lists, 3) == pytest.approx([0.5, 0, 0])
     assert compute("Harmful", lists, 3) == pytest.approx([1 / 3, 2 / 3, 0])
-    with pytest.raises(ValueError, match="the labels are signed, and nDCG have no meaning for them"):
+    with pytest.raises(ValueError, match="the labels are signed, and nDCG are not defined"):
         compute("nDCG", lists, 3)
 
 

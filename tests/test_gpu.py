@@ -29,7 +29,7 @@ from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Kind
 from erag_ray.models import make_model
 from erag_ray.models.local.memory import Limits
 from erag_ray.models.local.model import LocalModel
-from erag_ray.models.t5.encoder_cache import fuse
+from erag_ray.models.t5.encoder_cache import encode_prompts
 from erag_ray.requests import Form, Passage, Request
 from erag_ray.retrieve.dense.index import Shard
 from erag_ray.sharded_tasks import part
@@ -202,7 +202,7 @@ def test_the_engine_outruns_generate(t5_small: str) -> None:
     prompts = model.render(requests[:1024])
 
     def generate() -> None:
-        fused = fuse(library.model, prompts, library.pass_tokens([form]))
+        fused = encode_prompts(library.model, prompts, library.pass_tokens([form]))
         library._generate_by_library(form, fused)
 
     ours = seconds_of(lambda: list(model.run(requests))) / len(requests)

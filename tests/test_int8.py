@@ -1,4 +1,4 @@
-"""Products of bytes: exactly those of the rounded numbers, row by row, and close to those of the floats."""
+"""Products of bytes: exactly those of the quantized numbers, row by row, and close to those of the floats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from erag_ray.errors import InputError, JobError
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Kind
 from erag_ray.models import Model, make_model, model_id
 from erag_ray.models.local import int8
-from erag_ray.models.local.int8 import rounded
+from erag_ray.models.local.int8 import quantize_weights
 from erag_ray.models.local.linear import (
     Weights,
     add_linear,
@@ -33,14 +33,14 @@ from erag_ray.models.local.quantize import (
     MIDDLE,
     MOST,
     MOST_POSITIVE,
-    into_bytes,
-    normed_into_bytes,
-    relu_into_bytes,
+    quantize,
+    quantize_normed,
+    quantize_relu,
 )
 from erag_ray.planning.uses import use_of
 
 ROOT = pathlib.Path(__file__).parents[1]
-needs_bytes = pytest.mark.skipif(not int8.is_supported(), reason="this CPU does not multiply bytes")
+needs_bytes = pytest.mark.skipif(not int8.is_supported(), reason="int8 needs a CPU")
 
 
 @needs_bytes
@@ -59,7 +59,7 @@ def test_products_are_those_of_the_rounded_numbers(
     states, weights = torch.randn(rows, inputs) * 2.0**power, torch.randn(outputs, inputs)
     states[0] = 0
     weights[-1] = 0
-    found = linear(states, rounded(weights)).double()
+    found = linear(states, quantize_weights(weights)).double()
     assert (found[0] == 0).all()
     assert (found[:, -1] == 0).all()
     steps = states.abs().amax(dim=1, keepdim=True).double() / 127
@@ -83,13 +83,13 @@ def test_numbers_come_back_from_bytes_to_half_a_step(rows: int, width: int, powe
     states, weight = torch.randn(rows, width) * 2.0**power, torch.randn(width)
     states[0] = 0
     for bytes_, scales, zero, wanted in (
-        (*into_bytes(states), MIDDLE, states),
+        (*quantize(states), MIDDLE, states),
         (
-            *normed_into_bytes(states, weight, 1e-6),
+            *quantize_normed(states, weight, 1e-6),
             MIDDLE,
             functional.rms_norm(states, (width,), weight, 1e-6),
         ),
-        (*relu_into_bytes(states, torch.full((rows, 1), 3.0)), 0, states.relu() * 3),
+        (*quantize_relu(states, torch.full((rows, 1), 3.0)), 0, states.relu() * 3),
     ):
         told = (bytes_.double() - zero) * scales
         assert (told[0] == 0).all()
@@ -101,7 +101,7 @@ def test_numbers_come_back_from_bytes_to_half_a_step(rows: int, width: int, powe
 def test_a_row_is_rounded_alike_whatever_the_others() -> None:
     torch.manual_seed(6)
     states, weight = torch.randn(50, 70), torch.randn(70)
-    for round_ in (into_bytes, lambda rows: normed_into_bytes(rows, weight, 1e-6)):
+    for round_ in (quantize, lambda rows: quantize_normed(rows, weight, 1e-6)):
         whole = round_(states)
         for row in (0, 17, 49):
             assert all(
@@ -112,9 +112,9 @@ def test_a_row_is_rounded_alike_whatever_the_others() -> None:
 def test_rounding_in_threads_of_ones_own_is_the_same() -> None:
     torch.manual_seed(7)
     states = torch.randn(400, 300)
-    wanted = into_bytes(states)
+    wanted = quantize(states)
     with ThreadPoolExecutor(4) as pool:
-        for found in pool.map(into_bytes, [states] * 40):
+        for found in pool.map(quantize, [states] * 40):
             assert all(map(torch.equal, found, wanted))
 
 
@@ -123,7 +123,7 @@ def layers(in_bytes: bool) -> tuple[torch.Tensor, torch.Tensor, Weights, Weights
     torch.manual_seed(8)
     states, norm = torch.randn(3, 5, 64) * 4, torch.rand(64) + 0.5
     inner, out = torch.randn(200, 64), torch.randn(64, 200)
-    return states, norm, *((rounded(inner), rounded(out)) if in_bytes else (inner, out))
+    return states, norm, *((quantize_weights(inner), quantize_weights(out)) if in_bytes else (inner, out))
 
 
 @pytest.mark.parametrize("in_bytes", [False, pytest.param(True, marks=needs_bytes)])
@@ -151,7 +151,7 @@ def test_what_stands_around_a_linear_layer(in_bytes: bool) -> None:
 @needs_bytes
 def test_a_rows_product_does_not_depend_on_the_others() -> None:
     torch.manual_seed(1)
-    states, weights = torch.randn(50, 64) * torch.rand(50, 1) * 30, rounded(torch.randn(30, 64))
+    states, weights = torch.randn(50, 64) * torch.rand(50, 1) * 30, quantize_weights(torch.randn(30, 64))
     whole = linear(states, weights)
     for row in (0, 7, 49):
         assert torch.equal(linear(states[row : row + 1], weights)[0], whole[row])
@@ -162,7 +162,7 @@ def test_the_error_is_a_hundredth() -> None:
     torch.manual_seed(2)
     states, weights = torch.randn(40, 512), torch.randn(100, 512)
     exact = functional.linear(states, weights)
-    assert 0.002 < (linear(states, rounded(weights)) - exact).norm() / exact.norm() < 0.02
+    assert 0.002 < (linear(states, quantize_weights(weights)) - exact).norm() / exact.norm() < 0.02
 
 
 @needs_bytes
@@ -202,7 +202,7 @@ def test_a_model_in_int8_is_another_model_and_its_likelihoods_are_in_floats(
 def test_int8_is_for_t5_alone(tmp_path: pathlib.Path) -> None:
     folder = models.causal_folder(tmp_path)
     with pytest.raises(
-        InputError, match=r"reader\.dtype: causal reads in float32, tf32, bfloat16, float16, not in int8"
+        InputError, match=r"reader\.dtype: causal supports float32, tf32, bfloat16, float16, not int8"
     ):
         make_model(ReaderConfig(kind="causal", model=folder, dtype="int8"))
 
@@ -211,7 +211,7 @@ def test_where_bytes_are_not_multiplied_it_is_said(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(int8, "is_supported", lambda: False)
-    with pytest.raises(JobError, match=r"reader\.dtype: this CPU does not multiply bytes"):
+    with pytest.raises(JobError, match=r"reader\.dtype: int8 needs a CPU"):
         models.loaded("fid", models.t5_folder(tmp_path), dtype="int8")
     with pytest.raises(JobError, match="int8 is for CPUs"):
         int8.check_supported(torch.device("cuda"))

@@ -179,7 +179,7 @@ def test_what_is_no_probability_is_no_judgement(judge_folder: str) -> None:
     judge = loaded(config)
     with torch.no_grad():
         judge.model.get_output_embeddings().weight.fill_(math.nan)
-    with pytest.raises(JobError, match="gives no probability in float32; choose another dtype"):
+    with pytest.raises(JobError, match="in float32 are NaN; choose another dtype"):
         list(judge.run([request]))
 
 

@@ -19,18 +19,18 @@ from erag_ray.measures import (
     check_measures,
     compute,
     compute_all,
+    list_ideal,
     measures_for,
-    own_ideal,
     pad,
 )
 
 LOG3, LOG5 = np.log2(3), np.log2(5)
 
 # one useful document at rank 2 and one at rank 4; nothing useful; a list of one; an empty list
-BINARY = own_ideal(
+BINARY = list_ideal(
     np.array([[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]], dtype=float), [4, 4, 1, 0]
 )
-GRADED = own_ideal(np.array([[0.2, 0.0, 0.8, 0.0], [0.5, 0.0, 0.0, 0.0]]), [4, 1])
+GRADED = list_ideal(np.array([[0.2, 0.0, 0.8, 0.0], [0.5, 0.0, 0.0, 0.0]]), [4, 1])
 # the pool knows three useful documents of the first query, two of the others
 POOL = Lists(
     labels=BINARY.labels,
@@ -88,7 +88,7 @@ def test_threshold_holds_even_where_graded_labels_happen_to_be_0_or_1() -> None:
 
 @pytest.mark.parametrize("name", ["AP", "RR", "R"])
 def test_graded_labels_without_threshold_are_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=rf"graded, and {name} need a threshold.*only for P, nDCG, Success"):
+    with pytest.raises(ValueError, match=rf"graded, and {name} need a threshold.*only P, nDCG, Success"):
         compute(name, GRADED, 1)
     with pytest.raises(ValueError, match=f"graded, and {name} need"):
         check_measures(["P", name], "graded")
@@ -124,14 +124,14 @@ def test_check_measures_lets_declared_labels_pass() -> None:
             ["P", "AP", "nDCG"],
             "signed",
             0.5,
-            "signed, and AP, nDCG have no meaning.*only for P, Success, Harmful",
+            "signed, and AP, nDCG are not defined.*only P, Success, Harmful",
         ),
-        (["Harmful"], "binary", None, "binary, and Harmful have no meaning"),
+        (["Harmful"], "binary", None, "binary, and Harmful are not defined"),
         (
             ["Harmful", "R"],
             "graded",
             None,
-            "graded, and Harmful, R have no meaning.*only for P, nDCG, Success",
+            "graded, and Harmful, R are not defined.*only P, nDCG, Success",
         ),
     ],
 )
@@ -195,7 +195,7 @@ def test_compute_all_holds_every_measure_at_every_cutoff() -> None:
 def test_no_lists_give_empty_columns() -> None:
     for kind in get_args(Kind):
         names = measures_for(kind, None)
-        values = compute_all(names, own_ideal(np.empty((0, 3))), [3], kind=kind)
+        values = compute_all(names, list_ideal(np.empty((0, 3))), [3], kind=kind)
         assert [column.shape for column in values.values()] == [(0,)] * len(names)
 
 
@@ -251,7 +251,7 @@ def test_every_measure_is_a_share(labels: list[float], others: list[float]) -> N
 
 @given(labels_in_rank_order)
 def test_a_list_in_ideal_order_is_perfect(labels: list[float]) -> None:
-    lists = own_ideal(pad(sorted(labels, reverse=True), [len(labels)], 6), [len(labels)])
+    lists = list_ideal(pad(sorted(labels, reverse=True), [len(labels)], 6), [len(labels)])
     values = compute_all(["nDCG", "AP", "R", "RR"], lists, [6], threshold=0.5)
     has_relevant = float(any(label >= 0.5 for label in labels))
     assert values["nDCG", 6][0] == pytest.approx(float(any(labels)))
@@ -261,5 +261,5 @@ def test_a_list_in_ideal_order_is_perfect(labels: list[float]) -> None:
 @given(st.lists(st.sampled_from([0.0, 1.0]), min_size=1, max_size=6))
 def test_with_its_own_base_recall_at_full_depth_is_success(labels: list[float]) -> None:
     # DESIGN 6.1: what the paper's Table 1 shows, and why ideal="pool" exists
-    lists = own_ideal(np.array([labels]))
+    lists = list_ideal(np.array([labels]))
     assert compute("R", lists, len(labels)) == compute("Success", lists, len(labels))

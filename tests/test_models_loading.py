@@ -66,7 +66,7 @@ def test_a_file_in_a_package_is_found_without_running_the_package(
     (metadata / "top_level.txt").write_text("holds_nothing\ncarries_a_model\n")
     for model in ("package:a-model-in-a-package/tiny", "package:A_Model.in_a_package/tiny"):
         same = make_model(ReaderConfig(kind="fid", model=model))
-        assert same.identity() == found.identity()
+        assert same.fingerprint_fields() == found.fingerprint_fields()
     refuse("the Python package a-model-in-a-package holds no x", "package:a-model-in-a-package/x")
     refuse("the Python package carries_a_model holds no other.gguf", "package:carries_a_model/other.gguf")
     refuse("the Python package 'carries_a_model.tiny' is not installed", "package:carries_a_model.tiny/x")
@@ -84,8 +84,11 @@ def test_a_hub_model_that_is_not_at_hand_is_named(
 ) -> None:
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
-    refuse("nobody/no-such-model is neither a folder here nor a hub model at hand", "nobody/no-such-model")
-    refuse("not a name is neither a folder here nor a hub model", "not a name")
+    refuse(
+        "nobody/no-such-model is neither a folder nor a hub model that can be downloaded",
+        "nobody/no-such-model",
+    )
+    refuse("not a name is neither a folder nor a hub model", "not a name")
 
 
 def test_a_gguf_file_is_read(tmp_path: pathlib.Path) -> None:
@@ -121,9 +124,9 @@ def test_a_folder_without_a_config_is_refused(t5_copy: pathlib.Path) -> None:
 
 
 def test_a_model_of_the_wrong_kind_is_refused(t5: str, llama: str) -> None:
-    refuse("holds a llama model, not an encoder-decoder", llama, kind="fid")
-    refuse("holds a llama model, not an encoder-decoder", llama, kind="ipa")
-    refuse("holds a t5 model, not a decoder-only model", t5, kind="causal")
+    refuse("has a llama model, not an encoder-decoder", llama, kind="fid")
+    refuse("has a llama model, not an encoder-decoder", llama, kind="ipa")
+    refuse("has a t5 model, not a decoder-only model", t5, kind="causal")
 
 
 def test_missing_weights_are_not_replaced_by_random_ones(t5_copy: pathlib.Path) -> None:

@@ -27,12 +27,12 @@ from erag_ray.models.local.memory import (
     KEPT_BYTES,
     BatchLimits,
     Limits,
-    Needs,
-    largest,
+    MemoryEstimate,
+    largest_batch,
     machine_bytes,
     room_on,
 )
-from erag_ray.models.local.memory_estimate import causal_needs
+from erag_ray.models.local.memory_estimate import causal_memory_estimate
 from erag_ray.models.local.model import OUT_OF_MEMORY, LocalModel, Output, PromptTokens
 from erag_ray.models.t5.engine import CPU_PASS
 from erag_ray.models.t5.model import T5Model
@@ -212,7 +212,7 @@ def test_the_estimate_of_a_causal_batch_is_its_peak_and_a_little_more(
     compute(prompts[:1])  # reads the shared start, which stays
     with HeldMemory() as held:
         compute(prompts)
-    needs, rows = model.needs(form), len(prompts) * (2 if asked is GOLD_LIKELIHOOD else 1)
+    needs, rows = model.memory_estimate(form), len(prompts) * (2 if asked is GOLD_LIKELIHOOD else 1)
     estimate = rows * (prompts[0].length * needs.token + needs.row)
     assert held.peak < estimate < 1.5 * held.peak
 
@@ -224,7 +224,9 @@ def test_a_40_gb_gpu_takes_as_many_prompts_of_an_8b_model_as_fit() -> None:
         model = transformers.LlamaForCausalLM(config).to(torch.bfloat16)
     weights = sum(parameter.numel() * 2 for parameter in model.parameters())
     room = int((39 * GIB - weights) * memory.GPU_SHARE)
-    limits = largest(room, causal_needs(model, new_tokens=50, length=500), Limits(512, 1 << 40))
+    limits = largest_batch(
+        room, causal_memory_estimate(model, new_tokens=50, length=500), Limits(512, 1 << 40)
+    )
     # keys and values of 550 tokens take 72 MB: 250 such prompts, if nothing else took any
     assert 110 < limits.rows_of(500) < 250
 
@@ -242,7 +244,7 @@ def test_a_40_gb_gpu_takes_as_many_prompts_of_an_8b_model_as_fit() -> None:
 def test_the_largest_batch_fits_and_one_more_does_not(
     room: int, token: int, row: int, rows: int, tokens: int
 ) -> None:
-    found = largest(room, Needs(token, row), Limits(rows, tokens))
+    found = largest_batch(room, MemoryEstimate(token, row), Limits(rows, tokens))
     assert 1 <= found.rows <= rows
     for longest in (1, 7, 250, 4096):
         fitting = found.rows_of(longest)
@@ -344,10 +346,10 @@ def test_models_without_weights_have_fixed_batches() -> None:
 
 @pytest.mark.parametrize("kind", ["fid", "causal"])
 def test_what_needs_more_gets_less(loaded: Loaded, kind: str) -> None:
-    def needs(max_new_tokens: int = 12, **changes: Any) -> Needs:
+    def needs(max_new_tokens: int = 12, **changes: Any) -> MemoryEstimate:
         model = models.loaded(kind, str(loaded[kind].config.model), **changes)
         assert isinstance(model, T5Model | CausalModel)
-        return model.needs(models.form_for(kind, max_new_tokens=max_new_tokens))
+        return model.memory_estimate(models.form_for(kind, max_new_tokens=max_new_tokens))
 
     assert needs(max_new_tokens=100).row > needs(max_new_tokens=10).row
     assert needs(dtype="bfloat16").token < needs(dtype="float32").token

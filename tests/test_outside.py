@@ -19,7 +19,7 @@ from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, RELEVANCE
 from erag_ray.labels.document_labels import label
-from erag_ray.models import Isolation, Model, checked, make_model
+from erag_ray.models import Isolation, Model, make_model, run_checked
 from erag_ray.planning.plan import plan_stage, preview
 from erag_ray.planning.uses import check_reader
 from erag_ray.requests import Passage, Request, Response
@@ -82,7 +82,7 @@ def test_options_belong_to_the_model_and_are_part_of_what_it_is(tiny: Tiny) -> N
     with pytest.raises(InputError, match="echo takes none, got floor"):
         make_model(ReaderConfig(kind="echo", options={"floor": 1}))
     one, other = (make_model(ReaderConfig(kind=MODEL, options={"floor": floor})) for floor in (0.1, 0.2))
-    assert one.identity() != other.identity()
+    assert one.fingerprint_fields() != other.fingerprint_fields()
 
 
 def test_what_a_model_cannot_do_is_said_before_any_is_loaded(tiny: Tiny) -> None:
@@ -123,14 +123,14 @@ def requests_to(form: Form, *questions: str) -> list[Request]:
 
 
 CASES = {
-    "fewer": ([], "left 1 of 1 requests unanswered"),
+    "fewer": ([], "no response to 1 of 1 requests"),
     "twice": (
         [(0, Response(text="a")), (0, Response(text="b"))],
-        "answered request 0, of 1 from 0, twice or unasked",
+        "yielded index 0 twice",
     ),
-    "others": ([(7, Response(text="a"))], "answered request 7, of 1 from 0, twice or unasked"),
-    "no pair": (["text"], "run gave 'text', not a request's place and an erag_ray.models.Response"),
-    "no text": ([(0, Response())], "run gave the text None for a request to generate"),
+    "others": ([(7, Response(text="a"))], "yielded index 7 twice, or it is outside"),
+    "no pair": (["text"], "run yielded 'text', not a request's index and an erag_ray.models.Response"),
+    "no text": ([(0, Response())], "run yielded the text None for a request to generate"),
 }
 
 
@@ -166,8 +166,8 @@ def test_log_probabilities_are_checked(logprobs: tuple[float, ...], message: str
     assert found[0].logprobs == (-1.0, -1.0)
     assert found[1].failure is not None
     assert message in found[1].failure.text
-    with pytest.raises(TypeError, match="run gave"):
-        list(checked(model, requests_to(form, "wrong")))
+    with pytest.raises(TypeError, match="run yielded"):
+        list(run_checked(model, requests_to(form, "wrong")))
 
 
 def test_responses_may_come_in_any_order() -> None:

@@ -20,7 +20,7 @@ from erag_ray.inputs.stage import prepare
 from erag_ray.models import make_model
 from erag_ray.planning.uses import check_reader, reader_id
 from erag_ray.requests import Passage, Request
-from erag_ray.requests.prompts import as_messages, as_text, own_prompt, pieces
+from erag_ray.requests.prompts import as_messages, as_text, custom_prompt, pieces
 from erag_ray.schemas import LABELS, UTILITY
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -48,7 +48,7 @@ def file(tmp_path: pathlib.Path) -> pathlib.Path:
 
 
 def test_a_file_becomes_system_examples_passages_and_question(file: pathlib.Path) -> None:
-    prompt = own_prompt(read_prompt(str(file)))
+    prompt = custom_prompt(read_prompt(str(file)))
     assert as_text(prompt, "Where?", PASSAGES) == (
         "Answer in a word.\n\n"
         "[1] T\nOrla did.\n\nQ: Who?\nA: {one word} Orla\n\n"
@@ -58,7 +58,7 @@ def test_a_file_becomes_system_examples_passages_and_question(file: pathlib.Path
 
 
 def test_a_chat_has_examples_as_turns(file: pathlib.Path) -> None:
-    prompt = dataclasses.replace(own_prompt(read_prompt(str(file))), is_chat=True)
+    prompt = dataclasses.replace(custom_prompt(read_prompt(str(file))), is_chat=True)
     text = as_text(prompt, "Where?", PASSAGES[:1])
     assert text == "[1] Marn\nA bridge.\n\nQ: Where?\nA: {one word}"
     messages = as_messages(prompt, text, has_passages=True)
@@ -68,7 +68,7 @@ def test_a_chat_has_examples_as_turns(file: pathlib.Path) -> None:
 
 
 def test_without_a_template_for_it_a_question_without_passages_has_the_rest_of_the_template() -> None:
-    prompt = own_prompt(PromptConfig(template="{passages}\n\nQ: {question}"))
+    prompt = custom_prompt(PromptConfig(template="{passages}\n\nQ: {question}"))
     assert as_text(prompt, "Where?", ()) == "Q: Where?"
 
 
@@ -80,7 +80,7 @@ BRACES = st.text("{}ab {question}", max_size=12)
 def test_what_users_and_documents_wrote_is_never_taken_for_a_field(
     question: str, title: str, text: str
 ) -> None:
-    prompt = own_prompt(PromptConfig(template="P {passages} Q {question} E", passage="<{title}|{text}>"))
+    prompt = custom_prompt(PromptConfig(template="P {passages} Q {question} E", passage="<{title}|{text}>"))
     found = pieces(prompt, question, [Passage(title or "t", text)])
     whole = "".join(piece.text for piece in found)
     assert whole == f"P <{title or 't'}|{text}> Q {question} E"

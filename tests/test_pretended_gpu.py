@@ -31,7 +31,7 @@ from erag_ray.models.local.memory import to_device
 from erag_ray.models.local.model import LocalModel, PromptTokens
 from erag_ray.models.t5 import T5Model
 from erag_ray.models.t5 import engine as t5_engine
-from erag_ray.models.t5.encoder_cache import Fused, Passes
+from erag_ray.models.t5.encoder_cache import EncoderStates, Passes
 from erag_ray.models.t5.engine import CHECK_EVERY, Engine
 from erag_ray.requests import Request, Response
 
@@ -240,7 +240,7 @@ def kernels_of_step(gpu: Machine, engine: Engine) -> float:
     """Kernels of one decoding step, with a share of what comes before and after all steps."""
     states = torch.randn(3, 16, 32, device="cuda", dtype=engine.embedding.dtype)
     gpu.reset()
-    engine.decode(Fused(states, [16, 9, 12]), start=0, ends=[], most=CHECK_EVERY)
+    engine.decode(EncoderStates(states, [16, 9, 12]), start=0, ends=[], most=CHECK_EVERY)
     return gpu.num_kernels / CHECK_EVERY
 
 
@@ -311,7 +311,7 @@ def test_two_actors_with_half_a_gpu_each_have_room(
         assert_same(found, expected)
         # memory is what bounds the batches
         assert not limits.fit(len(found), max(one.num_prompt_tokens for one in found))
-        assert weights + limits.tokens * model.needs(requests[0].form).token <= total // 2
+        assert weights + limits.tokens * model.memory_estimate(requests[0].form).token <= total // 2
         peaks.append(gpu.memory.peak)
     assert max(peaks) <= total // 2
 

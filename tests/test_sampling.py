@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from erag_ray.measures import compute, own_ideal
+from erag_ray.measures import compute, list_ideal
 from erag_ray.sequential_test.design import (
     IMPORTANCE,
     estimate,
@@ -54,7 +54,7 @@ def test_when_all_is_read_the_estimate_is_the_measure(cutoff: int) -> None:
     inside = np.arange(8) < lengths[:, None]
     labels = generator.random((40, 8)) * inside
     found = estimate("P", labels[:, :cutoff], inside[:, :cutoff].astype(np.float64))
-    np.testing.assert_allclose(found, compute("P", own_ideal(labels, lengths), cutoff), atol=1e-12)
+    np.testing.assert_allclose(found, compute("P", list_ideal(labels, lengths), cutoff), atol=1e-12)
 
 
 def test_dcg_by_hand() -> None:

@@ -301,7 +301,7 @@ def test_verdicts_that_start_alike_need_room(
 ) -> None:
     monkeypatch.setitem(VERDICTS, "claim", ("yes yes", "yes no"))
     config = job_of(ReaderConfig(kind="fid", model=folders["fid"], max_new_tokens=1), "classification")
-    with pytest.raises(InputError, match="max_new_tokens: 1 are too few to tell answers apart"):
+    with pytest.raises(InputError, match="max_new_tokens: 1 are too few to tell the answers apart"):
         use_of(VERDICT, config, DATASETS["fever"])
     room = dataclasses.replace(config, reader=dataclasses.replace(config.reader, max_new_tokens=9))
     assert use_of(VERDICT, room, DATASETS["fever"])

@@ -305,13 +305,15 @@ def test_equal_rows_are_scored_once() -> None:
 
 @pytest.mark.parametrize("value", [math.nan, -0.1, 1.5, None, "1"])
 def test_a_value_outside_0_to_1_names_the_score_and_the_value(value: object) -> None:
-    with pytest.raises(ValueError, match=rf"score 'outside' gave {value!r}; allowed: a number in \[0, 1\]"):
+    with pytest.raises(
+        ValueError, match=rf"score 'outside' returned {value!r}; allowed: a number in \[0, 1\]"
+    ):
         score_outputs(["x"], [["g"]], outside_score(value))
 
 
 def test_a_score_declared_binary_may_not_give_a_half() -> None:
     assert score_outputs(["x"], [["g"]], outside_score(0.5)) == [0.5]
-    with pytest.raises(ValueError, match=r"gave 0.5; allowed: 0 and 1"):
+    with pytest.raises(ValueError, match=r"returned 0.5; allowed: 0 and 1"):
         score_outputs(["x"], [["g"]], outside_score(0.5, binary=True))
 
 

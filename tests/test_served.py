@@ -236,7 +236,7 @@ def test_what_holds_for_all_requests_ends_the_job_and_nothing_more_is_sent(
     # more of them than the limit lets in
     text, found = ends(model_of(server, concurrency=64), 1000)
     assert advice in text
-    assert "what was answered so far is kept" in text
+    assert "responses so far are kept" in text
     assert len(found) == 100
     # those that were under way
     assert len(server.asked) <= 100 + 30
@@ -273,7 +273,7 @@ def test_other_weights_by_name_or_fingerprint_end_the_job_before_an_answer_of_th
 
     server.behave = behave
     text, found = ends(model_of(server), 300)
-    assert "the server is not what it was at the start" in text
+    assert "the server has changed since the start" in text
     assert ("fp-1, now fp-2" if change == "fingerprint" else f"model {MODEL}, now another") in text
     assert {response.text for response in found} == {"old"}
     assert len(found) == 50
@@ -360,7 +360,7 @@ def test_the_handshake_finds_out_what_a_server_can_do(server: MisbehavingServer)
     }
     assert model.notes() == [
         f"{MODEL}: 1 server(s) answer; context 4,096 tokens; log-probabilities: of first tokens; "
-        "equal requests are answered alike"
+        "equal requests get equal answers"
     ]
     assert server.num_probes == 4
     model.check(FORM)
@@ -408,7 +408,7 @@ def test_answers_that_differ_are_said(server: MisbehavingServer, monkeypatch: py
         server, "_answer", lambda body, prompt, reply: answer(body, prompt, Reply(text=f"{next(texts)}"))
     )
     model = model_of(server)
-    assert "Warning: equal requests are answered differently" in model.notes()[0]
+    assert "Warning: equal requests get different answers" in model.notes()[0]
     # and no later probe is held against the first
     assert kinds(run(model, 3)) == {""}
 
@@ -892,7 +892,7 @@ def test_a_server_with_other_weights_is_refused_before_anything_is_asked(
     deeper = tiny_served.with_config(end_to_end_depths=[2])
     code, said = job("compare", deeper)
     assert code == 2
-    assert "reader.revision: the server is not what it was when the responses of revision 1 were made" in said
+    assert "reader.revision: the server has changed since the responses of revision 1" in said
     assert server.asked == []
     reader = dataclasses.replace(deeper.config.reader, revision="2")
     assert job("compare", deeper.with_config(reader=reader))[0] == 0

@@ -16,7 +16,7 @@ from tiny import kilt_line, passage_line, trec_lines
 from erag_ray.config import ReaderConfig, parse
 from erag_ray.errors import InputError, JobError
 from erag_ray.inputs.stage import prepare
-from erag_ray.measures import compute, own_ideal
+from erag_ray.measures import compute, list_ideal
 from erag_ray.schemas import COSTS, INTERIM_ANALYSES, REQUESTS
 from erag_ray.sequential_test import stage as settling
 from erag_ray.sequential_test.config import SettleConfig
@@ -103,7 +103,7 @@ def test_all_documents_of_all_questions_give_the_difference_of_the_measures(sett
             for rests in ((0, 1, 2, 3), (0, 2, 4))
         )
         name = "P" if measure == "P" else "nDCG"
-        wanted = [compute(name, own_ideal(labels), cutoff).mean() for labels in (first, second)]
+        wanted = [compute(name, list_ideal(labels), cutoff).mean() for labels in (first, second)]
         # where one document is useful, at rank 1, DCG is nDCG
         assert looks["difference"][-1] == pytest.approx(wanted[0] - wanted[1])
 

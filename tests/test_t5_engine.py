@@ -20,8 +20,8 @@ from transformers.modeling_outputs import BaseModelOutput
 from erag_ray.models.local import model as local
 from erag_ray.models.local.memory import Limits
 from erag_ray.models.local.model import LocalModel, PromptTokens
-from erag_ray.models.t5.attention import LONG, ONE_BY_ONE, within
-from erag_ray.models.t5.encoder_cache import Fused, Padded, padded
+from erag_ray.models.t5.attention import KERNEL_TOKENS, SEGMENTWISE_TOKENS, token_mask
+from erag_ray.models.t5.encoder_cache import EncoderStates, Padded, padded
 from erag_ray.models.t5.engine import Engine, first_largest, relative_position_bucket
 from erag_ray.requests import Request
 
@@ -54,12 +54,12 @@ def segments_of(lengths: Sequence[int], seed: int = 0) -> list[tuple[int, ...]]:
 @torch.inference_mode()
 def encoded(model: Any, segments: Sequence[tuple[int, ...]]) -> tuple[torch.Tensor, torch.Tensor]:
     ids, lengths, _ = padded(segments)
-    is_token = within(lengths, ids.shape[1], ids.device)
+    is_token = token_mask(lengths, ids.shape[1], ids.device)
     return model.encoder(input_ids=ids, attention_mask=is_token.long()).last_hidden_state, is_token
 
 
-def fused(states: torch.Tensor, is_state: torch.Tensor) -> Fused:
-    return Fused(states, is_state.sum(dim=1).tolist())
+def fused(states: torch.Tensor, is_state: torch.Tensor) -> EncoderStates:
+    return EncoderStates(states, is_state.sum(dim=1).tolist())
 
 
 @settings(deadline=None, max_examples=20)
@@ -74,7 +74,7 @@ def test_states_are_those_of_the_library(made: Made, lengths: list[int]) -> None
 
 def test_states_of_long_segments_are_as_exact_as_the_librarys(made: Made) -> None:
     model, engine = made
-    some = segments_of([LONG + 90, LONG, ONE_BY_ONE + 30, 3])
+    some = segments_of([KERNEL_TOKENS + 90, KERNEL_TOKENS, SEGMENTWISE_TOKENS + 30, 3])
     by_library, is_token = encoded(model, some)
     exact = encoded(copy.deepcopy(model).double(), some)[0][is_token].float()
     # sums over so many tokens differ by more than those over few
@@ -238,7 +238,12 @@ def test_the_engine_and_the_model_hold_the_same_weights_once(
     own = {parameter.untyped_storage().data_ptr() for parameter in model.model.parameters()}
     for stack in (model.engine.encoder, model.engine.decoder):
         for block in stack.blocks:
-            weights = [block.own.projections, block.own.out, block.feed.inner, block.feed.out]
+            weights = [
+                block.self_attention.projections,
+                block.self_attention.out,
+                block.feed.inner,
+                block.feed.out,
+            ]
             assert {part.untyped_storage().data_ptr() for part in weights} <= own
     held = {p.untyped_storage().data_ptr(): p.untyped_storage().nbytes() for p in model.model.parameters()}
     assert sum(held.values()) == sum(p.untyped_storage().nbytes() for p in plain.model.parameters())
@@ -250,4 +255,8 @@ def test_a_change_of_gelu_concerns_the_models_that_have_it_alone(tmp_path: pathl
     plain = models.loaded("fid", models.t5_folder(tmp_path / "plain"))
     gated = models.loaded("fid", models.t5_folder(tmp_path / "gated", feed_forward_proj="gated-gelu"))
     by_library = models.loaded("fid", gated.config.model, dtype="float16")
-    assert ["gelu_new" in one.identity() for one in (plain, gated, by_library)] == [False, True, False]
+    assert ["gelu_new" in one.fingerprint_fields() for one in (plain, gated, by_library)] == [
+        False,
+        True,
+        False,
+    ]

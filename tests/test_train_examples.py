@@ -208,7 +208,7 @@ def test_what_cannot_be_trained_is_refused(
 
 def test_a_model_of_another_kind_is_refused(tmp_path: pathlib.Path) -> None:
     reader = ReaderConfig(kind="fid", model=causal_folder(tmp_path / "causal"))
-    with pytest.raises(InputError, match="holds a llama model, not an encoder-decoder"):
+    with pytest.raises(InputError, match="has a llama model, not an encoder-decoder"):
         prepare(tiny_training(tmp_path / "run", reader=reader, scratch=None))
 
 

@@ -27,7 +27,7 @@ from erag_ray.config import JobConfig, ReaderConfig, RetrieverConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.inference import ModelActor, run
 from erag_ray.inputs.stage import prepare
-from erag_ray.models import Isolation, Rendered, make_model, model_id, rendered
+from erag_ray.models import Isolation, Rendered, make_model, model_id, render_isolated
 from erag_ray.models.isolation import ERRORS_IN_A_ROW
 from erag_ray.requests import Passage, Request, Response
 from erag_ray.schemas import LABELS, UTILITY
@@ -205,8 +205,8 @@ def test_a_fault_of_every_request_ends_the_job_after_a_few_calls() -> None:
     whole, model = isolation("NoKey")
     found, why = run_until_it_ends(whole, asked(*(f"question {number}" for number in range(1000))))
     assert re.search(
-        r"^reader failing:NoKey: 10 requests in a row failed, and those of other questions do: "
-        r"PermissionError: 401 Unauthorized \(.*failing\.py:\d+\); what was read .* is kept",
+        r"^reader failing:NoKey: 10 requests in a row failed, and those of other questions fail too: "
+        r"PermissionError: 401 Unauthorized \(.*failing\.py:\d+\); responses and .* are kept",
         why,
     )
     assert len(found) == ERRORS_IN_A_ROW
@@ -240,13 +240,13 @@ def test_the_longest_requests_may_all_fail() -> None:
 @pytest.mark.parametrize(
     ("results", "why"),
     [
-        (["a text"], "run gave 'a text', not a request's place and an erag_ray.models.Response"),
-        ([(1, "a text")], "run gave (1, 'a text'), not a request's place"),
-        ([(0, Response(text=None))], "run gave the text None for a request to generate"),
-        ([], "run left 1 of 1 requests unanswered"),
-        ([(7, Response(text="a"))], "run answered request 7, of 1 from 0, twice or unasked"),
-        ([(0, Response(text="a", num_output_tokens="b"))], "run gave num_output_tokens='b'"),  # type: ignore[arg-type]
-        ([(0, Response(text="a", num_prompt_tokens=-1))], "run gave num_prompt_tokens=-1"),
+        (["a text"], "run yielded 'a text', not a request's index and an erag_ray.models.Response"),
+        ([(1, "a text")], "run yielded (1, 'a text'), not a request's index"),
+        ([(0, Response(text=None))], "run yielded the text None for a request to generate"),
+        ([], "run yielded no response to 1 of 1 requests"),
+        ([(7, Response(text="a"))], "yielded index 7 twice, or it is outside"),
+        ([(0, Response(text="a", num_output_tokens="b"))], "run yielded num_output_tokens='b'"),  # type: ignore[arg-type]
+        ([(0, Response(text="a", num_prompt_tokens=-1))], "run yielded num_prompt_tokens=-1"),
         ([(0, Response(text="\ud800"))], "surrogates"),
     ],
 )
@@ -265,7 +265,7 @@ def test_a_request_that_is_answered_twice_is_an_error() -> None:
     model.results = [(0, Response(text="first")), (0, Response(text="second"))]
     (found,) = in_order(whole.run(asked("wrong")))
     assert found.failure
-    assert "run answered request 0, of 1 from 0, twice or unasked" in found.failure.text
+    assert "yielded index 0 twice" in found.failure.text
 
 
 def test_prompts_that_cannot_be_are_told() -> None:
@@ -316,7 +316,7 @@ def test_what_a_model_of_this_package_raises_is_no_error_of_a_request(
 
 def test_the_preview_leaves_out_what_cannot_be_rendered() -> None:
     _, model = isolation("PickyInBatches")
-    prompts = rendered(model, requests("one", "render", "two"))
+    prompts = render_isolated(model, requests("one", "render", "two"))
     assert [prompt.num_tokens for prompt in prompts] == [3, 3]
 
 
@@ -326,7 +326,7 @@ def test_the_preview_leaves_out_what_is_not_rendered(
 ) -> None:
     _, model = isolation()
     monkeypatch.setattr(model, "render", lambda requests: gives)
-    assert rendered(model, requests("one")) == []
+    assert render_isolated(model, requests("one")) == []
 
 
 # --- in the process of a model ---
@@ -358,7 +358,7 @@ def test_a_process_tells_of_a_model_that_cannot_be_loaded_and_keeps_the_tracebac
         run(work, config, "job")
     assert re.fullmatch(
         r"reader failing:NoLoad: load: FileNotFoundError: no weights here \(.*failing\.py:\d+\); "
-        r"what was read and sealed so far is kept; mend it and start the same command again",
+        r"responses and sealed tables so far are kept; fix the problem and start the same command again",
         str(ended.value),
     )
     (file,) = (path for path in (tmp_path / "out" / "errors").iterdir() if path.is_file())
@@ -448,7 +448,7 @@ class NoSuper(EchoModel):
         self.limit = 1
 
 class NoIdentity(EchoModel):
-    def identity(self):
+    def fingerprint_fields(self):
         raise OSError("the server does not say which model it has")
 
 class NoRun(Model):
@@ -456,8 +456,8 @@ class NoRun(Model):
         pass
 
 class Unstable(EchoModel):
-    def identity(self):
-        return {**super().identity(), "server": object()}
+    def fingerprint_fields(self):
+        return {**super().fingerprint_fields(), "server": object()}
 
 class NoCheck(EchoModel):
     def check(self, form):
@@ -476,10 +476,10 @@ class NoResources(EchoModel):
         ("NoSuper", "TypeError: its __init__ does not call super().__init__(config) (my_api.py:9)"),
         (
             "NoIdentity",
-            "my_api:NoIdentity: identity: OSError: the server does not say which model it has (my_api.py:15)",
+            "my_api:NoIdentity: fingerprint_fields: OSError: the server does not say which model it has (my_api.py:15)",
         ),
         ("NoRun", "TypeError: Can't instantiate abstract class NoRun "),
-        ("Unstable", "identity: TypeError: object has no stable form (my_api.py:21)"),
+        ("Unstable", "fingerprint_fields: TypeError: object has no stable form (my_api.py:21)"),
         ("NoCheck", "check: AttributeError: 'Form' object has no attribute 'max_length' (my_api.py:27)"),
         (
             "NoResources",
@@ -559,7 +559,7 @@ def test_a_value_that_no_score_may_have_names_the_query_and_the_output(
     assert code == 1
     assert "18 of 18 scores are errors" in said
     assert (
-        "score nan, query q1, output 'Marn': ValueError: score 'nan' gave nan; "
+        "score nan, query q1, output 'Marn': ValueError: score 'nan' returned nan; "
         "allowed: a number in [0, 1] (my_scores.py:13)"
     ) in said
     assert len([line for line in said.splitlines() if line.startswith("  score nan")]) == 5
@@ -594,7 +594,7 @@ def test_what_a_score_says_while_a_reader_writes_ends_the_job_by_its_line(
     score = score_named("my_scores:EARLY")
     assert score.may_match
     with pytest.raises(
-        JobError, match=r"^score my_scores:EARLY: IndexError: Par \(my_scores\.py:5\); what was"
+        JobError, match=r"^score my_scores:EARLY: IndexError: Par \(my_scores\.py:5\); responses"
     ):
         score.may_match("Par", ["Paris"])
 
@@ -672,7 +672,7 @@ def test_an_annotator_that_raises_ends_the_job_and_what_was_read_stays(
     assert ended == code
     assert line in said
     if code == 1:
-        assert re.search(r"\(my_annotators\.py:\d+\); what was read and sealed so far is kept", said)
+        assert re.search(r"\(my_annotators\.py:\d+\); responses and sealed tables so far are kept", said)
     assert not TableStore(tiny.config.out).is_sealed(LABELS)
     assert job("compare", tiny)[0] == 0
     assert reads_here == [37]
@@ -691,7 +691,7 @@ def test_a_measure_that_raises_ends_the_job_by_its_line(
     code, said = job("compare", tiny.with_config(measures=["my_measures:FIRST"], annotators=["erag"]))
     assert code == 1
     assert re.search(
-        r"measures: my_measures:FIRST: ValueError: gave an array of shape \(6, 1\), not \(6, \d\) "
+        r"measures: my_measures:FIRST: ValueError: returned an array of shape \(6, 1\), not \(6, \d\) "
         r"\(my_measures\.py:2\)",
         said,
     )

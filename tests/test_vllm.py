@@ -23,7 +23,7 @@ from erag_ray.errors import InputError, JobError
 from erag_ray.inference.pool import Pool
 from erag_ray.models import make_model
 from erag_ray.models.vllm import model as vllm
-from erag_ray.models.vllm.engine import MAX_NEXT, Computed, Engine, Part, arguments_of, sampling
+from erag_ray.models.vllm.engine import MAX_NEXT, Completed, Engine, EngineRequest, arguments_of, sampling
 from erag_ray.requests import Form, Request
 from erag_ray.requests.prompts import FAMILIES, family_prompt, question_first_prompt
 
@@ -80,7 +80,7 @@ def test_its_fingerprint_has_weights_precision_version_and_arguments_and_not_wha
     folder: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def identity(**keys: Any) -> dict[str, object]:
-        return make_model(config(folder, **keys)).identity()
+        return make_model(config(folder, **keys)).fingerprint_fields()
 
     base = identity()
     assert base["files"]
@@ -187,10 +187,10 @@ def test_answers_are_scored_with_their_ends_however_many_there_are(folder: str) 
     ] * 2
 
 
-def vllm_parts(model: Any, prompt: Any, num_ends: int) -> list[Part]:
+def vllm_parts(model: Any, prompt: Any, num_ends: int) -> list[EngineRequest]:
     """The parts of a prompt whose output has so many ends."""
     model.ends = lambda form: range(num_ends)
-    found: list[Part] = model.parts(prompt)
+    found: list[EngineRequest] = model.engine_requests(prompt)
     return found
 
 
@@ -224,13 +224,15 @@ def test_requests_are_fed_as_the_engine_has_room_and_dropped_when_nobody_waits(
 ) -> None:
     monkeypatch.setattr("erag_ray.models.vllm.engine.MAX_WAITING", 4)
     engine = Engine(config(folder), folder, 100, 1.0)
-    parts = ((number, Part((number,))) for number in range(50))
+    parts = ((number, EngineRequest((number,))) for number in range(50))
     answers = engine.run(parts)
     assert next(answers)[0] == 3
     answers.close()
     fake_engine: Any = engine._engine
     assert fake_engine.waiting == []
-    assert sorted(key for key, _, _ in engine.run((n, Part((n,))) for n in range(50))) == list(range(50))
+    assert sorted(key for key, _, _ in engine.run((n, EngineRequest((n,))) for n in range(50))) == list(
+        range(50)
+    )
     assert fake_engine.most == 4
 
 
@@ -267,5 +269,5 @@ def test_an_output_of_no_answers_is_none() -> None:
     prompt = types.SimpleNamespace(
         segments=((1,),), form=Form(method="loglikelihood", prompt=PLAIN, max_new_tokens=1), answer_ids=()
     )
-    found: Any = vllm.logprobs_of(prompt, [Computed(Part((1,)), output)])  # type: ignore[arg-type]
+    found: Any = vllm.logprobs_of(prompt, [Completed(EngineRequest((1,)), output)])  # type: ignore[arg-type]
     assert found == []

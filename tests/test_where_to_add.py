@@ -22,14 +22,14 @@ import polars as pl
 
 from erag_ray.annotators import Evidence, annotate
 from erag_ray.kinds import ABSTENTION
-from erag_ray.measures import compute, own_ideal
+from erag_ray.measures import compute, list_ideal
 from erag_ray.models import Response
 from erag_ray.report import Results, build_report, verdict
 from erag_ray.schemas import CORPUS, LABELS, PROVENANCE, QUERIES
 from erag_ray.scores import score_named
 from erag_ray.store import as_frame
 
-assert compute("Worst", own_ideal([[1.0, 0.5], [0.0, 1.0]]), 2).tolist() == [0.5, 0.0]
+assert compute("Worst", list_ideal([[1.0, 0.5], [0.0, 1.0]]), 2).tolist() == [0.5, 0.0]
 
 assert score_named("starts_right").function("Ann Baker", ["Ann"]) == 1.0
 assert score_named("starts_right").function("It was Ann", ["Ann"]) == 0.0

@@ -13,7 +13,7 @@ import polars as pl
 from erag_ray.annotators import kind_of_labels, requested_measures
 from erag_ray.evaluate.common import ANY, OWN_LIST, POOL, Floats, Settings
 from erag_ray.evaluate.lists import Flags, Judged, judged
-from erag_ray.measures import MEASURES, Kind, Lists, Measure, check_measures, compute_all, own_ideal
+from erag_ray.measures import MEASURES, Kind, Lists, Measure, check_measures, compute_all, list_ideal
 from erag_ray.numba_jit import in_threads
 from erag_ray.registry import find
 from erag_ray.schemas import PER_QUERY, check
@@ -147,7 +147,7 @@ def _of_run(
     columns: list[Column] = []
     for ideal in ideals:
         if ideal == OWN_LIST:
-            base, whole = own_ideal(labels, lengths), judged_to >= depth
+            base, whole = list_ideal(labels, lengths), judged_to >= depth
         else:
             assert pool is not None
             base, whole = Lists(labels=labels, lengths=lengths, ideal=pool[0]), pool[1]

@@ -15,7 +15,7 @@ def label_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[s
     """Return the config settings that LABELS depend on, for these datasets."""
     specs = list(request_specs(config.annotators))
     judge = (
-        {"judge": output_settings(config.judge)} if any(spec.kind.asks == "judge" for spec in specs) else {}
+        {"judge": output_settings(config.judge)} if any(spec.kind.role == "judge" for spec in specs) else {}
     )
     uses_unrelated = any(spec.lists is unrelated_pairs for spec in specs)
     noise = {"unrelated": {"per_question": PER_QUESTION, "tail": TAIL}} if uses_unrelated else {}

@@ -1,14 +1,14 @@
-"""Kinds of question to a model: each a pure pair, ``build`` requests and ``fold`` responses, once for all models.
+"""Kinds of request: each `Kind` is a pure pair, ``build`` requests and ``fold`` responses, the same for all models.
 
 An annotator names the kinds that it needs (`annotators.RequestSpec`); so a new kind is one `Kind` in a file of its
 own here, or outside the package beside the annotator that asks it.
 """
 
 from erag_ray.kinds.answer import ANSWER, answer_form
-from erag_ray.kinds.answer_judge import ANSWER_JUDGE, judgement, shown_to_judge
+from erag_ray.kinds.answer_judge import ANSWER_JUDGE, judge_passages, judgement
 from erag_ray.kinds.base import Case, Kind, Value
 from erag_ray.kinds.early_stopped import EARLY_STOPPED
-from erag_ray.kinds.likelihood import GOLD_LIKELIHOOD, following, likelihood_form
+from erag_ray.kinds.likelihood import GOLD_LIKELIHOOD, continuations, likelihood_form
 from erag_ray.kinds.relevance import RELEVANCE, grade
 from erag_ray.kinds.verdict import VERDICT
 
@@ -23,9 +23,9 @@ __all__ = [
     "Kind",
     "Value",
     "answer_form",
-    "following",
+    "continuations",
     "grade",
+    "judge_passages",
     "judgement",
     "likelihood_form",
-    "shown_to_judge",
 ]

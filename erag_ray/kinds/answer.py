@@ -7,7 +7,7 @@ from erag_ray.requests import Form
 
 
 def answer_form(case: Case) -> Form:
-    """Greedy text under the reader's prompt."""
+    """Return the form for greedy decoding with the reader's prompt."""
     return Form(
         method="generate",
         prompt=case.prompt(),

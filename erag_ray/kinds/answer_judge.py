@@ -1,8 +1,8 @@
 """Whether an answer is right, by a judge: a language model that sees question, gold answers and the reader's output.
 
-The gold answers and the output stand in the request as its passages, so that what a model or a user wrote is plain text
-to the judge's tokenizer, and long outputs are cut before anything else is. Greedily written; a text that is not one of
-`JUDGEMENTS` is no judgement, and nothing is made of it.
+The gold answers and the output are the passages of the request: so text from models and users is plain text to the
+judge's tokenizer, and long outputs are truncated first. Decoding is greedy. A response that is not one of `JUDGEMENTS`
+counts as no judgement.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from erag_ray.requests import ACCEPTED, GRADED, Form, Passage, Response, answer_
 from erag_ray.scores import JUDGEMENTS
 
 JUDGEMENT_TOKENS = 16
-"""Room for a word or two around the judgement."""
+"""Leaves room for a word or two around the judgement."""
 WORDS = "|".join(JUDGEMENTS)
 STARTS = re.compile(
     rf"(?:grade|answer|judgement)?[\W_]*({WORDS})[ *_]*(?=[.,;:!()\[\]{{}}<>|\"']|[\r\n]|\Z)", re.IGNORECASE
 )
-"""A judgement at the start, and then an end, a line break or punctuation: "Correct answers would be" is none."""
+"""A judgement at the start, followed by the end, a line break or punctuation: "Correct answers would be" is none."""
 ANY = re.compile(rf"(?<![^\W\d_])(?:{WORDS})(?![^\W\d_])", re.IGNORECASE)
 
 
@@ -35,21 +35,21 @@ def _form(case: Case) -> Form:
     )
 
 
-def shown_to_judge(output: str, gold_answers: Sequence[str]) -> list[Passage]:
-    """The passages of a request: each distinct gold answer that is not blank, then the output."""
+def judge_passages(output: str, gold_answers: Sequence[str]) -> list[Passage]:
+    """Return the passages of a request: each distinct gold answer that is not blank, then the output."""
     distinct = dict.fromkeys(answer.strip() for answer in gold_answers if answer.strip())
     return [*(Passage(ACCEPTED, answer) for answer in distinct), Passage(GRADED, output.strip())]
 
 
 def judgement(text: str) -> str | None:
-    """The one of `JUDGEMENTS` that a judge wrote; None where it wrote something else, or several."""
-    found = STARTS.match(text.strip())
+    """Return the element of `JUDGEMENTS` in a judge's response; None if there is none, or more than one."""
+    start = STARTS.match(text.strip())
     names = {word.upper() for word in ANY.findall(text)}
-    return found[1].upper() if found and len(names) == 1 else None
+    return start[1].upper() if start and len(names) == 1 else None
 
 
 def _judgement(answers: Sequence[str], response: Response) -> str | None:
     return judgement(response.text or "")
 
 
-ANSWER_JUDGE = Kind(name="answer_judge", build=_form, fold=_judgement, asks="judge")
+ANSWER_JUDGE = Kind(name="answer_judge", build=_form, fold=_judgement, role="judge")

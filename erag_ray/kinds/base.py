@@ -1,4 +1,4 @@
-"""What every kind of question is."""
+"""The class of all kinds of request, and what they are built from."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Literal
 
 from erag_ray.config import JudgeConfig, PromptConfig, ReaderConfig
 from erag_ray.datasets import Dataset
-from erag_ray.requests import Form, Passage, Prompt, Request, Response, own_prompt, prompt_named
+from erag_ray.requests import Form, Passage, Prompt, Request, Response, custom_prompt, prompt_named
 
 Value = str | float | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What a kind knows of a dataset and a job when it builds requests.
+    """The settings of a dataset and a job from which a kind builds requests.
 
     Attributes:
         dataset: score, length of answers, family of prompts.
         reader: the job's reader.
         judge: the job's judge.
-        default_prompt: name of the prompt that the reader's model gets where the job names none.
+        default_prompt: name of the reader's prompt where the job names none.
     """
 
     dataset: Dataset
@@ -32,46 +32,48 @@ class Case:
 
     @property
     def family(self) -> str:
-        """Of questions: which instruction and examples suit them."""
+        """Return the family of the questions, which determines instruction and examples."""
         return self.reader.family or self.dataset.family
 
     def prompt(self) -> Prompt:
-        """The reader's.
+        """Return the reader's prompt.
 
         Raises:
-            ValueError: the job names one that there is not.
+            ValueError: there is no prompt of the name in the config.
         """
-        chosen, titles = self.reader.prompt, self.reader.titles
-        if isinstance(chosen, PromptConfig):
-            prompt = own_prompt(chosen)
+        config, titles = self.reader.prompt, self.reader.titles
+        if isinstance(config, PromptConfig):
+            prompt = custom_prompt(config)
         else:
-            name, num = chosen or self.default_prompt, self.reader.num_examples
-            prompt = prompt_named(name, self.family, num_examples=num, titles=titles)
+            name, num_examples = config or self.default_prompt, self.reader.num_examples
+            prompt = prompt_named(name, self.family, num_examples=num_examples, titles=titles)
         return dataclasses.replace(prompt, titles=titles)
 
 
 def no_answers(case: Case, gold_answers: Sequence[str]) -> tuple[str, ...]:
-    """Of a kind whose requests have none."""
+    """Return no answers; for kinds whose requests have none."""
     return ()
 
 
 def nothing_wrong(answers: Sequence[str], answer_ids: Sequence[Sequence[int]]) -> str:
-    """Of a kind whose answers any tokens can tell apart."""
+    """Return no problem; for kinds whose answers may have any tokens."""
     return ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind of question to a model, written once for all models and prompts.
+    """One kind of request, the same for all models and prompts.
 
     Attributes:
-        name: for tables and people.
-        build: what the requests to a dataset share.
-        answers: of one request, from the gold answers of its question; a model sees them only for what its form says.
-        fold: the answers of a request and its response -> what annotators and scores get; None: the response's text.
-        value: of what is folded.
-        asks: which of the job's models.
-        check: what is wrong with the answers in tokens, such as two that are one; "" if nothing is.
+        name: in tables and messages.
+        build: returns the form of all requests to a dataset.
+        answers: returns the answers of one request, given the gold answers of its question; the request's form says
+            how the model uses them.
+        fold: maps a request's answers and its response to the value for annotators and scores; None: the response's
+            text is the value.
+        value: type of the value.
+        role: which of the job's models gets the requests.
+        check: returns what is wrong with the token ids of the answers, such as two that are equal; "" if nothing is.
     """
 
     name: str
@@ -79,11 +81,11 @@ class Kind:
     answers: Callable[[Case, Sequence[str]], tuple[str, ...]] = no_answers
     fold: Callable[[Sequence[str], Response], Value] | None = None
     value: type[str] | type[float] = str
-    asks: Literal["reader", "judge"] = "reader"
+    role: Literal["reader", "judge"] = "reader"
     check: Callable[[Sequence[str], Sequence[Sequence[int]]], str] = nothing_wrong
 
     def request(
         self, case: Case, question: str, passages: Sequence[Passage] = (), gold_answers: Sequence[str] = ()
     ) -> Request:
-        """One request."""
+        """Return the request for a question and its passages."""
         return Request.of(self.build(case), question, passages, self.answers(case, gold_answers))

@@ -1,6 +1,6 @@
-"""The answer, written only as far as a binary score needs: it ends as soon as no gold answer can match it any more.
+"""The answer for a binary score, stopped as soon as no gold answer can match it any more.
 
-The score is that of the whole answer, always; the text may be shorter.
+The score always equals that of the full answer; the text may be shorter.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""How likely the reader finds the gold answers: a label that hardly ties.
+"""The likelihood of the gold answers under the reader: a label with hardly any ties.
 
-For each gold answer the mean log-probability of its tokens and its end, given question and passages; the largest over
-the gold answers; its exponential, the geometric mean probability of a token, in [0, 1]. An answer longer than the
-reader may write is cut there, and then has no end.
+The mean log-probability of a gold answer's tokens and its end, given question and passages; the largest over the gold
+answers; its exponential, which is the geometric mean probability of a token, in [0, 1]. An answer longer than
+``max_new_tokens`` is truncated, and then has no end.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from erag_ray.kinds.base import Case, Kind
 from erag_ray.requests import Form, Response
 
 DIGITS = 9
-"""Of a probability: what float32 can tell."""
+"""Significant digits of a probability: the precision of float32."""
 
 
 def likelihood_form(case: Case) -> Form:
-    """The log-likelihood of answers under the reader's prompt."""
+    """Return the form for the log-likelihood of answers with the reader's prompt."""
     return dataclasses.replace(answer_form(case), method="loglikelihood")
 
 
-def following(case: Case, answers: Iterable[str]) -> tuple[str, ...]:
-    """Answers as they follow the prompt: a chat template ends with a line break, a plain prompt with "Answer:"."""
+def continuations(case: Case, answers: Iterable[str]) -> tuple[str, ...]:
+    """Return answers as they continue the prompt: after "Answer:" in a plain prompt they begin with a blank."""
     blank = "" if case.prompt().is_chat else " "
     return tuple(blank + answer for answer in answers)
 
@@ -41,5 +41,5 @@ def _likelihood(answers: Sequence[str], response: Response) -> float:
 
 
 GOLD_LIKELIHOOD = Kind(
-    name="gold_likelihood", build=likelihood_form, answers=following, fold=_likelihood, value=float
+    name="gold_likelihood", build=likelihood_form, answers=continuations, fold=_likelihood, value=float
 )

@@ -1,7 +1,7 @@
 """Relevance by a judge: a language model that sees question and passage but no gold answer.
 
-By yes and no: the probability of yes against no as the next token; nothing is drawn, and no text is parsed. By grades:
-0 to 3, greedily written.
+Scale ``yes_no``: the probability of yes against no as the next token, without sampling or parsing. Scale ``grades``: a
+grade of 0 to 3, decoded greedily.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import re
 from collections.abc import Sequence
 
 from erag_ray.kinds.base import Case, Kind
-from erag_ray.requests import JUDGEMENTS, Form, Response, family_prompt
+from erag_ray.requests import JUDGE_FAMILIES, Form, Response, family_prompt
 
 WORDS = ("yes", "no")
 MAX_GRADE = 3
@@ -23,7 +23,7 @@ DIGITS = 9
 def _form(case: Case) -> Form:
     judge = case.judge
     is_yes_no = judge.scale == "yes_no"
-    family, is_chat = JUDGEMENTS[judge.scale], judge.is_chat
+    family, is_chat = JUDGE_FAMILIES[judge.scale], judge.is_chat
     return Form(
         method="loglikelihood" if is_yes_no else "generate",
         prompt=family_prompt(family, is_chat=is_chat, num_examples=judge.num_examples),
@@ -36,25 +36,24 @@ def _form(case: Case) -> Form:
 
 
 def _answers(case: Case, gold_answers: Sequence[str]) -> tuple[str, ...]:
-    """Yes, then no: in small and capital letters, with a blank before or without."""
+    """Return the spellings of yes, then those of no: lower, title and upper case, with and without a blank before."""
     if case.judge.scale != "yes_no":
         return ()
-    forms = [(word, word.capitalize(), word.upper()) for word in WORDS]
-    return tuple(blank + form for of_word in forms for form in of_word for blank in ("", " "))
+    spellings = [spelling for word in WORDS for spelling in (word, word.capitalize(), word.upper())]
+    return tuple(blank + spelling for spelling in spellings for blank in ("", " "))
 
 
 def _relevance(answers: Sequence[str], response: Response) -> float | None:
     if response.text is not None:
         return grade(response.text)
     half = len(response.logprobs) // 2
-    yes, no = (_together(part) for part in (response.logprobs[:half], response.logprobs[half:]))
+    yes, no = map(_logsumexp, (response.logprobs[:half], response.logprobs[half:]))
     if yes == no == -math.inf:
         return None
     return float(f"{1 / (1 + math.exp(min(no - yes, 700.0))):.{DIGITS}f}")
 
 
-def _together(logprobs: Sequence[float]) -> float:
-    """The logarithm of their summed probabilities."""
+def _logsumexp(logprobs: Sequence[float]) -> float:
     largest = max(logprobs)
     if largest == -math.inf:
         return largest
@@ -62,15 +61,15 @@ def _together(logprobs: Sequence[float]) -> float:
 
 
 def grade(text: str) -> float | None:
-    """The first number in what was written, as a share of the highest grade; None where it is no grade from 0 to 3."""
-    found = GRADE.match(text)
-    return int(found[1]) / MAX_GRADE if found else None
+    """Return the first number in a response divided by the highest grade; None if it is no grade of 0 to 3."""
+    match = GRADE.match(text)
+    return int(match[1]) / MAX_GRADE if match else None
 
 
 def _split_words(answers: Sequence[str], answer_ids: Sequence[Sequence[int]]) -> str:
     half = len(answer_ids) // 2
     halves = zip(WORDS, (answer_ids[:half], answer_ids[half:]), strict=True)
-    split = [word for word, own in halves if half and all(len(ids) != 1 for ids in own)]
+    split = [word for word, spellings in halves if half and all(len(ids) != 1 for ids in spellings)]
     return (
         f"judge.model: its tokenizer splits {' and '.join(split)}; use judge.scale: grades" if split else ""
     )
@@ -82,6 +81,6 @@ RELEVANCE = Kind(
     answers=_answers,
     fold=_relevance,
     value=float,
-    asks="judge",
+    role="judge",
     check=_split_words,
 )

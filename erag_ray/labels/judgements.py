@@ -16,7 +16,7 @@ from erag_ray.config import JobConfig
 from erag_ray.errors import JobError
 from erag_ray.inference import INSTEAD_OF_ANSWERS, Finished, run_stage
 from erag_ray.inputs import Inputs
-from erag_ray.kinds import ANSWER, ANSWER_JUDGE, judgement, shown_to_judge
+from erag_ray.kinds import ANSWER, ANSWER_JUDGE, judge_passages, judgement
 from erag_ray.logs import say
 from erag_ray.output_tables import describe_judgements, judged_queries
 from erag_ray.planning import DocIds, StagePlan, plan_lists, preview
@@ -106,7 +106,7 @@ def _with_passages(outputs: pl.DataFrame, inputs: Inputs) -> pl.DataFrame:
     answers = _judged(inputs).select("query_id", "answers")
     rows = outputs.drop_nulls().unique().join(answers, on="query_id").sort("query_id", "output")
     shown = [
-        [_doc_id(passage) for passage in shown_to_judge(output, gold_answers)]
+        [_doc_id(passage) for passage in judge_passages(output, gold_answers)]
         if needs_judgement(output, gold_answers)
         else None
         for output, gold_answers in rows.select("output", "answers").iter_rows()

@@ -1,7 +1,8 @@
-"""Models: requests in, responses out. A backend is written once, for all kinds of requests and all prompts.
+"""Models: requests in, responses out. A backend serves all kinds of requests and all prompts.
 
-`MODELS` names those of this package; others are named ``package.module:Class`` and stand on `Model`. `make_model` makes
-one without its weights, enough to render requests and to know its fingerprint; `load_model` brings the weights.
+`MODELS` lists those of this package; a model outside it is a subclass of `Model`, named ``package.module:Class``.
+`make_model` constructs a model without its weights, which is enough to render requests and to compute its fingerprint;
+`load_model` loads the weights.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from erag_ray.errors import InputError
 from erag_ray.models.base import Model, Rendered, Resources
 from erag_ray.models.causal.model import CausalModel
 from erag_ray.models.echo import EchoModel
-from erag_ray.models.isolation import Isolation, checked, rendered
+from erag_ray.models.isolation import Isolation, render_isolated, run_checked
 from erag_ray.models.local.devices import backend, gpu_error
 from erag_ray.models.local.memory import keep_freed_memory
 from erag_ray.models.local.model import LocalModel, PromptTokens
@@ -44,51 +45,51 @@ __all__ = [
     "ServedModel",
     "T5Model",
     "VllmModel",
-    "able",
     "backend",
     "check_facts",
     "check_form",
-    "checked",
+    "fingerprint_fields_of",
     "gpu_error",
-    "identity_of",
     "keep_freed_memory",
+    "kinds_supporting",
     "load_model",
     "make_model",
     "model_class",
     "model_id",
-    "rendered",
+    "render_isolated",
     "resources_of",
+    "run_checked",
 ]
 
 
 def model_class(kind: str) -> type[Model]:
-    """The class behind ``reader.kind``.
+    """Return the class that ``reader.kind`` names.
 
     Raises:
-        InputError: there is none, or it is no model.
+        InputError: there is none, or it is no subclass of `Model`.
     """
     try:
-        found: object = find("reader", kind, MODELS)
+        entry: object = find("reader", kind, MODELS)
     except ValueError as error:
         raise InputError([f"reader.kind: {error}"]) from error
-    if not (isinstance(found, type) and issubclass(found, Model)):
-        what = "not a subclass" if isinstance(found, type) else f"a {type(found).__name__}, not a subclass"
+    if not (isinstance(entry, type) and issubclass(entry, Model)):
+        what = "not a subclass" if isinstance(entry, type) else f"a {type(entry).__name__}, not a subclass"
         raise InputError([f"reader.kind: {kind} is {what} of erag_ray.models.Model"])
-    return found
+    return entry
 
 
-def able(form: Form) -> str:
-    """The kinds of models in this package that can answer requests of a form."""
-    is_of_text = form.method == "loglikelihood" and not form.next_token
+def kinds_supporting(form: Form) -> str:
+    """Return the kinds of models in this package that support requests of a form, joined by commas."""
+    needs_texts = form.method == "loglikelihood" and not form.next_token
     names = [name for name, kind in MODELS.items() if kind.supports >= form.needs]
-    return ", ".join(name for name in names if MODELS[name].scores_texts or not is_of_text)
+    return ", ".join(name for name in names if MODELS[name].scores_texts or not needs_texts)
 
 
 def make_model(config: ReaderConfig) -> Model:
-    """The model that a config describes, without its weights.
+    """Construct the model that a config describes, without its weights.
 
     Raises:
-        InputError: there is no such kind, its model cannot be found or read, or it is user code and raises.
+        InputError: there is no such kind, its files cannot be found or read, or user code raises.
     """
     quiet()
     kind = model_class(config.kind)
@@ -101,46 +102,46 @@ def make_model(config: ReaderConfig) -> Model:
     return model
 
 
-def identity_of(model: Model) -> dict[str, object]:
-    """`Model.identity`.
+def fingerprint_fields_of(model: Model) -> dict[str, object]:
+    """Return `Model.fingerprint_fields`.
 
     Raises:
-        InputError: it is user code, and raises.
+        InputError: user code raises, or its fields cannot be hashed.
     """
-    with checking(f"reader.kind: {model.config.kind}: identity", type(model)):
-        found = model.identity()
-        fingerprint(found)
-        return found
+    with checking(f"reader.kind: {model.config.kind}: fingerprint_fields", type(model)):
+        fields = model.fingerprint_fields()
+        fingerprint(fields)
+        return fields
 
 
 def resources_of(model: Model) -> Resources:
-    """`Model.resources`.
+    """Return `Model.resources`.
 
     Raises:
-        InputError: it is user code, and raises.
+        InputError: user code raises, or returns something else.
     """
     with checking(f"reader.kind: {model.config.kind}: resources", type(model)):
-        found = model.resources()
-        if not isinstance(found, Resources):
-            raise TypeError(f"gave {found!r}, not erag_ray.models.Resources")
-        return found
+        resources = model.resources()
+        if not isinstance(resources, Resources):
+            raise TypeError(f"returned {resources!r}, not erag_ray.models.Resources")
+        return resources
 
 
 def check_form(model: Model, form: Form) -> None:
-    """`Model.check`.
+    """Call `Model.check`.
 
     Raises:
-        InputError: the model can answer none of this form, or it is user code, and raises.
+        InputError: the model does not support the form, or user code raises.
     """
     with checking(f"reader.kind: {model.config.kind}: check", type(model)):
         model.check(form)
 
 
 def check_facts(model: Model, store: ResponseStore) -> None:
-    """`Model.check_facts`, with what stands in the store of its responses; there the first facts stay.
+    """Call `Model.check_facts` with the facts that the store of its responses recorded first.
 
     Raises:
-        InputError: the model is no longer what it was, or it is user code, and raises.
+        InputError: the model has changed since then, or user code raises.
     """
     with checking(f"reader.kind: {model.config.kind}: facts", type(model)):
         if facts := model.facts():
@@ -148,24 +149,24 @@ def check_facts(model: Model, store: ResponseStore) -> None:
 
 
 def load_model(model: Model) -> None:
-    """`Model.load`.
+    """Call `Model.load`.
 
     Raises:
-        JobError: it is user code, and raises.
+        JobError: user code raises.
     """
     with running(f"reader {model.config.kind}: load", type(model)):
         model.load()
 
 
-def model_id(model: Model, identity: Mapping[str, object] | None = None) -> str:
-    """The model's name in folders: its kind and 16 digits of its fingerprint.
+def model_id(model: Model, fields: Mapping[str, object] | None = None) -> str:
+    """Return the model's name in paths: its kind and 16 digits of its fingerprint.
 
     Args:
         model: the model.
-        identity: its `Model.identity`, where that is at hand: it takes a second for each GB of weights.
+        fields: its `Model.fingerprint_fields`, if already computed: this takes a second for each GB of weights.
     """
     kind = model.config.kind.rpartition(":")[2]
-    return f"{kind}-{fingerprint(identity or identity_of(model))[:16]}"
+    return f"{kind}-{fingerprint(fields or fingerprint_fields_of(model))[:16]}"
 
 
 MODELS: dict[str, type[Model]] = {

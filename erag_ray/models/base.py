@@ -1,7 +1,7 @@
-"""What every model is: requests in, responses out, in any order.
+"""The base class of all models: requests in, responses out, in any order.
 
-A backend is a subclass of `Model` with `run`, and `load` if it has weights. Those of this package that compute on this
-machine's devices stand on `local.LocalModel`. Code outside the package is named ``package.module:Class``.
+A backend is a subclass of `Model` with `run`, and `load` if it has weights. Those of this package that run in this
+process derive from `local.LocalModel`. Code outside the package is named ``package.module:Class``.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ DEFAULT_BATCH = 32
 
 
 class Resources(NamedTuple):
-    """What one actor that holds a model needs.
+    """The resources of one actor with a model.
 
     Attributes:
-        num_gpus: of a cluster that has any; a share of one where several actors share it; 0: it needs none.
-        num_cpus: None: an even share of what there is.
-        weight_bytes: of its weights on disk, where a small model is faster than one process can prepare its requests;
-            else 0.
-        in_flight: requests that it works on at once.
+        num_gpus: in a cluster with GPUs; a fraction if several actors share a GPU; 0 if it needs none.
+        num_cpus: None for an equal share of the CPUs.
+        in_flight: the number of requests that it processes concurrently.
+        weight_bytes: size of the weights on disk, for models that may share a GPU: a small model is faster than one
+            process can tokenize for it. Else 0.
     """
 
     num_gpus: float = 1.0
@@ -37,15 +37,15 @@ class Resources(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Rendered:
-    """A request as a model gets it.
+    """A request as input for a model.
 
     Attributes:
         text: the prompt; "" for a chat.
         messages: of a chat, each with ``role`` and ``content``.
-        num_tokens: of the prompt; None where the model does not count them.
+        num_tokens: of the prompt; None if the model does not count them.
         num_truncated_question_tokens: cut from the question to make it fit.
         num_truncated_passage_tokens: cut from the passages.
-        answer_ids: the request's answers in tokens, where they are to be scored; None for a model that does not tell.
+        answer_ids: token ids of the answers to score; None if there are none, or the model has no tokenizer.
     """
 
     text: str = ""
@@ -57,19 +57,19 @@ class Rendered:
 
 
 class Model(ABC):
-    """A model: what it is and how it renders requests from the start, its answers after `load`.
+    """A model. It can render requests and be fingerprinted at once, and run requests after `load`.
 
-    One object serves every dataset and every kind of request: what differs stands in the request's form.
+    One object serves every dataset and every kind of request: all differences are in the request's form.
 
     Attributes:
-        supports: what it can do (see `requests.Form.needs`).
-        scores_texts: whether its log-likelihoods are of any text, and not of a next token alone.
+        supports: the features that it has (see `requests.Form.needs`).
+        scores_texts: whether it computes log-likelihoods of any text, or only of a next token.
         sees_order: whether the order of passages can change a response.
-        revision: to be raised whenever a change of the code may change a response.
-        dtypes: the precisions that it can compute in.
-        default_prompt: name of the built-in prompt that it gets where none is asked for.
-        config: of the job.
-        memory_share: of the GPU, or of the CPU models' part of the machine's memory, where several actors use it.
+        revision: increase it with every change of the code that may change a response.
+        dtypes: the supported precisions.
+        default_prompt: name of the built-in prompt that it gets if the config names none.
+        config: of the reader.
+        memory_share: fraction of the GPU, or of the CPU memory for models, if several actors share it.
     """
 
     supports: ClassVar[frozenset[Need]] = frozenset({"generate"})
@@ -81,68 +81,71 @@ class Model(ABC):
 
     def __init__(self, config: ReaderConfig) -> None:
         if config.dtype not in self.dtypes:
-            able = ", ".join(self.dtypes)
-            raise InputError([f"reader.dtype: {config.kind} reads in {able}, not in {config.dtype}"])
+            dtypes = ", ".join(self.dtypes)
+            raise InputError([f"reader.dtype: {config.kind} supports {dtypes}, not {config.dtype}"])
         self.config = config
         self.memory_share = 1.0
 
     @abstractmethod
     def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
-        """Answer requests, in any order; what one asks must not change what another gets.
+        """Run requests, in any order. A response must not depend on the other requests.
 
         Yields:
-            The place of each request in ``requests``, and its response; each place once.
+            The index of each request in ``requests``, and its response; each index once.
         """
 
     def load(self) -> None:
         """Load the weights, or connect: once in each actor, before the first request."""
         return
 
-    def identity(self) -> dict[str, object]:
-        """All of the model that may change a response: weights, tokenizer, precision; JSON values. Not its speed."""
+    def fingerprint_fields(self) -> dict[str, object]:
+        """Return everything about the model that may change a response: weights, tokenizer, precision; JSON values.
+
+        The hash of these fields is the model's fingerprint. Settings that change only speed stay out.
+        """
         return {"kind": self.config.kind, "options": self.config.options, "revision": self.revision}
 
     def resources(self) -> Resources:
-        """What one actor with this model needs."""
+        """Return the resources of one actor with this model."""
         return Resources()
 
     def facts(self) -> dict[str, object]:
-        """Return what was found out about the model and may interest later; JSON values, for manifests."""
+        """Return properties of the model that were observed, such as a server's answers; JSON values, for manifests."""
         return {}
 
     def check_facts(self, first: Mapping[str, Any]) -> None:
-        """Refuse to go on where the model is no longer what it was when its first responses were made.
+        """Check that the model is still the one that produced its first responses.
 
         Args:
-            first: `facts` of then.
+            first: its `facts` at that time.
 
         Raises:
-            InputError: it is another one.
+            InputError: it is a different model.
         """
         return
 
     def stop_sending(self) -> bool:
-        """Begin nothing more: `run` ends once what is under way is answered. False: this model cannot."""
+        """Let `run` end after the requests in flight. Returns whether the model supports this."""
         return False
 
     def notes(self) -> list[str]:
-        """Return lines for people, shown before the model is asked."""
+        """Return lines for the log, shown before the first request."""
         return []
 
     def batch_rows(self, form: Form) -> int:
-        """Most requests of a form that it works on at once."""
+        """Return the largest number of requests of a form in one batch."""
         return self.config.batch_size or DEFAULT_BATCH
 
     def check(self, form: Form) -> None:
-        """Refuse requests that this model can never answer. Needs no weights.
+        """Check that the model supports requests of a form. Needs no weights.
 
         Raises:
-            InputError: it can answer none of this form.
+            InputError: it does not.
         """
         return
 
     def render(self, requests: Sequence[Request]) -> Sequence[Rendered]:
-        """Requests as the model gets them: texts, or messages where the form's prompt is a chat. Needs no weights."""
+        """Return the model's input for each request: a text, or messages if the prompt is a chat. Needs no weights."""
         return [_rendered(request.form.prompt, request) for request in requests]
 
 

@@ -12,10 +12,10 @@ CHARACTERS = 2000
 
 
 class EchoModel(Model):
-    """Answers with the title of the passage that shares most words with the question (ties: the first).
+    """Answers with the title of the passage that shares the most words with the question (ties: the first).
 
     Its tokens are characters: those of the question, and at most ``max_prompt_tokens`` (2000) of each passage. Without
-    passages it answers nothing.
+    passages its output is empty.
     """
 
     def resources(self) -> Resources:
@@ -25,12 +25,12 @@ class EchoModel(Model):
         return [_rendered(request) for request in requests]
 
     def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
-        for place, request in enumerate(requests):
+        for index, request in enumerate(requests):
             time.sleep(self.config.simulated_latency_seconds)
-            yield place, self.answer(request)
+            yield index, self.answer(request)
 
     def answer(self, request: Request) -> Response:
-        """The response to one request."""
+        """Return the response to one request."""
         rendered, text = _rendered(request), _best_title(request)[: request.form.max_new_tokens]
         return Response(
             text=text,

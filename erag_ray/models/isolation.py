@@ -1,6 +1,7 @@
-"""Runs requests with a model of the user's own, so that one for which it raises does not keep the others unanswered.
+"""Isolation of failures: a request for which a user's model raises does not affect the other requests.
 
-A model of this package that raises is broken, or its machine is: that passes, and is never the error of a request.
+If a model of this package raises, the model or the machine is broken: such exceptions pass through, and never become
+the error of a request.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from erag_ray.schemas import ERROR_KINDS
 from erag_ray.user_code import KEPT, Fault, fault_of, is_user_code
 
 ERRORS_IN_A_ROW = 10
-"""So many requests that fail one after the other may be a fault of all, such as a wrong key: then others are tried."""
+"""Consecutive failures after which the cause may be general, such as a wrong key: then other questions are tried."""
 NUM_OTHERS = 3
-"""Requests of so many other questions; where all of these fail too, the job ends."""
+"""The number of other questions to try; if they all fail too, the job ends."""
 
 COUNTS = (
     "num_prompt_tokens",
@@ -29,27 +30,27 @@ COUNTS = (
     "num_truncated_passage_tokens",
     "num_cached_prompt_tokens",
 )
-MOST_TOKENS = 1 << 31
+MAX_TOKENS = 1 << 31
 
 Answer = tuple[int, Response]
 
 
 class Isolation:
-    """Runs one model; what it raises becomes the error of the request for which it does."""
+    """Runs one model, and turns an exception of user code into the error of the request that causes it."""
 
     def __init__(self, model: Model) -> None:
         self.model = model
         self._failed_questions: list[str] = []
-        """The question of each request that failed since the last one that did not."""
+        """The questions of the failed requests since the last success."""
 
     def run(self, requests: Sequence[Request]) -> Iterator[Answer]:
-        """The place of each request, and its response, as `Model.run` gives them.
+        """Yield the index of each request and its response, as `Model.run`.
 
-        Requests for which user code raises are taken apart until each of them stands alone: that becomes an error of
-        kind ``code``. After `ERRORS_IN_A_ROW` of them requests of other questions are tried.
+        Batches for which user code raises are bisected down to single requests, which become errors of kind ``code``.
+        After `ERRORS_IN_A_ROW` of these, requests of other questions are tried.
 
         Raises:
-            JobError: those failed too.
+            JobError: the other questions failed too.
             RuntimeError: the GPU cannot be used any more (`is_gpu_lost`).
         """
         if not is_user_code(type(self.model)):
@@ -58,32 +59,32 @@ class Isolation:
         stack = [list(range(len(requests)))]
         while stack:
             rows = stack.pop()
-            left, fault = yield from self._run(requests, rows)
-            # what is raised after the last response concerns no request
-            if fault is None or not left:
+            remaining, fault = yield from self._run(requests, rows)
+            # an exception after the last response belongs to no request
+            if fault is None or not remaining:
                 continue
             if len(rows) == 1:
-                yield left[0], Response(failure=Failure("code", str(fault)))
-                self._count(requests, left[0], fault)
+                yield remaining[0], Response(failure=Failure("code", str(fault)))
+                self._count(requests, remaining[0], fault)
             else:
-                # a model that goes on in order has raised for the first one
-                first, rest = left[:1], left[1:]
+                # a model that works in order has raised for the first remaining request
+                first, rest = remaining[:1], remaining[1:]
                 half = len(rest) // 2
-                stack += [part for part in (rest[half:], rest[:half], first) if part]
+                stack += [group for group in (rest[half:], rest[:half], first) if group]
 
     def _run(
         self, requests: Sequence[Request], rows: Sequence[int]
     ) -> Generator[Answer, None, tuple[list[int], Fault | None]]:
-        """Run until user code raises; returns the rows that are left then, and what was raised."""
-        part = requests if len(rows) == len(requests) else [requests[row] for row in rows]
+        """Run until user code raises; return the rows without a response, and the fault."""
+        batch = requests if len(rows) == len(requests) else [requests[row] for row in rows]
         open_rows = dict.fromkeys(rows)
         try:
-            answers = checked(self.model, part)
-            # one that is alone has no response until nothing more comes
-            for place, response in list(answers) if len(rows) == 1 else answers:
+            answers = run_checked(self.model, batch)
+            # a single request counts as answered only after the model has finished
+            for index, response in list(answers) if len(rows) == 1 else answers:
                 self._failed_questions.clear()
-                del open_rows[rows[place]]
-                yield rows[place], response
+                del open_rows[rows[index]]
+                yield rows[index], response
         except (InputError, JobError):
             raise
         except Exception as error:
@@ -100,38 +101,41 @@ class Isolation:
         others = others_of(requests, row)
         works = any(list(self._run(requests, [other])) for other in others)
         if not works and (others or num_questions > NUM_OTHERS):
-            raise self._end(fault, f"{count} requests in a row failed, and those of other questions do: ")
+            raise self._end(
+                fault, f"{count} requests in a row failed, and those of other questions fail too: "
+            )
 
     def _end(self, fault: Fault, why: str = "") -> JobError:
         return JobError(f"reader {self.model.config.kind}: {why}{fault}; {KEPT}")
 
 
-def checked(model: Model, requests: Sequence[Request]) -> Iterator[Answer]:
-    """`Model.run` of a model that may be wrong.
+def run_checked(model: Model, requests: Sequence[Request]) -> Iterator[Answer]:
+    """Yield from `Model.run`, and check each response.
 
     Raises:
-        TypeError: it gives what is no response, or no response to one of these requests, or answers one twice or none.
+        TypeError: the model yields something other than a valid response to one of the requests, answers a request
+            twice, or leaves one without a response.
     """
     missing = set(range(len(requests)))
     for answer in model.run(requests):
         if not (isinstance(answer, tuple) and len(answer) == 2 and isinstance(answer[1], Response)):
-            raise TypeError(f"run gave {answer!r}, not a request's place and an erag_ray.models.Response")
-        place, response = answer
-        if place not in missing:
-            raise TypeError(f"run answered request {place!r}, of {len(requests)} from 0, twice or unasked")
-        if fault := _fault(requests[place], response):
-            raise TypeError(f"run gave {fault}")
-        missing.discard(place)
-        yield place, response
+            raise TypeError(f"run yielded {answer!r}, not a request's index and an erag_ray.models.Response")
+        index, response = answer
+        if index not in missing:
+            raise TypeError(f"run yielded index {index!r} twice, or it is outside 0..{len(requests) - 1}")
+        if fault := _fault(requests[index], response):
+            raise TypeError(f"run yielded {fault}")
+        missing.discard(index)
+        yield index, response
     if missing:
-        raise TypeError(f"run left {len(missing)} of {len(requests)} requests unanswered")
+        raise TypeError(f"run yielded no response to {len(missing)} of {len(requests)} requests")
 
 
 def _fault(request: Request, response: Response) -> str:
-    """What is wrong with a response; "" if nothing is."""
-    wrong = [name for name in COUNTS if not _is_count(getattr(response, name))]
-    if wrong:
-        return f"{wrong[0]}={getattr(response, wrong[0])!r}"
+    """Return what is wrong with a response; "" if nothing is."""
+    invalid = [name for name in COUNTS if not _is_count(getattr(response, name))]
+    if invalid:
+        return f"{invalid[0]}={getattr(response, invalid[0])!r}"
     if response.failure is not None:
         return _fault_of_failure(response.failure)
     if request.form.method == "generate":
@@ -141,8 +145,8 @@ def _fault(request: Request, response: Response) -> str:
 
 
 def _fault_of_failure(failure: object) -> str:
-    is_one = isinstance(failure, Failure) and failure.kind in ERROR_KINDS and _is_text(failure.text)
-    return "" if is_one else f"{failure!r}, not an erag_ray.models.Failure of kind {', '.join(ERROR_KINDS)}"
+    is_valid = isinstance(failure, Failure) and failure.kind in ERROR_KINDS and _is_text(failure.text)
+    return "" if is_valid else f"{failure!r}, not an erag_ray.models.Failure of kind {', '.join(ERROR_KINDS)}"
 
 
 def _fault_of_logprobs(response: Response, count: int) -> str:
@@ -151,40 +155,40 @@ def _fault_of_logprobs(response: Response, count: int) -> str:
         return f"{len(values)} log-probabilities for {count} answers"
     if len(lengths) not in (0, count) or not all(map(_is_count, lengths)):
         return f"num_answer_tokens={lengths!r} for {count} answers"
-    wrong = [
+    invalid = [
         value for value in values if not isinstance(value, int | float) or math.isnan(value) or value > 0
     ]
-    return f"the log-probability {wrong[0]!r}" if wrong else ""
+    return f"the log-probability {invalid[0]!r}" if invalid else ""
 
 
 def _is_count(value: object) -> bool:
-    return isinstance(value, int | np.integer) and 0 <= int(value) < MOST_TOKENS
+    return isinstance(value, int | np.integer) and 0 <= int(value) < MAX_TOKENS
 
 
 def _is_text(value: object) -> bool:
-    """Whether it is a text; one with half a character raises UnicodeEncodeError."""
+    """Return whether a value is a text; a lone surrogate raises UnicodeEncodeError."""
     return isinstance(value, str) and value.encode() is not None
 
 
 def others_of(requests: Sequence[Request], row: int) -> list[int]:
-    """At most `NUM_OTHERS` requests, each of another question, spread over all that are of another."""
-    firsts: dict[str, int] = {}
-    for place, request in enumerate(requests):
-        firsts.setdefault(request.question, place)
-    firsts.pop(requests[row].question)
-    rows = sorted(firsts.values())
+    """Return at most `NUM_OTHERS` rows of other, distinct questions, spread over all of these."""
+    first_rows: dict[str, int] = {}
+    for index, request in enumerate(requests):
+        first_rows.setdefault(request.question, index)
+    first_rows.pop(requests[row].question)
+    rows = sorted(first_rows.values())
     return rows[:: max(1, len(rows) // NUM_OTHERS)][:NUM_OTHERS]
 
 
-def rendered(model: Model, requests: Sequence[Request]) -> list[Rendered]:
-    """What requests become, without those for which user code cannot say it."""
+def render_isolated(model: Model, requests: Sequence[Request]) -> list[Rendered]:
+    """Return `Model.render` of requests, without those for which user code raises."""
     try:
-        found = list(model.render(requests))
-        others = [one for one in found if not isinstance(one, Rendered)]
-        if others or len(found) != len(requests):
-            what = f"{others[0]!r}" if others else f"{len(found)} results for {len(requests)} requests"
-            raise TypeError(f"render gave {what}, not an erag_ray.models.Rendered for each request")
-        return found
+        prompts = list(model.render(requests))
+        invalid = [prompt for prompt in prompts if not isinstance(prompt, Rendered)]
+        if invalid or len(prompts) != len(requests):
+            what = f"{invalid[0]!r}" if invalid else f"{len(prompts)} results for {len(requests)} requests"
+            raise TypeError(f"render returned {what}, not an erag_ray.models.Rendered for each request")
+        return prompts
     except (InputError, JobError):
         raise
     except Exception as error:
@@ -193,4 +197,4 @@ def rendered(model: Model, requests: Sequence[Request]) -> list[Rendered]:
         fault_of(error, type(model))
     if len(requests) == 1:
         return []
-    return [one for request in requests for one in rendered(model, [request])]
+    return [prompt for request in requests for prompt in render_isolated(model, [request])]

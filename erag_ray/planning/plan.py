@@ -21,7 +21,15 @@ from erag_ray.config import JobConfig
 from erag_ray.datasets import sample
 from erag_ray.inputs import Inputs, evidence_of
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, VERDICT, Kind
-from erag_ray.models import Model, Rendered, Resources, check_facts, identity_of, rendered, resources_of
+from erag_ray.models import (
+    Model,
+    Rendered,
+    Resources,
+    check_facts,
+    fingerprint_fields_of,
+    render_isolated,
+    resources_of,
+)
 from erag_ray.output_tables import SINGLE_DOCUMENT
 from erag_ray.planning.pending import (
     DocIds,
@@ -250,7 +258,7 @@ def plan_lists(
     uses_and_models = {pair: use_of(by_name[pair[0]], config, inputs.datasets[pair[1]]) for pair in named}
     uses = {pair: use for pair, (use, _) in uses_and_models.items()}
     # if judge and reader are the same model, the reader's config sets the batch size
-    by_role = sorted(uses_and_models.values(), key=lambda pair: pair[0].kind.asks)
+    by_role = sorted(uses_and_models.values(), key=lambda pair: pair[0].kind.role)
     models = {use.model: model for use, model in by_role}
     with stage_progress("planning requests", show=config.progress) as progress:
         documents = documents_of(inputs.corpus)
@@ -289,7 +297,7 @@ def _plan(
     name = next(iter(uses.values())).model
     store, forms = ResponseStore(config.cache_dir, name), forms_of(uses, name)
     if not store.is_described():
-        store.describe({key: value for key, value in identity_of(model).items() if key != "probes"})
+        store.describe({key: value for key, value in fingerprint_fields_of(model).items() if key != "probes"})
     check_facts(model, store)
     repaired = store.repair()
     kinds_and_datasets = pl.DataFrame(list(uses), schema=["kind", "dataset"], orient="row")
@@ -338,7 +346,7 @@ def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
 def _estimate(plan: ModelPlan) -> str:
     """Estimate tokens and truncation from evenly spaced pending requests."""
     sampled = PendingRequests(plan.make_requests(spread(plan.new, NUM_SAMPLED)), plan.forms)
-    prompts = rendered(plan.model, sampled[:])
+    prompts = render_isolated(plan.model, sampled[:])
     to_run, num_unrendered = f"{plan.new.height:,} requests to run", len(sampled) - len(prompts)
     if not prompts:
         return f"{to_run}; of {len(sampled)} sampled requests none can be rendered"

@@ -14,13 +14,13 @@ from erag_ray.errors import InputError
 from erag_ray.kinds import ANSWER, ANSWER_JUDGE, EARLY_STOPPED, VERDICT, Case, Kind
 from erag_ray.models import (
     Model,
-    able,
     check_form,
-    identity_of,
+    fingerprint_fields_of,
+    kinds_supporting,
     make_model,
     model_class,
     model_id,
-    rendered,
+    render_isolated,
 )
 from erag_ray.planning.pending import Use
 from erag_ray.requests import VERDICTS, Form, Passage
@@ -54,7 +54,7 @@ def _model(config: ReaderConfig) -> tuple[Model, str]:
         while len(_MODELS) >= MAX_CACHED_MODELS:
             del _MODELS[next(iter(_MODELS))]
         model = make_model(config)
-        _MODELS[key] = model, model_id(model, identity_of(model))
+        _MODELS[key] = model, model_id(model, fingerprint_fields_of(model))
     return _MODELS[key]
 
 
@@ -66,7 +66,7 @@ def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]
     """
     if kind is ANSWER_JUDGE and config.judge == JudgeConfig():
         raise InputError(["score: judged needs a judge; set judge.kind and judge.model, or another score"])
-    model_config = config.reader if kind.asks == "reader" else config.judge.reader()
+    model_config = config.reader if kind.role == "reader" else config.judge.reader()
     case = Case(
         dataset=dataset,
         reader=config.reader,
@@ -81,13 +81,13 @@ def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]
     missing = form.needs - model_class(model_config.kind).supports
     if missing:
         what = f"the kind {kind.name} needs {' and '.join(sorted(missing))}"
-        text = f"{kind.asks}.kind: {what}, which {model_config.kind} does not support; {able(form)} can"
+        text = f"{kind.role}.kind: {what}, which {model_config.kind} does not support; {kinds_supporting(form)} can"
         raise InputError([text])
     with _problems_named_after(kind):
         model, name = _model(_model_config(model_config, form))
         check_form(model, form)
         _check_answers(kind, case, model)
-    reader = name if kind.asks == "judge" else reader_id(config, dataset)
+    reader = name if kind.role == "judge" else reader_id(config, dataset)
     use = Use(kind=kind, case=case, form=form, model=name, reader=reader, sees_order=model.sees_order)
     return use, model
 
@@ -99,7 +99,7 @@ def _problems_named_after(kind: Kind) -> Iterator[None]:
         yield
     except InputError as error:
         raise InputError(
-            [problem.replace("reader.", f"{kind.asks}.") for problem in error.problems]
+            [problem.replace("reader.", f"{kind.role}.") for problem in error.problems]
         ) from error
 
 
@@ -117,7 +117,7 @@ def _check_answers(kind: Kind, case: Case, model: Model) -> None:
     request = kind.request(case, "Who?", (Passage("A title", "A text."),), ("An answer",))
     if not request.answers:
         return
-    for prompt in rendered(model, [request]):
+    for prompt in render_isolated(model, [request]):
         problem = kind.check(request.answers, prompt.answer_ids) if prompt.answer_ids else ""
         if problem:
             raise InputError([problem])

@@ -1,18 +1,18 @@
-"""What is asked of a model, as data: requests, responses, forms, keys, and the prompts that render them."""
+"""Requests to models as data: requests, responses, forms, keys, and the prompts that render them."""
 
 from erag_ray.requests.prompts import (
     ACCEPTED,
     GRADED,
-    JUDGEMENTS,
+    JUDGE_FAMILIES,
     T5,
     VERDICTS,
     Piece,
     answer_judge_prompt,
     as_messages,
     as_text,
+    custom_prompt,
     family_prompt,
     fit,
-    own_prompt,
     pieces,
     prompt_named,
 )
@@ -31,7 +31,7 @@ from erag_ray.requests.request import (
 __all__ = [
     "ACCEPTED",
     "GRADED",
-    "JUDGEMENTS",
+    "JUDGE_FAMILIES",
     "T5",
     "VERDICTS",
     "Failure",
@@ -45,9 +45,9 @@ __all__ = [
     "answer_judge_prompt",
     "as_messages",
     "as_text",
+    "custom_prompt",
     "family_prompt",
     "fit",
-    "own_prompt",
     "pieces",
     "prompt_named",
     "question_key",

@@ -1,11 +1,12 @@
-"""A question and its passages -> the text that a model gets, in pieces. Pure; shared by reading and training.
+"""Prompts: a question and its passages to the text for a model, in pieces. Pure; shared by inference and training.
 
-A `Prompt` is data: a template, the form of one passage, worked examples. `pieces` fills it with what a user and
-documents wrote: a list of `Piece`, each either the prompt's own text (``template``), the question, or part of a
-passage. Models turn pieces into tokens one by one, so that what a user or a document wrote is never taken for
-template or control tokens, and so that cutting a long passage cannot touch the question.
+A `Prompt` is data: a template, the format of one passage, worked examples. `pieces` fills it and returns a list of
+`Piece`: text of the prompt itself (``template``), the question, or part of a passage. Models tokenize each piece
+separately: so text from users and documents is never taken for template or control tokens, and truncating a passage
+cannot touch the question.
 
-In the pieces a template never ends in a blank: a blank belongs to the word after it, as tokenizers have it.
+A template piece never ends in a blank: the blank belongs to the next piece, because tokenizers attach it to the word
+after it.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ TITLED = "({title}) {text}"
 
 
 class Piece(NamedTuple):
-    """A stretch of a prompt: whose text it is decides how it is tokenised and cut."""
+    """A part of a prompt; its kind decides how it is tokenized and truncated."""
 
     kind: Part
     text: str
 
 
 class Family(NamedTuple):
-    """What a model is told to do, for one family of datasets or by a judge's scale."""
+    """Instruction and worked examples for one family of datasets, or for one scale of a judge."""
 
     instruction: str
     instruction_alone: str
@@ -43,34 +44,34 @@ class Family(NamedTuple):
 
 
 def pieces(prompt: Prompt, question: str, passages: Sequence[Passage]) -> list[Piece]:
-    """The whole prompt of a plain text, or the user's message of a chat."""
-    before = [] if prompt.is_chat else [Piece("template", _start(prompt, has_passages=bool(passages)))]
-    return _joined([*before, *_filled(prompt, question, passages)])
+    """Return the whole prompt if it is plain text, or the user's message of a chat."""
+    start = [] if prompt.is_chat else [Piece("template", _start(prompt, has_passages=bool(passages)))]
+    return _joined([*start, *_filled(prompt, question, passages)])
 
 
 def as_text(prompt: Prompt, question: str, passages: Sequence[Passage]) -> str:
-    """`pieces` as one text."""
+    """Return `pieces` as one text."""
     return "".join(piece.text for piece in pieces(prompt, question, passages))
 
 
 def as_messages(prompt: Prompt, content: str, *, has_passages: bool) -> list[dict[str, str]]:
-    """The messages of a chat: system, worked examples as turns, and the user's ``content`` (see `as_text`)."""
+    """Return the messages of a chat: system, worked examples as turns, and the user's ``content`` (see `as_text`)."""
     system = prompt.system if has_passages else prompt.system_without_passages
     messages = [{"role": "system", "content": system}] if system else []
-    for asked, answer in _example_texts(prompt, has_passages=has_passages):
-        messages += [{"role": "user", "content": asked}, {"role": "assistant", "content": answer}]
+    for question, answer in _example_texts(prompt, has_passages=has_passages):
+        messages += [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
     return [*messages, {"role": "user", "content": content}]
 
 
 def _start(prompt: Prompt, *, has_passages: bool) -> str:
-    """What stands before the question and its passages in a plain prompt."""
+    """Return system text and worked examples, which precede the question and its passages in a plain prompt."""
     system = prompt.system if has_passages else prompt.system_without_passages
     examples = [f"{text} {answer}" for text, answer in _example_texts(prompt, has_passages=has_passages)]
     return "".join(f"{part}\n\n" for part in [system, *examples] if part)
 
 
 def _example_texts(prompt: Prompt, *, has_passages: bool) -> Iterator[tuple[str, str]]:
-    """Question and answer of each worked example; it shows passages only where the prompt itself has some."""
+    """Yield question and answer of each worked example; with its passages only if the request has passages too."""
     for example in prompt.examples:
         filled = _joined(_filled(prompt, example.question, example.passages if has_passages else ()))
         yield "".join(piece.text for piece in filled), example.answer
@@ -94,8 +95,8 @@ def _passages(prompt: Prompt, passages: Sequence[Passage]) -> Iterator[Piece]:
 
 
 def _passage(template: str, passage: Passage, rank: int) -> Iterator[Piece]:
-    both = f"({passage.title}) {passage.text}" if passage.title else passage.text
-    values = {"title": passage.title, "text": passage.text, "passage": both}
+    titled = f"({passage.title}) {passage.text}" if passage.title else passage.text
+    values = {"title": passage.title, "text": passage.text, "passage": titled}
     for text, field in _parts(template):
         yield Piece("template", f"{text}{rank}" if field == "rank" else text)
         if field in values:
@@ -108,39 +109,39 @@ def _parts(template: str) -> tuple[tuple[str, str], ...]:
 
 
 def _joined(parts: Sequence[Piece] | Iterator[Piece]) -> list[Piece]:
-    """Templates that follow each other as one; the blanks at their end go to what follows, or nowhere."""
+    """Merge adjacent templates; blanks at their end move to the next piece, or are dropped at the end."""
     joined, text = list[Piece](), ""
     for piece in parts:
         if piece.kind == "template":
             text += piece.text
             continue
-        bare = text.rstrip(" ")
-        if bare:
-            joined.append(Piece("template", bare))
-        joined.append(Piece(piece.kind, text[len(bare) :] + piece.text))
+        template = text.rstrip(" ")
+        if template:
+            joined.append(Piece("template", template))
+        joined.append(Piece(piece.kind, text[len(template) :] + piece.text))
         text = ""
     return [*joined, Piece("template", text.rstrip(" "))] if text.rstrip(" ") else joined
 
 
-# --- making one ---
+# --- building a prompt ---
 
 
 def family_prompt(family: Family, *, is_chat: bool, num_examples: int = 0, titles: bool = True) -> Prompt:
-    """The prompt of a family: instruction, worked examples (in a plain one), passages, question.
+    """Return the prompt of a family: instruction, worked examples (plain prompts only), passages, question.
 
     Args:
-        family: what the model is told.
-        is_chat: as a chat's message, which ends with the question; else plain text that ends where the answer starts.
-        num_examples: the first so many of the family's examples; a chat has none.
+        family: instruction and examples.
+        is_chat: a chat message, which ends with the question; else plain text that ends where the answer starts.
+        num_examples: the number of the family's examples, from the first; a chat has none.
         titles: whether examples show titles.
     """
     examples = family.examples[: 0 if is_chat else num_examples]
-    asked = f"{family.question_word}: {{question}}"
-    ends = asked if is_chat else f"{asked}\n{family.answer_word}:"
-    heads = [f"{_escaped(text)}\n\n" if is_chat else "" for text in family[:2]]
+    question = f"{family.question_word}: {{question}}"
+    end = question if is_chat else f"{question}\n{family.answer_word}:"
+    starts = [f"{_escaped(text)}\n\n" if is_chat else "" for text in family[:2]]
     return Prompt(
-        template=f"{heads[0]}{{passages}}\n{ends}",
-        without_passages=f"{heads[1]}{ends}",
+        template=f"{starts[0]}{{passages}}\n{end}",
+        without_passages=f"{starts[1]}{end}",
         passage="Passage: {passage}",
         untitled="Passage: {passage}",
         separator="\n",
@@ -153,18 +154,18 @@ def family_prompt(family: Family, *, is_chat: bool, num_examples: int = 0, title
 
 
 def question_first_prompt(family: Family) -> Prompt:
-    """The chat prompt of a family with the passages last: all prompts about one question start alike."""
+    """Return the chat prompt of a family with the passages last, so that all prompts of a question share a prefix."""
     chat = family_prompt(family, is_chat=True)
-    asked = f"{family.question_word}: {{question}}"
-    return dataclasses.replace(chat, template=f"{_escaped(family[0])}\n\n{asked}\n\n{{passages}}")
+    question = f"{family.question_word}: {{question}}"
+    return dataclasses.replace(chat, template=f"{_escaped(family[0])}\n\n{question}\n\n{{passages}}")
 
 
 def answer_judge_prompt(*, is_chat: bool, num_examples: int) -> Prompt:
-    """The prompt of a judge of answers: question, accepted answers and the answer to grade, a line each.
+    """Return the prompt of a judge of answers: question, accepted answers and the answer to grade, a line each.
 
-    All prompts about one question start alike.
+    All prompts of one question share a prefix.
     """
-    family = JUDGEMENTS["answer"]
+    family = JUDGE_FAMILIES["answer"]
     prompt = family_prompt(family, is_chat=is_chat, num_examples=num_examples)
     head = f"{_escaped(family.instruction)}\n\n" if is_chat else ""
     template = f"{head}{family.question_word}: {{question}}\n{{passages}}\n{family.answer_word}:"
@@ -180,10 +181,10 @@ def _untitled(example: Example) -> Example:
 
 
 def prompt_named(name: str, family: str, *, num_examples: int, titles: bool) -> Prompt:
-    """A built-in prompt for a family of questions.
+    """Return a built-in prompt for a family of questions.
 
     Raises:
-        ValueError: there is none of this name.
+        ValueError: there is no built-in prompt of this name.
     """
     if name == "t5":
         return T5
@@ -194,13 +195,15 @@ def prompt_named(name: str, family: str, *, num_examples: int, titles: bool) -> 
     return family_prompt(FAMILIES[family], is_chat=name == "chat", num_examples=num_examples, titles=titles)
 
 
-def own_prompt(config: PromptConfig) -> Prompt:
-    """A prompt of the user's own."""
-    without = config.without_passages
+def custom_prompt(config: PromptConfig) -> Prompt:
+    """Return the prompt that a user's config describes."""
+    without_passages = config.without_passages
+    if without_passages is None:
+        without_passages = config.template.replace("{passages}", "").strip()
     untitled = config.passage.replace("({title}) ", "").replace("{title}\n", "").replace("{title}", "")
     return Prompt(
         template=config.template,
-        without_passages=config.template.replace("{passages}", "").strip() if without is None else without,
+        without_passages=without_passages,
         passage=config.passage,
         untitled=untitled,
         separator=config.separator,
@@ -208,53 +211,50 @@ def own_prompt(config: PromptConfig) -> Prompt:
         system_without_passages=config.system,
         examples=tuple(
             Example(
-                one.question,
-                one.answer,
-                tuple(Passage(p.get("title", ""), p["text"]) for p in one.passages),
+                example.question,
+                example.answer,
+                tuple(Passage(passage.get("title", ""), passage["text"]) for passage in example.passages),
             )
-            for one in config.examples
+            for example in config.examples
         ),
         is_chat=config.chat,
     )
 
 
-# --- what fits ---
+# --- truncation ---
 
 
 def share_room(lengths: Sequence[int], room: int) -> list[int]:
-    """How many tokens each passage keeps when together they may have ``room``.
+    """Return how many tokens each passage may use if all passages may use ``room`` tokens.
 
-    An equal share each, and what short passages leave over goes to the long ones; shares are as equal as whole
-    numbers allow, the longest passages (of equal ones the last) getting the odd tokens.
+    Each gets an equal share, and tokens that short passages do not need go to the long ones. Remainders go to the
+    longest passages, among equal ones to the last.
     """
-    kept = [0] * len(lengths)
-    waiting = sorted(range(len(lengths)), key=lambda i: lengths[i])
-    left = max(room, 0)
-    for position, index in enumerate(waiting):
-        share = left // (len(waiting) - position)
-        kept[index] = min(lengths[index], share)
-        left -= kept[index]
-    return kept
+    allocated = [0] * len(lengths)
+    by_length = sorted(range(len(lengths)), key=lambda i: lengths[i])
+    remaining = max(room, 0)
+    for position, index in enumerate(by_length):
+        share = remaining // (len(by_length) - position)
+        allocated[index] = min(lengths[index], share)
+        remaining -= allocated[index]
+    return allocated
 
 
 def fit(
     num_question: int, num_passages: Sequence[int], *, room: int, keep_question: bool
 ) -> tuple[int, list[int]]:
-    """How many tokens of the question and of each passage fit into ``room`` tokens.
+    """Return how many tokens of the question and of each passage fit into ``room`` tokens.
 
-    The passages together keep at least half of the room if they need it; the question gets the rest, then the
-    passages get what the question leaves. With ``keep_question`` the question is never cut, and the passages
-    get what is left, if anything.
-
-    Returns:
-        Tokens kept of the question, and of each passage.
+    At least half of the room is reserved for the passages if they need it. The question gets the rest, and the
+    passages what the question leaves. With ``keep_question`` the question is never truncated, and the passages get
+    the remainder, which may be 0.
     """
     reserved = min(sum(num_passages), room // 2)
     question = num_question if keep_question else min(num_question, max(room - reserved, 0))
     return question, share_room(num_passages, room - question)
 
 
-# --- the prompts there are ---
+# --- built-in prompts ---
 
 
 LIGHTHOUSE = Passage(
@@ -278,15 +278,15 @@ T5 = Prompt(
     untitled=" context: {text}",
     separator="",
 )
-"""Form as in the FiD paper (Izacard & Grave, EACL 2021, section 3): one passage after each question; IPA has them all
-after one."""
+"""The format of the FiD paper (Izacard & Grave, EACL 2021, section 3): FiD has one passage after each question; IPA has
+all passages after one question."""
 
 ACCEPTED, GRADED = "Accepted answer", "Answer to grade"
-"""The titles under which a judge of answers sees gold answers and an output: passages like all others, which hold what
-users, documents and models wrote, and are no part of the template."""
+"""Titles of the passages in which a judge of answers sees gold answers and an output. These are passages rather than
+part of the template because users, documents and models wrote them."""
 ORLA = Passage(ACCEPTED, "Orla Brandvik")
 
-JUDGEMENTS = {
+JUDGE_FAMILIES = {
     "yes_no": Family(
         instruction="Read the passage and say whether it helps to answer the query, which may be a question, a claim "
         "to be checked, or a conversation to be continued. Answer yes or no.",
@@ -349,7 +349,7 @@ JUDGEMENTS = {
         answer_word="Grade (CORRECT, INCORRECT or ABSTAINED)",
     ),
 }
-"""What a judge is told to do: of relevance by the scale of its answers, of answers."""
+"""Instructions and examples of judges: of relevance, by scale, and of answers."""
 
 FAMILIES = {
     "question": Family(
@@ -395,4 +395,4 @@ FAMILIES = {
 }
 
 VERDICTS: dict[str, tuple[str, ...]] = {"claim": ("SUPPORTS", "REFUTES")}
-"""Families of questions that have but a few answers, with all of them."""
+"""Families of questions with a closed set of answers, and these answers."""

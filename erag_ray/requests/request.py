@@ -1,8 +1,8 @@
-"""What is asked of a model, and what comes back. Pure data.
+"""Requests to a model, and its responses. Pure data.
 
 A request is one question to one model: a `Form`, which all requests of one kind to one dataset share, a question, its
-passages, and for some kinds answers. Its key is a hash of all of that; ids of queries and documents are not in it. The
-response to a request depends on nothing but the model and the request, so responses are kept by (model, key).
+passages, and for some kinds answers. Its key is a hash of all of these, without the ids of queries and documents. A
+response depends only on the model and the request, so responses are cached by (model, key).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Example(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Prompt:
-    """How a question and its passages become text; see `erag_ray.requests.prompts`.
+    """A prompt template; `erag_ray.requests.prompts` fills it.
 
     Attributes:
         template: with ``{question}`` and ``{passages}``.
@@ -45,10 +45,10 @@ class Prompt:
         passage: one passage, with ``{rank}`` (from 1), ``{title}``, ``{text}``, or ``{passage}`` for "(title) text".
         untitled: the same for a passage without a title.
         separator: between two passages.
-        system: what stands before everything, or the system message of a chat.
+        system: text before everything else, or the system message of a chat.
         system_without_passages: the same for a request without passages.
         examples: worked examples, before the question.
-        is_chat: whether it goes through the model's chat template.
+        is_chat: whether the model's chat template is applied.
         one_line: whether line breaks and runs of blanks in passages become single blanks.
         titles: whether the model sees the titles of passages.
     """
@@ -68,19 +68,21 @@ class Prompt:
 
 @dataclass(frozen=True, kw_only=True)
 class Form:
-    """What all requests of one kind to one dataset share.
+    """The settings that all requests of one kind to one dataset share.
 
     Attributes:
-        method: ``generate`` text, greedily, or give the ``loglikelihood`` of each of the request's answers.
+        method: ``generate`` text with greedy decoding, or compute the ``loglikelihood`` of each answer of the request.
         prompt: how question and passages become text.
-        max_new_tokens: the most of one output; of an answer whose log-likelihood is asked, those beyond are left out.
-        max_prompt_tokens: the most of one prompt (of FiD: of one passage with its question); None: the model's choice.
+        max_new_tokens: largest number of tokens of an output; answers to ``loglikelihood`` are truncated to it.
+        max_prompt_tokens: largest number of tokens of a prompt (FiD: of one passage with its question); None: the
+            model's default.
         keep_question_end: a question that is too long loses its start (a dialogue), else its end.
         stop_at_newline: an output ends at its first line break.
         early_stop: name of a score; an output may end as soon as no answer of the request can match it any more.
-        with_end: a log-likelihood includes that the output ends after the answer.
-        next_token: a log-likelihood is that of the answer as the one next token, -inf for one of several, and for one
-            that is the token of an answer before it: all cost one pass over the prompt, and probabilities add up.
+        with_end: a log-likelihood includes the end of the output after the answer.
+        next_token: a log-likelihood is that of the answer as the single next token: one pass over the prompt for all
+            answers, and their probabilities add up. It is -inf for an answer of several tokens, and for one with the
+            token of an earlier answer.
     """
 
     method: Method
@@ -95,12 +97,12 @@ class Form:
 
     @functools.cached_property
     def fingerprint(self) -> str:
-        """32 hex digits of all that it says."""
+        """Return a hash of all fields, in 32 hex digits."""
         return fingerprint(asdict(self))
 
     @property
     def needs(self) -> frozenset[Need]:
-        """What a model must be able to do."""
+        """Return what a model must be able to do."""
         return frozenset({self.method, "early_stop"} if self.early_stop else {self.method})
 
 
@@ -108,11 +110,11 @@ class Request(NamedTuple):
     """One question to one model.
 
     Attributes:
-        form: what it shares with others.
+        form: the settings that it shares with other requests.
         question: of the user.
         passages: in the order of the list; none: closed-book.
-        answers: whose log-likelihood is asked, as they follow the prompt (with a blank before them, where one belongs
-            there); or which may match an output that is stopped early; else none.
+        answers: for ``loglikelihood``, the answers to score, as they continue the prompt (with a blank before them
+            where needed); for early stopping, the answers that may match the output; else none.
     """
 
     form: Form
@@ -124,19 +126,20 @@ class Request(NamedTuple):
     def of(
         cls, form: Form, question: str, passages: Iterable[Passage], answers: Sequence[str] = ()
     ) -> Request:
-        """A request as its form has it: without titles where these are hidden."""
-        shown = passages if form.prompt.titles else (Passage("", passage.text) for passage in passages)
-        return cls(form, question, tuple(shown), tuple(answers))
+        """Return a request, without the titles of its passages if the form's prompt hides them."""
+        if not form.prompt.titles:
+            passages = (Passage("", passage.text) for passage in passages)
+        return cls(form, question, tuple(passages), tuple(answers))
 
     @property
     def key(self) -> tuple[int, int]:
-        """Two numbers of 64 bits: of form, question and answers; and of the passages in their order."""
+        """Return two 64-bit hashes: of form, question and answers, and of the passages in their order."""
         hashes = b"".join(text_hash(*passage) for passage in self.passages)
         return question_key(self.form, self.question, self.answers), xxhash.xxh3_64_intdigest(hashes)
 
 
 class Failure(NamedTuple):
-    """Why a request has no response, and the kind of an error that it is (see `schemas.ERROR_KINDS`)."""
+    """The error of a request: its kind (one of `schemas.ERROR_KINDS`) and its message."""
 
     kind: str
     text: str
@@ -144,19 +147,19 @@ class Failure(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Response:
-    """What came back: a text, log-probabilities, or an error.
+    """A response to a request: a text, log-probabilities, or an error.
 
     Attributes:
-        text: that the model wrote.
+        text: the output.
         logprobs: of each answer of the request, summed over its tokens (and the end, if the form says so).
-        num_answer_tokens: how many tokens each sum is over.
-        failure: why there is neither.
-        num_prompt_tokens: over all segments; 0 where the model does not count.
-        num_output_tokens: written or scored.
+        num_answer_tokens: the number of tokens in each sum.
+        failure: the error, if there is neither text nor log-probabilities.
+        num_prompt_tokens: over all segments; 0 if the model does not count them.
+        num_output_tokens: generated or scored.
         num_truncated_question_tokens: cut from the question to make the prompt fit.
         num_truncated_passage_tokens: cut from the passages.
-        num_cached_prompt_tokens: of the prompt, those that a server did not have to compute again.
-        notes: what a model counts of its outputs, such as ``thinking``; summed up for people, not stored.
+        num_cached_prompt_tokens: prompt tokens from a server's prefix cache.
+        notes: properties of the output, such as ``thinking``; counted in the log, not stored.
     """
 
     text: str | None = None
@@ -172,11 +175,11 @@ class Response:
 
 
 def text_hash(*fields: str) -> bytes:
-    """16 bytes (XXH3-128) of some texts, each with its length before it."""
+    """Return the XXH3-128 hash (16 bytes) of texts, each prefixed by its length."""
     parts = [field.encode() for field in fields]
     return xxhash.xxh3_128_digest(b"".join(len(part).to_bytes(8, "big") + part for part in parts))
 
 
 def question_key(form: Form, question: str, answers: tuple[str, ...]) -> int:
-    """The first half of a request's key."""
+    """Return the first half of a request's key."""
     return xxhash.xxh3_64_intdigest(text_hash(form.fingerprint, question, *answers))

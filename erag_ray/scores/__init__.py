@@ -1,11 +1,10 @@
-"""One output of a reader against its gold answers -> a number in [0, 1]. Pure.
+"""Scores: one output of a reader against the gold answers of its query, in [0, 1]. Pure.
 
-In: an output and the gold answers of its query. Out: the value of a `Score`. Output and gold answers are stripped,
-blank gold answers are left out, an empty output is worth 0, and the best gold answer counts, as in KILT's official
-evaluation (Petroni et al., NAACL 2021; ``kilt/eval_downstream.py``). `kilt` and `rouge_l` hold its scores, `chat` those
-for readers that answer in sentences and for other languages: ``match:ko`` is `match` in Korean. To add a score, write
-one function ``(output, answers) -> float`` and one line in `SCORES`; code outside the package exports a `Score` and is
-named ``package.module:name``.
+Output and gold answers are stripped, blank gold answers are left out, an empty output scores 0, and the best gold
+answer counts, as in KILT's official evaluation (Petroni et al., NAACL 2021; ``kilt/eval_downstream.py``). `kilt` and
+`rouge_l` have KILT's scores, `chat` those for readers that answer in sentences and for other languages: ``match:ko`` is
+`match` in Korean. To add a score, write one function ``(output, answers) -> float`` and one line in `SCORES`; code
+outside the package exports a `Score` and is named ``package.module:name``.
 """
 
 from __future__ import annotations
@@ -61,10 +60,10 @@ __all__ = [
 
 
 def score_named(name: str) -> Score:
-    """The score called ``name``, here, in a language (``match:ko``) or as ``package.module:name``.
+    """Return the score called ``name``: an entry of `SCORES`, one in a language (``match:ko``), or user code.
 
     Raises:
-        ValueError: there is none, the language is unknown, or the outside object is not a `Score`.
+        ValueError: there is none, the language is unknown, or the object outside the package is not a `Score`.
     """
     base, _, language = name.partition(":")
     if base in COMPARISONS and language:
@@ -87,7 +86,7 @@ SCORES: dict[str, Score] = {
         Score(name="accuracy", function=accuracy, binary=True, normalises=False, may_match=may_be_accurate),
         Score(name="rouge_l_kilt", function=rouge_l_kilt, binary=False, normalises=False),
         Score(name="rouge_l_google", function=rouge_l_google, binary=False, normalises=False),
-        # nothing that still may come can undo a match or rule one out: no early end
+        # no may_match: later tokens can always add a match and never undo one
         Score(name="match", function=match, binary=True, normalises=True, normalize=english_form),
         Score(name="char_f1", function=char_f1, binary=False, normalises=True, normalize=english_form),
         Score(name="abstained", function=abstained, binary=True, normalises=False),
@@ -102,4 +101,4 @@ SCORES: dict[str, Score] = {
     )
 }
 JUDGED = tuple(name for name, score in SCORES.items() if score.needs_judge)
-"""The scores that a job's judge gives."""
+"""The scores whose values a judge gives."""

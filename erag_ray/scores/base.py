@@ -1,4 +1,4 @@
-"""What a score is, and the rules that all of them share."""
+"""The class `Score`, and the rules that all scores share."""
 
 from __future__ import annotations
 
@@ -11,14 +11,19 @@ from erag_ray.scores.normalization import normalized
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """A way to judge one output.
+    """A score: a function of one output and its gold answers.
 
-    ``binary`` is declared, not guessed from values: a binary score is only ever 0 or 1, a graded one needs a
-    threshold before a binary measure may use it. ``normalises`` says that the texts are compared after
-    ``normalize``, so that a gold which normalises to nothing cannot be matched in earnest. ``may_match`` says
-    of a binary score whether an output that starts with a text may still be worth 1, however it goes on: False only
-    where that is certain. A reader that is asked for the score alone stops there; without ``may_match`` it never does.
-    ``needs_judge`` says that a job's judge gives the values, and not the function.
+    Attributes:
+        name: in the config and in tables.
+        function: (output, gold answers) -> value in [0, 1].
+        binary: declared, not inferred from values: the values are only 0 and 1. Labels from other scores need a
+            threshold for binary measures.
+        normalises: texts are compared after ``normalize``; gold answers that normalise to "" are left out.
+        may_match: of a binary score: (start of an output, gold answers) -> whether an output with this start may still
+            score 1. It must be False only if no continuation does, since early stopping ends the output there. None:
+            no early stopping.
+        normalize: how texts are normalised.
+        needs_judge: the values come from the job's judge, not from the function.
     """
 
     name: str
@@ -30,26 +35,28 @@ class Score:
     needs_judge: bool = False
 
 
-def _stripped_golds(answers: Sequence[str]) -> list[str]:
+def _stripped(answers: Sequence[str]) -> list[str]:
     gold_answers = [answer.strip() for answer in answers if answer.strip()]
     if not gold_answers:
         raise ValueError(f"no gold answer that is not blank in {list(answers)!r}")
     return gold_answers
 
 
-def best_over_golds(compare: Callable[[str, str], float], output: str, answers: Sequence[str]) -> float:
-    """Compare a stripped output with each gold that is not blank; an empty output is worth 0.
+def best_over_gold_answers(
+    compare: Callable[[str, str], float], output: str, answers: Sequence[str]
+) -> float:
+    """Return the largest value of ``compare`` over the gold answers that are not blank; 0 for an empty output.
 
     Raises:
-        ValueError: no gold that is not blank.
+        ValueError: all gold answers are blank.
     """
-    gold_answers = _stripped_golds(answers)
+    gold_answers = _stripped(answers)
     stripped = output.strip()
     return float(max(compare(stripped, gold) for gold in gold_answers)) if stripped else 0.0
 
 
 def multiset_f1(items: Sequence[str], gold_items: Sequence[str]) -> float:
-    """F1 of two multisets; 0 where they have nothing in common."""
+    """Return the F1 of two multisets; 0 if they have nothing in common."""
     num_common = sum((Counter(items) & Counter(gold_items)).values())
     if not num_common:
         return 0.0

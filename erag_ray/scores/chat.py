@@ -1,7 +1,7 @@
 """Scores for readers that answer in sentences, and in languages other than English. Pure.
 
-Each compares two forms (`normalization`): those of English by default, those of another language where the score's name
-says so (``match:ko``). `language_score` makes these.
+Each compares normalised forms of the texts (`normalization`): the English form, or that of the language in the score's
+name (``match:ko``, built by `language_score`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from erag_ray.scores.base import Score, best_over_golds, multiset_f1
+from erag_ray.scores.base import Score, best_over_gold_answers, multiset_f1
 from erag_ray.scores.normalization import ENGLISH, LANGUAGES, check_language, english_form, form_of
 
 
@@ -22,24 +22,24 @@ class Comparison(NamedTuple):
 
 
 def match(output: str, answers: Sequence[str]) -> float:
-    """1 if the tokens of a gold stand in a row in the output, whatever stands around them.
+    """Return 1 if the tokens of a gold answer occur in the output as a contiguous sequence, else 0.
 
-    BERGEN's headline score (Rau et al., 2024), but of tokens and not of characters: "us" is not in "house". English
+    BERGEN's headline score (Rau et al., 2024), but on tokens rather than characters: "us" is not in "house". English
     (`english_form`). An output that repeats the question or lists every candidate matches too.
 
     Raises:
-        ValueError: no gold that is not blank.
+        ValueError: all gold answers are blank.
     """
     return _by_form("match", ENGLISH)(output, answers)
 
 
 def char_f1(output: str, answers: Sequence[str]) -> float:
-    """F1 of the characters as multisets, spaces left out: KorQuAD's F1 (Lim et al., 2019), on our form of the texts.
+    """Return the F1 of the characters as multisets, without spaces: KorQuAD's F1 (Lim et al., 2019) on `english_form`.
 
-    KLUE-MRC's ROUGE-W is another score: it looks at the order of characters and favours runs of them.
+    KLUE-MRC's ROUGE-W is a different score: it depends on the order of characters and favours runs of them.
 
     Raises:
-        ValueError: no gold that is not blank.
+        ValueError: all gold answers are blank.
     """
     return _by_form("char_f1", ENGLISH)(output, answers)
 
@@ -48,7 +48,7 @@ def _equal(form: str, gold: str) -> float:
     return float(form == gold)
 
 
-def _holds(form: str, gold: str) -> float:
+def _contains(form: str, gold: str) -> float:
     return float(bool(gold) and f" {gold} " in f" {form} ")
 
 
@@ -63,20 +63,20 @@ def _char_f1(form: str, gold: str) -> float:
 COMPARISONS = {
     "exact_match": Comparison(_equal, binary=True),
     "token_f1": Comparison(_token_f1, binary=False),
-    "match": Comparison(_holds, binary=True),
+    "match": Comparison(_contains, binary=True),
     "char_f1": Comparison(_char_f1, binary=False),
 }
-"""The scores that other languages have too; in English, exact_match and token_f1 are KILT's."""
+"""The scores that exist in other languages too; in English, exact_match and token_f1 are KILT's."""
 SHORT_ANSWERS = ("exact_match", "match")
-"""The scores of questions whose answers are looked for in passages; those in a language too."""
+"""The scores, in any language, of questions with short answers, which annotators search for in passages."""
 
 
 def _by_form(name: str, language: str) -> Callable[[str, Sequence[str]], float]:
-    """The function of a score in a language."""
+    """Return the function of a score in a language."""
     form, compare = form_of(language), COMPARISONS[name].compare
 
     def score(output: str, answers: Sequence[str]) -> float:
-        return best_over_golds(lambda text, gold: compare(form(text), form(gold)), output, answers)
+        return best_over_gold_answers(lambda text, gold: compare(form(text), form(gold)), output, answers)
 
     return score
 
@@ -85,19 +85,19 @@ def _by_form(name: str, language: str) -> Callable[[str, Sequence[str]], float]:
 
 
 def in_language(name: str, language: str) -> str:
-    """The name of a score in a language; the name itself in English, and where the score has no languages."""
+    """Return the name of a score in a language: the name itself for English, or if the score has no languages."""
     return f"{name}:{language}" if name in COMPARISONS and language != ENGLISH else name
 
 
 def is_language_score(name: str) -> bool:
-    """Whether a name is that of a score in a language, such as ``match:ko``: no ``package.module:name``."""
+    """Return whether a name is that of a score in a language, such as ``match:ko``, and no ``package.module:name``."""
     base, _, language = name.partition(":")
     return base in COMPARISONS and language in LANGUAGES
 
 
 @functools.cache
 def language_score(name: str) -> Score:
-    """The score called ``match:ko`` and the like: two forms of the language, compared.
+    """Return the score of a name such as ``match:ko``, which compares texts in the language's form.
 
     Raises:
         ValueError: the language is unknown.
@@ -149,14 +149,14 @@ ABSTENTIONS = (
     "text does not",
     "text doesn't",
 )
-"""What an English output says when it abstains; case, punctuation and articles are left out of account."""
+"""Phrases of English outputs that abstain; compared without case, punctuation and articles."""
 
 
 def abstained(output: str, answers: Sequence[str] = ()) -> float:
-    """1 if the output says one of `ABSTENTIONS`, whatever else it says; 0 if it is empty.
+    """Return 1 if the output contains one of `ABSTENTIONS`, else 0.
 
-    How often a reader abstains, not how often it is right: more is not better, the gold answers are not looked at, and
-    no dataset has it as its score. "I don't know, perhaps Paris" abstains and yet matches "Paris".
+    Measures how often a reader abstains, not how often it is right: more is not better, gold answers are ignored, and
+    no dataset uses it by default. "I don't know, perhaps Paris" abstains and also matches "Paris".
     """
     text = f" {form_of(ENGLISH)(output)} "
     return float(any(f" {phrase} " in text for phrase in _phrases()))

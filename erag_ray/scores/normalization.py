@@ -1,8 +1,8 @@
-"""Texts -> the form in which outputs and gold answers are compared. Pure.
+"""Normalised forms in which outputs and gold answers are compared. Pure.
 
-A form is a text's tokens, joined by single spaces: two texts are equal where their forms are, and one holds another's
-tokens in a row where its form, between spaces, holds the other's. KILT's form (`normalize_answer`) is for its own
-scores; `form_of` gives the forms of languages.
+A form is the text's tokens joined by single spaces. Texts are equal if their forms are, and a text contains another's
+tokens as a contiguous sequence if its form, between spaces, contains the other's. KILT's scores use its own form
+(`normalize_answer`); `form_of` returns that of a language.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 ARTICLES = re.compile(r"\b(?:an?|the)\b")
 NUM_CACHED = 1 << 16
-"""Forms that are remembered: the gold_answers of a query meet every one of its outputs."""
+"""Size of the caches of forms: the gold answers of a query are compared with every one of its outputs."""
 Form = Callable[[str], str]
 
 
@@ -23,20 +23,20 @@ Form = Callable[[str], str]
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case, no ASCII punctuation, no English articles, single spaces: SQuAD's and KILT's normalisation.
+    """Normalise as SQuAD and KILT do: lower case, no ASCII punctuation, no English articles, single spaces.
 
-    Punctuation leaves no space behind ("U.S." -> "us", "well-known" -> "wellknown"). Nothing is folded: "é"
+    Punctuation leaves no space behind ("U.S." -> "us", "well-known" -> "wellknown"). Without Unicode normalisation: "é"
     as one character and as "e" plus an accent stay different, and quotation marks outside ASCII stay.
     """
     return " ".join(ARTICLES.sub(" ", without_punctuation(text)).split())
 
 
 def without_punctuation(text: str) -> str:
-    """Lower case, and no ASCII punctuation."""
-    bare = text.lower()
+    """Lower-case a text and remove ASCII punctuation."""
+    text = text.lower()
     for mark in string.punctuation:  # three times as fast as str.translate on a passage of 100 words
-        bare = bare.replace(mark, "")
-    return bare
+        text = text.replace(mark, "")
+    return text
 
 
 normalized = functools.lru_cache(maxsize=NUM_CACHED)(normalize_answer)
@@ -46,7 +46,7 @@ normalized = functools.lru_cache(maxsize=NUM_CACHED)(normalize_answer)
 
 
 class _Separators(dict[int, str | None]):
-    """Code point -> what `str.translate` makes of it: punctuation and symbols a space, format characters nothing."""
+    """Table for `str.translate`: punctuation and symbols become a space, format characters are removed."""
 
     def __missing__(self, point: int) -> str | None:
         character = chr(point)
@@ -69,35 +69,35 @@ _CHARACTERS = re.compile(rf"[{_SCRIPTS}]|[^\s{_SCRIPTS}]+")
 
 
 def word_form(text: str) -> str:
-    """Words between single spaces, of a language that writes them so.
+    """Return the form of a text in a language with spaces between words.
 
-    NFKC and case folding; punctuation and symbols (Unicode's categories P and S) separate words, but "." and ","
-    inside a number vanish ("1,000" -> "1000"), and so do invisible format characters. No article is left out.
+    NFKC and case folding; punctuation and symbols (Unicode categories P and S) separate words, but "." and "," inside
+    a number are removed ("1,000" -> "1000"), and so are invisible format characters. Articles stay.
     """
     folded = _IN_NUMBER.sub("", _folded(text))
     return " ".join(_nfkc(folded.translate(_SEPARATORS)).split())
 
 
 def character_form(text: str) -> str:
-    """`word_form` with each character of a script without spaces, or of Hangul, as a token of its own.
+    """Return `word_form` with each character of a script without spaces, or of Hangul, as a separate token.
 
-    Runs of other characters stay whole, as in CMRC 2018 and MLQA ("mixed segmentation"): "5" is not in "2015년".
+    Runs of other characters are one token, as in CMRC 2018 and MLQA ("mixed segmentation"): "5" is not in "2015년".
     """
     return " ".join(_CHARACTERS.findall(word_form(text)))
 
 
 def english_form(text: str) -> str:
-    """`normalize_answer`, and what it leaves of Unicode as `word_form` has it.
+    """Return `normalize_answer` of a text, with characters outside ASCII treated as in `word_form`.
 
-    Typographic apostrophes and hyphens vanish as "'" and "-" do ("1973\u20131974" -> "19731974"); em dashes and curly
-    quotation marks, which chat models like to write, separate words. Texts that are equal by `normalize_answer` stay
-    equal.
+    Typographic apostrophes and hyphens are removed as "'" and "-" are ("1973\u20131974" -> "19731974"); em dashes and
+    curly quotation marks, which chat models often write, separate words. Texts that are equal by `normalize_answer`
+    stay equal.
     """
     return normalize_answer(word_form(normalize_answer(text).translate(_TYPOGRAPHIC)))
 
 
 def _folded(text: str) -> str:
-    """Case folded, for compatibility caseless matching (The Unicode Standard, section 3.13, D146)."""
+    """Fold case for compatibility caseless matching (The Unicode Standard, section 3.13, D146)."""
     return _nfkc(_nfkc(unicodedata.normalize("NFD", text).casefold()).casefold())
 
 
@@ -106,23 +106,23 @@ def _nfkc(text: str) -> str:
 
 
 CHARACTER_LANGUAGES = frozenset({"ja", "km", "ko", "lo", "my", "th", "zh"})
-"""Read by `character_form`: no spaces between words, or (Korean) particles attached to them."""
+"""Languages with `character_form`: no spaces between words, or (Korean) particles attached to them."""
 _WORD_LANGUAGES = (
     "ar bg bn ca cs da de el es et eu fa fi fr he hi hr hu id it lt lv ms nl no pl pt ro ru sk sl sr sv sw ta te tr uk "
     "ur vi"
 )
 WORD_LANGUAGES = frozenset(_WORD_LANGUAGES.split())
-"""Read by `word_form`."""
+"""Languages with `word_form`."""
 ENGLISH = "en"
 LANGUAGES = CHARACTER_LANGUAGES | WORD_LANGUAGES | {ENGLISH}
 """ISO 639-1."""
 
 
 def check_language(language: str) -> None:
-    """Refuse a language that there is no form for.
+    """Check that a language has a form.
 
     Raises:
-        ValueError: it is unknown; the message names all.
+        ValueError: it has none; the message lists the languages.
     """
     if language not in LANGUAGES:
         raise ValueError(f"unknown language {language!r}; known (ISO 639-1): {', '.join(sorted(LANGUAGES))}")
@@ -130,7 +130,7 @@ def check_language(language: str) -> None:
 
 @functools.cache
 def form_of(language: str) -> Form:
-    """The form of texts in a language, with a cache.
+    """Return the function from a text to its form in a language, with a cache.
 
     Raises:
         ValueError: the language is unknown.

@@ -1,4 +1,4 @@
-"""Many outputs -> their scores: gold answers that cannot match, repeats, and code of the user's own that fails."""
+"""Scores of many outputs: without gold answers that cannot match, each pair once, with errors of user code counted."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 
 from erag_ray.errors import InputError, JobError
 from erag_ray.scores.base import Score
-from erag_ray.scores.judged import needs_judgement, value_of
+from erag_ray.scores.judged import judged_score, needs_judgement
 from erag_ray.user_code import Fault, fault_of, is_user_code, one_line
 
 NUM_NAMED, OUTPUT_CHARACTERS = 5, 80
 
 
 def usable_answers(score: Score, answers: Sequence[str]) -> list[str]:
-    """The gold_answers that can match: not blank and, if the score normalises, not nothing once normalised.
+    """Return the gold answers that can match: not blank and, if the score normalises, not "" once normalised.
 
-    KILT lets a gold such as "The" or "*" match every output that normalises to nothing. Such a match tells
-    nothing about a passage, so a job leaves these gold_answers out; with none left, every output is worth 0.
+    In KILT a gold answer such as "The" or "*" matches every output that normalises to "". Such a match says nothing
+    about a passage, so jobs leave these gold answers out; with none left, every output scores 0.
     """
     if score.normalises:
         return [answer for answer in answers if score.normalize(answer)]
@@ -27,14 +27,14 @@ def usable_answers(score: Score, answers: Sequence[str]) -> list[str]:
 
 @dataclass(kw_only=True)
 class Scoring:
-    """What a job knows for its scores, and what it collects while it scores.
+    """A judge's grades as input for scoring, and counts and errors as its results.
 
     Attributes:
-        judgements: (query_id, output) -> what the judge says of it, None where that is no judgement; as a whole None
-            where no judge was asked: judged scores are None then.
-        num_outputs: all that were scored.
-        num_errors: those that a score of the user's own could not judge.
-        lines: the first few of these by name.
+        judgements: (query_id, output) -> the judge's grade, None if its response is no judgement. None in place of the
+            mapping if no judge ran: then judged scores are None.
+        num_outputs: the number of scored outputs.
+        num_errors: the number of outputs for which user code raised or returned an invalid value.
+        lines: messages about the first few of these.
     """
 
     judgements: Mapping[tuple[str, str], str | None] | None = None
@@ -43,22 +43,22 @@ class Scoring:
     lines: list[str] = field(default_factory=list)
 
     def add(self, line: str) -> None:
-        """Count an output that has no score; the line says which and why."""
+        """Count an output without a score; the line says which and why."""
         self.num_errors += 1
         if len(self.lines) < NUM_NAMED and line not in self.lines:
             self.lines.append(line)
 
     def judged_value(self, query_id: str, output: str) -> float | None:
-        """The score of an output by the judge.
+        """Return the score of an output by the judge.
 
         Raises:
-            ValueError: the judge was asked, but not about this output.
+            ValueError: a judge ran, but not on this output.
         """
         if self.judgements is None:
             return None
         if (query_id, output) not in self.judgements:
-            raise ValueError(f"query {query_id}, output {_shown(output)}: the judge was not asked")
-        return value_of(self.judgements[query_id, output])
+            raise ValueError(f"query {query_id}, output {_quoted(output)}: the judge did not grade it")
+        return judged_score(self.judgements[query_id, output])
 
 
 def score_outputs(
@@ -68,21 +68,21 @@ def score_outputs(
     query_ids: Sequence[str] = (),
     scoring: Scoring | None = None,
 ) -> list[float | None]:
-    """The score of each output against its own query's usable gold_answers; None ("not judged") stays None.
+    """Return the score of each output against the usable gold answers of its query; None ("not judged") stays None.
 
-    Equal (output, answers) are scored once: a query's passages often lead to the same output.
+    Equal pairs of output and answers are scored once, since a query's passages often lead to the same output.
 
     Args:
-        outputs: what the reader said, one per row.
-        answers: the gold_answers of each row, as long as ``outputs``.
+        outputs: of the reader, one per row.
+        answers: the gold answers of each row.
         score: the score of all rows.
-        query_ids: the query of each row, where there is a ``scoring``.
-        scoring: knows the judgements of a judged score. It collects the outputs for which a score of the user's own
-            raises or gives a value that cannot be; their scores are None. Without it that is raised.
+        query_ids: the query of each row; needed with ``scoring``.
+        scoring: has the grades for judged scores, and collects outputs for which user code raises or returns an
+            invalid value: their scores are None. Without it such errors are raised.
 
     Raises:
-        ValueError: unequal lengths; a value of the score that is no number in [0, 1] or, if it is declared binary,
-            neither 0 nor 1; or a judged score of an output about which the judge was not asked.
+        ValueError: unequal lengths; a value that is no number in [0, 1] or, of a binary score, neither 0 nor 1; or a
+            judged score of an output that the judge did not grade.
     """
     if scoring is not None:
         scoring.num_outputs += len(outputs) - outputs.count(None)
@@ -114,7 +114,7 @@ def score_outputs(
     if scoring is not None and faults:
         for query_id, output, gold_answers in zip(query_ids, outputs, answers, strict=True):
             if fault := faults.get((output, tuple(gold_answers))):
-                scoring.add(f"score {score.name}, query {query_id}, output {_shown(output)}: {fault}")
+                scoring.add(f"score {score.name}, query {query_id}, output {_quoted(output)}: {fault}")
     return values
 
 
@@ -124,7 +124,6 @@ def _judged(
     query_ids: Sequence[str],
     scoring: Scoring,
 ) -> list[float | None]:
-    """The scores of outputs that a judge scores."""
 
     def value(query_id: str, output: str | None, gold_answers: Sequence[str]) -> float | None:
         if output is None:
@@ -134,13 +133,13 @@ def _judged(
     return [value(*row) for row in zip(query_ids, outputs, answers, strict=True)]
 
 
-def _shown(output: str | None) -> str:
+def _quoted(output: str | None) -> str:
     return one_line(repr(output), OUTPUT_CHARACTERS)
 
 
 def _checked(score: Score, value: object) -> float:
-    """Outside code may be wrong; NaN fails every comparison and so is caught too."""
+    """Return a valid value of a score as a float; NaN fails the comparisons and is refused too."""
     if isinstance(value, (bool, int, float)) and 0 <= value <= 1 and (not score.binary or value in (0, 1)):
         return float(value)
     allowed = "0 and 1" if score.binary else "a number in [0, 1]"
-    raise ValueError(f"score {score.name!r} gave {value!r}; allowed: {allowed}")
+    raise ValueError(f"score {score.name!r} returned {value!r}; allowed: {allowed}")

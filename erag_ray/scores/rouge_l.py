@@ -1,4 +1,4 @@
-"""ROUGE-L by two packages that differ. Pure."""
+"""ROUGE-L by two packages with different results. Pure."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any
 
 from rouge import Rouge
 
-from erag_ray.scores.base import best_over_golds
+from erag_ray.scores.base import best_over_gold_answers
 
 
 def rouge_l_kilt(output: str, answers: Sequence[str]) -> float:
-    """ROUGE-L as KILT has it: the PyPI package ``rouge`` on the raw texts, sentences split at ".".
+    """Return KILT's ROUGE-L: the PyPI package ``rouge`` on the raw texts, sentences split at ".".
 
-    Case and punctuation count, repeated words do not, and a perfect match is 0.999999995 (the package adds
-    1e-8 to a denominator), so it is never binary. A text without a sentence ("." or "...") is worth 0 against
-    anything, where KILT stops with an error. On long texts the package exhausts Python's recursion limit, at
-    a length that depends on the caller's depth; there the same value is computed by our own loop.
+    Case and punctuation count, repeated words do not, and a perfect match is 0.999999995 (the package adds 1e-8 to a
+    denominator), so it is never binary. A text without a sentence ("." or "...") scores 0 against anything, where KILT
+    stops with an error. On long texts the package exceeds Python's recursion limit, at a length that depends on the
+    depth of the call stack; then a loop computes the same value.
 
     Raises:
-        ValueError: no gold that is not blank.
+        ValueError: all gold answers are blank.
     """
-    return best_over_golds(_summary_rouge_l, output, answers)
+    return best_over_gold_answers(_summary_rouge_l, output, answers)
 
 
 _ROUGE = Rouge(metrics=["rouge-l"], stats=["f"])
@@ -34,31 +34,31 @@ def _summary_rouge_l(output: str, gold: str) -> float:
         return float(_ROUGE.get_scores(output, gold)[0]["rouge-l"]["f"])
     except RecursionError:
         return _summary_rouge_l_by_loop(output, gold)
-    except ValueError:  # the package's answer to a text without a sentence
+    except ValueError:  # raised by the package for a text without a sentence
         return 0.0
 
 
 def _summary_rouge_l_by_loop(output: str, gold: str) -> float:
-    """The value of the package ``rouge`` 1.0.1 for texts with a sentence each, without recursion.
+    """Return the value of the package ``rouge`` 1.0.1 for texts with at least one sentence, without recursion.
 
-    The words of the longest common subsequences of all pairs of sentences are united as a set, and its size
-    is divided by the number of distinct words of either side (Lin, 2004, section 3.2, on sets).
+    The words of the longest common subsequences of all pairs of sentences form a set, and its size is divided by the
+    number of distinct words of either side (Lin, 2004, section 3.2, on sets).
     """
     sentences, gold_sentences = _sentences(output), _sentences(gold)
     pairs = product(gold_sentences, sentences)
-    num_common = len(set[str]().union(*(_common_subsequence(mine, theirs) for mine, theirs in pairs)))
+    num_common = len(set[str]().union(*(_common_subsequence(*pair) for pair in pairs)))
     recall = num_common / len({word for sentence in gold_sentences for word in sentence})
     precision = num_common / len({word for sentence in sentences for word in sentence})
     return 2.0 * (precision * recall / (precision + recall + 1e-8))
 
 
 def _sentences(text: str) -> list[list[str]]:
-    # a sentence of spaces holds one empty word, as in the package
+    # a sentence of spaces has one empty word, as in the package
     return [sentence.split() or [""] for sentence in text.split(".") if sentence]
 
 
 def _common_subsequence(words: Sequence[str], others: Sequence[str]) -> set[str]:
-    """The words of a longest common subsequence; of several, the one that the package ``rouge`` finds."""
+    """Return the words of a longest common subsequence; of several, the one that the package ``rouge`` finds."""
     lengths = [[0] * (len(others) + 1)]
     for word in words:
         above, row = lengths[-1], [0]
@@ -78,22 +78,22 @@ def _common_subsequence(words: Sequence[str], others: Sequence[str]) -> set[str]
 
 
 def rouge_l_google(output: str, answers: Sequence[str]) -> float:
-    """ROUGE-L of Google's package ``rouge_score``, sentence level, without the stemmer.
+    """Return ROUGE-L of Google's package ``rouge_score``, sentence level, without the stemmer.
 
-    It lower-cases and keeps only runs of a-z and 0-9, so text in another script is worth 0 even against
-    itself: a different score from `rouge_l_kilt`, for English.
+    It lower-cases and keeps only runs of a-z and 0-9, so text in another script scores 0 even against itself: a
+    different score from `rouge_l_kilt`, for English.
 
     Raises:
-        ValueError: no gold that is not blank.
+        ValueError: all gold answers are blank.
     """
-    return best_over_golds(
+    return best_over_gold_answers(
         lambda text, gold: float(_google_scorer().score(gold, text)["rougeL"].fmeasure), output, answers
     )
 
 
 @functools.cache
 def _google_scorer() -> Any:
-    # imported late: the package loads nltk, which takes seconds that no other score should pay
+    # imported here because the package loads nltk, which takes seconds
     from rouge_score.rouge_scorer import RougeScorer
 
     return RougeScorer(["rougeL"], use_stemmer=False)

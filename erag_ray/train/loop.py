@@ -23,7 +23,7 @@ from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.errors import JobError
 from erag_ray.models.local import DEFAULT_LIMITS, free_memory, is_out_of_memory
-from erag_ray.models.t5 import fuse
+from erag_ray.models.t5 import encode_prompts
 from erag_ray.train.checkpoints import Checkpoints, State, recover, restore
 from erag_ray.train.config import TrainConfig
 from erag_ray.train.data.batches import Batches, Sample, micro_batches
@@ -215,7 +215,7 @@ class Trainer:
 
 def loss_sum(model: Any, samples: Sequence[Sample], batch_tokens: int) -> torch.Tensor:
     """The sum of the cross-entropies of all target tokens, in float32; targets of similar length go together."""
-    fused = fuse(model, [sample.prompt for sample in samples], batch_tokens)
+    fused = encode_prompts(model, [sample.prompt for sample in samples], batch_tokens)
     states, mask = fused.states, fused.is_state.long()
     by_size: dict[int, list[int]] = {}
     for place, sample in enumerate(samples):

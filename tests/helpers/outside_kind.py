@@ -5,12 +5,12 @@ import math
 import polars as pl
 
 from erag_ray.annotators import Annotator, Evidence, RequestSpec, every_pair
-from erag_ray.kinds import Kind, following, likelihood_form
+from erag_ray.kinds import Kind, continuations, likelihood_form
 
 ABSTENTION = Kind(
     name="abstention",
     build=likelihood_form,
-    answers=lambda case, gold_answers: following(case, ["I do not know"]),
+    answers=lambda case, gold_answers: continuations(case, ["I do not know"]),
     fold=lambda answers, response: math.exp(response.logprobs[0]),
     value=float,
 )

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from erag_ray import compat
-from erag_ray.measures import compute, own_ideal, pad
+from erag_ray.measures import compute, list_ideal, pad
 
 erag = pytest.importorskip("erag", reason="needs the reference: pip install --no-deps erag==0.0.1")
 pytestmark = pytest.mark.parity
@@ -38,7 +38,7 @@ def _ours(labels: Labels, name: str, cutoff: int, threshold: float | None = None
     lengths = [len(row) for row in labels.values()]
     depth = max([cutoff, *lengths])
     matrix = pad([label for row in labels.values() for label in row], lengths, depth)
-    values = compute(name, own_ideal(matrix, lengths), cutoff, threshold)
+    values = compute(name, list_ideal(matrix, lengths), cutoff, threshold)
     return dict(zip(labels, values.tolist(), strict=True))
 
 

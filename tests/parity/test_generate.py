@@ -12,7 +12,7 @@ import pytest
 import torch
 import transformers
 
-from erag_ray.models.t5.attention import LONG, ONE_BY_ONE
+from erag_ray.models.t5.attention import KERNEL_TOKENS, SEGMENTWISE_TOKENS
 from erag_ray.requests import Form, Passage, Request
 
 pytestmark = pytest.mark.parity
@@ -88,7 +88,9 @@ def test_ipa_over_long_passages_is_t5_on_one_string(t5: str, peer: tuple[Any, An
     assert models.outputs(model, requests) == [expected(peer, text) for text in strings]
     lengths = [prompt.num_tokens for prompt in model.render(requests)]
     # every way of attention: few tokens together, and one by one
-    assert min(lengths) < ONE_BY_ONE < statistics.median(lengths) < LONG < max(lengths) < 2048
+    assert (
+        min(lengths) < SEGMENTWISE_TOKENS < statistics.median(lengths) < KERNEL_TOKENS < max(lengths) < 2048
+    )
 
 
 def test_fid_over_the_same_passage_twice_is_not_changed_by_it(t5: str, peer: tuple[Any, Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from erag_ray.models.local import PromptTokens, device, linear, rounded, set_matmul_precision
+from erag_ray.models.local import PromptTokens, device, linear, quantize_weights, set_matmul_precision
 
 TOKENS, WIDTH, INNER = 2048, 512, 2048
 
@@ -54,7 +54,7 @@ def products(operations: float, dtype: str) -> Callable[[], None]:
     inputs, weights = (torch.randn(rows, WIDTH, device=device()) for rows in (TOKENS, INNER))
     count = max(1, round(operations / (2.0 * TOKENS * WIDTH * INNER)))
     if dtype == "int8":
-        made: Any = rounded(weights)
+        made: Any = quantize_weights(weights)
     else:
         made = weights.to(set_matmul_precision(dtype))
         inputs = inputs.to(made.dtype)

@@ -109,7 +109,7 @@ def _timed(model: Any, work: Work, *arguments: Any) -> Row:
 
 def _generated(model: Any, prompts: Sequence[PromptTokens]) -> Row:
     """What bare vLLM counts for prompts in this order."""
-    parts = [part for prompt in prompts for part in model.parts(prompt)]
+    parts = [part for prompt in prompts for part in model.engine_requests(prompt)]
     outputs = model.engine.llm.generate(
         [{"prompt_token_ids": list(part.ids)} for part in parts],
         [sampling(part._replace(ids=())) for part in parts],

@@ -1,6 +1,6 @@
-"""Keys and values of decoder-only models: memory taken once for a batch, and the start that many prompts share.
+"""Key-value caches of decoder-only models: preallocated memory for a batch, and a cache of shared prompt prefixes.
 
-That start (instruction and worked examples) is read once and reused by every batch.
+A prefix (instruction and worked examples) is computed once and reused by every batch.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from erag_ray.models.local.memory import reusable
 from erag_ray.models.local.word_cache import Ids
 
 MIN_TOKENS = 16
-"""Shorter starts are read with each prompt."""
+"""Shorter prefixes are not cached."""
 ANY_TOKEN = (0,)
 States = list[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values of each layer: [1, heads, tokens, head]."""
 
 
 class ReservedLayer(transformers.cache_utils.DynamicLayer):
-    """Keys and values of one layer, in memory that is taken once.
+    """Keys and values of one layer in preallocated memory.
 
-    The library's own layer is copied whole for each token, so that for a moment it is there twice.
+    transformers' own layer is copied for each token, which doubles its peak memory.
 
     Args:
-        capacity: most tokens of a row.
+        capacity: the largest number of tokens in a row.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -54,22 +54,22 @@ class ReservedLayer(transformers.cache_utils.DynamicLayer):
         return self._show(stop)
 
     def batch_select_indices(self, indices: torch.Tensor) -> None:
-        for place, memory in enumerate(self._memory):
-            self._memory[place] = memory[indices]
+        for index, memory in enumerate(self._memory):
+            self._memory[index] = memory[indices]
         if self._memory:
             self._show(self.get_seq_length())
 
     def reset(self) -> None:
-        raise NotImplementedError("a cache of one batch")
+        raise NotImplementedError("this cache serves a single batch")
 
     def crop(self, tokens_to_remove: int) -> None:
-        raise NotImplementedError("a cache for greedy decoding")
+        raise NotImplementedError("this cache supports greedy decoding only")
 
     def reorder_cache(self, beam_idx: torch.Tensor) -> None:
-        raise NotImplementedError("a cache for greedy decoding")
+        raise NotImplementedError("this cache supports greedy decoding only")
 
     def batch_repeat_interleave(self, repeats: int) -> None:
-        raise NotImplementedError("a cache for greedy decoding")
+        raise NotImplementedError("this cache supports greedy decoding only")
 
     def _show(self, length: int) -> tuple[torch.Tensor, torch.Tensor]:
         keys, values = (memory[..., :length, :] for memory in self._memory)
@@ -80,9 +80,9 @@ class ReservedLayer(transformers.cache_utils.DynamicLayer):
 class KeyValueCaches:
     """Caches for the batches of one model.
 
-    Only for models whose whole state is plain keys and values and which are told each token's position. Others
-    (sliding windows, recurrent states, no cache at all, positions counted in it) get none, and read every prompt from
-    its start: in a batch, prompts of different lengths have padding between the shared start and their rest.
+    Only for models whose state consists of plain keys and values, and that take ``position_ids``: prompts of different
+    lengths have padding between the shared prefix and the rest. Models with sliding windows, recurrent states, no
+    cache, or positions derived from the cache get none, and compute every prompt from its start.
     """
 
     def __init__(self, model: Any) -> None:
@@ -90,36 +90,36 @@ class KeyValueCaches:
         self._states: dict[Ids, States | None] = {}
 
     def make(self, prefix: Ids, num_rows: int, capacity: int) -> tuple[Any | None, int]:
-        """Return a cache, or None where this model gets none, and how many tokens of the prefix it holds.
+        """Return a cache, or None if this model gets none, and the number of prefix tokens in it.
 
         Args:
-            prefix: the start that the rows share.
+            prefix: the tokens with which all rows start.
             num_rows: of the batch.
-            capacity: most tokens of a row, the prefix among them.
+            capacity: the largest number of tokens in a row, including the prefix.
         """
-        own = prefix if len(prefix) >= MIN_TOKENS else ()
-        states = self._states_of(own)
+        cached = prefix if len(prefix) >= MIN_TOKENS else ()
+        states = self._states_of(cached)
         if states is None:
             return None, 0
         cache = transformers.DynamicCache()
         cache.layers = [ReservedLayer(capacity) for _ in states]
-        for layer, (keys, values) in enumerate(states if own else ()):
+        for layer, (keys, values) in enumerate(states if cached else ()):
             cache.update(keys.expand(num_rows, -1, -1, -1), values.expand(num_rows, -1, -1, -1), layer)
-        return cache, len(own)
+        return cache, len(cached)
 
     def _states_of(self, prefix: Ids) -> States | None:
-        """The states of a prefix, or where it is empty of any token: one pair a layer. None: there is no cache."""
+        """Return the states of a prefix, or of an arbitrary token if it is empty; None if the model gets no cache."""
         if "position_ids" not in inspect.signature(self.model.forward).parameters:
             return None
         if prefix not in self._states:
-            self._states[prefix] = self._read(prefix or ANY_TOKEN)
+            self._states[prefix] = self._computed(prefix or ANY_TOKEN)
         return self._states[prefix]
 
-    def _read(self, ids: Ids) -> States | None:
+    def _computed(self, ids: Ids) -> States | None:
         tokens = torch.tensor([ids], device=self.model.device)
-        found = self.model(input_ids=tokens, use_cache=True, logits_to_keep=1)
-        # some models keep none at all
-        layers = getattr(getattr(found, "past_key_values", None), "layers", [])
+        outputs = self.model(input_ids=tokens, use_cache=True, logits_to_keep=1)
+        # some models have no cache
+        layers = getattr(getattr(outputs, "past_key_values", None), "layers", [])
         if not layers or any(type(layer) is not transformers.cache_utils.DynamicLayer for layer in layers):
             return None
         return [(layer.keys, layer.values) for layer in layers]

@@ -1,4 +1,4 @@
-"""Decoder-only models: any causal LM, with a plain prompt or its chat template."""
+"""Decoder-only models: any causal LM of transformers, with a plain prompt or its chat template."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from erag_ray.errors import InputError
 from erag_ray.model_sources import find_model
 from erag_ray.models.causal.kv_cache import KeyValueCaches
 from erag_ray.models.local.early_stopping import EarlyStopping, Stop
-from erag_ray.models.local.eviction import CHECK_EVERY, generate_leaving
-from erag_ray.models.local.likelihood import Row, Scoring, batched, in_order, logprobs_of, rows_of
-from erag_ray.models.local.memory import Limits, Needs, largest, room_on, to_device
-from erag_ray.models.local.memory_estimate import causal_needs
+from erag_ray.models.local.eviction import CHECK_EVERY, generate_with_eviction
+from erag_ray.models.local.likelihood import Row, Scoring, batched, by_prompt, logprobs_of, rows_of
+from erag_ray.models.local.memory import Limits, MemoryEstimate, largest_batch, room_on, to_device
+from erag_ray.models.local.memory_estimate import causal_memory_estimate
 from erag_ray.models.local.model import SMALL, LocalModel, Output, PromptTokens
 from erag_ray.models.local.tokens import (
     PieceTokenizer,
@@ -38,21 +38,21 @@ from erag_ray.requests import Form, Passage, Piece, Prompt, Request, as_messages
 
 CAUSAL_TOKENS = 4096
 MOST = {"cpu": Limits(rows=32, tokens=16384), "cuda": Limits(rows=512, tokens=1 << 40)}
-"""Of one batch: larger ones are hardly faster."""
+"""The largest batches by device: larger ones are hardly faster."""
 SLOT = "\u2402user\u2403"
-# a template that prints today's date would make the same question two requests
+# a template that prints today's date would change the prompt, and the response, every day
 FIXED_DATE = "26 Jul 2024"
 TODAY = re.compile(r"""strftime_now\(\s*('[^']*'|"[^"]*"|[^)]*)\s*\)""")
 
 
 class CausalModel(LocalModel):
-    """Greedy decoding after a padded prompt; the template at a prompt's start is read once for all of them.
+    """Greedy decoding of padded prompts; the template prefix that prompts share is computed once.
 
-    A prompt has at most ``max_prompt_tokens`` tokens. The passages together keep at least half of what instruction
-    and examples leave, in equal shares; the question keeps its start (in a dialogue its end).
+    A prompt has at most ``max_prompt_tokens`` tokens. At least half of what instruction and examples leave is reserved
+    for the passages, in equal shares; the question keeps its start (in a dialogue its end).
 
     Attributes:
-        context: most tokens of a prompt and its output together.
+        context: the largest number of tokens in a prompt and its output.
     """
 
     def __init__(self, config: ReaderConfig) -> None:
@@ -73,9 +73,9 @@ class CausalModel(LocalModel):
         self.model = load_weights(transformers.AutoModelForCausalLM, self.source, self.config.dtype)
         self.caches = KeyValueCaches(self.model)
 
-    def identity(self) -> dict[str, object]:
+    def fingerprint_fields(self) -> dict[str, object]:
         return {
-            **super().identity(),
+            **super().fingerprint_fields(),
             "backend": "transformers",
             "dtype": self.config.dtype,
             "files": self.source.digests(),
@@ -88,15 +88,18 @@ class CausalModel(LocalModel):
     def has_device(self) -> bool:
         return bool(self.model.device.type != "cpu")
 
-    def fitting(self, form: Form) -> Limits:
+    def max_batch(self, form: Form) -> Limits:
         device = self.model.device
-        return largest(room_on(device, self.memory_share), self.needs(form), MOST[device.type])
+        return largest_batch(
+            room_on(device, self.memory_share), self.memory_estimate(form), MOST[device.type]
+        )
 
-    def needs(self, form: Form) -> Needs:
-        """What a batch takes."""
-        most = form.max_new_tokens
-        at_once = most + 1 if form.method == "loglikelihood" else 1
-        return causal_needs(self.model, most, self.limit(form), at_once=at_once)
+    def memory_estimate(self, form: Form) -> MemoryEstimate:
+        """Return the estimated memory of a batch."""
+        num_logits = form.max_new_tokens + 1 if form.method == "loglikelihood" else 1
+        return causal_memory_estimate(
+            self.model, form.max_new_tokens, self.limit(form), num_logits=num_logits
+        )
 
     # --- requests in tokens ---
 
@@ -110,7 +113,7 @@ class CausalModel(LocalModel):
         check_room(small, ids, self.limit(form))
 
     def limit(self, form: Form) -> int:
-        """Most prompt tokens: as the form has it, and never more than the context leaves."""
+        """Return the largest number of prompt tokens: the form's, or what the context leaves if that is less."""
         return min(form.max_prompt_tokens or CAUSAL_TOKENS, self.context - form.max_new_tokens)
 
     def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
@@ -125,34 +128,34 @@ class CausalModel(LocalModel):
         return [self._prompt(*row) for row in rows]
 
     def _prompt(
-        self, request: Request, own: Sequence[Piece], ids: Sequence[Ids], answers: tuple[Ids, ...] | None
+        self, request: Request, parts: Sequence[Piece], ids: Sequence[Ids], answers: tuple[Ids, ...] | None
     ) -> PromptTokens:
         form = request.form
-        tokens, question, passages = cut_prompt(
-            own, ids, limit=self.limit(form), keep_question=False, keep_end=form.keep_question_end
+        tokens, num_question, num_passages = cut_prompt(
+            parts, ids, limit=self.limit(form), keep_question=False, keep_end=form.keep_question_end
         )
         return PromptTokens(
             form=form,
             segments=(tokens,),
-            num_shared=_num_shared(own, ids),
-            num_truncated_question_tokens=question,
-            num_truncated_passage_tokens=passages,
+            num_shared=_num_shared(parts, ids),
+            num_truncated_question_tokens=num_question,
+            num_truncated_passage_tokens=num_passages,
             answer_ids=answers,
             matches=self._stopping(form.early_stop).matches(request.answers) if form.early_stop else (),
         )
 
     def _pieces(self, request: Request) -> list[Piece]:
         prompt = request.form.prompt
-        own = pieces(prompt, request.question, request.passages)
+        parts = pieces(prompt, request.question, request.passages)
         if not prompt.is_chat:
             start = [Piece("template", self.tokenizer.bos_token)] if self._starts_with_bos else []
-            return [*start, *own]
+            return [*start, *parts]
         before, after = self._chat_frame(prompt, has_passages=bool(request.passages))
-        first, *rest = own
-        # what stands before the question or a passage is the frame's and the prompt's own text, as one
+        first, *rest = parts
+        # the chat template and the start of the prompt are tokenized as one text
         if first.kind == "template":
             return [Piece("template", before.text + first.text), *rest, after]
-        return [before, *own, after]
+        return [before, *parts, after]
 
     @functools.cached_property
     def _starts_with_bos(self) -> bool:
@@ -160,7 +163,7 @@ class CausalModel(LocalModel):
         return self.tokenizer.bos_token_id is not None and ids[:1] == [self.tokenizer.bos_token_id]
 
     def _chat_frame(self, prompt: Prompt, *, has_passages: bool) -> tuple[Piece, Piece]:
-        """What the chat template puts before and after the user's message."""
+        """Return the text of the chat template before and after the user's message."""
         key = prompt, has_passages
         if key not in self._frames:
             before, after = self._frame(as_messages(prompt, SLOT, has_passages=has_passages))
@@ -175,10 +178,10 @@ class CausalModel(LocalModel):
                 add_generation_prompt=True,
                 chat_template=TODAY.sub(repr(FIXED_DATE), self.tokenizer.get_chat_template()),
                 date_string=FIXED_DATE,
-                enable_thinking=False,  # a template that knows it would else start with thoughts
+                enable_thinking=False,  # for templates that would start a thinking block
             )
         except Exception as error:
-            # a template is code of the model's, which may refuse a system message, or anything else
+            # a chat template is code that comes with the model, and may raise anything, for example for system messages
             text = f"the chat template of {self.config.model} cannot be filled: {error}"
             raise InputError([f"reader.prompt: {text}"]) from error
         before, slot, after = text.partition(SLOT)
@@ -194,8 +197,7 @@ class CausalModel(LocalModel):
     def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
         outputs: dict[int, Output] = {}
         for prefix, rows in by_prefix(prompts).items():
-            made = self._generate(prefix, [prompts[row] for row in rows])
-            outputs |= zip(rows, made, strict=True)
+            outputs |= zip(rows, self._generate(prefix, [prompts[row] for row in rows]), strict=True)
         return [outputs[row] for row in range(len(prompts))]
 
     def _generate(self, prefix: Ids, prompts: Sequence[PromptTokens]) -> list[Output]:
@@ -203,44 +205,45 @@ class CausalModel(LocalModel):
         rests = [prompt.segments[0][len(prefix) :] for prompt in prompts]
         ids, mask, cache, _ = self.padded(prefix, rests, form.max_new_tokens)
         decoding = self.decoding(form)
-        # a cache of ours has plain keys and values; what stops rows knows them by their first places
+        # eviction needs a cache of plain keys and values, and would change the row numbers that a stop depends on
         if cache is not None and not form.early_stop and decoding.max_new_tokens > CHECK_EVERY:
-            rows = generate_leaving(self.model, ids, mask, cache, decoding, self.ends(form))
+            rows = generate_with_eviction(self.model, ids, mask, cache, decoding, self.ends(form))
             return [self.output(form, row) for row in rows]
-        made = self.model.generate(
+        sequences = self.model.generate(
             input_ids=ids,
             attention_mask=mask,
             past_key_values=cache,
             generation_config=decoding,
             stopping_criteria=stop and _criteria(stop, ids.shape[1]),
         )
-        written = enumerate(made[:, ids.shape[1] :].tolist())
+        outputs = enumerate(sequences[:, ids.shape[1] :].tolist())
         return [
-            self.output(form, row if stop is None else up_to_stop(place, row, stop)) for place, row in written
+            self.output(form, tokens if stop is None else up_to_stop(row, tokens, stop))
+            for row, tokens in outputs
         ]
 
     def stop(self, prompts: Sequence[PromptTokens]) -> Stop | None:
-        """Whether no more of an output is wanted. A batch goes on until its last row has ended."""
+        """Return the early-stopping condition of a batch, or None. The batch runs until its last row has ended."""
         name = prompts[0].form.early_stop
         return self._stopping(name).stop([prompt.matches for prompt in prompts]) if name else None
 
     def padded(
         self, prefix: Ids, rests: Sequence[Ids], new_tokens: int = 0
     ) -> tuple[torch.Tensor, torch.Tensor, Any | None, int]:
-        """Prompts with one prefix: their tokens, which of them count, a cache, and how many tokens that holds.
+        """Return token ids, attention mask, cache, and the number of tokens in the cache for prompts with one prefix.
 
-        The prefix stands first, then padding, then what each prompt adds. Padding is first where no cache holds it.
+        The prefix comes first, then padding, then the rest of each prompt. Without a cache, padding comes first.
 
         Args:
-            prefix: the start that the prompts share.
-            rests: what each prompt adds.
-            new_tokens: most in one output.
+            prefix: the tokens with which all prompts start.
+            rests: the other tokens of each prompt.
+            new_tokens: the largest number of tokens in an output.
         """
         assert self.caches is not None, "load() comes first"
         capacity = len(prefix) + max(map(len, rests)) + new_tokens
-        cache, num_known = self.caches.make(prefix, len(rests), capacity)
-        if not num_known:
-            # padding stays at the start: inside a prompt it would shift what a sliding window or a state sees
+        cache, num_cached = self.caches.make(prefix, len(rests), capacity)
+        if not num_cached:
+            # padding inside a prompt would shift a sliding window or a recurrent state
             prefix, rests = (), [(*prefix, *rest) for rest in rests]
         rows = [torch.tensor(rest) for rest in rests]
         padded = torch.nn.utils.rnn.pad_sequence(
@@ -251,23 +254,23 @@ class CausalModel(LocalModel):
         ids = torch.cat([torch.tensor(prefix, dtype=torch.long).expand(len(rows), -1), padded], dim=1)
         mask = torch.cat([torch.ones(len(rows), len(prefix), dtype=torch.bool), mask], dim=1)
         device = self.model.device
-        return to_device(ids, device), to_device(mask.long(), device), cache, num_known
+        return to_device(ids, device), to_device(mask.long(), device), cache, num_cached
 
     @property
     def _pad(self) -> int:
-        known = [self.tokenizer.pad_token_id, *sorted(self._ends(breaks=False))]
-        # a token that was added without a row in the embedding cannot be fed
-        return next((id_ for id_ in known if id_ is not None and id_ < self.settings.vocab_size), 0)
+        candidates = [self.tokenizer.pad_token_id, *sorted(self._ends(breaks=False))]
+        # a token that was added to the tokenizer may have no row in the embedding
+        return next((id_ for id_ in candidates if id_ is not None and id_ < self.settings.vocab_size), 0)
 
     def ends(self, form: Form) -> Collection[int]:
         return self._ends(breaks=form.stop_at_newline)
 
     def _ends(self, *, breaks: bool) -> frozenset[int]:
-        """Tokens that end an output: the model's own, and every token with a line break in it if asked."""
+        """Return the tokens that end an output: the model's end tokens and, with ``breaks``, all with a line break."""
         if breaks not in self._end_tokens:
-            own = {self.tokenizer.eos_token_id} | load_end_tokens(self.source, self.settings)
-            every = self._line_breaks() if breaks else set()
-            self._end_tokens[breaks] = frozenset((own | every) - {None})
+            ends = {self.tokenizer.eos_token_id} | load_end_tokens(self.source, self.settings)
+            line_breaks = self._line_breaks() if breaks else set()
+            self._end_tokens[breaks] = frozenset((ends | line_breaks) - {None})
         return self._end_tokens[breaks]
 
     def _line_breaks(self) -> set[int]:
@@ -279,7 +282,7 @@ class CausalModel(LocalModel):
         }
 
     def decoding(self, form: Form) -> Any:
-        """Greedy, whatever the model's own generation settings say."""
+        """Return the settings of greedy decoding, which replace the model's generation config."""
         return transformers.GenerationConfig(
             max_new_tokens=form.max_new_tokens,
             do_sample=False,
@@ -289,7 +292,7 @@ class CausalModel(LocalModel):
         )
 
     def output(self, form: Form, ids: list[int]) -> Output:
-        """What tokens say, up to the end."""
+        """Return the output that token ids decode to, up to the first end token."""
         ends = self.ends(form)
         length = next((i + 1 for i, id_ in enumerate(ids) if id_ in ends), len(ids))
         text = self.tokenizer.decode(ids[:length], skip_special_tokens=True)
@@ -297,55 +300,55 @@ class CausalModel(LocalModel):
 
     @torch.inference_mode()
     def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:
-        form, found = prompts[0].form, dict[tuple[int, Ids], torch.Tensor]()
+        form, logprobs = prompts[0].form, dict[tuple[int, Ids], torch.Tensor]()
         scoring, rows = Scoring(self.ends(form), functools.partial(self.scores_end, form)), rows_of(prompts)
-        for prefix, places in by_prefix(prompts).items():
-            here = set(places)
-            own = [row for row in rows if row.place in here]
-            for part in batched(own, prompts, self.limits(form)):
-                logits = self._logits(prefix, prompts, part)
-                starts = [logits.shape[1] - len(row.fed) - 1 for row in part]
-                found |= logprobs_of(logits, starts, part, prompts, scoring)
-        return in_order(found, prompts)
+        for prefix, indices in by_prefix(prompts).items():
+            with_prefix = set(indices)
+            group = [row for row in rows if row.prompt in with_prefix]
+            for batch in batched(group, prompts, self.limits(form)):
+                logits = self._logits(prefix, prompts, batch)
+                starts = [logits.shape[1] - len(row.fed) - 1 for row in batch]
+                logprobs |= logprobs_of(logits, starts, batch, prompts, scoring)
+        return by_prompt(logprobs, prompts)
 
     def _logits(self, prefix: Ids, prompts: Sequence[PromptTokens], rows: Sequence[Row]) -> torch.Tensor:
-        rests = [(*prompts[row.place].segments[0][len(prefix) :], *row.fed) for row in rows]
-        ids, mask, cache, num_known = self.padded(prefix, rests)
-        wanted = {
-            "position_ids": (mask.cumsum(dim=1) - 1).clamp(min=0)[:, num_known:],
+        rests = [(*prompts[row.prompt].segments[0][len(prefix) :], *row.fed) for row in rows]
+        ids, mask, cache, num_cached = self.padded(prefix, rests)
+        optional = {
+            "position_ids": (mask.cumsum(dim=1) - 1).clamp(min=0)[:, num_cached:],
             "logits_to_keep": max(len(row.fed) for row in rows) + 1,
         }
-        taken = inspect.signature(self.model.forward).parameters
+        parameters = inspect.signature(self.model.forward).parameters
         logits: torch.Tensor = self.model(
-            input_ids=ids[:, num_known:],
+            input_ids=ids[:, num_cached:],
             attention_mask=mask,
             past_key_values=cache,
-            **{name: value for name, value in wanted.items() if name in taken},
+            **{name: value for name, value in optional.items() if name in parameters},
         ).logits
         return logits
 
 
 def _criteria(stop: Stop, start: int) -> Any:
-    """What ends an output besides its end, as the library's ``generate`` has it; prompts end at ``start``."""
+    """Return the stopping criteria of transformers' ``generate`` for a stop; prompts end at ``start``."""
 
     def has_ended(ids: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
-        ended = [stop(place, row) for place, row in enumerate(ids[:, start:].tolist())]
+        ended = [stop(row, tokens) for row, tokens in enumerate(ids[:, start:].tolist())]
         return torch.tensor(ended, device=ids.device)
 
     return transformers.StoppingCriteriaList([has_ended])
 
 
 def by_prefix(prompts: Sequence[PromptTokens]) -> dict[Ids, list[int]]:
-    """The places of the prompts that start with the same template."""
-    places: dict[Ids, list[int]] = {}
-    for place, prompt in enumerate(prompts):
-        places.setdefault(prompt.segments[0][: prompt.num_shared], []).append(place)
-    return places
+    """Group the indices of prompts by the template tokens that they start with."""
+    groups: dict[Ids, list[int]] = {}
+    for index, prompt in enumerate(prompts):
+        groups.setdefault(prompt.segments[0][: prompt.num_shared], []).append(index)
+    return groups
 
 
-def _num_shared(own: Sequence[Piece], ids: Sequence[Ids]) -> int:
-    """Tokens of the template that a prompt starts with."""
-    pairs = zip(own, ids, strict=True)
+def _num_shared(parts: Sequence[Piece], ids: Sequence[Ids]) -> int:
+    """Return the number of template tokens at the start of a prompt."""
+    pairs = zip(parts, ids, strict=True)
     return sum(
         len(piece_ids) for _, piece_ids in itertools.takewhile(lambda pair: pair[0].kind == "template", pairs)
     )

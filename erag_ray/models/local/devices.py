@@ -1,4 +1,4 @@
-"""The device that this process computes on: which one, its name, and why it is not a GPU."""
+"""The device of this process: which one, its name, its precision, and why no GPU can be used."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from erag_ray.errors import JobError
 
 TF32 = "tf32"
 TF32_CAPABILITY = 8, 0
-"""Compute capability of the first GPUs that have it."""
+"""The smallest compute capability with TF32."""
 
 
 def device() -> torch.device:
-    """Return the GPU that this process has chosen (the first one, unless set otherwise), else the CPU."""
+    """Return the current GPU of this process (the first one, unless set otherwise), else the CPU."""
     if not torch.cuda.is_available():
         return torch.device("cpu")
     return torch.device("cuda", torch.cuda.current_device())
 
 
 def device_name() -> str:
-    """Return the kind of this process's GPU, such as "NVIDIA A100-SXM4-40GB"; "CPU" where it has none."""
+    """Return the model of this process's GPU, such as "NVIDIA A100-SXM4-40GB"; "CPU" if it has none."""
     return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else "CPU"
 
 
 def has_tf32() -> bool:
-    """Return whether this process has a GPU that multiplies in TF32."""
+    """Return whether this process has a GPU with TF32 matrix multiplication."""
     return torch.cuda.is_available() and torch.cuda.get_device_capability() >= TF32_CAPABILITY
 
 
@@ -39,7 +39,7 @@ def set_matmul_precision(dtype: str) -> torch.dtype:
         The precision of the weights.
 
     Raises:
-        JobError: tf32 on a device that does not have it.
+        JobError: tf32 on a device without it.
     """
     if dtype == TF32 and not has_tf32():
         needed = ".".join(map(str, TF32_CAPABILITY))
@@ -53,12 +53,12 @@ def set_matmul_precision(dtype: str) -> torch.dtype:
 
 
 def backend() -> str:
-    """Return what outputs may depend on besides the model: kind of device, versions of torch and transformers."""
+    """Return device model and versions of torch and transformers, on which outputs may depend besides the model."""
     return f"{device_name()}, torch {torch.__version__}, transformers {transformers.__version__}"
 
 
 def gpu_error() -> str | None:
-    """Return torch's own reason why it cannot use a GPU; None where it can."""
+    """Return torch's reason why it cannot use a GPU; None if it can."""
     if torch.cuda.is_available():
         return None
     try:

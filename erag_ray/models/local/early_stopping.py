@@ -1,12 +1,12 @@
-"""Outputs that end as soon as no answer can match them any more, where a binary score alone is wanted.
+"""Early stopping: for a binary score, an output ends as soon as no answer can match it any more.
 
-Greedy decoding as ever, so what can still match is written to its end and scored as ever; what is stopped is worth 0
-however it would have gone on. The score is exactly that of the whole output, the text is not the whole output: so the
-request is another one, and its key includes the answers.
+Decoding stays greedy. An output that can still match is generated to its end; one that is stopped would score 0
+whatever follows. So the score is exactly that of the full output, but the text may be shorter: such requests have a
+key of their own, which includes the answers.
 
-What makes it certain: the text of some tokens is how the text of those and more tokens starts, up to the first
-`UNFINISHED` (a character of which some bytes are not written yet, or bytes that are no character: then the whole output
-has it too, and matches no answer that has none), and ``Score.may_match`` answers for every text that starts so.
+This is exact because the decoded text of some tokens is a prefix of the decoded text of these and more tokens, up to
+the first `UNFINISHED` (an incomplete character, or bytes that are no character; in the second case the full output has
+it too, and cannot match an answer without it), and because ``Score.may_match`` holds for every text with this prefix.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import Any
 from erag_ray.scores import Score, score_named, usable_answers
 
 UNFINISHED = "\N{REPLACEMENT CHARACTER}"
-NUM_KEPT = 1 << 16
-"""Starts of outputs that are remembered: the documents of a question often make a model write the same."""
+NUM_CACHED = 1 << 16
+"""Size of the cache of checked prefixes: the documents of a question often lead to the same output."""
 Stop = Callable[[int, Sequence[int]], bool]
-"""Row of a batch, what it has written -> whether no more of it is wanted."""
+"""(row of a batch, its output tokens so far) -> whether the output can end here."""
 
 
 class EarlyStopping:
-    """When the outputs of one tokenizer can match no answer any more, by one score.
+    """Early stopping for one tokenizer and one score.
 
     Args:
         tokenizer: of transformers.
@@ -35,25 +35,28 @@ class EarlyStopping:
     def __init__(self, tokenizer: Any, score: str) -> None:
         self._tokenizer = tokenizer
         self._score = score_named(score)
-        self._is_lost = functools.lru_cache(NUM_KEPT)(self._lost)
+        self._is_mismatch = functools.lru_cache(NUM_CACHED)(self._mismatches)
 
     def matches(self, answers: Sequence[str]) -> tuple[str, ...]:
-        """The answers that can match."""
+        """Return the answers that can match."""
         return tuple(usable_answers(self._score, answers))
 
     def stop(self, matches: Sequence[tuple[str, ...]]) -> Stop | None:
-        """Whether no answer can match an output any more; None for a tokenizer that takes blanks back.
+        """Return the stop of a batch; None if the tokenizer's clean-up may remove blanks from already decoded text.
 
         Args:
-            matches: of each row of a batch.
+            matches: the answers that can match, of each row of the batch.
         """
         if getattr(self._tokenizer, "clean_up_tokenization_spaces", False):
             return None
-        return lambda row, ids: self._is_lost(matches[row], tuple(ids))
+        return lambda row, ids: self._is_mismatch(matches[row], tuple(ids))
 
-    def _lost(self, answers: tuple[str, ...], ids: tuple[int, ...]) -> bool:
+    def _mismatches(self, answers: tuple[str, ...], ids: tuple[int, ...]) -> bool:
+        """Return whether no output that starts with these tokens can match an answer."""
         score: Score = self._score
-        assert score.may_match is not None, "the kind of request is asked of such scores only"
+        assert score.may_match is not None, (
+            "early-stopped requests are planned only for scores with may_match"
+        )
         if any(UNFINISHED in answer for answer in answers):
             return False
         text = self._tokenizer.decode(ids, skip_special_tokens=True)

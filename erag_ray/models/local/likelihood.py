@@ -1,7 +1,7 @@
-"""The log-probability of given answers after a prompt: teacher-forced, in one forward pass, without decoding.
+"""Log-probabilities of answers after a prompt: teacher forcing in one forward pass, without decoding.
 
-Every answer that needs tokens of its own to be fed is a row with its prompt; answers that need the same tokens, such as
-all those of one token without an end, share it.
+A row of a batch is a prompt with the answer tokens that are fed to the model. Answers with the same fed tokens share a
+row, such as all answers of one token without an end.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from erag_ray.models.local.word_cache import Ids
 
 
 class Row(NamedTuple):
-    """One row of a batch: a prompt, and the tokens of an answer that are fed after it."""
+    """One row of a batch: the index of a prompt, and the answer tokens that are fed after it."""
 
-    place: int
+    prompt: int
     fed: Ids
 
 
@@ -28,7 +28,7 @@ class Scoring(NamedTuple):
     """How the answers of a batch are scored.
 
     Attributes:
-        ends: tokens that end an output; together they have the probability that it ends.
+        ends: tokens that end an output; the probability of the end is the sum of theirs.
         has_end: whether an answer's log-likelihood includes its end.
     """
 
@@ -37,24 +37,24 @@ class Scoring(NamedTuple):
 
 
 def fed(prompt: PromptTokens, ids: Ids) -> Ids:
-    """The tokens of an answer that are fed: its last one only where the end after it is scored."""
+    """Return the answer tokens that are fed; the last one only if the end after it is scored."""
     if prompt.form.next_token:
         return ()
     return ids if prompt.form.with_end else ids[:-1]
 
 
 def rows_of(prompts: Sequence[PromptTokens]) -> list[Row]:
-    """The distinct rows of a batch."""
+    """Return the distinct rows of some prompts."""
     rows = (
-        Row(place, fed(prompt, ids))
-        for place, prompt in enumerate(prompts)
+        Row(index, fed(prompt, ids))
+        for index, prompt in enumerate(prompts)
         for ids in prompt.answer_ids or ()
     )
     return list(dict.fromkeys(rows))
 
 
 def batched(rows: Sequence[Row], prompts: Sequence[PromptTokens], limits: Limits) -> Iterator[Sequence[Row]]:
-    """As many as one batch may have; each is a row of its own, with its prompt."""
+    """Split rows into batches within the limits."""
     longest = max(prompt.length for prompt in prompts) + max((len(row.fed) for row in rows), default=0)
     size = limits.rows_of(longest)
     return (rows[start : start + size] for start in range(0, len(rows), size))
@@ -67,27 +67,27 @@ def logprobs_of(
     prompts: Sequence[PromptTokens],
     scoring: Scoring,
 ) -> dict[tuple[int, Ids], torch.Tensor]:
-    """The log-probability of each answer of a batch: (place, answer) -> scalar, on the host.
+    """Return the log-probability of each answer of a batch: (index of the prompt, answer) -> scalar, on the host.
 
-    The device is asked for all of them at once.
+    All values are copied from the device at once.
 
     Args:
         logits: [rows, tokens, vocabulary].
-        starts: where, among the tokens of each row, the answer's first one is predicted.
-        rows: which prompt each is, and what was fed.
-        prompts: of the batch.
-        scoring: ends, and which answers have one.
+        starts: of each row, the position at which the answer's first token is predicted.
+        rows: of the batch.
+        prompts: to which the rows refer.
+        scoring: end tokens, and which answers have an end.
     """
     answers = list(_scored_answers(rows, prompts, scoring))
     ends = sorted(scoring.ends)
-    places = [place for one in answers for place in one.places(starts[one.row], ends)]
-    values = _values(logits, places)
-    found, start = {}, 0
-    for one in answers:
-        stop = start + one.num_places(ends)
-        found[rows[one.row].place, one.ids] = one.logprob(values[start:stop])
+    positions = [position for answer in answers for position in answer.positions(starts[answer.row], ends)]
+    values = _values(logits, positions)
+    logprobs, start = {}, 0
+    for answer in answers:
+        stop = start + answer.num_positions(ends)
+        logprobs[rows[answer.row].prompt, answer.ids] = answer.logprob(values[start:stop])
         start = stop
-    return found
+    return logprobs
 
 
 class _ScoredAnswer(NamedTuple):
@@ -97,16 +97,16 @@ class _ScoredAnswer(NamedTuple):
     ids: Ids
     has_end: bool
     is_possible: bool
-    """Several tokens are never the one next token."""
+    """False for an answer of several tokens that is scored as a next token."""
 
-    def places(self, start: int, ends: Sequence[int]) -> Iterator[tuple[int, int, int]]:
-        """Row, token and vocabulary of the log-probabilities of its tokens, then of the ends after them."""
+    def positions(self, start: int, ends: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+        """Yield (row, token, vocabulary) of the log-probabilities of its tokens, then of the end tokens after them."""
         if self.is_possible:
             yield from ((self.row, start + step, id_) for step, id_ in enumerate(self.ids))
             if self.has_end:
                 yield from ((self.row, start + len(self.ids), id_) for id_ in ends)
 
-    def num_places(self, ends: Sequence[int]) -> int:
+    def num_positions(self, ends: Sequence[int]) -> int:
         return self.is_possible * (len(self.ids) + self.has_end * len(ends))
 
     def logprob(self, values: torch.Tensor) -> torch.Tensor:
@@ -120,32 +120,34 @@ def _scored_answers(
     rows: Sequence[Row], prompts: Sequence[PromptTokens], scoring: Scoring
 ) -> Iterator[_ScoredAnswer]:
     for number, row in enumerate(rows):
-        prompt = prompts[row.place]
+        prompt = prompts[row.prompt]
         for ids in dict.fromkeys(prompt.answer_ids or ()):
             if fed(prompt, ids) == row.fed:
                 is_possible = not prompt.form.next_token or len(ids) == 1
                 yield _ScoredAnswer(number, ids, scoring.has_end(ids), is_possible)
 
 
-def _values(logits: torch.Tensor, places: Sequence[tuple[int, int, int]]) -> torch.Tensor:
-    """The log-probabilities at some places of a batch, on the host."""
-    index = to_device(torch.tensor(places, dtype=torch.long).reshape(-1, 3), logits.device)
+def _values(logits: torch.Tensor, positions: Sequence[tuple[int, int, int]]) -> torch.Tensor:
+    """Return the log-probabilities at positions of a batch, on the host."""
+    index = to_device(torch.tensor(positions, dtype=torch.long).reshape(-1, 3), logits.device)
     return logits.float().log_softmax(dim=-1)[tuple(index.unbind(dim=1))].cpu()
 
 
-def in_order(
-    found: dict[tuple[int, Ids], torch.Tensor], prompts: Sequence[PromptTokens]
+def by_prompt(
+    logprobs: dict[tuple[int, Ids], torch.Tensor], prompts: Sequence[PromptTokens]
 ) -> list[list[float]]:
-    """The log-probabilities of each prompt's answers, in their order."""
-    values = dict(zip(found, torch.stack(list(found.values())).tolist(), strict=True)) if found else {}
+    """Return the log-probabilities of each prompt's answers, in their order."""
+    values = (
+        dict(zip(logprobs, torch.stack(list(logprobs.values())).tolist(), strict=True)) if logprobs else {}
+    )
     return [
-        [values[place, ids] if counts else -math.inf for ids, counts in counting(prompt)]
-        for place, prompt in enumerate(prompts)
+        [values[index, ids] if counts else -math.inf for ids, counts in scored_answers(prompt)]
+        for index, prompt in enumerate(prompts)
     ]
 
 
-def counting(prompt: PromptTokens) -> Iterator[tuple[Ids, bool]]:
-    """The answers of a prompt; of those that are the same next token only the first counts."""
+def scored_answers(prompt: PromptTokens) -> Iterator[tuple[Ids, bool]]:
+    """Yield the answers of a prompt and whether each counts: of equal next tokens only the first does."""
     answers = prompt.answer_ids or ()
-    for place, ids in enumerate(answers):
-        yield ids, not (prompt.form.next_token and ids in answers[:place])
+    for index, ids in enumerate(answers):
+        yield ids, not (prompt.form.next_token and ids in answers[:index])

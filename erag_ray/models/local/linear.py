@@ -1,4 +1,4 @@
-"""Linear layers with what stands around them in T5: in floats, or in bytes where their weights are `Int8`."""
+"""Linear layers with the operations around them in T5, in floats, or in int8 if the weights are `Int8`."""
 
 from __future__ import annotations
 
@@ -12,35 +12,35 @@ Weights = Tensor | Int8
 
 
 def linear(states: Tensor, weights: Weights) -> Tensor:
-    """States [..., inputs] times the transposed weights: [..., outputs]."""
+    """Multiply states [..., inputs] by the transposed weights: [..., outputs]."""
     if isinstance(weights, Int8):
         return _scaled(states, inputs_of(states), weights)
     return functional.linear(states.to(weights.dtype), weights)
 
 
 def normed_linear(states: Tensor, norm: Tensor, epsilon: float, weights: Weights) -> Tensor:
-    """`linear` of the states' norm."""
+    """Return `linear` of the RMS norm of states."""
     if isinstance(weights, Int8):
         return _scaled(states, normed_inputs(states, norm, epsilon), weights)
     return linear(normed(states, norm, epsilon), weights)
 
 
 def normed_order(states: Tensor, norm: Tensor, epsilon: float, weights: Weights) -> Tensor:
-    """`normed_linear`, but for a factor above 0 of each row's own: which output is the larger."""
+    """Return `normed_linear` up to a positive factor per row, which keeps the order of a row's outputs."""
     if isinstance(weights, Int8):
         return product(normed_inputs(states, norm, epsilon), weights)
     return normed_linear(states, norm, epsilon, weights)
 
 
 def normed_relu_linear(states: Tensor, norm: Tensor, epsilon: float, weights: Weights) -> Tensor | Inputs:
-    """What is above 0 of `normed_linear`; for `add_linear`."""
+    """Return the ReLU of `normed_linear`, as input for `add_linear`."""
     if isinstance(weights, Int8):
         return relu_inputs(normed_inputs(states, norm, epsilon), weights)
     return normed_linear(states, norm, epsilon, weights).relu_()
 
 
 def add_linear(sums: Tensor, states: Tensor | Inputs, weights: Weights) -> None:
-    """Add `linear` to [..., outputs], in place: a new tensor of this size costs as much as what is done with it."""
+    """Add `linear` to [..., outputs] in place; allocating a new tensor would cost as much as the sum itself."""
     if isinstance(weights, Int8):
         inputs = states if isinstance(states, Inputs) else inputs_of(states)
         sums.view(-1, sums.shape[-1]).addcmul_(product(inputs, weights), inputs.scales)
@@ -50,7 +50,7 @@ def add_linear(sums: Tensor, states: Tensor | Inputs, weights: Weights) -> None:
 
 
 def normed(states: Tensor, norm: Tensor, epsilon: float) -> Tensor:
-    """States [..., width], each divided by the root of its mean square, times ``norm`` [width]."""
+    """Return the RMS norm of states [..., width], times ``norm`` [width]."""
     return functional.rms_norm(states, norm.shape, norm, epsilon)
 
 

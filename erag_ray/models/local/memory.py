@@ -1,4 +1,4 @@
-"""How large a batch may be, by the memory that there is; what is done when it did not fit; what a process keeps."""
+"""Memory: the largest batch that fits, errors of memory and of lost GPUs, and settings of the allocator."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ import numpy as np
 import torch
 
 CPU_SHARE = 0.25
-"""Of a machine's memory, for the batches of all its readers together."""
+"""Fraction of a machine's memory for the batches of all its models."""
 GPU_SHARE = 0.8
-"""Of what is free on a GPU: its allocator cannot use every piece."""
+"""Fraction of a GPU's free memory for batches: fragmentation makes the rest unusable."""
 FIRST_PATIENCE = 16
-"""Batches that must fit after one that did not, before larger ones are tried again."""
+"""After an out-of-memory error: the number of batches that must fit before larger ones are tried again."""
 CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
-# of the CPU, and of what the GPU is asked for past torch's own allocator
+# out-of-memory messages of the CPU, and of GPU allocations outside torch's allocator
 MESSAGES = (
     "can't allocate memory",
     "not enough memory",
     "CUBLAS_STATUS_ALLOC_FAILED",
-    "CUBLAS_STATUS_NOT_INITIALIZED",  # what cuBLAS says where there is no memory for its workspace
+    "CUBLAS_STATUS_NOT_INITIALIZED",  # no memory for the workspace of cuBLAS
     "CUDNN_STATUS_ALLOC_FAILED",
     "CUDA error: out of memory",
     "CUDA driver error: out of memory",
@@ -48,19 +48,19 @@ LOST = (
     "CUBLAS_STATUS_EXECUTION_FAILED",
     "CUBLAS_STATUS_INTERNAL_ERROR",
 )
-# of glibc's malloc.h
+# constants of glibc's malloc.h
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 KEPT_BYTES = 32 << 20
-"""Pieces below this are kept when they are freed, where `keep_freed_memory` was called; glibc allows no more."""
+"""After `keep_freed_memory`, freed blocks below this size stay with the process; the largest value glibc allows."""
 
 
 class Limits(NamedTuple):
-    """The largest batch.
+    """The size of the largest batch.
 
     Attributes:
-        rows: most requests.
-        tokens: most prompt tokens, padding included.
-        row_tokens: tokens for which a request counts besides those of its prompt.
+        rows: the largest number of requests.
+        tokens: the largest number of prompt tokens, padding included.
+        row_tokens: tokens that are added for each request, for its memory besides its prompt.
     """
 
     rows: int
@@ -68,26 +68,26 @@ class Limits(NamedTuple):
     row_tokens: int = 0
 
     def fit(self, rows: int, longest: int) -> bool:
-        """Return whether a batch of so many requests keeps the limits, the longest of which has so many tokens."""
+        """Return whether a batch of ``rows`` requests of at most ``longest`` tokens is within the limits."""
         return rows <= self.rows and rows * (longest + self.row_tokens) <= self.tokens
 
     def rows_of(self, longest: int) -> int:
-        """Return how many requests of so many tokens one batch may have: one at least."""
+        """Return how many requests of ``longest`` tokens a batch may have: at least one."""
         return max(1, min(self.rows, self.tokens // (longest + self.row_tokens)))
 
 
-class Needs(NamedTuple):
-    """Bytes that a batch takes: for each prompt token, padding included, and for each request besides."""
+class MemoryEstimate(NamedTuple):
+    """Bytes of a batch: for each prompt token, padding included, and for each request in addition."""
 
     token: int
     row: int
 
 
 class BatchLimits:
-    """The largest batch: less after one that did not fit, and step by step as before after some that did.
+    """Adaptive limits: smaller after an out-of-memory error, doubled up to the initial limits after batches that fit.
 
     Args:
-        most: the largest at first.
+        most: the initial limits.
     """
 
     def __init__(self, most: Limits) -> None:
@@ -95,65 +95,65 @@ class BatchLimits:
         self._patience, self._num_good = FIRST_PATIENCE // 2, 0
 
     def shrink(self, rows: int, longest: int) -> None:
-        """Let the next batches have at most so many requests of this length; it takes twice as long until they grow."""
+        """Limit the next batches to ``rows`` requests of ``longest`` tokens, and double the wait until they grow."""
         self._patience *= 2
         tokens = min(self.now.tokens, rows * (longest + self.now.row_tokens))
         self.now, self._num_good = self.now._replace(tokens=tokens), 0
 
     def count_good(self) -> None:
-        """Count a batch that did fit."""
+        """Count a batch that fitted."""
         self._num_good += self.now != self.most
         if self._num_good >= self._patience:
             self.now, self._num_good = self.now._replace(tokens=min(2 * self.now.tokens, self.most.tokens)), 0
 
 
-def largest(room: int, needs: Needs, most: Limits) -> Limits:
-    """Return the largest batch that ``room`` bytes hold, and at most ``most``; one request of one token at least."""
-    row_tokens = -(-needs.row // needs.token)
-    tokens = max(1 + row_tokens, min(most.tokens, room // needs.token))
+def largest_batch(room: int, estimate: MemoryEstimate, most: Limits) -> Limits:
+    """Return the largest batch within ``room`` bytes and the limits ``most``: at least one request of one token."""
+    row_tokens = -(-estimate.row // estimate.token)
+    tokens = max(1 + row_tokens, min(most.tokens, room // estimate.token))
     return Limits(max(1, min(most.rows, tokens // (1 + row_tokens))), tokens, row_tokens)
 
 
 def room_on(device: torch.device, share: float) -> int:
-    """Bytes for the batches of a reader whose weights are loaded.
+    """Return the bytes available for the batches of a model whose weights are loaded.
 
     Args:
-        device: where they are. On a GPU what is free counts, on a CPU `CPU_SHARE` of the machine's memory.
-        share: of the GPU, or of that, where several readers use it.
+        device: of the weights. On a GPU the free memory counts, on a CPU `CPU_SHARE` of the machine's memory.
+        share: fraction of the GPU, or of that memory, if several models share it.
     """
     if device.type == "cpu":
         return int(machine_bytes() * CPU_SHARE * share)
-    total, own = torch.cuda.mem_get_info(device)[1], torch.cuda.memory_allocated(device)
-    return max(0, int(min(free_on(device), total * share - own) * GPU_SHARE))
+    total, allocated = torch.cuda.mem_get_info(device)[1], torch.cuda.memory_allocated(device)
+    return max(0, int(min(free_on(device), total * share - allocated) * GPU_SHARE))
 
 
 def free_on(device: torch.device) -> int:
-    """Bytes that this process can still get on a GPU, with those that its allocator keeps."""
-    kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return int(torch.cuda.mem_get_info(device)[0]) + kept
+    """Return the bytes that this process can still allocate on a GPU, including its allocator's free blocks."""
+    reserved = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0]) + reserved
 
 
 def machine_bytes() -> int:
-    """The memory of this machine, or of the container that this process may not leave."""
-    whole = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """Return the memory of this machine, or the memory limit of its container."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     files = [file for file in map(pathlib.Path, CONTAINER_LIMITS) if file.is_file()]
     limits = [int(text) for text in (file.read_text().strip() for file in files) if text.isdigit()]
-    return min([whole, *limits])
+    return min([total, *limits])
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out, on the GPU or on the CPU."""
+    """Return whether an error is an out-of-memory error of the GPU or the CPU."""
     if isinstance(error, MemoryError | torch.OutOfMemoryError):
         return True
     return isinstance(error, RuntimeError) and any(message in str(error) for message in MESSAGES)
 
 
 class EngineLost(RuntimeError):
-    """The engine that computes for this process has ended, and cannot be started again in it."""
+    """The inference engine in this process has ended, and cannot be restarted in it."""
 
 
 def is_gpu_lost(error: BaseException) -> bool:
-    """Return whether an error says that this process cannot use its GPU any more, such as a failed assertion on it."""
+    """Return whether after an error this process cannot use its GPU any more, such as a device-side assertion."""
     if isinstance(error, EngineLost):
         return True
     is_cuda = isinstance(error, RuntimeError) and re.match("(CUDA|cuDNN|CUDA driver) error", str(error))
@@ -161,17 +161,17 @@ def is_gpu_lost(error: BaseException) -> bool:
 
 
 def free_memory() -> None:
-    """Give back what a batch that failed has left behind."""
+    """Free the memory of a failed batch."""
     gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
 
 
 def keep_freed_memory() -> None:
-    """Let this process keep the memory that it frees, where its allocator is glibc's.
+    """Let this process keep the memory that it frees, if its allocator is glibc's.
 
-    By default each large result is a new piece of memory from the system, and every page of it costs a fault when it
-    is first written. Pieces from `KEPT_BYTES` on stay so: among the others they would leave holes.
+    By default each large block is mapped anew, and every page of it costs a page fault at its first write. Blocks from
+    `KEPT_BYTES` on are still mapped and unmapped: on the heap they would fragment it.
     """
     if platform.libc_ver()[0] != "glibc":
         return
@@ -181,17 +181,16 @@ def keep_freed_memory() -> None:
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """A tensor of the host's on a device; a GPU gets it without being waited for."""
+    """Copy a tensor from the host to a device; asynchronously to a GPU."""
     return tensor.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else tensor.to(device)
 
 
 def reusable(shape: Sequence[int], like: torch.Tensor) -> torch.Tensor:
-    """A tensor with anything in it, whose memory can be given out again once it is freed.
+    """Return an uninitialised tensor whose memory can be reused after it is freed.
 
-    For large pieces that are taken for batch after batch. What torch takes on a CPU begins at a multiple of 64 bytes;
-    for that glibc wants a free piece with some bytes to spare, which a freed piece of the same size has not, and leaves
-    hole after hole. NumPy takes it plain; from 4 MB on it asks for huge pages, whole ones of which are held when a
-    byte is written.
+    For large blocks that are allocated for every batch. On a CPU torch aligns blocks to 64 bytes. For an aligned block
+    glibc needs a larger free block, which a freed one of the same size is not, so the heap fragments. NumPy allocates
+    without alignment; from 4 MB on it asks for huge pages, which are resident as a whole after a write to one byte.
     """
     if like.device.type != "cpu" or 0 in shape:
         return like.new_empty(shape)

@@ -1,4 +1,4 @@
-"""Models that compute on this machine's devices: requests in tokens, windows, batches by memory, and halving."""
+"""Base class of models in this process: tokenization, windows, batches by memory, halving on out-of-memory errors."""
 
 from __future__ import annotations
 
@@ -17,27 +17,27 @@ from erag_ray.models.local.prefetch import prefetch
 from erag_ray.requests import Failure, Form, Need, Passage, Request, Response
 
 WINDOW_TOKENS = 1 << 20
-"""Enough for long batches of similar length; in Python's own integers some 40 MB."""
+"""Enough for long batches of similar length; about 40 MB as Python integers."""
 FIRST_WINDOW_TOKENS, DEVICE_WINDOW_TOKENS = 1 << 16, 1 << 18
-"""The same beside a device, which waits for the first window and computes while the next is prepared: one pass of an
-encoder, then twice as many tokens each time, up to four passes, of which each has segments of similar length."""
+"""Window sizes with a GPU, which waits for the first window and computes while the host prepares the next: first one
+pass of an encoder, then doubling up to four passes, so that the segments of each pass have similar lengths."""
 TOKENISED_ROWS = 256
 DEFAULT_LIMITS = Limits(rows=32, tokens=16384)
-"""Of a model that does not know what its batches need."""
+"""For models without an estimate of their memory."""
 OUT_OF_MEMORY = Failure("resource", "out of memory with a batch of one request")
 SMALL = "Who?", Passage("A title", "A text.")
-"""A question with a passage: what the words around them need must fit."""
+"""A short question and passage, to check that the prompt's template leaves room."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PromptTokens(Rendered):
-    """A request in tokens: one segment, or for FiD one per passage; and what was cut to make it fit.
+    """A tokenized request: one segment, or for FiD one per passage, and the number of truncated tokens.
 
     Attributes:
         form: of the request.
         segments: token ids.
-        num_shared: the first tokens, where they are a template that other prompts start with too.
-        matches: the answers that can match, where an output may be stopped early.
+        num_shared: the number of tokens at the start that are a template and may be shared with other prompts.
+        matches: the answers that can match, for early stopping.
     """
 
     form: Form
@@ -50,11 +50,11 @@ class PromptTokens(Rendered):
 
     @property
     def length(self) -> int:
-        """Tokens over all segments."""
+        """Return the number of tokens in all segments."""
         return self.num_tokens or 0
 
     def response(self, **fields: Any) -> Response:
-        """A response to it, with what its tokens count."""
+        """Return a response with the token counts of this prompt."""
         return Response(
             num_prompt_tokens=self.length,
             num_truncated_question_tokens=self.num_truncated_question_tokens,
@@ -64,20 +64,20 @@ class PromptTokens(Rendered):
 
 
 class Output(NamedTuple):
-    """What a model wrote, and in how many tokens (its end token included)."""
+    """An output, and its number of tokens (end token included)."""
 
     text: str
     num_tokens: int
 
 
 class LocalModel(Model):
-    """Batches of similar length, as large as memory allows, through `generate` and `loglikelihood`.
+    """Runs batches of similar length, as large as memory allows, through `generate` and `loglikelihood`.
 
-    A batch that does not fit into memory is halved and tried again, and those after it are smaller; a request that
-    does not fit alone becomes an error of kind ``resource``.
+    A batch that runs out of memory is halved and run again, and the following ones are smaller; a single request that
+    runs out of memory becomes an error of kind ``resource``.
 
     Attributes:
-        max_padding_share: most of a batch's tokens that may be padding.
+        max_padding_share: the largest fraction of a batch's tokens that may be padding.
     """
 
     supports: ClassVar[frozenset[Need]] = frozenset({"generate", "loglikelihood", "early_stop"})
@@ -89,31 +89,31 @@ class LocalModel(Model):
 
     @abstractmethod
     def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
-        """Requests in tokens."""
+        """Return the tokenized requests."""
 
     @abstractmethod
     def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
-        """Greedy outputs of one batch, all of one form."""
+        """Return the greedy outputs of one batch of one form."""
 
     @abstractmethod
     def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:
-        """The log-probability of each prompt's answers, all prompts of one form."""
+        """Return the log-probabilities of each prompt's answers, for one batch of one form."""
 
     @abstractmethod
     def ends(self, form: Form) -> Collection[int]:
-        """Tokens that end an output."""
+        """Return the tokens that end an output."""
 
     def scores_end(self, form: Form, ids: Sequence[int]) -> bool:
-        """Whether a log-likelihood includes the answer's end: one as long as an output may be ends by itself."""
+        """Return whether a log-likelihood includes the answer's end; not if it has ``max_new_tokens`` tokens."""
         return bool(form.with_end and self.ends(form) and not (ids and len(ids) >= form.max_new_tokens))
 
-    def fitting(self, form: Form) -> Limits:
-        """The largest batch that memory has room for and that still pays; the weights are loaded."""
+    def max_batch(self, form: Form) -> Limits:
+        """Return the largest batch that fits into memory and is still worthwhile; called after `load`."""
         return DEFAULT_LIMITS
 
     @property
     def window_tokens(self) -> int:
-        """Most tokens in the distinct segments of a window."""
+        """Return the largest number of tokens in the distinct segments of a window."""
         return WINDOW_TOKENS
 
     def window_sizes(self) -> Iterator[int]:
@@ -128,26 +128,26 @@ class LocalModel(Model):
 
     @property
     def has_device(self) -> bool:
-        """Return whether a GPU computes, while which the host can prepare the next window."""
+        """Return whether a GPU computes, so that the host can prepare the next window meanwhile."""
         return False
 
     def arrange(self, prompts: Sequence[PromptTokens]) -> Any:
-        """Return what the batches of a window share, as far as the host prepares it."""
+        """Prepare on the host what all batches of a window share."""
         return None
 
     def begin(self, arranged: Any) -> None:
-        """Make ready what the batches of a window share; one for which there is no memory goes without."""
+        """Compute on the device what all batches of a window share; skipped if there is not enough memory."""
         return
 
     def limits(self, form: Form) -> Limits:
-        """The largest batch: as configured, else what fits once the weights are loaded; less after one that did not."""
+        """Return the current limits of a batch: as configured or by memory, and smaller after out-of-memory errors."""
         return self._limits_of(form).now
 
     def _limits_of(self, form: Form) -> BatchLimits:
         if form not in self._limits:
-            fitting = self.fitting(form)
-            # what is configured counts the tokens of prompts alone
-            most = Limits(self.config.batch_size or fitting.rows, fitting.tokens, fitting.row_tokens)
+            limits = self.max_batch(form)
+            # the configured value counts only the tokens of prompts
+            most = Limits(self.config.batch_size or limits.rows, limits.tokens, limits.row_tokens)
             if self.config.batch_tokens:
                 most = Limits(most.rows, self.config.batch_tokens)
             self._limits[form] = BatchLimits(most)
@@ -162,41 +162,40 @@ class LocalModel(Model):
             self._begin(arranged)
             for rows in self.batches(prompts):
                 responses = self._responses([prompts[row] for row in rows])
-                yield from ((start + row, one) for row, one in zip(rows, responses, strict=True))
+                yield from ((start + row, response) for row, response in zip(rows, responses, strict=True))
 
     def _arranged(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[PromptTokens], Any]]:
         for start, prompts in self.windows(requests):
             yield start, prompts, self.arrange(prompts)
 
     def windows(self, requests: Sequence[Request]) -> Iterator[tuple[int, list[PromptTokens]]]:
-        """The prompts of requests in groups, each of which is answered as a whole before the next is tokenised.
+        """Split requests into windows, each of which is completed before the next is tokenized.
 
-        A group is of whole questions, as many as have `window_sizes` tokens in their distinct segments, and one at
-        least.
-        Requests with one question stand together.
+        A window has whole questions with up to `window_sizes` tokens in their distinct segments, and at least one
+        question. Requests of one question must be adjacent.
 
         Yields:
-            The first row of each, and its prompts.
+            The first row of each window, and its prompts.
         """
-        start, window, known, num_tokens = 0, list[PromptTokens](), set[tuple[int, ...]](), 0
+        start, window, window_segments, num_tokens = 0, list[PromptTokens](), set[tuple[int, ...]](), 0
         sizes = self.window_sizes()
-        most = next(sizes)
+        max_tokens = next(sizes)
         for prompts in self._questions(requests):
-            own = {segment for prompt in prompts for segment in prompt.segments}
-            num_new = sum(map(len, own - known))
-            if window and num_tokens + num_new > most:
+            segments = {segment for prompt in prompts for segment in prompt.segments}
+            num_new = sum(map(len, segments - window_segments))
+            if window and num_tokens + num_new > max_tokens:
                 yield start, window
-                start, window, known, num_tokens = start + len(window), [], set(), 0
-                most = next(sizes)
-                num_new = sum(map(len, own))
+                start, window, window_segments, num_tokens = start + len(window), [], set(), 0
+                max_tokens = next(sizes)
+                num_new = sum(map(len, segments))
             num_tokens += num_new
             window += prompts
-            known |= own
+            window_segments |= segments
         if window:
             yield start, window
 
     def _questions(self, requests: Sequence[Request]) -> Iterator[list[PromptTokens]]:
-        """The prompts of each question, `TOKENISED_ROWS` or more tokenised at once."""
+        """Yield the prompts of each question; `TOKENISED_ROWS` or more requests are tokenized at once."""
         group = list[Request]()
         for start in range(0, len(requests), TOKENISED_ROWS):
             for request in requests[start : start + TOKENISED_ROWS]:
@@ -209,8 +208,8 @@ class LocalModel(Model):
 
     def _by_question(self, requests: Sequence[Request]) -> Iterator[list[PromptTokens]]:
         pairs = zip(requests, self.render(requests), strict=True)
-        for _, own in itertools.groupby(pairs, key=lambda pair: pair[0].question):
-            yield [prompt for _, prompt in own]
+        for _, group in itertools.groupby(pairs, key=lambda pair: pair[0].question):
+            yield [prompt for _, prompt in group]
 
     def _begin(self, arranged: Any) -> None:
         try:
@@ -221,9 +220,9 @@ class LocalModel(Model):
         free_memory()
 
     def batches(self, prompts: Sequence[PromptTokens]) -> Iterator[list[int]]:
-        """Rows of one form and of similar length together, longest first.
+        """Yield batches of rows of one form and similar length, longest first.
 
-        A batch keeps the `limits`, and at most ``max_padding_share`` of its tokens are padding.
+        A batch is within the `limits`, and at most ``max_padding_share`` of its tokens are padding.
         """
         forms: dict[Form, list[int]] = {}
         for row, prompt in enumerate(prompts):
@@ -263,7 +262,7 @@ class LocalModel(Model):
         else:
             self._limits_of(form).count_good()
             return responses
-        # outside of the handler, whose traceback would keep what the batch has allocated
+        # outside of the handler, because its traceback references the tensors of the batch
         free_memory()
         if len(prompts) == 1:
             return [prompts[0].response(failure=OUT_OF_MEMORY)]
@@ -283,7 +282,7 @@ class LocalModel(Model):
 
     def _scored(self, prompt: PromptTokens, logprobs: Sequence[float]) -> Response:
         if any(math.isnan(value) for value in logprobs):
-            text = f"the model {self.config.model} gives no probability in {self.config.dtype}"
+            text = f"the log-probabilities of {self.config.model} in {self.config.dtype} are NaN"
             raise JobError(f"{text}; choose another dtype")
         answers, form = prompt.answer_ids or (), prompt.form
         return prompt.response(

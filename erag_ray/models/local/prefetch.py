@@ -1,4 +1,4 @@
-"""Make the next item in a thread while the current one is used."""
+"""Prefetching: a thread computes the next item while the current one is used."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 def prefetch(items: Iterator[T]) -> Iterator[T]:
-    """Yield the items in order, one ahead: a thread makes the next while the caller uses the current one.
+    """Yield the items in order; a thread computes the next while the caller uses the current one.
 
-    What making an item raises is raised here, in its turn.
+    An exception of the iterator is raised in the position of its item.
     """
     with ThreadPoolExecutor(1) as pool:
         pending = pool.submit(_next, items)
@@ -22,5 +22,5 @@ def prefetch(items: Iterator[T]) -> Iterator[T]:
 
 
 def _next(items: Iterator[T]) -> tuple[T] | None:
-    """Return the next item alone in a tuple; None after the last."""
+    """Return the next item in a tuple; None after the last."""
     return next(((item,) for item in items), None)

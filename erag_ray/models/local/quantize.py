@@ -1,7 +1,7 @@
-"""Rows of numbers -> bytes and a scale for each row, each number read from memory once.
+"""Quantization of rows of floats to bytes with a scale for each row, in one pass over memory.
 
-In torch a norm, the largest number, a quotient and rounding are a dozen passes over the memory, and take longer than
-the product of bytes behind them.
+In torch the norm, the maximum, the division and the rounding take a dozen passes over memory, and longer than the int8
+product that follows.
 """
 
 from __future__ import annotations
@@ -20,89 +20,89 @@ from torch import Tensor
 from erag_ray.numba_jit import compiled_with
 
 MOST, MIDDLE = 127, 128
-"""The largest integer, and where 0 lies in the unsigned bytes that a product takes its inputs in."""
+"""The largest quantized value, and the zero point of the unsigned input bytes."""
 MOST_POSITIVE = 255
-"""The largest integer where none is below 0, and 0 lies at 0."""
+"""The largest quantized value of non-negative inputs, whose zero point is 0."""
 
 Floats = npt.NDArray[np.float32]
 Bytes = npt.NDArray[np.uint8]
-# numbers without their sign are in the order of the integers that their bits are, and those are compared in lanes
+# absolute values of floats order like their bits as integers, whose comparison is vectorised
 UNSIGNED = np.int32(0x7FFFFFFF)
-# .5 makes of cutting off what follows the point a rounding
+# adding .5 turns truncation into rounding
 HALF, FROM_MIDDLE = np.float32(0.5), np.float32(MIDDLE + 0.5)
 LARGEST, LARGEST_POSITIVE = np.float32(MOST), np.float32(MOST_POSITIVE)
 MOST_THREADS: int = numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 SMALLEST = np.float32(1e-35).view(np.int32)
-NOTHING = np.float32(0)
-# one after the other: not every way in which numba shares out rows may be begun twice at a time
+ZERO = np.float32(0)
+# not every threading layer of numba allows concurrent parallel regions
 _lock = threading.Lock()
 _in_rows = compiled_with(parallel=True, fastmath={"reassoc", "nsz", "contract"})
 
 
-def into_bytes(states: Tensor) -> tuple[Tensor, Tensor]:
-    """Numbers [rows, width] as integers around `MIDDLE`, of -127 to 127, and the rows' scales [rows, 1]."""
-    return _filled(_round, states)
+def quantize(states: Tensor) -> tuple[Tensor, Tensor]:
+    """Quantize [rows, width] to integers of -127 to 127 around `MIDDLE`; return them and the scales [rows, 1]."""
+    return _filled(_quantize, states)
 
 
-def normed_into_bytes(states: Tensor, weight: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
-    """`into_bytes` of each row divided by the root of its mean square, times ``weight`` [width]."""
-    return _filled(_norm_and_round, states, weight.numpy(), np.float32(epsilon))
+def quantize_normed(states: Tensor, weight: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
+    """Quantize the RMS norm of each row, times ``weight`` [width]; see `quantize`."""
+    return _filled(_norm_and_quantize, states, weight.numpy(), np.float32(epsilon))
 
 
-def relu_into_bytes(products: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
-    """What is above 0 of [rows, width] times the rows' scales [rows, 1], as integers of 0 to 255, with new scales."""
-    return _filled(_round_positive, products, scales.numpy())
+def quantize_relu(products: Tensor, scales: Tensor) -> tuple[Tensor, Tensor]:
+    """Quantize the ReLU of [rows, width] times scales [rows, 1] to integers of 0 to 255, with new scales."""
+    return _filled(_quantize_positive, products, scales.numpy())
 
 
-def _filled(loop: Callable[..., None], states: Tensor, *others: Any) -> tuple[Tensor, Tensor]:
+def _filled(loop: Callable[..., None], states: Tensor, *arguments: Any) -> tuple[Tensor, Tensor]:
     bytes_ = torch.empty(states.shape, dtype=torch.uint8)
     scales = torch.empty(len(states), 1)
     with _lock:
         numba.set_num_threads(min(torch.get_num_threads(), MOST_THREADS))
-        loop(states.numpy(), *others, bytes_.numpy(), scales.numpy())
+        loop(states.numpy(), *arguments, bytes_.numpy(), scales.numpy())
     return bytes_, scales
 
 
 @_in_rows
-def _round(states: Floats, bytes_: Bytes, scales: Floats) -> None:
+def _quantize(states: Floats, bytes_: Bytes, scales: Floats) -> None:
     for row in prange(states.shape[0]):
-        sizes, size = states[row].view(np.int32), SMALLEST
-        for place in range(states.shape[1]):
-            size = max(size, np.int32(sizes[place] & UNSIGNED))
-        most = np.int32(size).view(np.float32)
+        bits, max_bits = states[row].view(np.int32), SMALLEST
+        for column in range(states.shape[1]):
+            max_bits = max(max_bits, np.int32(bits[column] & UNSIGNED))
+        most = np.int32(max_bits).view(np.float32)
         scales[row, 0] = most / LARGEST
-        for place in range(states.shape[1]):
-            bytes_[row, place] = np.uint8(np.int32(states[row, place] * (LARGEST / most) + FROM_MIDDLE))
+        for column in range(states.shape[1]):
+            bytes_[row, column] = np.uint8(np.int32(states[row, column] * (LARGEST / most) + FROM_MIDDLE))
 
 
 @_in_rows
-def _norm_and_round(
+def _norm_and_quantize(
     states: Floats, weight: Floats, epsilon: np.float32, bytes_: Bytes, scales: Floats
 ) -> None:
     width = states.shape[1]
     for row in prange(states.shape[0]):
-        weighted, squares, size = np.empty(width, np.float32), NOTHING, SMALLEST
-        sizes = weighted.view(np.int32)
-        for place in range(width):
-            squares += states[row, place] * states[row, place]
-            weighted[place] = states[row, place] * weight[place]
-        for place in range(width):
-            size = max(size, np.int32(sizes[place] & UNSIGNED))
-        most = np.int32(size).view(np.float32)
+        weighted, squares, max_bits = np.empty(width, np.float32), ZERO, SMALLEST
+        bits = weighted.view(np.int32)
+        for column in range(width):
+            squares += states[row, column] * states[row, column]
+            weighted[column] = states[row, column] * weight[column]
+        for column in range(width):
+            max_bits = max(max_bits, np.int32(bits[column] & UNSIGNED))
+        most = np.int32(max_bits).view(np.float32)
         scales[row, 0] = most / (LARGEST * np.sqrt(squares / np.float32(width) + epsilon))
-        for place in range(width):
-            bytes_[row, place] = np.uint8(np.int32(weighted[place] * (LARGEST / most) + FROM_MIDDLE))
+        for column in range(width):
+            bytes_[row, column] = np.uint8(np.int32(weighted[column] * (LARGEST / most) + FROM_MIDDLE))
 
 
 @_in_rows
-def _round_positive(products: Floats, given: Floats, bytes_: Bytes, scales: Floats) -> None:
+def _quantize_positive(products: Floats, input_scales: Floats, bytes_: Bytes, scales: Floats) -> None:
     for row in prange(products.shape[0]):
-        # the integers of what is below 0 are below 0 too
-        sizes, size = products[row].view(np.int32), SMALLEST
-        for place in range(products.shape[1]):
-            size = max(size, sizes[place])
-        most = np.int32(size).view(np.float32)
-        scales[row, 0] = given[row, 0] * most / LARGEST_POSITIVE
-        for place in range(products.shape[1]):
-            positive = max(products[row, place], NOTHING)
-            bytes_[row, place] = np.uint8(np.int32(positive * (LARGEST_POSITIVE / most) + HALF))
+        # negative floats have negative bits
+        bits, max_bits = products[row].view(np.int32), SMALLEST
+        for column in range(products.shape[1]):
+            max_bits = max(max_bits, bits[column])
+        most = np.int32(max_bits).view(np.float32)
+        scales[row, 0] = input_scales[row, 0] * most / LARGEST_POSITIVE
+        for column in range(products.shape[1]):
+            positive = max(products[row, column], ZERO)
+            bytes_[row, column] = np.uint8(np.int32(positive * (LARGEST_POSITIVE / most) + HALF))

@@ -1,6 +1,6 @@
-"""A model on this machine's disk -> its tokenizer, settings and weights.
+"""Load tokenizer, config and weights of a model on disk.
 
-Weights are read from safetensors or GGUF only, and code inside a model is never run.
+Weights are read from safetensors or GGUF only, and code that comes with a model is never run.
 """
 
 from __future__ import annotations
@@ -20,14 +20,15 @@ TOKENIZER_FILES = ("tokenizer.json", "*.model", "vocab.*")
 
 
 def load_tokenizer(source: ModelSource) -> Any:
-    """The model's tokenizer.
+    """Load the model's tokenizer.
 
     Raises:
         InputError: it cannot be read.
     """
     folder = pathlib.Path(source.folder)
-    # without its files some classes would make an empty vocabulary
-    if not source.gguf_file and not any(path for form in TOKENIZER_FILES for path in folder.glob(form)):
+    # without files some tokenizer classes would construct an empty vocabulary
+    has_files = any(path for pattern in TOKENIZER_FILES for path in folder.glob(pattern))
+    if not source.gguf_file and not has_files:
         raise InputError([f"reader.model: no tokenizer in {folder}: none of {', '.join(TOKENIZER_FILES)}"])
     try:
         return transformers.AutoTokenizer.from_pretrained(
@@ -40,10 +41,10 @@ def load_tokenizer(source: ModelSource) -> Any:
 
 
 def load_settings(source: ModelSource, *, encoder_decoder: bool) -> Any:
-    """The model's config (sizes, token ids).
+    """Load the model's config (sizes, token ids).
 
     Raises:
-        InputError: it cannot be read, or it is not the kind of model that the reader needs.
+        InputError: it cannot be read, or the model has the wrong architecture.
     """
     try:
         settings = transformers.AutoConfig.from_pretrained(
@@ -55,28 +56,28 @@ def load_settings(source: ModelSource, *, encoder_decoder: bool) -> Any:
         ) from error
     if bool(settings.is_encoder_decoder) != encoder_decoder:
         needed = "an encoder-decoder (fid, ipa)" if encoder_decoder else "a decoder-only model (causal)"
-        raise InputError([f"reader.model: {source.folder} holds a {settings.model_type} model, not {needed}"])
+        raise InputError([f"reader.model: {source.folder} has a {settings.model_type} model, not {needed}"])
     return settings
 
 
 def load_end_tokens(source: ModelSource, settings: Any) -> set[int]:
-    """The ids that the model's settings name as ends of an output; chat models often do so only for generation."""
-    named = [getattr(settings, "eos_token_id", None)]
+    """Return the end tokens of config and generation config; chat models often name theirs only in the latter."""
+    values = [getattr(settings, "eos_token_id", None)]
     if pathlib.Path(source.folder, GENERATION_FILE).is_file() and not source.gguf_file:
-        named.append(transformers.GenerationConfig.from_pretrained(source.folder).eos_token_id)
-    lists = [value if isinstance(value, list) else [value] for value in named]
+        values.append(transformers.GenerationConfig.from_pretrained(source.folder).eos_token_id)
+    lists = [value if isinstance(value, list) else [value] for value in values]
     return {id_ for ids in lists for id_ in ids if id_ is not None}
 
 
 def load_weights(auto_class: Any, source: ModelSource, dtype: str) -> Any:
-    """The model in evaluation mode on this process's device (its first GPU, else the CPU).
+    """Load the model in evaluation mode on this process's device (its first GPU, else the CPU).
 
     Raises:
-        InputError: the files lack some of the model's weights.
-        JobError: the device does not compute in this precision.
+        InputError: weights are missing in the files.
+        JobError: the device does not support the precision.
     """
     safe = {} if source.gguf_file else {"use_safetensors": True}
-    model, found = auto_class.from_pretrained(
+    model, loading_info = auto_class.from_pretrained(
         source.folder,
         dtype=set_matmul_precision(dtype),
         trust_remote_code=False,
@@ -85,18 +86,18 @@ def load_weights(auto_class: Any, source: ModelSource, dtype: str) -> Any:
         **safe,
         **source.arguments(),
     )
-    # the library would go on with random numbers in their place
-    if found["missing_keys"]:
+    # transformers would initialise missing weights randomly
+    if loading_info["missing_keys"]:
         raise InputError(
-            [f"reader.model: {source.folder} lacks weights: {sorted(found['missing_keys'])[:3]}, ..."]
+            [f"reader.model: {source.folder} lacks weights: {sorted(loading_info['missing_keys'])[:3]}, ..."]
         )
-    # `generate` fills every setting that its caller leaves open from here: beams, penalties, forced tokens
+    # `generate` takes all settings that its caller leaves open from here: beams, penalties, forced tokens
     model.generation_config = transformers.GenerationConfig()
     return model.to(device()).eval()
 
 
 def quiet() -> None:
-    """No progress bars and advice from the model library: a job's own progress is what people watch."""
+    """Turn off progress bars and advice of transformers; jobs log their own progress."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()

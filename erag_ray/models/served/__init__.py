@@ -1,7 +1,7 @@
 """Models behind OpenAI-compatible servers.
 
-`model` makes requests and responses, `client` sends them and tells errors apart, `limits` bounds how many are under
-way, `handshake` finds out what a server can do, `loop` runs all that beside code without an event loop.
+`model` renders requests and parses responses, `client` sends requests and classifies errors, `limits` bounds the
+number in flight, `handshake` detects what a server supports, `loop` runs coroutines from synchronous code.
 """
 
 from erag_ray.models.served.model import ServedModel

@@ -1,7 +1,7 @@
-"""One server, or several of the same model: requests as JSON, answers as they are, errors by what to do about them.
+"""A client for one server, or several servers of one model: JSON requests and answers, and errors classified.
 
-The package ``openai`` sends. What is sent again, how often and when, is decided here (`RETRIES`): a refused request
-waits outside the limit of those under way, and goes to the next server.
+The package ``openai`` sends requests. Retries are decided here (`RETRIES`): a refused request waits without occupying a
+slot, and goes to the next server.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ from erag_ray.user_code import one_line
 
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
 RETRIES: dict[str, int] = {"refused": 20, "failed": 6, "late": 2}
-"""How often a request is sent again: after a 429; after 408, 409, 5xx, a lost connection or a broken answer; after
+"""The largest number of retries: after a 429; after 408, 409, 5xx, a lost connection or an invalid answer; after
 ``reader.timeout_seconds`` without an answer."""
 FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.5, 8.0
-"""The pause after a failure; it doubles up to the second, where no Retry-After says more."""
+"""The first and the largest pause after a failure; pauses double, and a longer Retry-After takes precedence."""
 CONNECT_SECONDS = 20.0
 KEEPALIVE_SECONDS = 4.0
-"""How long an idle connection is kept: servers close theirs after 5 seconds (uvicorn) or more."""
+"""How long an idle connection stays open: servers close theirs after 5 seconds (uvicorn) or more."""
 SPARE_CONNECTIONS = 8
 MAX_FAILED_IN_A_ROW = 20
-"""So many requests that failed one after the other, each after all retries: the job ends."""
-KEPT = "what was answered so far is kept; start the same command again"
+"""The job ends after so many consecutive requests failed, each after all retries."""
+KEPT = "responses so far are kept; start the same command again"
 NO_KEY = "none"
-"""What a server gets that wants no key."""
+"""Sent to servers without keys, since the package openai requires one."""
 ADVICE = {
     401: "reader.api_key_env must name a variable that holds a valid key",
     402: "the account has no credit",
@@ -52,25 +52,25 @@ CERTIFICATE = (
 )
 IS_IT_UP = "is the server up, and is reader.base_url its address?"
 FILTERED = ("content_filter", "content_policy")
-"""In the error of a request that a content filter has refused."""
+"""Words in the error of a request that a content filter refused."""
 Kind = Literal["refused", "failed", "late"]
 
 
 class RequestError(Exception):
-    """A request that gets no answer; others may."""
+    """The failure of a single request; other requests may succeed."""
 
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.text)
         self.failure = failure
 
 
-class _Again(Exception):
-    """A request that may get an answer if it is sent again.
+class _Retry(Exception):
+    """A failure after which the request is sent again.
 
     Attributes:
-        kind: of what went wrong, a key of `RETRIES`.
-        text: what it was.
-        pause: seconds until it may be sent again; None where the server does not say.
+        kind: a key of `RETRIES`.
+        text: the message.
+        pause: seconds to wait before the retry; None if the server does not say.
     """
 
     def __init__(self, kind: Kind, text: str, pause: float | None = None) -> None:
@@ -82,7 +82,7 @@ def key_of(config: ReaderConfig) -> str:
     """Return the API key.
 
     Raises:
-        InputError: the variable that should hold it is not set on this node.
+        InputError: its environment variable is not set on this node.
     """
     if config.api_key_env is None:
         return NO_KEY
@@ -99,7 +99,7 @@ class _Server(NamedTuple):
 
 
 class Client:
-    """Asks the servers of a model, evenly. Belongs to one event loop; a process needs one.
+    """Sends requests to the servers of a model in turn. Belongs to one event loop; one client per process.
 
     Args:
         config: of the reader.
@@ -111,13 +111,13 @@ class Client:
         self.limit = AdaptiveLimit(config.concurrency * len(config.base_urls))
         self._requests = RateLimit(config.requests_per_minute)
         self._tokens = RateLimit(config.tokens_per_minute)
-        self._servers = [_Server(url, self._opened(url)) for url in config.base_urls]
+        self._servers = [_Server(url, self._connection(url)) for url in config.base_urls]
         self._turns = itertools.cycle(self._servers)
         self._failed_in_a_row = 0
         self.ended: JobError | None = None
-        """Why nothing more is sent."""
+        """The error for which no more requests are sent; None while they are."""
 
-    def _opened(self, url: str) -> Any:
+    def _connection(self, url: str) -> Any:
         import httpx2
         import openai
 
@@ -139,84 +139,86 @@ class Client:
             await server.client.close()
 
     async def models(self) -> list[tuple[str, Any]]:
-        """Return each server's URL and what it says about its models.
+        """Return each server's URL and its model list.
 
         Raises:
-            JobError: a server does not answer, or refuses.
+            JobError: a server does not answer, or returns an error.
         """
-        found = []
+        lists = []
         for server in self._servers:
             try:
                 async with asyncio.timeout(self.config.timeout_seconds):
-                    found.append((server.url, await server.client.get("/models", cast_to=object)))
+                    lists.append((server.url, await server.client.get("/models", cast_to=object)))
             except Exception as error:
-                raise self.ending(server.url, error) from error
-        return found
+                raise self.job_error(server.url, error) from error
+        return lists
 
-    def alone(self) -> AbstractAsyncContextManager[None]:
-        """While open, nothing is under way but what is asked with ``is_alone``."""
-        return self.limit.alone()
+    def exclusive(self) -> AbstractAsyncContextManager[None]:
+        """Wait until no request is in flight; while open, only requests with ``is_exclusive`` are sent."""
+        return self.limit.exclusive()
 
-    async def ask(
+    async def post(
         self,
         body: Mapping[str, Any],
         num_tokens: float = 0.0,
         *,
-        place: int | None = None,
+        server: int | None = None,
         max_retries: int | None = None,
-        is_alone: bool = False,
+        is_exclusive: bool = False,
     ) -> dict[str, Any]:
-        """Return the answer to a request, as JSON; it has a choice.
+        """Send a request; return the answer as JSON, which has at least one choice.
 
         Args:
             body: of the request.
-            num_tokens: that it takes, prompt and output, by an estimate.
-            place: which server is asked; None for the next one.
+            num_tokens: estimated number of tokens in prompt and output.
+            server: index of the server; None for the next in turn.
             max_retries: of each kind; None: as in `RETRIES`.
-            is_alone: it does not wait for others, since none are under way.
+            is_exclusive: do not wait for a slot; for use within `exclusive`.
 
         Raises:
-            RequestError: this request gets no answer.
-            JobError: no request gets one.
+            RequestError: this request failed.
+            JobError: all requests will fail.
         """
         counts = Counter[str]()
         while True:
             try:
-                async with _nothing() if is_alone else self.limit.slot():
-                    return await self._once(body, num_tokens, place)
-            except _Again as again:
-                counts[again.kind] += 1
-                most = RETRIES[again.kind] if max_retries is None else max_retries
-                if counts[again.kind] > most:
-                    self._give_up(again, counts[again.kind])
-                await asyncio.sleep(self._pause(again, counts))
+                async with _no_slot() if is_exclusive else self.limit.slot():
+                    return await self._post_once(body, num_tokens, server)
+            except _Retry as retry:
+                counts[retry.kind] += 1
+                most = RETRIES[retry.kind] if max_retries is None else max_retries
+                if counts[retry.kind] > most:
+                    self._give_up(retry, counts[retry.kind])
+                await asyncio.sleep(self._pause(retry, counts))
 
-    def _pause(self, again: _Again, counts: Mapping[str, int]) -> float:
-        if again.kind == "refused":
-            return 0.0  # the limit waits
-        seconds = min(FIRST_RETRY_SECONDS * 2.0 ** (counts[again.kind] - 1), MAX_RETRY_SECONDS)
-        return max(again.pause or 0.0, seconds * random.uniform(0.75, 1.0))
+    def _pause(self, retry: _Retry, counts: Mapping[str, int]) -> float:
+        if retry.kind == "refused":
+            return 0.0  # slot() waits
+        seconds = min(FIRST_RETRY_SECONDS * 2.0 ** (counts[retry.kind] - 1), MAX_RETRY_SECONDS)
+        return max(retry.pause or 0.0, seconds * random.uniform(0.75, 1.0))
 
-    async def _once(self, body: Mapping[str, Any], num_tokens: float, place: int | None) -> dict[str, Any]:
+    async def _post_once(
+        self, body: Mapping[str, Any], num_tokens: float, server_index: int | None
+    ) -> dict[str, Any]:
         """Send a request once.
 
         Raises:
-            _Again: it may be sent again.
-            RequestError, JobError: as `ask`.
+            _Retry: it should be sent again.
+            RequestError, JobError: as `post`.
         """
         await self._requests.take(1)
         await self._tokens.take(num_tokens)
         if self.ended:
-            raise self.ended  # it has waited while another learnt that none gets an answer
-        server = next(self._turns) if place is None else self._servers[place]
+            raise self.ended  # another request ended the job while this one waited
+        server = next(self._turns) if server_index is None else self._servers[server_index]
         try:
             async with asyncio.timeout(self.config.timeout_seconds):
                 answer = await server.client.post(PATHS[self.config.api], cast_to=object, body=body)
         except Exception as error:
-            raise self._meaning(server.url, error) from error
+            raise self._classified(server.url, error) from error
         if fault := _fault_of(answer):
             self.limit.count_failed()
-            raise _Again("failed", f"{server.url}: {fault}")
+            raise _Retry("failed", f"{server.url}: {fault}")
         self._count_good(answer, num_tokens)
         return answer  # type: ignore[no-any-return]
 
@@ -226,8 +228,8 @@ class Client:
         self.limit.count_good()
         self._failed_in_a_row = 0
 
-    def _meaning(self, url: str, error: Exception) -> Exception:
-        """Return what an error means: `_Again`, `RequestError`, `JobError`, or itself where it is a fault of ours."""
+    def _classified(self, url: str, error: Exception) -> Exception:
+        """Return an error as `_Retry`, `RequestError` or `JobError`; unchanged if it is a bug of this package."""
         import aiohttp
         import openai
 
@@ -235,74 +237,74 @@ class Client:
         if isinstance(error, openai.RateLimitError) and not _is_quota(error):
             pause = _retry_after(error.response.headers)
             self.limit.count_refused(pause)
-            return _Again("refused", text, pause)
+            return _Retry("refused", text, pause)
         if isinstance(error, openai.APIStatusError):
-            return self._meaning_of_status(url, text, error)
+            return self._classified_status(url, text, error)
         if isinstance(error, TimeoutError) or _is_read_timeout(error):
             self.limit.count_failed()
-            return _Again("late", text)
+            return _Retry("late", text)
         if isinstance(error, openai.APIConnectionError | aiohttp.ClientError | OSError):
             self.limit.count_failed()
-            return _Again("failed", text)
+            return _Retry("failed", text)
         if isinstance(error, ValueError):
             self.limit.count_failed()
-            return _Again("failed", f"{url}: the answer is no JSON")
+            return _Retry("failed", f"{url}: the answer is no JSON")
         return error
 
-    def _meaning_of_status(self, url: str, text: str, error: Any) -> Exception:
+    def _classified_status(self, url: str, text: str, error: Any) -> Exception:
         status = error.status_code
         if status in ADVICE:
-            self.ended = self.ending(url, error)
+            self.ended = self.job_error(url, error)
             return self.ended
         if status in (408, 409) or status >= 500:
             self.limit.count_failed()
-            return _Again("failed", text, _retry_after(error.response.headers))
+            return _Retry("failed", text, _retry_after(error.response.headers))
         is_filtered = any(word in f"{error} {error.body}" for word in FILTERED)
         return RequestError(Failure("refused" if is_filtered else "input", text))
 
-    def _give_up(self, again: _Again, count: int) -> NoReturn:
+    def _give_up(self, retry: _Retry, count: int) -> NoReturn:
         self._failed_in_a_row += 1
-        text = f"{again.text}, {count} times"
+        text = f"{retry.text}, {count} times"
         if self._failed_in_a_row >= MAX_FAILED_IN_A_ROW:
-            many = f"{self._failed_in_a_row} requests in a row failed, the last one: {text}"
-            self.ended = JobError(f"{many}; {KEPT}")
-            raise self.ended from again
-        raise RequestError(Failure("resource", text)) from again
+            message = f"{self._failed_in_a_row} requests in a row failed, the last one: {text}"
+            self.ended = JobError(f"{message}; {KEPT}")
+            raise self.ended from retry
+        raise RequestError(Failure("resource", text)) from retry
 
-    def ending(self, url: str, error: Exception) -> JobError:
-        """Return the end of the job that an error means: what happened, and what to do."""
+    def job_error(self, url: str, error: Exception) -> JobError:
+        """Return an error that ends the job: what happened, and what to do."""
         text = self.text_of(error)
         is_certificate = "certificate" in text.lower()
         advice = ADVICE.get(getattr(error, "status_code", 0)) or (CERTIFICATE if is_certificate else IS_IT_UP)
         return JobError(f"{url}: {text}. {advice}; {KEPT}")
 
     def text_of(self, error: BaseException) -> str:
-        """Return what an error says, in a line, without the key."""
+        """Return an error's message as one line without the key."""
         if isinstance(error, TimeoutError) or _is_read_timeout(error):
             return f"no answer within {self.config.timeout_seconds:g} s"
         causes = list(_causes(error))
         if len(causes) > 1 and not hasattr(error, "status_code"):
-            causes = causes[1:]  # the package's own are "Connection error." and "Request timed out."
+            causes = causes[1:]  # the package openai says only "Connection error." or "Request timed out."
         text = ": ".join(dict.fromkeys(str(cause) or type(cause).__name__ for cause in causes))
         return one_line(text.replace(self._key, "***") if self._key != NO_KEY else text)
 
 
 def usage_of(answer: Mapping[str, Any], name: str) -> int:
-    """Return a count of tokens of an answer; 0 where it has none."""
+    """Return a token count in an answer's ``usage``, by its dotted path; 0 if it has none."""
     counts: Any = answer.get("usage")
-    for part in name.split("."):
-        counts = counts.get(part) if isinstance(counts, dict) else None
+    for key in name.split("."):
+        counts = counts.get(key) if isinstance(counts, dict) else None
     is_count = isinstance(counts, int) and not isinstance(counts, bool) and counts >= 0
     return counts if is_count else 0
 
 
 @asynccontextmanager
-async def _nothing() -> AsyncIterator[None]:
+async def _no_slot() -> AsyncIterator[None]:
     yield
 
 
 def _fault_of(answer: object) -> str:
-    """What is wrong with an answer that came with status 200; "" if nothing is."""
+    """Return what is wrong with an answer of status 200; "" if nothing is."""
     if not isinstance(answer, dict):
         return "the answer is no JSON object"
     choices = answer.get("choices")
@@ -319,7 +321,7 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _is_quota(error: Any) -> bool:
-    """Whether a 429 says that there is no money left: waiting does not help."""
+    """Return whether a 429 means that the account has no credit, so that waiting does not help."""
     return getattr(error, "code", None) == "insufficient_quota"
 
 
@@ -328,7 +330,7 @@ def _is_read_timeout(error: BaseException) -> bool:
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a server asks for; None where it does not, or nothing that can be read."""
+    """Return the seconds in a server's Retry-After; None if it is missing or invalid."""
     for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
         value = headers.get(name, "")
         try:
@@ -341,7 +343,7 @@ def _retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 def _until(date: str) -> float:
-    """Seconds until an HTTP date; NaN where it is none."""
+    """Return the seconds until an HTTP date; NaN if it is none."""
     try:
         return max(0.0, parsedate_to_datetime(date).timestamp() - time.time())
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""How many requests are under way at once, and how many are sent in a minute."""
+"""Limits of the number of requests in flight, and of requests and tokens per minute."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 FIRST, LEAST = 20, 1
-"""Requests under way at first, and after any number of refusals."""
+"""The initial and the smallest number of requests in flight."""
 DOWN, UP = 0.8, 1.05
-"""Factors of the limit: after a 429, and after as many answers in a row as the limit allows at once."""
+"""Factors of the limit: after a 429, and after as many consecutive successes as the limit."""
 PAUSE_SECONDS = 15.0
-"""How long nothing new is sent after a 429 that does not say when to come back."""
+"""The pause after a 429 without Retry-After."""
 MAX_PAUSE_SECONDS = 120.0
 ROUND_SECONDS = 1.0
-"""Requests that are refused within this time were sent together, and lower the limit once."""
+"""Several 429s within this time lower the limit only once, since their requests were sent together."""
 
 
 class AdaptiveLimit:
-    """The most requests under way at once: fewer after the server refuses one (429), slowly more as it answers.
+    """Limit of the number of requests in flight: lower after a 429, slowly higher after successes.
 
     Args:
-        most: the limit is never above it.
+        most: the largest limit.
     """
 
     def __init__(self, most: int) -> None:
@@ -38,24 +38,24 @@ class AdaptiveLimit:
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:
-        """Wait until one more may be under way, first come, first served; it is, until this ends."""
+        """Wait for a free slot, first come, first served, and occupy it while open."""
         await self._enter()
         try:
-            # a request that is refused meanwhile makes the pause longer
-            while (left := self._resume_at - time.monotonic()) > 0:
-                await asyncio.sleep(left)
+            # another 429 during the pause extends it
+            while (seconds := self._resume_at - time.monotonic()) > 0:
+                await asyncio.sleep(seconds)
             yield
         finally:
             self._leave()
 
     async def _enter(self) -> None:
-        place = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append(future)
         self._admit()
         try:
-            await place
+            await future
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
+            if future.done() and not future.cancelled():
                 self._leave()
             raise
 
@@ -66,17 +66,17 @@ class AdaptiveLimit:
         self._admit()
 
     def _admit(self) -> None:
-        """Let in those who have waited longest."""
+        """Give free slots to those who have waited longest."""
         while self._waiting and self._num_running < self.limit and not self._is_closed:
-            place = self._waiting.popleft()
-            if not place.done():
+            future = self._waiting.popleft()
+            if not future.done():
                 self._num_running += 1
                 self._is_idle.clear()
-                place.set_result(None)
+                future.set_result(None)
 
     @asynccontextmanager
-    async def alone(self) -> AsyncIterator[None]:
-        """Wait until nothing is under way; nothing is sent through `slot` until this ends."""
+    async def exclusive(self) -> AsyncIterator[None]:
+        """Wait until no request is in flight, and block `slot` while open."""
         self._is_closed = True
         try:
             await self._is_idle.wait()
@@ -86,17 +86,17 @@ class AdaptiveLimit:
             self._admit()
 
     def count_good(self) -> None:
-        """Count an answer of the server's."""
+        """Count a success."""
         self._num_good += 1
         if self._num_good >= self.limit and self.limit < self.most:
             self.limit, self._num_good = min(self.most, math.ceil(self.limit * UP)), 0
 
     def count_failed(self) -> None:
-        """Count another failure of the server's: the limit does not grow in this round."""
+        """Count a failure other than a 429, which restarts the count of successes."""
         self._num_good = 0
 
     def count_refused(self, retry_after: float | None) -> None:
-        """Count a 429: fewer are under way from now on, and nothing new is sent for a while."""
+        """Count a 429: lower the limit, and pause."""
         now = time.monotonic()
         pause = PAUSE_SECONDS if retry_after is None else min(retry_after, MAX_PAUSE_SECONDS)
         if now >= self._round_ends_at:
@@ -106,7 +106,7 @@ class AdaptiveLimit:
 
 
 class RateLimit:
-    """At most so many units in a minute, evenly; a unit is a request or a token.
+    """Limit of units per minute, evenly spread; a unit is a request or a token.
 
     Args:
         per_minute: None for no limit.
@@ -117,7 +117,7 @@ class RateLimit:
         self._free_at = 0.0
 
     async def take(self, units: float) -> None:
-        """Wait until so many more may be sent."""
+        """Wait until ``units`` more may be sent."""
         if not self._seconds:
             return
         start = max(self._free_at, time.monotonic())
@@ -125,5 +125,5 @@ class RateLimit:
         await asyncio.sleep(start - time.monotonic())
 
     def correct(self, units: float) -> None:
-        """Take account of so many units more, or fewer, than were foreseen."""
+        """Add units to what was taken, or subtract if negative, once the true number is known."""
         self._free_at += units * self._seconds

@@ -1,4 +1,4 @@
-"""An event loop in a thread: coroutines from code that has none, and from within a loop that already runs."""
+"""An event loop in a thread: runs coroutines from synchronous code, even inside another running event loop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ P = ParamSpec("P")
 
 
 class LoopThread:
-    """Runs coroutines in a thread of its own."""
+    """Runs coroutines in a background thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -24,18 +24,18 @@ class LoopThread:
     def start(
         self, function: Callable[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
     ) -> Future[T]:
-        """Start a coroutine function; its result comes by the future, whose ``cancel`` cancels it."""
+        """Start a coroutine function; return the future of its result, whose ``cancel`` cancels it."""
         return asyncio.run_coroutine_threadsafe(function(*args, **kwargs), self._loop)
 
     def result(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Return a coroutine's result, or raise what it raises."""
+        """Run a coroutine; return its result, or raise its exception."""
         return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
 
     def finish(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run a last coroutine function, and wait for it a little; then the thread ends."""
-        last = self.start(function)
-        last.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
-        # the last reference to what uses this may end in the thread itself
+        """Run a last coroutine function, wait for it at most `FINISH_SECONDS`, and stop the loop."""
+        future = self.start(function)
+        future.add_done_callback(lambda _: self._loop.call_soon_threadsafe(self._loop.stop))
+        # the finalizer that calls this may run in the thread itself, which cannot join itself
         if threading.current_thread() is not self._thread:
             self._thread.join(FINISH_SECONDS)
 

@@ -1,4 +1,4 @@
-"""Models behind OpenAI-compatible servers: many requests under way at once, answers as they come."""
+"""Models behind OpenAI-compatible servers, with many requests in flight and responses in the order of completion."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ from erag_ray.requests import (
 )
 
 TOKEN_CHARACTERS = 4
-"""Of text in most languages that are written in letters; what is cut and what is foreseen goes by it."""
+"""Characters per token in most alphabetic languages; used for truncation and for estimates of token counts."""
 PROBE_SECONDS = 60.0
-"""Between two looks at whether a server is still the one that it was; each run of requests ends with one too."""
+"""The interval of probes, which detect whether a server has changed; `run` also ends with one."""
 GRACE_SECONDS = 10.0
-"""How long requests under way are waited for when the job ends."""
+"""How long the end of a job waits for requests in flight."""
 THINKING = re.compile(r"\A(?:.*?</think>\s*|\s*<think>.*\Z)", re.DOTALL)
-"""Its start is part of some chat templates, and then not of the output; its end is missing where it was cut."""
+"""A thinking block. Its start may be missing, as part of some chat templates, and its end, if it was cut off."""
 THINKING_FIELDS = ("reasoning_content", "reasoning")
-"""Of a message: where servers put thinking that they have taken out of the text themselves."""
+"""Fields of a message in which some servers return thinking separately from the text."""
 ADDRESS = re.compile(r"https?://[^\s@?#]+")
 
 Answer = tuple[int, Response]
@@ -60,7 +60,7 @@ Answer = tuple[int, Response]
 class ServedModel(Model):
     """A model behind one or several servers.
 
-    A response has ``notes``: ``thinking`` (stripped from the output), ``cut`` (by ``max_new_tokens``), ``empty``.
+    Notes of its responses: ``thinking`` (removed from the output), ``cut`` (by ``max_new_tokens``), ``empty``.
     """
 
     supports: ClassVar[frozenset[Need]] = frozenset({"generate", "loglikelihood"})
@@ -80,11 +80,11 @@ class ServedModel(Model):
         self._client: Client | None = None
         self._fault: InputError | JobError | None = None
         self._stops = False
-        self._looked_at = 0.0
+        self._probed_at = 0.0
 
-    def identity(self) -> dict[str, object]:
+    def fingerprint_fields(self) -> dict[str, object]:
         return {
-            **super().identity(),
+            **super().fingerprint_fields(),
             **common_fields(self.config),
             "api": self.config.api,
             "weights": self.config.revision,
@@ -107,12 +107,12 @@ class ServedModel(Model):
         return self._loop.result(self._shake_hands())
 
     async def _shake_hands(self) -> Handshake:
-        client = await self._opened()
-        self._looked_at = time.monotonic()
+        client = await self._get_client()
+        self._probed_at = time.monotonic()
         return await shake_hands(client)
 
-    async def _opened(self) -> Client:
-        """The client of this process."""
+    async def _get_client(self) -> Client:
+        """Return the client of this process, which is created in the event loop."""
         if self._client is None:
             self._client = Client(self.config)
             weakref.finalize(self, self._loop.finish, self._client.close)
@@ -120,10 +120,10 @@ class ServedModel(Model):
 
     @property
     def handshake(self) -> Handshake:
-        """What the servers can do; asked once.
+        """Return what the servers support; the handshake runs once.
 
         Raises:
-            InputError: they do not have the model, refuse what every request has, or there is no key.
+            InputError: they do not have the model or reject fields that every request has, or there is no key.
             JobError: they cannot be reached.
         """
         if self._fault:
@@ -162,15 +162,17 @@ class ServedModel(Model):
     def check_facts(self, first: Mapping[str, Any]) -> None:
         difference = self.handshake.difference(first["handshake"])
         if difference:
-            text = f"the server is not what it was when the responses of revision {self.config.revision} were made: "
-            advice = "if it has other weights, set another revision: their responses are kept apart"
-            raise InputError([f"reader.revision: {text}{difference}; {advice}"])
+            text = (
+                f"the server has changed since the responses of revision {self.config.revision}: {difference}"
+            )
+            advice = "if it has other weights, set another revision, which has responses of its own"
+            raise InputError([f"reader.revision: {text}; {advice}"])
 
     def load(self) -> None:
         """Connect.
 
         Raises:
-            JobError: a server cannot be reached, or is not what it was.
+            JobError: a server cannot be reached.
         """
         _ = self.handshake
 
@@ -190,7 +192,7 @@ class ServedModel(Model):
     def run(self, requests: Sequence[Request]) -> Iterator[Answer]:
         results: queue.SimpleQueue[Answer | Future[None]] = queue.SimpleQueue()
         self._stops = False
-        _ = self.handshake  # within the loop nothing could wait for it
+        _ = self.handshake  # inside the event loop it would deadlock
         running = self._loop.start(self._run, requests, results)
         running.add_done_callback(results.put)
         try:
@@ -205,26 +207,26 @@ class ServedModel(Model):
         return True
 
     async def _run(self, requests: Sequence[Request], results: queue.SimpleQueue[Any]) -> None:
-        """Answer requests into a queue.
+        """Run requests, and put indices and responses into a queue.
 
         Raises:
-            JobError: the server cannot be used any more; what is under way is waited for a little.
+            JobError: the server cannot be used any more; after up to `GRACE_SECONDS` for requests in flight.
         """
         if not requests:
             return
-        client, places = await self._opened(), iter(range(len(requests)))
+        client, indices = await self._get_client(), iter(range(len(requests)))
 
         async def work() -> None:
-            for place in places:
+            for index in indices:
                 if self._stops:
                     return
-                results.put((place, await self._respond(client, requests[place])))
+                results.put((index, await self._respond(client, requests[index])))
 
         workers = [asyncio.create_task(work()) for _ in range(min(len(requests), self.resources().in_flight))]
         watch = asyncio.create_task(self._watch(client))
         try:
             await _first_error(workers, watch)
-            await self._look_at_all(client)
+            await self._probe_all(client)
         except JobError as error:
             client.ended = error
             await asyncio.wait(workers, timeout=GRACE_SECONDS)
@@ -233,70 +235,71 @@ class ServedModel(Model):
             await _cancel(*workers, watch)
 
     async def _watch(self, client: Client) -> None:
-        """Look from time to time whether the servers still answer the probe as at first.
+        """Send the probe to the servers every `PROBE_SECONDS`.
 
         Raises:
-            JobError: one does not.
+            JobError: the answer of a server has changed.
         """
         while True:
-            await asyncio.sleep(max(0.0, self._looked_at + PROBE_SECONDS - time.monotonic()))
-            await self._look_at_all(client)
+            await asyncio.sleep(max(0.0, self._probed_at + PROBE_SECONDS - time.monotonic()))
+            await self._probe_all(client)
 
-    async def _look_at_all(self, client: Client) -> None:
-        """Ask each server the probe.
+    async def _probe_all(self, client: Client) -> None:
+        """Send the probe to each server.
 
         Raises:
-            JobError: one answers it in another way than at first, also while nothing else is under way.
+            JobError: the answer of one has changed, even with no other request in flight.
         """
-        for place in range(len(self.config.base_urls)) if self.handshake.is_steady else ():
-            if await self._has_changed(client, place):
-                async with client.alone():
-                    answer = await self._has_changed(client, place, is_alone=True)
-                    answer = answer and await self._has_changed(client, place, is_alone=True)
+        for server in range(len(self.config.base_urls)) if self.handshake.is_steady else ():
+            if await self._changed_answer(client, server):
+                async with client.exclusive():
+                    answer = await self._changed_answer(client, server, is_exclusive=True)
+                    answer = answer and await self._changed_answer(client, server, is_exclusive=True)
                 if answer:
-                    self._end(place, f"the probe {self.handshake.answers[place].text!r}, now {answer!r}")
-        self._looked_at = time.monotonic()
+                    first = self.handshake.answers[server].text
+                    self._raise_changed(server, f"the probe {first!r}, now {answer!r}")
+        self._probed_at = time.monotonic()
 
-    async def _has_changed(self, client: Client, place: int, *, is_alone: bool = False) -> str:
-        """The answer to the probe, where it is another than at first; "" where it is not, or there is none."""
+    async def _changed_answer(self, client: Client, server: int, *, is_exclusive: bool = False) -> str:
+        """Return the answer to the probe if it differs from the handshake's; "" if it does not, or there is none."""
         try:
-            answer = await probe(client, self.handshake.token_field, place, is_alone=is_alone)
+            answer = await probe(client, self.handshake.token_field, server, is_exclusive=is_exclusive)
         except RequestError:
             return ""
-        return "" if answer.text == self.handshake.answers[place].text else answer.text or "(empty)"
+        return "" if answer.text == self.handshake.answers[server].text else answer.text or "(empty)"
 
-    def _end(self, place: int | None, what: str) -> None:
-        urls = self.config.base_urls if place is None else [self.config.base_urls[place]]
+    def _raise_changed(self, server: int | None, change: str) -> None:
+        urls = self.config.base_urls if server is None else [self.config.base_urls[server]]
         raise JobError(
-            f"{', '.join(urls)}: the server is not what it was at the start: {what}. If it has other weights, set "
-            f"another reader.revision, which keeps their responses apart; responses of the last {PROBE_SECONDS:g} s "
-            f"may be theirs. {KEPT}"
+            f"{', '.join(urls)}: the server has changed since the start: {change}. If it has other weights, set "
+            f"another reader.revision, which has responses of its own; responses of the last {PROBE_SECONDS:g} s "
+            f"may be from the other weights. {KEPT}"
         )
 
     async def _respond(self, client: Client, request: Request) -> Response:
         rendered = _rendered(request)
         body = self._body(request, rendered)
         try:
-            answer = await client.ask(body, (rendered.num_tokens or 0) + request.form.max_new_tokens)
+            answer = await client.post(body, (rendered.num_tokens or 0) + request.form.max_new_tokens)
         except RequestError as error:
             return Response(failure=error.failure)
         self._check_same(answer)
         return _response(request, rendered, answer)
 
     def _check_same(self, answer: Mapping[str, Any]) -> None:
-        """Refuse an answer of another model, or of a server that says that it is another.
+        """Check that model name and ``system_fingerprint`` of an answer are those of the handshake.
 
         Raises:
-            JobError: it is one.
+            JobError: one has changed.
         """
-        known = self.handshake.answers
+        probes = self.handshake.answers
         for name, value, expected in (
-            ("model", str(answer.get("model")), {one.model for one in known}),
-            ("system_fingerprint", answer.get("system_fingerprint"), {one.fingerprint for one in known}),
+            ("model", str(answer.get("model")), {first.model for first in probes}),
+            ("system_fingerprint", answer.get("system_fingerprint"), {first.fingerprint for first in probes}),
         ):
-            # some servers name their fingerprint in a part of their answers only
+            # some servers return their fingerprint only in some answers
             if value is not None and value not in expected and expected != {None}:
-                self._end(None, f"{name} {', '.join(map(str, expected))}, now {value}")
+                self._raise_changed(None, f"{name} {', '.join(map(str, expected))}, now {value}")
 
     def _body(self, request: Request, rendered: Rendered) -> dict[str, Any]:
         form, api = request.form, self.config.api
@@ -308,16 +311,16 @@ class ServedModel(Model):
 
 
 async def _first_error(workers: Sequence[asyncio.Task[None]], watch: asyncio.Task[None]) -> None:
-    """Wait until all workers are done, or one of them, or the watch, raises; raise it."""
-    left: set[asyncio.Task[None]] = {*workers, watch}
-    while left != {watch}:
-        done, left = await asyncio.wait(left, return_when=asyncio.FIRST_COMPLETED)
+    """Wait until all workers are done; raise the first exception of a worker or of the watch."""
+    pending: set[asyncio.Task[None]] = {*workers, watch}
+    while pending != {watch}:
+        done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
         for task in done:
             task.result()
 
 
 async def _cancel(*tasks: asyncio.Task[None]) -> None:
-    """Cancel tasks, and wait until they have ended, in whatever way."""
+    """Cancel tasks, and wait until they have ended; their exceptions are ignored."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
@@ -326,21 +329,21 @@ async def _cancel(*tasks: asyncio.Task[None]) -> None:
 def _faults_of(urls: Sequence[str]) -> Iterator[str]:
     for url in urls:
         if any(sign in url for sign in "@?#"):
-            # it may hold a key, which must not stand in a message
-            yield "must be an address without a name, a password or a query; keys are named by reader.api_key_env"
+            # the URL may contain a key, which must not appear in a message
+            yield "must be an address without a name, a password or a query; for a key set reader.api_key_env"
         elif not ADDRESS.fullmatch(url):
             yield f"{url} is no http:// or https:// address"
 
 
 def _rendered(request: Request) -> Rendered:
-    """A request as a server gets it; passages are cut, then the question, where there is a limit."""
+    """Return text or messages for a server, truncated by characters if there is a limit."""
     prompt, limit = request.form.prompt, request.form.max_prompt_tokens
     parts = pieces(prompt, request.question, request.passages)
     texts, num_question, num_passages = [part.text for part in parts], 0, 0
     if limit is not None:
-        around = _messages(prompt, "", request) if prompt.is_chat else []
-        room = limit * TOKEN_CHARACTERS - _length(around)
-        texts, num_question, num_passages = _cut(parts, room, keep_end=request.form.keep_question_end)
+        frame = _messages(prompt, "", request) if prompt.is_chat else []
+        room = limit * TOKEN_CHARACTERS - _length(frame)
+        texts, num_question, num_passages = _truncate(parts, room, keep_end=request.form.keep_question_end)
     text = "".join(texts)
     messages = _messages(prompt, text, request) if prompt.is_chat else []
     return Rendered(
@@ -357,27 +360,31 @@ def _messages(prompt: Prompt, text: str, request: Request) -> list[dict[str, str
 
 
 def _length(messages: Sequence[Mapping[str, str]]) -> int:
-    """Characters of messages."""
+    """Return the number of characters in messages."""
     return sum(len(message["content"]) for message in messages)
 
 
-def _cut(parts: Sequence[Piece], room: int, *, keep_end: bool) -> tuple[list[str], int, int]:
-    """Texts of so many characters together, and how many were cut from the question and the passages."""
+def _truncate(parts: Sequence[Piece], room: int, *, keep_end: bool) -> tuple[list[str], int, int]:
+    """Truncate texts to ``room`` characters; return them and the numbers cut from the question and the passages."""
     lengths = {
         kind: [len(part.text) for part in parts if part.kind == kind]
         for kind in ("template", "question", "passage")
     }
+    # a custom template may have the question several times
     num_question, num_times = max(lengths["question"], default=0), len(lengths["question"])
     room -= sum(lengths["template"])
-    kept, shares = fit(num_question * num_times, lengths["passage"], room=room, keep_question=False)
-    kept //= max(num_times, 1)
-    rest, texts = iter(shares), []
+    question_room, passage_rooms = fit(
+        num_question * num_times, lengths["passage"], room=room, keep_question=False
+    )
+    question_room //= max(num_times, 1)
+    rooms, texts = iter(passage_rooms), []
     for part in parts:
         if part.kind == "question":
-            texts.append(part.text[max(len(part.text) - kept, 0) :] if keep_end else part.text[:kept])
+            start = max(len(part.text) - question_room, 0)
+            texts.append(part.text[start:] if keep_end else part.text[:question_room])
         else:
-            texts.append(part.text[: next(rest)] if part.kind == "passage" else part.text)
-    return texts, num_question - kept, sum(lengths["passage"]) - sum(shares)
+            texts.append(part.text[: next(rooms)] if part.kind == "passage" else part.text)
+    return texts, num_question - question_room, sum(lengths["passage"]) - sum(passage_rooms)
 
 
 def _response(request: Request, rendered: Rendered, answer: Mapping[str, Any]) -> Response:
@@ -393,19 +400,19 @@ def _response(request: Request, rendered: Rendered, answer: Mapping[str, Any]) -
 
 
 def _content(request: Request, answer: Mapping[str, Any]) -> Response:
-    """The text or the log-probabilities of an answer, or why there are none."""
+    """Return the text or the log-probabilities of an answer, or the failure."""
     choice = answer["choices"][0]
     reason, message = choice.get("finish_reason"), choice.get("message")
     message = message if isinstance(message, dict) else {}
     if reason == "content_filter":
         return Response(failure=Failure("refused", "the server's content filter ended the answer"))
     if request.form.method == "loglikelihood":
-        found = top_logprobs(answer)
-        if not found:
+        logprobs = top_logprobs(answer)
+        if not logprobs:
             return Response(failure=Failure("resource", "the answer has no log-probabilities"))
-        return Response(logprobs=tuple(found.get(own, -math.inf) for own in request.answers))
-    whole = text_of(answer)
-    text = THINKING.sub("", whole).strip()
-    has_thought = any(message.get(name) for name in THINKING_FIELDS) or text != whole.strip()
-    is_noted = {"thinking": has_thought, "cut": reason == "length", "empty": not text}
-    return Response(text=text, notes=tuple(name for name, holds in is_noted.items() if holds))
+        return Response(logprobs=tuple(logprobs.get(token, -math.inf) for token in request.answers))
+    full_text = text_of(answer)
+    text = THINKING.sub("", full_text).strip()
+    has_thinking = any(message.get(name) for name in THINKING_FIELDS) or text != full_text.strip()
+    notes = {"thinking": has_thinking, "cut": reason == "length", "empty": not text}
+    return Response(text=text, notes=tuple(name for name, is_set in notes.items() if is_set))

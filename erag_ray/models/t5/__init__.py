@@ -1,6 +1,13 @@
-"""T5 readers: FiD (passages encoded alone, fused in the decoder) and IPA (passages in one input)."""
+"""T5 models: FiD (passages encoded separately, attended to together in the decoder) and IPA (all in one input)."""
 
-from erag_ray.models.t5.encoder_cache import Encoded, Fused, Padded, arrange, encode_all, fuse
+from erag_ray.models.t5.encoder_cache import (
+    EncoderCache,
+    EncoderStates,
+    Padded,
+    arrange,
+    encode_all,
+    encode_prompts,
+)
 from erag_ray.models.t5.engine import GPU_MULTIPLE, GPU_PASS, KINDS, Engine, _Run
 from erag_ray.models.t5.model import T5Model
 
@@ -8,13 +15,13 @@ __all__ = [
     "GPU_MULTIPLE",
     "GPU_PASS",
     "KINDS",
-    "Encoded",
+    "EncoderCache",
+    "EncoderStates",
     "Engine",
-    "Fused",
     "Padded",
     "T5Model",
     "_Run",
     "arrange",
     "encode_all",
-    "fuse",
+    "encode_prompts",
 ]

@@ -1,6 +1,7 @@
-"""Segments -> encoder states side by side, one row for each prompt. Shared by inference and training.
+"""Encoder cache: each distinct segment is encoded once, and a prompt gets the states of its segments concatenated.
 
-What the host does for a pass (padding, places) needs no device, so it can be done while the device works on another.
+Shared by inference and training. Preparing a pass (padding, indices) needs only the host, so it can overlap with the
+device's work on another pass.
 """
 
 from __future__ import annotations
@@ -18,18 +19,18 @@ import torch
 from erag_ray.models.local.memory import reusable, to_device
 from erag_ray.models.local.model import PromptTokens
 from erag_ray.models.local.word_cache import Ids
-from erag_ray.models.t5.attention import within
+from erag_ray.models.t5.attention import token_mask
 
-Places = npt.NDArray[np.int64]
+Indices = npt.NDArray[np.int64]
 
 
 class Padded(NamedTuple):
     """Segments of one pass of an encoder, on the host.
 
     Attributes:
-        ids: [segments, width], 0 behind each.
-        lengths: tokens of each.
-        tokens: places in the flattened ``ids`` that hold a token.
+        ids: [segments, width], padded with 0.
+        lengths: tokens of each segment.
+        tokens: indices into the flattened ``ids`` of the tokens that are no padding.
     """
 
     ids: torch.Tensor
@@ -37,12 +38,12 @@ class Padded(NamedTuple):
     tokens: torch.Tensor
 
 
-class Fused(NamedTuple):
-    """The states of each prompt's segments, one after the other.
+class EncoderStates(NamedTuple):
+    """The concatenated encoder states of each prompt's segments.
 
     Attributes:
-        states: [prompts, width, size], 0 behind each.
-        lengths: states of each prompt.
+        states: [prompts, width, size], padded with 0.
+        lengths: the number of states of each prompt.
     """
 
     states: torch.Tensor
@@ -50,65 +51,65 @@ class Fused(NamedTuple):
 
     @property
     def is_state(self) -> torch.Tensor:
-        """[prompts, width], False behind each prompt's states."""
-        return within(self.lengths, self.states.shape[1], self.states.device)
+        """Return [prompts, width], False at padding."""
+        return token_mask(self.lengths, self.states.shape[1], self.states.device)
 
 
 Encode = Callable[[Padded], torch.Tensor]
-"""The states of all tokens, one after the other: [tokens, size]."""
+"""A pass of the encoder: returns the states of all tokens, [tokens, size]."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Passes:
-    """The distinct segments of some prompts, as an encoder gets them."""
+    """The distinct segments of some prompts, in batches for an encoder."""
 
     batches: Sequence[Padded]
     starts: Mapping[Ids, int]
-    """Where each segment's states will begin."""
+    """The index of each segment's first state."""
     num_tokens: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class Encoded:
-    """The states of some segments.
+class EncoderCache:
+    """Encoder states of distinct segments.
 
     Attributes:
         states: [tokens + 1, size]; the last row is 0, for padding.
-        starts: where each segment's states begin.
-        multiple: widths of batches are multiples of it.
+        starts: the index of each segment's first state.
+        multiple: the widths of batches are multiples of it.
     """
 
     states: torch.Tensor
     starts: Mapping[Ids, int]
     multiple: int = 1
 
-    def holds(self, prompts: Sequence[PromptTokens]) -> bool:
-        """Whether every segment of these prompts is among them."""
+    def contains(self, prompts: Sequence[PromptTokens]) -> bool:
+        """Return whether the cache has every segment of these prompts."""
         return all(segment in self.starts for prompt in prompts for segment in prompt.segments)
 
-    def fused(self, prompts: Sequence[PromptTokens]) -> Fused:
-        """The states of each prompt's segments, one after the other."""
+    def gather(self, prompts: Sequence[PromptTokens]) -> EncoderStates:
+        """Return the concatenated states of each prompt's segments."""
         segments = [segment for prompt in prompts for segment in prompt.segments]
         starts = np.array([self.starts[segment] for segment in segments])
         lengths = np.array(list(map(len, segments)))
         totals = np.array([prompt.length for prompt in prompts])
-        places, is_state = _table(ranges(starts, lengths), totals, self.multiple, fill=len(self.states) - 1)
-        index = to_device(torch.from_numpy(places.ravel()), self.states.device)
+        indices, is_state = _table(ranges(starts, lengths), totals, self.multiple, fill=len(self.states) - 1)
+        index = to_device(torch.from_numpy(indices.ravel()), self.states.device)
         states = self.states.index_select(0, index).view(*is_state.shape, -1)
-        return Fused(states, totals.tolist())
+        return EncoderStates(states, totals.tolist())
 
 
-def ranges(starts: Places, lengths: Places) -> Places:
-    """start, start + 1, ... of each, so many, one after the other."""
+def ranges(starts: Indices, lengths: Indices) -> Indices:
+    """Return the concatenated ranges start, start + 1, ..., start + length - 1."""
     before = np.cumsum(lengths) - lengths
-    places: Places = np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
-    return places
+    indices: Indices = np.arange(lengths.sum()) + np.repeat(starts - before, lengths)
+    return indices
 
 
 def _table(
-    values: Places, lengths: Places, multiple: int, *, fill: int
-) -> tuple[Places, npt.NDArray[np.bool_]]:
-    """Values one after the other, as rows of so many, behind which ``fill`` stands; and where the values are."""
+    values: Indices, lengths: Indices, multiple: int, *, fill: int
+) -> tuple[Indices, npt.NDArray[np.bool_]]:
+    """Return concatenated rows as a table padded with ``fill``, and a mask of its values."""
     width = -(-int(lengths.max()) // multiple) * multiple
     is_value = np.arange(width) < lengths[:, None]
     rows = np.full(is_value.shape, fill, np.int64)
@@ -117,7 +118,7 @@ def _table(
 
 
 def padded(segments: Sequence[Ids], multiple: int = 1) -> Padded:
-    """Segments as an encoder gets them; the width is a multiple of a number that suits the device."""
+    """Pad segments for one pass of an encoder, to a multiple of ``multiple`` tokens."""
     lengths = np.array(list(map(len, segments)))
     values = np.fromiter(itertools.chain.from_iterable(segments), np.int64, int(lengths.sum()))
     ids, is_token = _table(values, lengths, multiple, fill=0)
@@ -126,12 +127,12 @@ def padded(segments: Sequence[Ids], multiple: int = 1) -> Padded:
 
 
 def arrange(prompts: Sequence[PromptTokens], batch_tokens: int, multiple: int = 1) -> Passes:
-    """The passes in which all segments of some prompts are encoded, each distinct one once.
+    """Return the passes that encode each distinct segment of some prompts once.
 
     Args:
-        prompts: as their model's ``render`` gives them.
-        batch_tokens: most padded tokens in one pass of the encoder; one longer segment goes alone.
-        multiple: of the width of each pass.
+        prompts: from the model's ``render``.
+        batch_tokens: the largest number of tokens in one pass, padding included; a longer segment is a pass by itself.
+        multiple: the width of each pass is a multiple of it.
     """
     segments = list(dict.fromkeys(segment for prompt in prompts for segment in prompt.segments))
     batches = list(_batches(segments, batch_tokens))
@@ -144,19 +145,19 @@ def arrange(prompts: Sequence[PromptTokens], batch_tokens: int, multiple: int = 
     )
 
 
-def encode_all(encode: Encode, passes: Passes, multiple: int = 1) -> Encoded:
-    """The states of the segments of some passes."""
+def encode_all(encode: Encode, passes: Passes, multiple: int = 1) -> EncoderCache:
+    """Encode the segments of some passes."""
     states = _joined(map(encode, passes.batches), passes.num_tokens)
-    return Encoded(states=states, starts=passes.starts, multiple=multiple)
+    return EncoderCache(states=states, starts=passes.starts, multiple=multiple)
 
 
 def _joined(parts: Iterator[torch.Tensor], num_tokens: int) -> torch.Tensor:
-    """The states of so many tokens one after the other, and a row of 0."""
+    """Concatenate the states of all tokens, and append a row of 0."""
     first = next(parts)
     end = first.new_zeros(1, first.shape[1])
     if first.requires_grad:
         return torch.cat([first, *parts, end])
-    # each part goes once it is copied, so that they never take memory twice
+    # each part is freed once it is copied, so that the states never take memory twice
     states, start = reusable((num_tokens + 1, first.shape[1]), first), 0
     for part in itertools.chain([first], parts, [end]):
         states[start : start + len(part)] = part
@@ -164,14 +165,14 @@ def _joined(parts: Iterator[torch.Tensor], num_tokens: int) -> torch.Tensor:
     return states
 
 
-def fuse(model: Any, prompts: Sequence[PromptTokens], batch_tokens: int) -> Fused:
-    """`Encoded.fused` of prompts by transformers' own encoder, through which gradients flow."""
+def encode_prompts(model: Any, prompts: Sequence[PromptTokens], batch_tokens: int) -> EncoderStates:
+    """Return the encoder states of prompts by transformers' encoder, with gradients."""
     passes = arrange(prompts, batch_tokens)
-    return encode_all(functools.partial(_encode, model), passes).fused(prompts)
+    return encode_all(functools.partial(_encode, model), passes).gather(prompts)
 
 
 def _batches(segments: Sequence[Ids], batch_tokens: int) -> Iterator[list[Ids]]:
-    """Segments of similar length together, longest first."""
+    """Yield batches of segments of similar length, longest first."""
     by_length = sorted(segments, key=len, reverse=True)
     rows = max(1, batch_tokens // max(map(len, by_length)))
     for start in range(0, len(by_length), rows):
@@ -180,11 +181,11 @@ def _batches(segments: Sequence[Ids], batch_tokens: int) -> Iterator[list[Ids]]:
 
 def _encode(model: Any, batch: Padded) -> torch.Tensor:
     device = model.device
-    mask = within(batch.lengths, batch.ids.shape[1], device)
-    found = model.get_encoder()(input_ids=to_device(batch.ids, device), attention_mask=mask.long())
-    return flat(found.last_hidden_state, batch)
+    mask = token_mask(batch.lengths, batch.ids.shape[1], device)
+    outputs = model.get_encoder()(input_ids=to_device(batch.ids, device), attention_mask=mask.long())
+    return flat(outputs.last_hidden_state, batch)
 
 
 def flat(states: torch.Tensor, batch: Padded) -> torch.Tensor:
-    """The states of a pass, [segments, width, size], without those of padding: [tokens, size]."""
+    """Remove the states of padding from those of a pass: [segments, width, size] to [tokens, size]."""
     return states.flatten(0, 1).index_select(0, to_device(batch.tokens, states.device))

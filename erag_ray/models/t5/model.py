@@ -1,8 +1,8 @@
-"""Encoder-decoders (T5 and its kin): Fusion-in-Decoder and in-prompt augmentation.
+"""Encoder-decoders (T5, mT5 and others): Fusion-in-Decoder and in-prompt augmentation.
 
-FiD (Izacard & Grave, EACL 2021) encodes every (question, passage) alone and lets the decoder attend to all of
-them; a list of one is plain T5. IPA puts the question and all passages into one input. Both share the decoder
-below: a prompt is one or more segments, their encoded states stand side by side.
+FiD (Izacard & Grave, EACL 2021) encodes every (question, passage) pair separately, and the decoder attends to all of
+them; a list of one passage is plain T5. IPA has the question and all passages in one input. Both share the decoder: a
+prompt is one or more segments, whose encoder states are concatenated.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from erag_ray.errors import InputError
 from erag_ray.model_sources import find_model
 from erag_ray.models.base import Resources
 from erag_ray.models.local.early_stopping import EarlyStopping, Stop
-from erag_ray.models.local.likelihood import Row, Scoring, batched, in_order, logprobs_of, rows_of
-from erag_ray.models.local.memory import Limits, Needs, largest, room_on, to_device
-from erag_ray.models.local.memory_estimate import pass_token_bytes, t5_needs
+from erag_ray.models.local.likelihood import Row, Scoring, batched, by_prompt, logprobs_of, rows_of
+from erag_ray.models.local.memory import Limits, MemoryEstimate, largest_batch, room_on, to_device
+from erag_ray.models.local.memory_estimate import pass_token_bytes, t5_memory_estimate
 from erag_ray.models.local.model import SMALL, LocalModel, Output, PromptTokens
 from erag_ray.models.local.tokens import (
     PieceTokenizer,
@@ -35,56 +35,65 @@ from erag_ray.models.local.tokens import (
 )
 from erag_ray.models.local.weights import load_settings, load_tokenizer, load_weights
 from erag_ray.models.local.word_cache import Ids
-from erag_ray.models.t5.encoder_cache import Encoded, Fused, Passes, arrange, encode_all, fuse
+from erag_ray.models.t5.encoder_cache import (
+    EncoderCache,
+    EncoderStates,
+    Passes,
+    arrange,
+    encode_all,
+    encode_prompts,
+)
 from erag_ray.models.t5.engine import DTYPES, KINDS, Engine
 from erag_ray.requests import Form, Passage, Piece, Request, pieces
 
 INT8 = "int8"
-ROUNDING = 2
-"""To be raised whenever a change of how numbers become bytes may change an output."""
-GELU_NEW = 1
-"""To be raised whenever a change of how this activation is computed may change an output."""
+QUANTIZE_REVISION = 2
+"""Increase it with every change of the quantization that may change an output."""
+GELU_NEW_REVISION = 1
+"""Increase it with every change of this activation that may change an output."""
 MOST = {"cpu": Limits(rows=128, tokens=1 << 40), "cuda": Limits(rows=1024, tokens=1 << 40)}
-"""Of one batch: larger ones are hardly faster."""
+"""The largest batches by device: larger ones are hardly faster."""
 
 
 class Layout(NamedTuple):
-    """How a list of passages becomes segments.
+    """How a list of passages is split into segments.
 
     Attributes:
-        max_tokens: of one segment, where the job does not say.
-        is_fused: a segment for each passage with its question, all of which the decoder sees at once (FiD); else one
-            segment for all (IPA).
+        max_tokens: default limit of a segment.
+        has_passage_segments: one segment for each passage with the question (FiD); else one segment in all (IPA).
     """
 
     max_tokens: int
-    is_fused: bool
+    has_passage_segments: bool
 
 
-LAYOUTS = {"fid": Layout(max_tokens=250, is_fused=True), "ipa": Layout(max_tokens=2048, is_fused=False)}
+LAYOUTS = {
+    "fid": Layout(max_tokens=250, has_passage_segments=True),
+    "ipa": Layout(max_tokens=2048, has_passage_segments=False),
+}
 
 
 class T5Model(LocalModel):
     """An encoder-decoder.
 
-    As ``fid`` a segment has at most ``max_prompt_tokens`` tokens (250): the passage with its title keeps at least
-    half of them if it needs them, then the question is cut (its end is kept in a dialogue, else its start), then the
+    As ``fid`` a segment has at most ``max_prompt_tokens`` tokens (250). At least half of them are reserved for the
+    passage with its title; the question is truncated first (it keeps its end in a dialogue, else its start), then the
     passage. The order of passages does not matter.
 
-    As ``ipa`` the one segment has at most ``max_prompt_tokens`` tokens (2048). The question is never cut. The passages
-    share the rest equally; what short ones leave goes to the long ones; each keeps its start.
+    As ``ipa`` the segment has at most ``max_prompt_tokens`` tokens (2048). The question is never truncated. The
+    passages share the rest equally, tokens that short ones do not need go to the long ones, and each keeps its start.
     """
 
     revision: ClassVar[int] = 4
     dtypes: ClassVar[tuple[str, ...]] = (*LocalModel.dtypes, INT8)
-    # states are looked at only, and the weights used less often the more rows there are
+    # padding costs only attention over encoder states, while larger batches use the weights more efficiently
     max_padding_share: ClassVar[float] = 0.3
     default_prompt: ClassVar[str] = "t5"
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
         self.layout = LAYOUTS[config.kind]
-        self.sees_order = not self.layout.is_fused
+        self.sees_order = not self.layout.has_passage_segments
         self.source = find_model(config.model, key="reader.model", revision=config.model_revision)
         self.settings = load_settings(self.source, encoder_decoder=True)
         if config.dtype == INT8 and self.settings.model_type not in KINDS:
@@ -97,7 +106,7 @@ class T5Model(LocalModel):
         self.model: Any = None
         self.engine: Engine | None = None
         self.uses_engine = True
-        self._window: Encoded | None = None
+        self._window: EncoderCache | None = None
         self._stopping = functools.cache(functools.partial(EarlyStopping, self.tokenizer))
         end = self.tokenizer.eos_token_id
         self.end: Ids = () if end is None else (end,)
@@ -107,25 +116,25 @@ class T5Model(LocalModel):
         """Load the weights.
 
         Raises:
-            JobError: the model is to work in int8, which this machine does not.
+            JobError: the machine does not support int8.
         """
         is_int8 = self.config.dtype == INT8
         dtype = "float32" if is_int8 else self.config.dtype
         self.model = load_weights(transformers.AutoModelForSeq2SeqLM, self.source, dtype)
         if self.model.device.type == "cpu":
-            # a position bias that is learned keeps torch from its fused kernel, and what it does instead is slower
+            # with learned position biases torch cannot use its fused kernel, and its fallback is slower than eager
             self.model.set_attn_implementation("eager")
         if self.uses_engine and self.settings.model_type in KINDS and self.model.dtype in DTYPES:
             self.engine = Engine(self.model, is_int8=is_int8)
 
-    def identity(self) -> dict[str, object]:
-        own = {"backend": "transformers", "dtype": self.config.dtype, "files": self.source.digests()}
-        # what concerns some models alone
-        rounding = {"rounding": ROUNDING} if self.config.dtype == INT8 else {}
-        is_engine = self.settings.model_type in KINDS and self.config.dtype != "float16"
-        is_gelu = is_engine and self.settings.dense_act_fn == "gelu_new"
-        gelu = {"gelu_new": GELU_NEW} if is_gelu else {}
-        return {**super().identity(), **own, **rounding, **gelu, "probes": probes(self)}
+    def fingerprint_fields(self) -> dict[str, object]:
+        fields = {"backend": "transformers", "dtype": self.config.dtype, "files": self.source.digests()}
+        # only for the models that are affected
+        quantize = {"rounding": QUANTIZE_REVISION} if self.config.dtype == INT8 else {}
+        has_engine = self.settings.model_type in KINDS and self.config.dtype != "float16"
+        has_gelu = has_engine and self.settings.dense_act_fn == "gelu_new"
+        gelu = {"gelu_new": GELU_NEW_REVISION} if has_gelu else {}
+        return {**super().fingerprint_fields(), **fields, **quantize, **gelu, "probes": probes(self)}
 
     # --- requests in tokens ---
 
@@ -139,25 +148,28 @@ class T5Model(LocalModel):
         check_room(small, ids, self.limit(form) - len(self.end))
 
     def limit(self, form: Form) -> int:
-        """Most tokens in one segment."""
+        """Return the largest number of tokens in a segment."""
         return form.max_prompt_tokens or self.layout.max_tokens
 
     def ends(self, form: Form) -> Collection[int]:
         return self.end
 
     def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
-        lists = [[pieces(r.form.prompt, r.question, own) for own in self._segments(r)] for r in requests]
+        lists = [
+            [pieces(request.form.prompt, request.question, passages) for passages in self._segments(request)]
+            for request in requests
+        ]
         flat = [segment for segments in lists for segment in segments]
         tokens = iter(self.pieces.tokenise(flat))
         answers = answer_ids(self.pieces, requests)
         return [
-            self._prompt(request, [(segment, next(tokens)) for segment in segments], own)
-            for request, segments, own in zip(requests, lists, answers, strict=True)
+            self._prompt(request, [(segment, next(tokens)) for segment in segments], ids)
+            for request, segments, ids in zip(requests, lists, answers, strict=True)
         ]
 
     def _segments(self, request: Request) -> Sequence[Sequence[Any]]:
-        """The passages of each segment."""
-        if not self.layout.is_fused:
+        """Return the passages of each segment."""
+        if not self.layout.has_passage_segments:
             return [request.passages]
         return [(passage,) for passage in request.passages] or [()]
 
@@ -165,8 +177,8 @@ class T5Model(LocalModel):
         self, request: Request, segments: Sequence[tuple[list[Piece], list[Ids]]], answers: Any
     ) -> PromptTokens:
         form = request.form
-        cut = [self._cut(form, own, ids) for own, ids in segments]
-        tokens, questions, passages = zip(*cut, strict=True)
+        truncated = [self._truncate(form, parts, ids) for parts, ids in segments]
+        tokens, questions, passages = zip(*truncated, strict=True)
         return PromptTokens(
             form=form,
             segments=tokens,
@@ -176,15 +188,15 @@ class T5Model(LocalModel):
             matches=self._stopping(form.early_stop).matches(request.answers) if form.early_stop else (),
         )
 
-    def _cut(self, form: Form, own: Sequence[Piece], ids: Sequence[Ids]) -> tuple[Ids, int, int]:
-        tokens, question, passages = cut_prompt(
-            own,
+    def _truncate(self, form: Form, parts: Sequence[Piece], ids: Sequence[Ids]) -> tuple[Ids, int, int]:
+        tokens, num_question, num_passages = cut_prompt(
+            parts,
             ids,
             limit=self.limit(form) - len(self.end),
-            keep_question=not self.layout.is_fused,
+            keep_question=not self.layout.has_passage_segments,
             keep_end=form.keep_question_end,
         )
-        return (*tokens, *self.end), question, passages
+        return (*tokens, *self.end), num_question, num_passages
 
     def resources(self) -> Resources:
         return Resources(weight_bytes=self.source.weight_bytes())
@@ -195,30 +207,32 @@ class T5Model(LocalModel):
     def has_device(self) -> bool:
         return bool(self.model.device.type != "cpu")
 
-    def fitting(self, form: Form) -> Limits:
-        return largest(self._room, self.needs(form), MOST[self.model.device.type])
+    def max_batch(self, form: Form) -> Limits:
+        return largest_batch(self._room, self.memory_estimate(form), MOST[self.model.device.type])
 
     @functools.cached_property
     def _room(self) -> int:
         return room_on(self.model.device, self.memory_share)
 
-    def needs(self, form: Form) -> Needs:
-        """What a batch takes."""
+    def memory_estimate(self, form: Form) -> MemoryEstimate:
+        """Return the estimated memory of a batch."""
         most = form.max_new_tokens
         if form.method == "loglikelihood":
-            return t5_needs(self.settings, self.model.dtype, most, at_once=most + 1, keeps_keys=True)
-        return t5_needs(self.settings, self.model.dtype, most, keeps_keys=self.engine is None)
+            return t5_memory_estimate(
+                self.settings, self.model.dtype, most, num_logits=most + 1, keeps_keys=True
+            )
+        return t5_memory_estimate(self.settings, self.model.dtype, most, keeps_keys=self.engine is None)
 
     def pass_tokens(self, forms: Collection[Form]) -> int:
-        """Most padded tokens in one pass of the encoder, over segments of these forms."""
+        """Return the largest number of tokens, padding included, in one pass of the encoder for these forms."""
         longest = max(map(self.limit, forms))
-        fitting = self._room // pass_token_bytes(self.settings, self.model.dtype, longest)
-        most = max(1, min(fitting, *(self.limits(form).tokens for form in forms)))
+        num_tokens = self._room // pass_token_bytes(self.settings, self.model.dtype, longest)
+        most = max(1, min(num_tokens, *(self.limits(form).tokens for form in forms)))
         return most if self.engine is None else self.engine.pass_tokens(most)
 
     @property
     def window_tokens(self) -> int:
-        """Most tokens in the distinct segments of a window: their states are kept while it is read."""
+        """Return the largest number of tokens in the distinct segments of a window, whose states are cached."""
         most = super().window_tokens
         return (
             most if self.engine is None else min(most, int(self.engine.window_tokens() * self.memory_share))
@@ -237,55 +251,55 @@ class T5Model(LocalModel):
         if self.engine is not None and arranged is not None:
             self._window = encode_all(self.engine.encode, arranged, self.engine.multiple)
 
-    def fused(self, prompts: Sequence[PromptTokens]) -> Fused:
-        """The states of each prompt's segments side by side."""
+    def encoder_states(self, prompts: Sequence[PromptTokens]) -> EncoderStates:
+        """Return the concatenated encoder states of each prompt's segments."""
         if self.engine is None:
-            return fuse(self.model, prompts, self.pass_tokens(_forms(prompts)))
-        if self._window is None or not self._window.holds(prompts):
-            # there was no memory for the states of all
+            return encode_prompts(self.model, prompts, self.pass_tokens(_forms(prompts)))
+        if self._window is None or not self._window.contains(prompts):
+            # the states of the whole window did not fit into memory
             passes = arrange(prompts, self.pass_tokens(_forms(prompts)), self.engine.multiple)
-            return encode_all(self.engine.encode, passes, self.engine.multiple).fused(prompts)
-        return self._window.fused(prompts)
+            return encode_all(self.engine.encode, passes, self.engine.multiple).gather(prompts)
+        return self._window.gather(prompts)
 
     # --- outputs ---
 
     @torch.inference_mode()
     def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
-        fused, form = self.fused(prompts), prompts[0].form
+        states, form = self.encoder_states(prompts), prompts[0].form
         if self.engine is None:
-            return self._generate_by_library(form, fused)
+            return self._generate_by_library(form, states)
         ids = self.engine.decode(
-            fused, start=self.first, ends=self.end, most=form.max_new_tokens, stop=self.stop(prompts)
+            states, start=self.first, ends=self.end, most=form.max_new_tokens, stop=self.stop(prompts)
         )
         return [self.output(row) for row in ids]
 
     def stop(self, prompts: Sequence[PromptTokens]) -> Stop | None:
-        """Whether no more of an output is wanted; the engine alone asks."""
+        """Return the early-stopping condition of a batch, or None; only the engine uses it."""
         name = prompts[0].form.early_stop
         return self._stopping(name).stop([prompt.matches for prompt in prompts]) if name else None
 
-    def _generate_by_library(self, form: Form, fused: Fused) -> list[Output]:
+    def _generate_by_library(self, form: Form, states: EncoderStates) -> list[Output]:
         ids = self.model.generate(
-            encoder_outputs=BaseModelOutput(last_hidden_state=fused.states),
-            attention_mask=fused.is_state.long(),
+            encoder_outputs=BaseModelOutput(last_hidden_state=states.states),
+            attention_mask=states.is_state.long(),
             generation_config=self.decoding(form.max_new_tokens),
         )
         return [self.output(row) for row in ids[:, 1:].tolist()]
 
     @property
     def first(self) -> int:
-        """The token that the decoder starts with."""
+        """Return the decoder's start token."""
         start = getattr(self.settings, "decoder_start_token_id", None)
         return self.pad if start is None else start
 
     @property
     def pad(self) -> int:
         pad = self.tokenizer.pad_token_id
-        # a token that was added without a row in the embedding cannot be fed
+        # a token that was added to the tokenizer may have no row in the embedding
         return 0 if pad is None or pad >= self.settings.vocab_size else pad
 
     def decoding(self, max_new_tokens: int) -> Any:
-        """Greedy, whatever the model's own generation settings say."""
+        """Return the settings of greedy decoding, which replace the model's generation config."""
         return transformers.GenerationConfig(
             max_new_tokens=max_new_tokens,
             do_sample=False,
@@ -296,29 +310,29 @@ class T5Model(LocalModel):
         )
 
     def output(self, ids: list[int]) -> Output:
-        """What tokens say, up to the end."""
+        """Return the output that token ids decode to, up to the end token."""
         length = ids.index(self.end[0]) + 1 if self.end and self.end[0] in ids else len(ids)
         return Output(self.tokenizer.decode(ids[:length], skip_special_tokens=True).strip(), length)
 
     @torch.inference_mode()
     def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:
-        form, fused = prompts[0].form, self.fused(prompts)
-        mask = fused.is_state.long()
+        form, states = prompts[0].form, self.encoder_states(prompts)
+        mask = states.is_state.long()
         scoring = Scoring(self.end, functools.partial(self.scores_end, form))
-        found: dict[tuple[int, Ids], torch.Tensor] = {}
+        logprobs: dict[tuple[int, Ids], torch.Tensor] = {}
         for rows in batched(rows_of(prompts), prompts, self.limits(form)):
-            logits = self._logits(rows, fused.states, mask)
-            found |= logprobs_of(logits, [0] * len(rows), rows, prompts, scoring)
-        return in_order(found, prompts)
+            logits = self._logits(rows, states.states, mask)
+            logprobs |= logprobs_of(logits, [0] * len(rows), rows, prompts, scoring)
+        return by_prompt(logprobs, prompts)
 
     def _logits(self, rows: Sequence[Row], states: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        places = to_device(torch.tensor([row.place for row in rows]), states.device)
+        index = to_device(torch.tensor([row.prompt for row in rows]), states.device)
         inputs = torch.nn.utils.rnn.pad_sequence(
             [torch.tensor([self.first, *row.fed]) for row in rows], batch_first=True
         )
         logits: torch.Tensor = self.model(
-            encoder_outputs=BaseModelOutput(last_hidden_state=states[places]),
-            attention_mask=mask[places],
+            encoder_outputs=BaseModelOutput(last_hidden_state=states[index]),
+            attention_mask=mask[index],
             decoder_input_ids=to_device(inputs, states.device),
             use_cache=False,
         ).logits

@@ -1,4 +1,4 @@
-"""Decoder-only readers by vLLM's engine inside the actor."""
+"""Decoder-only models in vLLM's engine, which runs inside the actor."""
 
 from erag_ray.models.vllm.engine import sampling
 

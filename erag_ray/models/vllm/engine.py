@@ -1,6 +1,6 @@
-"""vLLM's engine: tokens in, tokens and log-probabilities out, many requests under way at once.
+"""vLLM's engine: token ids in, token ids and log-probabilities out, with many requests in flight.
 
-The package vllm is imported when an `Engine` is made.
+The package vllm is imported when an `Engine` is constructed.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ from erag_ray.models.local.word_cache import Ids
 from erag_ray.user_code import one_line
 
 ENVIRONMENT = {
-    # in this process: what ends it ends the engine too, and errors come as they are
+    # in this process, so that the engine ends with it and errors are not wrapped
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
 }
-"""Variables of vLLM's, where the user has not set them."""
+"""Defaults of vLLM's environment variables."""
 GPU_SHARE = 0.9
-"""Of a GPU, for weights and the keys and values of all requests under way."""
+"""Fraction of a GPU for weights and the KV cache."""
 MAX_CPU_BYTES = 4 << 30
-"""The same on a CPU, for keys and values alone."""
-MEMORY_ADVICE = " The key for that is reader.engine_args: {kv_cache_memory_bytes: BYTES}"
+"""The largest KV cache on a CPU."""
+MEMORY_ADVICE = " In the config this is reader.engine_args: {kv_cache_memory_bytes: BYTES}"
 MAX_NEXT = 128
-"""Tokens whose log-probability as the next one vLLM gives at once."""
+"""The largest number of next tokens whose log-probabilities vLLM returns for one request."""
 MAX_WAITING = 1024
-"""Requests that the engine has, those that wait among them."""
+"""The largest number of requests in the engine, including waiting ones."""
 
 ODD_MODULE = "llvmlite.binding.ffi"
-"""On a CPU without Triton vLLM 0.32 looks into every object of every module; one of this module's has every attribute,
-``__dict__`` among them, and none of them is what its name says."""
+"""On a CPU without Triton, vLLM 0.32 inspects every object of every module. An object of this module pretends to have
+every attribute, ``__dict__`` included, which breaks the inspection."""
 
 T = TypeVar("T")
 
 
-class Part(NamedTuple):
+class EngineRequest(NamedTuple):
     """One request to vLLM.
 
     Attributes:
         ids: the prompt.
-        max_tokens: most that are written after it; one at least is.
+        max_tokens: the largest number of output tokens; vLLM generates at least one.
         ends: tokens that end the output.
-        num_scored: last tokens of the prompt whose log-probabilities are wanted.
-        next_ids: tokens whose log-probabilities as the next one are wanted.
+        num_scored: the number of tokens at the end of the prompt whose log-probabilities to return.
+        next_ids: tokens whose log-probabilities as the next token to return.
     """
 
     ids: Ids
@@ -64,27 +64,27 @@ class Part(NamedTuple):
     next_ids: Ids = ()
 
 
-class Computed(NamedTuple):
+class Completed(NamedTuple):
     """A request, and vLLM's ``RequestOutput`` for it."""
 
-    part: Part
+    request: EngineRequest
     output: Any
 
 
 class Engine:
-    """A model in memory.
+    """A loaded model.
 
     Args:
         config: of the reader.
         folder: of the model.
-        max_length: tokens of a prompt and its output together.
-        memory_share: of the GPU, or of the CPU models' part of the machine's memory.
+        max_length: the largest number of tokens in a prompt and its output.
+        memory_share: fraction of the GPU, or of the CPU memory for models.
 
     Attributes:
         llm: ``vllm.LLM``.
 
     Raises:
-        JobError: vLLM cannot load it.
+        JobError: vLLM cannot load the model.
     """
 
     def __init__(self, config: ReaderConfig, folder: str, max_length: int, memory_share: float) -> None:
@@ -92,7 +92,7 @@ class Engine:
             os.environ.setdefault(name, value)
         import vllm
 
-        # without it vLLM goes on with one
+        # the default of vLLM is one thread
         os.environ.setdefault("OMP_NUM_THREADS", str(torch.get_num_threads()))
         try:
             with hidden(ODD_MODULE):
@@ -106,46 +106,47 @@ class Engine:
         self._engine = self.llm.llm_engine
         self._names = itertools.count()
 
-    def run(self, parts: Iterable[tuple[T, Part]]) -> Iterator[tuple[T, Part, Any]]:
-        """Compute requests.
+    def run(self, requests: Iterable[tuple[T, EngineRequest]]) -> Iterator[tuple[T, EngineRequest, Any]]:
+        """Run requests.
 
         Args:
-            parts: with a key each; taken as the engine has room for more.
+            requests: each with a key; consumed as the engine has room for more.
 
         Yields:
-            The key, the request, and vLLM's ``RequestOutput`` for it, as they end.
+            The key, the request, and vLLM's ``RequestOutput`` for it, in the order of completion.
         """
-        left, under_way = iter(parts), dict[str, tuple[T, Part]]()
+        remaining, in_flight = iter(requests), dict[str, tuple[T, EngineRequest]]()
         try:
             while True:
-                for key, part in itertools.islice(left, MAX_WAITING - len(under_way)):
-                    under_way[self._add(part)] = key, part
-                if not under_way:
+                for key, request in itertools.islice(remaining, MAX_WAITING - len(in_flight)):
+                    in_flight[self._add(request)] = key, request
+                if not in_flight:
                     return
                 for output in self._step():
                     if output.finished:
-                        yield *under_way.pop(output.request_id), output
+                        yield *in_flight.pop(output.request_id), output
         finally:
-            self._engine.abort_request(list(under_way))
+            self._engine.abort_request(list(in_flight))
 
-    def _add(self, part: Part) -> str:
+    def _add(self, request: EngineRequest) -> str:
         name = str(next(self._names))
-        self._engine.add_request(name, {"prompt_token_ids": list(part.ids)}, sampling(part._replace(ids=())))
+        prompt = {"prompt_token_ids": list(request.ids)}
+        self._engine.add_request(name, prompt, sampling(request._replace(ids=())))
         return name
 
     def _step(self) -> list[Any]:
         from vllm.v1.engine.exceptions import EngineDeadError
 
         try:
-            found: list[Any] = self._engine.step()
+            outputs: list[Any] = self._engine.step()
         except EngineDeadError as error:
             raise EngineLost(f"vLLM has ended: {error.__cause__ or error}") from error
-        return found
+        return outputs
 
 
 @contextlib.contextmanager
 def hidden(name: str) -> Iterator[None]:
-    """While open, a module that was imported is not among the imported ones."""
+    """Remove a module from ``sys.modules`` while open."""
     module = sys.modules.pop(name, None)
     try:
         yield
@@ -155,12 +156,12 @@ def hidden(name: str) -> Iterator[None]:
 
 
 def arguments_of(config: ReaderConfig, folder: str, max_length: int, memory_share: float) -> dict[str, Any]:
-    """The arguments of ``vllm.LLM``."""
+    """Return the arguments of ``vllm.LLM``."""
     sizes = {"max_num_seqs": config.batch_size, "max_num_batched_tokens": config.batch_tokens}
     return {
         "model": folder,
         "skip_tokenizer_init": True,
-        "generation_config": "vllm",  # and not the sampling that the model's folder proposes
+        "generation_config": "vllm",  # ignore the sampling defaults in the model's folder
         "dtype": config.dtype,
         "seed": 0,
         "tensor_parallel_size": config.tensor_parallel_size,
@@ -172,42 +173,42 @@ def arguments_of(config: ReaderConfig, folder: str, max_length: int, memory_shar
 
 
 def memory_arguments(share: float) -> dict[str, Any]:
-    """How much memory vLLM may take."""
-    own = device()
-    if own.type == "cuda":
+    """Return vLLM's arguments for how much memory it may use."""
+    current = device()
+    if current.type == "cuda":
         return {"gpu_memory_utilization": GPU_SHARE * share}
-    return {"kv_cache_memory_bytes": min(room_on(own, share), MAX_CPU_BYTES)}
+    return {"kv_cache_memory_bytes": min(room_on(current, share), MAX_CPU_BYTES)}
 
 
 @functools.lru_cache(1 << 10)
-def sampling(part: Part) -> Any:
-    """The ``SamplingParams`` of requests that differ in their prompts alone: greedy, without text."""
+def sampling(request: EngineRequest) -> Any:
+    """Return the ``SamplingParams`` of a request (whose prompt is ignored): greedy, without detokenization."""
     import vllm
     from vllm.sampling_params import RequestOutputKind
 
-    scored = {"prompt_logprobs": 0} if part.num_scored else {}
-    wanted = {"logprob_token_ids": list(part.next_ids)} if part.next_ids else {}
+    prompt_scores = {"prompt_logprobs": 0} if request.num_scored else {}
+    next_scores = {"logprob_token_ids": list(request.next_ids)} if request.next_ids else {}
     return vllm.SamplingParams(
         temperature=0.0,
-        max_tokens=part.max_tokens,
-        stop_token_ids=list(part.ends),
+        max_tokens=request.max_tokens,
+        stop_token_ids=list(request.ends),
         detokenize=False,
         output_kind=RequestOutputKind.FINAL_ONLY,
-        **scored,
-        **wanted,
+        **prompt_scores,
+        **next_scores,
     )
 
 
-def own_logprobs(output: Any, part: Part) -> Iterator[float]:
-    """Yield the log-probabilities of the last tokens of a prompt."""
-    start = len(part.ids) - part.num_scored
-    for id_, found in zip(part.ids[start:], output.prompt_logprobs[start:], strict=True):
-        yield found[id_].logprob
+def prompt_logprobs(output: Any, request: EngineRequest) -> Iterator[float]:
+    """Yield the log-probabilities of the scored tokens of a prompt."""
+    start = len(request.ids) - request.num_scored
+    for id_, logprobs in zip(request.ids[start:], output.prompt_logprobs[start:], strict=True):
+        yield logprobs[id_].logprob
 
 
-def next_logprobs(output: Any, part: Part) -> dict[int, float]:
-    """The log-probabilities of the tokens that may come next."""
-    if not part.next_ids:
+def next_logprobs(output: Any, request: EngineRequest) -> dict[int, float]:
+    """Return the log-probabilities of the request's next tokens."""
+    if not request.next_ids:
         return {}
-    (found,) = output.outputs[0].logprobs
-    return {id_: found[id_].logprob for id_ in part.next_ids}
+    (logprobs,) = output.outputs[0].logprobs
+    return {id_: logprobs[id_].logprob for id_ in request.next_ids}

