@@ -38,7 +38,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from erag_ray import schemas
-from erag_ray.datasets import load_given, load_queries
+from erag_ray.datasets import load_queries, load_reading_comprehension
 from erag_ray.datasets.qrels import read_qrels
 from erag_ray.datasets.triviaqa import read_triviaqa
 from erag_ray.files import Diagnostics
@@ -517,7 +517,7 @@ WIKI_PAGES = [
 
 
 def read_given(path: pathlib.Path, diagnostics: Diagnostics) -> Rows:
-    loaded, corpus = load_given([str(path)], diagnostics)
+    loaded, corpus = load_reading_comprehension([str(path)], diagnostics)
     schemas.conform(loaded.queries, schemas.QUERIES)
     schemas.conform(loaded.gold, schemas.GOLD)
     schemas.conform(corpus, schemas.CORPUS)

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.datasets import Dataset, LoadedQueries, load_given, load_queries, sample
+from erag_ray.datasets import Dataset, LoadedQueries, load_queries, load_reading_comprehension, sample
 from erag_ray.files import NUM_NAMED, Diagnostics
 from erag_ray.inputs import check_inputs, gold_lists
 from erag_ray.passages import CORPUS_COLUMNS, load_passages
@@ -165,7 +165,9 @@ def _check_score(name: str, score: str, diagnostics: Diagnostics) -> None:
 
 def _questions(config: ExamplesConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, pl.DataFrame]:
     """Questions of both kinds of files, and the passages that they bring."""
-    given, passages = load_given(config.given, diagnostics, dataset=config.dataset, score=config.score)
+    given, passages = load_reading_comprehension(
+        config.given, diagnostics, dataset=config.dataset, score=config.score
+    )
     if not config.queries:
         return given, passages
     asked = load_queries(
