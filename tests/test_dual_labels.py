@@ -85,14 +85,14 @@ def test_questions_have_their_articles_title_as_gold_page(klue: pathlib.Path) ->
     assert loaded.provenance.rows() == [("k1", "가람시"), ("k2", "누리호"), ("k4", "가람시")]
     notes = " ".join(diagnostics.warnings)
     assert "impossible questions, left out: 1 (k3)" in notes
-    assert "left out by where source=wikipedia: 1 (k5)" in notes
+    assert "left out by filters source=wikipedia: 1 (k5)" in notes
 
 
 @pytest.mark.parametrize(
     ("content", "named"),
     [
         ('{"data": [', "cannot be read"),
-        ('{\n "data": 3}', 'it has no list of objects called "data"'),
+        ('{\n "data": 3}', 'it has no list of objects "data"'),
         (
             '{"data": [{"title": "a", "paragraphs": [{"qas": [{"question": "q", "answers": []}]}]}]}',
             "guid is missing",
@@ -131,7 +131,7 @@ def test_a_paragraph_without_its_context_is_no_page(klue: pathlib.Path) -> None:
     klue.write_text('{"data": [{"title": "a", "paragraphs": [{"context": "b"}, {"context": ["c"]}]}]}')
     diagnostics = Diagnostics()
     list(read_pages(str(klue), diagnostics))
-    assert diagnostics.errors == (f"{klue}:1: a paragraph of 'a' has no context that is a text, but ['c']",)
+    assert diagnostics.errors == (f"{klue}:1: a paragraph of 'a' has the context ['c']; it must be a string",)
 
 
 def test_pages_come_in_several_forms(klue: pathlib.Path, tmp_path: pathlib.Path) -> None:

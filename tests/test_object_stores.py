@@ -215,7 +215,7 @@ def test_pages_are_cut_and_sealed_and_read_again(s3: str, tmp_path: pathlib.Path
     made = make_corpus(place, f"{s3}/out", do=do_tasks, per_piece=500)
     make_corpus(str(local), str(tmp_path / "out"), do=do_tasks, per_piece=500)
     expected = TableStore(str(tmp_path / "out")).read(CORPUS)
-    assert load_passages(made.place, Diagnostics()).equals(expected)
+    assert load_passages(made.folder, Diagnostics()).equals(expected)
     assert not make_corpus(place, f"{s3}/out", do=do_tasks, per_piece=500).is_new
 
 

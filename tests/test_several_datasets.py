@@ -256,4 +256,4 @@ def test_a_claim_whose_record_is_of_another_split_is_left_out(
     assert "f1" not in asked
     assert len(asked) == len(QUESTIONS) + len(CLAIMS) + len(TURNS) - 1
     text = tables_text(tiny)
-    assert "questions left out by where fever:meta.split=test: 1 (f1)" in text
+    assert "questions left out by filters fever:meta.split=test: 1 (f1)" in text

@@ -124,7 +124,7 @@ def _make_passages(config: RetrieveConfig, do: Do) -> list[str]:
         return passages_of(config)
     made = make_corpus(config.knowledge_source, config.out, splitter=config.splitter, do=do)
     state = "sealed" if made.is_new else "was there already"
-    say(*made.notes, f"{made.num_pages:,} pages, {made.num_passages:,} passages: {state}: {made.place}")
+    say(*made.notes, f"{made.num_pages:,} pages, {made.num_passages:,} passages: {state}: {made.folder}")
     return passages_of(config)
 
 
