@@ -273,7 +273,7 @@ def test_a_folder_that_is_not_sealed_is_not_read_as_passages(
     diagnostics = Diagnostics()
     assert load_passages(made.folder, diagnostics).height == 0
     assert diagnostics.errors == (
-        f"{made.folder}: holds no sealed table; let the job that writes it finish, or name its Parquet files",
+        f"{made.folder}: not a sealed table. Let the job that writes it finish, or name its Parquet files",
     )
 
 

@@ -362,10 +362,10 @@ def test_a_wrong_address_ends_the_job_soon_and_with_one_message(tiny: Tiny, s3: 
 @pytest.mark.parametrize("rest", ["run?access_key=hunter2", "run#1", "a%20b"])
 def test_options_in_a_path_are_refused(rest: str, tiny: Tiny) -> None:
     place = f"s3://bucket/{rest}"
-    with pytest.raises(ValueError, match=r"path holds the character .*AWS_ENDPOINT_URL") as told:
+    with pytest.raises(ValueError, match=r"path contains the character .*AWS_ENDPOINT_URL") as told:
         expand(dataclasses.replace(tiny.config, cache_dir=place))
     assert "hunter2" not in str(told.value)
-    with pytest.raises(ValueError, match="path holds the character"):
+    with pytest.raises(ValueError, match="path contains the character"):
         Folder(place)
     assert file_stamp(place) == NOT_LOCAL
 
