@@ -517,7 +517,7 @@ def test_a_sample_of_judgements_is_asked_again_and_of_the_outputs_it_is_said_tha
         of_reader,
     )
     count = len(set(triples(server)))
-    assert f"Asked again: {count} requests; {count} outputs and 1 scores differ." in of_judge
+    assert f"Rechecked: {count} requests; {count} outputs and 1 scores differ." in of_judge
 
 
 # --- other jobs ---

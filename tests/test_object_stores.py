@@ -154,9 +154,9 @@ def test_an_input_reads_as_from_a_disk(name: str, s3: str, tmp_path: pathlib.Pat
     here, there = Diagnostics(), Diagnostics()
     expected, found = load(str(tmp_path / name), here), load(f"{s3}/folder/{name}", there)
     assert shown(found) == shown(expected)
-    assert [text.replace(f"{s3}/folder", str(tmp_path)) for text in (*there.problems, *there.notes)] == [
-        *here.problems,
-        *here.notes,
+    assert [text.replace(f"{s3}/folder", str(tmp_path)) for text in (*there.errors, *there.warnings)] == [
+        *here.errors,
+        *here.warnings,
     ]
 
 

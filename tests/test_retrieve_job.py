@@ -385,7 +385,7 @@ def test_a_damaged_index_is_named(tiny: Tiny) -> None:
     retrieve(config)
     damaged = pathlib.Path(config.out, "indexes", "bm25", "weights", "00000.npy")
     damaged.write_bytes(damaged.read_bytes()[:40])
-    with pytest.raises(InputError, match=r"weights/00000.npy: damaged .*; delete the index's folder"):
+    with pytest.raises(InputError, match=r"weights/00000.npy: damaged .*Delete the index's folder"):
         retrieve(dataclasses.replace(config, depth=2))
 
 
