@@ -4,9 +4,10 @@ The map is in ``erag_ray/README.md``. A file imports only rooms that stand befor
 what its ``__init__`` gives; the core imports nothing of what stands on it (``tests/test_architecture.py``).
 
 The core, in import order:
-schemas, user_code, registry, numba_jit, process_memory, store, progress, sharded_tasks, model_sources, config,
-scores, output_tables, measures, agreement, stages, files, passages, datasets, runs, requests, kinds, models,
-annotators, cluster, inputs, planning, inference, retrieve, labels, evaluate, report, retrieval_measures, cli, compat.
+errors, uris, logs, termination, schemas, user_code, registry, numba_jit, process_memory, store, progress,
+sharded_tasks, model_sources, config, scores, output_tables, measures, agreement, stages, files, passages, datasets,
+runs, requests, kinds, models, annotators, cluster, inputs, planning, inference, retrieve, labels, evaluate, report,
+retrieval_measures, cli, compat.
 
 On the core stand, in import order:
 papers, train, world, sequential_test, benchmark.

@@ -14,7 +14,7 @@ from typing import Any
 
 import huggingface_hub
 
-from erag_ray.schemas import InputError
+from erag_ray.errors import InputError
 from erag_ray.store import cached_digest
 
 MODEL_FILES = ("*.json", "*.safetensors", "*.model", "*.txt", "*.jinja")

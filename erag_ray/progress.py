@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 import threading
 import time
@@ -14,6 +15,7 @@ import rich.progress
 
 from erag_ray.store import ResponseStore
 
+logger = logging.getLogger(__name__)
 LINE_SECONDS = 30.0
 QUICK_SECONDS = 5.0
 """A stage that takes no longer is not worth a line."""
@@ -45,14 +47,14 @@ def stage_progress(name: str, *, show: bool = True) -> Iterator[StageProgress]:
         yield current
     seconds = time.monotonic() - start
     if show and seconds >= QUICK_SECONDS:
-        print(f"{name}: done in {seconds:.0f} s", file=sys.stderr, flush=True)
+        logger.info("%s: done in %.0f s", name, seconds)
 
 
 def _stage_lines(closing: threading.Event, name: str, current: StageProgress) -> None:
     start, pause = time.monotonic(), QUICK_SECONDS
     while not closing.wait(pause):
         seconds, pause = time.monotonic() - start, LINE_SECONDS
-        print(f"{name}: {current.text}{seconds:.0f} s so far", file=sys.stderr, flush=True)
+        logger.info("%s: %s%.0f s so far", name, current.text, seconds)
 
 
 @contextlib.contextmanager
@@ -104,8 +106,7 @@ def _lines(closing: threading.Event, store: ResponseStore, job: str, total: int,
         ended = closing.wait(LINE_SECONDS)
         done, seconds = store.num_rows_of(job, known), time.monotonic() - start
         left = f", {(total - done) * seconds / done:.0f} s left" if 0 < done < total else ""
-        line = f"{title}: {done}/{total} responses, {done / seconds:.1f} responses/s{left}"
-        print(line, file=sys.stderr, flush=True)
+        logger.info("%s: %d/%d responses, %.1f responses/s%s", title, done, total, done / seconds, left)
 
 
 @contextlib.contextmanager
@@ -127,13 +128,7 @@ def counted(noun: str, total: int, *, show: bool = True) -> Iterator[Callable[[i
     def line(done: int) -> None:
         nonlocal said
         if time.monotonic() - said >= LINE_SECONDS:
-            print(f"{done:,}/{total:,} {noun}", file=sys.stderr, flush=True)
+            logger.info("%s", f"{done:,}/{total:,} {noun}")
             said = time.monotonic()
 
     yield line
-
-
-def say(*lines: str) -> None:
-    """Tell the user something on the way; tables and the report's path go to standard output, the rest here."""
-    for line in lines:
-        print(line, file=sys.stderr, flush=True)

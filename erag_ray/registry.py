@@ -38,9 +38,15 @@ def find(kind: str, name: str, known: Mapping[str, T]) -> T:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """``. Did you mean ...?`` with the nearest of the known names, in whatever case; "" where none is near."""
+    near = nearest(name, known)
+    return f". Did you mean {near!r}?" if near else ""
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is written most alike, in whatever case; None where none is near."""
     by_lower_case = {one.lower(): one for one in known}
-    nearest = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
-    return f". Did you mean {by_lower_case[nearest[0]]!r}?" if nearest else ""
+    matches = difflib.get_close_matches(name.lower(), by_lower_case, n=1)
+    return by_lower_case[matches[0]] if matches else None
 
 
 def find_instance(kind: str, name: str, known: Mapping[str, T], wanted: type[T], rest: str) -> T:

@@ -6,12 +6,14 @@ never NaN. Non-nullable columns hold no nulls. A new table is one `TableSchema` 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from erag_ray.errors import InputError as InputError
+from erag_ray.errors import JobError as JobError
 
 STRING = pa.large_string()
 STRINGS = pa.large_list(STRING)
@@ -25,32 +27,6 @@ COUNTS = pa.large_list(COUNT)
 FLAG = pa.bool_()
 
 
-class InputError(ValueError):
-    """Everything that is wrong with the inputs, in one message: a line per problem, each naming its place."""
-
-    def __init__(self, problems: Sequence[str]) -> None:
-        self.problems = tuple(problems)
-        noun = "problem" if len(self.problems) == 1 else "problems"
-        lines = "\n".join(f"  - {problem}" for problem in self.problems)
-        super().__init__(f"{len(self.problems)} {noun} with the inputs:\n{lines}")
-
-    def __reduce__(self) -> tuple[type[InputError], tuple[tuple[str, ...]]]:
-        # pickle would make it anew from the message; a reader actor's error travels pickled
-        return type(self), (self.problems,)
-
-
-class JobError(RuntimeError):
-    """A job cannot go on: what happened, what is kept, and what to do, in one message."""
-
-    def __init__(self, message: str) -> None:
-        self.message = message
-        super().__init__(message)
-
-    def __reduce__(self) -> tuple[type[JobError], tuple[str]]:
-        # Ray adds advice of its own to the arguments before it sends an actor's error
-        return type(self), (self.message,)
-
-
 @dataclass(frozen=True, kw_only=True)
 class TableSchema:
     """One table: its name, its columns and the columns that identify a row."""
@@ -61,7 +37,8 @@ class TableSchema:
 
     def empty(self) -> pa.Table:
         """A table of this schema without rows."""
-        return self.columns.empty_table()
+        # unlike Schema.empty_table it does not import pandas
+        return pa.Table.from_batches([], schema=self.columns)
 
 
 def _table(name: str, key: str, **columns: pa.DataType) -> TableSchema:

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.schemas import InputError
+from erag_ray.errors import InputError
 from erag_ray.store import Folder, as_frame
 
 

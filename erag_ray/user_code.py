@@ -15,7 +15,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from erag_ray.schemas import InputError, JobError
+from erag_ray.errors import InputError, JobError
 
 LOG = logging.getLogger(__name__)
 """Gets each fault, at level DEBUG, with its exception and its `PLACE`."""

@@ -1,7 +1,8 @@
-"""Second step: read every retrieved document alone (eRAG) and seal every annotator's labels.
+r"""Second step: read every retrieved document alone (eRAG) and seal every annotator's labels.
 
     python jobs/annotate.py --config jobs/demo/compare.yaml
-    ray job submit --working-dir . -- python jobs/annotate.py --config nq.yaml --out /shared/nq --cache_dir /shared/store
+    ray job submit --working-dir . -- python jobs/annotate.py --config nq.yaml \
+        --out /shared/nq --cache_dir /shared/store
 
 Works on what jobs/prepare.py has sealed; what the store holds is not read again.
 """
@@ -10,15 +11,19 @@ from __future__ import annotations
 
 from erag_ray.cli.run import run_job
 from erag_ray.config import JobConfig
-from erag_ray.inference import run_stage
-from erag_ray.inputs import prepared
-from erag_ray.labels import judge_outputs, label
-from erag_ray.planning import plan_stage, preview
-from erag_ray.progress import say
+from erag_ray.logs import say
 
 
 def main(config: JobConfig) -> None:
+    from erag_ray.inputs import prepared
+
     inputs = prepared(config)
+
+    # Ray and torch, which take seconds to import, come after the inputs are known to be there
+    from erag_ray.inference import run_stage
+    from erag_ray.labels import judge_outputs, label
+    from erag_ray.planning import plan_stage, preview
+
     plan = plan_stage(config, inputs, "annotate", single_document=True, end_to_end=False)
     say(*preview(plan, show=config.progress))
     finished = judge_outputs(config, inputs, run_stage(config, plan))

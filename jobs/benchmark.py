@@ -16,30 +16,21 @@ from __future__ import annotations
 
 import pathlib
 
-import polars as pl
-
-from erag_ray.benchmark import costs_of, run_all
 from erag_ray.benchmark.config import BenchmarkConfig
-from erag_ray.benchmark.tables import (
-    device_table,
-    host_table,
-    precision_table,
-    reading_costs_table,
-    served_table,
-    speed_table,
-    vllm_table,
-)
 from erag_ray.cli.run import run_job
-from erag_ray.papers import host_figure, served_figure
-from erag_ray.progress import say
-from erag_ray.report import Figure, open_console, parts_as_markdown, picture_name, show
-from erag_ray.report.figures import svg
-from erag_ray.report.tables import published_table_2
-from erag_ray.schemas import COSTS
-from erag_ray.store import TableStore, new_job_id
+from erag_ray.logs import say
 
 
 def main(config: BenchmarkConfig) -> None:
+    from erag_ray import report
+    from erag_ray.benchmark import tables as benchmark_tables
+    from erag_ray.benchmark.figures import host_figure, served_figure
+    from erag_ray.benchmark.run import costs_of, run_all
+    from erag_ray.report.figures import svg
+    from erag_ray.report.tables import published_table_2
+    from erag_ray.schemas import COSTS
+    from erag_ray.store import TableStore, new_job_id
+
     table = run_all(config, say)
     place = pathlib.Path(config.out, "benchmark.parquet")
     table.write_parquet(place)
@@ -51,29 +42,25 @@ def main(config: BenchmarkConfig) -> None:
     of_host = of_cpu & ~of_served & ~of_vllm
     of_costs = of_tokens & ~of_cpu
     parts = (
-        (speed_table, table.filter(~of_precision & ~of_cpu & ~of_costs)),
-        (reading_costs_table, table.filter(of_costs)),
-        (precision_table, table.filter(of_precision)),
-        (host_table, table.filter(of_host & ~of_device)),
-        (device_table, table.filter(of_device)),
-        (served_table, table.filter(of_served)),
-        (vllm_table, table.filter(of_vllm)),
+        (benchmark_tables.speed_table, table.filter(~of_precision & ~of_cpu & ~of_costs)),
+        (benchmark_tables.reading_costs_table, table.filter(of_costs)),
+        (benchmark_tables.precision_table, table.filter(of_precision)),
+        (benchmark_tables.host_table, table.filter(of_host & ~of_device)),
+        (benchmark_tables.device_table, table.filter(of_device)),
+        (benchmark_tables.served_table, table.filter(of_served)),
+        (benchmark_tables.vllm_table, table.filter(of_vllm)),
     )
     tables = [make(part) for make, part in parts if part.height]
     tables += [published_table_2()] if "table_2" in config.parts else []
-    show(tables, open_console())
-    figures = _figures(table.filter(of_host & ~of_device), table.filter(of_served))
+    report.show(tables, report.open_console())
+    drawn = (host_figure(table.filter(of_host & ~of_device)), served_figure(table.filter(of_served)))
+    figures = [figure for figure in drawn if figure is not None]
     for figure in figures:
-        place.with_name(picture_name(figure)).write_text(svg(figure))
+        place.with_name(report.picture_name(figure)).write_text(svg(figure))
     place.with_name("benchmark.md").write_text(
-        parts_as_markdown("What reading, retrieval and evaluation cost", [*tables, *figures])
+        report.parts_as_markdown("What reading, retrieval and evaluation cost", [*tables, *figures])
     )
     say(f"table: {place}, page: {place.with_name('benchmark.md')}")
-
-
-def _figures(of_host: pl.DataFrame, of_served: pl.DataFrame) -> list[Figure]:
-    """Return the figures of the parts that were measured."""
-    return [figure for figure in (host_figure(of_host), served_figure(of_served)) if figure is not None]
 
 
 if __name__ == "__main__":

@@ -11,21 +11,26 @@ from __future__ import annotations
 
 from erag_ray.cli.run import run_job
 from erag_ray.config import JobConfig
-from erag_ray.evaluate import evaluate, export
-from erag_ray.inference import dry_run_config, estimate_cost, run_stage
-from erag_ray.inputs import prepare
-from erag_ray.labels import judge_outputs, label, preview_judgements, score_end_to_end
-from erag_ray.planning import check_reader, plan_stage, preview
-from erag_ray.progress import say
-from erag_ray.report import open_console, report
-from erag_ray.retrieve.stage import make_runs
+from erag_ray.logs import say
 
 
 def main(config: JobConfig) -> None:
+    from erag_ray.cli.reader_check import check_reader
+    from erag_ray.inputs import dry_run_config, prepare
+    from erag_ray.retrieve.stage import make_runs
+
     make_runs(config, check_reader)
     if config.dry_run:
         config = dry_run_config(config)
     inputs = prepare(config, check_reader)
+
+    # Ray and torch, which take seconds to import, come after the inputs are known to be right
+    from erag_ray.evaluate import evaluate, export
+    from erag_ray.inference import estimate_cost, run_stage
+    from erag_ray.labels import judge_outputs, label, preview_judgements, score_end_to_end
+    from erag_ray.planning import plan_stage, preview
+    from erag_ray.report import open_console, report
+
     plan = plan_stage(config, inputs, "compare", single_document=True, end_to_end=True)
     say(*inputs.notes)
     say(*preview(plan, show=config.progress))

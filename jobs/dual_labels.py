@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from erag_ray.cli.run import run_job
 from erag_ray.config import DualLabelsConfig
-from erag_ray.papers import label_twice
-from erag_ray.progress import say
-from erag_ray.report import open_console, show
-from erag_ray.retrieve.stage import retrieve
+from erag_ray.logs import say
 
 
 def main(config: DualLabelsConfig) -> None:
-    made = retrieve(config)
-    say(*map(str, made))
-    show(label_twice(config, made), open_console())
+    from erag_ray.papers.dual_stage import label_twice
+    from erag_ray.report import open_console, show
+    from erag_ray.retrieve.stage import retrieve
+
+    runs = retrieve(config)
+    say(*map(str, runs))
+    show(label_twice(config, runs), open_console())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""Third step: read every run's lists end to end, at every depth, and seal their utility.
+r"""Third step: read every run's lists end to end, at every depth, and seal their utility.
 
     python jobs/end_to_end.py --config jobs/demo/compare.yaml
-    ray job submit --working-dir . -- python jobs/end_to_end.py --config nq.yaml --out /shared/nq --cache_dir /shared/store
+    ray job submit --working-dir . -- python jobs/end_to_end.py --config nq.yaml \
+        --out /shared/nq --cache_dir /shared/store
 
 Works on what jobs/prepare.py has sealed; what the store holds is not read again.
 """
@@ -10,15 +11,19 @@ from __future__ import annotations
 
 from erag_ray.cli.run import run_job
 from erag_ray.config import JobConfig
-from erag_ray.inference import run_stage
-from erag_ray.inputs import prepared
-from erag_ray.labels import judge_outputs, score_end_to_end
-from erag_ray.planning import plan_stage, preview
-from erag_ray.progress import say
+from erag_ray.logs import say
 
 
 def main(config: JobConfig) -> None:
+    from erag_ray.inputs import prepared
+
     inputs = prepared(config)
+
+    # Ray and torch, which take seconds to import, come after the inputs are known to be there
+    from erag_ray.inference import run_stage
+    from erag_ray.labels import judge_outputs, score_end_to_end
+    from erag_ray.planning import plan_stage, preview
+
     plan = plan_stage(config, inputs, "end_to_end", single_document=False, end_to_end=True)
     say(*preview(plan, show=config.progress))
     finished = judge_outputs(config, inputs, run_stage(config, plan))

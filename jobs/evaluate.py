@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from erag_ray.cli.run import run_job
 from erag_ray.config import JobConfig
-from erag_ray.evaluate import evaluate, export
-from erag_ray.inputs import prepared
-from erag_ray.report import open_console, report
 
 
 def main(config: JobConfig) -> None:
+    from erag_ray.evaluate import evaluate, export
+    from erag_ray.inputs import prepared
+    from erag_ray.report import open_console, report
+
     inputs = prepared(config)
     evaluate(config, inputs)
     export(config, inputs)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from erag_ray.cli.run import run_job
 from erag_ray.config import JobConfig
-from erag_ray.inputs import prepare
-from erag_ray.progress import say
-from erag_ray.retrieve.stage import make_runs
+from erag_ray.logs import say
 
 
 def main(config: JobConfig) -> None:
+    from erag_ray.inputs import prepare
+    from erag_ray.retrieve.stage import make_runs
+
     make_runs(config)
     inputs = prepare(config)
     say(*inputs.notes)

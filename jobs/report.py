@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from erag_ray.cli.run import run_job
 from erag_ray.config import ReportConfig
-from erag_ray.report import open_console, report
 
 
 def main(config: ReportConfig) -> None:
+    from erag_ray.report import open_console, report
+
     report(config, open_console())
 
 

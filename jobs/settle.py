@@ -6,23 +6,28 @@ r"""Which of two runs is better, with as few readings as that takes.
 
 Works on what jobs/prepare.py has sealed, one dataset. Reads a sample of the two lists' documents, most of all those
 that the difference hangs on, for some questions after others in random order; after each look it gives an interval that
-holds however often one looks. Stops when 0 lies outside it, or when the difference is known to within --equivalence_margin.
-Seals the table looks. What the store holds is not read again.
+holds however often one looks. Stops when 0 lies outside it, or when the difference is known to within
+--equivalence_margin. Seals the table interim_analyses. What the store holds is not read again.
 """
 
 from __future__ import annotations
 
 from erag_ray.cli.run import run_job
-from erag_ray.inputs import prepared
-from erag_ray.progress import say
-from erag_ray.sequential_test import SettleConfig, settle
+from erag_ray.logs import say
+from erag_ray.sequential_test.config import SettleConfig
 
 
 def main(config: SettleConfig) -> None:
+    from erag_ray.inputs import prepared
+
     inputs = prepared(config)
     say(*inputs.notes)
+
+    # Ray and torch, which take seconds to import, come after the inputs are known to be there
+    from erag_ray.sequential_test.stage import settle
+
     settle(config, inputs)
-    say(f"looks sealed in {config.out}")
+    say(f"interim analyses sealed in {config.out}")
 
 
 if __name__ == "__main__":

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from erag_ray.cli.run import run_job
 from erag_ray.train.config import TrainConfig
-from erag_ray.train.stage import train
 
 
 def main(config: TrainConfig) -> None:
+    from erag_ray.train.stage import train
+
     train(config)
 
 

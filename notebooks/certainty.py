@@ -3,7 +3,7 @@
     python notebooks/certainty.py [OUT]
 
 Coverage: queries with a hidden quality, a precision of ten documents and a right or wrong answer that both depend on
-it; how many 95 % bootstrap intervals of tau-b and rho hold the value of the whole population. False diagnostics: four
+it; how many 95 % bootstrap intervals of tau-b and rho hold the value of the whole population. False findings: four
 retrievers of equal quality over the same queries; in how many data sets at least one of the six comparisons has an
 adjusted p of at most .05. For each number of queries and share of right answers 2,000 data sets. Writes
 OUT/certainty.md.
@@ -85,7 +85,7 @@ def main(out: pathlib.Path) -> None:
         "queries",
         "right answers",
         *(f"{name}: covered | no interval" for name in STATISTICS),
-        "false diagnostics",
+        "false findings",
     ]
     lines = [f"| {' | '.join(names)} |", "|---" * (3 + 2 * len(STATISTICS)) + "|"]
     for rate in RATES:

@@ -3,13 +3,11 @@
     python notebooks/fewer_readings.py [OUT] --labels FOLDER:DEPTH [FOLDER:DEPTH ...]
 
 Each FOLDER is the --out of a finished jobs/annotate.py or jobs/compare.py. Its runs are cut to DEPTH, and so are the
-measures; AP and nDCG take labels of at least .5 as relevant, and the pool of all runs as their base. From the labels
-200 samples are drawn for each share of the pairs. OUT/fewer_readings.md then holds:
+measures. From the labels 200 samples are drawn for each share of the pairs. OUT/fewer_readings.md then holds:
 
 - Means and differences: how far the estimates lie from what all readings give on the same queries, beside two ways to
   save as many readings: all documents of so many queries, and the top ranks of all (the rest taken as not relevant).
-  "guessed" begins from whether the document holds the answer, as far as that told labels of other queries. Covered: how
-  many 95 % intervals hold the value of the population, queries drawn from it anew.
+  Covered: how many 95 % intervals hold the value of the population, queries drawn from it anew.
 - Settled: 2,000 orders of as many queries, drawn anew, looked at ten times; how many of all readings it took, how often
   a run was called better, and how often the last interval missed the population's difference. Then the same for
   lists that are swapped at random, so no run is better: how often one was called so.
@@ -27,23 +25,11 @@ import numpy.typing as npt
 import polars as pl
 from scipy import stats
 
-from erag_ray.sequential_test import (
-    BOUNDARIES,
-    Sampled,
-    critical_values,
-    estimate,
-    importance,
-    look,
-    mean_interval,
-    probabilities,
-)
+from erag_ray.sequential_test.design import IMPORTANCE, estimate, importance, probabilities
+from erag_ray.sequential_test.looks import BOUNDARIES, critical_values, look
 
 SHARES = (0.1, 0.2, 0.3, 0.5, 0.7)
-DESIGNS = {"P": "P", "DCG": "DCG", "AP": "DCG", "nDCG": "DCG"}
-"""Measure -> importance by which its documents are drawn."""
-QUOTIENTS = ("AP", "nDCG")
 NUM_SETS = 200
-AT_A_TIME = 20
 NUM_ORDERS = 2000
 NUM_LOOKS = 10
 STOPPING_SHARES = (0.2, 0.5, 1.0)
@@ -65,19 +51,15 @@ class Data:
     """[num_pairs], the query's number."""
     labels: Floats
     """[num_pairs + 1]; the last is no pair: it stands behind the end of a list."""
-    hints: Rows
-    """[num_pairs], 0 or 1 where the document has no answer or has one, 2 where that does not apply."""
     ranks: Rows
     """[num_pairs, num_runs], 0 where a run lacks the document."""
     lists: dict[str, Rows]
     """run -> [num_queries, depth], numbers of pairs."""
-    pools: Rows
-    """[num_queries, width], the same of the union."""
 
     @property
     def num_queries(self) -> int:
         """How many there are."""
-        return len(self.pools)
+        return int(self.queries.max()) + 1
 
 
 def load(folder: str, depth: int) -> Data:
@@ -87,10 +69,8 @@ def load(folder: str, depth: int) -> Data:
     names = runs["run_id"].unique().sort().to_list()
     places = runs.pivot(on="run_id", index=["query_id", "doc_id"], values="rank").fill_null(0)
     known = labels.filter(annotator="erag").select("query_id", "doc_id", "label").drop_nulls()
-    answers = labels.filter(annotator="contains_answer_dpr").select("query_id", "doc_id", hint="label")
     pairs = (
         places.join(known, on=["query_id", "doc_id"])
-        .join(answers, on=["query_id", "doc_id"], how="left")
         .sort("query_id", "doc_id")
         .with_columns(query=pl.col("query_id").rank("dense").cast(pl.Int64) - 1)
     )
@@ -100,18 +80,13 @@ def load(folder: str, depth: int) -> Data:
     for column, name in enumerate(names):
         found = np.flatnonzero(ranks[:, column])
         lists[name][queries[found], ranks[found, column] - 1] = found
-    starts = np.searchsorted(queries, np.arange(count))
-    pools = np.full((count, int(np.bincount(queries).max())), nothing)
-    pools[queries, np.arange(nothing) - starts[queries]] = np.arange(nothing)
     return Data(
         name=f"{pathlib.Path(folder).name}, {count} queries, depth {depth}",
         depth=depth,
         queries=queries,
         labels=np.append(pairs["label"].to_numpy(), 0.0),
-        hints=pairs["hint"].fill_null(2).to_numpy().astype(np.int64),
         ranks=ranks,
         lists=lists,
-        pools=pools,
     )
 
 
@@ -122,44 +97,21 @@ def draw(data: Data, chances: Floats, generator: np.random.Generator, count: int
     return np.append(weights, np.zeros((count, 1)), axis=1)
 
 
-def values(data: Data, measure: str, run: str, weights: Floats, guesses: Floats | None = None) -> Floats:
+def values(data: Data, measure: str, run: str, weights: Floats) -> Floats:
     """Estimates of each query in each sample: [num_samples, num_queries]."""
-    labels = (data.labels >= 0.5).astype(np.float64) if measure in QUOTIENTS else data.labels
-
-    def taken(rows: Rows, part: slice) -> Sampled:
-        chosen = weights[part, rows]
-        own = None if guesses is None else guesses[part, rows]
-        return Sampled(labels=np.broadcast_to(labels[rows], chosen.shape), weights=chosen, guesses=own)
-
-    found = []
-    for start in range(0, len(weights), AT_A_TIME):
-        part = slice(start, start + AT_A_TIME)
-        base = taken(data.pools, part) if measure in QUOTIENTS else None
-        found.append(estimate(measure, taken(data.lists[run], part), data.depth, base))
-    return np.concatenate(found)
+    rows = data.lists[run]
+    return np.stack([estimate(measure, data.labels[rows], sample[rows]) for sample in weights])
 
 
-def of_runs(data: Data, measure: str, weights: Floats, guesses: Floats | None = None) -> Floats:
+def of_runs(data: Data, measure: str, weights: Floats) -> Floats:
     """The same of all runs: [num_samples, num_queries, num_runs]."""
-    return np.stack([values(data, measure, run, weights, guesses) for run in data.lists], axis=-1)
+    return np.stack([values(data, measure, run, weights) for run in data.lists], axis=-1)
 
 
 def read_of(data: Data, measure: str, read: npt.NDArray[np.bool_]) -> Floats:
     """Each query's values if these pairs were read and all others are not relevant: [num_queries, num_runs]."""
     every: Floats = of_runs(data, measure, np.append(read, False).astype(np.float64)[None])[0]
     return every
-
-
-def guess(data: Data, weights: Floats) -> Floats:
-    """Mean label of the documents with the same hint that were read for the other half of the queries."""
-    labels, halves = data.labels[:-1], data.queries % 2
-    guesses = np.zeros(weights.shape)
-    for half, hint in itertools.product((0, 1), (0, 1, 2)):
-        own, other = ((halves == part) & (data.hints == hint) for part in (half, 1 - half))
-        read = weights[:, :-1][:, other]
-        means = (read @ labels[other]) / np.maximum(read.sum(axis=1), 1e-9)
-        guesses[:, :-1][:, own] = means[:, None]
-    return guesses
 
 
 def covered(found: Floats, wanted: Floats, generator: np.random.Generator) -> str:
@@ -171,13 +123,14 @@ def covered(found: Floats, wanted: Floats, generator: np.random.Generator) -> st
         generator: draws the queries.
     """
     rows, columns = (generator.integers(size, size=found.shape[:2]) for size in found.shape[:2])
-    _, low, high = mean_interval(np.moveaxis(found[rows, columns], 1, -1))
-    return f"{((low <= wanted) & (wanted <= high)).mean():.1%}"
+    drawn = found[rows, columns]
+    half = stats.t.isf(0.025, drawn.shape[1] - 1) * stats.sem(drawn, axis=1)
+    return f"{(np.abs(drawn.mean(axis=1) - wanted) <= half).mean():.1%}"
 
 
-def error(found: Floats | None, wanted: Floats) -> str:
+def error(found: Floats, wanted: Floats) -> str:
     """Root of the mean square of [num_samples, ...] against what all readings give."""
-    return "-" if found is None else f"{np.sqrt(((found - wanted) ** 2).mean()):.4f}"
+    return f"{np.sqrt(((found - wanted) ** 2).mean()):.4f}"
 
 
 def against(means: Floats) -> Floats:
@@ -203,22 +156,19 @@ def best_ranks(data: Data, share: float) -> npt.NDArray[np.bool_]:
 def measured(data: Data, measure: str, share: float) -> list[str]:
     """A line of the first table."""
     generator = np.random.default_rng([data.depth, int(share * 100), len(measure)])
-    weigh = importance(DESIGNS[measure], data.ranks, data.depth)
+    weigh = importance(measure, data.ranks, data.depth)
     weights = draw(data, probabilities(weigh, share * len(weigh)), generator, NUM_SETS)
     found, full = of_runs(data, measure, weights), read_of(data, measure, np.ones(len(weigh), bool))
     means, wanted = found.mean(axis=1), full.mean(axis=0)
     order = generator.random((NUM_SETS, data.num_queries)).argsort(axis=1)
     subset = full[order[:, : round(share * data.num_queries)]].mean(axis=1)
     shallow = read_of(data, measure, best_ranks(data, share)).mean(axis=0)
-    guessed = drawn = None
-    if measure not in QUOTIENTS:
-        guessed = of_runs(data, measure, weights, guess(data, weights)).mean(axis=1)
-        pairs = itertools.combinations(range(len(data.lists)), 2)
-        drawn = np.stack([differences(data, measure, pair, share)[0].mean(axis=1) for pair in pairs], axis=-1)
+    pairs = itertools.combinations(range(len(data.lists)), 2)
+    drawn = np.stack([differences(data, measure, pair, share)[0].mean(axis=1) for pair in pairs], axis=-1)
     return [
         f"{share:.0%}",
         f"{max(means.mean(axis=0) - wanted, key=abs):+.4f}",
-        *(error(way, wanted) for way in (means, guessed, subset, shallow)),
+        *(error(way, wanted) for way in (means, subset, shallow)),
         covered(found, wanted, generator),
         *(error(way, against(wanted)) for way in (against(means), drawn, against(subset), against(shallow))),
         covered(against(found), against(wanted), generator),
@@ -254,7 +204,7 @@ def settled(data: Data, measure: str, pair: tuple[int, int], share: float) -> li
 def stopped(
     data: Data, measure: str, way: str, found: Floats, flips: Floats, num_read: Floats, truth: float
 ) -> str:
-    """What one way to look came to: shares of readings, of orders settled and told, of missed and of false diagnostics."""
+    """What one way to look came to: shares of readings, of orders settled and told, of missed and of false findings."""
     ends = np.unique(np.linspace(0, data.num_queries, NUM_LOOKS + 1).astype(int))
     counts = ends[ends >= 2].tolist()
     ordinary = np.full(len(counts), stats.norm.isf(0.025))
@@ -289,14 +239,14 @@ def main(out: pathlib.Path, folders: list[str]) -> None:
         (out / "fewer_readings.md").write_text("\n".join(lines) + "\n")
 
     every = [load(folder, int(depth)) for folder, depth in (name.rsplit(":", 1) for name in folders)]
-    errors = "sampled | guessed | fewer queries | top ranks | covered"
+    errors = "sampled | fewer queries | top ranks | covered"
     paired = "difference: sampled | drawn for it | fewer queries | top ranks | covered"
     tell(*table(f"data | measure | read | bias | {errors} | {paired} | tau of runs | fewer queries"))
-    for data, measure, share in itertools.product(every, DESIGNS, SHARES):
+    for data, measure, share in itertools.product(every, IMPORTANCE, SHARES):
         tell(f"| {' | '.join([data.name, measure, *measured(data, measure, share)])} |")
     ways = " | ".join(f"{way}: read / settled / told / missed / false" for way in WAYS)
     tell(*table(f"data | measure | runs | difference | of documents | {ways}"))
-    for data, measure in itertools.product(every, ("P", "DCG")):
+    for data, measure in itertools.product(every, IMPORTANCE):
         for (a, first), (b, second) in itertools.combinations(enumerate(data.lists), 2):
             for share in STOPPING_SHARES:
                 cells = [data.name, measure, f"{first} - {second}", *settled(data, measure, (a, b), share)]

@@ -54,8 +54,11 @@ from erag_ray.report.tables import harm_notes
 from erag_ray.schemas import LABELS
 from erag_ray.scores import score_named, score_outputs
 from erag_ray.store import TableStore
-from erag_ray.world import TASKS, Entity, Fact, Scene, WorldConfig, make_district, make_pages
-from erag_ray.world import Page as WorldPage
+from erag_ray.world.config import WorldConfig
+from erag_ray.world.district import Entity, Fact, make_district
+from erag_ray.world.pages import Page as WorldPage
+from erag_ray.world.pages import make_pages
+from erag_ray.world.tasks import TASKS, Scene
 
 WORLD = WorldConfig(seed=5, num_passages=12_000)
 """None of its dev names is known to the demo's reader."""

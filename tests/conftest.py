@@ -23,6 +23,7 @@ from erag_ray.config import JobConfig
 from erag_ray.inference import Done, Work
 from erag_ray.inference import stage as reading
 from erag_ray.inference.actor import responses_table
+from erag_ray.logs import on_stderr
 from erag_ray.models import Isolation, load_model, make_model
 from erag_ray.planning.pending import PendingRequests
 from erag_ray.store import ResponseStore
@@ -40,6 +41,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         items.sort(key=lambda item: item not in with_ray)
 
 
+@pytest.fixture(autouse=True)
+def messages_on_stderr() -> Iterator[None]:
+    """What the package logs stands on standard error, as in a job."""
+    with on_stderr():
+        yield
+
+
 @pytest.fixture(scope="session")
 def ray_environment() -> Iterator[None]:
     """The environment of the Ray for these tests; what still runs at the end of them is shut down."""
@@ -48,7 +56,7 @@ def ray_environment() -> Iterator[None]:
             patch.setenv(name, setting)
         patch.delenv("RAY_ADDRESS", raising=False)
         # its workers find the package where this process does, and the readers that tests define
-        places = [str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")]
+        places = [str(ROOT), str(ROOT / "tests" / "helpers"), os.environ.get("PYTHONPATH", "")]
         patch.setenv("PYTHONPATH", os.pathsep.join(places))
         yield
         ray.shutdown()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
-from test_evaluate import correlations, everywhere, means, queries, settings
+from evaluated import correlations, everywhere, means, queries, settings
 
 from erag_ray.evaluate import per_query
 from erag_ray.schemas import LABELS, PER_QUERY, RUNS, UTILITY, conform

@@ -13,8 +13,8 @@ from erag_ray.agreement import (
     agree,
     agree_over_runs,
     agreement_difference,
-    difference_interval,
-    mean_interval,
+    mean_intervals,
+    paired_differences,
     permutation_p_values,
     permutations,
     permutations_among,
@@ -261,22 +261,21 @@ def test_resample_weights_are_multiplicities_of_one_seed() -> None:
 def test_mean_interval_by_hand() -> None:
     # resample means 0, 1/2, 1/2, 1: the 50 % interval runs between their quartiles
     weights = np.array([[2, 0], [1, 1], [1, 1], [0, 2]])
-    mean, low, high = mean_interval([0.0, 1.0], weights, confidence=0.5)
+    ((mean, low, high),) = mean_intervals(np.array([[0.0], [1.0]]), weights, confidence=0.5)
     assert (mean, low, high) == pytest.approx((0.5, 0.375, 0.625))
 
 
 def test_mean_of_one_query_has_no_interval() -> None:
-    assert mean_interval([0.3], resample_weights(1, 10)) == (0.3, None, None)
-    assert mean_interval([], resample_weights(0, 10)) == (None, None, None)
+    assert mean_intervals(np.array([[0.3]]), resample_weights(1, 10)) == [(0.3, None, None)]
+    assert mean_intervals(np.empty((0, 1)), resample_weights(0, 10)) == [(None, None, None)]
 
 
 def test_difference_is_paired() -> None:
     # b is a less 0.1 everywhere: however the queries are drawn, the difference is 0.1
     a = np.random.default_rng(0).random(40)
-    difference = difference_interval(a, a - 0.1, resample_weights(40, 100))
+    differences = paired_differences(a, a - 0.1)
+    (difference,) = mean_intervals(differences[:, None], resample_weights(40, 100))
     assert difference == pytest.approx((0.1, 0.1, 0.1))
-    with pytest.raises(ValueError, match="two columns of 40 and 39 values"):
-        difference_interval(a, a[1:], resample_weights(40, 100))
 
 
 @both_statistics

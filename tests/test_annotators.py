@@ -19,7 +19,6 @@ from erag_ray.annotators import (
     annotate,
     annotator_named,
     applicable_queries,
-    unmatchable_answers,
 )
 from erag_ray.annotators.contains import dpr_form
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, RELEVANCE
@@ -203,15 +202,6 @@ def test_an_answer_without_substance_matches_nothing(answer: str, dpr: int, kilt
     assert (
         contains("contains_answer_dpr", answer, "x") == contains("contains_answer_kilt", answer, "x") == 0.0
     )
-    queries = QUERIES.head(1).with_columns(answers=pl.Series([[answer, "Paris"]]))
-    for name, matches in zip(RULES, (dpr, kilt), strict=True):
-        rows = unmatchable_answers(name, queries).rows()
-        assert rows == ([] if matches else [("q1", answer)])
-
-
-def test_unmatchable_answers_of_an_unknown_rule() -> None:
-    with pytest.raises(ValueError, match="unknown contains_answer rule 'erag'"):
-        unmatchable_answers("erag", QUERIES)
 
 
 tokens = st.lists(st.sampled_from(["a", "B", "é", "re\u0301", ",", "x1", "서울"]), max_size=8)

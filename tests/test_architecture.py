@@ -13,6 +13,7 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from heavy_packages import HEAVY
 
 import erag_ray
 from erag_ray.models import MODELS
@@ -26,7 +27,7 @@ CORE, EXTRAS = (
 ORDER = [*CORE, *EXTRAS]
 MOST_LINES = 2000
 # rooms whose files are named by those that need them: they bring torch, or are read before a command line is
-DIRECT = {"retrieve", "train", "benchmark", "cli"}
+DIRECT = {"retrieve", "cli", *EXTRAS}
 # a module whose functions a benchmark times one by one
 TIMED = {("inference", "actor")}
 # what needs none of the heavy packages: the `evaluate` job runs where they are not installed
@@ -35,18 +36,6 @@ LIGHT = (
     "erag_ray.report",
     "erag_ray.inputs",
 )
-HEAVY = {
-    "torch": {"models", "retrieve", "train", "cluster", "inference", "benchmark"},
-    "transformers": {"models", "retrieve", "train", "inference", "benchmark"},
-    "sentence_transformers": {"retrieve", "benchmark"},
-    "faiss": {"retrieve", "benchmark"},
-    "ray": {"cluster", "inference", "train"},
-    "bm25s": {"retrieve", "benchmark"},
-    "Stemmer": {"retrieve"},
-    "vllm": {"models"},
-    "altair": {"report"},
-    "vl_convert": {"report"},
-}
 
 
 def parts_of(file: pathlib.Path) -> tuple[str, ...]:
@@ -129,6 +118,18 @@ def test_the_core_imports_nothing_of_what_stands_on_it() -> None:
         if names[0] in EXTRAS
     }
     assert not found
+
+
+def test_the_map_names_every_room() -> None:
+    text = (PACKAGE / "README.md").read_text()
+    rooms = {
+        f"{'/'.join(names)}/"
+        if (PACKAGE.joinpath(*names) / "__init__.py").is_file()
+        else f"{'/'.join(names)}.py"
+        for names in map(parts_of, FILES)
+        if len(names) == 1
+    }
+    assert not {room for room in rooms if f"`{room}`" not in text}
 
 
 def test_no_room_is_larger_than_one_can_read() -> None:

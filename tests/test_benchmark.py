@@ -23,7 +23,7 @@ from tiny import RUNS, Tiny, job_command
 from torch.utils.flop_counter import FlopCounterMode
 
 from erag_ray import benchmark
-from erag_ray.benchmark import COLUMNS, costs_of, evaluated, run_all, timing
+from erag_ray.benchmark import evaluated, timing
 from erag_ray.benchmark import synthetic_labels as labelled
 from erag_ray.benchmark.config import BenchmarkConfig
 from erag_ray.benchmark.readers import engine_only as bare
@@ -32,6 +32,7 @@ from erag_ray.benchmark.readers import roofline as floor
 from erag_ray.benchmark.readers import scaling as long
 from erag_ray.benchmark.readers import synthetic_reader as invented
 from erag_ray.benchmark.readers.isolated_process import Found, in_turn_apart
+from erag_ray.benchmark.run import COLUMNS, costs_of, run_all
 from erag_ray.benchmark.synthetic_texts import passages, questions, unit_vectors
 from erag_ray.benchmark.tables import (
     device_table,
@@ -42,11 +43,12 @@ from erag_ray.benchmark.tables import (
     speed_table,
 )
 from erag_ray.config import ReaderConfig
+from erag_ray.errors import InputError
 from erag_ray.inference import actor
 from erag_ray.models import make_model
 from erag_ray.planning.pending import PendingRequests
 from erag_ray.report import rows_of_text
-from erag_ray.schemas import COSTS, InputError, conform
+from erag_ray.schemas import COSTS, conform
 from erag_ray.store import ResponseStore
 
 

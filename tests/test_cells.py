@@ -10,11 +10,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 import pytest
+from cell_tables import framed
+from evaluated import queries
+from evaluated import settings as settings_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from test_evaluate import queries
-from test_evaluate import settings as settings_of
 
 from erag_ray.agreement import holm, paired_differences, randomisation_p_values, sign_flips, wilson_interval
 from erag_ray.evaluate import (
@@ -79,10 +80,6 @@ class World:
             alone = None
         whole, none = self.scores[run, query, depth], self.scores["", query, 0]
         return alone, None if whole is None else whole >= least, None if none is None else none >= least
-
-
-def framed(rows: Sequence[tuple[object, ...]], schema: object) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=pl.DataFrame(schema.empty()).schema, orient="row")  # type: ignore[attr-defined]
 
 
 def name_of(alone: bool | None, whole: bool | None, known: bool | None) -> str | None:

@@ -17,12 +17,14 @@ import pytest
 from tiny import Tiny, compare, table
 
 from erag_ray.annotators import Annotator, Evidence, annotate
-from erag_ray.config import ReaderConfig
+from erag_ray.config import KINDS, ReaderConfig
+from erag_ray.errors import InputError
 from erag_ray.evaluate.stage import evaluate
 from erag_ray.inputs.stage import prepare, prepared
+from erag_ray.models import MODELS
 from erag_ray.planning.plan import plan_labels, plan_stage
 from erag_ray.planning.uses import check_reader
-from erag_ray.schemas import LABELS, MEANS, PER_QUERY, InputError
+from erag_ray.schemas import LABELS, MEANS, PER_QUERY
 from erag_ray.store import TableStore
 
 
@@ -52,6 +54,10 @@ def test_a_wrong_reader_is_told_with_the_wrong_files_and_former_results_stay(
     assert any(told in problem for problem in raised.value.problems)
     assert any("/no/such/run.trec" in problem for problem in raised.value.problems)
     assert TableStore(tiny.config.out).is_sealed(MEANS)
+
+
+def test_the_kinds_that_are_known_without_torch_are_those_of_the_models() -> None:
+    assert set(KINDS) == set(MODELS)
 
 
 @pytest.mark.parametrize("changes", [{"measures": ["Z"]}, {"statistics": ["Z"]}, {"measures": ["P", "P"]}])

@@ -14,7 +14,7 @@ from crashes import NUM_REQUESTS, stored, write_larger
 from quiet_ray import ENVIRONMENT
 from tiny import job_command
 
-from erag_ray.schemas import InputError
+from erag_ray.errors import InputError
 from erag_ray.stages import lock as claiming
 from erag_ray.stages.lock import locked
 from erag_ray.store import LEASES, Folder, Lease

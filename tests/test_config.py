@@ -149,9 +149,9 @@ def test_a_file_that_is_missing_or_no_yaml_is_an_error(
          "read"),
         ("runs: &a {<<: *a}\n", " is nested too deep, or holds itself"),
         # keys
-        ("# a file\ndepht: 5\n", "2: unknown key depht. Did you mean 'depth'?"),
-        ("reader:\n  kind: echo\n  modle: x\n", "3: unknown key reader.modle. Did you mean 'model'?"),
-        ("reader.modle: x\n", "1: unknown key reader.modle. Did you mean 'model'?"),
+        ("# a file\ndepht: 5\n", "2: unknown key depht. Did you mean depth?"),
+        ("reader:\n  kind: echo\n  modle: x\n", "3: unknown key reader.modle. Did you mean reader.model?"),
+        ("reader.modle: x\n", "1: unknown key reader.modle. Did you mean reader.model?"),
         ("retrievers:\n  a:\n    kind: bm25\n    k9: 1\n", "4: unknown key retrievers.a.k9"),
         ("1: x\n", "1: unknown key 1"),
         ("? [a]\n: b\n", "1: a key must be a text"),
@@ -335,7 +335,7 @@ def test_variables_and_the_home_folder_in_paths(monkeypatch: pytest.MonkeyPatch)
     assert found.passages == ["/data/p.parquet", "plain.jsonl"]
     assert found.runs == {"bm25": "/data/bm25.trec"}
     assert found.reader.model == "/data/model"
-    assert (found.out, found.store) == ("/home/ada/out", "/data/store")
+    assert (found.out, found.cache_dir) == ("/home/ada/out", "/data/store")
 
 
 @pytest.mark.parametrize(
@@ -380,7 +380,7 @@ def test_help_documents_every_key(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     with pytest.raises(SystemExit) as stopped:
-        parse(kind, "What this job does.", ["--help"])
+        parse(kind, "What this job does.", ["--help.all"])
     assert stopped.value.code == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "What this job does." in shown
@@ -423,4 +423,4 @@ def test_a_path_with_a_secret_is_refused_without_saying_it(
 
 def test_a_container_before_the_account_is_no_secret() -> None:
     place = "abfss://container@account.dfs.core.windows.net/store"
-    assert parse(JobConfig, "", ["--queries", "[q.jsonl]", "--cache_dir", place]).store == place
+    assert parse(JobConfig, "", ["--queries", "[q.jsonl]", "--cache_dir", place]).cache_dir == place

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-import json
 import os
 import pathlib
 import tempfile
@@ -14,28 +13,15 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pages import page_line, page_of, words
 
+from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
-from erag_ray.passages import SPLITTERS, Page, load_passages, make_corpus
+from erag_ray.passages import SPLITTERS, load_passages, make_corpus
 from erag_ray.passages.splitters import whitespace100
-from erag_ray.schemas import CORPUS, InputError
+from erag_ray.schemas import CORPUS
 from erag_ray.sharded_tasks import Tasks, do_tasks
 from erag_ray.store import TableStore
-
-
-def page_line(page_id: object, title: object, text: object) -> str:
-    return (
-        json.dumps({"wikipedia_id": page_id, "wikipedia_title": title, "text": text, "categories": ""}) + "\n"
-    )
-
-
-def page_of(*paragraphs: str) -> Page:
-    return Page(page_id="7", title="T", paragraphs=paragraphs)
-
-
-def words(first: int, last: int) -> str:
-    """The words w1 ... up to the last one named."""
-    return " ".join(f"w{number}" for number in range(first, last + 1))
 
 
 @pytest.fixture

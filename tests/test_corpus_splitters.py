@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import spacy
-from test_corpus import page_of, words
+from pages import page_of, words
 
 from erag_ray.passages.splitters import chunks_of_sentences, dpr_wrap, recursive_characters, splitter_named
 

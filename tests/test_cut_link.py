@@ -23,7 +23,7 @@ import pytest
 import ray
 import ray.cluster_utils
 from crashes import NUM_REQUESTS, end, environment, interrupted
-from test_nodes import MARKS, QUICK, is_reader, on_two_readers
+from two_nodes import MARKS, QUICK, is_reader, on_two_readers
 
 pytestmark = MARKS
 RAY = [sys.executable, "-m", "ray.scripts.scripts"]

@@ -13,13 +13,14 @@ import pyarrow.parquet as pq
 import pytest
 from tiny import RunJob, Tiny, assert_same, compare, results, table
 
+from erag_ray.errors import JobError
 from erag_ray.evaluate.stage import RESULTS
 from erag_ray.inference import stage as reading
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import INPUT_TABLES, prepare
 from erag_ray.planning.plan import plan_stage
 from erag_ray.report import load
-from erag_ray.schemas import LABELS, UTILITY, JobError
+from erag_ray.schemas import LABELS, UTILITY
 from erag_ray.store import KEY_COLUMNS, ResponseStore
 
 # Ray warns of its own inner workings

@@ -12,12 +12,12 @@ from guides import section, table_rows
 from erag_ray import schemas
 from erag_ray.datasets import QUERY_FORMATS, Dataset, Question, find_dataset, load_queries
 from erag_ray.datasets.tasks import dataset_of_file
+from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.files.jsonl import Record
 from erag_ray.passages import load_passages
 from erag_ray.passages.pages import read_pages
 from erag_ray.runs import load_run
-from erag_ray.schemas import InputError
 
 
 def write(path: pathlib.Path, *records: object) -> pathlib.Path:

@@ -13,8 +13,9 @@ from tiny import Tiny, compare, kilt_line, passage_line, table
 
 from erag_ray.config import JobConfig, PromptConfig, ReaderConfig
 from erag_ray.datasets.tasks import DATASETS, Dataset, ScoreRule
+from erag_ray.errors import InputError
 from erag_ray.inputs.stage import prepare, prepared
-from erag_ray.schemas import LABELS, QUERIES, InputError
+from erag_ray.schemas import LABELS, QUERIES
 from erag_ray.scores import SCORES
 
 CHAT = ReaderConfig(kind="echo", prompt="chat")

@@ -15,10 +15,10 @@ import torch
 from tiny import Tiny, compare
 
 from erag_ray.config import ReaderConfig
+from erag_ray.errors import JobError
 from erag_ray.inference.stage import run_stage
 from erag_ray.models import make_model, model_id
 from erag_ray.models.local.devices import backend, gpu_error, set_matmul_precision
-from erag_ray.schemas import JobError
 from erag_ray.store import Folder, ResponseStore, read_manifest
 
 

@@ -10,10 +10,10 @@ import hypothesis
 import numpy as np
 import polars as pl
 import pytest
+from evaluated import comparisons, contrasts, measured, numbered, settings, used
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
-from test_evaluate import comparisons, contrasts, measured, numbered, settings, used
 
 from erag_ray.agreement import (
     detectable_difference,

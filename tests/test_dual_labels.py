@@ -13,13 +13,14 @@ import pytest
 
 from erag_ray.config import DualLabelsConfig, RetrieverConfig
 from erag_ray.datasets import load_queries
+from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
-from erag_ray.papers import dual_labels, dual_probabilities
+from erag_ray.papers.dual_labels import dual_labels, dual_probabilities
 from erag_ray.papers.dual_stage import label_twice
 from erag_ray.passages.pages import read_pages
 from erag_ray.report import rows_of_text
 from erag_ray.retrieve.stage import retrieve
-from erag_ray.schemas import DUAL_LABELS, InputError
+from erag_ray.schemas import DUAL_LABELS
 from erag_ray.store import TableStore
 
 ROOT = pathlib.Path(__file__).parents[1]

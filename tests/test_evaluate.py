@@ -8,19 +8,26 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 import pytest
+from evaluated import (
+    correlations,
+    everywhere,
+    means,
+    measured,
+    numbered,
+    queries,
+    settings,
+    used,
+)
 from scipy import stats
 
-from erag_ray import evaluate
 from erag_ray.agreement import resample_weights
 from erag_ray.annotators import asked_measures
-from erag_ray.evaluate import DatasetColumns, Settings, by_dataset, per_query, pool_bias
-from erag_ray.evaluate import lookup as lookup_part
+from erag_ray.evaluate import lists as lists_part
+from erag_ray.evaluate import per_query, pool_bias
 from erag_ray.labels import utility
 from erag_ray.schemas import (
     LABELS,
-    PER_QUERY,
     POOL_BIAS,
-    QUERIES,
     REQUESTS,
     RESPONSES,
     RUNS,
@@ -30,37 +37,6 @@ from erag_ray.schemas import (
 
 # gains at ranks 1, 2, 3
 G1, G2, G3 = 1.0, 1 / math.log2(3), 0.5
-
-
-def settings(**changes: object) -> Settings:
-    given = {
-        "depths": [2],
-        "measures": None,
-        "cutoffs": [],
-        "threshold": None,
-        "statistics": ["kendall_tau_b", "spearman_rho"],
-        "num_resamples": 200,
-        "confidence": 0.9,
-        "num_flips": 1000,
-        "num_permutations": 500,
-        "seed": 0,
-    }
-    return Settings(**{**given, **changes})  # type: ignore[arg-type]
-
-
-def queries(*rows: tuple[str, str, str], answers: Sequence[str] = ("paris",)) -> pl.DataFrame:
-    """Rows of query_id, dataset, score."""
-    made = [
-        {
-            "query_id": name,
-            "dataset": dataset,
-            "question": f"{name}?",
-            "answers": list(answers),
-            "score": score,
-        }
-        for name, dataset, score in rows
-    ]
-    return pl.DataFrame(conform(pl.DataFrame(made), QUERIES))
 
 
 def runs(lists: Mapping[str, Mapping[str, str]]) -> pl.DataFrame:
@@ -84,40 +60,6 @@ def labels(
         for doc, label in of_query.items()
     ]
     return pl.DataFrame(conform(pl.DataFrame(rows, schema=LABELS.columns.names, orient="row"), LABELS))
-
-
-def everywhere(annotators: Sequence[str], asked: pl.DataFrame) -> dict[str, pl.Series]:
-    return dict.fromkeys(annotators, asked["query_id"])
-
-
-Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, Settings]
-
-
-def columns_of(
-    values: pl.DataFrame, *others: *tuple[pl.DataFrame, pl.DataFrame, Settings]
-) -> list[DatasetColumns]:
-    return by_dataset([values], *others)
-
-
-def means(*given: *Tables) -> pl.DataFrame:
-    """Of PER_QUERY, UTILITY, QUERIES and settings; so the next three."""
-    return evaluate.means(columns_of(*given), given[-1])
-
-
-def correlations(*given: *Tables) -> pl.DataFrame:
-    return evaluate.correlations(columns_of(*given), given[-1])
-
-
-def comparisons(*given: *Tables) -> pl.DataFrame:
-    return evaluate.comparisons(columns_of(*given), given[-1])
-
-
-def contrasts(*given: *Tables) -> pl.DataFrame:
-    return evaluate.contrasts(columns_of(*given), given[-1])
-
-
-def best_depths(end_to_end: pl.DataFrame, queries: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    return evaluate.best_depths(columns_of(measured({}), end_to_end, queries, settings), settings)
 
 
 def value(rows: pl.DataFrame, **key: object) -> float | None:
@@ -315,12 +257,13 @@ def test_only_the_ideals_asked_for() -> None:
 
 def test_documents_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = values_of(BINARY)
-    hashed = lookup_part._keys
+    with_keys = lists_part._with_keys
 
-    def alike_at_first(rows: np.ndarray, doc_ids: pl.Series, seed: int) -> np.ndarray:
-        return hashed(rows, doc_ids, seed) if seed else np.ones(len(rows), np.uint64)
+    def alike_at_first(table: pl.DataFrame, asked: pl.DataFrame, seed: int) -> pl.DataFrame:
+        found = with_keys(table, asked, seed)
+        return found if seed else found.with_columns(key=pl.col("row").cast(pl.UInt64))
 
-    monkeypatch.setattr(lookup_part, "_keys", alike_at_first)
+    monkeypatch.setattr(lists_part, "_with_keys", alike_at_first)
     assert values_of(BINARY).equals(expected)
 
 
@@ -468,37 +411,6 @@ def test_an_annotator_has_values_only_where_it_applies() -> None:
 
 def no_utility() -> pl.DataFrame:
     return pl.DataFrame(UTILITY.empty())
-
-
-def used(
-    columns: Mapping[tuple[str, str, int], Sequence[float | None]], score: str = "exact_match"
-) -> pl.DataFrame:
-    """(reader, run, depth) -> one utility for each of q0, q1, ..."""
-    rows = [
-        (reader, score, run, f"q{number}", depth, one)
-        for (reader, run, depth), column in columns.items()
-        for number, one in enumerate(column)
-    ]
-    return pl.DataFrame(conform(pl.DataFrame(rows, schema=UTILITY.columns.names, orient="row"), UTILITY))
-
-
-def measured(
-    columns: Mapping[tuple[str, str, int], Sequence[float | None]],
-    annotator: str = "erag",
-    measure: str = "P",
-) -> pl.DataFrame:
-    """(reader, run, depth) -> one value of a measure for each of q0, q1, ..."""
-    rows = [
-        (reader, "", annotator, f"q{number}", run, depth, measure, depth, "any", one)
-        for (reader, run, depth), column in columns.items()
-        for number, one in enumerate(column)
-    ]
-    table = pl.DataFrame(rows, schema=PER_QUERY.columns.names, orient="row")
-    return pl.DataFrame(conform(table, PER_QUERY))
-
-
-def numbered(amount: int) -> pl.DataFrame:
-    return queries(*((f"q{number}", "d", "exact_match") for number in range(amount)))
 
 
 def test_a_mean_leaves_out_what_was_not_judged_and_counts_it() -> None:

@@ -12,16 +12,16 @@ from typing import Any
 
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from failing import Characters
-from models import form_for
+from pending_requests import FORM, as_pending, in_order, pending, requests, work_of
 from tiny import Tiny, compare
 
 from erag_ray.cluster import ray_session
-from erag_ray.config import JobConfig, ReaderConfig
-from erag_ray.inference import ModelActor, Work, run
+from erag_ray.config import ReaderConfig
+from erag_ray.errors import JobError
+from erag_ray.inference import ModelActor, run
 from erag_ray.inference.actor import ISOLATED_ROWS, MAX_ENDS, NOTES, Attempt, responses_table
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
@@ -30,8 +30,7 @@ from erag_ray.models.echo import EchoModel
 from erag_ray.models.local.memory import is_gpu_lost, is_out_of_memory
 from erag_ray.models.local.model import Output, PromptTokens
 from erag_ray.planning.plan import plan_stage
-from erag_ray.requests import Request, Response
-from erag_ray.schemas import PENDING, JobError
+from erag_ray.requests import Response
 from erag_ray.store import KEY_COLUMNS, ResponseStore, as_frame
 
 # Ray warns of its own inner workings
@@ -77,46 +76,10 @@ class Poisoned(Characters):
         return super().generate(prompts)
 
 
-FORM = form_for("echo")
-
-
-def requests(*questions: str) -> list[Request]:
-    return [Request(FORM, question) for question in questions]
-
-
-def as_pending(asked: Sequence[Request], first_key: int = 0) -> pa.Table:
-    """PENDING: requests of one form whose keys are their places."""
-    keys = range(first_key, first_key + len(asked))
-    rows = [
-        {
-            "question_key": key,
-            "passages_key": key,
-            "form": 0,
-            "question": request.question,
-            "titles": [passage.title for passage in request.passages],
-            "texts": [passage.text for passage in request.passages],
-            "answers": request.answers,
-        }
-        for key, request in zip(keys, asked, strict=True)
-    ]
-    return pa.Table.from_pylist(rows, schema=PENDING.columns)
-
-
-def pending(*questions: str) -> pa.Table:
-    return as_pending(requests(*questions))
-
-
 def small(**settings: Any) -> Small:
     model = Small(ReaderConfig(kind="echo", **settings))
     model.seen = []
     return model
-
-
-def in_order(answers: Iterator[tuple[int, Response]]) -> list[Response]:
-    """The responses in the order of the requests; each has exactly one."""
-    found = list(answers)
-    assert sorted(place for place, _ in found) == list(range(len(found)))
-    return [response for _, response in sorted(found, key=lambda answer: answer[0])]
 
 
 def test_a_batch_that_does_not_fit_is_halved_and_later_ones_are_smaller() -> None:
@@ -203,7 +166,7 @@ def actor(folder: pathlib.Path, job: str = "job") -> ModelActor:
         config=POISONED,
         model=model_id(make_model(POISONED)),
         forms=[FORM],
-        cache_dir=str(folder),
+        store=str(folder),
         job=job,
         num_threads=1,
         write_every_seconds=0.0,
@@ -342,27 +305,6 @@ def test_notes_of_another_job_do_not_count(tmp_path: pathlib.Path) -> None:
     with pytest.raises(Died):
         list(actor(tmp_path, "second")(block))
     assert len(notes(tmp_path)) == 2
-
-
-def work_of(folder: pathlib.Path, block: pa.Table, reader: ReaderConfig) -> tuple[Work, JobConfig]:
-    (folder / "requests").mkdir()
-    pq.write_table(block, folder / "requests" / "part.parquet")
-    work = Work(
-        requests=str(folder / "requests"),
-        num_requests=block.num_rows,
-        config=reader,
-        model=model_id(make_model(reader)),
-        forms=[FORM],
-        resources=make_model(reader).resources(),
-    )
-    config = JobConfig(
-        cache_dir=str(folder),
-        rows_per_block=20,
-        write_every_seconds=0.1,
-        max_batch_seconds=2.0,
-        progress=False,
-    )
-    return work, config
 
 
 def test_a_store_that_cannot_be_written_is_told_at_once(local_ray: None, tmp_path: pathlib.Path) -> None:

@@ -18,7 +18,8 @@ import polars as pl
 import pytest
 import scipy.stats
 
-from erag_ray.papers.figures import agreement_of_readers, figure_1, host_figure, served_figure
+from erag_ray.benchmark.figures import host_figure, served_figure
+from erag_ray.papers.figures import agreement_of_readers, figure_1
 from erag_ray.report.figures import charts
 from erag_ray.report.figures.labels import (
     AGREEMENT,
@@ -29,7 +30,7 @@ from erag_ray.report.figures.labels import (
     shares_by_rank,
 )
 from erag_ray.report.figures.scope import MAX_RUNS, Scope, scope_of
-from erag_ray.report.figures.sections import FigureTables, figures
+from erag_ray.report.figures.sections import figures
 from erag_ray.report.figures.utility import (
     MAX_BARS,
     NOT_SIGNIFICANT,
@@ -39,6 +40,7 @@ from erag_ray.report.figures.utility import (
     utility_by_depth,
 )
 from erag_ray.report.figures.vega_lite import COLORS
+from erag_ray.report.load import Results
 from erag_ray.report.model import Figure, Mark
 from erag_ray.schemas import (
     COMPARISONS,
@@ -116,7 +118,7 @@ def test_a_scope_has_the_best_runs_first_by_utility_at_the_largest_depth() -> No
 def test_a_dataset_without_utility_has_no_figures() -> None:
     assert scope_of(means_of(MEANS_OF_TWO), "other", 0.9) is None
     assert scope_of(means_of([mean("A", 1, None)]), "d", 0.9) is None
-    assert figures(FigureTables(means=means_of([]), confidence=0.9), "d") == []
+    assert figures(Results(means=means_of([]), confidence=0.9), "d") == []
 
 
 def test_of_many_runs_the_best_are_shown_and_the_caption_says_so() -> None:
@@ -472,7 +474,7 @@ def test_cost_is_not_drawn_where_all_labels_cost_the_same_or_nothing_is_known_of
 # --- all figures of a dataset ---
 
 
-def tables_of(first: str = "A") -> FigureTables:
+def tables_of(first: str = "A") -> Results:
     """Everything that figures are made of; the best run is called ``first``."""
     lists, labels = random_lists(random.Random(3))
     tables = {
@@ -488,7 +490,7 @@ def tables_of(first: str = "A") -> FigureTables:
     renamed = {
         name: table.with_columns(pl.col("^run_.*$").replace("A", first)) for name, table in tables.items()
     }
-    return FigureTables(**renamed, confidence=0.95)
+    return Results(**renamed, confidence=0.95)
 
 
 def test_every_figure_of_a_dataset_is_made_in_order() -> None:
@@ -509,8 +511,9 @@ def test_a_table_that_is_not_there_takes_only_its_figures_with_it(gone: str) -> 
         "queries": {"gain", "shares", "cost"},
         "requests": {"cost"},
     }
-    before = {figure.name for figure in figures(tables_of(), "d")}
-    after = {figure.name for figure in figures(dataclasses.replace(tables_of(), **{gone: None}), "d")}
+    whole = tables_of()
+    without = dataclasses.replace(whole, **{gone: getattr(whole, gone).clear()})
+    before, after = ({figure.name for figure in figures(tables, "d")} for tables in (whole, without))
     assert {name.removesuffix("-d") for name in before - after} == needs[gone]
 
 

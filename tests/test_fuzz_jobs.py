@@ -13,10 +13,7 @@ import tempfile
 from collections.abc import Callable
 
 import pytest
-from fuzzing import as_lines, check_messages, damaged, is_clean, odd_records, tried
-from hypothesis import given
-from hypothesis import strategies as st
-from test_fuzz_inputs import (
+from fuzz_oracles import (
     KILT_PAGES,
     TEXTS,
     WIKI_PAGES,
@@ -26,15 +23,19 @@ from test_fuzz_inputs import (
     passages_oracle,
     trec_oracle,
 )
+from fuzzing import as_lines, check_messages, damaged, is_clean, odd_records, tried
+from hypothesis import given
+from hypothesis import strategies as st
 from tiny import Tiny, compare, write_tiny
 
 from erag_ray import schemas
 from erag_ray.config import JobConfig, RetrieveConfig, parse
 from erag_ray.config.parsing import map_paths
+from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.inputs.stage import INPUT_TABLES, prepare
 from erag_ray.passages import make_corpus
-from erag_ray.schemas import CORPUS, InputError
+from erag_ray.schemas import CORPUS
 from erag_ray.store import TableStore
 from erag_ray.train.config import TrainConfig
 

@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from fuzz_oracles import read_all_pages, read_corpus, read_lists
 from fuzzing import check_messages, check_outcome, damaged, need, tried
 from hypothesis import given
 from hypothesis import strategies as st
-from test_fuzz_inputs import read_all_pages, read_corpus, read_lists
 
 from erag_ray.files import Diagnostics
 

@@ -16,6 +16,7 @@ from tiny import PASSAGES, QUESTIONS, Tiny, compare, table
 from erag_ray.annotators import Evidence, annotate, closed_book_answers, likelihood_noise, unrelated_pairs
 from erag_ray.config import JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
+from erag_ray.errors import InputError, JobError
 from erag_ray.evaluate.stage import evaluate
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.evidence import evidence_of
@@ -30,7 +31,7 @@ from erag_ray.report.tables import harm_notes, harm_warnings
 from erag_ray.requests import Request
 from erag_ray.requests.request import Passage, question_key
 from erag_ray.runs.pairs import pairs
-from erag_ray.schemas import CORRELATIONS, LABELS, PER_QUERY, InputError, JobError
+from erag_ray.schemas import CORRELATIONS, LABELS, PER_QUERY
 from erag_ray.store import TableStore
 
 GOLDS = ("whale oil", "Ada Brunner of Graz", "1874")

@@ -24,14 +24,14 @@ from tiny import Tiny, compare
 from erag_ray.cluster import gpus, tasks
 from erag_ray.cluster.gpus import gpu_names, process_environment
 from erag_ray.config import ReaderConfig, SearchConfig
+from erag_ray.errors import JobError
 from erag_ray.inference import pool as inference
 from erag_ray.inference.actor import GARBAGE_THRESHOLDS
 from erag_ray.inference.stage import run_stage
 from erag_ray.models import Model
 from erag_ray.requests import Request, Response
-from erag_ray.schemas import JobError
 
-TESTS = pathlib.Path(__file__).parent
+HELPERS = pathlib.Path(__file__).parent / "helpers"
 REFUSAL = r"Ray has assigned GPU [01], but torch 2\S+ \(.*\) cannot use it: \w.* Install a driver and"
 
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="about GPUs that torch does not see")
@@ -39,9 +39,9 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="about GPUs th
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    command = [sys.executable, str(TESTS / "fake_gpus.py"), str(tmp_path_factory.mktemp("gpus"))]
+    command = [sys.executable, str(HELPERS / "fake_gpus.py"), str(tmp_path_factory.mktemp("gpus"))]
     outside = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-    environment = {**outside, **ENVIRONMENT, "PYTHONPATH": f"{TESTS.parent}{os.pathsep}{TESTS}"}
+    environment = {**outside, **ENVIRONMENT, "PYTHONPATH": f"{HELPERS.parents[1]}{os.pathsep}{HELPERS}"}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from erag_ray.config import ReaderConfig
 from erag_ray.datasets import Dataset
+from erag_ray.errors import InputError, JobError
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Kind
 from erag_ray.models import Model, make_model, model_id
 from erag_ray.models.local import int8
@@ -37,7 +38,6 @@ from erag_ray.models.local.quantize import (
     relu_into_bytes,
 )
 from erag_ray.planning.uses import use_of
-from erag_ray.schemas import InputError, JobError
 
 ROOT = pathlib.Path(__file__).parents[1]
 needs_bytes = pytest.mark.skipif(not int8.is_supported(), reason="this CPU does not multiply bytes")

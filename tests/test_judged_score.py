@@ -23,11 +23,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from misbehaving_server import MODEL, Asked, MisbehavingServer, Reply, error_reply, serving
-from test_served import PRICES, config_of, runs_here, short_pauses, titles
+from served_jobs import PRICES, config_of, runs_here, short_pauses, titles
 from tiny import PASSAGES, QUESTIONS, RUNS, RunJob, Tiny, kilt_line, table, trec_lines
 
 from erag_ray.config import JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
+from erag_ray.errors import InputError
 from erag_ray.inputs.stage import prepare
 from erag_ray.kinds import ANSWER_JUDGE, Case, judgement, shown_to_judge
 from erag_ray.models import make_model
@@ -37,10 +38,10 @@ from erag_ray.requests import prompts
 from erag_ray.requests.prompts import ACCEPTED, GRADED, as_text
 from erag_ray.requests.request import Passage
 from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES
-from erag_ray.schemas import COSTS, JUDGEMENTS, LABELS, MEANS, PER_QUERY, UTILITY, InputError
+from erag_ray.schemas import COSTS, JUDGEMENTS, LABELS, MEANS, PER_QUERY, UTILITY
 from erag_ray.scores import SCORES, Scoring, score_outputs
-from erag_ray.sequential_test import SettleConfig
 from erag_ray.sequential_test import stage as settling
+from erag_ray.sequential_test.config import SettleConfig
 from erag_ray.store import TableStore
 from erag_ray.train.config import ExamplesConfig, TrainConfig
 from erag_ray.train.data.examples import prepare_examples
@@ -576,7 +577,7 @@ def test_two_runs_are_settled_by_judgements(
     server.behave = lambda asked: Reply(text="CORRECT")
     keys = {field.name for field in dataclasses.fields(SettleConfig)}
     settings = {name: one for name, one in vars(judged.config).items() if name in keys}
-    config = SettleConfig(**settings, between=["good", "bad"], share=1.0, num_looks=2)
+    config = SettleConfig(**settings, compare=["good", "bad"], fraction=1.0, num_looks=2)
     found = settling.settle(config, prepare(config))
     # P@3 of all documents
     own = {run: sum(len(list_of(run, query, 3)) for query in QUESTIONS) / 18 for run in ("good", "bad")}

@@ -15,6 +15,7 @@ from tiny import Tiny, table
 from erag_ray.annotators import Evidence, annotate
 from erag_ray.config import JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
+from erag_ray.errors import InputError, JobError
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
 from erag_ray.kinds import RELEVANCE, Case, Kind, grade
@@ -25,7 +26,7 @@ from erag_ray.planning.plan import StagePlan, plan_stage
 from erag_ray.planning.uses import check_reader, use_of
 from erag_ray.requests import Request
 from erag_ray.requests.request import Passage, Response
-from erag_ray.schemas import LABELS, InputError, JobError
+from erag_ray.schemas import LABELS
 from erag_ray.store import TableStore
 
 WORDS = ["yes", " yes", "no", " no", " Yes", "No"]
@@ -218,7 +219,7 @@ def test_a_job_asks_its_judge_once_and_seals_what_it_said(
     queries = asked_of_judge["query_id"].unique()
     asked = wanted.filter(pl.col("query_id").is_in(queries.implode())).height
     assert (len(queries), asked_of_judge.height) == (3, asked)
-    label(some.config, inputs, run_stage(some.config, plan).values(inputs))
+    label(some.config, inputs, run_stage(some.config, plan))
     labels = table(some, LABELS, annotator="llm_relevance_graded")
     assert labels["label"].count() == asked
     assert labels.height == table(some, LABELS, annotator="llm_relevance").height > asked

@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 import polars as pl
 import pytest
-from test_retrieve import corpus_of
+from ranked_lists import corpus_of
 
 from erag_ray.config import RetrieveConfig, RetrieverConfig, SearchConfig
 from erag_ray.retrieve import lucene, make_retriever

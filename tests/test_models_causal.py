@@ -12,9 +12,9 @@ import pytest
 import tokenizers
 
 from erag_ray.config import ReaderConfig
+from erag_ray.errors import InputError
 from erag_ray.models import make_model
 from erag_ray.requests import Form, Passage, Request
-from erag_ray.schemas import InputError
 
 PLAIN = models.form_for("causal")
 CHAT = models.form_for("causal", prompt="chat")

@@ -15,8 +15,8 @@ import torch
 import transformers
 
 from erag_ray.config import ReaderConfig
+from erag_ray.errors import InputError
 from erag_ray.models import make_model, model_id
-from erag_ray.schemas import InputError
 
 FORMS = {kind: models.form_for(kind) for kind in ("fid", "ipa", "causal")}
 REQUESTS = {kind: models.some_requests(form, 20, seed=5) for kind, form in FORMS.items()}

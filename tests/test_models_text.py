@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erag_ray.config import PromptConfig, ReaderConfig
+from erag_ray.errors import InputError
 from erag_ray.models import make_model
 from erag_ray.models.local.model import PromptTokens
 from erag_ray.models.local.tokens import PieceTokenizer
 from erag_ray.requests import Form, Passage, Request
 from erag_ray.requests.prompts import Piece
-from erag_ray.schemas import InputError
 
 WIDE = {
     ord(character): ord(character) + 0xFEE0 for character in "<|>/"

@@ -16,25 +16,12 @@ import psutil
 import pytest
 import ray
 import ray.cluster_utils
-from crashes import NUM_REQUESTS, ROOT, interrupted, write_larger
+from crashes import NUM_REQUESTS, ROOT, interrupted
 from failing import MARK
 from quiet_ray import ENVIRONMENT
+from two_nodes import MARKS, QUICK, is_reader, on_two_readers
 
-from erag_ray.config import JobConfig
-
-# Ray warns of its own inner workings
-MARKS = [
-    pytest.mark.cluster,
-    pytest.mark.timeout(600),
-    pytest.mark.filterwarnings(
-        r"ignore::DeprecationWarning:ray\..*",
-        r"ignore::FutureWarning:ray\..*",
-        r"ignore::ResourceWarning",
-        r"ignore::pytest.PytestUnraisableExceptionWarning",
-    ),
-]
 pytestmark = MARKS
-QUICK = {"health_check_period_ms": 1000, "health_check_failure_threshold": 5, "health_check_timeout_ms": 1000}
 Cluster = Any
 Fault = Callable[[Cluster, list[Any]], None]
 
@@ -44,7 +31,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Iterator
     """A head that runs no readers, and two workers."""
     if ray.is_initialized():
         ray.shutdown()
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "helpers")])
     for name, setting in {**ENVIRONMENT, "PYTHONPATH": paths, MARK: str(tmp_path / "mark")}.items():
         monkeypatch.setenv(name, setting)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
@@ -61,13 +48,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Iterator
 def reader_processes() -> list[psutil.Process]:
     """The processes of this test's reader actors."""
     return [process for process in psutil.Process().children(recursive=True) if is_reader(process)]
-
-
-def is_reader(process: psutil.Process) -> bool:
-    try:
-        return "MapWorker(MapBatches(ModelActor))" in " ".join(process.cmdline())
-    except psutil.NoSuchProcess:
-        return False
 
 
 def kill_a_reader(cluster: Cluster, workers: list[Any]) -> None:
@@ -97,11 +77,6 @@ FAULTS: dict[str, Fault] = {
     "a node is removed": remove_a_node,
     "a node is added": add_a_node,
 }
-
-
-def on_two_readers(folder: pathlib.Path) -> JobConfig:
-    config = write_larger(folder)
-    return dataclasses.replace(config, num_readers=2, cpus_per_reader=1, progress=False, rows_per_block=20)
 
 
 @pytest.mark.parametrize("fault", FAULTS)

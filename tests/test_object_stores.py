@@ -22,12 +22,13 @@ from erag_ray.cli.access import check_access
 from erag_ray.config import JobConfig, map_paths
 from erag_ray.config.parsing import expand
 from erag_ray.datasets import load_queries
+from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.inputs.stage import INPUT_TABLES, prepare, prepared
 from erag_ray.passages import load_passages, make_corpus
 from erag_ray.passages.pages import page_spans, read_pages
 from erag_ray.runs import load_run
-from erag_ray.schemas import CORPUS, LABELS, MEANS, RESPONSES, UTILITY, InputError
+from erag_ray.schemas import CORPUS, LABELS, MEANS, RESPONSES, UTILITY
 from erag_ray.sharded_tasks import do_tasks
 from erag_ray.stages.lock import locked
 from erag_ray.store import (

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 import pytest
-from test_evaluate import best_depths, numbered, settings, used
+from evaluated import best_depths, numbered, settings, used
 from tiny import RIGHT, Tiny, compare, table, tables_text
 
 from erag_ray.config import JobConfig, ReaderConfig
@@ -251,7 +251,7 @@ def test_a_stage_that_asks_nothing_is_sealed(tiny: Tiny, no_reader: None) -> Non
     plan = plan_stage(some.config, inputs, "annotate", single_document=True, end_to_end=False)
     assert plan.requests.is_empty()
     done = run_stage(some.config, plan)
-    label(some.config, inputs, done.values(inputs))
+    label(some.config, inputs, done)
     assert table(some, LABELS)["annotator"].unique().to_list() == ["provenance"]
     assert done.responses.is_empty()
     assert TableStore(f"{some.config.out}/annotate").read(OUTPUTS).is_empty()

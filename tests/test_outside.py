@@ -14,6 +14,7 @@ from outside_kind import ABSTENTION
 from tiny import Tiny, compare, table
 
 from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.errors import InputError
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, RELEVANCE
@@ -23,7 +24,7 @@ from erag_ray.planning.plan import plan_stage, preview
 from erag_ray.planning.uses import check_reader
 from erag_ray.requests import Passage, Request, Response
 from erag_ray.requests.request import Form
-from erag_ray.schemas import LABELS, InputError
+from erag_ray.schemas import LABELS
 
 MODEL, KIND = "outside_model:Words", "outside_kind:ANSWERABLE"
 ANNOTATORS = ["erag", "gain", "gold_likelihood", "llm_relevance", "llm_relevance_graded", KIND]
@@ -221,7 +222,7 @@ def test_a_job_whose_annotators_ask_nothing_runs_nothing(tiny: Tiny, no_reader: 
     inputs = prepare(config)
     plan = plan_stage(config, inputs, "annotate", single_document=True, end_to_end=False)
     assert (plan.plans, plan.counts, plan.requests.height) == ([], [], 0)
-    label(config, inputs, run_stage(config, plan).values(inputs))
+    label(config, inputs, run_stage(config, plan))
     assert set(table(tiny, LABELS)["annotator"]) == {"provenance"}
 
 

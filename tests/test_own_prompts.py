@@ -15,12 +15,13 @@ from tiny import Tiny, compare, job_command, table, work_of
 
 from erag_ray.config import ExampleConfig, PromptConfig, ReaderConfig
 from erag_ray.config.prompt import read_prompt
+from erag_ray.errors import InputError
 from erag_ray.inputs.stage import prepare
 from erag_ray.models import make_model
 from erag_ray.planning.uses import check_reader, reader_id
 from erag_ray.requests import Passage, Request
 from erag_ray.requests.prompts import as_messages, as_text, own_prompt, pieces
-from erag_ray.schemas import LABELS, UTILITY, InputError
+from erag_ray.schemas import LABELS, UTILITY
 
 ROOT = pathlib.Path(__file__).parents[1]
 PASSAGES = (Passage("Marn", "A bridge."), Passage("", "A river."))
@@ -159,7 +160,7 @@ WRONG = {
     f'{GOOD}\npassage: "{{question}}"': PASSAGE + "have no field but {rank}, {title}",
     f'{GOOD}\nwithout_passages: "none"': NONE + "contain {question}",
     "passage: '{text}'": ": lacks the key template",
-    'templte: "{question} {passages}"': ":1: unknown key templte. Did you mean 'template'?",
+    'templte: "{question} {passages}"': ":1: unknown key templte. Did you mean template?",
     f"{GOOD}\nchat: fasle": ": chat: expected true or false, got 'fasle'",
     f"{GOOD}\nexamples:\n  - {{question: a}}": ": examples: lacks the key answer",
     "- a list": ":1: holds no keys",
@@ -202,7 +203,7 @@ FILLED = '    template: "{passages} {question}"'
 IN_A_CONFIG = {
     '    template: "{passages}"': ":4: reader.prompt.template must contain {question}",
     f"{FILLED}\n    chat: fasle": ':5: "reader.prompt.chat": expected bool, got fasle',
-    f"{FILLED}\n    chatt: no": ":5: unknown key reader.prompt.chatt. Did you mean 'chat'?",
+    f"{FILLED}\n    chatt: no": ":5: unknown key reader.prompt.chatt. Did you mean reader.prompt.chat?",
     "    passage: '{text}'": ":3: reader.prompt must have the key template",
 }
 

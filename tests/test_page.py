@@ -14,18 +14,13 @@ from typing import Any
 import polars as pl
 import pytest
 from made_up_folder import READER, Size, write_folder
+from page_reports import HOSTILE, report_of
 
 from erag_ray.report.model import (
     Column,
-    DatasetVerdict,
-    Figure,
-    Finding,
     Format,
-    Report,
-    Section,
     Table,
     Value,
-    Verdict,
 )
 from erag_ray.report.page import PageOptions, write_page
 from erag_ray.report.page.payload import packed, table_data
@@ -53,20 +48,6 @@ from erag_ray.schemas import (
     TableSchema,
 )
 from erag_ray.store import Folder, TableStore
-
-HOSTILE = "</script><img src=x onerror=alert(1)> \u2028\u2029 \u202eright to left\u202c & <b>bold</b>"
-
-
-def report_of(title: str = "Which retriever?", *parts: Table | Figure) -> Report:
-    finding = Finding(topic="certainty", text="not settled: 412 questions would be needed", is_warning=True)
-    verdict = DatasetVerdict(dataset="nq", answer="bm25 serves the reader best", findings=(finding,))
-    return Report(
-        title=title,
-        verdict=Verdict(question="Which retriever serves the reader best?", datasets=(verdict,)),
-        sections=(Section(name="runs", title="Runs", parts=parts),),
-        warnings=("half of the outputs are empty",),
-        notes=("two questions have no gold page",),
-    )
 
 
 def unpacked(text: str) -> Any:
@@ -377,7 +358,7 @@ sys.path.insert(0, {tests!r})
 from made_up_folder import Size, write_folder
 from erag_ray.report.page.questions import QuestionOptions, load_questions
 from erag_ray.store import TableStore
-from test_page import report_of
+from page_reports import report_of
 from erag_ray.report.page import write_page
 store = TableStore({out!r})
 questions = load_questions(store, QuestionOptions())

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import polars as pl
 import pytest
 from made_up_folder import READER, Size, write_folder
+from page_reports import HOSTILE, report_of
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from test_page import HOSTILE, report_of
 
 from erag_ray.report.figures.charts import javascript_bundle, vega
 from erag_ray.report.model import Column, Figure, Format, Table, Value

@@ -11,12 +11,14 @@ import pytest
 from tiny import Tiny, compare, table
 
 from erag_ray.config import ReaderConfig
-from erag_ray.papers import PapersConfig, dual_probabilities
+from erag_ray.errors import InputError
+from erag_ray.papers.config import PapersConfig
+from erag_ray.papers.dual_labels import dual_probabilities
 from erag_ray.papers.stage import papers
 from erag_ray.report import rows_of_text, tables_of
 from erag_ray.report.tables import agreement_by_depth, agreement_by_reader, table_1
 from erag_ray.report.tables.curves import table_depths
-from erag_ray.schemas import CORRELATIONS, DUAL_LABELS, MEANS, InputError
+from erag_ray.schemas import CORRELATIONS, DUAL_LABELS, MEANS
 from erag_ray.store import TableStore
 
 TAU = "kendall_tau_b"

@@ -17,8 +17,8 @@ from erag_ray.cli import public_files as public
 from erag_ray.cli.public import with_public
 from erag_ray.cli.public_files import PUBLISHED, download, fetch_public, is_public
 from erag_ray.config import RetrieveConfig, RetrieverConfig
+from erag_ray.errors import InputError
 from erag_ray.progress import counted
-from erag_ray.schemas import InputError
 
 CONTENT = bytes(range(256)) * 12_000
 

@@ -100,7 +100,7 @@ def test_a_calibrated_one_says_time_memory_and_cost_and_keeps_what_it_read(
     job(tiny.with_config(dry_run=True, calibrate=15, price_per_hour=36.0))
     told = capsys.readouterr().err
     assert "pairs: 1 reader-seconds each [1, 1] by 4 samples, 4 requests in all" in told
-    assert "(one batch of the job holds up to 2); all 18 would take 0.005 reader-hours [0.005, 0.005]" in told
+    assert "(one batch of the job has up to 2); all 18 would take 0.005 reader-hours [0.005, 0.005]" in told
     assert "peak memory of a reader 1.00 GiB" in told
     # 37 readings of a second each, by two readers
     assert (
@@ -205,7 +205,7 @@ def test_batches_smaller_than_the_jobs_do_not_show_that_erag_costs_more(
     job(tiny.with_config(dry_run=True, calibrate=15, end_to_end_depths=[3]))
     told = capsys.readouterr().err
     assert "eRAG 0.005 reader-hours [0.005, 0.005], end-to-end 0.00306 reader-hours" in told
-    assert "these samples do not tell" in told
+    assert "these samples do not show" in told
 
 
 def test_where_pairs_are_all_read_the_comparison_is_not_known(

@@ -7,29 +7,31 @@ import html
 import io
 import pathlib
 import re
-from collections.abc import Sequence
 
 import markdown_it
 import polars as pl
 import pytest
 import rich.console
-from test_evaluate import (
-    comparisons,
-    contrasts,
-    correlations,
-    means,
+from evaluated import (
     measured,
     numbered,
     queries,
-    settings,
     used,
 )
-from test_several_datasets import three
+from report_texts import (
+    lines_after_the_verdict,
+    made_report,
+    made_up,
+    printed,
+    report_with,
+    results_of,
+    spoken,
+)
+from several_datasets import three
 from tiny import RIGHT, Tiny, compare, table, tables_text
 
 from erag_ray.report import (
     Results,
-    build_report,
     markdown,
     number,
     open_console,
@@ -39,11 +41,10 @@ from erag_ray.report import (
     show,
     tables_of,
     text_of,
-    verdict,
     with_interval,
 )
 from erag_ray.report.formats import compact_text_of
-from erag_ray.report.model import Column, DatasetVerdict, Finding, Format, Report, Table, Value, Verdict
+from erag_ray.report.model import Column, Format, Table, Value
 from erag_ray.schemas import MEANS
 
 Rows = list[list[str]]
@@ -72,32 +73,9 @@ def report_of(tiny: Tiny) -> str:
     return tables_text(tiny)
 
 
-def results_of(x: pl.DataFrame, y: pl.DataFrame, asked: pl.DataFrame) -> Results:
-    """All tables of measures and utilities."""
-    given = (x, y, asked, settings())
-    return Results(
-        means=means(*given),
-        correlations=correlations(*given),
-        comparisons=comparisons(*given),
-        contrasts=contrasts(*given),
-        confidence=0.95,
-    )
-
-
-def made_report(results: Results) -> Report:
-    return build_report(results, verdict(results))
-
-
 def text_of_all(results: Results) -> str:
     """All tables of a report as Markdown."""
     return parts_as_markdown("t", tables_of(made_report(results)))
-
-
-def made_up(**changes: object) -> Results:
-    """Of two runs and four queries."""
-    columns = {("r", "A", 2): [0, 1, 1, 0], ("r", "B", 2): [0, 0, 1, 0]}
-    changed = {**columns, **changes.get("utility", {})}  # type: ignore[dict-item]
-    return results_of(measured(columns), used(changed), numbered(4))
 
 
 # --- the figures ---
@@ -226,26 +204,6 @@ NAMES = [
 ]
 
 
-def results_with(name: str) -> Results:
-    """Results of a dataset, an annotator and a run that are all called ``name``, beside a run B."""
-    columns = {("r", name, 2): [0, 1, 1, 0], ("r", "B", 2): [0, 0, 1, 0]}
-    x, y = measured(columns, annotator=name), used(columns)
-    asked = numbered(4).with_columns(dataset=pl.lit(name))
-    return dataclasses.replace(results_of(x, y, asked), reader={"kind": name}, notes=[name], missing=(name,))
-
-
-def report_with(name: str) -> Report:
-    """A report whose every text is the name: title, verdict, warnings and notes."""
-    made = made_report(results_with(name))
-    findings = tuple(Finding(topic="run", text=name, is_warning=flag) for flag in (True, False))
-    said = Verdict(
-        question=name,
-        datasets=(DatasetVerdict(dataset=name, answer=name, findings=findings),),
-        findings=findings,
-    )
-    return dataclasses.replace(made, title=name, verdict=said, warnings=(name,))
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_comes_out_as_it_went_in(name: str) -> None:
     made = report_with(name)
@@ -307,33 +265,6 @@ def test_a_name_cannot_forge_a_line_of_the_verdict() -> None:
 
 
 # --- the console ---
-
-
-def printed(made: Report, width: int, *, verbose: bool = False, places: Sequence[str] = ()) -> str:
-    """What a console of this width shows."""
-    out = io.StringIO()
-    print_report(made, rich.console.Console(file=out, width=width), verbose=verbose, places=places)
-    return out.getvalue()
-
-
-def spoken(num_datasets: int, num_findings: int, words: int) -> Report:
-    """A report with a verdict of so many datasets and findings, each of so many words."""
-    text = " ".join(["word"] * words)
-    datasets = tuple(
-        DatasetVerdict(
-            dataset=f"dataset{number}",
-            answer=f"answer {number} {text}",
-            findings=tuple(
-                Finding(topic="trust", text=f"finding {number}.{place} {text}", is_warning=place == 1)
-                for place in range(num_findings)
-            ),
-        )
-        for number in range(num_datasets)
-    )
-    said = Verdict(
-        question=f"question {text}", datasets=datasets, findings=(Finding(topic="cost", text="it cost this"),)
-    )
-    return dataclasses.replace(made_report(made_up()), verdict=said)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -429,11 +360,6 @@ def test_long_names_and_texts_are_broken_not_cut(width: int) -> None:
 
 
 # --- the Markdown ---
-
-
-def lines_after_the_verdict(text: str) -> int:
-    """Lines from the first heading after the title on."""
-    return text.partition("\n## ")[2].count("\n") + 1
 
 
 @pytest.mark.parametrize("num_datasets", [1, 5, 40])

@@ -15,16 +15,17 @@ import polars as pl
 import pytest
 import rich.console
 from conftest import read_here
-from test_architecture import HEAVY
-from test_evaluate import measured, numbered, used
-from test_report import lines_after_the_verdict, printed, report_with, results_of, spoken
+from evaluated import measured, numbered, used
+from heavy_packages import HEAVY
+from report_texts import lines_after_the_verdict, printed, report_with, results_of, spoken
 from tiny import Tiny, compare, write_tiny
 
 from erag_ray.config import ReportConfig, ReportKeys
+from erag_ray.errors import InputError
 from erag_ray.report import Results, build_report, load, markdown, tables_of, verdict
 from erag_ray.report.load import Empty
 from erag_ray.report.stage import report
-from erag_ray.schemas import COSTS, MEANS, InputError, TableSchema
+from erag_ray.schemas import COSTS, MEANS, TableSchema
 from erag_ray.store import TableStore
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -165,7 +166,9 @@ def other_columns(place: pathlib.Path) -> None:
 @pytest.mark.parametrize("name", ["labels", "queries"])
 def test_means_of_other_tables_are_refused(out: pathlib.Path, name: str) -> None:
     other_columns(place_of(out, KINDS[name]))
-    with pytest.raises(InputError, match=rf"means were made from other .*{name}.*; run jobs/compare\.py"):
+    with pytest.raises(
+        InputError, match=rf"means were made from other .*({name}|per_query).*; run jobs/compare\.py"
+    ):
         load(str(out))
 
 

@@ -4,60 +4,22 @@ from __future__ import annotations
 
 import math
 import re
-import tempfile
 from typing import Any
 
 import numpy as np
-import polars as pl
 import pytest
 import Stemmer
 from bm25s.stopwords import STOPWORDS_EN
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from ranked_lists import corpus_of, lists_of, questions, searched
 from tiny import PASSAGES, QUESTIONS
 
 from erag_ray.config import RetrieverConfig
 from erag_ray.retrieve import best, make_retriever
 from erag_ray.retrieve.analysers import English
 from erag_ray.retrieve.passage_fields import title_and_first_sentence
-from erag_ray.retrieve.stage import do_here
-from erag_ray.schemas import CORPUS
-from erag_ray.store import Folder
-
-
-def corpus_of(texts: dict[str, tuple[str, str]]) -> pl.DataFrame:
-    rows = [(name, None, title, text) for name, (title, text) in texts.items()]
-    return pl.DataFrame(rows, schema=CORPUS.columns.names, orient="row").cast({"page_id": pl.String})
-
-
-def questions(*texts: str) -> pl.DataFrame:
-    return pl.DataFrame({"query_id": [f"q{number}" for number in range(len(texts))], "question": texts})
-
-
-def searched(
-    corpus: pl.DataFrame, *texts: str, depth: int = 50, per_shard: int = 1000, **settings: object
-) -> pl.DataFrame:
-    """The lists of some questions by an index that is built for them alone."""
-    config = RetrieverConfig(**{"kind": "bm25", **settings})  # type: ignore[arg-type]
-    retriever = make_retriever("bm25", config)
-    with tempfile.TemporaryDirectory() as place:
-        index, work = Folder(f"{place}/index"), Folder(f"{place}/work")
-        retriever.build(corpus, index, per_shard, do_here)
-        found: pl.DataFrame = retriever.search(index, questions(*texts), work, depth, per_shard, do_here)
-    return found
-
-
-def lists_of(
-    corpus: pl.DataFrame, *texts: str, depth: int = 50, per_shard: int = 1000
-) -> list[list[tuple[str, float]]]:
-    """The list of each question as (doc_id, score)."""
-    found = searched(corpus, *texts, depth=depth, per_shard=per_shard)
-    parts = [found.filter(query_id=f"q{number}") for number in range(len(texts))]
-    for part in parts:
-        assert part["rank"].to_list() == list(range(1, part.height + 1))
-    return [part.select("doc_id", "score").rows() for part in parts]
-
 
 # --- the floor ---
 

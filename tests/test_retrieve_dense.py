@@ -12,17 +12,17 @@ import polars as pl
 import pytest
 import sentence_transformers
 from encoders import bert_folder, vector, xlm_roberta_folder
+from ranked_lists import corpus_of, questions
 from sentence_transformers.sentence_transformer import modules
-from test_retrieve import corpus_of, questions
 
 from erag_ray.config import RetrieverConfig
+from erag_ray.errors import InputError
 from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.dense.encoders import Encoder, preset_named
 from erag_ray.retrieve.dense.index import Shard
 from erag_ray.retrieve.lists import LIST_COLUMNS
 from erag_ray.retrieve.rrf import ReciprocalRank
 from erag_ray.retrieve.stage import do_here
-from erag_ray.schemas import InputError
 from erag_ray.sharded_tasks import part
 from erag_ray.store import Folder, write_array
 

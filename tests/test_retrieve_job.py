@@ -10,11 +10,12 @@ from typing import Any, ClassVar
 import polars as pl
 import pytest
 from encoders import bert_folder
+from pages import page_line
 from polars.testing import assert_frame_equal
-from test_corpus import page_line
 from tiny import PASSAGES, QUESTIONS, Tiny, kilt_line, passage_line
 
 from erag_ray.config import JobConfig, RetrieveConfig, RetrieverConfig, SearchConfig
+from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.planning.uses import check_reader
@@ -26,7 +27,7 @@ from erag_ray.retrieve.dense import index as dense
 from erag_ray.retrieve.run import MadeRun
 from erag_ray.retrieve.stage import make_runs, retrieve
 from erag_ray.runs import load_run
-from erag_ray.schemas import RETRIEVAL_MEASURES, InputError
+from erag_ray.schemas import RETRIEVAL_MEASURES
 from erag_ray.store import TableStore
 
 BM25 = {"bm25": RetrieverConfig(kind="bm25")}

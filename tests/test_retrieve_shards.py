@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_retrieve import corpus_of, lists_of
+from ranked_lists import corpus_of, lists_of
 
 from erag_ray.retrieve import bm25
 from erag_ray.retrieve.dense import index as dense

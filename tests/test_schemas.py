@@ -8,19 +8,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
+from erag_ray.errors import InputError
 from erag_ray.registry import find
-from erag_ray.schemas import (
-    LABELS,
-    PROVENANCE,
-    QUERIES,
-    REQUESTS,
-    RESPONSES,
-    RUNS,
-    TABLES,
-    InputError,
-    check,
-    conform,
-)
+from erag_ray.schemas import LABELS, PROVENANCE, QUERIES, REQUESTS, RESPONSES, RUNS, TABLES, check, conform
 
 LISTS = pl.DataFrame(
     {

@@ -21,6 +21,7 @@ from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, assert_same, compare, kilt_lin
 from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig, output_settings
 from erag_ray.datasets import Dataset
 from erag_ray.datasets.tasks import DATASETS
+from erag_ray.errors import InputError
 from erag_ray.evaluate.stage import evaluate
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare, prepared
@@ -35,7 +36,7 @@ from erag_ray.planning.plan import StagePlan, plan_labels, plan_stage
 from erag_ray.planning.uses import check_reader, label_kind, reader_id, use_of
 from erag_ray.requests import Form, Passage, Request
 from erag_ray.requests.prompts import VERDICTS
-from erag_ray.schemas import LABELS, UTILITY, InputError
+from erag_ray.schemas import LABELS, UTILITY
 from erag_ray.scores import SCORES, score_outputs
 from erag_ray.store import KEY_COLUMNS, ResponseStore, TableStore
 

@@ -9,7 +9,7 @@ import ray
 from ray.exceptions import AuthenticationError
 
 from erag_ray.cluster import ray_session
-from erag_ray.schemas import JobError
+from erag_ray.errors import JobError
 
 ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
 

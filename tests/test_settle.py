@@ -14,11 +14,12 @@ import pytest
 from tiny import kilt_line, passage_line, trec_lines
 
 from erag_ray.config import ReaderConfig, parse
+from erag_ray.errors import InputError, JobError
 from erag_ray.inputs.stage import prepare
 from erag_ray.measures import compute, own_ideal
-from erag_ray.schemas import COSTS, INTERIM_ANALYSES, REQUESTS, InputError, JobError
-from erag_ray.sequential_test import SettleConfig
+from erag_ray.schemas import COSTS, INTERIM_ANALYSES, REQUESTS
 from erag_ray.sequential_test import stage as settling
+from erag_ray.sequential_test.config import SettleConfig
 from erag_ray.sequential_test.stage import settle
 from erag_ray.store import TableStore
 

@@ -10,16 +10,17 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import polars as pl
 import pytest
+from cell_tables import framed
+from evaluated import queries
+from evaluated import settings as settings_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
-from test_cells import framed
-from test_evaluate import queries
-from test_evaluate import settings as settings_of
 from tiny import Tiny, compare, table
 
 from erag_ray.agreement import holm
 from erag_ray.datasets import load_queries
+from erag_ray.errors import InputError
 from erag_ray.evaluate import (
     all_slices,
     by_dataset,
@@ -43,7 +44,6 @@ from erag_ray.schemas import (
     SLICE_MEANS,
     SLICES,
     UTILITY,
-    InputError,
     TableSchema,
 )
 from erag_ray.store import TableStore

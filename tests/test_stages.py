@@ -73,7 +73,7 @@ def test_the_same_again_makes_nothing_and_says_so(compared: Tiny, capsys: pytest
         "inputs: as sealed before",
         "labels: as sealed before",
         "end-to-end scores: as sealed before",
-        "per_query, pooling, means, correlations, comparisons, contrasts, best_depths, cells, cell_comparisons, "
+        "per_query, pool_bias, means, correlations, comparisons, contrasts, best_depths, cells, cell_comparisons, "
         "complements, cell_shares, slice_means, slice_comparisons: as sealed before",
     ]
 

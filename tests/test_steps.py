@@ -17,6 +17,7 @@ from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, kilt_line, passage_li
 from erag_ray import measures
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.datasets import sample
+from erag_ray.errors import InputError
 from erag_ray.evaluate import depths_of
 from erag_ray.evaluate.export import export
 from erag_ray.evaluate.stage import evaluate
@@ -27,7 +28,7 @@ from erag_ray.labels.document_labels import label
 from erag_ray.planning.plan import end_to_end_lists, plan_stage, preview
 from erag_ray.report.load import load
 from erag_ray.runs import GOLD_PASSAGES, load_run
-from erag_ray.schemas import LABELS, REQUESTS, UTILITY, InputError
+from erag_ray.schemas import LABELS, REQUESTS, UTILITY
 from erag_ray.schemas import RUNS as RUNS_TABLE
 from erag_ray.store import ResponseStore, TableStore
 
@@ -395,10 +396,12 @@ def test_what_was_made_from_other_inputs_is_refused(tiny: Tiny, reads_here: list
     assert not (out / "report.md").exists()
     assert not (out / "compare" / "manifest.json").exists()
     with pytest.raises(
-        InputError, match=r"labels were made with another corpus, runs; run jobs/annotate\.py again"
+        InputError, match=r"labels were made with another corpus, gold, runs; run jobs/annotate\.py again"
     ):
         evaluate(tiny.config, inputs)
-    with pytest.raises(InputError, match=r"means were made from other .*labels.* than stand there now"):
+    with pytest.raises(
+        InputError, match=r"means were made from other .*(labels|per_query).* than stand there now"
+    ):
         load(tiny.config.out)
 
 

@@ -18,7 +18,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.schemas import PROVENANCE, RESPONSES, RUNS, InputError
+from erag_ray.errors import InputError
+from erag_ray.schemas import PROVENANCE, RESPONSES, RUNS
 from erag_ray.store import (
     KEY_COLUMNS,
     LEASE_SECONDS,

@@ -16,8 +16,8 @@ from ray._private.runtime_env.working_dir import WorkingDirPlugin
 from erag_ray.cli.run import run_job
 from erag_ray.cli.submission import check_outputs
 from erag_ray.config import JobConfig, parse
-from erag_ray.schemas import InputError
-from erag_ray.world import WorldConfig
+from erag_ray.errors import InputError
+from erag_ray.world.config import WorldConfig
 
 ROOT = pathlib.Path(__file__).parents[1]
 JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py"))
@@ -52,7 +52,7 @@ def test_every_job_refuses_its_default_outputs(
     message = refusal([str(ROOT / "jobs" / f"{job}.py"), *REQUIRED.get(job, [])], monkeypatch, capsys)
     assert message.count("  - ") == 1
     assert re.search(r"out \(results/\w+", message)
-    assert ("store (results/store)" in message) == (job in WITH_STORE)
+    assert ("cache_dir (results/store)" in message) == (job in WITH_STORE)
     assert "paths that all nodes see" in message
     assert not list(submitted.iterdir())
 
@@ -103,7 +103,7 @@ def test_the_refusal_comes_before_a_bucket_is_asked(
         raise AssertionError("something was looked at before the outputs were refused")
 
     for name in ("check_access", "locked", "with_public"):
-        monkeypatch.setattr(f"erag_ray.cli.run.{name}", unreached)
+        monkeypatch.setattr(f"erag_ray.cli.job.{name}", unreached)
     monkeypatch.setattr("sys.argv", ["job", "--queries", "[s3://bucket/nq.jsonl]"])
     with pytest.raises(SystemExit) as ended:
         run_job(JobConfig, unreached, "")

@@ -9,7 +9,7 @@ import pytest
 
 from erag_ray.cluster import task_pool
 from erag_ray.config import SearchConfig
-from erag_ray.schemas import JobError
+from erag_ray.errors import JobError
 from erag_ray.sharded_tasks import Tasks
 
 

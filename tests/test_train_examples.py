@@ -13,7 +13,7 @@ from tiny import Tiny
 from trainings import TINY, given_lines, tiny_training, write_given
 
 from erag_ray.config import ReaderConfig
-from erag_ray.schemas import InputError
+from erag_ray.errors import InputError
 from erag_ray.train.config import ExamplesConfig, StageConfig, TrainConfig
 from erag_ray.train.data.batches import listed
 from erag_ray.train.data.examples import Examples, prepare_examples

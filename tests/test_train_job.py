@@ -13,8 +13,8 @@ import yaml
 from models import form_for, loaded, outputs
 from trainings import ROOT, curve, result, run, tiny_training
 
+from erag_ray.errors import JobError
 from erag_ray.requests import Passage, Request
-from erag_ray.schemas import JobError
 from erag_ray.train.config import TrainConfig
 from erag_ray.train.stage import train
 from erag_ray.train.workers import full_path

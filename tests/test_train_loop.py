@@ -34,10 +34,10 @@ from trainings import (
 )
 
 from erag_ray.config import ReaderConfig
+from erag_ray.errors import InputError, JobError
 from erag_ray.models import make_model
 from erag_ray.models.local.model import Output, PromptTokens
 from erag_ray.requests import Form, Passage, Request
-from erag_ray.schemas import InputError, JobError
 from erag_ray.train import checkpoints, loop
 from erag_ray.train.config import ExamplesConfig, TrainConfig
 from erag_ray.train.data.batches import Batches, Sample, tokenised

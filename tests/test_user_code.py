@@ -16,7 +16,7 @@ from typing import Any
 import polars as pl
 import pytest
 from guides import files_of, job_commands
-from test_faults import FORM, as_pending, in_order, pending, requests, work_of
+from pending_requests import FORM, as_pending, in_order, pending, requests, work_of
 from tiny import RUNS as LISTS
 from tiny import RunJob, Tiny, job_command, table
 
@@ -24,15 +24,16 @@ from erag_ray import registry as names
 from erag_ray import user_code
 from erag_ray.cluster import ray_session
 from erag_ray.config import JobConfig, ReaderConfig, RetrieverConfig
+from erag_ray.errors import InputError, JobError
 from erag_ray.inference import ModelActor, run
 from erag_ray.inputs.stage import prepare
 from erag_ray.models import Isolation, Rendered, make_model, model_id, rendered
 from erag_ray.models.isolation import ERRORS_IN_A_ROW
 from erag_ray.requests import Passage, Request, Response
-from erag_ray.schemas import LABELS, UTILITY, InputError, JobError
+from erag_ray.schemas import LABELS, UTILITY
 from erag_ray.scores import score_named
-from erag_ray.sequential_test import SettleConfig
 from erag_ray.sequential_test import stage as settling
+from erag_ray.sequential_test.config import SettleConfig
 from erag_ray.store import JobTracebacks, ResponseStore, TableStore, as_frame
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -607,7 +608,7 @@ def test_settling_stops_at_an_output_that_cannot_be_scored(
     module("my_scores", SCORES)
     monkeypatch.setattr(settling, "ray_session", lambda address: contextlib.nullcontext())
     settings = {key.name: getattr(tiny.config, key.name) for key in dataclasses.fields(JobConfig)}
-    settings |= {"score": "my_scores:STRICT", "between": ["good", "bad"], "cutoff": 1, "share": 1.0}
+    settings |= {"score": "my_scores:STRICT", "compare": ["good", "bad"], "cutoff": 1, "fraction": 1.0}
     config = SettleConfig(**settings)
     with pytest.raises(
         JobError, match=r"1 of \d+ scores are errors.*\n.*query q2, output 'Orla': ZeroDivision"

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from evaluated import best_depths, comparisons, correlations, means, measured, numbered, settings, used
 from hypothesis import given
 from hypothesis import strategies as st
-from test_evaluate import best_depths, comparisons, correlations, means, measured, numbered, settings, used
 
 from erag_ray.agreement import detectable_difference, holm
 from erag_ray.report import Results

@@ -19,13 +19,13 @@ from erag_ray.benchmark.readers import vllm as benchmark_vllm
 from erag_ray.benchmark.tables import vllm_table
 from erag_ray.cluster.gpus import process_environment
 from erag_ray.config import JudgeConfig, ReaderConfig, output_settings
+from erag_ray.errors import InputError, JobError
 from erag_ray.inference.pool import Pool
 from erag_ray.models import make_model
 from erag_ray.models.vllm import model as vllm
 from erag_ray.models.vllm.engine import MAX_NEXT, Computed, Engine, Part, arguments_of, sampling
 from erag_ray.requests import Form, Request
 from erag_ray.requests.prompts import FAMILIES, family_prompt, question_first_prompt
-from erag_ray.schemas import InputError, JobError
 
 PLAIN = family_prompt(FAMILIES["question"], is_chat=False, num_examples=2)
 CHAT = question_first_prompt(FAMILIES["question"])

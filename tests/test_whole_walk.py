@@ -30,6 +30,7 @@ from tiny import (
 
 from erag_ray.cluster import FREE_CPUS, session
 from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.errors import JobError
 from erag_ray.evaluate.stage import RESULTS
 from erag_ray.inference import Pool, block_rows, largest_share, plan_pool
 from erag_ray.inputs.stage import INPUT_TABLES
@@ -44,7 +45,6 @@ from erag_ray.schemas import (
     PER_QUERY,
     REQUESTS,
     UTILITY,
-    JobError,
 )
 from erag_ray.store import TableStore
 

@@ -54,11 +54,9 @@ __all__ = [
     "agree_over_runs",
     "agreement_difference",
     "detectable_difference",
-    "difference_interval",
     "difference_of",
     "effect_size",
     "holm",
-    "mean_interval",
     "mean_intervals",
     "paired_differences",
     "permutation_p_values",
@@ -232,18 +230,12 @@ def agree_over_runs(
     return replace(result, reason=f"no p-value: {count} runs, fewer than {MIN_RUNS_FOR_P_VALUE}")
 
 
-def mean_interval(values: npt.ArrayLike, weights: Weights, confidence: float = 0.95) -> Interval:
-    """(mean, low, high) of a column [num_queries], with the percentile bootstrap interval.
-
-    One query has a mean and no interval, since resampling it shows no spread; no query has neither.
-    Raises ValueError on NaN, infinity, weights of another width, a confidence outside (0, 1).
-    """
-    column = _column(values)
-    return mean_intervals(column[:, None], weights, confidence)[0]
-
-
 def mean_intervals(columns: Floats, weights: Weights, confidence: float = 0.95) -> list[Interval]:
-    """`mean_interval` of many columns [num_queries, num_columns] at once; NaN: not judged, left out of its column."""
+    """(mean, low, high) of each column of [num_queries, num_columns], with the percentile bootstrap interval.
+
+    NaN: not judged, left out of its column. One query has a mean and no interval, since resampling it shows no spread;
+    no query has neither. Raises ValueError on weights of another width, a confidence outside (0, 1).
+    """
     checked = _checked(weights, len(columns))
     is_known = ~np.isnan(columns)
     known, held = np.where(is_known, columns, 0.0), is_known.astype(np.float64)
@@ -262,14 +254,6 @@ def _interval(column: Floats, resampled: Floats, confidence: float) -> Interval:
     if len(column) < 2:
         return (float(column[0]) if len(column) else None, None, None)
     return (float(column.mean()), *_percentiles(resampled, confidence))
-
-
-def difference_interval(
-    a: npt.ArrayLike, b: npt.ArrayLike, weights: Weights, confidence: float = 0.95
-) -> Interval:
-    """(mean of a - b, low, high), paired: both are [num_queries] over the same queries in the same order."""
-    first, second = _columns(a, b)
-    return mean_interval(first - second, weights, confidence)
 
 
 def agreement_difference(

@@ -10,7 +10,6 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from erag_ray.agreement.cells import Floats
 
@@ -107,6 +106,9 @@ def detectable_difference(differences: Floats, alpha: float = ALPHA, power: floa
 @functools.lru_cache(maxsize=1 << 14)
 def _standard_errors(alpha: float, power: float, count: int) -> float:
     """How many standard errors a difference of so many queries must have."""
+    # half a second of imports, which a job with bad input need not wait for
+    from scipy import stats
+
     return float(stats.t.ppf([1 - alpha / 2, power], count - 1).sum())
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 import math
 
-from scipy.special import ndtri
-
 
 @functools.lru_cache(maxsize=1 << 16)
 def wilson_interval(
@@ -18,6 +16,9 @@ def wilson_interval(
     """
     if not count:
         return None, None, None
+    # slow to import, and what only checks inputs counts nothing
+    from scipy.special import ndtri
+
     share, z = positive / count, float(ndtri(0.5 + 0.5 * confidence))
     below = 2 * (count + z**2)
     center = (2 * count * share + z**2) / below

@@ -27,7 +27,7 @@ from erag_ray.annotators.base import (
     refuse_unknown,
     with_passage,
 )
-from erag_ray.annotators.contains import contains_answer_dpr, contains_answer_kilt, unmatchable_answers
+from erag_ray.annotators.contains import contains_answer_dpr, contains_answer_kilt
 from erag_ray.annotators.erag import erag
 from erag_ray.annotators.gains import (
     TAIL,
@@ -65,7 +65,6 @@ __all__ = [
     "kind_of_labels",
     "likelihood_noise",
     "no_documents",
-    "unmatchable_answers",
     "unrelated_pairs",
 ]
 

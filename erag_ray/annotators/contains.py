@@ -7,7 +7,6 @@ from collections.abc import Callable
 import polars as pl
 
 from erag_ray.annotators.base import Evidence, rows_of, with_passage
-from erag_ray.registry import find
 from erag_ray.scores import normalize_answer
 
 
@@ -59,7 +58,8 @@ _PASSAGES_AT_A_TIME = 20_000
 
 def _contains_answer(evidence: Evidence, form: Form) -> pl.DataFrame:
     """Goes document by document, so that each distinct passage is brought into form once."""
-    forms = _answer_forms(evidence.queries, form).filter(pl.col("form") != "")
+    answers = evidence.queries.select("query_id", form="answers").explode("form")
+    forms = answers.with_columns(form(answers["form"])).filter(pl.col("form") != "")
     needles = dict(rows_of(forms.group_by("query_id").agg(pl.col("form").unique()), "query_id", "form"))
     documents = evidence.pairs.group_by("doc_id", maintain_order=True).agg("query_id")
     documents = with_passage(documents, evidence.corpus, "text")
@@ -77,22 +77,3 @@ def _contains_part(documents: pl.DataFrame, needles: dict[str, list[str]], form:
     ]
     pairs = documents.select("query_id", "doc_id").explode("query_id")
     return pairs.with_columns(pl.Series("label", labels, dtype=pl.Float64))
-
-
-def _answer_forms(queries: pl.DataFrame, form: Form) -> pl.DataFrame:
-    """query_id, answer, form: one row per gold answer."""
-    answers = queries.select("query_id", pl.col("answers").alias("answer")).explode("answer")
-    return answers.with_columns(form(answers["answer"]).alias("form"))
-
-
-def unmatchable_answers(name: str, queries: pl.DataFrame) -> pl.DataFrame:
-    """query_id, answer of the gold_answers that this contains_answer rule cannot match, to be counted and named.
-
-    They have no tokens, or normalise to nothing ("The", "!"). The published scripts find such an answer in
-    every passage; here it is found in none.
-    """
-    form = find("contains_answer rule", name, _FORMS)
-    return _answer_forms(queries, form).filter(pl.col("form") == "").drop("form")
-
-
-_FORMS: dict[str, Form] = {"contains_answer_dpr": dpr_form, "contains_answer_kilt": kilt_form}

@@ -20,8 +20,8 @@ TAIL = 40
 def gold_likelihood(evidence: Evidence) -> pl.DataFrame:
     """How likely the gold answers are to the reader with this document alone, 0 to 1.
 
-    The largest over the gold_answers of the geometric mean probability of a token, exp(mean log-probability): a monotone
-    function of the mean log-probability that maps it to [0, 1].
+    The largest over the gold answers of the geometric mean probability of a token, exp(mean log-probability): a
+    monotone function of the mean log-probability that maps it to [0, 1].
 
     Raises:
         ValueError: a pair lacks its likelihood.

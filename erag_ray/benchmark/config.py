@@ -76,7 +76,7 @@ class BenchmarkConfig:
     list_depth: int = 50
     """measures, table_1: length of each list; there are two runs."""
 
-    num_pairs: int = 200
+    num_pairs: int = 320
     """readings: questions with one passage, ten for each question."""
 
     job: str | None = None

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from erag_ray.config import map_paths
-from erag_ray.schemas import InputError
-from erag_ray.store import Folder, is_uri
+from erag_ray.errors import InputError
+from erag_ray.store import Folder
+from erag_ray.uris import is_uri
 
 ANSWER_SECONDS = 30.0
 SETTINGS = {

@@ -16,9 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
-import pypdl
-
-from erag_ray.schemas import InputError
+from erag_ray.errors import InputError
 from erag_ray.store import cache_folder, file_digest
 
 RECEIPT = ".download.json"
@@ -91,6 +89,9 @@ def _check(place: pathlib.Path, content: Mapping[str, object]) -> None:
 
 
 def _fetch(url: str, came: pathlib.Path, show: Show) -> None:
+    # it brings an HTTP client, which a job without downloads need not wait for
+    import pypdl
+
     log = logging.getLogger("erag_ray.download")
     log.addHandler(logging.NullHandler())
     log.propagate = False

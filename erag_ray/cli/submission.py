@@ -7,8 +7,9 @@ import os
 import pathlib
 from typing import Any
 
-from erag_ray.schemas import InputError
-from erag_ray.store import CACHE, is_uri
+from erag_ray.errors import InputError
+from erag_ray.store import CACHE
+from erag_ray.uris import is_uri
 
 OUTPUTS = ("out", "cache_dir")
 # the end of Ray's path, on each node, to the folders of submitted working_dirs; each state of one has its own folder

@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 import ray
 import torch
 
+from erag_ray.errors import JobError
 from erag_ray.models.local import gpu_error
-from erag_ray.schemas import JobError
 
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"
 """Environment variables of torch's allocator; if the user sets neither, the first is set."""

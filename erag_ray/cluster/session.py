@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import sys
+import signal
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import ray
 from ray.exceptions import AuthenticationError
 
-from erag_ray.schemas import JobError
+from erag_ray.errors import JobError
+from erag_ray.termination import keep_handler
 
+logger = logging.getLogger(__name__)
 FREE_CPUS = 2
 ROUNDING = 1e-9
 """Of shares of a GPU: ten tenths are one."""
@@ -25,6 +28,7 @@ QUIET = {
     "RAY_BACKEND_LOG_LEVEL": "fatal",  # an error line about every Ray Data actor, which concerns large arguments
 }
 
+LEVEL_LINE, END = b"RAY_BACKEND_LOG_LEVEL", b"\0\n"
 # how often Ray tries to connect (default: 20); an attempt takes 41 s where nobody answers, 1 s where it is refused
 ATTEMPTS = "RAY_gcs_server_port_wait_time_s"
 REFUSALS = (AuthenticationError, ConnectionError)
@@ -49,22 +53,56 @@ def ray_session(address: str | None = None) -> Iterator[None]:
     for name, value in QUIET.items():
         os.environ.setdefault(name, value)
     address = address or os.environ.get("RAY_ADDRESS")
-    if address:
-        _connect(address)
-    else:
-        # the pool takes the cores; reading Parquet needs logical CPUs of its own, or nothing moves
-        cores = os.cpu_count() or 1
-        ray.init(
-            address="local",  # else a cluster that happens to run on this machine would be looked for
-            num_cpus=cores + FREE_CPUS,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+    # Ray's own handler kills its processes before this one has closed what it has open there, which ends in an abort
+    with keep_handler(signal.SIGTERM), _without_level_line():
+        if address:
+            _connect(address)
+        else:
+            _start()
     try:
         yield
     finally:
         ray.shutdown()
+
+
+@contextlib.contextmanager
+def _without_level_line() -> Iterator[None]:
+    """While open, standard error lacks the line in which Ray's C++ code tells its log level; it has no switch."""
+    own, (source, sink) = os.dup(2), os.pipe()
+    passing = threading.Thread(target=_pass_lines, args=(source, own), daemon=True)
+    passing.start()
+    os.dup2(sink, 2)
+    try:
+        yield
+    finally:
+        os.dup2(own, 2)
+        # not by closing it: Ray's processes have inherited the other end
+        os.write(sink, END)
+        passing.join()
+        for descriptor in (source, sink, own):
+            os.close(descriptor)
+
+
+def _pass_lines(source: int, target: int) -> None:
+    with open(source, "rb", closefd=False) as lines, contextlib.suppress(OSError):
+        for line in lines:
+            if LEVEL_LINE not in line:
+                os.write(target, line.removesuffix(END))
+            if line.endswith(END):
+                return
+
+
+def _start() -> None:
+    """Start a local Ray."""
+    # the pool takes the cores; reading Parquet needs logical CPUs of its own, or nothing moves
+    cores = os.cpu_count() or 1
+    ray.init(
+        address="local",  # else a cluster that happens to run on this machine would be looked for
+        num_cpus=cores + FREE_CPUS,
+        include_dashboard=False,
+        log_to_driver=False,
+        logging_level=logging.ERROR,
+    )
 
 
 def _connect(address: str) -> None:
@@ -115,6 +153,6 @@ def wait_for_gpus(count: int | None) -> None:
                 f"wait_for_gpus: {count}, but the cluster has {found} {waited}; start the job again"
             )
         if found != last_count:
-            print(f"waiting for GPUs: {found} of {count} are here", file=sys.stderr, flush=True)
+            logger.info("waiting for GPUs: %d of %d are here", found, count)
         last_count = found
         time.sleep(LOOK_SECONDS)

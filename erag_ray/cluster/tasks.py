@@ -15,9 +15,9 @@ import ray.util
 from erag_ray.cluster.gpus import check_gpus, process_environment
 from erag_ray.cluster.session import gpu_room, nodes_alive, ray_session
 from erag_ray.config import SearchConfig
+from erag_ray.errors import InputError, JobError
 from erag_ray.models.local import is_gpu_lost
 from erag_ray.progress import counted
-from erag_ray.schemas import InputError, JobError
 from erag_ray.sharded_tasks import Tasks
 
 # for lost nodes and processes out of memory; a task that kills its process each time ends the job

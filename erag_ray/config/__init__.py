@@ -10,7 +10,7 @@ from erag_ray.config.job import KNOWN, JobConfig
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.parsing import expand, map_paths, parse
 from erag_ray.config.prompt import BUILT_IN, PROMPT_CHOICES, ExampleConfig, PromptConfig, fields_of
-from erag_ray.config.reader import ReaderConfig, output_settings
+from erag_ray.config.reader import KINDS, ReaderConfig, output_settings
 from erag_ray.config.report import ReportConfig, ReportKeys
 from erag_ray.config.retrieval import (
     DualLabelsConfig,
@@ -22,6 +22,7 @@ from erag_ray.config.retrieval import (
 
 __all__ = [
     "BUILT_IN",
+    "KINDS",
     "KNOWN",
     "PROMPT_CHOICES",
     "DualLabelsConfig",

@@ -29,6 +29,12 @@ class JobConfig:
         "out",
         "cache_dir",
     )
+    EVERYDAY: ClassVar = {
+        "Inputs": ("queries", "passages", "runs", "retrievers", "num_queries"),
+        "Reader": ("reader.kind", "reader.model", "reader.base_url"),
+        "Evaluation": ("score", "depth", "end_to_end_depths", "annotators", "measures", "cutoffs"),
+        "Output": ("out", "cache_dir", "dry_run"),
+    }
 
     queries: list[str] = field(default_factory=list)
     """Question files: JSON Lines (.gz too) of KILT tasks, of BEIR queries with answers in their metadata, or of

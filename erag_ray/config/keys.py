@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from erag_ray.registry import suggestion
+from erag_ray.config.renamed import RENAMED
+from erag_ray.registry import nearest
 
 NULL = "tag:yaml.org,2002:null"
 HINTS = {
@@ -48,10 +49,47 @@ def keys_of(file: str, kind: type) -> list[Key]:
     try:
         root = _composed(file)
         if isinstance(root, yaml.MappingNode):
-            return list(_Walk(file).below(root, kind, ""))
+            return list(_Walk(file, kind).below(root, kind, ""))
     except RecursionError:
         raise ValueError(f"{file}: is nested too deep, or holds itself") from None
     raise ValueError(f"{file}:1: holds no keys; write lines of the form KEY: VALUE")
+
+
+def unknown_key(path: str, kind: type, mark: str = "") -> str:
+    """Return the message about a key that there is not: with its new name, or with the nearest key.
+
+    Args:
+        path: the key, with dots.
+        kind: the dataclass whose fields are the keys.
+        mark: what stands before a key where it is written.
+    """
+    known = list(all_keys(kind))
+    if RENAMED.get(path) in known:
+        return f"unknown key {mark}{path}: it is called {mark}{RENAMED[path]} now"
+    parent, _, name = path.rpartition(".")
+    beside = nearest(name, _names_at(kind, parent))
+    by_name = {key.rpartition(".")[2]: key for key in reversed(known)}
+    elsewhere = None if beside else nearest(name, by_name)
+    near = f"{parent}.{beside}".lstrip(".") if beside else by_name.get(elsewhere or "")
+    return f"unknown key {mark}{path}" + (f". Did you mean {mark}{near}?" if near else "")
+
+
+def all_keys(kind: type, path: str = "") -> Iterator[str]:
+    """The keys of a config and of the configs inside it, with dots, in their order."""
+    for name, hint in _field_hints(kind).items():
+        full = f"{path}.{name}" if path else name
+        yield full
+        yield from all_keys(_without_null(hint), full)
+
+
+def _names_at(kind: Any, path: str) -> list[str]:
+    """The names of the keys below a key; none below what holds none."""
+    hint = kind
+    for name in filter(None, path.split(".")):
+        hints, inside = _field_hints(_without_null(hint)), typing.get_args(_without_null(hint))
+        # a name in a dict of configs is of the user's choice
+        hint = hints.get(name) if hints else inside[1] if len(inside) == 2 else None
+    return list(_field_hints(_without_null(hint)))
 
 
 def _composed(file: str) -> yaml.Node | None:
@@ -84,6 +122,7 @@ class _Walk:
     """Goes down the keys of a file together with the types that they have in the config."""
 
     file: str
+    kind: type
 
     def below(self, node: yaml.Node, hint: Any, path: str) -> Iterator[Key]:
         """Every key below a node."""
@@ -134,7 +173,7 @@ class _Walk:
         for name in key.value.split("."):
             hints = _field_hints(hint)
             if name not in hints:
-                raise self._fault(key, f"unknown key {path}{suggestion(name, hints)}")
+                raise self._fault(key, unknown_key(path, self.kind))
             hint = hints[name]
         return hint
 

@@ -12,8 +12,9 @@ from typing import Any, NoReturn, TypeVar
 
 import jsonargparse
 
-from erag_ray.config.keys import Key, keys_of
-from erag_ray.store import uri_fault
+from erag_ray.config.help import ALL, Formatter, help_groups
+from erag_ray.config.keys import Key, keys_of, unknown_key
+from erag_ray.uris import uri_fault
 
 Config = TypeVar("Config")
 SECRET = re.compile(r"://[^/@]*:[^/@]*@")
@@ -22,11 +23,7 @@ SECRET = re.compile(r"://[^/@]*:[^/@]*@")
 def parse(kind: type[Config], description: str, argv: Sequence[str] | None = None) -> Config:
     """The job's config from ``--config FILE.yaml`` and overrides; exits with code 2 and a message if it is wrong."""
     jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
-    usage = "%(prog)s --config FILE.yaml [--KEY VALUE ...]"
-    parser = _Parser(description=description, usage=usage, default_env=False, allow_abbrev=False)
-    parser.kind, parser.argv = kind, list(sys.argv[1:] if argv is None else argv)
-    parser.add_argument("--config", action=_ReadFile, help="YAML file with any of the keys below")
-    parser.add_class_arguments(kind, fail_untyped=True)
+    parser = _parser(kind, description, list(sys.argv[1:] if argv is None else argv))
     try:
         parsed = parser.parse_args(parser.argv)
     except UnicodeDecodeError as error:
@@ -40,15 +37,36 @@ def parse(kind: type[Config], description: str, argv: Sequence[str] | None = Non
         parser.error(str(error))
 
 
+def _parser(kind: type, description: str, argv: Sequence[str]) -> _Parser:
+    usage = "%(prog)s --config FILE.yaml [--KEY VALUE ...]"
+    parser = _Parser(
+        description=description, usage=usage, formatter_class=Formatter, default_env=False, allow_abbrev=False
+    )
+    parser.kind, parser.argv = kind, argv
+    parser.add_argument(ALL, action="help", help="Show all keys, not only those of every day, and exit.")
+    parser.add_argument("--config", action=_ReadFile, help="YAML file with any of the keys")
+    parser.add_class_arguments(kind, fail_untyped=True)
+    return parser
+
+
 class _Parser(jsonargparse.ArgumentParser):
     """A parser whose messages name file and line of a key that is wrong in a config file."""
 
-    kind: type
+    kind: type = object
     argv: Sequence[str] = ()
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
         self.keys: list[Key] = []
+
+    def format_help(self, *arguments: Any) -> str:
+        """The help, with the everyday keys alone unless all are asked for."""
+        groups, everyday = self._action_groups, getattr(self.kind, "EVERYDAY", {})
+        self._action_groups = help_groups(self, everyday, show_all=ALL in self.argv)
+        try:
+            return super().format_help(*arguments)
+        finally:
+            self._action_groups = groups
 
     def error(self, message: str, ex: Exception | None = None) -> NoReturn:
         # jsonargparse makes more parsers of this class, whose messages become part of the last one
@@ -56,6 +74,8 @@ class _Parser(jsonargparse.ArgumentParser):
 
     def _located(self, message: str) -> str:
         """A message about a key in one line, after ``FILE:LINE`` if the key stands in a file."""
+        if faults := self._of_command_line(message):
+            return "; ".join(faults)
         message = _of_prompt(message)
         names = re.findall(r'Parser key "([\w.-]+)":', message)
         one = re.findall(r"Expected an? (.+)\. Got value: (.*)", message)
@@ -70,6 +90,18 @@ class _Parser(jsonargparse.ArgumentParser):
             start = re.match(r"([\w.-]+)(?: must |: | is )(?:.*, got (.*))?", message)
             key = self._key(names or [start[1]], start[2]) if start else None
         return f"{key.place if key else ''}{' '.join(message.split())}"
+
+    def _of_command_line(self, message: str) -> list[str]:
+        """What is wrong with options that there are not, and with words that belong to no option."""
+        option = re.search(r"Option '(\w+)' is not accepted", message)
+        words = message.removeprefix("unrecognized arguments: ").split()
+        if option:
+            words = [word for word in self._words if word.endswith(f".{option[1]}")]
+        elif not message.startswith("unrecognized arguments: "):
+            return []
+        options = [word.partition("=")[0][2:] for word in words if word.startswith("--")]
+        loose = f"{words[0]} belongs to no key; a config file is named by --config" if words else message
+        return [unknown_key(name, self.kind, "--") for name in options] or [loose]
 
     def _key(self, names: Sequence[str], value: str | None) -> Key | None:
         """The key of a file that a message is about; None where the command line sets it.

@@ -10,6 +10,8 @@ from erag_ray.config.engine import EngineKeys
 from erag_ray.config.prompt import BUILT_IN, FILE_ENDINGS, PROMPT_CHOICES, PromptConfig, read_prompt
 from erag_ray.config.served import ServerKeys
 
+KINDS = ("fid", "ipa", "causal", "vllm", "served", "echo")
+"""Of the models of this package."""
 T5_KINDS = ("fid", "ipa")
 CHAT_PROMPTS = ("chat", "question_first")
 SPEED_KEYS = (

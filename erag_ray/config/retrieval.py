@@ -154,6 +154,11 @@ class RetrieveConfig:
     """Questions, passages or the pages to make them from, and the retrievers to run."""
 
     PATHS: ClassVar = ("queries", "qrels", "triviaqa_questions", "passages", "knowledge_source", "out")
+    EVERYDAY: ClassVar = {
+        "Inputs": ("queries", "passages", "knowledge_source", "splitter", "num_queries"),
+        "Retrieval": ("retrievers", "depth", "search.num_actors", "search.gpus_per_actor"),
+        "Output": ("out",),
+    }
 
     queries: list[str] = field(default_factory=list)
     """Question files: JSON Lines (.gz too) of KILT tasks, of BEIR queries with answers in their metadata, or of
@@ -236,6 +241,8 @@ class RetrieveConfig:
 @dataclass(frozen=True, kw_only=True)
 class DualLabelsConfig(RetrieveConfig):
     """A retrieval, and how the best passage of each question is labelled."""
+
+    EVERYDAY: ClassVar = {**RetrieveConfig.EVERYDAY, "Labels": ("word_rule", "confidence")}
 
     splitter: str = "recursive_characters"
     """How pages become passages: whitespace100, dpr_wrap, kilt_official (both by spaCy), recursive_characters (300

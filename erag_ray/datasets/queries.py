@@ -16,9 +16,9 @@ from erag_ray.datasets.qrels import Qrels, read_qrels
 from erag_ray.datasets.questions import FORMS, QUERY_FORMATS, Question, format_of, format_of_article
 from erag_ray.datasets.tasks import Dataset, ScoreRule, dataset_of_file, find_dataset, known_name
 from erag_ray.datasets.triviaqa import read_triviaqa
+from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics, Paths, Record, is_squad, listed, read_records, read_squad, shown
 from erag_ray.registry import find
-from erag_ray.schemas import InputError
 from erag_ray.scores import ENGLISH, check_language, normalize_answer
 from erag_ray.user_code import checking, is_user_code
 

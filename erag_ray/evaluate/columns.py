@@ -12,8 +12,6 @@ import polars as pl
 
 from erag_ray.agreement import permutations, permutations_among, resample_weights
 from erag_ray.evaluate.common import ANY, Floats, Settings
-from erag_ray.evaluate.lists import rows_of
-from erag_ray.evaluate.lookup import numbered, taken
 from erag_ray.runs import END_TO_END, REFERENCES
 from erag_ray.schemas import TableSchema, conform
 
@@ -102,24 +100,16 @@ def by_dataset(
 
 def _columns(values: pl.DataFrame, queries: pl.DataFrame) -> Iterator[tuple[str, NamedColumn]]:
     """Each column with its dataset, by first appearance; a query is at its place among those of the dataset."""
-    datasets, dataset_of = numbered(queries, ["dataset"])
-    in_dataset = [np.flatnonzero(dataset_of == number) for number in range(datasets.height)]
-    place = np.empty(queries.height, np.int64)
-    for members in in_dataset:
-        place[members] = np.arange(len(members))
-    rows = rows_of(values, queries)
-    kept = taken(values, rows >= 0)
-    rows, found = rows[rows >= 0], kept["value"].fill_null(np.nan).to_numpy()
-    names, number = numbered(kept, COLUMN)
-    code = number * datasets.height + dataset_of[rows]
-    order = np.argsort(code, kind="stable")
-    starts = np.flatnonzero(np.diff(code[order], prepend=-1))
-    for block in sorted(np.split(order, starts[1:]), key=lambda own: own[:1].tolist()):
-        if len(block):
-            name, dataset = divmod(int(code[block[0]]), datasets.height)
-            column = np.full(len(in_dataset[dataset]), np.nan)
-            column[place[rows[block]]] = found[block]
-            yield datasets.item(dataset, 0), (names.row(name, named=True), np.round(column, DIGITS))
+    places = queries.select("query_id", "dataset", place=pl.int_range(pl.len()).over("dataset"))
+    sizes = dict(queries["dataset"].value_counts().iter_rows())
+    joined = values.join(places, on="query_id", maintain_order="left")
+    found = joined.group_by("dataset", *COLUMN, maintain_order=True).agg("place", "value")
+    names = found.select("dataset", *COLUMN).iter_rows(named=True)
+    for name, place, value in zip(names, found["place"], found["value"], strict=True):
+        dataset = name.pop("dataset")
+        column = np.full(sizes[dataset], np.nan)
+        column[place.to_numpy()] = value.fill_null(np.nan).to_numpy()
+        yield dataset, (name, np.round(column, DIGITS))
 
 
 def measured_and_used(columns: Sequence[NamedColumn]) -> tuple[list[NamedColumn], list[NamedColumn]]:

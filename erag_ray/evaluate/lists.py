@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,172 +10,102 @@ import numpy.typing as npt
 import polars as pl
 
 from erag_ray.evaluate.common import Floats
-from erag_ray.evaluate.lookup import Integers, numbered, places_of, taken
-from erag_ray.numba_jit import compiled
+from erag_ray.measures import Integers, pad
 
 Flags = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Documents:
-    """The documents of all runs, run after run, list after list, in rank order."""
+class Listed:
+    """The documents of a run, each [num_docs]."""
 
-    run_ids: list[str]
-    edges: Integers
-    """[num_runs + 1], where the documents of each run start, and the end."""
     rows: Integers
-    """[num_docs], the number of the query; -1: not asked."""
+    """Numbers of the queries."""
     ranks: Integers
-    """[num_docs], from 1."""
-    doc_ids: pl.Series
+    places: Integers
+    """Of the labels; num_labels: the document has none."""
 
-    def of_run(self, run_id: str) -> slice:
-        """Where a run's documents stand."""
-        number = self.run_ids.index(run_id)
-        return slice(int(self.edges[number]), int(self.edges[number + 1]))
-
-
-def documents_of(runs: pl.DataFrame, queries: pl.DataFrame, depth: int) -> Documents:
-    """The documents of RUNS down to a depth; ``rows`` are places in ``queries``."""
-    cut = taken(runs, runs["rank"].to_numpy() <= depth)
-    lists, number = numbered(cut, ["run_id", "query_id"])
-    named, run_of_list = numbered(lists, ["run_id"])
-    run = run_of_list[number]
-    if (np.diff(run) < 0).any():
-        order = np.argsort(run, kind="stable")
-        cut, number, run = cut[order], number[order], run[order]
-    return Documents(
-        run_ids=named["run_id"].to_list(),
-        edges=np.searchsorted(run, np.arange(named.height + 1)),
-        rows=rows_of(lists, queries)[number],
-        ranks=cut["rank"].cast(pl.Int64).to_numpy(),
-        doc_ids=cut["doc_id"],
-    )
-
-
-def rows_of(table: pl.DataFrame, queries: pl.DataFrame) -> Integers:
-    """The place in ``queries`` of each row's query, -1 where it has none."""
-    distinct, number = numbered(table, ["query_id"])
-    found = distinct.join(
-        queries.select("query_id").with_row_index("row"), on="query_id", how="left", maintain_order="left"
-    )
-    return found["row"].cast(pl.Int64).fill_null(-1).to_numpy()[number]
+    def to_depth(self, depth: int) -> Listed:
+        """Those at ranks down to a depth."""
+        kept = self.ranks <= depth
+        if kept.all():
+            return self
+        return Listed(rows=self.rows[kept], ranks=self.ranks[kept], places=self.places[kept])
 
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
     """The documents of all runs with one annotator's labels, over the queries to which it applies."""
 
-    documents: Documents
     num_queries: int
-    rows: Integers
-    """[num_docs], the number of the query among those; -1: the annotator does not apply."""
-    places: Integers
-    """[num_docs], where the document's label stands; -1: nowhere."""
+    documents: Mapping[str, Listed]
+    """run_id -> its documents."""
     label_rows: Integers
-    """[num_labels], the number of each label's query, or -1."""
+    """[num_labels], the number of each label's query, ascending."""
     labels: Floats
-    """[num_labels], NaN: not judged."""
+    """[num_labels + 1], NaN: not judged; so is the last one, of documents without a label."""
 
     def matrix(self, run_id: str, depth: int) -> tuple[Floats, Integers, Integers]:
         """Labels [num_queries, depth] in rank order, the lists' lengths, and down to which rank all is judged."""
-        return _fill(*self._documents(run_id), self.labels, self.num_queries, depth)
+        own = self.documents[run_id].to_depth(depth)
+        matrix = np.zeros((self.num_queries, depth))
+        matrix[own.rows, own.ranks - 1] = self.labels[own.places]
+        is_unjudged = np.isnan(matrix)
+        matrix[is_unjudged] = 0.0
+        judged_to = np.where(is_unjudged.any(axis=1), is_unjudged.argmax(axis=1), depth)
+        return matrix, np.bincount(own.rows, minlength=self.num_queries), judged_to
 
     def pool(self, run_ids: Collection[str], depth: int) -> tuple[Floats, Flags]:
         """Labels of the union of these runs' lists, descending, at least 0, and for which queries all were judged."""
         is_in, is_whole = np.zeros(len(self.labels), np.bool_), np.ones(self.num_queries, np.bool_)
         for run_id in run_ids:
-            _add(*self._documents(run_id), self.labels, depth, is_in, is_whole)
-        counts = np.bincount(self.label_rows[is_in], minlength=self.num_queries)
-        found = _gather(self.label_rows, self.labels, is_in, self.num_queries, max(1, counts.max(initial=0)))
-        # the labels are negative there, to stand in descending order
+            own = self.documents[run_id].to_depth(depth)
+            is_in[own.places] = True
+            is_whole[own.rows[np.isnan(self.labels[own.places])]] = False
+        labels = self.labels[:-1][is_in[:-1]]
+        counts = np.bincount(self.label_rows[is_in[:-1]], minlength=self.num_queries)
+        # negative, to stand in descending order; what is not judged counts 0
+        found = pad(np.where(labels > 0, -labels, 0.0), counts, max(1, counts.max(initial=0)))
         found.sort(axis=1)
         # 0 - 0 is 0, and -0 would be a value of its own
         return 0.0 - found, is_whole
 
-    def _documents(self, run_id: str) -> tuple[Integers, Integers, Integers]:
-        part = self.documents.of_run(run_id)
-        return self.rows[part], self.documents.ranks[part], self.places[part]
-
-
-@compiled
-def _fill(
-    rows: Integers, ranks: Integers, places: Integers, labels: Floats, num_queries: int, depth: int
-) -> tuple[Floats, Integers, Integers]:
-    matrix = np.zeros((num_queries, depth))
-    lengths = np.zeros(num_queries, np.int64)
-    judged_to = np.full(num_queries, depth)
-    for number in range(len(rows)):
-        row, column = rows[number], ranks[number] - 1
-        if row >= 0 and column < depth:
-            lengths[row] += 1
-            label = labels[places[number]] if places[number] >= 0 else np.nan
-            if np.isnan(label):
-                judged_to[row] = min(judged_to[row], column)
-            else:
-                matrix[row, column] = label
-    return matrix, lengths, judged_to
-
-
-@compiled
-def _add(
-    rows: Integers,
-    ranks: Integers,
-    places: Integers,
-    labels: Floats,
-    depth: int,
-    is_in: Flags,
-    is_whole: Flags,
-) -> None:
-    """A run's documents are put into a pool: its labels, and whether all documents of a query have one."""
-    for number in range(len(rows)):
-        if rows[number] >= 0 and ranks[number] <= depth:
-            if places[number] >= 0:
-                is_in[places[number]] = True
-            if places[number] < 0 or np.isnan(labels[places[number]]):
-                is_whole[rows[number]] = False
-
-
-@compiled
-def _gather(rows: Integers, labels: Floats, is_in: Flags, num_queries: int, width: int) -> Floats:
-    """The labels in a pool, [num_queries, width], negative; 0 for the unjudged and behind the last."""
-    matrix = np.zeros((num_queries, width))
-    lengths = np.zeros(num_queries, np.int64)
-    for place in range(len(rows)):
-        if is_in[place]:
-            if labels[place] > 0:
-                matrix[rows[place], lengths[rows[place]]] = -labels[place]
-            lengths[rows[place]] += 1
-    return matrix
-
 
 def judged(
-    documents: Documents,
-    labels: pl.DataFrame,
-    label_rows: Integers,
-    queries: pl.DataFrame,
-    wanted: pl.DataFrame,
+    runs: Mapping[str, pl.DataFrame], labels: pl.DataFrame, queries: pl.DataFrame, seed: int = 0
 ) -> Judged:
-    """The documents with their labels.
+    """The documents with their labels, by a sorted search for whole numbers: see `_with_keys`.
 
     Args:
-        documents: of the runs, numbered by ``queries``.
+        runs: run_id -> its RUNS.
         labels: LABELS of one annotator.
-        label_rows: its queries, numbered by ``queries``.
-        queries: QUERIES.
-        wanted: those of them to which it applies: their places are the rows of what is made.
+        queries: QUERIES to which it applies; their places are the rows of what is made.
+        seed: of the hash of documents.
     """
-    rows = documents.rows
-    if wanted.height < queries.height:
-        # the last one stands for -1
-        among_wanted = np.append(rows_of(queries, wanted), -1)
-        rows, label_rows = among_wanted[rows], among_wanted[label_rows]
-    places = places_of(rows, documents.doc_ids, label_rows, labels["doc_id"], wanted.height)
+    known = _with_keys(labels, queries, seed)
+    known = known[np.argsort(known["key"].to_numpy())]
+    keys, documents = known["key"].to_numpy(), {}
+    for run_id, run in runs.items():
+        own = _with_keys(run, queries, seed)
+        places = np.searchsorted(keys, own["key"].to_numpy())
+        is_known = np.append(keys, 0)[places] == own["key"].to_numpy()
+        places[~is_known] = len(keys)
+        if (own["doc_id"].filter(is_known) != known["doc_id"].gather(places[is_known])).any():
+            # two documents of a query with one hash
+            return judged(runs, labels, queries, seed + 1)
+        documents[run_id] = Listed(rows=own["row"].to_numpy(), ranks=own["rank"].to_numpy(), places=places)
     return Judged(
+        num_queries=queries.height,
         documents=documents,
-        num_queries=wanted.height,
-        rows=rows,
-        places=places,
-        label_rows=label_rows,
-        labels=labels["label"].fill_null(np.nan).to_numpy(),
+        label_rows=known["row"].to_numpy(),
+        labels=np.append(known["label"].fill_null(np.nan).to_numpy(), np.nan),
     )
+
+
+def _with_keys(table: pl.DataFrame, queries: pl.DataFrame, seed: int) -> pl.DataFrame:
+    """Rows about these queries, with ``row``, the query's place, and ``key``: the row, then a hash of the document."""
+    numbers = queries.select("query_id", row=pl.int_range(pl.len()))
+    row = table.select("query_id").join(numbers, on="query_id", how="left", maintain_order="left")["row"]
+    bits = max(1, queries.height.bit_length())
+    key = pl.col("row").cast(pl.UInt64) * 2 ** (64 - bits) + pl.col("doc_id").hash(seed) // 2**bits
+    return table.with_columns(row).drop_nulls("row").with_columns(key=key)

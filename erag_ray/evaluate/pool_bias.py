@@ -52,7 +52,7 @@ def pool_bias(
 
 
 def _of_group(group: LabelGroup, depth: int, threshold: float | None) -> Iterator[Row]:
-    run_ids = sorted(group.judged.documents.run_ids)
+    run_ids = sorted(group.judged.documents)
     if len(run_ids) < 2:
         return
     whole = _means(group, run_ids, depth, threshold)
@@ -100,11 +100,10 @@ def _change(pairs: Floats) -> tuple[int, float | None, float, str | None]:
 
 def _judged(group: LabelGroup, run_id: str, depth: int) -> dict[str, float | None]:
     """Dataset -> the share of a run's documents with a row in LABELS whose label is not null."""
-    judged = group.judged
-    part = judged.documents.of_run(run_id)
-    rows, places = judged.rows[part], judged.places[part]
-    has_row = (rows >= 0) & (places >= 0) & (judged.documents.ranks[part] <= depth)
-    dataset_of, is_known = group.queries["dataset"], ~np.isnan(judged.labels[places[has_row]])
-    shares = pl.DataFrame({"dataset": dataset_of[rows[has_row]], "share": is_known})
+    judged, dataset_of = group.judged, group.queries["dataset"]
+    own = judged.documents[run_id].to_depth(depth)
+    has_label = own.places < len(judged.label_rows)
+    is_known = ~np.isnan(judged.labels[own.places[has_label]])
+    shares = pl.DataFrame({"dataset": dataset_of[own.rows[has_label]], "share": is_known})
     found = dict(shares.group_by("dataset").agg(pl.col("share").mean()).iter_rows())
     return {name: found.get(name) for name in dataset_of.unique()}

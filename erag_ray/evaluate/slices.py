@@ -19,7 +19,6 @@ from erag_ray.datasets import NO_VALUE
 from erag_ray.evaluate.columns import DatasetColumns
 from erag_ray.evaluate.common import Settings
 from erag_ray.evaluate.comparisons import comparisons
-from erag_ray.evaluate.lookup import numbered
 from erag_ray.evaluate.statistics import means
 from erag_ray.schemas import SLICE_COMPARISONS, SLICE_MEANS, SLICES, TableSchema, conform
 
@@ -125,12 +124,8 @@ def _without_tests_of_few(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _adjusted(rows: pl.DataFrame) -> pl.DataFrame:
     """Holm's correction over all rows of a quantity."""
-    if rows.is_empty():
-        return rows
-    _, number = numbered(rows, QUANTITY)
-    p_values = rows["p_value"].fill_null(np.nan).to_numpy()
-    adjusted = np.full(len(p_values), np.nan)
-    order = np.argsort(number, kind="stable")
-    for family in np.split(order, np.flatnonzero(np.diff(number[order])) + 1):
-        adjusted[family] = holm(p_values[family])
-    return rows.with_columns(p_adjusted=pl.Series(adjusted).fill_nan(None))
+
+    def adjusted(p_values: pl.Series) -> pl.Series:
+        return pl.Series(holm(p_values.fill_null(np.nan).to_numpy())).fill_nan(None)
+
+    return rows.with_columns(p_adjusted=pl.col("p_value").map_batches(adjusted, pl.Float64).over(QUANTITY))

@@ -9,6 +9,7 @@ import polars as pl
 
 from erag_ray.annotators import applicable_queries
 from erag_ray.config import JobConfig
+from erag_ray.errors import InputError
 from erag_ray.evaluate.cells import cell_columns, cell_comparisons, cell_shares, cells, complements
 from erag_ray.evaluate.columns import DatasetColumns, by_dataset
 from erag_ray.evaluate.common import Settings, depths_of
@@ -27,7 +28,8 @@ from erag_ray.inputs import (
     label_settings,
     scores_of,
 )
-from erag_ray.progress import StageProgress, say, stage_progress
+from erag_ray.logs import say
+from erag_ray.progress import StageProgress, stage_progress
 from erag_ray.schemas import (
     BEST_DEPTHS,
     CELL_COMPARISONS,
@@ -48,7 +50,6 @@ from erag_ray.schemas import (
     SLICE_MEANS,
     SLICES,
     UTILITY,
-    InputError,
     TableSchema,
 )
 from erag_ray.stages import Append, Stage, digests, ensure, stale

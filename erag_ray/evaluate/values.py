@@ -12,8 +12,7 @@ import polars as pl
 
 from erag_ray.annotators import asked_measures, kind_of_labels
 from erag_ray.evaluate.common import ANY, OWN_LIST, POOL, Floats, Settings
-from erag_ray.evaluate.lists import Flags, Judged, documents_of, judged, rows_of
-from erag_ray.evaluate.lookup import Integers, numbered, taken
+from erag_ray.evaluate.lists import Flags, Judged, judged
 from erag_ray.measures import MEASURES, Kind, Lists, Measure, check_measures, compute_all, own_ideal
 from erag_ray.numba_jit import in_threads
 from erag_ray.registry import find
@@ -92,31 +91,25 @@ def label_groups(
     settings: Settings,
 ) -> Iterator[LabelGroup]:
     """The labels of each annotator, on the documents of all runs; arguments and errors as of `per_query`."""
-    documents = documents_of(runs, queries, max(settings.depths))
-    found, number = numbered(labels, ["reader", "score", "annotator"])
-    for place, (reader, score, annotator) in sorted(enumerate(found.rows()), key=lambda item: item[1]):
-        own = taken(labels, number == place)
-        rows = rows_of(own, queries)
+    cut = runs.filter(pl.col("rank") <= max(settings.depths))
+    lists = cut.partition_by("run_id", as_dict=True, include_key=False)
+    of_runs = {str(run_id): documents for (run_id,), documents in lists.items()}
+    parts = labels.partition_by("reader", "score", "annotator", as_dict=True, include_key=False)
+    for (reader, score, annotator), own in sorted(parts.items()):
         wanted = queries.filter(pl.col("query_id").is_in(applicable[annotator].implode()))
         if score:
             wanted = wanted.filter(pl.col("score") == score)
         if reader:
-            wanted = wanted.filter(pl.col("dataset").is_in(_datasets_of(rows, queries).implode()))
+            labelled = queries.join(own, on="query_id", how="semi")["dataset"].unique()
+            wanted = wanted.filter(pl.col("dataset").is_in(labelled.implode()))
         kind, measures = _kind_and_names(annotator, wanted, settings)
         yield LabelGroup(
             names={"reader": reader, "score": score, "annotator": annotator},
             queries=wanted,
             kind=kind,
             measures=measures,
-            judged=judged(documents, own, rows, queries, wanted),
+            judged=judged(of_runs, own, wanted),
         )
-
-
-def _datasets_of(rows: Integers, queries: pl.DataFrame) -> pl.Series:
-    # the last one stands for -1
-    is_labelled = np.zeros(queries.height + 1, np.bool_)
-    is_labelled[rows] = True
-    return queries["dataset"].filter(is_labelled[:-1]).unique()
 
 
 def _kind_and_names(annotator: str, queries: pl.DataFrame, settings: Settings) -> tuple[Kind, list[str]]:
@@ -133,7 +126,7 @@ Column = tuple[tuple[str, int, str, int, str], Floats]
 
 
 def _columns(group: LabelGroup, settings: Settings, ideals: Sequence[str]) -> Iterator[Column]:
-    run_ids = sorted(group.judged.documents.run_ids)
+    run_ids = sorted(group.judged.documents)
     for depth in settings.depths:
         pool = group.judged.pool(run_ids, depth) if POOL in ideals else None
         work = functools.partial(_of_run, group, depth, pool, settings, ideals)

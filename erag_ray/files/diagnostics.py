@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from erag_ray.schemas import InputError
+from erag_ray.errors import InputError
 
 NUM_NAMED = 5
 LINE_CHARACTERS = 2000

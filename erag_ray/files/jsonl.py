@@ -1,8 +1,8 @@
 """Text files, plain or gzip -> numbered lines, and JSON Lines -> records that know their place.
 
 `open_bytes` is the only place where a text file is opened, local or by its URI. Nothing here raises
-for bad input: what is wrong goes to `Diagnostics` with file and line, and reading goes on with the next line where there
-is one.
+for bad input: what is wrong goes to `Diagnostics` with file and line, and reading goes on with the
+next line where there is one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from dataclasses import dataclass, replace
 from typing import IO, Any
 
 from erag_ray.files.diagnostics import Diagnostics
-from erag_ray.store import is_uri, open_file, size_of, start_of
+from erag_ray.store import open_file, size_of, start_of
+from erag_ray.uris import is_uri
 
 Path = str | os.PathLike[str]
 Paths = Path | Iterable[Path]

@@ -5,7 +5,7 @@ measures models on samples, and `dry_run` estimates the cost of a job from these
 """
 
 from erag_ray.inference.actor import ModelActor, peak_memory_bytes
-from erag_ray.inference.dry_run import dry_run_config, estimate_cost
+from erag_ray.inference.dry_run import estimate_cost
 from erag_ray.inference.errors import check_share
 from erag_ray.inference.pool import Done, Pool, Work, block_rows, largest_share, plan_pool, run
 from erag_ray.inference.stage import Finished, run_part, run_stage
@@ -24,7 +24,6 @@ __all__ = [
     "Work",
     "block_rows",
     "check_share",
-    "dry_run_config",
     "estimate_cost",
     "largest_share",
     "peak_memory_bytes",

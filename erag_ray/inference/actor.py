@@ -32,12 +32,13 @@ import torch
 
 from erag_ray.cluster import check_gpus
 from erag_ray.config import ReaderConfig
+from erag_ray.errors import InputError, JobError
 from erag_ray.models import Isolation, Model, check_facts, load_model, make_model, model_id
 from erag_ray.models.local import backend, is_gpu_lost, keep_freed_memory
 from erag_ray.planning import PendingRequests
 from erag_ray.process_memory import peak_resident_bytes
 from erag_ray.requests import Failure, Form, Response
-from erag_ray.schemas import RESPONSES, InputError, JobError
+from erag_ray.schemas import RESPONSES
 from erag_ray.store import KEY_COLUMNS, ResponseStore, TracebackFiles, as_frame, keys_digest
 from erag_ray.user_code import KEPT
 

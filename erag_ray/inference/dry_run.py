@@ -24,7 +24,6 @@ from erag_ray.progress import stage_progress
 from erag_ray.runs import pairs
 from erag_ray.store import Folder, new_job_id
 
-FOLDER = "rehearsal"
 NUM_SAMPLES = 4
 """Number of timed samples of each group. More samples would be smaller, and small batches cost more per request."""
 CONFIDENCE = 0.95
@@ -75,11 +74,6 @@ class Group(NamedTuple):
 
 RequestSeconds = dict[tuple[str, str, int], Seconds]
 """(model, kind, number of documents) -> seconds of one request."""
-
-
-def dry_run_config(config: JobConfig) -> JobConfig:
-    """Return the config with a new folder inside ``out``, so that the job's files are not changed."""
-    return dataclasses.replace(config.with_retrieved(), out="/".join([config.out.rstrip("/"), FOLDER]))
 
 
 def estimate_cost(config: JobConfig, inputs: Inputs, plan: StagePlan) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from erag_ray.config import JobConfig
-from erag_ray.schemas import JobError
+from erag_ray.errors import JobError
 from erag_ray.user_code import one_line
 
 LINE_CHARACTERS = 2000

@@ -12,7 +12,6 @@ import json
 import logging
 import math
 import os
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -31,13 +30,14 @@ from erag_ray.cluster import (
     wait_for_gpus,
 )
 from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.errors import InputError, JobError
 from erag_ray.inference.actor import NOTES, ModelActor
 from erag_ray.models import Resources
 from erag_ray.progress import progress
 from erag_ray.requests import Form
-from erag_ray.schemas import InputError, JobError
 from erag_ray.store import Folder, Lease, ResponseStore, traceback_folder
 
+logger = logging.getLogger(__name__)
 MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 128, 32_768, 12
 FIRST_BLOCK = 4096
 BLOCK_SECONDS = 60.0
@@ -229,7 +229,7 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
     rows = block_rows(config, work.num_requests, pool, store.speed(), work.resources.in_flight)
     _quiet_data()
     if config.progress:
-        print(pool.described(nodes_alive()), file=sys.stderr, flush=True)
+        logger.info("%s", pool.described(nodes_alive()))
     counted = (
         _shards(work.requests)
         .repartition(target_num_rows_per_block=rows)

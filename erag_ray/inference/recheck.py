@@ -24,7 +24,7 @@ class Recheck(NamedTuple):
     """Result of a recheck.
 
     Attributes:
-        num_asked: requests in the sample.
+        num_requests: in the sample.
         num_outputs: those of them whose output differs.
         num_labels: those of them whose score (or other folded value) differs.
         num_judged: those of the differing outputs that a judge scores; their new scores are unknown.

@@ -13,6 +13,7 @@ import polars as pl
 
 from erag_ray.cluster import ray_session
 from erag_ray.config import JobConfig
+from erag_ray.errors import JobError
 from erag_ray.inference.errors import check_share
 from erag_ray.inference.pool import Done, Work, run
 from erag_ray.inference.recheck import recheck
@@ -23,7 +24,7 @@ from erag_ray.output_tables import Expected, describe_outputs
 from erag_ray.planning import Answered, ModelPlan, StagePlan, Uses
 from erag_ray.progress import stage_progress
 from erag_ray.requests import VERDICTS
-from erag_ray.schemas import COMMON_OUTPUTS, COSTS, OUTPUTS, REQUESTS, RESPONSES, JobError
+from erag_ray.schemas import COMMON_OUTPUTS, COSTS, OUTPUTS, REQUESTS, RESPONSES
 from erag_ray.scores import JUDGEMENTS
 from erag_ray.store import KEY_COLUMNS, ResponseStore, TableStore, as_frame, new_job_id
 

@@ -10,23 +10,28 @@ import polars as pl
 
 from erag_ray.config import KNOWN, JobConfig
 from erag_ray.datasets import Dataset, LoadedQueries, load_queries, sample_loaded
+from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.inputs.settings import (
     check_evaluation,
     check_not_own,
     check_places,
+    check_reader_names,
     check_runs,
     cutoff_notes,
     scores_of,
 )
 from erag_ray.inputs.tables import check_inputs, gold_lists
+from erag_ray.logs import say
 from erag_ray.passages import load_passages
-from erag_ray.progress import say, stage_progress
+from erag_ray.progress import stage_progress
 from erag_ray.runs import load_run, resolve_pages
-from erag_ray.schemas import CORPUS, GOLD, PROVENANCE, QUERIES, RUNS, SLICES, InputError
+from erag_ray.schemas import CORPUS, GOLD, PROVENANCE, QUERIES, RUNS, SLICES
 from erag_ray.stages import JOB_STAGES, Append, Stage, digests, ensure
 from erag_ray.store import NOT_LOCAL, TableStore, file_stamp
 
+DRY_RUN = "rehearsal"
+"""The folder of a dry run inside ``out``."""
 INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
 INPUT_KEYS = (
     "queries",
@@ -62,6 +67,11 @@ class Inputs:
 
 
 ReaderCheck = Callable[[JobConfig, Mapping[str, Dataset]], Sequence[str]]
+
+
+def dry_run_config(config: JobConfig) -> JobConfig:
+    """The config with a folder of its own inside ``out``, so that nothing there is touched."""
+    return dataclasses.replace(config.with_retrieved(), out="/".join([config.out.rstrip("/"), DRY_RUN]))
 
 
 def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Inputs:
@@ -150,9 +160,13 @@ def _check_job(
 ) -> None:
     """What is wrong with the rest of a config, for these questions."""
     check_evaluation(config, scores_of(queries), diagnostics)
-    if check_reader is not None:
-        with stage_progress("checking the reader", show=config.progress):
-            diagnostics.error("the reader", *check_reader(config, datasets))
+    if check_reader is None:
+        return
+    # the packages of models take seconds to import: not where the job ends anyhow
+    is_quick = (diagnostics.num_errors or not datasets) and ":" not in config.reader.kind
+    with stage_progress("checking the reader", show=config.progress):
+        problems = check_reader_names(config.reader) if is_quick else check_reader(config, datasets)
+    diagnostics.error("the reader", *problems)
 
 
 def check_settings(config: JobConfig, check_reader: ReaderCheck | None = None) -> None:

@@ -20,12 +20,14 @@ from erag_ray.annotators import (
     unrelated_pairs,
 )
 from erag_ray.config import JobConfig
+from erag_ray.errors import InputError
 from erag_ray.inference import Finished, Values
 from erag_ray.inputs import INPUT_TABLES, Inputs, evidence_of, label_settings, scores_of
 from erag_ray.kinds import ANSWER, ANSWER_JUDGE, RELEVANCE
 from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
-from erag_ray.progress import StageProgress, say, stage_progress
-from erag_ray.schemas import DOCUMENT_OUTPUTS, LABELS, InputError
+from erag_ray.logs import say
+from erag_ray.progress import StageProgress, stage_progress
+from erag_ray.schemas import DOCUMENT_OUTPUTS, LABELS
 from erag_ray.stages import Append, Stage, digests, ensure
 from erag_ray.store import TableStore, as_frame, frame_digests
 

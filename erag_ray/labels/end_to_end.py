@@ -12,8 +12,9 @@ from erag_ray.inference import Finished
 from erag_ray.inputs import Inputs, end_to_end_settings, scores_of
 from erag_ray.kinds import ANSWER
 from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
+from erag_ray.logs import say
 from erag_ray.planning import end_to_end_lists
-from erag_ray.progress import say, stage_progress
+from erag_ray.progress import stage_progress
 from erag_ray.schemas import LIST_OUTPUTS, QUERIES, RESPONSES, UTILITY, conform
 from erag_ray.scores import Scoring, score_named, score_outputs
 from erag_ray.stages import Append, Stage, digests, ensure

@@ -13,14 +13,15 @@ from collections.abc import Iterator
 import polars as pl
 
 from erag_ray.config import JobConfig
+from erag_ray.errors import JobError
 from erag_ray.inference import INSTEAD_OF_ANSWERS, Finished, run_stage
 from erag_ray.inputs import Inputs
 from erag_ray.kinds import ANSWER, ANSWER_JUDGE, judgement, shown_to_judge
+from erag_ray.logs import say
 from erag_ray.output_tables import describe_judgements, judged_queries
 from erag_ray.planning import DocIds, StagePlan, plan_lists, preview
-from erag_ray.progress import say
 from erag_ray.requests import Passage
-from erag_ray.schemas import COSTS, JUDGEMENTS, RESPONSES, JobError
+from erag_ray.schemas import COSTS, JUDGEMENTS, RESPONSES
 from erag_ray.scores import needs_judgement
 from erag_ray.stages import judge_stage
 from erag_ray.store import ResponseStore, TableStore, as_frame

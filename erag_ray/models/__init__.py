@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from erag_ray.config import ReaderConfig
+from erag_ray.errors import InputError
 from erag_ray.models.base import Model, Rendered, Resources
 from erag_ray.models.causal.model import CausalModel
 from erag_ray.models.echo import EchoModel
@@ -22,7 +23,6 @@ from erag_ray.models.t5.model import T5Model
 from erag_ray.models.vllm.model import VllmModel
 from erag_ray.registry import find
 from erag_ray.requests import Failure, Form, Passage, Prompt, Request, Response
-from erag_ray.schemas import InputError
 from erag_ray.store import ResponseStore, fingerprint
 from erag_ray.user_code import checking, running
 

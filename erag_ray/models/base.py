@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from erag_ray.config import ReaderConfig
+from erag_ray.errors import InputError
 from erag_ray.requests import Form, Need, Prompt, Request, Response, as_messages, as_text
-from erag_ray.schemas import InputError
 
 DEFAULT_BATCH = 32
 

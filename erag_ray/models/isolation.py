@@ -10,10 +10,11 @@ from collections.abc import Generator, Iterator, Sequence
 
 import numpy as np
 
+from erag_ray.errors import InputError, JobError
 from erag_ray.models.base import Model, Rendered
 from erag_ray.models.local.memory import is_gpu_lost
 from erag_ray.requests import Failure, Request, Response
-from erag_ray.schemas import ERROR_KINDS, InputError, JobError
+from erag_ray.schemas import ERROR_KINDS
 from erag_ray.user_code import KEPT, Fault, fault_of, is_user_code
 
 ERRORS_IN_A_ROW = 10

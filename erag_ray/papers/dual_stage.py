@@ -10,10 +10,10 @@ import polars as pl
 from erag_ray.annotators import ANNOTATORS, Evidence, applicable_queries
 from erag_ray.config import DualLabelsConfig
 from erag_ray.files import Diagnostics
+from erag_ray.logs import say
 from erag_ray.papers.dual_labels import dual_labels, dual_probabilities
 from erag_ray.papers.dual_table import dual_tables
 from erag_ray.passages import load_passages
-from erag_ray.progress import say
 from erag_ray.report import Table
 from erag_ray.retrieve.run import MadeRun, read_run
 from erag_ray.retrieve.stage import load_questions, passages_of

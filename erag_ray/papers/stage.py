@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 import polars as pl
 
 from erag_ray.agreement import STATISTICS
+from erag_ray.errors import InputError
+from erag_ray.logs import say
 from erag_ray.papers.config import PapersConfig
 from erag_ray.papers.dual_table import dual_tables
 from erag_ray.papers.experiments import by_reader_table, figure_1_table, reproduction_table
 from erag_ray.papers.figures import agreement_of_readers, figure_1
-from erag_ray.progress import say
 from erag_ray.registry import find
 from erag_ray.report import (
     Figure,
@@ -35,7 +36,7 @@ from erag_ray.report.tables import (
     table_depths,
     whole_lists,
 )
-from erag_ray.schemas import CORRELATIONS, DUAL_LABELS, MEANS, InputError
+from erag_ray.schemas import CORRELATIONS, DUAL_LABELS, MEANS
 from erag_ray.store import Folder, TableStore
 
 TITLE = "The papers' tables and figures"

@@ -23,7 +23,8 @@ from erag_ray.passages.pages import page_spans, read_pages
 from erag_ray.passages.splitters import Page, Splitter, splitter_named
 from erag_ray.schemas import CORPUS
 from erag_ray.sharded_tasks import Do, Tasks, do_tasks, part, undone
-from erag_ray.store import Folder, TableStore, file_stamp, fingerprint, is_uri, open_array, write_array
+from erag_ray.store import Folder, TableStore, file_stamp, fingerprint, open_array, write_array
+from erag_ray.uris import is_uri
 
 PASSAGES_PER_PART = 100_000
 # about 66,000 passages of KILT's pages

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from erag_ray.errors import InputError
 from erag_ray.files import (
     NUM_NAMED,
     READ_ERRORS,
@@ -27,7 +28,6 @@ from erag_ray.files import (
     shown,
     text_column,
 )
-from erag_ray.schemas import InputError
 from erag_ray.store import is_folder, part_paths
 
 CORPUS_COLUMNS = pl.Schema(

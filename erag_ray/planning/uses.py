@@ -10,6 +10,7 @@ from typing import Any
 from erag_ray.annotators import asks_of
 from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
+from erag_ray.errors import InputError
 from erag_ray.kinds import ANSWER, ANSWER_JUDGE, EARLY_STOPPED, VERDICT, Case, Kind
 from erag_ray.models import (
     Model,
@@ -23,7 +24,6 @@ from erag_ray.models import (
 )
 from erag_ray.planning.pending import Use
 from erag_ray.requests import VERDICTS, Form, Passage
-from erag_ray.schemas import InputError
 from erag_ray.scores import JUDGED, score_named
 from erag_ray.store import fingerprint
 from erag_ray.user_code import checking

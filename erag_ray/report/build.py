@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
-from erag_ray.report.figures.sections import FigureTables, figures
+from erag_ray.report.figures.sections import figures
 from erag_ray.report.load import Results
 from erag_ray.report.model import Figure, Report, Section, Table, Verdict
 from erag_ray.report.tables.cells import cell_tables
@@ -71,7 +71,7 @@ def _sections(results: Results) -> Iterator[Section]:
 def _of_dataset(results: Results, dataset: str, *, is_only: bool) -> Parts:
     own = results.means.filter(pl.col("dataset") == dataset)
     runs = best_first(own)
-    yield from figures(_figure_tables(results), dataset)
+    yield from figures(results, dataset)
     yield which_retriever(results.means, dataset, results.confidence, is_main=is_only)
     if dataset in results.outputs["dataset"]:
         yield output_table(results.outputs, results.common_outputs, dataset)
@@ -94,12 +94,6 @@ def _cells(results: Results, dataset: str, runs: Sequence[str]) -> Iterator[Tabl
     cells = (results.cell_shares, results.cell_comparisons, results.complements)
     yield from cell_tables(*cells, dataset, runs, confidence, results.threshold)
     yield from slice_tables(results.slice_means, results.slice_comparisons, dataset, runs, confidence)
-
-
-def _figure_tables(results: Results) -> FigureTables:
-    names = ("means", "comparisons", "correlations", "labels", "runs", "utility", "queries", "requests")
-    tables = {name: frame for name in names if (frame := getattr(results, name)).height}
-    return FigureTables(**tables, confidence=results.confidence or 0.95)
 
 
 def _agreement(results: Results, dataset: str, runs: Sequence[str], *, is_only: bool) -> Parts:

@@ -70,9 +70,9 @@ def _joined(text: str, value: Value) -> str:
     return f"{text} {value.note}" if value.note else text
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """Return a number as it stands in a sentence; a missing one is a dash."""
-    return MISSING if value is None or math.isnan(value) else f"{value:.{digits}f}"
+def number(value: float | None, digits: int = 3, *, is_bare: bool = False) -> str:
+    """Return a number as it stands in a sentence, ``is_bare`` without a zero before the point; a missing one: ``-``."""
+    return MISSING if value is None or math.isnan(value) else _one(value, f".{digits}f", is_bare)
 
 
 def p_number(value: float | None) -> str:
@@ -80,11 +80,20 @@ def p_number(value: float | None) -> str:
     return MISSING if value is None else number(value) if value >= 0.001 else f"{value:.1e}"
 
 
-def with_interval(value: float | None, low: float | None, high: float | None) -> str:
-    """Return ``value [low, high]``, or what there is of it."""
+def with_interval(
+    value: float | None, low: float | None, high: float | None, digits: int = 3, *, is_bare: bool = False
+) -> str:
+    """Return ``value [low, high]``, or what there is of it; as `number`."""
+    text = number(value, digits, is_bare=is_bare)
     if value is None or low is None or high is None:
-        return number(value)
-    return f"{number(value)} [{number(low)}, {number(high)}]"
+        return text
+    return f"{text} [{number(low, digits, is_bare=is_bare)}, {number(high, digits, is_bare=is_bare)}]"
+
+
+def quoted(text: str, width: int) -> str:
+    """Return a text in quotes and one line, cut where it is longer than the width."""
+    plain = " ".join(text.split())
+    return repr(plain if len(plain) <= width else f"{plain[: width - 3]}...")
 
 
 def one_line(text: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from erag_ray.errors import InputError
 from erag_ray.schemas import (
     BEST_DEPTHS,
     CELL_COMPARISONS,
@@ -31,7 +32,6 @@ from erag_ray.schemas import (
     SLICE_COMPARISONS,
     SLICE_MEANS,
     UTILITY,
-    InputError,
     TableSchema,
 )
 from erag_ray.stages import EXPORT, JOB_STAGES, stale
@@ -119,8 +119,6 @@ def load(folder: str) -> Results:
     if others := stale(store.manifest(MEANS), store):
         text = f"{folder}: means were made from other {', '.join(others)} than stand there now"
         raise InputError([f"{text}; run jobs/compare.py or jobs/evaluate.py again"])
-    # nothing can be shown without them
-    store.read(MEANS)
     return _Loading(store).results()
 
 
@@ -133,12 +131,18 @@ class _Loading:
 
     def results(self) -> Results:
         """Return what can be shown, and what is missing."""
-        stages = list(self._stages())
+        # nothing can be shown without them
+        means, stages = self.store.read(MEANS), list(self._stages())
         kinds = {field.name: field.default_factory for field in dataclasses.fields(Results)}
-        tables = {name: self._frame(kind, stages) for name, kind in kinds.items() if isinstance(kind, Empty)}
+        tables = {
+            name: self._frame(kind, stages)
+            for name, kind in kinds.items()
+            if isinstance(kind, Empty) and name != "means"
+        }
         labelled, used, asked = (self._config(schema) for schema in (LABELS, UTILITY, QUERIES))
         configs = (asked, self._config(PER_QUERY), labelled, used)
         return Results(
+            means=means,
             **tables,
             stages=stages,
             reader=labelled.get("reader") or used.get("reader") or {},

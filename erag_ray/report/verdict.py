@@ -7,6 +7,7 @@ with utility at the largest depth.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,23 +18,27 @@ import polars as pl
 
 from erag_ray.evaluate import ANY, OWN_LIST, RATES
 from erag_ray.report.build import title_of
+from erag_ray.report.formats import number, quoted, with_interval
 from erag_ray.report.load import Results
 from erag_ray.report.model import DatasetVerdict, Finding, Verdict
 from erag_ray.report.tables.correlations import STATISTIC_NAMES
+from erag_ray.report.tables.outputs import MIN_OUTPUTS, ODD
 from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
 
 MAX_QUESTIONS = 1_000_000
 """More questions than this are not worth a number."""
 NUM_NAMED = 3
 """Runs or annotators that a sentence names."""
-MIN_OUTPUTS = 20
-"""Of fewer outputs a share says little."""
 ODD_OUTPUTS = {
-    "num_empty": (0.05, "empty"),
-    "num_at_limit": (0.1, "cut at max_new_tokens"),
-    "num_copied": (0.01, "copied from an example"),
+    "num_empty": "empty",
+    "num_at_limit": "cut at max_new_tokens",
+    "num_copied": "copied from an example",
 }
-"""Column of OUTPUTS -> the share from which it is worth a sentence, and its name."""
+"""Column of OUTPUTS -> its name."""
+WIDTH = 30
+"""Characters of an answer that is quoted."""
+_number = functools.partial(number, is_bare=True)
+_with_interval = functools.partial(with_interval, is_bare=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -338,15 +343,16 @@ def _outputs(outputs: pl.DataFrame, one: Standing) -> Iterator[Finding]:
     counts = own.select("num_outputs", *ODD_OUTPUTS).sum().row(0, named=True) if own.height else {}
     odd = [
         f"{counts[column] / counts['num_outputs']:.0%} {name}"
-        for column, (limit, name) in ODD_OUTPUTS.items()
-        if counts and counts[column] > limit * counts["num_outputs"]
+        for column, name in ODD_OUTPUTS.items()
+        if counts and counts[column] > ODD[column] * counts["num_outputs"]
     ]
     if odd:
         yield Finding(topic="outputs", text=f"of the reader's outputs {', '.join(odd)}", is_warning=True)
     for row in outputs.filter(dataset=one.dataset).head(1).iter_rows(named=True):
         floor = row["majority_score"]
         if floor is not None and floor > (one.best["mean"] or 0):
-            text = f"the commonest gold answer, {_short(row['majority_answer'])}, alone would score {_number(floor)}"
+            answer = quoted(row["majority_answer"], WIDTH)
+            text = f"the commonest gold answer, {answer}, alone would score {_number(floor)}"
             yield Finding(topic="outputs", text=text, is_warning=True)
 
 
@@ -377,18 +383,6 @@ def round_up(value: float) -> int:
     return math.ceil(value / unit) * unit
 
 
-def _with_interval(value: float, low: float | None, high: float | None, digits: int = 3) -> str:
-    if low is None or high is None:
-        return _number(value, digits)
-    return f"{_number(value, digits)} [{_number(low, digits)}, {_number(high, digits)}]"
-
-
-def _number(value: float | None, digits: int = 3) -> str:
-    """``.473``: without a zero before the point."""
-    text = f"{value:.{digits}f}"
-    return text.replace("0.", ".", 1) if text.startswith(("0.", "-0.")) else text
-
-
 def _p(value: float | None) -> str:
     if value is None:
         return "not known"
@@ -404,11 +398,6 @@ def _duration(seconds: float) -> str:
         if seconds >= 2 * size:
             return f"{seconds / size:.1f} {unit}"
     return f"{seconds:.0f} s"
-
-
-def _short(text: str) -> str:
-    plain = " ".join(text.split())
-    return repr(plain if len(plain) <= 30 else f"{plain[:27]}...")
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""What runs find before any reader: gold pages, answers, KILT's R-precision and recall. Sealed as RETRIEVAL_MEASURES."""
+"""Retrieval measures without a reader: gold pages, answers, KILT's R-precision and recall (RETRIEVAL_MEASURES)."""
 
 from erag_ray.retrieval_measures.measures import hit_values, mean_retrieval_measures, page_values
 from erag_ray.retrieval_measures.stage import find_retrieval_measures
@@ -7,7 +7,7 @@ from erag_ray.retrieval_measures.table import retrieval_measures_tables
 __all__ = [
     "find_retrieval_measures",
     "hit_values",
+    "mean_retrieval_measures",
     "page_values",
-    "retrieval_measures",
     "retrieval_measures_tables",
 ]

@@ -25,10 +25,10 @@ import numpy.typing as npt
 import polars as pl
 
 from erag_ray.config import RetrieverConfig
+from erag_ray.errors import InputError
 from erag_ray.numba_jit import num_processors
 from erag_ray.retrieve.lists import candidates, ranked
 from erag_ray.retrieve.shards import read_found, write_queries, write_texts
-from erag_ray.schemas import InputError
 from erag_ray.sharded_tasks import Do, Tasks, part, read_frame, undone, write_frame
 from erag_ray.store import Folder
 

@@ -13,11 +13,12 @@ from typing import Any
 import polars as pl
 
 from erag_ray.config import RetrieveConfig
+from erag_ray.errors import InputError
 from erag_ray.progress import counted
 from erag_ray.retrieve import INDEXED
 from erag_ray.retrieve.lists import LIST_COLUMNS
 from erag_ray.retrieve.shards import PAIRS_PER_PART, QUERIES_PER_TASK, TEXTS_PER_PART
-from erag_ray.schemas import RUNS, InputError, conform
+from erag_ray.schemas import RUNS, conform
 from erag_ray.sharded_tasks import Do
 from erag_ray.store import Folder, TableStore, as_frame, fingerprint, provenance_of_code, whole_manifest
 from erag_ray.user_code import running

@@ -11,13 +11,14 @@ import polars as pl
 
 from erag_ray.config import JobConfig, RetrieveConfig
 from erag_ray.datasets import LoadedQueries, load_queries, sample_loaded
+from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.inputs import ReaderCheck, attempt, check_places, check_settings
+from erag_ray.logs import say
 from erag_ray.passages import load_passages, make_corpus, splitter_named
-from erag_ray.progress import counted, say, stage_progress
+from erag_ray.progress import counted, stage_progress
 from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.run import MadeRun, Run, Sources, run_class
-from erag_ray.schemas import InputError
 from erag_ray.sharded_tasks import Do, Tasks, do_tasks
 from erag_ray.store import Folder, file_stamp
 

@@ -1,11 +1,11 @@
 """One output of a reader against its gold answers -> a number in [0, 1]. Pure.
 
-In: an output and the gold answers of its query. Out: the value of a `Score`. Output and gold_answers are stripped, blank gold_answers
-are left out, an empty output is worth 0, and the best gold counts, as in KILT's official evaluation (Petroni et al.,
-NAACL 2021; ``kilt/eval_downstream.py``). `kilt` and `rouge_l` hold its scores, `chat` those for readers that answer in
-sentences and for other languages: ``match:ko`` is `match` in Korean. To add a score, write one function
-``(output, answers) -> float`` and one line in `SCORES`; code outside the package exports a `Score` and is named
-``package.module:name``.
+In: an output and the gold answers of its query. Out: the value of a `Score`. Output and gold answers are stripped,
+blank gold answers are left out, an empty output is worth 0, and the best gold answer counts, as in KILT's official
+evaluation (Petroni et al., NAACL 2021; ``kilt/eval_downstream.py``). `kilt` and `rouge_l` hold its scores, `chat` those
+for readers that answer in sentences and for other languages: ``match:ko`` is `match` in Korean. To add a score, write
+one function ``(output, answers) -> float`` and one line in `SCORES`; code outside the package exports a `Score` and is
+named ``package.module:name``.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from erag_ray.schemas import InputError, JobError
+from erag_ray.errors import InputError, JobError
 from erag_ray.scores.base import Score
 from erag_ray.scores.judged import needs_judgement, value_of
 from erag_ray.user_code import Fault, fault_of, is_user_code, one_line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 from erag_ray.config import JobConfig, require
 
@@ -11,6 +11,19 @@ from erag_ray.config import JobConfig, require
 @dataclass(frozen=True, kw_only=True)
 class SettleConfig(JobConfig):
     """A comparison of two runs that stops when it is settled; all other keys are those of jobs/compare.py."""
+
+    EVERYDAY: ClassVar = {
+        "Comparison": (
+            "compare",
+            "measure",
+            "cutoff",
+            "fraction",
+            "num_looks",
+            "equivalence_margin",
+            "confidence",
+        ),
+        **JobConfig.EVERYDAY,
+    }
 
     compare: list[str] = field(default_factory=list)
     """The two runs."""

@@ -1,8 +1,9 @@
-"""Which documents are read: each with a known probability, apart from all others (Poisson sampling).
+"""Which documents are read, each with a known probability, apart from all others (Poisson sampling), and what follows.
 
 A document's probability grows with what its label can do to the estimate. Whether it is read hangs on one random number
 that is its own for ever (Brewer, Early & Joyce 1972: permanent random numbers), so a larger budget reads all that a
-smaller one has read, and two documents are read together with the product of their probabilities.
+smaller one has read. A label that was read with probability p stands for 1/p labels (Horvitz & Thompson, JASA 1952), so
+that sums over documents (P, DCG) are right in expectation.
 """
 
 from __future__ import annotations
@@ -72,31 +73,48 @@ def importance(measure: str, ranks: npt.ArrayLike, cutoff: int, *, difference: b
     Args:
         measure: a key of `IMPORTANCE`.
         ranks: [num_pairs, num_runs], from 1; 0 where a run's list lacks the document.
-        cutoff: the measure's; a document behind it weighs nothing. For AP and nDCG give the depth instead, since the
-            base reaches down to it.
-        difference: of two runs, for the difference of a measure that is a sum over documents (P, DCG): one that both
-            runs give the same weight cannot change it, and is not read (Schnabel et al., ICTIR 2016, section 4).
-            Otherwise the largest weight over the runs.
+        cutoff: the measure's; a document behind it weighs nothing.
+        difference: of two runs: a document that both give the same weight cannot change it, and is not read (Schnabel
+            et al., ICTIR 2016, section 4). Otherwise the largest weight over the runs.
 
     Returns:
         [num_pairs].
 
     Raises:
-        ValueError: an unknown measure; ranks or a cut-off that cannot be; a difference of other than two runs, or of
-            a measure that is no sum.
+        ValueError: an unknown measure; ranks or a cut-off that cannot be; a difference of other than two runs.
     """
     places = np.asarray(ranks, np.int64)
     if places.ndim != 2 or (places < 0).any() or cutoff < 1:
         raise ValueError("ranks must be [num_pairs, num_runs], at least 0, and the cutoff at least 1")
     weigh = find("importance", measure, IMPORTANCE)
-    if difference and (places.shape[1] != 2 or measure not in SUMS):
-        raise ValueError(
-            f"a difference is of two runs, by {' or '.join(SUMS)}, which are sums over documents"
-        )
+    if difference and places.shape[1] != 2:
+        raise ValueError(f"a difference is of two runs, got {places.shape[1]}")
     inside = (places >= 1) & (places <= cutoff)
     table = np.concatenate([[0.0], weigh(cutoff)])
     weights: Floats = table[np.where(inside, places, 0)]
     return np.abs(weights[:, 0] - weights[:, 1]) if difference else weights.max(axis=1)
+
+
+def estimate(measure: str, labels: Floats, weights: Floats) -> Floats:
+    """A measure of each list as far as it was read; over all samples its mean is the value of all labels: [...].
+
+    Args:
+        measure: a key of `IMPORTANCE`.
+        labels: [..., cutoff], in rank order; what stands where nothing was read does not matter.
+        weights: [..., cutoff], 1 / probability where a label was read, 0 elsewhere and behind the end of a list.
+
+    Raises:
+        ValueError: an unknown measure; a label that was read and is negative or not finite.
+    """
+    weigh = find("measure", measure, IMPORTANCE)
+    known = np.where(weights > 0, labels, 0.0)
+    if not (np.isfinite(known) & (known >= 0)).all():
+        raise ValueError("labels that were read must be finite and at least 0")
+    gains = weights * known
+    # a mean is rounded less than a sum of shares
+    return np.asarray(
+        gains.mean(axis=-1) if measure == "P" else (gains * weigh(gains.shape[-1])).sum(axis=-1)
+    )
 
 
 def _equal(cutoff: int) -> Floats:
@@ -107,16 +125,5 @@ def _discounts(cutoff: int) -> Floats:
     return 1 / np.log2(np.arange(1, cutoff + 1) + 1)
 
 
-def _tails(cutoff: int) -> Floats:
-    """Sum of 1/i from the document's rank on: its share in the precisions (Aslam, Pavlu & Yilmaz, SIGIR 2006, 3.1)."""
-    tails: Floats = np.cumsum(1 / np.arange(cutoff, 0, -1.0))[::-1]
-    return tails
-
-
-SUMS = ("P", "DCG")
-IMPORTANCE: dict[str, Callable[[int], Floats]] = {
-    "P": _equal,
-    "DCG": _discounts,
-    "AP": _tails,
-}
-"""Measure -> its weights of the ranks 1..cutoff."""
+IMPORTANCE: dict[str, Callable[[int], Floats]] = {"P": _equal, "DCG": _discounts}
+"""Measure, a sum over documents -> its weights of the ranks 1..cutoff."""

@@ -38,7 +38,7 @@ class Looks:
     highs: Floats
 
     def is_settled(self, equivalence_margin: float) -> npt.NDArray[np.bool_]:
-        """[..., num_looks]: 0 lies outside the interval, or the difference is known to within what is equivalence_margin."""
+        """[..., num_looks]: 0 lies outside the interval, or the difference is known to within the margin."""
         return self.is_told | (self.highs - self.lows <= 2 * equivalence_margin)
 
     @property

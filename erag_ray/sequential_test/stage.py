@@ -1,4 +1,4 @@
-"""Two runs -> INTERIM_ANALYSES: a sample of their documents is read, some questions at a time, until the difference is settled."""
+"""Two runs -> INTERIM_ANALYSES: documents are labelled batch by batch until the difference of the runs is settled."""
 
 from __future__ import annotations
 
@@ -11,18 +11,17 @@ import polars as pl
 from erag_ray.agreement import paired_differences
 from erag_ray.annotators import annotate
 from erag_ray.cluster import ray_session
+from erag_ray.errors import InputError, JobError
 from erag_ray.evaluate import Floats
 from erag_ray.inference import run_stage
 from erag_ray.inputs import Inputs, evidence_of
 from erag_ray.labels import check_scores, judge_outputs, scoring_of
+from erag_ray.logs import say
 from erag_ray.planning import plan_labels
-from erag_ray.progress import say
-from erag_ray.schemas import INTERIM_ANALYSES, InputError, JobError
+from erag_ray.schemas import INTERIM_ANALYSES
 from erag_ray.sequential_test.config import SettleConfig
-from erag_ray.sequential_test.design import importance, is_drawn, probabilities, random_numbers
-from erag_ray.sequential_test.estimates import estimate
+from erag_ray.sequential_test.design import estimate, importance, is_drawn, probabilities, random_numbers
 from erag_ray.sequential_test.looks import Looks, critical_values, look
-from erag_ray.sequential_test.sampled import Sampled
 from erag_ray.store import TableStore, as_frame
 
 STAGE = "settle"
@@ -158,16 +157,17 @@ def differences(
         cutoff: of the measure.
     """
     known = drawn.join(labels, on=["query_id", "doc_id"], how="left")
-    first, second = (estimate(measure, _lists(known, name, num_queries, cutoff), cutoff) for name in RANKS)
+    first, second = (estimate(measure, *_lists(known, name, num_queries, cutoff)) for name in RANKS)
     return paired_differences(first, second)
 
 
-def _lists(known: pl.DataFrame, rank: str, num_queries: int, cutoff: int) -> Sampled:
+def _lists(known: pl.DataFrame, rank: str, num_queries: int, cutoff: int) -> tuple[Floats, Floats]:
+    """Labels and weights of one run's lists, each [num_queries, cutoff]."""
     own = known.filter(pl.col(rank) > 0)
     at = own["place"].to_numpy(), own[rank].to_numpy() - 1
     labels, weights = np.zeros((num_queries, cutoff)), np.zeros((num_queries, cutoff))
     labels[at], weights[at] = own["label"].fill_null(0.0).to_numpy(), own["weight"].to_numpy()
-    return Sampled(labels=labels, weights=weights)
+    return labels, weights
 
 
 def _num_read(drawn: pl.DataFrame) -> int:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import socket
-import sys
 import time
 from collections.abc import Iterator
 
 import pyarrow as pa
 
-from erag_ray.schemas import InputError
+from erag_ray.errors import InputError
 from erag_ray.store import (
     LEASE_SECONDS,
     LEASES,
@@ -23,6 +23,7 @@ from erag_ray.store import (
     new_job_id,
 )
 
+logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
 
 
@@ -76,7 +77,7 @@ def _wait_for(folder: Folder, other: str) -> None:
             raise _refusal(folder, other)
         if not is_named:
             text = f"{folder.root}: the job {other} may still be writing; waiting up to {LEASE_SECONDS:.0f} s for it"
-            print(text, file=sys.stderr, flush=True)
+            logger.warning("%s", text)
         is_named = True
         time.sleep(LOOK_SECONDS)
     folder.delete(LEASES, other)

@@ -25,7 +25,7 @@ from erag_ray.store.fingerprints import (
     new_job_id,
     provenance_of_code,
 )
-from erag_ray.store.folder import UNFINISHED, Folder, as_frame, is_uri, uri_fault
+from erag_ray.store.folder import UNFINISHED, Folder, as_frame
 from erag_ray.store.lease import LEASE_SECONDS, LEASES, Lease, is_leased, last_beat
 from erag_ray.store.mapped import open_mapped, write_mapped
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore, keys_digest, old_store_notes
@@ -70,7 +70,6 @@ __all__ = [
     "frame_digests",
     "is_folder",
     "is_leased",
-    "is_uri",
     "keys_digest",
     "last_beat",
     "new_job_id",
@@ -85,7 +84,6 @@ __all__ = [
     "size_of",
     "start_of",
     "traceback_folder",
-    "uri_fault",
     "whole_manifest",
     "write_array",
     "write_mapped",

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow.fs as pafs
 
-from erag_ray.schemas import InputError
+from erag_ray.errors import InputError
 from erag_ray.store.folder import Folder
 
 

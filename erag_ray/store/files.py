@@ -15,7 +15,8 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
-from erag_ray.store.folder import Folder, as_frame, is_uri
+from erag_ray.store.folder import Folder, as_frame
+from erag_ray.uris import is_uri
 
 # each buffer is one request to an object store, which takes as long for a few bytes as for a megabyte
 BUFFER_BYTES = 1 << 23

@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from erag_ray.store.folder import Folder, is_uri
+from erag_ray.store.folder import Folder
+from erag_ray.uris import is_uri
 
 PACKAGES = (
     "erag-ray",

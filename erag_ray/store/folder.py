@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import re
 import urllib.parse
 import uuid
 from typing import Any
@@ -15,19 +14,13 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
+from erag_ray.uris import SCHEMES, is_uri, uri_fault
+
 UNFINISHED = "_unfinished"
 # names in pyarrow.fs: there a file becomes visible when it is complete, and a rename would be a copy
 OBJECT_STORES = ("s3", "gcs", "abfs")
 NUM_ATTEMPTS = 5
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-# URI schemes of the same, with options for Arrow: its default is to retry for a quarter of an hour
-SCHEMES = {
-    "s3": "",
-    "gs": "?retry_limit_seconds=60",
-    "gcs": "?retry_limit_seconds=60",
-    "abfs": "",
-    "abfss": "",
-}
 
 
 class Folder:
@@ -136,23 +129,6 @@ def _with_path(path: str, error: OSError) -> OSError:
     text = f"{path}: {error.strerror or error}"
     # Python chooses the same subclass by the number
     return OSError(text) if error.errno is None else OSError(error.errno, text)
-
-
-def is_uri(path: str) -> bool:
-    """Return whether a path is a URI."""
-    return "://" in path
-
-
-def uri_fault(path: str) -> str | None:
-    """Return what is wrong with the form of a URI, without the URI, which may contain a secret; None if nothing is."""
-    scheme, separator, rest = path.partition("://")
-    match = re.search(r"[?#%]" if scheme in SCHEMES else r"[?#]", rest)
-    if not separator or not match:
-        return None
-    return (
-        f"a {scheme}:// path contains the character {match[0]}. Write names without escapes, and set options such as "
-        "the endpoint by environment variables (AWS_ENDPOINT_URL, AWS_REGION)"
-    )
 
 
 def _open_filesystem(root: str) -> tuple[pafs.FileSystem, str]:

@@ -128,7 +128,7 @@ class ResponseStore:
         Args:
             without_errors: no error counts, whatever its kind.
         """
-        rows = self._read([*KEY_COLUMNS, "error_kind"])
+        rows = self._of_files(self.folder.names(suffix=".parquet"), [*KEY_COLUMNS, "error_kind"])
         kind = pl.col("error_kind")
         counts = kind.is_null() if without_errors else kind.is_null() | kind.is_in(FINAL)
         return rows.filter(counts).select(KEY_COLUMNS).unique()
@@ -145,7 +145,7 @@ class ResponseStore:
         job only (`schemas.ERROR_KINDS`) come after all others, the last file by name first: the last job's.
         """
         wanted = keys.select(KEY_COLUMNS).unique()
-        tables = list(self._tables_of(self.folder.names(suffix=".parquet"), None))
+        tables = list(self._tables_of(self._names_with(wanted), None))
         rows = _frame_of(tables, None).with_columns(_device_column(tables))
         rows = rows.join(wanted, on=KEY_COLUMNS, how="semi", maintain_order="left")
         kind = pl.col("error_kind")
@@ -156,8 +156,15 @@ class ResponseStore:
         self.devices.update(first["device"].drop_nulls().cast(pl.String).to_list())
         return first.drop("device"), rows.height - first.height
 
-    def _read(self, columns: list[str] | None) -> pl.DataFrame:
-        return self._of_files(self.folder.names(suffix=".parquet"), columns)
+    def _names_with(self, wanted: pl.DataFrame) -> list[str]:
+        """The files that hold any of these keys, by their key columns alone."""
+        names = self.folder.names(suffix=".parquet")
+        keys = [self._of_files([name], KEY_COLUMNS).with_columns(name=pl.lit(name)) for name in names]
+        hits = (
+            pl.concat(keys).join(wanted, on=KEY_COLUMNS, how="semi") if keys else pl.DataFrame({"name": []})
+        )
+        hit = set(hits["name"].unique())
+        return [name for name in names if name in hit]
 
     def _of_files(self, names: Iterable[str], columns: list[str] | None) -> pl.DataFrame:
         return _frame_of(self._tables_of(names, columns), columns)

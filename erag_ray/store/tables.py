@@ -11,7 +11,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from erag_ray.schemas import InputError, TableSchema, conform
+from erag_ray.errors import InputError
+from erag_ray.schemas import TableSchema, conform
 from erag_ray.store.fingerprints import fingerprint, provenance_of_code, stable
 from erag_ray.store.folder import UNFINISHED, Folder, as_frame
 

@@ -20,7 +20,7 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
-from erag_ray.schemas import InputError, JobError
+from erag_ray.errors import InputError, JobError
 from erag_ray.store import file_digest
 
 WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"

@@ -158,6 +158,19 @@ class TrainConfig:
     """Fine-tuning of a FiD or IPA reader; the defaults are the settings of the eRAG paper."""
 
     PATHS: ClassVar = ("out",)
+    EVERYDAY: ClassVar = {
+        "Reader": ("reader.kind", "reader.model", "scratch"),
+        "Questions": (
+            "train.queries",
+            "train.passages",
+            "train.run",
+            "dev.queries",
+            "dev.passages",
+            "dev.run",
+        ),
+        "Training": ("curriculum", "learning_rate", "batch_size", "eval_steps", "num_workers"),
+        "Output": ("out",),
+    }
 
     reader: ReaderConfig = field(default_factory=ReaderConfig)
     """The reader: kind fid or ipa; its model is where training starts from (null with scratch); limits and prompts

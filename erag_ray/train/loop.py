@@ -20,9 +20,9 @@ import torch
 import torch.distributed as dist
 from transformers.modeling_outputs import BaseModelOutput
 
+from erag_ray.errors import JobError
 from erag_ray.models.local import DEFAULT_LIMITS, free_memory, is_out_of_memory
 from erag_ray.models.t5 import fuse
-from erag_ray.schemas import JobError
 from erag_ray.train.checkpoints import Checkpoints, State, recover, restore
 from erag_ray.train.config import TrainConfig
 from erag_ray.train.data.batches import Batches, Sample, micro_batches

@@ -11,8 +11,8 @@ from typing import Any
 
 from erag_ray.config import ReaderConfig, output_settings
 from erag_ray.datasets import Dataset
+from erag_ray.errors import InputError
 from erag_ray.model_sources import find_model
-from erag_ray.schemas import InputError
 from erag_ray.store import Folder, TableStore, whole_manifest
 from erag_ray.train.checkpoints import State, written_whole
 from erag_ray.train.config import TrainConfig

@@ -12,11 +12,11 @@ import torch
 
 from erag_ray.config import JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
+from erag_ray.errors import InputError, JobError
 from erag_ray.kinds import ANSWER, Case
 from erag_ray.models import make_model
 from erag_ray.models.t5 import T5Model
 from erag_ray.requests import Form
-from erag_ray.schemas import InputError, JobError
 from erag_ray.train.checkpoints import written_whole
 
 

@@ -7,7 +7,7 @@ import pathlib
 from collections.abc import Mapping
 
 from erag_ray.cluster import ray_session
-from erag_ray.progress import say
+from erag_ray.logs import say
 from erag_ray.train.config import TrainConfig
 from erag_ray.train.data.curriculum import Curriculum
 from erag_ray.train.plan import check, finished, prepare, seal, start_folder

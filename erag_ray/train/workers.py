@@ -7,6 +7,7 @@ import logging
 import os
 import pathlib
 import shutil
+import signal
 from typing import Any, cast
 
 import ray
@@ -15,8 +16,9 @@ from ray.train import FailureConfig, RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
 from erag_ray.cluster import check_gpus, nodes_alive, process_environment
+from erag_ray.errors import InputError, JobError
 from erag_ray.inference import largest_share
-from erag_ray.schemas import InputError, JobError
+from erag_ray.termination import keep_handler
 from erag_ray.train.checkpoints import State
 from erag_ray.train.config import TrainConfig
 from erag_ray.train.loop import Trainer
@@ -51,7 +53,9 @@ def train(config: TrainConfig, model_folder: str, num_steps: int) -> State:
             worker_runtime_env={"env_vars": process_environment(bool(workers.use_gpu))},
         ),
     )
-    with training_progress(pathlib.Path(config.out), num_steps, show=config.progress):
+    # Ray Train's handler of Ctrl-C ends the process with code 0
+    shown = training_progress(pathlib.Path(config.out), num_steps, show=config.progress)
+    with shown, keep_handler(signal.SIGINT):
         result = trainer.fit()
     shutil.rmtree(storage, ignore_errors=True)
     outcome: State | Exception = cast(Any, result).return_value

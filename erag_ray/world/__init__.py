@@ -5,23 +5,3 @@ real data is: namesakes, pages with the answer string in another fact, facts tha
 over two pages, and questions in other words than the pages. It is generated district by district (`district`, `pages`,
 `tasks`), so that memory does not grow with size; `files` writes it.
 """
-
-from erag_ray.world.config import WorldConfig
-from erag_ray.world.district import Entity, Fact, make_district
-from erag_ray.world.files import KNOWLEDGE_SOURCE, file_name, write_world
-from erag_ray.world.pages import Page, make_pages
-from erag_ray.world.tasks import TASKS, Scene
-
-__all__ = [
-    "KNOWLEDGE_SOURCE",
-    "TASKS",
-    "Entity",
-    "Fact",
-    "Page",
-    "Scene",
-    "WorldConfig",
-    "file_name",
-    "make_district",
-    "make_pages",
-    "write_world",
-]

@@ -28,8 +28,11 @@ from erag_ray.models.t5 import encode_all
 from erag_ray.requests import T5, Form, Passage, Request
 
 MOST_TOKENS, NEW_TOKENS, PEER_BATCH, PASSAGES = 250, 8, 32, 10
+TUNED_TOKENS = 2048
+"""Prompt tokens, padding included, in a batch of the tuned peer."""
 FORM = Form(method="generate", prompt=T5, max_new_tokens=NEW_TOKENS)
-PEER, OWN, PRODUCTS = "erag + generate, float32", "erag_ray", "products alone"
+PEER, TUNED = "erag + generate, float32", "transformers, tuned"
+OWN, PRODUCTS = "erag_ray", "products alone"
 TIES = 0.01
 """Where random weights give two words nearly the same score, the order of a sum decides."""
 Texts = Mapping[str, Sequence[str]]
@@ -38,8 +41,10 @@ Texts = Mapping[str, Sequence[str]]
 def readings(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     """So many (question, passage) pairs, ten for each question: from their texts to outputs, in every fast precision.
 
-    The peer reads them in batches of 32 in the order in which the package erag asks for them, padded to the longest of
-    each, as its README shows; ours as a job does.
+    One peer reads them in batches of at most 32 in the order in which the package erag asks for them (rank by rank, so
+    that a batch is full from 320 pairs on), padded to the longest of each, as its README shows. The other is what a
+    careful user of transformers writes: sorted by length, batches of `TUNED_TOKENS`, freed memory kept, in our
+    precision. Ours reads as a job does.
 
     Raises:
         ValueError: of the outputs in float32 more than `TIES` differ.
@@ -50,16 +55,24 @@ def readings(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     makes: dict[str, Any] = {PEER: (_peer, (folder, made))}
     for dtype in fast_precisions():
         makes[f"read {dtype}"] = (_ours, (folder, made, dtype))
+        if dtype in TUNED_DTYPES:
+            makes[f"tuned {dtype}"] = (_tuned, (folder, made, dtype))
         makes[f"encode {dtype}"] = (_encoder, (folder, made, dtype))
         makes[f"products {dtype}"] = (_products, (folder, made, dtype))
     found = in_turn_apart(makes, config.repeats)
     same = _share_same(found["read float32"].first, found[PEER].first)
     for dtype in fast_precisions():
         sides = {OWN: found[f"read {dtype}"], PEER: found[PEER]}
+        if dtype in TUNED_DTYPES:
+            sides[TUNED] = found[f"tuned {dtype}"]
         same_outputs = f" ({same:.1%} of the outputs the same)" if dtype == "float32" else ""
         yield from _rows(f"lists of one, T5-small, {dtype}{same_outputs}", sides, size)
         sides = {OWN: found[f"encode {dtype}"], PRODUCTS: found[f"products {dtype}"]}
         yield from _rows(f"encoder, T5-small, {dtype}", sides, size)
+
+
+TUNED_DTYPES: Mapping[str, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+"""Precisions that transformers has too."""
 
 
 def fast_precisions() -> tuple[str, ...]:
@@ -124,8 +137,23 @@ def _read(model: Model, lists: Texts) -> Outputs:
     }
 
 
+Generate = Callable[[list[str]], list[str]]
+
+
 def _peer(folder: str, lists: Texts) -> Callable[[], Outputs]:
-    model = transformers.T5ForConditionalGeneration.from_pretrained(folder).eval()
+    generate = _generation(folder, torch.float32)
+    return lambda: _by_package(generate, lists)
+
+
+def _tuned(folder: str, lists: Texts, dtype: str) -> Callable[[], Outputs]:
+    keep_freed_memory()
+    generate = _generation(folder, TUNED_DTYPES[dtype])
+    return lambda: _by_length(generate, lists)
+
+
+def _generation(folder: str, dtype: torch.dtype) -> Generate:
+    """Return a function that tokenises a batch of prompts and generates their outputs by transformers."""
+    model = transformers.T5ForConditionalGeneration.from_pretrained(folder, dtype=dtype).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     settings = transformers.GenerationConfig(
         max_new_tokens=NEW_TOKENS, eos_token_id=1, pad_token_id=0, **invented.START
@@ -139,10 +167,26 @@ def _peer(folder: str, lists: Texts) -> Callable[[], Outputs]:
         ids = model.generate(**inputs, generation_config=settings)
         return list(tokenizer.batch_decode(ids, skip_special_tokens=True))
 
-    return lambda: _by_package(generate, lists)
+    return generate
 
 
-def _by_package(generate: Callable[[list[str]], list[str]], lists: Texts) -> Outputs:
+def _by_length(generate: Generate, lists: Texts) -> Outputs:
+    """Return the outputs of prompts that are sorted by length (each word is a token) and batched by tokens."""
+    rows = [(question, text) for question, texts in lists.items() for text in texts]
+    prompts = {row: f"question: {row[0]} context: {row[1]}" for row in rows}
+    lengths = {row: min(len(prompt.split()), MOST_TOKENS) for row, prompt in prompts.items()}
+    rows.sort(key=lengths.__getitem__, reverse=True)
+    outputs: Outputs = {}
+    while rows:
+        # the first is the longest
+        size = max(1, TUNED_TOKENS // lengths[rows[0]])
+        batch, rows = rows[:size], rows[size:]
+        texts = generate([prompts[row] for row in batch])
+        outputs.update(zip(batch, (text.strip() for text in texts), strict=True))
+    return outputs
+
+
+def _by_package(generate: Generate, lists: Texts) -> Outputs:
     said: Outputs = {}
 
     def texts_of(asked: Texts) -> dict[str, str]:

@@ -24,6 +24,7 @@ from erag_ray.benchmark.readers.isolated_process import Found, in_turn_apart
 from erag_ray.benchmark.timing import Row, timed
 from erag_ray.cluster import ray_session
 from erag_ray.config import JobConfig, ReaderConfig, parse
+from erag_ray.errors import InputError
 from erag_ray.inference import run_part
 from erag_ray.inputs import Inputs, prepare
 from erag_ray.kinds import ANSWER
@@ -31,7 +32,6 @@ from erag_ray.models.t5 import KINDS
 from erag_ray.planning import ModelPlan, PendingRequests, as_lists_of_one, end_to_end_lists, plan_lists
 from erag_ray.requests import Form
 from erag_ray.runs import pairs
-from erag_ray.schemas import InputError
 from erag_ray.store import TableStore, new_job_id
 
 NEW_TOKENS = 8

@@ -21,12 +21,12 @@ from erag_ray.benchmark.config import BenchmarkConfig
 from erag_ray.benchmark.readers.host import Clock
 from erag_ray.benchmark.readers.table_2 import given_case
 from erag_ray.benchmark.timing import Row
+from erag_ray.errors import InputError
 from erag_ray.inference import ModelActor
 from erag_ray.models.local import PromptTokens
 from erag_ray.models.vllm import sampling
 from erag_ray.planning import ModelPlan, PendingRequests
 from erag_ray.requests import Request, prompt_named
-from erag_ray.schemas import InputError
 
 WHAT, ORDER = "vllm", "order of prompts"
 ONE, BARE = "erag_ray", "bare vllm.LLM.generate"

@@ -12,8 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from erag_ray.errors import JobError
 from erag_ray.models.local.quantize import MIDDLE, MOST, into_bytes, normed_into_bytes, relu_into_bytes
-from erag_ray.schemas import JobError
 
 
 class Int8(NamedTuple):

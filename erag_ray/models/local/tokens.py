@@ -8,6 +8,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from erag_ray.errors import InputError
 from erag_ray.models.local.word_cache import (
     Encode,
     Ids,
@@ -17,7 +18,6 @@ from erag_ray.models.local.word_cache import (
     word_starts,
 )
 from erag_ray.requests import T5, Form, Passage, Piece, Request, fit
-from erag_ray.schemas import InputError
 
 MIN_ROOM = 16
 MAX_TEMPLATES = 1 << 10

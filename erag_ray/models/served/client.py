@@ -20,9 +20,9 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from erag_ray.config import ReaderConfig
+from erag_ray.errors import InputError, JobError
 from erag_ray.models.served.limits import AdaptiveLimit, RateLimit
 from erag_ray.requests import Failure
-from erag_ray.schemas import InputError, JobError
 from erag_ray.user_code import one_line
 
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from erag_ray.config import ReaderConfig
+from erag_ray.errors import InputError, JobError
 from erag_ray.models.served.client import KEPT, Client, RequestError
-from erag_ray.schemas import InputError, JobError
 
 PROBE = "Name the capital of France. Then name five animals and five colours, with commas between them."
 """Short, so that equal weights answer alike whatever else a server does; other weights seldom write the same list."""

@@ -30,7 +30,6 @@ class AdaptiveLimit:
     def __init__(self, most: int) -> None:
         self.most = most
         self.limit = min(FIRST, most)
-        self.num_refused = 0
         self._num_running, self._num_good = 0, 0
         self._resume_at, self._round_ends_at = 0.0, 0.0
         self._is_closed, self._is_idle = False, asyncio.Event()
@@ -99,7 +98,6 @@ class AdaptiveLimit:
     def count_refused(self, retry_after: float | None) -> None:
         """Count a 429: fewer are under way from now on, and nothing new is sent for a while."""
         now = time.monotonic()
-        self.num_refused += 1
         pause = PAUSE_SECONDS if retry_after is None else min(retry_after, MAX_PAUSE_SECONDS)
         if now >= self._round_ends_at:
             self.limit = max(min(LEAST, self.most), int(self.limit * DOWN))

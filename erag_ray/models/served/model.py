@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from typing import Any, ClassVar
 
 from erag_ray.config import ReaderConfig
+from erag_ray.errors import InputError, JobError
 from erag_ray.models.base import Model, Rendered, Resources
 from erag_ray.models.served.client import KEPT, Client, RequestError, key_of, usage_of
 from erag_ray.models.served.handshake import (
@@ -40,7 +41,6 @@ from erag_ray.requests import (
     fit,
     pieces,
 )
-from erag_ray.schemas import InputError, JobError
 
 TOKEN_CHARACTERS = 4
 """Of text in most languages that are written in letters; what is cut and what is foreseen goes by it."""

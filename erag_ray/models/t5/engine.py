@@ -381,8 +381,8 @@ def relative_position_bucket(
 ) -> Tensor:
     """The bucket of each distance (key minus query) in T5's table of position biases (Raffel et al., 2020, 2.1).
 
-    Half of the buckets hold one distance each, the others ever more, up to ``max_distance``; with ``bidirectional`` keys behind
-    the query have half of all buckets for themselves, else a key behind counts as distance 0.
+    Half of the buckets hold one distance each, the others ever more, up to ``max_distance``; with ``bidirectional``
+    keys behind the query have half of all buckets for themselves, else a key behind counts as distance 0.
     """
     count = num_buckets // 2 if bidirectional else num_buckets
     side = count * (distance > 0) if bidirectional else torch.zeros_like(distance)

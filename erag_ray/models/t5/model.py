@@ -16,6 +16,7 @@ import transformers
 from transformers.modeling_outputs import BaseModelOutput
 
 from erag_ray.config import ReaderConfig
+from erag_ray.errors import InputError
 from erag_ray.model_sources import find_model
 from erag_ray.models.base import Resources
 from erag_ray.models.local.early_stopping import EarlyStopping, Stop
@@ -37,7 +38,6 @@ from erag_ray.models.local.word_cache import Ids
 from erag_ray.models.t5.encoder_cache import Encoded, Fused, Passes, arrange, encode_all, fuse
 from erag_ray.models.t5.engine import DTYPES, KINDS, Engine
 from erag_ray.requests import Form, Passage, Piece, Request, pieces
-from erag_ray.schemas import InputError
 
 INT8 = "int8"
 ROUNDING = 2

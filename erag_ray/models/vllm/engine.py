@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 
 from erag_ray.config import ReaderConfig
+from erag_ray.errors import JobError
 from erag_ray.models.local.devices import device
 from erag_ray.models.local.memory import EngineLost, is_out_of_memory, room_on
 from erag_ray.models.local.word_cache import Ids
-from erag_ray.schemas import JobError
 from erag_ray.user_code import one_line
 
 ENVIRONMENT = {

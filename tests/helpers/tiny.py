@@ -12,6 +12,7 @@ import json
 import pathlib
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import polars as pl
 import rich.console
@@ -207,7 +208,7 @@ def assert_same(found: list[pl.DataFrame], expected: list[pl.DataFrame]) -> None
         assert_frame_equal(one, other)
 
 
-def job_command(config: JobConfig, folder: pathlib.Path, job: str = "compare") -> list[str]:
+def job_command(config: Any, folder: pathlib.Path, job: str = "compare") -> list[str]:
     """The command of a job with this config, which is written to the folder."""
     path = folder / "config.yaml"
     path.write_text(json.dumps(dataclasses.asdict(config)))  # JSON is YAML

@@ -23,7 +23,7 @@ from erag_ray.planning.plan import plan_stage
 from erag_ray.schemas import LABELS, REQUESTS, UTILITY
 from erag_ray.store import KEY_COLUMNS, TableStore
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 NUM_QUESTIONS, DEPTH = 30, 8
 
 

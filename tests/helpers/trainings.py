@@ -19,14 +19,14 @@ import torch.distributed as dist
 from safetensors.torch import load_file
 
 from erag_ray.config import ReaderConfig
-from erag_ray.schemas import JobError
+from erag_ray.errors import JobError
 from erag_ray.train.checkpoints import State
 from erag_ray.train.config import ExamplesConfig, ScratchConfig, StageConfig, TrainConfig
 from erag_ray.train.log import read_log
 from erag_ray.train.loop import Trainer
 from erag_ray.train.plan import prepare, start_folder
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 NAMES = ("Ada", "Ida", "Orla", "Varn", "Tessel", "Marn", "Graz", "Skerry")
 # of 8 questions each of two workers has four; of 1 question one of them has none
 WORKER_BATCHES = (8, 1)
@@ -113,7 +113,7 @@ def in_process(call: Callable[..., None], *arguments: object) -> BaseProcess:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "accelerate", "transformers.models.t5.modeling_t5"])
     process = context.Process(target=call, args=tuple(map(str, arguments)))
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests"), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "helpers"), os.environ.get("PYTHONPATH", "")])
     with mock.patch.dict(os.environ, PYTHONPATH=paths):
         process.start()
     return process

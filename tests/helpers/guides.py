@@ -7,7 +7,7 @@ import pathlib
 import re
 from collections.abc import Iterator
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 FOLDERS = ("", "erag_ray", "jobs", "notebooks", "tests")
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^(#+) (.+)$", re.MULTILINE)

@@ -1,0 +1,112 @@
+"""Labels, runs and end-to-end scores small enough to work out by hand, and what evaluation makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+
+from erag_ray import evaluate
+from erag_ray.evaluate import DatasetColumns, Settings, by_dataset
+from erag_ray.schemas import (
+    PER_QUERY,
+    QUERIES,
+    UTILITY,
+    conform,
+)
+
+
+def settings(**changes: object) -> Settings:
+    given = {
+        "depths": [2],
+        "measures": None,
+        "cutoffs": [],
+        "threshold": None,
+        "statistics": ["kendall_tau_b", "spearman_rho"],
+        "num_resamples": 200,
+        "confidence": 0.9,
+        "num_flips": 1000,
+        "num_permutations": 500,
+        "seed": 0,
+    }
+    return Settings(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def queries(*rows: tuple[str, str, str], answers: Sequence[str] = ("paris",)) -> pl.DataFrame:
+    """Rows of query_id, dataset, score."""
+    made = [
+        {
+            "query_id": name,
+            "dataset": dataset,
+            "question": f"{name}?",
+            "answers": list(answers),
+            "score": score,
+        }
+        for name, dataset, score in rows
+    ]
+    return pl.DataFrame(conform(pl.DataFrame(made), QUERIES))
+
+
+def everywhere(annotators: Sequence[str], asked: pl.DataFrame) -> dict[str, pl.Series]:
+    return dict.fromkeys(annotators, asked["query_id"])
+
+
+Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, Settings]
+
+
+def columns_of(
+    values: pl.DataFrame, *others: *tuple[pl.DataFrame, pl.DataFrame, Settings]
+) -> list[DatasetColumns]:
+    return by_dataset([values], *others)
+
+
+def means(*given: *Tables) -> pl.DataFrame:
+    """Of PER_QUERY, UTILITY, QUERIES and settings; so the next three."""
+    return evaluate.means(columns_of(*given), given[-1])
+
+
+def correlations(*given: *Tables) -> pl.DataFrame:
+    return evaluate.correlations(columns_of(*given), given[-1])
+
+
+def comparisons(*given: *Tables) -> pl.DataFrame:
+    return evaluate.comparisons(columns_of(*given), given[-1])
+
+
+def contrasts(*given: *Tables) -> pl.DataFrame:
+    return evaluate.contrasts(columns_of(*given), given[-1])
+
+
+def best_depths(end_to_end: pl.DataFrame, queries: pl.DataFrame, settings: Settings) -> pl.DataFrame:
+    return evaluate.best_depths(columns_of(measured({}), end_to_end, queries, settings), settings)
+
+
+def used(
+    columns: Mapping[tuple[str, str, int], Sequence[float | None]], score: str = "exact_match"
+) -> pl.DataFrame:
+    """(reader, run, depth) -> one utility for each of q0, q1, ..."""
+    rows = [
+        (reader, score, run, f"q{number}", depth, one)
+        for (reader, run, depth), column in columns.items()
+        for number, one in enumerate(column)
+    ]
+    return pl.DataFrame(conform(pl.DataFrame(rows, schema=UTILITY.columns.names, orient="row"), UTILITY))
+
+
+def measured(
+    columns: Mapping[tuple[str, str, int], Sequence[float | None]],
+    annotator: str = "erag",
+    measure: str = "P",
+) -> pl.DataFrame:
+    """(reader, run, depth) -> one value of a measure for each of q0, q1, ..."""
+    rows = [
+        (reader, "", annotator, f"q{number}", run, depth, measure, depth, "any", one)
+        for (reader, run, depth), column in columns.items()
+        for number, one in enumerate(column)
+    ]
+    table = pl.DataFrame(rows, schema=PER_QUERY.columns.names, orient="row")
+    return pl.DataFrame(conform(table, PER_QUERY))
+
+
+def numbered(amount: int) -> pl.DataFrame:
+    return queries(*((f"q{number}", "d", "exact_match") for number in range(amount)))

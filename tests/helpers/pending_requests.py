@@ -1,0 +1,72 @@
+"""Requests for a pool, as PENDING, and the job that answers them."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from models import form_for
+
+from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.inference import Work
+from erag_ray.models import make_model, model_id
+from erag_ray.requests import Request, Response
+from erag_ray.schemas import PENDING
+
+FORM = form_for("echo")
+
+
+def requests(*questions: str) -> list[Request]:
+    return [Request(FORM, question) for question in questions]
+
+
+def as_pending(asked: Sequence[Request], first_key: int = 0) -> pa.Table:
+    """PENDING: requests of one form whose keys are their places."""
+    keys = range(first_key, first_key + len(asked))
+    rows = [
+        {
+            "question_key": key,
+            "passages_key": key,
+            "form": 0,
+            "question": request.question,
+            "titles": [passage.title for passage in request.passages],
+            "texts": [passage.text for passage in request.passages],
+            "answers": request.answers,
+        }
+        for key, request in zip(keys, asked, strict=True)
+    ]
+    return pa.Table.from_pylist(rows, schema=PENDING.columns)
+
+
+def pending(*questions: str) -> pa.Table:
+    return as_pending(requests(*questions))
+
+
+def in_order(answers: Iterator[tuple[int, Response]]) -> list[Response]:
+    """The responses in the order of the requests; each has exactly one."""
+    found = list(answers)
+    assert sorted(place for place, _ in found) == list(range(len(found)))
+    return [response for _, response in sorted(found, key=lambda answer: answer[0])]
+
+
+def work_of(folder: pathlib.Path, block: pa.Table, reader: ReaderConfig) -> tuple[Work, JobConfig]:
+    (folder / "requests").mkdir()
+    pq.write_table(block, folder / "requests" / "part.parquet")
+    work = Work(
+        requests=str(folder / "requests"),
+        num_requests=block.num_rows,
+        config=reader,
+        model=model_id(make_model(reader)),
+        forms=[FORM],
+        resources=make_model(reader).resources(),
+    )
+    config = JobConfig(
+        cache_dir=str(folder),
+        rows_per_block=20,
+        write_every_seconds=0.1,
+        max_batch_seconds=2.0,
+        progress=False,
+    )
+    return work, config

@@ -1,0 +1,74 @@
+"""Jobs whose reader is behind a server of the tests."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from misbehaving_server import MODEL, Asked, MisbehavingServer, Reply, serving
+
+from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.inference import Done, ModelActor, Work
+from erag_ray.inference import stage as reading
+from erag_ray.models.served import client as client_module
+from erag_ray.models.served import limits
+from erag_ray.models.served import model as model_module
+
+
+@pytest.fixture(autouse=True)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All pauses are a hundredth of what they are."""
+    monkeypatch.setattr(client_module, "FIRST_RETRY_SECONDS", 0.005)
+    monkeypatch.setattr(client_module, "MAX_RETRY_SECONDS", 0.05)
+    monkeypatch.setattr(limits, "PAUSE_SECONDS", 0.1)
+    monkeypatch.setattr(limits, "ROUND_SECONDS", 0.01)
+    monkeypatch.setattr(model_module, "GRACE_SECONDS", 1.0)
+
+
+@pytest.fixture
+def server() -> Iterator[MisbehavingServer]:
+    with serving(MisbehavingServer()) as server:
+        yield server
+
+
+def config_of(server: MisbehavingServer, **settings: Any) -> ReaderConfig:
+    """A reader behind the server."""
+    known = {"kind": "served", "model": MODEL, "base_url": server.url, "revision": "1", "concurrency": 16}
+    return ReaderConfig(**{**known, **settings})
+
+
+@pytest.fixture
+def runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests are run by an actor in this process, without Ray."""
+
+    def run_actor(work: Work, config: JobConfig, job: str) -> Done:
+        actor = ModelActor(
+            work.config,
+            work.model,
+            work.forms,
+            config.cache_dir,
+            job,
+            1,
+            config.write_every_seconds,
+            None,
+            max_cost=config.max_cost,
+        )
+        rows = list(actor(pq.read_table(work.requests)))
+        counts = {name: row for one in rows for name, (row,) in one.items()}
+        return Done(**{**counts, "notes": json.loads(counts["notes"])})
+
+    monkeypatch.setattr(reading, "run", run_actor)
+    monkeypatch.setattr(reading, "ray_session", lambda address: contextlib.nullcontext())
+
+
+def titles(asked: Asked) -> Reply:
+    """The reader of these tests answers with the title of the first passage."""
+    _, found, rest = asked.prompt.partition("Passage: (")
+    return Reply(text=rest.partition(")")[0] if found else "nothing")
+
+
+PRICES = {"input": 1000.0, "output": 2000.0, "cached_input": 100.0}

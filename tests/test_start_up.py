@@ -1,0 +1,223 @@
+"""What a job answers before it imports anything heavy: its help, a wrong command line, a wrong file."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+
+import pytest
+
+from erag_ray.benchmark.config import BenchmarkConfig
+from erag_ray.config import DualLabelsConfig, JobConfig, ReportConfig, RetrieveConfig, parse, renamed
+from erag_ray.config.keys import all_keys
+from erag_ray.papers.config import PapersConfig
+from erag_ray.sequential_test.config import SettleConfig
+from erag_ray.train.config import TrainConfig
+from erag_ray.world.config import WorldConfig
+
+ROOT = pathlib.Path(__file__).parents[1]
+JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py"))
+JOB_CONFIGS = {
+    kind.__name__: kind
+    for kind in (
+        BenchmarkConfig,
+        DualLabelsConfig,
+        JobConfig,
+        PapersConfig,
+        ReportConfig,
+        RetrieveConfig,
+        SettleConfig,
+        TrainConfig,
+        WorldConfig,
+    )
+}
+# what reads a command line and YAML; everything else that is installed comes later
+AT_START = {
+    "attr",
+    "attrs",
+    "docstring_parser",
+    "jsonargparse",
+    "typeshed_client",
+    "typing_extensions",
+    "yaml",
+}
+HEAVY_WITH_INPUTS = {"ray", "torch", "transformers", "numba", "pandas", "openai", "pypdl", "altair"}
+IMPORTED = """
+import json, runpy, sys
+
+job, attempts = sys.argv[1], json.loads(sys.argv[2])
+codes = []
+for attempt in attempts:
+    sys.argv = [job, *attempt]
+    try:
+        runpy.run_path(job, run_name="__main__")
+    except SystemExit as ended:
+        codes.append(ended.code)
+files = {name: getattr(module, "__file__", None) or "" for name, module in sys.modules.items()}
+packages = {name.partition(".")[0] for name, file in files.items() if "site-packages" in file}
+own = [name for name in files if name.startswith("erag_ray")]
+print(json.dumps({"codes": codes, "packages": sorted(packages), "own": own}))
+"""
+
+
+def imported(job: str, *attempts: list[str]) -> dict[str, list[str]]:
+    """Exit codes of attempts to run a job, and the installed packages that they have imported together."""
+    done = subprocess.run(
+        [sys.executable, "-c", IMPORTED, f"jobs/{job}.py", json.dumps(attempts)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    answer: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
+    return answer
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_help_and_a_wrong_key_or_value_import_no_heavy_package(job: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "key.yaml").write_text("outt: a\n")
+    (tmp_path / "value.yaml").write_text("out: [a]\n")
+    files = [["--config", str(tmp_path / f"{name}.yaml")] for name in ("key", "value")]
+    answer = imported(job, ["--help"], ["--help.all"], ["--outt", "a"], *files)
+    assert answer["codes"] == [0, 0, 2, 2, 2]
+    installed = {name for name in answer["packages"] if not name.startswith("_")} - {"erag_ray"}
+    assert installed - {"coverage"} <= AT_START
+    rooms = {name.split(".")[1] for name in answer["own"] if "." in name}
+    own = {name for name in ("benchmark", "papers", "sequential_test", "train", "world") if name in rooms}
+    assert {name for name in answer["own"] if name.split(".")[1:2] and name.split(".")[1] in own} <= {
+        *(f"erag_ray.{name}" for name in own),
+        *(f"erag_ray.{name}.config" for name in own),
+    }
+    assert rooms - own <= {"cli", "config", "errors", "logs", "registry", "termination", "uris", "user_code"}
+
+
+@pytest.mark.parametrize(
+    ("job", "options"),
+    [
+        ("compare", ["--queries", "[nowhere.jsonl]", "--runs", "{a: nowhere.trec}"]),
+        ("compare", ["--queries", "[QUESTIONS]", "--runs", "{a: nowhere.trec}"]),
+        ("compare", ["--queries", "[QUESTIONS]", "--annotators", "[eragg]"]),
+        ("prepare", ["--queries", "[nowhere.jsonl]", "--runs", "{a: nowhere.trec}"]),
+        ("annotate", []),
+        ("end_to_end", []),
+        ("evaluate", []),
+        ("settle", []),
+    ],
+)
+def test_wrong_inputs_are_told_before_ray_and_torch_are_imported(
+    job: str, options: list[str], tmp_path: pathlib.Path
+) -> None:
+    places = ["--out", str(tmp_path / "out"), "--cache_dir", str(tmp_path / "store")]
+    questions = tmp_path / "questions.jsonl"
+    questions.write_text('{"id": "q1", "question": "who?", "answers": ["Ada"]}\n')
+    options = [option.replace("QUESTIONS", str(questions)) for option in options]
+    answer = imported(job, [*options, *places])
+    assert answer["codes"] == [2]
+    assert not HEAVY_WITH_INPUTS & set(answer["packages"])
+
+
+# --- keys that there are not ---
+
+
+def refused(capsys: pytest.CaptureFixture[str], *argv: str, kind: type = JobConfig) -> str:
+    """The last line of the message about a command line."""
+    with pytest.raises(SystemExit) as ended:
+        parse(kind, "A job.", list(argv))
+    assert ended.value.code == 2
+    return capsys.readouterr().err.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--depht", "3"], "unknown key --depht. Did you mean --depth?"),
+        (["--depht=3"], "unknown key --depht. Did you mean --depth?"),
+        (["--reader.modle", "x"], "unknown key --reader.modle. Did you mean --reader.model?"),
+        (["--base_url", "x"], "unknown key --base_url. Did you mean --reader.base_url?"),
+        (["--qqqq", "x"], "unknown key --qqqq"),
+        (["--reader.prompt.chatt", "x"], "unknown key --reader.prompt.chatt. Did you mean --reader.prompt.chat?"),
+        (["--retrievers.a.kidn", "bm25"], "unknown key --retrievers.a.kidn. Did you mean --retrievers.a.kind?"),
+        (
+            ["--outt", "x", "--num-queries", "3"],
+            "unknown key --outt. Did you mean --out?; unknown key --num-queries. Did you mean --num_queries?",
+        ),
+        (["job.yaml"], "job.yaml belongs to no key; a config file is named by --config"),
+    ],
+)  # fmt: skip
+def test_a_misspelt_option_names_the_nearest_key(
+    capsys: pytest.CaptureFixture[str], argv: list[str], message: str
+) -> None:
+    assert refused(capsys, *argv) == f"error: {message}"
+
+
+def test_a_renamed_key_names_its_new_name(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+) -> None:
+    monkeypatch.setitem(renamed.RENAMED, "ranks", "cutoffs")
+    monkeypatch.setitem(renamed.RENAMED, "reader.path", "reader.model")
+    file = tmp_path / "job.yaml"
+    file.write_text("depth: 3\nranks: [1]\n")
+    told = "unknown key ranks: it is called cutoffs now"
+    assert refused(capsys, "--config", str(file)) == f"error: {file}:2: {told}"
+    file.write_text("reader:\n  path: x\n")
+    told = "unknown key reader.path: it is called reader.model now"
+    assert refused(capsys, "--config", str(file)) == f"error: {file}:2: {told}"
+    told = "unknown key --ranks: it is called --cutoffs now"
+    assert refused(capsys, "--ranks", "[1]") == f"error: {told}"
+
+
+@pytest.mark.parametrize("old", renamed.RENAMED)
+def test_each_renamed_key_is_of_some_job_by_one_of_its_names(old: str) -> None:
+    known = {key for name in JOB_CONFIGS for key in all_keys(JOB_CONFIGS[name])}
+    assert {old, renamed.RENAMED[old]} & known
+
+
+# --- the help ---
+
+
+def shown(capsys: pytest.CaptureFixture[str], name: str, option: str) -> str:
+    """What a help prints."""
+    with pytest.raises(SystemExit):
+        parse(JOB_CONFIGS[name], "First line.\n\n    python a --command\n", [option])
+    return capsys.readouterr().out
+
+
+def options_in(text: str) -> list[str]:
+    """The keys of a help, in their order."""
+    return [key for key in re.findall(r"^  --([\w.]+)", text, re.MULTILINE) if not key.endswith("help")]
+
+
+@pytest.mark.parametrize("name", JOB_CONFIGS)
+def test_every_key_has_its_help_and_everyday_keys_come_first(
+    capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    every = options_in(shown(capsys, name, "--help.all"))
+    assert len(every) == len(set(every))
+    # those of a prompt are told with the prompt, those of a new model by --scratch.help
+    inside = ("reader.prompt.", "scratch.")
+    keys = {key for key in all_keys(JOB_CONFIGS[name]) if not key.startswith(inside)}
+    assert keys <= set(every)
+    few = options_in(shown(capsys, name, "--help"))
+    everyday = [key for keys in getattr(JOB_CONFIGS[name], "EVERYDAY", {}).values() for key in keys]
+    first = ["help.all", "config", "print_config"]
+    assert few == every if not everyday else few == [*first, *everyday]
+    assert every[: len(few)] == few
+
+
+def test_the_help_of_a_comparison_is_short_and_leaves_commands_on_their_lines(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = shown(capsys, "JobConfig", "--help")
+    assert "\n    python a --command\n" in text
+    assert re.findall(r"^(\w+):$", text, re.MULTILINE) == [
+        "options",
+        "Inputs",
+        "Reader",
+        "Evaluation",
+        "Output",
+    ]
+    assert len(options_in(text)) <= 20
