@@ -15,17 +15,17 @@ SCHEMES = {
 
 
 def is_uri(path: str) -> bool:
-    """Whether a path is a URI, and not local."""
+    """Return whether a path is a URI."""
     return "://" in path
 
 
 def uri_fault(path: str) -> str | None:
-    """What is wrong with the form of a URI, without the URI: there may be a secret in it."""
-    scheme, is_uri, rest = path.partition("://")
-    found = re.search(r"[?#%]" if scheme in SCHEMES else r"[?#]", rest)
-    if not is_uri or not found:
+    """Return what is wrong with the form of a URI, without the URI, which may contain a secret; None if nothing is."""
+    scheme, separator, rest = path.partition("://")
+    match = re.search(r"[?#%]" if scheme in SCHEMES else r"[?#]", rest)
+    if not separator or not match:
         return None
     return (
-        f"a {scheme}:// path holds the character {found[0]}: names stand as they are, and options such as the "
-        "endpoint come by the environment (AWS_ENDPOINT_URL, AWS_REGION)"
+        f"a {scheme}:// path contains the character {match[0]}. Write names without escapes, and set options such as "
+        "the endpoint by environment variables (AWS_ENDPOINT_URL, AWS_REGION)"
     )

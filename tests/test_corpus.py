@@ -92,7 +92,7 @@ def test_a_file_whose_name_is_no_title_is_named(tmp_path: pathlib.Path, name: by
 def test_a_knowledge_source_becomes_a_sealed_corpus(source: pathlib.Path, tmp_path: pathlib.Path) -> None:
     made = make_corpus(source, str(tmp_path / "out"))
     assert (made.num_pages, made.num_passages, made.is_new) == (3, 4, True)
-    assert made.notes == ("pages without words, which give no passage: 1 (13)",)
+    assert made.notes == ("pages without words, thus without passages: 1 (13)",)
     rows = TableStore(str(tmp_path / "out")).read(CORPUS)
     assert rows.select("doc_id", "page_id", "title").rows() == [
         ("12#1", "12", "Long"), ("12#2", "12", "Long"), ("12#3", "12", "Long"), ("14#1", "14", "Short"),
@@ -111,9 +111,11 @@ def test_a_knowledge_source_becomes_a_sealed_corpus(source: pathlib.Path, tmp_pa
 def test_parts_are_bounded_and_do_not_change_the_corpus(source: pathlib.Path, tmp_path: pathlib.Path) -> None:
     whole = make_corpus(source, str(tmp_path / "whole"))
     parted = make_corpus(source, str(tmp_path / "parted"), per_part=3)
-    sizes = [pq.read_metadata(path).num_rows for path in sorted(pathlib.Path(parted.place).glob("*.parquet"))]
+    sizes = [
+        pq.read_metadata(path).num_rows for path in sorted(pathlib.Path(parted.folder).glob("*.parquet"))
+    ]
     assert sizes == [3, 1]
-    found = [load_passages(made.place, Diagnostics()) for made in (whole, parted)]
+    found = [load_passages(made.folder, Diagnostics()) for made in (whole, parted)]
     assert found[0].equals(found[1])
     assert found[0].height == 4
 
@@ -187,15 +189,15 @@ def test_the_same_again_does_nothing_and_other_settings_make_it_anew(
 ) -> None:
     out = str(tmp_path / "out")
     first = make_corpus(source, out, per_part=1)
-    before = {path: path.stat().st_mtime_ns for path in pathlib.Path(first.place).iterdir()}
+    before = {path: path.stat().st_mtime_ns for path in pathlib.Path(first.folder).iterdir()}
     again = make_corpus(source, out, per_part=1)
     assert (again.is_new, again.num_pages, again.num_passages, again.notes) == (False, 3, 4, first.notes)
-    assert {path: path.stat().st_mtime_ns for path in pathlib.Path(first.place).iterdir()} == before
+    assert {path: path.stat().st_mtime_ns for path in pathlib.Path(first.folder).iterdir()} == before
     monkeypatch.setitem(SPLITTERS, "whole", lambda page: iter([" ".join(page.paragraphs)]))
     other = make_corpus(source, out, splitter="whole")
     assert (other.is_new, other.num_passages) == (True, 3)
     # the parts of the first are gone, not left beside
-    assert sorted(path.name for path in pathlib.Path(first.place).glob("*.parquet")) == [
+    assert sorted(path.name for path in pathlib.Path(first.folder).glob("*.parquet")) == [
         "part-0000000-00000.parquet"
     ]
     source.write_text(page_line("1", "A", ["A", "b"]))
@@ -255,16 +257,16 @@ def test_a_folder_that_is_not_sealed_is_not_read_as_passages(
     made = make_corpus(source, str(tmp_path / "out"))
     TableStore(str(tmp_path / "out")).invalidate(CORPUS)
     diagnostics = Diagnostics()
-    assert load_passages(made.place, diagnostics).height == 0
+    assert load_passages(made.folder, diagnostics).height == 0
     assert diagnostics.errors == (
-        f"{made.place}: holds no sealed table; let the job that writes it finish, or name its Parquet files",
+        f"{made.folder}: not a sealed table. Let the job that writes it finish, or name its Parquet files",
     )
 
 
 def test_the_wanted_passages_of_a_sealed_folder(source: pathlib.Path, tmp_path: pathlib.Path) -> None:
     made = make_corpus(source, str(tmp_path / "out"), per_part=2)
     diagnostics = Diagnostics()
-    rows = load_passages(made.place, diagnostics, doc_ids=["12#3"], page_ids=["14"])
+    rows = load_passages(made.folder, diagnostics, doc_ids=["12#3"], page_ids=["14"])
     assert rows["doc_id"].to_list() == ["12#3", "14#1"]
     assert diagnostics.errors == ()
     assert rows.schema["text"] == pl.String

@@ -27,7 +27,7 @@ from erag_ray.store import KEY_COLUMNS, ResponseStore
 pytestmark = pytest.mark.filterwarnings(
     r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*"
 )
-RUN_AGAIN = r"run (jobs/\w+\.py|the job that writes it)"
+RUN_AGAIN = r"[Rr]un (jobs/\w+\.py|the job that writes it)"
 
 
 @pytest.fixture
@@ -229,7 +229,7 @@ def test_a_changed_byte_in_the_store_costs_its_file_and_never_gives_another_resu
             # seen only when all columns were read: told in a line, and done by the next
             assert code == 1
             assert "37 requests have no response" in told
-            assert "1 damaged files were set aside); start the job again" in told
+            assert "1 damaged files were set aside). Start the job again" in told
             assert job("compare", compared)[0] == 0
         assert_same(results(compared), before)
     assert set(reads_here) == {37}

@@ -112,7 +112,7 @@ def test_score_argument_over_score_of_the_data_set(tmp_path: pathlib.Path) -> No
     loaded = load_queries(path, diagnostics, score_by_dataset=scores)
     assert loaded.queries["score"].to_list() == ["token_f1", "accuracy"]
     assert loaded.datasets["nq"] == Dataset(score="token_f1")
-    assert diagnostics.warnings == ("score_by_dataset names data sets that no query has: 1 (squad)",)
+    assert diagnostics.warnings == ("score_by_dataset has data sets without queries: 1 (squad)",)
     everywhere = load_queries(path, Diagnostics(), score="rouge_l_kilt", score_by_dataset=scores)
     assert everywhere.queries["score"].to_list() == ["rouge_l_kilt", "rouge_l_kilt"]
 
@@ -127,7 +127,7 @@ def test_unknown_data_set_goes_by_task_or_is_noted(tmp_path: pathlib.Path) -> No
     loaded = load_queries(paths, diagnostics)
     assert loaded.queries["score"].to_list() == ["token_f1", "accuracy", "exact_match"]
     assert diagnostics.warnings == (
-        "data set 'theirs' is not known: taken as question answering by exact_match",
+        "unknown data set 'theirs': treated as question answering, scored by exact_match",
     )
 
 
@@ -348,8 +348,8 @@ def test_triviaqa_ids_that_are_missing_are_named(tmp_path: pathlib.Path) -> None
 def test_triviaqa_without_its_file_names_the_key_to_set(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "triviaqa-dev_id-kilt.jsonl", kilt("tc_1", ""), kilt("tc_7", ""))
     problem = problem_of(path)
-    assert problem.startswith(f"{path}:1: 2 queries such as 'tc_1' carry no question")
-    assert "set triviaqa_questions" in problem
+    assert problem.startswith(f"{path}:1: 2 queries such as 'tc_1' have no question")
+    assert "Set triviaqa_questions" in problem
 
 
 @pytest.mark.parametrize(
@@ -405,8 +405,8 @@ def test_beir_query_without_answer_is_a_problem(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("q1\td1", "2 columns of neither known form"),
-        ("q1 d1 1", "3 columns of neither known form"),
+        ("q1\td1", "2 columns, not in either known format"),
+        ("q1 d1 1", "3 columns, not in either known format"),
         ("q1\td1\thigh", "score 'high' is not a whole number"),
         ("q1\t\t1", "an empty id"),
         ("q1\td1\t1_0", "score '1_0' is not a whole number"),
@@ -426,7 +426,8 @@ def test_bad_trec_qrels_line(tmp_path: pathlib.Path) -> None:
     diagnostics = Diagnostics()
     load_queries(path, diagnostics, qrels=qrels)
     assert diagnostics.errors == (
-        f"{qrels}:2: 5 columns of neither known form: query 0 document grade (TREC), or query-id, corpus-id and score "
+        f"{qrels}:2: 5 columns, not in either known format: query 0 document grade (TREC), or query-id, corpus-id "
+        "and score "
         "between tabs (BEIR)",
         f"{qrels}:3: score 'high' is not a whole number",
         f"{qrels}:4: query 'q1', document 'd0': score 0 here, and 1 in an earlier line",
@@ -481,7 +482,7 @@ def test_trec_qrels_name_the_gold_passages_of_any_question(tmp_path: pathlib.Pat
     # a document is no page but in BEIR, whose other questions are not of this split
     assert loaded.provenance.rows() == [("s1", "One"), ("k3", "7"), ("b1", "d6")]
     assert diagnostics.warnings == (
-        "questions without a line in the qrels: no gold is known: 1 (unjudged)",
+        "questions without a line in the qrels and without gold passages: 1 (unjudged)",
         "questions without a line in the qrels, left out: 1 (train)",
     )
 
@@ -489,9 +490,7 @@ def test_trec_qrels_name_the_gold_passages_of_any_question(tmp_path: pathlib.Pat
 def test_qrels_that_do_nothing_are_a_problem(tmp_path: pathlib.Path) -> None:
     qrels = write(tmp_path / "test.tsv", "q7\td0\t1")
     named = write(tmp_path / "nq.jsonl", kilt(gold_doc_ids=["d1"]))
-    assert problem_of(named, qrels=qrels).startswith(
-        f"{qrels}: qrels are given, but every question names its"
-    )
+    assert problem_of(named, qrels=qrels).startswith(f"{qrels}: unused qrels: every question lists its")
     beirs = write(tmp_path / "queries.jsonl", beir("q1", answer="yes"))
     others = write(tmp_path / "nq.jsonl", plain("q1"), plain("q2"))
     expected = f"{qrels}: has no query in common with the questions (such as 'q7' against 'q1')"
@@ -533,7 +532,7 @@ def test_plain_questions_by_every_name_of_id_and_answers(tmp_path: pathlib.Path)
     ]
     assert loaded.provenance.height == loaded.gold.height == 0
     assert diagnostics.warnings == (
-        "questions without an id, called by their place, NAME:LINE: 3 (nq:1, nq:6, nq:8)",
+        "questions without an id, which get NAME:LINE as their id: 3 (nq:1, nq:6, nq:8)",
         "empty answers, left out: 1 (nq:1)",
         "impossible questions, left out: 1 (nq:6)",
     )
@@ -574,11 +573,11 @@ def test_records_of_no_known_form_are_told_once_with_all_forms(tmp_path: pathlib
     diagnostics = Diagnostics()
     load_queries(path, diagnostics)
     told, more = diagnostics.errors
-    assert told.startswith(f"{path}:2: a record of no known form, with the fields ['id', 'query', 'gold']. ")
+    assert told.startswith(f"{path}:2: unknown format of a record with the fields ['id', 'query', 'gold']. ")
     for form in ("kilt", "beir", "plain", "squad", "klue"):
         assert f"{form} " in told
-    assert '("question", "answers", and "id" if there is one)' in told
-    assert more == f"... and 9 more: records of no known form in {path}"
+    assert '("question", "answers", optional "id")' in told
+    assert more == f"... and 9 more: records of unknown format in {path}"
 
 
 def qa(query_id: str, *answers: str, **more: object) -> dict[str, object]:

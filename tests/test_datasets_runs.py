@@ -105,7 +105,7 @@ def test_a_tag_may_hold_blanks(tmp_path: pathlib.Path) -> None:
     diagnostics = Diagnostics()
     assert lists_of(load_run("bm25", path, diagnostics)) == {"q1": ["d1", "d2"], "q2": ["d1"]}
     assert diagnostics.errors == ()
-    kind = "run 'bm25': lines of more than 6 columns, the sixth and the rest taken as the tag"
+    kind = "run 'bm25': lines with more than 6 columns; the sixth and later ones count as the tag"
     assert diagnostics.warnings == (f"{kind}: 2 ({path}:1, {path}:2)",)
 
 
@@ -188,7 +188,7 @@ def test_a_rank_column_that_tells_nothing_leaves_the_order_to_the_scores(
 
 def test_empty_missing_and_truncated_runs(tmp_path: pathlib.Path) -> None:
     empty = trec(tmp_path / "run.trec")
-    assert problems_of(empty) == (f"{empty}: run 'bm25' holds no lists",)
+    assert problems_of(empty) == (f"{empty}: run 'bm25' has no lists",)
     assert "No such file" in problems_of(tmp_path / "none.trec")[0]
     empty.write_bytes(gzip.compress(b"q1 Q0 d1 1 2.0 t\n")[:-9])
     assert problems_of(empty)[0].endswith("truncated gzip file")
@@ -277,7 +277,7 @@ def test_parquet_with_several_runs_gives_the_one_of_the_name(tmp_path: pathlib.P
     assert lists_of(load_run("dense", path, Diagnostics())) == {"q": ["b"]}
     diagnostics = Diagnostics()
     load_run("other", path, diagnostics)
-    assert diagnostics.errors == (f"{path}: holds the runs bm25, dense, none of which is called 'other'",)
+    assert diagnostics.errors == (f"{path}: no run 'other'; the file has bm25, dense",)
 
 
 def predictions(path: pathlib.Path, **lists: list[dict[str, object]]) -> pathlib.Path:
@@ -325,7 +325,7 @@ def test_a_page_that_comes_up_again_keeps_its_first_place(tmp_path: pathlib.Path
     diagnostics = Diagnostics()
     entries = load_run("dpr", predictions(tmp_path / "kilt.jsonl", q=again), diagnostics)
     assert lists_of(resolve_pages(entries, corpus, diagnostics)) == {"q": ["d1", "d2", "d3"]}
-    assert diagnostics.warnings == ("pages that come up again in a list, left out (query: page): 1 (q: 1)",)
+    assert diagnostics.warnings == ("repeated pages in a list, left out (query: page): 1 (q: 1)",)
 
 
 def test_a_text_that_is_no_passage_falls_back_to_the_first_and_is_noted(tmp_path: pathlib.Path) -> None:
@@ -414,8 +414,8 @@ def test_runs_to_trec_to_runs_keeps_the_order(lists: dict[str, list[str]], ties:
 @pytest.mark.parametrize(
     ("runs", "message"),
     [
-        (run_table({"q 1": ["a"]}), "query_id 'q 1' is empty or holds white space"),
-        (run_table({"q": ["a\tb"]}), "doc_id .* is empty or holds white space"),
+        (run_table({"q 1": ["a"]}), "query_id 'q 1' is empty or contains white space"),
+        (run_table({"q": ["a\tb"]}), "doc_id .* is empty or contains white space"),
         (run_table({"q": [""]}), "doc_id '' is empty"),
         (run_table({"q": ["a"]}).with_columns(run_id=pl.lit("my run")), "run_id 'my run'"),
         (
@@ -453,5 +453,5 @@ def test_graded_labels_need_a_threshold(tmp_path: pathlib.Path) -> None:
 def test_labels_of_two_annotators_do_not_go_into_one_file(tmp_path: pathlib.Path) -> None:
     with pytest.raises(ValueError, match="query 'q', document 'a' has several labels"):
         write_trec_qrels(label_table(("q", "a", 0.0), ("q", "a", 1.0)), tmp_path / "qrels.txt")
-    with pytest.raises(ValueError, match="holds white space"):
+    with pytest.raises(ValueError, match="contains white space"):
         write_trec_qrels(label_table(("q", "a b", 0.0)), tmp_path / "qrels.txt")

@@ -55,25 +55,25 @@ def test_which_readers_are_chat_models(reader: dict[str, Any], expected: bool) -
         ({"is_chat": True}, "klue-mrc", "match:ko"),
         ({"is_chat": True}, "fever", "accuracy"),
         ({"is_chat": True}, "wow", "token_f1"),
-        ({"is_chat": True, "given": "exact_match"}, "nq", "exact_match"),
+        ({"is_chat": True, "for_all": "exact_match"}, "nq", "exact_match"),
         ({"is_chat": True, "by_dataset": {"nq": "token_f1"}}, "nq", "token_f1"),
         ({"is_chat": True, "language": "en"}, "klue-mrc", "match"),
         ({"language": "ko"}, "klue-mrc", "exact_match:ko"),
         ({"language": "zh"}, "wow", "token_f1:zh"),
         ({"language": "zh"}, "fever", "accuracy"),
         ({"language": "en"}, "nq", "exact_match"),
-        ({"given": "char_f1"}, "klue-mrc", "char_f1:ko"),
-        ({"given": "match:ja"}, "klue-mrc", "match:ja"),
-        ({"given": "rouge_l_kilt", "language": "de"}, "nq", "rouge_l_kilt"),
-        ({"given": "abstained", "language": "de"}, "nq", "abstained"),
-        ({"given": "my_scores:MINE", "language": "de"}, "nq", "my_scores:MINE"),
+        ({"for_all": "char_f1"}, "klue-mrc", "char_f1:ko"),
+        ({"for_all": "match:ja"}, "klue-mrc", "match:ja"),
+        ({"for_all": "rouge_l_kilt", "language": "de"}, "nq", "rouge_l_kilt"),
+        ({"for_all": "abstained", "language": "de"}, "nq", "abstained"),
+        ({"for_all": "my_scores:MINE", "language": "de"}, "nq", "my_scores:MINE"),
     ],
 )
 def test_the_score_of_a_dataset(rule: dict[str, Any], dataset: str, expected: str) -> None:
     assert ScoreRule(**rule).score(dataset, DATASETS[dataset]) == expected
 
 
-@pytest.mark.parametrize("rule", [{}, {"is_chat": True, "given": "match"}, {"language": "ko"}])
+@pytest.mark.parametrize("rule", [{}, {"is_chat": True, "for_all": "match"}, {"language": "ko"}])
 def test_a_score_that_is_the_datasets_own_or_named_needs_no_note(rule: dict[str, Any]) -> None:
     assert ScoreRule(**rule).note("nq", Dataset()) == ""
 

@@ -98,5 +98,5 @@ def test_responses_of_several_devices_are_reported(tiny: Tiny, local_ray: None) 
     run_stage(tiny.config, compare(tiny))
     manifest = read_manifest(Folder(place))
     assert manifest["devices"] == {part.id: {backend(): number - 2, "NVIDIA A100, torch 2.13.0": 2}}
-    assert f"{part.id} were made in different ways" in str(manifest["summary"])
+    assert f"{part.id} are from different devices or versions" in str(manifest["summary"])
     assert "2 by NVIDIA A100, torch 2.13.0" in str(manifest["summary"])

@@ -93,7 +93,7 @@ def test_questions_have_their_articles_title_as_gold_page(klue: pathlib.Path) ->
     ("content", "named"),
     [
         ('{"data": [', "cannot be read"),
-        ('{\n "data": 3}', 'it has no list of objects called "data"'),
+        ('{\n "data": 3}', 'it has no list of objects "data"'),
         (
             '{"data": [{"title": "a", "paragraphs": [{"qas": [{"question": "q", "answers": []}]}]}]}',
             "guid is missing",
@@ -132,7 +132,7 @@ def test_a_paragraph_without_its_context_is_no_page(klue: pathlib.Path) -> None:
     klue.write_text('{"data": [{"title": "a", "paragraphs": [{"context": "b"}, {"context": ["c"]}]}]}')
     diagnostics = Diagnostics()
     list(read_pages(str(klue), diagnostics))
-    assert diagnostics.errors == (f"{klue}:1: a paragraph of 'a' has no context that is a text, but ['c']",)
+    assert diagnostics.errors == (f"{klue}:1: a paragraph of 'a' has the context ['c']; it must be a string",)
 
 
 def test_pages_come_in_several_forms(klue: pathlib.Path, tmp_path: pathlib.Path) -> None:

@@ -22,7 +22,7 @@ from erag_ray.cluster import ray_session
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import JobError
 from erag_ray.inference import ModelActor, run
-from erag_ray.inference.actor import CAREFUL_ROWS, MAX_ENDS, NOTES, Attempt, responses_table
+from erag_ray.inference.actor import ISOLATED_ROWS, MAX_ENDS, NOTES, Attempt, responses_table
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
 from erag_ray.models import make_model, model_id
@@ -214,7 +214,7 @@ def test_a_request_that_ends_its_process_does_not_keep_the_others_from_being_rea
 
 
 def test_a_process_that_ends_for_another_reason_costs_nothing_but_time(tmp_path: pathlib.Path) -> None:
-    block = pending(*(f"question {number}" for number in range(CAREFUL_ROWS + 5)))
+    block = pending(*(f"question {number}" for number in range(ISOLATED_ROWS + 5)))
     first = actor(tmp_path)
     answers = first._timed
     # the process ends after its second batch
@@ -223,9 +223,9 @@ def test_a_process_that_ends_for_another_reason_costs_nothing_but_time(tmp_path:
         list(first(block))
     assert len(stored(tmp_path)) == 16
     (counts,) = actor(tmp_path)(block)
-    assert counts["num_responses"] == [CAREFUL_ROWS + 5 - 16]
-    assert stored(tmp_path)["question_key"].sort().to_list() == list(range(CAREFUL_ROWS + 5))
-    assert stored(tmp_path)["error"].null_count() == CAREFUL_ROWS + 5
+    assert counts["num_responses"] == [ISOLATED_ROWS + 5 - 16]
+    assert stored(tmp_path)["question_key"].sort().to_list() == list(range(ISOLATED_ROWS + 5))
+    assert stored(tmp_path)["error"].null_count() == ISOLATED_ROWS + 5
 
 
 def exiting(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -518,7 +518,7 @@ def test_a_sample_of_judgements_is_asked_again_and_of_the_outputs_it_is_said_tha
         of_reader,
     )
     count = len(set(triples(server)))
-    assert f"Asked again: {count} requests; {count} outputs and 1 scores differ." in of_judge
+    assert f"Rechecked: {count} requests; {count} outputs and 1 scores differ." in of_judge
 
 
 # --- other jobs ---
@@ -600,7 +600,7 @@ def test_where_no_judge_is_asked_the_score_is_refused_by_name(tmp_path: pathlib.
         reader=ReaderConfig(kind="fid"), train=examples, out=str(tmp_path / "out"), progress=False
     )
     with pytest.raises(
-        InputError, match=r"train\.score: training asks no judge, which judged needs; choose"
+        InputError, match=r"train\.score: judged needs a judge, and training has none\. Choose"
     ) as caught:
         prepare_examples(config)
     assert len(caught.value.problems) == 1

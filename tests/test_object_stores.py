@@ -216,7 +216,7 @@ def test_pages_are_cut_and_sealed_and_read_again(s3: str, tmp_path: pathlib.Path
     made = make_corpus(place, f"{s3}/out", do=do_tasks, per_piece=500)
     make_corpus(str(local), str(tmp_path / "out"), do=do_tasks, per_piece=500)
     expected = TableStore(str(tmp_path / "out")).read(CORPUS)
-    assert load_passages(made.place, Diagnostics()).equals(expected)
+    assert load_passages(made.folder, Diagnostics()).equals(expected)
     assert not make_corpus(place, f"{s3}/out", do=do_tasks, per_piece=500).is_new
 
 
@@ -363,10 +363,10 @@ def test_a_wrong_address_ends_the_job_soon_and_with_one_message(tiny: Tiny, s3: 
 @pytest.mark.parametrize("rest", ["run?access_key=hunter2", "run#1", "a%20b"])
 def test_options_in_a_path_are_refused(rest: str, tiny: Tiny) -> None:
     place = f"s3://bucket/{rest}"
-    with pytest.raises(ValueError, match=r"path holds the character .*AWS_ENDPOINT_URL") as told:
+    with pytest.raises(ValueError, match=r"path contains the character .*AWS_ENDPOINT_URL") as told:
         expand(dataclasses.replace(tiny.config, cache_dir=place))
     assert "hunter2" not in str(told.value)
-    with pytest.raises(ValueError, match="path holds the character"):
+    with pytest.raises(ValueError, match="path contains the character"):
         Folder(place)
     assert file_stamp(place) == NOT_LOCAL
 

@@ -49,11 +49,11 @@ def test_outputs_and_scores_that_changed_are_counted(
     monkeypatch.setattr(EchoModel, "answer", changed)
     found = recheck(everything.config, part, done.responses, queries)
     assert found is not None
-    assert 0 < found.num_labels < found.num_outputs < found.num_asked == count
+    assert 0 < found.num_labels < found.num_outputs < found.num_requests == count
     tenth = dataclasses.replace(everything.config, recheck_fraction=0.1)
     sample = recheck(tenth, part, done.responses, queries)
     assert sample is not None
-    assert sample.num_asked == -(-count // 10)
+    assert sample.num_requests == -(-count // 10)
 
 
 def test_the_summary_tells_what_came_of_it(
@@ -64,4 +64,4 @@ def test_the_summary_tells_what_came_of_it(
     plan = planned(everything)
     run_stage(everything.config, plan)
     manifest = (tiny.folder / "out" / plan.stage / "manifest.json").read_text()
-    assert f"Asked again: {plan.plans[0].new.height} requests; 0 outputs and 0 scores differ." in manifest
+    assert f"Rechecked: {plan.plans[0].new.height} requests; 0 outputs and 0 scores differ." in manifest

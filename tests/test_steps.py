@@ -281,7 +281,7 @@ def test_plain_questions_and_trec_qrels_all_the_way(tiny: Tiny, reads_here: list
     # q5 and q6 have no line in the qrels
     assert table(changed, UTILITY)["query_id"].n_unique() == len(QUESTIONS)
     assert (
-        "questions without a line in the qrels: no gold is known: 2 (q5, q6)"
+        "questions without a line in the qrels and without gold passages: 2 (q5, q6)"
         in prepared(changed.config).notes
     )
 

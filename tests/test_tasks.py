@@ -38,8 +38,6 @@ def test_a_task_that_ends_its_process_is_tried_again_and_at_last_ends_the_job(
     with task_pool(SearchConfig(num_actors=1), show=False) as do:
         do(tasks(2))
         assert len(list((tmp_path / "2").glob("1-*"))) == 3
-        with pytest.raises(
-            JobError, match="tasks: a task ended its process 4 times; Ray's worker logs say why"
-        ):
+        with pytest.raises(JobError, match=r"tasks: a task ended its process 4 times. See Ray's worker logs"):
             do(tasks(99))
     assert len(list((tmp_path / "99").glob("1-*"))) == 4

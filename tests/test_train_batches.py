@@ -16,7 +16,7 @@ from erag_ray.models.local.model import PromptTokens
 from erag_ray.train.config import StageConfig, TrainConfig
 from erag_ray.train.data.batches import Sample, draw, micro_batches
 from erag_ray.train.data.crops import crop
-from erag_ray.train.data.curriculum import Curriculum, Place
+from erag_ray.train.data.curriculum import Curriculum, Position
 from erag_ray.train.scratch.start import train_tokenizer
 
 FORM = form_for("fid")
@@ -85,10 +85,10 @@ def test_every_epoch_asks_every_question_once_in_another_order() -> None:
     stages = [StageConfig(steps=4), StageConfig(epochs=2, batch_size=3)]
     curriculum = Curriculum(TrainConfig(curriculum=stages, batch_size=4), ["a"] * 7)
     assert curriculum.num_steps == 4 + 2 * 3
-    assert curriculum.place(3) == Place(stage=0, epoch=1, step=1)
-    assert curriculum.place(4) == Place(stage=1, epoch=0, step=0)
+    assert curriculum.position(3) == Position(stage=0, epoch=1, step=1)
+    assert curriculum.position(4) == Position(stage=1, epoch=0, step=0)
     epochs = [
-        [int(row) for step in steps for row in curriculum.rows(curriculum.place(step))]
+        [int(row) for step in steps for row in curriculum.rows(curriculum.position(step))]
         for steps in (range(0, 2), range(2, 4), range(4, 7), range(7, 10))
     ]
     assert all(sorted(rows) == list(range(7)) for rows in epochs)
@@ -99,10 +99,10 @@ def test_a_stage_asks_a_dataset_more_often_than_another_or_never() -> None:
     stages = [StageConfig(epochs=1, copies={"b": 3, "c": 0})]
     curriculum = Curriculum(TrainConfig(curriculum=stages, batch_size=2), ["a", "b", "c", "a"])
     assert curriculum.num_steps == 3
-    places = [curriculum.place(step) for step in range(3)]
+    places = [curriculum.position(step) for step in range(3)]
     assert sorted(int(row) for place in places for row in curriculum.rows(place)) == [0, 1, 1, 1, 3]
     # copies of a question are drawn apart
-    assert sorted(int(number) for place in places for number in curriculum.places_in_epoch(place)) == [
+    assert sorted(int(number) for place in places for number in curriculum.numbers_in_epoch(place)) == [
         *range(5)
     ]
 

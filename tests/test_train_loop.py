@@ -67,7 +67,7 @@ def test_a_killed_training_goes_on_and_ends_at_the_same_weights_and_log(tmp_path
         pathlib.Path(whole.out, name).read_bytes() for name in names
     ]
     lines = pathlib.Path(killed.out, "messages.txt").read_text().splitlines()
-    assert lines == ["going on after step 6 of 10"]
+    assert lines == ["resuming after step 6 of 10"]
 
 
 def test_dropout_is_at_work_while_training(tmp_path: pathlib.Path) -> None:
@@ -240,8 +240,8 @@ def test_a_torn_checkpoint_is_passed_over(tmp_path: pathlib.Path) -> None:
     assert run(config).step == 10
     assert same(result(config), weights)
     said = pathlib.Path(config.out, "messages.txt").read_text()
-    assert "step-00000010: this checkpoint is not whole (model.safetensors is not what was saved)" in said
-    assert "going on after step 9 of 10" in said
+    assert "step-00000010: this checkpoint is damaged (model.safetensors is not what was saved)" in said
+    assert "resuming after step 9 of 10" in said
 
 
 def test_a_checkpoint_of_another_form_is_refused(tmp_path: pathlib.Path) -> None:
@@ -254,7 +254,7 @@ def test_a_checkpoint_of_another_form_is_refused(tmp_path: pathlib.Path) -> None
     prepare(larger)
     shutil.copytree(f"{config.out}/checkpoints", f"{larger.out}/checkpoints")
     with pytest.raises(
-        InputError, match=r"of a model of another form .*d|wi.weight: \(64, 32\) there, \(96, 32\) here"
+        InputError, match=r"of a model with other shapes .*d|wi.weight: \(64, 32\) there, \(96, 32\) here"
     ):
         run(larger)
 
@@ -355,7 +355,7 @@ def test_a_full_disk_stops_and_keeps_the_last_checkpoint(
 
     monkeypatch.setattr(checkpoints, "save_file", full)
     with pytest.raises(
-        JobError, match=r"step-00000006 could not be written: .*No space left.*\n.*is kept; make room"
+        JobError, match=r"step-00000006 could not be written: .*No space left.*\n.*is kept\. Make room"
     ):
         run(config)
     monkeypatch.undo()

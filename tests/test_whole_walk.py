@@ -84,7 +84,7 @@ def test_the_walk_seals_every_table_and_writes_the_report(walked: Tiny) -> None:
     assert stage.is_sealed(COSTS)
     manifest = json.loads((pathlib.Path(walked.config.out) / "compare" / "manifest.json").read_text())
     assert manifest["num_requests"] == manifest["num_responses"] == num_reader_calls(walked) == 37
-    assert manifest["summary"].endswith(" 0 of 6 questions now read lay in two blocks.")
+    assert manifest["summary"].endswith(" 0 of 6 new questions were split over two blocks.")
     assert (pathlib.Path(walked.config.out) / "report.md").read_text().startswith("# ")
 
 
@@ -195,7 +195,7 @@ def test_questions_that_lie_in_two_blocks_are_counted(local_ray: None, tiny: Tin
     # 37 requests of 6 questions, in blocks of 20: the border at 20 is inside a question
     compare(tiny.with_config(rows_per_block=20))
     manifest = json.loads((pathlib.Path(tiny.config.out) / "compare" / "manifest.json").read_text())
-    assert manifest["summary"].endswith(" 1 of 6 questions now read lay in two blocks.")
+    assert manifest["summary"].endswith(" 1 of 6 new questions were split over two blocks.")
 
 
 def test_a_fid_model_walks_too(local_ray: None, tiny: Tiny) -> None:

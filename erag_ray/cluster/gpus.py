@@ -1,4 +1,4 @@
-"""GPUs of Ray's processes: which of them a process sees, and that torch can use those that Ray has assigned."""
+"""GPUs of Ray's processes: which ones a process sees, and whether torch can use the assigned ones."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from erag_ray.errors import JobError
 from erag_ray.models.local import gpu_error
 
 ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"
-"""Variables by which a user may set torch's allocator; the first is set where neither is."""
+"""Environment variables of torch's allocator; if the user sets neither, the first is set."""
 ACCELERATOR = "accelerator_type:"
-"""Prefix of the resource by which Ray names the kind of a node's GPUs."""
+"""Prefix of Ray's resource for the model of a node's GPUs."""
 
 
 def process_environment(num_gpus: float) -> dict[str, str]:
-    """Return the environment variables with which an actor's process starts.
+    """Return the environment variables of an actor's process.
 
-    Ray leaves CUDA_VISIBLE_DEVICES alone where no GPU is asked for, and such a process would use them all.
+    For actors without GPUs, Ray does not set CUDA_VISIBLE_DEVICES, and the process would use all GPUs.
 
     Args:
-        num_gpus: that the actor asks Ray for.
+        num_gpus: the actor's request to Ray.
     """
     if not num_gpus:
         return {"CUDA_VISIBLE_DEVICES": ""}
-    # what several GPUs of one actor share among each other must lie in plain segments (vllm#42609)
+    # memory shared between several GPUs of one actor must be in plain segments (vllm#42609)
     if num_gpus > 1 or any(name in os.environ for name in ALLOCATOR):
         return {}
-    # batches differ in shape: segments that grow leave no gaps between them
+    # batches differ in shape: expandable segments avoid fragmentation
     return {ALLOCATOR[0]: "expandable_segments:True"}
 
 
 def check_gpus() -> None:
-    """Refuse to compute on a CPU in a process to which Ray has assigned GPUs.
+    """Check that torch can use the GPUs that Ray has assigned, instead of silently computing on a CPU.
 
     Raises:
-        JobError: torch cannot use them; the message has torch's own reason.
+        JobError: it cannot; the message has torch's reason.
     """
     ids = ray.get_gpu_ids() if ray.is_initialized() else []
     reason = gpu_error() if ids else None
@@ -54,7 +54,7 @@ def check_gpus() -> None:
 
 
 def gpu_names(nodes: Sequence[Mapping[str, float]]) -> str:
-    """Return the kinds of GPUs that nodes have, such as "A100", as far as Ray knows them."""
+    """Return the GPU models of nodes, such as "A100", as far as Ray reports them."""
     names = {
         name.removeprefix(ACCELERATOR) for node in nodes for name in node if name.startswith(ACCELERATOR)
     }

@@ -1,4 +1,4 @@
-"""Numbered tasks on a pool of Ray actors: a lost actor is started again, and its task is done again."""
+"""Numbered tasks on a pool of Ray actors, with restarts of lost actors and retries of their tasks."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from erag_ray.models.local import is_gpu_lost
 from erag_ray.progress import counted
 from erag_ray.sharded_tasks import Tasks
 
-# a node that is lost, a process that runs out of memory; what kills its process every time ends the job
+# for lost nodes and processes out of memory; a task that kills its process each time ends the job
 TASK_RETRIES = 3
 
 
 @contextlib.contextmanager
 def task_pool(config: SearchConfig, *, show: bool) -> Iterator[Callable[[Tasks], None]]:
-    """While open, does tasks on a cluster, ``num_actors`` at a time; the actors stay from one kind to the next."""
+    """Yield a function that runs tasks on a cluster, ``num_actors`` at a time; all tasks share the actors."""
     with ray_session(config.ray_address):
         size = num_actors(config, nodes_alive())
-        # where the cluster has no room for all, they share what there is
+        # without enough CPUs for all actors, let them share the CPUs
         has_room = size * config.cpus_per_actor <= ray.cluster_resources().get("CPU", 0)
         options = {
             "num_cpus": config.cpus_per_actor if has_room else 0,
@@ -47,10 +47,10 @@ def task_pool(config: SearchConfig, *, show: bool) -> Iterator[Callable[[Tasks],
 
 
 def num_actors(config: SearchConfig, nodes: Sequence[Mapping[str, float]]) -> int:
-    """Return how many actors a cluster has room for, of those that are configured.
+    """Return the number of actors: as configured, at most as many as the cluster has GPUs for.
 
     Raises:
-        JobError: it has not the GPUs of a single one.
+        JobError: the cluster has not enough GPUs for one actor.
     """
     if not config.gpus_per_actor:
         return config.num_actors
@@ -65,21 +65,21 @@ def num_actors(config: SearchConfig, nodes: Sequence[Mapping[str, float]]) -> in
 
 
 class TaskActor:
-    """Does one task after the other; the worker of the last one stays."""
+    """Actor that runs one task after the other and reuses the worker of the previous one."""
 
     def __init__(self) -> None:
-        self._made_of: object = None
+        self._worker_key: object = None
         self._worker: Callable[[int], None] | None = None
 
     def do(self, worker: type[Any], settings: Mapping[str, Any], number: int) -> int:
-        """Do a task; gives its number. An error that costs this process its GPU ends it, and the task is done again.
+        """Run a task and return its number. If its GPU is lost, the process exits, so that Ray retries the task.
 
         Raises:
-            JobError: torch cannot use the GPUs that this actor has.
+            JobError: torch cannot use this actor's GPUs.
         """
-        if self._worker is None or self._made_of != (worker, settings):
+        if self._worker is None or self._worker_key != (worker, settings):
             check_gpus()
-            self._worker, self._made_of = worker(**settings), (worker, settings)
+            self._worker, self._worker_key = worker(**settings), (worker, settings)
         try:
             self._worker(number)
         except RuntimeError as error:
@@ -104,10 +104,8 @@ def _do(tasks: Tasks, actors: list[Any], show: bool) -> None:
             for count, _ in enumerate(done, 1):
                 on_progress(count)
         except ray.exceptions.RayActorError as error:
-            tries = (
-                f"{tasks.noun}: a task ended its process {TASK_RETRIES + 1} times; Ray's worker logs say why"
-            )
-            raise JobError(tries) from error
+            text = f"{tasks.noun}: a task ended its process {TASK_RETRIES + 1} times. See Ray's worker logs"
+            raise JobError(text) from error
         except ray.exceptions.RayTaskError as error:
             cause = getattr(error, "cause", None)
             raise (cause if isinstance(cause, InputError | JobError) else error) from error

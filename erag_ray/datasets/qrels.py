@@ -1,7 +1,7 @@
-"""Qrels -> gold passages: TREC's and BEIR's.
+"""Gold passages from qrels files in TREC's or BEIR's format.
 
-A line of TREC's is ``query 0 document grade`` between white space; one of BEIR's ``query-id <tab> corpus-id <tab>
-score``, with or without a header.
+TREC: ``query 0 document grade``, separated by white space. BEIR: ``query-id <tab> corpus-id <tab> score``, with or
+without a header.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import re
 
 from erag_ray.files import FIELD, Diagnostics, read_lines
 
-# no more digits than a number of 64 bits has; int() would also take other scripts' and 1_000
+# at most the digits of a 64-bit number; int() would also accept digits of other scripts and 1_000
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}")
 Qrels = dict[str, tuple[str, ...]]
 
 
 def read_qrels(paths: list[str], diagnostics: Diagnostics) -> Qrels:
-    """Query -> its documents judged above 0, best first; a query judged only 0 is there, without any."""
+    """Return query -> its documents with grades above 0, best first (empty for a query with only 0)."""
     judged: dict[str, dict[str, int]] = {}
     for path in paths:
         for position, (number, line) in enumerate(read_lines(path, diagnostics)):
@@ -31,7 +31,7 @@ def read_qrels(paths: list[str], diagnostics: Diagnostics) -> Qrels:
 
 
 def _fields(line: str) -> list[str]:
-    """Query, document and grade of a line of TREC's; else what stands between the tabs, of BEIR's the same three."""
+    """Return query, document and grade of a TREC line; otherwise the tab-separated columns (the same three in BEIR)."""
     columns = [column.strip() for column in line.split("\t")]
     words = FIELD.findall(line)
     is_beir = len(columns) == 3 and words[-1] == columns[-1]
@@ -41,15 +41,17 @@ def _fields(line: str) -> list[str]:
 def _fault(line: str, fields: list[str], judged: dict[str, dict[str, int]]) -> str:
     if len(fields) != 3:
         forms = "query 0 document grade (TREC), or query-id, corpus-id and score between tabs (BEIR)"
-        return f"{len(FIELD.findall(line))} columns of neither known form: {forms}"
+        return f"{len(FIELD.findall(line))} columns, not in either known format: {forms}"
     if not (fields[0] and fields[1]):
         return "an empty id"
     query_id, doc_id, score = fields
     if not _WHOLE.fullmatch(score):
         return f"score {score!r} is not a whole number"
-    before = judged.get(query_id, {}).get(doc_id)
-    if before is not None and before != int(score):
-        return f"query {query_id!r}, document {doc_id!r}: score {score} here, and {before} in an earlier line"
+    earlier = judged.get(query_id, {}).get(doc_id)
+    if earlier is not None and earlier != int(score):
+        return (
+            f"query {query_id!r}, document {doc_id!r}: score {score} here, and {earlier} in an earlier line"
+        )
     return ""
 
 

@@ -1,6 +1,6 @@
-"""Query files -> QUERIES, PROVENANCE and the gold passages that the files name.
+"""Loading of query files: QUERIES, PROVENANCE and gold passages.
 
-Formats are in `questions` (`QUERY_FORMATS`), data sets and their scores in `known` (`DATASETS`).
+Formats are in `questions` (`QUERY_FORMATS`), data sets and their scores in `tasks` (`DATASETS`).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 import xxhash
 
-from erag_ray.datasets.filters import SlicePaths, Where, conditions_of
+from erag_ray.datasets.filters import Filters, SlicePaths, parse_filters
 from erag_ray.datasets.qrels import Qrels, read_qrels
 from erag_ray.datasets.questions import FORMS, QUERY_FORMATS, Question, format_of, format_of_article
 from erag_ray.datasets.tasks import Dataset, ScoreRule, dataset_of_file, find_dataset, known_name
@@ -36,23 +36,23 @@ EVIDENCE_COLUMNS = pl.Schema({"query_id": pl.String(), "span": pl.String()})
 PROVENANCE_COLUMNS = pl.Schema({"query_id": pl.String(), "page_id": pl.String()})
 SLICE_COLUMNS = pl.Schema({"query_id": pl.String(), "slice": pl.String(), "value": pl.String()})
 NO_VALUE = "(none)"
-"""The value of a slice for a question whose record has none: the path is missing, null or blank."""
+"""Slice value of questions whose record lacks the path, or has null or blank there."""
 MAX_SLICE_VALUES = 50
 PAGE_SET_COLUMNS = pl.Schema({"query_id": pl.String(), "output": pl.Int32(), "page_id": pl.String()})
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedQueries:
-    """What query files hold.
+    """Tables loaded from query files.
 
     Attributes:
         queries: QUERIES.
         provenance: PROVENANCE.
-        page_sets: ``query_id, output, page_id``: the gold pages of each output that names any, each set evidence alone.
-        gold: ``query_id, rank, doc_id`` of the gold passages, for the queries whose file names them.
-        evidence: ``query_id, span``: stretches of gold passages that show the answer, where the file quotes them.
-        datasets: what is known of each data set that ``queries`` names.
-        slices: SLICES: the text that each question's record holds at each path of ``slices``, or `NO_VALUE`.
+        page_sets: ``query_id, output, page_id``: the gold pages of each output; each set is sufficient evidence.
+        gold: ``query_id, rank, doc_id`` of the gold passages, for queries whose file lists them.
+        evidence: ``query_id, span``: quotes from gold passages that show the answer, where the file has them.
+        datasets: properties of each data set in ``queries``.
+        slices: SLICES: each record's value at each path of ``slices`` as text, or `NO_VALUE`.
     """
 
     queries: pl.DataFrame
@@ -79,34 +79,34 @@ def load_queries(
     filters: Iterable[str] = (),
     slices: Iterable[str] = (),
 ) -> LoadedQueries:
-    """The questions of JSON Lines files (KILT's, BEIR's, plain questions) or SQuAD's and KLUE-MRC's JSON; gzip too.
+    """Load questions from JSON Lines (KILT, BEIR, plain) or JSON (SQuAD, KLUE-MRC), plain or gzip.
 
     Args:
-        paths: one file or several; ids must not repeat over all of them.
-        diagnostics: receives every problem and note.
-        format: a key of `QUERY_FORMATS`, ``package.module:name`` of a function `Record -> Question`, or "auto" to tell
-            each record by the names of its fields.
-        dataset: name of the data set; else the record's ``kilt_task``, else the file's name.
-        score: the score of all questions; else ``score_by_dataset``, else what is known of the data set.
+        paths: one file or several; ids must be unique over all of them.
+        diagnostics: receives all errors and warnings.
+        format: a key of `QUERY_FORMATS`, ``package.module:name`` of a function `Record -> Question`, or "auto" to
+            detect the format of each record by its field names.
+        dataset: name of the data set; default: the record's ``kilt_task``, else the file's name.
+        score: the score of all questions; default: ``score_by_dataset``, else the data set's default.
         score_by_dataset: data set -> score.
-        language: of the questions and answers, ISO 639-1; else what is known of the data set (see `known.ScoreRule`).
-        is_chat: the reader is a chat model: match takes the place of exact_match as the default.
-        triviaqa_questions: TriviaQA's own JSON files, for KILT files that leave ``input`` out.
-        qrels: relevance files, TREC's or BEIR's (see `qrels`). Their documents above 0 become the gold passages of
-            questions whose record names none. They choose BEIR's questions, whose documents are pages of their own and
-            so also their gold pages.
-        filters: conditions on the records, ``path=value`` or ``dataset:path=value``; the others are as if not there.
-        slices: paths in the records, as those of ``filters``, with at most `MAX_SLICE_VALUES` values each.
+        language: of questions and answers, ISO 639-1; default: the data set's (see `tasks.ScoreRule`).
+        is_chat: the reader is a chat model: the default is match instead of exact_match.
+        triviaqa_questions: original TriviaQA JSON files, for KILT files that omit ``input``.
+        qrels: relevance files, TREC's or BEIR's (see `qrels`). Documents with grades above 0 become the gold passages
+            of questions whose record lists none. For BEIR, questions without a line in the qrels are dropped, and each
+            gold document is also a gold page.
+        filters: conditions on the records, ``path=value`` or ``dataset:path=value``; other records are ignored.
+        slices: paths in the records, as in ``filters``, with at most `MAX_SLICE_VALUES` values each.
 
     Raises:
-        InputError: ``format`` is unknown, or user code that raises; nothing else: bad input goes to ``diagnostics``.
+        InputError: ``format`` is unknown, or user code raised. Bad input does not raise: it goes to ``diagnostics``.
     """
     formats = QUERY_FORMATS if format == "auto" else {format: _format_named(format)}
     files, num_before = listed(paths), diagnostics.num_errors
-    judged = read_qrels(listed(qrels), diagnostics)
-    conditions = conditions_of(filters, diagnostics)
+    relevant = read_qrels(listed(qrels), diagnostics)
+    conditions = parse_filters(filters, diagnostics)
     rule = ScoreRule(
-        given=score,
+        for_all=score,
         by_dataset=score_by_dataset or {},
         language=_checked_language(language, diagnostics),
         is_chat=is_chat,
@@ -116,8 +116,8 @@ def load_queries(
         format=format,
         formats=formats,
         dataset=dataset,
-        qrels=judged,
-        where=conditions,
+        qrels=relevant,
+        filters=conditions,
         slices=SlicePaths(diagnostics=diagnostics, paths=tuple(dict.fromkeys(slices))),
         rule=rule,
     )
@@ -133,13 +133,13 @@ def load_queries(
         loading.check_slices()
     loading.join_triviaqa(listed(triviaqa_questions))
     loading.check_qrels(listed(qrels))
-    if not loading.found and diagnostics.num_errors == num_before:
+    if not loading.entries and diagnostics.num_errors == num_before:
         diagnostics.error("no questions", f"no questions in {', '.join(files) or 'an empty list of files'}")
     return _tables(loading)
 
 
 def _checked_language(language: str | None, diagnostics: Diagnostics) -> str | None:
-    """The language; None for one that there is not, which is a problem."""
+    """Return the language; None, and an error in ``diagnostics``, if it is unsupported."""
     try:
         check_language(language or ENGLISH)
     except ValueError as error:
@@ -149,24 +149,24 @@ def _checked_language(language: str | None, diagnostics: Diagnostics) -> str | N
 
 
 def _format_named(name: str) -> Callable[[Record], Question]:
-    """What reads a record; user code that raises is a problem of the config."""
+    """Return the function of a format; an exception in user code becomes an error of the config."""
     try:
-        read = find("query format", name, QUERY_FORMATS)
+        parse = find("query format", name, QUERY_FORMATS)
     except ValueError as error:
         raise InputError([f"query_format: {error}"]) from error
 
     def question(record: Record) -> Question:
-        with checking(f"{record.place}: query_format: {name}", read):
-            found = read(record)
-            if not isinstance(found, Question):
-                raise TypeError(f"it returned a {type(found).__name__}, not an erag_ray.datasets.Question")
-            return found
+        with checking(f"{record.place}: query_format: {name}", parse):
+            parsed = parse(record)
+            if not isinstance(parsed, Question):
+                raise TypeError(f"it returned a {type(parsed).__name__}, not an erag_ray.datasets.Question")
+            return parsed
 
-    return question if is_user_code(read) else read
+    return question if is_user_code(parse) else parse
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Named:
+class _Entry:
     question: Question
     dataset: str
     place: str
@@ -176,24 +176,24 @@ class _Named:
 
 @dataclass(kw_only=True)
 class _Loading:
-    """The questions found so far, with the checks that need more than one record."""
+    """The questions loaded so far, with the checks that need more than one record."""
 
     diagnostics: Diagnostics
     format: str
     formats: Mapping[str, Callable[[Record], Question]]
     dataset: str | None
     qrels: Qrels
-    where: Where
+    filters: Filters
     slices: SlicePaths
     rule: ScoreRule
-    found: list[_Named] = field(default_factory=list)
+    entries: list[_Entry] = field(default_factory=list)
     datasets: dict[str, Dataset] = field(default_factory=dict)
     places: dict[str, str] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
-    """File -> what is said of its first record of no known form."""
+    """File -> the message about its first record of unknown format."""
     uses_qrels: bool = False
     unjudged: str = ""
-    """The first question that could have, but does not have, a line in the qrels."""
+    """Id of the first question that lacks a line in the qrels."""
 
     def add(self, record: Record, format_of_record: str | None) -> None:
         form = format_of_record if self.format == "auto" else self.format
@@ -202,12 +202,12 @@ class _Loading:
             return
         question = self.formats[form](record)
         name = self.dataset or question.dataset or dataset_of_file(record.path)
-        if not self.where.keeps(record, question.query_id, name):
+        if not self.filters.keeps(record, question.query_id, name):
             return
         self._check_repeat(question.query_id, record)
         if question.is_unnamed:
             self.diagnostics.warning(
-                "questions without an id, called by their place, NAME:LINE", question.query_id
+                "questions without an id, which get NAME:LINE as their id", question.query_id
             )
         if self.qrels and not question.gold:
             is_beir = form == "beir"
@@ -222,31 +222,31 @@ class _Loading:
         if not record.faulty:
             self._check_dataset(name, question.task, record)
             values = self.slices.values(record)
-            self.found.append(_Named(question=question, dataset=name, place=record.place, slices=values))
+            self.entries.append(_Entry(question=question, dataset=name, place=record.place, slices=values))
 
     def _judged(self, question: Question, *, is_page: bool) -> Question:
-        """The question with the gold passages of the qrels; ``is_page``: each is a page of its own."""
+        """Return the question with the gold passages of the qrels; ``is_page``: each passage is also a gold page."""
         gold = self.qrels[question.query_id]
         pages = tuple((page,) for page in gold) if is_page else question.page_sets
         return replace(question, gold=gold, page_sets=pages)
 
     def _keeps_unjudged(self, question: Question, *, is_chosen: bool) -> bool:
-        """Whether a question that has no line in the qrels is read: not where they choose the questions."""
+        """Return whether to keep a question without a line in the qrels: not if they choose the questions (BEIR)."""
         self.unjudged = self.unjudged or question.query_id
         if is_chosen:
             self.diagnostics.warning("questions without a line in the qrels, left out", question.query_id)
         elif not question.page_sets:
             self.diagnostics.warning(
-                "questions without a line in the qrels: no gold is known", question.query_id
+                "questions without a line in the qrels and without gold passages", question.query_id
             )
         return not is_chosen
 
     def _report_unknown(self, record: Record) -> None:
-        """One line for a file, however many of its records are of no known form."""
+        """Report one error for a file, however many of its records have an unknown format."""
         fields = shown(list(record.values))
-        text = f"{record.place}: a record of no known form, with the fields {fields}. Known forms: {FORMS}"
+        text = f"{record.place}: unknown format of a record with the fields {fields}. Known formats: {FORMS}"
         text = self.unknown.setdefault(record.path, text)
-        self.diagnostics.error(f"records of no known form in {record.path}", text, count=1)
+        self.diagnostics.error(f"records of unknown format in {record.path}", text, count=1)
 
     def _check_repeat(self, query_id: str, record: Record) -> None:
         if not query_id:
@@ -263,8 +263,8 @@ class _Loading:
             )
         if not question.answers:
             record.fault("queries without an answer", f"{label} has no answer")
-        nothing = [answer for answer in question.answers if not normalize_answer(answer)]
-        for _ in nothing:
+        unmatchable = [answer for answer in question.answers if not normalize_answer(answer)]
+        for _ in unmatchable:
             self.diagnostics.warning(
                 "answers that normalise to nothing (they match nothing), of queries", question.query_id
             )
@@ -272,90 +272,95 @@ class _Loading:
             record.fault("queries without a question", f"{label} has no question")
 
     def _check_dataset(self, name: str, task: str | None, record: Record) -> None:
-        found = find_dataset(name, task)
-        if found is None:
-            found = Dataset()
-            default = self.rule.default(found)
+        properties = find_dataset(name, task)
+        if properties is None:
+            properties = Dataset()
+            default = self.rule.default(properties)
             self.diagnostics.warning(
-                f"data set {name!r} is not known: taken as question answering by {default}"
+                f"unknown data set {name!r}: treated as question answering, scored by {default}"
             )
-        if self.datasets.setdefault(name, found) != found:
+        if self.datasets.setdefault(name, properties) != properties:
             record.fault(
                 "mixed tasks",
-                f"task {task!r} differs from others of data set {name!r}; name the data sets apart (kilt_task)",
+                f"task {task!r} differs from the other records of data set {name!r}. Give each task its own data set "
+                "name (kilt_task)",
             )
 
     def check_qrels(self, paths: list[str]) -> None:
-        """Qrels of which no question takes its gold passages are a mistake."""
+        """Record an error for qrels that give no question its gold passages."""
         if not self.qrels or self.uses_qrels:
             return
         names, text = ", ".join(paths), ""
         if self.unjudged:
             ids = f"such as {next(iter(self.qrels))!r} against {self.unjudged!r}"
             text = f"has no query in common with the questions ({ids})"
-        elif self.found:
-            text = "qrels are given, but every question names its gold passages itself (gold_doc_ids)"
+        elif self.entries:
+            text = "unused qrels: every question lists its gold passages itself (gold_doc_ids)"
         if text:
             self.diagnostics.error("unused qrels", f"{names}: {text}")
 
     def check_slices(self) -> None:
-        """A path that no question has is a problem, and so is one whose values name questions, not groups of them."""
-        if self.found:
+        """Record an error for each path that no question has, or that has too many values to group questions."""
+        if self.entries:
             self.slices.check()
         for path in self.slices.paths:
-            count = len({named.slices.get(path, NO_VALUE) for named in self.found})
+            count = len({entry.slices.get(path, NO_VALUE) for entry in self.entries})
             if count > MAX_SLICE_VALUES:
                 text = f"slices: {path}: {count:,} values, more than {MAX_SLICE_VALUES}: it does not group questions"
-                self.diagnostics.error("config key slices", f"{text}; name another path")
+                self.diagnostics.error("config key slices", f"{text}. Name another path")
 
     def join_triviaqa(self, paths: list[str]) -> None:
-        """Fill in the questions that KILT's TriviaQA files leave out."""
-        pending = {named.question.query_id: named for named in self.found if not named.question.text.strip()}
+        """Fill in the questions that KILT's TriviaQA files omit."""
+        pending = {
+            entry.question.query_id: entry for entry in self.entries if not entry.question.text.strip()
+        }
         if pending and not paths:
             first = next(iter(pending.values()))
             self.diagnostics.error(
                 "TriviaQA without questions",
-                f"{first.place}: {len(pending):,} queries such as {first.question.query_id!r} carry no question; "
-                "set triviaqa_questions to TriviaQA's own JSON files",
+                f"{first.place}: {len(pending):,} queries such as {first.question.query_id!r} have no question. "
+                "Set triviaqa_questions to the original TriviaQA JSON files",
             )
         texts = read_triviaqa(paths, pending, self.diagnostics) if pending else {}
-        for query_id, named in pending.items() if paths else ():
+        for query_id, entry in pending.items() if paths else ():
             if query_id not in texts:
                 self.diagnostics.error(
-                    "queries that no TriviaQA file holds",
-                    f"{named.place}: query {query_id!r} is not in {', '.join(paths)}",
+                    "queries that are in no TriviaQA file",
+                    f"{entry.place}: query {query_id!r} is not in {', '.join(paths)}",
                 )
-        self.found = list(_joined(self.found, texts))
+        self.entries = list(_joined(self.entries, texts))
 
 
-def _joined(found: list[_Named], texts: Mapping[str, str]) -> Iterator[_Named]:
-    for named in found:
-        if named.question.text.strip():
-            yield named
-        elif named.question.query_id in texts:
-            question = replace(named.question, text=texts[named.question.query_id])
-            yield replace(named, question=question)
+def _joined(entries: list[_Entry], texts: Mapping[str, str]) -> Iterator[_Entry]:
+    for entry in entries:
+        if entry.question.text.strip():
+            yield entry
+        elif entry.question.query_id in texts:
+            question = replace(entry.question, text=texts[entry.question.query_id])
+            yield replace(entry, question=question)
 
 
 def _datasets(loading: _Loading) -> dict[str, Dataset]:
-    """What is known of each data set, with the score and the language that its questions get."""
+    """Return data set -> its properties, with the score and the language of its questions."""
     rule = loading.rule
-    for name, known in loading.datasets.items():
-        if note := rule.note(name, known):
-            loading.diagnostics.warning(note)
+    for name, properties in loading.datasets.items():
+        if warning := rule.note(name, properties):
+            loading.diagnostics.warning(warning)
     return {
-        name: replace(known, score=rule.score(name, known), language=rule.language or known.language)
-        for name, known in loading.datasets.items()
+        name: replace(
+            properties, score=rule.score(name, properties), language=rule.language or properties.language
+        )
+        for name, properties in loading.datasets.items()
     }
 
 
 def _tables(loading: _Loading) -> LoadedQueries:
     unused = [name for name in loading.rule.by_dataset if name not in loading.datasets]
     if unused:
-        loading.diagnostics.warning("score_by_dataset names data sets that no query has", *unused)
+        loading.diagnostics.warning("score_by_dataset has data sets without queries", *unused)
     datasets = _datasets(loading)
-    questions = [named.question for named in loading.found]
-    names = [named.dataset for named in loading.found]
+    questions = [entry.question for entry in loading.entries]
+    names = [entry.dataset for entry in loading.entries]
     return LoadedQueries(
         queries=pl.DataFrame(
             {
@@ -399,8 +404,8 @@ def _tables(loading: _Loading) -> LoadedQueries:
         datasets=datasets,
         slices=pl.DataFrame(
             [
-                (named.question.query_id, path, named.slices.get(path, NO_VALUE))
-                for named in loading.found
+                (entry.question.query_id, path, entry.slices.get(path, NO_VALUE))
+                for entry in loading.entries
                 for path in loading.slices.paths
             ],
             schema=SLICE_COLUMNS,
@@ -410,7 +415,7 @@ def _tables(loading: _Loading) -> LoadedQueries:
 
 
 def sample_loaded(loaded: LoadedQueries, num_queries: int | None, seed: int) -> LoadedQueries:
-    """What query files hold of a `sample` of the questions."""
+    """Restrict all tables to a `sample` of the questions."""
     queries = sample(loaded.queries, num_queries, seed)
     names = ("provenance", "page_sets", "gold", "evidence", "slices")
     frames = {name: getattr(loaded, name).join(queries, on="query_id", how="semi") for name in names}
@@ -418,9 +423,9 @@ def sample_loaded(loaded: LoadedQueries, num_queries: int | None, seed: int) -> 
 
 
 def sample(queries: pl.DataFrame, num_queries: int | None, seed: int) -> pl.DataFrame:
-    """The ``num_queries`` questions whose ids hash lowest: the same for every run, machine and order of the file."""
+    """Return the ``num_queries`` questions with the lowest hashes: equal on any machine, for any order of the file."""
     if num_queries is None or num_queries >= queries.height:
         return queries.sort("query_id")
-    places = [xxhash.xxh3_64_intdigest(f"{seed}:{query_id}".encode()) for query_id in queries["query_id"]]
-    ordered = queries.with_columns(place=pl.Series(places, dtype=pl.UInt64)).sort("place", "query_id")
-    return ordered.head(num_queries).drop("place").sort("query_id")
+    hashes = [xxhash.xxh3_64_intdigest(f"{seed}:{query_id}".encode()) for query_id in queries["query_id"]]
+    ordered = queries.with_columns(hash=pl.Series(hashes, dtype=pl.UInt64)).sort("hash", "query_id")
+    return ordered.head(num_queries).drop("hash").sort("query_id")

@@ -1,4 +1,4 @@
-"""One record of a query file -> a `Question`: KILT, BEIR, plain questions with answers, SQuAD, KLUE-MRC.
+"""Formats of query files: a record of KILT, BEIR, plain questions, SQuAD or KLUE-MRC to a `Question`.
 
 A new format is one function `Record -> Question` and one line in `QUERY_FORMATS`.
 """
@@ -15,18 +15,18 @@ from erag_ray.files import Record, identifier, page_name, shown
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """One query as its file gives it, before it is checked against the others.
+    """One query of a file, before the checks across records.
 
     Attributes:
-        text: the question; empty where KILT's TriviaQA leaves it out.
-        answers: stripped, without repeats, in the file's order.
-        num_empty_answers: how many answers were empty and are left out.
-        page_sets: ids of the gold pages: each set alone is evidence enough; a page may be in several.
-        gold: ids of the gold passages, where the file names them.
-        evidence: spans of passages that show the answer, where the file quotes them.
-        dataset, task: as the record names them, if it does.
-        impossible: the record says that the question has no answer.
-        is_unnamed: the record has no id; ``query_id`` is its place.
+        text: the question; empty for KILT's TriviaQA, which omits it.
+        answers: stripped, without duplicates, in the file's order.
+        num_empty_answers: how many empty answers were dropped.
+        page_sets: ids of the gold pages: each set is sufficient evidence; a page may be in several.
+        gold: ids of the gold passages, where the file lists them.
+        evidence: quotes from passages that show the answer, where the file has them.
+        dataset, task: the record's, if it has them.
+        impossible: the record is marked as a question without an answer.
+        is_unnamed: the record has no id; ``query_id`` is its file and line.
     """
 
     query_id: str
@@ -43,14 +43,14 @@ class Question:
 
     @property
     def pages(self) -> tuple[str, ...]:
-        """All gold pages, without repeats."""
+        """All gold pages, without duplicates."""
         return tuple(dict.fromkeys(page for pages in self.page_sets for page in pages))
 
 
 def kilt_question(record: Record) -> Question:
-    """A line of a KILT task file: ``id``, ``input``, ``output`` with answers, aliases and provenance.
+    """Parse a line of a KILT task file: ``id``, ``input``, ``output`` with answers, aliases and provenance.
 
-    Aliases are further entries of ``output``; an entry may hold only an answer or only provenance.
+    Aliases are further entries of ``output``; an entry may have only an answer or only provenance.
     """
     outputs = record.objects("output")
     answers, num_empty = _cleaned(_kilt_answers(record, outputs))
@@ -78,17 +78,17 @@ def _kilt_answers(record: Record, outputs: list[dict[str, Any]]) -> list[str]:
 
 
 def _texts(answers: Iterable[Any], record: Record) -> list[str]:
-    kept = []
+    texts = []
     for answer in answers:
         if isinstance(answer, str):
-            kept.append(answer)
+            texts.append(answer)
         else:
-            record.fault("answers that are no text", f"answer {shown(answer)} must be a string")
-    return kept
+            record.fault("answers that are not strings", f"answer {shown(answer)} must be a string")
+    return texts
 
 
 def _kilt_pages(record: Record, entry: dict[str, Any]) -> tuple[str, ...]:
-    """The distinct pages of one output."""
+    """Return the distinct pages of one output."""
     pages = []
     for source in record.objects_of(entry, "provenance"):
         page = identifier(source.get("wikipedia_id"))
@@ -99,18 +99,18 @@ def _kilt_pages(record: Record, entry: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _kilt_evidence(record: Record, outputs: list[dict[str, Any]]) -> tuple[str, ...]:
-    """The spans under ``meta.evidence_span`` of the provenance; what is no text there is passed over."""
+    """Return the spans under ``meta.evidence_span`` of the provenance; values that are not strings are ignored."""
     spans: list[Any] = []
     for entry in outputs:
         for source in record.objects_of(entry, "provenance"):
             meta = source.get("meta")
-            found = meta.get("evidence_span") if isinstance(meta, dict) else None
-            spans += found if isinstance(found, list) else [found]
+            value = meta.get("evidence_span") if isinstance(meta, dict) else None
+            spans += value if isinstance(value, list) else [value]
     return tuple(dict.fromkeys(span for span in spans if isinstance(span, str) and span.strip()))
 
 
 def beir_question(record: Record) -> Question:
-    """A line of BEIR's queries.jsonl: ``_id``, ``text``, and answers in ``metadata.answer(s)``."""
+    """Parse a line of BEIR's queries.jsonl: ``_id``, ``text``, and answers in ``metadata.answer(s)``."""
     metadata = record.values.get("metadata")
     if not isinstance(metadata, dict):
         if metadata not in (None, "", []):
@@ -126,28 +126,28 @@ def beir_question(record: Record) -> Question:
 
 
 def _answers_of(record: Record, values: dict[str, Any]) -> list[str]:
-    """The answers under ``answer`` and ``answers``: a text, texts, or as in SQuAD objects with a ``text``."""
+    """Return the answers under ``answer`` and ``answers``: a string, a list, or objects with ``text`` as in SQuAD."""
     answers: list[Any] = []
     for key in ("answer", "answers"):
         value = values.get(key)
         if isinstance(value, dict):
-            # {"text": [...], "answer_start": [...]}, as the library datasets holds SQuAD
+            # {"text": [...], "answer_start": [...]}: SQuAD in the Hugging Face library datasets
             value = value.get("text")
         answers += value if isinstance(value, list) else [] if value is None else [value]
     return _texts([answer.get("text") if isinstance(answer, dict) else answer for answer in answers], record)
 
 
 def plain_question(record: Record) -> Question:
-    """A question with its answers: ``question``, ``answers`` or ``answer``, and an id.
+    """Parse a question with its answers: ``question``, ``answers`` or ``answer``, and an id.
 
-    The id stands under ``id``, ``query_id`` or ``_id``. Without one it is made from the place: ``NAME:LINE``, with the
-    name that the file gives its data set (`dataset_of_file`), so that it stays the same wherever the file lies.
+    The id is under ``id``, ``query_id`` or ``_id``. Without one it is ``NAME:LINE``, where NAME is the data set of the
+    file's name (`dataset_of_file`), so that it does not depend on the folder.
     """
     id_key = next((key for key in ("id", "query_id", "_id") if key in record.values), None)
     answers, num_empty = _cleaned(_answers_of(record, record.values))
-    place = f"{dataset_of_file(record.path)}:{record.line}"
+    location = f"{dataset_of_file(record.path)}:{record.line}"
     return Question(
-        query_id=record.identifier(id_key) if id_key else place,
+        query_id=record.identifier(id_key) if id_key else location,
         text=record.text("question"),
         answers=answers,
         num_empty_answers=num_empty,
@@ -157,7 +157,7 @@ def plain_question(record: Record) -> Question:
 
 
 def squad_question(record: Record, id_key: str = "id") -> Question:
-    """A question of SQuAD (see `squad`): its gold page is called by the article's title."""
+    """Parse a question of SQuAD (see `squad`): the id of its gold page is the article's title."""
     title = page_name(record.text("title", optional=True))
     answers, num_empty = _cleaned(_answers_of(record, record.values))
     return Question(
@@ -171,7 +171,7 @@ def squad_question(record: Record, id_key: str = "id") -> Question:
 
 
 def klue_question(record: Record) -> Question:
-    """A question of KLUE-MRC: SQuAD's form, with the id under ``guid``."""
+    """Parse a question of KLUE-MRC: as SQuAD, with the id under ``guid``."""
     return squad_question(record, "guid")
 
 
@@ -181,7 +181,7 @@ def _cleaned(answers: Iterable[str]) -> tuple[tuple[str, ...], int]:
 
 
 def format_of(record: Record) -> str | None:
-    """The format that a record is in, a key of `QUERY_FORMATS`, by the names of its fields; None for any other."""
+    """Detect a record's format, a key of `QUERY_FORMATS`, by its field names; None if unknown."""
     fields = record.values.keys()
     if "_id" in fields and "text" in fields:
         return "beir"
@@ -193,7 +193,7 @@ def format_of(record: Record) -> str | None:
 
 
 def format_of_article(record: Record) -> str:
-    """The format of a record that `squad.read_squad` gives."""
+    """Detect the format of a record of `squad.read_squad`."""
     return "klue" if "guid" in record.values else "squad"
 
 
@@ -206,7 +206,7 @@ QUERY_FORMATS: dict[str, Callable[[Record], Question]] = {
 }
 
 FORMS = (
-    'kilt ("id", "input", "output"), beir ("_id", "text", "metadata"), plain ("question", "answers", and "id" if there '
-    'is one), squad and klue (a file NAME.json: one object with "data", "paragraphs", "qas")'
+    'kilt ("id", "input", "output"), beir ("_id", "text", "metadata"), plain ("question", "answers", optional "id"), '
+    'squad and klue (a file NAME.json: one object with "data", "paragraphs", "qas")'
 )
 """The fields of each format, for messages."""

@@ -1,4 +1,4 @@
-"""Files of questions with their own passage -> QUERIES, gold, CORPUS: ``question, title?, context, answers``."""
+"""Reading comprehension files, each question with its passage: ``question, title?, context, answers``."""
 
 from __future__ import annotations
 
@@ -20,21 +20,20 @@ from erag_ray.files import Diagnostics, Record, read_records, shown
 from erag_ray.passages import CORPUS_COLUMNS
 
 
-def load_given(
+def load_reading_comprehension(
     paths: list[str], diagnostics: Diagnostics, *, dataset: str | None = None, score: str | None = None
 ) -> tuple[LoadedQueries, pl.DataFrame]:
-    """The questions of JSON Lines files, plain or gzip, and the CORPUS of their passages.
+    """Load questions from JSON Lines, plain or gzip; return them and the CORPUS of their passages.
 
-    A question's id is its place, ``file:line``; so is its passage's, which is gold. The data set is the one given,
-    else the file's name.
+    A question's id is ``file:line``, and so is its (gold) passage's. The default data set is the file's name.
     """
     queries: list[tuple[Any, ...]] = []
     passages: list[tuple[Any, ...]] = []
     datasets: dict[str, Dataset] = {}
     for path in paths:
         name = dataset or dataset_of_file(path)
-        known = find_dataset(name, name) or Dataset()
-        datasets[name] = dataclasses.replace(known, score=score or known.score)
+        properties = find_dataset(name, name) or Dataset()
+        datasets[name] = dataclasses.replace(properties, score=score or properties.score)
         for record in read_records(path, diagnostics):
             question, answers = record.text("question"), _answers(record)
             title, context = record.text("title", optional=True), record.text("context")
@@ -43,10 +42,10 @@ def load_given(
             if not record.faulty:
                 queries.append((record.place, name, question, answers, datasets[name].score))
                 passages.append((record.place, None, title, context))
-    found = pl.DataFrame(queries, schema=QUERY_COLUMNS, orient="row")
-    gold = found.select("query_id", rank=pl.lit(1, pl.Int32), doc_id=pl.col("query_id"))
+    table = pl.DataFrame(queries, schema=QUERY_COLUMNS, orient="row")
+    gold = table.select("query_id", rank=pl.lit(1, pl.Int32), doc_id=pl.col("query_id"))
     loaded = LoadedQueries(
-        queries=found,
+        queries=table,
         page_sets=pl.DataFrame(schema=PAGE_SET_COLUMNS),
         provenance=pl.DataFrame(schema=PROVENANCE_COLUMNS),
         gold=gold.cast(GOLD_COLUMNS),
@@ -57,11 +56,11 @@ def load_given(
 
 
 def _answers(record: Record) -> list[str]:
-    found = record.values.get("answers")
-    if not isinstance(found, list) or not all(isinstance(answer, str) for answer in found):
-        record.fault("answers that are no list of texts", "answers must be a list of strings")
+    values = record.values.get("answers")
+    if not isinstance(values, list) or not all(isinstance(answer, str) for answer in values):
+        record.fault("answers that are not a list of strings", "answers must be a list of strings")
         return []
-    answers = list(dict.fromkeys(answer.strip() for answer in found if answer.strip()))
+    answers = list(dict.fromkeys(answer.strip() for answer in values if answer.strip()))
     if not answers:
         record.fault(
             "questions without an answer",

@@ -1,4 +1,4 @@
-"""Names of data sets -> what is known of them: score, language, length of the answer, family of prompts.
+"""Known data sets and their properties: score, language, answer length, family of prompts.
 
 A new data set is one line in `DATASETS`.
 """
@@ -15,11 +15,11 @@ from erag_ray.scores import ENGLISH, in_language
 
 @dataclass(frozen=True, kw_only=True)
 class Dataset:
-    """What a data set is scored with, how long its answers may get, and which prompts suit it.
+    """Properties of a data set.
 
     Attributes:
         score: name of the score, as in `erag_ray.scores`.
-        max_new_tokens: the most tokens that a reader writes for one of its questions.
+        max_new_tokens: the maximum length of an output in tokens.
         family: "question", "claim" or "dialogue".
         language: ISO 639-1.
     """
@@ -32,60 +32,60 @@ class Dataset:
 
 @dataclass(frozen=True, kw_only=True)
 class ScoreRule:
-    """Which score the questions of a data set get.
+    """The choice of the score of each data set.
 
     Attributes:
-        given: the score that a job names for all questions.
+        for_all: the job's score for all questions.
         by_dataset: data set -> score.
-        language: of all questions; None: what is known of the data set.
+        language: of all questions; None: the data set's.
         is_chat: whether the reader is a chat model, whose sentences seldom match an answer exactly.
     """
 
-    given: str | None = None
+    for_all: str | None = None
     by_dataset: Mapping[str, str] = field(default_factory=dict)
     language: str | None = None
     is_chat: bool = False
 
-    def score(self, name: str, known: Dataset) -> str:
-        """The score of a data set.
+    def score(self, name: str, dataset: Dataset) -> str:
+        """Return the score of a data set.
 
-        KILT's scores keep KILT's rule, whatever the data set's language, unless the job names a language.
+        KILT's scores follow KILT's rules for any language of the data set, unless the job sets a language.
         """
-        chosen = self.given or self.by_dataset.get(name) or self.default(known)
-        language = known.language if chosen in ("match", "char_f1") else ENGLISH
+        chosen = self.for_all or self.by_dataset.get(name) or self.default(dataset)
+        language = dataset.language if chosen in ("match", "char_f1") else ENGLISH
         return in_language(chosen, self.language or language)
 
-    def default(self, known: Dataset) -> str:
-        """The score where the job names none: match for exact_match where the reader is a chat model."""
-        return "match" if self.is_chat and known.score == "exact_match" else known.score
+    def default(self, dataset: Dataset) -> str:
+        """Return the score for a job that sets none: match instead of exact_match for chat models."""
+        return "match" if self.is_chat and dataset.score == "exact_match" else dataset.score
 
-    def note(self, name: str, known: Dataset) -> str:
-        """What to tell of the score of a data set; "" where it is the data set's own."""
-        is_given = self.given or name in self.by_dataset
-        if is_given or self.default(known) == known.score:
+    def note(self, name: str, dataset: Dataset) -> str:
+        """Return a message if the default score is not the data set's own, else ""."""
+        is_configured = self.for_all or name in self.by_dataset
+        if is_configured or self.default(dataset) == dataset.score:
             return ""
         return (
-            f"data set {name!r}: score {self.score(name, known)}, since the reader is a chat model "
-            f"(score: {known.score} for whole outputs)"
+            f"data set {name!r}: score {self.score(name, dataset)}, since the reader is a chat model "
+            f"(score: {dataset.score} for whole outputs)"
         )
 
 
 def known_name(name: str) -> str | None:
-    """The entry of `DATASETS` that ``name`` belongs to: itself or a name that it starts with (fever_fm2 -> fever)."""
-    starts = [known for known in DATASETS if re.match(re.escape(known) + r"(?![a-z])", name.lower())]
-    return max(starts, key=len, default=None)
+    """Return the key of `DATASETS` that ``name`` equals or starts with (fever_fm2 -> fever)."""
+    prefixes = [prefix for prefix in DATASETS if re.match(re.escape(prefix) + r"(?![a-z])", name.lower())]
+    return max(prefixes, key=len, default=None)
 
 
 def find_dataset(name: str, task: str | None = None) -> Dataset | None:
-    """What is known of a data set by its name, else by its KILT ``task``; None if neither is known."""
-    known = known_name(name)
-    return DATASETS[known] if known else TASKS.get(task or "")
+    """Return the properties of a data set by its name, else by its KILT ``task``; None if both are unknown."""
+    key = known_name(name)
+    return DATASETS[key] if key else TASKS.get(task or "")
 
 
 def dataset_of_file(path: str) -> str:
-    """The name of a query file's data set: nq-dev-kilt.jsonl -> nq, queries.fever_fm2.jsonl.gz -> fever_fm2.
+    """Return the data set of a query file's name: nq-dev-kilt.jsonl -> nq, queries.fever_fm2.jsonl.gz -> fever_fm2.
 
-    A file that is just called queries.jsonl is named after its folder.
+    For queries.jsonl it is the name of the folder.
     """
     folder, file = os.path.split(os.path.abspath(path))
     stem = re.sub(r"(\.jsonl?)?(\.gz)?$", "", file).removeprefix("queries.")
@@ -104,7 +104,7 @@ DATASETS = {
     "wow": Dataset(score="token_f1", max_new_tokens=150, family="dialogue"),
 }
 
-# for data sets that are not known by name: the field "task" of a record
+# by the field "task" of a record, for data sets of other names
 TASKS = {
     "qa": Dataset(),
     "multihop": Dataset(),

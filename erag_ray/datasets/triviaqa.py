@@ -1,4 +1,4 @@
-"""TriviaQA's own files -> the text of questions by id, for KILT's task files, which leave it out."""
+"""Questions of TriviaQA by id, from its original files: KILT's task files omit them."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from erag_ray.files import Diagnostics, identifier, read_json
 
 
 def read_triviaqa(paths: list[str], query_ids: Collection[str], diagnostics: Diagnostics) -> dict[str, str]:
-    """The questions of ``query_ids`` in TriviaQA's JSON files (``{"Data": [{"QuestionId", "Question"}]}``).
+    """Return query id -> question from TriviaQA's JSON files (``{"Data": [{"QuestionId", "Question"}]}``).
 
-    A question that several files hold (web and wikipedia share some) is taken from the first.
+    Where several files have a question (web and wikipedia overlap), the first counts.
     """
-    wanted = frozenset(query_ids)
+    pending = frozenset(query_ids)
     questions: dict[str, str] = {}
     for path in paths:
         for entry in _entries(path, diagnostics):
             query_id, text = identifier(entry.get("QuestionId")), entry.get("Question")
-            if query_id in wanted and isinstance(text, str) and text.strip():
+            if query_id in pending and isinstance(text, str) and text.strip():
                 questions.setdefault(str(query_id), text)
     return questions
 
@@ -30,13 +30,13 @@ def _entries(path: str, diagnostics: Diagnostics) -> list[dict[str, Any]]:
         return []
     data = content.get("Data") if isinstance(content, dict) else None
     if not isinstance(data, list):
-        diagnostics.error(f"wrong {path}", f'{path}: not a TriviaQA file: it has no list called "Data"')
+        diagnostics.error(f"wrong {path}", f'{path}: not a TriviaQA file: it has no list "Data"')
         return []
     return [entry for entry in data if isinstance(entry, dict)]
 
 
 def _slimmed(values: dict[str, Any]) -> dict[str, Any] | None:
-    """Keep what is needed of each object as it is parsed: the files hold gigabytes of search results."""
+    """Drop unused fields during parsing: the files contain gigabytes of search results."""
     if "Data" in values:
         return values
     return {key: values.get(key) for key in ("QuestionId", "Question")} if "QuestionId" in values else None

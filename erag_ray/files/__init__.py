@@ -1,4 +1,4 @@
-"""Reading of users' files, line by line with FILE:LINE, and the collection of all that is wrong in them."""
+"""Reading of users' files, and diagnostics of them as FILE:LINE."""
 
 from erag_ray.files.diagnostics import NUM_NAMED, Diagnostics
 from erag_ray.files.jsonl import (

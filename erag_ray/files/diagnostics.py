@@ -1,8 +1,8 @@
-"""Diagnostics of input files: errors, which stop the job, and warnings, which are reported while it goes on.
+"""Diagnostics of input files: errors, which stop the job, and warnings, which do not.
 
-Every loader writes into one `Diagnostics`, so that all errors of all inputs end up in one message before a model
-loads. Repeats are capped per kind: the first few are named, the rest counted. What files hold may come up
-in a line: it is shown without control characters, and long lines are cut.
+All loaders write into one `Diagnostics`, so that one message lists all errors of all inputs before a model loads. For
+each kind the first few are listed and the rest counted. Lines may quote files: control characters are escaped, and long
+lines are cut.
 """
 
 from __future__ import annotations
@@ -36,31 +36,31 @@ class Diagnostics:
         self._warnings: dict[str, _Kind] = {}
 
     def error(self, kind: str, *texts: str, count: int | None = None) -> None:
-        """Record problems of one kind; each text is a whole line that names its file, line or id.
+        """Record errors of one kind; each text is a whole line with its file, line or id.
 
         Args:
-            kind: what is wrong and in which file; it says what the ones that are not named are.
-            texts: the problems, or the first few of them.
-            count: how many there are, where ``texts`` holds only the first few.
+            kind: what is wrong and in which file: the description of the errors that are only counted.
+            texts: the errors, or the first few of them.
+            count: the number of errors, if ``texts`` has only the first few.
         """
         if texts:
-            found = self._errors.setdefault(kind, _Kind())
-            found.add(tuple(text for text in texts if text not in found.named), count)
+            errors = self._errors.setdefault(kind, _Kind())
+            errors.add(tuple(text for text in texts if text not in errors.named), count)
 
     def warning(self, kind: str, *names: str, count: int | None = None) -> None:
-        """Record something worth reporting; ``names`` are ids, ``count`` as in `error`."""
+        """Record warnings of one kind; ``names`` are ids, ``count`` as in `error`."""
         self._warnings.setdefault(kind, _Kind()).add(names, count)
 
     def kinds(self) -> dict[str, dict[str, tuple[list[str], int]]]:
-        """``errors`` and ``warnings``: each kind's texts or names, and its count; `add` takes it, also from JSON."""
-        both = {"errors": self._errors, "warnings": self._warnings}
+        """Return ``errors`` and ``warnings`` as kind -> texts or names, and count: plain data for JSON and `add`."""
+        severities = {"errors": self._errors, "warnings": self._warnings}
         return {
-            name: {kind: (found.named, found.count) for kind, found in some.items()}
-            for name, some in both.items()
+            severity: {kind: (entry.named, entry.count) for kind, entry in kinds.items()}
+            for severity, kinds in severities.items()
         }
 
     def add(self, kinds: Mapping[str, Mapping[str, tuple[Sequence[str], int]]]) -> None:
-        """Take over what another one has found, as its `kinds` say it."""
+        """Add the errors and warnings of another `Diagnostics`, by its `kinds`."""
         for kind, (texts, count) in kinds["errors"].items():
             self.error(kind, *texts, count=count)
         for kind, (names, count) in kinds["warnings"].items():
@@ -68,40 +68,40 @@ class Diagnostics:
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """One line per problem, the first few of each kind and then the number of the others."""
-        lines = (line for kind, found in self._errors.items() for line in _problem_lines(kind, found))
+        """One line for each error: the first few of each kind, then the number of the others."""
+        lines = (line for kind, entry in self._errors.items() for line in _error_lines(kind, entry))
         return tuple(dict.fromkeys(map(_clean, lines)))
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """One line per kind: what it is, how many there are, and the first few names."""
-        return tuple(_clean(_note_line(kind, found)) for kind, found in self._warnings.items())
+        """One line for each kind: description, count and the first few names."""
+        return tuple(_clean(_warning_line(kind, entry)) for kind, entry in self._warnings.items())
 
     @property
     def num_errors(self) -> int:
-        """How many problems there are, named or not."""
-        return sum(found.count for found in self._errors.values())
+        """The number of errors, listed or not."""
+        return sum(entry.count for entry in self._errors.values())
 
     def raise_errors(self) -> None:
-        """Raise `schemas.InputError` with every problem, if there is one."""
+        """Raise `schemas.InputError` with all errors, if there are any."""
         if self._errors:
             raise InputError(self.errors)
 
 
 def _clean(line: str) -> str:
-    """A line that cannot steer a terminal, holds no other line, and can be written in UTF-8."""
+    """Cut a long line, and escape what could control a terminal, break the line, or not be written as UTF-8."""
     shown = line if len(line) <= LINE_CHARACTERS else f"{line[: LINE_CHARACTERS - 3]}..."
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), shown)
+    return _CONTROLS.sub(lambda match: match[0].encode("unicode_escape").decode(), shown)
 
 
-def _problem_lines(kind: str, found: _Kind) -> list[str]:
-    more = found.count - len(found.named)
-    return [*found.named, *([f"... and {more:,} more: {kind}"] if more > 0 else [])]
+def _error_lines(kind: str, entry: _Kind) -> list[str]:
+    more = entry.count - len(entry.named)
+    return [*entry.named, *([f"... and {more:,} more: {kind}"] if more > 0 else [])]
 
 
-def _note_line(kind: str, found: _Kind) -> str:
-    if not found.count:
+def _warning_line(kind: str, entry: _Kind) -> str:
+    if not entry.count:
         return kind
-    more = found.count - len(found.named)
-    names = ", ".join([*found.named, *([f"... and {more:,} more"] if more > 0 and found.named else [])])
-    return f"{kind}: {found.count:,}" + (f" ({names})" if names else "")
+    more = entry.count - len(entry.named)
+    names = ", ".join([*entry.named, *([f"... and {more:,} more"] if more > 0 and entry.named else [])])
+    return f"{kind}: {entry.count:,}" + (f" ({names})" if names else "")

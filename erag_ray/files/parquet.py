@@ -1,4 +1,4 @@
-"""Parquet files -> lazy frames with checked columns; what is wrong goes to `Diagnostics`."""
+"""Parquet files as lazy frames with checked columns; errors go to `Diagnostics`."""
 
 from __future__ import annotations
 
@@ -9,15 +9,12 @@ import polars as pl
 from erag_ray.files.diagnostics import Diagnostics
 from erag_ray.store import ROW, scan_file
 
-# polars panics, which is no Exception, at some damaged files
+# some damaged files make Polars panic; PanicException is not an Exception
 READ_ERRORS = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException)
 
 
 def scan_parquet(path: str, columns: Iterable[str], diagnostics: Diagnostics) -> pl.LazyFrame | None:
-    """The file with a column ``row`` (from 1; one of its own goes); None where it cannot be read or lacks ``columns``.
-
-    Columns of ids that hold whole numbers become text; other types are left for `check_type`.
-    """
+    """Scan the file and add (or replace) the column ``row``, from 1; None if unreadable or without ``columns``."""
     try:
         frame = scan_file(path)
         names = [name for name in frame.collect_schema().names() if name != ROW]
@@ -40,14 +37,14 @@ def report_unreadable(path: str, error: BaseException, diagnostics: Diagnostics)
 
 
 def text_column(frame: pl.LazyFrame, name: str, path: str, diagnostics: Diagnostics) -> pl.Expr | None:
-    """The column as text: strings as they are, whole numbers written out; None, and a problem, for others."""
-    kind = frame.collect_schema()[name]
-    if kind == pl.String:
+    """Return the column as strings, from strings or integers; None, and an error, for other types."""
+    dtype = frame.collect_schema()[name]
+    if dtype == pl.String:
         return pl.col(name)
-    if kind.is_integer() or isinstance(kind, pl.Categorical | pl.Enum) or kind == pl.Null:
+    if dtype.is_integer() or isinstance(dtype, pl.Categorical | pl.Enum) or dtype == pl.Null:
         return pl.col(name).cast(pl.String)
     diagnostics.error(
-        f"wrong columns in {path}", f"{path}: column {name!r} holds {kind}; it must hold strings"
+        f"wrong columns in {path}", f"{path}: column {name!r} holds {dtype}; it must hold strings"
     )
     return None
 
@@ -55,12 +52,12 @@ def text_column(frame: pl.LazyFrame, name: str, path: str, diagnostics: Diagnost
 def number_column(
     frame: pl.LazyFrame, name: str, path: str, diagnostics: Diagnostics, *, whole: bool
 ) -> pl.Expr | None:
-    """The column as numbers; None, and a problem, where it holds something else."""
-    kind = frame.collect_schema()[name]
-    if kind.is_integer() or kind == pl.Null or (kind.is_float() and not whole):
+    """Return the column as numbers; None, and an error, for other types."""
+    dtype = frame.collect_schema()[name]
+    if dtype.is_integer() or dtype == pl.Null or (dtype.is_float() and not whole):
         return pl.col(name).cast(pl.Int64 if whole else pl.Float64)
-    wanted = "whole numbers" if whole else "numbers"
+    expected = "whole numbers" if whole else "numbers"
     diagnostics.error(
-        f"wrong columns in {path}", f"{path}: column {name!r} holds {kind}; it must hold {wanted}"
+        f"wrong columns in {path}", f"{path}: column {name!r} holds {dtype}; it must hold {expected}"
     )
     return None

@@ -1,8 +1,8 @@
-"""SQuAD's own JSON (1.1 and 2.0; KLUE-MRC's too) -> records of its questions, and its pages.
+"""The JSON format of SQuAD 1.1 and 2.0, and of KLUE-MRC: questions and pages.
 
 ``{"data": [{"title", "paragraphs": [{"context", "qas": [{"id", "question", "answers": [{"text"}],
-"is_impossible"}]}]}]}``, in one line or over several; KLUE-MRC calls the id ``guid`` and adds ``source`` to an article.
-An article is called by its title: several entries with one title are one page.
+"is_impossible"}]}]}]}``, on one line or several. In KLUE-MRC the id is ``guid``, and articles have ``source``.
+A page's id is its title: entries with the same title are one page.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from erag_ray.files.jsonl import Record, open_bytes, read_json, shown
 
 
 def is_squad(path: str) -> bool:
-    """Whether a file is one JSON object with a list called data, and no JSON Lines."""
+    """Return whether a file is one JSON object with a list ``data`` (and not JSON Lines)."""
     if not path.removesuffix(".gz").endswith(".json"):
         return False
     try:
@@ -28,27 +28,27 @@ def is_squad(path: str) -> bool:
         return False
     first = start.lstrip().partition(b"\n")[0]
     try:
-        found = json.loads(first)
+        content = json.loads(first)
     except (ValueError, RecursionError):
-        # the object goes on over several lines
+        # the object spans several lines
         return b'"data"' in start
-    return isinstance(found, dict) and isinstance(found.get("data"), list)
+    return isinstance(content, dict) and isinstance(content.get("data"), list)
 
 
 def read_squad(path: str, diagnostics: Diagnostics) -> Iterator[Record]:
-    """A record for each question: its own fields and those of its article but ``paragraphs``, numbered from 1."""
+    """Yield a record for each question, numbered from 1: its fields and those of its article except ``paragraphs``."""
     number = 0
     for article in _articles(path, diagnostics):
-        about = {key: value for key, value in article.items() if key != "paragraphs"}
+        shared = {key: value for key, value in article.items() if key != "paragraphs"}
         record = Record(article, path, number + 1, diagnostics)
         for paragraph in record.objects("paragraphs"):
-            for asked in record.objects_of(paragraph, "qas"):
+            for question in record.objects_of(paragraph, "qas"):
                 number += 1
-                yield Record({**about, **asked}, path, number, diagnostics)
+                yield Record({**shared, **question}, path, number, diagnostics)
 
 
 def read_squad_pages(path: str, diagnostics: Diagnostics) -> Iterator[tuple[str, list[str]]]:
-    """Title and contexts of each page: those of one title stand together, equal ones once."""
+    """Yield title and distinct contexts of each page; articles with the same title are one page."""
     pages: dict[str, dict[str, None]] = {}
     for number, article in enumerate(_articles(path, diagnostics), 1):
         record = Record(article, path, number, diagnostics)
@@ -58,13 +58,13 @@ def read_squad_pages(path: str, diagnostics: Diagnostics) -> Iterator[tuple[str,
             if isinstance(context, str):
                 pages.setdefault(title, {})[context] = None
             else:
-                text = f"a paragraph of {title!r} has no context that is a text, but {shown(context)}"
+                text = f"a paragraph of {title!r} has the context {shown(context)}; it must be a string"
                 record.fault("wrong contexts", text)
     yield from ((title, list(contexts)) for title, contexts in pages.items())
 
 
 def page_name(title: str) -> str:
-    """The name of a page: its title, however its letters are put together (NFC)."""
+    """Return the id of a page: its title in Unicode's composed form (NFC), stripped."""
     return unicodedata.normalize("NFC", title).strip()
 
 
@@ -76,7 +76,7 @@ def _articles(path: str, diagnostics: Diagnostics) -> list[dict[str, Any]]:
     data = content.get("data") if isinstance(content, dict) else None
     if not isinstance(data, list) or not all(isinstance(article, dict) for article in data):
         diagnostics.error(
-            f"wrong {path}", f'{path}: not in the form of SQuAD: it has no list of objects called "data"'
+            f"wrong {path}", f'{path}: not in the format of SQuAD: it has no list of objects "data"'
         )
         return []
     return data

@@ -1,8 +1,7 @@
-"""The only room that imports Ray: runs the other rooms' plain functions and classes on Ray Data and Ray Train.
+"""Inference on Ray Data: the pending requests of a stage to responses in the store.
 
-`session` starts or joins a Ray, `inference` fills the store of responses with a pool of `actor`s, `tasks` does the
-numbered tasks of indexes, `measuring` times readers on samples, `training` runs the training loop on data-parallel
-workers.
+`stage` runs and seals a planned stage, `pool` streams requests to a pool of `actor`s with one model each, `timing`
+measures models on samples, and `dry_run` estimates the cost of a job from these samples.
 """
 
 from erag_ray.inference.actor import ModelActor, peak_memory_bytes

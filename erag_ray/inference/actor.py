@@ -1,13 +1,13 @@
-"""One model in a process of its own: a block of PENDING in, RESPONSES into the store, counts out.
+"""An actor with one model: takes blocks of PENDING, writes RESPONSES to the store, and returns counts.
 
-A request can end the process that reads it (a crash in native code, the operating system's memory killer) or keep it
-busy for ever; Ray then gives the same block to a new process. So each block leaves a note in the store while it is
-being read. A process that finds one goes on carefully: it leaves out what was written, reads a few requests at a time
-and notes which; those that were being read when a process ended are then read one by one, and one that ends its
-process alone becomes an error of kind ``resource``, so that all others are read.
+A request can kill its process (a crash in native code, the kernel's out-of-memory killer) or block it for ever; Ray
+then retries the block in a new process. Therefore each block has a note in the store while it runs. A process that
+finds a note isolates the request: it skips what was written, runs a few requests at a time and notes which ones.
+Requests that were running when a process died are run one by one, and one that kills its process alone becomes an
+error of kind ``resource``, so that all others get their responses.
 
-An error after which a process cannot use its GPU any more (an illegal access, a failed assertion, broken memory) ends
-the process in the same way, not the job.
+An error after which a process cannot use its GPU (an illegal access, a failed assertion, broken memory) ends the
+process in the same way, but not the job.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ from erag_ray.schemas import RESPONSES
 from erag_ray.store import KEY_COLUMNS, ResponseStore, TracebackFiles, as_frame, keys_digest
 from erag_ray.user_code import KEPT
 
-CAREFUL_ROWS = 32
-MAX_WHY = 200
+ISOLATED_ROWS = 32
+MAX_REASON = 200
 GARBAGE_THRESHOLDS = 50_000, 20, 100
-"""New objects, and rounds, after which Python looks for cycles among them.
+"""Thresholds of Python's garbage collector, for its three generations.
 
-The prompts of a window are many small objects without cycles: by Python's own settings they take a fifth of the host's
-time."""
-LOOK_SECONDS = 0.5
+The prompts of a window are many small objects without cycles: with the default thresholds, collection takes a fifth of
+the host's time."""
+CHECK_SECONDS = 0.5
 COUNTED = (
     "num_answer_tokens",
     "num_prompt_tokens",
@@ -57,77 +57,77 @@ COUNTED = (
     "num_truncated_question_tokens",
     "num_truncated_passage_tokens",
 )
-"""Columns of RESPONSES that are fields of a response."""
+"""Columns of RESPONSES that are fields of `Response`."""
 NOTES = "_attempts"
 UNKNOWN = "a crash, or max_batch_seconds"
 MAX_ENDS = 20
-"""Processes in a row that lose their GPU in one block without a response between them: the job then ends too."""
+"""Maximum of consecutive processes that lose their GPU in one block without any response; then the job ends."""
 Keys = list[list[int]]
 
 
 class Note(NamedTuple):
-    """State of a block that is being run.
+    """State of a running block.
 
     Attributes:
-        keys: of the requests that are being read just now, if only a few are.
-        num_ends: processes that have lost their GPU in this block, without a response between them.
-        why: what ended the last one, if it could say so.
+        keys: of the requests that are running, if only a few are.
+        num_ends: consecutive processes that lost their GPU in this block without any response.
+        reason: why the last one ended, if known.
     """
 
     keys: Keys
     num_ends: int = 0
-    why: str = UNKNOWN
+    reason: str = UNKNOWN
 
 
 class Attempt:
-    """The note about one block of one job, in the store: that it is being read, and which requests of it just now."""
+    """The note of one running block of one job, in the store."""
 
     def __init__(self, store: ResponseStore, job: str, requests: pa.Table) -> None:
         self._folder = store.folder
-        self._place = (NOTES, job, keys_digest(requests))
+        self._path = (NOTES, job, keys_digest(requests))
         self._last = Note([])
 
     def last(self) -> Note | None:
-        """Return the note of the process that ended in this block; None if none did."""
+        """Return the note of the process that died in this block; None if none did."""
         try:
-            return Note(*json.loads(self._folder.read_bytes(*self._place)))
+            return Note(*json.loads(self._folder.read_bytes(*self._path)))
         except FileNotFoundError:
             return None
         except (ValueError, TypeError):
-            # a note of which the machine's end has left a part
+            # a partial note, left by a machine that died
             return Note([])
 
-    def note(self, requests: pa.Table | None = None, num_ends: int = 0, why: str = UNKNOWN) -> None:
-        """Note that the block is being read; just now these requests, if only a few are."""
-        self._write(Note([] if requests is None else keys_of(requests), num_ends, why))
+    def note(self, requests: pa.Table | None = None, num_ends: int = 0, reason: str = UNKNOWN) -> None:
+        """Write that the block is running, and these requests of it, if only a few are."""
+        self._write(Note([] if requests is None else keys_of(requests), num_ends, reason))
 
     def end_process(self, error: BaseException) -> None:
-        """Note what ends this process, and end it."""
-        self._write(self._last._replace(why=" ".join(str(error).split())[:MAX_WHY]))
+        """Write why this process ends, and exit."""
+        self._write(self._last._replace(reason=" ".join(str(error).split())[:MAX_REASON]))
         traceback.print_exception(error)
         sys.stderr.flush()
         os._exit(1)
 
     def _write(self, note: Note) -> None:
         self._last = note
-        self._folder.write_bytes(json.dumps(note).encode(), *self._place)
+        self._folder.write_bytes(json.dumps(note).encode(), *self._path)
 
     def end(self) -> None:
-        """The block has been read."""
-        self._folder.delete(*self._place)
+        """Delete the note: the block is done."""
+        self._folder.delete(*self._path)
 
 
 def keys_of(requests: pa.Table) -> Keys:
-    """The keys of PENDING or RESPONSES, row by row."""
+    """Return the keys of PENDING or RESPONSES, row by row."""
     columns = (requests.column(name).to_pylist() for name in KEY_COLUMNS)
     return [list(pair) for pair in zip(*columns, strict=True)]
 
 
 class ModelActor:
-    """Holds one model, whatever datasets and kinds of question its requests are of.
+    """An actor with one model, for requests of any dataset and kind.
 
     Attributes:
-        model_seconds: that the model has worked so far, without loading and without the store.
+        model_seconds: time in the model so far, without loading and without the store.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class ModelActor:
         self._num_cached_tokens = 0
         self._budget = _Budget(config, max_cost)
         self._fault: InputError | JobError | None = None
-        # raised with the first block: of an actor that cannot be made Ray tells in words of its own
+        # raised with the first block: Ray would hide an error of the constructor in a message of its own
         try:
             check_gpus()
             self.isolation = Isolation(_loaded(config, model, memory_share))
@@ -204,89 +204,91 @@ class ModelActor:
         }
 
     def _attempted(self, requests: pa.Table, attempt: Attempt) -> Iterator[pa.Table]:
-        """RESPONSES of a block, of which a process before this one may have run a part."""
+        """Yield RESPONSES of a block, part of which an earlier process may have run."""
         last = attempt.last()
         if last is None:
             attempt.note()
         try:
-            yield from self._tables(requests) if last is None else self._carefully(requests, attempt, last)
+            yield from self._tables(requests) if last is None else self._run_isolated(requests, attempt, last)
         except RuntimeError as error:
             if not is_gpu_lost(error):
                 raise
             attempt.end_process(error)
 
     def _written(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """Append tables of responses to the store as they come."""
-        since = time.monotonic()
+        """Append each table of responses to the store."""
+        start = time.monotonic()
         for responses in tables:
-            self.store.append(responses, self.job, time.monotonic() - since, backend())
-            since = time.monotonic()
+            self.store.append(responses, self.job, time.monotonic() - start, backend())
+            start = time.monotonic()
             yield responses
 
     def _tables(self, requests: pa.Table) -> Iterator[pa.Table]:
-        """RESPONSES of PENDING, those of at least so many seconds together."""
-        places, responses, written_at = list[int](), list[Response](), time.monotonic()
+        """Yield RESPONSES of PENDING in tables of at least ``write_every_seconds`` each."""
+        rows, responses, written_at = list[int](), list[Response](), time.monotonic()
         try:
-            for place, response in self._timed(PendingRequests(requests, self.forms)):
+            for row, response in self._timed(PendingRequests(requests, self.forms)):
                 is_new_batch = time.monotonic() - written_at >= self.write_every_seconds
-                places.append(place)
+                rows.append(row)
                 responses.append(response)
                 if is_new_batch:
-                    yield responses_table(requests.take(places), self.id, responses)
-                    places, responses, written_at = [], [], time.monotonic()
+                    yield responses_table(requests.take(rows), self.id, responses)
+                    rows, responses, written_at = [], [], time.monotonic()
         except (JobError, RuntimeError):
-            # the model cannot go on, but has answered these
-            if places:
-                yield responses_table(requests.take(places), self.id, responses)
+            # the model cannot go on: write the responses so far
+            if rows:
+                yield responses_table(requests.take(rows), self.id, responses)
             raise
-        if places:
-            yield responses_table(requests.take(places), self.id, responses)
+        if rows:
+            yield responses_table(requests.take(rows), self.id, responses)
 
     def _timed(self, requests: PendingRequests) -> Iterator[tuple[int, Response]]:
-        """The model's responses, each in its time.
+        """Yield the model's responses, and measure its time.
 
         Raises:
-            JobError: no more may be spent, and some requests are left.
+            JobError: the budget is spent before all requests are done.
         """
         self._budget.check()
-        answers, num_answered = self.isolation.run(requests), 0
+        responses, num_responses = self.isolation.run(requests), 0
         with _Alarm(self.max_batch_seconds) as alarm:
             while True:
                 start = time.monotonic()
                 alarm.set()
-                answer = next(answers, None)
+                item = next(responses, None)
                 alarm.clear()
                 self.model_seconds += time.monotonic() - start
-                if answer is None:
+                if item is None:
                     break
-                self._notes.update(answer[1].notes)
-                self._num_cached_tokens += answer[1].num_cached_prompt_tokens
-                num_answered += 1
-                yield answer
-                # what is under way is paid for, and kept
-                if self._budget.spend(answer[1]) and not self.isolation.model.stop_sending():
+                _, response = item
+                self._notes.update(response.notes)
+                self._num_cached_tokens += response.num_cached_prompt_tokens
+                num_responses += 1
+                yield item
+                # requests in flight cost anyway: wait for their responses
+                if self._budget.spend(response) and not self.isolation.model.stop_sending():
                     break
-        if num_answered < len(requests):
+        if num_responses < len(requests):
             self._budget.check()
 
-    def _carefully(self, requests: pa.Table, attempt: Attempt, last: Note) -> Iterator[pa.Table]:
-        """RESPONSES of what a process has left that ended, in small groups, so that it is known which ends another.
+    def _run_isolated(self, requests: pa.Table, attempt: Attempt, last: Note) -> Iterator[pa.Table]:
+        """Yield RESPONSES of the requests that a dead process has left, in small groups, to find what kills it.
 
         Raises:
-            JobError: one process after the other loses its GPU.
+            JobError: too many processes in a row lose their GPU.
         """
-        num_ends = last.num_ends + (last.why != UNKNOWN)
+        num_ends = last.num_ends + (last.reason != UNKNOWN)
         if num_ends >= MAX_ENDS:
-            raise JobError(f"{num_ends} processes in a row lost their GPU: {last.why}; {KEPT}")
+            raise JobError(f"{num_ends} processes in a row lost their GPU: {last.reason}; {KEPT}")
         todo = without(requests, self.store.keys_by(self.job))
-        # with its type: all may have been written
+        # explicit type, for an empty array
         is_suspect = pa.array([keys in last.keys for keys in keys_of(todo)], pa.bool_())
-        ones, others = todo.filter(is_suspect), todo.filter(pc.invert(is_suspect))
-        if len(last.keys) == 1 and ones.num_rows:
-            yield responses_table(ones, self.id, [Response(failure=ended(last.why))] * ones.num_rows)
-            ones = ones.slice(0, 0)
-        groups = [ones.slice(row, 1) for row in range(ones.num_rows)]
-        groups += [others.slice(row, CAREFUL_ROWS) for row in range(0, others.num_rows, CAREFUL_ROWS)]
+        suspects, others = todo.filter(is_suspect), todo.filter(pc.invert(is_suspect))
+        if len(last.keys) == 1 and suspects.num_rows:
+            failures = [Response(failure=process_failure(last.reason))] * suspects.num_rows
+            yield responses_table(suspects, self.id, failures)
+            suspects = suspects.slice(0, 0)
+        groups = [suspects.slice(row, 1) for row in range(suspects.num_rows)]
+        groups += [others.slice(row, ISOLATED_ROWS) for row in range(0, others.num_rows, ISOLATED_ROWS)]
         for group in groups:
             attempt.note(group, num_ends)
             for responses in self._tables(group):
@@ -294,19 +296,19 @@ class ModelActor:
                 yield responses
 
 
-def ended(why: str) -> Failure:
-    """Return the failure of a request that ended its process, alone."""
-    return Failure("resource", f"its process ended twice while running this ({why})")
+def process_failure(reason: str) -> Failure:
+    """Return the failure of a request that ended its process when run alone."""
+    return Failure("resource", f"its process ended twice while running this ({reason})")
 
 
-def without(requests: pa.Table, known: pl.DataFrame) -> pa.Table:
-    """The rows of PENDING whose keys are not among these."""
+def without(requests: pa.Table, keys: pl.DataFrame) -> pa.Table:
+    """Return the rows of PENDING whose keys are not in ``keys``."""
     numbered = as_frame(requests.select(KEY_COLUMNS)).with_row_index("row")
-    return requests.take(numbered.join(known, on=KEY_COLUMNS, how="anti")["row"].sort().to_arrow())
+    return requests.take(numbered.join(keys, on=KEY_COLUMNS, how="anti")["row"].sort().to_arrow())
 
 
 def responses_table(requests: pa.Table, model: str, responses: Sequence[Response]) -> pa.Table:
-    """RESPONSES to rows of PENDING, in their order."""
+    """Return RESPONSES to rows of PENDING, in their order."""
     columns = {
         "model": [model] * requests.num_rows,
         **{name: requests.column(name) for name in KEY_COLUMNS},
@@ -321,45 +323,47 @@ def responses_table(requests: pa.Table, model: str, responses: Sequence[Response
 
 def _loaded(config: ReaderConfig, name: str, memory_share: float) -> Model:
     model = make_model(config)
-    found = model_id(model)
-    if found != name:
-        raise RuntimeError(f"the model {config.model} on this node is {found}, the job asked for {name}")
+    local_id = model_id(model)
+    if local_id != name:
+        raise RuntimeError(
+            f"the model {config.model} on this node differs from the job's: {local_id}, not {name}"
+        )
     model.memory_share = memory_share
     load_model(model)
     return model
 
 
 def set_tokenizer_threads(num_threads: int) -> None:
-    """Let the package tokenizers use so many threads of this process; it reads both variables when it first does."""
+    """Set the number of threads of the package tokenizers; it reads both variables at its first use."""
     os.environ["RAYON_NUM_THREADS"] = str(num_threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if num_threads > 1 else "false"
 
 
 class _Budget:
-    """What an actor's requests may cost."""
+    """The maximal cost of an actor's requests (None: no limit)."""
 
-    def __init__(self, config: ReaderConfig, most: float | None) -> None:
-        self._config, self._most, self._spent = config, most, 0.0
+    def __init__(self, config: ReaderConfig, max_cost: float | None) -> None:
+        self._config, self._max_cost, self._spent = config, max_cost, 0.0
 
     def spend(self, response: Response) -> bool:
-        """Count a response; return whether no more may be spent."""
+        """Add a response's cost; return whether the budget is spent."""
         counts = response.num_prompt_tokens, response.num_cached_prompt_tokens, response.num_output_tokens
         self._spent += self._config.price_of(*counts) or 0.0
-        return self._most is not None and self._spent >= self._most
+        return self._max_cost is not None and self._spent >= self._max_cost
 
     def check(self) -> None:
-        """Refuse to go on where no more may be spent.
+        """Check that the budget is not spent.
 
         Raises:
-            JobError: it is so.
+            JobError: it is.
         """
-        if self._most is not None and self._spent >= self._most:
-            text = f"max_cost: {self._spent:.4f} is spent of {self._most:.4f} for each actor and model"
-            raise JobError(f"{text}; what was answered is kept; a new job may spend as much again")
+        if self._max_cost is not None and self._spent >= self._max_cost:
+            text = f"max_cost: {self._spent:.4f} is spent of {self._max_cost:.4f} for each actor and model"
+            raise JobError(f"{text}. The responses so far are kept; a new job may spend as much again")
 
 
 class _Alarm:
-    """Ends this process when a batch takes too long: what runs too long in native code hears nothing else."""
+    """A watchdog that ends this process if a batch takes too long: nothing else interrupts native code."""
 
     def __init__(self, seconds: float | None) -> None:
         self._seconds = seconds
@@ -375,21 +379,21 @@ class _Alarm:
         self._closing.set()
 
     def set(self) -> None:
-        """From now on it counts."""
+        """Start the clock."""
         self._deadline = time.monotonic() + (self._seconds or math.inf)
 
     def clear(self) -> None:
-        """Until it is set again nothing counts."""
+        """Stop the clock until `set`."""
         self._deadline = math.inf
 
     def _watch(self, seconds: float) -> None:
-        while not self._closing.wait(min(LOOK_SECONDS, seconds / 10)):
+        while not self._closing.wait(min(CHECK_SECONDS, seconds / 10)):
             if time.monotonic() > self._deadline:
                 os._exit(1)
 
 
 def peak_memory_bytes() -> int:
-    """Most memory this process has held: on its GPU if it has one, else resident (`peak_resident_bytes`)."""
+    """Return the peak memory of this process: of its GPU if it has one, else resident (`peak_resident_bytes`)."""
     if torch.cuda.is_available():
         return int(torch.cuda.max_memory_allocated())
     return peak_resident_bytes()

@@ -1,4 +1,4 @@
-"""A job that is not to run yet: what it would read, how long that takes, what it costs. Leaves results alone."""
+"""Dry run: estimate requests, time and cost of a job from samples, without changing its results."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from erag_ray.runs import pairs
 from erag_ray.store import Folder, new_job_id
 
 NUM_SAMPLES = 4
-"""Of each kind, to be timed. More of them would be smaller: a reader takes longer for a request in a small batch."""
+"""Number of timed samples of each group. More samples would be smaller, and small batches cost more per request."""
 CONFIDENCE = 0.95
 HOUR = 3600.0
 
 
 class Seconds(NamedTuple):
-    """Of one reader for some requests.
+    """Reader-seconds for requests, with a confidence interval.
 
     Attributes:
         mean: over samples.
-        low: end of its interval, by how much samples differ; 0 for a single sample.
-        high: the other end; infinity for a single sample.
-        is_small: the samples were smaller than the job's batches, so all of it is too much rather than too little.
+        low: lower end of its interval; 0 for a single sample.
+        high: upper end; infinity for a single sample.
+        is_small: the samples were smaller than the job's batches, so that all three tend to be too high.
     """
 
     mean: float
@@ -46,17 +46,17 @@ class Seconds(NamedTuple):
     is_small: bool
 
     def times(self, count: int) -> Seconds:
-        """For so many requests."""
+        """Return the seconds of ``count`` such requests."""
         return Seconds(self.mean * count, self.low * count, self.high * count, self.is_small)
 
     @property
     def in_hours(self) -> str:
-        """For people."""
+        """A text in reader-hours."""
         return f"{self.mean / HOUR:.3g} reader-hours [{self.low / HOUR:.3g}, {self.high / HOUR:.3g}]"
 
 
 class Group(NamedTuple):
-    """Requests that take about the same time: of one model and kind, with at most so many documents."""
+    """Requests of similar time: of one model and kind, with at most ``num_docs`` documents."""
 
     part: ModelPlan
     kind: str
@@ -72,15 +72,15 @@ class Group(NamedTuple):
         return self.part.id, self.kind, self.num_docs
 
 
-Known = dict[tuple[str, str, int], Seconds]
-"""(model, kind, number of documents) -> for one request."""
+RequestSeconds = dict[tuple[str, str, int], Seconds]
+"""(model, kind, number of documents) -> seconds of one request."""
 
 
 def estimate_cost(config: JobConfig, inputs: Inputs, plan: StagePlan) -> Iterator[str]:
-    """Time and cost of what the stage still has to run, by running some of it; line by line, as it is known.
+    """Estimate time and cost of a stage's pending requests by running a sample of them; yield lines for people.
 
     Args:
-        config: of `dry_run_config`, whose folder is gone at the end.
+        config: from `dry_run_config`; its folder is deleted at the end.
         inputs: of the job.
         plan: of the stage.
     """
@@ -88,46 +88,50 @@ def estimate_cost(config: JobConfig, inputs: Inputs, plan: StagePlan) -> Iterato
     if config.calibrate and groups:
         yield from _calibrated(config, inputs, plan, groups)
     Folder(config.out).delete_folder()
-    yield "a dry run: nothing else was read, and no result was made"
+    yield "a dry run: no other requests were run, and no results were written"
 
 
 def _groups(part: ModelPlan, depths: Sequence[int]) -> Iterator[Group]:
-    """A model's requests by kind and by how many documents they have, fewest first."""
+    """Yield a model's requests by kind and number of documents, fewest first."""
     length, bounds = pl.col("doc_rows").list.len(), sorted({0, 1, *depths})
     for kind in part.new["kind"].unique().sort():
         for below, most in itertools.pairwise([-1, *bounds]):
-            # gold passages may be more than the deepest list
+            # there may be more gold passages than the largest depth
             above = pl.lit(most == bounds[-1]) & (length > below)
             within = above | length.is_between(below, most, closed="right")
-            own = part.new.filter(pl.col("kind") == kind, within)
-            if own.height:
-                yield Group(dataclasses.replace(part, new=own), kind, most)
+            requests = part.new.filter(pl.col("kind") == kind, within)
+            if requests.height:
+                yield Group(dataclasses.replace(part, new=requests), kind, most)
 
 
 def _calibrated(
     config: JobConfig, inputs: Inputs, plan: StagePlan, groups: Sequence[Sequence[Group]]
 ) -> Iterator[str]:
-    known: Known = {}
+    request_seconds: RequestSeconds = {}
     count = max(1, config.calibrate // sum(map(len, groups)))
     with ray_session(config.ray_address):
-        for own in groups:
-            pool = plan_pool(config, own[0].part.resources)
-            yield from _measured(config, own, count, pool, known)
-    everything = [known[group.key].times(group.part.new.height) for own in groups for group in own]
-    total = _sum(everything)
+        for model_groups in groups:
+            pool = plan_pool(config, model_groups[0].part.resources)
+            yield from _measured(config, model_groups, count, pool, request_seconds)
+    total = _sum(
+        [request_seconds[group.key].times(group.part.new.height) for group in itertools.chain(*groups)]
+    )
     yield _costs(total, pool, config.price_per_hour)
-    yield from _comparison(config, inputs, plan, known)
+    yield from _comparison(config, inputs, plan, request_seconds)
 
 
 def _measured(
-    config: JobConfig, groups: Sequence[Group], count: int, pool: Pool, known: Known
+    config: JobConfig, groups: Sequence[Group], count: int, pool: Pool, request_seconds: RequestSeconds
 ) -> Iterator[str]:
-    """Time one model on so many requests of each group, by themselves; what it takes is added to ``known``."""
+    """Time one model on ``count`` requests of each group; fill ``request_seconds`` and yield a line for each group."""
     part, folder = groups[0].part, Folder("/".join([config.out.rstrip("/"), "pending", groups[0].part.id]))
     rounds = itertools.zip_longest(*(_samples(group, count, pool.num_together) for group in groups))
-    # in turn, so that what else the machine does meanwhile slows all of them alike
+    # alternate between groups, so that other load on the machine slows all alike
     order = [
-        (group, rows) for one in rounds for group, rows in zip(groups, one, strict=True) if rows is not None
+        (group, rows)
+        for samples in rounds
+        for group, rows in zip(groups, samples, strict=True)
+        if rows is not None
     ]
     for number, (_, rows) in enumerate(order):
         folder.write_parquet(part.make_requests(rows), sample_name(number))
@@ -135,17 +139,19 @@ def _measured(
     with stage_progress(f"timing {part.id}", show=config.progress):
         times = read_samples(work, len(order), config, new_job_id(), pool)
     for group in groups:
-        own = without_first([one for one, (other, _) in zip(times, order, strict=True) if other is group])
-        known[group.key] = _for_one(own)
-        yield _line(group, own, known[group.key])
-    memory = max(one.peak_memory_bytes for one in times)
-    yield f"{part.id}: a reader holds {memory / 2**30:.2f} GiB at most"
+        group_times = without_first(
+            [sample for sample, (sampled, _) in zip(times, order, strict=True) if sampled is group]
+        )
+        request_seconds[group.key] = _per_request(group_times)
+        yield _line(group, group_times, request_seconds[group.key])
+    memory = max(sample.peak_memory_bytes for sample in times)
+    yield f"{part.id}: peak memory of a reader {memory / 2**30:.2f} GiB"
 
 
 def _samples(group: Group, count: int, num_workers: int) -> list[pl.DataFrame]:
-    """So many of the requests, evenly over all of them, in samples that are each so too.
+    """Return samples, ``count`` requests in all, each spread evenly over the group.
 
-    The first sample of each worker does not count; where there are too few for one more they come again.
+    The first sample of each worker is a warm-up; with too few samples for one more, they are repeated.
     """
     chosen = spread(group.part.new, count)
     num_samples = min(NUM_SAMPLES + num_workers, chosen.height)
@@ -153,11 +159,11 @@ def _samples(group: Group, count: int, num_workers: int) -> list[pl.DataFrame]:
     return samples * math.ceil((num_workers + 1) / num_samples)
 
 
-def _for_one(times: Sequence[Times]) -> Seconds:
-    """Mean of the samples with Student's interval, which is the wider the fewer they are."""
-    each = [one.seconds / one.num_responses for one in times]
+def _per_request(times: Sequence[Times]) -> Seconds:
+    """Return the mean over samples with Student's t interval."""
+    each = [sample.seconds / sample.num_responses for sample in times]
     mean, count = statistics.fmean(each), len(each)
-    is_small = max(one.num_responses for one in times) < times[0].batch_rows
+    is_small = max(sample.num_responses for sample in times) < times[0].batch_rows
     if count == 1:
         return Seconds(mean, 0.0, math.inf, is_small)
     quantile = float(scipy.stats.t.ppf((1 + CONFIDENCE) / 2, count - 1))
@@ -166,59 +172,63 @@ def _for_one(times: Sequence[Times]) -> Seconds:
 
 
 def _line(group: Group, times: Sequence[Times], seconds: Seconds) -> str:
-    num_responses, height = sum(one.num_responses for one in times), group.part.new.height
+    num_responses, height = sum(sample.num_responses for sample in times), group.part.new.height
     return (
         f"{group.part.id}: {group.name}: {seconds.mean:.3g} reader-seconds each [{seconds.low:.3g}, "
-        f"{seconds.high:.3g}] by {len(times)} samples, {num_responses:,} requests in all (one batch of the job holds "
+        f"{seconds.high:.3g}] by {len(times)} samples, {num_responses:,} requests in all (one batch of the job has "
         f"up to {times[0].batch_rows:,}); all {height:,} would take {seconds.times(height).in_hours}"
     )
 
 
 def _sum(parts: Sequence[Seconds]) -> Seconds:
     mean, low, high = (math.fsum(column) for column in list(zip(*parts, strict=True))[:3])
-    return Seconds(mean, low, high, any(one.is_small for one in parts))
+    return Seconds(mean, low, high, any(part.is_small for part in parts))
 
 
 def _costs(total: Seconds, pool: Pool, price: float | None) -> str:
     hours = total.mean / HOUR
     cost = "" if price is None else f", {hours * price:,.2f} at {price:g} an hour"
     return (
-        f"in all {total.in_hours}{cost}; {hours / pool.size:.3g} hours with {pool.size} readers. Each kind was read by "
-        "itself; the job takes less where its batches are larger or kinds share work (fid encodes a passage once)"
+        f"in all {total.in_hours}{cost}; {hours / pool.size:.3g} hours with {pool.size} readers. Each kind was timed "
+        "separately; the job takes less where its batches are larger or kinds share work (fid encodes a passage once)"
     )
 
 
-def _comparison(config: JobConfig, inputs: Inputs, plan: StagePlan, known: Known) -> Iterator[str]:
-    """What eRAG and end-to-end evaluation at each depth would take, each for itself and from nothing."""
+def _comparison(
+    config: JobConfig, inputs: Inputs, plan: StagePlan, request_seconds: RequestSeconds
+) -> Iterator[str]:
+    """Compare eRAG and end-to-end evaluation at each depth, both with an empty cache."""
     for depth in config.depths:
-        asked = [part for part in plan.plans if ANSWER.name in part.requests["kind"]]
-        parts = [_both(inputs.runs, part, depth, known) for part in asked]
+        plans = [part for part in plan.plans if ANSWER.name in part.requests["kind"]]
+        parts = [_both(inputs.runs, part, depth, request_seconds) for part in plans]
         if None in parts or not parts:
-            yield f"depth {depth}: eRAG against end-to-end: not known, some of it was all read before"
+            yield f"depth {depth}: eRAG against end-to-end: unknown, since a group has no pending requests to time"
             continue
-        alone, together = map(_sum, zip(*filter(None, parts), strict=True))
+        single_document, end_to_end = map(_sum, zip(*filter(None, parts), strict=True))
         yield (
-            f"depth {depth}, each from nothing: eRAG {alone.in_hours}, end-to-end {together.in_hours}: "
-            f"{_verdict(alone, together)}"
+            f"depth {depth}, each with an empty cache: eRAG {single_document.in_hours}, end-to-end "
+            f"{end_to_end.in_hours}: {_verdict(single_document, end_to_end)}"
         )
 
 
-def _verdict(alone: Seconds, together: Seconds) -> str:
-    """Small batches count against eRAG, whose requests are short, so they cannot show that it costs more."""
-    if alone.high < together.low:
+def _verdict(single_document: Seconds, end_to_end: Seconds) -> str:
+    """Compare the intervals. Small batches slow down eRAG's short requests, so they cannot show that it costs more."""
+    if single_document.high < end_to_end.low:
         return "eRAG costs less"
-    if alone.low > together.high and not alone.is_small:
+    if single_document.low > end_to_end.high and not single_document.is_small:
         return "eRAG costs more"
-    return "these samples do not tell which costs less; calibrate with more"
+    return "these samples do not show which costs less. Calibrate with more"
 
 
-def _both(runs: pl.DataFrame, part: ModelPlan, depth: int, known: Known) -> tuple[Seconds, Seconds] | None:
-    """For all pairs and for all lists down to a depth; None where one of them was not measured."""
-    one, several = (part.id, ANSWER.name, 1), (part.id, ANSWER.name, depth)
-    if not known.keys() >= {one, several}:
+def _both(
+    runs: pl.DataFrame, part: ModelPlan, depth: int, request_seconds: RequestSeconds
+) -> tuple[Seconds, Seconds] | None:
+    """Return the seconds of all pairs, and of all lists, to a depth; None if one of them was not measured."""
+    single, several = (part.id, ANSWER.name, 1), (part.id, ANSWER.name, depth)
+    if not request_seconds.keys() >= {single, several}:
         return None
     queries = part.requests.filter(kind=ANSWER.name).select("query_id").unique()
-    own = runs.filter(pl.col("rank") <= depth).join(queries, on="query_id", how="semi")
-    lists = ranked_lists(own, own["query_id"].unique(), [depth]).filter(pl.col("doc_ids").list.len() > 0)
+    cut = runs.filter(pl.col("rank") <= depth).join(queries, on="query_id", how="semi")
+    lists = ranked_lists(cut, cut["query_id"].unique(), [depth]).filter(pl.col("doc_ids").list.len() > 0)
     distinct = lists.select("query_id", "doc_ids").unique()
-    return known[one].times(pairs(own).height), known[several].times(distinct.height)
+    return request_seconds[single].times(pairs(cut).height), request_seconds[several].times(distinct.height)

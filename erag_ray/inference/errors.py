@@ -1,4 +1,4 @@
-"""Requests without an output, outputs without a score: how many of them a job bears."""
+"""The limit of a job for errors: requests without an output, and outputs without a score."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ LINE_CHARACTERS = 2000
 
 
 def check_share(noun: str, num_errors: int, total: int, lines: Iterable[str], config: JobConfig) -> None:
-    """Refuse more errors than ``max_error_fraction`` allows.
+    """Check that the errors are within ``max_error_fraction``.
 
     Args:
-        noun: what they are errors of.
-        num_errors: how many there are.
-        total: of how many.
-        lines: the first few of them, by name.
+        noun: the things that may be errors, for the message.
+        num_errors: the number of errors.
+        total: the number of things.
+        lines: messages of the first few errors.
         config: the job.
 
     Raises:
-        JobError: they are more.
+        JobError: there are more.
     """
     most = config.max_error_fraction
     if num_errors > most * total:

@@ -1,8 +1,8 @@
-"""PENDING -> RESPONSES on a pool of actors, each with one model.
+"""PENDING to RESPONSES on a pool of actors, each with one model.
 
-Ray Data streams blocks of requests from Parquet shards to a fixed pool; each actor runs its block batch by batch
-and appends what it has to the open store itself, so that a killed job loses at most the batches in hand. What
-flows back to the driver is only counts.
+Ray Data streams blocks of requests from Parquet shards to a fixed pool. Each actor runs its block batch by batch and
+appends the responses to the store, so that a killed job loses at most the running batches. Only counts return to the
+driver.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ FIRST_BLOCK = 4096
 BLOCK_SECONDS = 60.0
 ROUNDS_IN_FLIGHT = 4
 NO_PROGRESS = "RAY_DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S"
-"""Seconds without an end of a block after which Ray ends a job; by default half an hour."""
+"""Environment variable: seconds without a finished block after which Ray ends a job; by default half an hour."""
 SMALL_MODEL = 400 << 20
-"""Bytes of weights up to which two actors share a GPU: T5-small's in float32 are 242 MB, T5-base's 892 MB."""
+"""Maximal bytes of weights for two actors on a GPU: T5-small has 242 MB in float32, T5-base 892 MB."""
 SHARING_ACTORS, CPUS_OF_SHARING_ACTOR = 2, 2
-"""Actors, and the CPUs that each of them must have: one for Python, one for tokenising and copies."""
+"""Actors on a GPU, and CPUs that each requires: one for Python, one for tokenising and copies."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pool:
-    """A fixed pool of reader actors and what each gets.
+    """A fixed pool of actors and the resources of each.
 
     Attributes:
         size: number of actors.
         num_cpus: logical CPUs of each; 0 reserves none.
         num_gpus: GPUs of each.
-        num_together: most of them that share the memory of one GPU, or without GPUs of one node.
+        num_together: the maximum of actors that share the memory of one GPU or, without GPUs, of one node.
     """
 
     size: int
@@ -68,11 +68,11 @@ class Pool:
 
     @property
     def num_threads(self) -> int:
-        """CPU threads of one reader."""
+        """CPU threads of one actor."""
         return max(self.num_cpus, 1)
 
     def described(self, nodes: Sequence[Mapping[str, float]]) -> str:
-        """Return a line that says on which devices of a cluster's nodes the readers run."""
+        """Return a line about the devices of the readers."""
         threads = f"{self.num_threads} CPU thread{'s' * (self.num_threads > 1)} each"
         if not self.num_gpus:
             return f"readers: {self.size} on CPUs, {threads}"
@@ -90,15 +90,15 @@ class Pool:
 
 @dataclass(frozen=True, kw_only=True)
 class Work:
-    """The requests that one model still has to run.
+    """The pending requests of one model.
 
     Attributes:
-        requests: folder of Parquet shards of PENDING, that all nodes see.
-        num_requests: how many there are.
+        requests: folder of Parquet shards of PENDING, visible to all nodes.
+        num_requests: their number.
         config: the model.
         model: its id.
         forms: of the requests.
-        resources: that an actor with the model needs.
+        resources: of one actor with the model.
     """
 
     requests: str
@@ -111,33 +111,33 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """What a stretch of requests took: counts, tokens, seconds of all actors together, bytes at the peak."""
+    """Counts of finished requests: tokens, the sum of the actors' seconds, peak bytes."""
 
     num_responses: int
     num_questions: int
-    """Of every block; one that a block's border cuts counts twice."""
+    """Sum over blocks: a question that is split over two blocks counts twice."""
     num_prompt_tokens: int
     num_output_tokens: int
     device_seconds: float
     peak_memory_bytes: int
     num_cached_prompt_tokens: int = 0
     notes: Mapping[str, int] = field(default_factory=dict)
-    """How many responses have each of `Response.notes`."""
+    """Note of `Response.notes` -> number of responses with it."""
 
 
 def plan_pool(config: JobConfig, resources: Resources) -> Pool:
-    """A pool that fits the cluster and leaves CPUs free, so that nothing waits for ever.
+    """Plan a pool that fits the cluster and leaves CPUs free, so that nothing waits for ever.
 
-    With GPUs one actor each, two for a small model (`actors_per_gpu`), or ``num_readers`` that share them evenly;
-    without, or for a model that needs none, one actor with the cores of the largest node. An actor that would leave
-    fewer than `FREE_CPUS` logical CPUs, or that no node could hold, is scheduled without reserving any.
+    With GPUs: one actor on each, two for a small model (`actors_per_gpu`), or ``num_readers`` that share them evenly.
+    Without, or for a model that needs none: one actor with the cores of the largest node. An actor that would leave
+    fewer than `FREE_CPUS` logical CPUs, or fit on no node, is scheduled without reserving any.
 
     Args:
         config: the job.
-        resources: that an actor needs.
+        resources: of one actor.
 
     Raises:
-        JobError: the cluster has too few GPUs, and no more came.
+        JobError: the cluster has too few GPUs, also after waiting.
     """
     wait_for_gpus(config.wait_for_gpus)
     nodes = nodes_alive()
@@ -146,8 +146,8 @@ def plan_pool(config: JobConfig, resources: Resources) -> Pool:
     size = config.num_readers or max(sum(room) * sharing, 1)
     per_room = math.ceil(size / sum(room)) if sum(room) else 0
     num_gpus = resources.num_gpus / per_room if per_room else 0.0
-    places = [own * per_room if per_room else size for own in room]
-    share = largest_share([int(node.get("CPU", 0)) for node in nodes], places, size)
+    capacities = [slots * per_room if per_room else size for slots in room]
+    share = largest_share([int(node.get("CPU", 0)) for node in nodes], capacities, size)
     num_cpus = min(config.cpus_per_reader or resources.num_cpus or share, share)
     on_a_node = readers_on_a_node([int(node.get("CPU", 0)) for node in nodes], num_cpus, size)
     num_together = max(gpu_room(1, num_gpus), 1) if num_gpus else on_a_node
@@ -157,7 +157,7 @@ def plan_pool(config: JobConfig, resources: Resources) -> Pool:
 def actors_per_gpu(
     config: JobConfig, resources: Resources, nodes: Sequence[Mapping[str, float]], room: Sequence[int]
 ) -> int:
-    """Return how many actors share a GPU, where ``num_readers`` does not say it.
+    """Return how many actors share a GPU if ``num_readers`` is not set.
 
     A small T5 computes faster than one process can prepare its requests: the count in `notebooks/a100_estimate.py`
     says 14,500 pairs a second for T5-small, of which one actor reached .58 and two .84 (`jobs/benchmark.py --parts
@@ -165,34 +165,37 @@ def actors_per_gpu(
 
     Args:
         config: the job.
-        resources: that an actor needs.
+        resources: of one actor.
         nodes: the resources of each node.
-        room: GPUs of each node that can have an actor.
+        room: how many actors the GPUs of each node have room for.
     """
     is_small = 0 < resources.weight_bytes <= SMALL_MODEL and resources.num_gpus == 1
     if not is_small or not sum(room):
         return 1
-    places = [own * SHARING_ACTORS for own in room]
-    share = largest_share([int(node.get("CPU", 0)) for node in nodes], places, sum(places))
+    capacities = [slots * SHARING_ACTORS for slots in room]
+    share = largest_share([int(node.get("CPU", 0)) for node in nodes], capacities, sum(capacities))
     num_cpus = min(config.cpus_per_reader or share, share)
     return SHARING_ACTORS if num_cpus >= CPUS_OF_SHARING_ACTOR else 1
 
 
 def readers_on_a_node(cpus: Sequence[int], num_cpus: int, size: int) -> int:
-    """Most of ``size`` readers that may run on one node with ``num_cpus`` each; all, where they reserve none."""
-    return min(size, max(own // num_cpus for own in cpus)) if num_cpus else size
+    """Return the maximum of readers on one node with ``num_cpus`` each; ``size`` if they reserve none."""
+    return min(size, max(node_cpus // num_cpus for node_cpus in cpus)) if num_cpus else size
 
 
-def largest_share(cpus: Sequence[int], places: Sequence[int], size: int) -> int:
-    """Most CPUs that each of ``size`` readers can reserve, with `FREE_CPUS` left over in all.
+def largest_share(cpus: Sequence[int], capacities: Sequence[int], size: int) -> int:
+    """Return the most CPUs that each of ``size`` readers can reserve such that `FREE_CPUS` are left in the cluster.
 
     Args:
         cpus: of each node.
-        places: how many readers each node has room for besides.
+        capacities: the maximum of readers on each node for other reasons.
         size: number of readers.
     """
     for share in range((sum(cpus) - FREE_CPUS) // size, 0, -1):
-        if sum(min(own // share, most) for own, most in zip(cpus, places, strict=True)) >= size:
+        readers = (
+            min(node_cpus // share, capacity) for node_cpus, capacity in zip(cpus, capacities, strict=True)
+        )
+        if sum(readers) >= size:
             return share
     return 0
 
@@ -200,14 +203,14 @@ def largest_share(cpus: Sequence[int], places: Sequence[int], size: int) -> int:
 def block_rows(
     config: JobConfig, num_requests: int, pool: Pool, speed: float | None, in_flight: int = 1
 ) -> int:
-    """Requests in one block: enough blocks that the readers end together, few enough that each is real work.
+    """Return the number of requests in a block: small enough to balance the readers, large enough to be efficient.
 
     Args:
         config: the job.
-        num_requests: how many there are.
+        num_requests: their total.
         pool: of readers.
-        speed: responses a second of one of them, where that is known: a block takes `BLOCK_SECONDS` at most.
-        in_flight: requests that one of them works on at once: a block keeps it busy for some rounds.
+        speed: responses per second of one reader, if known: a block takes `BLOCK_SECONDS` at most.
+        in_flight: concurrent requests of one reader: a block has several rounds of them.
     """
     even = num_requests // (pool.size * BLOCKS_PER_READER)
     most = FIRST_BLOCK if speed is None else min(int(speed * BLOCK_SECONDS), MAX_BLOCK)
@@ -215,10 +218,10 @@ def block_rows(
 
 
 def run(work: Work, config: JobConfig, job: str) -> Done:
-    """Run the requests; their responses are in the store when this returns.
+    """Run the requests, and return when their responses are in the store.
 
     Raises:
-        JobError: nothing can be written, or the reader cannot go on; what was written stays.
+        JobError: the store cannot be written, or the reader cannot go on; the responses so far are kept.
         ray.exceptions.RayError: a reader failed for another reason; the job can be started again.
     """
     pool = plan_pool(config, work.resources)
@@ -253,7 +256,7 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
 
 
 def actor_arguments(work: Work, config: JobConfig, job: str, pool: Pool) -> dict[str, Any]:
-    """The arguments of the `ModelActor` of a pool."""
+    """Return the arguments of a pool's `ModelActor`."""
     return {
         "config": work.config,
         "model": work.model,
@@ -269,16 +272,16 @@ def actor_arguments(work: Work, config: JobConfig, job: str, pool: Pool) -> dict
     }
 
 
-def _shards(where: str) -> ray.data.Dataset:
+def _shards(path: str) -> ray.data.Dataset:
     try:
-        folder = Folder(where)
+        folder = Folder(path)
         return ray.data.read_parquet(folder.path, filesystem=folder.filesystem)
     except (ValueError, OSError) as error:
-        raise _unusable(f"the requests in {where}", error) from error
+        raise _unusable(f"the requests in {path}", error) from error
 
 
 def error_of(error: ray.exceptions.RayTaskError, store: str, requests: str) -> Exception:
-    """What a reader's error means to people, without the way that it took."""
+    """Return the cause of a reader's error as an error for users, without Ray's traceback."""
     cause = getattr(error, "cause", None)
     if isinstance(cause, JobError | InputError):
         return cause
@@ -288,23 +291,23 @@ def error_of(error: ray.exceptions.RayTaskError, store: str, requests: str) -> E
 
 
 def _unusable(what: str, error: Exception) -> JobError:
-    # Ray adds advice of its own, which does not help here
-    why = getattr(error, "strerror", None) or (error.args[0] if error.args else error)
-    kept = "what was read so far is kept; make room or mend that, and start the same command again"
-    return JobError(f"{what} cannot be used: {why}; {kept}")
+    # the first argument only: Ray appends advice that does not apply here
+    reason = getattr(error, "strerror", None) or (error.args[0] if error.args else error)
+    advice = "The responses so far are kept. Make room or repair it, and start the same command again"
+    return JobError(f"{what} cannot be used: {reason}. {advice}")
 
 
 def _quiet_data() -> None:
     for name in ("", "._internal.execution.streaming_executor", "._internal.progress"):
         logging.getLogger(f"ray.data{name}").setLevel(logging.ERROR)
-    # they print the traceback of an error that is raised besides, and then told in a line
+    # they print the traceback of an error that is raised as well
     for name in ("_internal.execution.streaming_executor_state", "exceptions"):
         logging.getLogger(f"ray.data.{name}").setLevel(logging.CRITICAL)
     context = ray.data.DataContext.get_current()
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     if NO_PROGRESS not in os.environ:
-        # loading, or a block of a slow model, may take longer; max_batch_seconds ends what hangs
+        # loading, or a block of a slow model, may take longer; max_batch_seconds ends hanging batches
         context.execution_no_progress_timeout_s = -1
 
 

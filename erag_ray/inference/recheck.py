@@ -1,4 +1,4 @@
-"""A sample of requests asked again: how far a model that this job does not run itself answers alike."""
+"""Recheck of served models: a sample of requests is sent again, and outputs and scores are compared."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from erag_ray.scores import JUDGED, score_named, score_outputs
 from erag_ray.store import KEY_COLUMNS
 
 KINDS = ("served",)
-"""Of models that are asked again: what runs here is a function of its request."""
+"""Kinds of models that are rechecked; local models are deterministic."""
 
 
 class Recheck(NamedTuple):
-    """What came of a sample that was asked again.
+    """Result of a recheck.
 
     Attributes:
-        num_asked: requests in the sample.
-        num_outputs: of them, those whose output is another one.
-        num_labels: of them, those whose score, or what else is made of them, is another one.
-        num_judged: of the outputs, those whose score a judge gives: what it says of the new output is not known.
+        num_requests: in the sample.
+        num_outputs: those of them whose output differs.
+        num_labels: those of them whose score (or other folded value) differs.
+        num_judged: those of the differing outputs that a judge scores; their new scores are unknown.
     """
 
-    num_asked: int
+    num_requests: int
     num_outputs: int
     num_labels: int
     num_judged: int = 0
@@ -38,7 +38,7 @@ class Recheck(NamedTuple):
     def __str__(self) -> str:
         judged = f" The judge scores {self.num_judged:,} of these outputs, and its scores are not compared."
         return (
-            f"Asked again: {self.num_asked:,} requests; {self.num_outputs:,} outputs and {self.num_labels:,} scores "
+            f"Rechecked: {self.num_requests:,} requests; {self.num_outputs:,} outputs and {self.num_labels:,} scores "
             f"differ.{judged if self.num_judged else ''}"
         )
 
@@ -50,17 +50,17 @@ def recheck(
     queries: pl.DataFrame | None,
     uses: Uses | None = None,
 ) -> Recheck | None:
-    """Ask a sample of a model's new requests again.
+    """Send a sample of a model's new requests again.
 
     Args:
         config: the job.
-        plan: what the model was asked.
+        plan: the model and its requests.
         responses: RESPONSES to its requests.
-        queries: QUERIES, for the scores of outputs; None: none are compared.
-        uses: how each kind was asked; None: for answers.
+        queries: QUERIES, for the scores of outputs; None: scores are not compared.
+        uses: the form of each kind of request; None: answers only.
 
     Returns:
-        None where nothing is asked again.
+        None if the model is not rechecked.
 
     Raises:
         JobError: the server cannot be used any more.
@@ -73,12 +73,12 @@ def recheck(
     ]
     table = plan.make_requests(sample)
     load_model(plan.model)
-    again = {place: one.text for place, one in plan.model.run(PendingRequests(table, plan.forms))}
+    outputs = {row: response.text for row, response in plan.model.run(PendingRequests(table, plan.forms))}
     keys = pl.DataFrame({name: table.column(name).to_numpy() for name in KEY_COLUMNS})
-    asked = keys.with_columns(
-        again=pl.Series([again[place] for place in range(keys.height)], dtype=pl.String)
+    rechecked = keys.with_columns(
+        again=pl.Series([outputs[row] for row in range(keys.height)], dtype=pl.String)
     )
-    both = asked.join(responses.select(*KEY_COLUMNS, "output"), on=KEY_COLUMNS, maintain_order="left")
+    both = rechecked.join(responses.select(*KEY_COLUMNS, "output"), on=KEY_COLUMNS, maintain_order="left")
     differ = both.filter(~pl.col("again").eq_missing(pl.col("output")))
     changed = _labels_changed(differ, plan.requests, queries, uses or {})
     return Recheck(both.height, differ.height, changed.count(True), changed.count(None))
@@ -87,7 +87,7 @@ def recheck(
 def _labels_changed(
     differ: pl.DataFrame, requests: pl.DataFrame, queries: pl.DataFrame | None, uses: Uses
 ) -> list[bool | None]:
-    """`_is_changed` of each output, by the first question that has it."""
+    """Apply `_is_changed` to each output, with the first question that has it."""
     if queries is None:
         return []
     firsts = requests.unique(KEY_COLUMNS, keep="first", maintain_order=True)
@@ -97,7 +97,7 @@ def _labels_changed(
 
 
 def _is_changed(row: Mapping[str, Any], uses: Uses) -> bool | None:
-    """Whether another thing is made of an output than of the one before; None where only a judge knows."""
+    """Return whether the values of two outputs differ; None if a judge would have to score them."""
     outputs, use = [row["output"], row["again"]], uses.get((row["kind"], row["dataset"]))
     if use is not None and (fold := use.kind.fold):
         answers = use.answers(row["answers"])

@@ -1,4 +1,4 @@
-"""A planned stage -> its responses in the store, and its seal."""
+"""Running of a planned stage: its responses are in the store, and its tables sealed."""
 
 from __future__ import annotations
 
@@ -30,28 +30,28 @@ from erag_ray.store import KEY_COLUMNS, ResponseStore, TableStore, as_frame, new
 
 ROWS_PER_SHARD = 50_000
 NOTES = {"thinking": "thinking stripped from", "cut": "cut by max_new_tokens", "empty": "empty"}
-"""`Response.notes` -> what the summary calls it."""
+"""Note of `Response.notes` -> its text in the summary."""
 NUM_NAMED = 5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Finished:
-    """A sealed stage: its REQUESTS and the RESPONSES that answer them."""
+    """A sealed stage: its REQUESTS and their RESPONSES."""
 
     plan: StagePlan
     requests: pl.DataFrame
     responses: pl.DataFrame
     judgements: pl.DataFrame | None = None
-    """query_id, output, value?: what the judge says of the outputs, where it was asked."""
+    """query_id, output, value?: the judge's scores of outputs, if there is a judge."""
 
     def values(self, inputs: Inputs) -> Values:
-        """What each kind of question came to, about single documents and about none; and about outputs."""
+        """Return the values of each kind of request with one document or none, and the judge's scores of outputs."""
         values = fold(self.plan.uses, self.requests, self.responses, inputs.queries)
         return values if self.judgements is None else {**values, ANSWER_JUDGE: self.judgements}
 
 
 def run_stage(config: JobConfig, plan: StagePlan) -> Finished:
-    """Run what is new, check that everything asked has a response, and seal the stage.
+    """Run the pending requests, check that every request has a response, and seal the stage.
 
     Raises:
         JobError: responses are missing, or more of them are errors than ``max_error_fraction`` allows.
@@ -61,9 +61,9 @@ def run_stage(config: JobConfig, plan: StagePlan) -> Finished:
     job, todo = new_job_id(), [part for part in plan.plans if part.new.height]
     done = _run_all(config, tables, todo, job) if todo else {}
     with stage_progress("looking up responses", show=config.progress):
-        found = [_collect(config, part) for part in plan.plans]
-        # a stage may ask nothing: some annotators need no model
-        responses = pl.concat([as_frame(RESPONSES.empty()), *(part.responses for part in found)])
+        collected = [_collect(config, part) for part in plan.plans]
+        # a stage may have no requests: some annotators need no model
+        responses = pl.concat([as_frame(RESPONSES.empty()), *(part.responses for part in collected)])
         _check_errors(responses, plan.requests, config)
         tables.write(plan.requests, REQUESTS)
     tables.write(_costs(plan, done, job), COSTS)
@@ -74,13 +74,13 @@ def run_stage(config: JobConfig, plan: StagePlan) -> Finished:
         tables,
         plan,
         responses,
-        found,
-        _told_of_borders(todo, [one for one, _ in done.values()])
-        + _noted(one for one, _ in done.values())
+        collected,
+        _split_questions(todo, [counts for counts, _ in done.values()])
+        + _note_counts(counts for counts, _ in done.values())
         + _rechecked(config, plan, todo, responses),
     )
     for part in todo:
-        # whole texts, which the sealed stage does not need again
+        # the shards have all texts, which the sealed stage does not need
         tables.folder.delete_folder("pending", part.id)
     return Finished(plan=plan, requests=plan.requests, responses=responses)
 
@@ -94,16 +94,16 @@ def _seal_outputs(tables: TableStore, plan: StagePlan, answered: Answered, respo
 
 
 def expected_of(uses: Uses, verdicts: Mapping[str, Sequence[str]]) -> Expected:
-    """What is known of a stage's readers before they answer.
+    """Return the expected properties of a stage's outputs, for `describe_outputs`.
 
     Args:
-        uses: how each kind is asked.
-        verdicts: dataset -> all answers that its questions can have, where they are but a few.
+        uses: the form of each kind of request.
+        verdicts: dataset -> all possible answers, for datasets with few.
     """
     answers = [use for use in uses.values() if use.kind is ANSWER]
     return Expected(
         max_new_tokens={use.reader: use.form.max_new_tokens for use in answers},
-        # a verdict that an example shows is a right answer to other claims
+        # without verdicts: those in the examples are right answers to other claims
         example_answers={
             use.reader: [example.answer for example in use.form.prompt.examples]
             for use in answers
@@ -116,11 +116,11 @@ def expected_of(uses: Uses, verdicts: Mapping[str, Sequence[str]]) -> Expected:
 def _run_all(
     config: JobConfig, tables: TableStore, todo: Sequence[ModelPlan], job: str
 ) -> dict[str, tuple[Done, float]]:
-    """Model -> what its requests took, and the seconds from first to last."""
+    """Return model -> counts of its requests, and elapsed seconds."""
     done = {}
-    with contextlib.ExitStack() as opened:
+    with contextlib.ExitStack() as stack:
         with stage_progress("starting Ray", show=config.progress):
-            opened.enter_context(ray_session(config.ray_address))
+            stack.enter_context(ray_session(config.ray_address))
         for part in todo:
             start = time.monotonic()
             done[part.id] = run_part(config, tables, part, job), time.monotonic() - start
@@ -128,14 +128,14 @@ def _run_all(
 
 
 def run_part(config: JobConfig, tables: TableStore, part: ModelPlan, job: str) -> Done:
-    """One model's requests, on the Ray that is there; the responses are in the store when this returns."""
+    """Run one model's requests in the current Ray session; return when the responses are in the store."""
     with stage_progress("writing requests", show=config.progress):
         folder = _write_pending(tables, part)
     return run(work_of(part, folder), config, job)
 
 
 def work_of(part: ModelPlan, folder: str) -> Work:
-    """What a pool needs to know: the requests lie in ``folder``."""
+    """Return the work of a pool, for requests in ``folder``."""
     return Work(
         requests=folder,
         num_requests=part.new.height,
@@ -147,17 +147,17 @@ def work_of(part: ModelPlan, folder: str) -> Work:
 
 
 def _write_pending(tables: TableStore, plan: ModelPlan) -> str:
-    """Parquet shards of the new requests, in a folder that holds nothing else."""
-    place = ("pending", plan.id)
-    tables.folder.delete_folder(*place)
+    """Write Parquet shards of the pending requests to an empty folder, and return it."""
+    path = ("pending", plan.id)
+    tables.folder.delete_folder(*path)
     for number, start in enumerate(range(0, plan.new.height, ROWS_PER_SHARD)):
         shard = plan.make_requests(plan.new.slice(start, ROWS_PER_SHARD))
-        tables.folder.write_parquet(shard, *place, f"part-{number:05}.parquet", row_group_size=5000)
-    return "/".join([tables.folder.root.rstrip("/"), *place])
+        tables.folder.write_parquet(shard, *path, f"part-{number:05}.parquet", row_group_size=5000)
+    return "/".join([tables.folder.root.rstrip("/"), *path])
 
 
 class _Collected(NamedTuple):
-    """A model's responses to its requests, how many rows of the store repeat a key, and devices that made them."""
+    """A model's responses, the number of rows in the store that repeat a key, and device -> number of responses."""
 
     model: str
     responses: pl.DataFrame
@@ -172,7 +172,7 @@ def _collect(config: JobConfig, plan: ModelPlan) -> _Collected:
     if missing.height:
         example = missing.select("query_id", "doc_ids").row(0, named=True)
         torn = f" ({len(store.set_aside)} damaged files were set aside)" if store.set_aside else ""
-        text = f"{plan.id}: {missing.height} requests have no response, such as {example}{torn}; start the job again"
+        text = f"{plan.id}: {missing.height} requests have no response, such as {example}{torn}. Start the job again"
         raise JobError(text)
     return _Collected(plan.id, responses, repeats, dict(store.devices))
 
@@ -190,23 +190,23 @@ def _check_errors(responses: pl.DataFrame, requests: pl.DataFrame, config: JobCo
 def _costs(plan: StagePlan, done: Mapping[str, tuple[Done, float]], job: str) -> pl.DataFrame:
     rows = []
     for part in plan.plans:
-        one, seconds = done.get(part.id, (NOTHING_DONE, 0.0))
+        counts, seconds = done.get(part.id, (NOTHING_DONE, 0.0))
         rows.append(
             {
                 "stage": plan.stage,
                 "job": job,
                 "model": part.id,
                 "num_requests": int(part.counts["distinct"].sum()),
-                "num_reader_calls": one.num_responses,
-                "num_prompt_tokens": one.num_prompt_tokens,
-                "num_output_tokens": one.num_output_tokens,
-                "num_cached_prompt_tokens": one.num_cached_prompt_tokens,
+                "num_reader_calls": counts.num_responses,
+                "num_prompt_tokens": counts.num_prompt_tokens,
+                "num_output_tokens": counts.num_output_tokens,
+                "num_cached_prompt_tokens": counts.num_cached_prompt_tokens,
                 "price": part.model.config.price_of(
-                    one.num_prompt_tokens, one.num_cached_prompt_tokens, one.num_output_tokens
+                    counts.num_prompt_tokens, counts.num_cached_prompt_tokens, counts.num_output_tokens
                 ),
                 "seconds": seconds,
-                "device_seconds": one.device_seconds,
-                "peak_memory_bytes": one.peak_memory_bytes,
+                "device_seconds": counts.device_seconds,
+                "peak_memory_bytes": counts.peak_memory_bytes,
             }
         )
     return pl.DataFrame(rows, schema=as_frame(COSTS.empty()).schema)
@@ -222,27 +222,27 @@ NOTHING_DONE = Done(
 )
 
 
-def _told_of_borders(todo: Sequence[ModelPlan], done: Sequence[Done]) -> str:
-    """How many questions lay in two blocks, so that what their requests share was encoded twice; "" if nothing was."""
+def _split_questions(todo: Sequence[ModelPlan], done: Sequence[Done]) -> str:
+    """Return a sentence about questions in two blocks, whose shared work was done twice; "" if nothing ran."""
     num_questions = sum(part.new["text_key"].n_unique() for part in todo)
     num_cut = sum(part.num_questions for part in done) - num_questions
-    return f" {num_cut:,} of {num_questions:,} questions now read lay in two blocks." if todo else ""
+    return f" {num_cut:,} of {num_questions:,} new questions were split over two blocks." if todo else ""
 
 
 def _rechecked(config: JobConfig, plan: StagePlan, todo: Sequence[ModelPlan], responses: pl.DataFrame) -> str:
-    """What came of asking a sample again, where a model calls for it."""
-    with stage_progress("asking a sample again", show=config.progress):
-        found = [
+    """Return sentences about rechecks of models; "" if there were none."""
+    with stage_progress("rechecking a sample", show=config.progress):
+        rechecks = [
             recheck(config, part, responses.filter(model=part.id), plan.queries, plan.uses) for part in todo
         ]
-    return "".join(f" {one}" for one in found if one is not None)
+    return "".join(f" {result}" for result in rechecks if result is not None)
 
 
-def _noted(done: Iterable[Done]) -> str:
-    """What models have counted of the outputs that are new; "" where they counted nothing."""
+def _note_counts(done: Iterable[Done]) -> str:
+    """Return a sentence with the counts of notes on new outputs; "" if there are none."""
     counts = Counter[str]()
-    for one in done:
-        counts.update(one.notes)
+    for model_counts in done:
+        counts.update(model_counts.notes)
     parts = [f"{NOTES.get(name, name)} {count:,}" for name, count in sorted(counts.items())]
     return f" Of the new outputs: {', '.join(parts)}." if parts else ""
 
@@ -252,44 +252,44 @@ def _seal(
     tables: TableStore,
     plan: StagePlan,
     responses: pl.DataFrame,
-    found: Sequence[_Collected],
-    borders: str,
+    collected: Sequence[_Collected],
+    remarks: str,
 ) -> None:
-    # a stage may have nothing to read: all is read for its score alone
+    # null without responses: all requests may be score-only
     tokens = responses.select(pl.col("num_prompt_tokens").mean()).item() or 0
     cut = responses.select((pl.col("num_truncated_passage_tokens") > 0).mean()).item() or 0
     cut_question = responses.select((pl.col("num_truncated_question_tokens") > 0).mean()).item() or 0
     summary = (
         f"Over all responses used: {tokens:.0f} prompt tokens each, passages cut in "
-        f"{cut:.1%}, question cut in {cut_question:.1%}; {responses['error'].count()} errors.{borders}"
+        f"{cut:.1%}, question cut in {cut_question:.1%}; {responses['error'].count()} errors.{remarks}"
     )
     of_models = [f"{note}." for part in plan.plans for note in part.model.notes()]
     by_kind = [*_agreement(config, plan, responses), *_judged(plan, responses)]
-    summary = " ".join([summary, *of_models, *_mixed_devices(found), *by_kind])
+    summary = " ".join([summary, *of_models, *_mixed_devices(collected), *by_kind])
     content = {
         "stage": plan.stage,
         "counts": plan.counts,
         "summary": summary,
         "num_requests": plan.requests.height,
         "num_responses": responses.height,
-        "num_repeated_keys": sum(part.num_repeats for part in found),
-        "devices": {part.model: part.devices for part in found},
+        "num_repeated_keys": sum(part.num_repeats for part in collected),
+        "devices": {part.model: part.devices for part in collected},
         "models": {part.id: part.model.facts() for part in plan.plans},
         "store": config.cache_dir,
     }
     tables.write_manifest(content)
 
 
-def _mixed_devices(found: Iterable[_Collected]) -> Iterator[str]:
-    """A warning for each model whose responses were made by several kinds of device or versions of software."""
-    for part in found:
+def _mixed_devices(collected: Iterable[_Collected]) -> Iterator[str]:
+    """Yield a warning for each model with responses of several kinds of device or versions of software."""
+    for part in collected:
         if len(part.devices) > 1:
             counts = "; ".join(f"{count:,} by {name}" for name, count in sorted(part.devices.items()))
-            yield f"Warning: responses of {part.model} were made in different ways, which may differ: {counts}."
+            yield f"Warning: responses of {part.model} are from different devices or versions: {counts}."
 
 
 def _agreement(config: JobConfig, plan: StagePlan, responses: pl.DataFrame) -> Iterator[str]:
-    """How often the likelier verdict is what the reader itself writes, where the store knows both."""
+    """Yield how often the likelier verdict equals the generated answer, for requests with both in the store."""
     if plan.replaced_answers is None or plan.answered is None:
         return
     on = ["query_id", "doc_id"]
@@ -297,18 +297,21 @@ def _agreement(config: JobConfig, plan: StagePlan, responses: pl.DataFrame) -> I
     for pair, use in plan.uses.items():
         if use.kind is VERDICT:
             chosen = fold({pair: use}, plan.requests, responses, plan.answered.queries)[ANSWER]
-            asked = single.filter(reader=use.reader).join(chosen, on=on, nulls_equal=True)
-            known = [
-                ResponseStore(config.cache_dir, name).lookup(asked)[0] for name in asked["model"].unique()
+            requests = single.filter(reader=use.reader).join(chosen, on=on, nulls_equal=True)
+            cached = [
+                ResponseStore(config.cache_dir, name).lookup(requests)[0]
+                for name in requests["model"].unique()
             ]
-            both = asked.join(pl.concat(known), on=["model", *KEY_COLUMNS]).drop_nulls(["output", "value"])
+            both = requests.join(pl.concat(cached), on=["model", *KEY_COLUMNS]).drop_nulls(
+                ["output", "value"]
+            )
             equal = both.filter(pl.col("output") == pl.col("value")).height
-            yield f"{use.reader} chose what it writes in {equal:,} of {both.height:,} responses known of both."
+            yield f"{use.reader} chose the verdict that it generates in {equal:,} of {both.height:,} cases with both."
 
 
 def _judged(plan: StagePlan, responses: pl.DataFrame) -> Iterator[str]:
-    """What the judge says of outputs, each distinct one once."""
+    """Yield the counts of the judge's verdicts on distinct outputs."""
     if ANSWER_JUDGE in plan.kinds:
         counts = Counter(judgement(text) for text in responses["output"].drop_nulls())
-        said = ", ".join(f"{name} {counts[name]:,}" for name in JUDGEMENTS)
-        yield f"Distinct outputs by the judge: {said}; no judgement in {counts[None]:,}, whose scores are null."
+        verdicts = ", ".join(f"{name} {counts[name]:,}" for name in JUDGEMENTS)
+        yield f"Distinct outputs by the judge: {verdicts}; no judgement in {counts[None]:,}, whose scores are null."

@@ -1,7 +1,7 @@
-"""How long readers take: samples of requests, read one by one by readers that stay loaded.
+"""Timing of readers on samples of requests, one after the other on loaded models.
 
-The store gets what is read, as in any job; only the time inside a reader counts, without its loading, the store, and
-the first sample of a kind in each process, which takes what is done once: kernels, caches, memory.
+Responses go to the store, as in any job. The time is that inside the model, without loading, the store, and the first
+sample of a kind in each process, which includes one-time work: kernels, caches, memory.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ TIMES = "times"
 
 
 class Times(NamedTuple):
-    """What a sample took.
+    """Time and memory of a sample.
 
     Attributes:
-        worker: the process that read it.
-        order: how many that process had read before.
+        worker: the process that ran it.
+        order: how many samples that process had run before.
         num_responses: in the sample.
-        seconds: inside the reader.
-        batch_rows: most requests in one batch of the reader.
-        peak_memory_bytes: the most that the process has held so far.
+        seconds: inside the model.
+        batch_rows: the maximum of requests in one batch of the model.
+        peak_memory_bytes: of the process so far.
     """
 
     worker: str
@@ -45,7 +45,7 @@ class Times(NamedTuple):
 
 
 class SampleReader:
-    """Reads numbered samples of requests and leaves the `Times` of each.
+    """Task: run a sample of requests and write its `Times`.
 
     Args:
         samples: folder of the samples.
@@ -58,13 +58,13 @@ class SampleReader:
         self._worker, self._order = uuid.uuid4().hex, 0
 
     def __call__(self, number: int) -> None:
-        before, requests = self._actor.model_seconds, self._folder.read_parquet(sample_name(number))
+        start, requests = self._actor.model_seconds, self._folder.read_parquet(sample_name(number))
         (counts,) = self._actor(requests)
         times = Times(
             worker=self._worker,
             order=self._order,
             num_responses=counts["num_responses"][0],
-            seconds=self._actor.model_seconds - before,
+            seconds=self._actor.model_seconds - start,
             batch_rows=self._batch_rows(requests),
             peak_memory_bytes=counts["peak_memory_bytes"][0],
         )
@@ -72,29 +72,29 @@ class SampleReader:
         self._folder.write_bytes(json.dumps(times).encode(), TIMES, part(number))
 
     def _batch_rows(self, requests: pa.Table) -> int:
-        places = set(requests.column("form").to_pylist())
-        return max(self._actor.isolation.model.batch_rows(self._actor.forms[place]) for place in places)
+        forms = set(requests.column("form").to_pylist())
+        return max(self._actor.isolation.model.batch_rows(self._actor.forms[form]) for form in forms)
 
 
 def sample_name(number: int) -> str:
-    """The file of a sample."""
+    """Return the file name of a sample."""
     return f"{part(number)}.parquet"
 
 
 def read_samples(work: Work, num_samples: int, config: JobConfig, job: str, pool: Pool) -> list[Times]:
-    """Read numbered samples, one after the other; what they hold is in the store when this returns.
+    """Run numbered samples, and return their times when the responses are in the store.
 
-    By one reader, or as many as share a GPU or a node, so that they slow each other down as they will.
+    On as many readers as share a GPU or a node, so that they slow each other down as in the job.
 
     Args:
         work: ``requests`` is the folder of the samples (`sample_name`).
-        num_samples: how many there are.
+        num_samples: their number.
         config: the job.
         job: its id.
-        pool: that the job would have.
+        pool: the job's pool.
 
     Raises:
-        JobError: nothing can be written, or the reader cannot go on; what was written stays.
+        JobError: the store cannot be written, or the reader cannot go on; the responses so far are kept.
     """
     search = SearchConfig(
         num_actors=pool.num_together,
@@ -119,6 +119,6 @@ def read_samples(work: Work, num_samples: int, config: JobConfig, job: str, pool
 
 
 def without_first(times: Sequence[Times]) -> list[Times]:
-    """The times of the samples of one kind, but of each worker's first."""
-    first = {one.worker: one.order for one in sorted(times, key=lambda one: -one.order)}
-    return [one for one in times if one.order > first[one.worker]]
+    """Return the times of the samples of one kind without each worker's first (the warm-up)."""
+    first = {sample.worker: sample.order for sample in sorted(times, key=lambda sample: -sample.order)}
+    return [sample for sample in times if sample.order > first[sample.worker]]

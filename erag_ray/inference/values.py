@@ -1,4 +1,4 @@
-"""Responses -> what each kind of request came to: the values that annotators and scores get. Pure."""
+"""Folding of responses into the values of each kind of request, the input of annotators and scores. Pure."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from erag_ray.schemas import RESPONSES
 from erag_ray.user_code import running
 
 INSTEAD_OF_ANSWERS = (EARLY_STOPPED, VERDICT)
-"""Kinds that give the score of an answer without all of its text."""
+"""Kinds that give the score of an answer without its full text."""
 Values = Mapping[Kind, pl.DataFrame]
-"""Kind of question -> query_id, doc_id? (null: without any document), reader, value?: what was folded (`fold`).
+"""Kind of request -> query_id, doc_id? (null: without documents), reader, value? (from `fold`).
 
 Of `ANSWER_JUDGE`: query_id, output, value?."""
 
 
 def fold(uses: Uses, requests: pl.DataFrame, responses: pl.DataFrame, queries: pl.DataFrame) -> Values:
-    """What each kind of question came to, about single documents and about none.
+    """Return the values of each kind of request with one document or none.
 
-    What was asked for its score alone stands for the answer.
+    Score-only kinds (`INSTEAD_OF_ANSWERS`) count as answers.
 
     Args:
-        uses: how each kind was asked.
+        uses: the form of each kind of request.
         requests: REQUESTS.
-        responses: RESPONSES that answer them.
+        responses: their RESPONSES.
         queries: QUERIES.
     """
-    alone = requests.filter(pl.col("doc_ids").list.len() <= 1)
+    single_document = requests.filter(pl.col("doc_ids").list.len() <= 1)
     facts = queries.select("query_id", "dataset", gold_answers="answers")
-    joined = alone.with_columns(doc_id=pl.col("doc_ids").list.first()).join(facts, on="query_id")
+    joined = single_document.with_columns(doc_id=pl.col("doc_ids").list.first()).join(facts, on="query_id")
     answered = joined.join(responses, on=list(RESPONSES.key))
     parts: dict[Kind, list[pl.DataFrame]] = {}
     replaced = {dataset for (_, dataset), use in uses.items() if use.kind in INSTEAD_OF_ANSWERS}

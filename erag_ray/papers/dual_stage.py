@@ -16,7 +16,7 @@ from erag_ray.papers.dual_table import dual_tables
 from erag_ray.passages import load_passages
 from erag_ray.report import Table
 from erag_ray.retrieve.run import MadeRun, read_run
-from erag_ray.retrieve.stage import load_asked, passages_of
+from erag_ray.retrieve.stage import load_questions, passages_of
 from erag_ray.schemas import DUAL_LABELS
 from erag_ray.store import TableStore
 
@@ -28,7 +28,7 @@ def label_twice(config: DualLabelsConfig, made: Sequence[MadeRun]) -> list[Table
         InputError: the questions or passages cannot be read.
     """
     diagnostics = Diagnostics()
-    loaded = load_asked(config, diagnostics)
+    loaded = load_questions(config, diagnostics)
     runs = pl.concat(read_run(run) for run in made).filter(pl.col("rank") == 1)
     corpus = load_passages(
         passages_of(config),

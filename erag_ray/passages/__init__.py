@@ -1,4 +1,4 @@
-"""Passages: files -> CORPUS (`load_passages`), and pages -> CORPUS by a splitting rule (`make_corpus`, `SPLITTERS`)."""
+"""Passages: loading of CORPUS (`load_passages`) and splitting of pages into it (`make_corpus`, `SPLITTERS`)."""
 
 from erag_ray.passages.corpus import SealedCorpus, make_corpus
 from erag_ray.passages.load import CORPUS_COLUMNS, PASSAGE_FORMATS, load_passages

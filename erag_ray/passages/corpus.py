@@ -1,7 +1,7 @@
-"""Pages of KILT's knowledge source -> CORPUS, in sealed Parquet parts.
+"""Splitting of pages into CORPUS, a sealed table of Parquet parts.
 
-The passages of page P are called ``P#1``, ``P#2``, ... Pages stream through in pieces of files, which several
-processes split at once: each holds one part, and the job eight bytes for each page to find ids that repeat.
+The passages of page P have the ids ``P#1``, ``P#2``, ... Several processes split pieces of the files in parallel.
+Memory: one part for each process, and eight bytes for each page in the job, to find repeated ids.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from erag_ray.store import Folder, TableStore, file_stamp, fingerprint, open_arr
 from erag_ray.uris import is_uri
 
 PASSAGES_PER_PART = 100_000
-# of KILT's pages as many as give about 66,000 passages
+# about 66,000 passages of KILT's pages
 BYTES_PER_PIECE = 1 << 26
 Piece = tuple[str, Span]
 
@@ -37,13 +37,13 @@ class SealedCorpus:
     """A sealed CORPUS.
 
     Attributes:
-        place: its folder; `datasets.load_passages` takes it as it is.
-        num_pages, num_passages: what was read and what came out.
-        is_new: made just now, not found.
-        notes: what is worth reporting.
+        folder: path or URI, an input of `load_passages`.
+        num_pages, num_passages: numbers of pages read and of passages written.
+        is_new: whether this call made it.
+        notes: warnings about the pages.
     """
 
-    place: str
+    folder: str
     num_pages: int
     num_passages: int
     is_new: bool
@@ -59,37 +59,37 @@ def make_corpus(
     per_part: int = PASSAGES_PER_PART,
     per_piece: int = BYTES_PER_PIECE,
 ) -> SealedCorpus:
-    """Split every page and seal the passages in ``<out>/corpus``; what is sealed there with the same settings stays.
+    """Split every page and seal the passages in ``<out>/corpus``, unless sealed there with the same settings.
 
-    Stopped, it goes on with the pieces that are not split yet.
+    After an interruption, only the pieces that are not split yet are done.
 
     Args:
-        knowledge_source: KILT's ``kilt_knowledgesource.json``, one page a line, plain or gzip, or pages in another form
-            (see `read_pages`); or several such files. All processes must see them.
+        knowledge_source: KILT's ``kilt_knowledgesource.json``, one page a line, plain or gzip, or pages in another
+            format (see `read_pages`); or several such files. All processes must see them.
         out: the folder, a path or URI.
         splitter: a key of `SPLITTERS`, or package.module:name.
-        do: does the tasks, a piece each.
-        per_part: passages in one Parquet file, at most.
-        per_piece: bytes of pages in one piece. Only JSON Lines that are not compressed are cut; another file is one.
+        do: runs the tasks, one for each piece.
+        per_part: the maximum of passages in one Parquet file.
+        per_piece: bytes of pages in one piece. Only uncompressed JSON Lines are cut; any other file is one piece.
 
     Raises:
-        ValueError: there is no such splitter.
-        InputError: everything that is wrong with the pages, by file, line and id; nothing is sealed then.
+        ValueError: the splitter is unknown.
+        InputError: all errors in the pages, by file, line and id; nothing is sealed then.
     """
     splitter_named(splitter)
     paths = listed(knowledge_source)
     stamps = {path: file_stamp(path) for path in paths}
     tables = TableStore(out)
-    found = _sealed(tables, splitter, stamps)
-    if found is not None:
-        return found
-    # workers may start in another folder
+    existing = _sealed(tables, splitter, stamps)
+    if existing is not None:
+        return existing
+    # workers may have another working directory
     pieces = [(_absolute(path), span) for path in paths for span in page_spans(path, per_piece)]
     settings = {
         "out": tables.folder.address,
         "splitter": splitter,
         "per_part": per_part,
-        "pieces": _plain(pieces),
+        "pieces": _as_json(pieces),
     }
     work = _begin(tables, fingerprint([stamps, settings]))
     todo = undone(work, "reports", ".json", len(pieces))
@@ -129,7 +129,7 @@ def _sealed(tables: TableStore, splitter: str, stamps: Mapping[str, str]) -> Sea
 def _described(tables: TableStore, *, is_new: bool) -> SealedCorpus:
     manifest = tables.manifest(CORPUS)
     return SealedCorpus(
-        place="/".join([tables.folder.root.rstrip("/"), CORPUS.name]),
+        folder="/".join([tables.folder.root.rstrip("/"), CORPUS.name]),
         num_pages=manifest["config"]["num_pages"],
         num_passages=manifest["num_rows"],
         notes=tuple(manifest["config"]["notes"]),
@@ -146,7 +146,7 @@ def _work_of(out: str) -> Folder:
 
 
 def _begin(tables: TableStore, made_from: str) -> Folder:
-    """The folder of reports; what others have left there, and in the table, is gone."""
+    """Return the folder of reports; clear it and the table if they were made from anything else."""
     work = _work_of(tables.folder.root)
     if not work.exists(made_from):
         work.delete_folder()
@@ -155,12 +155,12 @@ def _begin(tables: TableStore, made_from: str) -> Folder:
     return work
 
 
-def _plain(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
+def _as_json(pieces: Sequence[Piece]) -> list[dict[str, Any]]:
     return [{"path": path, **asdict(span)} for path, span in pieces]
 
 
 class SplitPages:
-    """Splits the pages of one piece: leaves its parts of CORPUS, hashes of its page ids, and then a report."""
+    """Task: split the pages of one piece; write its parts of CORPUS, hashes of its page ids, and last a report."""
 
     def __init__(
         self, *, out: str, splitter: str, per_part: int, pieces: Sequence[Mapping[str, Any]]
@@ -171,17 +171,17 @@ class SplitPages:
         self._pieces = pieces
 
     def __call__(self, number: int) -> None:
-        given = dict(self._pieces[number])
-        path, span = given.pop("path"), Span(**given)
+        piece = dict(self._pieces[number])
+        path, span = piece.pop("path"), Span(**piece)
         pages = _Pages(path=path, span=span, split=self._split)
         writer = self._tables.part_writer(CORPUS, number)
         passages = pages.passages()
-        while some := list(itertools.islice(passages, self._per_part)):
-            # after a problem the rest is only checked; repeated pages are named when all pieces are split
+        while batch := list(itertools.islice(passages, self._per_part)):
+            # after an error the rest is only checked; repeated pages are reported when all pieces are split
             if not pages.diagnostics.num_errors and len({*pages.hashes}) == len(pages.hashes):
-                writer.append(pl.DataFrame(some, schema=CORPUS_COLUMNS, orient="row"))
+                writer.append(pl.DataFrame(batch, schema=CORPUS_COLUMNS, orient="row"))
         if pages.diagnostics.num_errors and span.start:
-            pages = _again_with_lines(pages)
+            pages = _with_line_numbers(pages)
         write_array(np.array(pages.hashes, np.uint64), self._work, "pages", f"{part(number)}.npy")
         report = {
             "num_pages": pages.num_pages,
@@ -194,7 +194,7 @@ class SplitPages:
 
 @dataclass(kw_only=True)
 class _Pages:
-    """One pass over the pages of a piece, with what it has counted and found so far."""
+    """One pass over the pages of a piece, with its counts and errors so far."""
 
     path: str
     span: Span
@@ -204,7 +204,7 @@ class _Pages:
     hashes: list[int] = field(default_factory=list)
 
     def passages(self) -> Iterator[tuple[str, str, str, str]]:
-        """doc_id, page_id, title, text of every passage."""
+        """Yield doc_id, page_id, title, text of every passage."""
         for page, record in read_pages(self.path, self.diagnostics, self.span):
             self.hashes += [_hash(page.page_id)] if page.page_id else []
             if not record.faulty:
@@ -216,16 +216,16 @@ class _Pages:
         for number, text in enumerate(self.split(page), 1):
             yield f"{page.page_id}#{number}", page.page_id, page.title, text
         if not number:
-            self.diagnostics.warning("pages without words, which give no passage", page.page_id)
+            self.diagnostics.warning("pages without words, thus without passages", page.page_id)
 
 
 def _hash(page_id: str) -> int:
-    # 64 bits: among KILT's 5.9 million pages two ids share a hash once in a million such sources
+    # 64 bits: for KILT's 5.9 million pages, the probability of any collision is about one in a million
     return xxhash.xxh3_64_intdigest(page_id.encode())
 
 
-def _again_with_lines(pages: _Pages) -> _Pages:
-    """The same pass, its problems with the numbers of lines in the file."""
+def _with_line_numbers(pages: _Pages) -> _Pages:
+    """Repeat the pass, so that errors have the line numbers of the whole file."""
     again = _Pages(path=pages.path, span=numbered(pages.path, pages.span), split=pages.split)
     for _ in again.passages():
         pass
@@ -233,22 +233,22 @@ def _again_with_lines(pages: _Pages) -> _Pages:
 
 
 def _diagnostics(reports: Sequence[Mapping[str, Any]], work: Folder, pieces: Sequence[Piece]) -> Diagnostics:
-    """What was found in all pieces, and ids that come more than once."""
+    """Return the errors and warnings of all pieces, and errors for repeated ids."""
     diagnostics = Diagnostics()
     for report in reports:
         diagnostics.add(report["diagnostics"])
     hashes = [open_array(work, "pages", f"{part(number)}.npy") for number in range(len(pieces))]
-    every, counts = np.unique(np.concatenate([np.empty(0, np.uint64), *hashes]), return_counts=True)
-    repeated = set(every[counts > 1].tolist())
+    distinct, counts = np.unique(np.concatenate([np.empty(0, np.uint64), *hashes]), return_counts=True)
+    repeated = set(distinct[counts > 1].tolist())
     if repeated:
-        holders = [number for number, some in enumerate(hashes) if repeated & set(some.tolist())]
-        _name_repeats([pieces[number] for number in holders], repeated, diagnostics)
+        numbers = [number for number, piece in enumerate(hashes) if repeated & set(piece.tolist())]
+        _report_repeats([pieces[number] for number in numbers], repeated, diagnostics)
     if not any(report["num_pages"] for report in reports) and not diagnostics.num_errors:
         diagnostics.error("no pages", f"no pages in {', '.join(dict.fromkeys(path for path, _ in pieces))}")
     return diagnostics
 
 
-def _name_repeats(pieces: Sequence[Piece], repeated: set[int], diagnostics: Diagnostics) -> None:
+def _report_repeats(pieces: Sequence[Piece], repeated: set[int], diagnostics: Diagnostics) -> None:
     seen: set[str] = set()
     for path, span in pieces:
         for page, record in read_pages(path, Diagnostics(), numbered(path, span) if span.start else span):

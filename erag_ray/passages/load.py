@@ -1,8 +1,7 @@
-"""Passage files -> CORPUS: JSON Lines (ours, BEIR's, Pyserini's), plain or gzip, Parquet, and sealed folders of it.
+"""Loading of passage files: JSON Lines (ours, BEIR's, Pyserini's), plain or gzip, Parquet, and sealed CORPUS tables.
 
-Each reader yields, batch by batch, the ids of all passages (for the check that none repeats) and the rows
-that are wanted, so that a collection of millions of passages never lies in memory whole. A new format is one
-reader and one line in `PASSAGE_FORMATS`.
+A format's function yields batches: the ids of all passages (to find repeated ones) and the selected rows, so that
+millions of passages are never in memory at once. A new format is one function and one line in `PASSAGE_FORMATS`.
 """
 
 from __future__ import annotations
@@ -46,28 +45,33 @@ Passage = tuple[str, str | None, str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """Which passages to keep: of these documents or of these pages; both None keeps all."""
+class Selection:
+    """Which passages to load: those of these documents or of these pages; all if both are None."""
 
     doc_ids: frozenset[str] | None
     page_ids: frozenset[str] | None
 
     @property
     def everything(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether all passages are selected."""
         return self.doc_ids is None and self.page_ids is None
 
     def __call__(self, doc_id: str, page_id: str | None) -> bool:
-        """Whether the passage is kept."""
+        """Return whether the passage is selected."""
         return self.everything or doc_id in (self.doc_ids or ()) or page_id in (self.page_ids or ())
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """Some passages of a file: the ids of all, each with its line or row, and the rows that are kept."""
+    """A batch of a file's passages.
+
+    Attributes:
+        ids: doc_id and line or row of every passage.
+        passages: the selected passages, as CORPUS.
+    """
 
     ids: pl.DataFrame
-    kept: pl.DataFrame
+    passages: pl.DataFrame
 
 
 def load_passages(
@@ -77,36 +81,36 @@ def load_passages(
     doc_ids: Iterable[str] | None = None,
     page_ids: Iterable[str | None] | None = None,
 ) -> pl.DataFrame:
-    """CORPUS of one passage file or several, in the files' order (a page's passages are in reading order).
+    """Load CORPUS from one passage file or several, in the files' order (thus a page's passages in reading order).
 
     Args:
         paths: JSON Lines with ``doc_id, page_id, title, text`` (or BEIR's ``_id``, or ``id`` and
-            ``contents``), or Parquet with the same four columns, or a folder that `corpus` has sealed.
-        diagnostics: receives every problem and note, also of passages that are not kept.
-        doc_ids: keep these passages ...
-        page_ids: ... and those of these pages; both None keeps all.
+            ``contents``), or Parquet with the same four columns, or the folder of a sealed CORPUS.
+        diagnostics: receives all errors and warnings, also of passages that are not selected.
+        doc_ids: load these passages ...
+        page_ids: ... and those of these pages; all if both are None.
     """
-    wanted = Wanted(
+    selection = Selection(
         doc_ids=None if doc_ids is None else frozenset(doc_ids),
         page_ids=None if page_ids is None else frozenset(page for page in page_ids if page is not None),
     )
     num_before = diagnostics.num_errors
     files = [file for path in listed(paths) for file in _files_of(path, diagnostics)]
     seen: list[pl.DataFrame] = []
-    kept = [pl.DataFrame(schema=CORPUS_COLUMNS)]
+    passages = [pl.DataFrame(schema=CORPUS_COLUMNS)]
     for path in files:
-        for batch in PASSAGE_FORMATS[format_of(path)](path, diagnostics, wanted):
+        for batch in PASSAGE_FORMATS[format_of(path)](path, diagnostics, selection):
             seen.append(batch.ids.with_columns(path=pl.lit(path, dtype=pl.Categorical())))
-            kept.append(batch.kept)
+            passages.append(batch.passages)
     if not any(frame.height for frame in seen) and diagnostics.num_errors == num_before:
         diagnostics.error("no passages", f"no passages in {', '.join(files) or 'an empty list of files'}")
     repeats = _report_repeats(pl.concat(seen), diagnostics) if seen else False
-    corpus = pl.concat(kept)
+    corpus = pl.concat(passages)
     return corpus.unique("doc_id", keep="first", maintain_order=True) if repeats else corpus
 
 
 def _files_of(path: str, diagnostics: Diagnostics) -> list[str]:
-    """The file itself, or the parts of a sealed folder."""
+    """Return the file itself, or the parts of a sealed table."""
     if not is_folder(path):
         return [path]
     try:
@@ -117,7 +121,7 @@ def _files_of(path: str, diagnostics: Diagnostics) -> list[str]:
 
 
 def _report_repeats(seen: pl.DataFrame, diagnostics: Diagnostics) -> bool:
-    """Whether an id repeats; every later place of such an id is a problem."""
+    """Record an error for each repetition of an id; return whether there is any."""
     repeated = seen.filter(pl.col("doc_id").is_duplicated())
     place = pl.concat_str(pl.col("path").cast(pl.String), pl.lit(":"), pl.col("place").cast(pl.String))
     later = (
@@ -133,15 +137,15 @@ def _report_repeats(seen: pl.DataFrame, diagnostics: Diagnostics) -> bool:
     return later.height > 0
 
 
-def read_jsonl(path: str, diagnostics: Diagnostics, wanted: Wanted) -> Iterator[Batch]:
-    """Passages of a JSON Lines file."""
+def read_jsonl(path: str, diagnostics: Diagnostics, selection: Selection) -> Iterator[Batch]:
+    """Yield the passages of a JSON Lines file."""
     passages = _jsonl_passages(path, diagnostics)
     while chunk := list(itertools.islice(passages, BATCH_SIZE)):
         ids = [(passage[0], line) for line, passage in chunk]
-        kept = [passage for _, passage in chunk if wanted(passage[0], passage[1])]
+        selected = [passage for _, passage in chunk if selection(passage[0], passage[1])]
         yield Batch(
             ids=pl.DataFrame(ids, schema=ID_COLUMNS, orient="row"),
-            kept=pl.DataFrame(kept, schema=CORPUS_COLUMNS, orient="row"),
+            passages=pl.DataFrame(selected, schema=CORPUS_COLUMNS, orient="row"),
         )
 
 
@@ -170,14 +174,14 @@ def _passage(record: Record) -> Passage:
     return doc_id, page_id, record.text("title", optional=True), record.text(text_key)
 
 
-def read_parquet(path: str, diagnostics: Diagnostics, wanted: Wanted) -> Iterator[Batch]:
-    """Passages of a Parquet file, read lazily: its texts are loaded for the kept rows only."""
+def read_parquet(path: str, diagnostics: Diagnostics, selection: Selection) -> Iterator[Batch]:
+    """Yield the passages of a Parquet file as one batch; texts are loaded for the selected rows only."""
     frame = scan_parquet(path, CORPUS_COLUMNS, diagnostics)
     columns = {} if frame is None else _text_columns(frame, path, diagnostics)
     if frame is None or len(columns) < len(CORPUS_COLUMNS):
         return
     try:
-        yield _parquet_batch(frame.select("row", **columns), path, diagnostics, wanted)
+        yield _parquet_batch(frame.select("row", **columns), path, diagnostics, selection)
     except READ_ERRORS as error:
         report_unreadable(path, error, diagnostics)
 
@@ -187,7 +191,7 @@ def _text_columns(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics) -> d
     return {name: column for name, column in columns.items() if column is not None}
 
 
-def _parquet_batch(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics, wanted: Wanted) -> Batch:
+def _parquet_batch(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics, selection: Selection) -> Batch:
     no_id = pl.col("doc_id").fill_null("").str.strip_chars() == ""
     no_text = pl.col("text").is_null()
     blank = pl.col("text").str.strip_chars() == ""
@@ -200,29 +204,29 @@ def _parquet_batch(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics, wan
     if len(empty):
         diagnostics.warning("passages without text", *empty.head(NUM_NAMED), count=len(empty))
     good = checked.filter(~pl.col("no_id") & ~pl.col("no_text"))
-    kept = frame.filter(~no_id & ~no_text & _is_wanted(wanted)).collect().sort("row")
+    selected = frame.filter(~no_id & ~no_text & _is_selected(selection)).collect().sort("row")
     return Batch(
         ids=good.select("doc_id", place=pl.col("row").cast(pl.UInt32)),
-        kept=kept.select("doc_id", "page_id", pl.col("title").fill_null(""), "text"),
+        passages=selected.select("doc_id", "page_id", pl.col("title").fill_null(""), "text"),
     )
 
 
-def _is_wanted(wanted: Wanted) -> pl.Expr:
-    if wanted.everything:
+def _is_selected(selection: Selection) -> pl.Expr:
+    if selection.everything:
         return pl.lit(True)
-    doc_ids = pl.Series(sorted(wanted.doc_ids or ()), dtype=pl.String)
-    page_ids = pl.Series(sorted(wanted.page_ids or ()), dtype=pl.String)
+    doc_ids = pl.Series(sorted(selection.doc_ids or ()), dtype=pl.String)
+    page_ids = pl.Series(sorted(selection.page_ids or ()), dtype=pl.String)
     in_pages = pl.col("page_id").is_in(page_ids.implode()).fill_null(False)
     return pl.col("doc_id").is_in(doc_ids.implode()) | in_pages
 
 
 def format_of(path: str) -> str:
-    """The format of a passage file: a key of `PASSAGE_FORMATS` that its name ends in, else JSON Lines."""
-    ending = re.sub(r"\.gz$", "", path.lower()).rpartition(".")[2]
-    return ending if ending in PASSAGE_FORMATS else "jsonl"
+    """Return the format by the file's extension: a key of `PASSAGE_FORMATS`, else jsonl."""
+    extension = re.sub(r"\.gz$", "", path.lower()).rpartition(".")[2]
+    return extension if extension in PASSAGE_FORMATS else "jsonl"
 
 
-PASSAGE_FORMATS: dict[str, Callable[[str, Diagnostics, Wanted], Iterator[Batch]]] = {
+PASSAGE_FORMATS: dict[str, Callable[[str, Diagnostics, Selection], Iterator[Batch]]] = {
     "jsonl": read_jsonl,
     "parquet": read_parquet,
 }

@@ -1,7 +1,6 @@
-"""Files of pages -> `Page`: KILT's knowledge source, and titles with texts in several forms.
+"""Reading of pages: KILT's knowledge source, and titles with texts in several formats.
 
-Only KILT's pages have ids of their own; elsewhere a page is called by its title, as the questions of SQuAD and
-KLUE-MRC name it.
+Only KILT's pages have ids. In other formats the title is the id, as in the questions of SQuAD and KLUE-MRC.
 """
 
 from __future__ import annotations
@@ -35,17 +34,17 @@ TITLED = pl.Schema({"title": pl.String(), "text": pl.String()})
 
 
 def page_spans(path: str, num_bytes: int) -> list[Span]:
-    """The pages of a file in spans of about so many bytes; of what is not JSON Lines, one for all."""
+    """Return spans of about ``num_bytes`` bytes of a JSON Lines file; one span for any other format."""
     is_lines = not (is_folder(path) or path.endswith(".parquet") or is_squad(path))
     return spans_of(path, num_bytes) if is_lines else [WHOLE]
 
 
 def read_pages(path: str, diagnostics: Diagnostics, span: Span = WHOLE) -> Iterator[tuple[Page, Record]]:
-    """The pages of a file or folder, each with its place for messages; faulty ones have a problem.
+    """Yield the pages of a file or folder, each with a record for messages; faulty ones are errors in ``diagnostics``.
 
-    KILT's knowledge source (``wikipedia_id``, ``wikipedia_title``, ``text``: paragraphs) or WikiExtractor's JSON Lines
-    (``title``, ``text``); a folder of ``TITLE.txt``; Parquet with ``title`` and ``text``; the contexts of
-    SQuAD's or KLUE-MRC's JSON.
+    Formats: KILT's knowledge source (``wikipedia_id``, ``wikipedia_title``, ``text``: paragraphs); WikiExtractor's JSON
+    Lines (``title``, ``text``); a folder of ``TITLE.txt``; Parquet with ``title`` and ``text``; the contexts of SQuAD's
+    or KLUE-MRC's JSON.
     """
     if is_folder(path):
         yield from _of_folder(path, diagnostics)
@@ -67,7 +66,7 @@ def _page(title: str, paragraphs: list[str]) -> Page:
 def _of_kilt(record: Record) -> Page:
     page_id = record.identifier("wikipedia_id").strip()
     paragraphs = record.values.get("text")
-    if not isinstance(paragraphs, list) or not all(isinstance(one, str) for one in paragraphs):
+    if not isinstance(paragraphs, list) or not all(isinstance(paragraph, str) for paragraph in paragraphs):
         record.fault("wrong text", f"page {page_id!r}: text must be a list of paragraphs (strings)")
         paragraphs = []
     return Page(page_id=page_id, title=record.text("wikipedia_title"), paragraphs=tuple(paragraphs))
@@ -79,8 +78,8 @@ def _titled(record: Record) -> Page:
 
 
 def _of_folder(path: str, diagnostics: Diagnostics) -> Iterator[tuple[Page, Record]]:
-    for number, found in enumerate(Folder(path).names(suffix=ENDING), 1):
-        file, title = "/".join([path.rstrip("/"), found]), found.removesuffix(ENDING)
+    for number, filename in enumerate(Folder(path).names(suffix=ENDING), 1):
+        file, title = "/".join([path.rstrip("/"), filename]), filename.removesuffix(ENDING)
         record = Record({"title": title}, file, number, diagnostics)
         try:
             title.encode()
@@ -95,10 +94,10 @@ def _of_folder(path: str, diagnostics: Diagnostics) -> Iterator[tuple[Page, Reco
 
 def _of_parquet(path: str, diagnostics: Diagnostics) -> Iterator[tuple[Page, Record]]:
     frame = scan_parquet(path, TITLED, diagnostics)
-    found = (
+    checked = (
         {name: text_column(frame, name, path, diagnostics) for name in TITLED} if frame is not None else {}
     )
-    columns = [column.alias(name) for name, column in found.items() if column is not None]
+    columns = [column.alias(name) for name, column in checked.items() if column is not None]
     if frame is None or len(columns) < len(TITLED):
         return
     try:

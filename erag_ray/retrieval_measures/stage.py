@@ -17,7 +17,7 @@ from erag_ray.report import Table
 from erag_ray.retrieval_measures.measures import hit_values, mean_retrieval_measures, page_values
 from erag_ray.retrieval_measures.table import retrieval_measures_tables
 from erag_ray.retrieve.run import MadeRun, read_run
-from erag_ray.retrieve.stage import load_asked, passages_of
+from erag_ray.retrieve.stage import load_questions, passages_of
 from erag_ray.schemas import RETRIEVAL_MEASURES
 from erag_ray.stages import Append, Stage, ensure
 from erag_ray.store import TableStore, as_frame, file_stamp
@@ -55,8 +55,8 @@ def _make(config: RetrieveConfig, made: Sequence[MadeRun], append: Append) -> Ma
 
 def _of_runs(config: RetrieveConfig, made: Sequence[MadeRun]) -> pl.DataFrame:
     diagnostics = Diagnostics()
-    loaded = load_asked(config, diagnostics)
-    # a run may have lists of other questions
+    loaded = load_questions(config, diagnostics)
+    # a run may hold the lists of more questions
     runs = pl.concat(map(read_run, made)).join(loaded.queries, on="query_id", how="semi")
     corpus = load_passages(passages_of(config), diagnostics, doc_ids=runs["doc_id"].unique())
     diagnostics.raise_errors()

@@ -1,14 +1,15 @@
-"""QUERIES + CORPUS -> RUNS. Lists are best first, ties by doc_id, last one first, as trec_eval has them.
+"""Retrieval: QUERIES and CORPUS to RUNS. Lists are best first; ties are ordered by descending doc_id, as in trec_eval.
 
-Three forms, by what a retriever needs:
+Three kinds of retrievers:
 
-- *indexed* (`Indexed`: bm25, dense, lucene): ``build`` writes an index, ``search`` reads it; both leave their
-  work as numbered tasks (`work`), which are done here or on a cluster;
-- *in memory* (`InMemory`: random, and outside code): ``index(corpus)`` gives something with ``search(queries, depth)``;
-- *of other runs* (`fusion`, `reranking`).
+- *indexed* (`Indexed`: bm25, dense, lucene): ``build`` writes an index and ``search`` reads it, both as numbered tasks
+  (`sharded_tasks`), which run in this process or on a cluster;
+- *in memory* (`InMemory`: random, and outside code): ``index(corpus)`` returns an object with
+  ``search(queries, depth)``;
+- *of other runs* (`rrf`, `dense.reranking`).
 
-A new retriever is one class of the first two forms, named by `INDEXED` or `IN_MEMORY`. Modules that bring torch are
-named there, not imported: what ranks by words needs none of it.
+A new retriever is one class of the first two kinds and one line in `INDEXED` or `IN_MEMORY`. These registries have
+import paths, not classes, so that lexical retrieval does not import torch.
 """
 
 from __future__ import annotations
@@ -43,40 +44,40 @@ __all__ = [
 
 
 class Indexed(Protocol):
-    """Ranks passages by an index in parts."""
+    """A retriever with an index on disk, in parts."""
 
     index_has_shards: ClassVar[bool]
-    """Whether the index is cut as it is searched, so that other shards need another index."""
+    """Whether the index depends on the shards of the search, so that other shards need another index."""
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What its lists depend on, beside questions and passages."""
+        """All that the lists depend on, except questions and passages."""
 
     def build(self, corpus: pl.DataFrame, index: Folder, per_shard: int, do: Do) -> None:
-        """Write the index of CORPUS, ``per_shard`` passages (about) in each part that is searched at a time."""
+        """Write the index of CORPUS; each shard (searched in one task) has about ``per_shard`` passages."""
 
     def search(
         self, index: Folder, queries: pl.DataFrame, work: Folder, depth: int, per_shard: int, do: Do
     ) -> pl.DataFrame:
-        """RUNS without its run_id; a query that matches nothing has no row. ``work`` is for what comes between."""
+        """Return RUNS without run_id; a query without matches has no row. ``work`` is for intermediate files."""
 
 
 class Index(Protocol):
-    """Passages in memory, ready to be searched."""
+    """A searchable index in memory."""
 
     def search(self, queries: pl.DataFrame, depth: int) -> pl.DataFrame:
-        """RUNS without its run_id, for QUERIES in their order; a query that matches nothing has no row."""
+        """Return RUNS without run_id, in the order of QUERIES; a query without matches has no row."""
 
 
 class InMemory(Protocol):
-    """Ranks passages that lie in memory: the form for code from outside, which is named as a class or an instance."""
+    """A retriever in memory: the protocol for outside code, given as a class or an instance."""
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What its lists depend on, beside questions and passages."""
+        """All that the lists depend on, except questions and passages."""
 
     def index(self, corpus: pl.DataFrame) -> Index:
-        """An index of the passages of CORPUS."""
+        """Index the passages of CORPUS."""
 
 
 INDEXED = {
@@ -95,32 +96,34 @@ OF_RUNS = {
 
 
 def make_retriever(name: str, config: RetrieverConfig) -> Any:
-    """The retriever of a run: of a kind above, or the object that ``package.module:name`` points to.
+    """Return the retriever of a run: of a kind above, or of ``package.module:name``.
 
     Raises:
-        ValueError: there is no such kind, or its settings cannot be.
-        InputError: its model is not there, or it is user code and raises.
+        ValueError: the kind is unknown, or its settings are invalid.
+        InputError: its model is missing, or user code raised.
     """
-    known = {**INDEXED, **IN_MEMORY, **OF_RUNS}
+    paths = {**INDEXED, **IN_MEMORY, **OF_RUNS}
     key = "rerank by" if config.kind == "rerank" and config.by else config.kind
-    if key not in known:
+    if key not in paths:
         return _from_outside(name, config)
-    kind: Any = find("retriever", known[key], {})
-    return kind(config=config, name=name) if key in ("dense", "rerank") else kind(config=config)
+    retriever_class: Any = find("retriever", paths[key], {})
+    if key in ("dense", "rerank"):
+        return retriever_class(config=config, name=name)
+    return retriever_class(config=config)
 
 
 def _from_outside(name: str, config: RetrieverConfig) -> Any:
-    """A retriever, or one made of the class that is named, with its ``config`` if it takes one."""
-    found: Any = find("retriever", config.kind, dict.fromkeys([*INDEXED, *IN_MEMORY, *OF_RUNS]))
-    with checking(f"retrievers.{name}", found):
-        if isinstance(found, type):
-            takes_config = "config" in inspect.signature(found).parameters
-            found = found(config=config) if takes_config else found()
-        settings, index = getattr(found, "settings", None), getattr(found, "index", None)
+    """Return a retriever of outside code; a class is instantiated, with ``config`` if it has that parameter."""
+    retriever: Any = find("retriever", config.kind, dict.fromkeys([*INDEXED, *IN_MEMORY, *OF_RUNS]))
+    with checking(f"retrievers.{name}", retriever):
+        if isinstance(retriever, type):
+            takes_config = "config" in inspect.signature(retriever).parameters
+            retriever = retriever(config=config) if takes_config else retriever()
+        settings, index = getattr(retriever, "settings", None), getattr(retriever, "index", None)
     if not isinstance(settings, Mapping) or index is None:
-        raise ValueError(f"{config.kind} is no retriever: it needs settings and index")
+        raise ValueError(f"{config.kind} is not a retriever: it needs settings and index")
     try:
         fingerprint(dict(settings))
     except TypeError as error:
         raise ValueError(f"{config.kind}: settings: {error}") from error
-    return found
+    return retriever

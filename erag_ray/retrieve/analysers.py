@@ -1,4 +1,4 @@
-"""How a text becomes the words that BM25 counts. A new analyser is one class and one line in `ANALYSERS`."""
+"""Analysers: texts to the words that BM25 counts. A new analyser is one class and one line in `ANALYSERS`."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ import Stemmer
 
 from erag_ray.registry import find
 
-# a word with what an apostrophe joins to it: the stemmer takes a possessive 's off
+# a word includes what an apostrophe joins to it: the stemmer strips a possessive 's
 TOKEN = r"(?u)\w+(?:'\w+)*"
 CURLY_APOSTROPHE = "\u2019"
 
 
 class Analyser(Protocol):
-    """A way to make words; made without arguments, in every process that needs it."""
+    """A function from texts to words; the class takes no arguments and is instantiated in each process."""
 
     settings: str
     package: str | None
 
     def __call__(self, texts: Sequence[str]) -> list[list[str]]:
-        """The words of each text, in order, repeats kept."""
+        """Return the words of each text, in order, with repetitions."""
 
 
 class English:
-    """Words in lower case, without the stop words of Lucene's English analyser, by Snowball's English stemmer."""
+    """Lower-case words without the stop words of Lucene's English analyser, stemmed by Snowball's English stemmer."""
 
     package: str | None = None
     settings = (
@@ -39,7 +39,7 @@ class English:
 
     def __call__(self, texts: Sequence[str]) -> list[list[str]]:
         clean = [unicodedata.normalize("NFC", text).replace(CURLY_APOSTROPHE, "'") for text in texts]
-        found: list[list[str]] = bm25s.tokenize(
+        words: list[list[str]] = bm25s.tokenize(
             clean,
             token_pattern=TOKEN,
             stopwords="english",
@@ -47,11 +47,11 @@ class English:
             return_ids=False,
             show_progress=False,
         )
-        return found
+        return words
 
 
 class Korean:
-    """Morphemes as Kiwi finds them, all of them, in lower case; what the dual-label paper's BM25 counts."""
+    """All morphemes of Kiwi's analysis, in lower case, as in the dual-label paper's BM25."""
 
     package: str | None = "kiwipiepy"
     settings = "NFC, lower case, morphemes by kiwipiepy"
@@ -66,20 +66,20 @@ class Korean:
 
 
 def analyser_named(name: str) -> type[Analyser]:
-    """An analyser of `ANALYSERS`, or package.module:name.
+    """Return an analyser of `ANALYSERS`, or of package.module:name.
 
     Raises:
-        ValueError: there is none of that name, or the package that it needs is not installed.
+        ValueError: the name is unknown, or a required package is not installed.
     """
-    found = find("analyser", name, ANALYSERS)
-    package = getattr(found, "package", None)
+    analyser = find("analyser", name, ANALYSERS)
+    package = getattr(analyser, "package", None)
     if package and importlib.util.find_spec(package) is None:
         raise ValueError(f"the analyser {name} needs the package {package}: pip install {package}")
-    return found
+    return analyser
 
 
 def analyser_settings(name: str) -> dict[str, str | None]:
-    """What an analyser's words depend on: its name, its own description, the versions of the packages behind it."""
+    """Return all that an analyser's words depend on: its name, its description, the versions of its packages."""
     packages = ("bm25s", "PyStemmer") if name == "english" else ("kiwipiepy", "kiwipiepy_model")
     versions = {package: importlib.metadata.version(package) for package in packages if name in ANALYSERS}
     return {"name": name, "rule": getattr(analyser_named(name), "settings", None), **versions}

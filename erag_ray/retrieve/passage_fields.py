@@ -1,4 +1,4 @@
-"""What of a passage is searched. A new one is one function and one line in `SEARCHED`."""
+"""Searched fields of a passage. A new choice is one function and one line in `SEARCHED`."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ FIRST_SENTENCE = r"(?s)^(.*?\w{2,}\p{Pe}?[.!?][\p{Pe}\p{Pf}'\"]*)(?:\s|$)"
 
 
 def title_and_text(corpus: pl.DataFrame) -> pl.Series:
-    """The title and the whole passage."""
+    """Return title and text of each passage."""
     return corpus.select(pl.concat_str("title", "text", separator=" ")).to_series()
 
 
 def title_and_first_sentence(corpus: pl.DataFrame) -> pl.Series:
-    """The title and the passage up to its first sentence mark after a word of two letters (so not after an initial).
+    """Return title and first sentence of each passage.
 
-    Without such a mark it is the whole passage. An abbreviation ("Dr. ") ends the sentence too early.
+    The sentence ends at the first mark after a word of at least two letters (so not after an initial); without one it
+    is the whole passage. An abbreviation ("Dr. ") ends the sentence too early.
     """
     first = pl.col("text").str.strip_chars().str.extract(FIRST_SENTENCE).fill_null(pl.col("text"))
     return corpus.select(pl.concat_str("title", first, separator=" ")).to_series()

@@ -1,4 +1,4 @@
-"""Passages drawn without looking: the floor of a comparison, and a source of wrong passages."""
+"""Random passages: the lower baseline of a comparison, and a source of irrelevant passages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from erag_ray.retrieve.lists import LIST_COLUMNS
 
 @dataclass(frozen=True, kw_only=True)
 class Random:
-    """A list depends on the question's id, the seed and the passages' ids."""
+    """A random retriever: its lists depend on the question's id, the seed and the passages' ids."""
 
     config: RetrieverConfig
 
@@ -25,19 +25,19 @@ class Random:
         return {"seed": self.config.seed}
 
     def index(self, corpus: pl.DataFrame) -> RandomIndex:
-        """The ids alone, in their order."""
+        """Index the ids, sorted."""
         return RandomIndex(doc_ids=corpus["doc_id"].sort(), seed=self.config.seed)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RandomIndex:
-    """Ids to draw from."""
+    """The ids to sample from."""
 
     doc_ids: pl.Series
     seed: int
 
     def search(self, queries: pl.DataFrame, depth: int) -> pl.DataFrame:
-        """As in `Index`; the score is that of the place, 1 / rank."""
+        """Implement `Index`; the score is 1 / rank."""
         lists = [self._list(query_id, min(depth, len(self.doc_ids))) for query_id in queries["query_id"]]
         return pl.concat([pl.DataFrame(schema=LIST_COLUMNS), *lists])
 

@@ -1,4 +1,4 @@
-"""One run of a retrieval: where it and its index lie, what they are made from, how they are made and sealed."""
+"""One run of a retrieval job: its files, its inputs, and how it and its index are computed and sealed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ RUN_FORM = {"run_id": str, "num_rows": int, "num_queries": int, "num_without_lis
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class MadeRun:
-    """A sealed run: its file, its counts and what it took; one that was there has taken nothing."""
+    """A sealed run: its file, its counts, and the seconds that it took (0 if it already existed)."""
 
     run_id: str
     path: str
@@ -44,11 +44,11 @@ class MadeRun:
     searching_seconds: float = 0.0
 
     def __str__(self) -> str:
-        """A line for people."""
+        """Return a line for people."""
         empty = f"{self.num_without_list:,} without a list"
         counts = f"{self.run_id}: {self.num_queries:,} questions, {self.num_rows:,} documents, {empty}"
         if not self.searching_seconds:
-            return f"{counts}; was there already: {self.path}"
+            return f"{counts}; already existed: {self.path}"
         rate = self.num_queries / self.searching_seconds
         indexed = f"indexed in {self.indexing_seconds:.1f} s, " if self.indexing_seconds else ""
         return f"{counts}; {indexed}{rate:,.0f} questions/s: {self.path}"
@@ -56,21 +56,21 @@ class MadeRun:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sources:
-    """QUERIES, and CORPUS where a run needs it (else without rows)."""
+    """QUERIES, and CORPUS (empty if no run needs it)."""
 
     queries: pl.DataFrame
     corpus: pl.DataFrame
 
 
 class Run(abc.ABC):
-    """One run of the job; a subclass for each form of retriever.
+    """One run of the job; a subclass for each kind of retriever.
 
     Args:
         config: the job.
         name: of the run.
-        retriever: as `retrieve.make_retriever` gives it.
-        others: the runs that it is made of, by name.
-        stamps: files of queries and of passages -> what they are now.
+        retriever: from `retrieve.make_retriever`.
+        others: the runs that it uses, by name.
+        stamps: "queries" and "passages" -> file -> its stamp (`store.file_stamp`).
     """
 
     def __init__(
@@ -90,34 +90,34 @@ class Run(abc.ABC):
         self._tables = TableStore(config.out)
         self._work = Folder("/".join([config.out.rstrip("/"), "work", name]))
         self.settings = {"kind": self.config.kind, **retriever.settings}
-        asked = {key: getattr(config, key) for key in (*QUERY_KEYS, "depth")}
+        query_settings = {key: getattr(config, key) for key in (*QUERY_KEYS, "depth")}
         of = {other.name: other.made_from["config"] for other in others.values()}
-        # how tasks are cut: what was stopped goes on only with the same
+        # sizes of the tasks: an interrupted run resumes only with the same
         self.cut = [config.search.passages_per_shard, QUERIES_PER_TASK, TEXTS_PER_PART, PAIRS_PER_PART]
         self.made_from: dict[str, Any] = {
-            "config": {**asked, **self.settings, "of": of},
+            "config": {**query_settings, **self.settings, "of": of},
             "inputs": {**stamps["queries"], **stamps["passages"]},
         }
         self.sample = None if config.num_queries is None else [config.num_queries, config.seed]
 
     @abc.abstractmethod
     def needs_passages(self) -> bool:
-        """Whether texts of passages are needed to make the run."""
+        """Return whether the run needs texts of passages."""
 
     def prepare(self, sources: Sources, do: Do) -> None:  # noqa: B027 (most have nothing to prepare)
-        """Make what many runs can use, such as an index; what is there is not made again."""
+        """Build what several runs can use, such as an index, unless it exists."""
 
     @abc.abstractmethod
     def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
-        """RUNS without its run_id."""
+        """Compute RUNS without run_id."""
 
     def read(self, queries: pl.DataFrame) -> pl.DataFrame:
-        """The lists of the sealed run for these questions; it may hold those of others too."""
+        """Return the sealed run's lists for these questions; the run may have others too."""
         lists = as_frame(self._tables.folder.read_parquet(RUNS.name, f"{self.name}.parquet")).drop("run_id")
         return lists.join(queries, on="query_id", how="semi", maintain_order="left")
 
     def sealed(self) -> MadeRun | None:
-        """The run, if it is there, was made from the same with the same settings, and covers the questions."""
+        """Return the sealed run if it has the same inputs and settings and covers the questions, else None."""
         manifest = whole_manifest(self._tables.folder, RUNS.name, name=f"{self.name}.json", form=RUN_FORM)
         if manifest is None:
             return None
@@ -126,25 +126,25 @@ class Run(abc.ABC):
         return self._described(manifest) if same and self._is_whole(manifest) else None
 
     def _covers(self, sample: Sequence[int] | None) -> bool:
-        """Whether a sample of the questions holds this job's: all of them do, and so does a larger one by its seed."""
+        """Return whether a sample includes this job's: all questions do, and a larger sample of its seed."""
         if sample is None or self.sample is None:
             return sample is None
         (count, seed), (own_count, own_seed) = sample, self.sample
         return seed == own_seed and count >= own_count
 
     def _is_whole(self, manifest: Mapping[str, Any]) -> bool:
-        """Whether the file is the one that was sealed."""
+        """Return whether the file is unchanged since it was sealed."""
         folder, name = self._tables.folder, f"{self.name}.parquet"
         if not folder.exists(RUNS.name, name):
             return False
         return hashlib.sha256(folder.read_bytes(RUNS.name, name)).hexdigest() == manifest.get("sha256")
 
     def make(self, sources: Sources, do: Do) -> MadeRun:
-        """Index, search, write, seal."""
+        """Build the index if needed, search, write and seal."""
         start = time.monotonic()
         self.prepare(sources, do)
         prepared = time.monotonic()
-        own_folder(self._work, {**self.made_from, "sample": self.sample, "cut": self.cut})
+        claim_folder(self._work, {**self.made_from, "sample": self.sample, "cut": self.cut})
         lists = self.lists(sources, self._work, do).with_columns(run_id=pl.lit(self.name))
         searched = time.monotonic()
         manifest = self._seal(lists, sources.queries.height)
@@ -184,11 +184,11 @@ class Run(abc.ABC):
 
 
 class IndexedRun(Run):
-    """By an index on disk, which other questions can use again."""
+    """A run by an index on disk, which is reused for other questions."""
 
     @property
     def index(self) -> Folder:
-        """Where it lies."""
+        """The folder of the index."""
         return Folder("/".join([self.job.out.rstrip("/"), "indexes", self.name]))
 
     @property
@@ -197,58 +197,58 @@ class IndexedRun(Run):
         return {"config": {**self.settings, "cut": cut}, "inputs": dict(self.stamps["passages"])}
 
     def needs_passages(self) -> bool:
-        """Without its index."""
+        """Return whether the index is missing."""
         return not self._has_index()
 
     def prepare(self, sources: Sources, do: Do) -> None:
-        """Build the index."""
+        """Build the index, unless it exists."""
         if self._has_index():
             return
-        own_folder(self.index, self._index_made_from)
+        claim_folder(self.index, self._index_made_from)
         self.retriever.build(sources.corpus, self.index, self.job.search.passages_per_shard, do)
         manifest = {**self._index_made_from, "num_passages": sources.corpus.height, **provenance_of_code()}
         self._tables.write_manifest(manifest, "indexes", self.name)
 
     def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
-        """Search."""
-        found: pl.DataFrame = self.retriever.search(
+        """Search the index."""
+        results: pl.DataFrame = self.retriever.search(
             self.index, sources.queries, work, self.job.depth, self.job.search.passages_per_shard, do
         )
-        return found
+        return results
 
     def _has_index(self) -> bool:
-        return self.index.exists(SEAL) and is_own(self.index, self._index_made_from)
+        return self.index.exists(SEAL) and is_made_from(self.index, self._index_made_from)
 
 
 class InMemoryRun(Run):
-    """By passages in memory."""
+    """A run by an index in memory."""
 
     def needs_passages(self) -> bool:
-        """Always."""
+        """Return True."""
         return True
 
     def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
-        """Index and search, some questions at a time."""
+        """Index the passages and search, batch by batch."""
         with running(f"retrievers.{self.name}", self.retriever):
             index = self.retriever.index(sources.corpus)
-        known = sources.corpus.select("doc_id")
+        doc_ids = sources.corpus.select("doc_id")
         parts, done = [pl.DataFrame(schema=LIST_COLUMNS)], 0
         with counted(
             f"questions by {self.name}", sources.queries.height, show=self.job.progress
         ) as on_progress:
             for batch in sources.queries.iter_slices(QUERIES_AT_A_TIME):
                 with running(f"retrievers.{self.name}", self.retriever):
-                    parts.append(self._checked(index.search(batch, self.job.depth), known))
+                    parts.append(self._checked(index.search(batch, self.job.depth), doc_ids))
                 done += batch.height
                 on_progress(done)
         return pl.concat(parts)
 
-    def _checked(self, lists: pl.DataFrame, known: pl.DataFrame) -> pl.DataFrame:
-        """The lists of code that may be from outside: cut to the depth, of documents that there are."""
-        strange = lists.join(known, on="doc_id", how="anti")
-        if strange.height:
-            text = f"retrievers.{self.name}: gives documents that are not in the passages, such as"
-            raise InputError([f"{text} {strange['doc_id'][0]!r} for query {strange['query_id'][0]!r}"])
+    def _checked(self, lists: pl.DataFrame, doc_ids: pl.DataFrame) -> pl.DataFrame:
+        """Check the lists of code that may be from outside, and cut them to the depth."""
+        unknown = lists.join(doc_ids, on="doc_id", how="anti")
+        if unknown.height:
+            text = f"retrievers.{self.name}: returns documents that are not in the passages, such as"
+            raise InputError([f"{text} {unknown['doc_id'][0]!r} for query {unknown['query_id'][0]!r}"])
         cut = lists.filter(pl.col("rank") <= self.job.depth).cast({"rank": pl.Int32, "score": pl.Float64})
         cut = cut.match_to_schema(LIST_COLUMNS)
         conform(cut.with_columns(run_id=pl.lit(self.name)), RUNS)
@@ -256,14 +256,14 @@ class InMemoryRun(Run):
 
 
 class FusedRun(Run):
-    """Of other runs' ranks."""
+    """A fusion of other runs."""
 
     def needs_passages(self) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
     def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
-        """Fuse."""
+        """Fuse the runs."""
         fused: pl.DataFrame = self.retriever.fuse(
             [self.others[name].read(sources.queries) for name in self.config.of], self.job.depth
         )
@@ -271,14 +271,14 @@ class FusedRun(Run):
 
 
 class RerankedRun(Run):
-    """Of another run's documents, scored again."""
+    """A reranking of another run."""
 
     def needs_passages(self) -> bool:
-        """Where a model reads texts, or vectors are still to be made."""
+        """Return True for a cross-encoder, or if the dense index is missing."""
         return self.config.by is None or self.others[self.config.by].needs_passages()
 
     def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
-        """Score the candidates."""
+        """Rerank the candidates."""
         deepest = self.config.candidates or self.job.depth
         lists = self.others[self.config.of[0]].read(sources.queries).filter(pl.col("rank") <= deepest)
         depth = self.job.depth
@@ -295,27 +295,27 @@ class RerankedRun(Run):
 
 
 def run_class(kind: str) -> type[Run]:
-    """The form of a kind of retriever; code from outside works in memory."""
+    """Return the class of run for a kind of retriever; outside code works in memory."""
     if kind in INDEXED:
         return IndexedRun
-    forms: dict[str, type[Run]] = {"rrf": FusedRun, "rerank": RerankedRun}
-    return forms.get(kind, InMemoryRun)
+    classes: dict[str, type[Run]] = {"rrf": FusedRun, "rerank": RerankedRun}
+    return classes.get(kind, InMemoryRun)
 
 
 def read_run(run: MadeRun) -> pl.DataFrame:
-    """RUNS of a sealed run."""
-    place, _, name = run.path.rpartition("/")
-    return as_frame(Folder(place).read_parquet(name))
+    """Return RUNS of a sealed run."""
+    folder, _, name = run.path.rpartition("/")
+    return as_frame(Folder(folder).read_parquet(name))
 
 
-def own_folder(folder: Folder, made_from: Mapping[str, Any]) -> None:
-    """A folder for what is made from this: kept as it is if it is that already, else emptied."""
-    if not is_own(folder, made_from):
+def claim_folder(folder: Folder, made_from: Mapping[str, Any]) -> None:
+    """Mark a folder as made from these inputs; empty it first if it was made from others."""
+    if not is_made_from(folder, made_from):
         folder.delete_folder()
         folder.write_bytes(json.dumps({"fingerprint": fingerprint(made_from)}).encode(), MADE_FROM)
 
 
-def is_own(folder: Folder, made_from: Mapping[str, Any]) -> bool:
-    """Whether all in the folder was made from this."""
-    held = whole_manifest(folder, name=MADE_FROM)
-    return held is not None and bool(held.get("fingerprint") == fingerprint(made_from))
+def is_made_from(folder: Folder, made_from: Mapping[str, Any]) -> bool:
+    """Return whether the folder is marked as made from these inputs."""
+    mark = whole_manifest(folder, name=MADE_FROM)
+    return mark is not None and bool(mark.get("fingerprint") == fingerprint(made_from))

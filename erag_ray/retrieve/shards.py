@@ -1,4 +1,4 @@
-"""How large the pieces of an index's work are, and what comes between its tasks."""
+"""Sizes of the tasks of an index, and the files between them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,9 @@ PAIRS_PER_PART = 16_384
 
 
 def write_texts(corpus: pl.DataFrame, searches: str, per_file: int, index: Folder) -> pl.Series:
-    """Write what is searched of CORPUS as ``texts``, so many passages in a file; gives their doc_ids in that order.
+    """Write the searched fields of CORPUS as ``texts``, ``per_file`` passages in a file; return their doc_ids in order.
 
-    In it a tie goes to the document that stands first. Passages are put in order a file at a time, since they may fill
-    most of the memory.
+    The order is that of ties. Passages are gathered file by file, since they may fill most of the memory.
     """
     order = corpus["doc_id"].arg_sort(descending=True)
     for number, start in enumerate(range(0, corpus.height, per_file)):
@@ -29,7 +28,7 @@ def write_texts(corpus: pl.DataFrame, searches: str, per_file: int, index: Folde
 
 
 def write_queries(queries: pl.DataFrame, work: Folder) -> int:
-    """Write the queries in slices, numbered by ``query``; gives the number of slices."""
+    """Write the queries in slices of `QUERIES_PER_TASK`; return the number of slices."""
     slices = list(queries.iter_slices(QUERIES_PER_TASK))
     for number, rows in enumerate(slices):
         write_frame(rows, work, "queries", f"{part(number)}.parquet")
@@ -37,7 +36,7 @@ def write_queries(queries: pl.DataFrame, work: Folder) -> int:
 
 
 def read_found(work: Folder, count: int) -> pl.DataFrame:
-    """What all ``count`` tasks have found."""
+    """Return the candidates of all ``count`` tasks."""
     names = [f"{part(number)}.parquet" for number in range(count)]
     return pl.concat(
         [pl.DataFrame(schema=FOUND_COLUMNS), *(read_frame(work, "found", name) for name in names)]

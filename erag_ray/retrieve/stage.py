@@ -1,4 +1,4 @@
-"""Pages -> passages; questions and passages -> sealed runs. What is sealed with the same settings is not made again."""
+"""The retrieval stage: pages to passages, questions and passages to sealed runs. Reuses what has the same settings."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from erag_ray.store import Folder, file_stamp
 
 
 def retrieve(config: RetrieveConfig) -> list[MadeRun]:
-    """Every retriever's run over all questions: ``<out>/runs/NAME.parquet``, sealed by ``NAME.json`` beside it.
+    """Make the run of each retriever: ``<out>/runs/NAME.parquet``, sealed by ``NAME.json``.
 
     Raises:
-        InputError: everything that is wrong with the config, the questions, the pages or the passages.
+        InputError: all errors in the config, the questions, the pages or the passages.
     """
     diagnostics = Diagnostics()
     retrievers = _checked(config, diagnostics)
-    loaded = load_asked(config, diagnostics)
+    loaded = load_questions(config, diagnostics)
     if config.knowledge_source:
         # splitting pages may take long
         diagnostics.raise_errors()
-    with _doer(config) as do:
-        made = _retrieve(config, retrievers, loaded, diagnostics, do)
+    with _task_runner(config) as do:
+        runs = _retrieve(config, retrievers, loaded, diagnostics, do)
     if not config.search.keep_index:
         Folder(config.out).delete_folder("indexes")
-    return made
+    return runs
 
 
 def _retrieve(
@@ -61,23 +61,23 @@ def _retrieve(
         settings = config.retrievers[name]
         others = {other: runs[other] for other in settings.others if other in runs}
         runs[name] = run_class(settings.kind)(config, name, retriever, others, stamps)
-    # where nothing needs the passages they are not loaded
-    found = {name: run.sealed() for name, run in runs.items()}
-    missing = [run for name, run in runs.items() if found[name] is None]
+    # load the passages only if a run needs them
+    existing = {name: run.sealed() for name, run in runs.items()}
+    missing = [run for name, run in runs.items() if existing[name] is None]
     needed = not runs or any(run.needs_passages() for run in missing)
     with stage_progress("loading passages", show=config.progress):
         corpus = load_passages(passages, diagnostics) if needed else pl.DataFrame()
     diagnostics.raise_errors()
     say(*diagnostics.warnings)
     sources = Sources(queries=loaded.queries, corpus=corpus)
-    return [found[name] or run.make(sources, do) for name, run in runs.items()]
+    return [existing[name] or run.make(sources, do) for name, run in runs.items()]
 
 
 def make_runs(config: JobConfig, check_reader: ReaderCheck | None = None) -> None:
-    """Make the runs that a job's ``retrievers`` name; without any nothing is done.
+    """Make the runs of a job's ``retrievers``, if it has any.
 
     Raises:
-        InputError: everything that is wrong with the questions, passages, retrievers, or settings of the job.
+        InputError: all errors in the questions, passages, retrievers, or settings of the job.
     """
     if config.retrievers:
         check_settings(config, check_reader)
@@ -85,23 +85,23 @@ def make_runs(config: JobConfig, check_reader: ReaderCheck | None = None) -> Non
 
 
 def _checked(config: RetrieveConfig, diagnostics: Diagnostics) -> dict[str, Any]:
-    """The name of each run and its retriever; those that cannot be are problems."""
+    """Return run name -> retriever; record an error for each that cannot be created."""
     check_writable({"out": config.out}, diagnostics)
     diagnostics.raise_errors()
     attempt(diagnostics, "splitter", functools.partial(splitter_named, config.splitter))
-    found = {}
+    retrievers = {}
     for name, settings in config.retrievers.items():
         try:
-            found[name] = make_retriever(name, settings)
+            retrievers[name] = make_retriever(name, settings)
         except InputError as error:
             diagnostics.error(f"retriever {name}", *error.problems)
         except ValueError as error:
             diagnostics.error(f"retriever {name}", f"retrievers.{name}: {error}")
-    return found
+    return retrievers
 
 
-def load_asked(config: RetrieveConfig, diagnostics: Diagnostics) -> LoadedQueries:
-    """The questions of a retrieval: all, or a sample."""
+def load_questions(config: RetrieveConfig, diagnostics: Diagnostics) -> LoadedQueries:
+    """Load the questions of a retrieval job: all, or a sample."""
     with stage_progress("loading questions", show=config.progress):
         loaded = load_queries(
             config.queries,
@@ -116,38 +116,39 @@ def load_asked(config: RetrieveConfig, diagnostics: Diagnostics) -> LoadedQuerie
 
 
 def passages_of(config: RetrieveConfig) -> list[str]:
-    """Where a retrieval's passages are, once they are made."""
+    """Return the passage files of a retrieval job; those of its corpus exist once its pages are split."""
     return [config.corpus] if config.knowledge_source else config.passages
 
 
 def _make_passages(config: RetrieveConfig, do: Do) -> list[str]:
     if not config.knowledge_source:
         return passages_of(config)
-    made = make_corpus(config.knowledge_source, config.out, splitter=config.splitter, do=do)
-    state = "sealed" if made.is_new else "was there already"
-    say(*made.notes, f"{made.num_pages:,} pages, {made.num_passages:,} passages: {state}: {made.place}")
+    corpus = make_corpus(config.knowledge_source, config.out, splitter=config.splitter, do=do)
+    state = "sealed" if corpus.is_new else "already existed"
+    counts = f"{corpus.num_pages:,} pages, {corpus.num_passages:,} passages"
+    say(*corpus.notes, f"{counts}: {state}: {corpus.folder}")
     return passages_of(config)
 
 
 @contextlib.contextmanager
-def _doer(config: RetrieveConfig) -> Iterator[Do]:
-    """Who does the tasks: this process, or a pool of Ray actors, which is opened for the first of them."""
+def _task_runner(config: RetrieveConfig) -> Iterator[Do]:
+    """Yield a function that runs tasks: in this process, or on Ray actors, which start with the first tasks."""
     if not config.search.num_actors:
         yield functools.partial(do_here, show=config.progress)
         return
-    with contextlib.ExitStack() as opened:
+    with contextlib.ExitStack() as stack:
 
         @functools.cache
         def pool() -> Do:
-            # brings Ray and torch, which a search in this process does not need
+            # imports Ray and torch, which a search in this process does not need
             from erag_ray.cluster import task_pool
 
-            return opened.enter_context(task_pool(config.search, show=config.progress))
+            return stack.enter_context(task_pool(config.search, show=config.progress))
 
         yield lambda tasks: pool()(tasks) if tasks.numbers else None
 
 
 def do_here(tasks: Tasks, *, show: bool = False) -> None:
-    """Do tasks one after the other in this process."""
+    """Run tasks one after the other in this process."""
     with counted(tasks.noun, len(tasks.numbers), show=show and bool(tasks.numbers)) as on_progress:
         do_tasks(tasks, on_progress)

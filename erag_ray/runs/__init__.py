@@ -1,4 +1,4 @@
-"""Ranked lists: files -> RUNS, RUNS and LABELS -> TREC files, and the names of the reference readings."""
+"""Ranked lists: loading into RUNS, writing RUNS and LABELS as TREC files, and names of the reference baselines."""
 
 from erag_ray.runs.load import RUN_FORMATS, load_run
 from erag_ray.runs.pairs import pairs

@@ -1,8 +1,8 @@
-"""Run files -> RUNS: TREC, Parquet, and KILT predictions.
+"""Loading of run files: TREC, Parquet, and KILT predictions.
 
-`load_run` reads any of them into *entries*: RUNS and, for documents that a KILT prediction names only by
-page, ``page_id`` and ``text``. `predictions.resolve_pages` turns entries into RUNS once the passages are
-loaded. This is the one place where ties are broken. A new format is one reader and one line in `RUN_FORMATS`.
+`load_run` returns *entries*: RUNS and, for documents that a KILT prediction identifies only by page, ``page_id`` and
+``text``. `predictions.resolve_pages` turns entries into RUNS once the passages are loaded. Ties are broken here and
+nowhere else. A new format is one function and one line in `RUN_FORMATS`.
 """
 
 from __future__ import annotations
@@ -35,31 +35,30 @@ TIES: dict[str, type[pl.DataType]] = {"trec9": pl.Float32, "trec10": pl.Float64}
 def load_run(
     name: str, path: Path, diagnostics: Diagnostics, *, format: str = "auto", ties: str = "trec9"
 ) -> pl.DataFrame:
-    """The ranked lists of one retriever, whole, as entries (see the module); best first, ranks 1..n.
+    """Load the complete ranked lists of one retriever as entries (see the module); best first, ranks 1..n.
 
     Args:
-        name: becomes ``run_id``; a tag inside the file does not matter.
-        path: the file; ``.gz`` is read as it is.
-        diagnostics: receives every problem and note.
-        format: a key of `RUN_FORMATS`, or "auto" to tell by the file's name.
-        ties: how close scores must be to tie: "trec9" (equal in single precision, trec_eval up to
-            version 9 and pytrec_eval) or "trec10" (equal in double precision). Tied documents are ordered
-            by id, last one first, as trec_eval does.
+        name: the ``run_id``; a tag in the file is ignored.
+        path: the file, plain or gzip.
+        diagnostics: receives all errors and warnings.
+        format: a key of `RUN_FORMATS`, or "auto" to detect it by the file's name.
+        ties: when scores tie: "trec9" (equal in single precision: trec_eval up to version 9 and pytrec_eval) or
+            "trec10" (equal in double precision). Ties are ordered by descending id, as in trec_eval.
 
     Raises:
-        ValueError: ``format`` or ``ties`` is unknown; nothing else: bad input goes to ``diagnostics``.
+        ValueError: ``format`` or ``ties`` is unknown. Bad input does not raise: it goes to ``diagnostics``.
     """
     file, num_before = os.fspath(path), diagnostics.num_errors
-    reader = find("run format", format_of(file) if format == "auto" else format, RUN_FORMATS)
+    read = find("run format", format_of(file) if format == "auto" else format, RUN_FORMATS)
     precision = find("tie rule", ties, TIES)
-    entries = reader(name, file, diagnostics, precision)
+    entries = read(name, file, diagnostics, precision)
     if not entries.height and diagnostics.num_errors == num_before:
-        diagnostics.error(f"empty run {name}", f"{file}: run {name!r} holds no lists")
+        diagnostics.error(f"empty run {name}", f"{file}: run {name!r} has no lists")
     return entries.select(ENTRY_COLUMNS.names()).cast(ENTRY_COLUMNS)
 
 
 def in_trec_order(entries: pl.DataFrame, precision: type[pl.DataType]) -> pl.DataFrame:
-    """Rows by query, best first, with ``rank``: score descending, then doc_id descending by its bytes."""
+    """Sort by query, descending score, then descending doc_id (by bytes), and add ``rank``."""
     return (
         entries.with_columns(_score=pl.col("score").cast(precision))
         .sort("query_id", "_score", "doc_id", descending=[False, True, True])
@@ -69,9 +68,9 @@ def in_trec_order(entries: pl.DataFrame, precision: type[pl.DataType]) -> pl.Dat
 
 
 def read_trec(name: str, path: str, diagnostics: Diagnostics, precision: type[pl.DataType]) -> pl.DataFrame:
-    """A TREC run: ``query Q0 document rank score tag``. As in trec_eval the order is the scores' alone.
+    """Read a TREC run: ``query Q0 document rank score tag``. As in trec_eval, only the scores define the order.
 
-    The tag may hold blanks: what follows the score does not matter.
+    The tag may contain blanks: everything after the score is ignored.
     """
     rows: list[tuple[int, str, str, str, str]] = []
     for number, line in read_lines(path, diagnostics):
@@ -79,7 +78,9 @@ def read_trec(name: str, path: str, diagnostics: Diagnostics, precision: type[pl
         if len(fields) >= 6:
             rows.append((number, fields[0], fields[2], fields[3], fields[4]))
             if len(fields) > 6:
-                kind = f"run {name!r}: lines of more than 6 columns, the sixth and the rest taken as the tag"
+                kind = (
+                    f"run {name!r}: lines with more than 6 columns; the sixth and later ones count as the tag"
+                )
                 diagnostics.warning(kind, f"{path}:{number}")
         else:
             text = (
@@ -93,12 +94,12 @@ def read_trec(name: str, path: str, diagnostics: Diagnostics, precision: type[pl
     _report_bad_scores(table.filter(~good), path, diagnostics)
     ranked = in_trec_order(table.filter(good), precision)
     if not _report_rising(ranked, name, path, diagnostics):
-        _note_ranks(ranked, name, diagnostics)
+        _warn_of_ranks(ranked, name, diagnostics)
     return _distinct(ranked, name, path, diagnostics)
 
 
-RISING_SHARE = 0.9
-"""Of the lists, from which on scores that rise with the rank are no accident."""
+RISING_FRACTION = 0.9
+"""Fraction of the lists with scores that rise with the rank from which on this is an error, not chance."""
 NUM_SHOWN = 3
 
 TREC_TEXTS = ("query_id", "doc_id", "rank_text", "score_text")
@@ -113,14 +114,14 @@ def _report_bad_scores(bad: pl.DataFrame, path: str, diagnostics: Diagnostics) -
 
 
 def _report_rising(ranked: pl.DataFrame, name: str, path: str, diagnostics: Diagnostics) -> bool:
-    """Whether scores rise with the rank column in nearly all lists: they are ranks or distances, which is a problem."""
+    """Report and return whether scores rise with the rank in nearly all lists: they are then ranks or distances."""
     rows, num_lists = _rising(ranked)
     num_rising = rows["query_id"].n_unique()
-    are_ranks = rows.select((pl.col("rank_given") == pl.col("score")).all()).item()
-    # two documents in one list tell too little, unless their scores are their ranks
-    if num_rising < RISING_SHARE * max(num_lists, 1) or not (are_ranks or rows["rises"].sum() > 1):
+    are_ranks = rows.select((pl.col("file_rank") == pl.col("score")).all()).item()
+    # a single list of two documents is too little evidence, unless its scores are its ranks
+    if num_rising < RISING_FRACTION * max(num_lists, 1) or not (are_ranks or rows["rises"].sum() > 1):
         return False
-    first = rows.filter(query_id=rows["query_id"][0]).sort("rank_given").head(NUM_SHOWN)
+    first = rows.filter(query_id=rows["query_id"][0]).sort("file_rank").head(NUM_SHOWN)
     pairs = ", ".join(
         f"rank {rank} score {score}" for rank, score in first.select(TREC_TEXTS[2:]).iter_rows()
     )
@@ -130,28 +131,28 @@ def _report_rising(ranked: pl.DataFrame, name: str, path: str, diagnostics: Diag
         f"{num_rising:,} of {num_lists:,} lists, such as query {first['query_id'][0]!r}: {pairs} (lines "
         f"{', '.join(map(str, first['line']))}). The highest score is the best, so these lists would be read from "
         "their end. Write scores that fall with the rank, such as minus the rank or minus the distance; if the scores "
-        "are right, write 0 as every rank.",
+        "are right, write 0 for every rank.",
     )
     return True
 
 
 def _rising(ranked: pl.DataFrame) -> tuple[pl.DataFrame, int]:
-    """The rows of the lists whose scores rise with the rank column, and how many lists have scores that differ.
+    """Return the rows of lists whose scores rise with the rank, and the number of lists with more than one score.
 
-    The rows have ``rank_given``, the rank column as a number, and ``rises``. A rank column that tells nothing (all 0,
-    no numbers) rises with nothing.
+    The rows have ``file_rank``, the rank column as a number, and ``rises``. A rank column without information (all 0,
+    not numbers) never counts as rising.
     """
-    given = pl.col("rank_text").cast(pl.Float64, strict=False)
+    file_rank = pl.col("rank_text").cast(pl.Float64, strict=False)
     falls = (pl.col("score").diff().over("query_id") < 0).fill_null(False)
-    rises = falls & (given.diff().over("query_id") < 0).fill_null(False)
-    steps = ranked.with_columns(rank_given=given, falls=falls, rises=rises)
+    rises = falls & (file_rank.diff().over("query_id") < 0).fill_null(False)
+    steps = ranked.with_columns(file_rank=file_rank, falls=falls, rises=rises)
     lists = steps.group_by("query_id", maintain_order=True).agg(pl.col("falls", "rises").sum())
     differing = lists.filter(pl.col("falls") > 0)
     rising = differing.filter(pl.col("falls") == pl.col("rises"))
     return steps.join(rising, on="query_id", how="semi", maintain_order="left"), differing.height
 
 
-def _note_ranks(ranked: pl.DataFrame, name: str, diagnostics: Diagnostics) -> None:
+def _warn_of_ranks(ranked: pl.DataFrame, name: str, diagnostics: Diagnostics) -> None:
     step = pl.col("rank_text").cast(pl.Float64, strict=False).diff().over("query_id")
     differing = ranked.filter(step <= 0)["query_id"].unique(maintain_order=True)
     if len(differing):
@@ -160,21 +161,21 @@ def _note_ranks(ranked: pl.DataFrame, name: str, diagnostics: Diagnostics) -> No
 
 
 def _distinct(ranked: pl.DataFrame, name: str, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
-    """The entries, after recording documents that a list holds twice."""
+    """Add the columns of entries, and record an error for each document that is in a list twice."""
     repeated = ranked.filter(~pl.struct("query_id", "doc_id").is_first_distinct())
     texts = [
         f"{path}: run {name!r}, query {query!r}: document {document!r} is in the list more than once"
         for query, document in repeated.select("query_id", "doc_id").head(NUM_NAMED).iter_rows()
     ]
     diagnostics.error(f"repeated documents in the lists of run {name!r}", *texts, count=repeated.height)
-    none = pl.lit(None, dtype=pl.String)
-    return ranked.with_columns(run_id=pl.lit(name), page_id=none, text=none)
+    null = pl.lit(None, dtype=pl.String)
+    return ranked.with_columns(run_id=pl.lit(name), page_id=null, text=null)
 
 
 def read_parquet(
     name: str, path: str, diagnostics: Diagnostics, precision: type[pl.DataType]
 ) -> pl.DataFrame:
-    """A Parquet run: ``query_id, doc_id`` and ``rank`` (1..n in each list) or, without it, ``score``."""
+    """Read a Parquet run: ``query_id, doc_id`` and ``rank`` (1..n in each list) or, without it, ``score``."""
     empty = pl.DataFrame(schema=ENTRY_COLUMNS)
     frame = scan_parquet(path, ("query_id", "doc_id"), diagnostics)
     if frame is None:
@@ -213,21 +214,21 @@ def _run_columns(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics) -> di
 
 
 def _chosen_run(frame: pl.LazyFrame, name: str, path: str, diagnostics: Diagnostics) -> pl.LazyFrame:
-    """One run of a file with a column ``run_id``: the one called ``name`` where there are several."""
+    """Select the run called ``name`` from a file with several values of ``run_id``."""
     if "run_id" not in frame.collect_schema().names():
         return frame
     column = text_column(frame, "run_id", path, diagnostics)
     if column is None:
         return frame
-    held = frame.select(column.unique().sort()).collect()["run_id"].to_list()
-    if len(held) > 1 and name not in held:
-        text = f"{path}: holds the runs {', '.join(map(str, held))}, none of which is called {name!r}"
+    run_ids = frame.select(column.unique().sort()).collect()["run_id"].to_list()
+    if len(run_ids) > 1 and name not in run_ids:
+        text = f"{path}: no run {name!r}; the file has {', '.join(map(str, run_ids))}"
         diagnostics.error(f"no such run in {path}", text)
-    return frame.filter(column == name) if len(held) > 1 else frame
+    return frame.filter(column == name) if len(run_ids) > 1 else frame
 
 
 def _checked(table: pl.DataFrame, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
-    """The rows whose ids are there and whose rank, or else score, is a number; the others are problems."""
+    """Return the rows with ids and a numeric rank, or else score; record an error for each other row."""
     by_score = "rank" not in table.columns
     finite = pl.col("score").is_finite()
     checks = {
@@ -244,7 +245,7 @@ def _checked(table: pl.DataFrame, path: str, diagnostics: Diagnostics) -> pl.Dat
 
 
 def _renumbered(ranked: pl.DataFrame, name: str, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
-    """The lists with ranks 1, 2, ...; where they had others, that is a problem."""
+    """Number the lists 1, 2, ...; record an error for each list with other ranks."""
     expected = pl.int_range(1, pl.len() + 1).over("query_id")
     wrong = ranked.filter(pl.col("rank") != expected).unique("query_id", keep="first", maintain_order=True)
     texts = [
@@ -256,14 +257,14 @@ def _renumbered(ranked: pl.DataFrame, name: str, path: str, diagnostics: Diagnos
 
 
 def read_kilt(name: str, path: str, diagnostics: Diagnostics, precision: type[pl.DataType]) -> pl.DataFrame:
-    """KILT predictions; the order of a provenance list is the rank, so nothing ties."""
+    """Read KILT predictions; the order of a provenance list is the rank, so there are no ties."""
     return read_predictions(name, path, diagnostics)
 
 
 def format_of(path: str) -> str:
-    """The format of a run file: a key of `RUN_FORMATS` that its name ends in, JSON is KILT's, all else a TREC run."""
-    ending = re.sub(r"\.gz$", "", path.lower()).rpartition(".")[2]
-    return "kilt" if ending in ("json", "jsonl") else ending if ending in RUN_FORMATS else "trec"
+    """Return the format by the file's extension: a key of `RUN_FORMATS`, kilt for JSON, else trec."""
+    extension = re.sub(r"\.gz$", "", path.lower()).rpartition(".")[2]
+    return "kilt" if extension in ("json", "jsonl") else extension if extension in RUN_FORMATS else "trec"
 
 
 RUN_FORMATS: dict[str, Callable[[str, str, Diagnostics, type[pl.DataType]], pl.DataFrame]] = {

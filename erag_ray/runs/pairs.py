@@ -6,5 +6,5 @@ import polars as pl
 
 
 def pairs(runs: pl.DataFrame) -> pl.DataFrame:
-    """The distinct (query_id, doc_id) of all runs: what the annotators label."""
+    """Return the distinct (query_id, doc_id) of all runs, sorted: the pairs to label."""
     return runs.select("query_id", "doc_id").unique().sort("query_id", "doc_id")

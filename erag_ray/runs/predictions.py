@@ -1,6 +1,6 @@
-"""KILT predictions -> entries of a run, and entries + CORPUS -> RUNS.
+"""KILT predictions as entries of a run, and their resolution to passages.
 
-A prediction's provenance names pages; a reader reads passages. `resolve_pages` picks the passage.
+A prediction's provenance lists pages, but readers take passages: `resolve_pages` maps the one to the other.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ _Entry = tuple[str | None, float | None, str | None, str | None]
 
 
 def read_predictions(name: str, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
-    """The provenance lists of ``{"id", "output": [{"provenance": [...]}]}``, in order, as entries.
+    """Read the provenance lists of ``{"id", "output": [{"provenance": [...]}]}``, in order, as entries.
 
-    An entry's ``doc_id`` (or ``passage_id``) is the document; else it keeps ``wikipedia_id`` and ``text``.
+    An entry's ``doc_id`` (or ``passage_id``) is the document; without one, ``wikipedia_id`` and ``text`` identify it.
     """
     rows: list[tuple[Any, ...]] = []
-    places: dict[str, str] = {}
+    locations: dict[str, str] = {}
     for record in read_records(path, diagnostics):
         query_id = record.identifier("id")
-        first = places.setdefault(query_id, record.place)
+        first = locations.setdefault(query_id, record.place)
         if query_id and first != record.place:
             record.fault("repeated ids", f"query {query_id!r} of run {name!r} repeats the one at {first}")
-        found = list(_entries(record, query_id, name))
+        entries = list(_entries(record, query_id, name))
         if not record.faulty:
-            rows.extend((name, query_id, rank, *entry) for rank, entry in enumerate(found, 1))
+            rows.extend((name, query_id, rank, *entry) for rank, entry in enumerate(entries, 1))
     return pl.DataFrame(rows, schema=ENTRY_COLUMNS, orient="row").sort("query_id", "rank")
 
 
@@ -77,7 +77,7 @@ def _entry(source: dict[str, Any], record: Record) -> _Entry:
 
 
 def _id_under(key: str, source: dict[str, Any], record: Record) -> str | None:
-    """The id under ``key``; None where it is missing, null or blank, and a problem where it is no id."""
+    """Return the id under ``key``; None if missing, null or blank; None and an error if it is not an id."""
     value = source.get(key)
     if identifier(value) is None and value is not None and not isinstance(value, str):
         record.fault(f"wrong {key}", f"{key} is {shown(value)}; it must be a string or a number")
@@ -85,7 +85,7 @@ def _id_under(key: str, source: dict[str, Any], record: Record) -> str | None:
 
 
 def _finite(score: Any) -> float | None:
-    """A score as it is kept: the order of the list counts, whatever its scores."""
+    """Return the score as a finite float, else None: the list's order is the rank, scores are informative only."""
     if isinstance(score, bool) or not isinstance(score, int | float):
         return None
     try:
@@ -95,24 +95,23 @@ def _finite(score: Any) -> float | None:
 
 
 def resolve_pages(entries: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diagnostics) -> pl.DataFrame:
-    """RUNS: documents that are named only by page become passages of CORPUS; other entries stay as they are.
+    """Return RUNS: entries identified only by page get a passage of CORPUS; other entries are unchanged.
 
-    The passage is the one of the page whose text equals the entry's, else the page's first. A passage that
-    comes up again in a list keeps its first place, and ranks are 1..n after that. A page without passages
-    in ``corpus`` is a problem.
+    The passage is the page's passage with the entry's text, else the page's first. A passage that repeats in a list
+    keeps its first rank, and ranks are renumbered 1..n. A page without passages in ``corpus`` is an error.
     """
     if not entries["doc_id"].null_count():
         return entries.select(RUN_COLUMNS.names())
-    found = _with_passages(entries, corpus)
-    _report_unknown_pages(found.filter(pl.col("doc_id").is_null()), diagnostics)
+    joined = _with_passages(entries, corpus)
+    _report_unknown_pages(joined.filter(pl.col("doc_id").is_null()), diagnostics)
     list_key = ("run_id", "query_id")
-    known = found.drop_nulls("doc_id").sort(*list_key, "rank")
+    resolved = joined.drop_nulls("doc_id").sort(*list_key, "rank")
     first = pl.struct(*list_key, "doc_id").is_first_distinct()
     for kind, rows in (
-        ("pages that come up again in a list, left out (query: page)", known.filter(~first)),
+        ("repeated pages in a list, left out (query: page)", resolved.filter(~first)),
         (
-            "texts that equal no passage of their page; its first passage is taken (query: page)",
-            _other(known),
+            "texts that equal no passage of their page, whose first passage is used (query: page)",
+            _unmatched(resolved),
         ),
     ):
         if rows.height:
@@ -121,7 +120,7 @@ def resolve_pages(entries: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diag
             ]
             diagnostics.warning(kind, *names, count=rows.height)
     rank = pl.int_range(1, pl.len() + 1, dtype=pl.Int32).over(list_key)
-    return known.filter(first).with_columns(rank=rank).select(RUN_COLUMNS.names())
+    return resolved.filter(first).with_columns(rank=rank).select(RUN_COLUMNS.names())
 
 
 def _with_passages(entries: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
@@ -136,9 +135,9 @@ def _with_passages(entries: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _other(known: pl.DataFrame) -> pl.DataFrame:
+def _unmatched(entries: pl.DataFrame) -> pl.DataFrame:
     by_page = pl.col("page_id").is_not_null()
-    return known.filter(by_page & pl.col("text").is_not_null() & pl.col("same_text").is_null())
+    return entries.filter(by_page & pl.col("text").is_not_null() & pl.col("same_text").is_null())
 
 
 def _report_unknown_pages(unknown: pl.DataFrame, diagnostics: Diagnostics) -> None:

@@ -1,4 +1,4 @@
-"""RUNS -> a TREC run file, LABELS -> a TREC qrels file; gzip where the name ends in .gz."""
+"""Writing of RUNS as TREC run files and of LABELS as TREC qrels; gzip if the name ends in .gz."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from erag_ray.files import Path
 
 
 def write_trec_run(runs: pl.DataFrame, path: Path) -> None:
-    """Write the lists of one run, ``query Q0 document rank score tag``, the tag being its ``run_id``.
+    """Write the lists of one run as ``query Q0 document rank score tag``; the tag is its ``run_id``.
 
-    The score is ``n - rank + 1``, not the retriever's: every reader of the file, with any rule for ties and
-    in single precision, then finds exactly the order of ``rank``.
+    The score is ``n - rank + 1``, not the retriever's, so that any program, with any rule for ties and in single
+    precision, restores exactly the order of ``rank``.
 
     Raises:
-        ValueError: the rows are of several runs, or an id or the tag is empty or holds white space.
+        ValueError: the rows are of several runs, or an id or the tag is empty or contains white space.
     """
     names = runs["run_id"].unique().to_list()
     if len(names) > 1:
-        raise ValueError(f"a TREC file holds one run, got {sorted(names)}")
+        raise ValueError(f"a TREC file has one run, got {sorted(names)}")
     _check_ids(runs, "run_id", "query_id", "doc_id")
     score = pl.len().over("query_id") - pl.col("rank") + 1
     rows = runs.sort("query_id", "rank").select("query_id", "doc_id", "rank", score, "run_id")
@@ -33,16 +33,16 @@ def write_trec_run(runs: pl.DataFrame, path: Path) -> None:
 
 
 def write_trec_qrels(labels: pl.DataFrame, path: Path, threshold: float | None = None) -> None:
-    """Write the labels of one annotator, ``query 0 document label``; documents not judged are left out.
+    """Write the labels of one annotator as ``query 0 document label``; null labels (not judged) are left out.
 
     Args:
         labels: LABELS.
         path: the file.
-        threshold: labels from here on are 1, others 0; may be left out where all labels are 0 or 1.
+        threshold: labels >= threshold are written as 1, others as 0; optional if all labels are 0 or 1.
 
     Raises:
-        ValueError: a graded label without a threshold, two labels of one document for one query, or an id
-            that is empty or holds white space.
+        ValueError: graded labels without a threshold, two labels of one document for one query, or an id that is
+            empty or contains white space.
     """
     judged = labels.drop_nulls("label").sort("query_id", "doc_id")
     _check_ids(judged, "query_id", "doc_id")
@@ -70,17 +70,17 @@ def _check_ids(table: pl.DataFrame, *columns: str) -> None:
         bad = ids.filter(ids.str.contains(r"[ \t\n\r\f\v]") | (ids == ""))
         if len(bad):
             raise ValueError(
-                f"{column} {bad[0]!r} is empty or holds white space, which TREC files cannot hold"
+                f"{column} {bad[0]!r} is empty or contains white space, which TREC files do not allow"
             )
 
 
 def _write(path: Path, lines: Iterable[str]) -> None:
-    """Write under a temporary name first: a file under its own name is whole."""
+    """Write under a temporary name and rename, so that the file is complete whenever it exists."""
     file = os.fspath(path)
     unfinished = f"{file}.unfinished"
     with open(unfinished, "wb") as raw:
         if file.endswith(".gz"):
-            # without a time inside, equal tables give equal bytes
+            # no time stamp: equal tables give equal bytes
             with gzip.GzipFile(filename="", fileobj=raw, mode="wb", mtime=0) as stream:
                 stream.writelines(line.encode() for line in lines)
         else:

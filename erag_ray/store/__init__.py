@@ -1,21 +1,20 @@
-"""The only door to disk: files that are read, and folders of Parquet, on a local path or an object store.
+"""Storage on a local path or an object store: input files, sealed tables, and the cache of responses.
 
 Tables have three forms:
 
-- a *sealed table* is written, in one part or several, then its manifest; without the manifest it does not exist
+- a *sealed table* is written in one part or several, and last its manifest; without a manifest it does not exist
   (`TableStore`);
 - a *mapped table* is one Arrow file that the processes of a machine share (`write_mapped`, `open_mapped`);
-- an *open store* (`ResponseStore`) is appended to by many jobs, a whole file at a time, and never rewritten.
-  A file is written under ``_unfinished/`` and moved into place, so that a reader sees it complete or not at all.
+- an *open store* (`ResponseStore`) is append-only: many jobs add whole files. A file is written under ``_unfinished/``
+  and moved into place, so that it is complete whenever it is visible.
 
-Goes in: Arrow tables that conform to `schemas`. Comes out: Polars frames of the same schema.
+Input: Arrow tables that conform to `schemas`. Output: Polars frames of the same schema.
 """
 
 from erag_ray.store.arrays import open_array, write_array
 from erag_ray.store.digests import CACHE, cache_folder, cached_digest
 from erag_ray.store.files import ROW, is_folder, open_file, scan_file, size_of, start_of
-from erag_ray.store.folder import UNFINISHED, Folder, as_frame
-from erag_ray.store.identity import (
+from erag_ray.store.fingerprints import (
     NOT_LOCAL,
     code_fingerprint,
     file_digest,
@@ -26,6 +25,7 @@ from erag_ray.store.identity import (
     new_job_id,
     provenance_of_code,
 )
+from erag_ray.store.folder import UNFINISHED, Folder, as_frame
 from erag_ray.store.lease import LEASE_SECONDS, LEASES, Lease, is_leased, last_beat
 from erag_ray.store.mapped import open_mapped, write_mapped
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore, keys_digest, old_store_notes

@@ -1,4 +1,4 @@
-"""NumPy arrays of an index: one file each, which appears whole and is mapped from disk where it is local."""
+"""NumPy arrays of an index: one file each, written atomically, and memory-mapped if local."""
 
 from __future__ import annotations
 
@@ -14,28 +14,26 @@ from erag_ray.store.folder import Folder
 
 
 def write_array(array: npt.NDArray[Any], folder: Folder, *names: str) -> None:
-    """Write an array as NumPy's own file."""
+    """Write an array as a .npy file."""
     sink = io.BytesIO()
     np.save(sink, array, allow_pickle=False)
     folder.write_bytes(sink.getvalue(), *names)
 
 
 def open_array(folder: Folder, *names: str) -> npt.NDArray[Any]:
-    """An array: of a local file its pages are read as they are looked at; from an object store it is read whole.
+    """Open an array: memory-mapped from a local file, read completely from an object store.
 
     Raises:
-        InputError: the file is no array or not whole.
+        InputError: the file is not an array, or damaged.
     """
     is_local = isinstance(folder.filesystem, pafs.LocalFileSystem)
     try:
-        found: npt.NDArray[Any] = (
+        array: npt.NDArray[Any] = (
             np.load(folder.at(*names), mmap_mode="r", allow_pickle=False)
             if is_local
             else np.load(io.BytesIO(folder.read_bytes(*names)), allow_pickle=False)
         )
     except (ValueError, EOFError, OSError) as error:
-        place = folder.at(*names)
-        raise InputError(
-            [f"{place}: damaged ({error}); delete the index's folder to have it made again"]
-        ) from error
-    return found
+        path = folder.at(*names)
+        raise InputError([f"{path}: damaged ({error}). Delete the index's folder to rebuild it"]) from error
+    return array

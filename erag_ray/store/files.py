@@ -1,4 +1,4 @@
-"""Files that are read one by one, by a local path or a URI (``s3://``, ``gs://``, ...): as bytes, or as Parquet."""
+"""Reading of single files by a local path or a URI (``s3://``, ``gs://``, ...): as bytes, or as Parquet."""
 
 from __future__ import annotations
 
@@ -18,35 +18,35 @@ from polars.io.plugins import register_io_source
 from erag_ray.store.folder import Folder, as_frame
 from erag_ray.uris import is_uri
 
-# of an object store each is one request, which takes as long for a few bytes as for a megabyte
+# each buffer is one request to an object store, which takes as long for a few bytes as for a megabyte
 BUFFER_BYTES = 1 << 23
 ROW = "row"
 
 
 def open_file(path: str) -> IO[bytes]:
-    """The bytes of a file, read as they are asked for.
+    """Open a file for reading bytes.
 
     Raises:
-        OSError: it is not there or cannot be reached.
+        OSError: it does not exist or cannot be reached.
     """
     return io.BufferedReader(_remote(path), BUFFER_BYTES) if is_uri(path) else open(path, "rb")
 
 
 def start_of(path: str, num_bytes: int) -> bytes:
-    """The first bytes of a file.
+    """Return the first bytes of a file.
 
     Raises:
-        OSError: it is not there or cannot be reached.
+        OSError: it does not exist or cannot be reached.
     """
     with _remote(path) if is_uri(path) else open(path, "rb") as stream:
         return bytes(stream.read(num_bytes))
 
 
 def size_of(path: str) -> int:
-    """Bytes of a file.
+    """Return the size of a file in bytes.
 
     Raises:
-        OSError: it is not there or cannot be reached.
+        OSError: it does not exist or cannot be reached.
     """
     if not is_uri(path):
         return os.path.getsize(path)
@@ -55,11 +55,11 @@ def size_of(path: str) -> int:
 
 
 def is_folder(path: str) -> bool:
-    """Whether a folder is there; opening what cannot be reached says why."""
+    """Return whether a path is a folder; False also if it cannot be reached (opening it then raises the reason)."""
     if not is_uri(path):
         return os.path.isdir(path)
     try:
-        with _line(path):
+        with _as_os_error(path):
             folder = Folder(path)
             return bool(folder.filesystem.get_file_info(folder.path).type == pafs.FileType.Directory)
     except OSError:
@@ -67,11 +67,11 @@ def is_folder(path: str) -> bool:
 
 
 def scan_file(path: str) -> pl.LazyFrame:
-    """A Parquet file with a column ``row`` (from 1; one of its own goes); only what is asked for comes to memory.
+    """Scan a Parquet file lazily and add (or replace) the column ``row``, from 1.
 
     Raises:
-        OSError: it is not there or cannot be reached.
-        polars.exceptions.PolarsError: it is no Parquet.
+        OSError: it does not exist or cannot be reached.
+        polars.exceptions.PolarsError: it is not Parquet.
     """
     if is_uri(path):
         return _scan_remote(path)
@@ -79,24 +79,24 @@ def scan_file(path: str) -> pl.LazyFrame:
 
 
 def _scan_remote(path: str) -> pl.LazyFrame:
-    with _line(path), _remote(path) as file:
+    with _as_os_error(path), _remote(path) as file:
         schema = as_frame(pq.read_schema(file).empty_table()).drop(ROW, strict=False).schema
 
     def batches(
         columns: list[str] | None, predicate: pl.Expr | None, num_rows: int | None, _: int | None
     ) -> Iterator[pl.DataFrame]:
-        wanted = [ROW, *schema] if columns is None else columns
-        for frame in _numbered_batches(path, [name for name in wanted if name != ROW], num_rows):
-            kept = frame if predicate is None else frame.filter(predicate)
-            yield kept.select(wanted)
+        names = [ROW, *schema] if columns is None else columns
+        for frame in _numbered_batches(path, [name for name in names if name != ROW], num_rows):
+            rows = frame if predicate is None else frame.filter(predicate)
+            yield rows.select(names)
 
     return register_io_source(batches, schema={ROW: pl.get_index_type(), **schema})
 
 
 def _numbered_batches(path: str, columns: list[str], num_rows: int | None) -> Iterator[pl.DataFrame]:
-    """Some columns of a Parquet file, each batch with its rows' numbers; the first ``num_rows`` rows, or all."""
+    """Yield batches of columns of a Parquet file with row numbers; the first ``num_rows`` rows, or all."""
     start = 0
-    with _line(path), _remote(path) as file:
+    with _as_os_error(path), _remote(path) as file:
         for batch in pq.ParquetFile(file).iter_batches(columns=columns):
             end = min(start + batch.num_rows, start + batch.num_rows if num_rows is None else num_rows)
             numbers = pl.Series(ROW, range(start + 1, end + 1), dtype=pl.get_index_type())
@@ -107,7 +107,7 @@ def _numbered_batches(path: str, columns: list[str], num_rows: int | None) -> It
 
 
 def _remote(path: str) -> pa.NativeFile:
-    with _line(path):
+    with _as_os_error(path):
         folder = Folder(path)
         try:
             return folder.filesystem.open_input_file(folder.path)
@@ -122,8 +122,8 @@ def _absence(folder: Folder) -> str:
 
 
 @contextlib.contextmanager
-def _line(path: str) -> Iterator[None]:
-    """Whatever is wrong with a URI or what it names is an OSError, as it is with a local file."""
+def _as_os_error(path: str) -> Iterator[None]:
+    """Convert errors of URIs to OSError, as for local files."""
     try:
         yield
     except (ValueError, pa.ArrowException) as error:

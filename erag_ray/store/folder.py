@@ -1,4 +1,4 @@
-"""A folder on a local path or an object store, with the few operations that stores need."""
+"""Folders on a local path or an object store."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ import pyarrow.parquet as pq
 from erag_ray.uris import SCHEMES, is_uri, uri_fault
 
 UNFINISHED = "_unfinished"
-# by the names of pyarrow.fs: there a file appears when its last byte has arrived, and a rename would be a copy
+# names in pyarrow.fs: there a file becomes visible when it is complete, and a rename would be a copy
 OBJECT_STORES = ("s3", "gcs", "abfs")
 NUM_ATTEMPTS = 5
 ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 
 class Folder:
-    """A folder by local path or URI (``s3://``, ``gs://``, ...), with the few operations that stores need."""
+    """A folder by local path or URI (``s3://``, ``gs://``, ...)."""
 
     def __init__(self, root: str) -> None:
         self.root = root
@@ -32,68 +32,68 @@ class Folder:
         self.needs_rename = self.filesystem.type_name not in OBJECT_STORES
 
     def at(self, *names: str) -> str:
-        """The path of something inside."""
+        """Return the path of a file or folder inside."""
         return "/".join([self.path.rstrip("/"), *names])
 
     @property
     def address(self) -> str:
-        """What opens the same folder in another process, wherever that starts."""
+        """The URI or absolute path, valid in any process."""
         return self.root if is_uri(self.root) else self.path
 
     def names(self, *below: str, suffix: str = "") -> list[str]:
-        """Names of the files directly in a folder, sorted; none if it does not exist."""
+        """Return the sorted names of the files directly in a folder; none if it does not exist."""
         if not isinstance(self.filesystem, pafs.LocalFileSystem):
             return [info.base_name for info in self.files(*below) if info.base_name.endswith(suffix)]
-        # Arrow stops at a name that is not UTF-8
-        with contextlib.suppress(FileNotFoundError), os.scandir(self.at(*below)) as found:
-            return sorted(entry.name for entry in found if entry.name.endswith(suffix) and entry.is_file())
+        # Arrow raises for a name that is not UTF-8
+        with contextlib.suppress(FileNotFoundError), os.scandir(self.at(*below)) as entries:
+            return sorted(entry.name for entry in entries if entry.name.endswith(suffix) and entry.is_file())
         return []
 
     def files(self, *below: str) -> list[pafs.FileInfo]:
-        """The files directly in a folder, by name, with their sizes and times; none if it does not exist."""
+        """Return the files directly in a folder with sizes and times, sorted by name; none if it does not exist."""
         selector = pafs.FileSelector(self.at(*below), allow_not_found=True)
         infos = self.filesystem.get_file_info(selector)
         return sorted((info for info in infos if info.is_file), key=lambda info: info.base_name)
 
     def exists(self, *names: str) -> bool:
-        """Whether something is there."""
+        """Return whether a file or folder inside exists."""
         return self.has(self.at(*names))
 
     def has(self, path: str) -> bool:
-        """Whether something is at a path of the folder's file system."""
+        """Return whether a path of the folder's file system exists."""
         return bool(self.filesystem.get_file_info(path).type != pafs.FileType.NotFound)
 
     def delete(self, *names: str) -> None:
-        """Delete a file; one that is gone already is fine."""
+        """Delete a file if it exists."""
         try:
             self.filesystem.delete_file(self.at(*names))
         except FileNotFoundError:
             return
 
     def delete_folder(self, *names: str) -> None:
-        """Delete a folder with all that is in it; one that is gone already is fine."""
+        """Delete a folder and its content if it exists."""
         if self.exists(*names):
             self.filesystem.delete_dir(self.at(*names))
 
     def move(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
-        """Move a file; the target's folder is made, an existing target is replaced."""
+        """Move a file: create the target's folder, and replace an existing target."""
         self._make(*target[:-1])
         self.filesystem.move(self.at(*source), self.at(*target))
 
     def write_bytes(self, data: bytes, *names: str) -> None:
-        """Write a file so that it appears whole: object stores do that themselves, others by a rename."""
+        """Write a file atomically: by a rename, which object stores do not need."""
         if not self.needs_rename:
             return self._write(data, *names)
-        # a name of its own: a task that was given up and its second try may write the same file at once
+        # a unique name: an abandoned task and its retry may write the same file at the same time
         unfinished = (*names[:-1], UNFINISHED, f"{names[-1]}-{uuid.uuid4().hex[:8]}")
         try:
             self._write(data, *unfinished)
             self.move(unfinished, names)
         except OSError as error:
-            # on a full disk half a file would take what room is left
+            # on a full disk, a partial file would fill the rest
             with contextlib.suppress(OSError):
                 self.delete(*unfinished)
-            raise _at(self.at(*names), error) from error
+            raise _with_path(self.at(*names), error) from error
 
     def _write(self, data: bytes, *names: str) -> None:
         self._make(*names[:-1])
@@ -101,12 +101,12 @@ class Folder:
             stream.write(data)
 
     def _make(self, *names: str) -> None:
-        """Make a folder; in an object store there are none, only names with a stroke in them."""
+        """Create a folder; object stores need none."""
         if self.needs_rename:
             self.filesystem.create_dir(self.at(*names), recursive=True)
 
     def write_parquet(self, table: pa.Table, *names: str, **options: Any) -> str:
-        """Write a table as one Parquet file that appears whole; gives the file's SHA-256 in hex."""
+        """Write a table as one Parquet file, atomically; return the file's SHA-256 in hex."""
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink, compression="zstd", **options)
         data = sink.getvalue()
@@ -114,20 +114,20 @@ class Folder:
         return hashlib.sha256(data).hexdigest()
 
     def read_bytes(self, *names: str) -> bytes:
-        """The content of a file."""
+        """Return the content of a file."""
         with self.filesystem.open_input_stream(self.at(*names), compression=None) as stream:
             return bytes(stream.read())
 
     def read_parquet(self, *names: str, columns: list[str] | None = None) -> pa.Table:
-        """A Parquet file as a table."""
+        """Read a Parquet file."""
         with self.filesystem.open_input_file(self.at(*names)) as file:
             return pq.ParquetFile(file, page_checksum_verification=True).read(columns=columns)
 
 
-def _at(place: str, error: OSError) -> OSError:
-    """The same error, with the place where it came up."""
-    text = f"{place}: {error.strerror or error}"
-    # of the same class: Python chooses it by the number
+def _with_path(path: str, error: OSError) -> OSError:
+    """Return the error with a path in its message."""
+    text = f"{path}: {error.strerror or error}"
+    # Python chooses the same subclass by the number
     return OSError(text) if error.errno is None else OSError(error.errno, text)
 
 
@@ -138,7 +138,7 @@ def _open_filesystem(root: str) -> tuple[pafs.FileSystem, str]:
         raise ValueError(fault)
     scheme = root.partition("://")[0]
     is_store = scheme in SCHEMES
-    # a name may hold what must not stand in a URI
+    # escape characters that are not allowed in a URI
     uri = urllib.parse.quote(root, safe="/:@!$&'()*+,;=~") + SCHEMES[scheme] if is_store else root
     try:
         filesystem, path = pafs.FileSystem.from_uri(uri)
@@ -146,22 +146,24 @@ def _open_filesystem(root: str) -> tuple[pafs.FileSystem, str]:
         if is_store:
             raise
         return _open_by_fsspec(root)
-    return (_patient(filesystem) if scheme == "s3" else filesystem), path
+    return (_with_backoff(filesystem) if scheme == "s3" else filesystem), path
 
 
-def _patient(found: pafs.S3FileSystem) -> pafs.S3FileSystem:
-    """The same, but it tries again after growing pauses and gives up within half a minute.
+def _with_backoff(filesystem: pafs.S3FileSystem) -> pafs.S3FileSystem:
+    """Return the same file system with exponential backoff and a limit of about half a minute.
 
-    As Arrow makes it of a URI it asks thirty times, at once: too fast for a store that is busy, too long for one that
+    The default of Arrow's `from_uri` is thirty retries without pauses: too fast for a busy store, too long for one that
     never answers.
     """
     endpoint = next(filter(None, map(os.environ.get, ENDPOINTS)), None)
     retry = pafs.AwsStandardS3RetryStrategy(max_attempts=NUM_ATTEMPTS)
-    return pafs.S3FileSystem(region=found.region or None, endpoint_override=endpoint, retry_strategy=retry)
+    return pafs.S3FileSystem(
+        region=filesystem.region or None, endpoint_override=endpoint, retry_strategy=retry
+    )
 
 
 def _open_by_fsspec(root: str) -> tuple[pafs.FileSystem, str]:
-    """A scheme that Arrow does not know itself: fsspec may."""
+    """Open a scheme that Arrow does not support by fsspec."""
     import fsspec
 
     try:
@@ -172,7 +174,7 @@ def _open_by_fsspec(root: str) -> tuple[pafs.FileSystem, str]:
 
 
 def as_frame(table: pa.Table) -> pl.DataFrame:
-    """An Arrow table as a Polars frame, without a copy where there need not be one."""
+    """Convert an Arrow table to a Polars frame, without a copy if possible."""
     frame = pl.from_arrow(table)
     assert isinstance(frame, pl.DataFrame)
     return frame

@@ -1,4 +1,4 @@
-"""Signs of life: what a job that writes into a folder leaves there, so that others know."""
+"""Leases: heartbeats of jobs that write into a shared folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEASE_SECONDS = 60.0
 
 
 def last_beat(folder: Folder, job: str) -> float | None:
-    """When a job last showed life in a folder, in seconds since 1970; None if it never did, or has ended."""
+    """Return the time of a job's last heartbeat in a folder (seconds since 1970); None without one or after its end."""
     try:
         return float(folder.read_bytes(LEASES, job))
     except (FileNotFoundError, ValueError):
@@ -22,13 +22,13 @@ def last_beat(folder: Folder, job: str) -> float | None:
 
 
 def is_leased(folder: Folder, job: str) -> bool:
-    """Whether a job that may still write into a folder has shown life within `LEASE_SECONDS`."""
+    """Return whether a job's last heartbeat in a folder is at most `LEASE_SECONDS` old."""
     beat = last_beat(folder, job)
     return beat is not None and time.time() - beat < LEASE_SECONDS
 
 
 class Lease:
-    """While open, tells other jobs on the same folder that this one is alive (a heartbeat in a file)."""
+    """Context manager that writes a heartbeat to a file, as a sign of life for other jobs on the folder."""
 
     def __init__(self, folder: Folder, job: str) -> None:
         self._folder = folder
@@ -48,7 +48,7 @@ class Lease:
 
     def _beat(self) -> None:
         while not self._closing.wait(HEARTBEAT_SECONDS):
-            # a disk that fails once must not end the lease; the next beat comes before it runs out
+            # one failed write must not end the lease; the next heartbeat comes before it expires
             with contextlib.suppress(OSError):
                 self._write()
 

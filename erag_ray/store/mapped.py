@@ -1,4 +1,4 @@
-"""Tables that many processes of a machine read at random places: Arrow files, memory-mapped, held by none of them."""
+"""Memory-mapped Arrow files: tables for random access from many processes of a machine."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from erag_ray.schemas import TableSchema, conform
 
 
 def write_mapped(table: pa.Table | pl.DataFrame, schema: TableSchema, path: str | os.PathLike[str]) -> None:
-    """Write a table as one uncompressed Arrow file that appears whole.
+    """Write a table as one uncompressed Arrow file, atomically.
 
     Raises:
         ValueError: the table does not conform to the schema.
     """
-    # one batch: a row is then found without a search
+    # one batch, so that access to a row needs no search
     conformed = conform(table, schema).combine_chunks()
-    place = pathlib.Path(path)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = place.with_name(f"{place.name}-{uuid.uuid4().hex[:8]}")
+    file = pathlib.Path(path)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = file.with_name(f"{file.name}-{uuid.uuid4().hex[:8]}")
     with pa.OSFile(str(unfinished), "wb") as sink, pa.ipc.new_file(sink, schema.columns) as writer:
         writer.write_table(conformed)
-    os.replace(unfinished, place)
+    os.replace(unfinished, file)
 
 
 def open_mapped(path: str | os.PathLike[str]) -> pa.Table:
-    """The table of an Arrow file; its pages are read as they are looked at."""
+    """Open the table of an Arrow file, memory-mapped."""
     return pa.ipc.open_file(pa.memory_map(str(path))).read_all()

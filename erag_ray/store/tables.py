@@ -1,4 +1,4 @@
-"""Sealed tables: written whole, then their manifest; without the manifest they do not exist."""
+"""Sealed tables: Parquet parts and a manifest that is written last; without a manifest the table does not exist."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 
 from erag_ray.errors import InputError
 from erag_ray.schemas import TableSchema, conform
+from erag_ray.store.fingerprints import fingerprint, provenance_of_code, stable
 from erag_ray.store.folder import UNFINISHED, Folder, as_frame
-from erag_ray.store.identity import fingerprint, provenance_of_code, stable
 
 MANIFEST = "manifest.json"
 DIGEST = "manifest_sha256"
 PART = "part-"
-# what every table's manifest has
+# the keys of every table's manifest
 TABLE_MANIFEST = {
     "table": str,
     "columns": dict,
@@ -45,14 +45,14 @@ class TableStore:
         inputs: Mapping[str, str] | None = None,
         made_from: str | None = None,
     ) -> pa.Table:
-        """Write a whole table and seal it; what stood there before is replaced.
+        """Write and seal a whole table, replacing an earlier one.
 
         Args:
-            table: the rows, in the order in which they are to be read.
-            schema: what they must conform to.
+            table: the rows, in the order in which they will be read.
+            schema: of the table.
             config: the settings that the content depends on.
-            inputs: name -> fingerprint of what it was made from.
-            made_from: fingerprint of all that the content depends on, for `is_made_from`; None never equals another.
+            inputs: name -> fingerprint of each input.
+            made_from: fingerprint of all that the content depends on, for `is_made_from`; None never matches.
         """
         conformed = conform(table, schema)
         writer = self.writer(schema)
@@ -61,7 +61,7 @@ class TableStore:
         return conformed
 
     def writer(self, schema: TableSchema) -> TableWriter:
-        """For a table too large to lie in memory: its parts one by one, then the seal. What stood there is gone."""
+        """Return a writer for a table larger than memory: append parts, then seal. Deletes an earlier table."""
         manifest = self.made(schema)
         self.clear(schema)
         return TableWriter(
@@ -69,7 +69,7 @@ class TableStore:
         )
 
     def part_writer(self, schema: TableSchema, number: int) -> TableWriter:
-        """For one piece of a table that several processes write; `seal` then takes what each has written."""
+        """Return a writer for one piece of a table that several processes write; `seal` takes the parts of all."""
         return TableWriter(self, schema, f"{PART}{number:07}-")
 
     def seal(
@@ -82,12 +82,12 @@ class TableStore:
         inputs: Mapping[str, str] | None = None,
         made_from: str | None = None,
     ) -> None:
-        """Write the manifest: from here on the table exists.
+        """Write the manifest: from now on the table exists.
 
         Args:
             schema: of the table.
-            parts: the files, in order (by name), and the SHA-256 of each.
-            num_rows: of all of them.
+            parts: file name -> SHA-256, in order (by name).
+            num_rows: total of all parts.
             config: as for `write`.
             inputs: as for `write`.
             made_from: as for `write`.
@@ -107,50 +107,52 @@ class TableStore:
     def clear(self, schema: TableSchema) -> None:
         """Delete a table, sealed or not."""
         self.invalidate(schema)
-        # a table has one writer, so unfinished files are left from one that was killed
+        # a table has one writer, so unfinished files come from one that was killed
         for below in ((schema.name, UNFINISHED), (schema.name,)):
             for name in self.folder.names(*below):
                 if name.startswith(PART):
                     self.folder.delete(*below, name)
 
     def invalidate(self, schema: TableSchema) -> None:
-        """From here to the next `write` the table does not exist."""
+        """Delete the manifest: until the next `write` the table does not exist."""
         self.folder.delete(schema.name, MANIFEST)
 
     def write_manifest(self, content: Mapping[str, object], *below: str, name: str = MANIFEST) -> None:
-        """Write a manifest: the last act of whatever it describes. Its own digest tells later whether it is whole."""
-        # keys as JSON has them, before they are sorted
+        """Write a manifest with a digest of itself, which later detects damage. Must be the last file of its table."""
+        # convert keys to strings before they are sorted
         plain = json.loads(json.dumps(content, default=stable))
         data = _text({**plain, DIGEST: _digest(plain)})
         self.folder.write_bytes(data, *below, name)
 
     def is_sealed(self, schema: TableSchema) -> bool:
-        """Whether the table is complete."""
+        """Return whether the table is sealed."""
         return self.folder.exists(schema.name, MANIFEST)
 
     def manifest(self, schema: TableSchema) -> dict[str, Any]:
-        """The manifest of a sealed table.
+        """Return the manifest of a sealed table.
 
         Raises:
             FileNotFoundError: the table is not sealed.
             InputError: the manifest is damaged.
         """
         if not self.is_sealed(schema):
-            raise FileNotFoundError(f"table {schema.name} in {self.folder.root} is not there or not sealed")
+            raise FileNotFoundError(
+                f"table {schema.name} in {self.folder.root} does not exist or is not sealed"
+            )
         content = read_manifest(self.folder, schema.name, form=TABLE_MANIFEST)
         if content["table"] != schema.name:
-            raise _damaged(self.folder.at(schema.name, MANIFEST), f"it is that of {content['table']}")
+            raise _damaged(self.folder.at(schema.name, MANIFEST), f"it belongs to {content['table']}")
         return content
 
     def made(self, schema: TableSchema) -> dict[str, Any] | None:
-        """The manifest for the job that writes the table: None where it is damaged too, for then it is made anew."""
+        """Return the manifest for the job that writes the table; None if missing or damaged (then rewritten)."""
         try:
             return self.manifest(schema)
         except (FileNotFoundError, InputError):
             return None
 
     def is_made_from(self, schema: TableSchema, made_from: str | None) -> bool:
-        """Whether the table was sealed as made from exactly this, and its files are those that were sealed."""
+        """Return whether the table was sealed with exactly this ``made_from``, and its files are unchanged."""
         manifest = self.made(schema)
         if manifest is None or made_from is None or manifest.get("made_from") != made_from:
             return False
@@ -164,7 +166,7 @@ class TableStore:
         return int(pq.read_metadata(pa.BufferReader(self._part(schema, name, digest))).num_rows)
 
     def digest(self, schema: TableSchema) -> str:
-        """Fingerprint of the content of a sealed table, whatever it was made from.
+        """Return the fingerprint of a sealed table's content, which does not depend on its inputs.
 
         Raises:
             FileNotFoundError: the table is not sealed.
@@ -173,11 +175,11 @@ class TableStore:
         return content_digest(self.manifest(schema))
 
     def read(self, schema: TableSchema) -> pl.DataFrame:
-        """A sealed table.
+        """Read a sealed table.
 
         Raises:
             FileNotFoundError: the table is not sealed.
-            InputError: its files are not those that were sealed.
+            InputError: its files have changed since.
         """
         manifest = self.manifest(schema)
         tables = [self._read_part(schema, name, digest) for name, digest in manifest["parts"].items()]
@@ -187,7 +189,7 @@ class TableStore:
         return whole
 
     def read_parts(self, schema: TableSchema) -> Iterator[pl.DataFrame]:
-        """The parts of a sealed table one after the other, as they were appended; errors as of `read`."""
+        """Yield the parts of a sealed table in the order in which they were appended; raises as `read`."""
         for name, digest in self.manifest(schema)["parts"].items():
             yield as_frame(self._read_part(schema, name, digest))
 
@@ -196,22 +198,22 @@ class TableStore:
         return conform(pq.read_table(pa.BufferReader(data)), schema, unique=False)
 
     def _part(self, schema: TableSchema, name: str, digest: str) -> bytes:
-        """The bytes of a part, which are those that were sealed."""
-        place = self.folder.at(schema.name, name)
+        """Return the bytes of a part, verified by its digest."""
+        path = self.folder.at(schema.name, name)
         try:
             data = self.folder.read_bytes(schema.name, name)
         except FileNotFoundError as error:
             raise InputError(
-                [f"table {schema.name}: {place} is gone; run the job that writes it again"]
+                [f"table {schema.name}: {path} is missing. Run the job that writes it again"]
             ) from error
         if hashlib.sha256(data).hexdigest() != digest:
-            text = f"table {schema.name}: {place} is not what was sealed; run the job that writes it again"
+            text = f"table {schema.name}: {path} is not what was sealed. Run the job that writes it again"
             raise InputError([text])
         return data
 
 
 class TableWriter:
-    """The parts of one table, or of a piece of it, in order; `TableStore` makes it."""
+    """Writer of the parts of one table, or of a piece of it; created by `TableStore`."""
 
     def __init__(
         self, tables: TableStore, schema: TableSchema, prefix: str, replaced: str | None = None
@@ -224,7 +226,7 @@ class TableWriter:
         self._replaced = replaced
 
     def append(self, table: pa.Table | pl.DataFrame) -> None:
-        """Write the next part; a key must not repeat inside it (nor over all parts: the caller's to see to)."""
+        """Write the next part. Keys must be unique in it (checked) and over all parts (not checked)."""
         conformed = conform(table, self._schema)
         name = f"{self._prefix}{len(self.parts):05}.parquet"
         self.parts[name] = self._tables.folder.write_parquet(conformed, self._schema.name, name)
@@ -232,7 +234,7 @@ class TableWriter:
 
     @property
     def is_changed(self) -> bool:
-        """Whether the parts so far are another table than the sealed one that they replace, if there was one."""
+        """Whether the parts so far differ from the sealed table that they replace, or there was none."""
         return _content(self._schema, self.parts) != self._replaced
 
     def seal(
@@ -242,7 +244,7 @@ class TableWriter:
         inputs: Mapping[str, str] | None = None,
         made_from: str | None = None,
     ) -> None:
-        """Write the manifest: from here on the table exists."""
+        """Write the manifest: from now on the table exists."""
         self._tables.seal(
             self._schema, self.parts, self.num_rows, config=config, inputs=inputs, made_from=made_from
         )
@@ -251,38 +253,38 @@ class TableWriter:
 def read_manifest(
     folder: Folder, *below: str, name: str = MANIFEST, form: Mapping[str, type] | None = None
 ) -> dict[str, Any]:
-    """A manifest that is there, without its digest.
+    """Read an existing manifest; the result is without its digest.
 
     Args:
-        folder: where it lies, with ``below`` and ``name``.
-        below: folders below that.
+        folder: the root.
+        below: names of folders below the root.
         name: of the file.
-        form: keys that it must have, each with the type of its value.
+        form: required keys -> types of their values.
 
     Raises:
         InputError: it is damaged.
     """
-    place = folder.at(*below, name)
+    path = folder.at(*below, name)
     try:
         content = json.loads(folder.read_bytes(*below, name))
     except (ValueError, RecursionError) as error:
-        raise _damaged(place, str(error)) from error
+        raise _damaged(path, str(error)) from error
     if not isinstance(content, dict):
-        raise _damaged(place, "it is no JSON object")
+        raise _damaged(path, "not a JSON object")
     # manifests of older versions have none
     digest = content.pop(DIGEST, None)
     if digest is not None and digest != _digest(content):
-        raise _damaged(place, "it is not what was written")
+        raise _damaged(path, "its digest differs")
     wrong = [key for key, kind in (form or {}).items() if not isinstance(content.get(key), kind)]
     if wrong:
-        raise _damaged(place, f"without {', '.join(wrong)}")
+        raise _damaged(path, f"without {', '.join(wrong)}")
     return content
 
 
 def whole_manifest(
     folder: Folder, *below: str, name: str = MANIFEST, form: Mapping[str, type] | None = None
 ) -> dict[str, Any] | None:
-    """`read_manifest` for who writes it: None where it is not there or damaged, for then it is made anew."""
+    """Read a manifest for the job that writes it; None if missing or damaged, as it is then rewritten."""
     if not folder.exists(*below, name):
         return None
     try:
@@ -292,7 +294,7 @@ def whole_manifest(
 
 
 def content_digest(manifest: Mapping[str, Any]) -> str:
-    """Return the fingerprint of the content that a table's manifest describes: its columns and files."""
+    """Return the fingerprint of a table's content by its manifest: name, columns and files."""
     return fingerprint([manifest["table"], manifest["columns"], sorted(manifest["parts"].items())])
 
 
@@ -301,8 +303,8 @@ def _content(schema: TableSchema, parts: Mapping[str, str]) -> str:
     return fingerprint([schema.name, columns, sorted(parts.items())])
 
 
-def _damaged(place: str, why: str) -> InputError:
-    return InputError([f"{place}: the manifest is damaged ({why}); run the job that writes it again"])
+def _damaged(path: str, reason: str) -> InputError:
+    return InputError([f"{path}: the manifest is damaged ({reason}). Run the job that writes it again"])
 
 
 def _text(content: Mapping[str, object]) -> bytes:
@@ -313,15 +315,15 @@ def _digest(content: Mapping[str, object]) -> str:
     return hashlib.sha256(_text(content)).hexdigest()
 
 
-def part_paths(place: str) -> list[str]:
-    """The Parquet files of the sealed table in this very folder, in order.
+def part_paths(path: str) -> list[str]:
+    """Return the Parquet files, in order, of the sealed table in a folder.
 
     Raises:
-        InputError: the folder holds no sealed table.
+        InputError: the folder is not a sealed table.
     """
-    folder = Folder(place)
+    folder = Folder(path)
     parts = read_manifest(folder, form={"parts": dict})["parts"] if folder.exists(MANIFEST) else None
     if not parts:
-        text = f"{place}: holds no sealed table; let the job that writes it finish, or name its Parquet files"
+        text = f"{path}: not a sealed table. Let the job that writes it finish, or name its Parquet files"
         raise InputError([text])
-    return ["/".join([place.rstrip("/"), name]) for name in parts]
+    return ["/".join([path.rstrip("/"), name]) for name in parts]

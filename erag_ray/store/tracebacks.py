@@ -1,4 +1,4 @@
-"""Tracebacks of user code, for its author: one file for each place that raised."""
+"""Tracebacks of user code: one file for each line that raised."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ DAMAGE = (OSError, ValueError, pa.ArrowException)
 
 
 class TracebackFiles(logging.Handler):
-    """Writes the traceback of the first fault at each place of user code to a folder, once it is opened.
+    """Logging handler that writes the first traceback of each line of user code to a folder.
 
-    A folder that cannot be written is left to others to tell: the fault itself is in their messages.
+    Errors in writing are ignored: the exception itself is in the job's messages.
 
     Args:
         address: a path or URI.
@@ -33,13 +33,13 @@ class TracebackFiles(logging.Handler):
         self._places: set[str] = set()
 
     def open(self) -> None:
-        """Begin to write."""
+        """Attach the handler."""
         LOG.addHandler(self)
         LOG.setLevel(logging.DEBUG)
         LOG.propagate = False
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write one."""
+        """Write the traceback of a record."""
         place, error = getattr(record, PLACE), record.exc_info
         if not place or place in self._places or error is None:
             return
@@ -51,7 +51,7 @@ class TracebackFiles(logging.Handler):
 
 
 class JobTracebacks(TracebackFiles):
-    """Those of a job: in ``<out>/errors``, which holds nothing of former jobs."""
+    """Context manager for the tracebacks of a job: in ``<out>/errors``, cleared at the start."""
 
     def __init__(self, out: str) -> None:
         super().__init__("/".join([out.rstrip("/"), ERRORS]))
@@ -71,7 +71,7 @@ class JobTracebacks(TracebackFiles):
             Folder(self.address).delete_folder(UNFINISHED)
 
     def named(self) -> Iterator[str]:
-        """A line about the files, if there are any."""
+        """Yield a line with the files, if there are any."""
         with contextlib.suppress(*DAMAGE):
             names = Folder(self.address).names() if self._was_open else []
             if names:
@@ -79,6 +79,6 @@ class JobTracebacks(TracebackFiles):
 
 
 def traceback_folder() -> str | None:
-    """Where this process writes the tracebacks of user code; None if it does not."""
+    """Return the folder to which this process writes tracebacks of user code; None if it does not."""
     addresses = [handler.address for handler in LOG.handlers if isinstance(handler, TracebackFiles)]
     return Folder(addresses[-1]).address if addresses else None

@@ -1,7 +1,7 @@
-"""Fine-tuning of FiD and IPA readers: files -> examples -> batches -> a `save_pretrained` folder.
+"""Fine-tuning of FiD and IPA readers, from question files to a `save_pretrained` folder.
 
-`examples` loads and checks, `curriculum` says what each step reads, `batches` draws and tokenises it, `start` makes a
-model from scratch, `loop` trains (alone or as one of several workers of torch.distributed), `checkpoints` keeps what
-is needed to go on. A step depends on the config and its own number alone, so that going on needs no other state than
-weights and optimiser.
+`examples` loads and checks files, `curriculum` assigns questions to steps, `batches` samples and tokenises them,
+`start` creates a model from scratch, `loop` trains (in one process or several workers of torch.distributed), and
+`checkpoints` saves weights and optimiser. A step is a function of the config and its number, so resuming needs no
+other state.
 """

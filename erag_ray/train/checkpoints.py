@@ -1,7 +1,7 @@
-"""What a killed training goes on from: folders of weights, optimiser state and step, each whole or not there at all.
+"""Checkpoints of a training: folders of weights, optimiser state and step, written atomically.
 
-Learning rate and everything that is drawn depend on the step's number alone, so neither a scheduler nor a random
-number generator has a state to keep.
+The learning rate and all random choices are functions of the step's number, so schedulers and random number generators
+have no state to save.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, SafetensorError)
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """How far a training is: steps done, and the best evaluation so far."""
+    """Progress of a training: finished steps, and the best evaluation so far."""
 
     step: int = 0
     best_score: float | None = None
@@ -40,7 +40,7 @@ class State:
 
 @dataclass(frozen=True, kw_only=True)
 class Checkpoint:
-    """A whole checkpoint, read but not yet put to use."""
+    """A checkpoint in memory."""
 
     state: State
     weights: Mapping[str, torch.Tensor]
@@ -54,10 +54,10 @@ class Checkpoints:
         self.root = root
 
     def save(self, model: Any, optimizer: torch.optim.Optimizer, state: State) -> None:
-        """Write a checkpoint; only then the oldest one goes.
+        """Write a checkpoint, then delete the oldest one.
 
         Raises:
-            JobError: it could not be written; those before it are untouched.
+            JobError: it could not be written; earlier ones are unchanged.
         """
         names = parameter_names(model, optimizer)
         with written_whole(self.root / f"step-{state.step:08}") as folder:
@@ -69,22 +69,22 @@ class Checkpoints:
             shutil.rmtree(old, ignore_errors=True)
 
     def clean(self) -> None:
-        """Remove what killed processes have left half written."""
+        """Remove unfinished checkpoints of killed processes."""
         shutil.rmtree(self.root / UNFINISHED, ignore_errors=True)
 
     def folders(self) -> list[pathlib.Path]:
-        """The checkpoints, oldest first."""
+        """Return the checkpoints, oldest first."""
         return sorted(self.root.glob("step-????????"))
 
     def newest(self) -> tuple[Checkpoint | None, list[str]]:
-        """The newest checkpoint that is whole, if there is one, and a line for each that is not."""
+        """Return the newest undamaged checkpoint, if any, and a message for each damaged one that is newer."""
         lines: list[str] = []
         for folder in reversed(self.folders()):
             try:
                 return _read(folder), lines
             except UNREADABLE as error:
                 reason = str(error).splitlines()[0]
-                lines.append(f"{folder}: this checkpoint is not whole ({reason}); the one before it is used")
+                lines.append(f"{folder}: this checkpoint is damaged ({reason}); the previous one is used")
         return None, lines
 
 
@@ -99,19 +99,19 @@ def _read(folder: pathlib.Path) -> Checkpoint:
 
 
 def restore(checkpoint: Checkpoint, model: Any, optimizer: torch.optim.Optimizer) -> State:
-    """Put a checkpoint's weights and optimiser state in place.
+    """Load a checkpoint's weights and optimiser state into model and optimiser.
 
     Raises:
-        InputError: it is of a model of another form.
+        InputError: the shapes of its weights are not the model's.
     """
-    own = {name: tuple(value.shape) for name, value in model.named_parameters()}
-    found = {name: tuple(value.shape) for name, value in checkpoint.weights.items()}
-    if own != found:
-        other = sorted(name for name in own.keys() | found.keys() if own.get(name) != found.get(name))
+    shapes = {name: tuple(value.shape) for name, value in model.named_parameters()}
+    saved = {name: tuple(value.shape) for name, value in checkpoint.weights.items()}
+    if shapes != saved:
+        names = sorted(name for name in shapes.keys() | saved.keys() if shapes.get(name) != saved.get(name))
         raise InputError(
             [
-                f"out: its checkpoints are of a model of another form ({len(other)} weights differ, such as "
-                f"{other[0]}: {found.get(other[0])} there, {own.get(other[0])} here); name another out"
+                f"out: its checkpoints are of a model with other shapes ({len(names)} weights differ, such as "
+                f"{names[0]}: {saved.get(names[0])} there, {shapes.get(names[0])} here). Name another out"
             ]
         )
     with torch.no_grad():
@@ -126,7 +126,7 @@ def restore(checkpoint: Checkpoint, model: Any, optimizer: torch.optim.Optimizer
 
 
 def parameter_names(model: Any, optimizer: torch.optim.Optimizer) -> dict[torch.nn.Parameter, str]:
-    """The parameters of an optimiser, by the model's names for them."""
+    """Return the parameters of an optimiser -> their names in the model."""
     names = {parameter: name for name, parameter in model.named_parameters()}
     return {parameter: names[parameter] for group in optimizer.param_groups for parameter in group["params"]}
 
@@ -142,48 +142,48 @@ def _optimizer_tensors(
 
 
 @contextlib.contextmanager
-def written_whole(place: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A folder to write into that takes its place, and that of what stood there, when all is written.
+def written_whole(target: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yield a temporary folder that replaces ``place`` when all is written.
 
     Raises:
-        JobError: something could not be written; what stood in the place is untouched.
+        JobError: something could not be written; an earlier folder is unchanged.
     """
-    unfinished = place.parent / UNFINISHED / f"{place.name}-{uuid.uuid4().hex[:8]}"
+    unfinished = target.parent / UNFINISHED / f"{target.name}-{uuid.uuid4().hex[:8]}"
     try:
         unfinished.mkdir(parents=True)
         yield unfinished
         _sync(list(unfinished.iterdir()))
-        previous = previous_of(place)
+        previous = previous_of(target)
         shutil.rmtree(previous, ignore_errors=True)
-        if place.exists():
-            os.rename(place, previous)
-        os.rename(unfinished, place)
+        if target.exists():
+            os.rename(target, previous)
+        os.rename(unfinished, target)
         shutil.rmtree(previous, ignore_errors=True)
     except (OSError, SafetensorError, RuntimeError) as error:
         shutil.rmtree(unfinished, ignore_errors=True)
         raise JobError(
-            f"{place} could not be written: {error}\nThe last good checkpoint in {place.parent} is kept; make room "
-            "(or see to the folder) and start the same command again to go on from it"
+            f"{target} could not be written: {error}\nThe last good checkpoint in {target.parent} is kept. Make room "
+            "(or repair the folder) and start the same command again to resume from it"
         ) from error
     finally:
         with contextlib.suppress(OSError):
             unfinished.parent.rmdir()
 
 
-def previous_of(place: pathlib.Path) -> pathlib.Path:
-    """Where the folder that stood in a place waits while the new one takes it."""
-    return place.with_name(f"{place.name}.previous")
+def previous_of(folder: pathlib.Path) -> pathlib.Path:
+    """Return the temporary path of an old folder while a new one replaces it."""
+    return folder.with_name(f"{folder.name}.previous")
 
 
-def recover(place: pathlib.Path) -> None:
-    """Bring back a folder whose successor was about to take its place when the process was killed."""
-    if not place.exists() and previous_of(place).exists():
-        os.rename(previous_of(place), place)
-    shutil.rmtree(place.parent / UNFINISHED, ignore_errors=True)
+def recover(folder: pathlib.Path) -> None:
+    """Restore a folder if the process was killed while it was being replaced."""
+    if not folder.exists() and previous_of(folder).exists():
+        os.rename(previous_of(folder), folder)
+    shutil.rmtree(folder.parent / UNFINISHED, ignore_errors=True)
 
 
 def _sync(files: Sequence[pathlib.Path]) -> None:
-    """A machine that goes down must not leave a moved folder with empty files."""
+    """Flush files to disk, so that a crash of the machine cannot leave empty files in a moved folder."""
     for file in files:
         with open(file, "rb") as stream:
             os.fsync(stream.fileno())

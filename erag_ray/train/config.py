@@ -1,4 +1,4 @@
-"""Training of a reader: examples, curriculum, optimisation, and where it runs."""
+"""Configuration of a training: examples, curriculum, optimisation, and resources."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class ExamplesConfig:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no file is named."""
+        """Whether there are no question files."""
         return not (self.queries or self.given)
 
 

@@ -1,4 +1,4 @@
-"""Evaluation while training: dev questions through the reader's own render, batches, generate, by their own score."""
+"""Evaluation during training: dev questions through the reader's rendering, batching and decoding, by their scores."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from erag_ray.train.reader import TrainedReader
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class _Asked:
+class _DevRequest:
     request: Request
     answers: list[str]
     score: str
 
 
 class DevQuestions:
-    """The dev questions, read as the last stage has it: most passages, its gold passages, nothing cropped."""
+    """The dev questions with the last stage's settings: its largest num_passages, its num_gold, no cropping."""
 
     def __init__(self, config: TrainConfig, examples: Examples, readers: Mapping[str, TrainedReader]) -> None:
         self.config = config
@@ -46,7 +46,7 @@ class DevQuestions:
         return list(self._rows)
 
     def scores(self) -> dict[str, float]:
-        """Mean score of each dataset (``dev_<name>``) and the mean of these (``dev``), over all workers."""
+        """Return the mean score of each dataset (``dev_<name>``) and the mean of these (``dev``), over all workers."""
         rank, num_workers = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         sums = np.array([self._sum(name, rank, num_workers) for name in self.datasets])
         if dist.is_initialized():
@@ -61,22 +61,22 @@ class DevQuestions:
         }
 
     def _sum(self, name: str, rank: int, num_workers: int) -> float:
-        """The sum of the scores of one worker's questions of a dataset."""
+        """Return the sum of the scores of one worker's questions of a dataset."""
         model, form = self.readers[name]
-        asked = [self._asked(form, row) for row in self._rows[name][rank::num_workers]]
-        prompts = model.render([one.request for one in asked])
-        outputs = [""] * len(asked)
+        requests = [self._request(form, row) for row in self._rows[name][rank::num_workers]]
+        prompts = model.render([request.request for request in requests])
+        outputs = [""] * len(requests)
         for rows in model.batches(prompts):
             for row, output in zip(rows, model.generate([prompts[row] for row in rows]), strict=True):
                 outputs[row] = output.text
         return sum(
-            score_outputs([text], [one.answers], score_named(one.score))[0] or 0.0
-            for text, one in zip(outputs, asked, strict=True)
+            score_outputs([text], [request.answers], score_named(request.score))[0] or 0.0
+            for text, request in zip(outputs, requests, strict=True)
         )
 
-    def _asked(self, form: Form, row: int) -> _Asked:
+    def _request(self, form: Form, row: int) -> _DevRequest:
         record = self.examples.table.slice(row, 1).to_pylist()[0]
         stage = self.config.curriculum[-1]
         rows = listed(record["passages"], record["gold"], max(stage.num_passages), stage.num_gold)
         request = Request.of(form, record["question"], read_passages(self.examples.corpus, rows))
-        return _Asked(request=request, answers=record["answers"], score=record["score"])
+        return _DevRequest(request=request, answers=record["answers"], score=record["score"])

@@ -1,4 +1,4 @@
-"""The training log: one CSV line a step; and the lines that a worker has for the user."""
+"""The training log, a CSV line for each step, and messages of workers for the user."""
 
 from __future__ import annotations
 
@@ -14,51 +14,51 @@ LOG, LINES = "log.csv", "messages.txt"
 
 
 class TrainingLog:
-    """``<out>/log.csv``: a line a step with `COLUMNS` (segment tokens of the step, seconds so far) and dev scores.
+    """``<out>/log.csv``: a line per step with `COLUMNS` (segment tokens of the step, seconds so far) and dev scores.
 
-    A full disk must not end one worker alone: lines that cannot be written wait, and the next checkpoint tells.
+    A full disk must not end a single worker: lines that cannot be written are buffered, and the next checkpoint raises.
     """
 
     def __init__(self, out: pathlib.Path, datasets: Sequence[str]) -> None:
         self.path = out / LOG
         self.lines = out / LINES
         self._size = 0
-        self._waiting: list[Mapping[str, object]] = []
+        self._buffer: list[Mapping[str, object]] = []
         self.columns = [*COLUMNS, "dev", *(f"dev_{name}" for name in datasets)]
 
-    def go_on_from(self, step: int) -> float:
-        """Drop what was logged after so many steps; gives the seconds that the kept steps took."""
-        kept = [row for row in read_log(self.path) if int(row["step"]) <= step]
+    def resume(self, step: int) -> float:
+        """Drop the lines after ``step``; return the seconds of the steps up to it."""
+        rows = [row for row in read_log(self.path) if int(row["step"]) <= step]
         unfinished = self.path.with_suffix(".unfinished")
         with open(unfinished, "w", newline="") as file:
             writer = csv.DictWriter(file, self.columns, lineterminator="\n")
             writer.writeheader()
-            writer.writerows(kept)
+            writer.writerows(rows)
         os.replace(unfinished, self.path)
         self._size = self.path.stat().st_size
-        return float(kept[-1]["seconds"]) if kept else 0.0
+        return float(rows[-1]["seconds"]) if rows else 0.0
 
     def add(self, values: Mapping[str, object]) -> None:
         """Append the line of a step; missing columns stay empty."""
-        self._waiting.append(values)
+        self._buffer.append(values)
         text = io.StringIO()
-        csv.DictWriter(text, self.columns, lineterminator="\n").writerows(self._waiting)
+        csv.DictWriter(text, self.columns, lineterminator="\n").writerows(self._buffer)
         with contextlib.suppress(OSError), open(self.path, "r+b") as file:
-            # half a line may stand there from the last time
+            # drop a partial line of a failed write
             file.truncate(self._size)
             file.seek(self._size)
             file.write(text.getvalue().encode())
             file.flush()
-            self._size, self._waiting = file.tell(), []
+            self._size, self._buffer = file.tell(), []
 
     def say(self, line: str) -> None:
-        """Leave a line for the user, whom the driver shows it to."""
+        """Write a message for the user, which the driver prints."""
         with open(self.lines, "a") as file:
             file.write(line + "\n")
 
 
 def read_log(path: pathlib.Path) -> list[dict[str, str]]:
-    """The whole lines of a log; none where there is no file."""
+    """Return the complete lines of a log; none without a file."""
     if not path.is_file():
         return []
     text = path.read_text()

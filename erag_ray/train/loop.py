@@ -1,9 +1,8 @@
 """The training loop: one process, or one of several data-parallel workers of torch.distributed.
 
-The loss of a step is the sum of the token cross-entropies over the number of target tokens, both over all workers and
-micro-batches; gradients are summed in the same way, by one all-reduce a step. So neither the number of workers nor the
-split into micro-batches changes what is learned, rounding and dropout aside, and a worker without questions in a
-step gives zeros.
+The loss of a step is the sum of the token cross-entropies divided by the number of target tokens, both over all workers
+and micro-batches; gradients are summed in the same way, by one all-reduce per step. Except for rounding and dropout,
+the result does not depend on the number of workers or the micro-batches; a worker without questions contributes zeros.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Totals(NamedTuple):
     num_targets: float
     num_tokens: float
     num_without_memory: float = 0.0
-    """Workers whose memory ran out."""
+    """Workers that ran out of memory."""
 
 
 class Trainer:
@@ -66,10 +65,10 @@ class Trainer:
         self.log = TrainingLog(self.out, self.dev.datasets)
 
     def run(self) -> State:
-        """Train from the newest checkpoint, or from the start, to the end; the result lies in ``reader/``.
+        """Train from the newest checkpoint, or from the start, to the end; the result is in ``reader/``.
 
         Raises:
-            JobError: the loss is no number any more, or something could not be saved.
+            JobError: the loss is not finite, or something could not be saved.
             InputError: the checkpoint is of another model.
         """
         state, seconds = self._begin()
@@ -84,48 +83,48 @@ class Trainer:
             if is_main():
                 self.log.add({**values, "seconds": round(time.monotonic() - started, 3)})
             if self._is_due(state.step, self.config.save_steps):
-                together(lambda state=state: self.checkpoints.save(self.model, self.optimizer, state))
+                on_main_worker(lambda state=state: self.checkpoints.save(self.model, self.optimizer, state))
         if not self.dev.datasets:
-            together(self._save_reader)
+            on_main_worker(self._save_reader)
         return state
 
     def _is_due(self, step: int, every: int) -> bool:
         return step % every == 0 or step == self.curriculum.num_steps
 
     def _begin(self) -> tuple[State, float]:
-        """Where to go on, and the seconds spent until there."""
-        together(self._clean)
+        """Return the state to resume from, and the seconds spent until there."""
+        on_main_worker(self._clean)
         checkpoint, lines = self.checkpoints.newest()
         state = restore(checkpoint, self.model, self.optimizer) if checkpoint else State()
         seconds = 0.0
         if is_main():
-            seconds = self.log.go_on_from(state.step)
+            seconds = self.log.resume(state.step)
             for line in lines:
                 self.log.say(line)
             if checkpoint:
-                self.log.say(f"going on after step {state.step:,} of {self.curriculum.num_steps:,}")
+                self.log.say(f"resuming after step {state.step:,} of {self.curriculum.num_steps:,}")
         return state, seconds
 
     def _clean(self) -> None:
-        """Put right what a killed process may have left half done."""
+        """Remove unfinished files of a killed process."""
         recover(self.out / "reader")
         self.checkpoints.clean()
 
     def _samples(self, first: int) -> Iterator[tuple[int, list[Sample]]]:
-        """This worker's samples of each step; those of the next are made while a step is computed."""
+        """Yield this worker's samples of each step; the next step's are prepared in a thread."""
         with ThreadPoolExecutor(1) as pool:
             steps = range(first, self.curriculum.num_steps)
-            waiting = [pool.submit(self.batches.share, step, *place_among_workers()) for step in steps[:1]]
+            waiting = [pool.submit(self.batches.share, step, *rank_and_size()) for step in steps[:1]]
             for step in steps:
                 samples = waiting.pop().result()
                 if step + 1 < steps.stop:
-                    waiting.append(pool.submit(self.batches.share, step + 1, *place_among_workers()))
+                    waiting.append(pool.submit(self.batches.share, step + 1, *rank_and_size()))
                 yield step, samples
 
     def _step(self, step: int, samples: Sequence[Sample]) -> dict[str, object]:
-        """One optimiser step; gives its line of the log."""
-        # what dropout draws depends on the step alone, so that going on needs no generator's state
-        seed = np.random.SeedSequence([self.config.seed, step, place_among_workers()[0]])
+        """Do one optimiser step; return its line of the log."""
+        # seed dropout by the step, so that resuming needs no generator state
+        seed = np.random.SeedSequence([self.config.seed, step, rank_and_size()[0]])
         torch.manual_seed(int(seed.generate_state(1)[0]))
         totals = self._backward(samples)
         if totals.num_without_memory:
@@ -142,7 +141,7 @@ class Trainer:
         self.optimizer.step()
         return {
             "step": step + 1,
-            "stage": self.curriculum.place(step).stage + 1,
+            "stage": self.curriculum.position(step).stage + 1,
             "loss": loss,
             "gradient_norm": norm,
             "learning_rate": rate,
@@ -150,13 +149,13 @@ class Trainer:
         }
 
     def _backward(self, samples: Sequence[Sample]) -> Totals:
-        """Sums of gradients (in place), loss and tokens over all micro-batches of all workers."""
+        """Sum gradients (in place), loss and tokens over all micro-batches of all workers."""
         self.model.train()
         self.gradients.zero_()
         sums = torch.zeros(4, dtype=torch.float64, device=self.gradients.device)
         if not self._has_memory_for(samples, sums):
             free_memory()
-            # the other workers would else wait for this one's gradients
+            # still take part in the all-reduce: the other workers wait for it
             sums[3] = 1
         if dist.is_initialized():
             dist.all_reduce(self.gradients)
@@ -171,7 +170,8 @@ class Trainer:
                 with autocast(self.config):
                     loss = loss_sum(self.model, batch, pass_tokens)
                 loss.backward()  # type: ignore[no-untyped-call]
-                counts = [sum(len(one.target) for one in batch), sum(one.prompt.length for one in batch), 0]
+                num_targets = sum(len(sample.target) for sample in batch)
+                counts = [num_targets, sum(sample.prompt.length for sample in batch), 0]
                 sums += torch.stack([loss.detach().double(), *sums.new_tensor(counts)])
         except (MemoryError, RuntimeError) as error:
             if not is_out_of_memory(error):
@@ -188,12 +188,12 @@ class Trainer:
 
     def _not_finite(self, step: int, loss: float, norm: float) -> str:
         folders = self.checkpoints.folders()
-        kept = f"the last good checkpoint is {folders[-1]}" if folders else "there is no checkpoint yet"
+        last = f"the last good checkpoint is {folders[-1]}" if folders else "there is no checkpoint yet"
         return (
             f"step {step + 1}: the loss is {loss} and the norm of its gradient {norm}: training has diverged; "
-            f"{kept}.\nStart again in another out with a lower learning_rate (now {self.config.learning_rate}), a "
+            f"{last}.\nStart again in another out with a lower learning_rate (now {self.config.learning_rate}), a "
             f"longer warm-up or a smaller max_grad_norm; with bf16 (now {self.config.bf16}) try without, "
-            "and start from weights that were made for bfloat16 or float32, not float16"
+            "and start from weights that were trained in bfloat16 or float32, not float16"
         )
 
     def _evaluate(self) -> dict[str, float]:
@@ -202,10 +202,10 @@ class Trainer:
             return self.dev.scores()
 
     def _keep_best(self, state: State, score: float) -> State:
-        # of equal ones the later: it has learned for longer
+        # on a tie the later one, which was trained for longer
         if state.best_score is not None and score < state.best_score:
             return state
-        together(self._save_reader)
+        on_main_worker(self._save_reader)
         return State(step=state.step, best_score=score, best_step=state.step)
 
     def _save_reader(self) -> None:
@@ -214,15 +214,15 @@ class Trainer:
 
 
 def loss_sum(model: Any, samples: Sequence[Sample], batch_tokens: int) -> torch.Tensor:
-    """The sum of the cross-entropies of all target tokens, in float32; targets of similar length go together."""
+    """Return the sum of the cross-entropies of all target tokens, in float32; targets are batched by length."""
     fused = encode_prompts(model, [sample.prompt for sample in samples], batch_tokens)
     states, mask = fused.states, fused.is_state.long()
     by_size: dict[int, list[int]] = {}
-    for place, sample in enumerate(samples):
-        by_size.setdefault(len(sample.target).bit_length(), []).append(place)
+    for index, sample in enumerate(samples):
+        by_size.setdefault(len(sample.target).bit_length(), []).append(index)
     losses = [
-        _loss_sum(model, states[places], mask[places], [samples[place].target for place in places])
-        for places in by_size.values()
+        _loss_sum(model, states[indices], mask[indices], [samples[index].target for index in indices])
+        for indices in by_size.values()
     ]
     return torch.stack(losses).sum()
 
@@ -234,19 +234,19 @@ def _loss_sum(
     targets = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=NO_TARGET).to(
         states.device
     )
-    found = model(
+    outputs = model(
         encoder_outputs=BaseModelOutput(last_hidden_state=states),
         attention_mask=mask,
         decoder_input_ids=model.prepare_decoder_input_ids_from_labels(targets),
         use_cache=False,
     )
     return torch.nn.functional.cross_entropy(
-        found.logits.float().flatten(0, 1), targets.flatten(), ignore_index=NO_TARGET, reduction="sum"
+        outputs.logits.float().flatten(0, 1), targets.flatten(), ignore_index=NO_TARGET, reduction="sum"
     )
 
 
 def flat_gradients(model: Any) -> torch.Tensor:
-    """One vector that the gradients of all parameters are views of: zeroed, reduced and scaled in one go."""
+    """Return one vector of all gradients, of which each parameter's is a view: zeroed, reduced and scaled at once."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     flat = torch.zeros(sum(p.numel() for p in parameters), device=parameters[0].device)
     start = 0
@@ -257,7 +257,7 @@ def flat_gradients(model: Any) -> torch.Tensor:
 
 
 def make_optimizer(model: Any, config: TrainConfig) -> torch.optim.Optimizer:
-    """AdamW; layer norms and biases (all vectors) are not decayed."""
+    """Return AdamW without weight decay for layer norms and biases (all vectors)."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     groups: list[dict[str, Any]] = [
         {"params": [p for p in parameters if p.ndim > 1], "weight_decay": config.weight_decay},
@@ -267,26 +267,26 @@ def make_optimizer(model: Any, config: TrainConfig) -> torch.optim.Optimizer:
 
 
 def autocast(config: TrainConfig) -> contextlib.AbstractContextManager[Any]:
-    """Matrix products in bfloat16, where the config asks for it."""
+    """Return torch's autocast to bfloat16, enabled by the config's bf16."""
     kind = "cuda" if torch.cuda.is_available() else "cpu"
     return torch.autocast(kind, dtype=torch.bfloat16, enabled=config.bf16)
 
 
-def place_among_workers() -> tuple[int, int]:
-    """This worker's number and how many there are."""
+def rank_and_size() -> tuple[int, int]:
+    """Return this worker's rank and the number of workers."""
     return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
 
 
 def is_main() -> bool:
-    """Whether this worker writes the files."""
-    return place_among_workers()[0] == 0
+    """Return whether this worker is the main one, which writes the files."""
+    return rank_and_size()[0] == 0
 
 
-def together(act: Any) -> None:
-    """The main worker acts while the others wait; what it cannot do ends all of them.
+def on_main_worker(act: Any) -> None:
+    """Call a function on the main worker while the others wait.
 
     Raises:
-        JobError: the main worker raised it.
+        JobError: on all workers, if the main one raised it.
     """
     failed: list[str | None] = [None]
     if is_main():

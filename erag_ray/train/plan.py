@@ -1,4 +1,4 @@
-"""Before the first step: the settings that a training's folder holds, and whether a config goes on with them."""
+"""Preparation of a training: settings of its folder, checks that a config may resume it, examples and start model."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from erag_ray.train.reader import check_start
 from erag_ray.train.scratch.start import make_model
 
 SETTINGS = "training.json"
-# what changes nothing but speed, memory and place
+# keys that affect only speed, memory and location
 FREE_KEYS = (
     "out",
     "progress",
@@ -35,7 +35,7 @@ FREE_KEYS = (
 
 
 def settings(config: TrainConfig) -> dict[str, Any]:
-    """Everything that the result depends on, by the keys of the config; file stamps and digests of weights besides."""
+    """Return all that the result depends on: the config's keys, file stamps, and digests of weights."""
     values = {key: value for key, value in dataclasses.asdict(config).items() if key not in FREE_KEYS}
     del values["reader"]
     reader = {f"reader.{key}": value for key, value in output_settings(config.reader).items()}
@@ -44,8 +44,8 @@ def settings(config: TrainConfig) -> dict[str, Any]:
     }
     files = {f"files of {name}": file_stamps(getattr(config, name)) for name in ("train", "dev")}
     weights = {} if config.scratch else {"weights of reader.model": _digests(config.reader)}
-    found: dict[str, Any] = json.loads(json.dumps({**values, **reader, **examples, **files, **weights}))
-    return found
+    result: dict[str, Any] = json.loads(json.dumps({**values, **reader, **examples, **files, **weights}))
+    return result
 
 
 def _digests(reader: ReaderConfig) -> dict[str, str]:
@@ -53,26 +53,26 @@ def _digests(reader: ReaderConfig) -> dict[str, str]:
 
 
 def check_same(config: TrainConfig) -> None:
-    """Refuse to go on in a folder that holds a training with other settings.
+    """Check that the folder has no training with other settings.
 
     Raises:
-        InputError: it does; the keys that differ are named. Or ``reader.model`` cannot be found.
+        InputError: it has; the message lists the keys that differ. Or ``reader.model`` cannot be found.
     """
     folder, now = Folder(config.out), settings(config)
     if not folder.exists(SETTINGS):
         return
     try:
-        held = json.loads(folder.read_bytes(SETTINGS))
+        saved = json.loads(folder.read_bytes(SETTINGS))
     except ValueError as error:
-        raise InputError([f"{folder.at(SETTINGS)}: damaged ({error}); name another out"]) from error
-    other = sorted(key for key in held.keys() | now.keys() if held.get(key) != now.get(key))
-    if other:
+        raise InputError([f"{folder.at(SETTINGS)}: damaged ({error}). Name another out"]) from error
+    keys = sorted(key for key in saved.keys() | now.keys() if saved.get(key) != now.get(key))
+    if keys:
         changes = "; ".join(
-            f"{key}: {_short(held.get(key))} there, {_short(now.get(key))} here" for key in other
+            f"{key}: {_short(saved.get(key))} there, {_short(now.get(key))} here" for key in keys
         )
         raise InputError(
             [
-                f"out: {config.out} holds a training with other settings ({changes}); name another out, or remove it"
+                f"out: {config.out} holds a training with other settings ({changes}). Name another out, or remove it"
             ]
         )
 
@@ -83,17 +83,17 @@ def _short(value: object) -> str:
 
 
 def write_settings(config: TrainConfig) -> None:
-    """Note what this folder's training depends on."""
+    """Write the settings of this folder's training."""
     Folder(config.out).write_bytes(json.dumps(settings(config), indent=1).encode(), SETTINGS)
 
 
 def start_folder(config: TrainConfig) -> str:
-    """The model folder or hub name that training starts from."""
+    """Return the model folder or hub name that training starts from."""
     return str(pathlib.Path(config.out, "start")) if config.scratch else str(config.reader.model)
 
 
 def finished(config: TrainConfig) -> Mapping[str, Any] | None:
-    """How a training ended, if it has."""
+    """Return the manifest of a finished training, else None."""
     store = TableStore(config.out)
     return whole_manifest(store.folder, form={"step": int})
 
@@ -104,14 +104,14 @@ def seal(config: TrainConfig, state: State) -> None:
 
 
 def check(config: TrainConfig) -> None:
-    """What can be told before a file is read: the keys go together, and ``out`` is free or holds this training.
+    """Check the config before files are read: consistent keys, and an ``out`` that is empty or of this training.
 
     Raises:
-        InputError: they do not, or it does not.
+        InputError: a check failed.
     """
     problems = []
     if config.scratch and config.reader.model:
-        problems.append("reader.model: must be null with scratch, which makes a model of its own")
+        problems.append("reader.model: must be null with scratch, which creates a new model")
     if config.reader.kind not in ("fid", "ipa"):
         problems.append(f"reader.kind: only fid and ipa readers are trained, not {config.reader.kind}")
     if config.reader.dtype != "float32":
@@ -129,10 +129,10 @@ def check(config: TrainConfig) -> None:
 
 
 def prepare(config: TrainConfig) -> dict[str, Examples]:
-    """The examples and the model to start from.
+    """Prepare the examples and the model to start from; return the examples.
 
     Raises:
-        InputError: everything that is wrong with both.
+        InputError: all errors in both.
     """
     problems: list[str] = []
     examples: dict[str, Examples] = {}
@@ -158,31 +158,31 @@ def prepare(config: TrainConfig) -> dict[str, Examples]:
 
 def _check_copies(config: TrainConfig, train: Examples) -> list[str]:
     names = {name for stage in config.curriculum for name in stage.copies}
-    known = ", ".join(sorted(train.datasets))
+    datasets = ", ".join(sorted(train.datasets))
     problems = [
-        f"curriculum.copies: no training question is of {name!r}; there are {known}"
+        f"curriculum.copies: no training question is of {name!r}; there are {datasets}"
         for name in sorted(names - set(train.datasets))
     ]
-    nothing = [
+    empty = [
         number
         for number, stage in enumerate(config.curriculum, 1)
         if all(stage.copies.get(name) == 0 for name in train.datasets)
     ]
-    return problems + [f"curriculum.copies: stage {number} asks nothing" for number in nothing]
+    return problems + [f"curriculum.copies: stage {number} has no questions" for number in empty]
 
 
 def _datasets(examples: Mapping[str, Examples]) -> dict[str, Dataset]:
-    return {name: known for part in examples.values() for name, known in part.datasets.items()} or {
+    return {name: dataset for part in examples.values() for name, dataset in part.datasets.items()} or {
         "": Dataset()
     }
 
 
 def _make_start(config: TrainConfig, examples: Mapping[str, Examples]) -> None:
-    """The model from scratch, unless it is there."""
-    place = pathlib.Path(start_folder(config))
-    if config.scratch and not place.exists():
-        with written_whole(place) as folder:
+    """Create the model from scratch, unless it exists."""
+    start = pathlib.Path(start_folder(config))
+    if config.scratch and not start.exists():
+        with written_whole(start) as folder:
             make_model(config.scratch, examples["train"], config.seed, folder)
-    problems = check_start(dataclasses.replace(config.reader, model=str(place)), _datasets(examples))
+    problems = check_start(dataclasses.replace(config.reader, model=str(start)), _datasets(examples))
     if problems:
         raise InputError(problems)

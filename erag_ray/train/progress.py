@@ -1,4 +1,4 @@
-"""How far a training is: a bar on a terminal, else lines; and what its workers say."""
+"""Progress of a training (a bar on a terminal, else lines), and messages of its workers."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ TRAINING_LINE_SECONDS = 10.0
 
 @contextlib.contextmanager
 def training_progress(out: pathlib.Path, num_steps: int, *, show: bool) -> Iterator[None]:
-    """While open, passes on what workers say and, with ``show``, how far they are: step, loss, dev score, time left.
+    """Context manager that prints messages of workers and, with ``show``, step, loss, dev score and time left.
 
-    A bar on a terminal, else a line every `TRAINING_LINE_SECONDS`.
+    As a bar on a terminal, else as a line every `TRAINING_LINE_SECONDS`.
     """
     with beside(_watch, out, num_steps, show):
         yield
 
 
 def _watch(closing: threading.Event, out: pathlib.Path, num_steps: int, show: bool) -> None:
-    said = _Tail(out / LINES)
+    messages = _Tail(out / LINES)
     log = _Log(out / LOG, num_steps)
     is_terminal = sys.stderr.isatty()
     console = rich.console.Console(stderr=True)
@@ -44,9 +44,9 @@ def _watch(closing: threading.Event, out: pathlib.Path, num_steps: int, show: bo
         ended, next_line = False, time.monotonic() + TRAINING_LINE_SECONDS
         while not ended:
             ended = closing.wait(1.0)
-            for line in said.lines():
+            for line in messages.lines():
                 bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
-            log.look()
+            log.update()
             bar.update(task, completed=log.step, description=log.text)
             if show and not is_terminal and log.is_new and (ended or time.monotonic() >= next_line):
                 print(f"step {log.step:,}/{num_steps:,}: {log.text}", file=sys.stderr, flush=True)
@@ -54,25 +54,25 @@ def _watch(closing: threading.Event, out: pathlib.Path, num_steps: int, show: bo
 
 
 class _Tail:
-    """The lines that a file gets from now on."""
+    """The lines that are appended to a file from now on."""
 
     def __init__(self, path: pathlib.Path) -> None:
         self._path = path
-        self._place = path.stat().st_size if path.is_file() else 0
+        self._position = path.stat().st_size if path.is_file() else 0
 
     def lines(self) -> list[str]:
         if not self._path.is_file():
             return []
         with open(self._path, "rb") as file:
-            file.seek(self._place)
+            file.seek(self._position)
             text = file.read()
         whole = text[: text.rfind(b"\n") + 1]
-        self._place += len(whole)
+        self._position += len(whole)
         return whole.decode().splitlines()
 
 
 class _Log:
-    """How far a training's log is."""
+    """The current state of a training's log."""
 
     def __init__(self, path: pathlib.Path, num_steps: int) -> None:
         self._path = path
@@ -80,14 +80,14 @@ class _Log:
         self._first: tuple[int, float] | None = None
         self.step, self.text, self.is_new = 0, "", False
 
-    def look(self) -> None:
+    def update(self) -> None:
         rows = read_log(self._path)
         if not rows:
             return
         step, seconds = int(rows[-1]["step"]), float(rows[-1]["seconds"])
         self._first = self._first or (step, seconds)
-        steps, taken = step - self._first[0], seconds - self._first[1]
-        left = f", {(self._num_steps - step) * taken / steps:.0f} s left" if steps > 0 else ""
+        steps, elapsed = step - self._first[0], seconds - self._first[1]
+        left = f", {(self._num_steps - step) * elapsed / steps:.0f} s left" if steps > 0 else ""
         recent = [float(row["loss"]) for row in rows[-20:]]
         dev = next((f", dev {float(row['dev']):.3f}" for row in reversed(rows) if row.get("dev")), "")
         self.is_new = self.is_new or step != self.step

@@ -1,4 +1,4 @@
-"""The reader in training: one model behind a reader for each dataset; and the folder that comes out."""
+"""The reader in training: one model with a form for each dataset, and its saved folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from erag_ray.train.checkpoints import written_whole
 
 
 class TrainedReader(NamedTuple):
-    """The model, and what its requests about one dataset share."""
+    """The model, and the form of its requests for one dataset."""
 
     model: T5Model
     form: Form
@@ -30,20 +30,20 @@ class TrainedReader(NamedTuple):
 def load_readers(
     config: ReaderConfig, folder: str, datasets: Mapping[str, Dataset]
 ) -> dict[str, TrainedReader]:
-    """A reader for each dataset, as evaluation would ask it; all of them share one model, on this process's device.
+    """Load a reader for each dataset, with the prompts of evaluation; all share one model on this process's device.
 
     Raises:
         InputError: it is not a T5-style reader, or its model cannot be read.
     """
     model = _t5_model(dataclasses.replace(config, model=folder))
-    # it joins weights, which are going to change each for itself
+    # the engine fuses weights, which training has to change separately
     model.uses_engine = False
     model.load()
     return {name: TrainedReader(model, form_for(config, dataset)) for name, dataset in datasets.items()}
 
 
 def form_for(config: ReaderConfig, dataset: Dataset) -> Form:
-    """What a reader's answers to a dataset share."""
+    """Return the form of requests for a dataset's answers."""
     return ANSWER.build(Case(dataset=dataset, reader=config, judge=JudgeConfig(), default_prompt="t5"))
 
 
@@ -55,15 +55,17 @@ def _t5_model(config: ReaderConfig) -> T5Model:
 
 
 def save_reader(reader: TrainedReader, folder: pathlib.Path, dtype: str) -> None:
-    """Write model, tokenizer and generation settings as an ordinary model folder, in one move.
+    """Write model, tokenizer and generation settings as an ordinary model folder, atomically.
 
     Raises:
-        JobError: it could not be written, or ``dtype`` cannot hold a weight.
+        JobError: it could not be written, or a weight is outside the range of ``dtype``.
     """
-    kind, own = getattr(torch, dtype), reader.model.model
-    model = own if kind == own.dtype else copy.deepcopy(own).to(kind)
+    torch_dtype, trained = getattr(torch, dtype), reader.model.model
+    model = trained if torch_dtype == trained.dtype else copy.deepcopy(trained).to(torch_dtype)
     if not all(value.isfinite().all() for value in model.parameters()):
-        raise JobError(f"{folder}: {dtype} cannot hold all weights of this model; use bfloat16 or float32")
+        raise JobError(
+            f"{folder}: a weight of this model is outside the range of {dtype}. Use bfloat16 or float32"
+        )
     settings = reader.model.decoding(reader.form.max_new_tokens)
     with written_whole(folder) as unfinished:
         model.save_pretrained(unfinished)
@@ -72,14 +74,14 @@ def save_reader(reader: TrainedReader, folder: pathlib.Path, dtype: str) -> None
 
 
 def check_start(config: ReaderConfig, datasets: Mapping[str, Dataset]) -> list[str]:
-    """What is wrong with the reader that training starts from; its weights are not loaded."""
+    """Return the errors of the reader that training starts from, without loading its weights."""
     problems: list[str] = []
     for dataset in datasets.values():
         try:
             model = _t5_model(config)
             model.check(form_for(config, dataset))
             if not model.end:
-                problems.append(f"reader.model: the tokenizer of {config.model} names no end token")
+                problems.append(f"reader.model: the tokenizer of {config.model} has no end token")
         except (InputError, ValueError) as error:
             problems += error.problems if isinstance(error, InputError) else [f"reader.prompt: {error}"]
     return list(dict.fromkeys(problems))

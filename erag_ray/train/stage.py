@@ -1,4 +1,4 @@
-"""A training from its config to the reader's folder."""
+"""The training stage: from the config to the reader's folder."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from erag_ray.train.workers import train as run_workers
 
 
 def train(config: TrainConfig) -> None:
-    """Check, prepare, train on Ray, seal. What was done before in ``out`` with the same settings is not done again.
+    """Check, prepare, train on Ray, and seal; resume from ``out`` if it has the same settings.
 
     Raises:
-        InputError: everything that is wrong with config and files.
+        InputError: all errors in config and files.
         JobError: training cannot go on.
     """
     check(config)

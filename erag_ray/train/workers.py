@@ -1,4 +1,4 @@
-"""The training loop on data-parallel workers, by Ray Train; what it says and logs reaches the user through ``out``."""
+"""The training loop on data-parallel workers of Ray Train; messages and logs are files in ``out``."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ NUM_RETRIES = 3
 def train(config: TrainConfig, model_folder: str, num_steps: int) -> State:
     """Train to the end, from the newest checkpoint in ``out`` if there is one.
 
-    A lost worker or node is made up for, a few times, from the last checkpoint.
+    After the loss of a worker or node, training resumes from the last checkpoint, `NUM_RETRIES` times at most.
 
     Raises:
         InputError: the model or a checkpoint does not fit.
-        JobError: training cannot go on; the message says why and what to do.
+        JobError: training cannot go on; the message has the reason and what to do.
         ray.train.TrainingFailedError: workers were lost too often.
     """
     workers = plan_workers(config)
-    # workers start in a folder of their own
+    # workers have another working directory
     config = dataclasses.replace(config, out=os.path.abspath(config.out))
-    place = os.path.join(config.out, "ray")
+    storage = os.path.join(config.out, "ray")
     logging.getLogger("ray.train").setLevel(logging.CRITICAL)
     trainer = TorchTrainer(
         cast(Any, run_worker),
@@ -48,7 +48,7 @@ def train(config: TrainConfig, model_folder: str, num_steps: int) -> State:
         scaling_config=workers,
         run_config=cast(Any, RunConfig)(
             name="run",
-            storage_path=place,
+            storage_path=storage,
             failure_config=FailureConfig(max_failures=NUM_RETRIES),
             worker_runtime_env={"env_vars": process_environment(bool(workers.use_gpu))},
         ),
@@ -57,7 +57,7 @@ def train(config: TrainConfig, model_folder: str, num_steps: int) -> State:
     shown = training_progress(pathlib.Path(config.out), num_steps, show=config.progress)
     with shown, keep_handler(signal.SIGINT):
         result = trainer.fit()
-    shutil.rmtree(place, ignore_errors=True)
+    shutil.rmtree(storage, ignore_errors=True)
     outcome: State | Exception = cast(Any, result).return_value
     if isinstance(outcome, Exception):
         raise outcome
@@ -65,12 +65,12 @@ def train(config: TrainConfig, model_folder: str, num_steps: int) -> State:
 
 
 def full_path(model: str) -> str:
-    """A model folder by its full path, since workers start in a folder of their own; a hub name as it is."""
+    """Return the absolute path of a model folder, as workers have another working directory; a hub name as it is."""
     return os.path.abspath(model) if os.path.exists(model) else model
 
 
 def run_worker(arguments: dict[str, Any]) -> State | InputError | JobError:
-    """One worker. An error that would come again is returned, not raised: Ray would try it again."""
+    """Run one worker. Permanent errors are returned, not raised, since Ray would retry."""
     cpus = ray.get_runtime_context().get_assigned_resources().get("CPU", 1)
     torch.set_num_threads(max(1, int(cpus)))
     try:
@@ -81,18 +81,18 @@ def run_worker(arguments: dict[str, Any]) -> State | InputError | JobError:
 
 
 def plan_workers(config: TrainConfig) -> ScalingConfig:
-    """One worker for each GPU, else one; each with as many CPUs as the nodes can give all of them, some left over.
+    """Plan one worker for each GPU, else one; each with the same number of CPUs, and some CPUs left free.
 
     Raises:
-        InputError: more workers than GPUs are asked for.
+        InputError: ``num_workers`` is more than the cluster's GPUs.
     """
     nodes = nodes_alive()
     gpus = [int(node.get("GPU", 0)) for node in nodes]
     size = config.num_workers or max(sum(gpus), 1)
     if sum(gpus) and size > sum(gpus):
         raise InputError([f"num_workers: {size} workers need a GPU each, and the cluster has {sum(gpus)}"])
-    places = gpus if sum(gpus) else [size] * len(nodes)
-    share = largest_share([int(node.get("CPU", 0)) for node in nodes], places, size)
+    capacities = gpus if sum(gpus) else [size] * len(nodes)
+    share = largest_share([int(node.get("CPU", 0)) for node in nodes], capacities, size)
     cpus = min(config.cpus_per_worker or share, share)
     return ScalingConfig(
         num_workers=size,

@@ -1,4 +1,4 @@
-"""The generated world: its size, and what makes it hard."""
+"""Configuration of the synthetic world: its size and difficulty."""
 
 from __future__ import annotations
 
@@ -66,15 +66,15 @@ class WorldConfig:
 
     @property
     def num_districts(self) -> int:
-        """How many districts make up about ``num_passages`` passages."""
+        """The number of districts for about ``num_passages`` passages."""
         return max(self.dev_every, round(self.num_passages / PASSAGES_PER_DISTRICT))
 
     def is_dev(self, district: int) -> bool:
-        """Whether a district gives dev questions."""
+        """Return whether a district has dev questions (else train questions)."""
         return district % self.dev_every == self.dev_every - 1
 
-    def place_in_part(self, district: int) -> tuple[int, int]:
-        """How many districts of its part (dev or train) stand before it, and how many there are."""
+    def index_in_split(self, district: int) -> tuple[int, int]:
+        """Return a district's index in its split (dev or train), and the size of the split."""
         dev_before, all_dev = district // self.dev_every, self.num_districts // self.dev_every
         if self.is_dev(district):
             return dev_before, all_dev

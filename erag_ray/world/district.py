@@ -1,6 +1,6 @@
-"""A district: a few dozen people and things that know of each other, and all facts about them. Pure, from its seed.
+"""Districts: a few dozen people and things that refer to each other, and all facts about them. Pure, from a seed.
 
-The world is a row of districts, each made on its own, so that its size costs no memory.
+The world is a sequence of districts that are generated independently, so that memory does not grow with its size.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ FACTS_OF_A_PERSON = 5
 
 @dataclass(frozen=True)
 class Entity:
-    """Somebody or something that has a page, or only a name (regions, rivers, prizes, years, plain words).
+    """An entity with a page, or only a name (regions, rivers, prizes, years, plain words).
 
     Attributes:
-        name: as its own page has it.
+        name: as on its page.
         aliases: other names that count as the same answer.
-        occupation: of people; with the name it says who is meant.
-        variant: another way to say who is meant, without the words of the page: a short first name, a synonym.
+        occupation: of people; unique together with the name.
+        variant: another reference, without the words of the page: a short first name, a synonym.
     """
 
     kind: str
@@ -37,14 +37,14 @@ class Entity:
 
     @property
     def reference(self) -> str:
-        """How pages and questions say who is meant: the botanist Anna Kelner."""
+        """An unambiguous reference for pages and questions: the botanist Anna Kelner."""
         if self.kind == "person":
             return f"the {self.occupation} {self.name}"
         return f"the novel {self.name}" if self.kind == "novel" else self.name
 
     @property
     def variant(self) -> str:
-        """The same in other words, for people: the plant-scientist Annie Kelner."""
+        """The reference in other words, for people: the plant-scientist Annie Kelner."""
         if self.kind != "person":
             return self.reference
         return f"the {OCCUPATIONS[self.occupation]} {self.aliases[0]}"
@@ -61,7 +61,7 @@ class Fact:
 
 @dataclass
 class District:
-    """All that is known of one district."""
+    """A district with its entities and facts."""
 
     number: int
     dev: bool
@@ -70,7 +70,7 @@ class District:
 
 
 def make_district(config: WorldConfig, number: int) -> District:
-    """District ``number`` of the world: the same for the same seed and settings."""
+    """Generate district ``number`` of the world, deterministic in seed and settings."""
     random = Random(f"{config.seed}/{number}")
     dev = config.is_dev(number)
     names = Names(
@@ -85,10 +85,12 @@ def make_district(config: WorldConfig, number: int) -> District:
         "person": _people(names, config.namesake_fraction),
     }
     district = District(
-        number, dev, [one for kind in ("town", "company", "school", "novel", "person") for one in cast[kind]]
+        number,
+        dev,
+        [entity for kind in ("town", "company", "school", "novel", "person") for entity in cast[kind]],
     )
-    for one in district.entities:
-        district.facts += _facts_of(one, cast, names)
+    for entity in district.entities:
+        district.facts += _facts_of(entity, cast, names)
     return district
 
 
@@ -103,7 +105,7 @@ def _company(names: Names) -> Entity:
 
 
 def _people(names: Names, namesake_fraction: float) -> list[Entity]:
-    """Families with few surnames; a share of the people have their full name from somebody before them."""
+    """Generate people with few surnames; a fraction of them are namesakes of earlier ones."""
     surnames = [names.surname() for _ in range(NUM_SURNAMES)]
     people: list[Entity] = []
     while len(people) < NUM_PEOPLE:
@@ -121,10 +123,10 @@ def _person(names: Names, surnames: list[str]) -> Entity:
 
 
 def _namesake(names: Names, people: list[Entity]) -> Entity:
-    """The same name, another occupation."""
+    """Generate a person with the name of another one and an occupation that no namesake has."""
     other = names.random.choice(people)
-    taken = {one.occupation for one in people if one.name == other.name}
-    free = [occupation for occupation in OCCUPATIONS if occupation not in taken]
+    used = {person.occupation for person in people if person.name == other.name}
+    free = [occupation for occupation in OCCUPATIONS if occupation not in used]
     return _with_occupation(other.name, other.woman, names.random.choice(free))
 
 
@@ -134,18 +136,19 @@ def _with_occupation(name: str, woman: bool, occupation: str) -> Entity:
     return Entity("person", name, (f"{short} {last}", f"{first[0]}. {last}"), occupation, woman)
 
 
-def _facts_of(one: Entity, cast: dict[str, list[Entity]], names: Names) -> list[Fact]:
-    relations = [name for name, relation in RELATIONS.items() if relation.subject == one.kind]
-    if one.kind == "person":
+def _facts_of(entity: Entity, cast: dict[str, list[Entity]], names: Names) -> list[Fact]:
+    relations = [name for name, relation in RELATIONS.items() if relation.subject == entity.kind]
+    if entity.kind == "person":
         relations = sorted(names.random.sample(relations, FACTS_OF_A_PERSON))
     return [
-        Fact(one, relation, _object(one, RELATIONS[relation].object, cast, names)) for relation in relations
+        Fact(entity, relation, _object(entity, RELATIONS[relation].object, cast, names))
+        for relation in relations
     ]
 
 
-def _object(one: Entity, kind: str, cast: dict[str, list[Entity]], names: Names) -> Entity:
+def _object(entity: Entity, kind: str, cast: dict[str, list[Entity]], names: Names) -> Entity:
     if kind in cast:
-        return names.random.choice([other for other in cast[kind] if other.name != one.name])
+        return names.random.choice([other for other in cast[kind] if other.name != entity.name])
     makers = {
         "year": lambda: str(names.random.randrange(1840, 1990)),
         "instrument": lambda: names.random.choice(INSTRUMENTS),

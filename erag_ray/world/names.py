@@ -1,7 +1,7 @@
-"""Names: drawn from pieces, and divided for good between train and dev, whatever the world's seed or size.
+"""Names, composed of pieces, with a fixed split into train and dev for all seeds and sizes of the world.
 
-A full name (of a person, a town, a company, a book ...) belongs to the dev part if its hash says so. So no train file
-of any world holds a name of a dev file, although both are made of the same pieces.
+The hash of a full name (of a person, a town, a company, a book ...) decides whether it belongs to dev. So no train file
+of any world has a name of a dev file, although both are composed of the same pieces.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ from erag_ray.world.words import (
     WOMEN,
 )
 
-DEV_SHARE = 5
+DEV_EVERY = 5
 """One name in so many belongs to dev."""
 
 
 def is_dev_name(name: str) -> bool:
-    """Whether a name is kept for dev questions."""
-    return xxhash.xxh3_64_intdigest(name.encode()) % DEV_SHARE == 0
+    """Return whether a name belongs to dev."""
+    return xxhash.xxh3_64_intdigest(name.encode()) % DEV_EVERY == 0
 
 
 @dataclass
 class Names:
-    """Draws names of one part, none of them twice.
+    """A generator of unique names of one split.
 
     Attributes:
-        random: the source of chance.
-        dev: draw names of the dev part.
-        surnames: how many surnames there are in the whole world: the fewer, the more namesakes.
+        random: the random number generator.
+        dev: generate names of dev, else of train.
+        surnames: number of surnames in the whole world: the fewer, the more namesakes.
     """
 
     random: Random
@@ -54,7 +54,7 @@ class Names:
     used: set[str] = field(default_factory=set)
 
     def draw(self, make: Callable[[], str]) -> str:
-        """The first unused name of this part that ``make`` comes up with."""
+        """Return the first unused name of this split from calls of ``make``."""
         while True:
             name = make()
             if is_dev_name(name) == self.dev and name not in self.used:
@@ -62,7 +62,7 @@ class Names:
                 return name
 
     def surname(self) -> str:
-        """One of the world's surnames."""
+        """Return one of the world's surnames."""
         return surname(self.random.randrange(self.surnames))
 
     def first_name(self, woman: bool) -> str:
@@ -102,9 +102,9 @@ class Names:
 
 
 def surname(number: int) -> str:
-    """Surname of a number: two pieces for the first 1,600 or so, then three."""
+    """Return the surname of a number: two pieces for the first 1,600 or so, then three."""
     starts, ends = SURNAME_STARTS, SURNAME_ENDS
-    # a large odd step: neighbours in number share neither piece
+    # a large odd step: consecutive numbers share neither piece
     short = number * 1009 % (len(starts) * len(ends))
     long = number // (len(starts) * len(ends))
     middle = SURNAME_MIDDLES[(long - 1) % len(SURNAME_MIDDLES)] if long else ""

@@ -1,7 +1,7 @@
-"""What can be told of people and things, and in which words: sentences, questions, claims, replies.
+"""Relations of entities, with templates of sentences, questions, claims and replies.
 
-In every template ``{S}`` is the subject and ``{O}`` the object. A new relation is one line in `RELATIONS` and its
-drawing in `district`.
+In every template ``{S}`` is the subject and ``{O}`` the object. A new relation is one line in `RELATIONS` and, for a
+new kind of object, its generation in `district`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, kw_only=True)
 class Relation:
-    """One kind of fact.
+    """A relation with its templates.
 
     Attributes:
         subject, object: kinds of entity, or "year", "instrument", "product" for plain words.
-        sentences: how pages tell it; also the words of claims.
-        questions: how it is asked.
-        clause: it as a relative clause, for questions that describe their answer.
-        phrase: the object described by its subject, for questions over two hops.
+        sentences: for pages and claims.
+        questions: for the object.
+        clause: a relative clause, for questions that describe their answer.
+        phrase: a description of the object by its subject, for two-hop questions.
     """
 
     subject: str

@@ -1,6 +1,6 @@
-"""The words that the world is made of: pieces of names, and what people are and make. All invented or common.
+"""Vocabulary of the world: pieces of names, occupations and products. All invented or common.
 
-The combinations are drawn in `names`; a reader that knows every piece still has to read who is meant.
+`names` samples the combinations, so that a reader that has seen every piece still has to find the entity.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ from fuzzing import (
 )
 
 from erag_ray import schemas
-from erag_ray.datasets import load_given, load_queries
+from erag_ray.datasets import load_queries, load_reading_comprehension
 from erag_ray.datasets.qrels import read_qrels
 from erag_ray.datasets.triviaqa import read_triviaqa
 from erag_ray.files import Diagnostics
@@ -500,7 +500,7 @@ WIKI_PAGES = [
 
 
 def read_given(path: pathlib.Path, diagnostics: Diagnostics) -> Rows:
-    loaded, corpus = load_given([str(path)], diagnostics)
+    loaded, corpus = load_reading_comprehension([str(path)], diagnostics)
     schemas.conform(loaded.queries, schemas.QUERIES)
     schemas.conform(loaded.gold, schemas.GOLD)
     schemas.conform(corpus, schemas.CORPUS)

@@ -1,4 +1,4 @@
-"""Text -> vectors, by sentence-transformers: encoders used as their authors use them (`PRESETS`).
+"""Encoders of sentence-transformers, texts to vectors, with the settings of their authors (`PRESETS`).
 
 A new family is one `Preset` and one line in `PRESETS`.
 """
@@ -25,8 +25,8 @@ from erag_ray.errors import InputError
 from erag_ray.model_sources import MODEL_FILES, PICKLED_WEIGHTS, ModelSource, find_model
 
 Role = Literal["query", "passage"]
-OWN_FILES = "sentence-transformers"
-# what the packages raise for files that are not what they should be
+MODEL_SETTINGS = "sentence-transformers"
+# exceptions of the packages for damaged or foreign files
 READ_ERRORS = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)
 MODULES = "modules.json"
 GPU_BATCH, CPU_BATCH = 128, 16
@@ -34,13 +34,13 @@ GPU_BATCH, CPU_BATCH = 128, 16
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """How a family of encoders makes one vector of a text.
+    """Settings of a family of encoders.
 
     Attributes:
-        pooling: mean of the last states of all tokens, or the first token's (cls).
-        is_normalised: the vector has length 1.
-        query, passage: what stands before each text.
-        max_tokens: longer texts lose their end.
+        pooling: the mean of all tokens' last states, or the first token's (cls).
+        is_normalised: whether vectors are scaled to length 1.
+        query, passage: prefixes of each text.
+        max_tokens: longer texts are truncated at the end.
     """
 
     pooling: Literal["mean", "cls"]
@@ -66,43 +66,43 @@ NAMES = (
 
 
 def preset_named(config: RetrieverConfig) -> str:
-    """A key of `PRESETS`, or ``sentence-transformers`` for what the model's own files say.
+    """Return a key of `PRESETS`, or ``sentence-transformers`` for the settings in the model's files.
 
     Raises:
-        ValueError: there is none of that name.
+        ValueError: the preset is unknown.
     """
     if config.preset is None:
         name = str(config.model).rstrip("/").rpartition("/")[2].lower()
-        return next((preset for pattern, preset in NAMES if pattern.search(name)), OWN_FILES)
-    if config.preset not in (*PRESETS, OWN_FILES):
+        return next((preset for pattern, preset in NAMES if pattern.search(name)), MODEL_SETTINGS)
+    if config.preset not in (*PRESETS, MODEL_SETTINGS):
         raise ValueError(
-            f"unknown preset {config.preset!r}; known: {', '.join(sorted([*PRESETS, OWN_FILES]))}"
+            f"unknown preset {config.preset!r}; known: {', '.join(sorted([*PRESETS, MODEL_SETTINGS]))}"
         )
     return config.preset
 
 
 def find_encoder(config: RetrieverConfig, name: str) -> ModelSource:
-    """Where a retriever's model lies.
+    """Find a retriever's model.
 
     Raises:
-        InputError: it is not there.
+        InputError: it is missing, or has no settings.
     """
     key = f"retrievers.{name}.model"
     source = find_model(config.model, key=key, revision=config.model_revision, pickled=True)
-    says_how = pathlib.Path(source.folder, MODULES).is_file()
-    if config.kind == "dense" and preset_named(config) == OWN_FILES and not says_how:
-        ways = ", ".join(PRESETS)
+    has_settings = pathlib.Path(source.folder, MODULES).is_file()
+    if config.kind == "dense" and preset_named(config) == MODEL_SETTINGS and not has_settings:
+        presets = ", ".join(PRESETS)
         raise InputError(
-            [f"{key}: no {MODULES} in {source.folder} says how it is used; set preset to one of {ways}"]
+            [f"{key}: {source.folder} has no {MODULES} with its settings. Set preset to one of {presets}"]
         )
     return source
 
 
 def encoder_settings(config: RetrieverConfig, source: ModelSource) -> Mapping[str, object]:
-    """All that a text's vector depends on."""
+    """Return all that a text's vector depends on."""
     preset = preset_named(config)
     return {
-        "preset": preset if preset == OWN_FILES else {preset: PRESETS[preset]},
+        "preset": preset if preset == MODEL_SETTINGS else {preset: PRESETS[preset]},
         "max_tokens": config.max_tokens,
         "dtype": config.dtype,
         "weights": model_digests(source),
@@ -110,33 +110,33 @@ def encoder_settings(config: RetrieverConfig, source: ModelSource) -> Mapping[st
 
 
 def model_digests(source: ModelSource) -> Mapping[str, str]:
-    """SHA-256 of every file that a model of sentence-transformers is read from, those of its modules among them."""
+    """Return the SHA-256 of every file of a sentence-transformers model, including those of its modules."""
     return source.digests(PICKLED_WEIGHTS, *(f"*/{form}" for form in (*MODEL_FILES, "*.bin")))
 
 
 def quiet() -> None:
-    """No progress bars and advice from the model library: a job's own progress is what people watch."""
+    """Turn off progress bars and advice of the model library, which would mix with the job's progress."""
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
 
 
 def default_batch_size() -> int:
-    """Texts in one batch where nothing is said."""
+    """Return the default number of texts in a batch on this machine."""
     return GPU_BATCH if torch.cuda.is_available() else CPU_BATCH
 
 
 class Encoder:
-    """An encoder, ready to be used.
+    """A loaded encoder.
 
     Args:
         folder: the model.
         preset: a key of `PRESETS`, or ``sentence-transformers``.
-        max_tokens: in place of the preset's.
+        max_tokens: overrides the preset's.
         dtype: of weights and arithmetic.
-        batch_size: texts at a time.
+        batch_size: texts in a batch.
 
     Raises:
-        InputError: the folder holds no encoder, or does not say how it is used.
+        InputError: the folder is not an encoder, or ``max_tokens`` exceeds the model's limit.
     """
 
     def __init__(
@@ -148,29 +148,30 @@ class Encoder:
         self.is_normalised = False
         options = {"torch_dtype": getattr(torch, dtype), "local_files_only": True}
         try:
-            self.model = self._own(folder, options) if self.preset is None else self._made(folder, options)
+            load = self._load_by_files if self.preset is None else self._load_by_preset
+            self.model = load(folder, options)
         except READ_ERRORS as error:
-            raise InputError([f"{folder}: no encoder: {str(error).splitlines()[0]}"]) from error
+            raise InputError([f"{folder}: not an encoder: {str(error).splitlines()[0]}"]) from error
         if max_tokens is not None:
             self._check_length(max_tokens, folder)
             self.model.max_seq_length = max_tokens
 
     def _check_length(self, max_tokens: int, folder: str) -> None:
-        """Refuse more tokens than the model has places for (RoBERTa's first two are not for tokens)."""
+        """Raise for more tokens than the model has positions (RoBERTa reserves the first two)."""
         settings = self.model[0].auto_model.config
-        places = getattr(settings, "max_position_embeddings", None)
-        if places and "roberta" in str(settings.model_type):
-            places -= settings.pad_token_id + 1
-        if places and max_tokens > places:
-            raise InputError([f"{folder}: max_tokens: {max_tokens} is more than the model's {places}"])
+        positions = getattr(settings, "max_position_embeddings", None)
+        if positions and "roberta" in str(settings.model_type):
+            positions -= settings.pad_token_id + 1
+        if positions and max_tokens > positions:
+            raise InputError([f"{folder}: max_tokens: {max_tokens} is more than the model's {positions}"])
 
-    def _own(self, folder: str, options: Mapping[str, Any]) -> Any:
+    def _load_by_files(self, folder: str, options: Mapping[str, Any]) -> Any:
         model = sentence_transformers.SentenceTransformer(folder, model_kwargs=dict(options))
-        # what is compared by cosine is made to have length 1, where its own modules do not do it
+        # cosine similarity: normalise, in case the model's modules do not
         self.is_normalised = model.similarity_fn_name == "cosine"
         return model
 
-    def _made(self, folder: str, options: Mapping[str, Any]) -> Any:
+    def _load_by_preset(self, folder: str, options: Mapping[str, Any]) -> Any:
         assert self.preset is not None
         body = modules.Transformer(folder, max_seq_length=self.preset.max_tokens, model_kwargs=dict(options))
         pooling = modules.Pooling(body.get_embedding_dimension(), pooling_mode=self.preset.pooling)
@@ -178,7 +179,7 @@ class Encoder:
         return sentence_transformers.SentenceTransformer(modules=[body, pooling, *last])
 
     def __call__(self, texts: Sequence[str], role: Role) -> npt.NDArray[np.float32]:
-        """Vectors, one a row; the texts of a call are worked on by length, so calls alone decide what is padded."""
+        """Encode texts: shape [texts, width], float32. A call sorts its texts by length before it forms batches."""
         options = {
             "batch_size": self.batch_size,
             "show_progress_bar": False,
@@ -189,9 +190,9 @@ class Encoder:
             warnings.simplefilter("ignore")
             if self.preset is not None:
                 prefix = self.preset.query if role == "query" else self.preset.passage
-                found = self.model.encode([prefix + text for text in texts], **options)
+                vectors = self.model.encode([prefix + text for text in texts], **options)
             elif role == "query":
-                found = self.model.encode_query(list(texts), **options)
+                vectors = self.model.encode_query(list(texts), **options)
             else:
-                found = self.model.encode_document(list(texts), **options)
-        return np.asarray(found, dtype=np.float32)
+                vectors = self.model.encode_document(list(texts), **options)
+        return np.asarray(vectors, dtype=np.float32)

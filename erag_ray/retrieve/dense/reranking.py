@@ -1,4 +1,4 @@
-"""Reranking: the candidates of another run, scored again by a cross-encoder or by a dense retriever's vectors."""
+"""Reranking of another run's candidates, by a cross-encoder or by a dense retriever's vectors."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ SCORED_COLUMNS = pl.Schema({"question": pl.String(), "text": pl.String(), "score
 
 @dataclass(frozen=True, kw_only=True)
 class ByVectors:
-    """The order of a dense retriever's scores, which are those of its own run."""
+    """Reranking by a dense retriever's scores, which equal those of its run."""
 
     config: RetrieverConfig
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """How far down the other run is looked at; the rest is the dense retriever's."""
+        """The number of candidates, and the dense retriever."""
         return {"candidates": self.config.candidates, "by": self.config.by}
 
     def rerank(
@@ -57,38 +57,38 @@ class ByVectors:
         depth: int,
         do: Do,
     ) -> pl.DataFrame:
-        """The lists of a run, scored again; documents without a vector (blank ones) are left out."""
+        """Rerank the lists of a run; documents without a vector (blank ones) are left out."""
         num_parts = dense.encode_queries(queries, work, do)
         parts = [open_array(work, "vectors", f"{part(number)}.npy") for number in range(num_parts)]
         numbered = queries.select("query_id").with_row_index("query")
         documents = read_frame(index, "documents.parquet")
         pairs = lists.join(numbered, on="query_id").join(documents, on="doc_id").sort("query")
         texts, rows = np.unique(pairs["number"].to_numpy(), return_inverse=True)
-        passages, asked = _rows(index, texts), np.concatenate(parts)
+        passages, questions = _vectors(index, texts), np.concatenate(parts)
         scores = [np.empty(0, np.float32)]
-        for (query,), some in pairs.with_columns(row=rows).group_by("query", maintain_order=True):
-            own = asked[query : query + 1]
-            scores.append(exact(own, passages, some["row"].to_numpy()[None])[0])
+        for (query,), group in pairs.with_columns(row=rows).group_by("query", maintain_order=True):
+            question = questions[query : query + 1]
+            scores.append(exact(question, passages, group["row"].to_numpy()[None])[0])
         scored = pairs.select(
             "query_id", "doc_id", score=pl.Series(np.concatenate(scores).astype(np.float64))
         )
         return by_score(scored, depth)
 
 
-def _rows(index: Folder, texts: npt.NDArray[np.integer]) -> npt.NDArray[np.float16]:
-    """The vectors of texts, given in ascending order."""
+def _vectors(index: Folder, texts: npt.NDArray[np.integer]) -> npt.NDArray[np.float16]:
+    """Return the vectors of texts, whose numbers must ascend."""
     _, texts_per_part = parts_of(index)
-    parts, places = np.divmod(texts.astype(np.int64), texts_per_part)
-    found = [
-        open_array(index, "vectors", f"{part(int(one))}.npy")[places[parts == one]]
-        for one in np.unique(parts)
+    parts, rows = np.divmod(texts.astype(np.int64), texts_per_part)
+    vectors = [
+        open_array(index, "vectors", f"{part(int(number))}.npy")[rows[parts == number]]
+        for number in np.unique(parts)
     ]
-    return np.concatenate(found) if found else np.empty((0, 1), np.float16)
+    return np.concatenate(vectors) if vectors else np.empty((0, 1), np.float16)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CrossEncoder:
-    """A model that reads query and passage together and gives one number."""
+    """Reranking by a cross-encoder: a model of query and passage with one output."""
 
     name: str
     config: RetrieverConfig
@@ -97,16 +97,17 @@ class CrossEncoder:
     def __post_init__(self) -> None:
         object.__setattr__(self, "source", find_encoder(self.config, self.name))
         settings = json.loads(pathlib.Path(self.source.folder, "config.json").read_text())
-        forms = settings.get("architectures") or []
-        # for another form the package would add a head of random numbers and say nothing
-        if not any(form.endswith(CLASSIFIER) for form in forms):
+        architectures = settings.get("architectures") or []
+        # for other architectures the package would silently add a head with random weights
+        if not any(architecture.endswith(CLASSIFIER) for architecture in architectures):
             raise ValueError(
-                f"model: {self.config.model} is no cross-encoder: its form is {', '.join(forms) or 'unknown'}"
+                f"model: {self.config.model} is not a cross-encoder: its architecture is "
+                f"{', '.join(architectures) or 'unknown'}"
             )
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What of a passage is read, and all that a score depends on."""
+        """The searched fields, and all that a score depends on."""
         return {
             "searches": self.config.searches,
             "candidates": self.config.candidates,
@@ -124,14 +125,14 @@ class CrossEncoder:
         depth: int,
         do: Do,
     ) -> pl.DataFrame:
-        """The lists of a run, scored again; equal texts have equal scores."""
+        """Rerank the lists of a run; equal texts have equal scores."""
         texts = corpus.select("doc_id", text=SEARCHED[self.config.searches](corpus))
-        asked = lists.select("query_id", "doc_id").join(queries.select("query_id", "question"), on="query_id")
-        pairs = asked.join(texts, on="doc_id")
+        questions = queries.select("query_id", "question")
+        pairs = lists.select("query_id", "doc_id").join(questions, on="query_id").join(texts, on="doc_id")
         distinct = pairs.select("question", "text").unique().sort("question", "text")
         parts = list(distinct.iter_slices(PAIRS_PER_PART))
-        for number, some in enumerate(parts):
-            write_frame(some, work, "pairs", f"{part(number)}.parquet")
+        for number, batch in enumerate(parts):
+            write_frame(batch, work, "pairs", f"{part(number)}.parquet")
         settings = {
             "work": work.address,
             "model": self.source.folder,
@@ -144,12 +145,12 @@ class CrossEncoder:
         do(Tasks(worker=ScorePairs, settings=settings, numbers=todo, noun=noun))
         done = [read_frame(work, "found", f"{part(number)}.parquet") for number in range(len(parts))]
         scored = pl.concat([pl.DataFrame(schema=SCORED_COLUMNS), *done])
-        found = pairs.join(scored, on=["question", "text"]).select("query_id", "doc_id", "score")
-        return by_score(found, depth)
+        documents = pairs.join(scored, on=["question", "text"]).select("query_id", "doc_id", "score")
+        return by_score(documents, depth)
 
 
 class ScorePairs:
-    """Scores one part of ``pairs``; leaves ``found``."""
+    """Task: score one part of ``pairs``."""
 
     def __init__(
         self, *, work: str, model: str, max_tokens: int | None, dtype: str, batch_size: int | None
@@ -163,7 +164,7 @@ class ScorePairs:
                 model, max_length=max_tokens, model_kwargs=options
             )
         except READ_ERRORS as error:
-            raise InputError([f"{model}: no cross-encoder: {str(error).splitlines()[0]}"]) from error
+            raise InputError([f"{model}: not a cross-encoder: {str(error).splitlines()[0]}"]) from error
 
     def __call__(self, number: int) -> None:
         pairs = read_frame(self._work, "pairs", f"{part(number)}.parquet")
@@ -171,11 +172,13 @@ class ScorePairs:
             list(pairs.iter_rows()),
             batch_size=self._batch_size,
             show_progress_bar=False,
-            # the plain number: a sigmoid would make ties of all that is very good or very bad
+            # raw logits: a sigmoid would saturate, so that very good or very bad passages tie
             activation_fn=torch.nn.Identity(),
             convert_to_numpy=True,
         )
         if np.ndim(scores) != 1:
-            raise InputError([f"the cross-encoder gives {np.shape(scores)[1]} numbers a pair, not one"])
+            raise InputError(
+                [f"the cross-encoder returns {np.shape(scores)[1]} scores for each pair, not one"]
+            )
         column = pl.Series(np.asarray(scores, dtype=np.float64))
         write_frame(pairs.with_columns(score=column), self._work, "found", f"{part(number)}.parquet")

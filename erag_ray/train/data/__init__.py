@@ -1,1 +1,1 @@
-"""Examples and batches: question and passage files -> what each training step reads."""
+"""Training data: question and passage files to the batches of each step."""

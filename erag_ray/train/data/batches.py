@@ -1,4 +1,4 @@
-"""One step's share of questions, drawn and tokenised: deterministic in (seed, stage, epoch, question)."""
+"""Batches of a step, sampled and tokenised: deterministic in (seed, stage, epoch, question)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from erag_ray.train.reader import TrainedReader
 
 
 class Drawn(NamedTuple):
-    """What a question has become in one epoch."""
+    """A question in one epoch, with its sampled passages and answer."""
 
     dataset: str
     question: str
@@ -28,20 +28,20 @@ class Drawn(NamedTuple):
 
     @property
     def num_characters(self) -> int:
-        """Of question and passages: near enough to the number of tokens to sort by."""
+        """Characters of question and passages: an estimate of the number of tokens, for sorting."""
         passages = self.passages
         return len(self.question) * max(len(passages), 1) + sum(len(p.title) + len(p.text) for p in passages)
 
 
 class Sample(NamedTuple):
-    """A prompt and the tokens that the reader is to write, its end token included."""
+    """A prompt and its target tokens, including the end token."""
 
     prompt: PromptTokens
     target: Ids
 
 
 class Batches:
-    """The training questions as steps of samples."""
+    """The samples of each training step."""
 
     def __init__(
         self, examples: Examples, curriculum: Curriculum, readers: Mapping[str, TrainedReader]
@@ -51,19 +51,19 @@ class Batches:
         self.readers = readers
 
     def draw(self, step: int) -> list[Drawn]:
-        """All questions of a step, longest first."""
-        place = self.curriculum.place(step)
-        stage, numbers = self.curriculum.stage(place.stage), self.curriculum.places_in_epoch(place)
-        seed = (self.curriculum.config.seed, place.stage, place.epoch)
-        table = self.examples.table.take(pa.array(self.curriculum.rows(place))).to_pylist()
+        """Sample all questions of a step, longest first."""
+        position = self.curriculum.position(step)
+        stage, numbers = self.curriculum.stage(position.stage), self.curriculum.numbers_in_epoch(position)
+        seed = (self.curriculum.config.seed, position.stage, position.epoch)
+        table = self.examples.table.take(pa.array(self.curriculum.rows(position))).to_pylist()
         drawn = [
             draw(record, self.examples.corpus, stage, np.random.default_rng([*seed, int(number)]))
             for record, number in zip(table, numbers, strict=True)
         ]
-        return sorted(drawn, key=lambda one: -one.num_characters)
+        return sorted(drawn, key=lambda question: -question.num_characters)
 
     def share(self, step: int, rank: int, num_workers: int) -> list[Sample]:
-        """One worker's part of a step: every ``num_workers``-th question by length."""
+        """Return one worker's samples of a step: every ``num_workers``-th question by length."""
         return tokenised(self.draw(step)[rank::num_workers], self.readers)
 
 
@@ -73,7 +73,7 @@ def draw(
     stage: StageConfig,
     rng: np.random.Generator,
 ) -> Drawn:
-    """A row of EXAMPLES -> question, passages and one answer, as the stage has it."""
+    """Sample passages and one answer for a row of EXAMPLES, by the stage's settings."""
     answers = usable_answers(score_named(str(record["score"])), list(map(str, record["answers"])))
     answers = answers or list(map(str, record["answers"]))
     answer = answers[int(rng.integers(len(answers)))]
@@ -99,55 +99,57 @@ def _cropped(
     num_words: int,
     rng: np.random.Generator,
 ) -> Passage:
-    """Where gold passages are known, an answer in another passage is no sign that it tells it."""
-    shows = row in record["gold"] or not record["gold"]
-    evidence = list(map(str, record["evidence"])) if shows else []
-    text = crop(passage.text, evidence, answers if shows else [], str(record["question"]), num_words, rng)
+    """Crop a passage. With known gold passages, an answer in another passage does not count as evidence."""
+    may_answer = row in record["gold"] or not record["gold"]
+    evidence = list(map(str, record["evidence"])) if may_answer else []
+    text = crop(
+        passage.text, evidence, answers if may_answer else [], str(record["question"]), num_words, rng
+    )
     return Passage(passage.title, text)
 
 
 def listed(ranked: Sequence[object], gold: Sequence[object], num_passages: int, num_gold: int) -> list[int]:
-    """The rows of the passages to read: at most ``num_gold`` gold ones, then the ranked ones that are not among them.
+    """Return the rows of a question's passages: at most ``num_gold`` gold passages, then the other ranked ones.
 
-    All those gold ones are kept, also where they are more than ``num_passages`` (but 0): a question over two pages
-    needs both.
+    The gold passages are included even if they are more than ``num_passages`` (unless that is 0): a multi-hop question
+    needs all.
     """
     if not num_passages:
         return []
     first = [int(str(row)) for row in gold[:num_gold]]
-    found = [*first, *(int(str(row)) for row in ranked if row not in first)]
-    return found[: max(num_passages, len(first))]
+    rows = [*first, *(int(str(row)) for row in ranked if row not in first)]
+    return rows[: max(num_passages, len(first))]
 
 
 def read_passages(corpus: pa.Table, rows: Sequence[int]) -> list[Passage]:
-    """The passages in the given rows of a CORPUS."""
-    found = corpus.select(["title", "text"]).take(pa.array(rows, pa.int64()))
+    """Return the passages in the given rows of a CORPUS."""
+    table = corpus.select(["title", "text"]).take(pa.array(rows, pa.int64()))
     return [
         Passage(*pair)
-        for pair in zip(*(found.column(name).to_pylist() for name in ("title", "text")), strict=True)
+        for pair in zip(*(table.column(name).to_pylist() for name in ("title", "text")), strict=True)
     ]
 
 
 def tokenised(drawn: Sequence[Drawn], readers: Mapping[str, TrainedReader]) -> list[Sample]:
-    """Samples in the order of what was drawn; each dataset by its own reader."""
+    """Tokenise sampled questions, each by its dataset's reader; keep their order."""
     samples: dict[int, Sample] = {}
-    for dataset in sorted({one.dataset for one in drawn}):
-        places = [place for place, one in enumerate(drawn) if one.dataset == dataset]
+    for dataset in sorted({question.dataset for question in drawn}):
+        indices = [index for index, question in enumerate(drawn) if question.dataset == dataset]
         reader = readers[dataset]
         model, form = reader.model, reader.form
-        requests = [Request.of(form, drawn[place].question, drawn[place].passages) for place in places]
-        targets = model.pieces.tokenise([[Piece("passage", drawn[place].answer)] for place in places])
-        for place, prompt, (answer,) in zip(places, model.render(requests), targets, strict=True):
-            kept = answer[: form.max_new_tokens - len(model.end)]
-            samples[place] = Sample(prompt, (*kept, *model.end))
-    return [samples[place] for place in range(len(drawn))]
+        requests = [Request.of(form, drawn[index].question, drawn[index].passages) for index in indices]
+        targets = model.pieces.tokenise([[Piece("passage", drawn[index].answer)] for index in indices])
+        for index, prompt, (answer,) in zip(indices, model.render(requests), targets, strict=True):
+            truncated = answer[: form.max_new_tokens - len(model.end)]
+            samples[index] = Sample(prompt, (*truncated, *model.end))
+    return [samples[index] for index in range(len(drawn))]
 
 
 def micro_batches(samples: Sequence[Sample], max_tokens: int) -> Iterator[list[Sample]]:
-    """Samples of similar length together, at most ``max_tokens`` segment tokens; one longer sample goes alone."""
+    """Yield batches of similar length with at most ``max_tokens`` segment tokens; a longer sample is its own batch."""
     batch: list[Sample] = []
     num_tokens = 0
-    for sample in sorted(samples, key=lambda one: -one.prompt.length):
+    for sample in sorted(samples, key=lambda sample: -sample.prompt.length):
         if batch and num_tokens + sample.prompt.length > max_tokens:
             yield batch
             batch, num_tokens = [], 0

@@ -1,4 +1,4 @@
-"""Files -> EXAMPLES and their CORPUS, checked, in Arrow files for workers to map; or one message with all problems."""
+"""Loading and checking of EXAMPLES and their CORPUS, into Arrow files that workers memory-map."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.datasets import Dataset, LoadedQueries, load_given, load_queries, sample
+from erag_ray.datasets import Dataset, LoadedQueries, load_queries, load_reading_comprehension, sample
 from erag_ray.files import NUM_NAMED, Diagnostics
 from erag_ray.inputs import check_inputs, gold_lists
 from erag_ray.passages import CORPUS_COLUMNS, load_passages
@@ -34,7 +34,7 @@ FILES = ("queries", "triviaqa_questions", "passages", "run", "given")
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Examples:
-    """Examples and their passages, memory-mapped, and what is known of their datasets."""
+    """Examples and their passages, memory-mapped, and the properties of their datasets."""
 
     table: pa.Table
     corpus: pa.Table
@@ -43,7 +43,7 @@ class Examples:
 
     @property
     def num_rows(self) -> int:
-        """How many questions there are."""
+        """The number of questions."""
         return int(self.table.num_rows)
 
     @property
@@ -54,10 +54,10 @@ class Examples:
 
 
 def prepare_examples(config: TrainConfig) -> dict[str, Examples]:
-    """The examples of training and evaluation (keys train, dev), from the files or as sealed in ``out`` before.
+    """Return the examples of training and evaluation (keys train, dev), from the files or as sealed in ``out``.
 
     Raises:
-        InputError: everything that is wrong with the files; nothing is written then.
+        InputError: all errors in the files; nothing is written then.
     """
     diagnostics = Diagnostics()
     loaded = {
@@ -69,10 +69,9 @@ def prepare_examples(config: TrainConfig) -> dict[str, Examples]:
         TableStore(str(folder)).folder.delete("manifest.json")
         write_mapped(frame, EXAMPLES, folder / "examples.arrow")
         write_mapped(corpus, CORPUS, folder / "corpus.arrow")
-        known = {key: dataclasses.asdict(dataset) for key, dataset in datasets.items()}
         content = {
             "settings": _settings(config, name),
-            "datasets": known,
+            "datasets": {key: dataclasses.asdict(dataset) for key, dataset in datasets.items()},
             "notes": list(diagnostics.warnings),
         }
         TableStore(str(folder)).write_manifest(content)
@@ -80,18 +79,18 @@ def prepare_examples(config: TrainConfig) -> dict[str, Examples]:
 
 
 def open_examples(config: TrainConfig, name: str) -> Examples:
-    """The sealed examples called ``name`` (train, dev)."""
+    """Open the sealed examples called ``name`` (train, dev)."""
     folder, manifest = _folder(config, name), _manifest(config, name)
     return Examples(
         table=open_mapped(folder / "examples.arrow"),
         corpus=open_mapped(folder / "corpus.arrow"),
-        datasets={key: Dataset(**found) for key, found in manifest["datasets"].items()},
+        datasets={key: Dataset(**properties) for key, properties in manifest["datasets"].items()},
         notes=manifest["notes"],
     )
 
 
 def file_stamps(config: ExamplesConfig) -> dict[str, str]:
-    """Every file with its size and time."""
+    """Return file -> stamp (size and time)."""
     return {path: file_stamp(path) for key in FILES for path in getattr(config, key)}
 
 
@@ -104,12 +103,12 @@ def _manifest(config: TrainConfig, name: str) -> dict[str, Any]:
 
 
 def _is_sealed(config: TrainConfig, name: str) -> bool:
-    held = whole_manifest(Folder(str(_folder(config, name))))
-    return held is not None and bool(held.get("settings") == _settings(config, name))
+    manifest = whole_manifest(Folder(str(_folder(config, name))))
+    return manifest is not None and bool(manifest.get("settings") == _settings(config, name))
 
 
 def _settings(config: TrainConfig, name: str) -> dict[str, Any]:
-    """What the examples depend on, as JSON holds it."""
+    """Return all that the examples depend on, as JSON values."""
     examples = getattr(config, name)
     sizes = {"depth": _depth(config, name), "num_gold": _num_gold(config, name), "seed": config.seed}
     titles = {} if config.reader.titles else {"titles": False}
@@ -117,7 +116,7 @@ def _settings(config: TrainConfig, name: str) -> dict[str, Any]:
 
 
 def _depth(config: TrainConfig, name: str) -> int:
-    """Most passages that a stage (for dev: the last) reads for a question."""
+    """Return the maximum of passages for a question in any stage (for dev: the last one)."""
     stages = config.curriculum if name == "train" else config.curriculum[-1:]
     return max(number for stage in stages for number in stage.num_passages)
 
@@ -130,23 +129,23 @@ def _num_gold(config: TrainConfig, name: str) -> int:
 def _load(
     config: TrainConfig, name: str, diagnostics: Diagnostics
 ) -> tuple[pl.DataFrame, pl.DataFrame, Mapping[str, Dataset]]:
-    """EXAMPLES, CORPUS and datasets of one kind of examples."""
+    """Load EXAMPLES, CORPUS and datasets of train or dev."""
     examples, depth, num_gold = getattr(config, name), _depth(config, name), _num_gold(config, name)
     if examples.is_empty:
         if name == "train":
-            diagnostics.error("no training questions", "train: no file is given; name queries or given")
+            diagnostics.error("no training questions", "train: no question files. Set queries or given")
         return pl.DataFrame(EXAMPLES.empty()), pl.DataFrame(schema=CORPUS_COLUMNS), {}
-    loaded, own_passages = _questions(examples, diagnostics)
+    loaded, given_passages = _questions(examples, diagnostics)
     for score in loaded.queries["score"].unique().sort():
         _check_score(name, score, diagnostics)
     queries = sample(loaded.queries, examples.num_questions, config.seed)
-    runs, corpus = _passages(examples, loaded, queries, own_passages, depth, diagnostics)
+    runs, corpus = _passages(examples, loaded, queries, given_passages, depth, diagnostics)
     if num_gold:
         gold = gold_lists(queries, loaded.provenance, loaded.gold, corpus, num_gold, diagnostics=diagnostics)
     else:
         gold = gold_lists(queries.clear(), loaded.provenance, loaded.gold, corpus, 0)
-    shown = corpus if config.reader.titles else corpus.with_columns(title=pl.lit(""))
-    frame, used = _joined(queries, runs, gold, shown, loaded)
+    prompt_corpus = corpus if config.reader.titles else corpus.with_columns(title=pl.lit(""))
+    frame, used = _joined(queries, runs, gold, prompt_corpus, loaded)
     _check_lists(name, frame, depth, num_gold, diagnostics)
     return frame, used, loaded.datasets
 
@@ -158,17 +157,19 @@ def _check_score(name: str, score: str, diagnostics: Diagnostics) -> None:
         diagnostics.error("config key score", f"{name}.score: {error}")
     if score in JUDGED:
         text = (
-            f"{name}.score: training asks no judge, which {score} needs; choose another score, such as match"
+            f"{name}.score: {score} needs a judge, and training has none. Choose another score, such as match"
         )
         diagnostics.error("config key score", text)
 
 
 def _questions(config: ExamplesConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, pl.DataFrame]:
-    """Questions of both kinds of files, and the passages that they bring."""
-    given, passages = load_given(config.given, diagnostics, dataset=config.dataset, score=config.score)
+    """Load the questions of both kinds of files, and the passages of reading comprehension files."""
+    given, passages = load_reading_comprehension(
+        config.given, diagnostics, dataset=config.dataset, score=config.score
+    )
     if not config.queries:
         return given, passages
-    asked = load_queries(
+    loaded = load_queries(
         config.queries,
         diagnostics,
         format=config.query_format,
@@ -177,22 +178,22 @@ def _questions(config: ExamplesConfig, diagnostics: Diagnostics) -> tuple[Loaded
         triviaqa_questions=config.triviaqa_questions,
     )
     frames = {
-        key: pl.concat([getattr(asked, key), getattr(given, key)])
+        key: pl.concat([getattr(loaded, key), getattr(given, key)])
         for key in ("queries", "provenance", "page_sets", "gold", "evidence")
     }
-    return LoadedQueries(**frames, datasets={**given.datasets, **asked.datasets}), passages
+    return LoadedQueries(**frames, datasets={**given.datasets, **loaded.datasets}), passages
 
 
 def _passages(
     config: ExamplesConfig,
     loaded: LoadedQueries,
     queries: pl.DataFrame,
-    own: pl.DataFrame,
+    given_passages: pl.DataFrame,
     depth: int,
     diagnostics: Diagnostics,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """RUNS of the questions, cut at ``depth``, and the CORPUS they and the gold passages are in."""
-    given = own.join(queries, left_on="doc_id", right_on="query_id", how="semi")
+    """Return RUNS of the questions, cut at ``depth``, and the CORPUS of their passages and gold passages."""
+    given = given_passages.join(queries, left_on="doc_id", right_on="query_id", how="semi")
     lists = _given_lists(given)
     if not (config.run or config.passages) or not depth:
         return lists.filter(pl.col("rank") <= depth), given
@@ -211,11 +212,11 @@ def _passages(
     )
     readable = bool(corpus.height) or diagnostics.num_errors == num_before
     runs = resolve_pages(needed, corpus, diagnostics if readable else Diagnostics())
-    asked = queries.join(own, left_on="query_id", right_on="doc_id", how="anti")
+    retrieved = queries.join(given_passages, left_on="query_id", right_on="doc_id", how="anti")
     if readable and runs.height:
-        check_inputs(asked, runs, corpus, diagnostics, depth=depth)
+        check_inputs(retrieved, runs, corpus, diagnostics, depth=depth)
     elif config.run and entries.height and readable:
-        check_inputs(asked, entries.select(RUN_COLUMNS.names()), corpus, diagnostics, depth=depth)
+        check_inputs(retrieved, entries.select(RUN_COLUMNS.names()), corpus, diagnostics, depth=depth)
     return pl.concat([runs, lists]).filter(pl.col("rank") <= depth), pl.concat([corpus, given])
 
 
@@ -231,7 +232,7 @@ def _given_lists(passages: pl.DataFrame) -> pl.DataFrame:
 
 
 def _entries(config: ExamplesConfig, diagnostics: Diagnostics) -> pl.DataFrame:
-    """The lists of all run files; a question in two of them is a problem."""
+    """Load the lists of all run files; record an error for each question in two of them."""
     files = [load_run(path, path, diagnostics, ties=config.trec_ties) for path in config.run]
     entries = pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *files])
     repeated = (
@@ -240,7 +241,7 @@ def _entries(config: ExamplesConfig, diagnostics: Diagnostics) -> pl.DataFrame:
         .filter(pl.col("query_id").is_duplicated())
     )
     texts = [
-        f"{path}: query {query!r} has a list in another run file too" for path, query in repeated.iter_rows()
+        f"{path}: query {query!r} also has a list in another run file" for path, query in repeated.iter_rows()
     ]
     diagnostics.error("questions in several run files", *texts[:NUM_NAMED], count=len(texts))
     return entries
@@ -249,11 +250,11 @@ def _entries(config: ExamplesConfig, diagnostics: Diagnostics) -> pl.DataFrame:
 def _joined(
     queries: pl.DataFrame, runs: pl.DataFrame, gold: pl.DataFrame, corpus: pl.DataFrame, loaded: LoadedQueries
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """EXAMPLES, and the passages in use, in the order of their rows."""
-    asked = queries.select("query_id")
+    """Return EXAMPLES, and the passages that they refer to by row."""
+    query_ids = queries.select("query_id")
     lists = pl.concat([runs.select("query_id", "doc_id"), gold.select("query_id", "doc_id")])
     used = corpus.join(
-        lists.join(asked, on="query_id", how="semi"), on="doc_id", how="semi", maintain_order="left"
+        lists.join(query_ids, on="query_id", how="semi"), on="doc_id", how="semi", maintain_order="left"
     )
     rows = used.select("doc_id", row=pl.int_range(pl.len(), dtype=pl.Int32))
     spans = loaded.evidence.group_by("query_id", maintain_order=True).agg(evidence=pl.col("span"))
@@ -270,27 +271,27 @@ def _joined(
 
 
 def _row_lists(lists: pl.DataFrame, rows: pl.DataFrame, name: str) -> pl.DataFrame:
-    """``query_id`` and the rows of its documents, best first."""
-    found = lists.join(rows, on="doc_id").sort("query_id", "rank")
-    return found.group_by("query_id", maintain_order=True).agg(pl.col("row").alias(name))
+    """Return query_id and the rows of its documents, best first."""
+    documents = lists.join(rows, on="doc_id").sort("query_id", "rank")
+    return documents.group_by("query_id", maintain_order=True).agg(pl.col("row").alias(name))
 
 
 def _check_lists(name: str, frame: pl.DataFrame, depth: int, num_gold: int, diagnostics: Diagnostics) -> None:
     num_passages = pl.col("passages").list.len()
     if not depth or diagnostics.num_errors:
         return
-    nothing = frame.filter((num_passages == 0) & (pl.col("gold").list.len() == 0))["query_id"]
-    if len(nothing) and name == "train":
-        what = "neither a list in a run file nor a gold passage" if num_gold else "no list in a run file"
+    empty = frame.filter((num_passages == 0) & (pl.col("gold").list.len() == 0))["query_id"]
+    if len(empty) and name == "train":
+        reason = "neither a list in a run file nor a gold passage" if num_gold else "no list in a run file"
         texts = [
-            f"{name}: query {query_id!r} has no passages: {what}" for query_id in nothing.head(NUM_NAMED)
+            f"{name}: query {query_id!r} has no passages: {reason}" for query_id in empty.head(NUM_NAMED)
         ]
-        diagnostics.error("training questions without passages", *texts, count=len(nothing))
+        diagnostics.error("training questions without passages", *texts, count=len(empty))
     short = frame.filter((num_passages > 0) & (num_passages < depth)).height
     if short:
-        diagnostics.warning(f"{name}: lists of fewer than {depth} passages, read as they are", count=short)
+        diagnostics.warning(f"{name}: lists of fewer than {depth} passages", count=short)
     without_gold = frame.filter(pl.col("gold").list.len() == 0).height
     if num_gold and without_gold:
         diagnostics.warning(
-            f"{name}: questions without a gold passage, read with their list alone", count=without_gold
+            f"{name}: questions without a gold passage, which get their list only", count=without_gold
         )

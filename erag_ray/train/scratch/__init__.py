@@ -1,1 +1,1 @@
-"""A FiD or IPA model from nothing: its tokenizer, weights and what they know from the start."""
+"""FiD and IPA models from scratch: tokenizer and initialisation of the weights."""

@@ -1,17 +1,18 @@
-"""Weights from which a small encoder-decoder learns to copy in hundreds of steps instead of thousands.
+"""Initialisation with which a small encoder-decoder learns to copy in hundreds of steps instead of thousands.
 
-A reader's answers stand in its passages: it must find who is meant, and copy. From random weights both wait for each
-other; here attention starts close to what both need (on initialising attention like that of trained models: Trockman
-& Kolter, ICML 2023; on heads that look one token back as the start of copying: Olsson et al., 2022):
+A reader's answers are spans of its passages: it must locate the entity, and copy. From random weights each of the two
+has to be learned before the other pays off; here attention starts close to both (on initialising attention like that
+of trained models: Trockman & Kolter, ICML 2023; on previous-token heads as the start of copying: Olsson et al., 2022):
 
-- what attention reads it writes back as it was (output projection = transposed value projection, orthogonal);
-- a quarter of the encoder's heads attends to equal tokens elsewhere (query projection = scaled key projection, and a
-  position bias against a token's own place: else what a head reads is the same with and without an equal token);
-- the next quarter looks at neighbours: one token back, one ahead, two back, ...;
-- where the prompt's own words are tokens (question, title, context), `note_matches` adds what a passage has in common
-  with its question.
+- attention writes back what it reads (output projection = transposed value projection, orthogonal);
+- a quarter of the encoder's heads attends to equal tokens at other positions (query projection = scaled key projection,
+  and a position bias against the token itself: otherwise the output is the same with and without an equal token);
+- the next quarter attends to neighbours: one token back, one ahead, two back, ...;
+- if the words of the prompt template (question, title, context) are single tokens, `note_matches` adds features of what
+  a passage has in common with its question.
 
-The others stay as drawn: with all heads set so, a reader copies as soon, but finds less what a question asks for.
+The other heads keep their random weights: if all were set, the reader would learn to copy as fast, but would be worse
+at finding what the question is about.
 """
 
 from __future__ import annotations
@@ -25,19 +26,19 @@ from erag_ray.train.scratch.matching import note_matches
 
 ENCODER_GAIN = 0.5
 MATCH_LOGIT = 4.8
-"""How much more than others an equal token gets before the softmax, on average."""
+"""Mean logit of an equal token above other tokens."""
 NEIGHBOUR_BIAS = 4.0
 OTHER_BIAS = 0.1
-OWN_PLACE_BIAS = -8.0
+SELF_BIAS = -8.0
 
 
 @torch.no_grad()
 def start_near_copying(model: Any, marks: Sequence[int] = ()) -> None:
-    """Set the attention weights of a new T5 as described above; its other weights stay as drawn.
+    """Set the attention weights of a new T5 as described above; its other weights are unchanged.
 
     Args:
         model: a new T5, changed in place.
-        marks: the tokens that open question, title and text in a prompt; none: nothing is noted of matches.
+        marks: the tokens that open question, title and text in a prompt; if empty, `note_matches` is skipped.
     """
     for block in model.decoder.block:
         _write_back(block.layer[1].EncDecAttention, 1.0)
@@ -65,17 +66,17 @@ def _match(attention: Any, num_heads: int) -> None:
 
 
 def _look_elsewhere(attention: Any) -> None:
-    """The position bias is the first layer's, and shared by all."""
+    """Set the position bias, which is the first layer's and shared by all."""
     bias = attention.relative_attention_bias.weight
     bias.mul_(OTHER_BIAS)
     for number, head in enumerate(range(attention.n_heads // 4, attention.n_heads // 2)):
         distance = number // 2 + 1
         bias[_bucket(attention, distance if number % 2 else -distance), head] = NEIGHBOUR_BIAS
-    bias[_bucket(attention, 0), : attention.n_heads // 4] = OWN_PLACE_BIAS
+    bias[_bucket(attention, 0), : attention.n_heads // 4] = SELF_BIAS
 
 
 def _bucket(attention: Any, offset: int) -> Any:
-    """The row of the position bias for tokens so many places ahead."""
+    """Return the row of the position bias for tokens at an offset (positive: ahead)."""
     return attention._relative_position_bucket(
         torch.tensor(offset),
         bidirectional=True,

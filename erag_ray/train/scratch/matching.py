@@ -1,19 +1,18 @@
-"""Weights by which a new T5 encoder notes, from its first step on, which words of a passage its question has too.
+"""Initialisation by which a T5 encoder marks, from the first step, which words of a passage occur in its question.
 
-Whether a token stands in the question, and whether an equal one stands elsewhere, a network from random weights has to
-find out together; so both are written into it, as attention and a few coordinates of the residual stream that are
-kept free (a network with meaning written into its weights: Lindner et al., "Tracr", NeurIPS 2023). With M marks
-(question, title, context):
+From random weights, a network would have to learn at once whether a token is in the question and whether an equal
+one occurs elsewhere. Here both are built in, as attention and a few reserved coordinates of the residual stream (on
+programs compiled into weights: Lindner et al., "Tracr", NeurIPS 2023). With M marks (question, title, context):
 
-- ``CONSTANT``: the same in every embedding, so that a head can ask the same of every token;
-- *inside*, M coordinates: the first layer's reading head looks back at the marks; a token of the question sees one of
-  them, of the title two, of the text three, each with an equal share;
-- *matched*, M: from the second layer on, heads that attend to equal tokens write here what these are inside of;
-- *before* and *behind*, M each: the same of the two neighbours;
-- *about*, M: from the third layer on, the reading head looks back at the title and tells every token of the text how
-  well the title is matched.
+- ``CONSTANT``: equal in every embedding, so that a head can have the same query for every token;
+- *inside*, M coordinates: a head of the first layer (the reading head) attends back to the marks; a token of the
+  question sees one of them, of the title two, of the text three, with equal weights;
+- *matched*, M: from the second layer on, heads that attend to equal tokens write what those are inside of;
+- *before* and *behind*, M each: *matched* of the two neighbours;
+- *about*, M: from the third layer on, the reading head attends back to the title and copies how well it is matched to
+  every token of the text.
 
-All of it is a start: training changes every weight.
+This is only the initialisation: training changes every weight.
 """
 
 from __future__ import annotations
@@ -30,13 +29,13 @@ READING_LOGIT = 8.0
 TITLE_LOGIT = 2.0
 NOT_AHEAD_BIAS = -8.0
 NUM_NOTES = 5
-"""Inside, matched, before, behind, about."""
+"""The notes: inside, matched, before, behind, about."""
 LEAST_WIDTH = 4
 """Notes take at most a quarter of the model's width."""
 
 
 class Notes(NamedTuple):
-    """The first coordinate of each note, for so many marks."""
+    """The first coordinate of each note."""
 
     inside: int
     matched: int
@@ -47,19 +46,19 @@ class Notes(NamedTuple):
 
 @torch.no_grad()
 def note_matches(model: Any, marks: Sequence[int]) -> None:
-    """Write the notes into the encoder of a T5 whose heads match and look at neighbours already; else leave it.
+    """Build the notes into the encoder of a T5 from `start_near_copying`; do nothing if it is too small.
 
     Args:
         model: a new T5, changed in place.
-        marks: tokens of the prompt, in their order there: question, title, context.
+        marks: tokens of the prompt in their order: question, title, context.
     """
     blocks = [block.layer[0].SelfAttention for block in model.encoder.block]
     heads, size = blocks[0].n_heads, blocks[0].key_value_proj_dim
-    num_kept = 1 + NUM_NOTES * len(marks)
-    if heads < 4 or size < len(marks) or model.config.d_model < LEAST_WIDTH * num_kept:
+    num_reserved = 1 + NUM_NOTES * len(marks)
+    if heads < 4 or size < len(marks) or model.config.d_model < LEAST_WIDTH * num_reserved:
         return
-    notes = Notes(*range(1, num_kept, len(marks)))
-    _keep_free(model, num_kept)
+    notes = Notes(*range(1, num_reserved, len(marks)))
+    _reserve(model, num_reserved)
     _read_marks(blocks[0], model.shared.weight, marks, notes)
     for attention in blocks[1:]:
         for head in range(heads // 4):
@@ -70,37 +69,37 @@ def note_matches(model: Any, marks: Sequence[int]) -> None:
         _read_title(attention, notes, len(marks))
 
 
-def _keep_free(model: Any, num_kept: int) -> None:
-    """Nothing is in these coordinates, and no layer writes there, until a note is."""
-    model.shared.weight[:, :num_kept] = 0
+def _reserve(model: Any, num_reserved: int) -> None:
+    """Zero these coordinates in embeddings and outputs of all layers, for the notes."""
+    model.shared.weight[:, :num_reserved] = 0
     model.shared.weight[:, CONSTANT] = CONSTANT_SIZE
     for block in model.encoder.block:
-        block.layer[0].SelfAttention.o.weight[:num_kept] = 0
-        block.layer[1].DenseReluDense.wo.weight[:num_kept] = 0
+        block.layer[0].SelfAttention.o.weight[:num_reserved] = 0
+        block.layer[1].DenseReluDense.wo.weight[:num_reserved] = 0
 
 
 def _read_marks(attention: Any, embeddings: torch.Tensor, marks: Sequence[int], notes: Notes) -> None:
     rows = _reading_rows(attention)
     words = embeddings[list(marks)].clone()
     words[:, CONSTANT] = 0
-    # each gives 1 for its own mark and 0 for the other marks
+    # each has inner product 1 with its mark and 0 with the other marks
     words = torch.linalg.pinv(words).T
-    _ask_all(attention, rows, READING_LOGIT / CONSTANT_SIZE)
+    _set_constant_query(attention, rows, READING_LOGIT / CONSTANT_SIZE)
     attention.k.weight[rows.start] = words.sum(0)
     attention.v.weight[rows], attention.o.weight[:, rows] = 0, 0
     for number, word in enumerate(words):
         attention.v.weight[rows.start + number] = word
         attention.o.weight[notes.inside + number, rows.start + number] = INSIDE_SIZE
     bias = attention.relative_attention_bias.weight
-    # the second half of the buckets is for tokens ahead
+    # the second half of the buckets is that of tokens ahead
     bias[:, _reading_head(attention)] = 0
     bias[len(bias) // 2 :, _reading_head(attention)] = NOT_AHEAD_BIAS
 
 
 def _read_title(attention: Any, notes: Notes, num_marks: int) -> None:
-    """A token of the title has seen its mark, and not yet the one of the text."""
+    """Attend to tokens of the title: those that have seen its mark, and not yet that of the text."""
     rows = _reading_rows(attention)
-    _ask_all(attention, rows, 1.0)
+    _set_constant_query(attention, rows, 1.0)
     attention.k.weight[rows.start] = 0
     attention.k.weight[rows.start, notes.inside + num_marks - 2] = TITLE_LOGIT
     attention.k.weight[rows.start, notes.inside + num_marks - 1] = -2 * TITLE_LOGIT
@@ -108,7 +107,7 @@ def _read_title(attention: Any, notes: Notes, num_marks: int) -> None:
 
 
 def _pass_on(attention: Any, head: int, source: int, target: int, num_marks: int) -> None:
-    """A few of a head's values are a note of the tokens it reads, written to another note."""
+    """Let a head copy a note of the tokens that it attends to into another note."""
     first = head * attention.key_value_proj_dim
     for number in range(num_marks):
         attention.v.weight[first + number] = 0
@@ -117,8 +116,8 @@ def _pass_on(attention: Any, head: int, source: int, target: int, num_marks: int
         attention.o.weight[target + number, first + number] = 1
 
 
-def _ask_all(attention: Any, rows: slice, size: float) -> None:
-    """Every token's query is the same."""
+def _set_constant_query(attention: Any, rows: slice, size: float) -> None:
+    """Give every token the same query."""
     attention.q.weight[rows] = 0
     attention.q.weight[rows.start, CONSTANT] = size
 

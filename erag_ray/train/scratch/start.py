@@ -1,4 +1,4 @@
-"""Where training starts: a T5 from scratch with a tokenizer of its own, in an ordinary model folder."""
+"""A new T5 model and its tokenizer, as an ordinary model folder for training to start from."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ MAX_TEXTS = 400_000
 
 
 def make_model(scratch: ScratchConfig, examples: Examples, seed: int, folder: pathlib.Path) -> None:
-    """Train a tokenizer on the examples' text, draw weights that learn to copy soon, and save both.
+    """Train a tokenizer on the examples' text, initialise weights (`start_near_copying`), and save both.
 
     Raises:
-        InputError: T5 has no model of this form.
+        InputError: T5 does not allow these sizes.
     """
     quiet()
     tokenizer = train_tokenizer(_texts(examples), scratch.vocab_size)
@@ -49,44 +49,44 @@ def make_model(scratch: ScratchConfig, examples: Examples, seed: int, folder: pa
         model = transformers.T5ForConditionalGeneration(config)
         start_near_copying(model, _marks(tokenizer))
     except (ValueError, KeyError, StrictDataclassError) as error:
-        raise InputError([f"scratch: T5 has no model of this form: {error}"]) from error
+        raise InputError([f"scratch: T5 does not allow these sizes: {error}"]) from error
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
 def _template() -> list[str]:
-    """The words of ours in a prompt: where the question, a title and a text begin."""
+    """Return the words of the prompt template, which open question, title and text."""
     return [piece.text for piece in pieces(T5, "", [Passage("a", "a")]) if piece.kind == "template"]
 
 
 def _marks(tokenizer: transformers.PreTrainedTokenizerFast) -> list[int]:
-    """Their tokens; none if the tokenizer has not all of them whole."""
-    found = [tokenizer.encode(text.strip(" :"), add_special_tokens=False) for text in _template()]
-    return [ids[0] for ids in found] if all(len(ids) == 1 for ids in found) else []
+    """Return the tokens of the template's words; none if any of them is not a single token."""
+    encoded = [tokenizer.encode(text.strip(" :"), add_special_tokens=False) for text in _template()]
+    return [ids[0] for ids in encoded] if all(len(ids) == 1 for ids in encoded) else []
 
 
 def train_tokenizer(texts: Iterator[str], vocab_size: int) -> transformers.PreTrainedTokenizerFast:
-    """Byte pairs of characters: words and numbers keep their blank and case, punctuation marks stand alone.
+    """Train a BPE tokenizer: words and numbers keep their leading blank and case, punctuation marks are separate.
 
-    Text of known characters comes back from its tokens as it was (blanks at its start aside).
+    Decoding restores text of known characters exactly, except for leading blanks.
     """
-    made = tokenizers.Tokenizer(models.BPE(unk_token=UNKNOWN))
-    made.pre_tokenizer = pre_tokenizers.Sequence(
+    tokenizer = tokenizers.Tokenizer(models.BPE(unk_token=UNKNOWN))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation("isolated")]
     )
-    made.decoder = decoders.Metaspace()
+    tokenizer.decoder = decoders.Metaspace()
     trainer = trainers.BpeTrainer(
         vocab_size=vocab_size,
         special_tokens=[PAD, END, UNKNOWN],
         initial_alphabet=CHARACTERS,
         show_progress=False,
     )
-    made.train_from_iterator(texts, trainer)
-    made.post_processor = processors.TemplateProcessing(
-        single=f"$A {END}", pair=f"$A {END} $B {END}", special_tokens=[(END, made.token_to_id(END))]
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"$A {END}", pair=f"$A {END} $B {END}", special_tokens=[(END, tokenizer.token_to_id(END))]
     )
     return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=made,
+        tokenizer_object=tokenizer,
         pad_token=PAD,
         eos_token=END,
         unk_token=UNKNOWN,
@@ -95,7 +95,7 @@ def train_tokenizer(texts: Iterator[str], vocab_size: int) -> transformers.PreTr
 
 
 def _texts(examples: Examples) -> Iterator[str]:
-    """Prompts' words, questions, answers and passages; of very many passages an even sample."""
+    """Yield template words, questions, answers and passages (an even sample if there are very many)."""
     template = " ".join(_template())
     for batch in examples.table.select(["question", "answers"]).to_batches(max_chunksize=1000):
         for record in batch.to_pylist():
