@@ -296,7 +296,7 @@ def job_of(cases: Sequence[Case], dataset: str, reader: ReaderConfig, out: pathl
         end_to_end_depths=[1],
         cutoffs=[1],
         out=str(out / "job"),
-        store=str(out.parent / "store"),
+        cache_dir=str(out.parent / "store"),
     )
 
 

@@ -22,8 +22,8 @@ from hypothesis import strategies as st
 from tiny import RUNS, Tiny, job_command
 from torch.utils.flop_counter import FlopCounterMode
 
-from erag_ray import benchmark
 from erag_ray.benchmark import evaluated, timing
+from erag_ray.benchmark import run as benchmark
 from erag_ray.benchmark import synthetic_labels as labelled
 from erag_ray.benchmark.config import BenchmarkConfig
 from erag_ray.benchmark.readers import engine_only as bare
@@ -57,7 +57,7 @@ def test_every_part_has_a_row_for_ours_and_for_its_peers(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, apart: bool
 ) -> None:
     if not apart:
-        monkeypatch.setattr(benchmark, "_measure_apart", benchmark._measure)
+        monkeypatch.setattr(benchmark, "in_own_process", benchmark.in_this_process)
     said: list[str] = []
     config = BenchmarkConfig(
         sizes=[300], num_queries=5, depth=3, width=8, num_encoded=6, repeats=1, out=str(tmp_path)
@@ -88,7 +88,7 @@ def test_evaluation_is_measured_against_its_peers(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("pytrec_eval")
-    monkeypatch.setattr(benchmark, "_measure_apart", benchmark._measure)
+    monkeypatch.setattr(benchmark, "in_own_process", benchmark.in_this_process)
     # with two peers at most: ranx is seldom there, and slow to compile
     found = evaluated.importlib.util.find_spec
     monkeypatch.setattr(
@@ -165,9 +165,13 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_readings_are_those_of_the_peer(tmp_path: pathlib.Path, small: None) -> None:
     rows = list(reading.readings(BenchmarkConfig(out=str(tmp_path), repeats=2), 40))
-    assert len(rows) == 4 * len(reading.fast_precisions())
-    ours, theirs, encoder, products = rows[:4]
+    # float32 and bfloat16 have a second peer
+    num_tuned = len(set(reading.fast_precisions()) & set(reading.TUNED_DTYPES))
+    assert len(rows) == 4 * len(reading.fast_precisions()) + num_tuned
+    ours, theirs, tuned, encoder, products = rows[:5]
     assert (ours["by"], theirs["by"]) == ("erag_ray", "erag + generate, float32")
+    assert tuned["by"] == "transformers, tuned"
+    assert 0 < tuned["least_ratio"] <= tuned["most_ratio"]
     assert (encoder["by"], products["by"]) == ("erag_ray", "products alone")
     assert {row["count"] for row in rows} == {40}
     assert 0 < theirs["least_ratio"] <= theirs["most_ratio"]
@@ -299,7 +303,7 @@ def test_precision_needs_a_job_and_table_2_a_run_and_a_dataset_of_it(
 def test_host_work_has_a_row_for_each_part_and_each_device(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(benchmark, "_measure_apart", benchmark._measure)
+    monkeypatch.setattr(benchmark, "in_own_process", benchmark.in_this_process)
     monkeypatch.setattr(host, "BLOCK", 40)
     table_of_responses = actor.responses_table
     config = BenchmarkConfig(parts=["host"], host_pairs=60, device_rates=[300], out=str(tmp_path))
@@ -335,7 +339,7 @@ def test_host_work_has_a_row_for_each_part_and_each_device(
 def test_a_server_is_asked_by_one_actor_by_two_and_by_a_bare_loop(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(benchmark, "_measure_apart", benchmark._measure)
+    monkeypatch.setattr(benchmark, "in_own_process", benchmark.in_this_process)
     # in threads of this process
     monkeypatch.setattr(served, "PROCESS", threading.Thread)
     config = BenchmarkConfig(parts=["served"], served_requests=200, repeats=2, out=str(tmp_path))

@@ -13,7 +13,7 @@ import models
 import pytest
 from tiny import RUNS, Tiny, job_command
 
-from erag_ray import benchmark
+from erag_ray.benchmark import run as benchmark
 from erag_ray.benchmark.config import BenchmarkConfig
 from erag_ray.benchmark.readers import vllm as benchmark_vllm
 from erag_ray.benchmark.tables import vllm_table
@@ -240,7 +240,7 @@ def test_requests_are_fed_as_the_engine_has_room_and_dropped_when_nobody_waits(
 def test_the_benchmark_has_both_sides_of_each_round_and_every_order(
     folder: str, tmp_path: pathlib.Path, tiny: Tiny, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(benchmark, "_measure_apart", benchmark._measure)
+    monkeypatch.setattr(benchmark, "in_own_process", benchmark.in_this_process)
     job_command(dataclasses.replace(tiny.config, reader=config(folder)), tmp_path)
     keys: dict[str, Any] = {"job": str(tmp_path / "config.yaml"), "run": "good", "num_questions": 6}
     own = BenchmarkConfig(parts=["vllm"], repeats=2, out=str(tmp_path / "out"), **keys)

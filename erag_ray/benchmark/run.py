@@ -75,7 +75,7 @@ def run_all(config: BenchmarkConfig, say: Callable[[str], None]) -> pl.DataFrame
     pathlib.Path(config.out).mkdir(parents=True, exist_ok=True)
     for name, size in _steps(config):
         say(f"{name}: {size:,}")
-        found = _measure_apart(name, config, size)
+        found = in_own_process(name, config, size)
         rows += [{**dict.fromkeys(COLUMNS), "passages": size, **row} for row in found]
         for row in found:
             took = f" in {row['seconds']:.2f} s" if "seconds" in row else ""
@@ -123,14 +123,14 @@ def _steps(config: BenchmarkConfig) -> Iterator[tuple[str, int]]:
                     yield name, size
 
 
-def _measure_apart(name: str, config: BenchmarkConfig, size: int) -> list[dict[str, object]]:
+def in_own_process(name: str, config: BenchmarkConfig, size: int) -> list[dict[str, object]]:
     """In a new process, whose peak memory is then of this alone."""
     # not a daemon: some measurements start processes themselves
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_measure, name, config, size).result()
+        return pool.submit(in_this_process, name, config, size).result()
 
 
-def _measure(name: str, config: BenchmarkConfig, size: int) -> list[dict[str, object]]:
+def in_this_process(name: str, config: BenchmarkConfig, size: int) -> list[dict[str, object]]:
     # what retrieval needs is heavy, and not for evaluation
     room = importlib.import_module(f"erag_ray.benchmark.{ROOMS.get(name, 'measured')}")
     rows = list(getattr(room, name)(config, size))
