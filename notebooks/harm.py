@@ -333,8 +333,9 @@ def labelled(config: JobConfig) -> pl.DataFrame:
     """
     inputs = prepare(config, check_reader)
     plan = plan_stage(config, inputs, "annotate", single_document=True, end_to_end=False)
-    values = run_stage(config, plan).values(inputs)
-    label(config, inputs, values)
+    finished = run_stage(config, plan)
+    values = finished.values(inputs)
+    label(config, inputs, finished)
     labels = TableStore(config.out).read(LABELS).filter(pl.col("annotator") != "gold_likelihood")
     wide = labels.pivot(on="annotator", index=PAIR, values="label")
     ways = wide.select(*PAIR, gain=pl.col("gain") < 0, gain_likelihood=pl.col("gain_likelihood") < 0)

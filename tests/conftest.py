@@ -56,7 +56,12 @@ def ray_environment() -> Iterator[None]:
             patch.setenv(name, setting)
         patch.delenv("RAY_ADDRESS", raising=False)
         # its workers find the package where this process does, and the readers that tests define
-        places = [str(ROOT), str(ROOT / "tests" / "helpers"), os.environ.get("PYTHONPATH", "")]
+        places = [
+            str(ROOT),
+            str(ROOT / "tests"),
+            str(ROOT / "tests" / "helpers"),
+            os.environ.get("PYTHONPATH", ""),
+        ]
         patch.setenv("PYTHONPATH", os.pathsep.join(places))
         yield
         ray.shutdown()

@@ -41,7 +41,11 @@ pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="about GPUs th
 def found(tmp_path_factory: pytest.TempPathFactory) -> Any:
     command = [sys.executable, str(HELPERS / "fake_gpus.py"), str(tmp_path_factory.mktemp("gpus"))]
     outside = {name: value for name, value in os.environ.items() if name != "RAY_ADDRESS"}
-    environment = {**outside, **ENVIRONMENT, "PYTHONPATH": f"{HELPERS.parents[1]}{os.pathsep}{HELPERS}"}
+    environment = {
+        **outside,
+        **ENVIRONMENT,
+        "PYTHONPATH": os.pathsep.join(map(str, (HELPERS.parents[1], HELPERS.parent, HELPERS))),
+    }
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])

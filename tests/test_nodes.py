@@ -31,7 +31,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path) -> Iterator
     """A head that runs no readers, and two workers."""
     if ray.is_initialized():
         ray.shutdown()
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "helpers")])
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "helpers")])
     for name, setting in {**ENVIRONMENT, "PYTHONPATH": paths, MARK: str(tmp_path / "mark")}.items():
         monkeypatch.setenv(name, setting)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)

@@ -412,7 +412,7 @@ def test_a_job_of_claims_says_how_often_the_verdict_is_what_the_reader_writes(
     assert found["reader"].unique().to_list() == whole["reader"].unique().to_list()
     assert found.height == whole.height == stored(chosen, plan, VERDICT)
     summary = TableStore(f"{chosen.config.out}").folder.read_bytes("compare", "manifest.json").decode()
-    assert f" of {whole.height} responses known of both" in summary
+    assert f" of {whole.height} cases with both" in summary
     assert (
         "chose the verdict that it generates in" in pathlib.Path(chosen.config.out, "report.md").read_text()
     )

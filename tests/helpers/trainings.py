@@ -113,7 +113,9 @@ def in_process(call: Callable[..., None], *arguments: object) -> BaseProcess:
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__, "accelerate", "transformers.models.t5.modeling_t5"])
     process = context.Process(target=call, args=tuple(map(str, arguments)))
-    paths = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "helpers"), os.environ.get("PYTHONPATH", "")])
+    paths = os.pathsep.join(
+        [str(ROOT), str(ROOT / "tests"), str(ROOT / "tests" / "helpers"), os.environ.get("PYTHONPATH", "")]
+    )
     with mock.patch.dict(os.environ, PYTHONPATH=paths):
         process.start()
     return process
