@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import psutil
 import pytest
@@ -199,6 +199,15 @@ def test_a_signal_that_was_lost_can_be_sent_again_later(monkeypatch: pytest.Monk
                 signal.raise_signal(signal.SIGTERM)
 
 
+@pytest.fixture
+def no_handler() -> Iterator[None]:
+    """Nobody handles SIGTERM; Ray, which earlier tests may have started, has set a handler."""
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("no_handler")
 def test_a_handler_that_a_library_sets_does_not_stay() -> None:
     with sigterm_interrupts() as termination:
         with keep_handler(signal.SIGTERM):
@@ -211,11 +220,9 @@ def test_a_handler_that_a_library_sets_does_not_stay() -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
+@pytest.mark.usefixtures("no_handler")
 def test_where_nobody_has_set_a_handler_the_librarys_stays() -> None:
     own = lambda number, frame: None  # noqa: E731
-    try:
-        with keep_handler(signal.SIGTERM):
-            signal.signal(signal.SIGTERM, own)
-        assert signal.getsignal(signal.SIGTERM) is own
-    finally:
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    with keep_handler(signal.SIGTERM):
+        signal.signal(signal.SIGTERM, own)
+    assert signal.getsignal(signal.SIGTERM) is own
