@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo papers reader test test-cluster test-gpu test-slow test-vllm bench bench-long lint clean
+.PHONY: demo papers reader test test-fast test-cluster test-gpu test-slow test-vllm bench bench-long lint clean
 
 demo: .venv/installed  ## the whole walk on a small generated world with a real reader: Table 1 and report, in minutes
 	$(BIN)/python jobs/world.py --config jobs/demo/world.yaml
@@ -28,6 +28,9 @@ reader: .venv/installed  ## the small reader of jobs/demo/reader, trained again 
 test: .venv/installed  ## the fast tests, parity with outside implementations included, in two processes of a thread each
 	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 \
 	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --no-loadscope-reorder
+
+test-fast: .venv/installed  ## the tests of rooms without I/O, models and Ray: under a minute
+	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 tests/pure
 
 test-cluster: .venv/installed  ## submission to a running Ray; processes, nodes, links, disks and files that fail: minutes
 	$(BIN)/python -m pytest -q -m cluster

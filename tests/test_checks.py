@@ -1,7 +1,4 @@
-"""What is refused before anything is read or overwritten: readers, names, places, and code of the user's own.
-
-Run: pytest tests/test_checks.py
-"""
+"""What is refused before anything is read or overwritten: readers, names, places, and code of the user's own."""
 
 from __future__ import annotations
 

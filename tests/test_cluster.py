@@ -1,7 +1,4 @@
-"""The cluster files: valid for the pinned Ray, and what its validator does not look at. Needs no cloud.
-
-Run: pytest tests/test_cluster.py
-"""
+"""The cluster files: valid for the pinned Ray, and what its validator does not look at. Needs no cloud."""
 
 from __future__ import annotations
 

@@ -2,7 +2,6 @@
 
 The worker has a network namespace, which a bridge joins to the head's; it takes root and the command ``ip``.
 
-Run: pytest -m cluster tests/test_cut_link.py
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The device of a process: precision of its products, and its name on what it made.
-
-Run: pytest tests/test_devices.py
-"""
+"""The device of a process: precision of its products, and its name on what it made."""
 
 from __future__ import annotations
 
@@ -77,6 +74,7 @@ def test_torchs_own_reason_is_given() -> None:
     assert "CUDA" in (gpu_error() or "")
 
 
+@pytest.mark.cluster
 @pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_responses_of_several_devices_are_reported(tiny: Tiny, local_ray: None) -> None:
     plan = compare(tiny)

@@ -307,6 +307,7 @@ def test_notes_of_another_job_do_not_count(tmp_path: pathlib.Path) -> None:
     assert len(notes(tmp_path)) == 2
 
 
+@pytest.mark.cluster
 def test_a_store_that_cannot_be_written_is_told_at_once(local_ray: None, tmp_path: pathlib.Path) -> None:
     work, config = work_of(tmp_path, pending("question"), ReaderConfig(kind="echo"))
     folder = tmp_path / "responses" / work.model

@@ -1,7 +1,4 @@
-"""A disk that is full: a small one in memory, which takes root. The job ends with one message; with room it goes on.
-
-Run: pytest -m "cluster or not cluster" tests/test_full_disk.py
-"""
+"""A disk that is full: a small one in memory, which takes root. The job ends with one message; with room it goes on."""
 
 from __future__ import annotations
 
@@ -71,6 +68,7 @@ def assert_told(code: int, told: str) -> None:
     assert last_line(told).endswith("make room or mend that, and start the same command again")
 
 
+@pytest.mark.cluster
 @pytest.mark.parametrize("on_it", ["out", "cache_dir"])
 def test_a_disk_that_is_full_at_any_step_is_told_and_with_room_the_job_ends_well(
     tiny: Tiny, disk: Disk, reads_here: list[int], job: RunJob, on_it: str

@@ -1,7 +1,4 @@
-"""GPUs that Ray assigns: work never falls back to a CPU unnoticed, and processes without GPUs see none.
-
-Run: pytest tests/test_gpus.py
-"""
+"""GPUs that Ray assigns: work never falls back to a CPU unnoticed, and processes without GPUs see none."""
 
 from __future__ import annotations
 
@@ -98,6 +95,7 @@ class Environment(Model):
         yield from ((place, Response(text=json.dumps(found))) for place in range(len(requests)))
 
 
+@pytest.mark.cluster
 @pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_readers_start_without_gpus_and_with_threads_for_their_tokenizers(
     local_ray: None, tiny: Tiny

@@ -1,7 +1,4 @@
-"""A cluster of three nodes on this machine: what is lost, repeated and read again when parts of it end.
-
-Run: pytest -m cluster tests/test_nodes.py
-"""
+"""A cluster of three nodes on this machine: what is lost, repeated and read again when parts of it end."""
 
 from __future__ import annotations
 

@@ -36,6 +36,7 @@ def five(tiny: Tiny, **config: object) -> Tiny:
     return tiny.with_config(queries=files, dataset=None, annotators=ANNOTATORS, **config)
 
 
+@pytest.mark.cluster
 @pytest.mark.timeout(300)
 def test_a_model_is_loaded_once_in_its_actor_for_five_datasets_and_five_kinds(
     tiny: Tiny, local_ray: None, tmp_path: pathlib.Path

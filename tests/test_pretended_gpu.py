@@ -1,7 +1,4 @@
-"""Every model on a pretended GPU: outputs, devices, waits, kernels, attention, and memory that runs out.
-
-Run: pytest tests/test_pretended_gpu.py
-"""
+"""Every model on a pretended GPU: outputs, devices, waits, kernels, attention, and memory that runs out."""
 
 from __future__ import annotations
 

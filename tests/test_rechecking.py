@@ -1,7 +1,4 @@
-"""A sample of requests asked again: what has changed is counted.
-
-Run: pytest tests/test_rechecking.py
-"""
+"""A sample of requests asked again: what has changed is counted."""
 
 from __future__ import annotations
 

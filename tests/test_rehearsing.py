@@ -234,6 +234,7 @@ def test_a_dry_run_finds_what_is_wrong(tiny: Tiny, no_reader: None) -> None:
         job(tiny.with_config(dry_run=True))
 
 
+@pytest.mark.cluster
 @pytest.mark.usefixtures("local_ray")
 @pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_one_process_reads_the_samples_of_all_kinds_and_loading_does_not_count(

@@ -213,6 +213,7 @@ def lists_by(tiny: Tiny, name: str, encoder: str, **search: Any) -> dict[str, pl
     return {run.run_id: pl.read_parquet(run.path) for run in made}
 
 
+@pytest.mark.cluster
 @pytest.mark.usefixtures("local_ray")
 @pytest.mark.filterwarnings(r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*")
 def test_runs_are_the_same_for_any_number_of_shards_and_actors(repeated: Tiny, encoder: str) -> None:

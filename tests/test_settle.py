@@ -188,6 +188,7 @@ def test_settings_that_cannot_be_are_refused(wrong: str) -> None:
         parse(SettleConfig, "Settle.", ["--depth", "3", "--end_to_end_depths", "[3]", f"--{key}={value}"])
 
 
+@pytest.mark.cluster
 def test_the_job_settles_on_a_real_ray_and_says_what_it_read(
     config: SettleConfig, local_ray: None, capsys: pytest.CaptureFixture[str]
 ) -> None:

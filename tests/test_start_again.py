@@ -1,7 +1,4 @@
-"""The main job in a process of its own, what befalls it, and the same command again: nothing lost, nothing repeated.
-
-Run: pytest -m cluster tests/test_start_again.py
-"""
+"""The main job in a process of its own, what befalls it, and the same command again: nothing lost, nothing repeated."""
 
 from __future__ import annotations
 

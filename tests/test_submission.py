@@ -2,7 +2,6 @@
 
 The Ray wants a token, as one does by default where a local job has run before.
 
-Run: pytest -m cluster tests/test_submission.py
 """
 
 from __future__ import annotations

@@ -350,6 +350,7 @@ def test_what_was_answered_before_a_model_cannot_go_on_is_written(tmp_path: path
     assert store.keys().height == 12  # the errors are run again
 
 
+@pytest.mark.cluster
 def test_a_process_tells_of_a_model_that_cannot_be_loaded_and_keeps_the_traceback(
     local_ray: None, tmp_path: pathlib.Path
 ) -> None:
@@ -366,6 +367,7 @@ def test_a_process_tells_of_a_model_that_cannot_be_loaded_and_keeps_the_tracebac
     assert file.read_text().endswith("FileNotFoundError: no weights here\n")
 
 
+@pytest.mark.cluster
 def test_processes_run_around_a_request_that_fails(local_ray: None, tmp_path: pathlib.Path) -> None:
     questions = [f"question {number}" for number in range(60)]
     questions[7] = "answer"

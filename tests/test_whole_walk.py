@@ -191,6 +191,7 @@ def test_a_deeper_depth_reads_its_new_pairs_and_lists_only(again: Tiny, reads_he
     assert [num_reader_calls(deeper)] == reads_here == [4]
 
 
+@pytest.mark.cluster
 def test_questions_that_lie_in_two_blocks_are_counted(local_ray: None, tiny: Tiny) -> None:
     # 37 requests of 6 questions, in blocks of 20: the border at 20 is inside a question
     compare(tiny.with_config(rows_per_block=20))
@@ -198,6 +199,7 @@ def test_questions_that_lie_in_two_blocks_are_counted(local_ray: None, tiny: Tin
     assert manifest["summary"].endswith(" 1 of 6 new questions were split over two blocks.")
 
 
+@pytest.mark.cluster
 def test_a_fid_model_walks_too(local_ray: None, tiny: Tiny) -> None:
     folder = t5_folder(tiny.folder / "model")
     reader = ReaderConfig(kind="fid", model=folder, max_new_tokens=4)

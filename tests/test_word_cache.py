@@ -1,7 +1,4 @@
-"""Token ids by cached words equal those of the tokenizer on whole texts.
-
-Run: pytest tests/test_word_cache.py
-"""
+"""Token ids by cached words equal those of the tokenizer on whole texts."""
 
 from __future__ import annotations
 
@@ -87,6 +84,7 @@ def cache_of(tokenizer: Any) -> WordCache:
     return found
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=300)
 @given(batches=st.lists(texts, min_size=1, max_size=3))
 def test_cached_words_give_the_tokens_of_the_whole_text(tokenizer: Any, batches: list[list[str]]) -> None:

@@ -1,7 +1,4 @@
-"""Items made one ahead in a thread.
-
-Run: pytest tests/test_prefetch.py
-"""
+"""Items made one ahead in a thread."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Digests of large files: hashed once for all processes of a machine, again after any change.
-
-Run: pytest tests/test_digests.py
-"""
+"""Digests of large files: hashed once for all processes of a machine, again after any change."""
 
 from __future__ import annotations
 

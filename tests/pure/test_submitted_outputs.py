@@ -19,7 +19,7 @@ from erag_ray.config import JobConfig, parse
 from erag_ray.errors import InputError
 from erag_ray.world.config import WorldConfig
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py"))
 REQUIRED = {name: ["--retrievers", "{bm25: {kind: bm25}}"] for name in ("retrieve", "dual_labels")}
 WITH_STORE = {"annotate", "compare", "end_to_end", "evaluate", "prepare", "settle"}

@@ -23,7 +23,7 @@ from erag_ray.requests import Passage, Request
 from erag_ray.requests.prompts import as_messages, as_text, custom_prompt, pieces
 from erag_ray.schemas import LABELS, UTILITY
 
-ROOT = pathlib.Path(__file__).parents[1]
+ROOT = pathlib.Path(__file__).parents[2]
 PASSAGES = (Passage("Marn", "A bridge."), Passage("", "A river."))
 FILE = """\
 system: Answer in a word.
