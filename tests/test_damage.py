@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from tiny import RunJob, Tiny, assert_same, compare, results, table
+from tiny import RunJob, Tiny, assert_same, make_tables, results, table
 
 from erag_ray.errors import JobError
 from erag_ray.evaluate.stage import RESULTS
@@ -33,7 +33,7 @@ RUN_AGAIN = r"[Rr]un (jobs/\w+\.py|the job that writes it)"
 @pytest.fixture
 def compared(tiny: Tiny, reads_here: list[int]) -> Tiny:
     """A finished job."""
-    compare(tiny)
+    make_tables(tiny)
     return tiny
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 from polars.testing import assert_frame_equal
-from tiny import PASSAGES, Tiny, compare, passage_line, table
+from tiny import PASSAGES, Tiny, make_tables, passage_line, table
 
 from erag_ray.evaluate.stage import RESULTS
 from erag_ray.inputs.stage import INPUT_TABLES
@@ -47,14 +47,14 @@ def sealed_at(tiny: Tiny) -> dict[str, int]:
 def made_again(tiny: Tiny) -> set[str]:
     """The tables that the same command, or another one with the same ``out``, makes."""
     before = sealed_at(tiny)
-    compare(tiny)
+    make_tables(tiny)
     return {name for name, time in sealed_at(tiny).items() if time != before[name]}
 
 
 def assert_as_from_nothing(tiny: Tiny) -> None:
     """All tables are those of a job that finds nothing but readings."""
     other = tiny.with_config(out=f"{tiny.config.out}-other")
-    compare(other)
+    make_tables(other)
     for schema in TABLES:
         assert_frame_equal(table(tiny, schema), table(other, schema))
 
@@ -62,7 +62,7 @@ def assert_as_from_nothing(tiny: Tiny) -> None:
 @pytest.fixture
 def compared(tiny: Tiny, reads_here: list[int]) -> Tiny:
     """A finished job."""
-    compare(tiny)
+    make_tables(tiny)
     return tiny
 
 
@@ -113,7 +113,7 @@ def test_a_threshold_of_graded_labels_is_seen(tiny: Tiny, reads_here: list[int])
     # an output whose F1 is 2/3
     tiny.passages.write_text(tiny.passages.read_text().replace('"Ada Brunner"', '"Ada Brunner of Graz"'))
     graded = tiny.with_config(score="token_f1", threshold=0.5)
-    compare(graded)
+    make_tables(graded)
     other = graded.with_config(threshold=0.9)
     assert made_again(other) == {"per_query", "pool_bias", "cells", "cell_shares", *OF_VALUES, *OF_CELLS}
     assert_as_from_nothing(other)
@@ -121,7 +121,7 @@ def test_a_threshold_of_graded_labels_is_seen(tiny: Tiny, reads_here: list[int])
 
 def test_tables_whose_own_inputs_stay_the_same_are_kept(tiny: Tiny, reads_here: list[int]) -> None:
     graded = tiny.with_config(score="token_f1", threshold=0.5)
-    compare(graded)
+    make_tables(graded)
     # labels are all 0 or 1 here, so no value of a list changes
     other = graded.with_config(threshold=0.9)
     assert made_again(other) == {"per_query", "pool_bias", "cells"}
@@ -154,7 +154,7 @@ def test_another_version_of_the_code_makes_everything(
 def test_what_was_killed_between_two_tables_goes_on_with_the_second(compared: Tiny) -> None:
     TableStore(compared.config.out).invalidate(CORRELATIONS)
     before = sealed_at_but(compared, CORRELATIONS.name)
-    compare(compared)
+    make_tables(compared)
     assert sealed_at_but(compared, CORRELATIONS.name) == before
     assert_as_from_nothing(compared)
 
@@ -190,7 +190,7 @@ def test_what_outside_code_makes_is_made_again_and_the_rest_only_if_that_changes
     tiny: Tiny, reads_here: list[int], module: pathlib.Path
 ) -> None:
     own = tiny.with_config(score="own_scores:OWN")
-    compare(own)
+    make_tables(own)
     # its result is the same, and so is all that follows without calling it
     made = {"labels", "utility", "document_outputs", "list_outputs", "per_query", "pool_bias"}
     assert made_again(own) == made
@@ -207,7 +207,7 @@ def test_what_outside_code_makes_is_made_again_and_the_rest_only_if_that_changes
 
 def test_a_score_in_a_language_is_no_outside_code(tiny: Tiny, reads_here: list[int]) -> None:
     korean = tiny.with_config(language="ko")
-    compare(korean)
+    make_tables(korean)
     assert made_again(korean) == set()
 
 
