@@ -213,7 +213,11 @@ class ModelActor:
         except RuntimeError as error:
             if not is_gpu_lost(error):
                 raise
-            attempt.end_process(error)
+            self._end(attempt, error)
+
+    def _end(self, attempt: Attempt, error: RuntimeError) -> None:
+        """End this process, whose GPU is lost; Ray starts another."""
+        attempt.end_process(error)
 
     def _written(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Append each table of responses to the store."""
@@ -234,7 +238,7 @@ class ModelActor:
                 if is_new_batch:
                     yield responses_table(requests.take(rows), self.id, responses)
                     rows, responses, written_at = [], [], time.monotonic()
-        except (JobError, RuntimeError):
+        except (JobError, RuntimeError, KeyboardInterrupt):
             # the model cannot go on: write the responses so far
             if rows:
                 yield responses_table(requests.take(rows), self.id, responses)

@@ -15,9 +15,11 @@ from erag_ray.cluster import ray_session
 from erag_ray.config import JobConfig
 from erag_ray.errors import JobError
 from erag_ray.inference.errors import check_share
-from erag_ray.inference.pool import Done, Work, run
+from erag_ray.inference.in_process import run_in_process
+from erag_ray.inference.pool import run
 from erag_ray.inference.recheck import recheck
 from erag_ray.inference.values import Values, fold
+from erag_ray.inference.work import Done, Work
 from erag_ray.inputs import Inputs
 from erag_ray.kinds import ANSWER, ANSWER_JUDGE, VERDICT, judgement
 from erag_ray.output_tables import Expected, describe_outputs
@@ -118,20 +120,29 @@ def _run_all(
 ) -> dict[str, tuple[Done, float]]:
     """Return model -> counts of its requests, and elapsed seconds."""
     done = {}
-    with contextlib.ExitStack() as stack:
-        with stage_progress("starting Ray", show=config.progress):
-            stack.enter_context(ray_session(config.ray_address))
+    with readers_session(config):
         for part in todo:
             start = time.monotonic()
             done[part.id] = run_part(config, tables, part, job), time.monotonic() - start
     return done
 
 
+@contextlib.contextmanager
+def readers_session(config: JobConfig) -> Iterator[None]:
+    """The Ray on which a job's readers run; none where this process reads."""
+    with contextlib.ExitStack() as stack:
+        if config.num_readers != 0:
+            with stage_progress("starting Ray", show=config.progress):
+                stack.enter_context(ray_session(config.ray_address))
+        yield
+
+
 def run_part(config: JobConfig, tables: TableStore, part: ModelPlan, job: str) -> Done:
-    """Run one model's requests in the current Ray session; return when the responses are in the store."""
+    """Run one model's requests in the current `readers_session`; return when the responses are in the store."""
     with stage_progress("writing requests", show=config.progress):
         folder = _write_pending(tables, part)
-    return run(work_of(part, folder), config, job)
+    run_work = run_in_process if config.num_readers == 0 else run
+    return run_work(work_of(part, folder), config, job)
 
 
 def work_of(part: ModelPlan, folder: str) -> Work:

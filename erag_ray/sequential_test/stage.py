@@ -10,10 +10,9 @@ import polars as pl
 
 from erag_ray.agreement import paired_differences
 from erag_ray.annotators import annotate
-from erag_ray.cluster import ray_session
 from erag_ray.errors import InputError, JobError
 from erag_ray.evaluate import Floats
-from erag_ray.inference import run_stage
+from erag_ray.inference import readers_session, run_stage
 from erag_ray.inputs import Inputs, evidence_of
 from erag_ray.labels import check_scores, judge_outputs, scoring_of
 from erag_ray.logs import say
@@ -49,7 +48,7 @@ def settle(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
     drawn, tables = draw(config, inputs), TableStore(config.out)
     tables.invalidate(INTERIM_ANALYSES)
     say(f"at most {_num_read(drawn):,} readings, of {drawn.height:,} documents in the two lists")
-    with ray_session(config.ray_address):
+    with readers_session(config):
         rows = list(_looks(config, inputs, drawn))
     table = pl.DataFrame(rows, schema=pl.DataFrame(INTERIM_ANALYSES.empty()).schema)
     settings = {name: getattr(config, name) for name in SETTINGS}
