@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar
 
 from erag_ray.cli.access import check_access
@@ -18,17 +19,14 @@ Config = TypeVar("Config", bound=Any)
 
 
 def run(config: Config, main: Callable[[Config], None]) -> None:
-    """Run a job in its folder; log where the tracebacks of user code are, if there are any.
+    """Run a job in its folder.
 
     Raises:
         SystemExit: with code 2 for bad input, 1 for another error that a job knows, or of a disk or network.
     """
-    tracebacks = JobTracebacks(config.out)
     try:
-        check_outputs(config)
-        check_access(config)
-        with locked(config.out), tracebacks:
-            main(with_public(config))
+        with job_folder(config) as ready:
+            main(ready)
     except InputError as error:
         _end(2, str(error))
     except JobError as error:
@@ -36,6 +34,21 @@ def run(config: Config, main: Callable[[Config], None]) -> None:
     except OSError as error:
         kept = "what was read and sealed so far is kept; make room or mend that, and start the same command again"
         _end(1, f"the job cannot go on: {error}; {kept}")
+
+
+@contextlib.contextmanager
+def job_folder(config: Config) -> Iterator[Config]:
+    """Lock a job's folder; yield its config with local copies of public files; name tracebacks of user code at the end.
+
+    Raises:
+        InputError: a path cannot be used, or another job works in the folder.
+    """
+    tracebacks = JobTracebacks(config.out)
+    try:
+        check_outputs(config)
+        check_access(config)
+        with locked(config.out), tracebacks:
+            yield with_public(config)
     finally:
         for line in tracebacks.named():
             logger.info("%s", line)

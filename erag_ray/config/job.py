@@ -175,8 +175,8 @@ class JobConfig:
     """Cluster to run on (null: the one that submitted the job, else a local Ray for this job alone)."""
 
     num_readers: int | None = None
-    """Reader actors (null: one per GPU, two for a model of at most 400 MB; without GPUs one; 0: none, this process reads,
-    without Ray)."""
+    """Reader actors (null: one per GPU, two for a model of at most 400 MB; without GPUs one; 0: none, this process
+    reads, without Ray)."""
 
     wait_for_gpus: int | None = None
     """GPUs that the cluster is to have: the job waits up to 15 minutes for them, then fails (null: what is there)."""

@@ -14,6 +14,7 @@ from erag_ray.errors import InputError
 from erag_ray.models.base import Model, Rendered, Resources
 from erag_ray.models.causal.model import CausalModel
 from erag_ray.models.echo import EchoModel
+from erag_ray.models.function import FunctionModel, Reader, register_function
 from erag_ray.models.isolation import Isolation, render_isolated, run_checked
 from erag_ray.models.local.devices import backend, gpu_error
 from erag_ray.models.local.memory import keep_freed_memory
@@ -32,12 +33,14 @@ __all__ = [
     "CausalModel",
     "Failure",
     "Form",
+    "FunctionModel",
     "Isolation",
     "LocalModel",
     "Model",
     "Passage",
     "Prompt",
     "PromptTokens",
+    "Reader",
     "Rendered",
     "Request",
     "Resources",
@@ -56,6 +59,7 @@ __all__ = [
     "make_model",
     "model_class",
     "model_id",
+    "register_function",
     "render_isolated",
     "resources_of",
     "run_checked",
@@ -176,4 +180,5 @@ MODELS: dict[str, type[Model]] = {
     "vllm": VllmModel,
     "served": ServedModel,
     "echo": EchoModel,
+    "function": FunctionModel,
 }

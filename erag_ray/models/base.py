@@ -86,6 +86,11 @@ class Model(ABC):
         self.config = config
         self.memory_share = 1.0
 
+    @property
+    def code(self) -> object:
+        """The code that may raise for reasons of the user's: a class or a function."""
+        return type(self)
+
     @abstractmethod
     def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
         """Run requests, in any order. A response must not depend on the other requests.

@@ -53,7 +53,7 @@ class Isolation:
             JobError: the other questions failed too.
             RuntimeError: the GPU cannot be used any more (`is_gpu_lost`).
         """
-        if not is_user_code(type(self.model)):
+        if not is_user_code(self.model.code):
             yield from self.model.run(requests)
             return
         stack = [list(range(len(requests)))]
@@ -90,7 +90,7 @@ class Isolation:
         except Exception as error:
             if is_gpu_lost(error):
                 raise
-            return list(open_rows), fault_of(error, type(self.model))
+            return list(open_rows), fault_of(error, self.model.code)
         return [], None
 
     def _count(self, requests: Sequence[Request], row: int, fault: Fault) -> None:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.models.base import Model, Rendered, Resources
+from erag_ray.models.loop import LoopThread
 from erag_ray.models.served.client import KEPT, Client, RequestError, key_of, usage_of
 from erag_ray.models.served.handshake import (
     Handshake,
@@ -28,7 +29,6 @@ from erag_ray.models.served.handshake import (
     text_of,
     top_logprobs,
 )
-from erag_ray.models.served.loop import LoopThread
 from erag_ray.requests import (
     Failure,
     Form,
