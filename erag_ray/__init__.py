@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from erag_ray.api import label as label
 
 __version__ = "0.2.0"
-FACE = ("Causal", "Function", "Result", "Served", "compare", "label")
-"""What ``import erag_ray`` gives; loaded at first use, so that the import takes no time."""
+__all__ = ["Causal", "Function", "Result", "Served", "compare", "label"]
 
 
 def __getattr__(name: str) -> Any:
-    if name in FACE:
+    # at the first use, so that the import takes no time
+    if name in __all__:
         return getattr(importlib.import_module("erag_ray.api"), name)
     raise AttributeError(f"module 'erag_ray' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *FACE])
+    return sorted([*globals(), *__all__])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import logging
 import sys
 import threading
@@ -61,10 +62,17 @@ def _stage_lines(closing: threading.Event, name: str, current: StageProgress) ->
 def progress(store: ResponseStore, job: str, total: int, title: str) -> Iterator[None]:
     """While open, shows responses done, responses/s and time left, by what has reached the store.
 
-    A bar on a terminal, else a line every `LINE_SECONDS`.
+    A bar on a terminal and in a notebook, else a line every `LINE_SECONDS`.
     """
-    with beside(_bar if sys.stderr.isatty() else _lines, store, job, total, title):
+    show = _notebook_bar if _in_notebook() else _bar if sys.stderr.isatty() else _lines
+    with beside(show, store, job, total, title):
         yield
+
+
+def _in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
 
 
 @contextlib.contextmanager
@@ -96,6 +104,18 @@ def _bar(closing: threading.Event, store: ResponseStore, job: str, total: int, t
             done = store.num_rows_of(job, known)
             bar.update(task, completed=done, rate=f"{done / (time.monotonic() - start):.1f}")
         bar.update(task, completed=store.num_rows_of(job, known))
+
+
+def _notebook_bar(closing: threading.Event, store: ResponseStore, job: str, total: int, title: str) -> None:
+    from IPython.display import HTML, display
+
+    known: dict[str, int] = {}
+    start, ended, shown = time.monotonic(), False, display(HTML(""), display_id=True)
+    while not ended:
+        ended = closing.wait(1.0)
+        done, seconds = store.num_rows_of(job, known), time.monotonic() - start
+        bar = f'<progress value="{done}" max="{total}"></progress>'
+        shown.update(HTML(f"{html.escape(title)} {bar} {done:,}/{total:,}, {done / seconds:.1f} responses/s"))
 
 
 def _lines(closing: threading.Event, store: ResponseStore, job: str, total: int, title: str) -> None:

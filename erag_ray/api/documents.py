@@ -140,8 +140,8 @@ def passage_table(passages: object) -> pl.DataFrame:
     """Return passages as CORPUS columns doc_id, page_id, title, text.
 
     Args:
-        passages: ``{doc_id: text}``, or rows (frame, dataset, list of mappings) with ``doc_id`` (or ``id``) and ``text``,
-            and optional ``title`` and ``page_id``.
+        passages: ``{doc_id: text}``, or rows (frame, dataset, list of mappings) with ``doc_id`` (or ``id``) and
+            ``text``, and optional ``title`` and ``page_id``.
 
     Raises:
         InputError: all problems, each with the number of its passage.

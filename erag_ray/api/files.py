@@ -19,7 +19,7 @@ GIVEN = "given"
 
 
 class Given:
-    """The files of one comparison: kept in memory until `write`, so that nothing is written before the folder is locked.
+    """The files of one comparison: in memory until `write`, so that nothing is written before the folder is locked.
 
     Args:
         out: folder of the comparison.

@@ -18,9 +18,9 @@ def question_records(questions: object) -> list[Row]:
     """Return questions as JSON records with ``id``, ``question``, ``answers`` and all other fields.
 
     Args:
-        questions: a list of mappings, a Polars or pandas frame, or a Hugging Face dataset, with ``question``, ``answers``
-            (or ``answer``: a text or several) and an id (``id``, ``query_id`` or ``_id``: a text or a whole number).
-            Questions without any id are numbered from "1".
+        questions: a list of mappings, a Polars or pandas frame, or a Hugging Face dataset, with ``question``,
+            ``answers`` (or ``answer``: a text or several) and an id (``id``, ``query_id`` or ``_id``: a text or a
+            whole number). Questions without any id are numbered from "1".
 
     Raises:
         InputError: all problems, each with the number of its question.

@@ -78,7 +78,8 @@ def reader_config(reader: object) -> ReaderConfig:
         fields = {field.name: getattr(reader, field.name) for field in dataclasses.fields(ReaderConfig)}
         return ReaderConfig(**fields)
     if isinstance(reader, Mapping):
-        return made(ReaderConfig, reader, "reader")
+        config: ReaderConfig = made(ReaderConfig, reader, "reader")
+        return config
     if callable(reader):
         name = getattr(reader, "__name__", type(reader).__name__)
         example = f'erag_ray.Function({name}, name="{name}", revision="1")'

@@ -22,8 +22,8 @@ LOADED = ("costs", "outputs", "common_outputs", "requests")
 class Result:
     """A finished comparison, by its folder.
 
-    Every sealed table is an attribute with a Polars frame: ``means``, ``labels``, ``utility``, ``cells``, ``per_query``,
-    ``comparisons``, ``correlations``, ``complements``, ... (``dir(result)`` lists them; columns: erag_ray/README.md).
+    Every sealed table is an attribute with a Polars frame: ``means``, ``labels``, ``utility``, ``cells``,
+    ``per_query``, ``comparisons``, ``correlations``, ... (``dir(result)`` lists them; columns: erag_ray/README.md).
 
     Args:
         out: folder or URI of a finished comparison, of Python or of jobs/compare.py.

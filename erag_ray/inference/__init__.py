@@ -1,7 +1,7 @@
 """Inference on Ray Data: the pending requests of a stage to responses in the store.
 
 `stage` runs and seals a planned stage, `pool` streams requests to a pool of `actor`s with one model each, `in_process`
-runs them without Ray, `timing` measures models on samples, and `dry_run` estimates the cost of a job from these samples.
+runs them without Ray, `timing` measures models on samples, and `dry_run` estimates from these what a job costs.
 """
 
 from erag_ray.inference.actor import ModelActor, peak_memory_bytes

@@ -45,11 +45,11 @@ def compare(
     ``<out>/given``, with the config of the job that does the same.
 
     Args:
-        questions: with ``question``, ``answers`` and ``id``: a list of mappings, a Polars or pandas frame, a Hugging Face
-            dataset, or paths of question files. Other fields can be used by ``slices`` and ``filters``.
+        questions: with ``question``, ``answers`` and ``id``: a list of mappings, a Polars or pandas frame, a Hugging
+            Face dataset, or paths of question files. Other fields can be used by ``slices`` and ``filters``.
         reader: `Served`, `Causal`, `Function`, a config or a mapping of its keys.
-        runs: name -> ranked lists: ``{query_id: [document, ...]}``, a frame, or the path of a run file. A document is an
-            id, ``(id, text)``, ``(id, text, score)``, or a mapping with ``id``, ``text``, ``title``, ``score``.
+        runs: name -> ranked lists: ``{query_id: [document, ...]}``, a frame, or the path of a run file. A document is
+            an id, ``(id, text)``, ``(id, text, score)``, or a mapping with ``id``, ``text``, ``title``, ``score``.
         retrievers: name -> runs to make first, as in a job: ``{"bm25": {"kind": "bm25"}}``; needs ``passages``.
         passages: ``{doc_id: text}``, rows with ``doc_id``, ``text`` and ``title``, or paths of passage files.
         out: folder or URI of the results.
@@ -83,10 +83,17 @@ def label(
     """Label documents by their usefulness to the reader, without end-to-end evaluation.
 
     Args:
-        questions, reader, runs, retrievers, passages, out, **keys: as `compare`.
+        questions: as in `compare`.
+        reader: likewise.
+        runs: likewise.
+        retrievers: likewise.
+        passages: likewise.
+        out: likewise.
+        **keys: likewise.
 
     Returns:
-        LABELS, with the reader's ``output`` to each document: query_id, doc_id, annotator, label, output, reader, score.
+        LABELS, with the reader's ``output`` to each document; columns query_id, doc_id, annotator, label, output,
+        reader, score.
 
     Raises:
         InputError, JobError: as `compare`.
