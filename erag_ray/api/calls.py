@@ -9,13 +9,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
-import rich.console
 
 from erag_ray.api.documents import passage_table, run_table
 from erag_ray.api.files import Given
 from erag_ray.api.questions import question_records
 from erag_ray.api.readers import IN_PROCESS, made, reader_config
-from erag_ray.api.result import Result
+from erag_ray.api.result import Result, text_console
 from erag_ray.cli.job import job_folder
 from erag_ray.comparison import compare as run_comparison
 from erag_ray.comparison import label_documents
@@ -66,7 +65,7 @@ def compare(
     config, given = _job(questions, reader, runs, retrievers, passages, out, keys)
     with _messages(config), job_folder(config) as ready:
         given.write(config)
-        run_comparison(ready, rich.console.Console(file=io.StringIO()))
+        run_comparison(ready, text_console(io.StringIO()))
     return Result(config.out)
 
 

@@ -11,12 +11,17 @@ import rich.console
 
 from erag_ray.report import Results, build_report, load, print_report, verdict
 from erag_ray.schemas import TABLES
-from erag_ray.store import Folder, TableStore
+from erag_ray.store import TableStore
 
 WIDTH = 100
 PAGE = ("report", "index.html")
 LOADED = ("costs", "outputs", "common_outputs", "requests")
 """Tables that stand in the folders of stages."""
+
+
+def text_console(text: io.StringIO) -> rich.console.Console:
+    """Return a console that writes plain text, in a notebook too."""
+    return rich.console.Console(file=text, width=WIDTH, force_jupyter=False)
 
 
 class Result:
@@ -66,12 +71,12 @@ class Result:
         """Which run serves the reader best, how sure that is, and what it cost, in at most 40 lines."""
         built = build_report(self._results, verdict(self._results))
         text = io.StringIO()
-        print_report(built, rich.console.Console(file=text, width=WIDTH))
+        print_report(built, text_console(text))
         return text.getvalue().rstrip()
 
     def report(self) -> str:
         """Return the path of the page: charts, tables and every question."""
-        return Folder(self.out).at(*PAGE)
+        return "/".join([self.out.rstrip("/"), *PAGE])
 
     def __repr__(self) -> str:
         return f"Result({self.out!r})\n{self.verdict}"
