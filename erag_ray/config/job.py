@@ -73,7 +73,7 @@ class JobConfig:
 
     passages: list[str] = field(default_factory=list)
     """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; BEIR corpus.jsonl; or the corpus
-    folder that jobs/retrieve.py has made."""
+    folder that jobs/retrieve.py has made. None are needed where the runs bring their texts."""
 
     knowledge_source: list[str] = field(default_factory=list)
     """Instead of passages, with retrievers: files of pages to be split into passages (see jobs/retrieve.py)."""
@@ -82,7 +82,8 @@ class JobConfig:
     """How pages become passages (see jobs/retrieve.py)."""
 
     runs: dict[str, str] = field(default_factory=dict)
-    """The retrievers: name -> file of ranked lists (TREC, .gz too; Parquet; KILT predictions as .jsonl)."""
+    """The retrievers: name -> file of ranked lists (TREC, .gz too; Parquet; KILT predictions or lists with their
+    texts as .jsonl)."""
 
     retrievers: dict[str, RetrieverConfig] = field(default_factory=dict)
     """Runs to be made first: name -> how (see jobs/retrieve.py); they stand beside the given ones."""

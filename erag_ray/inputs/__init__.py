@@ -4,6 +4,7 @@ from erag_ray.inputs.dependencies import end_to_end_settings, label_settings
 from erag_ray.inputs.evidence import evidence_of
 from erag_ray.inputs.settings import attempt, check_evaluation, check_writable, cutoff_notes, scores_of
 from erag_ray.inputs.stage import (
+    EVIDENCE_TABLES,
     INPUT_TABLES,
     Inputs,
     ReaderCheck,
@@ -15,6 +16,7 @@ from erag_ray.inputs.stage import (
 from erag_ray.inputs.tables import check_inputs, gold_lists
 
 __all__ = [
+    "EVIDENCE_TABLES",
     "INPUT_TABLES",
     "Inputs",
     "ReaderCheck",

@@ -13,10 +13,10 @@ from erag_ray.files import Diagnostics
 from erag_ray.logs import say
 from erag_ray.papers.dual_labels import dual_labels, dual_probabilities
 from erag_ray.papers.dual_table import dual_tables
-from erag_ray.passages import load_passages
 from erag_ray.report import Table
 from erag_ray.retrieve.run import MadeRun, read_run
 from erag_ray.retrieve.stage import load_questions, passages_of
+from erag_ray.runs import load_corpus
 from erag_ray.schemas import DUAL_LABELS
 from erag_ray.store import TableStore
 
@@ -30,10 +30,11 @@ def label_twice(config: DualLabelsConfig, made: Sequence[MadeRun]) -> list[Table
     diagnostics = Diagnostics()
     loaded = load_questions(config, diagnostics)
     runs = pl.concat(read_run(run) for run in made).filter(pl.col("rank") == 1)
-    corpus = load_passages(
+    corpus = load_corpus(
         passages_of(config),
+        runs,
         diagnostics,
-        doc_ids=pl.concat([runs["doc_id"], loaded.gold["doc_id"]]).unique(),
+        doc_ids=loaded.gold["doc_id"],
         page_ids=loaded.provenance["page_id"],
     )
     diagnostics.raise_errors()

@@ -11,13 +11,13 @@ from erag_ray.annotators import Evidence, annotate, applicable_queries
 from erag_ray.config import RetrieveConfig
 from erag_ray.datasets import LoadedQueries
 from erag_ray.files import Diagnostics
-from erag_ray.passages import load_passages
 from erag_ray.progress import stage_progress
 from erag_ray.report import Table
 from erag_ray.retrieval_measures.measures import hit_values, mean_retrieval_measures, page_values
 from erag_ray.retrieval_measures.table import retrieval_measures_tables
 from erag_ray.retrieve.run import MadeRun, read_run
 from erag_ray.retrieve.stage import load_questions, passages_of
+from erag_ray.runs import load_corpus
 from erag_ray.schemas import RETRIEVAL_MEASURES
 from erag_ray.stages import Append, Stage, ensure
 from erag_ray.store import TableStore, as_frame, file_stamp
@@ -58,7 +58,8 @@ def _of_runs(config: RetrieveConfig, made: Sequence[MadeRun]) -> pl.DataFrame:
     loaded = load_questions(config, diagnostics)
     # a run may hold the lists of more questions
     runs = pl.concat(map(read_run, made)).join(loaded.queries, on="query_id", how="semi")
-    corpus = load_passages(passages_of(config), diagnostics, doc_ids=runs["doc_id"].unique())
+    none = pl.Series([], dtype=pl.String)
+    corpus = load_corpus(passages_of(config), runs, diagnostics, doc_ids=none, page_ids=none)
     diagnostics.raise_errors()
     cutoffs = [cutoff for cutoff in CUTOFFS if cutoff <= config.depth]
     return _retrieval_measures(runs, [run.run_id for run in made], loaded, corpus, cutoffs)
