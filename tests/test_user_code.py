@@ -438,7 +438,7 @@ def test_errors_that_are_allowed_are_not_judged(
 
 
 CLASSES = """
-from erag_ray.models import Model
+from erag_ray.models import LocalModel, Model
 from erag_ray.models.echo import EchoModel
 
 class NoInit(EchoModel):
@@ -468,6 +468,23 @@ class NoCheck(EchoModel):
 class NoResources(EchoModel):
     def resources(self):
         return self.gpus
+
+class OldName(Model):
+    def run(self, requests):
+        yield from ()
+    def identity(self):
+        return {"weights": "mine"}
+
+class OldNameOfItsBase(OldName):
+    pass
+
+class OldNameInThisProcess(LocalModel):
+    def fitting(self, form):
+        return None
+
+class BothNames(OldName):
+    def fingerprint_fields(self):
+        return self.identity()
 """
 
 
@@ -487,6 +504,15 @@ class NoResources(EchoModel):
             "NoResources",
             "resources: AttributeError: 'NoResources' object has no attribute 'gpus' (my_api.py:31)",
         ),
+        (
+            "OldName",
+            "my_api:OldName: TypeError: the method identity is called fingerprint_fields now. Rename it (my_api.py:36)",
+        ),
+        (
+            "OldNameOfItsBase",
+            "the method identity is called fingerprint_fields now. Rename it (my_api.py:36)",
+        ),
+        ("OldNameInThisProcess", "the method fitting is called max_batch now. Rename it (my_api.py:43)"),
     ],
 )
 def test_a_reader_that_cannot_be_made_is_a_problem_of_the_config(
@@ -497,6 +523,12 @@ def test_a_reader_that_cannot_be_made_is_a_problem_of_the_config(
     assert code == 2
     assert line in said
     assert "Traceback" not in said
+
+
+def test_a_reader_may_define_a_method_by_both_names(module: Callable[..., pathlib.Path]) -> None:
+    module("my_api", CLASSES)
+    model = make_model(ReaderConfig(kind="my_api:BothNames"))
+    assert model.fingerprint_fields() == {"weights": "mine"}
 
 
 # --- scores ---
