@@ -1,4 +1,4 @@
-"""erag_ray: which retriever serves my reader best, how sure is that, and what did it cost to know?
+"""Evaluation of retrievers by the reader: which serves it best, how sure is that, and what did it cost to know?
 
 The map is in ``erag_ray/README.md``. A file imports only rooms that stand before its own, and of another room only
 what its ``__init__`` gives; the core imports nothing of what stands on it (``tests/pure/test_architecture.py``).

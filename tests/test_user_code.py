@@ -110,7 +110,7 @@ def test_a_fault_without_a_line_in_the_users_package_names_where_its_code_begins
     mine = names.find("x", "mine_begins:Mine", {})
     with pytest.raises(TypeError) as caught:
         mine().call()
-    assert user_code.fault_of(caught.value, mine).place == "mine_begins.py:3"
+    assert user_code.fault_of(caught.value, mine).location == "mine_begins.py:3"
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_a_job_keeps_what_was_answered_and_reads_the_rest_when_it_starts_again(
     assert code == 1
     place = "(my_api.py:7)"
     assert last_lines(said, 4) == [
-        "2 of 37 requests are errors, more than max_error_fraction 0.0; what was read is kept",
+        "2 of 37 requests are errors, more than max_error_fraction 0.0. The responses so far are kept",
         f"  query q6, documents ['d10']: code: RuntimeError: 429 Too Many Requests {place}",
         f"  query q6, documents ['d11']: code: RuntimeError: 429 Too Many Requests {place}",
         f"tracebacks of your code: {tiny.config.out}/errors/my_api.py_7.txt",
@@ -558,7 +558,7 @@ def test_a_score_that_raises_fails_the_job_by_name(
     assert code == 1
     # 18 pairs, and the title of each passage is another output
     assert last_lines(said, 3) == [
-        "1 of 18 scores are errors, more than max_error_fraction 0.0; what was read is kept",
+        "1 of 18 scores are errors, more than max_error_fraction 0.0. The responses so far are kept",
         "  score strict, query q2, output 'Orla': ZeroDivisionError: no words at all (my_scores.py:6)",
         f"tracebacks of your code: {tiny.config.out}/errors/my_scores.py_6.txt",
     ]

@@ -36,8 +36,8 @@ def read_predictions(name: str, path: str, diagnostics: Diagnostics) -> pl.DataF
     locations: dict[str, str] = {}
     for record in read_records(path, diagnostics):
         query_id = record.identifier("id")
-        first = locations.setdefault(query_id, record.place)
-        if query_id and first != record.place:
+        first = locations.setdefault(query_id, record.location)
+        if query_id and first != record.location:
             record.fault("repeated ids", f"query {query_id!r} of run {name!r} repeats the one at {first}")
         entries = list(_entries(record, query_id, name))
         if not record.faulty:
