@@ -1,4 +1,4 @@
-"""erag_ray: which retriever serves my reader best, how sure is that, and what did it cost to know?
+"""Evaluation of retrievers by the reader: which serves it best, how sure is that, and what did it cost to know?
 
 From Python: `compare` and `label`, with `Served`, `Causal` or `Function` as the reader.
 

@@ -143,12 +143,12 @@ def counted(noun: str, total: int, *, show: bool = True) -> Iterator[Callable[[i
             task = bar.add_task(noun, total=total)
             yield lambda done: bar.update(task, completed=done)
         return
-    said = time.monotonic()
+    logged_at = time.monotonic()
 
     def line(done: int) -> None:
-        nonlocal said
-        if time.monotonic() - said >= LINE_SECONDS:
+        nonlocal logged_at
+        if time.monotonic() - logged_at >= LINE_SECONDS:
             logger.info("%s", f"{done:,}/{total:,} {noun}")
-            said = time.monotonic()
+            logged_at = time.monotonic()
 
     yield line

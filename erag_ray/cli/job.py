@@ -32,8 +32,8 @@ def run(config: Config, main: Callable[[Config], None]) -> None:
     except JobError as error:
         _end(1, str(error))
     except OSError as error:
-        kept = "what was read and sealed so far is kept; make room or mend that, and start the same command again"
-        _end(1, f"the job cannot go on: {error}; {kept}")
+        advice = "responses and sealed tables so far are kept. Make room or repair it, and start the same command again"
+        _end(1, f"the job cannot go on: {error}; {advice}")
 
 
 @contextlib.contextmanager

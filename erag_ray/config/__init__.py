@@ -1,4 +1,4 @@
-"""What a job is asked to do: frozen dataclasses <-> one YAML file and the command line (by jsonargparse).
+"""Configs of all jobs: frozen dataclasses <-> one YAML file and the command line (by jsonargparse).
 
 The main job and its steps share `JobConfig`, so one YAML file serves `compare` and the single steps. Unknown keys
 are errors. A new key is one field with a docstring; ``--help`` shows it. A new kind of job is one dataclass in a file

@@ -323,11 +323,11 @@ class JobConfig:
         """The config with the runs that are made, and the passages that the knowledge source gives, as given ones."""
         if not self.retrievers:
             return self
-        made = self.retrieval()
+        retrieval = self.retrieval()
         return replace(
             self,
-            passages=[made.corpus] if self.knowledge_source else self.passages,
-            runs={**self.runs, **{name: made.run(name) for name in self.retrievers}},
+            passages=[retrieval.corpus] if self.knowledge_source else self.passages,
+            runs={**self.runs, **{name: retrieval.run(name) for name in self.retrievers}},
             knowledge_source=[],
             retrievers={},
         )

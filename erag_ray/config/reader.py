@@ -27,7 +27,7 @@ NEW_KEYS = {"titles": True, "engine_args": {}}
 
 @dataclass(frozen=True, kw_only=True)
 class ReaderKeys:
-    """What the LLM of the RAG system is asked to do, and the keys of one that this package runs itself."""
+    """Task and prompt of the reader, and the keys of one that this package runs itself."""
 
     PATHS: ClassVar = ("model",)
 

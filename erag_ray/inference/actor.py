@@ -40,7 +40,7 @@ from erag_ray.process_memory import peak_resident_bytes
 from erag_ray.requests import Failure, Form, Response
 from erag_ray.schemas import RESPONSES
 from erag_ray.store import KEY_COLUMNS, ResponseStore, TracebackFiles, as_frame, keys_digest
-from erag_ray.user_code import KEPT
+from erag_ray.user_code import RESUME_ADVICE
 
 ISOLATED_ROWS = 32
 MAX_REASON = 200
@@ -171,7 +171,9 @@ class ModelActor:
         except RuntimeError as error:
             if not is_gpu_lost(error):
                 raise
-            self._fault = JobError(f"node {platform.node()}: the GPU cannot be used: {error}; {KEPT}")
+            self._fault = JobError(
+                f"node {platform.node()}: the GPU cannot be used: {error}; {RESUME_ADVICE}"
+            )
 
     def __call__(self, requests: pa.Table) -> Iterator[dict[str, list[Any]]]:
         if self._fault:
@@ -282,7 +284,7 @@ class ModelActor:
         """
         num_ends = last.num_ends + (last.reason != UNKNOWN)
         if num_ends >= MAX_ENDS:
-            raise JobError(f"{num_ends} processes in a row lost their GPU: {last.reason}; {KEPT}")
+            raise JobError(f"{num_ends} processes in a row lost their GPU: {last.reason}; {RESUME_ADVICE}")
         todo = without(requests, self.store.keys_by(self.job))
         # explicit type, for an empty array
         is_suspect = pa.array([keys in last.keys for keys in keys_of(todo)], pa.bool_())

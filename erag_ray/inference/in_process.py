@@ -16,7 +16,7 @@ from erag_ray.inference.actor import NOTES, Attempt, ModelActor
 from erag_ray.inference.work import Done, Work, sum_counts
 from erag_ray.progress import progress
 from erag_ray.store import Folder, Lease, ResponseStore
-from erag_ray.user_code import KEPT
+from erag_ray.user_code import RESUME_ADVICE
 
 BLOCK_ROWS = 4096
 TOKENIZER_VARIABLES = ("RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM")
@@ -31,7 +31,7 @@ class LocalReader(ModelActor):
         Raises:
             JobError: always.
         """
-        raise JobError(f"the GPU cannot be used any more: {error}; start a new process; {KEPT}") from error
+        raise JobError(f"the GPU cannot be used any more: {error}; start a new process; {RESUME_ADVICE}") from error
 
 
 def run_in_process(work: Work, config: JobConfig, job: str) -> Done:

@@ -2,7 +2,14 @@
 
 from erag_ray.inputs.dependencies import end_to_end_settings, label_settings
 from erag_ray.inputs.evidence import evidence_of
-from erag_ray.inputs.settings import attempt, check_evaluation, check_writable, cutoff_notes, scores_of
+from erag_ray.inputs.settings import (
+    attempt,
+    check_evaluation,
+    check_reader_names,
+    check_writable,
+    cutoff_notes,
+    scores_of,
+)
 from erag_ray.inputs.stage import (
     EVIDENCE_TABLES,
     INPUT_TABLES,
@@ -23,6 +30,7 @@ __all__ = [
     "attempt",
     "check_evaluation",
     "check_inputs",
+    "check_reader_names",
     "check_settings",
     "check_writable",
     "cutoff_notes",

@@ -26,7 +26,7 @@ from erag_ray.models.vllm.model import VllmModel
 from erag_ray.registry import find
 from erag_ray.requests import Failure, Form, Passage, Prompt, Request, Response
 from erag_ray.store import ResponseStore, fingerprint
-from erag_ray.user_code import checking, running
+from erag_ray.user_code import checking, is_user_code, running
 
 __all__ = [
     "MODELS",
@@ -70,7 +70,7 @@ def model_class(kind: str) -> type[Model]:
     """Return the class that ``reader.kind`` names.
 
     Raises:
-        InputError: there is none, or it is no subclass of `Model`.
+        InputError: there is none, it is no subclass of `Model`, or it defines a method by a former name.
     """
     try:
         entry: object = find("reader", kind, MODELS)
@@ -79,7 +79,20 @@ def model_class(kind: str) -> type[Model]:
     if not (isinstance(entry, type) and issubclass(entry, Model)):
         what = "not a subclass" if isinstance(entry, type) else f"a {type(entry).__name__}, not a subclass"
         raise InputError([f"reader.kind: {kind} is {what} of erag_ray.models.Model"])
+    _check_names(kind, entry)
     return entry
+
+
+def _check_names(kind: str, model: type[Model]) -> None:
+    """Check that user code defines no method by its former name alone, which nothing would call.
+
+    Raises:
+        InputError: it does.
+    """
+    for old, new in model.former_names.items():
+        if hasattr(model, old) and not is_user_code(getattr(model, new)):
+            with checking(f"reader.kind: {kind}", getattr(model, old)):
+                raise TypeError(f"the method {old} is called {new} now. Rename it")
 
 
 def kinds_supporting(form: Form) -> str:

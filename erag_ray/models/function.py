@@ -13,7 +13,7 @@ from erag_ray.errors import InputError, JobError
 from erag_ray.models.base import DEFAULT_BATCH, Model, Rendered, Resources
 from erag_ray.models.loop import LoopThread
 from erag_ray.requests import Form, Request, Response, as_messages, as_text
-from erag_ray.user_code import KEPT
+from erag_ray.user_code import RESUME_ADVICE
 
 TOKEN_CHARACTERS = 4
 """Characters per token, to estimate the length of prompts and outputs."""
@@ -92,7 +92,7 @@ class FunctionModel(Model):
         if inspect.isawaitable(outputs):
             outputs = self._loop.result(_awaited(outputs))
         if fault := _fault(outputs, len(prompts)):
-            raise JobError(f"reader {self.config.model}: the function returned {fault}; {KEPT}")
+            raise JobError(f"reader {self.config.model}: the function returned {fault}; {RESUME_ADVICE}")
         return list(outputs)
 
 

@@ -27,12 +27,12 @@ CUTOFFS = (1, 5, 20, 100)
 HITS = {"provenance": "gold_page", "contains_answer_dpr": "contains_answer"}
 
 
-def find_retrieval_measures(config: RetrieveConfig, made: Sequence[MadeRun]) -> list[Table]:
+def find_retrieval_measures(config: RetrieveConfig, runs: Sequence[MadeRun]) -> list[Table]:
     """Return RETRIEVAL_MEASURES of the runs as report tables; recompute and seal them if they are not current.
 
     Args:
         config: the retrieval.
-        made: its runs.
+        runs: its runs.
     """
     tables = TableStore(config.out)
     files = [*config.queries, *config.qrels, *config.triviaqa_questions, *passages_of(config)]
@@ -40,29 +40,29 @@ def find_retrieval_measures(config: RetrieveConfig, made: Sequence[MadeRun]) -> 
         name="retrieval measures",
         tables=[RETRIEVAL_MEASURES],
         settings={key: getattr(config, key) for key in SETTINGS},
-        inputs={**{run.run_id: run.sha256 for run in made}, **{path: file_stamp(path) for path in files}},
-        make=functools.partial(_make, config, made),
+        inputs={**{run.run_id: run.sha256 for run in runs}, **{path: file_stamp(path) for path in files}},
+        make=functools.partial(_make, config, runs),
     )
     with stage_progress(stage.name, show=config.progress):
         ensure(stage, tables)
     return retrieval_measures_tables(tables.read(RETRIEVAL_MEASURES))
 
 
-def _make(config: RetrieveConfig, made: Sequence[MadeRun], append: Append) -> Mapping[str, object]:
-    append(RETRIEVAL_MEASURES, _of_runs(config, made))
+def _make(config: RetrieveConfig, runs: Sequence[MadeRun], append: Append) -> Mapping[str, object]:
+    append(RETRIEVAL_MEASURES, _of_runs(config, runs))
     return {}
 
 
-def _of_runs(config: RetrieveConfig, made: Sequence[MadeRun]) -> pl.DataFrame:
+def _of_runs(config: RetrieveConfig, made_runs: Sequence[MadeRun]) -> pl.DataFrame:
     diagnostics = Diagnostics()
     loaded = load_questions(config, diagnostics)
     # a run may hold the lists of more questions
-    runs = pl.concat(map(read_run, made)).join(loaded.queries, on="query_id", how="semi")
+    runs = pl.concat(map(read_run, made_runs)).join(loaded.queries, on="query_id", how="semi")
     none = pl.Series([], dtype=pl.String)
     corpus = load_corpus(passages_of(config), runs, diagnostics, doc_ids=none, page_ids=none)
     diagnostics.raise_errors()
     cutoffs = [cutoff for cutoff in CUTOFFS if cutoff <= config.depth]
-    return _retrieval_measures(runs, [run.run_id for run in made], loaded, corpus, cutoffs)
+    return _retrieval_measures(runs, [run.run_id for run in made_runs], loaded, corpus, cutoffs)
 
 
 def _retrieval_measures(

@@ -72,8 +72,8 @@ def records_by_query(
     locations: dict[str, str] = {}
     for record in read_records(path, diagnostics):
         query_id = record.identifier(key)
-        first = locations.setdefault(query_id, record.place)
-        if query_id and first != record.place:
+        first = locations.setdefault(query_id, record.location)
+        if query_id and first != record.location:
             record.fault("repeated ids", f"query {query_id!r} of run {name!r} repeats the one at {first}")
         yield record, query_id
 
