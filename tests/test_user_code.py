@@ -100,7 +100,7 @@ def test_a_fault_names_the_last_line_of_the_users_package(module: Callable[..., 
         "mine_places",
         "import json\ndef outer():\n    return inner()\ndef inner():\n    return json.loads('{')\n",
     )
-    assert fault(names.find("x", "mine_places:outer", {})).place == "mine_places.py:5"
+    assert fault(names.find("x", "mine_places:outer", {})).location == "mine_places.py:5"
 
 
 def test_a_fault_without_a_line_in_the_users_package_names_where_its_code_begins(
