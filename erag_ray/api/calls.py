@@ -13,7 +13,7 @@ import polars as pl
 from erag_ray.api.documents import passage_table, run_table
 from erag_ray.api.files import Given
 from erag_ray.api.questions import question_records
-from erag_ray.api.readers import IN_PROCESS, made, reader_config
+from erag_ray.api.readers import IN_PROCESS, config_of, reader_config
 from erag_ray.api.result import Result, text_console
 from erag_ray.cli.job import job_folder
 from erag_ray.comparison import compare as run_comparison
@@ -134,18 +134,20 @@ def _job(
         ]
     if retrievers:
         inputs["retrievers"] = {
-            name: settings if isinstance(settings, RetrieverConfig) else made(RetrieverConfig, settings, name)
+            name: settings
+            if isinstance(settings, RetrieverConfig)
+            else config_of(RetrieverConfig, settings, name)
             for name, settings in retrievers.items()
         }
     reader_keys = reader_config(reader)
     if reader_keys.kind in IN_PROCESS:
         inputs["num_readers"] = 0
     configs = {
-        name: made(CONFIGS[name], value, name)
+        name: config_of(CONFIGS[name], value, name)
         for name, value in keys.items()
         if name in CONFIGS and isinstance(value, Mapping)
     }
-    config = made(JobConfig, {**inputs, **keys, **configs, "reader": reader_keys, "out": out}, "compare")
+    config = config_of(JobConfig, {**inputs, **keys, **configs, "reader": reader_keys, "out": out}, "compare")
     return _expanded(config), given
 
 

@@ -78,7 +78,7 @@ def reader_config(reader: object) -> ReaderConfig:
         fields = {field.name: getattr(reader, field.name) for field in dataclasses.fields(ReaderConfig)}
         return ReaderConfig(**fields)
     if isinstance(reader, Mapping):
-        config: ReaderConfig = made(ReaderConfig, reader, "reader")
+        config: ReaderConfig = config_of(ReaderConfig, reader, "reader")
         return config
     if callable(reader):
         name = getattr(reader, "__name__", type(reader).__name__)
@@ -90,7 +90,7 @@ def reader_config(reader: object) -> ReaderConfig:
     )
 
 
-def made(kind: type[Any], keys: Mapping[str, Any], name: str) -> Any:
+def config_of(kind: type[Any], keys: Mapping[str, Any], name: str) -> Any:
     """Return a config of a kind from a mapping of its keys.
 
     Raises:

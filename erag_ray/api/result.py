@@ -68,7 +68,7 @@ class Result:
 
     @functools.cached_property
     def verdict(self) -> str:
-        """Which run serves the reader best, how sure that is, and what it cost, in at most 40 lines."""
+        """The best run for the reader, how sure that is, and what it cost, in at most 40 lines."""
         built = build_report(self._results, verdict(self._results))
         text = io.StringIO()
         print_report(built, text_console(text))

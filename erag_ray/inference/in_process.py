@@ -31,7 +31,9 @@ class LocalReader(ModelActor):
         Raises:
             JobError: always.
         """
-        raise JobError(f"the GPU cannot be used any more: {error}; start a new process; {RESUME_ADVICE}") from error
+        raise JobError(
+            f"the GPU cannot be used any more: {error}; start a new process; {RESUME_ADVICE}"
+        ) from error
 
 
 def run_in_process(work: Work, config: JobConfig, job: str) -> Done:

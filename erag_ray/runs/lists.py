@@ -62,9 +62,9 @@ def _documents(
         title, text = _text(record, values, "title", rank), _text(record, values, "text", rank)
         doc_id = _doc_id(record, values, rank)
         if doc_id is None:
-            made = text_id(title, text)
-            unnamed[made] += 1
-            doc_id = numbered_id(made, unnamed[made])
+            hashed = text_id(title, text)
+            unnamed[hashed] += 1
+            doc_id = numbered_id(hashed, unnamed[hashed])
         if doc_id in seen:
             record.fault(
                 "repeated documents",

@@ -127,11 +127,13 @@ def _with_ids(table: pl.DataFrame) -> pl.DataFrame:
         return table
     titles: Iterable[str | None] = table["title"] if "title" in table.columns else [None] * table.height
     hashes = [text_id(title, text) for title, text in zip(titles, table["text"], strict=True)]
-    made = table.with_columns(made=pl.when(~_is_filled("doc_id")).then(pl.Series(hashes, dtype=pl.String)))
+    hashed = table.with_columns(
+        hashed=pl.when(~_is_filled("doc_id")).then(pl.Series(hashes, dtype=pl.String))
+    )
     order = "rank" if "rank" in table.columns else "row"
-    counts = made.select(pl.col("made").cum_count().over("query_id", "made", order_by=order))["made"]
+    counts = hashed.select(pl.col("hashed").cum_count().over("query_id", "hashed", order_by=order))["hashed"]
     numbered = [
-        doc_id and numbered_id(doc_id, count) for doc_id, count in zip(made["made"], counts, strict=True)
+        doc_id and numbered_id(doc_id, count) for doc_id, count in zip(hashed["hashed"], counts, strict=True)
     ]
     return table.with_columns(doc_id=pl.coalesce(pl.Series(numbered, dtype=pl.String), "doc_id"))
 

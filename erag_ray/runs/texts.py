@@ -96,7 +96,7 @@ def _described(pair: Sequence[dict[str, object]], noun: str) -> str:
 def _num_same(one: str, other: str) -> int:
     """Return how many characters two texts share at their beginning."""
     pairs = enumerate(zip(one, other, strict=False))
-    return next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+    return next((index for index, (a, b) in pairs if a != b), min(len(one), len(other)))
 
 
 def _cut(text: str, start: int) -> str:
