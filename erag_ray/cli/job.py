@@ -24,9 +24,20 @@ def run(config: Config, main: Callable[[Config], None]) -> None:
     Raises:
         SystemExit: with code 2 for bad input, 1 for another error that a job knows, or of a disk or network.
     """
+    # the inner one turns errors of the job into messages before the tracebacks are named
+    with _exit_codes(), job_folder(config) as ready, _exit_codes():
+        main(ready)
+
+
+@contextlib.contextmanager
+def _exit_codes() -> Iterator[None]:
+    """Turn the errors that a job knows into one message and an exit code.
+
+    Raises:
+        SystemExit: as `run`.
+    """
     try:
-        with job_folder(config) as ready:
-            main(ready)
+        yield
     except InputError as error:
         _end(2, str(error))
     except JobError as error:
