@@ -86,7 +86,7 @@ def test_a_dry_run_reads_nothing_and_leaves_results_alone(
     more = tiny.with_config(runs={**tiny.config.runs, "third": str(tiny.run("third"))}, dry_run=True)
     job(more)
     told = capsys.readouterr().err
-    assert "pairs: 20 asked, 20 distinct (union), 18 cached, 2 new" in told
+    assert "pairs: 20 in total, 20 unique (union), 18 cached, 2 new" in told
     assert "5 requests to run" in told
     assert "a dry run: no other requests were run" in told
     assert reads_here == [37]

@@ -437,7 +437,7 @@ def test_depths_are_those_of_the_readings_and_of_the_labels() -> None:
 def test_the_preview_says_what_is_to_be_run(tiny: Tiny) -> None:
     plan = plan_stage(tiny.config, prepare(tiny.config), "compare", single_document=True, end_to_end=True)
     lines = list(preview(plan))
-    assert any("pairs: 18 asked, 18 distinct (union), 0 cached, 18 new" in line for line in lines)
+    assert any("pairs: 18 in total, 18 unique (union), 0 cached, 18 new" in line for line in lines)
     assert any("37 requests to run" in line and "passages cut in 0.0%" in line for line in lines)
 
 

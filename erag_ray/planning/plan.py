@@ -332,8 +332,8 @@ def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
         yield from model_plan.repaired
         for row in model_plan.counts.iter_rows(named=True):
             yield (
-                f"{model_plan.id}: {row['kind']}, {row['lists']}: {row['asked']:,} asked, {row['distinct']:,} distinct "
-                f"(union), {row['cached']:,} cached, {row['new']:,} new"
+                f"{model_plan.id}: {row['kind']}, {row['lists']}: {row['asked']:,} in total, "
+                f"{row['distinct']:,} unique (union), {row['cached']:,} cached, {row['new']:,} new"
             )
         if model_plan.new.height:
             with stage_progress("counting prompt tokens", show=show):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import pathlib
 import re
+from typing import Any
 
 import pytest
 from guides import BLOCK, ROOT, anchors, blocks, guides, links, section, table_rows, text_of
