@@ -169,6 +169,16 @@ LIST_OUTPUTS = _table(
     output_=STRING,
 )
 """Output of a reader with each list of UTILITY, including the reference runs."""
+LIST_TOKENS = _table(
+    "list_tokens",
+    "reader run_id query_id depth",
+    reader=STRING,
+    run_id=STRING,
+    query_id=STRING,
+    depth=RANK,
+    num_prompt_tokens=COUNT,
+)
+"""Length of the prompt with each list of UTILITY, including the reference runs."""
 PER_QUERY = _table(
     "per_query",
     "reader score annotator query_id run_id depth measure cutoff ideal",
@@ -514,6 +524,7 @@ TABLES = {
         UTILITY,
         DOCUMENT_OUTPUTS,
         LIST_OUTPUTS,
+        LIST_TOKENS,
         PER_QUERY,
         MEANS,
         CORRELATIONS,

@@ -28,7 +28,7 @@ from report_texts import (
     spoken,
 )
 from several_datasets import three
-from tiny import RIGHT, Tiny, compare, table, tables_text
+from tiny import PASSAGES, QUESTIONS, RIGHT, RUNS, Tiny, compare, table, tables_text
 
 from erag_ray.report import (
     Results,
@@ -45,7 +45,7 @@ from erag_ray.report import (
 )
 from erag_ray.report.formats import compact_text_of
 from erag_ray.report.model import Column, Format, Table, Value
-from erag_ray.schemas import MEANS
+from erag_ray.schemas import LIST_TOKENS, MEANS
 
 Rows = list[list[str]]
 
@@ -482,3 +482,28 @@ def test_several_datasets_tables_are_as_ever(tmp_path: pathlib.Path, reads_here:
     found = sections_of(report_of(three(tmp_path)))
     assert len(wanted) == 36
     assert {head: found[head] for head in wanted} == wanted
+
+
+# --- prompt tokens ---
+
+
+def test_utility_stands_beside_the_tokens_that_it_costs(tiny: Tiny, reads_here: list[int]) -> None:
+    compare(tiny)
+    rows = table(tiny, LIST_TOKENS).filter(run_id="good")
+    # the echo reader's tokens are characters: of the question, and of title, line break and text of each passage
+    for name, depth, count in rows.select("query_id", "depth", "num_prompt_tokens").iter_rows():
+        documents = RUNS["good"][name].split()[:depth]
+        passages = [f"{title}\n{text}" for _, title, text in map(PASSAGES.__getitem__, documents)]
+        assert count == len(QUESTIONS[name][0]) + sum(map(len, passages))
+    of_runs = dict(rows.group_by("depth").agg(pl.col("num_prompt_tokens").mean()).iter_rows())
+    lines = sections_of(tables_text(tiny))["tiny: utility and prompt tokens"]
+    cells = {(line[0].strip(), line[1].strip()): [cell.strip() for cell in line[2:]] for line in lines[1:-1]}
+    assert list(cells) == [
+        *((run, depth) for run in ("good", "bad") for depth in ("1", "3")),
+        ("no passages", "0"),
+        ("gold passages", "3"),
+    ]
+    for depth, mean in of_runs.items():
+        right = len(RIGHT["good", depth]) / len(QUESTIONS)
+        assert cells["good", str(depth)][0].startswith(f"{right:.3f}")
+        assert cells["good", str(depth)][1] == f"{mean:.1f}"

@@ -4,7 +4,7 @@
 """
 
 from erag_ray.labels.document_labels import label
-from erag_ray.labels.end_to_end import list_outputs, score_end_to_end, utility, utility_of
+from erag_ray.labels.end_to_end import list_responses, score_end_to_end, utility, utility_of
 from erag_ray.labels.judgements import judge_outputs, preview_judgements
 from erag_ray.labels.scoring import check_scores, scoring_of
 
@@ -12,7 +12,7 @@ __all__ = [
     "check_scores",
     "judge_outputs",
     "label",
-    "list_outputs",
+    "list_responses",
     "preview_judgements",
     "score_end_to_end",
     "scoring_of",

@@ -1,4 +1,4 @@
-"""Stage that scores responses to ranked lists: sealed UTILITY, the end-to-end scores, and LIST_OUTPUTS."""
+"""Stage that scores responses to ranked lists: sealed UTILITY (end-to-end scores), LIST_OUTPUTS and LIST_TOKENS."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
 from erag_ray.logs import say
 from erag_ray.planning import end_to_end_lists
 from erag_ray.progress import stage_progress
-from erag_ray.schemas import LIST_OUTPUTS, QUERIES, RESPONSES, UTILITY, conform
+from erag_ray.schemas import LIST_OUTPUTS, LIST_TOKENS, QUERIES, RESPONSES, UTILITY, conform
 from erag_ray.scores import Scoring, score_named, score_outputs
 from erag_ray.stages import Append, Stage, digests, ensure
 from erag_ray.store import TableStore, frame_digests
 
 
 def score_end_to_end(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
-    """Score the answers to all lists, sealed as UTILITY, and seal the answers as LIST_OUTPUTS.
+    """Score the answers to all lists, sealed as UTILITY; seal the answers and the lengths of their prompts.
 
     Args:
         config: the job.
@@ -34,11 +34,11 @@ def score_end_to_end(config: JobConfig, inputs: Inputs, finished: Finished) -> N
     """
     store, lists = TableStore(config.out), end_to_end_lists(config, inputs)
     judged = {} if finished.judgements is None else {"judgements": finished.judgements}
-    outputs = finished.responses.select(*RESPONSES.key, "output")
+    outputs = finished.responses.select(*RESPONSES.key, "output", "num_prompt_tokens")
     with stage_progress("end-to-end scores", show=config.progress):
         stage = Stage(
             name="end-to-end scores",
-            tables=[UTILITY, LIST_OUTPUTS],
+            tables=[UTILITY, LIST_OUTPUTS, LIST_TOKENS],
             settings=end_to_end_settings(config, inputs.datasets),
             sources=digests(store, [QUERIES]),
             inputs=frame_digests(
@@ -55,10 +55,12 @@ def _make(
     config: JobConfig, inputs: Inputs, finished: Finished, lists: pl.DataFrame, append: Append
 ) -> Mapping[str, object]:
     scoring = scoring_of(finished.judgements)
-    outputs = list_outputs(lists, finished.requests.filter(kind=ANSWER.name), finished.responses)
+    rows = list_responses(lists, finished.requests.filter(kind=ANSWER.name), finished.responses)
+    outputs = rows.select(LIST_OUTPUTS.columns.names)
     append(UTILITY, utility_of(outputs, inputs.queries, scoring))
     check_scores(scoring, config)
     append(LIST_OUTPUTS, outputs)
+    append(LIST_TOKENS, rows.select(LIST_TOKENS.columns.names))
     return {"notes": list(score_notes(scoring, "outputs of lists"))}
 
 
@@ -81,14 +83,17 @@ def utility(
     Raises:
         ValueError: a list lacks its request or its response.
     """
-    return utility_of(list_outputs(lists, requests, responses), queries, scoring)
+    return utility_of(list_responses(lists, requests, responses), queries, scoring)
 
 
-def list_outputs(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame) -> pl.DataFrame:
-    """Return LIST_OUTPUTS: the reader's output with each list; arguments and errors as in `utility`."""
+def list_responses(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame) -> pl.DataFrame:
+    """Return the response to each list: columns reader, run_id, query_id, depth, output, num_prompt_tokens and others.
+
+    Arguments and errors as in `utility`.
+    """
     joined = lists.join(requests, on=["query_id", "doc_ids"], how="left", nulls_equal=True)
     keys = RESPONSES.key
-    texts = responses.select(*keys, "output", has_response=pl.lit(True))
+    texts = responses.select(*keys, "output", "num_prompt_tokens", has_response=pl.lit(True))
     outputs = joined.join(texts, on=list(keys), how="left")
     if num_missing := outputs["has_response"].null_count():
         example = (
@@ -97,7 +102,7 @@ def list_outputs(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.Data
             .row(0, named=True)
         )
         raise ValueError(f"{num_missing} lists lack a response, such as {example}")
-    return outputs.select(LIST_OUTPUTS.columns.names)
+    return outputs
 
 
 def utility_of(outputs: pl.DataFrame, queries: pl.DataFrame, scoring: Scoring | None = None) -> pl.DataFrame:

@@ -32,6 +32,7 @@ from erag_ray.report.tables.published import published_table_1
 from erag_ray.report.tables.retrievers import best_first, which_retriever
 from erag_ray.report.tables.slices import slice_tables
 from erag_ray.report.tables.table_1 import table_1
+from erag_ray.report.tables.tokens import token_table
 from erag_ray.report.values import part_name
 
 Parts = Iterator[Table | Figure]
@@ -74,6 +75,8 @@ def _of_dataset(results: Results, dataset: str, *, is_only: bool) -> Parts:
     runs = best_first(rows)
     yield from figures(results, dataset)
     yield which_retriever(results.means, dataset, results.confidence, is_main=is_only)
+    if results.list_tokens.height:
+        yield token_table(results.list_tokens, results.queries, results.means, dataset, runs)
     yield from _latency(results, dataset, runs, is_only=is_only)
     if dataset in results.outputs["dataset"]:
         yield output_table(results.outputs, results.common_outputs, dataset)

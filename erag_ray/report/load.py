@@ -22,6 +22,7 @@ from erag_ray.schemas import (
     COSTS,
     JUDGEMENTS,
     LABELS,
+    LIST_TOKENS,
     MEANS,
     OUTPUTS,
     PER_QUERY,
@@ -80,6 +81,7 @@ class Results:
     )
     queries: pl.DataFrame = dataclasses.field(default_factory=Empty(QUERIES))
     runs: pl.DataFrame = dataclasses.field(default_factory=Empty(RUNS))
+    list_tokens: pl.DataFrame = dataclasses.field(default_factory=Empty(LIST_TOKENS, optional=True))
     retrieval_seconds: pl.DataFrame = dataclasses.field(
         default_factory=Empty(RETRIEVAL_SECONDS, optional=True)
     )
