@@ -17,18 +17,19 @@ logger = logging.getLogger(__name__)
 Config = TypeVar("Config", bound=Any)
 
 
-def run(config: Config, main: Callable[[Config], None]) -> None:
+def run(config: Config, main: Callable[[Config], int | None]) -> None:
     """Run a job in its folder; log where the tracebacks of user code are, if there are any.
 
     Raises:
-        SystemExit: with code 2 for bad input, 1 for another error that a job knows, or of a disk or network.
+        SystemExit: with the code that ``main`` returns, if it is not 0; 2 for bad input, 1 for another error that a job
+            knows, or of a disk or network.
     """
     tracebacks = JobTracebacks(config.out)
     try:
         check_outputs(config)
         check_access(config)
         with locked(config.out), tracebacks:
-            main(with_public(config))
+            code = main(with_public(config))
     except InputError as error:
         _end(2, str(error))
     except JobError as error:
@@ -39,6 +40,8 @@ def run(config: Config, main: Callable[[Config], None]) -> None:
     finally:
         for line in tracebacks.named():
             logger.info("%s", line)
+    if code:
+        raise SystemExit(code)
 
 
 def _end(code: int, text: str) -> NoReturn:
