@@ -27,7 +27,10 @@ class Difference:
     text: str
 
 
-MUST_BE_NAMED = ("run", "retriever", "corpus", "reader", "prompt")
+SEEN_BY_READER = ("run", "corpus", "reader", "prompt")
+"""Kinds that may change what the reader writes."""
+MUST_BE_NAMED = ("retriever", *SEEN_BY_READER)
+"""Kinds that ``allow_changes`` must name."""
 
 
 def check_same(baseline: Side, candidate: Side) -> None:
@@ -129,7 +132,7 @@ def _lists(baseline: Side, candidate: Side, depth: int) -> Iterator[Difference]:
             "run", f"{names}, {other:,} of {total:,} lists differ in the first {depth} documents"
         )
     elif baseline.run != candidate.run:
-        yield Difference("run", f"{names}, with the same lists")
+        yield Difference("retriever", f"{names}, with the same lists")
     one, another = (side.settings["runs"].get(side.run) for side in (baseline, candidate))
     if one != another:
         yield Difference("retriever", f"lists from {one} -> {another}")

@@ -132,14 +132,14 @@ def _findings(found: Comparison) -> Iterator[Finding]:
 def _how(found: Comparison) -> str:
     """Return how the verdicts follow from the bounds."""
     text = (
-        f"Passed: the lower bound of the difference is above -{found.rule.margin:g}. Failed: the upper bound is below it. "
-        f"Each bound holds with {100 * found.rule.confidence:g} % (one-sided, paired over questions)."
+        f"Passed: the lower bound of the difference is above -{found.rule.margin:g}. "
+        f"Failed: the upper bound is below it. Each bound holds with {100 * found.rule.confidence:g} % (one-sided, paired over questions)."
     )
     if len(found.decisions) == 1:
         return text
     return (
-        f"{text} As a whole: passed if every dataset has passed, failed if one has failed. The verdicts on datasets are "
-        "corrected by Holm, so that a bound on the right side may not suffice."
+        f"{text} As a whole: passed if every dataset has passed, failed if one has failed. "
+        "The verdicts on datasets are corrected by Holm, so that a bound on the right side may not suffice."
     )
 
 

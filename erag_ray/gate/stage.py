@@ -8,7 +8,7 @@ import rich.console
 
 from erag_ray.agreement import paired_differences
 from erag_ray.errors import InputError
-from erag_ray.gate.changes import MUST_BE_NAMED, check_same, differences, refuse
+from erag_ray.gate.changes import SEEN_BY_READER, check_same, differences, refuse
 from erag_ray.gate.comment import Comparison, comment_of, report_of
 from erag_ray.gate.config import GateConfig
 from erag_ray.gate.decide import Rule, decide, overall
@@ -57,7 +57,7 @@ def compare(config: GateConfig) -> Comparison:
     )
     by_dataset = judged.sort("dataset", maintain_order=True).partition_by("dataset", maintain_order=True)
     decisions = decide({part["dataset"][0]: part["difference"].to_numpy() for part in by_dataset}, rule)
-    is_unchanged = not any(one.kind in MUST_BE_NAMED for one in changes) and not judged["difference"].any()
+    is_unchanged = not any(one.kind in SEEN_BY_READER for one in changes) and not judged["difference"].any()
     return Comparison(
         baseline=baseline,
         candidate=candidate,
