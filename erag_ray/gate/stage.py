@@ -57,7 +57,9 @@ def compare(config: GateConfig) -> Comparison:
     )
     by_dataset = judged.sort("dataset", maintain_order=True).partition_by("dataset", maintain_order=True)
     decisions = decide({part["dataset"][0]: part["difference"].to_numpy() for part in by_dataset}, rule)
-    is_unchanged = not any(one.kind in SEEN_BY_READER for one in changes) and not judged["difference"].any()
+    is_unchanged = (
+        not any(one.kind in SEEN_BY_READER for one in changes) and not (judged["difference"] != 0).any()
+    )
     return Comparison(
         baseline=baseline,
         candidate=candidate,

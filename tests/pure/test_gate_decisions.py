@@ -37,9 +37,7 @@ def resampled_means(values: Floats, rule: Rule) -> Floats:
     """Means of bootstrap resamples by plain indexing."""
     generator = np.random.default_rng(rule.seed)
     count = len(values)
-    return np.array(
-        [values[generator.integers(count, size=count)].mean() for _ in range(rule.num_resamples)]
-    )
+    return np.array([values[generator.integers(count, size=count)].mean() for _ in range(rule.num_resamples)])
 
 
 @given(st.lists(st.floats(-1, 1).map(lambda value: round(value, 3)), min_size=MIN_QUESTIONS, max_size=60))
@@ -95,9 +93,7 @@ def test_a_larger_margin_never_makes_a_verdict_worse(
     won: int, lost: int, same: int, a: float, b: float
 ) -> None:
     order = ["failed", "not settled", "passed"]
-    verdicts = [
-        verdict(binary(won, lost, same), Rule(margin=m, num_resamples=100)) for m in sorted((a, b))
-    ]
+    verdicts = [verdict(binary(won, lost, same), Rule(margin=m, num_resamples=100)) for m in sorted((a, b))]
     assert order.index(verdicts[0]) <= order.index(verdicts[1])
 
 
