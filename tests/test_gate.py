@@ -364,9 +364,8 @@ def test_other_passages_are_listed_and_may_be_refused(out: str, other: TableStor
 def test_passages_of_another_file_and_other_versions_are_listed(out: str, other: TableStore) -> None:
     reseal(other, QUERIES, config=lambda config: {**config, "passages": ["other.jsonl"]})
     found = gating.compare(GateConfig(baseline=out, candidate=other.folder.root, **PASSES))  # type: ignore[arg-type]
-    assert [one.text for one in found.changes if one.kind == "corpus"][0].endswith(
-        "passages.jsonl -> other.jsonl"
-    )
+    (text,) = [one.text for one in found.changes if one.kind == "corpus"]
+    assert text.endswith("passages.jsonl -> other.jsonl")
     side = dataclasses.replace(found.candidate, packages={"torch": "9.9"})
     listed = gating.differences(found.baseline, side, 3)
     assert any(one.kind == "software" and one.text.endswith("-> 9.9") for one in listed)

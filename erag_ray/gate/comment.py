@@ -133,7 +133,8 @@ def _how(found: Comparison) -> str:
     """Return how the verdicts follow from the bounds."""
     text = (
         f"Passed: the lower bound of the difference is above -{found.rule.margin:g}. "
-        f"Failed: the upper bound is below it. Each bound holds with {100 * found.rule.confidence:g} % (one-sided, paired over questions)."
+        f"Failed: the upper bound is below it. "
+        f"Each bound holds with {100 * found.rule.confidence:g} % (one-sided, paired over questions)."
     )
     if len(found.decisions) == 1:
         return text

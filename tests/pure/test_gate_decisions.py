@@ -1,4 +1,4 @@
-"""The gate's decision from paired differences: bounds against plain numpy and scipy, verdicts, Holm, questions needed."""
+"""The gate's decisions from paired differences, against plain numpy and scipy."""
 
 from __future__ import annotations
 
