@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import polars as pl
+import pyarrow.fs as pafs
 import pytest
 import rich.console
 from conftest import read_here
@@ -142,7 +143,7 @@ def test_the_comment_lists_ten_questions_that_are_lost_with_both_outputs(
     _, _, comment = run_gate(job, tmp_path, baseline=out, baseline_run="good", candidate_run="half")
     lost = comment.partition("## Questions lost")[2]
     assert "## Questions won" not in comment
-    rows = re.findall(r"^\| q(\d+) \| -1.000 \| (.*) \|$", lost, re.MULTILINE)
+    rows = re.findall(r"^\| tiny \| q(\d+) \| -1.000 \| (.*) \|$", lost, re.MULTILINE)
     assert [int(number) for number, _ in rows] == sorted(range(20, 40), key=str)[:10]
     assert rows[0][1] == "'who lives in town 20' | 'Person 20' | 'Person 20' | 'Nobody'"
     assert "The 10 largest of 20." in lost
@@ -227,6 +228,19 @@ def test_the_comment_may_stand_elsewhere(job: RunJob, out: str, tmp_path: pathli
     assert path.read_text().startswith("# Gate: passed")
 
 
+def test_folders_and_comment_may_lie_in_an_object_store(
+    job: RunJob, out: str, s3: str, tmp_path: pathlib.Path
+) -> None:
+    filesystem, path = pafs.FileSystem.from_uri(s3)
+    pafs.copy_files(out, f"{path}/old", destination_filesystem=filesystem)
+    code, said, _ = run_gate(job, tmp_path, baseline=f"{s3}/old", comment=f"{s3}/new/gate.md", **PASSES)
+    assert (code, said) == (0, "")
+    with filesystem.open_input_stream(f"{path}/new/gate.md") as stream:
+        comment = stream.read().decode()
+    assert comment.startswith("# Gate: passed")
+    assert f"cost of {s3}/old: " in comment
+
+
 def test_markup_in_ids_questions_and_answers_is_text(
     job: RunJob, out: str, other: TableStore, tmp_path: pathlib.Path
 ) -> None:
@@ -261,6 +275,21 @@ def test_two_datasets_are_decided_one_by_one(
     assert list(found.decisions) == ["easy", "hard"]
     assert [one.verdict for one in found.decisions.values()] == verdicts
     assert found.verdict == whole
+
+
+def test_of_equal_changes_those_of_all_datasets_are_listed_in_turn(other: TableStore) -> None:
+    number = pl.col("query_id").str.slice(1).cast(pl.Int64)
+    dataset = pl.when(number < 37).then(pl.lit("a")).otherwise(pl.lit("b"))
+    settings = {"family": "question", "language": "en", "max_new_tokens": 50, "score": "exact_match"}
+    reseal(
+        other,
+        QUERIES,
+        lambda table: table.with_columns(dataset=dataset),
+        lambda config: {**config, "datasets": {"a": settings, "b": settings}},
+    )
+    found = gating.compare(GateConfig(baseline=other.folder.root, **PASSES))  # type: ignore[arg-type]
+    (won,) = [table for table in tables_of(report_of(found)) if table.name == "won"]
+    assert "".join(str(row[0].value) for row in won.rows) == "abababaaaa"
 
 
 def test_each_dataset_has_its_score_and_too_few_questions_settle_nothing(
@@ -403,23 +432,23 @@ def questions_with(**columns: pl.Expr) -> Callable[[pl.DataFrame], pl.DataFrame]
     [
         (
             questions_with(question=pl.lit("who?")),
-            "questions: 1 questions have another question, the first 'q3': who lives in town 3 and who?",
+            "questions: other text of 1 of 40, the first 'q3': who lives in town 3 and who?",
         ),
         (
             questions_with(answers=pl.concat_list(pl.lit("Bo"))),
-            "questions: 1 questions have another gold answers, the first 'q3': ['Person 3'] and ['Bo']",
+            "questions: other gold answers of 1 of 40, the first 'q3': ['Person 3'] and ['Bo']",
         ),
         (
             lambda table: table.filter(pl.col("query_id") != "q3"),
-            "questions: 1 questions of the baseline are not in the candidate, the first 'q3'",
+            "questions: 1 of 40 in the baseline are not in the candidate, the first 'q3'",
         ),
         (
             lambda table: pl.concat([table, table.head(2).with_columns(pl.col("query_id") + "x")]),
-            "questions: 2 questions of the candidate are not in the baseline, the first 'q0x'",
+            "questions: 2 of 42 in the candidate are not in the baseline, the first 'q0x'",
         ),
         (
             lambda table: table.with_columns(dataset=pl.lit("towns")),
-            "questions: 40 questions have another dataset, the first 'q0': tiny and towns",
+            "questions: other dataset of 40 of 40, the first 'q0': tiny and towns",
         ),
         (
             lambda table: table.with_columns(score=pl.lit("token_f1")),
@@ -516,9 +545,9 @@ def test_a_folder_that_is_not_there_is_named_once(job: RunJob, tmp_path: pathlib
 
 def test_an_unknown_or_missing_run_lists_the_runs(out: str) -> None:
     text = refusal(baseline=out, baseline_run="gold", candidate_run="nobody")
-    assert f"baseline_run: baseline: {out} has no run 'gold'; its runs: copy, good, half, slip" in text
+    assert f"baseline_run: {out} has no run 'gold'; its runs: copy, good, half, slip" in text
     assert "Did you mean 'good'?" in text
-    assert f"baseline: {out}: baseline_run must name one of its 4 runs" in refusal(baseline=out)
+    assert f"baseline_run: must name one of the 4 runs of {out}; its runs: copy" in refusal(baseline=out)
     assert "has no run 'no_passages'" in refusal(baseline=out, baseline_run="no_passages")
 
 
@@ -557,7 +586,7 @@ def test_questions_without_a_score_are_left_out_and_counted(out: str, other: Tab
     found = gating.compare(GateConfig(baseline=out, candidate=other.folder.root, **PASSES))  # type: ignore[arg-type]
     assert (found.num_unjudged, found.decisions["tiny"].num_questions) == (2, 38)
     texts = [one.text for one in report_of(found).verdict.findings if one.is_warning]
-    assert texts == ["2 questions have no score in one of the two and are left out"]
+    assert texts == ["questions without a score in one of the two, left out: 2"]
     reseal(other, UTILITY, lambda table: table.with_columns(value=pl.lit(None, pl.Float64)))
     text = refusal(baseline=out, candidate=other.folder.root, **PASSES)
     assert "no question has a score in both with 3 documents" in text

@@ -45,25 +45,21 @@ def check_same(baseline: Side, candidate: Side) -> None:
 
 
 def _questions(baseline: Side, candidate: Side) -> Iterator[str]:
-    a, b = (side.queries.select(pl.exclude("score")) for side in (baseline, candidate))
+    a, b = baseline.queries, candidate.queries
     same = "Answer the same questions in both jobs"
-    for one, other, names in (
-        (a, b, (baseline.name, candidate.name)),
-        (b, a, (candidate.name, baseline.name)),
-    ):
-        only = one.join(other, on="query_id", how="anti")
+    for one, other, names in ((a, b, ("baseline", "candidate")), (b, a, ("candidate", "baseline"))):
+        only = one.join(other, on="query_id", how="anti", maintain_order="left")
         if only.height:
-            count, first = f"{only.height:,} questions of the {names[0]}", only["query_id"][0]
+            count, first = f"{only.height:,} of {one.height:,} in the {names[0]}", only["query_id"][0]
             yield f"questions: {count} are not in the {names[1]}, the first {first!r}. {same}"
     both = a.join(b, on="query_id", suffix="_b", maintain_order="left")
-    for column in ("question", "answers", "dataset"):
+    for column, noun in (("question", "text"), ("answers", "gold answers"), ("dataset", "dataset")):
         other = both.filter(pl.col(column) != pl.col(f"{column}_b"))
         if other.height:
-            noun = "gold answers" if column == "answers" else column
             row = other.row(0, named=True)
             values = f"{_short(row[column])} and {_short(row[f'{column}_b'])}"
-            text = f"{other.height:,} questions have another {noun}, the first {row['query_id']!r}: {values}"
-            yield f"questions: {text}. {same}"
+            where = f"of {other.height:,} of {both.height:,}, the first {row['query_id']!r}"
+            yield f"questions: other {noun} {where}: {values}. {same}"
 
 
 def _scoring(baseline: Side, candidate: Side) -> Iterator[str]:

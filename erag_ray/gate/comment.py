@@ -121,7 +121,7 @@ def _findings(found: Comparison) -> Iterator[Finding]:
         texts = "; ".join(one.text for one in found.changes if one.kind == kind)
         yield Finding(topic="run", text=f"what changed: {kind}: {texts}")
     if found.num_unjudged:
-        text = f"{found.num_unjudged:,} questions have no score in one of the two and are left out"
+        text = f"questions without a score in one of the two, left out: {found.num_unjudged:,}"
         yield Finding(topic="missing", text=text, is_warning=True)
     for side in (found.baseline, found.candidate)[found.baseline.folder == found.candidate.folder :]:
         costs = side.costs()
@@ -188,7 +188,11 @@ def _questions(found: Comparison, way: str) -> Table:
     """Return the questions whose score fell most (``lost``) or rose most (``won``), with both outputs."""
     sign = -1 if way == "lost" else 1
     rows = found.pairs.filter(pl.col("difference") * sign > 0)
-    first = rows.sort(pl.col("difference") * -sign, "query_id").head(MAX_LISTED)
+    # among equal changes, questions of all datasets in turn
+    ranked = rows.sort(pl.col("difference") * -sign, "query_id").with_columns(
+        turn=pl.int_range(pl.len()).over("dataset")
+    )
+    first = ranked.sort(pl.col("difference") * -sign, "turn", "dataset").head(MAX_LISTED)
     for side in (found.baseline, found.candidate):
         outputs = side.outputs(found.depth).rename({"output": f"{side.name}_output"})
         first = first.join(outputs, on="query_id", how="left", maintain_order="left")
@@ -198,7 +202,7 @@ def _questions(found: Comparison, way: str) -> Table:
     return Table(
         name=way,
         title=f"Questions {way}",
-        columns=(*names("id"), Column("change", Format.CHANGE), *columns(texts, Format.TEXT)),
+        columns=(*names("dataset", "id"), Column("change", Format.CHANGE), *columns(texts, Format.TEXT)),
         rows=tuple(_question(row) for row in first.iter_rows(named=True)),
         caption=f"{more}A question with its documents: {page}",
         is_main=True,
@@ -210,4 +214,4 @@ def _question(row: Mapping[str, object]) -> tuple[Value, ...]:
     gold = answers[0] if isinstance(answers, list) and answers else ""
     outputs = (row["baseline_output"], row["candidate_output"])
     texts = ("" if text is None else quoted(str(text), WIDTH) for text in (row["question"], gold, *outputs))
-    return (Value(str(row["query_id"])), Value(float(str(row["difference"]))), *plain(*texts))
+    return (*plain(str(row["dataset"]), str(row["query_id"]), float(str(row["difference"]))), *plain(*texts))

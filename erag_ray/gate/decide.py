@@ -103,16 +103,24 @@ def bounds(values: Floats, rule: Rule) -> Bounds:
 
 
 def _needed(values: Floats, rule: Rule) -> int | None:
-    """Return the number of questions that detects the distance of the mean from -margin, one-sided."""
+    """Return the number of questions that detects the distance of the mean from -margin, one-sided.
+
+    To pass, it is also at least the number in which `MIN_DIFFERENT` questions differ, or, if none differs so far, the
+    number that shows by itself that the share of losses is below the margin.
+    """
     distance = round(float(values.mean()) + rule.margin, TIE_DIGITS)
-    needed = num_needed(len(values), detectable_difference(values, 2 * (1 - rule.confidence)), distance)
-    if (values != 0).sum() < MIN_DIFFERENT and distance > 0:
-        # where no question loses, so many show that the share of losses is below the margin
-        least = math.log(1 - rule.confidence) / math.log1p(-rule.margin) if rule.margin else math.inf
-        if math.isinf(least):
-            return needed
-        needed = max(needed or 0, round_up(least))
-    return None if needed is None else max(needed, MIN_QUESTIONS, len(values) + 1)
+    if not distance:
+        return None
+    needed = num_needed(len(values), detectable_difference(values, 2 * (1 - rule.confidence)), distance) or 0
+    num_different = int((values != 0).sum())
+    if num_different < MIN_DIFFERENT and distance > 0:
+        least = (
+            len(values) * MIN_DIFFERENT / num_different
+            if num_different
+            else math.log(1 - rule.confidence) / math.log1p(-rule.margin)
+        )
+        needed = max(needed, round_up(least))
+    return max(needed, MIN_QUESTIONS, len(values) + 1)
 
 
 def decide(differences: Mapping[str, Floats], rule: Rule) -> dict[str, Decision]:

@@ -68,7 +68,7 @@ class Side:
 
     def costs(self) -> pl.DataFrame:
         """Return COSTS of all stages of the job; those that are missing or damaged are left out."""
-        stores = [TableStore(self.store.folder.at(stage)) for stage in JOB_STAGES]
+        stores = [TableStore("/".join([self.folder.rstrip("/"), stage])) for stage in JOB_STAGES]
         parts = [store.read(COSTS) for store in stores if store.made(COSTS) is not None]
         return pl.concat([pl.DataFrame(COSTS.empty()), *parts])
 
@@ -96,7 +96,7 @@ def load_side(name: str, folder: str, run: str | None) -> Side:
         raise
     except ValueError as error:
         raise InputError([f"{where}: sealed by another version: {error}. {AGAIN}"]) from error
-    chosen = _run(name, run, utility, where)
+    chosen = _run(name, run, utility, folder)
     return Side(
         name=name,
         run=chosen,
@@ -137,13 +137,13 @@ def _check_columns(manifest: Mapping[str, Any], schema: TableSchema) -> None:
         raise ValueError(f"table {schema.name}: missing columns {missing}")
 
 
-def _run(name: str, run: str | None, utility: pl.DataFrame, where: str) -> str:
+def _run(name: str, run: str | None, utility: pl.DataFrame, folder: str) -> str:
     names = sorted(set(utility["run_id"].unique()) - set(REFERENCES))
     if run is None and len(names) == 1:
         return str(names[0])
     listed = f"its runs: {', '.join(names) or 'none'}"
     if run is None:
-        raise InputError([f"{where}: {name}_run must name one of its {len(names)} runs ({listed})"])
+        raise InputError([f"{name}_run: must name one of the {len(names)} runs of {folder}; {listed}"])
     if run not in names:
-        raise InputError([f"{name}_run: {where} has no run {run!r}; {listed}{suggestion(run, names)}"])
+        raise InputError([f"{name}_run: {folder} has no run {run!r}; {listed}{suggestion(run, names)}"])
     return run

@@ -180,8 +180,10 @@ def test_twice_as_many_questions_of_the_same_kind_settle_it(won: int, lost: int,
     assert verdict(np.tile(values, math.ceil(2 * needed / len(values)))) != "not settled"
 
 
-def test_no_number_of_questions_settles_a_difference_of_exactly_the_margin() -> None:
+def test_few_differing_questions_need_more_and_a_difference_of_exactly_the_margin_any_number() -> None:
     assert bounds(binary(0, 4, 196), RULE).num_needed is None
+    assert bounds(binary(7, 2, 151), RULE).num_needed == 180  # 178 questions of which ten differ, rounded up
+    assert bounds(np.zeros(50), RULE).num_needed == 150
     assert bounds(np.zeros(50), Rule(margin=0.0, num_resamples=100)).num_needed is None
     assert num_needed(10, None, 0.1) is None
     assert num_needed(10, 0.1, 0.0) is None
