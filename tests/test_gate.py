@@ -589,7 +589,16 @@ def test_questions_without_a_score_are_left_out_and_counted(out: str, other: Tab
     assert texts == ["questions without a score in one of the two, left out: 2"]
     reseal(other, UTILITY, lambda table: table.with_columns(value=pl.lit(None, pl.Float64)))
     text = refusal(baseline=out, candidate=other.folder.root, **PASSES)
-    assert "no question has a score in both with 3 documents" in text
+    assert "candidate: no question of tiny has a score in both with 3 documents" in text
+
+
+def test_a_refused_gate_leaves_no_comment_of_an_earlier_one(
+    job: RunJob, out: str, tmp_path: pathlib.Path
+) -> None:
+    assert run_gate(job, tmp_path, baseline=out, **PASSES)[0] == 0
+    code, said, comment = run_gate(job, tmp_path, baseline=out, allow_changes=[], **PASSES)
+    assert (code, comment) == (2, "")
+    assert said.startswith("2 problems with the inputs:")
 
 
 @pytest.mark.parametrize(
@@ -602,10 +611,11 @@ def test_questions_without_a_score_are_left_out_and_counted(out: str, other: Tab
         ("confidence", 1.0, "confidence must lie between 0.5 and 1, got 1.0"),
         ("depth", 0, "depth must be at least 1, got 0"),
         ("num_resamples", 10, "num_resamples must be at least 100, got 10"),
+        ("comment", "a/", "comment must name a file, got a/"),
         ("seed", -1, "seed must not be negative, got -1"),
     ],
 )
-def test_values_out_of_range_are_refused(key: str, value: float, message: str) -> None:
+def test_values_out_of_range_are_refused(key: str, value: object, message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
         GateConfig(**{key: value})  # type: ignore[arg-type]
 

@@ -58,4 +58,6 @@ class GateConfig:
         require(0 <= self.margin < 1, f"margin must lie from 0 to below 1, got {self.margin}")
         require(0.5 < self.confidence < 1, f"confidence must lie between 0.5 and 1, got {self.confidence}")
         require(self.num_resamples >= 100, f"num_resamples must be at least 100, got {self.num_resamples}")
+        is_file = self.comment is None or not self.comment.endswith("/")
+        require(is_file, f"comment must name a file, got {self.comment}")
         require(self.seed >= 0, f"seed must not be negative, got {self.seed}")

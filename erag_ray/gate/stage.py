@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 import rich.console
 
 from erag_ray.agreement import paired_differences
 from erag_ray.errors import InputError
-from erag_ray.gate.changes import SEEN_BY_READER, check_same, differences, refuse
+from erag_ray.gate.changes import SEEN_BY_READER, Difference, check_same, differences, refuse
 from erag_ray.gate.comment import Comparison, comment_of, report_of
 from erag_ray.gate.config import GateConfig
-from erag_ray.gate.decide import Rule, decide, overall
+from erag_ray.gate.decide import Floats, Rule, decide, overall
 from erag_ray.gate.side import Side, load_side
 from erag_ray.report import print_report
 from erag_ray.store import Folder
@@ -27,11 +29,13 @@ def gate(config: GateConfig, console: rich.console.Console) -> int:
         InputError: one of the two is no finished job, they cannot be compared, or they differ in what
             ``allow_changes`` does not name.
     """
-    found = compare(config)
-    made = report_of(found)
     path = config.comment or f"{config.out.rstrip('/')}/gate.md"
     parent, _, name = path.rpartition("/")
     folder = Folder(parent or ("/" if path.startswith("/") else "."))
+    # where the sides are refused, no comment of an earlier comparison may pass for this one's
+    folder.delete(name)
+    found = compare(config)
+    made = report_of(found)
     folder.write_bytes(comment_of(made).encode(), name)
     print_report(made, console, locations=[f"Comment: {path}"])
     return EXIT_CODES[found.verdict]
@@ -46,20 +50,10 @@ def compare(config: GateConfig) -> Comparison:
     refuse(changes, config.allow_changes)
     pairs = _pairs(baseline, candidate, depth)
     judged = pairs.filter(pl.col("difference").is_not_nan())
-    if judged.is_empty():
-        text = f"no question has a score in both with {depth} documents"
-        raise InputError([f"candidate: {text}. Run jobs/compare.py with retry_failed: true"])
-    rule = Rule(
-        margin=config.margin,
-        confidence=config.confidence,
-        num_resamples=config.num_resamples,
-        seed=config.seed,
-    )
-    by_dataset = judged.sort("dataset", maintain_order=True).partition_by("dataset", maintain_order=True)
-    decisions = decide({part["dataset"][0]: part["difference"].to_numpy() for part in by_dataset}, rule)
-    is_unchanged = (
-        not any(one.kind in SEEN_BY_READER for one in changes) and not (judged["difference"] != 0).any()
-    )
+    _check_judged(pairs, judged, depth)
+    rule = _rule(config)
+    decisions = decide(_by_dataset(judged), rule)
+    is_unchanged = _is_unchanged(pairs, changes)
     return Comparison(
         baseline=baseline,
         candidate=candidate,
@@ -72,6 +66,36 @@ def compare(config: GateConfig) -> Comparison:
         verdict="passed" if is_unchanged else overall(list(decisions.values())),
         is_unchanged=is_unchanged,
     )
+
+
+def _check_judged(pairs: pl.DataFrame, judged: pl.DataFrame, depth: int) -> None:
+    """Refuse a dataset without any score: without it the others could pass."""
+    missing = sorted(set(pairs["dataset"].unique()) - set(judged["dataset"].unique()))
+    if missing or pairs.is_empty():
+        text = (
+            f"no question of {', '.join(missing) or 'either side'} has a score in both with {depth} documents"
+        )
+        raise InputError([f"candidate: {text}. Run jobs/compare.py with retry_failed: true"])
+
+
+def _rule(config: GateConfig) -> Rule:
+    return Rule(
+        margin=config.margin,
+        confidence=config.confidence,
+        num_resamples=config.num_resamples,
+        seed=config.seed,
+    )
+
+
+def _by_dataset(judged: pl.DataFrame) -> dict[str, Floats]:
+    parts = judged.sort("dataset", maintain_order=True).partition_by("dataset", maintain_order=True)
+    return {part["dataset"][0]: part["difference"].to_numpy() for part in parts}
+
+
+def _is_unchanged(pairs: pl.DataFrame, changes: Sequence[Difference]) -> bool:
+    """Return whether the reader got the same requests and all its outputs score the same."""
+    is_same = bool((pairs["difference"] == 0).all())
+    return is_same and not any(one.kind in SEEN_BY_READER for one in changes)
 
 
 def _sides(config: GateConfig) -> tuple[Side, Side]:
