@@ -1,4 +1,4 @@
-"""What the package tells its user on the way: by `logging`, one logger a module, all below the package's own.
+"""Messages to the user by `logging`: one logger for each module, all below the package's own.
 
 A job shows the messages of level INFO on standard error. A program that imports the package shows them by
 ``logging.basicConfig(level=logging.INFO, format="%(message)s")``, or as it likes.

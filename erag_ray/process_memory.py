@@ -15,7 +15,7 @@ STATUS = pathlib.Path("/proc/self/status")
 
 def resident_bytes() -> int:
     """Resident memory of this process, on Linux."""
-    return _own(_status(), "VmRSS")
+    return _unshared_bytes(_status(), "VmRSS")
 
 
 def peak_resident_bytes() -> int:
@@ -25,12 +25,12 @@ def peak_resident_bytes() -> int:
     by what came after it. A forked process starts with its parent's pages. Where the system does not tell (it is not
     Linux) it is all of them, and at least the peak of the parent.
     """
-    found = _status() if STATUS.is_file() else {}
-    if "VmHWM" not in found:
+    status = _status() if STATUS.is_file() else {}
+    if "VmHWM" not in status:
         # macOS counts in bytes
         unit = 1 if sys.platform == "darwin" else 1024
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return _own(found, "VmHWM")
+    return _unshared_bytes(status, "VmHWM")
 
 
 def forget_peak() -> None:
@@ -42,6 +42,6 @@ def _status() -> dict[str, str]:
     return dict(line.split(":", 1) for line in STATUS.read_text().splitlines() if ":" in line)
 
 
-def _own(status: dict[str, str], name: str) -> int:
+def _unshared_bytes(status: dict[str, str], name: str) -> int:
     whole, shared = (int(status.get(key, "0").split()[0]) * 1024 for key in (name, "RssShmem"))
     return whole - shared

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import html
 import logging
 import sys
 import threading
@@ -61,10 +62,17 @@ def _stage_lines(closing: threading.Event, name: str, current: StageProgress) ->
 def progress(store: ResponseStore, job: str, total: int, title: str) -> Iterator[None]:
     """While open, shows responses done, responses/s and time left, by what has reached the store.
 
-    A bar on a terminal, else a line every `LINE_SECONDS`.
+    A bar on a terminal and in a notebook, else a line every `LINE_SECONDS`.
     """
-    with beside(_bar if sys.stderr.isatty() else _lines, store, job, total, title):
+    show = _notebook_bar if _in_notebook() else _bar if sys.stderr.isatty() else _lines
+    with beside(show, store, job, total, title):
         yield
+
+
+def _in_notebook() -> bool:
+    """Return whether this process is the kernel of a notebook."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
 
 
 @contextlib.contextmanager
@@ -98,6 +106,18 @@ def _bar(closing: threading.Event, store: ResponseStore, job: str, total: int, t
         bar.update(task, completed=store.num_rows_of(job, known))
 
 
+def _notebook_bar(closing: threading.Event, store: ResponseStore, job: str, total: int, title: str) -> None:
+    from IPython.display import HTML, display
+
+    known: dict[str, int] = {}
+    start, ended, shown = time.monotonic(), False, display(HTML(""), display_id=True)
+    while not ended:
+        ended = closing.wait(1.0)
+        done, seconds = store.num_rows_of(job, known), time.monotonic() - start
+        bar = f'<progress value="{done}" max="{total}"></progress>'
+        shown.update(HTML(f"{html.escape(title)} {bar} {done:,}/{total:,}, {done / seconds:.1f} responses/s"))
+
+
 def _lines(closing: threading.Event, store: ResponseStore, job: str, total: int, title: str) -> None:
     known: dict[str, int] = {}
     start = time.monotonic()
@@ -123,12 +143,12 @@ def counted(noun: str, total: int, *, show: bool = True) -> Iterator[Callable[[i
             task = bar.add_task(noun, total=total)
             yield lambda done: bar.update(task, completed=done)
         return
-    said = time.monotonic()
+    logged_at = time.monotonic()
 
     def line(done: int) -> None:
-        nonlocal said
-        if time.monotonic() - said >= LINE_SECONDS:
+        nonlocal logged_at
+        if time.monotonic() - logged_at >= LINE_SECONDS:
             logger.info("%s", f"{done:,}/{total:,} {noun}")
-            said = time.monotonic()
+            logged_at = time.monotonic()
 
     yield line

@@ -78,6 +78,10 @@ RUNS = _table(
     doc_id=STRING,
     score_=VALUE,
 )
+RETRIEVAL_SECONDS = _table(
+    "retrieval_seconds", "run_id query_id", run_id=STRING, query_id=STRING, seconds=VALUE
+)
+"""Latency of the retrieval of each list; no row where it is unknown."""
 GOLD = _table("gold", "query_id rank", query_id=STRING, rank=RANK, doc_id=STRING)
 REQUESTS = _table(
     "requests",
@@ -501,6 +505,7 @@ TABLES = {
         PROVENANCE,
         CORPUS,
         RUNS,
+        RETRIEVAL_SECONDS,
         GOLD,
         REQUESTS,
         PENDING,

@@ -27,7 +27,7 @@ class Worker(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Tasks:
-    """Some tasks of one worker.
+    """Numbered tasks of one worker.
 
     Attributes:
         worker: its class, made with ``settings`` as keyword arguments.
@@ -75,9 +75,9 @@ def read_frame(folder: Folder, *names: str) -> pl.DataFrame:
     try:
         return as_frame(folder.read_parquet(*names))
     except (OSError, pa.ArrowException) as error:
-        place = folder.at(*names)
+        location = folder.at(*names)
         raise InputError(
-            [f"{place}: damaged ({error}); delete the index's folder to have it made again"]
+            [f"{location}: damaged ({error}); delete the index's folder to have it made again"]
         ) from error
 
 

@@ -18,23 +18,25 @@ from typing import Any, NamedTuple, TypeVar
 from erag_ray.errors import InputError, JobError
 
 LOG = logging.getLogger(__name__)
-"""Logs each fault at level DEBUG, with its exception and, as the attribute `PLACE`, its FILE:LINE."""
-PLACE = "place"
+"""Logs each fault at level DEBUG, with its exception and, as the attribute `LOCATION`, its FILE:LINE."""
+LOCATION = "location"
 PACKAGE = __name__.partition(".")[0]
 LINE_CHARACTERS = 300
-KEPT = "responses and sealed tables so far are kept; fix the problem and start the same command again"
+RESUME_ADVICE = (
+    "responses and sealed tables so far are kept; fix the problem and start the same command again"
+)
 
 T = TypeVar("T")
 
 
 class Fault(NamedTuple):
-    """An exception of user code: ``line`` is its type and message, ``place`` is FILE:LINE ("" if unknown)."""
+    """An exception of user code: ``line`` is its type and message, ``location`` is FILE:LINE ("" if unknown)."""
 
     line: str
-    place: str
+    location: str
 
     def __str__(self) -> str:
-        return f"{self.line} ({self.place})" if self.place else self.line
+        return f"{self.line} ({self.location})" if self.location else self.line
 
 
 def is_user_code(code: object) -> bool:
@@ -57,7 +59,7 @@ def fault_of(error: BaseException, code: object) -> Fault:
         code: the function, class or instance that raised it, or the name of its module.
     """
     fault = Fault(_described(error), _raised_at(error, _package(code)) or _defined_at(code))
-    LOG.debug("%s", fault, exc_info=error, extra={PLACE: fault.place})
+    LOG.debug("%s", fault, exc_info=error, extra={LOCATION: fault.location})
     return fault
 
 
@@ -79,7 +81,7 @@ def running(what: str, code: object) -> Iterator[None]:
     Raises:
         JobError: in place of any other exception of user code.
     """
-    with _instead(code, lambda fault: JobError(f"{what}: {fault}; {KEPT}")):
+    with _instead(code, lambda fault: JobError(f"{what}: {fault}; {RESUME_ADVICE}")):
         yield
 
 

@@ -32,8 +32,8 @@ def main(config: BenchmarkConfig) -> None:
     from erag_ray.store import TableStore, new_job_id
 
     table = run_all(config, say)
-    place = pathlib.Path(config.out, "benchmark.parquet")
-    table.write_parquet(place)
+    target = pathlib.Path(config.out, "benchmark.parquet")
+    table.write_parquet(target)
     TableStore(config.out).write(costs_of(table, new_job_id()), COSTS)
     of_precision, of_cpu, of_device, of_tokens = (
         table[name].is_not_null() for name in ("kappa", "cpu_seconds", "device_rate", "num_prompt_tokens")
@@ -56,11 +56,11 @@ def main(config: BenchmarkConfig) -> None:
     drawn = (host_figure(table.filter(of_host & ~of_device)), served_figure(table.filter(of_served)))
     figures = [figure for figure in drawn if figure is not None]
     for figure in figures:
-        place.with_name(report.picture_name(figure)).write_text(svg(figure))
-    place.with_name("benchmark.md").write_text(
+        target.with_name(report.picture_name(figure)).write_text(svg(figure))
+    target.with_name("benchmark.md").write_text(
         report.parts_as_markdown("What reading, retrieval and evaluation cost", [*tables, *figures])
     )
-    say(f"table: {place}, page: {place.with_name('benchmark.md')}")
+    say(f"table: {target}, page: {target.with_name('benchmark.md')}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-r"""Which of two runs is better, with as few readings as that takes.
+r"""Find the better of two runs, with as few responses as possible.
 
     python jobs/settle.py --config jobs/demo/compare.yaml --compare '[bm25, bm25_lead]' --cutoff 5
     ray job submit --working-dir . -- python jobs/settle.py --config nq.yaml --compare '[bm25, contriever]' \

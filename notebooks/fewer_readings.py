@@ -214,7 +214,13 @@ def stopped(
     at, at_equal = (stop(part.is_settled(NEGLIGIBLE * most)) for part in (seen, equal))
     missed = (seen.lows[at] > truth) | (seen.highs[at] < truth)
     used = num_read[at[0], seen.counts[at[1]] - 1]
-    shares = (used, seen.is_settled(NEGLIGIBLE * most)[at], seen.is_told[at], missed, equal.is_told[at_equal])
+    shares = (
+        used,
+        seen.is_settled(NEGLIGIBLE * most)[at],
+        seen.is_significant[at],
+        missed,
+        equal.is_significant[at_equal],
+    )
     return " / ".join(f"{part.mean():.1%}" for part in shares)
 
 

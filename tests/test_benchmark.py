@@ -31,7 +31,7 @@ from erag_ray.benchmark.readers import host, lists, precision, reading, served, 
 from erag_ray.benchmark.readers import roofline as floor
 from erag_ray.benchmark.readers import scaling as long
 from erag_ray.benchmark.readers import synthetic_reader as invented
-from erag_ray.benchmark.readers.isolated_process import Found, in_turn_apart
+from erag_ray.benchmark.readers.isolated_process import Measured, in_turn_apart
 from erag_ray.benchmark.run import COLUMNS, costs_of, run_all
 from erag_ray.benchmark.synthetic_texts import passages, questions, unit_vectors
 from erag_ray.benchmark.tables import (
@@ -145,12 +145,12 @@ def test_generated_text_is_the_same_for_a_seed_and_has_few_frequent_and_many_rar
     np.testing.assert_allclose(np.linalg.norm(unit_vectors(5, 8, 0), axis=1), 1, rtol=1e-6)
 
 
-def here(makes: dict[str, Any], repeats: int) -> dict[str, Found]:
+def here(makes: dict[str, Any], repeats: int) -> dict[str, Measured]:
     """All ways in this process, which is faster to begin with."""
     works = {name: make(*arguments) for name, (make, arguments) in makes.items()}
     firsts = {name: work() for name, work in works.items()}
     times = timing.rounds(works, repeats)
-    return {name: Found(first=firsts[name], seconds=times[name], peak_bytes=1) for name in works}
+    return {name: Measured(first=firsts[name], seconds=times[name], peak_bytes=1) for name in works}
 
 
 @pytest.fixture

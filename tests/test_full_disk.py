@@ -65,7 +65,7 @@ def assert_told(code: int, told: str) -> None:
     assert code == 1, told
     assert "Traceback" not in told
     assert MESSAGE in last_line(told), told
-    assert last_line(told).endswith("make room or mend that, and start the same command again")
+    assert last_line(told).endswith("Make room or repair it, and start the same command again")
 
 
 @pytest.mark.cluster

@@ -7,7 +7,6 @@ oracle knows every label, every end-to-end score and every count.
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
 import pathlib
@@ -570,10 +569,7 @@ def test_labels_follow_the_judge_though_the_outputs_stay(
     assert_is_oracle(judged)
 
 
-def test_two_runs_are_settled_by_judgements(
-    judged: Tiny, server: MisbehavingServer, runs_here: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(settling, "ray_session", lambda address: contextlib.nullcontext())
+def test_two_runs_are_settled_by_judgements(judged: Tiny, server: MisbehavingServer, runs_here: None) -> None:
     server.behave = lambda asked: Reply(text="CORRECT")
     keys = {field.name for field in dataclasses.fields(SettleConfig)}
     settings = {name: one for name, one in vars(judged.config).items() if name in keys}

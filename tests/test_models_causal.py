@@ -158,6 +158,18 @@ def test_a_shared_start_changes_no_output(
     assert len(set(together)) > 15
 
 
+def test_two_starts_of_each_prompt_stay_in_memory_whatever_the_requests(llama: str) -> None:
+    model = models.loaded("causal", llama)
+    forms = [models.form_for("causal", num_examples=1, max_prompt_tokens=most) for most in (300, 400)]
+    for seed in range(3):
+        for form in forms:
+            # some of 400 words are cut
+            requests = models.some_requests(form, 12, seed=seed, longest=400)
+            assert len(models.outputs(model, requests)) == 12
+        # the two forms have one prompt
+        assert len(model.caches) == 2
+
+
 def test_rows_that_have_ended_leave_the_batch(llama: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = models.loaded("causal", llama)
     form = models.form_for("causal", num_examples=1, max_new_tokens=40)

@@ -488,9 +488,7 @@ def test_what_the_runs_find_is_counted_over_all_questions(
     assert [one.title for one in shown] == ["tiny: retrieval measures"]
     # sealed: the same again reads no passages
     with monkeypatch.context() as patch:
-        patch.setattr(
-            sanity, "load_passages", lambda *arguments, **named: pytest.fail("passages were loaded")
-        )
+        patch.setattr(sanity, "load_corpus", lambda *arguments, **named: pytest.fail("passages were loaded"))
         assert find_retrieval_measures(config, by_name_of(config)) == shown
     # other answers are seen, though the runs are the same
     tiny.queries.write_text(tiny.queries.read_text().replace("1874", "nothing"))

@@ -46,6 +46,7 @@ AT_START = {
     "typing_extensions",
     "yaml",
 }
+TRAIN = ["--reader.kind", "fid", "--reader.model", "jobs/demo/reader", "--dev.queries", "[nowhere.jsonl]"]
 HEAVY_WITH_INPUTS = {"ray", "torch", "transformers", "numba", "pandas", "openai", "pypdl", "altair"}
 IMPORTED = """
 import json, runpy, sys
@@ -111,17 +112,21 @@ def test_help_and_a_wrong_key_or_value_import_no_heavy_package(job: str, tmp_pat
         ("evaluate", []),
         ("settle", []),
         ("gate", ["--baseline", "nowhere"]),
+        ("train", TRAIN),
+        ("train", [*TRAIN, "--train.queries", "[QUESTIONS]"]),
+        ("train", [*TRAIN, "--train.queries", "[QUESTIONS]", "--train.passages", "[QUESTIONS]"]),
+        ("train", ["--reader.kind", "causal"]),
     ],
 )
 def test_wrong_inputs_are_told_before_ray_and_torch_are_imported(
     job: str, options: list[str], tmp_path: pathlib.Path
 ) -> None:
-    places = ["--out", str(tmp_path / "out")]
-    places += [] if job == "gate" else ["--cache_dir", str(tmp_path / "store")]
+    folders = ["--out", str(tmp_path / "out")]
+    folders += [] if job in ("gate", "train") else ["--cache_dir", str(tmp_path / "store")]
     questions = tmp_path / "questions.jsonl"
     questions.write_text('{"id": "q1", "question": "who?", "answers": ["Ada"]}\n')
     options = [option.replace("QUESTIONS", str(questions)) for option in options]
-    answer = imported(job, [*options, *places])
+    answer = imported(job, [*options, *folders])
     assert answer["codes"] == [2]
     assert not HEAVY_WITH_INPUTS & set(answer["packages"])
 

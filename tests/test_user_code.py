@@ -100,7 +100,7 @@ def test_a_fault_names_the_last_line_of_the_users_package(module: Callable[..., 
         "mine_places",
         "import json\ndef outer():\n    return inner()\ndef inner():\n    return json.loads('{')\n",
     )
-    assert fault(names.find("x", "mine_places:outer", {})).place == "mine_places.py:5"
+    assert fault(names.find("x", "mine_places:outer", {})).location == "mine_places.py:5"
 
 
 def test_a_fault_without_a_line_in_the_users_package_names_where_its_code_begins(
@@ -110,7 +110,7 @@ def test_a_fault_without_a_line_in_the_users_package_names_where_its_code_begins
     mine = names.find("x", "mine_begins:Mine", {})
     with pytest.raises(TypeError) as caught:
         mine().call()
-    assert user_code.fault_of(caught.value, mine).place == "mine_begins.py:3"
+    assert user_code.fault_of(caught.value, mine).location == "mine_begins.py:3"
 
 
 @pytest.mark.parametrize(
@@ -407,7 +407,7 @@ def test_a_job_keeps_what_was_answered_and_reads_the_rest_when_it_starts_again(
     assert code == 1
     place = "(my_api.py:7)"
     assert last_lines(said, 4) == [
-        "2 of 37 requests are errors, more than max_error_fraction 0.0; what was read is kept",
+        "2 of 37 requests are errors, more than max_error_fraction 0.0. The responses so far are kept",
         f"  query q6, documents ['d10']: code: RuntimeError: 429 Too Many Requests {place}",
         f"  query q6, documents ['d11']: code: RuntimeError: 429 Too Many Requests {place}",
         f"tracebacks of your code: {tiny.config.out}/errors/my_api.py_7.txt",
@@ -438,7 +438,7 @@ def test_errors_that_are_allowed_are_not_judged(
 
 
 CLASSES = """
-from erag_ray.models import Model
+from erag_ray.models import LocalModel, Model
 from erag_ray.models.echo import EchoModel
 
 class NoInit(EchoModel):
@@ -468,6 +468,23 @@ class NoCheck(EchoModel):
 class NoResources(EchoModel):
     def resources(self):
         return self.gpus
+
+class OldName(Model):
+    def run(self, requests):
+        yield from ()
+    def identity(self):
+        return {"weights": "mine"}
+
+class OldNameOfItsBase(OldName):
+    pass
+
+class OldNameInThisProcess(LocalModel):
+    def fitting(self, form):
+        return None
+
+class BothNames(OldName):
+    def fingerprint_fields(self):
+        return self.identity()
 """
 
 
@@ -487,6 +504,15 @@ class NoResources(EchoModel):
             "NoResources",
             "resources: AttributeError: 'NoResources' object has no attribute 'gpus' (my_api.py:31)",
         ),
+        (
+            "OldName",
+            "my_api:OldName: TypeError: the method identity is called fingerprint_fields now. Rename it (my_api.py:36)",
+        ),
+        (
+            "OldNameOfItsBase",
+            "the method identity is called fingerprint_fields now. Rename it (my_api.py:36)",
+        ),
+        ("OldNameInThisProcess", "the method fitting is called max_batch now. Rename it (my_api.py:43)"),
     ],
 )
 def test_a_reader_that_cannot_be_made_is_a_problem_of_the_config(
@@ -497,6 +523,12 @@ def test_a_reader_that_cannot_be_made_is_a_problem_of_the_config(
     assert code == 2
     assert line in said
     assert "Traceback" not in said
+
+
+def test_a_reader_may_define_a_method_by_both_names(module: Callable[..., pathlib.Path]) -> None:
+    module("my_api", CLASSES)
+    model = make_model(ReaderConfig(kind="my_api:BothNames"))
+    assert model.fingerprint_fields() == {"weights": "mine"}
 
 
 # --- scores ---
@@ -526,7 +558,7 @@ def test_a_score_that_raises_fails_the_job_by_name(
     assert code == 1
     # 18 pairs, and the title of each passage is another output
     assert last_lines(said, 3) == [
-        "1 of 18 scores are errors, more than max_error_fraction 0.0; what was read is kept",
+        "1 of 18 scores are errors, more than max_error_fraction 0.0. The responses so far are kept",
         "  score strict, query q2, output 'Orla': ZeroDivisionError: no words at all (my_scores.py:6)",
         f"tracebacks of your code: {tiny.config.out}/errors/my_scores.py_6.txt",
     ]
@@ -608,7 +640,7 @@ def test_settling_stops_at_an_output_that_cannot_be_scored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     module("my_scores", SCORES)
-    monkeypatch.setattr(settling, "ray_session", lambda address: contextlib.nullcontext())
+    monkeypatch.setattr(settling, "readers_session", lambda config: contextlib.nullcontext())
     settings = {key.name: getattr(tiny.config, key.name) for key in dataclasses.fields(JobConfig)}
     settings |= {"score": "my_scores:STRICT", "compare": ["good", "bad"], "cutoff": 1, "fraction": 1.0}
     config = SettleConfig(**settings)

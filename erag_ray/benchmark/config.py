@@ -28,7 +28,7 @@ Part = Literal[
 
 @dataclass(frozen=True, kw_only=True)
 class BenchmarkConfig:
-    """What is measured, on how much."""
+    """Keys of a benchmark: its parts and their sizes."""
 
     PATHS: ClassVar = ("out", "model", "job", "small_reader")
 

@@ -57,16 +57,16 @@ def measures(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     Raises:
         ValueError: a value differs from a peer's by more than 1e-6.
     """
-    made = tables(size, config.list_depth, ["provenance"], config.seed)
+    data = tables(size, config.list_depth, ["provenance"], config.seed)
     settings = replace(_settings(config, config.list_depth), threshold=None)
-    works = _works(made, settings)
+    works = _works(data, settings)
     expected = works["erag_ray"]()()
     for name, work in works.items():
         _check_same(name, expected, work()())
     times = rounds(works, config.repeats)
-    for name, some in times.items():
-        row = {"what": "measures", "by": name, "count": made.runs.height}
-        yield {**row, **timed(some, times["erag_ray"])}
+    for name, seconds in times.items():
+        row = {"what": "measures", "by": name, "count": data.runs.height}
+        yield {**row, **timed(seconds, times["erag_ray"])}
 
 
 def _settings(config: BenchmarkConfig, depth: int) -> Settings:
@@ -87,27 +87,27 @@ def _settings(config: BenchmarkConfig, depth: int) -> Settings:
 Work = Callable[[], Callable[[], Values]]
 
 
-def _works(made: Tables, settings: Settings) -> dict[str, Work]:
-    """What is timed; each gives a function that reads its values, which is not."""
-    works: dict[str, Work] = {"erag_ray": lambda: _ours(made, settings)}
+def _works(data: Tables, settings: Settings) -> dict[str, Work]:
+    """Return the work to time; each returns a function that reads its values, which is not timed."""
+    works: dict[str, Work] = {"erag_ray": lambda: _ours(data, settings)}
     if importlib.util.find_spec("pytrec_eval"):
-        works["pytrec_eval"] = lambda: _trec_eval(made, settings)
+        works["pytrec_eval"] = lambda: _trec_eval(data, settings)
     if importlib.util.find_spec("ranx"):
-        labels, runs = _for_ranx(made)
-        ids = made.queries["query_id"].to_list()
+        labels, runs = _for_ranx(data)
+        ids = data.queries["query_id"].to_list()
         works["ranx"] = lambda: _ranx(labels, runs, ids, settings)
     return works
 
 
-def _check_same(name: str, expected: Values, found: Values) -> None:
-    worst = max(float(np.abs(found[key] - values).max()) for key, values in expected.items())
-    if found.keys() != expected.keys() or not worst <= 1e-6:
+def _check_same(name: str, expected: Values, actual: Values) -> None:
+    worst = max(float(np.abs(actual[key] - values).max()) for key, values in expected.items())
+    if actual.keys() != expected.keys() or not worst <= 1e-6:
         raise ValueError(f"{name}: values differ by up to {worst}")
 
 
-def _ours(made: Tables, settings: Settings) -> Callable[[], Values]:
-    applicable = {"provenance": made.queries["query_id"]}
-    table = per_query(made.labels, made.runs, applicable, made.queries, settings, [POOL])
+def _ours(data: Tables, settings: Settings) -> Callable[[], Values]:
+    applicable = {"provenance": data.queries["query_id"]}
+    table = per_query(data.labels, data.runs, applicable, data.queries, settings, [POOL])
 
     def read() -> Values:
         parts = table.partition_by("run_id", "measure", "cutoff", as_dict=True, maintain_order=True)
@@ -117,51 +117,51 @@ def _ours(made: Tables, settings: Settings) -> Callable[[], Values]:
 
 
 def _dicts(first: pl.Series, second: pl.Series, third: pl.Series) -> dict[str, dict[str, float]]:
-    found: dict[str, dict[str, float]] = {}
+    nested: dict[str, dict[str, float]] = {}
     for query_id, doc_id, value in zip(first.to_list(), second.to_list(), third.to_list(), strict=True):
-        found.setdefault(query_id, {})[doc_id] = value
-    return found
+        nested.setdefault(query_id, {})[doc_id] = value
+    return nested
 
 
-def _trec_eval(made: Tables, settings: Settings) -> Callable[[], Values]:
+def _trec_eval(data: Tables, settings: Settings) -> Callable[[], Values]:
     import pytrec_eval
 
     cutoffs = settings.cutoffs_at(settings.depths[0])
-    asked = {f"{name}.{','.join(map(str, cutoffs))}" for name in TREC_EVAL.values()} | {"recip_rank"}
-    labels = made.labels
+    requested = {f"{name}.{','.join(map(str, cutoffs))}" for name in TREC_EVAL.values()} | {"recip_rank"}
+    labels = data.labels
     qrels: Any = _dicts(labels["query_id"], labels["doc_id"], labels["label"].cast(pl.Int64))
-    evaluator = pytrec_eval.RelevanceEvaluator(qrels, asked)
+    evaluator = pytrec_eval.RelevanceEvaluator(qrels, requested)
     results = {}
-    for (run_id,), run in made.runs.partition_by("run_id", as_dict=True).items():
+    for (run_id,), run in data.runs.partition_by("run_id", as_dict=True).items():
         scores = -run["rank"].cast(pl.Float64)
         results[str(run_id)] = evaluator.evaluate(_dicts(run["query_id"], run["doc_id"], scores))
-    ids = made.queries["query_id"].to_list()
+    ids = data.queries["query_id"].to_list()
 
     def read() -> Values:
-        found: Values = {}
+        columns: Values = {}
         for run_id, of_run in results.items():
             for cutoff in cutoffs:
                 for name, theirs in TREC_EVAL.items():
                     values = [of_run[query_id][f"{theirs}_{cutoff}"] for query_id in ids]
-                    found[run_id, name, cutoff] = np.array(values)
+                    columns[run_id, name, cutoff] = np.array(values)
                 ranks = np.array([of_run[query_id]["recip_rank"] for query_id in ids])
-                found[run_id, "RR", cutoff] = np.where(ranks >= 1 / cutoff, ranks, 0.0)
-        return found
+                columns[run_id, "RR", cutoff] = np.where(ranks >= 1 / cutoff, ranks, 0.0)
+        return columns
 
     return read
 
 
-def _for_ranx(made: Tables) -> tuple[Frame, dict[str, Frame]]:
-    runs = made.runs.with_columns(score=-pl.col("rank").cast(pl.Float64))
+def _for_ranx(data: Tables) -> tuple[Frame, dict[str, Frame]]:
+    runs = data.runs.with_columns(score=-pl.col("rank").cast(pl.Float64))
     parts = runs.select("run_id", "query_id", "doc_id", "score").partition_by(
         "run_id", as_dict=True, include_key=False
     )
-    labels = made.labels.select("query_id", "doc_id", score=pl.col("label").cast(pl.Int64))
+    labels = data.labels.select("query_id", "doc_id", score=pl.col("label").cast(pl.Int64))
     return _objects(labels), {str(name): _objects(part) for (name,), part in parts.items()}
 
 
 def _objects(table: pl.DataFrame) -> Frame:
-    """As pandas, with strings as ranx takes them."""
+    """Return a pandas frame with the strings that ranx takes."""
     return table.to_pandas().astype({"query_id": object, "doc_id": object})
 
 
@@ -173,18 +173,18 @@ def _ranx(
     columns = {"q_id_col": "query_id", "doc_id_col": "doc_id"}
     qrels = ranx.Qrels.from_df(labels, **columns)
     names = [(name, cutoff) for name in RANX for cutoff in settings.cutoffs_at(settings.depths[0])]
-    asked = [f"{RANX[name]}@{cutoff}" for name, cutoff in names]
+    requested = [f"{RANX[name]}@{cutoff}" for name, cutoff in names]
     results = {}
     for run_id, frame in runs.items():
         results[run_id] = ranx.Run.from_df(frame, **columns)
-        ranx.evaluate(qrels, results[run_id], asked, return_mean=False, threads=1)
+        ranx.evaluate(qrels, results[run_id], requested, return_mean=False, threads=1)
 
     def read() -> Values:
-        found: Values = {}
+        values: Values = {}
         for run_id, run in results.items():
-            for (name, cutoff), theirs in zip(names, asked, strict=True):
-                found[run_id, name, cutoff] = np.array([run.scores[theirs][query_id] for query_id in ids])
-        return found
+            for (name, cutoff), theirs in zip(names, requested, strict=True):
+                values[run_id, name, cutoff] = np.array([run.scores[theirs][query_id] for query_id in ids])
+        return values
 
     return read
 
@@ -208,16 +208,16 @@ def table_1(config: BenchmarkConfig, size: int) -> Iterator[Row]:
         for number, share in enumerate(shares)
     ]
     names = ("queries", "runs", "labels", "used")
-    made = Tables(**{name: pl.concat([getattr(part, name) for part in parts]) for name in names})
+    data = Tables(**{name: pl.concat([getattr(part, name) for part in parts]) for name in names})
     settings = _settings(config, config.list_depth)
-    applicable = dict.fromkeys(ANNOTATORS, made.queries["query_id"])
-    given = (made.labels, made.runs, applicable, made.queries, settings)
+    applicable = dict.fromkeys(ANNOTATORS, data.queries["query_id"])
+    given = (data.labels, data.runs, applicable, data.queries, settings)
     results: dict[str, pl.DataFrame] = {}
     columns: list[DatasetColumns] = []
 
     def values() -> None:
         results["values"] = per_query(*given)
-        columns.extend(by_dataset([results["values"]], made.used, made.queries, settings))
+        columns.extend(by_dataset([results["values"]], data.used, data.queries, settings))
 
     def agreement() -> None:
         results["correlations"] = correlations(columns, settings)
@@ -241,9 +241,9 @@ def table_1(config: BenchmarkConfig, size: int) -> Iterator[Row]:
 
 def _scipy(datasets: Sequence[DatasetColumns], settings: Settings) -> None:
     """One resample of every pair of columns."""
-    for own in datasets:
-        measured, ends = measured_and_used(own.of_runs)
-        drawn = np.repeat(np.arange(own.draws.weights.shape[1]), own.draws.weights[0])
+    for dataset in datasets:
+        measured, ends = measured_and_used(dataset.of_runs)
+        drawn = np.repeat(np.arange(dataset.draws.weights.shape[1]), dataset.draws.weights[0])
         for (name, x), (target, y) in itertools.product(measured, ends):
             if same_list(name, target):
                 for statistic in settings.statistics:

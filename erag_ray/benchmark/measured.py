@@ -79,13 +79,13 @@ def bm25_build_peer(config: BenchmarkConfig, size: int) -> Iterator[Row]:
 
 def bm25_search(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     """Searching our index, and its arrays with `bm25s` itself where they are one shard."""
-    asked = questions(config.num_queries, config.seed)
+    queries = questions(config.num_queries, config.seed)
     index, work = Folder(f"{config.out}/bm25-{size}"), Folder(f"{config.out}/work")
     retriever = make_retriever("bm25", RetrieverConfig(kind="bm25"))
 
     def ours() -> None:
         work.delete_folder()
-        retriever.search(index, asked, work, config.depth, PER_SHARD, do_tasks)
+        retriever.search(index, queries, work, config.depth, PER_SHARD, do_tasks)
 
     works: dict[str, Callable[[], object]] = {"erag_ray": ours}
     if size <= PER_SHARD:
@@ -95,7 +95,7 @@ def bm25_search(config: BenchmarkConfig, size: int) -> Iterator[Row]:
         works["bm25s"] = lambda: engine.retrieve(
             [
                 [numbers[word] for word in one if word in numbers]
-                for one in English()(asked["question"].to_list())
+                for one in English()(queries["question"].to_list())
             ],
             k=config.depth,
             show_progress=False,
@@ -110,23 +110,23 @@ def rank_bm25_search(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     """Searching with `rank_bm25`."""
     lists = English()(_texts(config, size))
     engine = rank_bm25.BM25Okapi(lists, k1=0.9, b=0.4)
-    asked = English()(questions(RANK_BM25_QUERIES, config.seed)["question"].to_list())
-    seconds = seconds_of(lambda: [engine.get_top_n(one, range(size), n=config.depth) for one in asked])
-    yield {"what": "bm25 search", "by": "rank_bm25", "seconds": seconds, "count": len(asked)}
+    queries = English()(questions(RANK_BM25_QUERIES, config.seed)["question"].to_list())
+    seconds = seconds_of(lambda: [engine.get_top_n(one, range(size), n=config.depth) for one in queries])
+    yield {"what": "bm25 search", "by": "rank_bm25", "seconds": seconds, "count": len(queries)}
 
 
 def dense_search(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     """Searching random vectors, a shard after the other: with ours, and with a flat index of Faiss over the same."""
     index = Folder(f"{config.out}/dense-{size}")
     num_parts = _write_vectors(index, config, size)
-    asked = unit_vectors(config.num_queries, config.width, config.seed - 1 if config.seed else 987_654)
+    queries = unit_vectors(config.num_queries, config.width, config.seed - 1 if config.seed else 987_654)
     per_shard = PER_SHARD // TEXTS_PER_PART
     opening, searching = 0.0, {"erag_ray": 0.0, "faiss": 0.0}
     for number in range(-(-num_parts // per_shard)):
         start = time.perf_counter()
         shard = Shard(index, number, per_shard)
         opening += time.perf_counter() - start
-        for by, seconds in in_turn(_searches(shard, asked, config), config.repeats).items():
+        for by, seconds in in_turn(_searches(shard, queries, config), config.repeats).items():
             searching[by] += seconds
     yield {
         "what": "dense opening",
@@ -143,22 +143,22 @@ def _write_vectors(index: Folder, config: BenchmarkConfig, size: int) -> int:
     """An index of random vectors; gives the number of its parts."""
     num_parts = -(-size // TEXTS_PER_PART)
     for number in range(num_parts):
-        some = min(TEXTS_PER_PART, size - number * TEXTS_PER_PART)
-        halves = unit_vectors(some, config.width, config.seed + number).astype(np.float16)
+        count = min(TEXTS_PER_PART, size - number * TEXTS_PER_PART)
+        halves = unit_vectors(count, config.width, config.seed + number).astype(np.float16)
         write_array(halves, index, "vectors", f"{part(number)}.npy")
     write_array(np.array([num_parts, TEXTS_PER_PART]), index, "parts.npy")
     return num_parts
 
 
 def _searches(
-    shard: Shard, asked: npt.NDArray[np.float32], config: BenchmarkConfig
+    shard: Shard, queries: npt.NDArray[np.float32], config: BenchmarkConfig
 ) -> dict[str, Callable[[], object]]:
     raw = faiss.IndexFlatIP(config.width)
     for start in range(0, len(shard.vectors), TEXTS_PER_PART):
         raw.add(shard.vectors[start : start + TEXTS_PER_PART].astype(np.float32))
     return {
-        "erag_ray": lambda: shard.search(asked, config.depth),
-        "faiss": lambda: raw.search(asked, config.depth),
+        "erag_ray": lambda: shard.search(queries, config.depth),
+        "faiss": lambda: raw.search(queries, config.depth),
     }
 
 

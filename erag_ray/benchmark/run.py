@@ -75,9 +75,9 @@ def run_all(config: BenchmarkConfig, say: Callable[[str], None]) -> pl.DataFrame
     pathlib.Path(config.out).mkdir(parents=True, exist_ok=True)
     for name, size in _steps(config):
         say(f"{name}: {size:,}")
-        found = in_own_process(name, config, size)
-        rows += [{**dict.fromkeys(COLUMNS), "passages": size, **row} for row in found]
-        for row in found:
+        measured = in_own_process(name, config, size)
+        rows += [{**dict.fromkeys(COLUMNS), "passages": size, **row} for row in measured]
+        for row in measured:
             took = f" in {row['seconds']:.2f} s" if "seconds" in row else ""
             say(f"  {row['what']} by {row['by']}: {row['count']:,}{took}")
     return pl.DataFrame(rows, schema=COLUMNS)
@@ -106,7 +106,7 @@ def costs_of(table: pl.DataFrame, job: str) -> pl.DataFrame:
 def _steps(config: BenchmarkConfig) -> Iterator[tuple[str, int]]:
     most = {"rank_bm25_search": config.rank_bm25_passages, "bm25_build_peer": config.bm25s_passages}
     for part in config.parts:
-        own: dict[str, int | list[int]] = {
+        sizes_of: dict[str, int | list[int]] = {
             "long": config.long_pairs,
             "encode": config.num_encoded,
             "measures": config.list_queries,
@@ -116,7 +116,7 @@ def _steps(config: BenchmarkConfig) -> Iterator[tuple[str, int]]:
             "served": config.served_requests,
             **dict.fromkeys(("table_2", "shared", "depths", "precision", "vllm"), config.num_questions),
         }
-        sizes = own.get(part, config.sizes)
+        sizes = sizes_of.get(part, config.sizes)
         for size in [sizes] if isinstance(sizes, int) else sizes:
             for name in STEPS[part]:
                 if size <= most.get(name, size):

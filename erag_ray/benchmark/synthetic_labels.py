@@ -18,7 +18,7 @@ FIRST = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Tables:
-    """What evaluation takes: QUERIES, RUNS, LABELS and UTILITY."""
+    """Inputs of an evaluation: QUERIES, RUNS, LABELS and UTILITY."""
 
     queries: pl.DataFrame
     runs: pl.DataFrame
@@ -36,7 +36,9 @@ def tables(
     num_runs: int = 2,
     graded: bool = False,
 ) -> Tables:
-    """Every query has twice as many documents as a list holds; runs draw theirs from them, so they share about half.
+    """Generate tables of two runs that share about half of their documents.
+
+    Every query has twice as many documents as a list; each run draws its list from them.
 
     Labels are 0 or 1, in a share of 2, 5 or 20 % of a query's documents; with ``graded`` those of the annotator erag,
     and the utility, have three digits.
@@ -62,20 +64,20 @@ def tables(
         ["query_id", "doc_id"]
     )
     labelled = pairs.join(known, on=["query_id", "doc_id"], how="left", maintain_order="left")
-    made = Tables(
+    data = Tables(
         queries=queries.select(QUERIES.columns.names),
         runs=runs,
         labels=pl.concat([_annotated(name, labelled, random, score) for name in annotators]),
         used=pl.concat(used),
     )
     for table, schema in (
-        (made.queries, QUERIES),
-        (made.runs, RUNS),
-        (made.labels, LABELS),
-        (made.used, UTILITY),
+        (data.queries, QUERIES),
+        (data.runs, RUNS),
+        (data.labels, LABELS),
+        (data.used, UTILITY),
     ):
         check(table, schema, unique=False)
-    return made
+    return data
 
 
 def _run(name: str, ids: pl.Series, documents: npt.NDArray[np.integer]) -> pl.DataFrame:

@@ -30,10 +30,10 @@ def passages(count: int, seed: int) -> pl.DataFrame:
     vocabulary = np.array(words_of(np.arange(NUM_WORDS)), dtype=object)
     texts: list[str] = []
     for start in range(0, count, AT_A_TIME):
-        some = min(AT_A_TIME, count - start)
-        drawn = vocabulary[_ranks(generator, (some, PASSAGE_WORDS))]
+        size = min(AT_A_TIME, count - start)
+        drawn = vocabulary[_ranks(generator, (size, PASSAGE_WORDS))]
         # of different lengths, as passages are: else nearly all scores of a question are equal
-        lengths = generator.integers(PASSAGE_WORDS // 2, PASSAGE_WORDS + 1, some)
+        lengths = generator.integers(PASSAGE_WORDS // 2, PASSAGE_WORDS + 1, size)
         texts += [" ".join(row[:length]) for row, length in zip(drawn, lengths, strict=True)]
     ids = [f"p{number:09}" for number in range(count)]
     return pl.DataFrame({"doc_id": ids, "page_id": ids, "title": [""] * count, "text": texts})
@@ -55,6 +55,6 @@ def _ranks(generator: np.random.Generator, shape: tuple[int, int]) -> npt.NDArra
 
 def unit_vectors(count: int, width: int, seed: int) -> npt.NDArray[np.float32]:
     """Random vectors of length 1, evenly in all directions."""
-    found = np.random.default_rng(seed).standard_normal((count, width), dtype=np.float32)
-    found /= np.linalg.norm(found, axis=1, keepdims=True)
-    return found
+    vectors = np.random.default_rng(seed).standard_normal((count, width), dtype=np.float32)
+    vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+    return vectors

@@ -9,7 +9,7 @@ import polars as pl
 
 from erag_ray.report import Column, Format, Table, Value, columns, names, number, plain
 
-OWN = "erag_ray"
+OURS = "erag_ray"
 SPEED_COLUMNS = (
     *names("what", "by"),
     Column("size", Format.COUNT),
@@ -28,10 +28,10 @@ def speed_table(measured: pl.DataFrame) -> Table:
     }
     rows = []
     for row in measured.iter_rows(named=True):
-        own = rates.get((row["passages"], row["what"], OWN))
+        ours = rates.get((row["passages"], row["what"], OURS))
         rate = rates[row["passages"], row["what"], row["by"]]
-        is_peer = row["by"] != OWN and own is not None
-        ratio = Value(own / rate, note=_spread(row)) if is_peer and own is not None else Value()
+        is_peer = row["by"] != OURS and ours is not None
+        ratio = Value(ours / rate, note=_spread(row)) if is_peer and ours is not None else Value()
         rows.append(
             (
                 *plain(row["what"], row["by"], row["passages"], row["seconds"], rate),
@@ -108,8 +108,8 @@ def precision_table(measured: pl.DataFrame) -> Table:
     rows = []
     for row in measured.iter_rows(named=True):
         change = row["tau"] - firsts.setdefault(row["what"], row["tau"])
-        kept = ("what", "by", "count", "label_share", "same_outputs", "same_labels", "kappa", "tau")
-        rows.append(plain(*(row[name] for name in kept), change))
+        shown = ("what", "by", "count", "label_share", "same_outputs", "same_labels", "kappa", "tau")
+        rows.append(plain(*(row[name] for name in shown), change))
     return Table(
         name="precision",
         title="What a precision changes",

@@ -11,7 +11,7 @@ Works = Mapping[str, Callable[[], object]]
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """How long it takes."""
+    """Return the seconds that a piece of work takes."""
     start = time.perf_counter()
     work()
     return time.perf_counter() - start
@@ -28,10 +28,10 @@ def rounds(works: Works, repeats: int) -> dict[str, list[float]]:
 
 def in_turn(works: Works, repeats: int) -> dict[str, float]:
     """The best time of each."""
-    return {name: min(some) for name, some in rounds(works, repeats).items()}
+    return {name: min(seconds) for name, seconds in rounds(works, repeats).items()}
 
 
-def timed(some: Sequence[float], against: Sequence[float]) -> Row:
+def timed(seconds: Sequence[float], against: Sequence[float]) -> Row:
     """Columns of a row: one way's best time, and the least and the most of its times against another's, in turn."""
-    ratios = [own / other for own, other in zip(some, against, strict=True)]
-    return {"seconds": min(some), "least_ratio": min(ratios), "most_ratio": max(ratios)}
+    ratios = [ours / other for ours, other in zip(seconds, against, strict=True)]
+    return {"seconds": min(seconds), "least_ratio": min(ratios), "most_ratio": max(ratios)}

@@ -21,7 +21,7 @@ SETTINGS = {
 
 
 def check_access(config: Any) -> None:
-    """Every bucket that the config names answers, to the first of its paths; all are asked at once.
+    """Check that every bucket that the config names answers, by the first of its paths; all are checked at once.
 
     Raises:
         InputError: some do not, or deny access.
@@ -41,14 +41,14 @@ def check_access(config: Any) -> None:
 
 
 def _uris(config: Any) -> list[str]:
-    found: list[str] = []
+    uris: list[str] = []
 
     def note(path: str) -> str:
-        found.extend([path] if is_uri(path) else [])
+        uris.extend([path] if is_uri(path) else [])
         return path
 
     map_paths(config, note)
-    return found
+    return uris
 
 
 def _first_of_each(uris: Iterable[str]) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar
 
 from erag_ray.cli.access import check_access
@@ -18,30 +19,53 @@ Config = TypeVar("Config", bound=Any)
 
 
 def run(config: Config, main: Callable[[Config], int | None]) -> None:
-    """Run a job in its folder; log where the tracebacks of user code are, if there are any.
+    """Run a job in its folder.
 
     Raises:
         SystemExit: with the code that ``main`` returns, if it is not 0; 2 for bad input, 1 for another error that a job
             knows, or of a disk or network.
+    """
+    # the inner one turns errors of the job into messages before the tracebacks are named
+    with _exit_codes(), job_folder(config) as ready, _exit_codes():
+        code = main(ready)
+    if code:
+        raise SystemExit(code)
+
+
+@contextlib.contextmanager
+def _exit_codes() -> Iterator[None]:
+    """Turn the errors that a job knows into one message and an exit code.
+
+    Raises:
+        SystemExit: as `run`.
+    """
+    try:
+        yield
+    except InputError as error:
+        _end(2, str(error))
+    except JobError as error:
+        _end(1, str(error))
+    except OSError as error:
+        advice = "responses and sealed tables so far are kept. Make room or repair it, and start the same command again"
+        _end(1, f"the job cannot go on: {error}; {advice}")
+
+
+@contextlib.contextmanager
+def job_folder(config: Config) -> Iterator[Config]:
+    """Lock a job's folder; yield its config with local copies of public files; name tracebacks of user code at the end.
+
+    Raises:
+        InputError: a path cannot be used, or another job works in the folder.
     """
     tracebacks = JobTracebacks(config.out)
     try:
         check_outputs(config)
         check_access(config)
         with locked(config.out), tracebacks:
-            code = main(with_public(config))
-    except InputError as error:
-        _end(2, str(error))
-    except JobError as error:
-        _end(1, str(error))
-    except OSError as error:
-        kept = "what was read and sealed so far is kept; make room or mend that, and start the same command again"
-        _end(1, f"the job cannot go on: {error}; {kept}")
+            yield with_public(config)
     finally:
         for line in tracebacks.named():
             logger.info("%s", line)
-    if code:
-        raise SystemExit(code)
 
 
 def _end(code: int, text: str) -> NoReturn:

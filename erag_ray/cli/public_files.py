@@ -58,34 +58,34 @@ def fetch_public(path: str, show: Show) -> str:
     return str(download(PUBLISHED[source](name), cache_folder() / source / name, show))
 
 
-def download(url: str, place: pathlib.Path, show: Show) -> pathlib.Path:
+def download(url: str, target: pathlib.Path, show: Show) -> pathlib.Path:
     """A file of the web, downloaded if its receipt is not there.
 
     Raises:
         InputError: it cannot be downloaded, or the copy is not as long as its receipt says.
     """
-    receipt = place.with_name(place.name + RECEIPT)
+    receipt = target.with_name(target.name + RECEIPT)
     if receipt.is_file():
-        _check(place, json.loads(receipt.read_text()))
-        return place
-    unfinished = place.with_name(place.name + UNFINISHED)
+        _check(target, json.loads(receipt.read_text()))
+        return target
+    unfinished = target.with_name(target.name + UNFINISHED)
     unfinished.mkdir(parents=True, exist_ok=True)
-    came = unfinished / place.name
+    came = unfinished / target.name
     _fetch(url, came, show)
     content = {"url": url, "size": came.stat().st_size, "sha256": file_digest(came)}
-    os.replace(came, place)
+    os.replace(came, target)
     receipt.write_text(json.dumps(content, indent=1))
     for left in unfinished.iterdir():
         left.unlink()
     unfinished.rmdir()
-    return place
+    return target
 
 
-def _check(place: pathlib.Path, content: Mapping[str, object]) -> None:
-    size = place.stat().st_size if place.is_file() else None
+def _check(target: pathlib.Path, content: Mapping[str, object]) -> None:
+    size = target.stat().st_size if target.is_file() else None
     if size != content["size"]:
-        text = f"{place}: has {size} bytes, but {content['size']} came from {content['url']}"
-        raise InputError([f"{text}; delete it and {place.name}{RECEIPT} to download it again"])
+        text = f"{target}: has {size} bytes, but {content['size']} came from {content['url']}"
+        raise InputError([f"{text}; delete it and {target.name}{RECEIPT} to download it again"])
 
 
 def _fetch(url: str, came: pathlib.Path, show: Show) -> None:

@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class WritesOut(Protocol):
-    """What every job's config has: the folder that it writes to."""
+    """Config of any job: it has the folder that the job writes to."""
 
     @property
     def out(self) -> str: ...
@@ -33,7 +33,7 @@ def run_job(kind: type[Config], main: Callable[[Config], int | None], descriptio
 
     Exit codes: 0; 2 for bad input, with one message and nothing sealed; 1 for another reason that the job knows, or a
     disk or network that fails; another that ``main`` returns as its verdict; 130 after Ctrl-C and 143 after SIGTERM,
-    where what was read and sealed is kept.
+    where responses and sealed tables are kept.
     """
     # code outside the package, named module:name in a config, may lie in the folder where the job starts
     sys.path.append(os.getcwd())

@@ -68,18 +68,18 @@ def ray_session(address: str | None = None) -> Iterator[None]:
 @contextlib.contextmanager
 def _without_level_line() -> Iterator[None]:
     """While open, standard error lacks the line in which Ray's C++ code tells its log level; it has no switch."""
-    own, (source, sink) = os.dup(2), os.pipe()
-    passing = threading.Thread(target=_pass_lines, args=(source, own), daemon=True)
+    stderr, (source, sink) = os.dup(2), os.pipe()
+    passing = threading.Thread(target=_pass_lines, args=(source, stderr), daemon=True)
     passing.start()
     os.dup2(sink, 2)
     try:
         yield
     finally:
-        os.dup2(own, 2)
+        os.dup2(stderr, 2)
         # not by closing it: Ray's processes have inherited the other end
         os.write(sink, END)
         passing.join()
-        for descriptor in (source, sink, own):
+        for descriptor in (source, sink, stderr):
             os.close(descriptor)
 
 
@@ -146,13 +146,13 @@ def wait_for_gpus(count: int | None) -> None:
         JobError: they did not come within `GPU_WAIT_SECONDS`.
     """
     deadline, last_count = time.monotonic() + GPU_WAIT_SECONDS, -1
-    while (found := num_gpus_of(nodes_alive())) < (count or 0):
+    while (num_gpus := num_gpus_of(nodes_alive())) < (count or 0):
         if time.monotonic() > deadline:
             waited = f"after {GPU_WAIT_SECONDS:.0f} s"
             raise JobError(
-                f"wait_for_gpus: {count}, but the cluster has {found} {waited}; start the job again"
+                f"wait_for_gpus: {count}, but the cluster has {num_gpus} {waited}; start the job again"
             )
-        if found != last_count:
-            logger.info("waiting for GPUs: %d of %d are here", found, count)
-        last_count = found
+        if num_gpus != last_count:
+            logger.info("waiting for GPUs: %d of %d are here", num_gpus, count)
+        last_count = num_gpus
         time.sleep(LOOK_SECONDS)

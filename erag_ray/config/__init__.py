@@ -1,4 +1,4 @@
-"""What a job is asked to do: frozen dataclasses <-> one YAML file and the command line (by jsonargparse).
+"""Configs of all jobs: frozen dataclasses <-> one YAML file and the command line (by jsonargparse).
 
 The main job and its steps share `JobConfig`, so one YAML file serves `compare` and the single steps. Unknown keys
 are errors. A new key is one field with a docstring; ``--help`` shows it. A new kind of job is one dataclass in a file
@@ -8,6 +8,7 @@ of its own here; its ``PATHS`` name the fields in which ``$NAME`` and ``~`` are 
 from erag_ray.config.check import require
 from erag_ray.config.job import KNOWN, JobConfig
 from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.keys import unknown_key
 from erag_ray.config.parsing import expand, map_paths, parse
 from erag_ray.config.prompt import BUILT_IN, PROMPT_CHOICES, ExampleConfig, PromptConfig, fields_of
 from erag_ray.config.reader import KINDS, ReaderConfig, output_settings
@@ -43,4 +44,5 @@ __all__ = [
     "output_settings",
     "parse",
     "require",
+    "unknown_key",
 ]

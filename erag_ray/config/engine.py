@@ -37,7 +37,9 @@ class EngineKeys:
     def __post_init__(self) -> None:
         size = self.tensor_parallel_size
         require(size >= 1, f"tensor_parallel_size must be at least 1, got {size}")
-        own = [f"{name} (use the key {key})" for name, key in OWN_ARGS.items() if name in self.engine_args]
-        require(not own, f"engine_args must not have {', '.join(own)}")
+        with_key = [
+            f"{name} (use the key {key})" for name, key in OWN_ARGS.items() if name in self.engine_args
+        ]
+        require(not with_key, f"engine_args must not have {', '.join(with_key)}")
         refused = [name for name in REFUSED_ARGS if name in self.engine_args]
         require(not refused, f"engine_args must not have {', '.join(refused)}")

@@ -1,4 +1,4 @@
-"""What ``--help`` shows: a config's everyday keys by topic, and with ``--help.all`` the others after them."""
+"""Text of ``--help``: a config's everyday keys by topic, and with ``--help.all`` the others after them."""
 
 from __future__ import annotations
 

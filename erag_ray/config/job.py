@@ -73,7 +73,7 @@ class JobConfig:
 
     passages: list[str] = field(default_factory=list)
     """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; BEIR corpus.jsonl; or the corpus
-    folder that jobs/retrieve.py has made."""
+    folder that jobs/retrieve.py has made. None are needed where the runs bring their texts."""
 
     knowledge_source: list[str] = field(default_factory=list)
     """Instead of passages, with retrievers: files of pages to be split into passages (see jobs/retrieve.py)."""
@@ -82,7 +82,8 @@ class JobConfig:
     """How pages become passages (see jobs/retrieve.py)."""
 
     runs: dict[str, str] = field(default_factory=dict)
-    """The retrievers: name -> file of ranked lists (TREC, .gz too; Parquet; KILT predictions as .jsonl)."""
+    """The retrievers: name -> file of ranked lists (TREC, .gz too; Parquet; KILT predictions or lists with their
+    texts as .jsonl)."""
 
     retrievers: dict[str, RetrieverConfig] = field(default_factory=dict)
     """Runs to be made first: name -> how (see jobs/retrieve.py); they stand beside the given ones."""
@@ -175,7 +176,8 @@ class JobConfig:
     """Cluster to run on (null: the one that submitted the job, else a local Ray for this job alone)."""
 
     num_readers: int | None = None
-    """Reader actors (null: one per GPU, two for a model of at most 400 MB; without GPUs one)."""
+    """Reader actors (null: one per GPU, two for a model of at most 400 MB; without GPUs one; 0: none, this process
+    reads, without Ray)."""
 
     wait_for_gpus: int | None = None
     """GPUs that the cluster is to have: the job waits up to 15 minutes for them, then fails (null: what is there)."""
@@ -261,19 +263,22 @@ class JobConfig:
             value = getattr(self, name)
             require(value >= 100, f"{name} must be at least 100, got {value}")
         require(self.num_resamples >= 100, f"num_resamples must be at least 100, got {self.num_resamples}")
-        for name in ("num_queries", "num_readers", "wait_for_gpus", "cpus_per_reader", "rows_per_block"):
+        for name in ("num_queries", "wait_for_gpus", "cpus_per_reader", "rows_per_block"):
             value = getattr(self, name)
             require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
         limit = self.max_batch_seconds
         require(limit is None or limit > 0, f"max_batch_seconds must be above 0, got {limit}")
+        needs_readers = limit is not None or self.calibrate > 0
+        text = "num_readers: 0 goes with neither max_batch_seconds, which ends processes, nor calibrate"
+        require(self.num_readers != 0 or not needs_readers, text)
         require(self.max_cost is None or self.max_cost > 0, f"max_cost must be above 0, got {self.max_cost}")
         has_price = bool(self.reader.price_per_million or self.judge.price_per_million)
         require(self.max_cost is None or has_price, "max_cost needs reader.price_per_million, or the judge's")
         price = self.price_per_hour
         require(price is None or price >= 0, f"price_per_hour must not be negative, got {price}")
-        for name in ("seed", "write_every_seconds", "calibrate"):
+        for name in ("seed", "write_every_seconds", "calibrate", "num_readers"):
             value = getattr(self, name)
-            require(value >= 0, f"{name} must not be negative, got {value}")
+            require(value is None or value >= 0, f"{name} must not be negative, got {value}")
         require(
             0 <= self.max_error_fraction <= 1,
             f"max_error_fraction must lie in 0..1, got {self.max_error_fraction}",
@@ -318,11 +323,11 @@ class JobConfig:
         """The config with the runs that are made, and the passages that the knowledge source gives, as given ones."""
         if not self.retrievers:
             return self
-        made = self.retrieval()
+        retrieval = self.retrieval()
         return replace(
             self,
-            passages=[made.corpus] if self.knowledge_source else self.passages,
-            runs={**self.runs, **{name: made.run(name) for name in self.retrievers}},
+            passages=[retrieval.corpus] if self.knowledge_source else self.passages,
+            runs={**self.runs, **{name: retrieval.run(name) for name in self.retrievers}},
             knowledge_source=[],
             retrievers={},
         )

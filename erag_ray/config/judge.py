@@ -13,7 +13,7 @@ from erag_ray.config.served import ServerKeys
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeKeys:
-    """What a judge is asked to do, and the keys of one that this package runs itself."""
+    """Task and prompt of a judge, and the keys of one that this package runs itself."""
 
     PATHS: ClassVar = ("model",)
 

@@ -28,12 +28,12 @@ class Key(NamedTuple):
     Attributes:
         path: with dots: ``reader.model``, ``runs.bm25``; keys of all objects in a list have the same.
         value: as it is written, of a text or number.
-        place: ``FILE:LINE: ``, to stand before a message.
+        location: ``FILE:LINE: ``, to stand before a message.
     """
 
     path: str
     value: str | None
-    place: str
+    location: str
 
 
 def keys_of(file: str, kind: type) -> list[Key]:
@@ -108,8 +108,8 @@ def _composed(file: str) -> yaml.Node | None:
 
 def _syntax_error(error: yaml.MarkedYAMLError) -> tuple[int, str]:
     """The line of a syntax error, and what is wrong there."""
-    place, start = error.problem_mark or error.context_mark, error.context_mark
-    line = place.line + 1 if place else 1
+    mark, start = error.problem_mark or error.context_mark, error.context_mark
+    line = mark.line + 1 if mark else 1
     problem = error.problem or ""
     since = f" from line {start.line + 1} on" if start and start.line + 1 != line else ""
     context = f" ({error.context}{since})" if error.context else ""

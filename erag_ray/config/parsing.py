@@ -30,9 +30,9 @@ def parse(kind: type[Config], description: str, argv: Sequence[str] | None = Non
         parser.error(f"a file that the config names is not UTF-8: {error}")
     parsed.pop("config", None)
     try:
-        made = kind(**parser.instantiate(parsed).as_dict())
-        _refuse_nan(made)
-        return expand(made)
+        config = kind(**parser.instantiate(parsed).as_dict())
+        _refuse_nan(config)
+        return expand(config)
     except (TypeError, ValueError) as error:
         parser.error(str(error))
 
@@ -89,10 +89,10 @@ class _Parser(jsonargparse.ArgumentParser):
             message = re.sub(r'Parser key "([\w.-]+)":\s*', r"\1: ", message)
             start = re.match(r"([\w.-]+)(?: must |: | is )(?:.*, got (.*))?", message)
             key = self._key(names or [start[1]], start[2]) if start else None
-        return f"{key.place if key else ''}{' '.join(message.split())}"
+        return f"{key.location if key else ''}{' '.join(message.split())}"
 
     def _of_command_line(self, message: str) -> list[str]:
-        """What is wrong with options that there are not, and with words that belong to no option."""
+        """Return the errors of unknown options, and of words that belong to no option."""
         option = re.search(r"Option '(\w+)' is not accepted", message)
         words = message.removeprefix("unrecognized arguments: ").split()
         if option:
@@ -148,7 +148,7 @@ class _ReadFile(jsonargparse.ActionConfigFile):  # type: ignore[name-defined, mi
 
 
 def _of_prompt(message: str) -> str:
-    """What is wrong with the keys of a prompt, in place of all that it could have been besides; else the message."""
+    """Return the error of a prompt's keys in place of one for each type that a prompt may have; else the message."""
     if wrong := re.search(r"- (reader\.prompt\.\w+ must .*)", message):
         return wrong[1]
     inside = r"- Problem with given class_path '.*PromptConfig':\s*Parser key \"([\w.]+)\":\s*(.*)"
@@ -189,8 +189,8 @@ def map_paths(config: Config, change: Callable[[str], str]) -> Config:
 
 
 def _has_configs(value: Any) -> bool:
-    some = next(iter(value.values()), None) if isinstance(value, dict) else value
-    return dataclasses.is_dataclass(some)
+    member = next(iter(value.values()), None) if isinstance(value, dict) else value
+    return dataclasses.is_dataclass(member)
 
 
 def _inside(value: Any, change: Callable[[str], str]) -> Any:
@@ -232,5 +232,5 @@ def _refuse_nan(value: Any, name: str = "") -> None:
     if dataclasses.is_dataclass(value):
         value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
     inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, held in inside:
-        _refuse_nan(held, f"{name}.{key}" if name else str(key))
+    for key, member in inside:
+        _refuse_nan(member, f"{name}.{key}" if name else str(key))

@@ -85,15 +85,15 @@ def check_fields(key: str, template: str, known: Collection[str], needs: Collect
         ValueError: there are such, or it does.
     """
     try:
-        found = {name for _, name in fields_of(template)} - {""}
+        fields_in_template = {name for _, name in fields_of(template)} - {""}
     except ValueError as error:
         raise ValueError(f"reader.prompt.{key} must have braces in pairs: {error}; {_double()}") from error
-    for name in sorted(found - set(known)):
+    for name in sorted(fields_in_template - set(known)):
         fields = ", ".join(f"{{{one}}}" for one in known)
         text = f"reader.prompt.{key} must have no field but {fields}, got {{{name}}}; {_double()}"
         raise ValueError(text)
     for name in needs:
-        require(name in found, f"reader.prompt.{key} must contain {{{name}}}")
+        require(name in fields_in_template, f"reader.prompt.{key} must contain {{{name}}}")
 
 
 def _double() -> str:
@@ -123,15 +123,15 @@ def read_prompt(path: str) -> PromptConfig:
     try:
         keys_of(file, PromptConfig)
         with open(file, encoding="utf-8") as stream:
-            made: PromptConfig = _made(PromptConfig, yaml.safe_load(stream), file)
-            return made
+            prompt: PromptConfig = _config_of(PromptConfig, yaml.safe_load(stream), file)
+            return prompt
     except OSError as error:
         raise ValueError(
             f"reader.prompt must name a readable file: {path}: {error.strerror or error}"
         ) from error
 
 
-def _made(kind: type[Any], values: dict[str, Any], place: str) -> Any:
+def _config_of(kind: type[Any], values: dict[str, Any], location: str) -> Any:
     """A config of the values in a file."""
     known = {one.name: one for one in dataclasses.fields(kind)}
     missing = [
@@ -142,14 +142,14 @@ def _made(kind: type[Any], values: dict[str, Any], place: str) -> Any:
         and name not in values
     ]
     if missing:
-        raise ValueError(f"{place}: lacks the key {', '.join(missing)}")
+        raise ValueError(f"{location}: lacks the key {', '.join(missing)}")
     for name, value in values.items():
-        _check_type(f"{place}: {name}", value, str(known[name].type))
-    examples = [_made(ExampleConfig, one, f"{place}: examples") for one in values.get("examples", [])]
+        _check_type(f"{location}: {name}", value, str(known[name].type))
+    examples = [_config_of(ExampleConfig, one, f"{location}: examples") for one in values.get("examples", [])]
     try:
         return kind(**{**values, **({"examples": examples} if examples else {})})
     except ValueError as error:
-        raise ValueError(f"{place}: {error}") from error
+        raise ValueError(f"{location}: {error}") from error
 
 
 def _check_type(what: str, value: object, wanted: str) -> None:

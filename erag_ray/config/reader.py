@@ -10,7 +10,7 @@ from erag_ray.config.engine import EngineKeys
 from erag_ray.config.prompt import BUILT_IN, FILE_ENDINGS, PROMPT_CHOICES, PromptConfig, read_prompt
 from erag_ray.config.served import ServerKeys
 
-KINDS = ("fid", "ipa", "causal", "vllm", "served", "echo")
+KINDS = ("fid", "ipa", "causal", "vllm", "served", "echo", "function")
 """Of the models of this package."""
 T5_KINDS = ("fid", "ipa")
 CHAT_PROMPTS = ("chat", "question_first")
@@ -27,14 +27,14 @@ NEW_KEYS = {"titles": True, "engine_args": {}}
 
 @dataclass(frozen=True, kw_only=True)
 class ReaderKeys:
-    """What the LLM of the RAG system is asked to do, and the keys of one that this package runs itself."""
+    """Task and prompt of the reader, and the keys of one that this package runs itself."""
 
     PATHS: ClassVar = ("model",)
 
     kind: str = "fid"
     """fid (T5, Fusion-in-Decoder), ipa (T5, all passages in one prompt), causal (any decoder-only model), vllm (the
-    same, computed by vLLM), served (any model behind a server with OpenAI's API), echo (a fake without weights), or
-    package.module:Class."""
+    same, computed by vLLM), served (any model behind a server with OpenAI's API), echo (a fake without weights),
+    function (from Python alone: erag_ray.Function), or package.module:Class."""
 
     options: dict[str, Any] = field(default_factory=dict)
     """package.module:Class only: whatever the class takes; it checks them itself."""
@@ -122,7 +122,7 @@ class ReaderConfig(ServerKeys, EngineKeys, ReaderKeys):
         """Whether the reader is a chat model: its prompt goes through a chat template, here or at a server."""
         if isinstance(self.prompt, PromptConfig):
             return self.prompt.chat and self.kind not in T5_KINDS
-        is_first = self.kind == "vllm" or (self.kind == "served" and self.api == "chat")
+        is_first = self.kind in ("vllm", "function") or (self.kind == "served" and self.api == "chat")
         by_kind = "question_first" if is_first else "plain"
         return (self.prompt or by_kind) in CHAT_PROMPTS
 

@@ -1,4 +1,4 @@
-"""What the report of a job shows, and the job that makes it again from a finished folder."""
+"""Keys of the report, and the config of the job that makes it again from a finished folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from erag_ray.config.check import require
 
 @dataclass(frozen=True, kw_only=True)
 class ReportKeys:
-    """What the page of a report holds of each question."""
+    """Content of a report's page for each question."""
 
     texts: Literal["all", "snippets", "none"] = "all"
     """Texts of the documents: all, snippets (their beginnings), or none."""

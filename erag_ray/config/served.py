@@ -94,8 +94,8 @@ class ServerKeys:
     @property
     def base_urls(self) -> list[str]:
         """Every server."""
-        found = [self.base_url] if isinstance(self.base_url, str) else list(self.base_url or ())
-        return [url.rstrip("/") for url in found]
+        urls = [self.base_url] if isinstance(self.base_url, str) else list(self.base_url or ())
+        return [url.rstrip("/") for url in urls]
 
     def price_of(
         self, num_prompt_tokens: int, num_cached_tokens: int, num_output_tokens: int

@@ -156,7 +156,7 @@ def _format_named(name: str) -> Callable[[Record], Question]:
         raise InputError([f"query_format: {error}"]) from error
 
     def question(record: Record) -> Question:
-        with checking(f"{record.place}: query_format: {name}", parse):
+        with checking(f"{record.location}: query_format: {name}", parse):
             parsed = parse(record)
             if not isinstance(parsed, Question):
                 raise TypeError(f"it returned a {type(parsed).__name__}, not an erag_ray.datasets.Question")
@@ -169,7 +169,7 @@ def _format_named(name: str) -> Callable[[Record], Question]:
 class _Entry:
     question: Question
     dataset: str
-    place: str
+    location: str
     slices: Mapping[str, str]
     """Path -> value."""
 
@@ -188,7 +188,7 @@ class _Loading:
     rule: ScoreRule
     entries: list[_Entry] = field(default_factory=list)
     datasets: dict[str, Dataset] = field(default_factory=dict)
-    places: dict[str, str] = field(default_factory=dict)
+    locations: dict[str, str] = field(default_factory=dict)
     unknown: dict[str, str] = field(default_factory=dict)
     """File -> the message about its first record of unknown format."""
     uses_qrels: bool = False
@@ -222,7 +222,9 @@ class _Loading:
         if not record.faulty:
             self._check_dataset(name, question.task, record)
             values = self.slices.values(record)
-            self.entries.append(_Entry(question=question, dataset=name, place=record.place, slices=values))
+            self.entries.append(
+                _Entry(question=question, dataset=name, location=record.location, slices=values)
+            )
 
     def _judged(self, question: Question, *, is_page: bool) -> Question:
         """Return the question with the gold passages of the qrels; ``is_page``: each passage is also a gold page."""
@@ -244,15 +246,17 @@ class _Loading:
     def _report_unknown(self, record: Record) -> None:
         """Report one error for a file, however many of its records have an unknown format."""
         fields = shown(list(record.values))
-        text = f"{record.place}: unknown format of a record with the fields {fields}. Known formats: {FORMS}"
+        text = (
+            f"{record.location}: unknown format of a record with the fields {fields}. Known formats: {FORMS}"
+        )
         text = self.unknown.setdefault(record.path, text)
         self.diagnostics.error(f"records of unknown format in {record.path}", text, count=1)
 
     def _check_repeat(self, query_id: str, record: Record) -> None:
         if not query_id:
             return
-        first = self.places.setdefault(query_id, record.place)
-        if first != record.place:
+        first = self.locations.setdefault(query_id, record.location)
+        if first != record.location:
             record.fault("repeated ids", f"query id {query_id!r} repeats the one at {first}")
 
     def _check(self, question: Question, name: str, record: Record) -> None:
@@ -318,7 +322,7 @@ class _Loading:
             first = next(iter(pending.values()))
             self.diagnostics.error(
                 "TriviaQA without questions",
-                f"{first.place}: {len(pending):,} queries such as {first.question.query_id!r} have no question. "
+                f"{first.location}: {len(pending):,} queries such as {first.question.query_id!r} have no question. "
                 "Set triviaqa_questions to the original TriviaQA JSON files",
             )
         texts = read_triviaqa(paths, pending, self.diagnostics) if pending else {}
@@ -326,7 +330,7 @@ class _Loading:
             if query_id not in texts:
                 self.diagnostics.error(
                     "queries that are in no TriviaQA file",
-                    f"{entry.place}: query {query_id!r} is not in {', '.join(paths)}",
+                    f"{entry.location}: query {query_id!r} is not in {', '.join(paths)}",
                 )
         self.entries = list(_joined(self.entries, texts))
 

@@ -40,8 +40,8 @@ def load_reading_comprehension(
             if not question.strip() and not record.faulty:
                 record.fault("questions without text", "the question is blank")
             if not record.faulty:
-                queries.append((record.place, name, question, answers, datasets[name].score))
-                passages.append((record.place, None, title, context))
+                queries.append((record.location, name, question, answers, datasets[name].score))
+                passages.append((record.location, None, title, context))
     table = pl.DataFrame(queries, schema=QUERY_COLUMNS, orient="row")
     gold = table.select("query_id", rank=pl.lit(1, pl.Int32), doc_id=pl.col("query_id"))
     loaded = LoadedQueries(

@@ -88,13 +88,13 @@ def cells(
     of_runs = utility.filter(~pl.col("run_id").is_in(REFERENCES))
     lists = of_runs.select(*keys, list=pl.col("value") >= least)
     first = _first_ranks(labels, lists, runs, least)
-    alone = (
+    single_document = (
         pl.when(pl.col("first_useful") <= pl.col("depth"))
         .then(True)
         .when((pl.col("first_unjudged") <= pl.col("depth")).fill_null(False).not_())
         .then(False)
     )
-    joined = lists.join(first, on=OF_LIST, how="left").with_columns(alone=alone)
+    joined = lists.join(first, on=OF_LIST, how="left").with_columns(alone=single_document)
     known = joined.join(_closed_book(utility, least), on=["reader", "score", "query_id"], how="left")
     named = known.join(_cell_names(), on=["alone", "list", "closed_book"], how="left")
     return pl.DataFrame(conform(named.select(CELLS.columns.names).sort(keys), CELLS))
@@ -104,9 +104,9 @@ def _first_ranks(
     labels: pl.DataFrame, lists: pl.DataFrame, runs: pl.DataFrame, threshold: float
 ) -> pl.DataFrame:
     """Columns of `OF_LIST`, first_useful and first_unjudged: the smallest such rank of each list, or null."""
-    own = labels.filter(annotator="erag").select("reader", "score", "query_id", "doc_id", "label")
+    erag_labels = labels.filter(annotator="erag").select("reader", "score", "query_id", "doc_id", "label")
     documents = lists.select(OF_LIST).unique().join(runs, on=["run_id", "query_id"])
-    labelled = documents.join(own, on=["reader", "score", "query_id", "doc_id"], how="left")
+    labelled = documents.join(erag_labels, on=["reader", "score", "query_id", "doc_id"], how="left")
     return labelled.group_by(OF_LIST).agg(
         first_useful=pl.col("rank").filter(pl.col("label") >= threshold).min(),
         first_unjudged=pl.col("rank").filter(pl.col("label").is_null()).min(),
@@ -128,8 +128,8 @@ def cell_columns(cells: pl.DataFrame, queries: pl.DataFrame, settings: Settings)
 
     A cell is its place in `CELLS_MEANING`.
     """
-    place = pl.col("cell").replace_strict(_NAMES, range(len(_NAMES)), return_dtype=pl.Float64)
-    measures = {"alone": pl.col("alone").cast(pl.Float64), "cell": place}
+    index = pl.col("cell").replace_strict(_NAMES, range(len(_NAMES)), return_dtype=pl.Float64)
+    measures = {"alone": pl.col("alone").cast(pl.Float64), "cell": index}
     values = [
         cells.with_columns(
             annotator=pl.lit("erag"),
@@ -143,8 +143,8 @@ def cell_columns(cells: pl.DataFrame, queries: pl.DataFrame, settings: Settings)
     return by_dataset(values, pl.DataFrame(UTILITY.empty()), queries, settings)
 
 
-def _of_measure(own: DatasetColumns, measure: str) -> list[NamedColumn]:
-    return [item for item in own.columns if item[0]["measure"] == measure]
+def _of_measure(dataset: DatasetColumns, measure: str) -> list[NamedColumn]:
+    return [item for item in dataset.columns if item[0]["measure"] == measure]
 
 
 def _is_one_of(column: Floats, names: Collection[str]) -> Floats:
@@ -163,10 +163,19 @@ def cell_shares(datasets: Sequence[DatasetColumns], slices: pl.DataFrame, settin
         settings: whose confidence is taken.
     """
     rows = [
-        (own.dataset, name["reader"], name["score"], name["run_id"], name["depth"], slice, value, *figures)
+        (
+            dataset.dataset,
+            name["reader"],
+            name["score"],
+            name["run_id"],
+            name["depth"],
+            slice,
+            value,
+            *figures,
+        )
         for whole in datasets
-        for slice, value, own in [("", "", whole), *with_slices(whole, slices)]
-        for name, column in _of_measure(own, "cell")
+        for slice, value, dataset in [("", "", whole), *with_slices(whole, slices)]
+        for name, column in _of_measure(dataset, "cell")
         for figures in _shares(column, settings.confidence)
     ]
     return table_of(rows, CELL_SHARES)
@@ -191,22 +200,22 @@ def cell_comparisons(datasets: Sequence[DatasetColumns], settings: Settings) -> 
         datasets: `cell_columns`.
         settings: as of `comparisons`.
     """
-    found = comparisons([_indicators(own) for own in datasets], settings)
+    rows = comparisons([_indicators(dataset) for dataset in datasets], settings)
     is_rate = pl.col("measure").is_in(list(RATES)) & (pl.col("reason") == TOO_FEW)
     reason = pl.when(is_rate).then(pl.lit("fewer than 2 questions count for the rate in both runs"))
-    named = found.with_columns(cell="measure", reason=reason.otherwise("reason"))
+    named = rows.with_columns(cell="measure", reason=reason.otherwise("reason"))
     return pl.DataFrame(conform(named.select(CELL_COMPARISONS.columns.names), CELL_COMPARISONS))
 
 
-def _indicators(own: DatasetColumns) -> DatasetColumns:
+def _indicators(dataset: DatasetColumns) -> DatasetColumns:
     """Columns that are 1 where a question is in a cell or has a rate's event, under the name of either as measure."""
     columns: list[NamedColumn] = []
-    for name, column in _of_measure(own, "cell"):
+    for name, column in _of_measure(dataset, "cell"):
         columns += [({**name, "measure": cell}, _is_one_of(column, [cell])) for cell in _NAMES]
         for rate, (event, among) in RATES.items():
             counts = _is_one_of(column, among) == 1
             columns.append(({**name, "measure": rate}, np.where(counts, _is_one_of(column, event), np.nan)))
-    return replace(own, columns=columns)
+    return replace(dataset, columns=columns)
 
 
 def complements(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
@@ -220,9 +229,9 @@ def complements(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Da
         settings: whose confidence is taken.
     """
     rows = [
-        (own.dataset, name["reader"], name["score"], a, b, name["depth"], *figures)
-        for own in datasets
-        for name, runs in by_run(_of_measure(own, "alone"))
+        (dataset.dataset, name["reader"], name["score"], a, b, name["depth"], *figures)
+        for dataset in datasets
+        for name, runs in by_run(_of_measure(dataset, "alone"))
         for a, b in itertools.combinations(sorted(runs), 2)
         for figures in _complement(runs[a], runs[b], settings.confidence)
     ]

@@ -31,16 +31,16 @@ class Draws:
     """[num_permutations, num_queries]."""
     _last: dict[bytes, Draws] = field(default_factory=dict)
 
-    def among(self, kept: npt.NDArray[np.bool_]) -> Draws:
-        """The same for those queries that are kept; columns with the same ones follow each other."""
-        if kept.all():
+    def among(self, is_selected: npt.NDArray[np.bool_]) -> Draws:
+        """The same for the selected queries; columns with the same ones follow each other."""
+        if is_selected.all():
             return self
-        key = kept.tobytes()
+        key = is_selected.tobytes()
         if key not in self._last:
             self._last.clear()
             self._last[key] = Draws(
-                weights=self.weights.T[kept].T,
-                orders=permutations_among(self.orders, kept),
+                weights=self.weights.T[is_selected].T,
+                orders=permutations_among(self.orders, is_selected),
             )
         return self._last[key]
 
@@ -56,16 +56,19 @@ class DatasetColumns:
     """Each [num_queries], NaN where not judged or not applicable."""
     draws: Draws
 
-    def among(self, kept: npt.NDArray[np.bool_]) -> DatasetColumns:
-        """The same over those queries that are kept, with the same draws of them."""
-        columns = [(name, column[kept]) for name, column in self.columns]
+    def among(self, is_selected: npt.NDArray[np.bool_]) -> DatasetColumns:
+        """The same over the selected queries, with the same draws of them."""
+        columns = [(name, column[is_selected]) for name, column in self.columns]
         return replace(
-            self, query_ids=self.query_ids.filter(kept), columns=columns, draws=self.draws.among(kept)
+            self,
+            query_ids=self.query_ids.filter(is_selected),
+            columns=columns,
+            draws=self.draws.among(is_selected),
         )
 
     @property
     def of_runs(self) -> list[NamedColumn]:
-        """Those of the compared runs, without the references."""
+        """Return the columns of the compared runs, without the references."""
         return [item for item in self.columns if item[0]["run_id"] not in REFERENCES]
 
 
@@ -88,27 +91,27 @@ def by_dataset(
         DatasetColumns(
             dataset=name,
             query_ids=ids[name]["query_id"],
-            columns=own,
+            columns=dataset_columns,
             draws=Draws(
                 weights=resample_weights(ids[name].height, settings.num_resamples, settings.seed),
                 orders=permutations(ids[name].height, settings.num_permutations, settings.seed),
             ),
         )
-        for name, own in columns.items()
+        for name, dataset_columns in columns.items()
     ]
 
 
 def _columns(values: pl.DataFrame, queries: pl.DataFrame) -> Iterator[tuple[str, NamedColumn]]:
     """Each column with its dataset, by first appearance; a query is at its place among those of the dataset."""
-    places = queries.select("query_id", "dataset", place=pl.int_range(pl.len()).over("dataset"))
+    position_of = queries.select("query_id", "dataset", place=pl.int_range(pl.len()).over("dataset"))
     sizes = dict(queries["dataset"].value_counts().iter_rows())
-    joined = values.join(places, on="query_id", maintain_order="left")
-    found = joined.group_by("dataset", *COLUMN, maintain_order=True).agg("place", "value")
-    names = found.select("dataset", *COLUMN).iter_rows(named=True)
-    for name, place, value in zip(names, found["place"], found["value"], strict=True):
+    joined = values.join(position_of, on="query_id", maintain_order="left")
+    groups = joined.group_by("dataset", *COLUMN, maintain_order=True).agg("place", "value")
+    names = groups.select("dataset", *COLUMN).iter_rows(named=True)
+    for name, positions, value in zip(names, groups["place"], groups["value"], strict=True):
         dataset = name.pop("dataset")
         column = np.full(sizes[dataset], np.nan)
-        column[place.to_numpy()] = value.fill_null(np.nan).to_numpy()
+        column[positions.to_numpy()] = value.fill_null(np.nan).to_numpy()
         yield dataset, (name, np.round(column, DIGITS))
 
 
@@ -120,11 +123,11 @@ def measured_and_used(columns: Sequence[NamedColumn]) -> tuple[list[NamedColumn]
 
 def by_run(columns: Sequence[NamedColumn]) -> list[tuple[Mapping[str, object], dict[str, Floats]]]:
     """The same column of each run: its name, and run_id -> values."""
-    found: dict[tuple[object, ...], tuple[Mapping[str, object], dict[str, Floats]]] = {}
+    groups: dict[tuple[object, ...], tuple[Mapping[str, object], dict[str, Floats]]] = {}
     for name, column in columns:
         key = tuple(value for part, value in name.items() if part != "run_id")
-        found.setdefault(key, (name, {}))[1][str(name["run_id"])] = column
-    return list(found.values())
+        groups.setdefault(key, (name, {}))[1][str(name["run_id"])] = column
+    return list(groups.values())
 
 
 def same_list(name: Mapping[str, object], target: Mapping[str, object]) -> bool:

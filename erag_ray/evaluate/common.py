@@ -1,4 +1,4 @@
-"""What the parts of this room share: the names of references, and what to compute."""
+"""Settings of the evaluation, and names that its modules share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What to compute.
+    """Settings of the evaluation.
 
     Attributes:
         depths: lists are cut to each of these.

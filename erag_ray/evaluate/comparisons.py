@@ -52,24 +52,24 @@ def comparisons(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Da
     run's own list are left out: they compare no runs. A run that never scored above 0 end to end is not compared.
     """
     rows: list[Row] = []
-    for own in datasets:
-        comparable = [item for item in own.of_runs if item[0]["ideal"] != OWN_LIST]
+    for dataset in datasets:
+        comparable = [item for item in dataset.of_runs if item[0]["ideal"] != OWN_LIST]
         families = [_family(name, runs) for name, runs in by_run(comparable) if len(runs) > 1]
-        flips = sign_flips(own.draws.weights.shape[1], settings.num_flips, settings.seed)
-        for some in _batched(families):
-            differences = np.concatenate([family.differences for family in some], axis=1)
+        flips = sign_flips(dataset.draws.weights.shape[1], settings.num_flips, settings.seed)
+        for batch in _batched(families):
+            differences = np.concatenate([family.differences for family in batch], axis=1)
             p_values = randomisation_p_values(differences, flips)
-            intervals = mean_intervals(differences, own.draws.weights, settings.confidence)
-            for family in some:
+            intervals = mean_intervals(differences, dataset.draws.weights, settings.confidence)
+            for family in batch:
                 count = len(family.pairs)
-                found = list(_rows(family, p_values[:count], intervals[:count]))
-                rows += ((own.dataset, *row) for row in found)
+                family_rows = list(_rows(family, p_values[:count], intervals[:count]))
+                rows += ((dataset.dataset, *row) for row in family_rows)
                 p_values, intervals = p_values[count:], intervals[count:]
     return table_of(rows, COMPARISONS)
 
 
 def _batched(families: Sequence[_Family]) -> Iterator[list[_Family]]:
-    """Some at a time: enough that the flips, by far the largest array, are gone through seldom."""
+    """Yield families in batches, so that the flips, by far the largest array, are passed over seldom."""
     batch: list[_Family] = []
     for family in families:
         batch.append(family)
@@ -105,16 +105,16 @@ def _rows(family: _Family, p_values: Floats, intervals: Sequence[Interval]) -> I
     adjusted = holm(np.where(is_out, np.nan, p_values))
     name = family.name
     last = (name["depth"], name["measure"], name["cutoff"], name["ideal"])
-    for place, (pair, reason) in enumerate(zip(family.pairs, family.reasons, strict=True)):
-        column = family.differences[:, place]
-        own = column[~np.isnan(column)]
-        tests = (float(p_values[place]), float(adjusted[place]))
-        size = effect_size(own)
-        figures = (*intervals[place], *tests, size, detectable_difference(own))
+    for index, (pair, reason) in enumerate(zip(family.pairs, family.reasons, strict=True)):
+        column = family.differences[:, index]
+        judged = column[~np.isnan(column)]
+        tests = (float(p_values[index]), float(adjusted[index]))
+        size = effect_size(judged)
+        figures = (*intervals[index], *tests, size, detectable_difference(judged))
         shown = figures if reason is None else (None,) * len(figures)
         reason = reason or (NO_VARIATION if size is None else None)
         first = (name["reader"], name["score"], name["annotator"], *pair)
-        yield (*first, *last, *shown, len(own), len(column) - len(own), reason)
+        yield (*first, *last, *shown, len(judged), len(column) - len(judged), reason)
 
 
 def _never_scored(name: Mapping[str, object], column: Floats) -> bool:
@@ -165,22 +165,22 @@ def contrasts(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Data
     both. A measure that is constant there has no contrast.
     """
     rows: list[Row] = []
-    for own in datasets:
-        measured, ends = measured_and_used(own.of_runs)
+    for dataset in datasets:
+        measured, ends = measured_and_used(dataset.of_runs)
         whole = [item for item in measured if item[0]["cutoff"] == item[0]["depth"]]
         for (target, y), statistic in itertools.product(ends, settings.statistics):
             of_list = [item for item in whole if same_list(item[0], target)]
-            sides = _Sides(y, statistic, own.draws)
+            sides = _Sides(y, statistic, dataset.draws)
             for first, second in itertools.combinations(_in_order(of_list), 2):
                 if all(first[0][key] == second[0][key] for key in ("measure", "ideal")):
                     figures = sides.contrast(first[1], second[1], settings.confidence)
                     names = _names(first[0], second[0], target)
-                    rows.append((own.dataset, *names, statistic, *figures))
+                    rows.append((dataset.dataset, *names, statistic, *figures))
     return table_of(rows, CONTRASTS)
 
 
 def _in_order(columns: Sequence[NamedColumn]) -> list[NamedColumn]:
-    """By annotator, eRAG's before the others, which it is measured against."""
+    """Return columns sorted by annotator, eRAG's first: the others are its baselines."""
     return sorted(columns, key=lambda item: (item[0]["annotator"] != "erag", str(item[0]["annotator"])))
 
 
@@ -202,14 +202,14 @@ class _Sides:
 
     def contrast(self, a: Floats, b: Floats, confidence: float) -> tuple[float | int | None, ...]:
         """Difference, low, high, num_queries and num_dropped, over the queries judged in both."""
-        kept = ~np.isnan(a + b + self._y)
-        difference = difference_of(self._side(a, kept), self._side(b, kept), confidence)
-        return (*difference, int(kept.sum()), int((~kept).sum()))
+        is_judged = ~np.isnan(a + b + self._y)
+        difference = difference_of(self._side(a, is_judged), self._side(b, is_judged), confidence)
+        return (*difference, int(is_judged.sum()), int((~is_judged).sum()))
 
-    def _side(self, column: Floats, kept: npt.NDArray[np.bool_]) -> Resampled | None:
-        key = id(column), kept.tobytes()
+    def _side(self, column: Floats, is_judged: npt.NDArray[np.bool_]) -> Resampled | None:
+        key = id(column), is_judged.tobytes()
         if key not in self._known:
-            weights = self._draws.among(kept).weights
-            found = resampled_agreement(column[kept], self._y[kept], self._statistic, weights)
-            self._known[key] = found
+            weights = self._draws.among(is_judged).weights
+            resampled = resampled_agreement(column[is_judged], self._y[is_judged], self._statistic, weights)
+            self._known[key] = resampled
         return self._known[key]

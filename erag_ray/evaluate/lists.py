@@ -26,11 +26,11 @@ class Listed:
     """Of the labels; num_labels: the document has none."""
 
     def to_depth(self, depth: int) -> Listed:
-        """Those at ranks down to a depth."""
-        kept = self.ranks <= depth
-        if kept.all():
+        """Return the documents at ranks down to a depth."""
+        is_above = self.ranks <= depth
+        if is_above.all():
             return self
-        return Listed(rows=self.rows[kept], ranks=self.ranks[kept], places=self.places[kept])
+        return Listed(rows=self.rows[is_above], ranks=self.ranks[is_above], places=self.places[is_above])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,28 +47,28 @@ class Judged:
 
     def matrix(self, run_id: str, depth: int) -> tuple[Floats, Integers, Integers]:
         """Labels [num_queries, depth] in rank order, the lists' lengths, and down to which rank all is judged."""
-        own = self.documents[run_id].to_depth(depth)
+        documents = self.documents[run_id].to_depth(depth)
         matrix = np.zeros((self.num_queries, depth))
-        matrix[own.rows, own.ranks - 1] = self.labels[own.places]
+        matrix[documents.rows, documents.ranks - 1] = self.labels[documents.places]
         is_unjudged = np.isnan(matrix)
         matrix[is_unjudged] = 0.0
         judged_to = np.where(is_unjudged.any(axis=1), is_unjudged.argmax(axis=1), depth)
-        return matrix, np.bincount(own.rows, minlength=self.num_queries), judged_to
+        return matrix, np.bincount(documents.rows, minlength=self.num_queries), judged_to
 
     def pool(self, run_ids: Collection[str], depth: int) -> tuple[Floats, Flags]:
         """Labels of the union of these runs' lists, descending, at least 0, and for which queries all were judged."""
         is_in, is_whole = np.zeros(len(self.labels), np.bool_), np.ones(self.num_queries, np.bool_)
         for run_id in run_ids:
-            own = self.documents[run_id].to_depth(depth)
-            is_in[own.places] = True
-            is_whole[own.rows[np.isnan(self.labels[own.places])]] = False
+            documents = self.documents[run_id].to_depth(depth)
+            is_in[documents.places] = True
+            is_whole[documents.rows[np.isnan(self.labels[documents.places])]] = False
         labels = self.labels[:-1][is_in[:-1]]
         counts = np.bincount(self.label_rows[is_in[:-1]], minlength=self.num_queries)
         # negative, to stand in descending order; what is not judged counts 0
-        found = pad(np.where(labels > 0, -labels, 0.0), counts, max(1, counts.max(initial=0)))
-        found.sort(axis=1)
+        negated = pad(np.where(labels > 0, -labels, 0.0), counts, max(1, counts.max(initial=0)))
+        negated.sort(axis=1)
         # 0 - 0 is 0, and -0 would be a value of its own
-        return 0.0 - found, is_whole
+        return 0.0 - negated, is_whole
 
 
 def judged(
@@ -86,14 +86,14 @@ def judged(
     known = known[np.argsort(known["key"].to_numpy())]
     keys, documents = known["key"].to_numpy(), {}
     for run_id, run in runs.items():
-        own = _with_keys(run, queries, seed)
-        places = np.searchsorted(keys, own["key"].to_numpy())
-        is_known = np.append(keys, 0)[places] == own["key"].to_numpy()
+        rows = _with_keys(run, queries, seed)
+        places = np.searchsorted(keys, rows["key"].to_numpy())
+        is_known = np.append(keys, 0)[places] == rows["key"].to_numpy()
         places[~is_known] = len(keys)
-        if (own["doc_id"].filter(is_known) != known["doc_id"].gather(places[is_known])).any():
+        if (rows["doc_id"].filter(is_known) != known["doc_id"].gather(places[is_known])).any():
             # two documents of a query with one hash
             return judged(runs, labels, queries, seed + 1)
-        documents[run_id] = Listed(rows=own["row"].to_numpy(), ranks=own["rank"].to_numpy(), places=places)
+        documents[run_id] = Listed(rows=rows["row"].to_numpy(), ranks=rows["rank"].to_numpy(), places=places)
     return Judged(
         num_queries=queries.height,
         documents=documents,

@@ -60,8 +60,10 @@ def _of_group(group: LabelGroup, depth: int, threshold: float | None) -> Iterato
         shares = _judged(group, left, depth)
         without = _means(group, [run_id for run_id in run_ids if run_id != left], depth, threshold)
         for (measure, dataset), others in without.items():
-            own = whole[measure, dataset]
-            pairs = np.array([(own[run], mean) for run, mean in others.items() if run in own])
+            means_of_run = whole[measure, dataset]
+            pairs = np.array(
+                [(means_of_run[run], mean) for run, mean in others.items() if run in means_of_run]
+            )
             if len(pairs):
                 num_runs, tau, shift, reason = _change(pairs)
                 names = (dataset, *group.names.values(), left, depth, measure, depth)
@@ -75,7 +77,7 @@ def _means(
     pool, is_whole = group.judged.pool(run_ids, depth)
     measures = [name for name in group.measures if uses_ideal(name)]
     datasets = group.queries["dataset"].unique(maintain_order=True).to_list()
-    found: dict[tuple[str, str], dict[str, float]] = {
+    means_of: dict[tuple[str, str], dict[str, float]] = {
         key: {} for key in itertools.product(measures, datasets)
     }
     of_dataset = {name: (group.queries["dataset"] == name).to_numpy() & is_whole for name in datasets}
@@ -83,27 +85,27 @@ def _means(
         labels, lengths, _ = group.judged.matrix(run_id, depth)
         lists = Lists(labels=labels, lengths=lengths, ideal=pool)
         values = compute_all(measures, lists, [depth], threshold)
-        for (measure, dataset), means in found.items():
+        for (measure, dataset), means in means_of.items():
             if of_dataset[dataset].any():
                 mean = values[measure, depth][of_dataset[dataset]].mean()
                 means[run_id] = round(float(mean), DIGITS)
-    return found
+    return means_of
 
 
 def _change(pairs: Floats) -> tuple[int, float | None, float, str | None]:
-    """How many runs, tau, shift and the reason of [num_runs, 2]: the means with and without the run that is left."""
-    found = agree_over_runs(pairs[:, 0], pairs[:, 1], TAU)
+    """Return number of runs, tau, shift and reason for [num_runs, 2]: means with and without the run left out."""
+    agreement = agree_over_runs(pairs[:, 0], pairs[:, 1], TAU)
     shift = float(np.abs(pairs[:, 0] - pairs[:, 1]).max())
     # the order of a few runs is a fact about them, so the lack of a p-value is no reason
-    return len(pairs), found.value, shift, None if found.value is not None else found.reason
+    return len(pairs), agreement.value, shift, None if agreement.value is not None else agreement.reason
 
 
 def _judged(group: LabelGroup, run_id: str, depth: int) -> dict[str, float | None]:
     """Dataset -> the share of a run's documents with a row in LABELS whose label is not null."""
     judged, dataset_of = group.judged, group.queries["dataset"]
-    own = judged.documents[run_id].to_depth(depth)
-    has_label = own.places < len(judged.label_rows)
-    is_known = ~np.isnan(judged.labels[own.places[has_label]])
-    shares = pl.DataFrame({"dataset": dataset_of[own.rows[has_label]], "share": is_known})
-    found = dict(shares.group_by("dataset").agg(pl.col("share").mean()).iter_rows())
-    return {name: found.get(name) for name in dataset_of.unique()}
+    documents = judged.documents[run_id].to_depth(depth)
+    has_label = documents.places < len(judged.label_rows)
+    is_known = ~np.isnan(judged.labels[documents.places[has_label]])
+    shares = pl.DataFrame({"dataset": dataset_of[documents.rows[has_label]], "share": is_known})
+    share_of = dict(shares.group_by("dataset").agg(pl.col("share").mean()).iter_rows())
+    return {name: share_of.get(name) for name in dataset_of.unique()}

@@ -32,8 +32,8 @@ def known_slice(cells: pl.DataFrame) -> pl.DataFrame:
     """SLICES of `KNOWN`, by the closed-book column of CELLS; with several readers: whether all of them know it."""
     knows, is_judged = pl.col("closed_book").all(), pl.col("closed_book").is_not_null().all()
     value = pl.when(~is_judged).then(pl.lit(NO_VALUE)).when(knows).then(pl.lit("yes")).otherwise(pl.lit("no"))
-    found = cells.group_by("query_id").agg(value=value)
-    named = found.with_columns(slice=pl.lit(KNOWN)).sort("query_id")
+    values = cells.group_by("query_id").agg(value=value)
+    named = values.with_columns(slice=pl.lit(KNOWN)).sort("query_id")
     return pl.DataFrame(conform(named.select(SLICES.columns.names), SLICES))
 
 
@@ -49,19 +49,19 @@ def all_slices(slices: pl.DataFrame, cells: pl.DataFrame, names: Sequence[str]) 
     return pl.concat([pl.DataFrame(SLICES.empty()), *parts])
 
 
-def with_slices(own: DatasetColumns, slices: pl.DataFrame) -> Iterator[tuple[str, str, DatasetColumns]]:
+def with_slices(dataset: DatasetColumns, slices: pl.DataFrame) -> Iterator[tuple[str, str, DatasetColumns]]:
     """Slice, value, and a dataset's columns over the questions that have it; slices without values are left out.
 
     Resamples are those of all questions, cut to the slice's. Numbers come in their order, then texts, then `NO_VALUE`.
     """
-    places = pl.DataFrame({"query_id": own.query_ids}).with_row_index("place")
+    places = pl.DataFrame({"query_id": dataset.query_ids}).with_row_index("place")
     of_dataset = slices.join(places, on="query_id", maintain_order="left")
     for (name,), part in of_dataset.group_by("slice", maintain_order=True):
         values = sorted(part["value"].unique(), key=_order)
         for value in values if values != [NO_VALUE] else []:
-            kept = np.zeros(len(own.query_ids), np.bool_)
-            kept[part.filter(value=value)["place"].to_numpy()] = True
-            yield str(name), value, own.among(kept)
+            is_in_slice = np.zeros(len(dataset.query_ids), np.bool_)
+            is_in_slice[part.filter(value=value)["place"].to_numpy()] = True
+            yield str(name), value, dataset.among(is_in_slice)
 
 
 def _order(value: str) -> tuple[bool, bool, float, str]:
@@ -93,8 +93,8 @@ def slice_comparisons(
     p-values are adjusted by Holm over all slices, values and pairs of runs by one quantity. Where fewer than
     `MIN_QUESTIONS` questions are judged in both runs there is the difference alone.
     """
-    found = _by_slice(comparisons, SLICE_COMPARISONS, datasets, slices, settings)
-    return pl.DataFrame(conform(_adjusted(_without_tests_of_few(found)), SLICE_COMPARISONS))
+    rows = _by_slice(comparisons, SLICE_COMPARISONS, datasets, slices, settings)
+    return pl.DataFrame(conform(_adjusted(_without_tests_of_few(rows)), SLICE_COMPARISONS))
 
 
 def _by_slice(
@@ -105,9 +105,9 @@ def _by_slice(
     settings: Settings,
 ) -> pl.DataFrame:
     parts = [
-        make([own], settings).with_columns(slice=pl.lit(name), value=pl.lit(value))
+        make([columns], settings).with_columns(slice=pl.lit(name), value=pl.lit(value))
         for whole in datasets
-        for name, value, own in with_slices(whole, slices)
+        for name, value, columns in with_slices(whole, slices)
     ]
     rows = pl.concat([pl.DataFrame(schema.empty()), *(part.select(schema.columns.names) for part in parts)])
     return pl.DataFrame(conform(rows, schema))

@@ -177,18 +177,22 @@ class _Evaluation:
         if schema == CELLS:
             return [cells(self.labels, self.used, self.inputs.runs, self.settings.threshold)]
         if schema in OF_LABELS:
-            own = self.labels, self.inputs.runs, self._applicable, self.inputs.queries, self.settings
-            return [pool_bias(*own)] if schema == POOL_BIAS else at.each(per_query_parts(*own), "parts")
+            arguments = self.labels, self.inputs.runs, self._applicable, self.inputs.queries, self.settings
+            return (
+                [pool_bias(*arguments)]
+                if schema == POOL_BIAS
+                else at.each(per_query_parts(*arguments), "parts")
+            )
         is_of_cells = schema in OF_CELLS or schema == CELL_SHARES
         datasets = self._cell_columns if is_of_cells else self._columns
         parts = [self._part(schema, one) for one in at.each(datasets, "datasets")]
         return [_one_table(schema, parts)]
 
-    def _part(self, schema: TableSchema, own: DatasetColumns) -> pl.DataFrame:
+    def _part(self, schema: TableSchema, dataset: DatasetColumns) -> pl.DataFrame:
         """A table's rows of one dataset."""
         if schema in OF_SLICES:
-            return OF_SLICES[schema][0]([own], self._slices, self.settings)
-        return {**OF_VALUES, **OF_CELLS}[schema][0]([own], self.settings)
+            return OF_SLICES[schema][0]([dataset], self._slices, self.settings)
+        return {**OF_VALUES, **OF_CELLS}[schema][0]([dataset], self.settings)
 
     @functools.cached_property
     def _applicable(self) -> dict[str, pl.Series]:
@@ -218,12 +222,12 @@ def _one_table(schema: TableSchema, parts: Iterable[pl.DataFrame]) -> pl.DataFra
 
 
 def _check_made(tables: TableStore, schema: TableSchema, job: str, wanted: Mapping[str, object]) -> None:
-    place = tables.folder.root
+    folder = tables.folder.root
     if not tables.is_sealed(schema):
-        raise InputError([f"{place}: no sealed {schema.name}; run jobs/{job}.py or jobs/compare.py first"])
+        raise InputError([f"{folder}: no sealed {schema.name}; run jobs/{job}.py or jobs/compare.py first"])
     manifest = tables.manifest(schema)
     other = [key for key, value in wanted.items() if manifest["config"].get(key) != value]
     other += stale(manifest, tables)
     if other:
-        text = f"{place}: {schema.name} were made with another {', '.join(other)}; run jobs/{job}.py again"
-        raise InputError([f"{text} (what was answered before is not asked again)"])
+        text = f"{folder}: {schema.name} were made with another {', '.join(other)}; run jobs/{job}.py again"
+        raise InputError([f"{text} (cached responses are used again)"])

@@ -60,8 +60,8 @@ def per_query_parts(
     """
     for group in label_groups(labels, runs, applicable, queries, settings):
         at_a_time = max(1, ROWS_PER_PART // max(1, group.queries.height))
-        made = _columns(group, settings, ideals)
-        while columns := list(itertools.islice(made, at_a_time)):
+        all_columns = _columns(group, settings, ideals)
+        while columns := list(itertools.islice(all_columns, at_a_time)):
             table = _as_table(group, columns)
             # the key is unique because those of QUERIES and RUNS are; it is looked at again where the table is sealed
             check(table, PER_QUERY, unique=False)
@@ -95,12 +95,12 @@ def label_groups(
     lists = cut.partition_by("run_id", as_dict=True, include_key=False)
     of_runs = {str(run_id): documents for (run_id,), documents in lists.items()}
     parts = labels.partition_by("reader", "score", "annotator", as_dict=True, include_key=False)
-    for (reader, score, annotator), own in sorted(parts.items()):
+    for (reader, score, annotator), group_labels in sorted(parts.items()):
         wanted = queries.filter(pl.col("query_id").is_in(applicable[annotator].implode()))
         if score:
             wanted = wanted.filter(pl.col("score") == score)
         if reader:
-            labelled = queries.join(own, on="query_id", how="semi")["dataset"].unique()
+            labelled = queries.join(group_labels, on="query_id", how="semi")["dataset"].unique()
             wanted = wanted.filter(pl.col("dataset").is_in(labelled.implode()))
         kind, measures = _kind_and_names(annotator, wanted, settings)
         yield LabelGroup(
@@ -108,7 +108,7 @@ def label_groups(
             queries=wanted,
             kind=kind,
             measures=measures,
-            judged=judged(of_runs, own, wanted),
+            judged=judged(of_runs, group_labels, wanted),
         )
 
 
@@ -130,8 +130,8 @@ def _columns(group: LabelGroup, settings: Settings, ideals: Sequence[str]) -> It
     for depth in settings.depths:
         pool = group.judged.pool(run_ids, depth) if POOL in ideals else None
         work = functools.partial(_of_run, group, depth, pool, settings, ideals)
-        for found in in_threads(work, run_ids):
-            yield from found
+        for run_columns in in_threads(work, run_ids):
+            yield from run_columns
 
 
 def _of_run(
@@ -152,8 +152,8 @@ def _of_run(
             assert pool is not None
             base, whole = Lists(labels=labels, lengths=lengths, ideal=pool[0]), pool[1]
         chosen = [name for name in group.measures if ideal == ideals[0] or uses_ideal(name)]
-        found = compute_all(chosen, base, settings.cutoffs_at(depth), settings.threshold, group.kind)
-        for (name, cutoff), values in found.items():
+        values_of = compute_all(chosen, base, settings.cutoffs_at(depth), settings.threshold, group.kind)
+        for (name, cutoff), values in values_of.items():
             # without an ideal only the documents down to the cut-off matter
             known, shown = (whole, ideal) if uses_ideal(name) else (judged_to >= cutoff, ANY)
             columns.append(((run_id, depth, name, cutoff, shown), np.where(known, values, np.nan)))

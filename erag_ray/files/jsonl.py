@@ -33,7 +33,7 @@ _HALF_A_PAIR = "holds half of a surrogate pair (\\ud800 to \\udfff), which is no
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """Some lines of a file: those that begin at its bytes ``start`` to before ``end`` (None: its end).
+    """Lines of a file: those that begin at its bytes ``start`` to before ``end`` (None: its end).
 
     Attributes:
         start, end: in bytes, of a file that is not compressed.
@@ -92,11 +92,11 @@ def _lines_in(stream: IO[bytes], span: Span) -> Iterator[bytes]:
     if span.start:
         stream.seek(span.start - 1)
         stream.readline()
-    place = stream.tell() if span.start else 0
+    offset = stream.tell() if span.start else 0
     for raw in stream:
-        if span.end is not None and place >= span.end:
+        if span.end is not None and offset >= span.end:
             return
-        place += len(raw)
+        offset += len(raw)
         yield raw
 
 
@@ -153,22 +153,22 @@ class Record:
         self._diagnostics = diagnostics
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """``file:line``, for messages."""
         return f"{self.path}:{self.line}"
 
     def fault(self, kind: str, text: str) -> None:
         """Record a problem of this record; ``kind`` names it without the place."""
         self.faulty = True
-        self._diagnostics.error(f"{kind} in {self.path}", f"{self.place}: {text}")
+        self._diagnostics.error(f"{kind} in {self.path}", f"{self.location}: {text}")
 
     def identifier(self, key: str) -> str:
         """The id under ``key``; a problem, and "", where it is missing, blank or no string or number."""
-        found = identifier(self.values.get(key))
-        if found is None:
+        name = identifier(self.values.get(key))
+        if name is None:
             state = f"is {shown(self.values[key])}" if key in self.values else "is missing"
             self.fault(f"missing {key}", f"{key} {state}; it must be a string that is not empty or a number")
-        return found or ""
+        return name or ""
 
     def text(self, key: str, *, optional: bool = False) -> str:
         """The string under ``key``; ``optional``: "" where it is missing or null."""
@@ -185,24 +185,24 @@ class Record:
         return self.objects_of(self.values, key)
 
     def objects_of(self, values: dict[str, Any], key: str) -> list[dict[str, Any]]:
-        """As `objects`, for an object inside this record."""
-        found = _or_empty(values.get(key))
-        if isinstance(found, list) and all(isinstance(entry, dict) for entry in found):
-            return found
-        self.fault(f"wrong {key}", f"{key} is {shown(found)}; it must be a list of objects")
+        """Return what `objects` does, for an object inside this record."""
+        entries = _or_empty(values.get(key))
+        if isinstance(entries, list) and all(isinstance(entry, dict) for entry in entries):
+            return entries
+        self.fault(f"wrong {key}", f"{key} is {shown(entries)}; it must be a list of objects")
         return []
 
     def identifiers(self, key: str) -> list[str]:
         """The list of ids under ``key``, without repeats; empty where it is missing or null."""
-        found = _or_empty(self.values.get(key))
-        ids = [identifier(value) for value in found] if isinstance(found, list) else [None]
+        entries = _or_empty(self.values.get(key))
+        ids = [identifier(value) for value in entries] if isinstance(entries, list) else [None]
         if None in ids:
-            self.fault(f"wrong {key}", f"{key} is {shown(found)}; it must be a list of ids")
+            self.fault(f"wrong {key}", f"{key} is {shown(entries)}; it must be a list of ids")
         return list(dict.fromkeys(name for name in ids if name is not None))
 
 
 def _or_empty(value: Any) -> Any:
-    """What is null or empty is an empty list; 0 and false are not: they say something else."""
+    """Return an empty list for null and empty values; 0 and false stay, as they are wrong values."""
     return [] if value is None or value in ("", {}) else value
 
 

@@ -69,7 +69,7 @@ class Side:
     def costs(self) -> pl.DataFrame:
         """Return COSTS of all stages of the job; those that are missing or damaged are left out."""
         stores = [TableStore("/".join([self.folder.rstrip("/"), stage])) for stage in JOB_STAGES]
-        parts = [store.read(COSTS) for store in stores if store.made(COSTS) is not None]
+        parts = [store.read(COSTS) for store in stores if store.manifest_if_whole(COSTS) is not None]
         return pl.concat([pl.DataFrame(COSTS.empty()), *parts])
 
 

@@ -1,16 +1,17 @@
 """Inference on Ray Data: the pending requests of a stage to responses in the store.
 
-`stage` runs and seals a planned stage, `pool` streams requests to a pool of `actor`s with one model each, `timing`
-measures models on samples, and `dry_run` estimates the cost of a job from these samples.
+`stage` runs and seals a planned stage, `pool` streams requests to a pool of `actor`s with one model each, `in_process`
+runs them without Ray, `timing` measures models on samples, and `dry_run` estimates from these what a job costs.
 """
 
 from erag_ray.inference.actor import ModelActor, peak_memory_bytes
 from erag_ray.inference.dry_run import estimate_cost
 from erag_ray.inference.errors import check_share
-from erag_ray.inference.pool import Done, Pool, Work, block_rows, largest_share, plan_pool, run
-from erag_ray.inference.stage import Finished, run_part, run_stage
+from erag_ray.inference.pool import Pool, block_rows, largest_share, plan_pool, run
+from erag_ray.inference.stage import Finished, readers_session, run_part, run_stage
 from erag_ray.inference.timing import SampleReader, Times, read_samples, sample_name, without_first
 from erag_ray.inference.values import INSTEAD_OF_ANSWERS, Values
+from erag_ray.inference.work import Done, Work
 
 __all__ = [
     "INSTEAD_OF_ANSWERS",
@@ -29,6 +30,7 @@ __all__ = [
     "peak_memory_bytes",
     "plan_pool",
     "read_samples",
+    "readers_session",
     "run",
     "run_part",
     "run_stage",

@@ -40,7 +40,7 @@ from erag_ray.process_memory import peak_resident_bytes
 from erag_ray.requests import Failure, Form, Response
 from erag_ray.schemas import RESPONSES
 from erag_ray.store import KEY_COLUMNS, ResponseStore, TracebackFiles, as_frame, keys_digest
-from erag_ray.user_code import KEPT
+from erag_ray.user_code import RESUME_ADVICE
 
 ISOLATED_ROWS = 32
 MAX_REASON = 200
@@ -171,7 +171,9 @@ class ModelActor:
         except RuntimeError as error:
             if not is_gpu_lost(error):
                 raise
-            self._fault = JobError(f"node {platform.node()}: the GPU cannot be used: {error}; {KEPT}")
+            self._fault = JobError(
+                f"node {platform.node()}: the GPU cannot be used: {error}; {RESUME_ADVICE}"
+            )
 
     def __call__(self, requests: pa.Table) -> Iterator[dict[str, list[Any]]]:
         if self._fault:
@@ -213,7 +215,11 @@ class ModelActor:
         except RuntimeError as error:
             if not is_gpu_lost(error):
                 raise
-            attempt.end_process(error)
+            self._end(attempt, error)
+
+    def _end(self, attempt: Attempt, error: RuntimeError) -> None:
+        """End this process, whose GPU is lost; Ray starts another."""
+        attempt.end_process(error)
 
     def _written(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         """Append each table of responses to the store."""
@@ -234,7 +240,7 @@ class ModelActor:
                 if is_new_batch:
                     yield responses_table(requests.take(rows), self.id, responses)
                     rows, responses, written_at = [], [], time.monotonic()
-        except (JobError, RuntimeError):
+        except (JobError, RuntimeError, KeyboardInterrupt):
             # the model cannot go on: write the responses so far
             if rows:
                 yield responses_table(requests.take(rows), self.id, responses)
@@ -278,7 +284,7 @@ class ModelActor:
         """
         num_ends = last.num_ends + (last.reason != UNKNOWN)
         if num_ends >= MAX_ENDS:
-            raise JobError(f"{num_ends} processes in a row lost their GPU: {last.reason}; {KEPT}")
+            raise JobError(f"{num_ends} processes in a row lost their GPU: {last.reason}; {RESUME_ADVICE}")
         todo = without(requests, self.store.keys_by(self.job))
         # explicit type, for an empty array
         is_suspect = pa.array([keys in last.keys for keys in keys_of(todo)], pa.bool_())

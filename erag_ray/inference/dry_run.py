@@ -58,7 +58,7 @@ class Seconds(NamedTuple):
 class Group(NamedTuple):
     """Requests of similar time: of one model and kind, with at most ``num_docs`` documents."""
 
-    part: ModelPlan
+    model_plan: ModelPlan
     kind: str
     num_docs: int
 
@@ -69,7 +69,7 @@ class Group(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str, int]:
-        return self.part.id, self.kind, self.num_docs
+        return self.model_plan.id, self.kind, self.num_docs
 
 
 RequestSeconds = dict[tuple[str, str, int], Seconds]
@@ -84,24 +84,24 @@ def estimate_cost(config: JobConfig, inputs: Inputs, plan: StagePlan) -> Iterato
         inputs: of the job.
         plan: of the stage.
     """
-    groups = [list(_groups(part, config.depths)) for part in plan.plans if part.new.height]
+    groups = [list(_groups(model_plan, config.depths)) for model_plan in plan.plans if model_plan.new.height]
     if config.calibrate and groups:
         yield from _calibrated(config, inputs, plan, groups)
     Folder(config.out).delete_folder()
     yield "a dry run: no other requests were run, and no results were written"
 
 
-def _groups(part: ModelPlan, depths: Sequence[int]) -> Iterator[Group]:
+def _groups(model_plan: ModelPlan, depths: Sequence[int]) -> Iterator[Group]:
     """Yield a model's requests by kind and number of documents, fewest first."""
     length, bounds = pl.col("doc_rows").list.len(), sorted({0, 1, *depths})
-    for kind in part.new["kind"].unique().sort():
+    for kind in model_plan.new["kind"].unique().sort():
         for below, most in itertools.pairwise([-1, *bounds]):
             # there may be more gold passages than the largest depth
             above = pl.lit(most == bounds[-1]) & (length > below)
             within = above | length.is_between(below, most, closed="right")
-            requests = part.new.filter(pl.col("kind") == kind, within)
+            requests = model_plan.new.filter(pl.col("kind") == kind, within)
             if requests.height:
-                yield Group(dataclasses.replace(part, new=requests), kind, most)
+                yield Group(dataclasses.replace(model_plan, new=requests), kind, most)
 
 
 def _calibrated(
@@ -111,10 +111,10 @@ def _calibrated(
     count = max(1, config.calibrate // sum(map(len, groups)))
     with ray_session(config.ray_address):
         for model_groups in groups:
-            pool = plan_pool(config, model_groups[0].part.resources)
+            pool = plan_pool(config, model_groups[0].model_plan.resources)
             yield from _measured(config, model_groups, count, pool, request_seconds)
     total = _sum(
-        [request_seconds[group.key].times(group.part.new.height) for group in itertools.chain(*groups)]
+        [request_seconds[group.key].times(group.model_plan.new.height) for group in itertools.chain(*groups)]
     )
     yield _costs(total, pool, config.price_per_hour)
     yield from _comparison(config, inputs, plan, request_seconds)
@@ -124,7 +124,10 @@ def _measured(
     config: JobConfig, groups: Sequence[Group], count: int, pool: Pool, request_seconds: RequestSeconds
 ) -> Iterator[str]:
     """Time one model on ``count`` requests of each group; fill ``request_seconds`` and yield a line for each group."""
-    part, folder = groups[0].part, Folder("/".join([config.out.rstrip("/"), "pending", groups[0].part.id]))
+    model_plan, folder = (
+        groups[0].model_plan,
+        Folder("/".join([config.out.rstrip("/"), "pending", groups[0].model_plan.id])),
+    )
     rounds = itertools.zip_longest(*(_samples(group, count, pool.num_together) for group in groups))
     # alternate between groups, so that other load on the machine slows all alike
     order = [
@@ -134,9 +137,9 @@ def _measured(
         if rows is not None
     ]
     for number, (_, rows) in enumerate(order):
-        folder.write_parquet(part.make_requests(rows), sample_name(number))
-    work = dataclasses.replace(work_of(part, folder.root), num_requests=count)
-    with stage_progress(f"timing {part.id}", show=config.progress):
+        folder.write_parquet(model_plan.make_requests(rows), sample_name(number))
+    work = dataclasses.replace(work_of(model_plan, folder.root), num_requests=count)
+    with stage_progress(f"timing {model_plan.id}", show=config.progress):
         times = read_samples(work, len(order), config, new_job_id(), pool)
     for group in groups:
         group_times = without_first(
@@ -145,7 +148,7 @@ def _measured(
         request_seconds[group.key] = _per_request(group_times)
         yield _line(group, group_times, request_seconds[group.key])
     memory = max(sample.peak_memory_bytes for sample in times)
-    yield f"{part.id}: peak memory of a reader {memory / 2**30:.2f} GiB"
+    yield f"{model_plan.id}: peak memory of a reader {memory / 2**30:.2f} GiB"
 
 
 def _samples(group: Group, count: int, num_workers: int) -> list[pl.DataFrame]:
@@ -153,7 +156,7 @@ def _samples(group: Group, count: int, num_workers: int) -> list[pl.DataFrame]:
 
     The first sample of each worker is a warm-up; with too few samples for one more, they are repeated.
     """
-    chosen = spread(group.part.new, count)
+    chosen = spread(group.model_plan.new, count)
     num_samples = min(NUM_SAMPLES + num_workers, chosen.height)
     samples = [chosen.gather_every(num_samples, first) for first in range(num_samples)]
     return samples * math.ceil((num_workers + 1) / num_samples)
@@ -172,9 +175,9 @@ def _per_request(times: Sequence[Times]) -> Seconds:
 
 
 def _line(group: Group, times: Sequence[Times], seconds: Seconds) -> str:
-    num_responses, height = sum(sample.num_responses for sample in times), group.part.new.height
+    num_responses, height = sum(sample.num_responses for sample in times), group.model_plan.new.height
     return (
-        f"{group.part.id}: {group.name}: {seconds.mean:.3g} reader-seconds each [{seconds.low:.3g}, "
+        f"{group.model_plan.id}: {group.name}: {seconds.mean:.3g} reader-seconds each [{seconds.low:.3g}, "
         f"{seconds.high:.3g}] by {len(times)} samples, {num_responses:,} requests in all (one batch of the job has "
         f"up to {times[0].batch_rows:,}); all {height:,} would take {seconds.times(height).in_hours}"
     )
@@ -182,7 +185,7 @@ def _line(group: Group, times: Sequence[Times], seconds: Seconds) -> str:
 
 def _sum(parts: Sequence[Seconds]) -> Seconds:
     mean, low, high = (math.fsum(column) for column in list(zip(*parts, strict=True))[:3])
-    return Seconds(mean, low, high, any(part.is_small for part in parts))
+    return Seconds(mean, low, high, any(one.is_small for one in parts))
 
 
 def _costs(total: Seconds, pool: Pool, price: float | None) -> str:
@@ -199,8 +202,8 @@ def _comparison(
 ) -> Iterator[str]:
     """Compare eRAG and end-to-end evaluation at each depth, both with an empty cache."""
     for depth in config.depths:
-        plans = [part for part in plan.plans if ANSWER.name in part.requests["kind"]]
-        parts = [_both(inputs.runs, part, depth, request_seconds) for part in plans]
+        plans = [model_plan for model_plan in plan.plans if ANSWER.name in model_plan.requests["kind"]]
+        parts = [_both(inputs.runs, model_plan, depth, request_seconds) for model_plan in plans]
         if None in parts or not parts:
             yield f"depth {depth}: eRAG against end-to-end: unknown, since a group has no pending requests to time"
             continue
@@ -221,13 +224,13 @@ def _verdict(single_document: Seconds, end_to_end: Seconds) -> str:
 
 
 def _both(
-    runs: pl.DataFrame, part: ModelPlan, depth: int, request_seconds: RequestSeconds
+    runs: pl.DataFrame, model_plan: ModelPlan, depth: int, request_seconds: RequestSeconds
 ) -> tuple[Seconds, Seconds] | None:
     """Return the seconds of all pairs, and of all lists, to a depth; None if one of them was not measured."""
-    single, several = (part.id, ANSWER.name, 1), (part.id, ANSWER.name, depth)
+    single, several = (model_plan.id, ANSWER.name, 1), (model_plan.id, ANSWER.name, depth)
     if not request_seconds.keys() >= {single, several}:
         return None
-    queries = part.requests.filter(kind=ANSWER.name).select("query_id").unique()
+    queries = model_plan.requests.filter(kind=ANSWER.name).select("query_id").unique()
     cut = runs.filter(pl.col("rank") <= depth).join(queries, on="query_id", how="semi")
     lists = ranked_lists(cut, cut["query_id"].unique(), [depth]).filter(pl.col("doc_ids").list.len() > 0)
     distinct = lists.select("query_id", "doc_ids").unique()

@@ -26,5 +26,6 @@ def check_share(noun: str, num_errors: int, total: int, lines: Iterable[str], co
     """
     most = config.max_error_fraction
     if num_errors > most * total:
-        head = f"{num_errors} of {total} {noun} are errors, more than max_error_fraction {most}; what was read is kept"
+        head = f"{num_errors} of {total} {noun} are errors, more than max_error_fraction {most}."
+        head = f"{head} The responses so far are kept"
         raise JobError("\n  ".join([head, *(one_line(line, LINE_CHARACTERS) for line in lines)]))

@@ -8,13 +8,11 @@ driver.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import math
 import os
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -29,12 +27,12 @@ from erag_ray.cluster import (
     process_environment,
     wait_for_gpus,
 )
-from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.config import JobConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.inference.actor import NOTES, ModelActor
+from erag_ray.inference.work import Done, Work, sum_counts
 from erag_ray.models import Resources
 from erag_ray.progress import progress
-from erag_ray.requests import Form
 from erag_ray.store import Folder, Lease, ResponseStore, traceback_folder
 
 logger = logging.getLogger(__name__)
@@ -86,43 +84,6 @@ class Pool:
         idle = f" of {num_gpus}, {num_gpus - num_used} idle" if num_used < num_gpus else ""
         where = f"each on {self.num_gpus:.0f} GPUs" if self.num_gpus > 1 else "one on each GPU"
         return f"readers: {self.size}, {where}{kind}{idle}, {threads}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Work:
-    """The pending requests of one model.
-
-    Attributes:
-        requests: folder of Parquet shards of PENDING, visible to all nodes.
-        num_requests: their number.
-        config: the model.
-        model: its id.
-        forms: of the requests.
-        resources: of one actor with the model.
-    """
-
-    requests: str
-    num_requests: int
-    config: ReaderConfig
-    model: str
-    forms: Sequence[Form]
-    resources: Resources
-
-
-@dataclass(frozen=True, kw_only=True)
-class Done:
-    """Counts of finished requests: tokens, the sum of the actors' seconds, peak bytes."""
-
-    num_responses: int
-    num_questions: int
-    """Sum over blocks: a question that is split over two blocks counts twice."""
-    num_prompt_tokens: int
-    num_output_tokens: int
-    device_seconds: float
-    peak_memory_bytes: int
-    num_cached_prompt_tokens: int = 0
-    notes: Mapping[str, int] = field(default_factory=dict)
-    """Note of `Response.notes` -> number of responses with it."""
 
 
 def plan_pool(config: JobConfig, resources: Resources) -> Pool:
@@ -252,7 +213,7 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
         except ray.exceptions.RayTaskError as error:
             raise error_of(error, config.cache_dir, work.requests) from error
     store.folder.delete_folder(NOTES, job)
-    return _sum(pa.concat_tables(batches))
+    return sum_counts(pa.concat_tables(batches))
 
 
 def actor_arguments(work: Work, config: JobConfig, job: str, pool: Pool) -> dict[str, Any]:
@@ -309,14 +270,3 @@ def _quiet_data() -> None:
     if NO_PROGRESS not in os.environ:
         # loading, or a block of a slow model, may take longer; max_batch_seconds ends hanging batches
         context.execution_no_progress_timeout_s = -1
-
-
-def _sum(counts: pa.Table) -> Done:
-    columns = {name: counts.column(name).to_pylist() for name in counts.column_names}
-    peak = max(columns.pop("peak_memory_bytes"))
-    notes = Counter[str]()
-    for text in columns.pop("notes"):
-        notes.update(json.loads(text))
-    return Done(
-        **{name: sum(values) for name, values in columns.items()}, peak_memory_bytes=peak, notes=dict(notes)
-    )

@@ -15,9 +15,11 @@ from erag_ray.cluster import ray_session
 from erag_ray.config import JobConfig
 from erag_ray.errors import JobError
 from erag_ray.inference.errors import check_share
-from erag_ray.inference.pool import Done, Work, run
+from erag_ray.inference.in_process import run_in_process
+from erag_ray.inference.pool import run
 from erag_ray.inference.recheck import recheck
 from erag_ray.inference.values import Values, fold
+from erag_ray.inference.work import Done, Work
 from erag_ray.inputs import Inputs
 from erag_ray.kinds import ANSWER, ANSWER_JUDGE, VERDICT, judgement
 from erag_ray.output_tables import Expected, describe_outputs
@@ -58,12 +60,12 @@ def run_stage(config: JobConfig, plan: StagePlan) -> Finished:
     """
     tables = TableStore("/".join([config.out.rstrip("/"), plan.stage]))
     tables.folder.delete("manifest.json")
-    job, todo = new_job_id(), [part for part in plan.plans if part.new.height]
+    job, todo = new_job_id(), [model_plan for model_plan in plan.plans if model_plan.new.height]
     done = _run_all(config, tables, todo, job) if todo else {}
     with stage_progress("looking up responses", show=config.progress):
-        collected = [_collect(config, part) for part in plan.plans]
+        collected = [_collect(config, model_plan) for model_plan in plan.plans]
         # a stage may have no requests: some annotators need no model
-        responses = pl.concat([as_frame(RESPONSES.empty()), *(part.responses for part in collected)])
+        responses = pl.concat([as_frame(RESPONSES.empty()), *(entry.responses for entry in collected)])
         _check_errors(responses, plan.requests, config)
         tables.write(plan.requests, REQUESTS)
     tables.write(_costs(plan, done, job), COSTS)
@@ -79,9 +81,9 @@ def run_stage(config: JobConfig, plan: StagePlan) -> Finished:
         + _note_counts(counts for counts, _ in done.values())
         + _rechecked(config, plan, todo, responses),
     )
-    for part in todo:
+    for model_plan in todo:
         # the shards have all texts, which the sealed stage does not need
-        tables.folder.delete_folder("pending", part.id)
+        tables.folder.delete_folder("pending", model_plan.id)
     return Finished(plan=plan, requests=plan.requests, responses=responses)
 
 
@@ -118,31 +120,40 @@ def _run_all(
 ) -> dict[str, tuple[Done, float]]:
     """Return model -> counts of its requests, and elapsed seconds."""
     done = {}
-    with contextlib.ExitStack() as stack:
-        with stage_progress("starting Ray", show=config.progress):
-            stack.enter_context(ray_session(config.ray_address))
-        for part in todo:
+    with readers_session(config):
+        for model_plan in todo:
             start = time.monotonic()
-            done[part.id] = run_part(config, tables, part, job), time.monotonic() - start
+            done[model_plan.id] = run_part(config, tables, model_plan, job), time.monotonic() - start
     return done
 
 
-def run_part(config: JobConfig, tables: TableStore, part: ModelPlan, job: str) -> Done:
-    """Run one model's requests in the current Ray session; return when the responses are in the store."""
+@contextlib.contextmanager
+def readers_session(config: JobConfig) -> Iterator[None]:
+    """The Ray on which a job's readers run; none where this process reads."""
+    with contextlib.ExitStack() as stack:
+        if config.num_readers != 0:
+            with stage_progress("starting Ray", show=config.progress):
+                stack.enter_context(ray_session(config.ray_address))
+        yield
+
+
+def run_part(config: JobConfig, tables: TableStore, model_plan: ModelPlan, job: str) -> Done:
+    """Run one model's requests in the current `readers_session`; return when the responses are in the store."""
     with stage_progress("writing requests", show=config.progress):
-        folder = _write_pending(tables, part)
-    return run(work_of(part, folder), config, job)
+        folder = _write_pending(tables, model_plan)
+    run_work = run_in_process if config.num_readers == 0 else run
+    return run_work(work_of(model_plan, folder), config, job)
 
 
-def work_of(part: ModelPlan, folder: str) -> Work:
+def work_of(model_plan: ModelPlan, folder: str) -> Work:
     """Return the work of a pool, for requests in ``folder``."""
     return Work(
         requests=folder,
-        num_requests=part.new.height,
-        config=part.model.config,
-        model=part.id,
-        forms=part.forms,
-        resources=part.resources,
+        num_requests=model_plan.new.height,
+        config=model_plan.model.config,
+        model=model_plan.id,
+        forms=model_plan.forms,
+        resources=model_plan.resources,
     )
 
 
@@ -189,19 +200,19 @@ def _check_errors(responses: pl.DataFrame, requests: pl.DataFrame, config: JobCo
 
 def _costs(plan: StagePlan, done: Mapping[str, tuple[Done, float]], job: str) -> pl.DataFrame:
     rows = []
-    for part in plan.plans:
-        counts, seconds = done.get(part.id, (NOTHING_DONE, 0.0))
+    for model_plan in plan.plans:
+        counts, seconds = done.get(model_plan.id, (NOTHING_DONE, 0.0))
         rows.append(
             {
                 "stage": plan.stage,
                 "job": job,
-                "model": part.id,
-                "num_requests": int(part.counts["distinct"].sum()),
+                "model": model_plan.id,
+                "num_requests": int(model_plan.counts["distinct"].sum()),
                 "num_reader_calls": counts.num_responses,
                 "num_prompt_tokens": counts.num_prompt_tokens,
                 "num_output_tokens": counts.num_output_tokens,
                 "num_cached_prompt_tokens": counts.num_cached_prompt_tokens,
-                "price": part.model.config.price_of(
+                "price": model_plan.model.config.price_of(
                     counts.num_prompt_tokens, counts.num_cached_prompt_tokens, counts.num_output_tokens
                 ),
                 "seconds": seconds,
@@ -224,8 +235,8 @@ NOTHING_DONE = Done(
 
 def _split_questions(todo: Sequence[ModelPlan], done: Sequence[Done]) -> str:
     """Return a sentence about questions in two blocks, whose shared work was done twice; "" if nothing ran."""
-    num_questions = sum(part.new["text_key"].n_unique() for part in todo)
-    num_cut = sum(part.num_questions for part in done) - num_questions
+    num_questions = sum(model_plan.new["text_key"].n_unique() for model_plan in todo)
+    num_cut = sum(model_plan.num_questions for model_plan in done) - num_questions
     return f" {num_cut:,} of {num_questions:,} new questions were split over two blocks." if todo else ""
 
 
@@ -233,7 +244,8 @@ def _rechecked(config: JobConfig, plan: StagePlan, todo: Sequence[ModelPlan], re
     """Return sentences about rechecks of models; "" if there were none."""
     with stage_progress("rechecking a sample", show=config.progress):
         rechecks = [
-            recheck(config, part, responses.filter(model=part.id), plan.queries, plan.uses) for part in todo
+            recheck(config, model_plan, responses.filter(model=model_plan.id), plan.queries, plan.uses)
+            for model_plan in todo
         ]
     return "".join(f" {result}" for result in rechecks if result is not None)
 
@@ -263,7 +275,7 @@ def _seal(
         f"Over all responses used: {tokens:.0f} prompt tokens each, passages cut in "
         f"{cut:.1%}, question cut in {cut_question:.1%}; {responses['error'].count()} errors.{remarks}"
     )
-    of_models = [f"{note}." for part in plan.plans for note in part.model.notes()]
+    of_models = [f"{note}." for model_plan in plan.plans for note in model_plan.model.notes()]
     by_kind = [*_agreement(config, plan, responses), *_judged(plan, responses)]
     summary = " ".join([summary, *of_models, *_mixed_devices(collected), *by_kind])
     content = {
@@ -272,9 +284,9 @@ def _seal(
         "summary": summary,
         "num_requests": plan.requests.height,
         "num_responses": responses.height,
-        "num_repeated_keys": sum(part.num_repeats for part in collected),
-        "devices": {part.model: part.devices for part in collected},
-        "models": {part.id: part.model.facts() for part in plan.plans},
+        "num_repeated_keys": sum(entry.num_repeats for entry in collected),
+        "devices": {entry.model: entry.devices for entry in collected},
+        "models": {model_plan.id: model_plan.model.facts() for model_plan in plan.plans},
         "store": config.cache_dir,
     }
     tables.write_manifest(content)
@@ -282,10 +294,10 @@ def _seal(
 
 def _mixed_devices(collected: Iterable[_Collected]) -> Iterator[str]:
     """Yield a warning for each model with responses of several kinds of device or versions of software."""
-    for part in collected:
-        if len(part.devices) > 1:
-            counts = "; ".join(f"{count:,} by {name}" for name, count in sorted(part.devices.items()))
-            yield f"Warning: responses of {part.model} are from different devices or versions: {counts}."
+    for entry in collected:
+        if len(entry.devices) > 1:
+            counts = "; ".join(f"{count:,} by {name}" for name, count in sorted(entry.devices.items()))
+            yield f"Warning: responses of {entry.model} are from different devices or versions: {counts}."
 
 
 def _agreement(config: JobConfig, plan: StagePlan, responses: pl.DataFrame) -> Iterator[str]:

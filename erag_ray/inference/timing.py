@@ -17,7 +17,8 @@ import ray.exceptions
 from erag_ray.cluster import task_pool
 from erag_ray.config import JobConfig, SearchConfig
 from erag_ray.inference.actor import NOTES, ModelActor
-from erag_ray.inference.pool import Pool, Work, actor_arguments, error_of
+from erag_ray.inference.pool import Pool, actor_arguments, error_of
+from erag_ray.inference.work import Work
 from erag_ray.sharded_tasks import Tasks, part
 from erag_ray.store import Folder, Lease, ResponseStore
 

@@ -2,8 +2,16 @@
 
 from erag_ray.inputs.dependencies import end_to_end_settings, label_settings
 from erag_ray.inputs.evidence import evidence_of
-from erag_ray.inputs.settings import attempt, check_evaluation, check_writable, cutoff_notes, scores_of
+from erag_ray.inputs.settings import (
+    attempt,
+    check_evaluation,
+    check_reader_names,
+    check_writable,
+    cutoff_notes,
+    scores_of,
+)
 from erag_ray.inputs.stage import (
+    EVIDENCE_TABLES,
     INPUT_TABLES,
     Inputs,
     ReaderCheck,
@@ -15,12 +23,14 @@ from erag_ray.inputs.stage import (
 from erag_ray.inputs.tables import check_inputs, gold_lists
 
 __all__ = [
+    "EVIDENCE_TABLES",
     "INPUT_TABLES",
     "Inputs",
     "ReaderCheck",
     "attempt",
     "check_evaluation",
     "check_inputs",
+    "check_reader_names",
     "check_settings",
     "check_writable",
     "cutoff_notes",

@@ -39,7 +39,7 @@ def end_to_end_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> d
 
 
 def _judged_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[str, object]:
-    """What judged scores depend on besides outputs: the judge, and the hash of of its prompt, dataset by dataset."""
+    """Return the settings of judged scores: the judge, and the hash of its prompt for each dataset."""
     cases = {
         name: Case(dataset=dataset, reader=config.reader, judge=config.judge)
         for name, dataset in datasets.items()

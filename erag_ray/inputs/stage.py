@@ -1,4 +1,4 @@
-"""Stage that loads, checks and seals the inputs: QUERIES, PROVENANCE, CORPUS, RUNS, GOLD and SLICES."""
+"""Stage that loads, checks and seals the inputs: QUERIES, PROVENANCE, CORPUS, RUNS, GOLD, RETRIEVAL_SECONDS, SLICES."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ from erag_ray.inputs.settings import (
 )
 from erag_ray.inputs.tables import check_inputs, gold_lists
 from erag_ray.logs import say
-from erag_ray.passages import load_passages
 from erag_ray.progress import stage_progress
-from erag_ray.runs import load_run, resolve_pages
-from erag_ray.schemas import CORPUS, GOLD, PROVENANCE, QUERIES, RUNS, SLICES
+from erag_ray.runs import ENTRY_COLUMNS, load_corpus, load_run, resolve_pages, seconds_of
+from erag_ray.schemas import CORPUS, GOLD, PROVENANCE, QUERIES, RETRIEVAL_SECONDS, RUNS, SLICES
 from erag_ray.stages import JOB_STAGES, Append, Stage, digests, ensure
 from erag_ray.store import NOT_LOCAL, TableStore, file_stamp
 
 DRY_RUN = "rehearsal"
 """The folder of a dry run inside ``out``."""
-INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
+EVIDENCE_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
+"""The input tables that labels depend on."""
+INPUT_TABLES = (*EVIDENCE_TABLES, RETRIEVAL_SECONDS)
 INPUT_KEYS = (
     "queries",
     "query_format",
@@ -61,6 +62,7 @@ class Inputs:
     corpus: pl.DataFrame
     runs: pl.DataFrame
     gold: pl.DataFrame
+    retrieval_seconds: pl.DataFrame
     slices: pl.DataFrame
     datasets: Mapping[str, Dataset]
     notes: Sequence[str]
@@ -122,11 +124,12 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
     needed = _needed(config, loaded.queries, entries)
     num_before = diagnostics.num_errors
     with stage_progress("loading passages", show=config.progress):
-        corpus = load_passages(
+        corpus = load_corpus(
             config.passages,
+            needed,
             diagnostics,
-            doc_ids=pl.concat([needed["doc_id"], loaded.gold["doc_id"]]).drop_nulls(),
-            page_ids=pl.concat([needed["page_id"], loaded.provenance["page_id"]]).drop_nulls(),
+            doc_ids=loaded.gold["doc_id"],
+            page_ids=loaded.provenance["page_id"],
         )
     unreadable = diagnostics.num_errors > num_before and not corpus.height
     with stage_progress("checking the inputs", show=config.progress):
@@ -145,6 +148,7 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
         corpus=corpus,
         runs=runs.join(loaded.queries, on="query_id", how="semi").filter(pl.col("rank") <= config.depth),
         gold=gold,
+        retrieval_seconds=seconds_of(needed),
         slices=loaded.slices,
         datasets=loaded.datasets,
         notes=diagnostics.warnings,
@@ -208,16 +212,13 @@ def _load(config: JobConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, p
             for name, path in progress.each(config.runs.items(), "runs")
         ]
     sampled = sample_loaded(loaded, config.num_queries, config.seed)
-    empty = pl.DataFrame(RUNS.empty()).with_columns(
-        page_id=pl.lit(None, pl.String), text=pl.lit(None, pl.String)
-    )
-    return sampled, pl.concat(entries) if entries else empty
+    return sampled, pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *entries])
 
 
 def _needed(config: JobConfig, queries: pl.DataFrame, entries: pl.DataFrame) -> pl.DataFrame:
     """Select the entries of the runs to use; lists of pages stay complete, since repeats are removed later."""
     within = (pl.col("rank") <= config.depth) | pl.col("page_id").is_not_null()
-    return entries.join(queries, on="query_id", how="semi").filter(within)
+    return entries.join(queries, on="query_id", how="semi", maintain_order="left").filter(within)
 
 
 def _stage(config: JobConfig, make: Callable[[Append], Mapping[str, object]]) -> Stage:

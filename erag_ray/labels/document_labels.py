@@ -22,7 +22,7 @@ from erag_ray.annotators import (
 from erag_ray.config import JobConfig
 from erag_ray.errors import InputError
 from erag_ray.inference import Finished, Values
-from erag_ray.inputs import INPUT_TABLES, Inputs, evidence_of, label_settings, scores_of
+from erag_ray.inputs import EVIDENCE_TABLES, Inputs, evidence_of, label_settings, scores_of
 from erag_ray.kinds import ANSWER, ANSWER_JUDGE, RELEVANCE
 from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
 from erag_ray.logs import say
@@ -51,7 +51,7 @@ def label(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
             name="labels",
             tables=[LABELS, DOCUMENT_OUTPUTS],
             settings=label_settings(config, inputs.datasets),
-            sources=digests(store, INPUT_TABLES),
+            sources=digests(store, EVIDENCE_TABLES),
             inputs=frame_digests({kind.name: frame for kind, frame in values.items()}),
             names=[*config.annotators, *scores_of(inputs.queries)],
             make=functools.partial(_make, config, inputs, values, at),

@@ -66,7 +66,10 @@ def preview_judgements(config: JobConfig, inputs: Inputs, plan: StagePlan) -> It
     """
     if _judged(inputs).is_empty():
         return
-    parts = [ResponseStore(config.cache_dir, part.id).lookup(part.requests)[0] for part in plan.plans]
+    parts = [
+        ResponseStore(config.cache_dir, model_plan.id).lookup(model_plan.requests)[0]
+        for model_plan in plan.plans
+    ]
     responses = pl.concat([as_frame(RESPONSES.empty()), *parts]).filter(pl.col("error").is_null())
     cached = Finished(plan=plan, requests=plan.requests, responses=responses)
     outputs = pl.concat([_outputs(cached, inputs), _pending_outputs(cached)])
@@ -74,8 +77,8 @@ def preview_judgements(config: JobConfig, inputs: Inputs, plan: StagePlan) -> It
         "the score judged: one request to the judge for each distinct output; outputs of pending requests are unknown, "
         "so the lines below count one of full length for each: an upper bound, without time"
     )
-    judging = _plan(config, inputs, plan.stage, _with_passages(outputs, inputs))
-    for line in preview(judging, show=config.progress):
+    judge_plan = _plan(config, inputs, plan.stage, _with_passages(outputs, inputs))
+    for line in preview(judge_plan, show=config.progress):
         yield f"at most: {line}"
 
 
@@ -135,7 +138,7 @@ def _with_rest_of_cost(config: JobConfig, before: StagePlan, plan: StagePlan) ->
         JobError: nothing of ``max_cost`` is left, and there are pending requests.
     """
     costs = TableStore("/".join([config.out.rstrip("/"), before.stage])).read(COSTS)
-    pending = [part.id for part in plan.plans if part.new.height]
+    pending = [model_plan.id for model_plan in plan.plans if model_plan.new.height]
     spent = math.fsum(costs.filter(pl.col("model").is_in(pending))["price"].drop_nulls())
     if config.max_cost is None or not spent:
         return config

@@ -14,6 +14,7 @@ from erag_ray.errors import InputError
 from erag_ray.models.base import Model, Rendered, Resources
 from erag_ray.models.causal.model import CausalModel
 from erag_ray.models.echo import EchoModel
+from erag_ray.models.function import FunctionModel, Reader, register_function
 from erag_ray.models.isolation import Isolation, render_isolated, run_checked
 from erag_ray.models.local.devices import backend, gpu_error
 from erag_ray.models.local.memory import keep_freed_memory
@@ -25,19 +26,21 @@ from erag_ray.models.vllm.model import VllmModel
 from erag_ray.registry import find
 from erag_ray.requests import Failure, Form, Passage, Prompt, Request, Response
 from erag_ray.store import ResponseStore, fingerprint
-from erag_ray.user_code import checking, running
+from erag_ray.user_code import checking, is_user_code, running
 
 __all__ = [
     "MODELS",
     "CausalModel",
     "Failure",
     "Form",
+    "FunctionModel",
     "Isolation",
     "LocalModel",
     "Model",
     "Passage",
     "Prompt",
     "PromptTokens",
+    "Reader",
     "Rendered",
     "Request",
     "Resources",
@@ -56,6 +59,7 @@ __all__ = [
     "make_model",
     "model_class",
     "model_id",
+    "register_function",
     "render_isolated",
     "resources_of",
     "run_checked",
@@ -66,7 +70,7 @@ def model_class(kind: str) -> type[Model]:
     """Return the class that ``reader.kind`` names.
 
     Raises:
-        InputError: there is none, or it is no subclass of `Model`.
+        InputError: there is none, it is no subclass of `Model`, or it defines a method by a former name.
     """
     try:
         entry: object = find("reader", kind, MODELS)
@@ -75,7 +79,20 @@ def model_class(kind: str) -> type[Model]:
     if not (isinstance(entry, type) and issubclass(entry, Model)):
         what = "not a subclass" if isinstance(entry, type) else f"a {type(entry).__name__}, not a subclass"
         raise InputError([f"reader.kind: {kind} is {what} of erag_ray.models.Model"])
+    _check_names(kind, entry)
     return entry
+
+
+def _check_names(kind: str, model: type[Model]) -> None:
+    """Check that user code defines no method by its former name alone, which nothing would call.
+
+    Raises:
+        InputError: it does.
+    """
+    for old, new in model.former_names.items():
+        if hasattr(model, old) and not is_user_code(getattr(model, new)):
+            with checking(f"reader.kind: {kind}", getattr(model, old)):
+                raise TypeError(f"the method {old} is called {new} now. Rename it")
 
 
 def kinds_supporting(form: Form) -> str:
@@ -176,4 +193,5 @@ MODELS: dict[str, type[Model]] = {
     "vllm": VllmModel,
     "served": ServedModel,
     "echo": EchoModel,
+    "function": FunctionModel,
 }

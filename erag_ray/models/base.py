@@ -68,6 +68,7 @@ class Model(ABC):
         revision: increase it with every change of the code that may change a response.
         dtypes: the supported precisions.
         default_prompt: name of the built-in prompt that it gets if the config names none.
+        former_names: methods of former versions, by the names that they have now.
         config: of the reader.
         memory_share: fraction of the GPU, or of the CPU memory for models, if several actors share it.
     """
@@ -78,6 +79,7 @@ class Model(ABC):
     revision: ClassVar[int] = 1
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "tf32", "bfloat16", "float16")
     default_prompt: ClassVar[str] = "plain"
+    former_names: ClassVar[Mapping[str, str]] = {"identity": "fingerprint_fields"}
 
     def __init__(self, config: ReaderConfig) -> None:
         if config.dtype not in self.dtypes:
@@ -85,6 +87,11 @@ class Model(ABC):
             raise InputError([f"reader.dtype: {config.kind} supports {dtypes}, not {config.dtype}"])
         self.config = config
         self.memory_share = 1.0
+
+    @property
+    def code(self) -> object:
+        """The code that may raise for reasons of the user's: a class or a function."""
+        return type(self)
 
     @abstractmethod
     def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:

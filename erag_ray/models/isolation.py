@@ -16,7 +16,7 @@ from erag_ray.models.base import Model, Rendered
 from erag_ray.models.local.memory import is_gpu_lost
 from erag_ray.requests import Failure, Request, Response
 from erag_ray.schemas import ERROR_KINDS
-from erag_ray.user_code import KEPT, Fault, fault_of, is_user_code
+from erag_ray.user_code import RESUME_ADVICE, Fault, fault_of, is_user_code
 
 ERRORS_IN_A_ROW = 10
 """Consecutive failures after which the cause may be general, such as a wrong key: then other questions are tried."""
@@ -53,7 +53,7 @@ class Isolation:
             JobError: the other questions failed too.
             RuntimeError: the GPU cannot be used any more (`is_gpu_lost`).
         """
-        if not is_user_code(type(self.model)):
+        if not is_user_code(self.model.code):
             yield from self.model.run(requests)
             return
         stack = [list(range(len(requests)))]
@@ -90,7 +90,7 @@ class Isolation:
         except Exception as error:
             if is_gpu_lost(error):
                 raise
-            return list(open_rows), fault_of(error, type(self.model))
+            return list(open_rows), fault_of(error, self.model.code)
         return [], None
 
     def _count(self, requests: Sequence[Request], row: int, fault: Fault) -> None:
@@ -106,7 +106,7 @@ class Isolation:
             )
 
     def _end(self, fault: Fault, why: str = "") -> JobError:
-        return JobError(f"reader {self.model.config.kind}: {why}{fault}; {KEPT}")
+        return JobError(f"reader {self.model.config.kind}: {why}{fault}; {RESUME_ADVICE}")
 
 
 def run_checked(model: Model, requests: Sequence[Request]) -> Iterator[Answer]:

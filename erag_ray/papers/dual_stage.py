@@ -13,15 +13,15 @@ from erag_ray.files import Diagnostics
 from erag_ray.logs import say
 from erag_ray.papers.dual_labels import dual_labels, dual_probabilities
 from erag_ray.papers.dual_table import dual_tables
-from erag_ray.passages import load_passages
 from erag_ray.report import Table
 from erag_ray.retrieve.run import MadeRun, read_run
 from erag_ray.retrieve.stage import load_questions, passages_of
+from erag_ray.runs import load_corpus
 from erag_ray.schemas import DUAL_LABELS
 from erag_ray.store import TableStore
 
 
-def label_twice(config: DualLabelsConfig, made: Sequence[MadeRun]) -> list[Table]:
+def label_twice(config: DualLabelsConfig, runs_made: Sequence[MadeRun]) -> list[Table]:
     """Compute DUAL_LABELS of the runs of a retrieval, seal them in its folder, and return them as report tables.
 
     Raises:
@@ -29,11 +29,12 @@ def label_twice(config: DualLabelsConfig, made: Sequence[MadeRun]) -> list[Table
     """
     diagnostics = Diagnostics()
     loaded = load_questions(config, diagnostics)
-    runs = pl.concat(read_run(run) for run in made).filter(pl.col("rank") == 1)
-    corpus = load_passages(
+    runs = pl.concat(read_run(run) for run in runs_made).filter(pl.col("rank") == 1)
+    corpus = load_corpus(
         passages_of(config),
+        runs,
         diagnostics,
-        doc_ids=pl.concat([runs["doc_id"], loaded.gold["doc_id"]]).unique(),
+        doc_ids=loaded.gold["doc_id"],
         page_ids=loaded.provenance["page_id"],
     )
     diagnostics.raise_errors()
@@ -66,9 +67,9 @@ def label_twice(config: DualLabelsConfig, made: Sequence[MadeRun]) -> list[Table
         queries,
         ANNOTATORS["provenance"].function(evidence),
         ANNOTATORS[config.word_rule].function(evidence),
-        [run.run_id for run in made],
+        [run.run_id for run in runs_made],
     )
-    inputs = {run.run_id: run.sha256 for run in made}
+    inputs = {run.run_id: run.sha256 for run in runs_made}
     settings = {"word_rule": config.word_rule, "confidence": config.confidence}
     table = dual_probabilities(labels, config.confidence)
     TableStore(config.out).write(table, DUAL_LABELS, config=settings, inputs=inputs)

@@ -119,7 +119,7 @@ def _seal(
 
 
 def _sealed(tables: TableStore, splitter: str, stamps: Mapping[str, str]) -> SealedCorpus | None:
-    manifest = tables.made(CORPUS)
+    manifest = tables.manifest_if_whole(CORPUS)
     if manifest is None:
         return None
     same = manifest["config"].get("splitter") == splitter and manifest["inputs"] == dict(stamps)
@@ -258,6 +258,6 @@ def _report_repeats(pieces: Sequence[Piece], repeated: set[int], diagnostics: Di
 
 def _check_repeat(page: Page, record: Record, seen: set[str], diagnostics: Diagnostics) -> None:
     if page.page_id in seen:
-        text = f"{record.place}: page {page.page_id!r} repeats an earlier one"
+        text = f"{record.location}: page {page.page_id!r} repeats an earlier one"
         diagnostics.error(f"repeated pages in {record.path}", text)
     seen.add(page.page_id)

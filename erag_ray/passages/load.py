@@ -46,7 +46,7 @@ Passage = tuple[str, str | None, str, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which passages to load: those of these documents or of these pages; all if both are None."""
+    """Selection of passages: those of these documents or of these pages; all if both are None."""
 
     doc_ids: frozenset[str] | None
     page_ids: frozenset[str] | None
@@ -123,9 +123,9 @@ def _files_of(path: str, diagnostics: Diagnostics) -> list[str]:
 def _report_repeats(seen: pl.DataFrame, diagnostics: Diagnostics) -> bool:
     """Record an error for each repetition of an id; return whether there is any."""
     repeated = seen.filter(pl.col("doc_id").is_duplicated())
-    place = pl.concat_str(pl.col("path").cast(pl.String), pl.lit(":"), pl.col("place").cast(pl.String))
+    location = pl.concat_str(pl.col("path").cast(pl.String), pl.lit(":"), pl.col("place").cast(pl.String))
     later = (
-        repeated.with_columns(place=place)
+        repeated.with_columns(place=location)
         .with_columns(first=pl.col("place").first().over("doc_id"))
         .filter(~pl.col("doc_id").is_first_distinct())
     )

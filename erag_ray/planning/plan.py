@@ -327,20 +327,20 @@ def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
         show: show progress while tokens are counted.
     """
     yield from plan.notes
-    for part in plan.plans:
-        yield from part.model.notes()
-        yield from part.repaired
-        for row in part.counts.iter_rows(named=True):
+    for model_plan in plan.plans:
+        yield from model_plan.model.notes()
+        yield from model_plan.repaired
+        for row in model_plan.counts.iter_rows(named=True):
             yield (
-                f"{part.id}: {row['kind']}, {row['lists']}: {row['asked']:,} asked, {row['distinct']:,} distinct "
+                f"{model_plan.id}: {row['kind']}, {row['lists']}: {row['asked']:,} asked, {row['distinct']:,} distinct "
                 f"(union), {row['cached']:,} cached, {row['new']:,} new"
             )
-        if part.new.height:
+        if model_plan.new.height:
             with stage_progress("counting prompt tokens", show=show):
-                estimate = _estimate(part)
-            yield f"{part.id}: {estimate}"
-            if part.model.config.price_per_million:
-                yield f"{part.id}: {_price(part)}"
+                estimate = _estimate(model_plan)
+            yield f"{model_plan.id}: {estimate}"
+            if model_plan.model.config.price_per_million:
+                yield f"{model_plan.id}: {_price(model_plan)}"
 
 
 def _estimate(plan: ModelPlan) -> str:

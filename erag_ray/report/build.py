@@ -18,6 +18,7 @@ from erag_ray.report.tables.correlations import across_runs_table, correlation_t
 from erag_ray.report.tables.costs import cost_table, work_table
 from erag_ray.report.tables.differences import comparison_table, contrast_table
 from erag_ray.report.tables.harm import harm_notes, harm_warnings
+from erag_ray.report.tables.latency import latency_table
 from erag_ray.report.tables.outputs import (
     depth_table,
     judgement_table,
@@ -73,6 +74,7 @@ def _of_dataset(results: Results, dataset: str, *, is_only: bool) -> Parts:
     runs = best_first(rows)
     yield from figures(results, dataset)
     yield which_retriever(results.means, dataset, results.confidence, is_main=is_only)
+    yield from _latency(results, dataset, runs, is_only=is_only)
     if dataset in results.outputs["dataset"]:
         yield output_table(results.outputs, results.common_outputs, dataset)
     if dataset in results.judgements["dataset"]:
@@ -86,6 +88,13 @@ def _of_dataset(results: Results, dataset: str, *, is_only: bool) -> Parts:
     yield from _cells(results, dataset, runs)
     if len(runs) > 1 and dataset in results.pool_bias["dataset"]:
         yield pool_bias_table(results.pool_bias, dataset, runs)
+
+
+def _latency(results: Results, dataset: str, runs: Sequence[str], *, is_only: bool) -> Iterator[Table]:
+    """Yield the table of latencies, if the lists of any run bring them."""
+    if results.retrieval_seconds.height:
+        inputs = results.retrieval_seconds, results.queries, results.means
+        yield latency_table(*inputs, dataset, runs, is_main=is_only)
 
 
 def _cells(results: Results, dataset: str, runs: Sequence[str]) -> Iterator[Table]:

@@ -28,6 +28,7 @@ from erag_ray.schemas import (
     POOL_BIAS,
     QUERIES,
     REQUESTS,
+    RETRIEVAL_SECONDS,
     RUNS,
     SLICE_COMPARISONS,
     SLICE_MEANS,
@@ -79,6 +80,9 @@ class Results:
     )
     queries: pl.DataFrame = dataclasses.field(default_factory=Empty(QUERIES))
     runs: pl.DataFrame = dataclasses.field(default_factory=Empty(RUNS))
+    retrieval_seconds: pl.DataFrame = dataclasses.field(
+        default_factory=Empty(RETRIEVAL_SECONDS, optional=True)
+    )
     costs: pl.DataFrame = dataclasses.field(default_factory=Empty(COSTS, of_stages=True))
     outputs: pl.DataFrame = dataclasses.field(default_factory=Empty(OUTPUTS, of_stages=True))
     common_outputs: pl.DataFrame = dataclasses.field(default_factory=Empty(COMMON_OUTPUTS, of_stages=True))

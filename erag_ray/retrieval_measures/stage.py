@@ -11,13 +11,13 @@ from erag_ray.annotators import Evidence, annotate, applicable_queries
 from erag_ray.config import RetrieveConfig
 from erag_ray.datasets import LoadedQueries
 from erag_ray.files import Diagnostics
-from erag_ray.passages import load_passages
 from erag_ray.progress import stage_progress
 from erag_ray.report import Table
 from erag_ray.retrieval_measures.measures import hit_values, mean_retrieval_measures, page_values
 from erag_ray.retrieval_measures.table import retrieval_measures_tables
 from erag_ray.retrieve.run import MadeRun, read_run
 from erag_ray.retrieve.stage import load_questions, passages_of
+from erag_ray.runs import load_corpus
 from erag_ray.schemas import RETRIEVAL_MEASURES
 from erag_ray.stages import Append, Stage, ensure
 from erag_ray.store import TableStore, as_frame, file_stamp
@@ -27,12 +27,12 @@ CUTOFFS = (1, 5, 20, 100)
 HITS = {"provenance": "gold_page", "contains_answer_dpr": "contains_answer"}
 
 
-def find_retrieval_measures(config: RetrieveConfig, made: Sequence[MadeRun]) -> list[Table]:
+def find_retrieval_measures(config: RetrieveConfig, runs: Sequence[MadeRun]) -> list[Table]:
     """Return RETRIEVAL_MEASURES of the runs as report tables; recompute and seal them if they are not current.
 
     Args:
         config: the retrieval.
-        made: its runs.
+        runs: its runs.
     """
     tables = TableStore(config.out)
     files = [*config.queries, *config.qrels, *config.triviaqa_questions, *passages_of(config)]
@@ -40,28 +40,29 @@ def find_retrieval_measures(config: RetrieveConfig, made: Sequence[MadeRun]) -> 
         name="retrieval measures",
         tables=[RETRIEVAL_MEASURES],
         settings={key: getattr(config, key) for key in SETTINGS},
-        inputs={**{run.run_id: run.sha256 for run in made}, **{path: file_stamp(path) for path in files}},
-        make=functools.partial(_make, config, made),
+        inputs={**{run.run_id: run.sha256 for run in runs}, **{path: file_stamp(path) for path in files}},
+        make=functools.partial(_make, config, runs),
     )
     with stage_progress(stage.name, show=config.progress):
         ensure(stage, tables)
     return retrieval_measures_tables(tables.read(RETRIEVAL_MEASURES))
 
 
-def _make(config: RetrieveConfig, made: Sequence[MadeRun], append: Append) -> Mapping[str, object]:
-    append(RETRIEVAL_MEASURES, _of_runs(config, made))
+def _make(config: RetrieveConfig, runs: Sequence[MadeRun], append: Append) -> Mapping[str, object]:
+    append(RETRIEVAL_MEASURES, _of_runs(config, runs))
     return {}
 
 
-def _of_runs(config: RetrieveConfig, made: Sequence[MadeRun]) -> pl.DataFrame:
+def _of_runs(config: RetrieveConfig, made_runs: Sequence[MadeRun]) -> pl.DataFrame:
     diagnostics = Diagnostics()
     loaded = load_questions(config, diagnostics)
     # a run may hold the lists of more questions
-    runs = pl.concat(map(read_run, made)).join(loaded.queries, on="query_id", how="semi")
-    corpus = load_passages(passages_of(config), diagnostics, doc_ids=runs["doc_id"].unique())
+    runs = pl.concat(map(read_run, made_runs)).join(loaded.queries, on="query_id", how="semi")
+    none = pl.Series([], dtype=pl.String)
+    corpus = load_corpus(passages_of(config), runs, diagnostics, doc_ids=none, page_ids=none)
     diagnostics.raise_errors()
     cutoffs = [cutoff for cutoff in CUTOFFS if cutoff <= config.depth]
-    return _retrieval_measures(runs, [run.run_id for run in made], loaded, corpus, cutoffs)
+    return _retrieval_measures(runs, [run.run_id for run in made_runs], loaded, corpus, cutoffs)
 
 
 def _retrieval_measures(

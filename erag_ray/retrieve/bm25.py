@@ -77,9 +77,9 @@ class Bm25:
         words = [read_frame(index, "words", f"{part(number)}.parquet") for number in range(num_shards)]
         every = pl.concat([pl.DataFrame(schema=COUNT_COLUMNS), *words])
         total = every.group_by("word").agg(pl.col("passages").sum().alias("total"))
-        for number, own in enumerate(words):
-            held = own.join(total, on="word", how="left", maintain_order="left")["total"]
-            write_array(held.to_numpy(), index, "held_by", f"{part(number)}.npy")
+        for number, shard_words in enumerate(words):
+            num_passages = shard_words.join(total, on="word", how="left", maintain_order="left")["total"]
+            write_array(num_passages.to_numpy(), index, "held_by", f"{part(number)}.npy")
         lengths = [open_array(index, "lengths", f"{part(number)}.npy") for number in range(num_shards)]
         sizes = np.array([len(shard) for shard in lengths], np.int64)
         count = sum(int(shard.sum(dtype=np.int64)) for shard in lengths)
@@ -92,8 +92,8 @@ class Bm25:
         """The lists of QUERIES; one that matches nothing has no row. The shards are those of the index."""
         analyse = analyser_named(self.config.analyser)()
         words = pl.Series(analyse(queries["question"].to_list()), dtype=pl.List(pl.String))
-        asked = pl.DataFrame({"query": np.arange(queries.height, dtype=np.uint32), "words": words})
-        num_slices = write_queries(asked, work)
+        analysed = pl.DataFrame({"query": np.arange(queries.height, dtype=np.uint32), "words": words})
+        num_slices = write_queries(analysed, work)
         num_shards = len(open_array(index, "bounds.npy")) - 1
         settings = {
             "index": index.address,
@@ -124,17 +124,17 @@ class CountWords:
         texts = read_frame(self._index, "texts", f"{name}.parquet")["text"]
         numbers: dict[str, int] = {}
         lengths = np.zeros(len(texts), np.int32)
-        some = [
+        parts = [
             self._pairs(texts, start, numbers, lengths) for start in range(0, len(texts), TEXTS_AT_A_TIME)
         ]
-        pairs = np.concatenate([np.empty(0, np.int64), *some])
-        del some
+        pairs = np.concatenate([np.empty(0, np.int64), *parts])
+        del parts
         # in place: np.unique would hold them three times
         pairs.sort()
         first = np.flatnonzero(np.concatenate([pairs[:1] >= 0, pairs[1:] != pairs[:-1]]))
         times = np.diff(first, append=len(pairs))
-        held, places = np.divmod(pairs[first], max(len(texts), 1))
-        passages = np.bincount(held, minlength=len(numbers))
+        word_numbers, places = np.divmod(pairs[first], max(len(texts), 1))
+        passages = np.bincount(word_numbers, minlength=len(numbers))
         frame = pl.DataFrame({"word": list(numbers), "passages": passages}, schema=COUNT_COLUMNS)
         write_frame(frame, self._index, "words", f"{name}.parquet")
         starts = np.concatenate([[0], np.cumsum(passages)]).astype(np.int64)
@@ -149,11 +149,11 @@ class CountWords:
     ) -> npt.NDArray[np.int64]:
         """Every word of some texts: its number (words without one get the next) times all texts, plus its text."""
         lists = self._analyse(texts.slice(start, TEXTS_AT_A_TIME).to_list())
-        own = lengths[start : start + len(lists)]
-        own[:] = [len(words) for words in lists]
+        batch_lengths = lengths[start : start + len(lists)]
+        batch_lengths[:] = [len(words) for words in lists]
         flat = (numbers.setdefault(word, len(numbers)) for words in lists for word in words)
-        words = np.fromiter(flat, np.int64, int(own.sum(dtype=np.int64)))
-        return words * len(texts) + np.repeat(np.arange(start, start + len(lists)), own)
+        words = np.fromiter(flat, np.int64, int(batch_lengths.sum(dtype=np.int64)))
+        return words * len(texts) + np.repeat(np.arange(start, start + len(lists)), batch_lengths)
 
 
 class WeighWords:
@@ -216,22 +216,26 @@ class SearchWords:
     def __call__(self, number: int) -> None:
         shard, piece = divmod(number, self._num_slices)
         engine, words = self._shard(shard)
-        asked = read_frame(self._work, "queries", f"{part(piece)}.parquet")
+        queries = read_frame(self._work, "queries", f"{part(piece)}.parquet")
         known = {
             query: ids
-            for query, asked_words in asked.iter_rows()
-            if (ids := [words[word] for word in asked_words if word in words])
+            for query, words_of_query in queries.iter_rows()
+            if (ids := [words[word] for word in words_of_query if word in words])
         }
-        found = _search(engine, known, self._depth)
-        place = (pl.col("place") + int(self._bounds[shard])).cast(pl.UInt32)
-        write_frame(found.with_columns(place), self._work, "found", f"{part(number)}.parquet")
+        hits = _search(engine, known, self._depth)
+        position = (pl.col("place") + int(self._bounds[shard])).cast(pl.UInt32)
+        write_frame(hits.with_columns(position), self._work, "found", f"{part(number)}.parquet")
 
     def _shard(self, number: int) -> tuple[Any, dict[str, int]]:
         """The shard's engine and its words; the last one stays open."""
         if self._open is None or self._open[0] != number:
             words = read_frame(self._index, "words", f"{part(number)}.parquet")["word"].to_list()
             engine = open_shard(self._index, number, self._method, len(words), self._num_queries)
-            self._open = (number, engine, {word: place for place, word in enumerate(words)})
+            self._open = (
+                number,
+                engine,
+                {word: number_in_shard for number_in_shard, word in enumerate(words)},
+            )
         return self._open[1], self._open[2]
 
 
@@ -266,17 +270,17 @@ def _search(engine: Any, known: Mapping[int, Sequence[int]], depth: int) -> pl.D
     ends_equal = (scores[:, -1] == scores[:, min(depth, wide) - 1]) & (scores[:, -1] > 0) & (wide < num_docs)
     queries = np.fromiter(known, np.uint32, len(known))
     plain = np.flatnonzero(~ends_equal)
-    own = np.take_along_axis(scores, order, axis=1)[plain]
-    is_found = own > 0
-    found = [
+    top_scores = np.take_along_axis(scores, order, axis=1)[plain]
+    is_found = top_scores > 0
+    hits = [
         (
-            np.broadcast_to(queries[plain, None], own.shape)[is_found],
+            np.broadcast_to(queries[plain, None], top_scores.shape)[is_found],
             np.take_along_axis(places, order, axis=1)[plain][is_found],
-            own[is_found],
+            top_scores[is_found],
         )
     ]
     for row in np.flatnonzero(ends_equal):
         everything = engine.get_scores_from_ids(known[int(queries[row])])
         top = best(everything, depth)
-        found.append((np.full(len(top), queries[row]), top, everything[top]))
-    return candidates(*(np.concatenate(column) for column in zip(*found, strict=True)))
+        hits.append((np.full(len(top), queries[row]), top, everything[top]))
+    return candidates(*(np.concatenate(column) for column in zip(*hits, strict=True)))

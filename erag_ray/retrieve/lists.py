@@ -14,16 +14,16 @@ FOUND_COLUMNS = pl.Schema({"query": pl.UInt32(), "place": pl.UInt32(), "score": 
 """Candidates: the number of the query and the document's position in its index, both from 0."""
 
 
-def ranked(found: pl.DataFrame, query_ids: pl.Series, doc_ids: pl.Series, depth: int) -> pl.DataFrame:
+def ranked(hits: pl.DataFrame, query_ids: pl.Series, doc_ids: pl.Series, depth: int) -> pl.DataFrame:
     """Rank candidates: best first, ties by position, cut to ``depth``.
 
     Args:
-        found: candidates of all shards, at least the best ``depth`` of each query.
+        hits: candidates of all shards, at least the best ``depth`` of each query.
         query_ids: the queries, by number.
         doc_ids: the documents, by position: descending ids, for trec_eval's order of ties.
         depth: length of the lists.
     """
-    ordered = found.sort("query", "score", "place", descending=[False, True, False])
+    ordered = hits.sort("query", "score", "place", descending=[False, True, False])
     top = _cut(ordered, "query", depth)
     return pl.DataFrame(
         {

@@ -52,7 +52,7 @@ class Lucene:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What is searched, parameters, and the version that counts and scores."""
+        """Return the searched fields, the parameters, and the version that counts and scores."""
         return {
             "searches": self.config.searches,
             "k1": self.config.k1,
@@ -116,10 +116,10 @@ def _open_java() -> Any:
 
 
 def _jar() -> pathlib.Path:
-    found = importlib.util.find_spec("pyserini")
-    assert found is not None
-    assert found.origin is not None
-    return next(pathlib.Path(found.origin).parent.glob("resources/jars/anserini-*-fatjar.jar"))
+    spec = importlib.util.find_spec("pyserini")
+    assert spec is not None
+    assert spec.origin is not None
+    return next(pathlib.Path(spec.origin).parent.glob("resources/jars/anserini-*-fatjar.jar"))
 
 
 class IndexTexts:
@@ -132,28 +132,30 @@ class IndexTexts:
     def __call__(self, number: int) -> None:
         self._index.delete_folder("lucene")
         indexer = java("io.anserini.index.SimpleIndexer")(self._index.at("lucene"), False, num_processors())
-        place = 0
+        number_of_text = 0
         for file in range(self._num_files):
             texts = read_frame(self._index, "texts", f"{part(file)}.parquet")["text"]
             for start in range(0, len(texts), TEXTS_AT_A_TIME):
-                some = texts.slice(start, TEXTS_AT_A_TIME).to_list()
-                indexer.addRawDocuments([_document(place + at, text) for at, text in enumerate(some)])
-                place += len(some)
+                batch = texts.slice(start, TEXTS_AT_A_TIME).to_list()
+                indexer.addRawDocuments(
+                    [_document(number_of_text + at, text) for at, text in enumerate(batch)]
+                )
+                number_of_text += len(batch)
         indexer.close()
         # the last file: with it the index is whole
         self._index.write_bytes(b"{}", "built", f"{part(number)}.json")
 
 
-def _document(place: int, text: str) -> str:
+def _document(number: int, text: str) -> str:
     # Anserini breaks ties by this, as a string
-    return json.dumps({"id": f"{place:010}", "contents": text})
+    return json.dumps({"id": f"{number:010}", "contents": text})
 
 
-def _strings(some: Iterable[str]) -> Any:
-    found = java("java.util.ArrayList")()
-    for one in some:
-        found.add(java("java.lang.String")(one))
-    return found
+def _strings(values: Iterable[str]) -> Any:
+    strings = java("java.util.ArrayList")()
+    for one in values:
+        strings.add(java("java.lang.String")(one))
+    return strings
 
 
 class SearchLucene:
@@ -166,20 +168,22 @@ class SearchLucene:
         self._searcher.set_bm25(k1, b)
 
     def __call__(self, number: int) -> None:
-        asked = read_frame(self._work, "queries", f"{part(number)}.parquet")
+        queries = read_frame(self._work, "queries", f"{part(number)}.parquet")
         hits = self._searcher.batch_search(
-            _strings(asked["text"]),
-            _strings(asked["query"].cast(pl.String)),
+            _strings(queries["text"]),
+            _strings(queries["query"].cast(pl.String)),
             self._depth,
             num_processors(),
         )
         rows = [(int(one.getKey()), list(one.getValue())) for one in hits.entrySet().toArray()]
-        found = candidates(
-            np.repeat([query for query, _ in rows], [len(some) for _, some in rows]).astype(np.int64),
-            np.array([int(hit.docid) for _, some in rows for hit in some], np.int64),
-            np.array([score for _, some in rows for score in _scores(some)], np.float64),
+        ranked_hits = candidates(
+            np.repeat([query for query, _ in rows], [len(hits_of_query) for _, hits_of_query in rows]).astype(
+                np.int64
+            ),
+            np.array([int(hit.docid) for _, hits_of_query in rows for hit in hits_of_query], np.int64),
+            np.array([score for _, hits_of_query in rows for score in _scores(hits_of_query)], np.float64),
         )
-        write_frame(found, self._work, "found", f"{part(number)}.parquet")
+        write_frame(ranked_hits, self._work, "found", f"{part(number)}.parquet")
 
 
 def _scores(hits: Sequence[Any]) -> npt.NDArray[np.float64]:

@@ -19,7 +19,7 @@ class ReciprocalRank:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """k, and the depth to which the runs are read."""
+        """Return k, and the depth to which the runs are read."""
         return {"rrf_k": self.config.rrf_k, "candidates": self.config.candidates}
 
     def fuse(self, lists: Sequence[pl.DataFrame], depth: int) -> pl.DataFrame:

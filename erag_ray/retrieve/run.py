@@ -18,6 +18,7 @@ from erag_ray.progress import counted
 from erag_ray.retrieve import INDEXED
 from erag_ray.retrieve.lists import LIST_COLUMNS
 from erag_ray.retrieve.shards import PAIRS_PER_PART, QUERIES_PER_TASK, TEXTS_PER_PART
+from erag_ray.runs import as_entries
 from erag_ray.schemas import RUNS, conform
 from erag_ray.sharded_tasks import Do
 from erag_ray.store import Folder, TableStore, as_frame, fingerprint, provenance_of_code, whole_manifest
@@ -303,9 +304,9 @@ def run_class(kind: str) -> type[Run]:
 
 
 def read_run(run: MadeRun) -> pl.DataFrame:
-    """Return RUNS of a sealed run."""
+    """Return the entries of a sealed run: RUNS, with texts and latencies if its retriever brings them."""
     folder, _, name = run.path.rpartition("/")
-    return as_frame(Folder(folder).read_parquet(name))
+    return as_entries(as_frame(Folder(folder).read_parquet(name)), run.run_id)
 
 
 def claim_folder(folder: Folder, made_from: Mapping[str, Any]) -> None:

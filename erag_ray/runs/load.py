@@ -1,8 +1,8 @@
-"""Loading of run files: TREC, Parquet, and KILT predictions.
+"""Loading of run files: TREC, Parquet, KILT predictions, and JSON Lines of lists with their texts.
 
-`load_run` returns *entries*: RUNS and, for documents that a KILT prediction identifies only by page, ``page_id`` and
-``text``. `predictions.resolve_pages` turns entries into RUNS once the passages are loaded. Ties are broken here and
-nowhere else. A new format is one function and one line in `RUN_FORMATS`.
+`load_run` returns *entries* (`entries.ENTRY_COLUMNS`): RUNS, pages of KILT predictions, texts and latencies.
+`predictions.resolve_pages` turns entries into RUNS once the passages are loaded. Ties are broken by
+`entries.in_trec_order` and nowhere else. A new format is one function and one line in `RUN_FORMATS`.
 """
 
 from __future__ import annotations
@@ -13,20 +13,12 @@ from collections.abc import Callable
 
 import polars as pl
 
-from erag_ray.files import (
-    FIELD,
-    NUM_NAMED,
-    READ_ERRORS,
-    Diagnostics,
-    Path,
-    number_column,
-    read_lines,
-    report_unreadable,
-    scan_parquet,
-    text_column,
-)
+from erag_ray.files import FIELD, NUM_NAMED, Diagnostics, Path, read_lines, read_records
 from erag_ray.registry import find
-from erag_ray.runs.predictions import ENTRY_COLUMNS, read_predictions
+from erag_ray.runs.entries import ENTRY_COLUMNS, as_entries, in_trec_order, report_repeats
+from erag_ray.runs.lists import read_lists
+from erag_ray.runs.parquet import read_parquet
+from erag_ray.runs.predictions import read_predictions
 
 # trec_eval keeps scores in single precision up to version 9, in double precision from version 10
 TIES: dict[str, type[pl.DataType]] = {"trec9": pl.Float32, "trec10": pl.Float64}
@@ -41,7 +33,7 @@ def load_run(
         name: the ``run_id``; a tag in the file is ignored.
         path: the file, plain or gzip.
         diagnostics: receives all errors and warnings.
-        format: a key of `RUN_FORMATS`, or "auto" to detect it by the file's name.
+        format: a key of `RUN_FORMATS`, or "auto" to detect it by the file's name, and for JSON by its first record.
         ties: when scores tie: "trec9" (equal in single precision: trec_eval up to version 9 and pytrec_eval) or
             "trec10" (equal in double precision). Ties are ordered by descending id, as in trec_eval.
 
@@ -55,16 +47,6 @@ def load_run(
     if not entries.height and diagnostics.num_errors == num_before:
         diagnostics.error(f"empty run {name}", f"{file}: run {name!r} has no lists")
     return entries.select(ENTRY_COLUMNS.names()).cast(ENTRY_COLUMNS)
-
-
-def in_trec_order(entries: pl.DataFrame, precision: type[pl.DataType]) -> pl.DataFrame:
-    """Sort by query, descending score, then descending doc_id (by bytes), and add ``rank``."""
-    return (
-        entries.with_columns(_score=pl.col("score").cast(precision))
-        .sort("query_id", "_score", "doc_id", descending=[False, True, True])
-        .with_columns(rank=pl.int_range(1, pl.len() + 1, dtype=pl.Int32).over("query_id"))
-        .drop("_score")
-    )
 
 
 def read_trec(name: str, path: str, diagnostics: Diagnostics, precision: type[pl.DataType]) -> pl.DataFrame:
@@ -95,7 +77,8 @@ def read_trec(name: str, path: str, diagnostics: Diagnostics, precision: type[pl
     ranked = in_trec_order(table.filter(good), precision)
     if not _report_rising(ranked, name, path, diagnostics):
         _warn_of_ranks(ranked, name, diagnostics)
-    return _distinct(ranked, name, path, diagnostics)
+    report_repeats(ranked, name, path, diagnostics)
+    return as_entries(ranked, name)
 
 
 RISING_FRACTION = 0.9
@@ -160,115 +143,28 @@ def _warn_of_ranks(ranked: pl.DataFrame, name: str, diagnostics: Diagnostics) ->
         diagnostics.warning(kind, *differing.head(NUM_NAMED), count=len(differing))
 
 
-def _distinct(ranked: pl.DataFrame, name: str, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
-    """Add the columns of entries, and record an error for each document that is in a list twice."""
-    repeated = ranked.filter(~pl.struct("query_id", "doc_id").is_first_distinct())
-    texts = [
-        f"{path}: run {name!r}, query {query!r}: document {document!r} is in the list more than once"
-        for query, document in repeated.select("query_id", "doc_id").head(NUM_NAMED).iter_rows()
-    ]
-    diagnostics.error(f"repeated documents in the lists of run {name!r}", *texts, count=repeated.height)
-    null = pl.lit(None, dtype=pl.String)
-    return ranked.with_columns(run_id=pl.lit(name), page_id=null, text=null)
-
-
-def read_parquet(
-    name: str, path: str, diagnostics: Diagnostics, precision: type[pl.DataType]
-) -> pl.DataFrame:
-    """Read a Parquet run: ``query_id, doc_id`` and ``rank`` (1..n in each list) or, without it, ``score``."""
-    empty = pl.DataFrame(schema=ENTRY_COLUMNS)
-    frame = scan_parquet(path, ("query_id", "doc_id"), diagnostics)
-    if frame is None:
-        return empty
-    columns = _run_columns(frame, path, diagnostics)
-    if columns is None:
-        return empty
-    try:
-        chosen = _chosen_run(frame, name, path, diagnostics)
-        table = chosen.select("row", **columns).collect()
-    except READ_ERRORS as error:
-        report_unreadable(path, error, diagnostics)
-        return empty
-    ranked = _checked(table, path, diagnostics)
-    if "rank" in ranked.columns:
-        ranked = _renumbered(ranked.sort("query_id", "rank"), name, path, diagnostics)
-    else:
-        ranked = in_trec_order(ranked, precision)
-    return _distinct(ranked, name, path, diagnostics)
-
-
-def _run_columns(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics) -> dict[str, pl.Expr] | None:
-    names = frame.collect_schema().names()
-    if "rank" not in names and "score" not in names:
-        text = f"{path}: no column 'rank' or 'score'; it has {', '.join(names[1:])}"
-        diagnostics.error(f"missing columns in {path}", text)
-        return None
-    columns = {name: text_column(frame, name, path, diagnostics) for name in ("query_id", "doc_id")}
-    if "rank" in names:
-        columns["rank"] = number_column(frame, "rank", path, diagnostics, whole=True)
-    columns["score"] = pl.lit(None, dtype=pl.Float64)
-    if "score" in names:
-        columns["score"] = number_column(frame, "score", path, diagnostics, whole=False)
-    good = {name: column for name, column in columns.items() if column is not None}
-    return good if len(good) == len(columns) else None
-
-
-def _chosen_run(frame: pl.LazyFrame, name: str, path: str, diagnostics: Diagnostics) -> pl.LazyFrame:
-    """Select the run called ``name`` from a file with several values of ``run_id``."""
-    if "run_id" not in frame.collect_schema().names():
-        return frame
-    column = text_column(frame, "run_id", path, diagnostics)
-    if column is None:
-        return frame
-    run_ids = frame.select(column.unique().sort()).collect()["run_id"].to_list()
-    if len(run_ids) > 1 and name not in run_ids:
-        text = f"{path}: no run {name!r}; the file has {', '.join(map(str, run_ids))}"
-        diagnostics.error(f"no such run in {path}", text)
-    return frame.filter(column == name) if len(run_ids) > 1 else frame
-
-
-def _checked(table: pl.DataFrame, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
-    """Return the rows with ids and a numeric rank, or else score; record an error for each other row."""
-    by_score = "rank" not in table.columns
-    finite = pl.col("score").is_finite()
-    checks = {
-        "query_id is missing": pl.col("query_id").fill_null("").str.strip_chars() != "",
-        "doc_id is missing": pl.col("doc_id").fill_null("").str.strip_chars() != "",
-        "score is not a finite number": finite.fill_null(not by_score),
-        **({} if by_score else {"rank is missing": pl.col("rank").is_not_null()}),
-    }
-    for fault, good in checks.items():
-        rows = table.filter(~good)["row"]
-        texts = [f"{path}: row {row}: {fault}" for row in rows.head(NUM_NAMED)]
-        diagnostics.error(f"{fault} in {path}", *texts, count=len(rows))
-    return table.filter(*checks.values())
-
-
-def _renumbered(ranked: pl.DataFrame, name: str, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
-    """Number the lists 1, 2, ...; record an error for each list with other ranks."""
-    expected = pl.int_range(1, pl.len() + 1).over("query_id")
-    wrong = ranked.filter(pl.col("rank") != expected).unique("query_id", keep="first", maintain_order=True)
-    texts = [
-        f"{path}: run {name!r}, query {query!r}: ranks must be 1, 2, ... without gaps or repeats, got {rank}"
-        for query, rank in wrong.select("query_id", "rank").head(NUM_NAMED).iter_rows()
-    ]
-    diagnostics.error(f"lists with wrong ranks in run {name!r}", *texts, count=wrong.height)
-    return ranked.with_columns(rank=expected)
-
-
 def read_kilt(name: str, path: str, diagnostics: Diagnostics, precision: type[pl.DataType]) -> pl.DataFrame:
     """Read KILT predictions; the order of a provenance list is the rank, so there are no ties."""
     return read_predictions(name, path, diagnostics)
 
 
+def read_texts(name: str, path: str, diagnostics: Diagnostics, precision: type[pl.DataType]) -> pl.DataFrame:
+    """Read lists with their texts; the order of a list is the rank, so there are no ties."""
+    return read_lists(name, path, diagnostics)
+
+
 def format_of(path: str) -> str:
-    """Return the format by the file's extension: a key of `RUN_FORMATS`, kilt for JSON, else trec."""
+    """Return the format by the file's extension, a key of `RUN_FORMATS`; of JSON by the first record; else trec."""
     extension = re.sub(r"\.gz$", "", path.lower()).rpartition(".")[2]
-    return "kilt" if extension in ("json", "jsonl") else extension if extension in RUN_FORMATS else "trec"
+    if extension in ("json", "jsonl"):
+        first = next(iter(read_records(path, Diagnostics())), None)
+        return "lists" if first is not None and "documents" in first.values else "kilt"
+    return extension if extension in RUN_FORMATS else "trec"
 
 
 RUN_FORMATS: dict[str, Callable[[str, str, Diagnostics, type[pl.DataType]], pl.DataFrame]] = {
     "trec": read_trec,
     "parquet": read_parquet,
     "kilt": read_kilt,
+    "lists": read_texts,
 }

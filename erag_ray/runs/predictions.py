@@ -5,44 +5,40 @@ A prediction's provenance lists pages, but readers take passages: `resolve_pages
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
 
-from erag_ray.files import NUM_NAMED, Diagnostics, Record, identifier, read_records, shown
+from erag_ray.files import NUM_NAMED, Diagnostics, Record, identifier, shown
+from erag_ray.runs.entries import RUN_COLUMNS, as_entries, finite, records_by_query
 
-RUN_COLUMNS = pl.Schema(
+PREDICTION_COLUMNS = pl.Schema(
     {
-        "run_id": pl.String(),
         "query_id": pl.String(),
         "rank": pl.Int32(),
         "doc_id": pl.String(),
         "score": pl.Float64(),
+        "page_id": pl.String(),
+        "page_text": pl.String(),
     }
 )
-ENTRY_COLUMNS = pl.Schema({**RUN_COLUMNS, "page_id": pl.String(), "text": pl.String()})
-
 _Entry = tuple[str | None, float | None, str | None, str | None]
 
 
 def read_predictions(name: str, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
     """Read the provenance lists of ``{"id", "output": [{"provenance": [...]}]}``, in order, as entries.
 
-    An entry's ``doc_id`` (or ``passage_id``) is the document; without one, ``wikipedia_id`` and ``text`` identify it.
+    An entry's ``doc_id`` (or ``passage_id``) is the document; without one, ``wikipedia_id`` and ``text`` (the
+    column ``page_text``) identify it.
     """
     rows: list[tuple[Any, ...]] = []
-    locations: dict[str, str] = {}
-    for record in read_records(path, diagnostics):
-        query_id = record.identifier("id")
-        first = locations.setdefault(query_id, record.place)
-        if query_id and first != record.place:
-            record.fault("repeated ids", f"query {query_id!r} of run {name!r} repeats the one at {first}")
+    for record, query_id in records_by_query(path, "id", name, diagnostics):
         entries = list(_entries(record, query_id, name))
         if not record.faulty:
-            rows.extend((name, query_id, rank, *entry) for rank, entry in enumerate(entries, 1))
-    return pl.DataFrame(rows, schema=ENTRY_COLUMNS, orient="row").sort("query_id", "rank")
+            rows.extend((query_id, rank, *entry) for rank, entry in enumerate(entries, 1))
+    ranked = pl.DataFrame(rows, schema=PREDICTION_COLUMNS, orient="row").sort("query_id", "rank")
+    return as_entries(ranked, name)
 
 
 def _entries(record: Record, query_id: str, name: str) -> Iterator[_Entry]:
@@ -73,7 +69,7 @@ def _entry(source: dict[str, Any], record: Record) -> _Entry:
     if doc_id is None and page_id is None:
         record.fault("entries without an id", "an entry has neither doc_id, passage_id nor wikipedia_id")
     page = page_id.strip() if page_id is not None and doc_id is None else None
-    return doc_id, _finite(score), page, text if isinstance(text, str) and page is not None else None
+    return doc_id, finite(score), page, text if isinstance(text, str) and page is not None else None
 
 
 def _id_under(key: str, source: dict[str, Any], record: Record) -> str | None:
@@ -82,16 +78,6 @@ def _id_under(key: str, source: dict[str, Any], record: Record) -> str | None:
     if identifier(value) is None and value is not None and not isinstance(value, str):
         record.fault(f"wrong {key}", f"{key} is {shown(value)}; it must be a string or a number")
     return identifier(value)
-
-
-def _finite(score: Any) -> float | None:
-    """Return the score as a finite float, else None: the list's order is the rank, scores are informative only."""
-    if isinstance(score, bool) or not isinstance(score, int | float):
-        return None
-    try:
-        return float(score) if math.isfinite(score) else None
-    except OverflowError:
-        return None
 
 
 def resolve_pages(entries: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diagnostics) -> pl.DataFrame:
@@ -128,8 +114,12 @@ def _with_passages(entries: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
     texts = passages.unique(["page_id", "text"], keep="first", maintain_order=True)
     firsts = passages.unique("page_id", keep="first", maintain_order=True)
     return (
-        entries.with_columns(pl.col("text").str.strip_chars())
-        .join(texts.select("page_id", "text", same_text="doc_id"), on=["page_id", "text"], how="left")
+        entries.with_columns(pl.col("page_text").str.strip_chars())
+        .join(
+            texts.select("page_id", page_text="text", same_text="doc_id"),
+            on=["page_id", "page_text"],
+            how="left",
+        )
         .join(firsts.select("page_id", first_passage="doc_id"), on="page_id", how="left")
         .with_columns(doc_id=pl.coalesce("doc_id", "same_text", "first_passage"))
     )
@@ -137,7 +127,7 @@ def _with_passages(entries: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
 
 def _unmatched(entries: pl.DataFrame) -> pl.DataFrame:
     by_page = pl.col("page_id").is_not_null()
-    return entries.filter(by_page & pl.col("text").is_not_null() & pl.col("same_text").is_null())
+    return entries.filter(by_page & pl.col("page_text").is_not_null() & pl.col("same_text").is_null())
 
 
 def _report_unknown_pages(unknown: pl.DataFrame, diagnostics: Diagnostics) -> None:

@@ -1,4 +1,4 @@
-"""Which of two runs is better, with as few readings as that takes."""
+"""Config of the sequential test: the better of two runs, with as few responses as possible."""
 
 from __future__ import annotations
 

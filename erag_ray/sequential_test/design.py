@@ -1,4 +1,4 @@
-"""Which documents are read, each with a known probability, apart from all others (Poisson sampling), and what follows.
+"""Poisson sampling of documents: each is read with a known probability, apart from all others, and what follows.
 
 A document's probability grows with what its label can do to the estimate. Whether it is read hangs on one random number
 that is its own for ever (Brewer, Early & Joyce 1972: permanent random numbers), so a larger budget reads all that a
@@ -68,7 +68,7 @@ def probabilities(weights: npt.ArrayLike, budget: float) -> Floats:
 
 
 def importance(measure: str, ranks: npt.ArrayLike, cutoff: int, *, difference: bool = False) -> Floats:
-    """How much each document's label can weigh: the weights of `probabilities`.
+    """Return how much each document's label can weigh: the weights of `probabilities`.
 
     Args:
         measure: a key of `IMPORTANCE`.

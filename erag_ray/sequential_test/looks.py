@@ -28,7 +28,7 @@ NEVER_SPENT = 1e-12
 
 @dataclass(frozen=True, kw_only=True)
 class Looks:
-    """What each look sees; infinite bounds where too few queries differ as yet."""
+    """Results of each look; bounds are infinite while too few queries differ."""
 
     counts: npt.NDArray[np.int64]
     """[num_looks], queries so far."""
@@ -39,10 +39,10 @@ class Looks:
 
     def is_settled(self, equivalence_margin: float) -> npt.NDArray[np.bool_]:
         """[..., num_looks]: 0 lies outside the interval, or the difference is known to within the margin."""
-        return self.is_told | (self.highs - self.lows <= 2 * equivalence_margin)
+        return self.is_significant | (self.highs - self.lows <= 2 * equivalence_margin)
 
     @property
-    def is_told(self) -> npt.NDArray[np.bool_]:
+    def is_significant(self) -> npt.NDArray[np.bool_]:
         """[..., num_looks]: 0 lies outside the interval, so one run is better."""
         return np.asarray((self.lows > 0) | (self.highs < 0))
 
@@ -140,7 +140,7 @@ def _spending(spent: Callable[[Floats, float], Floats]) -> Callable[[Floats, flo
 
 
 def _bound(grid: Floats, density: Floats, spread: float, step: float) -> float:
-    """Where the motion now lies beyond, on either side, with the probability that this look may spend."""
+    """Return the bound that the motion exceeds, on either side, with the probability that this look may spend."""
 
     def excess(bound: float) -> float:
         return 2 * float(_integral(density * stats.norm.sf((bound - grid) / spread), grid)) - step

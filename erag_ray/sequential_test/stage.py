@@ -10,10 +10,9 @@ import polars as pl
 
 from erag_ray.agreement import paired_differences
 from erag_ray.annotators import annotate
-from erag_ray.cluster import ray_session
 from erag_ray.errors import InputError, JobError
 from erag_ray.evaluate import Floats
-from erag_ray.inference import run_stage
+from erag_ray.inference import readers_session, run_stage
 from erag_ray.inputs import Inputs, evidence_of
 from erag_ray.labels import check_scores, judge_outputs, scoring_of
 from erag_ray.logs import say
@@ -49,7 +48,7 @@ def settle(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
     drawn, tables = draw(config, inputs), TableStore(config.out)
     tables.invalidate(INTERIM_ANALYSES)
     say(f"at most {_num_read(drawn):,} readings, of {drawn.height:,} documents in the two lists")
-    with ray_session(config.ray_address):
+    with readers_session(config):
         rows = list(_looks(config, inputs, drawn))
     table = pl.DataFrame(rows, schema=pl.DataFrame(INTERIM_ANALYSES.empty()).schema)
     settings = {name: getattr(config, name) for name in SETTINGS}
@@ -85,24 +84,24 @@ def draw(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
         InputError: as `settle`.
     """
     _check(config, inputs)
-    own = inputs.runs.filter(pl.col("run_id").is_in(config.compare), pl.col("rank") <= config.rank)
+    documents = inputs.runs.filter(pl.col("run_id").is_in(config.compare), pl.col("rank") <= config.rank)
     ranked = [
-        own.filter(run_id=run).select("query_id", "doc_id", pl.col("rank").alias(name))
+        documents.filter(run_id=run).select("query_id", "doc_id", pl.col("rank").alias(name))
         for run, name in zip(config.compare, RANKS, strict=True)
     ]
     both = ranked[0].join(ranked[1], on=["query_id", "doc_id"], how="full", coalesce=True)
-    found = both.with_columns(pl.col(RANKS).fill_null(0)).join(_places(config, inputs), on="query_id")
-    found = found.sort("place", "doc_id")
-    weigh = importance(config.measure, found.select(RANKS).to_numpy(), config.rank, difference=True)
+    candidates = both.with_columns(pl.col(RANKS).fill_null(0)).join(_places(config, inputs), on="query_id")
+    candidates = candidates.sort("place", "doc_id")
+    weigh = importance(config.measure, candidates.select(RANKS).to_numpy(), config.rank, difference=True)
     if not weigh.any():
         raise InputError(
             [f"compare: {' and '.join(config.compare)} hold the same documents; nothing to settle"]
         )
-    chances = probabilities(weigh, config.fraction * found.height)
-    numbers = random_numbers(found["query_id"].to_list(), found["doc_id"].to_list(), config.seed)
+    chances = probabilities(weigh, config.fraction * candidates.height)
+    numbers = random_numbers(candidates["query_id"].to_list(), candidates["doc_id"].to_list(), config.seed)
     drawn = is_drawn(chances, numbers)
     weights = np.divide(1.0, chances, out=np.zeros(len(chances)), where=drawn)
-    return found.with_columns(weight=pl.Series(weights))
+    return candidates.with_columns(weight=pl.Series(weights))
 
 
 def _check(config: SettleConfig, inputs: Inputs) -> None:
@@ -126,9 +125,9 @@ def _places(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
     return pl.DataFrame({"query_id": ids, "place": np.argsort(np.argsort(numbers, kind="stable"))})
 
 
-def _labels(config: SettleConfig, inputs: Inputs, asked: pl.DataFrame) -> pl.DataFrame:
-    """What eRAG says of these pairs: query_id, doc_id, label. Those of earlier looks are found in the store."""
-    pairs = asked.select("query_id", "doc_id")
+def _labels(config: SettleConfig, inputs: Inputs, drawn: pl.DataFrame) -> pl.DataFrame:
+    """Return eRAG's labels of pairs: query_id, doc_id, label. Responses of earlier looks are in the store."""
+    pairs = drawn.select("query_id", "doc_id")
     if pairs.is_empty():
         return pairs.with_columns(label=pl.lit(0.0))
     done = judge_outputs(config, inputs, run_stage(config, plan_labels(config, inputs, STAGE, pairs)))
@@ -147,7 +146,7 @@ def _labels(config: SettleConfig, inputs: Inputs, asked: pl.DataFrame) -> pl.Dat
 def differences(
     drawn: pl.DataFrame, labels: pl.DataFrame, num_queries: int, measure: str, cutoff: int
 ) -> Floats:
-    """What all readings would give, in expectation: run_a's value minus run_b's, [num_queries], in their random order.
+    """Return unbiased estimates of run_a's value minus run_b's, [num_queries], in their random order.
 
     Args:
         drawn: of the first questions, as `draw` gives it.
@@ -163,10 +162,10 @@ def differences(
 
 def _lists(known: pl.DataFrame, rank: str, num_queries: int, cutoff: int) -> tuple[Floats, Floats]:
     """Labels and weights of one run's lists, each [num_queries, cutoff]."""
-    own = known.filter(pl.col(rank) > 0)
-    at = own["place"].to_numpy(), own[rank].to_numpy() - 1
+    listed = known.filter(pl.col(rank) > 0)
+    at = listed["place"].to_numpy(), listed[rank].to_numpy() - 1
     labels, weights = np.zeros((num_queries, cutoff)), np.zeros((num_queries, cutoff))
-    labels[at], weights[at] = own["label"].fill_null(0.0).to_numpy(), own["weight"].to_numpy()
+    labels[at], weights[at] = listed["label"].fill_null(0.0).to_numpy(), listed["weight"].to_numpy()
     return labels, weights
 
 
@@ -177,7 +176,7 @@ def _num_read(drawn: pl.DataFrame) -> int:
 def _row(config: SettleConfig, inputs: Inputs, now: pl.DataFrame, seen: Looks) -> dict[str, object]:
     """The last look, as a row of INTERIM_ANALYSES."""
     mean, low, high = (float(part[-1]) for part in (seen.means, seen.lows, seen.highs))
-    better = config.compare[0 if mean > 0 else 1] if seen.is_told[-1] else None
+    better = config.compare[0 if mean > 0 else 1] if seen.is_significant[-1] else None
     return {
         "dataset": inputs.queries["dataset"][0],
         "run_a": config.compare[0],

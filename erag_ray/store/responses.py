@@ -40,8 +40,8 @@ def old_store_notes(root: str) -> Iterator[str]:
     """A line about responses that another version left in a store."""
     folder = Folder(root)
     if folder.exists(OLD):
-        place = folder.at(OLD)
-        yield f"store: {place} is of version 0.1 and is not read: its requests are run again; it can be deleted"
+        location = folder.at(OLD)
+        yield f"store: {location} is of version 0.1 and is not read: its requests are run again; it can be deleted"
 
 
 class ResponseStore:
@@ -66,10 +66,10 @@ class ResponseStore:
         """Whether the folder says what its model is."""
         return self.folder.exists("model.json")
 
-    def describe(self, identity: Mapping[str, object]) -> None:
+    def describe(self, fields: Mapping[str, object]) -> None:
         """Store what the model's fingerprint covers, once, for people who look into the folder."""
         if not self.is_described():
-            self.folder.write_bytes(json.dumps(identity, indent=1, sort_keys=True).encode(), "model.json")
+            self.folder.write_bytes(json.dumps(fields, indent=1, sort_keys=True).encode(), "model.json")
 
     def first_facts(self, facts: Mapping[str, object]) -> dict[str, object]:
         """Return what was found out about the model when its first responses were made; from now on it is this."""
@@ -104,9 +104,9 @@ class ResponseStore:
         """Responses a second of one actor, by the newest files; None where none says how long it took."""
         rows, seconds = 0, 0.0
         for name in self.folder.names(suffix=".parquet")[-NEWEST_FILES:]:
-            found = self._footer(name)
-            if SECONDS in (found.metadata or {}):
-                rows, seconds = rows + found.num_rows, seconds + float(found.metadata[SECONDS])
+            footer = self._footer(name)
+            if SECONDS in (footer.metadata or {}):
+                rows, seconds = rows + footer.num_rows, seconds + float(footer.metadata[SECONDS])
         return rows / seconds if seconds else None
 
     def _footer(self, name: str) -> pq.FileMetaData:

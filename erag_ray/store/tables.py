@@ -62,7 +62,7 @@ class TableStore:
 
     def writer(self, schema: TableSchema) -> TableWriter:
         """Return a writer for a table larger than memory: append parts, then seal. Deletes an earlier table."""
-        manifest = self.made(schema)
+        manifest = self.manifest_if_whole(schema)
         self.clear(schema)
         return TableWriter(
             self, schema, PART, None if manifest is None else _content(schema, manifest["parts"])
@@ -144,7 +144,7 @@ class TableStore:
             raise _damaged(self.folder.at(schema.name, MANIFEST), f"it belongs to {content['table']}")
         return content
 
-    def made(self, schema: TableSchema) -> dict[str, Any] | None:
+    def manifest_if_whole(self, schema: TableSchema) -> dict[str, Any] | None:
         """Return the manifest for the job that writes the table; None if missing or damaged (then rewritten)."""
         try:
             return self.manifest(schema)
@@ -153,7 +153,7 @@ class TableStore:
 
     def is_made_from(self, schema: TableSchema, made_from: str | None) -> bool:
         """Return whether the table was sealed with exactly this ``made_from``, and its files are unchanged."""
-        manifest = self.made(schema)
+        manifest = self.manifest_if_whole(schema)
         if manifest is None or made_from is None or manifest.get("made_from") != made_from:
             return False
         try:

@@ -12,7 +12,7 @@ from types import TracebackType
 import pyarrow as pa
 
 from erag_ray.store.folder import UNFINISHED, Folder
-from erag_ray.user_code import LOG, PLACE
+from erag_ray.user_code import LOCATION, LOG
 
 ERRORS = "errors"
 DAMAGE = (OSError, ValueError, pa.ArrowException)
@@ -30,7 +30,7 @@ class TracebackFiles(logging.Handler):
     def __init__(self, address: str) -> None:
         super().__init__(logging.DEBUG)
         self.address = address
-        self._places: set[str] = set()
+        self._locations: set[str] = set()
 
     def open(self) -> None:
         """Attach the handler."""
@@ -40,11 +40,11 @@ class TracebackFiles(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write the traceback of a record."""
-        place, error = getattr(record, PLACE), record.exc_info
-        if not place or place in self._places or error is None:
+        location, error = getattr(record, LOCATION), record.exc_info
+        if not location or location in self._locations or error is None:
             return
-        self._places.add(place)
-        name = re.sub("[^A-Za-z0-9_.-]", "_", place.rpartition("/")[2])
+        self._locations.add(location)
+        name = re.sub("[^A-Za-z0-9_.-]", "_", location.rpartition("/")[2])
         text = "".join(traceback.format_exception(error[1]))
         with contextlib.suppress(*DAMAGE):
             Folder(self.address).write_bytes(text.encode(errors="backslashreplace"), f"{name}.txt")

@@ -143,7 +143,7 @@ def _optimizer_tensors(
 
 @contextlib.contextmanager
 def written_whole(target: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Yield a temporary folder that replaces ``place`` when all is written.
+    """Yield a temporary folder that replaces ``target`` when all is written.
 
     Raises:
         JobError: something could not be written; an earlier folder is unchanged.

@@ -10,15 +10,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from erag_ray.config import ReaderConfig, output_settings
-from erag_ray.datasets import Dataset
 from erag_ray.errors import InputError
+from erag_ray.inputs import check_reader_names
 from erag_ray.model_sources import find_model
 from erag_ray.store import Folder, TableStore, whole_manifest
-from erag_ray.train.checkpoints import State, written_whole
 from erag_ray.train.config import TrainConfig
 from erag_ray.train.data.examples import Examples, file_stamps, prepare_examples
-from erag_ray.train.reader import check_start
-from erag_ray.train.scratch.start import make_model
 
 SETTINGS = "training.json"
 # keys that affect only speed, memory and location
@@ -98,9 +95,9 @@ def finished(config: TrainConfig) -> Mapping[str, Any] | None:
     return whole_manifest(store.folder, form={"step": int})
 
 
-def seal(config: TrainConfig, state: State) -> None:
-    """Write the training's manifest, last of all."""
-    TableStore(config.out).write_manifest({"training": settings(config), **dataclasses.asdict(state)})
+def seal(config: TrainConfig, state: Mapping[str, object]) -> None:
+    """Write the training's manifest, last of all; ``state`` has the fields of `checkpoints.State`."""
+    TableStore(config.out).write_manifest({"training": settings(config), **state})
 
 
 def check(config: TrainConfig) -> None:
@@ -132,7 +129,7 @@ def prepare(config: TrainConfig) -> dict[str, Examples]:
     """Prepare the examples and the model to start from; return the examples.
 
     Raises:
-        InputError: all errors in both.
+        InputError: all errors in both. Where the examples have errors, only the names of the reader are checked.
     """
     problems: list[str] = []
     examples: dict[str, Examples] = {}
@@ -146,14 +143,21 @@ def prepare(config: TrainConfig) -> dict[str, Examples]:
     attempt(lambda: examples.update(prepare_examples(config)))
     if examples:
         problems += _check_copies(config, examples["train"])
-    if config.scratch is None:
-        problems += check_start(config.reader, _datasets(examples))
-    elif examples:
-        attempt(lambda: _make_start(config, examples))
+    if not problems:
+        attempt(lambda: _prepare_start(config, examples))
+    elif config.scratch is None:
+        problems += check_reader_names(config.reader)
     if problems:
         raise InputError(list(dict.fromkeys(problems)))
     write_settings(config)
     return examples
+
+
+def _prepare_start(config: TrainConfig, examples: Mapping[str, Examples]) -> None:
+    # torch and transformers take seconds to import: not before all files are right
+    from erag_ray.train.start_model import prepare_start
+
+    prepare_start(config, examples, start_folder(config))
 
 
 def _check_copies(config: TrainConfig, train: Examples) -> list[str]:
@@ -169,20 +173,3 @@ def _check_copies(config: TrainConfig, train: Examples) -> list[str]:
         if all(stage.copies.get(name) == 0 for name in train.datasets)
     ]
     return problems + [f"curriculum.copies: stage {number} has no questions" for number in empty]
-
-
-def _datasets(examples: Mapping[str, Examples]) -> dict[str, Dataset]:
-    return {name: dataset for part in examples.values() for name, dataset in part.datasets.items()} or {
-        "": Dataset()
-    }
-
-
-def _make_start(config: TrainConfig, examples: Mapping[str, Examples]) -> None:
-    """Create the model from scratch, unless it exists."""
-    start = pathlib.Path(start_folder(config))
-    if config.scratch and not start.exists():
-        with written_whole(start) as folder:
-            make_model(config.scratch, examples["train"], config.seed, folder)
-    problems = check_start(dataclasses.replace(config.reader, model=str(start)), _datasets(examples))
-    if problems:
-        raise InputError(problems)

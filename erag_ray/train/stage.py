@@ -6,12 +6,10 @@ import dataclasses
 import pathlib
 from collections.abc import Mapping
 
-from erag_ray.cluster import ray_session
 from erag_ray.logs import say
 from erag_ray.train.config import TrainConfig
 from erag_ray.train.data.curriculum import Curriculum
 from erag_ray.train.plan import check, finished, prepare, seal, start_folder
-from erag_ray.train.workers import train as run_workers
 
 
 def train(config: TrainConfig) -> None:
@@ -27,6 +25,11 @@ def train(config: TrainConfig) -> None:
         say(f"{config.out}: this training is done ({done['step']:,} steps{_best(done)}); nothing to do")
         return
     examples = prepare(config)
+
+    # Ray and torch, which take seconds to import, come after the inputs are known to be right
+    from erag_ray.cluster import ray_session
+    from erag_ray.train.workers import train as run_workers
+
     curriculum = Curriculum(config, examples["train"].dataset_names)
     say(*dict.fromkeys([*examples["train"].notes, *examples["dev"].notes]))
     say(
@@ -34,9 +37,9 @@ def train(config: TrainConfig) -> None:
         f"{curriculum.num_steps:,} steps; {examples['dev'].num_rows:,} dev questions"
     )
     with ray_session(config.ray_address):
-        state = run_workers(config, start_folder(config), curriculum.num_steps)
+        state = dataclasses.asdict(run_workers(config, start_folder(config), curriculum.num_steps))
     seal(config, state)
-    say(f"reader: {pathlib.Path(config.out, 'reader')}{_best(dataclasses.asdict(state))}")
+    say(f"reader: {pathlib.Path(config.out, 'reader')}{_best(state)}")
 
 
 def _best(done: Mapping[str, object]) -> str:

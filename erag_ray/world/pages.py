@@ -28,29 +28,29 @@ class Page:
     title: str
     subject: Entity
     intro: str
-    own: tuple[Statement, ...]
+    statements: tuple[Statement, ...]
     others: tuple[Statement, ...]
 
     @property
     def paragraphs(self) -> list[str]:
         """The text below the title: the subject's facts, then a paragraph of other entities' facts."""
-        own = " ".join([self.intro, *(statement.sentence for statement in self.own)])
+        first = " ".join([self.intro, *(statement.sentence for statement in self.statements)])
         others = " ".join(statement.sentence for statement in self.others)
-        return [own, others] if others else [own]
+        return [first, others] if others else [first]
 
 
 def make_pages(config: WorldConfig, district: District) -> list[Page]:
     """Generate all pages of a district, in the order of its entities; every fact is on at least one of them."""
     random = Random(f"{config.seed}/{district.number}/pages")
-    own: dict[int, list[Fact]] = {id(entity): [] for entity in district.entities}
+    of_subject: dict[int, list[Fact]] = {id(entity): [] for entity in district.entities}
     others: dict[int, list[Fact]] = {id(entity): [] for entity in district.entities}
     for fact in district.facts:
         if random.random() < config.own_fraction:
-            own[id(fact.subject)].append(fact)
+            of_subject[id(fact.subject)].append(fact)
         else:
             others[id(_host(random, district, fact))].append(fact)
     return [
-        _page(config, random, district, index, own[id(entity)], others[id(entity)])
+        _page(config, random, district, index, of_subject[id(entity)], others[id(entity)])
         for index, entity in enumerate(district.entities)
     ]
 
@@ -66,12 +66,12 @@ def _page(
     random: Random,
     district: District,
     index: int,
-    own: Sequence[Fact],
+    of_subject: Sequence[Fact],
     others: Sequence[Fact],
 ) -> Page:
     entity = district.entities[index]
     title = f"{entity.name} ({entity.occupation})" if entity.kind == "person" else entity.name
-    own_facts = [Statement(_tell(random, fact, _own_subject(random, entity)), fact) for fact in own]
+    own_facts = [Statement(_tell(random, fact, _own_subject(random, entity)), fact) for fact in of_subject]
     random.shuffle(own_facts)
     more = [fact for fact in _others(config, random, district, entity) if fact not in others]
     other_facts = [

@@ -40,7 +40,7 @@ class Scene:
     def _sources(self) -> dict[int, list[tuple[Page, Statement]]]:
         sources: dict[int, list[tuple[Page, Statement]]] = {}
         for page in self.pages:
-            for statement in (*page.own, *page.others):
+            for statement in (*page.statements, *page.others):
                 sources.setdefault(id(statement.fact), []).append((page, statement))
         return sources
 

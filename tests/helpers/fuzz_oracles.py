@@ -372,7 +372,7 @@ def read_lists(path: pathlib.Path, diagnostics: Diagnostics) -> Rows:
     assert entries["run_id"].unique().to_list() == ["r"]
     named = entries.drop_nulls("doc_id").select(schemas.RUNS.columns.names)
     schemas.conform(named, schemas.RUNS)
-    return entries.select("query_id", "rank", "doc_id", "score", "page_id", "text").rows()
+    return entries.select("query_id", "rank", "doc_id", "score", "page_id", "page_text").rows()
 
 
 def trec_oracle(data: bytes) -> Rows:

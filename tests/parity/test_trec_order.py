@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from erag_ray.files import Diagnostics
 from erag_ray.runs import load_run, write_trec_run
-from erag_ray.runs.predictions import RUN_COLUMNS
+from erag_ray.runs.entries import RUN_COLUMNS
 
 pytestmark = pytest.mark.parity
 

@@ -260,7 +260,7 @@ def test_a_value_of_the_wrong_type_is_an_error_that_names_its_key(
         ("confidence", "0.0"),
         ("confidence", ".nan"),
         ("threshold", ".nan"),
-        ("num_readers", "0"),
+        ("num_readers", "-1"),
         ("cpus_per_reader", "0"),
         ("rows_per_block", "0"),
         ("write_every_seconds", "-1"),

@@ -13,7 +13,7 @@ from erag_ray.inputs import check_inputs, gold_lists
 from erag_ray.passages import load_passages
 from erag_ray.passages.load import CORPUS_COLUMNS
 from erag_ray.runs import load_run, resolve_pages
-from erag_ray.runs.predictions import RUN_COLUMNS
+from erag_ray.runs.entries import RUN_COLUMNS
 
 
 def queries_of(**answers: list[str]) -> pl.DataFrame:

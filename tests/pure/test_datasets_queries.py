@@ -676,7 +676,7 @@ def test_the_guide_shows_every_form() -> None:
         "queries": [*QUERY_FORMATS],
         "passages": ["JSON Lines", "BEIR", "Pyserini", "Parquet"],
         "knowledge_source": ["KILT", "WikiExtractor"],
-        "runs": ["TREC", "Parquet", "KILT"],
+        "runs": ["TREC", "Parquet", "KILT", "JSON Lines with texts"],
         "qrels": ["TREC"],
     }
 

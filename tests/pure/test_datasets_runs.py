@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from erag_ray import schemas
 from erag_ray.files import Diagnostics
 from erag_ray.runs import load_run, resolve_pages, write_trec_qrels, write_trec_run
-from erag_ray.runs.predictions import RUN_COLUMNS
+from erag_ray.runs.entries import RUN_COLUMNS
 
 CORPUS = pl.DataFrame(
     [

@@ -157,19 +157,19 @@ def test_looking_often_misses_the_truth_no_more_often_than_alpha(boundary: str) 
     values = generator.choice([-1, 0, 0, 1], (2000, 300)) * drawn / 0.3
     counts = list(range(20, 301, 20))
     seen = look(values, counts, critical_values(boundary, counts))
-    assert seen.is_told.any(axis=1).mean() < 0.062
+    assert seen.is_significant.any(axis=1).mean() < 0.062
     naive = look(values, counts, np.full(15, stats.norm.isf(0.025)))
-    assert naive.is_told.any(axis=1).mean() > 0.15
+    assert naive.is_significant.any(axis=1).mean() > 0.15
 
 
 def test_a_look_says_who_is_better_or_that_the_difference_is_known_well_enough() -> None:
     counts = [20, 100]
     critical = critical_values("late", counts)
     better = look(np.tile([0.3, 0.5, 0.7, 0.5], 25), counts, critical)
-    assert better.is_told.tolist() == [True, True]
+    assert better.is_significant.tolist() == [True, True]
     assert better.means == pytest.approx([0.5, 0.5])
     equal = look(np.tile([0.1, -0.1], 50), counts, critical)
-    assert equal.is_told.tolist() == [False, False]
+    assert equal.is_significant.tolist() == [False, False]
     assert equal.is_settled(0.03).tolist() == [False, True]
     halves = (equal.highs - equal.lows) / 2
     spread = np.tile([0.1, -0.1], 50).std(ddof=1)

@@ -222,7 +222,7 @@ def test_every_fact_is_told_and_a_share_of_them_on_the_page_of_its_subject(share
     config = dataclasses.replace(SMALL, own_fraction=share, side_facts=0.0)
     district = make_district(config, 0)
     pages = make_pages(config, district)
-    own = [telling.fact for page in pages for telling in page.own]
+    own = [telling.fact for page in pages for telling in page.statements]
     elsewhere = [(page.subject, telling.fact) for page in pages for telling in page.others]
     assert sorted(map(id, [*own, *(fact for _, fact in elsewhere)])) == sorted(map(id, district.facts))
     assert len(own) / len(district.facts) == pytest.approx(share, abs=0.1)
@@ -254,7 +254,7 @@ def test_without_variants_every_question_uses_the_words_of_the_page() -> None:
 def test_sentences_read_as_sentences() -> None:
     for number in range(3):
         for page in made(number)[1]:
-            for telling in (*page.own, *page.others):
+            for telling in (*page.statements, *page.others):
                 assert re.fullmatch(r"[A-Z][^{}]*\.", telling.sentence), telling.sentence
                 assert "  " not in telling.sentence
                 assert telling.fact.object.name in telling.sentence

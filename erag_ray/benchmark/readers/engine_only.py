@@ -78,7 +78,7 @@ def read_all(model: Model, forms: Sequence[Form], parts: Sequence[pa.Table]) -> 
 
 
 class _Counting:
-    """What goes through a model's encoder, where it is ours."""
+    """Counter of the tokens that go through our own encoder."""
 
     def __init__(self, model: Model) -> None:
         self._engine: Any = getattr(model, "engine", None)
@@ -93,7 +93,7 @@ class _Counting:
         return self._encode(batch)  # type: ignore[no-any-return]
 
     def end(self) -> None:
-        """As before."""
+        """Restore the encoder."""
         if self._engine is not None:
             self._engine.encode = self._encode
 

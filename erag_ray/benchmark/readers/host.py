@@ -60,7 +60,7 @@ PARTS = ("requests", "tokenising", "cutting", "padding", "fusing", "outputs", "w
 
 
 def host(config: BenchmarkConfig, size: int) -> Iterator[Row]:
-    """So many pairs by one actor: CPU seconds by part, then seconds beside devices of ``config.device_rates``.
+    """Measure ``size`` pairs by one actor: CPU seconds by part, then seconds beside devices of ``config.device_rates``.
 
     Each time once with an empty cache of words, and again with all words known: a long job lies between the two.
     """
@@ -73,21 +73,21 @@ def host(config: BenchmarkConfig, size: int) -> Iterator[Row]:
         yield from _beside_device(_actor(reader, str(out / f"rate-{rate}")), requests, rate)
 
 
-def _by_part(made: ModelActor, requests: pa.Table) -> Iterator[Row]:
+def _by_part(model_actor: ModelActor, requests: pa.Table) -> Iterator[Row]:
     parts = CpuParts()
-    with parts.of(made):
-        whole = _run(made, requests)
+    with parts.of(model_actor):
+        whole = _run(model_actor, requests)
     row = {"what": WHAT, "count": requests.num_rows, "num_prompt_tokens": whole["num_prompt_tokens"]}
     yield from ({**row, "by": part, "cpu_seconds": parts.seconds[part]} for part in PARTS)
     yield {**row, "by": ALL, **whole}
-    yield {**row, "by": f"{ALL}{AGAIN}", **_run(made, requests)}
+    yield {**row, "by": f"{ALL}{AGAIN}", **_run(model_actor, requests)}
 
 
-def _beside_device(made: ModelActor, requests: pa.Table, rate: int) -> Iterator[Row]:
-    _model(made).pair_seconds = 1 / rate
+def _beside_device(model_actor: ModelActor, requests: pa.Table, rate: int) -> Iterator[Row]:
+    _model(model_actor).pair_seconds = 1 / rate
     row = {"what": "beside a device", "count": requests.num_rows, "device_rate": float(rate)}
     for suffix in ("", AGAIN):
-        yield {**row, "by": f"{rate:,} pairs/s{suffix}", **_run(made, requests)}
+        yield {**row, "by": f"{rate:,} pairs/s{suffix}", **_run(model_actor, requests)}
 
 
 def _actor(reader: ReaderConfig, store: str) -> ModelActor:
@@ -95,16 +95,16 @@ def _actor(reader: ReaderConfig, store: str) -> ModelActor:
     return ModelActor(reader, name, [FORM], store, "job", 1, write_every_seconds=20.0, max_batch_seconds=None)
 
 
-def _model(made: ModelActor) -> HostModel:
-    model = made.isolation.model
+def _model(model_actor: ModelActor) -> HostModel:
+    model = model_actor.isolation.model
     assert isinstance(model, HostModel)
     return model
 
 
-def _run(made: ModelActor, requests: pa.Table) -> Row:
+def _run(model_actor: ModelActor, requests: pa.Table) -> Row:
     """Run requests block by block; times, and the tokens of prompts."""
     clock, starts = Clock(), range(0, requests.num_rows, BLOCK)
-    counts = [row for start in starts for row in made(requests.slice(start, BLOCK))]
+    counts = [row for start in starts for row in model_actor(requests.slice(start, BLOCK))]
     return {"num_prompt_tokens": sum(row["num_prompt_tokens"][0] for row in counts), **clock.row()}
 
 
@@ -116,9 +116,9 @@ class Clock:
 
     def row(self) -> Row:
         """Columns of a row."""
-        seconds, own, busy = (end - start for start, end in zip(self._start, _times(), strict=True))
-        other = max(0.0, (busy - own) / seconds) if STAT.is_file() else None
-        return {"seconds": seconds, "cpu_seconds": own, "other_cores": other}
+        seconds, cpu, busy = (end - start for start, end in zip(self._start, _times(), strict=True))
+        other = max(0.0, (busy - cpu) / seconds) if STAT.is_file() else None
+        return {"seconds": seconds, "cpu_seconds": cpu, "other_cores": other}
 
 
 def _times() -> tuple[float, float, float]:
@@ -138,9 +138,9 @@ class CpuParts:
         self._inner = [0.0]
 
     @contextlib.contextmanager
-    def of(self, made: ModelActor) -> Iterator[None]:
+    def of(self, model_actor: ModelActor) -> Iterator[None]:
         """Count what an actor does meanwhile."""
-        model, table = _model(made), actor.responses_table
+        model, table = _model(model_actor), actor.responses_table
         for owner, name, part in (
             (model.pieces, "tokenise", "tokenising"),
             (model, "render", "cutting"),
@@ -148,7 +148,7 @@ class CpuParts:
             (model, "encoder_states", "fusing"),
             (model, "generate", "outputs"),
             (actor, "responses_table", "writing"),
-            (made.store, "append", "writing"),
+            (model_actor.store, "append", "writing"),
         ):
             setattr(owner, name, self.timed(part, getattr(owner, name)))
         model.timed_requests = functools.partial(TimedRequests, self)
@@ -188,11 +188,11 @@ class TimedRequests(Sequence[Request]):
         return len(self._requests)
 
     @overload
-    def __getitem__(self, place: int) -> Request: ...
+    def __getitem__(self, index: int) -> Request: ...
     @overload
-    def __getitem__(self, place: slice) -> Sequence[Request]: ...
-    def __getitem__(self, place: int | slice) -> Any:
-        return self._get(place)
+    def __getitem__(self, index: slice) -> Sequence[Request]: ...
+    def __getitem__(self, index: int | slice) -> Any:
+        return self._get(index)
 
 
 class SleepingEngine(Engine):

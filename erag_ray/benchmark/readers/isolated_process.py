@@ -26,8 +26,8 @@ _works: dict[str, Any] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Found:
-    """What one way took, and what it found."""
+class Measured:
+    """Time, memory and first result of one way."""
 
     first: Any
     """The result of the round that was not counted."""
@@ -55,7 +55,7 @@ class Side:
         return self._process.submit(_timed).result()
 
     def peak_bytes(self) -> int:
-        """As in `Found`."""
+        """Return the peak memory, as in `Measured`."""
         return self._process.submit(_peak).result()
 
     def close(self) -> None:
@@ -65,8 +65,8 @@ class Side:
 
 def in_turn_apart(
     makes: Mapping[str, tuple[Callable[..., Work], tuple[Any, ...]]], repeats: int
-) -> dict[str, Found]:
-    """Every way, a round of each after the other, so often."""
+) -> dict[str, Measured]:
+    """Measure every way: one round of each in turn, ``repeats`` times."""
     with contextlib.ExitStack() as stack:
         sides = dict(_opened(stack, makes))
         times: dict[str, list[float]] = {name: [] for name in sides}
@@ -74,15 +74,15 @@ def in_turn_apart(
             for name, side in sides.items():
                 times[name].append(side.seconds())
         return {
-            name: Found(first=side.first, seconds=times[name], peak_bytes=side.peak_bytes())
+            name: Measured(first=side.first, seconds=times[name], peak_bytes=side.peak_bytes())
             for name, side in sides.items()
         }
 
 
 def _context() -> multiprocessing.context.BaseContext:
-    found = multiprocessing.get_context("forkserver")
-    found.set_forkserver_preload(PRELOADED)
-    return found
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
 
 
 def _opened(
@@ -97,7 +97,7 @@ def _opened(
 def _open(make: Callable[..., Work], arguments: tuple[Any, ...]) -> Any:
     quiet()
     _works["work"] = make(*arguments)
-    _works["loaded"] = _held()
+    _works["loaded"] = _allocated_bytes()
     _forget_peak()
     return _works["work"]()
 
@@ -112,7 +112,7 @@ def _peak() -> int:
     return max(0, peak_memory_bytes() - int(_works["loaded"]))
 
 
-def _held() -> int:
+def _allocated_bytes() -> int:
     if torch.cuda.is_available():
         return torch.cuda.memory_allocated()
     return resident_bytes()

@@ -1,4 +1,4 @@
-"""What several runs and depths cost together, and from which depth on eRAG is cheaper, on made-up texts."""
+"""Cost of several runs and depths together, and the depth from which eRAG is cheaper, on made-up texts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from erag_ray.benchmark.config import BenchmarkConfig
 from erag_ray.benchmark.readers import synthetic_reader as invented
 from erag_ray.benchmark.readers.engine_only import loaded, read_all, reading
 from erag_ray.benchmark.readers.isolated_process import in_turn_apart
-from erag_ray.benchmark.readers.table_2 import ALONE, END, made_up_job, plan_for, with_own_folders
+from erag_ray.benchmark.readers.table_2 import END, SINGLE, made_up_job, plan_for, with_own_folders
 from erag_ray.benchmark.timing import Row, rounds, timed
 from erag_ray.config import JobConfig
 from erag_ray.inputs import prepare
@@ -35,26 +35,26 @@ def shared(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     The ratio is of the time; the tokens encoded say how much of the encoder's work was done once.
     """
     out = pathlib.Path(config.out, "shared")
-    made = invented.lists(size, 3 * max(DEPTHS) // 2, config.seed)
+    questions = invented.lists(size, 3 * max(DEPTHS) // 2, config.seed)
     model = invented.write_model(out / "t5-small", config.seed)
-    files = invented.write_files(out, made)
+    files = invented.write_files(out, questions)
     runs = {name: str(out / f"{name}.trec") for name in ("first", "second")}
-    for name, place in runs.items():
-        pathlib.Path(place).write_text("".join(_half_shared(len(made), name)))
+    for name, path in runs.items():
+        pathlib.Path(path).write_text("".join(_half_shared(len(questions), name)))
     job = with_own_folders(made_up_job(model, {**files, "runs": runs}, "fid", DEPTHS), str(out / "job"))
     forms, *tables = _requests(job)
     requests = dict(zip((UNION, "all of it"), tables, strict=True))
     ways: dict[str, Any] = {
         name: (reading, (job.reader, forms, table, "whole")) for name, table in requests.items()
     }
-    found = in_turn_apart(ways, config.repeats)
-    for name, one in found.items():
+    measured = in_turn_apart(ways, config.repeats)
+    for name, one in measured.items():
         yield {
             "what": "two runs that share half",
             "by": name,
             "count": requests[name].num_rows,
             "peak_memory_bytes": one.peak_bytes,
-            **timed(one.seconds, found[UNION].seconds),
+            **timed(one.seconds, measured[UNION].seconds),
             **one.first,
         }
 
@@ -67,12 +67,12 @@ def _half_shared(num_questions: int, run: str) -> Iterator[str]:
 
 
 def _requests(job: JobConfig) -> tuple[Sequence[Form], pa.Table, pa.Table]:
-    """Their forms; every document alone; and all that a comparison asks."""
+    """Return the forms, the requests of single documents, and all requests of a comparison."""
     inputs = prepare(job)
-    alone, together = (plan_for(job, inputs, is_alone=is_alone) for is_alone in (True, False))
-    new = pl.concat([alone.new, together.new]).unique(KEY_COLUMNS, maintain_order=True)
-    everything = alone.make_requests(new.sort("text_key", maintain_order=True))
-    return alone.forms, alone.make_requests(alone.new), everything
+    single, lists = (plan_for(job, inputs, is_single=is_single) for is_single in (True, False))
+    new = pl.concat([single.new, lists.new]).unique(KEY_COLUMNS, maintain_order=True)
+    everything = single.make_requests(new.sort("text_key", maintain_order=True))
+    return single.forms, single.make_requests(single.new), everything
 
 
 def depths(config: BenchmarkConfig, size: int) -> Iterator[Row]:
@@ -94,7 +94,7 @@ def depths(config: BenchmarkConfig, size: int) -> Iterator[Row]:
 
 def _against(reader: Model, job: JobConfig, what: str, repeats: int) -> Iterator[Row]:
     inputs = prepare(job)
-    plans = {END: plan_for(job, inputs, is_alone=False), ALONE: plan_for(job, inputs, is_alone=True)}
+    plans = {END: plan_for(job, inputs, is_single=False), SINGLE: plan_for(job, inputs, is_single=True)}
     tables = {name: plan.make_requests(plan.new) for name, plan in plans.items()}
     works = {
         name: functools.partial(read_all, reader, plans[name].forms, [table])
@@ -102,6 +102,6 @@ def _against(reader: Model, job: JobConfig, what: str, repeats: int) -> Iterator
     }
     first = {name: work() for name, work in works.items()}
     times = rounds(works, repeats)
-    for name, some in times.items():
+    for name, seconds in times.items():
         row = {"what": what, "by": name, "count": tables[name].num_rows}
-        yield {**row, **timed(some, times[END]), **first[name]}
+        yield {**row, **timed(seconds, times[END]), **first[name]}

@@ -1,4 +1,4 @@
-"""What a precision changes: outputs, labels, and their agreement with what the reader does end to end."""
+"""Effects of a precision: outputs, labels, and their agreement with what the reader does end to end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BY_LIBRARY = "transformers' generate, float32"
 
 
 def precision(config: BenchmarkConfig, size: int) -> Iterator[Row]:
-    """So many questions of ``config.job``: every document alone, in every precision that is fast here.
+    """Measure ``size`` questions of ``config.job``: single documents, in every precision that is fast here.
 
     A label is 1 where the output's score is above 0; the measure is P at the job's depth, and what it is correlated
     with is always the utility in float32.
@@ -31,12 +31,12 @@ def precision(config: BenchmarkConfig, size: int) -> Iterator[Row]:
         InputError: there is no job, or its files, run or dataset cannot be used.
     """
     case = given_case(config, size)
-    alone = _scored(case, _outputs(case.alone, "float32", by_library=True))
-    utility = _scored(case, _outputs(case.together, "float32")).select("query_id", utility="score")
-    yield _row(case, BY_LIBRARY, alone, alone, utility)
+    library = _scored(case, _outputs(case.single_document, "float32", by_library=True))
+    utility = _scored(case, _outputs(case.end_to_end, "float32")).select("query_id", utility="score")
+    yield _row(case, BY_LIBRARY, library, library, utility)
     for dtype in fast_precisions():
-        found = _scored(case, _outputs(case.alone, dtype))
-        yield _row(case, f"erag_ray, {dtype}", found, alone, utility)
+        scored = _scored(case, _outputs(case.single_document, dtype))
+        yield _row(case, f"erag_ray, {dtype}", scored, library, utility)
 
 
 def _outputs(plan: ModelPlan, dtype: Any, *, by_library: bool = False) -> pl.DataFrame:
@@ -45,8 +45,8 @@ def _outputs(plan: ModelPlan, dtype: Any, *, by_library: bool = False) -> pl.Dat
     if by_library:
         model.engine = None
     table = plan.make_requests(plan.new)
-    texts = {place: one.text for place, one in model.run(PendingRequests(table, plan.forms))}
-    outputs = [texts[place] for place in range(table.num_rows)]
+    texts = {index: one.text for index, one in model.run(PendingRequests(table, plan.forms))}
+    outputs = [texts[index] for index in range(table.num_rows)]
     keys = as_frame(table.select(KEY_COLUMNS)).with_columns(output=pl.Series(outputs, dtype=pl.String))
     return plan.requests.join(keys, on=KEY_COLUMNS)
 
@@ -59,29 +59,29 @@ def _scored(case: Case, outputs: pl.DataFrame) -> pl.DataFrame:
     return scored.select("query_id", "doc_ids", "output", "score").sort("query_id", "doc_ids")
 
 
-def _row(case: Case, by: str, found: pl.DataFrame, whole: pl.DataFrame, utility: pl.DataFrame) -> Row:
-    labels, expected = ((table["score"] > 0).to_list() for table in (found, whole))
-    sums = found.group_by("query_id").agg(P=(pl.col("score") > 0).sum() / case.depth)
+def _row(case: Case, by: str, scored: pl.DataFrame, whole: pl.DataFrame, utility: pl.DataFrame) -> Row:
+    labels, expected = ((table["score"] > 0).to_list() for table in (scored, whole))
+    sums = scored.group_by("query_id").agg(P=(pl.col("score") > 0).sum() / case.depth)
     both = sums.join(utility, on="query_id")
     return {
         "what": case.name,
         "by": by,
-        "count": found.height,
+        "count": scored.height,
         "label_share": sum(labels) / len(labels),
-        "same_outputs": (found["output"] == whole["output"]).mean(),
+        "same_outputs": (scored["output"] == whole["output"]).mean(),
         "same_labels": sum(map(bool.__eq__, labels, expected)) / len(labels),
         "kappa": kappa(labels, expected),
         "tau": float(scipy.stats.kendalltau(both["P"], both["utility"]).statistic),
     }
 
 
-def kappa(some: Sequence[bool], others: Sequence[bool]) -> float:
+def kappa(labels: Sequence[bool], others: Sequence[bool]) -> float:
     """Agreement beyond chance of two lists of labels (Cohen, Educational and Psychological Measurement, 1960).
 
     1 where both are all the same label: then nothing could differ.
     """
-    count = len(some)
-    observed = sum(map(bool.__eq__, some, others)) / count
-    first, second = sum(some) / count, sum(others) / count
+    count = len(labels)
+    observed = sum(map(bool.__eq__, labels, others)) / count
+    first, second = sum(labels) / count, sum(others) / count
     chance = first * second + (1 - first) * (1 - second)
     return 1.0 if chance == 1 else (observed - chance) / (1 - chance)

@@ -19,7 +19,7 @@ from erag_ray.benchmark.config import BenchmarkConfig
 from erag_ray.benchmark.readers import roofline as floor
 from erag_ray.benchmark.readers import synthetic_reader as invented
 from erag_ray.benchmark.readers.engine_only import loaded
-from erag_ray.benchmark.readers.isolated_process import Found, in_turn_apart
+from erag_ray.benchmark.readers.isolated_process import Measured, in_turn_apart
 from erag_ray.benchmark.timing import Row, timed
 from erag_ray.config import ReaderConfig
 from erag_ray.models import Model, make_model
@@ -32,14 +32,14 @@ TUNED_TOKENS = 2048
 """Prompt tokens, padding included, in a batch of the tuned peer."""
 FORM = Form(method="generate", prompt=T5, max_new_tokens=NEW_TOKENS)
 PEER, TUNED = "erag + generate, float32", "transformers, tuned"
-OWN, PRODUCTS = "erag_ray", "products alone"
+OURS, PRODUCTS = "erag_ray", "products alone"
 TIES = 0.01
 """Where random weights give two words nearly the same score, the order of a sum decides."""
 Texts = Mapping[str, Sequence[str]]
 
 
 def readings(config: BenchmarkConfig, size: int) -> Iterator[Row]:
-    """So many (question, passage) pairs, ten for each question: from their texts to outputs, in every fast precision.
+    """Measure ``size`` (question, passage) pairs, ten a question: from texts to outputs, in every fast precision.
 
     One peer reads them in batches of at most 32 in the order in which the package erag asks for them (rank by rank, so
     that a batch is full from 320 pairs on), padded to the longest of each, as its README shows. The other is what a
@@ -51,23 +51,23 @@ def readings(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     """
     quiet()
     folder = invented.write_model(pathlib.Path(config.out, "t5-small"), config.seed)
-    made = invented.lists(size // PASSAGES, PASSAGES, config.seed)
-    makes: dict[str, Any] = {PEER: (_peer, (folder, made))}
+    texts = invented.lists(size // PASSAGES, PASSAGES, config.seed)
+    makes: dict[str, Any] = {PEER: (_peer, (folder, texts))}
     for dtype in fast_precisions():
-        makes[f"read {dtype}"] = (_ours, (folder, made, dtype))
+        makes[f"read {dtype}"] = (_ours, (folder, texts, dtype))
         if dtype in TUNED_DTYPES:
-            makes[f"tuned {dtype}"] = (_tuned, (folder, made, dtype))
-        makes[f"encode {dtype}"] = (_encoder, (folder, made, dtype))
-        makes[f"products {dtype}"] = (_products, (folder, made, dtype))
-    found = in_turn_apart(makes, config.repeats)
-    same = _share_same(found["read float32"].first, found[PEER].first)
+            makes[f"tuned {dtype}"] = (_tuned, (folder, texts, dtype))
+        makes[f"encode {dtype}"] = (_encoder, (folder, texts, dtype))
+        makes[f"products {dtype}"] = (_products, (folder, texts, dtype))
+    measured = in_turn_apart(makes, config.repeats)
+    same = _share_same(measured["read float32"].first, measured[PEER].first)
     for dtype in fast_precisions():
-        sides = {OWN: found[f"read {dtype}"], PEER: found[PEER]}
+        sides = {OURS: measured[f"read {dtype}"], PEER: measured[PEER]}
         if dtype in TUNED_DTYPES:
-            sides[TUNED] = found[f"tuned {dtype}"]
+            sides[TUNED] = measured[f"tuned {dtype}"]
         same_outputs = f" ({same:.1%} of the outputs the same)" if dtype == "float32" else ""
         yield from _rows(f"lists of one, T5-small, {dtype}{same_outputs}", sides, size)
-        sides = {OWN: found[f"encode {dtype}"], PRODUCTS: found[f"products {dtype}"]}
+        sides = {OURS: measured[f"encode {dtype}"], PRODUCTS: measured[f"products {dtype}"]}
         yield from _rows(f"encoder, T5-small, {dtype}", sides, size)
 
 
@@ -83,10 +83,10 @@ def fast_precisions() -> tuple[str, ...]:
     return ("float32", *["bfloat16"] * has_bfloat16, *["int8"] * is_supported())
 
 
-def _rows(what: str, sides: Mapping[str, Found], size: int) -> Iterator[Row]:
-    for name, found in sides.items():
-        row = {"what": what, "by": name, "count": size, "peak_memory_bytes": found.peak_bytes}
-        yield {**row, **timed(found.seconds, sides[OWN].seconds)}
+def _rows(what: str, sides: Mapping[str, Measured], size: int) -> Iterator[Row]:
+    for name, measured in sides.items():
+        row = {"what": what, "by": name, "count": size, "peak_memory_bytes": measured.peak_bytes}
+        yield {**row, **timed(measured.seconds, sides[OURS].seconds)}
 
 
 Outputs = dict[tuple[str, str], str]
@@ -132,8 +132,8 @@ def _products(folder: str, lists: Texts, dtype: str) -> Callable[[], None]:
 def _read(model: Model, lists: Texts) -> Outputs:
     requests = _requests(lists)
     return {
-        (requests[place].question, requests[place].passages[0].text): str(response.text)
-        for place, response in model.run(requests)
+        (requests[index].question, requests[index].passages[0].text): str(response.text)
+        for index, response in model.run(requests)
     }
 
 
@@ -187,25 +187,25 @@ def _by_length(generate: Generate, lists: Texts) -> Outputs:
 
 
 def _by_package(generate: Generate, lists: Texts) -> Outputs:
-    said: Outputs = {}
+    outputs_of: Outputs = {}
 
-    def texts_of(asked: Texts) -> dict[str, str]:
-        rows = [(question, texts[0]) for question, texts in asked.items()]
+    def texts_of(requests: Texts) -> dict[str, str]:
+        rows = [(question, texts[0]) for question, texts in requests.items()]
         for start in range(0, len(rows), PEER_BATCH):
-            some = rows[start : start + PEER_BATCH]
-            prompts = [f"question: {question} context: {text}" for question, text in some]
-            said.update(zip(some, generate(prompts), strict=True))
-        return {question: said[question, text] for question, text in rows}
+            batch = rows[start : start + PEER_BATCH]
+            prompts = [f"question: {question} context: {text}" for question, text in batch]
+            outputs_of.update(zip(batch, generate(prompts), strict=True))
+        return {question: outputs_of[question, text] for question, text in rows}
 
     def score(outputs: Mapping[str, str], gold_answers: Any) -> dict[str, int]:
         return dict.fromkeys(outputs, 0)
 
     erag.eval(lists, {question: [""] for question in lists}, texts_of, score, {"P_10"})
-    return {row: text.strip() for row, text in said.items()}
+    return {row: text.strip() for row, text in outputs_of.items()}
 
 
 def _share_same(ours: Outputs, theirs: Outputs) -> float:
-    """Which share of the outputs is the same."""
+    """Return the share of equal outputs."""
     other = sum(ours.get(row) != text for row, text in theirs.items())
     if other > TIES * len(theirs) or len(ours) != len(theirs):
         raise ValueError(f"{other} of {len(theirs)} outputs differ")

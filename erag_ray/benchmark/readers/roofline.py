@@ -54,15 +54,15 @@ def products(operations: float, dtype: str) -> Callable[[], None]:
     inputs, weights = (torch.randn(rows, WIDTH, device=device()) for rows in (TOKENS, INNER))
     count = max(1, round(operations / (2.0 * TOKENS * WIDTH * INNER)))
     if dtype == "int8":
-        made: Any = quantize_weights(weights)
+        matrix: Any = quantize_weights(weights)
     else:
-        made = weights.to(set_matmul_precision(dtype))
-        inputs = inputs.to(made.dtype)
+        matrix = weights.to(set_matmul_precision(dtype))
+        inputs = inputs.to(matrix.dtype)
 
     @torch.inference_mode()
     def work() -> None:
         for _ in range(count):
-            linear(inputs, made)
+            linear(inputs, matrix)
         if inputs.is_cuda:
             torch.cuda.synchronize()
 

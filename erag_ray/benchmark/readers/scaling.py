@@ -21,15 +21,15 @@ DEPTH, WORDS = 50, (40, 80)
 
 
 def long(config: BenchmarkConfig, size: int) -> Iterator[Row]:
-    """So many pairs by the pool, from Parquet to the store: seconds of its readers, and the most memory of one."""
+    """Measure ``size`` pairs by the pool, from Parquet to the store: seconds of its readers, and peak memory of one."""
     out = pathlib.Path(config.out, "long")
     files = invented.write_files(
         out, invented.lists(max(1, size // DEPTH), DEPTH, config.seed, WORDS, _words(config.small_reader))
     )
-    made = made_up_job(config.small_reader, files, "fid", [DEPTH])
-    reader = dataclasses.replace(made.reader, max_prompt_tokens=200, max_new_tokens=30)
-    job = with_own_folders(dataclasses.replace(made, reader=reader), str(out / "job"))
-    plan, done = plan_for(job, prepare(job), is_alone=True), list[Done]()
+    base = made_up_job(config.small_reader, files, "fid", [DEPTH])
+    reader = dataclasses.replace(base.reader, max_prompt_tokens=200, max_new_tokens=30)
+    job = with_own_folders(dataclasses.replace(base, reader=reader), str(out / "job"))
+    plan, done = plan_for(job, prepare(job), is_single=True), list[Done]()
     with ray_session(job.ray_address):
         seconds = seconds_of(lambda: done.append(run_part(job, TableStore(job.out), plan, new_job_id())))
     (one,) = done

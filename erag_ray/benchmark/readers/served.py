@@ -38,19 +38,19 @@ Work = Callable[[], object]
 
 
 def served(config: BenchmarkConfig, size: int) -> Iterator[Row]:
-    """So many requests by one actor, by a bare loop, and by each of two actors at once; in turn."""
+    """Measure ``size`` requests by one actor, by a bare loop, and by each of two actors at once; in turn."""
     with contextlib.ExitStack() as stack:
         url = stack.enter_context(_started(_serve))[0]
         folder = str(pathlib.Path(config.out, "served"))
         one, other = (stack.enter_context(_started(_ask, actor, url, size, folder, name)) for name in "ab")
         bare = stack.enter_context(_started(_ask, bare_loop, url, size, folder, "c"))
         sides = {ONE: [one], BARE: [bare], TWO: [one, other]}
-        found: dict[str, list[Row]] = {name: [] for name in sides}
+        measured: dict[str, list[Row]] = {name: [] for name in sides}
         for name, group in itertools.chain.from_iterable(itertools.repeat(sides.items(), config.repeats)):
-            found[name].append(_together([connection for _, connection in group]))
-    for name, rounds in found.items():
-        against = found[ONE if name == TWO else BARE]
-        ratios = [_rate(own) / _rate(peer) for own, peer in zip(rounds, against, strict=True)]
+            measured[name].append(_round_of([connection for _, connection in group]))
+    for name, rounds in measured.items():
+        against = measured[ONE if name == TWO else BARE]
+        ratios = [_rate(ours) / _rate(peer) for ours, peer in zip(rounds, against, strict=True)]
         best = max(rounds, key=_rate)
         yield {"what": WHAT, "by": name, **best, "least_ratio": min(ratios), "most_ratio": max(ratios)}
 
@@ -59,7 +59,7 @@ def _rate(row: Row) -> float:
     return float(row["count"] / row["seconds"])
 
 
-def _together(connections: Sequence[Any]) -> Row:
+def _round_of(connections: Sequence[Any]) -> Row:
     """One round of all of these at once."""
     for connection in connections:
         connection.send(True)
@@ -100,7 +100,7 @@ def actor(url: str, size: int, folder: str, name: str) -> Work:
     """An actor with its store, and what it is asked."""
     reader = ReaderConfig(kind="served", model=MODEL, base_url=url, revision=name, concurrency=IN_FLIGHT)
     store = str(pathlib.Path(folder, name))
-    made = ModelActor(
+    model_actor = ModelActor(
         reader,
         model_id(make_model(reader)),
         [FORM],
@@ -111,7 +111,7 @@ def actor(url: str, size: int, folder: str, name: str) -> Work:
         max_batch_seconds=None,
     )
     requests = pairs(size, 0)
-    return lambda: list(made(requests))
+    return lambda: list(model_actor(requests))
 
 
 def bare_loop(url: str, size: int, folder: str, name: str) -> Work:

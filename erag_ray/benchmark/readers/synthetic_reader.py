@@ -13,7 +13,7 @@ import transformers
 
 SHAPE: dict[str, Any] = {"d_model": 512, "d_kv": 64, "d_ff": 2048, "num_layers": 6, "num_heads": 8}
 START: dict[str, Any] = {"decoder_start_token_id": 0}
-NUM_WORDS, WORDS, ASKED = 32_000, (90, 170), 12
+NUM_WORDS, WORDS, QUESTION_WORDS = 32_000, (90, 170), 12
 
 
 def write_model(folder: pathlib.Path, seed: int) -> str:
@@ -54,18 +54,18 @@ def lists(
         return " ".join(all_words[generator.integers(len(all_words), size=count)])
 
     lengths = generator.integers(words[0], words[1] + 1, size=(num_questions, depth))
-    return {text(ASKED): [text(length) for length in row] for row in lengths}
+    return {text(QUESTION_WORDS): [text(length) for length in row] for row in lengths}
 
 
-def write_files(folder: pathlib.Path, made: dict[str, list[str]]) -> dict[str, Any]:
+def write_files(folder: pathlib.Path, texts_of: dict[str, list[str]]) -> dict[str, Any]:
     """The same as files of a job; the keys of its config that name them."""
     folder.mkdir(parents=True, exist_ok=True)
     queries, passages, run = (folder / name for name in ("queries.jsonl", "passages.jsonl", "run.trec"))
-    with queries.open("w") as asked, passages.open("w") as texts, run.open("w") as ranked:
-        for number, (question, own) in enumerate(made.items()):
+    with queries.open("w") as query_file, passages.open("w") as texts, run.open("w") as ranked:
+        for number, (question, passage_texts) in enumerate(texts_of.items()):
             output = [{"answer": "none"}]
-            asked.write(json.dumps({"id": f"q{number}", "input": question, "output": output}) + "\n")
-            for rank, text in enumerate(own, 1):
+            query_file.write(json.dumps({"id": f"q{number}", "input": question, "output": output}) + "\n")
+            for rank, text in enumerate(passage_texts, 1):
                 doc_id = f"d{number}-{rank}"
                 texts.write(
                     json.dumps({"doc_id": doc_id, "page_id": doc_id, "title": "", "text": text}) + "\n"

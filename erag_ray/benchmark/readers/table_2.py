@@ -20,7 +20,7 @@ from erag_ray.benchmark.config import BenchmarkConfig
 from erag_ray.benchmark.readers import roofline as floor
 from erag_ray.benchmark.readers import synthetic_reader as invented
 from erag_ray.benchmark.readers.engine_only import reading
-from erag_ray.benchmark.readers.isolated_process import Found, in_turn_apart
+from erag_ray.benchmark.readers.isolated_process import Measured, in_turn_apart
 from erag_ray.benchmark.timing import Row, timed
 from erag_ray.cluster import ray_session
 from erag_ray.config import JobConfig, ReaderConfig, parse
@@ -42,16 +42,16 @@ OPERATIONS = 2e11
 """Whose time says how fast this machine multiplies."""
 PRODUCTS = "products alone"
 AS_JOB = "as a job reads"
-END, ALONE = "end-to-end", "eRAG"
+END, SINGLE = "end-to-end", "eRAG"
 
 
 class Case(NamedTuple):
-    """One reader on one run's lists of one depth: what it is asked."""
+    """Requests to one reader for one run's lists of one depth."""
 
     name: str
     job: JobConfig
-    alone: ModelPlan
-    together: ModelPlan
+    single_document: ModelPlan
+    end_to_end: ModelPlan
     queries: pl.DataFrame
     score: str
 
@@ -62,7 +62,7 @@ class Case(NamedTuple):
 
 
 def table_2(config: BenchmarkConfig, size: int) -> Iterator[Row]:
-    """So many questions; ``config.job``'s reader, or those of ``config.lists`` on made-up texts.
+    """Measure ``size`` questions; ``config.job``'s reader, or those of ``config.lists`` on made-up texts.
 
     Raises:
         InputError: the job's files, run or dataset cannot be used.
@@ -94,7 +94,7 @@ def made_up_job(model: str, files: Mapping[str, Any], kind: str, depths: Sequenc
 
 
 def given_case(config: BenchmarkConfig, size: int) -> Case:
-    """So many questions of ``config.job``.
+    """Return the case of ``size`` questions of ``config.job``.
 
     Raises:
         InputError: there is none, or its files, run or dataset cannot be used.
@@ -106,7 +106,7 @@ def given_case(config: BenchmarkConfig, size: int) -> Case:
 
 def _given(config: BenchmarkConfig) -> JobConfig:
     job = parse(JobConfig, "", ["--config", str(config.job)]).with_retrieved()
-    runs = {name: place for name, place in job.runs.items() if name == (config.run or name)}
+    runs = {name: path for name, path in job.runs.items() if name == (config.run or name)}
     if not runs:
         raise InputError([f"run: {config.run} is none of {', '.join(job.runs)}"])
     first = next(iter(runs))
@@ -129,10 +129,10 @@ def _case(job: JobConfig, config: BenchmarkConfig, size: int) -> Case:
         raise InputError([f"dataset: {chosen} is none of {', '.join(names)}"])
     queries = inputs.queries.filter(pl.col("dataset") == chosen).sort("query_id").head(size)
     runs = inputs.runs.join(queries, on="query_id", how="semi")
-    some = dataclasses.replace(inputs, queries=queries, runs=runs)
-    alone, together = (plan_for(job, some, is_alone=is_alone) for is_alone in (True, False))
+    sample = dataclasses.replace(inputs, queries=queries, runs=runs)
+    single, lists = (plan_for(job, sample, is_single=is_single) for is_single in (True, False))
     name = f"{chosen}, {job.reader.kind}, {job.depth} documents"
-    return Case(name, job, alone, together, queries, inputs.datasets[chosen].score)
+    return Case(name, job, single, lists, queries, inputs.datasets[chosen].score)
 
 
 def with_own_folders(job: JobConfig, out: str) -> JobConfig:
@@ -141,40 +141,40 @@ def with_own_folders(job: JobConfig, out: str) -> JobConfig:
     return dataclasses.replace(job, out=out, cache_dir=f"{out}/store", progress=False, num_queries=None)
 
 
-def plan_for(job: JobConfig, inputs: Inputs, *, is_alone: bool) -> ModelPlan:
+def plan_for(job: JobConfig, inputs: Inputs, *, is_single: bool) -> ModelPlan:
     """One side: every document of every run alone, or the lists of every run at every depth."""
     lists = end_to_end_lists(job, inputs).filter(pl.col("run_id").is_in(list(job.runs)))
-    asked = as_lists_of_one(pairs(inputs.runs)) if is_alone else lists.select("query_id", "doc_ids")
-    named = asked.select(pl.lit(ANSWER.name).alias("kind"), "query_id", "doc_ids")
+    documents = as_lists_of_one(pairs(inputs.runs)) if is_single else lists.select("query_id", "doc_ids")
+    named = documents.select(pl.lit(ANSWER.name).alias("kind"), "query_id", "doc_ids")
     return plan_lists(job, inputs, "benchmark", named).plans[0]
 
 
 def _measured(case: Case, repeats: int) -> Iterator[Row]:
-    alone, together = (part.make_requests(part.new) for part in (case.alone, case.together))
-    config, forms = case.alone.model.config, case.alone.forms
-    best = _best_batch(config, forms, together)
+    single, lists = (part.make_requests(part.new) for part in (case.single_document, case.end_to_end))
+    config, forms = case.single_document.model.config, case.single_document.forms
+    best = _best_batch(config, forms, lists)
     by_batch = {
         size: dataclasses.replace(config, batch_size=size, batch_tokens=UNLIMITED) for size in (1, best)
     }
     ways = {
-        f"{END}, batches of {best}": (by_batch[best], together, "whole"),
-        f"{END}, one list at a time": (by_batch[1], together, "ones"),
-        f"{ALONE}, {AS_JOB}": (config, alone, "whole"),
-        f"{ALONE}, a query at a time": (
+        f"{END}, batches of {best}": (by_batch[best], lists, "whole"),
+        f"{END}, one list at a time": (by_batch[1], lists, "ones"),
+        f"{SINGLE}, {AS_JOB}": (config, single, "whole"),
+        f"{SINGLE}, a query at a time": (
             dataclasses.replace(config, batch_size=case.depth, batch_tokens=UNLIMITED),
-            alone,
+            single,
             "queries",
         ),
-        f"{ALONE}, a document at a time": (by_batch[1], alone, "ones"),
+        f"{SINGLE}, a document at a time": (by_batch[1], single, "ones"),
     }
     makes: dict[str, Any] = {
         name: (reading, (reader, forms, requests, by)) for name, (reader, requests, by) in ways.items()
     }
-    found = in_turn_apart({**makes, PRODUCTS: (floor.products, (OPERATIONS, config.dtype))}, repeats)
-    rate = OPERATIONS / min(found[PRODUCTS].seconds)
-    first = next(iter(found.values()))
+    measured = in_turn_apart({**makes, PRODUCTS: (floor.products, (OPERATIONS, config.dtype))}, repeats)
+    rate = OPERATIONS / min(measured[PRODUCTS].seconds)
+    first = next(iter(measured.values()))
     for name, (_, requests, _) in ways.items():
-        row = _row(case, name, found[name], requests, first)
+        row = _row(case, name, measured[name], requests, first)
         yield {**row, **_floor(case, requests, row, rate)}
 
 
@@ -183,32 +183,32 @@ def _best_batch(config: ReaderConfig, forms: Sequence[Form], requests: pa.Table)
     seconds = {}
     for size in (size for size in LIST_BATCHES if size <= requests.num_rows):
         tried = dataclasses.replace(config, batch_size=size, batch_tokens=UNLIMITED)
-        found = in_turn_apart({"one": (reading, (tried, forms, requests, "whole"))}, 1)
-        seconds[size] = min(found["one"].seconds)
+        measured = in_turn_apart({"one": (reading, (tried, forms, requests, "whole"))}, 1)
+        seconds[size] = min(measured["one"].seconds)
     return min(seconds, key=seconds.__getitem__)
 
 
 def _floor(case: Case, requests: pa.Table, row: Row, rate: float) -> Row:
     """Operations, and the share of the time that they alone would take, where the model is a T5."""
-    model: Any = case.alone.model
+    model: Any = case.single_document.model
     settings = getattr(model, "settings", None)
     if getattr(settings, "model_type", None) not in KINDS:
         return {}
     num_outputs = row["num_output_tokens"] / requests.num_rows
     count = floor.operations(
-        settings, model.render(PendingRequests(requests, case.alone.forms)[:]), num_outputs
+        settings, model.render(PendingRequests(requests, case.single_document.forms)[:]), num_outputs
     )
     return {"operations": count, "mfu": count / rate / row["seconds"]}
 
 
-def _row(case: Case, name: str, found: Found, requests: pa.Table, first: Found) -> Row:
+def _row(case: Case, name: str, measured: Measured, requests: pa.Table, first: Measured) -> Row:
     return {
         "what": case.name,
         "by": name,
         "count": requests.num_rows,
-        "peak_memory_bytes": found.peak_bytes,
-        **timed(found.seconds, first.seconds),
-        **found.first,
+        "peak_memory_bytes": measured.peak_bytes,
+        **timed(measured.seconds, first.seconds),
+        **measured.first,
     }
 
 
@@ -216,7 +216,7 @@ def _by_pool(case: Case) -> Iterator[Row]:
     """The same by Ray's pool of one reader, from Parquet to the store; loading counts in the seconds of neither."""
     job = dataclasses.replace(case.job, num_readers=1)
     with ray_session(job.ray_address):
-        for name, part in ((END, case.together), (ALONE, case.alone)):
+        for name, part in ((END, case.end_to_end), (SINGLE, case.single_document)):
             start = time.perf_counter()
             done = run_part(job, TableStore(job.out), part, new_job_id())
             yield {

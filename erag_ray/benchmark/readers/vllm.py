@@ -1,4 +1,4 @@
-"""How much of bare vLLM's speed an actor of kind vllm keeps, and what the order of prompts saves.
+"""Speed of an actor of kind vllm relative to bare vLLM, and savings by the order of prompts.
 
 Both sides use one engine in one process, so that their settings are equal. Its prefix cache is emptied before each
 round, each round begins with the other side, and a short first one of each does not count. The bare side gets prompts
@@ -31,14 +31,14 @@ from erag_ray.requests import Request, prompt_named
 WHAT, ORDER = "vllm", "order of prompts"
 ONE, BARE = "erag_ray", "bare vllm.LLM.generate"
 PROMPTS = {"question first": "question_first", "passage first": "chat"}
-TOGETHER, SHUFFLED = "a question's together", "shuffled"
+GROUPED, SHUFFLED = "a question's together", "shuffled"
 WORST = f"passage first, {SHUFFLED}"
 WARMING_ROWS = 32
 Work = Callable[..., Row]
 
 
 def vllm(config: BenchmarkConfig, size: int) -> Iterator[Row]:
-    """So many questions of ``config.job``, each document alone, by an actor and by bare vLLM in turn.
+    """Measure ``size`` questions of ``config.job``, single documents, by an actor and by bare vLLM in turn.
 
     Then the prompt tokens that vLLM computes for the same pairs as chats: passage last or first, a question's requests
     together or shuffled.
@@ -46,7 +46,7 @@ def vllm(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     Raises:
         InputError: there is no job, its reader is of another kind, or its files cannot be used.
     """
-    plan = given_case(config, size).alone
+    plan = given_case(config, size).single_document
     kind = plan.model.config.kind
     if kind != WHAT:
         raise InputError(
@@ -91,11 +91,11 @@ def _against_bare(actor: ModelActor, table: pa.Table, config: BenchmarkConfig) -
     bare(WARMING_ROWS)
     sides = [(ONE, ours), (BARE, bare)]
     for number in range(1, config.repeats + 1):
-        found = {by: _timed(model, work, table.num_rows) for by, work in sides}
-        ratio = found[BARE]["seconds"] / found[ONE]["seconds"]
-        found[ONE] |= {"least_ratio": ratio, "most_ratio": ratio}
+        measured = {by: _timed(model, work, table.num_rows) for by, work in sides}
+        ratio = measured[BARE]["seconds"] / measured[ONE]["seconds"]
+        measured[ONE] |= {"least_ratio": ratio, "most_ratio": ratio}
         common = {"what": f"{WHAT}, round {number}", "count": table.num_rows}
-        yield from ({**common, "by": by, **found[by]} for by in (ONE, BARE))
+        yield from ({**common, "by": by, **measured[by]} for by in (ONE, BARE))
         sides.reverse()
 
 
@@ -108,7 +108,7 @@ def _timed(model: Any, work: Work, *arguments: Any) -> Row:
 
 
 def _generated(model: Any, prompts: Sequence[PromptTokens]) -> Row:
-    """What bare vLLM counts for prompts in this order."""
+    """Return the token counts of bare vLLM for prompts in this order."""
     parts = [part for prompt in prompts for part in model.engine_requests(prompt)]
     outputs = model.engine.llm.generate(
         [{"prompt_token_ids": list(part.ids)} for part in parts],
@@ -121,16 +121,18 @@ def _generated(model: Any, prompts: Sequence[PromptTokens]) -> Row:
 
 def _by_order(model: Any, requests: Sequence[Request], seed: int) -> Iterator[Row]:
     """Rows of the four orders; ratios of prompt tokens computed, against passage first and shuffled."""
-    found = {}
+    measured = {}
     for order, name in PROMPTS.items():
         prompt = prompt_named(name, "question", num_examples=0, titles=True)
-        asked = [one._replace(form=dataclasses.replace(one.form, prompt=prompt)) for one in requests]
-        shuffled = random.Random(seed).sample(asked, len(asked))
-        for by, own in ((TOGETHER, asked), (SHUFFLED, shuffled)):
-            rendered = model.render(own)
-            found[f"{order}, {by}"] = _timed(model, _generated, model, rendered)
-    computed = {by: row["num_prompt_tokens"] - row["num_cached_prompt_tokens"] for by, row in found.items()}
-    for by, row in found.items():
+        chats = [one._replace(form=dataclasses.replace(one.form, prompt=prompt)) for one in requests]
+        shuffled = random.Random(seed).sample(chats, len(chats))
+        for by, ordered in ((GROUPED, chats), (SHUFFLED, shuffled)):
+            rendered = model.render(ordered)
+            measured[f"{order}, {by}"] = _timed(model, _generated, model, rendered)
+    computed = {
+        by: row["num_prompt_tokens"] - row["num_cached_prompt_tokens"] for by, row in measured.items()
+    }
+    for by, row in measured.items():
         ratio = computed[by] / computed[WORST]
         yield {
             "what": ORDER,

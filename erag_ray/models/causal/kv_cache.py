@@ -83,11 +83,17 @@ class KeyValueCaches:
     Only for models whose state consists of plain keys and values, and that take ``position_ids``: prompts of different
     lengths have padding between the shared prefix and the rest. Models with sliding windows, recurrent states, no
     cache, or positions derived from the cache get none, and compute every prompt from its start.
+
+    A prompt has two prefixes, with and without passages, so at most two states of each prompt stay in memory.
     """
 
     def __init__(self, model: Any) -> None:
         self.model = model
         self._states: dict[Ids, States | None] = {}
+
+    def __len__(self) -> int:
+        """Return the number of prefixes whose states are in memory."""
+        return len(self._states)
 
     def make(self, prefix: Ids, num_rows: int, capacity: int) -> tuple[Any | None, int]:
         """Return a cache, or None if this model gets none, and the number of prefix tokens in it.

@@ -37,7 +37,7 @@ KEEPALIVE_SECONDS = 4.0
 SPARE_CONNECTIONS = 8
 MAX_FAILED_IN_A_ROW = 20
 """The job ends after so many consecutive requests failed, each after all retries."""
-KEPT = "responses so far are kept; start the same command again"
+RESUME_ADVICE = "responses so far are kept; start the same command again"
 NO_KEY = "none"
 """Sent to servers without keys, since the package openai requires one."""
 ADVICE = {
@@ -267,7 +267,7 @@ class Client:
         text = f"{retry.text}, {count} times"
         if self._failed_in_a_row >= MAX_FAILED_IN_A_ROW:
             message = f"{self._failed_in_a_row} requests in a row failed, the last one: {text}"
-            self.ended = JobError(f"{message}; {KEPT}")
+            self.ended = JobError(f"{message}; {RESUME_ADVICE}")
             raise self.ended from retry
         raise RequestError(Failure("resource", text)) from retry
 
@@ -276,7 +276,7 @@ class Client:
         text = self.text_of(error)
         is_certificate = "certificate" in text.lower()
         advice = ADVICE.get(getattr(error, "status_code", 0)) or (CERTIFICATE if is_certificate else IS_IT_UP)
-        return JobError(f"{url}: {text}. {advice}; {KEPT}")
+        return JobError(f"{url}: {text}. {advice}; {RESUME_ADVICE}")
 
     def text_of(self, error: BaseException) -> str:
         """Return an error's message as one line without the key."""

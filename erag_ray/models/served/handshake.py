@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError, JobError
-from erag_ray.models.served.client import KEPT, Client, RequestError
+from erag_ray.models.served.client import RESUME_ADVICE, Client, RequestError
 
 PROBE = "Name the capital of France. Then name five animals and five colours, with commas between them."
 """Short, so that equal weights give equal answers under any load; other weights rarely generate the same list."""
@@ -113,7 +113,7 @@ async def shake_hands(client: Client) -> Handshake:
         answers = [await probe(client, token_field, server, MAX_RETRIES) for server in servers]
         repeats = [await probe(client, token_field, server, MAX_RETRIES) for server in servers]
     except RequestError as error:
-        raise JobError(f"{error}; {KEPT}") from error
+        raise JobError(f"{error}; {RESUME_ADVICE}") from error
     return Handshake(
         answers=tuple(answers),
         is_steady=len({answer.text for answer in (*answers, *repeats)}) == 1,
@@ -180,7 +180,7 @@ async def _token_field(client: Client) -> str:
             await client.post(body_of(client.config, PROBE, PROBE_TOKENS, name), max_retries=MAX_RETRIES)
         except RequestError as error:
             if error.failure.kind == "resource":
-                raise JobError(f"{error}; {KEPT}") from error
+                raise JobError(f"{error}; {RESUME_ADVICE}") from error
             texts.append(str(error))
         else:
             return name

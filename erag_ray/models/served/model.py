@@ -18,7 +18,8 @@ from typing import Any, ClassVar
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.models.base import Model, Rendered, Resources
-from erag_ray.models.served.client import KEPT, Client, RequestError, key_of, usage_of
+from erag_ray.models.loop import LoopThread
+from erag_ray.models.served.client import RESUME_ADVICE, Client, RequestError, key_of, usage_of
 from erag_ray.models.served.handshake import (
     Handshake,
     common_fields,
@@ -28,7 +29,6 @@ from erag_ray.models.served.handshake import (
     text_of,
     top_logprobs,
 )
-from erag_ray.models.served.loop import LoopThread
 from erag_ray.requests import (
     Failure,
     Form,
@@ -143,7 +143,7 @@ class ServedModel(Model):
         try:
             handshake = self.handshake
         except JobError as error:
-            text = str(error).removesuffix(f"; {KEPT}")
+            text = str(error).removesuffix(f"; {RESUME_ADVICE}")
             raise InputError([f"reader.base_url: {text}"]) from error
         if form.method == "loglikelihood" and not form.next_token:
             text = "a served model gives no log-probability of a given text that could be relied on"
@@ -273,7 +273,7 @@ class ServedModel(Model):
         raise JobError(
             f"{', '.join(urls)}: the server has changed since the start: {change}. If it has other weights, set "
             f"another reader.revision, which has responses of its own; responses of the last {PROBE_SECONDS:g} s "
-            f"may be from the other weights. {KEPT}"
+            f"may be from the other weights. {RESUME_ADVICE}"
         )
 
     async def _respond(self, client: Client, request: Request) -> Response:

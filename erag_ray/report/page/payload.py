@@ -111,7 +111,7 @@ def _documents(documents: Documents) -> Plain:
         "ids": list(documents.ids),
         "titles": list(documents.titles),
         "texts": list(documents.texts),
-        "gold": [place for place, is_gold in enumerate(documents.is_gold) if is_gold],
+        "gold": [index for index, is_gold in enumerate(documents.is_gold) if is_gold],
         "outputs": list(documents.outputs),
         "labels": {str(column): list(labels) for column, labels in documents.labels.items()},
     }
@@ -127,7 +127,7 @@ class QuestionIndex:
         self.cells: dict[str, int] = {}
         self.slices: dict[str, dict[str, int]] = {}
 
-    def add(self, question: Question, shard: int, place: int) -> None:
+    def add(self, question: Question, shard: int, position: int) -> None:
         """Add the next question, whose record is at ``place`` of a shard."""
         values = {(output.run, output.depth): output.value for output in question.end_to_end}
         row = {
@@ -136,7 +136,7 @@ class QuestionIndex:
             "answers": list(question.answers)[:3],
             "dataset": question.dataset,
             "shard": shard,
-            "place": place,
+            "place": position,
             "slices": self._slices(question.slices),
             "values": [values.get((run, self.depth)) for run in self.runs],
             "closed_book": _reference(question, NO_PASSAGES),

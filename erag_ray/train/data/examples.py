@@ -13,8 +13,8 @@ import pyarrow as pa
 from erag_ray.datasets import Dataset, LoadedQueries, load_queries, load_reading_comprehension, sample
 from erag_ray.files import NUM_NAMED, Diagnostics
 from erag_ray.inputs import check_inputs, gold_lists
-from erag_ray.passages import CORPUS_COLUMNS, load_passages
-from erag_ray.runs import ENTRY_COLUMNS, RUN_COLUMNS, load_run, resolve_pages
+from erag_ray.passages import CORPUS_COLUMNS
+from erag_ray.runs import ENTRY_COLUMNS, RUN_COLUMNS, load_corpus, load_run, resolve_pages
 from erag_ray.schemas import CORPUS, EXAMPLES
 from erag_ray.scores import JUDGED, score_named
 from erag_ray.store import (
@@ -204,11 +204,8 @@ def _passages(
     gold = loaded.gold.join(queries, on="query_id", how="semi")
     pages = loaded.provenance.join(queries, on="query_id", how="semi")
     num_before = diagnostics.num_errors
-    corpus = load_passages(
-        config.passages,
-        diagnostics,
-        doc_ids=pl.concat([needed["doc_id"], gold["doc_id"]]).drop_nulls(),
-        page_ids=pl.concat([needed["page_id"], pages["page_id"]]).drop_nulls(),
+    corpus = load_corpus(
+        config.passages, needed, diagnostics, doc_ids=gold["doc_id"], page_ids=pages["page_id"]
     )
     readable = bool(corpus.height) or diagnostics.num_errors == num_before
     runs = resolve_pages(needed, corpus, diagnostics if readable else Diagnostics())

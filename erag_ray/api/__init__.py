@@ -1,0 +1,7 @@
+"""The interface of Python: `compare` and `label` for data in memory, readers for them, and `Result`."""
+
+from erag_ray.api.calls import compare, label
+from erag_ray.api.readers import Causal, Function, Served
+from erag_ray.api.result import Result
+
+__all__ = ["Causal", "Function", "Result", "Served", "compare", "label"]

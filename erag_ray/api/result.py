@@ -1,0 +1,86 @@
+"""The results of a finished comparison as frames, text and a page."""
+
+from __future__ import annotations
+
+import functools
+import html
+import io
+
+import polars as pl
+import rich.console
+
+from erag_ray.report import Results, build_report, load, print_report, verdict
+from erag_ray.schemas import TABLES
+from erag_ray.store import TableStore
+
+WIDTH = 100
+PAGE = ("report", "index.html")
+LOADED = ("costs", "outputs", "common_outputs", "requests")
+"""Tables that stand in the folders of stages."""
+
+
+def text_console(text: io.StringIO) -> rich.console.Console:
+    """Return a console that writes plain text, in a notebook too."""
+    return rich.console.Console(file=text, width=WIDTH, force_jupyter=False)
+
+
+class Result:
+    """A finished comparison, by its folder.
+
+    Every sealed table is an attribute with a Polars frame: ``means``, ``labels``, ``utility``, ``cells``,
+    ``per_query``, ``comparisons``, ``correlations``, ... (``dir(result)`` lists them; columns: erag_ray/README.md).
+
+    Args:
+        out: folder or URI of a finished comparison, of Python or of jobs/compare.py.
+
+    Raises:
+        InputError: there is none, or its tables were changed.
+    """
+
+    def __init__(self, out: str) -> None:
+        self.out = out
+        self._results: Results = load(out)
+
+    @property
+    def means(self) -> pl.DataFrame:
+        """MEANS: measures and end-to-end scores of each run, with intervals."""
+        return self._results.means
+
+    @property
+    def labels(self) -> pl.DataFrame:
+        """LABELS: the usefulness of each document, by annotator."""
+        return self._results.labels
+
+    def __getattr__(self, name: str) -> pl.DataFrame:
+        if name.startswith("_") or name not in self._tables:
+            has = "" if name.startswith("_") else f"; it has {', '.join(self._tables)}"
+            raise AttributeError(f"{self.out} has no sealed table {name!r}{has}")
+        loaded: pl.DataFrame | None = getattr(self._results, name, None)
+        return TableStore(self.out).read(TABLES[name]) if loaded is None else loaded
+
+    @functools.cached_property
+    def _tables(self) -> list[str]:
+        store = TableStore(self.out)
+        return [name for name, schema in TABLES.items() if store.is_sealed(schema) or name in LOADED]
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self._tables})
+
+    @functools.cached_property
+    def verdict(self) -> str:
+        """The best run for the reader, how sure that is, and what it cost, in at most 40 lines."""
+        built = build_report(self._results, verdict(self._results))
+        text = io.StringIO()
+        print_report(built, text_console(text))
+        return text.getvalue().rstrip()
+
+    def report(self) -> str:
+        """Return the path of the page: charts, tables and every question."""
+        return "/".join([self.out.rstrip("/"), *PAGE])
+
+    def __repr__(self) -> str:
+        return f"Result({self.out!r})\n{self.verdict}"
+
+    def _repr_html_(self) -> str:
+        page = html.escape(self.report())
+        return f'<pre>{html.escape(self.verdict)}</pre><a href="{page}" target="_blank">{page}</a>'

@@ -1,0 +1,58 @@
+"""Frames, datasets and lists of mappings as rows of plain Python values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from erag_ray.errors import InputError
+
+Row = dict[str, Any]
+
+
+def rows_of(data: object, name: str) -> list[Row]:
+    """Return the rows of a Polars or pandas frame, a Hugging Face dataset, or a list of mappings.
+
+    Missing values (NaN, None, pandas' NA) become None.
+
+    Args:
+        data: the frame, dataset or list.
+        name: of the argument, for messages.
+
+    Raises:
+        InputError: it is something else, or one of its items is no mapping.
+    """
+    items = _items(data, name)
+    problems = [
+        f"{name}[{number}]: a {type(item).__name__}, not a mapping such as {{...}}"
+        for number, item in enumerate(items)
+        if not isinstance(item, Mapping)
+    ]
+    if problems:
+        raise InputError(problems[:5])
+    return [{str(key): plain(value) for key, value in item.items()} for item in items]
+
+
+def _items(data: object, name: str) -> list[Any]:
+    frame: Any = data
+    if hasattr(frame, "iter_rows"):
+        return list(frame.iter_rows(named=True))
+    if hasattr(frame, "iterrows"):
+        return list(frame.to_dict("records"))
+    if isinstance(frame, Mapping | str | bytes) or not isinstance(frame, Iterable):
+        text = f"a {type(frame).__name__}, not a list of mappings, a Polars or pandas frame, or a dataset"
+        raise InputError([f"{name}: {text}"])
+    return list(frame)
+
+
+def plain(value: Any) -> Any:
+    """Return a value as JSON has it: NumPy scalars and arrays as Python values, missing values as None."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    is_missing = value is None or type(value).__name__ in ("NAType", "NaTType")
+    return None if is_missing or (isinstance(value, float) and math.isnan(value)) else value

@@ -1,0 +1,85 @@
+"""The whole walk of a comparison, from questions, passages and runs to the report; of jobs/compare.py and of Python.
+
+Ray and torch, which take seconds to import, come after the inputs are known to be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import rich.console
+
+from erag_ray.config import JobConfig
+from erag_ray.datasets import Dataset
+from erag_ray.inputs import Inputs, dry_run_config, prepare
+from erag_ray.logs import say
+from erag_ray.retrieve.stage import make_runs
+
+
+def compare(config: JobConfig, console: rich.console.Console | None = None) -> None:
+    """Run a comparison: seal its tables in ``out``, write the report there and print the verdict.
+
+    Args:
+        config: the job.
+        console: the verdict is printed there (None: on standard output).
+
+    Raises:
+        InputError: all problems of the config, the files and the reader; no request was run then.
+        JobError: the job cannot go on; the responses so far are kept.
+    """
+    make_runs(config, check_reader)
+    if config.dry_run:
+        config = dry_run_config(config)
+    inputs = prepare(config, check_reader)
+    if config.dry_run:
+        _dry_run(config, inputs)
+        return
+    from erag_ray.evaluate import evaluate, export
+    from erag_ray.inference import run_stage
+    from erag_ray.labels import judge_outputs, label, score_end_to_end
+    from erag_ray.planning import plan_stage, preview
+    from erag_ray.report import open_console, report
+
+    plan = plan_stage(config, inputs, "compare", single_document=True, end_to_end=True)
+    say(*inputs.notes, *preview(plan, show=config.progress))
+    finished = judge_outputs(config, inputs, run_stage(config, plan))
+    label(config, inputs, finished)
+    score_end_to_end(config, inputs, finished)
+    evaluate(config, inputs)
+    export(config, inputs)
+    report(config, console or open_console())
+
+
+def _dry_run(config: JobConfig, inputs: Inputs) -> None:
+    from erag_ray.inference import estimate_cost
+    from erag_ray.labels import preview_judgements
+    from erag_ray.planning import plan_stage, preview
+
+    plan = plan_stage(config, inputs, "compare", single_document=True, end_to_end=True)
+    say(*inputs.notes, *preview(plan, show=config.progress), *preview_judgements(config, inputs, plan))
+    for line in estimate_cost(config, inputs, plan):
+        say(line)
+
+
+def label_documents(config: JobConfig) -> None:
+    """Run the annotators alone, without end-to-end evaluation: seal LABELS in ``out``.
+
+    Raises:
+        InputError, JobError: as `compare`.
+    """
+    make_runs(config, check_reader)
+    inputs = prepare(config, check_reader)
+    from erag_ray.inference import run_stage
+    from erag_ray.labels import judge_outputs, label
+    from erag_ray.planning import plan_stage, preview
+
+    plan = plan_stage(config, inputs, "annotate", single_document=True, end_to_end=False)
+    say(*inputs.notes, *preview(plan, show=config.progress))
+    label(config, inputs, judge_outputs(config, inputs, run_stage(config, plan)))
+
+
+def check_reader(config: JobConfig, datasets: Mapping[str, Dataset]) -> Sequence[str]:
+    """Return what is wrong with the reader of a job (`planning.check_reader`, imported when it is called)."""
+    from erag_ray import planning
+
+    return planning.check_reader(config, datasets)

@@ -1,0 +1,90 @@
+"""PENDING to RESPONSES in this process, without Ray: for a model behind a server, a function, or one small model."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+from collections.abc import Iterator
+
+import pyarrow as pa
+import torch
+
+from erag_ray.config import JobConfig
+from erag_ray.errors import JobError
+from erag_ray.inference.actor import NOTES, Attempt, ModelActor
+from erag_ray.inference.work import Done, Work, sum_counts
+from erag_ray.progress import progress
+from erag_ray.store import Folder, Lease, ResponseStore
+from erag_ray.user_code import RESUME_ADVICE
+
+BLOCK_ROWS = 4096
+TOKENIZER_VARIABLES = ("RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM")
+
+
+class LocalReader(ModelActor):
+    """A reader in the user's own process, which it never ends."""
+
+    def _end(self, attempt: Attempt, error: RuntimeError) -> None:
+        """Report that the GPU is lost.
+
+        Raises:
+            JobError: always.
+        """
+        raise JobError(
+            f"the GPU cannot be used any more: {error}; start a new process; {RESUME_ADVICE}"
+        ) from error
+
+
+def run_in_process(work: Work, config: JobConfig, job: str) -> Done:
+    """Run the requests here, and return when their responses are in the store.
+
+    Raises:
+        JobError: the store cannot be written, or the reader cannot go on; the responses so far are kept.
+        KeyboardInterrupt: likewise.
+    """
+    store = ResponseStore(config.cache_dir, work.model)
+    shown = (
+        progress(store, job, work.num_requests, work.model) if config.progress else contextlib.nullcontext()
+    )
+    with Lease(store.folder, job), shown, _settings_restored():
+        reader = LocalReader(
+            config=work.config,
+            model=work.model,
+            forms=work.forms,
+            store=config.cache_dir,
+            job=job,
+            num_threads=config.cpus_per_reader or os.cpu_count() or 1,
+            write_every_seconds=config.write_every_seconds,
+            max_batch_seconds=None,
+            max_cost=config.max_cost,
+        )
+        rows = config.rows_per_block or BLOCK_ROWS
+        counts = [pa.table(part) for block in _blocks(work.requests, rows) for part in reader(block)]
+    store.folder.delete_folder(NOTES, job)
+    return sum_counts(pa.concat_tables(counts))
+
+
+def _blocks(folder: str, rows: int) -> Iterator[pa.Table]:
+    """Yield PENDING in blocks, from the Parquet shards of a folder."""
+    requests = Folder(folder)
+    for name in sorted(requests.names(suffix=".parquet")):
+        table = requests.read_parquet(name)
+        for start in range(0, table.num_rows, rows):
+            yield table.slice(start, rows)
+
+
+@contextlib.contextmanager
+def _settings_restored() -> Iterator[None]:
+    """Restore the settings of this process that a `ModelActor` changes: threads, garbage collection, variables."""
+    thresholds, num_threads = gc.get_threshold(), torch.get_num_threads()
+    variables = {name: os.environ.get(name) for name in TOKENIZER_VARIABLES}
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        torch.set_num_threads(num_threads)
+        for name, value in variables.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value

@@ -1,0 +1,133 @@
+"""A Python function as model: prompts in, outputs out. It runs in the process that defines it."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import math
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from typing import ClassVar
+
+from erag_ray.config import ReaderConfig
+from erag_ray.errors import InputError, JobError
+from erag_ray.models.base import DEFAULT_BATCH, Model, Rendered, Resources
+from erag_ray.models.loop import LoopThread
+from erag_ray.requests import Form, Request, Response, as_messages, as_text
+from erag_ray.user_code import RESUME_ADVICE
+
+TOKEN_CHARACTERS = 4
+"""Characters per token, to estimate the length of prompts and outputs."""
+
+Reader = Callable[[list[str]], Sequence[str] | Awaitable[Sequence[str]]]
+"""Prompts to as many outputs, in their order; may be async."""
+
+_FUNCTIONS: dict[tuple[str, str], Reader] = {}
+
+
+def register_function(function: Reader, name: str, revision: str) -> None:
+    """Make a function known to the models of this process; a later one of the same name and revision replaces it."""
+    _FUNCTIONS[name, revision] = function
+
+
+class FunctionModel(Model):
+    """A function of this process, found by name and revision (`register_function`).
+
+    Chat prompts are joined to one text. Token counts are estimates, a token for 4 characters. Nothing is truncated.
+    """
+
+    dtypes: ClassVar[tuple[str, ...]] = ("float32",)
+    default_prompt: ClassVar[str] = "question_first"
+
+    def __init__(self, config: ReaderConfig) -> None:
+        super().__init__(config)
+        if (config.model, config.revision) not in _FUNCTIONS:
+            text = (
+                "a function is a reader in Python alone: erag_ray.compare(reader=erag_ray.Function(...), ...)"
+            )
+            raise InputError([f"reader.kind: {text}"])
+
+    @property
+    def function(self) -> Reader:
+        """The function."""
+        return _FUNCTIONS[self.config.model or "", self.config.revision or ""]
+
+    @property
+    def code(self) -> object:
+        """The function."""
+        return self.function
+
+    def fingerprint_fields(self) -> dict[str, object]:
+        return {**super().fingerprint_fields(), "name": self.config.model, "weights": self.config.revision}
+
+    def resources(self) -> Resources:
+        return Resources(num_gpus=0, num_cpus=1)
+
+    def check(self, form: Form) -> None:
+        if form.max_prompt_tokens is not None:
+            text = "a function gets whole prompts; leave it out, and shorten them in the function"
+            raise InputError([f"reader.max_prompt_tokens: {text}"])
+
+    def render(self, requests: Sequence[Request]) -> list[Rendered]:
+        texts = [_text(request) for request in requests]
+        return [Rendered(text=text, num_tokens=_num_tokens(text)) for text in texts]
+
+    def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
+        size = self.config.batch_size or DEFAULT_BATCH
+        for start in range(0, len(requests), size):
+            prompts = [_text(request) for request in requests[start : start + size]]
+            for row, (prompt, output) in enumerate(zip(prompts, self._outputs(prompts), strict=True), start):
+                yield row, _response(prompt, output)
+
+    @functools.cached_property
+    def _loop(self) -> LoopThread:
+        return LoopThread()
+
+    def _outputs(self, prompts: list[str]) -> Sequence[str]:
+        """Call the function.
+
+        Raises:
+            JobError: it returns something else than a text for each prompt: nobody could say whose output is missing.
+        """
+        outputs = self.function(list(prompts))
+        if inspect.isawaitable(outputs):
+            outputs = self._loop.result(_awaited(outputs))
+        if fault := _fault(outputs, len(prompts)):
+            raise JobError(f"reader {self.config.model}: the function returned {fault}; {RESUME_ADVICE}")
+        return list(outputs)
+
+
+async def _awaited(outputs: Awaitable[Sequence[str]]) -> Sequence[str]:
+    return await outputs
+
+
+def _fault(outputs: object, count: int) -> str:
+    """Return what is wrong with the outputs of a function; "" if nothing is."""
+    if isinstance(outputs, str) or not isinstance(outputs, Sequence):
+        return f"a {type(outputs).__name__}, not a list of {count} texts"
+    if len(outputs) != count:
+        return f"{len(outputs)} outputs for {count} prompts"
+    wrong = next((number for number, output in enumerate(outputs) if not isinstance(output, str)), None)
+    return "" if wrong is None else f"{outputs[wrong]!r} as output {wrong}, not a text"
+
+
+def _response(prompt: str, output: str) -> Response:
+    return Response(
+        text=output,
+        num_prompt_tokens=_num_tokens(prompt),
+        num_output_tokens=_num_tokens(output),
+        notes=() if output else ("empty",),
+    )
+
+
+def _text(request: Request) -> str:
+    """Return the prompt as one text: the messages of a chat one after the other."""
+    prompt = request.form.prompt
+    text = as_text(prompt, request.question, request.passages)
+    if not prompt.is_chat:
+        return text
+    messages = as_messages(prompt, text, has_passages=bool(request.passages))
+    return "\n\n".join(message["content"] for message in messages)
+
+
+def _num_tokens(text: str) -> int:
+    return math.ceil(len(text) / TOKEN_CHARACTERS)

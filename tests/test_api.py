@@ -1,0 +1,315 @@
+"""The interface of Python: the same numbers as the job, functions as readers, and what is wrong with the data."""
+
+from __future__ import annotations
+
+import asyncio
+import pathlib
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pandas as pd
+import polars as pl
+import pytest
+from polars.testing import assert_frame_equal
+from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare
+
+import erag_ray as er
+from erag_ray.errors import InputError, JobError
+from erag_ray.schemas import CELLS, COMPARISONS, CORRELATIONS, LABELS, MEANS, PER_QUERY, UTILITY
+from erag_ray.store import TableStore
+
+TABLES = (LABELS, UTILITY, PER_QUERY, MEANS, CORRELATIONS, COMPARISONS, CELLS)
+Outputs = Callable[[list[str]], Sequence[str]]
+ASKED = [
+    {"id": name, "question": question, "answers": [answer]}
+    for name, (question, answer, _) in QUESTIONS.items()
+]
+TEXTS = [
+    {"doc_id": name, "page_id": page, "title": title, "text": text}
+    for name, (page, title, text) in PASSAGES.items()
+]
+LISTS = {
+    run: {name: documents.split() for name, documents in lists.items()}
+    for run, lists in RUNS.items()
+    if run in ("good", "bad")
+}
+FORMS: dict[str, Callable[[Any], Any]] = {
+    "lists": lambda rows: rows,
+    "polars": pl.DataFrame,
+    "pandas": pd.DataFrame,
+}
+
+
+def keys(folder: pathlib.Path, **changes: Any) -> dict[str, Any]:
+    """A small comparison of the tiny data in memory."""
+    return {
+        "questions": ASKED,
+        "passages": TEXTS,
+        "runs": LISTS,
+        "reader": {"kind": "echo"},
+        "depth": 3,
+        "end_to_end_depths": [1, 3],
+        "cutoffs": [1, 3],
+        "num_resamples": 200,
+        "progress": False,
+        "out": str(folder / "api"),
+        "cache_dir": str(folder / "api-cache"),
+        **changes,
+    }
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_python_and_the_job_give_the_same_tables(tiny: Tiny, reads_here: list[int], form: str) -> None:
+    in_form = FORMS[form]
+    result = er.compare(
+        **keys(tiny.folder, questions=in_form(ASKED), passages=in_form(TEXTS), dataset="tiny")
+    )
+    plain = tiny.folder / "plain.jsonl"
+    pl.DataFrame(ASKED).write_ndjson(plain)
+    compare(tiny.with_config(queries=[str(plain)]))
+    for schema in TABLES:
+        assert_frame_equal(getattr(result, schema.name), TableStore(tiny.config.out).read(schema))
+
+
+def test_the_config_that_is_written_is_that_of_the_same_job(tmp_path: pathlib.Path) -> None:
+    er.compare(**keys(tmp_path))
+    command = [sys.executable, "jobs/compare.py", "--config", str(tmp_path / "api" / "given" / "config.yaml")]
+    root = pathlib.Path(__file__).parents[1]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "inputs: as sealed before" in done.stderr
+
+
+def test_a_finished_job_is_opened_by_its_folder(tiny: Tiny, reads_here: list[int]) -> None:
+    compare(tiny)
+    result = er.Result(tiny.config.out)
+    assert result.verdict.startswith("Which retriever serves the reader")
+    assert pathlib.Path(result.report()).is_file()
+    assert {"means", "labels", "cells", "verdict", "costs"} <= set(dir(result))
+    assert result.costs["num_reader_calls"].sum() > 0
+    assert "<pre>Which retriever" in result._repr_html_()
+    with pytest.raises(AttributeError, match="no sealed table 'dual_labels'; it has "):
+        _ = result.dual_labels
+
+
+def test_runs_may_be_frames_with_ranks_or_scores(tmp_path: pathlib.Path) -> None:
+    rows = [
+        {"query_id": name, "doc_id": document, "rank": rank, "score": 1.0 / rank}
+        for name, documents in LISTS["good"].items()
+        for rank, document in enumerate(documents, 1)
+    ]
+    frames = {"good": pl.DataFrame(rows), "scored": pd.DataFrame(rows).drop(columns="rank")}
+    result = er.compare(**keys(tmp_path, runs=frames))
+    means = result.means.filter(pl.col("run_id").is_in(["good", "scored"])).drop("run_id")
+    assert means.height == 2 * means.unique().height
+
+
+# --- functions ---
+
+
+def title_of(prompt: str) -> str:
+    """The gold answer that stands in a prompt."""
+    return next((answer for _, answer, _ in QUESTIONS.values() if answer in prompt), "nothing")
+
+
+def titles(prompts: list[str]) -> list[str]:
+    return [title_of(prompt) for prompt in prompts]
+
+
+class Counting:
+    """A function that remembers its prompts."""
+
+    def __init__(self, function: Outputs = titles) -> None:
+        self.function, self.prompts = function, list[str]()
+
+    def __call__(self, prompts: list[str]) -> Sequence[str]:
+        self.prompts += prompts
+        return self.function(prompts)
+
+
+def test_a_function_gets_each_distinct_prompt_once_and_its_answers_are_kept(tmp_path: pathlib.Path) -> None:
+    function = Counting()
+    result = er.compare(**keys(tmp_path, reader=er.Function(function, "titles", "1")))
+    assert len(function.prompts) == len(set(function.prompts)) == result.costs["num_reader_calls"].sum()
+    er.compare(**keys(tmp_path, reader=er.Function(function, "titles", "1"), num_resamples=300))
+    assert len(function.prompts) == len(set(function.prompts))
+    er.compare(**keys(tmp_path, reader=er.Function(function, "titles", "2")))
+    assert len(function.prompts) == 2 * len(set(function.prompts))
+
+
+def test_labels_are_the_scores_of_the_functions_outputs(tmp_path: pathlib.Path) -> None:
+    reader = er.Function(titles, "titles", "1")
+    labels = er.label(**keys(tmp_path, reader=reader, annotators=["erag"], score="exact_match"))
+    assert labels.height == labels.unique(["query_id", "doc_id"]).height > 0
+    for row in labels.iter_rows(named=True):
+        text = " ".join(PASSAGES[row["doc_id"]][1:])
+        assert row["output"] == title_of(text) or row["output"] == title_of(QUESTIONS[row["query_id"]][0])
+        assert row["label"] == float(row["output"].lower() == QUESTIONS[row["query_id"]][1].lower())
+
+
+def test_an_async_function_works_inside_a_running_event_loop(tmp_path: pathlib.Path) -> None:
+    async def read(prompts: list[str]) -> list[str]:
+        await asyncio.sleep(0)
+        return titles(prompts)
+
+    async def main() -> er.Result:
+        return er.compare(**keys(tmp_path, reader=er.Function(read, "async", "1")))
+
+    expected = er.compare(**keys(tmp_path / "sync", reader=er.Function(titles, "async", "1")))
+    assert_frame_equal(asyncio.run(main()).labels, expected.labels)
+
+
+def test_what_was_answered_stays_where_a_function_raises(tmp_path: pathlib.Path) -> None:
+    bad = QUESTIONS["q4"][0]
+
+    def fails(prompts: list[str]) -> list[str]:
+        if any(bad in prompt for prompt in prompts):
+            raise ConnectionError("no route")
+        return titles(prompts)
+
+    with pytest.raises(JobError, match=r"(?s)errors, more than.*ConnectionError: no route"):
+        er.compare(**keys(tmp_path, reader=er.Function(fails, "f", "1", batch_size=4)))
+    again = Counting()
+    er.compare(**keys(tmp_path, reader=er.Function(again, "f", "1")))
+    assert again.prompts
+    assert all(bad in prompt for prompt in again.prompts)
+
+
+def test_what_was_answered_stays_after_an_interrupt(tmp_path: pathlib.Path) -> None:
+    def interrupted(prompts: list[str]) -> list[str]:
+        if len(first.prompts) > 8:
+            raise KeyboardInterrupt
+        return titles(prompts)
+
+    first, again = Counting(interrupted), Counting()
+    with pytest.raises(KeyboardInterrupt):
+        er.compare(**keys(tmp_path, reader=er.Function(first, "f", "1", batch_size=4)))
+    er.compare(**keys(tmp_path, reader=er.Function(again, "f", "1")))
+    assert not set(first.prompts[:8]) & set(again.prompts)
+
+
+@pytest.mark.parametrize(
+    ("function", "fault"),
+    [
+        (lambda prompts: titles(prompts)[:-1], r"\d+ outputs for \d+ prompts"),
+        (lambda prompts: "Ada Brunner", "a str, not a list of"),
+        (lambda prompts: None, "a NoneType, not a list of"),
+        (lambda prompts: [None] * len(prompts), "None as output 0, not a text"),
+    ],
+)
+def test_outputs_that_cannot_belong_to_the_prompts_end_the_job(
+    tmp_path: pathlib.Path, function: Outputs, fault: str
+) -> None:
+    with pytest.raises(JobError, match=f"reader f: the function returned {fault}"):
+        er.compare(**keys(tmp_path, reader=er.Function(function, "f", "1")))
+
+
+# --- bad input ---
+
+
+def renamed(**names: str) -> list[dict[str, Any]]:
+    return [{names.get(key, key): value for key, value in row.items()} for row in ASKED]
+
+
+def with_first(**values: Any) -> list[dict[str, Any]]:
+    return [{**ASKED[0], **values}, *ASKED[1:]]
+
+
+@pytest.mark.parametrize(
+    ("questions", "fault"),
+    [
+        ([], "questions: there are none"),
+        (5, "questions: a int, not a list of mappings"),
+        (["who?", "where?", 7], r"questions\[0\]: a str, not a mapping"),
+        (renamed(question="query"), "no field question; they have id, query, answers"),
+        (pl.DataFrame(renamed(answers="gold")), "no field answers; they have id, question, gold"),
+        (with_first(answers=[]), r"questions\[0\] \(id 'q1'\): no answers"),
+        (with_first(answers=float("nan")), r"questions\[0\] \(id 'q1'\): no answers"),
+        (with_first(answers=[7]), r"questions\[0\] \(id 'q1'\): answers are \[7\]"),
+        (with_first(question=float("nan")), r"questions\[0\] \(id 'q1'\): question is None"),
+        (with_first(id=None), r"questions\[0\]: no id, though others have one"),
+        (with_first(id=7), "some ids are texts and some are numbers"),
+        (with_first(id=True), r"questions\[0\]: id is True"),
+        (with_first(id="q2"), r"questions\[1\]: id 'q2' repeats that of questions\[0\]"),
+        (with_first(meta={"when": object()}), r"questions\[0\].*cannot be written as JSON"),
+    ],
+)
+def test_bad_questions_are_named_before_anything_is_read(
+    tmp_path: pathlib.Path, questions: Any, fault: str, no_reader: None
+) -> None:
+    with pytest.raises(InputError, match=fault):
+        er.compare(**keys(tmp_path, questions=questions))
+    assert not (tmp_path / "api").exists()
+
+
+def first_list(documents: Any) -> dict[str, Any]:
+    return {"good": {**LISTS["good"], "q1": documents}}
+
+
+@pytest.mark.parametrize(
+    ("runs", "fault"),
+    [
+        (first_list("d1"), r"runs\['good'\]\['q1'\]: a str, not a list of documents"),
+        (first_list([None]), r"runs\['good'\]\['q1'\]\[0\]: None: not an id"),
+        (first_list(["d1", ("d2", [1])]), r"\['q1'\]\[1\]: score \[1\] is not a number"),
+        (first_list([("d1", float("inf"))]), "score inf is not a number"),
+        (first_list([{"id": "d1", "text": 7}]), "text 7 is no text"),
+        (first_list([{"title": "Marn"}]), "neither an id nor a text in title"),
+        (first_list(["d1", "d1"]), "document 'd1' is in the list more than once"),
+        (first_list(["d99"]), "document 'd99' is not in the passages"),
+        ({"good": pl.DataFrame({"query_id": ["q1"], "document": ["d1"]})}, "no column doc_id, rank or score"),
+        ({"good": {"other": ["d1"]}}, "no query in common with the questions"),
+        ({"good": 7}, r"runs\['good'\]: a int, not a list of mappings"),
+    ],
+)
+def test_bad_runs_are_named_before_anything_is_read(
+    tmp_path: pathlib.Path, runs: Any, fault: str, no_reader: None
+) -> None:
+    with pytest.raises(InputError, match=fault):
+        er.compare(**keys(tmp_path, runs=runs))
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"reader": titles}, r"Function\(titles, name=\"titles\", revision=\"1\"\)"),
+        ({"reader": 7}, "reader: a int, not a reader"),
+        ({"reader": {"kind": "echo", "modell": "x"}}, "unknown key modell. Did you mean model"),
+        ({"depht": 3}, "unknown key depht. Did you mean depth"),
+        ({"depth": 0}, "depth must be at least 1"),
+        ({"store": "x"}, "unknown key store: it is called cache_dir now"),
+        ({"judge": {"kinds": "echo"}}, "judge: unknown key kinds"),
+        ({"passages": [{"doc_id": "d1"}]}, r"passages\[0\]: no text; it has doc_id"),
+    ],
+)
+def test_bad_arguments_are_named(
+    tmp_path: pathlib.Path, changes: dict[str, Any], fault: str, no_reader: None
+) -> None:
+    with pytest.raises(InputError, match=fault):
+        er.compare(**keys(tmp_path, **changes))
+
+
+def test_equal_questions_stay_apart_by_their_ids(tmp_path: pathlib.Path) -> None:
+    twice = [*ASKED, {**ASKED[0], "id": "again"}]
+    runs = {"good": {**LISTS["good"], "again": ["d2"]}}
+    result = er.compare(**keys(tmp_path, questions=twice, runs=runs))
+    assert set(result.labels.filter(query_id="again")["doc_id"]) == {"d2"}
+
+
+def test_questions_without_ids_are_numbered(tmp_path: pathlib.Path) -> None:
+    unnamed = [{"question": row["question"], "answer": row["answers"][0]} for row in ASKED]
+    runs = {"good": {str(number): LISTS["good"][f"q{number}"] for number in range(1, 7)}}
+    assert set(er.compare(**keys(tmp_path, questions=unnamed, runs=runs)).queries["query_id"]) == set(
+        "123456"
+    )
+
+
+def test_the_import_takes_neither_ray_nor_torch_nor_polars() -> None:
+    code = "import sys, erag_ray; print(sorted({'ray', 'torch', 'polars', 'numpy', 'pandas'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+    assert {"compare", "label", "Served"} <= set(dir(er))
+    with pytest.raises(AttributeError, match="no attribute 'comparee'"):
+        _ = er.comparee
