@@ -12,7 +12,7 @@ runs, requests, kinds, models, annotators, cluster, inputs, planning, inference,
 retrieval_measures, comparison, cli, api, compat.
 
 On the core stand, in import order:
-papers, train, world, sequential_test, benchmark.
+papers, train, world, sequential_test, gate, benchmark.
 """
 
 from __future__ import annotations

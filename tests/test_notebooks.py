@@ -66,6 +66,26 @@ def test_each_annotator_shows_its_best_measure_at_every_depth() -> None:
     assert agreement_by_depth(table, "d", "B", "kendall_tau_b").is_empty()
 
 
+def test_the_gate_is_simulated_with_differences_that_are_known(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notebook = script("gate", monkeypatch)
+    for correlation in (0.0, 0.8):
+        won, lost = notebook.shares_that_differ(correlation, -0.02)
+        assert won - lost == pytest.approx(-0.02)
+    # independent answers, right with .4 and .38
+    won, lost = notebook.shares_that_differ(0.0, -0.02)
+    assert (won, lost) == pytest.approx((0.6 * 0.38, 0.4 * 0.62), abs=1e-4)
+    for name, value in {"NUM_SETS": 40, "SIZES": (60,), "CORRELATIONS": (0.5,), "NUM_RESAMPLES": 100}.items():
+        monkeypatch.setattr(notebook, name, value)
+    assert notebook.verdicts(60, 0.5, 0.5) == {"passed": 40}
+    assert notebook.verdicts(60, 0.5, -0.35) == {"failed": 40}
+    notebook.main(tmp_path / "shown")
+    lines = (tmp_path / "shown" / "gate.md").read_text().splitlines()
+    assert [line.count("|") for line in lines] == [8, 8, 8]
+    assert lines[2].startswith("| 60 | 0.5 | ")
+
+
 def test_sampling_is_simulated_on_the_labels_of_a_finished_job(
     tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

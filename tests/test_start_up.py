@@ -13,6 +13,7 @@ import pytest
 from erag_ray.benchmark.config import BenchmarkConfig
 from erag_ray.config import DualLabelsConfig, JobConfig, ReportConfig, RetrieveConfig, parse, renamed
 from erag_ray.config.keys import all_keys
+from erag_ray.gate.config import GateConfig
 from erag_ray.papers.config import PapersConfig
 from erag_ray.sequential_test.config import SettleConfig
 from erag_ray.train.config import TrainConfig
@@ -25,6 +26,7 @@ JOB_CONFIGS = {
     for kind in (
         BenchmarkConfig,
         DualLabelsConfig,
+        GateConfig,
         JobConfig,
         PapersConfig,
         ReportConfig,
@@ -88,7 +90,9 @@ def test_help_and_a_wrong_key_or_value_import_no_heavy_package(job: str, tmp_pat
     installed = {name for name in answer["packages"] if not name.startswith("_")} - {"erag_ray"}
     assert installed - {"coverage"} <= AT_START
     rooms = {name.split(".")[1] for name in answer["own"] if "." in name}
-    own = {name for name in ("benchmark", "papers", "sequential_test", "train", "world") if name in rooms}
+    own = {
+        name for name in ("benchmark", "gate", "papers", "sequential_test", "train", "world") if name in rooms
+    }
     assert {name for name in answer["own"] if name.split(".")[1:2] and name.split(".")[1] in own} <= {
         *(f"erag_ray.{name}" for name in own),
         *(f"erag_ray.{name}.config" for name in own),
@@ -107,6 +111,7 @@ def test_help_and_a_wrong_key_or_value_import_no_heavy_package(job: str, tmp_pat
         ("end_to_end", []),
         ("evaluate", []),
         ("settle", []),
+        ("gate", ["--baseline", "nowhere"]),
         ("train", TRAIN),
         ("train", [*TRAIN, "--train.queries", "[QUESTIONS]"]),
         ("train", [*TRAIN, "--train.queries", "[QUESTIONS]", "--train.passages", "[QUESTIONS]"]),
@@ -117,7 +122,7 @@ def test_wrong_inputs_are_told_before_ray_and_torch_are_imported(
     job: str, options: list[str], tmp_path: pathlib.Path
 ) -> None:
     folders = ["--out", str(tmp_path / "out")]
-    folders += [] if job == "train" else ["--cache_dir", str(tmp_path / "store")]
+    folders += [] if job in ("gate", "train") else ["--cache_dir", str(tmp_path / "store")]
     questions = tmp_path / "questions.jsonl"
     questions.write_text('{"id": "q1", "question": "who?", "answers": ["Ada"]}\n')
     options = [option.replace("QUESTIONS", str(questions)) for option in options]

@@ -25,11 +25,13 @@ from erag_ray.agreement.differences import (
     detectable_difference,
     effect_size,
     holm,
+    num_needed,
     paired_differences,
     randomisation_p_values,
+    round_up,
     sign_flips,
 )
-from erag_ray.agreement.proportions import wilson_interval
+from erag_ray.agreement.proportions import largest_share, p_of_share_below, wilson_interval
 from erag_ray.agreement.statistics import (
     Statistic,
     kendall_tau_b,
@@ -53,11 +55,15 @@ __all__ = [
     "agree",
     "agree_over_runs",
     "agreement_difference",
+    "bootstrap_p_values",
     "detectable_difference",
     "difference_of",
     "effect_size",
     "holm",
+    "largest_share",
     "mean_intervals",
+    "num_needed",
+    "p_of_share_below",
     "paired_differences",
     "permutation_p_values",
     "permutations",
@@ -65,6 +71,7 @@ __all__ = [
     "randomisation_p_values",
     "resample_weights",
     "resampled_agreement",
+    "round_up",
     "sign_flips",
     "wilson_interval",
 ]
@@ -242,6 +249,35 @@ def mean_intervals(columns: Floats, weights: Weights, confidence: float = 0.95) 
     NaN (not judged) is left out of its column. With one query there is a mean but no interval, with no query neither.
     Raises ValueError on weights of another width or a confidence outside (0, 1).
     """
+    resampled = _resampled_means(columns, weights)
+    return [
+        _interval(column[~np.isnan(column)], resampled[:, index], confidence)
+        for index, column in enumerate(columns.T)
+    ]
+
+
+def bootstrap_p_values(columns: Floats, weights: Weights, least: float) -> Floats:
+    """Compute one-sided bootstrap p-values of "the mean of the column is above ``least``".
+
+    p = (b + 1) / (B + 1), where b of the B resamples that `mean_intervals` draws have a mean of at most ``least``.
+
+    Args:
+        columns: [num_queries, num_columns]; NaN is left out of its column.
+        weights: [num_resamples, num_queries] from `resample_weights`.
+        least: the value that the mean is to exceed.
+
+    Returns:
+        [num_columns]; 1 for a column with fewer than 2 values.
+    """
+    resampled = _resampled_means(columns, weights)
+    # not above, within rounding; a resample without any value (NaN) speaks against it
+    at_most = (~(resampled > least + 10.0**-TIE_DIGITS)).sum(axis=0)
+    p_values = (at_most + 1.0) / (len(resampled) + 1.0)
+    return np.where((~np.isnan(columns)).sum(axis=0) < 2, 1.0, p_values)
+
+
+def _resampled_means(columns: Floats, weights: Weights) -> Floats:
+    """Return the mean of each column in each resample, [num_resamples, num_columns]; NaN without values."""
     checked = _checked(weights, len(columns))
     is_judged = ~np.isnan(columns)
     values, counted = np.where(is_judged, columns, 0.0), is_judged.astype(np.float64)
@@ -249,11 +285,7 @@ def mean_intervals(columns: Floats, weights: Weights, confidence: float = 0.95) 
     for rows in _row_chunks(checked):
         drawn = checked[rows].astype(np.float64)
         parts.append(ratio(drawn @ values, drawn @ counted))
-    resampled = np.concatenate(parts)
-    return [
-        _interval(values[rows_of_column, index], resampled[:, index], confidence)
-        for index, rows_of_column in enumerate(is_judged.T)
-    ]
+    return np.concatenate(parts)
 
 
 def _interval(column: Floats, resampled: Floats, confidence: float) -> Interval:

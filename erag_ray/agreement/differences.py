@@ -103,6 +103,30 @@ def detectable_difference(differences: Floats, alpha: float = ALPHA, power: floa
     return _standard_errors(alpha, power, count) * spread / math.sqrt(count)
 
 
+def num_needed(count: int, detectable: float | None, difference: float | None) -> int | None:
+    """Return how many queries a paired test needs to detect a difference, rounded up to two digits.
+
+    The detectable difference falls with the square root of the number of queries.
+
+    Args:
+        count: number of queries behind ``detectable``.
+        detectable: from `detectable_difference`.
+        difference: the one to be detected, taken as true.
+
+    Returns:
+        None if either is 0 or None.
+    """
+    if not detectable or not difference:
+        return None
+    return round_up(count * (detectable / difference) ** 2)
+
+
+def round_up(value: float) -> int:
+    """Round ``value`` up to two significant digits."""
+    unit = 10 ** max(0, math.floor(math.log10(value)) - 1) if value >= 1 else 1
+    return math.ceil(value / unit) * unit
+
+
 @functools.lru_cache(maxsize=1 << 14)
 def _standard_errors(alpha: float, power: float, count: int) -> float:
     """Return the detectable difference in standard errors, for ``count`` queries."""

@@ -18,15 +18,18 @@ logger = logging.getLogger(__name__)
 Config = TypeVar("Config", bound=Any)
 
 
-def run(config: Config, main: Callable[[Config], None]) -> None:
+def run(config: Config, main: Callable[[Config], int | None]) -> None:
     """Run a job in its folder.
 
     Raises:
-        SystemExit: with code 2 for bad input, 1 for another error that a job knows, or of a disk or network.
+        SystemExit: with the code that ``main`` returns, if it is not 0; 2 for bad input, 1 for another error that a job
+            knows, or of a disk or network.
     """
     # the inner one turns errors of the job into messages before the tracebacks are named
     with _exit_codes(), job_folder(config) as ready, _exit_codes():
-        main(ready)
+        code = main(ready)
+    if code:
+        raise SystemExit(code)
 
 
 @contextlib.contextmanager

@@ -25,14 +25,15 @@ class WritesOut(Protocol):
 Config = TypeVar("Config", bound=WritesOut)
 
 
-def run_job(kind: type[Config], main: Callable[[Config], None], description: str) -> None:
+def run_job(kind: type[Config], main: Callable[[Config], int | None], description: str) -> None:
     """Parse the command line and run a job.
 
     Nothing heavy is imported before the command line and its config files are right: so a file of ``jobs/`` imports
     what it needs inside its ``main``.
 
     Exit codes: 0; 2 for bad input, with one message and nothing sealed; 1 for another reason that the job knows, or a
-    disk or network that fails; 130 after Ctrl-C and 143 after SIGTERM, where responses and sealed tables are kept.
+    disk or network that fails; another that ``main`` returns as its verdict; 130 after Ctrl-C and 143 after SIGTERM,
+    where responses and sealed tables are kept.
     """
     # code outside the package, named module:name in a config, may lie in the folder where the job starts
     sys.path.append(os.getcwd())

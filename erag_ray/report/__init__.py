@@ -6,10 +6,21 @@
 
 from erag_ray.report.build import build_report
 from erag_ray.report.console import open_console, print_report, show
-from erag_ray.report.formats import MISSING, number, rows_of_text, text_of, with_interval
+from erag_ray.report.formats import MISSING, number, quoted, rows_of_text, text_of, with_interval
 from erag_ray.report.load import Results, load
 from erag_ray.report.markdown import markdown, parts_as_markdown, picture_name
-from erag_ray.report.model import Column, Figure, Format, Report, Section, Table, Value, Verdict
+from erag_ray.report.model import (
+    Column,
+    DatasetVerdict,
+    Figure,
+    Finding,
+    Format,
+    Report,
+    Section,
+    Table,
+    Value,
+    Verdict,
+)
 from erag_ray.report.page.write import Charts, PageOptions, write_page
 from erag_ray.report.stage import report
 from erag_ray.report.tables.curves import agreement_by_depth, agreement_by_reader
@@ -27,13 +38,15 @@ from erag_ray.report.values import (
     plain,
     tables_of,
 )
-from erag_ray.report.verdict import verdict
+from erag_ray.report.verdict import cost_text, verdict
 
 __all__ = [
     "MISSING",
     "Charts",
     "Column",
+    "DatasetVerdict",
     "Figure",
+    "Finding",
     "Format",
     "PageOptions",
     "Report",
@@ -47,6 +60,7 @@ __all__ = [
     "agreement_by_reader",
     "build_report",
     "columns",
+    "cost_text",
     "estimate",
     "figures_of",
     "harm_notes",
@@ -64,6 +78,7 @@ __all__ = [
     "picture_name",
     "plain",
     "print_report",
+    "quoted",
     "report",
     "rows_of_text",
     "show",

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
+from erag_ray.agreement import num_needed
 from erag_ray.evaluate import ANY, OWN_LIST, RATES
 from erag_ray.report.build import title_of
 from erag_ray.report.formats import number, quoted, with_interval
@@ -57,9 +57,7 @@ class Comparison:
     @property
     def num_needed(self) -> int | None:
         """Questions needed to detect this difference with a power of 80 %, rounded up to two digits."""
-        if not self.difference or not self.detectable:
-            return None
-        return round_up(self.num_queries * (self.detectable / self.difference) ** 2)
+        return num_needed(self.num_queries, self.detectable, self.difference)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -362,8 +360,12 @@ def _missing(missing: Sequence[str]) -> Iterator[Finding]:
 
 
 def _costs(costs: pl.DataFrame) -> Iterator[Finding]:
-    if costs.is_empty():
-        return
+    if costs.height:
+        yield Finding(topic="cost", text=f"cost: {cost_text(costs)}")
+
+
+def cost_text(costs: pl.DataFrame) -> str:
+    """Return COSTS in a line: requests, new ones in the last run, and what these took."""
     total = costs.select(pl.col("^num_.*$").sum(), pl.col("^.*seconds$").sum(), pl.col("price").sum()).row(
         0, named=True
     )
@@ -374,13 +376,7 @@ def _costs(costs: pl.DataFrame) -> Iterator[Finding]:
         parts.append(f"{_duration(total['device_seconds'])} of reader time")
     price = costs["price"].drop_nulls()
     parts += [f"price {price.sum():.4f}"] if len(price) else []
-    yield Finding(topic="cost", text=f"cost: {', '.join(parts)}")
-
-
-def round_up(value: float) -> int:
-    """Round ``value`` up to two significant digits."""
-    unit = 10 ** max(0, math.floor(math.log10(value)) - 1) if value >= 1 else 1
-    return math.ceil(value / unit) * unit
+    return ", ".join(parts)
 
 
 def _p(value: float | None) -> str:

@@ -12,10 +12,10 @@ from evaluated import best_depths, comparisons, correlations, means, measured, n
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.agreement import detectable_difference, holm
+from erag_ray.agreement import detectable_difference, holm, round_up
 from erag_ray.report import Results
 from erag_ray.report.model import DatasetVerdict, Verdict
-from erag_ray.report.verdict import round_up, standing, verdict
+from erag_ray.report.verdict import standing, verdict
 from erag_ray.schemas import COSTS, OUTPUTS
 
 Utilities = Mapping[tuple[str, int], Sequence[float | None]]

@@ -1,0 +1,217 @@
+"""A comparison as a report: a few lines on the console, and the Markdown comment for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import polars as pl
+
+from erag_ray.gate.changes import Difference
+from erag_ray.gate.decide import Decision, Rule, Verdict
+from erag_ray.gate.side import Side
+from erag_ray.report import (
+    Column,
+    DatasetVerdict,
+    Finding,
+    Format,
+    Report,
+    Section,
+    Table,
+    Value,
+    columns,
+    cost_text,
+    markdown,
+    names,
+    number,
+    plain,
+    quoted,
+)
+from erag_ray.report import Verdict as ReportVerdict
+
+MAX_QUESTIONS = 1_000_000
+"""Larger numbers of needed questions are not printed."""
+MAX_LISTED = 10
+"""Questions listed each way."""
+WIDTH = 60
+"""Maximum number of characters of a quoted text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """All that a gate has found."""
+
+    baseline: Side
+    candidate: Side
+    depth: int
+    rule: Rule
+    pairs: pl.DataFrame
+    """query_id, dataset, score, question, answers, baseline, candidate, difference: questions that both have judged."""
+    num_unjudged: int
+    """Questions without an end-to-end score in one of the two; they are left out."""
+    changes: Sequence[Difference]
+    decisions: Mapping[str, Decision]
+    """By dataset."""
+    verdict: Verdict
+    is_unchanged: bool
+    """The reader got the same requests and its outputs score the same: there is nothing to test."""
+
+
+def report_of(found: Comparison) -> Report:
+    """Return the report of a comparison: verdict, tables by dataset, what changed, and the questions that changed."""
+    tables = (_by_dataset(found), _changed(found), _questions(found, "lost"), _questions(found, "won"))
+    verdict = ReportVerdict(
+        question=_headline(found),
+        datasets=tuple(_of_dataset(found, name, one) for name, one in found.decisions.items()),
+        findings=tuple(_findings(found)),
+    )
+    section = Section(name="gate", title="Gate", parts=tuple(table for table in tables if table.rows))
+    return Report(title=f"Gate: {found.verdict}", verdict=verdict, sections=(section,))
+
+
+def comment_of(made: Report) -> str:
+    """Return a report as Markdown; what changed stands in its table alone."""
+    findings = tuple(one for one in made.verdict.findings if one.topic != "run")
+    return markdown(replace(made, verdict=replace(made.verdict, findings=findings)))
+
+
+def _headline(found: Comparison) -> str:
+    documents = "document" if found.depth == 1 else "documents"
+    where = "" if found.baseline.folder == found.candidate.folder else f" of {found.candidate.folder}"
+    return (
+        f"{found.candidate.run}{where} against {found.baseline.run} of {found.baseline.folder}, "
+        f"{found.depth} {documents}: {found.verdict}"
+    )
+
+
+def _of_dataset(found: Comparison, name: str, one: Decision) -> DatasetVerdict:
+    pairs = found.pairs.filter(dataset=name)
+    means = [number(_mean(pairs, side), drop_zero=True) for side in ("baseline", "candidate")]
+    answer = (
+        f"{one.verdict}: {pairs['score'][0]} {means[0]} -> {means[1]}, difference {_change(one)}, "
+        f"margin {number(found.rule.margin, drop_zero=True)}"
+    )
+    text = "" if one.verdict != "not settled" else _needed(one)
+    findings = (Finding(topic="certainty", text=text),) if text else ()
+    return DatasetVerdict(dataset=name, answer=answer, findings=findings)
+
+
+def _mean(pairs: pl.DataFrame, side: str) -> float:
+    return float(pairs[side].to_numpy().mean())
+
+
+def _change(one: Decision) -> str:
+    value = f"{one.difference:+.3f}"
+    return value if one.low is None or one.high is None else f"{value} [{one.low:+.3f}, {one.high:+.3f}]"
+
+
+def _needed(one: Decision) -> str:
+    start = f"not settled with {one.num_questions:,} questions"
+    if one.num_needed is None:
+        return f"{start}; a difference of exactly -margin is settled by no number of questions"
+    if one.num_needed > MAX_QUESTIONS:
+        return f"{start}; more than {MAX_QUESTIONS:,} would be needed for this difference"
+    return f"{start}; about {one.num_needed:,} would be needed for this difference"
+
+
+def _findings(found: Comparison) -> Iterator[Finding]:
+    if found.is_unchanged:
+        yield Finding(topic="certainty", text="the reader's requests and scores are the same in both")
+    for kind in dict.fromkeys(one.kind for one in found.changes):
+        texts = "; ".join(one.text for one in found.changes if one.kind == kind)
+        yield Finding(topic="run", text=f"what changed: {kind}: {texts}")
+    if found.num_unjudged:
+        text = f"questions without a score in one of the two, left out: {found.num_unjudged:,}"
+        yield Finding(topic="missing", text=text, is_warning=True)
+    for side in (found.baseline, found.candidate)[found.baseline.folder == found.candidate.folder :]:
+        costs = side.costs()
+        if costs.height:
+            yield Finding(topic="cost", text=f"cost of {side.folder}: {cost_text(costs)}")
+
+
+def _how(found: Comparison) -> str:
+    """Return how the verdicts follow from the bounds."""
+    text = (
+        f"Passed: the lower bound of the difference is above -{found.rule.margin:g}. "
+        f"Failed: the upper bound is below it. "
+        f"Each bound holds with {100 * found.rule.confidence:g} % (one-sided, paired over questions)."
+    )
+    if len(found.decisions) == 1:
+        return text
+    return (
+        f"{text} As a whole: passed if every dataset has passed, failed if one has failed. "
+        "The verdicts on datasets are corrected by Holm, so that a bound on the right side may not suffice."
+    )
+
+
+def _by_dataset(found: Comparison) -> Table:
+    return Table(
+        name="datasets",
+        title="By dataset",
+        columns=(
+            *names("dataset", "score"),
+            *columns(("questions",), Format.COUNT),
+            *columns(("baseline", "candidate"), Format.NUMBER),
+            Column("difference", Format.CHANGE),
+            *columns(("won", "lost"), Format.COUNT),
+            *names("verdict"),
+        ),
+        rows=tuple(
+            _row(found.pairs.filter(dataset=name), name, one) for name, one in found.decisions.items()
+        ),
+        caption=_how(found),
+        is_main=True,
+    )
+
+
+def _row(pairs: pl.DataFrame, name: str, one: Decision) -> tuple[Value, ...]:
+    means = (_mean(pairs, side) for side in ("baseline", "candidate"))
+    changed = (pairs.filter(pl.col("difference") * sign > 0).height for sign in (1, -1))
+    return (
+        *plain(name, pairs["score"][0], one.num_questions, *means),
+        Value(one.difference, one.low, one.high),
+        *plain(*changed, one.verdict),
+    )
+
+
+def _changed(found: Comparison) -> Table:
+    return Table(
+        name="changes",
+        title="What changed",
+        columns=(*names("what"), Column("baseline -> candidate", Format.TEXT)),
+        rows=tuple(plain(one.kind, one.text) for one in found.changes),
+        is_main=True,
+    )
+
+
+def _questions(found: Comparison, way: str) -> Table:
+    """Return the questions whose score fell most (``lost``) or rose most (``won``), with both outputs."""
+    sign = -1 if way == "lost" else 1
+    rows = found.pairs.filter(pl.col("difference") * sign > 0)
+    # among equal changes, questions of all datasets in turn
+    ranked = rows.sort(pl.col("difference") * -sign, "query_id").with_columns(
+        turn=pl.int_range(pl.len()).over("dataset")
+    )
+    first = ranked.sort(pl.col("difference") * -sign, "turn", "dataset").head(MAX_LISTED)
+    for side in (found.baseline, found.candidate):
+        outputs = side.outputs(found.depth).rename({"output": f"{side.name}_output"})
+        first = first.join(outputs, on="query_id", how="left", maintain_order="left")
+    more = f"The {MAX_LISTED} largest of {rows.height:,}. " if rows.height > MAX_LISTED else ""
+    page = f"{found.candidate.folder.rstrip('/')}/report/index.html#view=question&id=ID"
+    texts = ("question", "gold answer", "baseline's output", "candidate's output")
+    return Table(
+        name=way,
+        title=f"Questions {way}",
+        columns=(*names("dataset", "id"), Column("change", Format.CHANGE), *columns(texts, Format.TEXT)),
+        rows=tuple(_question(row) for row in first.iter_rows(named=True)),
+        caption=f"{more}A question with its documents: {page}",
+        is_main=True,
+    )
+
+
+def _question(row: Mapping[str, object]) -> tuple[Value, ...]:
+    answers = row["answers"]
+    gold = answers[0] if isinstance(answers, list) and answers else ""
+    outputs = (row["baseline_output"], row["candidate_output"])
+    texts = ("" if text is None else quoted(str(text), WIDTH) for text in (row["question"], gold, *outputs))
+    return (*plain(str(row["dataset"]), str(row["query_id"]), float(str(row["difference"]))), *plain(*texts))

@@ -1,0 +1,165 @@
+"""Decide by paired differences: passed, failed, or not settled and how many questions that would take. Pure.
+
+A non-inferiority test by one-sided bounds of the mean difference, candidate minus baseline. Both bounds are ends of one
+percentile bootstrap interval. That interval has no width where no question differs, however few there are, so with few
+differing questions the lower bound is at least as low as an exact one: the mean is not below minus the share of
+questions that lose, since no score changes by more than 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from erag_ray.agreement import (
+    TIE_DIGITS,
+    bootstrap_p_values,
+    detectable_difference,
+    holm,
+    largest_share,
+    mean_intervals,
+    num_needed,
+    p_of_share_below,
+    resample_weights,
+    round_up,
+)
+
+Floats = npt.NDArray[np.float64]
+Verdict = Literal["passed", "failed", "not settled"]
+MIN_QUESTIONS = 10
+"""With fewer there is no bound: percentiles of so few questions do not cover."""
+MIN_DIFFERENT = 10
+"""With fewer differing questions the lower bound is the exact one, if that is lower."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """How a comparison is decided; see `GateConfig`."""
+
+    margin: float = 0.02
+    confidence: float = 0.95
+    num_resamples: int = 10_000
+    seed: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """The mean difference of one dataset, its one-sided bounds, and the p-values of both tests."""
+
+    num_questions: int
+    difference: float
+    low: float | None
+    """The mean is above this with the rule's confidence; None: too few questions."""
+    high: float | None
+    """The mean is below this with the rule's confidence."""
+    p_passed: float
+    """Of "the true difference is above -margin"."""
+    p_failed: float
+    """Of "the true difference is below -margin"."""
+    num_needed: int | None
+    """Questions that would settle it with a power of 80 % if the difference stays; None: no number does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision(Bounds):
+    """`Bounds` and what follows from them, corrected for the number of datasets."""
+
+    verdict: Verdict
+
+
+def bounds(values: Floats, rule: Rule) -> Bounds:
+    """Return the mean of paired differences with its bounds.
+
+    Args:
+        values: [num_questions] from `paired_differences`, without NaN, at least one.
+        rule: margin, confidence and the bootstrap.
+    """
+    column, count = values[:, None], len(values)
+    weights = resample_weights(count, rule.num_resamples, rule.seed)
+    # the ends of a 90 % interval are one-sided bounds of 95 %
+    ((mean, low, high),) = mean_intervals(column, weights, 2 * rule.confidence - 1)
+    p_passed, p_failed = (
+        float(bootstrap_p_values(sign * column, weights, -sign * rule.margin)[0]) for sign in (1, -1)
+    )
+    if (values != 0).sum() < MIN_DIFFERENT and low is not None:
+        num_lost = int((values < 0).sum())
+        low = min(low, -largest_share(num_lost, count, rule.confidence))
+        p_passed = max(p_passed, p_of_share_below(num_lost, count, rule.margin))
+    is_enough = count >= MIN_QUESTIONS
+    return Bounds(
+        num_questions=count,
+        difference=mean or 0.0,
+        low=low if is_enough else None,
+        high=high if is_enough else None,
+        p_passed=p_passed if is_enough else 1.0,
+        p_failed=p_failed if is_enough else 1.0,
+        num_needed=_needed(values, rule),
+    )
+
+
+def _needed(values: Floats, rule: Rule) -> int | None:
+    """Return the number of questions that detects the distance of the mean from -margin, one-sided.
+
+    To pass, it is also at least the number in which `MIN_DIFFERENT` questions differ, or, if none differs so far, the
+    number that shows by itself that the share of losses is below the margin.
+    """
+    distance = round(float(values.mean()) + rule.margin, TIE_DIGITS)
+    if not distance:
+        return None
+    needed = num_needed(len(values), detectable_difference(values, 2 * (1 - rule.confidence)), distance) or 0
+    num_different = int((values != 0).sum())
+    if num_different < MIN_DIFFERENT and distance > 0:
+        least = (
+            len(values) * MIN_DIFFERENT / num_different
+            if num_different
+            else math.log(1 - rule.confidence) / math.log1p(-rule.margin)
+        )
+        needed = max(needed, round_up(least))
+    return max(needed, MIN_QUESTIONS, len(values) + 1)
+
+
+def decide(differences: Mapping[str, Floats], rule: Rule) -> dict[str, Decision]:
+    """Decide each of several datasets.
+
+    With several datasets each p-value, adjusted by Holm over the datasets, must also be at most 1 - confidence: none
+    of the verdicts on datasets is wrong with at least that confidence, in each direction.
+
+    Args:
+        differences: dataset -> paired differences without NaN, at least one.
+        rule: as for `bounds`.
+    """
+    found = {name: bounds(values, rule) for name, values in differences.items()}
+    passed = holm(np.array([one.p_passed for one in found.values()]))
+    failed = holm(np.array([one.p_failed for one in found.values()]))
+    return {
+        name: Decision(**vars(one), verdict=_verdict(one, rule, len(found), passed[index], failed[index]))
+        for index, (name, one) in enumerate(found.items())
+    }
+
+
+def _verdict(one: Bounds, rule: Rule, num_datasets: int, p_passed: float, p_failed: float) -> Verdict:
+    # one dataset is decided by its bounds alone: a p-value counts resamples, and may fall on the other side by one
+    alpha = 1.0 if num_datasets == 1 else 1 - rule.confidence
+    if one.low is not None and _above(one.low, -rule.margin) and p_passed <= alpha:
+        return "passed"
+    if one.high is not None and _above(-rule.margin, one.high) and p_failed <= alpha:
+        return "failed"
+    return "not settled"
+
+
+def _above(value: float, other: float) -> bool:
+    """Return whether a value is above another by more than rounding."""
+    return round(value - other, TIE_DIGITS) > 0
+
+
+def overall(decisions: Sequence[Decision]) -> Verdict:
+    """Return the verdict over all datasets: passed if each is, failed if one is."""
+    verdicts = {one.verdict for one in decisions}
+    if "failed" in verdicts:
+        return "failed"
+    return "passed" if verdicts == {"passed"} else "not settled"

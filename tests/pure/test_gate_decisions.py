@@ -1,0 +1,196 @@
+"""The gate's decisions from paired differences, against plain numpy and scipy."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from erag_ray.agreement import (
+    bootstrap_p_values,
+    largest_share,
+    num_needed,
+    p_of_share_below,
+    resample_weights,
+    round_up,
+)
+from erag_ray.gate.decide import MIN_QUESTIONS, Decision, Rule, bounds, decide, overall
+
+RULE = Rule(num_resamples=500)
+Floats = npt.NDArray[np.float64]
+
+
+def binary(won: int, lost: int, same: int) -> Floats:
+    return np.repeat([1.0, -1.0, 0.0], [won, lost, same])
+
+
+def verdict(values: Floats, rule: Rule = RULE) -> str:
+    return decide({"d": values}, rule)["d"].verdict
+
+
+def resampled_means(values: Floats, rule: Rule) -> Floats:
+    """Means of bootstrap resamples by plain indexing."""
+    generator = np.random.default_rng(rule.seed)
+    count = len(values)
+    return np.array([values[generator.integers(count, size=count)].mean() for _ in range(rule.num_resamples)])
+
+
+@given(st.lists(st.floats(-1, 1).map(lambda value: round(value, 3)), min_size=MIN_QUESTIONS, max_size=60))
+def test_bounds_are_percentiles_of_resampled_means_or_the_exact_bound(raw: list[float]) -> None:
+    values, rule = np.array(raw), Rule(num_resamples=120, seed=3)
+    means = resampled_means(values, rule)
+    low, high = np.quantile(means, [0.05, 0.95])
+    p_passed = (1 + (means <= -rule.margin + 1e-10).sum()) / 121
+    if (values != 0).sum() < 10:
+        lost = int((values < 0).sum())
+        exact = stats.binomtest(lost, len(values)).proportion_ci(0.9, method="exact").high
+        low = min(low, -exact)
+        p_passed = max(p_passed, stats.binom.cdf(lost, len(values), rule.margin))
+    found = bounds(values, rule)
+    assert found.difference == pytest.approx(values.mean())
+    assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
+    assert found.p_passed == pytest.approx(p_passed)
+    assert found.p_failed == pytest.approx((1 + (means >= -rule.margin - 1e-10).sum()) / 121)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (binary(10, 10, 180), "not settled"),
+        (binary(20, 5, 375), "passed"),
+        (binary(5, 30, 365), "failed"),
+        (binary(0, 6, 34), "failed"),
+        (binary(0, 0, 148), "not settled"),
+        (binary(0, 0, 149), "passed"),
+        (binary(0, MIN_QUESTIONS - 1, 0), "not settled"),
+        (np.full(400, -0.005), "passed"),
+        (np.full(400, -0.03), "failed"),
+        (np.full(400, -0.02), "not settled"),
+    ],
+)
+def test_verdicts(values: Floats, expected: str) -> None:
+    assert verdict(values) == expected
+
+
+def test_a_pass_takes_a_bound_above_the_margin_not_at_it() -> None:
+    for margin in (0.0, 0.1):
+        assert verdict(np.full(50, -margin), Rule(margin=margin, num_resamples=100)) == "not settled"
+
+
+@given(
+    st.integers(0, 40),
+    st.integers(0, 40),
+    st.integers(10, 300),
+    st.floats(0.001, 0.3),
+    st.floats(0.001, 0.3),
+)
+def test_a_larger_margin_never_makes_a_verdict_worse(
+    won: int, lost: int, same: int, a: float, b: float
+) -> None:
+    order = ["failed", "not settled", "passed"]
+    verdicts = [verdict(binary(won, lost, same), Rule(margin=m, num_resamples=100)) for m in sorted((a, b))]
+    assert order.index(verdicts[0]) <= order.index(verdicts[1])
+
+
+def test_no_width_of_the_bootstrap_passes_a_handful_of_equal_scores() -> None:
+    # the true loss may be 30 % where 10 of 10 questions are equal
+    assert bounds(np.zeros(10), RULE).low == pytest.approx(-(1 - 0.05**0.1))
+    assert bounds(np.zeros(9), RULE).low is None
+
+
+def test_exact_bounds_and_p_values_are_scipys() -> None:
+    for lost, count in ((0, 1), (0, 149), (3, 50), (7, 7), (9, 2000)):
+        high = stats.binomtest(lost, count).proportion_ci(0.9, method="exact").high
+        assert largest_share(lost, count, 0.95) == pytest.approx(high)
+        assert p_of_share_below(lost, count, 0.02) == pytest.approx(stats.binom.cdf(lost, count, 0.02))
+    assert largest_share(0, 0, 0.95) == 1.0
+
+
+def test_bootstrap_p_values_leave_out_what_is_not_judged() -> None:
+    values = np.array([[0.4, np.nan], [0.1, np.nan], [-0.2, 1.0], [0.3, np.nan]])
+    weights = resample_weights(4, 200)
+    (first, second) = bootstrap_p_values(values, weights, 0.0)
+    means = (weights @ values[:, 0]) / 4
+    assert first == (1 + (means <= 1e-10).sum()) / 201
+    assert second == 1.0
+
+
+# --- several datasets ---
+
+
+def borderline() -> Floats:
+    """Differences that pass alone, with a p-value between .025 and .05."""
+    for won in range(100):
+        values = binary(won, 20, 280)
+        if 0.03 < bounds(values, RULE).p_passed < 0.045:
+            return values
+    raise AssertionError("none")
+
+
+def test_two_datasets_are_corrected_by_holm() -> None:
+    values, clear = borderline(), binary(60, 2, 238)
+    assert verdict(values) == "passed"
+    together = decide({"a": values, "b": values}, RULE)
+    assert [one.verdict for one in together.values()] == ["not settled", "not settled"]
+    # Holm tests the second at the full level once the first has passed
+    assert [one.verdict for one in decide({"a": values, "b": clear}, RULE).values()] == ["passed", "passed"]
+    assert together["a"].low == bounds(values, RULE).low
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "expected"),
+    [
+        (["passed", "passed"], "passed"),
+        (["passed", "not settled"], "not settled"),
+        (["passed", "failed"], "failed"),
+        (["not settled", "failed"], "failed"),
+    ],
+)
+def test_the_whole_passes_if_each_has_passed_and_fails_if_one_has_failed(
+    verdicts: list[str], expected: str
+) -> None:
+    base = vars(bounds(np.zeros(20), RULE))
+    assert overall([Decision(**base, verdict=one) for one in verdicts]) == expected  # type: ignore[arg-type]
+
+
+# --- questions needed ---
+
+
+def test_the_number_needed_is_the_detectable_one_of_a_one_sided_test() -> None:
+    values = binary(12, 10, 178)
+    t = stats.t.ppf([0.95, 0.8], 199).sum()
+    expected = (t * values.std(ddof=1) / (values.mean() + 0.02)) ** 2
+    assert bounds(values, RULE).num_needed == round_up(expected)
+
+
+@pytest.mark.parametrize(
+    ("won", "lost", "same"), [(12, 10, 178), (0, 1, 39), (3, 9, 60), (0, 0, 20), (2, 1, 37)]
+)
+def test_twice_as_many_questions_of_the_same_kind_settle_it(won: int, lost: int, same: int) -> None:
+    values = binary(won, lost, same)
+    assert verdict(values) == "not settled"
+    needed = bounds(values, RULE).num_needed
+    assert needed is not None
+    assert needed > len(values)
+    assert verdict(np.tile(values, math.ceil(2 * needed / len(values)))) != "not settled"
+
+
+def test_few_differing_questions_need_more_and_a_difference_of_exactly_the_margin_any_number() -> None:
+    assert bounds(binary(0, 4, 196), RULE).num_needed is None
+    assert bounds(binary(7, 2, 151), RULE).num_needed == 180  # 178 questions of which ten differ, rounded up
+    assert bounds(np.zeros(50), RULE).num_needed == 150
+    assert bounds(np.zeros(50), Rule(margin=0.0, num_resamples=100)).num_needed is None
+    assert num_needed(10, None, 0.1) is None
+    assert num_needed(10, 0.1, 0.0) is None
+
+
+def test_the_same_seed_gives_the_same_bounds_and_another_one_others() -> None:
+    values = np.random.default_rng(0).uniform(-1, 1, 50)
+    first, again, other = (bounds(values, Rule(num_resamples=200, seed=seed)) for seed in (1, 1, 2))
+    assert first == again
+    assert first.low != other.low

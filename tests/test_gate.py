@@ -1,0 +1,633 @@
+"""jobs/gate.py: exit codes and comment of a finished comparison, what differs, and what is refused by name."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import pathlib
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import polars as pl
+import pyarrow.fs as pafs
+import pytest
+import rich.console
+from conftest import read_here
+from several_datasets import three
+from tiny import RunJob, Tiny, compare, kilt_line, make_tables, passage_line, trec_lines, write_tiny
+
+from erag_ray.agreement import resample_weights
+from erag_ray.errors import InputError
+from erag_ray.gate import stage as gating
+from erag_ray.gate.comment import report_of
+from erag_ray.gate.config import GateConfig
+from erag_ray.gate.stage import gate
+from erag_ray.report import tables_of
+from erag_ray.schemas import CORPUS, LIST_OUTPUTS, MEANS, QUERIES, RUNS, UTILITY, TableSchema
+from erag_ray.store import TableStore
+
+NUM_QUESTIONS = 40
+# run: how many of the questions it has the answer to
+RIGHT = {"good": 40, "half": 20, "slip": 39, "copy": 40}
+PASSES = {"baseline_run": "half", "candidate_run": "good"}
+
+
+def towns(folder: pathlib.Path) -> Tiny:
+    """40 questions; the echo reader answers with a passage's title, so a run is right where it has the answer."""
+    tiny = write_tiny(folder)
+    numbers = range(NUM_QUESTIONS)
+    tiny.queries.write_text(
+        "".join(kilt_line(f"q{n}", f"who lives in town {n}", f"Person {n}", None) for n in numbers)
+    )
+    tiny.passages.write_text(
+        "".join(
+            passage_line(f"d{n}{kind}", f"p{n}", f"Person {n}" if kind == "right" else "Nobody", f"town {n}")
+            for n in numbers
+            for kind in ("right", "wrong")
+        )
+    )
+    for run, right in RIGHT.items():
+        lists = {f"q{n}": f"d{n}{'right' if n < right else 'wrong'}" for n in numbers}
+        tiny.run(run).write_text(trec_lines(lists))
+    return tiny.with_config(runs={run: str(tiny.run(run)) for run in RIGHT}, num_resamples=100)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    """A finished comparison of four runs over 40 questions."""
+    tiny = towns(tmp_path_factory.mktemp("finished"))
+    with pytest.MonkeyPatch.context() as patch:
+        read_here(patch)
+        make_tables(tiny)
+    return tiny
+
+
+@pytest.fixture
+def out(finished: Tiny) -> str:
+    """The finished folder; tests only read it."""
+    return finished.config.out
+
+
+@pytest.fixture
+def other(finished: Tiny, tmp_path: pathlib.Path) -> TableStore:
+    """A copy of the finished folder, to be changed at will."""
+    return TableStore(str(shutil.copytree(finished.config.out, tmp_path / "other")))
+
+
+def run_gate(job: RunJob, tmp_path: pathlib.Path, **keys: object) -> tuple[int, str, str]:
+    """The job's exit code, what it said on standard error, and its comment."""
+    config: Any = GateConfig(**{"num_resamples": 500, "out": str(tmp_path / "gate"), **keys})  # type: ignore[arg-type]
+    code, said = job("gate", Tiny(folder=tmp_path, config=config))
+    comment = tmp_path / "gate" / "gate.md"
+    return code, said, comment.read_text() if comment.exists() else ""
+
+
+def reseal(
+    store: TableStore,
+    schema: TableSchema,
+    change: Callable[[pl.DataFrame], pl.DataFrame] = lambda table: table,
+    config: Callable[[dict[str, Any]], Mapping[str, Any]] = lambda settings: settings,
+) -> None:
+    """Seal a changed table, as a job with other inputs would have left it: nothing is stale."""
+    names = [QUERIES, RUNS, CORPUS, UTILITY, LIST_OUTPUTS]
+    for one in names:
+        manifest, table = store.manifest(one), store.read(one)
+        settings = config(manifest["config"]) if one == schema else manifest["config"]
+        store.write(change(table) if one == schema else table, one, config=settings)
+    store.invalidate(MEANS)
+
+
+def refusal(**keys: object) -> str:
+    """The message of a gate that is refused, without asking what it would have said."""
+    with pytest.raises(InputError) as raised:
+        gating.compare(GateConfig(num_resamples=100, **keys))  # type: ignore[arg-type]
+    return str(raised.value)
+
+
+# --- the job ---
+
+
+@pytest.mark.parametrize(
+    ("baseline_run", "candidate_run", "code", "title"),
+    [
+        ("half", "good", 0, "Gate: passed"),
+        ("good", "half", 3, "Gate: failed"),
+        ("good", "slip", 4, "Gate: not settled"),
+        ("good", "copy", 0, "Gate: passed"),
+    ],
+)
+def test_each_verdict_has_its_exit_code_and_comment(
+    job: RunJob,
+    out: str,
+    tmp_path: pathlib.Path,
+    baseline_run: str,
+    candidate_run: str,
+    code: int,
+    title: str,
+) -> None:
+    found, said, comment = run_gate(
+        job, tmp_path, baseline=out, baseline_run=baseline_run, candidate_run=candidate_run
+    )
+    assert (found, said) == (code, "")
+    assert comment.startswith(f"# {title}\n\n{candidate_run} against {baseline_run} of ")
+    assert "## By dataset" in comment
+    assert "## What changed" in comment
+    assert "cost of " in comment
+
+
+def test_the_comment_lists_ten_questions_that_are_lost_with_both_outputs(
+    job: RunJob, out: str, tmp_path: pathlib.Path
+) -> None:
+    _, _, comment = run_gate(job, tmp_path, baseline=out, baseline_run="good", candidate_run="half")
+    lost = comment.partition("## Questions lost")[2]
+    assert "## Questions won" not in comment
+    rows = re.findall(r"^\| tiny \| q(\d+) \| -1.000 \| (.*) \|$", lost, re.MULTILINE)
+    assert [int(number) for number, _ in rows] == sorted(range(20, 40), key=str)[:10]
+    assert rows[0][1] == "'who lives in town 20' | 'Person 20' | 'Person 20' | 'Nobody'"
+    assert "The 10 largest of 20." in lost
+    assert "report/index.html\\#view=question&amp;id=ID" in lost
+
+
+def test_the_console_has_a_few_lines(out: str, tmp_path: pathlib.Path) -> None:
+    config = GateConfig(
+        baseline=out, baseline_run="good", candidate_run="slip", out=str(tmp_path), num_resamples=500
+    )
+    shown = io.StringIO()
+    assert gate(config, rich.console.Console(file=shown, width=1000)) == 4
+    lines = shown.getvalue().splitlines()
+    assert lines[0] == f"slip against good of {out}, 3 documents: not settled"
+    assert lines[1] == (
+        f"tiny: not settled: exact_match 1.000 -> .975, difference -0.025 [{-largest_loss():+.3f}, +0.000], margin .020"
+    )
+    assert re.fullmatch(
+        r"  not settled with 40 questions; about [\d,]+ would be needed for this difference", lines[2]
+    )
+    assert lines[3] == "what changed: run: good -> slip, 1 of 40 lists differ in the first 3 documents"
+    assert lines[4] == "what changed: retriever: lists from " + " -> ".join(
+        str(pathlib.Path(out).parent / f"{run}.trec") for run in ("good", "slip")
+    )
+    assert lines[-1] == f"Comment: {tmp_path}/gate.md"
+    assert len(lines) == 7
+
+
+def largest_loss() -> float:
+    """The largest share of lost questions that one of 40 allows with 95 %: by bisection of P(X <= 1) = .05."""
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        share = (low + high) / 2
+        if (1 - share) ** 40 + 40 * share * (1 - share) ** 39 > 0.05:
+            low = share
+        else:
+            high = share
+    return high
+
+
+def test_the_same_lists_pass_whatever_the_number_of_questions(out: str) -> None:
+    found = gating.compare(GateConfig(baseline=out, baseline_run="good", candidate_run="copy"))
+    assert (found.verdict, found.is_unchanged) == ("passed", True)
+    assert found.decisions["tiny"].verdict == "not settled"
+    findings = report_of(found).verdict.findings
+    assert findings[0].text == "the reader's requests and scores are the same in both"
+
+
+def test_another_job_with_the_same_questions_may_be_the_candidate(
+    out: str, other: TableStore, tmp_path: pathlib.Path
+) -> None:
+    found = gating.compare(GateConfig(baseline=out, candidate=other.folder.root, **PASSES))  # type: ignore[arg-type]
+    assert found.verdict == "passed"
+    (row,) = next(table for table in tables_of(report_of(found)) if table.name == "datasets").rows
+    assert [value.value for value in row] == ["tiny", "exact_match", 40, 0.5, 1.0, 0.5, 20, 0, "passed"]
+    assert found.candidate.folder == other.folder.root
+
+
+def test_the_order_of_the_questions_plays_no_role(out: str, other: TableStore) -> None:
+    reseal(other, QUERIES, lambda table: table.reverse())
+    found = gating.compare(GateConfig(baseline=out, candidate=other.folder.root, **PASSES))  # type: ignore[arg-type]
+    assert found.decisions["tiny"].difference == 0.5
+
+
+def test_the_interval_is_that_of_plain_resampling(out: str) -> None:
+    found = gating.compare(
+        GateConfig(baseline=out, baseline_run="half", candidate_run="slip", num_resamples=300, seed=5)
+    )
+    values = found.pairs["difference"].to_numpy()
+    assert sorted(values) == [0.0] * 21 + [1.0] * 19
+    means = resample_weights(40, 300, 5) @ values / 40
+    ordered = sorted(means)
+    # the 5 % point of 300 values lies .95 of the way from the 15th to the 16th
+    low = ordered[14] + 0.95 * (ordered[15] - ordered[14])
+    assert found.decisions["tiny"].low == pytest.approx(low)
+
+
+def test_the_comment_may_stand_elsewhere(job: RunJob, out: str, tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "deep" / "comment.md"
+    code, _, _ = run_gate(job, tmp_path, baseline=out, comment=str(path), **PASSES)
+    assert code == 0
+    assert path.read_text().startswith("# Gate: passed")
+
+
+def test_folders_and_comment_may_lie_in_an_object_store(
+    job: RunJob, out: str, s3: str, tmp_path: pathlib.Path
+) -> None:
+    filesystem, path = pafs.FileSystem.from_uri(s3)
+    pafs.copy_files(out, f"{path}/old", destination_filesystem=filesystem)
+    code, said, _ = run_gate(job, tmp_path, baseline=f"{s3}/old", comment=f"{s3}/new/gate.md", **PASSES)
+    assert (code, said) == (0, "")
+    with filesystem.open_input_stream(f"{path}/new/gate.md") as stream:
+        comment = stream.read().decode()
+    assert comment.startswith("# Gate: passed")
+    assert f"cost of {s3}/old: " in comment
+
+
+def test_markup_in_ids_questions_and_answers_is_text(
+    job: RunJob, out: str, other: TableStore, tmp_path: pathlib.Path
+) -> None:
+    reseal(other, QUERIES, lambda table: table.with_columns(question=pl.lit("<b>|x|</b> [a](b)")))
+    _, _, comment = run_gate(job, tmp_path, baseline=other.folder.root, **PASSES)
+    assert "<b>" not in comment
+    assert "[a](b)" not in comment
+
+
+@pytest.mark.parametrize(
+    ("runs", "verdicts", "whole"),
+    [
+        (("half", "good"), ["not settled", "passed"], "not settled"),
+        (("good", "half"), ["not settled", "failed"], "failed"),
+    ],
+)
+def test_two_datasets_are_decided_one_by_one(
+    other: TableStore, runs: tuple[str, str], verdicts: list[str], whole: str
+) -> None:
+    number = pl.col("query_id").str.slice(1).cast(pl.Int64)
+    dataset = pl.when(number < 20).then(pl.lit("easy")).otherwise(pl.lit("hard"))
+    settings = {"family": "question", "language": "en", "max_new_tokens": 50, "score": "exact_match"}
+    reseal(
+        other,
+        QUERIES,
+        lambda table: table.with_columns(dataset=dataset),
+        lambda config: {**config, "datasets": {"easy": settings, "hard": settings}},
+    )
+    found = gating.compare(
+        GateConfig(baseline=other.folder.root, baseline_run=runs[0], candidate_run=runs[1])
+    )
+    assert list(found.decisions) == ["easy", "hard"]
+    assert [one.verdict for one in found.decisions.values()] == verdicts
+    assert found.verdict == whole
+
+
+def test_of_equal_changes_those_of_all_datasets_are_listed_in_turn(other: TableStore) -> None:
+    number = pl.col("query_id").str.slice(1).cast(pl.Int64)
+    dataset = pl.when(number < 37).then(pl.lit("a")).otherwise(pl.lit("b"))
+    settings = {"family": "question", "language": "en", "max_new_tokens": 50, "score": "exact_match"}
+    reseal(
+        other,
+        QUERIES,
+        lambda table: table.with_columns(dataset=dataset),
+        lambda config: {**config, "datasets": {"a": settings, "b": settings}},
+    )
+    found = gating.compare(GateConfig(baseline=other.folder.root, **PASSES))  # type: ignore[arg-type]
+    (won,) = [table for table in tables_of(report_of(found)) if table.name == "won"]
+    assert "".join(str(row[0].value) for row in won.rows) == "abababaaaa"
+
+
+def test_each_dataset_has_its_score_and_too_few_questions_settle_nothing(
+    tmp_path: pathlib.Path, reads_here: list[int]
+) -> None:
+    tiny = three(tmp_path)
+    make_tables(tiny)
+    found = gating.compare(
+        GateConfig(baseline=tiny.config.out, baseline_run="bm25", candidate_run="bm25_lead")
+    )
+    assert list(found.decisions) == ["fever", "nq", "wow"]
+    assert {one.num_questions for one in found.decisions.values()} == {4, 6}
+    assert {one.verdict for one in found.decisions.values()} == {"not settled"}
+    scores = {row[1].value for row in tables_of(report_of(found))[0].rows}
+    assert scores == {"accuracy", "exact_match", "token_f1"}
+    assert "corrected by Holm" in tables_of(report_of(found))[0].caption
+
+
+def test_the_tiny_comparison_from_the_job_to_the_gate(
+    job: RunJob, tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path
+) -> None:
+    compare(tiny)
+    code, _, comment = run_gate(
+        job, tmp_path, baseline=tiny.config.out, baseline_run="good", candidate_run="bad"
+    )
+    assert code == 4
+    assert "-0.667" in comment
+    assert "6 questions; about 10 would be needed" in comment
+    code, _, comment = run_gate(
+        job, tmp_path, baseline=tiny.config.out, baseline_run="good", candidate_run="bad", depth=1
+    )
+    assert code == 4
+    assert "1 document: not settled" in comment
+    assert "-1.000" in comment
+
+
+# --- what may differ ---
+
+
+def reader_with(**settings: object) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
+    return lambda config: {**config, "reader": {**config["reader"], **settings}}
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "text"),
+    [
+        ({"dtype": "bfloat16"}, "reader", "dtype: float32 -> bfloat16"),
+        ({"model": "x" * 100}, "reader", f"model: None -> {'x' * 77}..."),
+        ({"new_key": 3}, "reader", "new_key: (default) -> 3"),
+        ({"prompt": "plain"}, "prompt", "prompt: None -> plain"),
+        ({"titles": False}, "prompt", "titles: (default) -> False"),
+    ],
+)
+def test_another_reader_or_prompt_must_be_named(
+    out: str, other: TableStore, change: dict[str, object], kind: str, text: str
+) -> None:
+    reseal(other, UTILITY, config=reader_with(**change))
+    keys = {"baseline": out, "candidate": other.folder.root, **PASSES}
+    assert refusal(**keys).splitlines()[1:] == [
+        f"  - {kind}: the {kind} differs and allow_changes does not name it ({text}). If that is what you compare, "
+        f"add {kind} to allow_changes; else run both jobs with the same {kind}"
+    ]
+    found = gating.compare(GateConfig(**keys, allow_changes=["run", "retriever", kind]))  # type: ignore[arg-type]
+    assert (kind, text) in [(one.kind, one.text) for one in found.changes]
+
+
+def test_other_weights_under_the_same_settings_are_another_reader(out: str, other: TableStore) -> None:
+    reseal(other, UTILITY, lambda table: table.with_columns(reader=pl.lit("echo-0123")))
+    text = refusal(baseline=out, candidate=other.folder.root, **PASSES)
+    assert "reader: the reader differs" in text
+    assert "-> echo-0123, with equal settings: its weights or a built-in prompt changed" in text
+
+
+def test_settings_of_a_dataset_are_the_prompts_or_the_readers(out: str, other: TableStore) -> None:
+    def changed(config: dict[str, Any]) -> dict[str, Any]:
+        settings = {**config["datasets"]["tiny"], "family": "claim", "max_new_tokens": 7}
+        return {**config, "datasets": {"tiny": settings}}
+
+    reseal(other, QUERIES, config=changed)
+    text = refusal(baseline=out, candidate=other.folder.root, **PASSES)
+    assert "family of tiny: question -> claim" in text
+    assert "max_new_tokens of tiny: 50 -> 7" in text
+    assert text.startswith("2 problems")
+
+
+def test_other_passages_are_listed_and_may_be_refused(out: str, other: TableStore) -> None:
+    reseal(
+        other,
+        CORPUS,
+        lambda table: table.with_columns(
+            text=pl.when(pl.col("doc_id") == "d3right").then(pl.lit("new")).otherwise("text")
+        ),
+    )
+    keys = {"baseline": out, "candidate": other.folder.root, **PASSES}
+    found = gating.compare(GateConfig(**keys))  # type: ignore[arg-type]
+    (text,) = [one.text for one in found.changes if one.kind == "corpus"]
+    assert text == "1 of 60 passages that both have differ in title or text, the first 'd3right'"
+    assert "corpus: the corpus differs" in refusal(**keys, allow_changes=["run", "retriever"])
+
+
+def test_passages_of_another_file_and_other_versions_are_listed(out: str, other: TableStore) -> None:
+    reseal(other, QUERIES, config=lambda config: {**config, "passages": ["other.jsonl"]})
+    found = gating.compare(GateConfig(baseline=out, candidate=other.folder.root, **PASSES))  # type: ignore[arg-type]
+    (text,) = [one.text for one in found.changes if one.kind == "corpus"]
+    assert text.endswith("passages.jsonl -> other.jsonl")
+    side = dataclasses.replace(found.candidate, packages={"torch": "9.9"})
+    listed = gating.differences(found.baseline, side, 3)
+    assert any(one.kind == "software" and one.text.endswith("-> 9.9") for one in listed)
+
+
+def test_another_run_is_refused_where_only_the_reader_may_differ(out: str) -> None:
+    text = refusal(baseline=out, allow_changes=["reader"], **PASSES)
+    assert "run: the run differs and allow_changes does not name it (half -> good, 20 of 40 lists" in text
+    assert "retriever: the retriever differs" in text
+
+
+def test_the_same_run_from_other_lists_is_another_run(out: str, other: TableStore) -> None:
+    reseal(other, RUNS, lambda table: table.filter(pl.col("query_id") != "q0"))
+    keys = {"baseline": out, "baseline_run": "good", "candidate": other.folder.root}
+    found = gating.compare(GateConfig(**keys))  # type: ignore[arg-type]
+    assert [(one.kind, one.text) for one in found.changes] == [
+        ("run", "good, 1 of 40 lists differ in the first 3 documents")
+    ]
+    assert not found.is_unchanged
+
+
+# --- what is refused ---
+
+
+def questions_with(**columns: pl.Expr) -> Callable[[pl.DataFrame], pl.DataFrame]:
+    """Change columns of q3 alone."""
+    is_it = pl.col("query_id") == "q3"
+    return lambda table: table.with_columns(
+        **{name: pl.when(is_it).then(value).otherwise(name) for name, value in columns.items()}
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            questions_with(question=pl.lit("who?")),
+            "questions: other text of 1 of 40, the first 'q3': who lives in town 3 and who?",
+        ),
+        (
+            questions_with(answers=pl.concat_list(pl.lit("Bo"))),
+            "questions: other gold answers of 1 of 40, the first 'q3': ['Person 3'] and ['Bo']",
+        ),
+        (
+            lambda table: table.filter(pl.col("query_id") != "q3"),
+            "questions: 1 of 40 in the baseline are not in the candidate, the first 'q3'",
+        ),
+        (
+            lambda table: pl.concat([table, table.head(2).with_columns(pl.col("query_id") + "x")]),
+            "questions: 2 of 42 in the candidate are not in the baseline, the first 'q0x'",
+        ),
+        (
+            lambda table: table.with_columns(dataset=pl.lit("towns")),
+            "questions: other dataset of 40 of 40, the first 'q0': tiny and towns",
+        ),
+        (
+            lambda table: table.with_columns(score=pl.lit("token_f1")),
+            "tiny: the score is exact_match in the baseline and token_f1 in the candidate. Set the same score",
+        ),
+    ],
+)
+def test_other_questions_and_scores_are_refused(
+    out: str, other: TableStore, change: Callable[[pl.DataFrame], pl.DataFrame], message: str
+) -> None:
+    reseal(other, QUERIES, change)
+    assert message in refusal(baseline=out, candidate=other.folder.root, **PASSES)
+
+
+def test_another_language_and_another_judge_are_refused(out: str, other: TableStore) -> None:
+    korean = {"tiny": {"family": "question", "language": "ko", "max_new_tokens": 50, "score": "exact_match"}}
+    reseal(other, QUERIES, config=lambda config: {**config, "datasets": korean})
+    text = refusal(baseline=out, candidate=other.folder.root, **PASSES)
+    assert "tiny: the language is en in the baseline and ko in the candidate" in text
+    reseal(other, UTILITY, config=lambda config: {**config, "judge": {"kind": "served"}})
+    text = refusal(baseline=out, candidate=other.folder.root, **PASSES)
+    assert (
+        "judge: another judge, or prompt of it, grades the outputs. Use the same judge in both jobs" in text
+    )
+
+
+@pytest.mark.parametrize("schema", [QUERIES, CORPUS, RUNS, UTILITY, LIST_OUTPUTS], ids=lambda one: one.name)
+def test_a_job_that_is_not_finished_is_refused(out: str, other: TableStore, schema: TableSchema) -> None:
+    other.invalidate(schema)
+    text = refusal(baseline=other.folder.root, candidate=out, **PASSES)
+    assert f"baseline: {other.folder.root}: no sealed {schema.name}, so it is no finished job" in text
+    assert "Run jobs/compare.py" in text
+
+
+def test_tables_of_earlier_questions_are_refused(out: str, other: TableStore) -> None:
+    manifest = other.manifest(QUERIES)
+    other.write(other.read(QUERIES).reverse(), QUERIES, config=manifest["config"])
+    text = refusal(baseline=other.folder.root, candidate=out, **PASSES)
+    assert "utility were computed from an earlier version of queries. Run jobs/compare.py again" in text
+
+
+def test_lists_that_are_newer_than_the_means_are_refused(out: str, other: TableStore) -> None:
+    other.write(other.read(RUNS).head(5), RUNS, config=other.manifest(RUNS)["config"])
+    text = refusal(baseline=out, candidate=other.folder.root, **PASSES)
+    assert f"candidate: {other.folder.root}: means were computed from an earlier version of per_query" in text
+
+
+def test_a_damaged_table_is_refused(out: str, other: TableStore) -> None:
+    part = next(pathlib.Path(other.folder.root, "utility").glob("part-*"))
+    part.write_bytes(part.read_bytes() + b"x")
+    assert "is not what was sealed" in refusal(baseline=other.folder.root, candidate=out, **PASSES)
+    pathlib.Path(other.folder.root, "queries", "manifest.json").write_text("{")
+    assert "the manifest is damaged" in refusal(baseline=other.folder.root, candidate=out, **PASSES)
+
+
+@pytest.mark.parametrize("schema", [QUERIES, UTILITY, RUNS], ids=lambda one: one.name)
+def test_a_baseline_of_an_older_version_without_a_column_is_refused(
+    out: str, other: TableStore, schema: TableSchema
+) -> None:
+    table, config = other.read(schema).drop("score"), other.manifest(schema)["config"]
+    key = tuple(name for name in schema.key if name != "score")
+    old = TableSchema(name=schema.name, columns=table.to_arrow().schema, key=key)
+    for one in (UTILITY, MEANS):
+        reseal_without_sources(other, one)
+    other.write(table, old, config=config)
+    text = refusal(baseline=other.folder.root, candidate=out, **PASSES)
+    assert (
+        f"baseline: {other.folder.root}: sealed by another version: table {schema.name}: missing column"
+        in text
+    )
+    assert "Run jobs/compare.py again" in text
+
+
+def reseal_without_sources(store: TableStore, schema: TableSchema) -> None:
+    store.write(store.read(schema), schema, config=store.manifest(schema)["config"])
+
+
+@pytest.mark.parametrize(
+    ("schema", "key"), [(QUERIES, "datasets"), (QUERIES, "passages"), (UTILITY, "reader")], ids=str
+)
+def test_a_baseline_of_an_older_version_without_a_setting_is_refused(
+    out: str, other: TableStore, schema: TableSchema, key: str
+) -> None:
+    reseal(other, schema, config=lambda config: {name: config[name] for name in config if name != key})
+    text = refusal(baseline=other.folder.root, candidate=out, **PASSES)
+    assert f"the manifest of {schema.name} is of another version and lacks {key}. Run jobs/compare.py" in text
+
+
+def test_a_folder_that_is_not_there_is_named_once(job: RunJob, tmp_path: pathlib.Path) -> None:
+    code, said, comment = run_gate(job, tmp_path, baseline=str(tmp_path / "nowhere"))
+    assert (code, comment) == (2, "")
+    assert said.startswith(f"1 problem with the inputs:\n  - baseline: {tmp_path}/nowhere: no sealed queries")
+
+
+def test_an_unknown_or_missing_run_lists_the_runs(out: str) -> None:
+    text = refusal(baseline=out, baseline_run="gold", candidate_run="nobody")
+    assert f"baseline_run: {out} has no run 'gold'; its runs: copy, good, half, slip" in text
+    assert "Did you mean 'good'?" in text
+    assert f"baseline_run: must name one of the 4 runs of {out}; its runs: copy" in refusal(baseline=out)
+    assert "has no run 'no_passages'" in refusal(baseline=out, baseline_run="no_passages")
+
+
+def test_an_unknown_run_of_the_candidate_is_named_too(out: str, other: TableStore) -> None:
+    text = refusal(baseline=out, baseline_run="x", candidate=other.folder.root, candidate_run="y")
+    assert "baseline_run: " in text
+    assert "candidate_run: " in text
+
+
+def test_a_run_is_not_compared_with_itself(out: str) -> None:
+    text = refusal(baseline=out, baseline_run="good")
+    assert f"candidate: is run good of {out}, which is the baseline" in text
+
+
+def test_a_depth_that_not_both_have_is_refused(out: str, other: TableStore) -> None:
+    text = refusal(baseline=out, depth=2, **PASSES)
+    assert "depth: not both have 2: the baseline has 1, 3 and candidate has 1, 3" in text
+    reseal(other, UTILITY, lambda table: table.filter(pl.col("depth") == 1))
+    found = gating.compare(GateConfig(baseline=out, candidate=other.folder.root, **PASSES))  # type: ignore[arg-type]
+    assert found.depth == 1
+    assert ("depths", "scored end to end with 1, 3 -> 1 documents") in [
+        (one.kind, one.text) for one in found.changes
+    ]
+    reseal(other, UTILITY, lambda table: table.with_columns(depth=pl.lit(7, pl.Int32)))
+    text = refusal(baseline=out, candidate=other.folder.root, **PASSES)
+    assert "depth: they have none in common" in text
+
+
+def test_questions_without_a_score_are_left_out_and_counted(out: str, other: TableStore) -> None:
+    is_it = pl.col("query_id").is_in(["q0", "q39"])
+    reseal(
+        other,
+        UTILITY,
+        lambda table: table.with_columns(value=pl.when(is_it).then(None).otherwise("value")),
+    )
+    found = gating.compare(GateConfig(baseline=out, candidate=other.folder.root, **PASSES))  # type: ignore[arg-type]
+    assert (found.num_unjudged, found.decisions["tiny"].num_questions) == (2, 38)
+    texts = [one.text for one in report_of(found).verdict.findings if one.is_warning]
+    assert texts == ["questions without a score in one of the two, left out: 2"]
+    reseal(other, UTILITY, lambda table: table.with_columns(value=pl.lit(None, pl.Float64)))
+    text = refusal(baseline=out, candidate=other.folder.root, **PASSES)
+    assert "candidate: no question of tiny has a score in both with 3 documents" in text
+
+
+def test_a_refused_gate_leaves_no_comment_of_an_earlier_one(
+    job: RunJob, out: str, tmp_path: pathlib.Path
+) -> None:
+    assert run_gate(job, tmp_path, baseline=out, **PASSES)[0] == 0
+    code, said, comment = run_gate(job, tmp_path, baseline=out, allow_changes=[], **PASSES)
+    assert (code, comment) == (2, "")
+    assert said.startswith("2 problems with the inputs:")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("margin", -0.01, "margin must lie from 0 to below 1, got -0.01"),
+        ("margin", float("nan"), "margin must lie from 0 to below 1, got nan"),
+        ("margin", 1.0, "margin must lie from 0 to below 1, got 1.0"),
+        ("confidence", 0.5, "confidence must lie between 0.5 and 1, got 0.5"),
+        ("confidence", 1.0, "confidence must lie between 0.5 and 1, got 1.0"),
+        ("depth", 0, "depth must be at least 1, got 0"),
+        ("num_resamples", 10, "num_resamples must be at least 100, got 10"),
+        ("comment", "a/", "comment must name a file, got a/"),
+        ("seed", -1, "seed must not be negative, got -1"),
+    ],
+)
+def test_values_out_of_range_are_refused(key: str, value: object, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        GateConfig(**{key: value})  # type: ignore[arg-type]
+
+
+def test_the_example_config_names_the_demos_folder() -> None:
+    import yaml
+
+    root = pathlib.Path(__file__).parents[1]
+    config = GateConfig(**yaml.safe_load((root / "jobs" / "gate" / "gate.yaml").read_text()))
+    demo = yaml.safe_load((root / "jobs" / "demo" / "compare.yaml").read_text())
+    assert config.baseline == demo["out"]
+    assert {config.baseline_run, config.candidate_run} <= set(demo["runs"])
+    workflow = yaml.safe_load((root / "jobs" / "gate" / "github-actions.yaml").read_text())
+    steps = workflow["jobs"]["gate"]["steps"]
+    assert any("python jobs/gate.py" in step.get("run", "") for step in steps)
