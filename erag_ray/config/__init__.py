@@ -9,6 +9,7 @@ from erag_ray.config.check import require
 from erag_ray.config.job import KNOWN, JobConfig
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.keys import unknown_key
+from erag_ray.config.outside import OUTSIDE_KINDS
 from erag_ray.config.parsing import expand, map_paths, parse
 from erag_ray.config.prompt import BUILT_IN, PROMPT_CHOICES, ExampleConfig, PromptConfig, fields_of
 from erag_ray.config.reader import KINDS, ReaderConfig, output_settings
@@ -25,6 +26,7 @@ __all__ = [
     "BUILT_IN",
     "KINDS",
     "KNOWN",
+    "OUTSIDE_KINDS",
     "PROMPT_CHOICES",
     "DualLabelsConfig",
     "ExampleConfig",

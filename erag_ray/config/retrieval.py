@@ -7,6 +7,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import ClassVar, Literal
 
 from erag_ray.config.check import require
+from erag_ray.config.outside import OUTSIDE_KEYS, OutsideKeys
 
 MAX_NAME_BYTES = 150
 # what each kind looks at; code from outside looks at nothing
@@ -27,19 +28,20 @@ KEYS = {
         "candidates",
     },
     "random": {"seed"},
+    **OUTSIDE_KEYS,
 }
 
 
 @dataclass(frozen=True, kw_only=True)
-class RetrieverConfig:
+class RetrieverConfig(OutsideKeys):
     """One way to rank passages."""
 
     PATHS: ClassVar = ("model",)
 
     kind: str
     """bm25, lucene (BM25 by Lucene itself, with the extra of that name), dense (an encoder and exact search), rrf
-    (reciprocal rank fusion of other runs), rerank (another run, scored again), random (the floor), or
-    package.module:name."""
+    (reciprocal rank fusion of other runs), rerank (another run, scored again), random (the floor), langchain,
+    llama_index, haystack or python (an object or a function of yours), http (a service), or package.module:name."""
 
     searches: Literal["title_and_text", "title_and_first_sentence"] = "title_and_text"
     """What of a passage is searched. bm25, lucene, dense, rerank."""
@@ -112,6 +114,7 @@ class RetrieverConfig:
         scored = (self.model is None) != (self.by is None)
         require(self.kind != "rerank" or scored, "rerank: give a model or by, one of the two")
         require(self.kind != "dense" or self.model is not None, "dense: needs a model")
+        self.check_outside(self.kind)
 
     @property
     def others(self) -> list[str]:

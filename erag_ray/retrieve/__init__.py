@@ -6,7 +6,9 @@ Three kinds of retrievers:
   (`sharded_tasks`), which run in this process or on a cluster;
 - *in memory* (`InMemory`: random, and outside code): ``index(corpus)`` returns an object with
   ``search(queries, depth)``;
-- *of other runs* (`rrf`, `dense.reranking`).
+- *of other runs* (`rrf`, `dense.reranking`);
+- *outside* (`outside`: objects of other libraries, functions, HTTP services): they have their own index, and bring the
+  texts of their documents.
 
 A new retriever is one class of the first two kinds and one line in `INDEXED` or `IN_MEMORY`. These registries have
 import paths, not classes, so that lexical retrieval does not import torch.
@@ -20,7 +22,7 @@ from typing import Any, ClassVar, Protocol
 
 import polars as pl
 
-from erag_ray.config import RetrieverConfig
+from erag_ray.config import OUTSIDE_KINDS, RetrieverConfig
 from erag_ray.registry import find
 from erag_ray.retrieve.lists import LIST_COLUMNS, best, ranked
 from erag_ray.retrieve.passage_fields import SEARCHED
@@ -33,6 +35,7 @@ __all__ = [
     "IN_MEMORY",
     "LIST_COLUMNS",
     "OF_RUNS",
+    "OUTSIDE",
     "SEARCHED",
     "InMemory",
     "Index",
@@ -66,7 +69,10 @@ class Index(Protocol):
     """A searchable index in memory."""
 
     def search(self, queries: pl.DataFrame, depth: int) -> pl.DataFrame:
-        """Return RUNS without run_id, in the order of QUERIES; a query without matches has no row."""
+        """Return RUNS without run_id, in the order of QUERIES; a query without matches has no row.
+
+        A column ``seconds``, if there is one, is the latency of the query: the same in all rows of a list.
+        """
 
 
 class InMemory(Protocol):
@@ -93,6 +99,7 @@ OF_RUNS = {
     "rerank": "erag_ray.retrieve.dense.reranking:CrossEncoder",
     "rerank by": "erag_ray.retrieve.dense.reranking:ByVectors",
 }
+OUTSIDE = dict.fromkeys(OUTSIDE_KINDS, "erag_ray.retrieve.outside.runs:OutsideRetriever")
 
 
 def make_retriever(name: str, config: RetrieverConfig) -> Any:
@@ -102,19 +109,19 @@ def make_retriever(name: str, config: RetrieverConfig) -> Any:
         ValueError: the kind is unknown, or its settings are invalid.
         InputError: its model is missing, or user code raised.
     """
-    paths = {**INDEXED, **IN_MEMORY, **OF_RUNS}
+    paths = {**INDEXED, **IN_MEMORY, **OF_RUNS, **OUTSIDE}
     key = "rerank by" if config.kind == "rerank" and config.by else config.kind
     if key not in paths:
         return _from_outside(name, config)
     retriever_class: Any = find("retriever", paths[key], {})
-    if key in ("dense", "rerank"):
+    if key in ("dense", "rerank", *OUTSIDE):
         return retriever_class(config=config, name=name)
     return retriever_class(config=config)
 
 
 def _from_outside(name: str, config: RetrieverConfig) -> Any:
     """Return a retriever of outside code; a class is instantiated, with ``config`` if it has that parameter."""
-    retriever: Any = find("retriever", config.kind, dict.fromkeys([*INDEXED, *IN_MEMORY, *OF_RUNS]))
+    retriever: Any = find("retriever", config.kind, dict.fromkeys([*INDEXED, *IN_MEMORY, *OF_RUNS, *OUTSIDE]))
     with checking(f"retrievers.{name}", retriever):
         if isinstance(retriever, type):
             takes_config = "config" in inspect.signature(retriever).parameters

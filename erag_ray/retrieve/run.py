@@ -8,17 +8,18 @@ import hashlib
 import json
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
+import pyarrow as pa
 
 from erag_ray.config import RetrieveConfig
 from erag_ray.errors import InputError
+from erag_ray.files import Diagnostics
 from erag_ray.progress import counted
-from erag_ray.retrieve import INDEXED
 from erag_ray.retrieve.lists import LIST_COLUMNS
 from erag_ray.retrieve.shards import PAIRS_PER_PART, QUERIES_PER_TASK, TEXTS_PER_PART
-from erag_ray.runs import as_entries
+from erag_ray.runs import as_entries, with_texts
 from erag_ray.schemas import RUNS, conform
 from erag_ray.sharded_tasks import Do
 from erag_ray.store import Folder, TableStore, as_frame, fingerprint, provenance_of_code, whole_manifest
@@ -26,6 +27,8 @@ from erag_ray.user_code import running
 
 QUERY_KEYS = ("queries", "query_format", "qrels", "triviaqa_questions", "dataset", "filters")
 QUERIES_AT_A_TIME = 200
+BROUGHT = ("title", "text", "seconds")
+"""What a list may bring along, beside RUNS."""
 MADE_FROM = "made_from.json"
 SEAL = "manifest.json"
 RUN_FORM = {"run_id": str, "num_rows": int, "num_queries": int, "num_without_list": int, "sha256": str}
@@ -101,6 +104,9 @@ class Run(abc.ABC):
         }
         self.sample = None if config.num_queries is None else [config.num_queries, config.seed]
 
+    brings_texts: ClassVar = False
+    """Whether its lists hold the texts of their documents, so that what uses them needs no passages."""
+
     @abc.abstractmethod
     def needs_passages(self) -> bool:
         """Return whether the run needs texts of passages."""
@@ -113,9 +119,10 @@ class Run(abc.ABC):
         """Compute RUNS without run_id."""
 
     def read(self, queries: pl.DataFrame) -> pl.DataFrame:
-        """Return the sealed run's lists for these questions; the run may have others too."""
-        lists = as_frame(self._tables.folder.read_parquet(RUNS.name, f"{self.name}.parquet")).drop("run_id")
-        return lists.join(queries, on="query_id", how="semi", maintain_order="left")
+        """Return the entries of the sealed run for these questions; the run may have others too."""
+        lists = as_frame(self._tables.folder.read_parquet(RUNS.name, f"{self.name}.parquet"))
+        entries = as_entries(lists, self.name)
+        return entries.join(queries, on="query_id", how="semi", maintain_order="left")
 
     def sealed(self) -> MadeRun | None:
         """Return the sealed run if it has the same inputs and settings and covers the questions, else None."""
@@ -159,7 +166,7 @@ class Run(abc.ABC):
     def _seal(self, lists: pl.DataFrame, num_queries: int) -> dict[str, Any]:
         folder = self._tables.folder
         folder.delete(RUNS.name, f"{self.name}.json")
-        digest = folder.write_parquet(conform(lists, RUNS), RUNS.name, f"{self.name}.parquet")
+        digest = folder.write_parquet(_with_brought(lists), RUNS.name, f"{self.name}.parquet")
         manifest = {
             "run_id": self.name,
             "num_rows": lists.height,
@@ -242,7 +249,7 @@ class InMemoryRun(Run):
                     parts.append(self._checked(index.search(batch, self.job.depth), doc_ids))
                 done += batch.height
                 on_progress(done)
-        return pl.concat(parts)
+        return pl.concat(parts, how="diagonal")
 
     def _checked(self, lists: pl.DataFrame, doc_ids: pl.DataFrame) -> pl.DataFrame:
         """Check the lists of code that may be from outside, and cut them to the depth."""
@@ -251,8 +258,9 @@ class InMemoryRun(Run):
             text = f"retrievers.{self.name}: returns documents that are not in the passages, such as"
             raise InputError([f"{text} {unknown['doc_id'][0]!r} for query {unknown['query_id'][0]!r}"])
         cut = lists.filter(pl.col("rank") <= self.job.depth).cast({"rank": pl.Int32, "score": pl.Float64})
-        cut = cut.match_to_schema(LIST_COLUMNS)
-        conform(cut.with_columns(run_id=pl.lit(self.name)), RUNS)
+        timed = {"seconds": pl.Float64()} if "seconds" in lists.columns else {}
+        cut = cut.match_to_schema(pl.Schema({**LIST_COLUMNS, **timed}))
+        conform(cut.select(*LIST_COLUMNS.names(), run_id=pl.lit(self.name)), RUNS)
         return cut
 
 
@@ -266,7 +274,8 @@ class FusedRun(Run):
     def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
         """Fuse the runs."""
         fused: pl.DataFrame = self.retriever.fuse(
-            [self.others[name].read(sources.queries) for name in self.config.of], self.job.depth
+            [self.others[name].read(sources.queries).select(LIST_COLUMNS.names()) for name in self.config.of],
+            self.job.depth,
         )
         return fused
 
@@ -276,17 +285,20 @@ class RerankedRun(Run):
 
     def needs_passages(self) -> bool:
         """Return True for a cross-encoder, or if the dense index is missing."""
-        return self.config.by is None or self.others[self.config.by].needs_passages()
+        if self.config.by is None:
+            return not self.others[self.config.of[0]].brings_texts
+        return self.others[self.config.by].needs_passages()
 
     def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
         """Rerank the candidates."""
         deepest = self.config.candidates or self.job.depth
-        lists = self.others[self.config.of[0]].read(sources.queries).filter(pl.col("rank") <= deepest)
-        depth = self.job.depth
+        entries = self.others[self.config.of[0]].read(sources.queries).filter(pl.col("rank") <= deepest)
+        lists, depth = entries.select(LIST_COLUMNS.names()), self.job.depth
         if self.config.by is None:
-            scored: pl.DataFrame = self.retriever.rerank(
-                lists, sources.queries, sources.corpus, work, depth, do
-            )
+            diagnostics = Diagnostics()
+            corpus = with_texts(sources.corpus, entries, diagnostics)
+            diagnostics.raise_errors()
+            scored: pl.DataFrame = self.retriever.rerank(lists, sources.queries, corpus, work, depth, do)
             return scored
         dense = self.others[self.config.by]
         assert isinstance(dense, IndexedRun)
@@ -295,12 +307,13 @@ class RerankedRun(Run):
         return scored
 
 
-def run_class(kind: str) -> type[Run]:
-    """Return the class of run for a kind of retriever; outside code works in memory."""
-    if kind in INDEXED:
-        return IndexedRun
-    classes: dict[str, type[Run]] = {"rrf": FusedRun, "rerank": RerankedRun}
-    return classes.get(kind, InMemoryRun)
+def _with_brought(lists: pl.DataFrame) -> pa.Table:
+    """Return RUNS with the columns that a list may bring along: title, text, seconds."""
+    brought = [name for name in BROUGHT if name in lists.columns]
+    runs = pl.DataFrame(conform(lists.select(RUNS.columns.names), RUNS))
+    return (
+        pl.concat([runs, lists.select(brought)], how="horizontal").to_arrow() if brought else runs.to_arrow()
+    )
 
 
 def read_run(run: MadeRun) -> pl.DataFrame:

@@ -3,7 +3,7 @@
 Lists may bring their texts and latencies along (`load_corpus`, `seconds_of`).
 """
 
-from erag_ray.runs.entries import ENTRY_COLUMNS, RUN_COLUMNS, as_entries, numbered_id, text_id
+from erag_ray.runs.entries import ENTRY_COLUMNS, RUN_COLUMNS, as_entries, finite, numbered_id, text_id
 from erag_ray.runs.load import RUN_FORMATS, load_run
 from erag_ray.runs.pairs import pairs
 from erag_ray.runs.predictions import resolve_pages
@@ -21,6 +21,7 @@ __all__ = [
     "RUN_COLUMNS",
     "RUN_FORMATS",
     "as_entries",
+    "finite",
     "load_corpus",
     "load_run",
     "numbered_id",

@@ -14,7 +14,7 @@ from guides import BLOCK, ROOT, anchors, blocks, guides, links, section, table_r
 
 from erag_ray.annotators import ANNOTATORS
 from erag_ray.config import JobConfig
-from erag_ray.retrieve import IN_MEMORY, INDEXED, OF_RUNS
+from erag_ray.retrieve import IN_MEMORY, INDEXED, OF_RUNS, OUTSIDE
 from erag_ray.schemas import TABLES
 
 NAMES = [str(file.relative_to(ROOT)) for file in guides()]
@@ -93,4 +93,4 @@ def test_the_guide_of_jobs_lists_every_job_annotator_and_retriever() -> None:
     jobs = {file.name for file in (ROOT / "jobs").glob("*.py")}
     assert {row[0].strip("`") for row in rows if row[0].endswith(".py`")} == jobs
     assert set(ANNOTATORS) <= words_of(guide, "Annotators")
-    assert {*INDEXED, *IN_MEMORY, *OF_RUNS} - {"rerank by"} <= words_of(guide, "Retrievers")
+    assert {*INDEXED, *IN_MEMORY, *OF_RUNS, *OUTSIDE} - {"rerank by"} <= words_of(guide, "Retrievers")

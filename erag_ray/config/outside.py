@@ -1,0 +1,80 @@
+"""Keys of retrievers that exist outside this package: an object of another library, a function, or an HTTP service."""
+
+from __future__ import annotations
+
+import math
+import urllib.parse
+from dataclasses import dataclass
+
+from erag_ray.config.check import require
+from erag_ray.config.served import NAME
+
+OBJECT_KINDS = ("langchain", "llama_index", "haystack", "python")
+"""Kinds of retrievers that are Python objects."""
+OUTSIDE_KINDS = (*OBJECT_KINDS, "http")
+OUTSIDE_KEYS: dict[str, set[str]] = {
+    **{kind: {"object", "revision", "retries"} for kind in OBJECT_KINDS},
+    "http": {"url", "revision", "retries", "timeout_seconds", "api_key_env"},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutsideKeys:
+    """A retriever as it is: it brings the texts of its documents, so that it needs no passages."""
+
+    object: str | None = None
+    """langchain, llama_index, haystack, python: package.module:name of the retriever, or of a function without
+    arguments that makes it."""
+
+    url: str | None = None
+    """http: where POST {"query", "k"} is answered by {"documents": [{"id", "text", "title", "score"}]}."""
+
+    revision: str | None = None
+    """langchain, llama_index, haystack, python, http: which index and settings the retriever has, in your own words;
+    required, because a run is made again only when its settings change. Another index needs another revision."""
+
+    retries: int = 3
+    """langchain, llama_index, haystack, python, http: how often a question that fails is tried again."""
+
+    timeout_seconds: float = 60.0
+    """http: how long one request may take."""
+
+    api_key_env: str | None = None
+    """http: the name of an environment variable, in capitals, that holds the key (sent as a bearer token); never the
+    key itself."""
+
+    def check_outside(self, kind: str) -> None:
+        """Check the keys of one of `OUTSIDE_KINDS`.
+
+        Raises:
+            ValueError: a key is missing or has a wrong value.
+        """
+        require(self.retries >= 0, f"retries must not be negative, got {self.retries}")
+        seconds = self.timeout_seconds
+        require(0 < seconds < math.inf, f"timeout_seconds must be above 0, got {seconds}")
+        if kind not in OUTSIDE_KINDS:
+            return
+        revision = (self.revision or "").strip()
+        require(
+            bool(revision), f"{kind}: needs a revision: which index and settings it has, in your own words"
+        )
+        if kind == "http":
+            self._check_url()
+            is_name = self.api_key_env is None or NAME.fullmatch(self.api_key_env)
+            # the value is not repeated: it may be the key
+            require(
+                bool(is_name),
+                "api_key_env must be the name of a variable, in capitals, and never the key itself",
+            )
+        else:
+            is_named = ":" in (self.object or "").strip(":")
+            require(is_named, f"{kind}: object must be package.module:name, got {self.object}")
+
+    def _check_url(self) -> None:
+        require(bool(self.url), "http: needs a url")
+        # the URL may contain a key, which must not appear in a message
+        is_plain = not any(sign in str(self.url) for sign in "@?#")
+        require(is_plain, "url must be an address without a name, a password or a query")
+        address = urllib.parse.urlsplit(str(self.url))
+        is_address = address.scheme in ("http", "https") and address.hostname
+        require(bool(is_address), f"url: {self.url} is no http:// or https:// address")

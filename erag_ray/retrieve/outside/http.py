@@ -1,0 +1,106 @@
+"""Search behind HTTP: POST {"query", "k"} -> {"documents": [{"id", "text", "title"?, "score"?}]}."""
+
+from __future__ import annotations
+
+import functools
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import urllib3
+
+from erag_ray.retrieve.outside.documents import Retrieved, as_retrieved
+from erag_ray.user_code import one_line
+
+MAX_PAUSE_SECONDS = 120.0
+SHOWN_CHARACTERS = 200
+TRANSIENT = frozenset({408, 425, 429})
+"""Statuses below 500 after which the same request may succeed."""
+
+
+class HttpError(Exception):
+    """The service answered with an error.
+
+    Attributes:
+        is_final: the same request would fail again.
+        pause_seconds: what the service asks to wait; None: nothing.
+    """
+
+    def __init__(self, message: str, *, is_final: bool, pause_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.is_final = is_final
+        self.pause_seconds = pause_seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpSearch:
+    """A `Search` by a service; connections are reused."""
+
+    url: str
+    timeout_seconds: float = 60.0
+    api_key: str | None = None
+
+    @classmethod
+    def of_environment(cls, url: str, timeout_seconds: float, api_key_env: str | None) -> HttpSearch:
+        """Return the search with the key in an environment variable.
+
+        Raises:
+            ValueError: the variable is not set.
+        """
+        key = os.environ.get(api_key_env, "").strip() if api_key_env else None
+        if key == "":
+            raise ValueError(f"api_key_env: the environment variable {api_key_env} is not set")
+        return cls(url=url, timeout_seconds=timeout_seconds, api_key=key)
+
+    def __call__(self, question: str, count: int) -> list[Retrieved]:
+        """Return the documents of a question.
+
+        Raises:
+            HttpError: the service answered with an error, or not in the form above.
+            urllib3.exceptions.HTTPError: it cannot be reached.
+        """
+        headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        response = self._pool.request(
+            "POST",
+            self.url,
+            json={"query": question, "k": count},
+            headers=headers,
+            timeout=self.timeout_seconds,
+            retries=False,
+            redirect=False,
+        )
+        if response.status != 200:
+            raise _error_of(response)
+        return [as_retrieved(document) for document in _documents_of(response)]
+
+    @functools.cached_property
+    def _pool(self) -> urllib3.PoolManager:
+        return urllib3.PoolManager()
+
+
+def _error_of(response: urllib3.BaseHTTPResponse) -> HttpError:
+    status = response.status
+    body = one_line(response.data.decode(errors="replace"), SHOWN_CHARACTERS)
+    message = f"{status} {response.reason or ''}".strip() + (f": {body}" if body else "")
+    is_final = status < 500 and status not in TRANSIENT
+    return HttpError(message, is_final=is_final, pause_seconds=_pause(response.headers.get("Retry-After")))
+
+
+def _pause(header: str | None) -> float | None:
+    """Return the seconds of a Retry-After, at most `MAX_PAUSE_SECONDS`; None if it has none."""
+    try:
+        seconds = float(header or "")
+    except ValueError:
+        return None
+    return min(max(seconds, 0.0), MAX_PAUSE_SECONDS) if seconds == seconds else None
+
+
+def _documents_of(response: urllib3.BaseHTTPResponse) -> list[Any]:
+    try:
+        content = response.json()
+    except ValueError as error:
+        raise HttpError(f"the answer is not JSON: {error}", is_final=False) from error
+    documents = content.get("documents") if isinstance(content, dict) else None
+    if not isinstance(documents, list):
+        raise HttpError('the answer has no list "documents"', is_final=True)
+    return documents

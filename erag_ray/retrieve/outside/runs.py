@@ -1,0 +1,105 @@
+"""Runs of a retrieval job by retrievers outside this package: their lists, with texts and latencies."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from erag_ray.config import RetrieverConfig
+from erag_ray.errors import InputError
+from erag_ray.registry import find
+from erag_ray.retrieve.outside.adapters import ADAPTERS, Adapter, Search
+from erag_ray.retrieve.outside.http import HttpSearch
+from erag_ray.retrieve.outside.searching import search_all
+from erag_ray.retrieve.run import Run, Sources
+from erag_ray.sharded_tasks import Do
+from erag_ray.store import Folder
+from erag_ray.user_code import checking
+
+SETTINGS = ("object", "url", "revision")
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutsideRetriever:
+    """An object that a config names, or an HTTP service.
+
+    Raises:
+        ValueError: the object cannot be imported, or the environment has no key.
+    """
+
+    config: RetrieverConfig
+    name: str
+
+    def __post_init__(self) -> None:
+        if self.config.kind == "http":
+            self.open()
+        else:
+            self._object()
+
+    @property
+    def settings(self) -> Mapping[str, object]:
+        """What the lists depend on: the object or the service, and its revision."""
+        values = {key: getattr(self.config, key) for key in SETTINGS}
+        return {key: value for key, value in values.items() if value is not None}
+
+    def open(self) -> Search:
+        """Return the search; an object that a function makes is made now.
+
+        Raises:
+            InputError: the function raised, or the object is no retriever of its kind.
+            ValueError: the environment has no key.
+        """
+        config = self.config
+        if config.kind == "http":
+            return HttpSearch.of_environment(str(config.url), config.timeout_seconds, config.api_key_env)
+        retriever, adapter = self._object(), ADAPTERS[config.kind]
+        with checking(f"retrievers.{self.name}", retriever):
+            if _makes(retriever, adapter):
+                retriever = retriever()
+            if not adapter.fits(retriever) and hasattr(retriever, "as_retriever"):
+                retriever = retriever.as_retriever()
+        if not adapter.fits(retriever):
+            found = f"{config.object} is a {type(retriever).__name__}, which has no method {adapter.method}"
+            raise InputError([f"retrievers.{self.name}: {found}: it is no {config.kind} retriever"])
+        return adapter.search(retriever)
+
+    def _object(self) -> Any:
+        return find("retriever", str(self.config.object), {})
+
+
+def _makes(retriever: Any, adapter: Adapter) -> bool:
+    """Return whether this is a class, or a function that makes a retriever and is none."""
+    if isinstance(retriever, type) or not inspect.isroutine(retriever):
+        return isinstance(retriever, type)
+    return not adapter.fits(retriever) or not inspect.signature(retriever).parameters
+
+
+class OutsideRun(Run):
+    """A run whose retriever has its own index and brings the texts of its documents."""
+
+    brings_texts = True
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        # other passages change nothing
+        self.made_from["inputs"] = dict(self.stamps["queries"])
+
+    def needs_passages(self) -> bool:
+        """Return False."""
+        return False
+
+    def lists(self, sources: Sources, work: Folder, do: Do) -> pl.DataFrame:
+        """Ask the retriever all questions that an interrupted job has not asked."""
+        return search_all(
+            self.retriever.open(),
+            sources.queries,
+            self.job.depth,
+            name=f"retrievers.{self.name}",
+            retries=self.config.retries,
+            show=self.job.progress,
+            work=work,
+        )

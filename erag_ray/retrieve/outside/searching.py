@@ -1,0 +1,237 @@
+"""Ask a search all questions: retries, latencies, lists that are wrong, and what was retrieved before a stop."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import polars as pl
+
+from erag_ray.errors import JobError
+from erag_ray.logs import say
+from erag_ray.progress import counted
+from erag_ray.retrieve.outside.adapters import Search
+from erag_ray.retrieve.outside.documents import Retrieved
+from erag_ray.runs import numbered_id, text_id
+from erag_ray.sharded_tasks import part, read_frame, write_frame
+from erag_ray.store import Folder
+from erag_ray.user_code import fault_of
+
+LIST_TEXT_COLUMNS = pl.Schema(
+    {
+        "query_id": pl.String(),
+        "doc_id": pl.String(),
+        "rank": pl.Int32(),
+        "score": pl.Float64(),
+        "title": pl.String(),
+        "text": pl.String(),
+        "seconds": pl.Float64(),
+    }
+)
+SEARCHED_COLUMNS = pl.Schema({**LIST_TEXT_COLUMNS, "question": pl.String(), "depth": pl.Int64()})
+"""What is written while questions are asked; a question without documents has one row without doc_id."""
+SEARCHED = "searched"
+WRITE_SECONDS = 20.0
+PAUSE_SECONDS = 0.25
+"""Before the first retry; doubled for each later one."""
+MAX_IN_A_ROW = 10
+"""Questions that fail one after the other before the others are not asked any more."""
+NUM_SHOWN = 5
+
+
+def search_all(
+    search: Search,
+    queries: pl.DataFrame,
+    depth: int,
+    *,
+    name: str,
+    retries: int = 3,
+    show: bool = True,
+    work: Folder | None = None,
+) -> pl.DataFrame:
+    """Return the lists of all questions, in the order of ``queries``; columns as in `LIST_TEXT_COLUMNS`.
+
+    Longer lists are cut at ``depth``; shorter ones are counted in a note. ``seconds`` is the latency of the attempt
+    that succeeded, the same in all rows of a list. Documents without an id are called by their title and text.
+
+    Args:
+        search: from `as_search`, or an `HttpSearch`.
+        queries: ``query_id, question``; other columns are ignored.
+        depth: how many documents of a question are wanted.
+        name: of the retriever, for messages.
+        retries: how often a question that fails is tried again, with growing pauses.
+        show: show progress.
+        work: a folder that keeps what was retrieved: the next call with the same folder, questions and depth asks only
+            the others.
+
+    Raises:
+        JobError: questions failed; the first of them are named, and what was retrieved stays in ``work``.
+    """
+    searching = _Searching(search=search, depth=depth, retries=retries, work=work)
+    searching.ask(queries.select("query_id", "question"), name, show=show)
+    searching.raise_failures(name, queries.height)
+    lists = _joined(searching.parts, queries)
+    _note_short_lists(lists, queries.height, depth, name)
+    return lists
+
+
+@dataclass(kw_only=True)
+class _Searching:
+    """The state of one `search_all`."""
+
+    search: Search
+    depth: int
+    retries: int
+    work: Folder | None
+    parts: list[pl.DataFrame] = field(default_factory=list)
+    """Of `SEARCHED_COLUMNS`."""
+    rows: list[tuple[Any, ...]] = field(default_factory=list)
+    """Of the next part."""
+    failures: dict[str, str] = field(default_factory=dict)
+    """Question -> what went wrong."""
+    num_skipped: int = 0
+    next_write: float = 0.0
+    """When the next part is due, by the monotonic clock."""
+
+    def ask(self, queries: pl.DataFrame, name: str, *, show: bool) -> None:
+        """Ask the questions that the work folder does not have."""
+        self.parts = [pl.DataFrame(schema=SEARCHED_COLUMNS), *self._written(queries)]
+        known = pl.concat([one.select("query_id", "question") for one in self.parts])
+        pending = queries.join(known, on=["query_id", "question"], how="anti", maintain_order="left")
+        num_known, in_a_row = queries.height - pending.height, 0
+        with counted(f"questions by {name}", queries.height, show=show) as on_progress, self._writing():
+            for number, (query_id, question) in enumerate(pending.iter_rows(), 1):
+                in_a_row = 0 if self._answered(query_id, question) else in_a_row + 1
+                if in_a_row == MAX_IN_A_ROW:
+                    self.num_skipped = pending.height - number
+                    return
+                on_progress(num_known + number)
+
+    def _written(self, queries: pl.DataFrame) -> Iterator[pl.DataFrame]:
+        """Yield the parts that an earlier call has written, for these questions and this depth."""
+        for file in sorted(self.work.names(SEARCHED, suffix=".parquet")) if self.work else ():
+            frame = read_frame(self.work, SEARCHED, file)  # type: ignore[arg-type]
+            same = frame.filter(depth=self.depth)
+            yield same.join(queries, on=["query_id", "question"], how="semi", maintain_order="left")
+
+    def _answered(self, query_id: str, question: str) -> bool:
+        """Ask one question, record its list or its failure, and return whether it succeeded."""
+        try:
+            documents, seconds = self._attempts(question)
+        except Exception as error:
+            self.failures[query_id] = str(fault_of(error, getattr(self.search, "retriever", self.search)))
+            return False
+        ends = (seconds, question, self.depth)
+        rows = [
+            (query_id, doc_id, rank, one.score, one.title, one.text, *ends)
+            for rank, (doc_id, one) in enumerate(documents, 1)
+        ]
+        self.rows += rows or [(query_id, None, 0, None, None, None, *ends)]
+        if time.monotonic() >= self.next_write:
+            self._write()
+        return True
+
+    def _attempts(self, question: str) -> tuple[list[tuple[str, Retrieved]], float]:
+        """Search until it succeeds; return (doc_id, document) pairs and the seconds of the last attempt.
+
+        Raises:
+            Exception: that of the last attempt.
+        """
+        for attempt in range(self.retries + 1):
+            try:
+                start = time.perf_counter()
+                found = self.search(question, self.depth)
+                seconds = time.perf_counter() - start
+                return _checked(found, self.depth), seconds
+            except Exception as error:
+                if attempt == self.retries or getattr(error, "is_final", False):
+                    raise
+                time.sleep(_pause(error, attempt))
+        raise AssertionError("unreachable: retries are not negative")
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """Write the last part at the end, also when the job is stopped."""
+        self.next_write = time.monotonic() + WRITE_SECONDS
+        try:
+            yield
+        finally:
+            self._write()
+
+    def _write(self) -> None:
+        """Write the rows so far as one part."""
+        self.next_write = time.monotonic() + WRITE_SECONDS
+        if not self.rows:
+            return
+        frame = pl.DataFrame(self.rows, schema=SEARCHED_COLUMNS, orient="row")
+        self.rows = []
+        self.parts.append(frame)
+        if self.work:
+            number = len(self.work.names(SEARCHED, suffix=".parquet"))
+            write_frame(frame, self.work, SEARCHED, f"{part(number)}.parquet")
+
+    def raise_failures(self, name: str, num_queries: int) -> None:
+        """Raise a `JobError` that names the questions that failed, if there are any."""
+        if not self.failures:
+            return
+        named = [f"query {query_id!r}: {fault}" for query_id, fault in [*self.failures.items()][:NUM_SHOWN]]
+        more = len(self.failures) - len(named)
+        attempts = f"{self.retries + 1} attempts" if self.retries else "one attempt"
+        skipped = f"; {self.num_skipped:,} more were not asked" if self.num_skipped else ""
+        resume = "; what was retrieved is kept: start the same command again" if self.work else ""
+        raise JobError(
+            f"{name}: {len(self.failures):,} of {num_queries:,} questions failed after {attempts}{skipped}: "
+            f"{'; '.join(named)}{f'; ... and {more:,} more' if more else ''}{resume}"
+        )
+
+
+def _pause(error: Exception, attempt: int) -> float:
+    """Return the seconds before the next attempt: what a server asks for, else growing ones with some chance."""
+    asked: float | None = getattr(error, "pause_seconds", None)
+    return asked if asked is not None else PAUSE_SECONDS * 2**attempt * random.uniform(0.75, 1.25)
+
+
+def _checked(found: Sequence[Retrieved], depth: int) -> list[tuple[str, Retrieved]]:
+    """Return the first ``depth`` documents with their ids.
+
+    Raises:
+        TypeError: it is no list of documents.
+        ValueError: an id comes twice.
+    """
+    if not isinstance(found, Sequence) or not all(isinstance(one, Retrieved) for one in found):
+        raise TypeError(f"the search returned a {type(found).__name__} that is no list of Retrieved")
+    unnamed: Counter[str] = Counter()
+    documents: dict[str, Retrieved] = {}
+    for one in found[:depth]:
+        doc_id = one.doc_id
+        if doc_id is None:
+            made = text_id(one.title, one.text)
+            unnamed[made] += 1
+            doc_id = numbered_id(made, unnamed[made])
+        if doc_id in documents:
+            raise ValueError(f"document {doc_id!r} is in the list more than once")
+        documents[doc_id] = one
+    return list(documents.items())
+
+
+def _joined(parts: Sequence[pl.DataFrame], queries: pl.DataFrame) -> pl.DataFrame:
+    """Return the lists of all parts in the order of the questions."""
+    order = queries.select("query_id").with_row_index("place")
+    rows = pl.concat(parts).drop_nulls("doc_id").join(order, on="query_id")
+    return rows.sort("place", "rank").select(LIST_TEXT_COLUMNS.names()).match_to_schema(LIST_TEXT_COLUMNS)
+
+
+def _note_short_lists(lists: pl.DataFrame, num_queries: int, depth: int, name: str) -> None:
+    """Log how many questions have fewer documents than wanted."""
+    num_full = lists.group_by("query_id").len().filter(pl.col("len") == depth).height
+    if num_full < num_queries:
+        empty = num_queries - lists["query_id"].n_unique()
+        none = f", {empty:,} of them none" if empty else ""
+        say(
+            f"{name}: {num_queries - num_full:,} of {num_queries:,} questions have fewer than {depth} documents{none}"
+        )

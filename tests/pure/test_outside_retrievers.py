@@ -1,0 +1,458 @@
+"""Retrievers as they are, by objects that have the methods of the libraries: documents, ids, retries, what is kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from erag_ray.config import RetrieverConfig
+from erag_ray.errors import JobError
+from erag_ray.retrieve.outside import (
+    LIST_TEXT_COLUMNS,
+    Retrieved,
+    as_retrieved,
+    as_search,
+    search_all,
+    searching,
+)
+from erag_ray.runs import text_id
+from erag_ray.store import Folder
+
+QUERIES = pl.DataFrame({"query_id": ["q2", "q1", "q3"], "question": ["two", "one", "three"], "dataset": "nq"})
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """No test waits; the pauses that would have been made."""
+    made: list[float] = []
+    monkeypatch.setattr(searching.time, "sleep", made.append)
+    return made
+
+
+@dataclasses.dataclass
+class Page:
+    """Looks like a LangChain document."""
+
+    page_content: Any
+    metadata: dict[str, Any]
+    id: Any = None
+
+
+@dataclasses.dataclass
+class Node:
+    """Looks like a LlamaIndex node."""
+
+    node_id: str
+    text: str
+    metadata: dict[str, Any]
+
+    def get_content(self) -> str:
+        return self.text
+
+
+@dataclasses.dataclass
+class Scored:
+    """Looks like a LlamaIndex node with its score."""
+
+    node: Node
+    score: float
+
+
+@dataclasses.dataclass
+class Content:
+    """Looks like a Haystack document."""
+
+    id: str
+    content: str | None
+    meta: dict[str, Any]
+    score: float | None = None
+
+
+RANDOM = str(uuid.UUID(int=7, version=4))
+
+
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ("a text", Retrieved(None, "a text")),
+        (("d1", "a text"), Retrieved("d1", "a text")),
+        ((7, "a text"), Retrieved("7", "a text")),
+        (["d1", "a text", 2], Retrieved("d1", "a text", None, 2.0)),
+        ({"text": "a"}, Retrieved(None, "a")),
+        (
+            {"id": "d1", "text": "a", "title": "T", "score": np.float32(0.5)},
+            Retrieved("d1", "a", "T", 0.5),
+        ),
+        ({"doc_id": 1, "content": "a", "meta": {"title": "T"}}, Retrieved("1", "a", "T")),
+        ({"page_content": "a", "metadata": {"id": "m"}, "score": "high"}, Retrieved("m", "a")),
+        (Page("a", {"title": "T", "source": "file.pdf"}), Retrieved(None, "a", "T")),
+        (Page("a", {"doc_id": "m", "id": "n"}), Retrieved("m", "a")),
+        (Page("a", {"doc_id": "m"}, id="own"), Retrieved("own", "a")),
+        (Page("a", {"doc_id": "m"}, id=RANDOM), Retrieved("m", "a")),
+        ((Page("a", {}, id=RANDOM), 0.25), Retrieved(None, "a", None, 0.25)),
+        (Scored(Node("n1", "a", {"title": " "}), 0.5), Retrieved("n1", "a", None, 0.5)),
+        (Scored(Node(RANDOM, "a", {}), float("nan")), Retrieved(None, "a")),
+        (Node("n1", "a", {}), Retrieved("n1", "a")),
+        (Content("h1", "a", {"title": "T"}, 3), Retrieved("h1", "a", "T", 3.0)),
+        # a random id of one's own is an id: only libraries make them up
+        ({"id": RANDOM, "text": "a"}, Retrieved(RANDOM, "a")),
+    ],
+)
+def test_a_document_is_recognised_by_its_fields(document: object, expected: Retrieved) -> None:
+    assert as_retrieved(document) == expected
+
+
+@pytest.mark.parametrize(
+    ("document", "message"),
+    [
+        (None, "a document is a NoneType; it must be a LangChain, LlamaIndex or Haystack document"),
+        (7, "a document is a int"),
+        (("d1",), r"a document is \('d1',\); it must be"),
+        (("d1", 0.5), r"a document is \('d1', 0.5\): its second entry is not the text"),
+        (b"ab", "a document is b'ab'"),
+        ({"id": "d1"}, "a document's text is None, not a string"),
+        ({"id": 1.5, "text": "a"}, "a document's id is 1.5; it must be a string or a whole number"),
+        (Content("h1", None, {}), "a document's text is None, not a string"),
+        (("d1", " \n"), "document 'd1' has a blank text"),
+        ("\ud800", "surrogates not allowed"),
+    ],
+)
+def test_what_is_no_document_is_named(document: object, message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        as_retrieved(document)
+
+
+class WithInvoke:
+    """Looks like a LangChain retriever with a field for the number."""
+
+    k = 4
+
+    def invoke(self, question: str) -> list[Page]:
+        return [Page(f"{question} {number}", {}) for number in range(self.k)]
+
+
+class OfStore(WithInvoke):
+    """Looks like a LangChain retriever of a vector store."""
+
+    search_kwargs: dict[str, Any] = {"k": 4}  # noqa: RUF012
+
+    def invoke(self, question: str, **options: Any) -> list[Page]:  # type: ignore[override]
+        return [Page(f"{question} {number}", {}) for number in range({**self.search_kwargs, **options}["k"])]
+
+
+class WithRetrieve:
+    """Looks like a LlamaIndex retriever."""
+
+    similarity_top_k = 2
+
+    def retrieve(self, question: str) -> list[Node]:
+        return [Node(f"{question}-{number}", f"text {number}", {}) for number in range(self.similarity_top_k)]
+
+
+class Small(WithRetrieve):
+    """Looks like LlamaIndex's BM25, which refuses to return more than it has."""
+
+    corpus = ("one", "two", "three")
+
+    def retrieve(self, question: str) -> list[Node]:
+        if self.similarity_top_k > len(self.corpus):
+            raise ValueError("k is larger than the corpus")
+        return super().retrieve(question)
+
+
+class WithRun:
+    """Looks like a Haystack component."""
+
+    def run(self, query: str, top_k: int | None = None) -> dict[str, Any]:
+        return {"documents": [Content(f"{query}-{number}", "text", {}) for number in range(top_k or 3)]}
+
+
+class WithoutLimit:
+    """Looks like a Haystack component that takes no number."""
+
+    def run(self, query: str) -> dict[str, Any]:
+        return {"documents": [Content(f"{query}-{number}", "text", {}) for number in range(3)]}
+
+
+class Store:
+    """Looks like an index or a store that makes a retriever."""
+
+    def as_retriever(self) -> WithInvoke:
+        return WithInvoke()
+
+
+class Pipeline:
+    """Looks like a Haystack pipeline: an embedder of texts, a retriever that takes its output, a BM25."""
+
+    def __init__(self, outputs: Sequence[str]) -> None:
+        self.outputs = outputs
+
+    def inputs(self) -> dict[str, dict[str, Any]]:
+        return {
+            "embedder": {"text": {}},
+            "by_vector": {"top_k": {}, "filters": {}},
+            "joiner": {"weights": {}},
+        }
+
+    def run(self, data: dict[str, Any]) -> dict[str, Any]:
+        assert data == {"embedder": {"text": "q"}, "by_vector": {"top_k": 2}}
+        found = [Content(f"d{number}", "text", {}) for number in range(data["by_vector"]["top_k"])]
+        return {name: {"documents": found} for name in self.outputs} | {"other": {"meta": {}}}
+
+
+@pytest.mark.parametrize(
+    ("retriever", "count"),
+    [
+        (WithInvoke(), 7),
+        (OfStore(), 7),
+        (WithRetrieve(), 7),
+        (Small(), 3),
+        (WithRun(), 7),
+        (WithoutLimit(), 3),
+        (Store(), 7),
+        (lambda question, k: [f"{question} {number}" for number in range(k)], 7),
+    ],
+)
+def test_a_retriever_is_recognised_by_its_methods_and_left_as_it_is(retriever: Any, count: int) -> None:
+    before = dict(vars(retriever)) if hasattr(retriever, "__dict__") else {}
+    found = as_search(retriever)("q", 7)
+    assert len(found) == count
+    assert all(isinstance(one, Retrieved) for one in found)
+    assert vars(retriever) == before
+    assert as_search(as_search(retriever)) is not None
+
+
+def test_a_pipeline_gets_the_question_where_it_takes_one() -> None:
+    assert [one.doc_id for one in as_search(Pipeline(["joiner"]))("q", 2)] == ["d0", "d1"]
+    for outputs in ([], ["joiner", "by_vector"]):
+        with pytest.raises(
+            TypeError, match=f"{len(outputs)} outputs are called documents; there must be one"
+        ):
+            as_search(Pipeline(outputs))("q", 2)
+
+
+def test_what_is_no_retriever_is_refused() -> None:
+    methods = (
+        r"it needs one of invoke \(langchain\), retrieve \(llama_index\), run \(haystack\), a call \(python\)"
+    )
+    with pytest.raises(TypeError, match=f"dict is no retriever: {methods}"):
+        as_search({})
+    with pytest.raises(TypeError, match=f"the class WithInvoke is no retriever: {methods}"):
+        as_search(WithInvoke)
+
+
+async def asynchronous(question: str, count: int) -> list[str]:
+    return [question]
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        (lambda question, count: None, "the retriever returned a NoneType, not a list of documents"),
+        (lambda question, count: "d1", "the retriever returned a str, not a list of documents"),
+        (lambda question, count: {"d1": 1}, "the retriever returned a dict, not a list of documents"),
+        (lambda question, count: [None], "a document is a NoneType"),
+        (asynchronous, "the retriever is asynchronous; give a function that waits for its result"),
+    ],
+)
+def test_a_wrong_answer_is_named_with_its_question(function: Any, message: str) -> None:
+    with pytest.raises(JobError) as error:
+        search_all(as_search(function), QUERIES.head(1), 3, name="mine", retries=0, show=False)
+    assert str(error.value).startswith(
+        f"mine: 1 of 1 questions failed after one attempt: query 'q2': TypeError: {message}"
+    )
+
+
+def lists_of(found: pl.DataFrame) -> dict[str, list[str]]:
+    grouped = found.group_by("query_id", maintain_order=True).agg("doc_id")
+    return dict(grouped.iter_rows())
+
+
+def test_lists_are_cut_numbered_and_counted_where_short(capsys: pytest.CaptureFixture[str]) -> None:
+    documents = {"one": ["a", "b", "a", "c"], "two": [("d1", "a")], "three": []}
+    found = search_all(
+        as_search(lambda question, k: documents[question]), QUERIES, 3, name="mine", show=False
+    )
+    assert found.schema == LIST_TEXT_COLUMNS
+    assert lists_of(found) == {
+        "q2": ["d1"],
+        "q1": [text_id(None, "a"), text_id(None, "b"), f"{text_id(None, 'a')}-2"],
+    }
+    assert found["rank"].to_list() == [1, 1, 2, 3]
+    assert found["text"].to_list() == ["a", "a", "b", "a"]
+    assert found.group_by("query_id").agg(pl.col("seconds").n_unique())["seconds"].to_list() == [1, 1]
+    assert found["seconds"].min() > 0  # type: ignore[operator]
+    assert capsys.readouterr().err == "mine: 2 of 3 questions have fewer than 3 documents, 1 of them none\n"
+
+
+def test_an_id_that_comes_twice_within_the_depth_fails() -> None:
+    search = as_search(lambda question, k: [("d1", "a"), ("d2", "b"), ("d1", "a")])
+    assert lists_of(search_all(search, QUERIES, 2, name="mine", show=False))["q1"] == ["d1", "d2"]
+    with pytest.raises(JobError, match="query 'q2': ValueError: document 'd1' is in the list more than once"):
+        search_all(search, QUERIES, 3, name="mine", show=False)
+
+
+class Flaky:
+    """Fails for each question as often as it is told."""
+
+    def __init__(self, **failures: int) -> None:
+        self.failures = failures
+        self.asked: list[str] = []
+
+    def __call__(self, question: str, count: int) -> list[tuple[str, str]]:
+        self.asked.append(question)
+        if self.asked.count(question) <= self.failures.get(question, 0):
+            raise OSError(f"no answer to {question}")
+        return [(f"{question}-{number}", f"text {number} of {question}") for number in range(count)]
+
+
+def test_a_question_that_fails_is_tried_again_with_growing_pauses(pauses: list[float]) -> None:
+    flaky = Flaky(one=3)
+    found = search_all(as_search(flaky), QUERIES, 1, name="mine", show=False)
+    assert lists_of(found) == {"q2": ["two-0"], "q1": ["one-0"], "q3": ["three-0"]}
+    assert flaky.asked == ["two", *["one"] * 4, "three"]
+    for pause, expected in zip(pauses, (0.25, 0.5, 1), strict=True):
+        assert 0.75 * expected <= pause <= 1.25 * expected
+
+
+def test_what_fails_is_named_and_only_that_is_asked_again(tmp_path: pathlib.Path) -> None:
+    work, flaky = Folder(str(tmp_path)), Flaky(one=5)
+    with pytest.raises(JobError) as error:
+        search_all(as_search(flaky), QUERIES, 2, name="mine", show=False, work=work)
+    assert str(error.value).startswith(
+        "mine: 1 of 3 questions failed after 4 attempts: query 'q1': OSError: no answer to one "
+        "(tests/pure/test_outside_retrievers.py:"
+    )
+    assert str(error.value).endswith("; what was retrieved is kept: start the same command again")
+    flaky.asked.clear()
+    flaky.failures.clear()
+    found = search_all(as_search(flaky), QUERIES, 2, name="mine", show=False, work=work)
+    assert flaky.asked == ["one"]
+    assert lists_of(found) == {
+        "q2": ["two-0", "two-1"],
+        "q1": ["one-0", "one-1"],
+        "q3": ["three-0", "three-1"],
+    }
+    # other questions under the same ids, and another depth, are others
+    search_all(
+        as_search(flaky), QUERIES.with_columns(question=pl.lit("new")), 2, name="m", show=False, work=work
+    )
+    assert flaky.asked == ["one", "new", "new", "new"]
+    search_all(as_search(flaky), QUERIES, 3, name="mine", show=False, work=work)
+    assert len(flaky.asked) == 7
+
+
+def test_a_stop_keeps_what_was_retrieved(tmp_path: pathlib.Path) -> None:
+    work = Folder(str(tmp_path))
+
+    def stopping(question: str, count: int) -> list[str]:
+        if question == "three":
+            raise KeyboardInterrupt
+        return []
+
+    with pytest.raises(KeyboardInterrupt):
+        search_all(as_search(stopping), QUERIES, 2, name="mine", show=False, work=work)
+    flaky = Flaky()
+    found = search_all(as_search(flaky), QUERIES, 2, name="mine", show=False, work=work)
+    # an empty list is an answer too
+    assert flaky.asked == ["three"]
+    assert lists_of(found) == {"q3": ["three-0", "three-1"]}
+
+
+def test_many_failures_end_the_search_and_five_are_named(pauses: list[float]) -> None:
+    queries = pl.DataFrame({"query_id": [f"q{number}" for number in range(30)], "question": "gone"})
+    flaky = Flaky(gone=1000)
+    with pytest.raises(JobError) as error:
+        search_all(as_search(flaky), queries, 2, name="mine", retries=1, show=False)
+    text = str(error.value)
+    assert text.startswith(
+        "mine: 10 of 30 questions failed after 2 attempts; 20 more were not asked: query 'q0'"
+    )
+    assert text.endswith("; ... and 5 more")
+    assert text.count("query 'q") == 5
+    assert len(flaky.asked) == 20
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    lists=st.lists(st.lists(st.sampled_from("abcd"), max_size=6), min_size=1, max_size=4),
+    depth=st.integers(1, 4),
+)
+def test_lists_are_the_first_documents_whatever_repeats(lists: list[list[str]], depth: int) -> None:
+    queries = pl.DataFrame({"query_id": [f"q{number}" for number in range(len(lists))]}).with_columns(
+        question=pl.col("query_id")
+    )
+    found = search_all(
+        as_search(lambda question, k: lists[int(question[1:])]), queries, depth, name="m", show=False
+    )
+    expected: list[tuple[str, int, str]] = []
+    for number, texts in enumerate(lists):
+        for rank, text in enumerate(texts[:depth], 1):
+            expected.append((f"q{number}", rank, text))
+    assert found.select("query_id", "rank", "text").rows() == expected
+    assert not found.select("query_id", "doc_id").is_duplicated().any()
+    # equal texts of different lists have equal ids
+    firsts = found.filter(~pl.struct("query_id", "text").is_duplicated())
+    assert (
+        firsts.group_by("text").agg(pl.col("doc_id").n_unique())["doc_id"].to_list()
+        == [1] * firsts["text"].n_unique()
+    )
+
+
+NAMED = {"object": "my:retriever", "revision": "1"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "keys", "message"),
+    [
+        ("langchain", {"object": "my:retriever"}, "langchain: needs a revision"),
+        ("python", {"object": "my:retriever", "revision": " "}, "python: needs a revision"),
+        ("haystack", {"revision": "1"}, "haystack: object must be package.module:name, got None"),
+        (
+            "llama_index",
+            {**NAMED, "object": "retriever"},
+            "object must be package.module:name, got retriever",
+        ),
+        ("http", {"revision": "1"}, "http: needs a url"),
+        (
+            "http",
+            {"revision": "1", "url": "localhost:80"},
+            "url: localhost:80 is no http:// or https:// address",
+        ),
+        (
+            "http",
+            {"revision": "1", "url": "http://a:b@c/"},
+            "url must be an address without a name, a password",
+        ),
+        (
+            "http",
+            {"revision": "1", "url": "http://c/?key=1"},
+            "url must be an address without a name, a password",
+        ),
+        (
+            "http",
+            {"revision": "1", "url": "http://c", "api_key_env": "sk-1"},
+            "must be the name of a variable",
+        ),
+        (
+            "http",
+            {"revision": "1", "url": "http://c", "timeout_seconds": 0},
+            "timeout_seconds must be above 0, got 0",
+        ),
+        ("python", {**NAMED, "retries": -1}, "retries must not be negative, got -1"),
+        ("python", {**NAMED, "url": "http://c"}, "url is given, but python does not look at it"),
+        ("bm25", {"revision": "1"}, "revision is given, but bm25 does not look at it"),
+    ],
+)
+def test_keys_are_checked(kind: str, keys: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        RetrieverConfig(kind=kind, **keys)

@@ -1,0 +1,337 @@
+"""Jobs whose retrievers are objects, functions or a service: their runs, what makes them anew, and what is wrong."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import pathlib
+import sys
+from collections.abc import Callable, Iterator
+
+import polars as pl
+import pytest
+import yaml
+from guides import blocks, text_of
+from polars.testing import assert_frame_equal
+from search_service import Asked, Reply, serving
+from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, table
+
+from erag_ray.config import OUTSIDE_KINDS, RetrieveConfig, RetrieverConfig
+from erag_ray.errors import InputError, JobError
+from erag_ray.retrieval_measures import find_retrieval_measures
+from erag_ray.retrieve.outside import HttpSearch, searching
+from erag_ray.retrieve.outside.http import HttpError
+from erag_ray.retrieve.run import MadeRun
+from erag_ray.retrieve.stage import make_runs, retrieve
+from erag_ray.runs import GOLD_PASSAGES
+from erag_ray.schemas import LABELS, PER_QUERY, RETRIEVAL_SECONDS, UTILITY
+
+QUERY_OF = {question: query_id for query_id, (question, _, _) in QUESTIONS.items()}
+MODULE = '''
+"""Search functions over the lists of the tiny comparison."""
+
+import json
+import pathlib
+
+DATA = json.loads(pathlib.Path(__file__).with_name("lists.json").read_text())
+ASKED = []
+BROKEN = set()
+
+
+def good(question, k):
+    ASKED.append(question)
+    if question in BROKEN:
+        raise OSError(f"no answer to {question}")
+    return [(doc_id, *rest) for doc_id, *rest in DATA["good"].get(question, [])][:k]
+
+
+class Bad:
+    def invoke(self, question):
+        return [{"id": doc_id, "text": text} for doc_id, text, _ in DATA["bad"].get(question, [])]
+
+
+def make():
+    return Bad()
+
+
+def broken():
+    raise RuntimeError("no index")
+
+
+NUMBER = 7
+'''
+
+
+@pytest.fixture
+def searched(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tiny]:
+    """The tiny comparison with a module of search functions, and no passage files."""
+    lists = {
+        name: {
+            QUESTIONS[query][0]: [(doc_id, PASSAGES[doc_id][2], 1.0) for doc_id in documents.split()]
+            for query, documents in RUNS[name].items()
+        }
+        for name in RUNS
+    }
+    (tiny.folder / "lists.json").write_text(json.dumps(lists))
+    (tiny.folder / "my_search.py").write_text(MODULE)
+    monkeypatch.syspath_prepend(str(tiny.folder))
+    monkeypatch.setattr(searching.time, "sleep", lambda seconds: None)
+    yield tiny
+    sys.modules.pop("my_search", None)
+
+
+def python(name: str = "good", **changes: object) -> RetrieverConfig:
+    keys = {"kind": "python", "object": f"my_search:{name}", "revision": "1", **changes}
+    return RetrieverConfig(**keys)  # type: ignore[arg-type]
+
+
+def retrieval(tiny: Tiny, **changes: object) -> RetrieveConfig:
+    given: dict[str, object] = {
+        "queries": [str(tiny.queries)],
+        "dataset": "tiny",
+        "retrievers": {"good": python()},
+        "depth": 3,
+        "out": str(tiny.folder / "retrieval"),
+        "progress": False,
+    }
+    return RetrieveConfig(**{**given, **changes})  # type: ignore[arg-type]
+
+
+def untitled(tiny: Tiny) -> None:
+    """Take the titles out of the passage file, as the lists have none."""
+    rows = [json.loads(line) for line in tiny.passages.read_text().splitlines()]
+    tiny.passages.write_text("".join(json.dumps({**row, "title": ""}) + "\n" for row in rows))
+
+
+def asked() -> list[str]:
+    return sys.modules["my_search"].ASKED
+
+
+def test_a_comparison_by_search_functions_has_the_numbers_of_files(
+    searched: Tiny, reads_here: list[int]
+) -> None:
+    untitled(searched)
+    plain = searched.with_config(annotators=["erag", "contains_answer_kilt"])
+    compare(plain)
+    retrievers = {"good": python(), "bad": python("make", kind="langchain")}
+    made = plain.with_config(
+        runs={}, passages=[], retrievers=retrievers, out=str(searched.folder / "searched")
+    )
+    make_runs(made.config)
+    compare(made)
+    for schema in (LABELS, UTILITY, PER_QUERY):
+        found, expected = (
+            frame.filter(pl.col("run_id") != GOLD_PASSAGES).sort(pl.all())
+            if schema is UTILITY
+            else frame.sort(pl.all())
+            for frame in (table(made, schema), table(plain, schema))
+        )
+        assert_frame_equal(found, expected, check_exact=True)
+    seconds = table(made, RETRIEVAL_SECONDS)
+    assert sorted(seconds.group_by("run_id").len().rows()) == [("bad", 5), ("good", 6)]
+    assert seconds["seconds"].min() > 0  # type: ignore[operator]
+    # the lists hold three documents at most, whatever the object returns
+    assert pl.read_parquet(made.config.with_retrieved().runs["bad"])["rank"].max() == 3
+
+
+def test_a_run_is_made_again_for_another_revision_and_not_for_other_passages(searched: Tiny) -> None:
+    (first,) = retrieve(retrieval(searched))
+    assert (first.num_queries, first.num_rows) == (6, 13)
+    rows = pl.read_parquet(first.path)
+    assert rows.columns == ["run_id", "query_id", "rank", "doc_id", "score", "title", "text", "seconds"]
+    num_asked = len(asked())
+    assert num_asked == 6
+    again = retrieve(retrieval(searched, passages=[str(searched.passages)]))
+    assert "already existed" in str(again[0])
+    assert len(asked()) == num_asked
+    manifest = json.loads(pathlib.Path(first.path).with_suffix(".json").read_text())
+    assert {key: manifest["config"][key] for key in ("kind", "object", "revision")} == {
+        "kind": "python",
+        "object": "my_search:good",
+        "revision": "1",
+    }
+    retrieve(retrieval(searched, retrievers={"good": python(revision="2")}))
+    assert len(asked()) == 2 * num_asked
+
+
+def test_questions_that_failed_are_asked_again_by_the_next_job(searched: Tiny) -> None:
+    config = retrieval(searched)
+    import my_search  # type: ignore[import-not-found]
+
+    my_search.BROKEN.add(QUESTIONS["q3"][0])
+    with pytest.raises(
+        JobError, match=r"retrievers.good: 1 of 6 questions failed after 4 attempts: query 'q3'"
+    ) as error:
+        retrieve(config)
+    assert "my_search.py:" in str(error.value)
+    my_search.BROKEN.clear()
+    asked().clear()
+    (run,) = retrieve(config)
+    assert asked() == [QUESTIONS["q3"][0]]
+    assert run.num_rows == 13
+    assert not (pathlib.Path(config.out) / "work" / "good").exists()
+
+
+def test_runs_can_be_fused_and_measured_without_passages(searched: Tiny) -> None:
+    retrievers = {
+        "good": python(),
+        "bad": python("make", kind="langchain"),
+        "fused": RetrieverConfig(kind="rrf", of=["good", "bad"]),
+    }
+    config = retrieval(searched, retrievers=retrievers)
+    made = retrieve(config)
+    lists = {run.run_id: pl.read_parquet(run.path) for run in made}
+    assert "text" not in lists["fused"].columns
+    both = {doc_id for name in ("good", "bad") for doc_id in lists[name].filter(query_id="q1")["doc_id"]}
+    assert set(lists["fused"].filter(query_id="q1")["doc_id"]) <= both
+    (shown,) = find_retrieval_measures(config, made)
+    # the texts of d4, d6 and d8 hold answers: two of bad's first documents, and three that good and bad share
+    (first,) = (row for row in shown.rows if row[0].value == "contains answer@1")
+    values = {column.name: cell.value for column, cell in zip(shown.columns, first, strict=True)}
+    assert {name: values[name] for name in lists} == {"good": 0.0, "bad": 2 / 6, "fused": 3 / 6}
+
+
+@pytest.mark.parametrize(
+    ("retriever", "error"),
+    [
+        (python("gone"), r"retrievers.good: retriever 'my_search:gone' cannot be loaded"),
+        (
+            python("NUMBER"),
+            "retrievers.good: my_search:NUMBER is a int, which has no method a call: it is no python",
+        ),
+        (
+            python("make", kind="haystack"),
+            "retrievers.good: my_search:make is a Bad, which has no method run: it is no haystack retriever",
+        ),
+        (
+            python("broken", kind="langchain"),
+            r"retrievers.good: RuntimeError: no index \(.*my_search.py:\d+\)",
+        ),
+        (
+            RetrieverConfig(kind="http", url="http://localhost:1", revision="1", api_key_env="NO_SUCH_KEY"),
+            "retrievers.good: api_key_env: the environment variable NO_SUCH_KEY is not set",
+        ),
+    ],
+)
+def test_a_wrong_object_ends_the_job_with_its_name(
+    searched: Tiny, retriever: RetrieverConfig, error: str
+) -> None:
+    with pytest.raises(InputError, match=error):
+        retrieve(retrieval(searched, retrievers={"good": retriever}))
+
+
+# --- a service ---
+
+
+def of_good(request: Asked) -> Reply:
+    """The lists of the run ``good``."""
+    documents = RUNS["good"].get(QUERY_OF[request.body["query"]], "").split()[: request.body["k"]]
+    found = [
+        {"id": one, "title": PASSAGES[one][1], "text": PASSAGES[one][2], "score": 1} for one in documents
+    ]
+    return Reply({"documents": found})
+
+
+def by_service(url: str, **keys: object) -> dict[str, RetrieverConfig]:
+    return {"good": RetrieverConfig(kind="http", url=url, revision="1", **keys)}  # type: ignore[arg-type]
+
+
+def rows_of(run: MadeRun) -> dict[str, list[str]]:
+    grouped = pl.read_parquet(run.path).sort("query_id", "rank").group_by("query_id", maintain_order=True)
+    return dict(grouped.agg("doc_id").iter_rows())
+
+
+EXPECTED = {query: documents.split()[:3] for query, documents in sorted(RUNS["good"].items())}
+
+
+def flaky(status: int, times: int, **headers: str) -> Callable[[Asked], Reply]:
+    """Fail with a status at first, for two of the questions."""
+
+    def answer(request: Asked) -> Reply:
+        fails = QUERY_OF[request.body["query"]] in ("q2", "q5") and request.times <= times
+        return Reply(b"<html>busy</html>", status, headers) if fails else of_good(request)
+
+    return answer
+
+
+def test_a_service_is_asked_for_every_question(searched: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SEARCH_KEY", "key-of-the-test")
+    with serving(of_good) as service:
+        config = retrieval(searched, retrievers=by_service(service.url, api_key_env="SEARCH_KEY"))
+        (run,) = retrieve(config)
+    assert rows_of(run) == EXPECTED
+    assert {one.headers["authorization"] for one in service.asked} == {"Bearer key-of-the-test"}
+    assert [sorted(one.body) for one in service.asked] == [["k", "query"]] * 6
+    assert "key-of-the-test" not in pathlib.Path(run.path).with_suffix(".json").read_text()
+    assert pl.read_parquet(run.path)["title"].null_count() == 0
+
+
+@pytest.mark.parametrize(("status", "times"), [(429, 3), (503, 2), (500, 1), (0, 2)])
+def test_a_busy_service_is_asked_again(searched: Tiny, status: int, times: int) -> None:
+    with serving(flaky(status, times)) as service:
+        (run,) = retrieve(retrieval(searched, retrievers=by_service(service.url)))
+    assert rows_of(run) == EXPECTED
+    assert len(service.asked) == 6 + 2 * times
+
+
+def test_the_pause_is_the_one_that_the_service_asks_for(
+    searched: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(searching.time, "sleep", pauses.append)
+    for header in ("7", "100000", "soon"):
+        with serving(flaky(429, 1, **{"Retry-After": header})) as service:
+            config = retrieval(
+                searched, retrievers=by_service(service.url), out=str(searched.folder / header)
+            )
+            retrieve(config)
+    assert pauses[:4] == [7, 7, 120, 120]
+    assert all(pause < 1 for pause in pauses[4:])
+
+
+@pytest.mark.parametrize(
+    ("reply", "message", "num_asked"),
+    [
+        (Reply({"error": "no such index"}, 404), "HttpError: 404 Not Found: .*no such index", 6),
+        (Reply({"detail": "bad key"}, 401), "HttpError: 401 Unauthorized", 6),
+        (Reply({}, 302, {"Location": "http://127.0.0.1:1/"}), "HttpError: 302 Found", 6),
+        (Reply(b"<html>", 200), "HttpError: the answer is not JSON", 12),
+        (Reply([]), 'HttpError: the answer has no list "documents"', 6),
+        (Reply({"documents": None}), 'HttpError: the answer has no list "documents"', 6),
+        (Reply({"documents": [{"id": "d1"}]}), "a document's text is None, not a string", 12),
+        (
+            Reply({"documents": [{"id": "d1", "text": "a"}] * 2}),
+            "document 'd1' is in the list more than once",
+            12,
+        ),
+    ],
+)
+def test_a_service_that_fails_is_named_with_what_it_says(
+    searched: Tiny, reply: Reply, message: str, num_asked: int
+) -> None:
+    with serving(lambda request: reply) as service, pytest.raises(JobError, match=message):
+        retrieve(retrieval(searched, retrievers=by_service(service.url, retries=1)))
+    assert len(service.asked) == num_asked
+
+
+def test_a_service_that_is_gone_or_slow_fails(searched: Tiny) -> None:
+    with serving(of_good) as service:
+        url = service.url
+    with pytest.raises(
+        JobError, match="6 of 6 questions failed after one attempt: query 'q1': NewConnectionError"
+    ):
+        retrieve(retrieval(searched, retrievers=by_service(url, retries=0)))
+    with serving(of_good) as service, pytest.raises(Exception, match="timed out"):
+        HttpSearch(url=service.url, timeout_seconds=1e-9)("who", 3)
+    assert HttpError("x", is_final=True).pause_seconds is None
+    assert dataclasses.is_dataclass(HttpSearch)
+
+
+def test_the_guides_retrievers_are_valid() -> None:
+    """The block of YAML with a retriever of each kind."""
+    (body,) = [body for body in blocks("yaml", text_of("jobs/README.md")) if "my_app.rag" in body]
+    retrievers = yaml.safe_load(body)["retrievers"]
+    kinds = [
+        RetrieverConfig(**{**keys, "revision": str(keys["revision"])}).kind for keys in retrievers.values()
+    ]
+    assert sorted(kinds) == sorted(OUTSIDE_KINDS)
