@@ -24,12 +24,13 @@ if TYPE_CHECKING:
     from erag_ray.api import Causal as Causal
     from erag_ray.api import Function as Function
     from erag_ray.api import Result as Result
+    from erag_ray.api import Retriever as Retriever
     from erag_ray.api import Served as Served
     from erag_ray.api import compare as compare
     from erag_ray.api import label as label
 
 __version__ = "0.2.0"
-__all__ = ["Causal", "Function", "Result", "Served", "compare", "label"]
+__all__ = ["Causal", "Function", "Result", "Retriever", "Served", "compare", "label"]
 
 
 def __getattr__(name: str) -> Any:

@@ -13,7 +13,7 @@ import polars as pl
 from erag_ray.api.documents import passage_table, run_table
 from erag_ray.api.files import Given
 from erag_ray.api.questions import question_records
-from erag_ray.api.readers import IN_PROCESS, config_of, reader_config
+from erag_ray.api.readers import IN_PROCESS, Retriever, config_of, reader_config
 from erag_ray.api.result import Result, text_console
 from erag_ray.cli.job import job_folder
 from erag_ray.comparison import compare as run_comparison
@@ -21,6 +21,7 @@ from erag_ray.comparison import label_documents
 from erag_ray.config import JobConfig, JudgeConfig, RetrieverConfig, SearchConfig, expand
 from erag_ray.errors import InputError
 from erag_ray.logs import on_stderr
+from erag_ray.retrieve.outside.runs import register_retriever
 from erag_ray.schemas import DOCUMENT_OUTPUTS, LABELS
 from erag_ray.store import TableStore
 
@@ -48,7 +49,9 @@ def compare(
             Face dataset, or paths of question files. Other fields can be used by ``slices`` and ``filters``.
         reader: `Served`, `Causal`, `Function`, a config or a mapping of its keys.
         runs: name -> ranked lists: ``{query_id: [document, ...]}``, a frame, or the path of a run file. A document is
-            an id, ``(id, text)``, ``(id, text, score)``, or a mapping with ``id``, ``text``, ``title``, ``score``.
+            an id, ``(id, text)``, ``(id, text, score)``, or a mapping with ``id``, ``text``, ``title``, ``score``. Or
+            an object that retrieves: of LangChain, LlamaIndex or Haystack, or a function ``(question, k) ->
+            documents``; in a `Retriever` its lists are kept for the next process.
         retrievers: name -> runs to make first, as in a job: ``{"bm25": {"kind": "bm25"}}``; needs ``passages``.
         passages: ``{doc_id: text}``, rows with ``doc_id``, ``text`` and ``title``, or paths of passage files.
         out: folder or URI of the results.
@@ -126,19 +129,12 @@ def _job(
     given = Given(out)
     inputs: dict[str, Any] = {
         "queries": _paths(questions) or [given.add_lines(question_records(questions), "questions.jsonl")],
-        "runs": {name: _run_path(given, name, lists) for name, lists in (runs or {}).items()},
+        **_run_keys(given, runs or {}, retrievers or {}),
     }
     if passages is not None:
         inputs["passages"] = _paths(passages) or [
             given.add_table(passage_table(passages), "passages.parquet")
         ]
-    if retrievers:
-        inputs["retrievers"] = {
-            name: settings
-            if isinstance(settings, RetrieverConfig)
-            else config_of(RetrieverConfig, settings, name)
-            for name, settings in retrievers.items()
-        }
     reader_keys = reader_config(reader)
     if reader_keys.kind in IN_PROCESS:
         inputs["num_readers"] = 0
@@ -166,7 +162,31 @@ def _paths(value: object) -> list[str]:
     return [os.fspath(path) for path in values]
 
 
-def _run_path(given: Given, name: str, lists: object) -> str:
-    if isinstance(lists, str | os.PathLike):
-        return os.fspath(lists)
-    return given.add_table(run_table(lists, name), "runs", f"{name}.parquet")
+def _run_keys(given: Given, runs: Mapping[str, object], retrievers: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the keys ``runs`` and ``retrievers`` of the job: objects that retrieve are retrievers too."""
+    paths: dict[str, str] = {}
+    settings: dict[str, RetrieverConfig] = {}
+    for name, run in {**runs, **retrievers}.items():
+        if isinstance(run, str | os.PathLike):
+            paths[name] = os.fspath(run)
+        elif name in retrievers and isinstance(run, Mapping):
+            settings[name] = config_of(RetrieverConfig, run, name)
+        elif isinstance(run, RetrieverConfig):
+            settings[name] = run
+        elif (retriever := _retriever(name, run)) is not None:
+            settings[name] = retriever
+        else:
+            paths[name] = given.add_table(run_table(run, name), "runs", f"{name}.parquet")
+    return {"runs": paths, "retrievers": settings}
+
+
+def _retriever(name: str, run: object) -> RetrieverConfig | None:
+    """Return the config of an object that retrieves; None if it is none."""
+    if isinstance(run, Retriever):
+        return register_retriever(name, run.retriever, run.revision)
+    if isinstance(run, Mapping | list | tuple):
+        return None
+    try:
+        return register_retriever(name, run)
+    except TypeError:
+        return None

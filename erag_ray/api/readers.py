@@ -66,6 +66,19 @@ class Function:
         )
 
 
+@dataclasses.dataclass(frozen=True)
+class Retriever:
+    """A retriever whose runs are kept: not made again while revision and questions stay the same.
+
+    Attributes:
+        retriever: a retriever of LangChain, LlamaIndex or Haystack, or a function ``(question, k) -> documents``.
+        revision: which index and settings it has, in your own words.
+    """
+
+    retriever: object
+    revision: str
+
+
 def reader_config(reader: object) -> ReaderConfig:
     """Return the config of a reader: `Served`, `Causal`, `Function`, a `ReaderConfig` or a mapping of its keys.
 

@@ -38,7 +38,7 @@ class LibrarySearch:
         return [as_retrieved(document) for document in found]
 
 
-def as_search(retriever: object) -> Search:
+def as_search(retriever: object) -> LibrarySearch:
     """Return the search of a retriever of LangChain, LlamaIndex or Haystack, or of a function of question and number.
 
     Stores and indexes with ``as_retriever`` are taken by the retriever that it returns. Where the library allows it,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ import polars as pl
 from erag_ray.config import RetrieverConfig
 from erag_ray.errors import InputError
 from erag_ray.registry import find
-from erag_ray.retrieve.outside.adapters import ADAPTERS, Adapter, Search
+from erag_ray.retrieve.outside.adapters import ADAPTERS, Adapter, Search, as_search
 from erag_ray.retrieve.outside.http import HttpSearch
 from erag_ray.retrieve.outside.searching import search_all
 from erag_ray.retrieve.run import Run, Sources
@@ -21,6 +22,36 @@ from erag_ray.store import Folder
 from erag_ray.user_code import checking
 
 SETTINGS = ("object", "url", "revision")
+_OBJECTS: dict[str, object] = {}
+"""Name in a config -> an object of this process."""
+_REVISIONS: list[tuple[object, str]] = []
+"""Objects that were registered without a revision, and one that no other object has."""
+
+
+def register_retriever(name: str, retriever: object, revision: str | None = None) -> RetrieverConfig:
+    """Make an object of this process a retriever of jobs that run in it, and return its config.
+
+    Args:
+        name: of the run.
+        retriever: what `as_search` takes.
+        revision: which index and settings it has (None: a run is reused for the same object in this process alone).
+
+    Raises:
+        TypeError: the object is no retriever.
+    """
+    search = as_search(retriever)
+    kind = next(kind for kind, adapter in ADAPTERS.items() if adapter.fits(search.retriever))
+    location = f"in_memory:{name}"
+    _OBJECTS[location] = search.retriever
+    return RetrieverConfig(kind=kind, object=location, revision=revision or _revision_of(retriever))
+
+
+def _revision_of(retriever: object) -> str:
+    known = next((revision for other, revision in _REVISIONS if other is retriever), None)
+    if known is None:
+        known = uuid.uuid4().hex
+        _REVISIONS.append((retriever, known))
+    return known
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +99,7 @@ class OutsideRetriever:
         return adapter.search(retriever)
 
     def _object(self) -> Any:
-        return find("retriever", str(self.config.object), {})
+        return find("retriever", str(self.config.object), _OBJECTS)
 
 
 def _makes(retriever: Any, adapter: Adapter) -> bool:
