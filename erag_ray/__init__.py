@@ -10,7 +10,7 @@ runs, requests, kinds, models, annotators, cluster, inputs, planning, inference,
 retrieval_measures, cli, compat.
 
 On the core stand, in import order:
-papers, train, world, sequential_test, benchmark.
+papers, train, world, sequential_test, label_export, benchmark.
 """
 
 __version__ = "0.2.0"
