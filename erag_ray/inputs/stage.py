@@ -36,6 +36,7 @@ INPUT_TABLES = (QUERIES, PROVENANCE, CORPUS, RUNS, GOLD)
 INPUT_KEYS = (
     "queries",
     "query_format",
+    "question_fields",
     "qrels",
     "triviaqa_questions",
     "dataset",
@@ -189,6 +190,7 @@ def _queries(config: JobConfig, diagnostics: Diagnostics) -> LoadedQueries:
             config.queries,
             diagnostics,
             format=config.query_format,
+            fields=config.question_fields,
             dataset=config.dataset,
             score=config.score,
             language=config.language,
