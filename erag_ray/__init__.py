@@ -7,7 +7,7 @@ The core, in import order:
 errors, uris, logs, termination, schemas, user_code, registry, numba_jit, process_memory, store, progress,
 sharded_tasks, model_sources, config, scores, output_tables, measures, agreement, stages, files, passages, datasets,
 runs, requests, kinds, models, annotators, cluster, inputs, planning, inference, retrieve, labels, evaluate, report,
-retrieval_measures, cli, compat.
+track, retrieval_measures, cli, compat.
 
 On the core stand, in import order:
 papers, train, world, sequential_test, label_export, benchmark.

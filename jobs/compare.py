@@ -18,7 +18,9 @@ def main(config: JobConfig) -> None:
     from erag_ray.cli.reader_check import check_reader
     from erag_ray.inputs import dry_run_config, prepare
     from erag_ray.retrieve.stage import make_runs
+    from erag_ray.track import check_tracker, track
 
+    check_tracker(config)
     make_runs(config, check_reader)
     if config.dry_run:
         config = dry_run_config(config)
@@ -45,6 +47,7 @@ def main(config: JobConfig) -> None:
     evaluate(config, inputs)
     export(config, inputs)
     report(config, open_console())
+    track(config)
 
 
 if __name__ == "__main__":

@@ -226,6 +226,10 @@ class JobConfig:
     verbose: bool = False
     """Print all tables, warnings and notes before the verdict."""
 
+    track: Literal["mlflow", "trackio", "wandb"] | None = None
+    """compare and evaluate: log the finished job to this tracker (null: none): config, means with intervals, cost, the
+    page and the measures of each question."""
+
     report: ReportKeys = field(default_factory=ReportKeys)
     """What the report's page holds."""
 
