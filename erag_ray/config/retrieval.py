@@ -175,8 +175,9 @@ class RetrieveConfig:
     a.text, id: key}). Dots go down into the record. All records are then of the plain format."""
 
     qrels: list[str] = field(default_factory=list)
-    """TREC qrels (query 0 document grade) or BEIR's (TSV): the gold passages of questions whose file names none. BEIR's
-    questions without a line in them are left out."""
+    """TREC qrels (query 0 document grade), BEIR's (TSV) or MTEB's (JSON Lines, Parquet or hf:NAME:SPLIT with query-id,
+    corpus-id and score): the gold passages of questions whose file names none. BEIR's questions without a line in them
+    are left out."""
 
     triviaqa_questions: list[str] = field(default_factory=list)
     """TriviaQA's original JSON files: KILT's TriviaQA files hold ids without questions."""
