@@ -14,6 +14,7 @@ from erag_ray.datasets import Dataset
 from erag_ray.inputs import Inputs, dry_run_config, prepare
 from erag_ray.logs import say
 from erag_ray.retrieve.stage import make_runs
+from erag_ray.track import check_tracker, track
 
 
 def compare(config: JobConfig, console: rich.console.Console | None = None) -> None:
@@ -27,6 +28,7 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
         InputError: all problems of the config, the files and the reader; no request was run then.
         JobError: the job cannot go on; the responses so far are kept.
     """
+    check_tracker(config)
     make_runs(config, check_reader)
     if config.dry_run:
         config = dry_run_config(config)
@@ -48,6 +50,7 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
     evaluate(config, inputs)
     export(config, inputs)
     report(config, console or open_console())
+    track(config)
 
 
 def _dry_run(config: JobConfig, inputs: Inputs) -> None:

@@ -15,11 +15,14 @@ def main(config: JobConfig) -> None:
     from erag_ray.evaluate import evaluate, export
     from erag_ray.inputs import prepared
     from erag_ray.report import open_console, report
+    from erag_ray.track import check_tracker, track
 
+    check_tracker(config)
     inputs = prepared(config)
     evaluate(config, inputs)
     export(config, inputs)
     report(config, open_console())
+    track(config)
 
 
 if __name__ == "__main__":

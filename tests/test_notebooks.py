@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import pathlib
+import re
 import sys
 from typing import Any
 
@@ -11,6 +13,7 @@ import polars as pl
 import pytest
 import transformers
 from evaluated import correlations, measured, numbered, settings, used
+from quiet_ray import ENVIRONMENT
 from tiny import Tiny, compare, kilt_line, passage_line
 
 from erag_ray.benchmark.readers.roofline import encoder_operations
@@ -53,6 +56,52 @@ def test_the_notebook_shows_table_1_and_figure_1(
         assert name in text
     assert not any(output.output_type == "error" for output in shown)
     assert any("image/png" in output.get("data", {}) for output in shown)
+
+
+TRAINING = "train_a_retriever.ipynb"
+GAIN = r"nDCG@3: (\S+) -> (\S+), gain (\S+) \[(\S+), (\S+)\]"
+
+
+def printed_by(book: Any) -> str:
+    """What the cells of a notebook printed; none may have failed."""
+    outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert not any(output.output_type == "error" for output in outputs)
+    return "".join(output.get("text", "") for output in outputs)
+
+
+def test_the_notebook_that_trains_a_retriever_stands_with_its_outputs() -> None:
+    nbformat = pytest.importorskip("nbformat")
+    file = ROOT / "notebooks" / TRAINING
+    assert file.stat().st_size < 20_000
+    text = printed_by(nbformat.read(file, as_version=4))
+    found = re.search(GAIN, text)
+    assert found
+    before, after, gain, low, high = map(float, found.groups())
+    assert low <= gain <= high
+    assert gain == pytest.approx(after - before, abs=0.0015)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_notebook_trains_a_retriever_on_labels(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    for name, value in {**ENVIRONMENT, "ERAG_RAY_OUT": str(tmp_path / "work")}.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    book = nbformat.read(ROOT / "notebooks" / TRAINING, as_version=4)
+    stand = printed_by(book)
+    nbclient.NotebookClient(book, timeout=800, kernel_name="python3").execute(cwd=str(tmp_path))
+    lines = [line for line in printed_by(book).splitlines() if line in stand.splitlines()]
+    # the number of triples and labels; the last digits of the gain may differ on other machines
+    assert any(line.endswith(" labels") for line in lines)
+    found = re.search(GAIN, printed_by(book))
+    assert found
+    before, after, *_ = map(float, found.groups())
+    assert 0 < before < 1
+    assert after > before - 0.1
 
 
 def test_each_annotator_shows_its_best_measure_at_every_depth() -> None:

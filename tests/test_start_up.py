@@ -14,6 +14,7 @@ from erag_ray.benchmark.config import BenchmarkConfig
 from erag_ray.config import DualLabelsConfig, JobConfig, ReportConfig, RetrieveConfig, parse, renamed
 from erag_ray.config.keys import all_keys
 from erag_ray.gate.config import GateConfig
+from erag_ray.label_export.config import ExportConfig
 from erag_ray.papers.config import PapersConfig
 from erag_ray.sequential_test.config import SettleConfig
 from erag_ray.train.config import TrainConfig
@@ -26,6 +27,7 @@ JOB_CONFIGS = {
     for kind in (
         BenchmarkConfig,
         DualLabelsConfig,
+        ExportConfig,
         GateConfig,
         JobConfig,
         PapersConfig,
@@ -91,7 +93,9 @@ def test_help_and_a_wrong_key_or_value_import_no_heavy_package(job: str, tmp_pat
     assert installed - {"coverage"} <= AT_START
     rooms = {name.split(".")[1] for name in answer["own"] if "." in name}
     own = {
-        name for name in ("benchmark", "gate", "papers", "sequential_test", "train", "world") if name in rooms
+        name
+        for name in ("benchmark", "gate", "label_export", "papers", "sequential_test", "train", "world")
+        if name in rooms
     }
     assert {name for name in answer["own"] if name.split(".")[1:2] and name.split(".")[1] in own} <= {
         *(f"erag_ray.{name}" for name in own),

@@ -9,7 +9,13 @@ from erag_ray.config.check import require
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.report import ReportKeys
-from erag_ray.config.retrieval import RetrieveConfig, RetrieverConfig, SearchConfig, check_retrievers
+from erag_ray.config.retrieval import (
+    RetrieveConfig,
+    RetrieverConfig,
+    SearchConfig,
+    check_question_fields,
+    check_retrievers,
+)
 
 KNOWN = "known"
 """The slice by whether the reader answers a question without passages."""
@@ -39,15 +45,20 @@ class JobConfig:
     queries: list[str] = field(default_factory=list)
     """Question files: JSON Lines (.gz too) of KILT tasks, of BEIR queries with answers in their metadata, or of
     {"question", "answers", "id"}; or the JSON of SQuAD or KLUE-MRC. kilt:NAME and klue:NAME are downloaded from where
-    they are published."""
+    they are published. hf:NAME:SPLIT, hf:NAME:CONFIG:SPLIT and hf:/folder:SPLIT are read by the library datasets."""
 
     query_format: str = "auto"
     """Form of the question files: auto (by the fields of each record), kilt, beir, plain, squad, klue, or
     package.module:name."""
 
+    question_fields: dict[str, str] = field(default_factory=dict)
+    """Fields of the records under other names: question, answers or id -> where it stands ({question: q, answers:
+    a.text, id: key}). Dots go down into the record. All records are then of the plain format."""
+
     qrels: list[str] = field(default_factory=list)
-    """TREC qrels (query 0 document grade) or BEIR's (TSV): the gold passages of questions whose file names none. BEIR's
-    questions without a line in them are left out."""
+    """TREC qrels (query 0 document grade), BEIR's (TSV) or MTEB's (JSON Lines, Parquet or hf:NAME:SPLIT with query-id,
+    corpus-id and score): the gold passages of questions whose file names none. BEIR's questions without a line in them
+    are left out."""
 
     triviaqa_questions: list[str] = field(default_factory=list)
     """TriviaQA's original JSON files: KILT's TriviaQA files hold ids without questions."""
@@ -218,6 +229,10 @@ class JobConfig:
     verbose: bool = False
     """Print all tables, warnings and notes before the verdict."""
 
+    track: Literal["mlflow", "trackio", "wandb"] | None = None
+    """compare and evaluate: log the finished job to this tracker (null: none): config, means with intervals, cost, the
+    page and the measures of each question."""
+
     report: ReportKeys = field(default_factory=ReportKeys)
     """What the report's page holds."""
 
@@ -233,6 +248,7 @@ class JobConfig:
     """dry_run: of one reader (a GPU), in any currency, to say what all will cost."""
 
     def __post_init__(self) -> None:
+        check_question_fields(self.question_fields, self.query_format)
         require(self.depth >= 1, f"depth must be at least 1, got {self.depth}")
         made_depth = self.retrieval_depth or self.depth
         require(made_depth >= self.depth, f"retrieval_depth: {made_depth} is less than depth {self.depth}")
@@ -303,6 +319,7 @@ class JobConfig:
         return RetrieveConfig(
             queries=self.queries,
             query_format=self.query_format,
+            question_fields=self.question_fields,
             qrels=self.qrels,
             triviaqa_questions=self.triviaqa_questions,
             dataset=self.dataset,

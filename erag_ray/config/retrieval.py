@@ -10,6 +10,7 @@ from erag_ray.config.check import require
 from erag_ray.config.outside import OUTSIDE_KEYS, OutsideKeys
 
 MAX_NAME_BYTES = 150
+QUESTION_FIELDS = ("question", "answers", "id")
 # what each kind looks at; code from outside looks at nothing
 KEYS = {
     "bm25": {"searches", "analyser", "k1", "b", "method"},
@@ -166,15 +167,20 @@ class RetrieveConfig:
     queries: list[str] = field(default_factory=list)
     """Question files: JSON Lines (.gz too) of KILT tasks, of BEIR queries with answers in their metadata, or of
     {"question", "answers", "id"}; or the JSON of SQuAD or KLUE-MRC. kilt:NAME and klue:NAME are downloaded from where
-    they are published."""
+    they are published. hf:NAME:SPLIT, hf:NAME:CONFIG:SPLIT and hf:/folder:SPLIT are read by the library datasets."""
 
     query_format: str = "auto"
     """Form of the question files: auto (by the fields of each record), kilt, beir, plain, squad, klue, or
     package.module:name."""
 
+    question_fields: dict[str, str] = field(default_factory=dict)
+    """Fields of the records under other names: question, answers or id -> where it stands ({question: q, answers:
+    a.text, id: key}). Dots go down into the record. All records are then of the plain format."""
+
     qrels: list[str] = field(default_factory=list)
-    """TREC qrels (query 0 document grade) or BEIR's (TSV): the gold passages of questions whose file names none. BEIR's
-    questions without a line in them are left out."""
+    """TREC qrels (query 0 document grade), BEIR's (TSV) or MTEB's (JSON Lines, Parquet or hf:NAME:SPLIT with query-id,
+    corpus-id and score): the gold passages of questions whose file names none. BEIR's questions without a line in them
+    are left out."""
 
     triviaqa_questions: list[str] = field(default_factory=list)
     """TriviaQA's original JSON files: KILT's TriviaQA files hold ids without questions."""
@@ -220,6 +226,7 @@ class RetrieveConfig:
     """Show a progress bar."""
 
     def __post_init__(self) -> None:
+        check_question_fields(self.question_fields, self.query_format)
         require(self.depth >= 1, f"depth must be at least 1, got {self.depth}")
         count = self.num_queries
         require(count is None or count >= 1, f"num_queries must be at least 1, got {count}")
@@ -267,6 +274,21 @@ class DualLabelsConfig(RetrieveConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(0 < self.confidence < 1, f"confidence must lie between 0 and 1, got {self.confidence}")
+
+
+def check_question_fields(fields: dict[str, str], query_format: str) -> None:
+    """Check that the fields are those of the plain format, and that no other format is set.
+
+    Raises:
+        ValueError: they are not.
+    """
+    for name, path in fields.items():
+        require(name in QUESTION_FIELDS, f"question_fields: {name} is none of {', '.join(QUESTION_FIELDS)}")
+        require(all(path.split(".")), f"question_fields.{name}: {path!r} is no path")
+    is_plain = query_format in ("auto", "plain")
+    require(
+        is_plain or not fields, f"question_fields: only with query_format auto or plain, not {query_format}"
+    )
 
 
 def check_retrievers(retrievers: dict[str, RetrieverConfig], depth: int) -> None:

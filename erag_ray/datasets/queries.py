@@ -11,15 +11,27 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 import xxhash
 
+from erag_ray.datasets.fields import with_fields
 from erag_ray.datasets.filters import Filters, SlicePaths, parse_filters
 from erag_ray.datasets.qrels import Qrels, read_qrels
 from erag_ray.datasets.questions import FORMS, QUERY_FORMATS, Question, format_of, format_of_article
 from erag_ray.datasets.tasks import Dataset, ScoreRule, dataset_of_file, find_dataset, known_name
 from erag_ray.datasets.triviaqa import read_triviaqa
 from erag_ray.errors import InputError
-from erag_ray.files import Diagnostics, Paths, Record, is_squad, listed, read_records, read_squad, shown
+from erag_ray.files import (
+    Diagnostics,
+    Paths,
+    Record,
+    is_squad,
+    listed,
+    read_dataset,
+    read_records,
+    read_squad,
+    shown,
+)
 from erag_ray.registry import find
 from erag_ray.scores import ENGLISH, check_language, normalize_answer
+from erag_ray.store import is_dataset
 from erag_ray.user_code import checking, is_user_code
 
 QUERY_COLUMNS = pl.Schema(
@@ -69,6 +81,7 @@ def load_queries(
     diagnostics: Diagnostics,
     *,
     format: str = "auto",
+    fields: Mapping[str, str] | None = None,
     dataset: str | None = None,
     score: str | None = None,
     score_by_dataset: Mapping[str, str] | None = None,
@@ -79,13 +92,14 @@ def load_queries(
     filters: Iterable[str] = (),
     slices: Iterable[str] = (),
 ) -> LoadedQueries:
-    """Load questions from JSON Lines (KILT, BEIR, plain) or JSON (SQuAD, KLUE-MRC), plain or gzip.
+    """Load questions from JSON Lines (KILT, BEIR, plain) or JSON (SQuAD, KLUE-MRC), plain or gzip, or from datasets.
 
     Args:
-        paths: one file or several; ids must be unique over all of them.
+        paths: one file or dataset (``hf:NAME:SPLIT``) or several; ids must be unique over all of them.
         diagnostics: receives all errors and warnings.
         format: a key of `QUERY_FORMATS`, ``package.module:name`` of a function `Record -> Question`, or "auto" to
             detect the format of each record by its field names.
+        fields: question, answers or id -> path of that field in the records, which are then of the plain format.
         dataset: name of the data set; default: the record's ``kilt_task``, else the file's name.
         score: the score of all questions; default: ``score_by_dataset``, else the data set's default.
         score_by_dataset: data set -> score.
@@ -126,8 +140,11 @@ def load_queries(
             for record in read_squad(path, diagnostics):
                 loading.add(record, format_of_article(record))
         else:
-            for record in read_records(path, diagnostics):
-                loading.add(record, format_of(record))
+            for record in (read_dataset if is_dataset(path) else read_records)(path, diagnostics):
+                if fields:
+                    loading.add(with_fields(record, fields), "plain")
+                else:
+                    loading.add(record, format_of(record))
     if diagnostics.num_errors == num_before:
         conditions.check()
         loading.check_slices()

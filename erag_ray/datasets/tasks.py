@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from erag_ray.scores import ENGLISH, in_language
+from erag_ray.store import dataset_name, is_dataset
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +86,10 @@ def find_dataset(name: str, task: str | None = None) -> Dataset | None:
 def dataset_of_file(path: str) -> str:
     """Return the data set of a query file's name: nq-dev-kilt.jsonl -> nq, queries.fever_fm2.jsonl.gz -> fever_fm2.
 
-    For queries.jsonl it is the name of the folder.
+    For queries.jsonl it is the name of the folder, for hf:OWNER/NAME:SPLIT it is NAME.
     """
+    if is_dataset(path):
+        return dataset_name(path)
     folder, file = os.path.split(os.path.abspath(path))
     stem = re.sub(r"(\.jsonl?)?(\.gz)?$", "", file).removeprefix("queries.")
     stem = re.sub(r"-(train|dev|test)(_\w+)*-kilt$", "", stem)

@@ -18,6 +18,7 @@ from erag_ray.files.jsonl import (
     spans_of,
 )
 from erag_ray.files.parquet import READ_ERRORS, number_column, report_unreadable, scan_parquet, text_column
+from erag_ray.files.rows import read_dataset
 from erag_ray.files.squad import is_squad, page_name, read_squad, read_squad_pages
 
 __all__ = [
@@ -36,6 +37,7 @@ __all__ = [
     "number_column",
     "numbered",
     "page_name",
+    "read_dataset",
     "read_json",
     "read_lines",
     "read_records",

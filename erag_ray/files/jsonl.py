@@ -157,6 +157,12 @@ class Record:
         """``file:line``, for messages."""
         return f"{self.path}:{self.line}"
 
+    def with_values(self, values: dict[str, Any]) -> Record:
+        """The record of the same place with other values; a fault of this one is a fault of it."""
+        record = Record(values, self.path, self.line, self._diagnostics)
+        record.faulty = self.faulty
+        return record
+
     def fault(self, kind: str, text: str) -> None:
         """Record a problem of this record; ``kind`` names it without the place."""
         self.faulty = True

@@ -37,6 +37,7 @@ INPUT_TABLES = (*EVIDENCE_TABLES, RETRIEVAL_SECONDS)
 INPUT_KEYS = (
     "queries",
     "query_format",
+    "question_fields",
     "qrels",
     "triviaqa_questions",
     "dataset",
@@ -193,6 +194,7 @@ def _queries(config: JobConfig, diagnostics: Diagnostics) -> LoadedQueries:
             config.queries,
             diagnostics,
             format=config.query_format,
+            fields=config.question_fields,
             dataset=config.dataset,
             score=config.score,
             language=config.language,

@@ -22,7 +22,7 @@ from erag_ray.schemas import RETRIEVAL_MEASURES
 from erag_ray.stages import Append, Stage, ensure
 from erag_ray.store import TableStore, as_frame, file_stamp
 
-SETTINGS = ("query_format", "dataset", "filters", "num_queries", "seed", "depth")
+SETTINGS = ("query_format", "question_fields", "dataset", "filters", "num_queries", "seed", "depth")
 CUTOFFS = (1, 5, 20, 100)
 HITS = {"provenance": "gold_page", "contains_answer_dpr": "contains_answer"}
 

@@ -25,7 +25,15 @@ from erag_ray.sharded_tasks import Do
 from erag_ray.store import Folder, TableStore, as_frame, fingerprint, provenance_of_code, whole_manifest
 from erag_ray.user_code import running
 
-QUERY_KEYS = ("queries", "query_format", "qrels", "triviaqa_questions", "dataset", "filters")
+QUERY_KEYS = (
+    "queries",
+    "query_format",
+    "question_fields",
+    "qrels",
+    "triviaqa_questions",
+    "dataset",
+    "filters",
+)
 QUERIES_AT_A_TIME = 200
 BROUGHT = ("title", "text", "seconds")
 """What a list may bring along, beside RUNS."""

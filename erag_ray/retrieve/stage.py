@@ -119,6 +119,7 @@ def load_questions(config: RetrieveConfig, diagnostics: Diagnostics) -> LoadedQu
             config.queries,
             diagnostics,
             format=config.query_format,
+            fields=config.question_fields,
             dataset=config.dataset,
             qrels=config.qrels,
             triviaqa_questions=config.triviaqa_questions,

@@ -26,6 +26,7 @@ from erag_ray.store.fingerprints import (
     provenance_of_code,
 )
 from erag_ray.store.folder import UNFINISHED, Folder, as_frame
+from erag_ray.store.huggingface import dataset_name, dataset_rows, dataset_stamp, is_dataset
 from erag_ray.store.lease import LEASE_SECONDS, LEASES, Lease, is_leased, last_beat
 from erag_ray.store.mapped import open_mapped, write_mapped
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore, keys_digest, old_store_notes
@@ -63,11 +64,15 @@ __all__ = [
     "cached_digest",
     "code_fingerprint",
     "content_digest",
+    "dataset_name",
+    "dataset_rows",
+    "dataset_stamp",
     "file_digest",
     "file_stamp",
     "fingerprint",
     "frame_digest",
     "frame_digests",
+    "is_dataset",
     "is_folder",
     "is_leased",
     "keys_digest",

@@ -20,6 +20,7 @@ import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
 from erag_ray.store.folder import Folder
+from erag_ray.store.huggingface import dataset_stamp, is_dataset
 from erag_ray.uris import is_uri
 
 PACKAGES = (
@@ -89,8 +90,11 @@ def frame_digest(frame: pl.DataFrame) -> str:
 def file_stamp(path: str) -> str:
     """Return size and time of a file, which detect changes; for a folder, those of its manifest.
 
-    For a folder without a manifest, the stamp covers names, sizes and times of its files.
+    For a folder without a manifest, the stamp covers names, sizes and times of its files; for a dataset (``hf:NAME``),
+    its rows.
     """
+    if is_dataset(path):
+        return _dataset_stamp(path)
     if is_uri(path):
         return _remote_stamp(path)
     local = pathlib.Path(path)
@@ -102,6 +106,13 @@ def file_stamp(path: str) -> str:
     except OSError:
         return NOT_LOCAL
     return f"{status.st_size} bytes, modified {status.st_mtime_ns} ns"
+
+
+def _dataset_stamp(path: str) -> str:
+    try:
+        return dataset_stamp(path)
+    except ValueError:
+        return NOT_LOCAL
 
 
 def _remote_stamp(path: str) -> str:

@@ -677,7 +677,7 @@ def test_the_guide_shows_every_form() -> None:
         "passages": ["JSON Lines", "BEIR", "Pyserini", "Parquet"],
         "knowledge_source": ["KILT", "WikiExtractor"],
         "runs": ["TREC", "Parquet", "KILT", "JSON Lines with texts"],
-        "qrels": ["TREC"],
+        "qrels": ["TREC", "MTEB"],
     }
 
 

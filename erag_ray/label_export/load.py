@@ -1,0 +1,87 @@
+"""Sealed tables of a finished job -> `LabelledJob`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from erag_ray.errors import InputError
+from erag_ray.schemas import CORPUS, DOCUMENT_OUTPUTS, LABELS, PER_QUERY, QUERIES, RUNS
+from erag_ray.stages import stale
+from erag_ray.store import TableStore
+
+NEEDED = (QUERIES, CORPUS, RUNS, LABELS, DOCUMENT_OUTPUTS)
+THRESHOLD = 0.5
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledJob:
+    """Tables of a finished job, with the settings behind its labels.
+
+    Attributes:
+        queries, corpus, runs, labels, document_outputs: the tables of these names.
+        reader: settings of the reader that affect its outputs.
+        score_only: how far documents alone were answered (None: whole outputs).
+        languages: of the datasets, ISO 639-1.
+        threshold: labels of at least this count as useful.
+        digest: fingerprint of the content of LABELS.
+        version: versions of packages and the commit that made LABELS.
+    """
+
+    queries: pl.DataFrame
+    corpus: pl.DataFrame
+    runs: pl.DataFrame
+    labels: pl.DataFrame
+    document_outputs: pl.DataFrame
+    reader: Mapping[str, Any]
+    score_only: str | None
+    languages: tuple[str, ...]
+    threshold: float
+    digest: str
+    version: str
+
+
+def load_job(folder: str, threshold: float | None = None) -> LabelledJob:
+    """Load a job from its ``out``.
+
+    Args:
+        folder: ``out`` of the job.
+        threshold: of useful labels (None: the job's, else `THRESHOLD`).
+
+    Raises:
+        InputError: a table is missing, damaged, or was computed from other versions of its sources; or there are no
+            labels.
+    """
+    store = TableStore(folder)
+    if missing := [schema.name for schema in NEEDED if not store.is_sealed(schema)]:
+        text = f"{folder}: no sealed {', '.join(missing)}; run jobs/compare.py or jobs/annotate.py to the end first"
+        raise InputError([f"job: {text}"])
+    for schema in (LABELS, DOCUMENT_OUTPUTS):
+        if others := stale(store.manifest(schema), store):
+            text = f"{schema.name} were computed from an earlier version of {', '.join(others)}"
+            raise InputError([f"job: {folder}: {text}; run jobs/compare.py or jobs/annotate.py again"])
+    tables = {schema.name: store.read(schema) for schema in NEEDED}
+    if tables["labels"].is_empty():
+        raise InputError(
+            [f"job: {folder}: the table labels is empty. Run jobs/compare.py with other annotators"]
+        )
+    manifest = store.manifest(LABELS)
+    datasets = store.manifest(QUERIES)["config"].get("datasets", {})
+    return LabelledJob(
+        **tables,
+        reader=manifest["config"].get("reader", {}),
+        score_only=manifest["config"].get("score_only"),
+        languages=tuple(sorted({properties["language"] for properties in datasets.values()})),
+        threshold=threshold or _threshold(store),
+        digest=store.digest(LABELS),
+        version=str(manifest.get("packages", {}).get("erag-ray") or manifest.get("commit") or "unknown"),
+    )
+
+
+def _threshold(store: TableStore) -> float:
+    """Return the threshold of the job's measures, or `THRESHOLD`."""
+    value = store.manifest(PER_QUERY)["config"].get("threshold") if store.is_sealed(PER_QUERY) else None
+    return THRESHOLD if value is None else float(value)

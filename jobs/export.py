@@ -1,0 +1,24 @@
+"""Labels of a finished job as a dataset with a card, and as training data for retrievers.
+
+    python jobs/export.py --job results/nq --out results/nq-labels
+    python jobs/export.py --job results/nq --out results/nq-labels --num_negatives 4 --harmful_only true
+
+Writes Parquet files and README.md, which datasets.load_dataset(out, "labels") and (out, "training") read. Rows of the
+training data are anchor, positive, negative_1, ... as sentence-transformers takes them; no question is in two splits.
+Needs neither Ray nor torch.
+"""
+
+from __future__ import annotations
+
+from erag_ray.cli.run import run_job
+from erag_ray.label_export.config import ExportConfig
+
+
+def main(config: ExportConfig) -> None:
+    from erag_ray.label_export.stage import export
+
+    export(config)
+
+
+if __name__ == "__main__":
+    run_job(ExportConfig, main, __doc__ or "")

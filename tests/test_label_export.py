@@ -1,0 +1,224 @@
+"""jobs/export.py: labels of a finished job as a dataset with a card, and training data, on the tiny comparison."""
+
+from __future__ import annotations
+
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+
+import polars as pl
+import pytest
+import yaml
+from conftest import read_here
+from guides import ROOT
+from heavy_packages import HEAVY
+from tiny import PASSAGES, QUESTIONS, Tiny, make_tables, write_tiny
+
+from erag_ray.errors import InputError
+from erag_ray.label_export.config import ExportConfig
+from erag_ray.label_export.rows import COLUMNS
+from erag_ray.label_export.splits import SPLITS
+from erag_ray.label_export.stage import export
+from erag_ray.schemas import LABELS, RUNS
+from erag_ray.store import TableStore
+
+# a document is useful exactly when its title is the answer; the others by their best rank in good and bad
+POSITIVE = {"q1": "d1", "q2": "d3", "q3": "d5", "q4": "d7", "q5": "d9", "q6": "d10"}
+NEGATIVES = {
+    # d11 and d12 are both third; Elsewhere comes before Noise
+    "q1": ("d2", "d11"),
+    "q2": ("d4", "d11"),
+    "q3": ("d6", "d12"),
+    "q4": ("d11", "d8"),
+    "q5": ("d11",),
+    "q6": ("d11",),
+}
+
+
+def passage(doc_id: str) -> str:
+    _, title, text = PASSAGES[doc_id]
+    return f"{title} {text}"
+
+
+def expected_rows(num_negatives: int) -> set[tuple[str, ...]]:
+    return {
+        (QUESTIONS[query][0], passage(POSITIVE[query]), *map(passage, negatives[:num_negatives]))
+        for query, negatives in NEGATIVES.items()
+        if len(negatives) >= num_negatives
+    }
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    """The tiny comparison, finished; its inputs are gone."""
+    tiny = write_tiny(tmp_path_factory.mktemp("finished"))
+    with pytest.MonkeyPatch.context() as patch:
+        read_here(patch)
+        make_tables(tiny)
+    for path in (tiny.queries, tiny.passages):
+        path.unlink()
+    return tiny
+
+
+def config(finished: Tiny, out: pathlib.Path, **changes: object) -> ExportConfig:
+    return ExportConfig(job=finished.config.out, out=str(out), progress=False, **changes)  # type: ignore[arg-type]
+
+
+def front_matter(out: pathlib.Path) -> dict[str, object]:
+    text = (out / "README.md").read_text()
+    return dict(yaml.safe_load(text.split("---\n")[1]))
+
+
+def rows_of(out: pathlib.Path, folder: str) -> pl.DataFrame:
+    """All rows that the card names, by split; each path must exist."""
+    (entry,) = (entry for entry in front_matter(out)["configs"] if entry["config_name"] == folder)  # type: ignore[attr-defined]
+    parts = [
+        pl.read_parquet(out / path).select(pl.lit(files["split"]).alias("split"), pl.all())
+        for files in entry["data_files"]
+        for path in files["path"]
+    ]
+    return pl.concat(parts)
+
+
+@pytest.mark.parametrize("num_negatives", [1, 2])
+def test_training_data_are_those_worked_out_by_hand(
+    finished: Tiny, tmp_path: pathlib.Path, num_negatives: int
+) -> None:
+    data = export(config(finished, tmp_path, num_negatives=num_negatives))
+    rows = rows_of(tmp_path, "training")
+    assert set(rows.drop("split").rows()) == expected_rows(num_negatives)
+    assert rows.height == len(expected_rows(num_negatives))
+    assert (data.num_without_positive, data.num_with_few_negatives) == (0, 0 if num_negatives == 1 else 2)
+
+
+def test_every_label_leaves_and_no_question_is_in_two_splits(finished: Tiny, tmp_path: pathlib.Path) -> None:
+    export(config(finished, tmp_path, validation_fraction=0.3, test_fraction=0.3))
+    rows, sealed = rows_of(tmp_path, "labels"), TableStore(finished.config.out).read(LABELS)
+    assert rows.columns == ["split", *COLUMNS]
+    assert sorted(rows.select(sealed.columns).rows()) == sorted(sealed.rows())
+    assert rows.select("query_id", "split").unique().height == len(QUESTIONS)
+    both = rows.join(rows_of(tmp_path, "training"), left_on="question", right_on="anchor")
+    assert (both["split"] == both["split_right"]).all()
+    (one,) = rows.filter(annotator="erag", query_id="q1", doc_id="d2").rows(named=True)
+    assert (one["output"], one["label"], one["answers"]) == ("Marn", 0.0, ["Ada Brunner"])
+    assert (
+        rows.filter(annotator="provenance")["output"].null_count()
+        == rows.filter(annotator="provenance").height
+    )
+
+
+def test_the_card_has_the_numbers_of_the_files(finished: Tiny, tmp_path: pathlib.Path) -> None:
+    export(config(finished, tmp_path, num_negatives=2, license="cc-by-sa-4.0"))
+    text, rows = (tmp_path / "README.md").read_text(), rows_of(tmp_path, "labels")
+    assert front_matter(tmp_path)["license"] == "cc-by-sa-4.0"
+    assert front_matter(tmp_path)["size_categories"] == ["n<1K"]
+    pairs = rows.select("query_id", "doc_id").unique()
+    assert f"{rows.height} labels of {pairs.height} pairs" in text
+    # 6 of 18 documents are useful, as above
+    assert "| erag | 18 | 0 | 6 | 0.333 |" in text
+    training = rows_of(tmp_path, "training")
+    for split in SPLITS:
+        labels = rows.filter(split=split)
+        counts = (labels["query_id"].n_unique(), labels.height, training.filter(split=split).height)
+        assert not labels.height or f"| {split} | {' | '.join(map(str, counts))} |" in text
+    assert f"{training.height} rows of" in text
+    assert "Left out: 0 questions without a useful document, 2 with fewer than 2 negatives" in text
+    assert finished.config.out not in text
+
+
+def test_a_second_export_replaces_the_first(finished: Tiny, tmp_path: pathlib.Path) -> None:
+    (tmp_path / "labels").mkdir()
+    (tmp_path / "labels" / "mine.txt").touch()
+    export(config(finished, tmp_path, test_fraction=0.0, validation_fraction=0.9))
+    export(config(finished, tmp_path, test_fraction=0.9, validation_fraction=0.0))
+    named = {
+        path
+        for entry in front_matter(tmp_path)["configs"]
+        for of in entry["data_files"]
+        for path in of["path"]
+    }  # type: ignore[attr-defined]
+    files = {str(file.relative_to(tmp_path)) for file in tmp_path.rglob("*") if file.is_file()}
+    assert files == {*named, "README.md", "labels/mine.txt"}
+    assert not list(tmp_path.rglob("_unfinished"))
+
+
+def test_folders_of_others_are_refused(finished: Tiny, tmp_path: pathlib.Path) -> None:
+    with pytest.raises(
+        InputError, match=r"out: .* is the folder of a job, whose table labels would be overwritten"
+    ):
+        export(config(finished, pathlib.Path(finished.config.out)))
+    (tmp_path / "README.md").write_text("# My project")
+    with pytest.raises(InputError, match=r"out: .*README\.md is not the card of an export"):
+        export(config(finished, tmp_path))
+    assert (tmp_path / "README.md").read_text() == "# My project"
+
+
+def test_stale_and_missing_tables_are_refused_and_nothing_is_written(
+    finished: Tiny, tmp_path: pathlib.Path
+) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(finished.config.out, copy)
+    store, out = TableStore(str(copy)), tmp_path / "out"
+    store.write(store.read(RUNS).head(3), RUNS)
+    with pytest.raises(
+        InputError, match=r"labels were computed from an earlier version of runs; run jobs/compare\.py"
+    ):
+        export(ExportConfig(job=str(copy), out=str(out), progress=False))
+    store.invalidate(LABELS)
+    with pytest.raises(InputError, match=r"no sealed labels; run jobs/compare\.py"):
+        export(ExportConfig(job=str(copy), out=str(out), progress=False))
+    assert not out.exists()
+
+
+WITHOUT_HEAVY = f"""
+import runpy, sys
+
+class Refuse:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {sorted({*HEAVY, "datasets"})!r}:
+            raise ModuleNotFoundError("No module named " + repr(name), name=name)
+
+sys.meta_path.insert(0, Refuse())
+sys.argv = ["jobs/export.py", *sys.argv[1:]]
+runpy.run_path("jobs/export.py", run_name="__main__")
+"""
+
+
+def test_the_job_needs_neither_ray_nor_torch_nor_datasets(finished: Tiny, tmp_path: pathlib.Path) -> None:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", WITHOUT_HEAVY, "--out", str(tmp_path), *words]
+        return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
+
+    done = run("--job", finished.config.out)
+    assert done.returncode == 0, done.stderr
+    assert re.search(
+        r"labels: \d+; training rows: 6; questions left out of the training data: 0", done.stderr
+    )
+    assert rows_of(tmp_path, "training").height == 6
+    wrong = run("--job", finished.config.out, "--num_negatives", "9")
+    assert wrong.returncode == 2
+    assert "(at most 3). Set num_negatives to at most 3" in wrong.stderr
+    assert "Traceback" not in wrong.stderr
+
+
+@pytest.mark.extras
+def test_the_library_datasets_reads_the_folder(
+    finished: Tiny, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    export(config(finished, tmp_path / "out", validation_fraction=0.3, test_fraction=0.3))
+    for name in ("labels", "training"):
+        loaded = datasets.load_dataset(str(tmp_path / "out"), name, cache_dir=str(tmp_path / "cache"))
+        rows = rows_of(tmp_path / "out", name)
+        for split, part in loaded.items():
+            assert part.to_list() == rows.filter(split=split).drop("split").to_dicts()
+        assert sum(part.num_rows for part in loaded.values()) == rows.height
+    files = str(tmp_path / "out" / "training" / "*.parquet")
+    whole = datasets.load_dataset(
+        "parquet", data_files=files, split="train", cache_dir=str(tmp_path / "cache")
+    )
+    assert whole.column_names == ["anchor", "positive", "negative_1"]
+    assert whole.num_rows == 6
