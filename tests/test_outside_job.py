@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 import polars as pl
 import pytest
 import yaml
+from encoders import bert_folder
 from guides import blocks, text_of
 from polars.testing import assert_frame_equal
 from search_service import Asked, Reply, serving
@@ -18,6 +19,7 @@ from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, table
 
 from erag_ray.config import OUTSIDE_KINDS, RetrieveConfig, RetrieverConfig
 from erag_ray.errors import InputError, JobError
+from erag_ray.report import build_report, load, tables_of, verdict
 from erag_ray.retrieval_measures import find_retrieval_measures
 from erag_ray.retrieve.outside import HttpSearch, searching
 from erag_ray.retrieve.outside.http import HttpError
@@ -335,3 +337,71 @@ def test_the_guides_retrievers_are_valid() -> None:
         RetrieverConfig(**{**keys, "revision": str(keys["revision"])}).kind for keys in retrievers.values()
     ]
     assert sorted(kinds) == sorted(OUTSIDE_KINDS)
+
+
+# --- other kinds beside them ---
+
+
+def test_a_cross_encoder_reads_the_texts_that_the_lists_bring(searched: Tiny) -> None:
+    bert_folder(searched.folder / "cross-encoder", num_labels=1)
+    rerank = RetrieverConfig(kind="rerank", of=["good"], model=str(searched.folder / "cross-encoder"))
+    runs = {
+        run.run_id: run
+        for run in retrieve(retrieval(searched, retrievers={"good": python(), "again": rerank}))
+    }
+    lists, reranked = rows_of(runs["good"]), rows_of(runs["again"])
+    assert {query: sorted(documents) for query, documents in reranked.items()} == {
+        query: sorted(documents) for query, documents in lists.items()
+    }
+    assert pl.read_parquet(runs["again"].path)["score"].n_unique() > 1
+    untitled(searched)
+    with_passages = retrieval(
+        searched,
+        retrievers={"good": python(), "again": rerank},
+        passages=[str(searched.passages)],
+        out=str(searched.folder / "with-passages"),
+    )
+    assert rows_of(retrieve(with_passages)[1]) == reranked
+
+
+TIMED = """
+import polars as pl
+
+
+class Timed:
+    settings = {"version": 1}
+
+    def index(self, corpus):
+        self.first = corpus.head(2).select("doc_id", rank=pl.int_range(1, 3), score=pl.lit(0.5))
+        return self
+
+    def search(self, queries, depth):
+        times = queries.select("query_id", seconds=0.5 * (1 + pl.int_range(pl.len())))
+        return times.join(self.first, how="cross")
+"""
+
+
+def test_a_retriever_in_memory_may_bring_its_latencies(
+    searched: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (searched.folder / "my_timed.py").write_text(TIMED)
+    job = searched.with_config(
+        runs={}, retrievers={"timed": RetrieverConfig(kind="my_timed:Timed")}, annotators=["erag"]
+    )
+    make_runs(job.config)
+    compare(job)
+    assert table(job, RETRIEVAL_SECONDS).sort("query_id")["seconds"].to_list() == [
+        0.5,
+        1.0,
+        1.5,
+        2.0,
+        2.5,
+        3.0,
+    ]
+    results = load(job.config.out)
+    (latencies,) = (
+        one for one in tables_of(build_report(results, verdict(results))) if "latency" in one.name
+    )
+    # utility, median, 95th percentile, questions
+    assert [cell.value for cell in latencies.rows[0][2:]] == [1750.0, 2875.0, 6]
+    sys.modules.pop("my_timed", None)
