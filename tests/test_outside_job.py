@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import pathlib
 import sys
+import threading
 from collections.abc import Callable, Iterator
 
 import polars as pl
 import pytest
+import urllib3
 import yaml
+from encoders import bert_folder
 from guides import blocks, text_of
 from polars.testing import assert_frame_equal
 from search_service import Asked, Reply, serving
@@ -18,9 +20,9 @@ from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, table
 
 from erag_ray.config import OUTSIDE_KINDS, RetrieveConfig, RetrieverConfig
 from erag_ray.errors import InputError, JobError
+from erag_ray.report import build_report, load, tables_of, verdict
 from erag_ray.retrieval_measures import find_retrieval_measures
 from erag_ray.retrieve.outside import HttpSearch, searching
-from erag_ray.retrieve.outside.http import HttpError
 from erag_ray.retrieve.run import MadeRun
 from erag_ray.retrieve.stage import make_runs, retrieve
 from erag_ray.runs import GOLD_PASSAGES
@@ -321,10 +323,16 @@ def test_a_service_that_is_gone_or_slow_fails(searched: Tiny) -> None:
         JobError, match="6 of 6 questions failed after one attempt: query 'q1': NewConnectionError"
     ):
         retrieve(retrieval(searched, retrievers=by_service(url, retries=0)))
-    with serving(of_good) as service, pytest.raises(Exception, match="timed out"):
-        HttpSearch(url=service.url, timeout_seconds=1e-9)("who", 3)
-    assert HttpError("x", is_final=True).pause_seconds is None
-    assert dataclasses.is_dataclass(HttpSearch)
+    release = threading.Event()
+
+    def late(request: Asked) -> Reply:
+        release.wait(60)
+        return Reply({"documents": []})
+
+    with serving(late) as service:
+        with pytest.raises(urllib3.exceptions.ReadTimeoutError):
+            HttpSearch(url=service.url, timeout_seconds=0.2)("who", 3)
+        release.set()
 
 
 def test_the_guides_retrievers_are_valid() -> None:
@@ -335,3 +343,71 @@ def test_the_guides_retrievers_are_valid() -> None:
         RetrieverConfig(**{**keys, "revision": str(keys["revision"])}).kind for keys in retrievers.values()
     ]
     assert sorted(kinds) == sorted(OUTSIDE_KINDS)
+
+
+# --- other kinds beside them ---
+
+
+def test_a_cross_encoder_reads_the_texts_that_the_lists_bring(searched: Tiny) -> None:
+    bert_folder(searched.folder / "cross-encoder", num_labels=1)
+    rerank = RetrieverConfig(kind="rerank", of=["good"], model=str(searched.folder / "cross-encoder"))
+    runs = {
+        run.run_id: run
+        for run in retrieve(retrieval(searched, retrievers={"good": python(), "again": rerank}))
+    }
+    lists, reranked = rows_of(runs["good"]), rows_of(runs["again"])
+    assert {query: sorted(documents) for query, documents in reranked.items()} == {
+        query: sorted(documents) for query, documents in lists.items()
+    }
+    assert pl.read_parquet(runs["again"].path)["score"].n_unique() > 1
+    untitled(searched)
+    with_passages = retrieval(
+        searched,
+        retrievers={"good": python(), "again": rerank},
+        passages=[str(searched.passages)],
+        out=str(searched.folder / "with-passages"),
+    )
+    assert rows_of(retrieve(with_passages)[1]) == reranked
+
+
+TIMED = """
+import polars as pl
+
+
+class Timed:
+    settings = {"version": 1}
+
+    def index(self, corpus):
+        self.first = corpus.head(2).select("doc_id", rank=pl.int_range(1, 3), score=pl.lit(0.5))
+        return self
+
+    def search(self, queries, depth):
+        times = queries.select("query_id", seconds=0.5 * (1 + pl.int_range(pl.len())))
+        return times.join(self.first, how="cross")
+"""
+
+
+def test_a_retriever_in_memory_may_bring_its_latencies(
+    searched: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (searched.folder / "my_timed.py").write_text(TIMED)
+    job = searched.with_config(
+        runs={}, retrievers={"timed": RetrieverConfig(kind="my_timed:Timed")}, annotators=["erag"]
+    )
+    make_runs(job.config)
+    compare(job)
+    assert table(job, RETRIEVAL_SECONDS).sort("query_id")["seconds"].to_list() == [
+        0.5,
+        1.0,
+        1.5,
+        2.0,
+        2.5,
+        3.0,
+    ]
+    results = load(job.config.out)
+    (latencies,) = (
+        one for one in tables_of(build_report(results, verdict(results))) if "latency" in one.name
+    )
+    # utility, median, 95th percentile, questions
+    assert [cell.value for cell in latencies.rows[0][2:]] == [1750.0, 2875.0, 6]
+    sys.modules.pop("my_timed", None)

@@ -819,8 +819,14 @@ COMMANDS = [found[1] for command in job_commands() if (found := MINE.fullmatch(c
 
 
 def test_the_guides_have_an_example_of_each_kind() -> None:
-    assert set(EXAMPLES) == {"my_scores.py", "my_readers.py", "my_annotators.py", "my_retrievers.py"}
-    assert len(COMMANDS) == 3
+    assert set(EXAMPLES) == {
+        "my_scores.py",
+        "my_readers.py",
+        "my_annotators.py",
+        "my_retrievers.py",
+        "my_search.py",
+    }
+    assert len(COMMANDS) == 4
     assert all(len([line for line in text.splitlines() if line]) <= 13 for text in EXAMPLES.values())
 
 
@@ -847,6 +853,8 @@ def test_the_examples_of_the_guides_run_as_they_stand(
         assert dict(short.select("doc_id", "label").rows()) == {"d1": 0.0, "d2": 0.0, "d11": 1.0, "d12": 0.0}
     if "my_retrievers" in options:
         assert "shortest" in lists
+    if "my_search" in options:
+        assert "mine" in lists
     if "my_scores" in options:
         assert set(labels["score"]) == {"", "my_scores:STARTS_RIGHT"}
     assert set(LISTS) - {"third"} <= lists
