@@ -52,7 +52,7 @@ INSTALL = "pip install -c constraints.txt -e '.[trackers]'"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TrackedRun:
-    """What a tracker gets.
+    """All that a tracker gets.
 
     Attributes:
         name: last part of the job's ``out``.
@@ -75,9 +75,9 @@ def check_tracker(config: JobConfig) -> None:
     """
     if config.track is None:
         return
-    found = importlib.util.find_spec(config.track)
+    spec = importlib.util.find_spec(config.track)
     # wandb and trackio may be names of folders with runs, which Python takes for packages without code
-    if found is None or found.origin is None:
+    if spec is None or spec.origin is None:
         raise InputError(
             [f"track: {config.track} is not installed: {INSTALL}, or pip install {config.track}"]
         )
@@ -102,8 +102,8 @@ def track(config: JobConfig) -> None:
                 TRACKERS[config.track](run)
         except Exception as error:
             reason = one_line(f"{type(error).__name__}: {error}")
-            kept = f"the job is finished and everything is in {config.out}; start the same command again to log it"
-            raise JobError(f"track: {config.track}: {reason}; {kept}") from error
+            advice = f"the job is finished and everything is in {config.out}; start the same command again to log it"
+            raise JobError(f"track: {config.track}: {reason}; {advice}") from error
     say(f"logged to {config.track}: run {run.name}, {len(run.metrics):,} metrics")
 
 

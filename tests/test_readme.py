@@ -49,8 +49,8 @@ REPLACED = {
     "--num_passages 100000": "--num_passages 1000",
     "--bf16 true": "",
 }
-# hours on a small machine, an exit code that depends on the data, or labels above 0, which a small reader does not give:
-# only their keys are checked
+# hours on a small machine, an exit code that depends on the data, or labels above 0, which a small reader does not
+# give: only their keys are checked
 TOO_LONG = ("jobs/benchmark.py", "jobs/dual_labels.py", "jobs/export.py", "jobs/gate.py")
 
 

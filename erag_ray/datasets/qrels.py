@@ -84,7 +84,7 @@ def _named(rows: Iterable[tuple[int, Mapping[str, Any]]]) -> Iterator[Row]:
             yield number, f"no {', '.join(missing)}; MTEB's qrels have {', '.join(NAMES)}"
             continue
         ids, score = [identifier(values[name]) for name in NAMES[:2]], values["score"]
-        wrong = [name for name, found in zip(NAMES, ids, strict=False) if found is None]
+        wrong = [name for name, value in zip(NAMES, ids, strict=False) if value is None]
         if wrong:
             yield number, f"{wrong[0]} is {shown(values[wrong[0]])}; it must be an id"
         else:

@@ -1,4 +1,4 @@
-"""What differs between the two sides: what may not, what may where the config names it, and what is only listed."""
+"""Differences between the two sides: what may not, what may where the config names it, and what is only listed."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def differences(baseline: Side, candidate: Side, depth: int) -> list[Difference]
     ]
 
 
-def refuse(found: Sequence[Difference], allowed: Sequence[str]) -> None:
+def refuse(differences: Sequence[Difference], allowed: Sequence[str]) -> None:
     """Refuse differences that must be named and are not.
 
     Raises:
@@ -108,7 +108,7 @@ def refuse(found: Sequence[Difference], allowed: Sequence[str]) -> None:
     """
     problems = []
     for kind in MUST_BE_NAMED:
-        texts = [one.text for one in found if one.kind == kind]
+        texts = [one.text for one in differences if one.kind == kind]
         if texts and kind not in allowed:
             what = f"the {kind} differs and allow_changes does not name it ({'; '.join(texts)})"
             todo = f"If that is what you compare, add {kind} to allow_changes; else run both jobs with the same {kind}"
@@ -149,19 +149,19 @@ def _corpora(baseline: Side, candidate: Side) -> Iterator[Difference]:
 
 def _readers(baseline: Side, candidate: Side) -> Iterator[Difference]:
     a, b = baseline.reading["reader"], candidate.reading["reader"]
-    found = [
+    differences = [
         Difference("prompt" if key in PROMPT_KEYS else "reader", text)
         for key, text in _settings(a, b).items()
     ]
     for kind, key in (("prompt", "family"), ("reader", "max_new_tokens")):
         by_dataset = _settings(*(_by_dataset(side, key) for side in (baseline, candidate)))
-        found += [Difference(kind, f"{key} of {text}") for text in by_dataset.values()]
+        differences += [Difference(kind, f"{key} of {text}") for text in by_dataset.values()]
     names = [sorted(side.utility["reader"].unique()) for side in (baseline, candidate)]
-    if names[0] != names[1] and not found:
+    if names[0] != names[1] and not differences:
         change = f"{', '.join(names[0])} -> {', '.join(names[1])}"
         text = f"{change}, with equal settings: its weights or a built-in prompt changed"
-        found.append(Difference("reader", text))
-    yield from found
+        differences.append(Difference("reader", text))
+    yield from differences
 
 
 def _settings(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, str]:

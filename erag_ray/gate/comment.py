@@ -39,7 +39,7 @@ WIDTH = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """All that a gate has found."""
+    """The decision of a gate, and all that it rests on."""
 
     baseline: Side
     candidate: Side
@@ -57,39 +57,44 @@ class Comparison:
     """The reader got the same requests and its outputs score the same: there is nothing to test."""
 
 
-def report_of(found: Comparison) -> Report:
+def report_of(comparison: Comparison) -> Report:
     """Return the report of a comparison: verdict, tables by dataset, what changed, and the questions that changed."""
-    tables = (_by_dataset(found), _changed(found), _questions(found, "lost"), _questions(found, "won"))
+    flipped = (_questions(comparison, "lost"), _questions(comparison, "won"))
+    tables = (_by_dataset(comparison), _changed(comparison), *flipped)
     verdict = ReportVerdict(
-        question=_headline(found),
-        datasets=tuple(_of_dataset(found, name, one) for name, one in found.decisions.items()),
-        findings=tuple(_findings(found)),
+        question=_headline(comparison),
+        datasets=tuple(_of_dataset(comparison, name, one) for name, one in comparison.decisions.items()),
+        findings=tuple(_findings(comparison)),
     )
     section = Section(name="gate", title="Gate", parts=tuple(table for table in tables if table.rows))
-    return Report(title=f"Gate: {found.verdict}", verdict=verdict, sections=(section,))
+    return Report(title=f"Gate: {comparison.verdict}", verdict=verdict, sections=(section,))
 
 
-def comment_of(made: Report) -> str:
+def comment_of(report: Report) -> str:
     """Return a report as Markdown; what changed stands in its table alone."""
-    findings = tuple(one for one in made.verdict.findings if one.topic != "run")
-    return markdown(replace(made, verdict=replace(made.verdict, findings=findings)))
+    findings = tuple(one for one in report.verdict.findings if one.topic != "run")
+    return markdown(replace(report, verdict=replace(report.verdict, findings=findings)))
 
 
-def _headline(found: Comparison) -> str:
-    documents = "document" if found.depth == 1 else "documents"
-    where = "" if found.baseline.folder == found.candidate.folder else f" of {found.candidate.folder}"
+def _headline(comparison: Comparison) -> str:
+    documents = "document" if comparison.depth == 1 else "documents"
+    where = (
+        ""
+        if comparison.baseline.folder == comparison.candidate.folder
+        else f" of {comparison.candidate.folder}"
+    )
     return (
-        f"{found.candidate.run}{where} against {found.baseline.run} of {found.baseline.folder}, "
-        f"{found.depth} {documents}: {found.verdict}"
+        f"{comparison.candidate.run}{where} against {comparison.baseline.run} of {comparison.baseline.folder}, "
+        f"{comparison.depth} {documents}: {comparison.verdict}"
     )
 
 
-def _of_dataset(found: Comparison, name: str, one: Decision) -> DatasetVerdict:
-    pairs = found.pairs.filter(dataset=name)
+def _of_dataset(comparison: Comparison, name: str, one: Decision) -> DatasetVerdict:
+    pairs = comparison.pairs.filter(dataset=name)
     means = [number(_mean(pairs, side), drop_zero=True) for side in ("baseline", "candidate")]
     answer = (
         f"{one.verdict}: {pairs['score'][0]} {means[0]} -> {means[1]}, difference {_change(one)}, "
-        f"margin {number(found.rule.margin, drop_zero=True)}"
+        f"margin {number(comparison.rule.margin, drop_zero=True)}"
     )
     text = "" if one.verdict != "not settled" else _needed(one)
     findings = (Finding(topic="certainty", text=text),) if text else ()
@@ -114,29 +119,30 @@ def _needed(one: Decision) -> str:
     return f"{start}; about {one.num_needed:,} would be needed for this difference"
 
 
-def _findings(found: Comparison) -> Iterator[Finding]:
-    if found.is_unchanged:
+def _findings(comparison: Comparison) -> Iterator[Finding]:
+    if comparison.is_unchanged:
         yield Finding(topic="certainty", text="the reader's requests and scores are the same in both")
-    for kind in dict.fromkeys(one.kind for one in found.changes):
-        texts = "; ".join(one.text for one in found.changes if one.kind == kind)
+    for kind in dict.fromkeys(one.kind for one in comparison.changes):
+        texts = "; ".join(one.text for one in comparison.changes if one.kind == kind)
         yield Finding(topic="run", text=f"what changed: {kind}: {texts}")
-    if found.num_unjudged:
-        text = f"questions without a score in one of the two, left out: {found.num_unjudged:,}"
+    if comparison.num_unjudged:
+        text = f"questions without a score in one of the two, left out: {comparison.num_unjudged:,}"
         yield Finding(topic="missing", text=text, is_warning=True)
-    for side in (found.baseline, found.candidate)[found.baseline.folder == found.candidate.folder :]:
+    sides = (comparison.baseline, comparison.candidate)
+    for side in sides[sides[0].folder == sides[1].folder :]:
         costs = side.costs()
         if costs.height:
             yield Finding(topic="cost", text=f"cost of {side.folder}: {cost_text(costs)}")
 
 
-def _how(found: Comparison) -> str:
+def _how(comparison: Comparison) -> str:
     """Return how the verdicts follow from the bounds."""
     text = (
-        f"Passed: the lower bound of the difference is above -{found.rule.margin:g}. "
+        f"Passed: the lower bound of the difference is above -{comparison.rule.margin:g}. "
         f"Failed: the upper bound is below it. "
-        f"Each bound holds with {100 * found.rule.confidence:g} % (one-sided, paired over questions)."
+        f"Each bound holds with {100 * comparison.rule.confidence:g} % (one-sided, paired over questions)."
     )
-    if len(found.decisions) == 1:
+    if len(comparison.decisions) == 1:
         return text
     return (
         f"{text} As a whole: passed if every dataset has passed, failed if one has failed. "
@@ -144,7 +150,7 @@ def _how(found: Comparison) -> str:
     )
 
 
-def _by_dataset(found: Comparison) -> Table:
+def _by_dataset(comparison: Comparison) -> Table:
     return Table(
         name="datasets",
         title="By dataset",
@@ -157,9 +163,10 @@ def _by_dataset(found: Comparison) -> Table:
             *names("verdict"),
         ),
         rows=tuple(
-            _row(found.pairs.filter(dataset=name), name, one) for name, one in found.decisions.items()
+            _row(comparison.pairs.filter(dataset=name), name, one)
+            for name, one in comparison.decisions.items()
         ),
-        caption=_how(found),
+        caption=_how(comparison),
         is_main=True,
     )
 
@@ -174,30 +181,30 @@ def _row(pairs: pl.DataFrame, name: str, one: Decision) -> tuple[Value, ...]:
     )
 
 
-def _changed(found: Comparison) -> Table:
+def _changed(comparison: Comparison) -> Table:
     return Table(
         name="changes",
         title="What changed",
         columns=(*names("what"), Column("baseline -> candidate", Format.TEXT)),
-        rows=tuple(plain(one.kind, one.text) for one in found.changes),
+        rows=tuple(plain(one.kind, one.text) for one in comparison.changes),
         is_main=True,
     )
 
 
-def _questions(found: Comparison, way: str) -> Table:
+def _questions(comparison: Comparison, way: str) -> Table:
     """Return the questions whose score fell most (``lost``) or rose most (``won``), with both outputs."""
     sign = -1 if way == "lost" else 1
-    rows = found.pairs.filter(pl.col("difference") * sign > 0)
+    rows = comparison.pairs.filter(pl.col("difference") * sign > 0)
     # among equal changes, questions of all datasets in turn
     ranked = rows.sort(pl.col("difference") * -sign, "query_id").with_columns(
         turn=pl.int_range(pl.len()).over("dataset")
     )
     first = ranked.sort(pl.col("difference") * -sign, "turn", "dataset").head(MAX_LISTED)
-    for side in (found.baseline, found.candidate):
-        outputs = side.outputs(found.depth).rename({"output": f"{side.name}_output"})
+    for side in (comparison.baseline, comparison.candidate):
+        outputs = side.outputs(comparison.depth).rename({"output": f"{side.name}_output"})
         first = first.join(outputs, on="query_id", how="left", maintain_order="left")
     more = f"The {MAX_LISTED} largest of {rows.height:,}. " if rows.height > MAX_LISTED else ""
-    page = f"{found.candidate.folder.rstrip('/')}/report/index.html#view=question&id=ID"
+    page = f"{comparison.candidate.folder.rstrip('/')}/report/index.html#view=question&id=ID"
     texts = ("question", "gold answer", "baseline's output", "candidate's output")
     return Table(
         name=way,

@@ -133,12 +133,14 @@ def decide(differences: Mapping[str, Floats], rule: Rule) -> dict[str, Decision]
         differences: dataset -> paired differences without NaN, at least one.
         rule: as for `bounds`.
     """
-    found = {name: bounds(values, rule) for name, values in differences.items()}
-    passed = holm(np.array([one.p_passed for one in found.values()]))
-    failed = holm(np.array([one.p_failed for one in found.values()]))
+    by_dataset = {name: bounds(values, rule) for name, values in differences.items()}
+    passed = holm(np.array([one.p_passed for one in by_dataset.values()]))
+    failed = holm(np.array([one.p_failed for one in by_dataset.values()]))
     return {
-        name: Decision(**vars(one), verdict=_verdict(one, rule, len(found), passed[index], failed[index]))
-        for index, (name, one) in enumerate(found.items())
+        name: Decision(
+            **vars(one), verdict=_verdict(one, rule, len(by_dataset), passed[index], failed[index])
+        )
+        for index, (name, one) in enumerate(by_dataset.items())
     }
 
 

@@ -34,11 +34,11 @@ def gate(config: GateConfig, console: rich.console.Console) -> int:
     folder = Folder(parent or ("/" if path.startswith("/") else "."))
     # where the sides are refused, no comment of an earlier comparison may pass for this one's
     folder.delete(name)
-    found = compare(config)
-    made = report_of(found)
-    folder.write_bytes(comment_of(made).encode(), name)
-    print_report(made, console, locations=[f"Comment: {path}"])
-    return EXIT_CODES[found.verdict]
+    comparison = compare(config)
+    report = report_of(comparison)
+    folder.write_bytes(comment_of(report).encode(), name)
+    print_report(report, console, locations=[f"Comment: {path}"])
+    return EXIT_CODES[comparison.verdict]
 
 
 def compare(config: GateConfig) -> Comparison:
@@ -104,15 +104,15 @@ def _sides(config: GateConfig) -> tuple[Side, Side]:
     run = config.baseline_run if config.candidate_run is None else config.candidate_run
     sides: list[Side] = []
     problems: list[str] = []
-    for name, place, chosen in (
+    for name, path, chosen in (
         ("baseline", config.baseline, config.baseline_run),
         ("candidate", folder, run),
     ):
         try:
-            sides.append(load_side(name, place, chosen))
+            sides.append(load_side(name, path, chosen))
         except InputError as error:
             problems += error.problems
-            if folder == config.baseline:
+            if path == config.baseline:
                 break
     if problems:
         raise InputError(problems)

@@ -29,13 +29,13 @@ class LibrarySearch:
         Raises:
             TypeError: the retriever returned no list of documents.
         """
-        found = self.function(self.retriever, question, count)
-        if inspect.iscoroutine(found):
-            found.close()
+        result = self.function(self.retriever, question, count)
+        if inspect.iscoroutine(result):
+            result.close()
             raise TypeError("the retriever is asynchronous; give a function that waits for its result")
-        if isinstance(found, str | Mapping) or not isinstance(found, Iterable):
-            raise TypeError(f"the retriever returned a {type(found).__name__}, not a list of documents")
-        return [as_retrieved(document) for document in found]
+        if isinstance(result, str | Mapping) or not isinstance(result, Iterable):
+            raise TypeError(f"the retriever returned a {type(result).__name__}, not a list of documents")
+        return [as_retrieved(document) for document in result]
 
 
 def as_search(retriever: object) -> LibrarySearch:
@@ -55,8 +55,8 @@ def as_search(retriever: object) -> LibrarySearch:
         return as_search(retriever.as_retriever())  # type: ignore[attr-defined]
     if adapter is None or isinstance(retriever, type):
         needed = ", ".join(f"{one.method} ({name})" for name, one in ADAPTERS.items())
-        found = f"the class {retriever.__name__}" if isinstance(retriever, type) else type(retriever).__name__
-        raise TypeError(f"{found} is no retriever: it needs one of {needed}")
+        kind = f"the class {retriever.__name__}" if isinstance(retriever, type) else type(retriever).__name__
+        raise TypeError(f"{kind} is no retriever: it needs one of {needed}")
     return adapter.search(retriever)
 
 

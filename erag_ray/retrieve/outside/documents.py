@@ -74,10 +74,10 @@ def as_retrieved(document: object) -> Retrieved:
 def _of_mapping(document: Mapping[Any, Any]) -> Retrieved:
     names = ("text", "content", "page_content")
     key = next((name for name in names if document.get(name) is not None), "text")
-    own_id = next((found for name in (*ID_KEYS, "_id") if (found := _named(document.get(name)))), None)
+    own_id = next((value for name in (*ID_KEYS, "_id") if (value := _named(document.get(name)))), None)
     metadata = document.get("metadata") or document.get("meta") or {}
     title = document.get("title")
-    return _made(own_id, document.get(key), metadata, document.get("score"), title)
+    return _retrieved(own_id, document.get(key), metadata, document.get("score"), title)
 
 
 def _of_sequence(document: Sequence[Any]) -> Retrieved:
@@ -85,30 +85,30 @@ def _of_sequence(document: Sequence[Any]) -> Retrieved:
         raise TypeError(f"a document is {shown(document)}; it must be {FORMS}")
     first, second, *score = document
     if isinstance(second, str):
-        return _made(_named(first), second, {}, *(score or [None]))
+        return _retrieved(_named(first), second, {}, *(score or [None]))
     if score or isinstance(first, str):
         raise TypeError(f"a document is {shown(document)}: its second entry is not the text")
-    found = as_retrieved(first)
-    return Retrieved(found.doc_id, found.text, found.title, _score(second))
+    document = as_retrieved(first)
+    return Retrieved(document.doc_id, document.text, document.title, _score(second))
 
 
 def _of_object(document: Any) -> Retrieved:
     score = getattr(document, "score", None)
     if hasattr(document, "page_content"):
         own_id = _stable(getattr(document, "id", None))
-        return _made(own_id, document.page_content, document.metadata, score)
+        return _retrieved(own_id, document.page_content, document.metadata, score)
     # LlamaIndex: a node with a score, or the node itself
     node = getattr(document, "node", document)
     if hasattr(node, "node_id") and hasattr(node, "get_content"):
-        return _made(_stable(node.node_id), node.get_content(), node.metadata, score)
+        return _retrieved(_stable(node.node_id), node.get_content(), node.metadata, score)
     if hasattr(document, "content") and hasattr(document, "meta"):
-        return _made(_named(document.id), document.content, document.meta, score)
+        return _retrieved(_named(document.id), document.content, document.meta, score)
     raise TypeError(f"a document is a {type(document).__name__}; it must be {FORMS}")
 
 
-def _made(doc_id: str | None, text: Any, metadata: Any, score: Any, title: Any = None) -> Retrieved:
+def _retrieved(doc_id: str | None, text: Any, metadata: Any, score: Any, title: Any = None) -> Retrieved:
     known = metadata if isinstance(metadata, Mapping) else {}
-    in_metadata = (found for name in ID_KEYS if (found := _named(known.get(name))))
+    in_metadata = (value for name in ID_KEYS if (value := _named(known.get(name))))
     titles = (one for one in (title, known.get("title")) if isinstance(one, str) and one.strip())
     return Retrieved(doc_id or next(in_metadata, None), text, next(titles, None), _score(score))
 

@@ -73,7 +73,7 @@ class OutsideRetriever:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """What the lists depend on: the object or the service, and its revision."""
+        """All that the lists depend on: the object or the service, and its revision."""
         values = {key: getattr(self.config, key) for key in SETTINGS}
         return {key: value for key, value in values.items() if value is not None}
 
@@ -94,8 +94,8 @@ class OutsideRetriever:
             if not adapter.fits(retriever) and hasattr(retriever, "as_retriever"):
                 retriever = retriever.as_retriever()
         if not adapter.fits(retriever):
-            found = f"{config.object} is a {type(retriever).__name__}, which has no method {adapter.method}"
-            raise InputError([f"retrievers.{self.name}: {found}: it is no {config.kind} retriever"])
+            fault = f"{config.object} is a {type(retriever).__name__}, which has no method {adapter.method}"
+            raise InputError([f"retrievers.{self.name}: {fault}: it is no {config.kind} retriever"])
         return adapter.search(retriever)
 
     def _object(self) -> Any:

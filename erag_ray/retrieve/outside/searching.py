@@ -145,9 +145,9 @@ class _Searching:
         for attempt in range(self.retries + 1):
             try:
                 start = time.perf_counter()
-                found = self.search(question, self.depth)
+                documents = self.search(question, self.depth)
                 seconds = time.perf_counter() - start
-                return _checked(found, self.depth), seconds
+                return _checked(documents, self.depth), seconds
             except Exception as error:
                 if attempt == self.retries or getattr(error, "is_final", False):
                     raise
@@ -192,27 +192,27 @@ class _Searching:
 
 def _pause(error: Exception, attempt: int) -> float:
     """Return the seconds before the next attempt: what a server asks for, else growing ones with some chance."""
-    asked: float | None = getattr(error, "pause_seconds", None)
-    return asked if asked is not None else PAUSE_SECONDS * 2**attempt * random.uniform(0.75, 1.25)
+    pause: float | None = getattr(error, "pause_seconds", None)
+    return pause if pause is not None else PAUSE_SECONDS * 2**attempt * random.uniform(0.75, 1.25)
 
 
-def _checked(found: Sequence[Retrieved], depth: int) -> list[tuple[str, Retrieved]]:
+def _checked(retrieved: Sequence[Retrieved], depth: int) -> list[tuple[str, Retrieved]]:
     """Return the first ``depth`` documents with their ids.
 
     Raises:
         TypeError: it is no list of documents.
         ValueError: an id comes twice.
     """
-    if not isinstance(found, Sequence) or not all(isinstance(one, Retrieved) for one in found):
-        raise TypeError(f"the search returned a {type(found).__name__} that is no list of Retrieved")
+    if not isinstance(retrieved, Sequence) or not all(isinstance(one, Retrieved) for one in retrieved):
+        raise TypeError(f"the search returned a {type(retrieved).__name__} that is no list of Retrieved")
     unnamed: Counter[str] = Counter()
     documents: dict[str, Retrieved] = {}
-    for one in found[:depth]:
+    for one in retrieved[:depth]:
         doc_id = one.doc_id
         if doc_id is None:
-            made = text_id(one.title, one.text)
-            unnamed[made] += 1
-            doc_id = numbered_id(made, unnamed[made])
+            hashed = text_id(one.title, one.text)
+            unnamed[hashed] += 1
+            doc_id = numbered_id(hashed, unnamed[hashed])
         if doc_id in documents:
             raise ValueError(f"document {doc_id!r} is in the list more than once")
         documents[doc_id] = one
