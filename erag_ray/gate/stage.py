@@ -112,7 +112,7 @@ def _sides(config: GateConfig) -> tuple[Side, Side]:
             sides.append(load_side(name, path, chosen))
         except InputError as error:
             problems += error.problems
-            if path == config.baseline:
+            if folder == config.baseline:
                 break
     if problems:
         raise InputError(problems)

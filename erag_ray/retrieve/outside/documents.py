@@ -88,8 +88,8 @@ def _of_sequence(document: Sequence[Any]) -> Retrieved:
         return _retrieved(_named(first), second, {}, *(score or [None]))
     if score or isinstance(first, str):
         raise TypeError(f"a document is {shown(document)}: its second entry is not the text")
-    document = as_retrieved(first)
-    return Retrieved(document.doc_id, document.text, document.title, _score(second))
+    scored = as_retrieved(first)
+    return Retrieved(scored.doc_id, scored.text, scored.title, _score(second))
 
 
 def _of_object(document: Any) -> Retrieved:
