@@ -34,7 +34,7 @@ from erag_ray.store import TableStore
         ),
         (
             ReaderConfig(kind="ehco"),
-            "reader.kind: unknown reader 'ehco'; known: causal, echo, fid, ipa, served, vllm, or "
+            "reader.kind: unknown reader 'ehco'; known: causal, echo, fid, function, ipa, served, vllm, or "
             "package.module:name. Did you mean 'echo'?",
         ),
         (ReaderConfig(kind="pathlib:Path"), "reader.kind: pathlib:Path is not a subclass"),
@@ -73,7 +73,7 @@ def test_evaluate_refuses_what_cannot_be_and_former_results_stay(
 )
 def test_a_kind_that_there_is_not_is_refused_in_every_step(tiny: Tiny, kind: str) -> None:
     config = dataclasses.replace(tiny.config, reader=ReaderConfig(kind=kind, model="/no/such/folder"))
-    known = "causal, echo, fid, ipa, served, vllm, or package.module:name"
+    known = "causal, echo, fid, function, ipa, served, vllm, or package.module:name"
     unknown = f"reader.kind: unknown reader '{kind}'; known: {known}"
     inputs = prepare(config)
     pairs = inputs.runs.select("query_id", "doc_id")

@@ -430,7 +430,7 @@ def test_a_dry_run_says_at_most_how_much_is_asked_and_asks_nothing(
     spent = TableStore(f"{priced.config.out}/compare_judge").read(COSTS)["price"].item()
     code, said = job("compare", dry)
     assert code == 0, said
-    assert f"at most: {judge_id(priced)}: answer_judge, outputs: {asked} asked, {asked} distinct" in said
+    assert f"at most: {judge_id(priced)}: answer_judge, outputs: {asked} in total, {asked} unique" in said
     assert f"{asked} cached, 0 new" in said
     assert table(priced, LABELS).height
     # what is read now may give outputs that are new, and what was read is known

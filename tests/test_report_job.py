@@ -211,7 +211,7 @@ def test_of_means_alone_there_is_a_report(out: pathlib.Path) -> None:
     results = load(str(out))
     assert len(results.missing) == len(OTHERS)
     names = [part.name for part in tables_of(build_report(results, verdict(results)))]
-    assert names == ["retrievers-tiny", "requests-compare"]
+    assert names == ["retrievers-tiny", "tokens-tiny", "requests-compare"]
     assert "good leads with exact_match" in shown
     assert "the table comparisons, which says how sure that is, is missing" in " ".join(shown.split())
 
