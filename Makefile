@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo papers reader test test-fast test-cluster test-gpu test-slow test-vllm test-extras bench bench-long lint clean
+.PHONY: demo papers reader test test-fast test-cluster test-gpu test-long test-slow test-vllm test-extras bench bench-long lint clean
 
 demo: .venv/installed  ## the whole walk on a small generated world with a real reader: Table 1 and report, in minutes
 	$(BIN)/python jobs/world.py --config jobs/demo/world.yaml
@@ -37,6 +37,9 @@ test-cluster: .venv/installed  ## submission to a running Ray; processes, nodes,
 
 test-gpu: .venv/installed  ## what only a GPU can show; needs one, and the extra gpu for Faiss: minutes
 	$(BIN)/python -m pytest -q -m gpu -s
+
+test-long: .venv/installed  ## the tests that take five to thirty seconds each: minutes
+	$(BIN)/python -m pytest -q -m long
 
 test-slow: .venv/installed  ## the tests that take minutes
 	$(BIN)/python -m pytest -q -m slow

@@ -163,7 +163,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reading, "keep_freed_memory", lambda: None)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_readings_are_those_of_the_peer(tmp_path: pathlib.Path, small: None) -> None:
     rows = list(reading.readings(BenchmarkConfig(out=str(tmp_path), repeats=2), 40))
     # float32 and bfloat16 have a second peer
@@ -186,7 +186,7 @@ def test_other_outputs_than_the_peers_stop_the_benchmark(
         list(reading.readings(BenchmarkConfig(out=str(tmp_path), repeats=1), 40))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ways_are_timed_in_processes_of_their_own() -> None:
     found = in_turn_apart({"a": (summing, (3,)), "b": (summing, (5,))}, 2)
     assert {name: one.first[0] for name, one in found.items()} == {"a": 3, "b": 10}
@@ -338,7 +338,7 @@ def test_host_work_has_a_row_for_each_part_and_each_device(
     assert rows_of_text(device_table(table[-2:]))[0][:2] == ("300 pairs/s", f"{60 / beside['seconds']:,.0f}")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_server_is_asked_by_one_actor_by_two_and_by_a_bare_loop(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -133,7 +133,7 @@ def test_a_damaged_manifest_of_a_stage_is_named_in_the_report(compared: Tiny) ->
     assert load(compared.config.out).missing == ()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_manifest_damaged_in_any_way_ends_evaluation_with_one_message(compared: Tiny, job: RunJob) -> None:
     for path, damage in damages_by_table(compared):
         data = path.read_bytes()
@@ -215,7 +215,7 @@ def places_in(path: pathlib.Path) -> Iterator[int]:
         yield start + column.total_compressed_size - 2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_changed_byte_in_the_store_costs_its_file_and_never_gives_another_result(
     compared: Tiny, job: RunJob, reads_here: list[int]
 ) -> None:

@@ -228,7 +228,7 @@ def config_of(folder: pathlib.Path, klue: pathlib.Path, pages: pathlib.Path) -> 
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_job_goes_from_klue_and_its_contexts_to_the_table(
     klue: pathlib.Path, tmp_path: pathlib.Path
 ) -> None:
@@ -250,7 +250,7 @@ def test_the_job_goes_from_klue_and_its_contexts_to_the_table(
     assert found["num_queries"].max() == 3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_made_korean_set_is_large_enough_and_its_table_is_plausible(tmp_path: pathlib.Path) -> None:
     spec = importlib.util.spec_from_file_location("korean_pages", ROOT / "notebooks" / "korean_pages.py")
     assert spec
@@ -268,7 +268,7 @@ def test_a_made_korean_set_is_large_enough_and_its_table_is_plausible(tmp_path: 
     assert 0.1 < values["doc_and_word"] < min(values["doc"], values["word"])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pages_that_are_named_by_no_question_and_questions_without_a_page(
     klue: pathlib.Path, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -105,7 +105,7 @@ def test_no_batch_order_or_room_changes_an_output(
     assert found == [alone[kind][place] for place in some]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_one_request_that_is_too_large_is_an_error_and_the_others_are_answered(
     loaded: Loaded, alone: Expected, kind: str

@@ -378,7 +378,7 @@ def peak_of(out: pathlib.Path) -> int:
     return int(done.stdout) * 1024
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_memory_of_a_question_lets_3000_fit_in_two_gibibytes(tmp_path: pathlib.Path) -> None:
     few, many = 400, 1_600
     for number in (few, many):

@@ -118,7 +118,7 @@ def test_what_was_stopped_goes_on_where_it_was(
     assert min(starts) > 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_file_that_is_not_there_and_a_copy_that_has_changed_are_named(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

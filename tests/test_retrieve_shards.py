@@ -33,7 +33,7 @@ def test_shards_change_neither_lists_nor_scores_of_bm25(texts: list[str], per_sh
     assert lists_of(corpus, *asked, depth=depth, per_shard=per_shard) == whole
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_compiled_or_not_the_lists_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(5)
     words = [" ".join(generator.choice(list("abcdefgh"), 6)) for _ in range(200)]

@@ -33,7 +33,7 @@ def job(monkeypatch: pytest.MonkeyPatch, config: TrainConfig, *arguments: str) -
     runpy.run_path(str(ROOT / "jobs" / "train.py"), run_name="__main__")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_job_trains_a_reader_and_does_nothing_the_second_time(
     local_ray: None,
     tmp_path: pathlib.Path,

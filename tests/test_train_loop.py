@@ -49,7 +49,7 @@ def same(left: dict[str, torch.Tensor], right: dict[str, torch.Tensor]) -> bool:
     return left.keys() == right.keys() and all(torch.equal(left[name], right[name]) for name in left)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_training_goes_on_and_ends_at_the_same_weights_and_log(tmp_path: pathlib.Path) -> None:
     killed = tiny_training(tmp_path / "killed", dropout=0.2)
     process = in_process(run_killed, tmp_path / "killed", 7, 0.2)
@@ -86,7 +86,7 @@ def curve_of(folder: pathlib.Path, dropout: float) -> list[tuple[str, ...]]:
     return curve(config)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_workers_learn_what_one_learns(tmp_path: pathlib.Path) -> None:
     ones, twos = (
         [tiny_training(tmp_path / name / str(size), batch_size=size) for size in WORKER_BATCHES]

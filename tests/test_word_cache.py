@@ -84,7 +84,7 @@ def cache_of(tokenizer: Any) -> WordCache:
     return found
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @settings(deadline=None, max_examples=300)
 @given(batches=st.lists(texts, min_size=1, max_size=3))
 def test_cached_words_give_the_tokens_of_the_whole_text(tokenizer: Any, batches: list[list[str]]) -> None:
