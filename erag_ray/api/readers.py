@@ -28,7 +28,13 @@ class Served(ReaderConfig):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Causal(ReaderConfig):
-    """A decoder-only model that this machine or cluster runs: ``model`` is a folder, a hub name or a .gguf file."""
+    """A decoder-only model that this machine or cluster runs: ``model`` is a folder, a hub name or a .gguf file.
+
+    All other keys, such as ``dtype``, ``prompt`` and ``max_new_tokens``: `erag_ray.config.ReaderConfig`.
+
+    Raises:
+        ValueError: a key has a wrong value.
+    """
 
     kind: str = "causal"
 

@@ -124,7 +124,19 @@ def _steps(config: BenchmarkConfig) -> Iterator[tuple[str, int]]:
 
 
 def in_own_process(name: str, config: BenchmarkConfig, size: int) -> list[dict[str, object]]:
-    """In a new process, whose peak memory is then of this alone."""
+    """Run one measurement in a new process, so that the peak memory is that of this measurement alone.
+
+    Args:
+        name: of the measurement, one of those that `STEPS` lists.
+        config: of the benchmark.
+        size: number of passages, queries, pairs or requests, as the measurement counts.
+
+    Returns:
+        Rows with columns of `COLUMNS`, without ``passages``; ``peak_memory_bytes`` is of the whole process.
+
+    Raises:
+        Exception: what the measurement raises, or BrokenProcessPool if its process dies.
+    """
     # not a daemon: some measurements start processes themselves
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(in_this_process, name, config, size).result()

@@ -11,7 +11,10 @@ Works = Mapping[str, Callable[[], object]]
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """Return the seconds that a piece of work takes."""
+    """Call a function once and return its wall-clock time in seconds; its result is dropped.
+
+    Kernels that it leaves running on a GPU do not count.
+    """
     start = time.perf_counter()
     work()
     return time.perf_counter() - start

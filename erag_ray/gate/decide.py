@@ -160,7 +160,10 @@ def _above(value: float, other: float) -> bool:
 
 
 def overall(decisions: Sequence[Decision]) -> Verdict:
-    """Return the verdict over all datasets: passed if each is, failed if one is."""
+    """Return the verdict over all datasets: failed if one failed, passed if all passed, else not settled.
+
+    Without any decision it is not settled.
+    """
     verdicts = {one.verdict for one in decisions}
     if "failed" in verdicts:
         return "failed"

@@ -30,9 +30,14 @@ def register_function(function: Reader, name: str, revision: str) -> None:
 
 
 class FunctionModel(Model):
-    """A function of this process, found by name and revision (`register_function`).
+    """A Python function of this process as model: prompts in, as many outputs out (`register_function`).
 
-    Chat prompts are joined to one text. Token counts are estimates, a token for 4 characters. Nothing is truncated.
+    ``config.model`` and ``config.revision`` name the function; they stand for the weights in the fingerprint. It gets
+    ``config.batch_size`` prompts at a time. The messages of a chat are joined to one text, with a blank line between.
+    Token counts are estimates, a token for 4 characters. Nothing is truncated.
+
+    Raises:
+        InputError: no function of that name and revision is registered in this process.
     """
 
     dtypes: ClassVar[tuple[str, ...]] = ("float32",)

@@ -236,13 +236,16 @@ def plan_labels(config: JobConfig, inputs: Inputs, stage: str, pairs: pl.DataFra
 def plan_lists(
     config: JobConfig, inputs: Inputs, stage: str, lists: pl.DataFrame, kinds: Iterable[Kind] = (ANSWER,)
 ) -> StagePlan:
-    """Plan a stage with these lists.
+    """Plan a stage with one request for each list: which models get which requests, and which responses are cached.
+
+    Runs no request.
 
     Args:
         config: the job.
         inputs: its inputs.
-        stage: name of the stage.
-        lists: columns kind, query_id, doc_ids.
+        stage: name of the stage, and of its folder in ``out``.
+        lists: columns kind (name of a kind of request), query_id, and doc_ids (list of strings, in the order of the
+            prompt; empty for no document). Rows of queries that are not in ``inputs`` are left out.
         kinds: kinds of request, at least those of the lists.
 
     Raises:
@@ -385,7 +388,11 @@ def _price(plan: ModelPlan) -> str:
 
 
 def num_shared(first: Rendered, second: Rendered) -> float:
-    """Estimate the number of tokens of the common start of two prompts, from the share of its characters."""
+    """Estimate how many tokens of the second prompt stand in the common prefix of both, which a server can cache.
+
+    The number of tokens of the second prompt times the share of its characters in the common prefix, so not an integer;
+    0 if the model does not count tokens.
+    """
     texts = [
         "".join([prompt.text, *(message["content"] for message in prompt.messages)])
         for prompt in (first, second)

@@ -27,7 +27,10 @@ TIES: dict[str, type[pl.DataType]] = {"trec9": pl.Float32, "trec10": pl.Float64}
 def load_run(
     name: str, path: Path, diagnostics: Diagnostics, *, format: str = "auto", ties: str = "trec9"
 ) -> pl.DataFrame:
-    """Load the complete ranked lists of one retriever as entries (see the module); best first, ranks 1..n.
+    """Load the complete ranked lists of one retriever: a row per query and document, best first, ranks 1..n.
+
+    Columns are `ENTRY_COLUMNS`: those of RUNS, pages of KILT predictions, texts and latencies. With errors in the file
+    the lists may be incomplete.
 
     Args:
         name: the ``run_id``; a tag in the file is ignored.

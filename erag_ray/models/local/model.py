@@ -64,7 +64,7 @@ class PromptTokens(Rendered):
 
 
 class Output(NamedTuple):
-    """An output, and its number of tokens (end token included)."""
+    """The output of one request, as text, and its number of generated tokens (end token included)."""
 
     text: str
     num_tokens: int

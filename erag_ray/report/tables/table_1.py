@@ -21,9 +21,16 @@ Line = tuple[str, str, dict[tuple[str, str], Cell]]
 
 
 def table_1(correlations: pl.DataFrame, run: str, depth: int) -> Table:
-    """Return one run at one depth: annotators and measures down, datasets and statistics across.
+    """Return the paper's Table 1 of one run: rows are annotators and measures, columns datasets and statistics.
 
-    Measures are at full depth, with the run's own list as ideal, as in the paper.
+    A cell is the agreement of a measure with the end-to-end score over queries, with its interval. Measures are taken
+    at cutoff ``depth``, with the run's own list as ideal, as in the paper. Annotators without any value are left out;
+    the caption says why cells are missing.
+
+    Args:
+        correlations: CORRELATIONS.
+        run: a ``run_id``.
+        depth: the number of documents of each list.
     """
     selected = whole_lists(correlations).filter(run_id=run, depth=depth)
     datasets = sorted(selected["dataset"].unique(), key=_dataset_order)
