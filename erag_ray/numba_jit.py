@@ -15,7 +15,10 @@ T = TypeVar("T")
 
 
 def num_processors() -> int:
-    """Return the number of processors that this process may use; all of them on macOS, which has no affinity."""
+    """Return the number of logical processors in the CPU affinity of this process, at least 1.
+
+    Without affinity (macOS) these are all of the machine. A container's CPU quota is not considered.
+    """
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity else os.cpu_count() or 1
 

@@ -40,7 +40,11 @@ def largest_share(positive: int, count: int, confidence: float) -> float:
 
 
 def p_of_share_below(positive: int, count: int, share: float) -> float:
-    """Return the exact one-sided p-value of "the true share is below ``share``": P(X <= positive), X binomial."""
+    """Return the exact one-sided p-value for "the true share is below ``share``"; 1 if ``count`` is 0.
+
+    It is P(X <= ``positive``), where X is binomial with ``count`` trials of probability ``share``: a small value speaks
+    against the null hypothesis that the true share is at least ``share``, which lies in 0..1.
+    """
     from scipy.special import bdtr
 
     return float(bdtr(positive, count, share))

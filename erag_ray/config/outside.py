@@ -20,7 +20,10 @@ OUTSIDE_KEYS: dict[str, set[str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class OutsideKeys:
-    """A retriever as it is: it brings the texts of its documents, so that it needs no passages."""
+    """Keys of a retriever outside this package; its results have the texts, so the job needs no passages.
+
+    The text of each key starts with the kinds of retrievers that have it. `check_outside` checks the values.
+    """
 
     object: str | None = None
     """langchain, llama_index, haystack, python: package.module:name of the retriever, or of a function without

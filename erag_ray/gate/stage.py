@@ -23,11 +23,14 @@ EXIT_CODES = {"passed": 0, "failed": 3, "not settled": 4}
 
 
 def gate(config: GateConfig, console: rich.console.Console) -> int:
-    """Compare the candidate with the baseline, write the comment and print the verdict; return the exit code.
+    """Compare two finished jobs, write the pull request's comment (Markdown), print the report; return the exit code.
+
+    The exit code is 0 (passed), 3 (failed) or 4 (not settled). The comment goes to ``comment``, by default
+    ``<out>/gate.md``.
 
     Raises:
         InputError: one of the two is no finished job, they cannot be compared, or they differ in what
-            ``allow_changes`` does not name.
+            ``allow_changes`` does not name. An earlier comment is deleted, and none is written.
     """
     path = config.comment or f"{config.out.rstrip('/')}/gate.md"
     parent, _, name = path.rpartition("/")

@@ -146,7 +146,12 @@ def run_part(config: JobConfig, tables: TableStore, model_plan: ModelPlan, job: 
 
 
 def work_of(model_plan: ModelPlan, folder: str) -> Work:
-    """Return the work of a pool, for requests in ``folder``."""
+    """Return what a pool of actors needs to run a model: its config, forms, resources and the requests in ``folder``.
+
+    Args:
+        model_plan: the model, and its requests without a response (counted only; their rows are in ``folder``).
+        folder: where the Parquet shards of PENDING are, visible to all nodes.
+    """
     return Work(
         requests=folder,
         num_requests=model_plan.new.height,

@@ -83,19 +83,21 @@ def sample_name(number: int) -> str:
 
 
 def read_samples(work: Work, num_samples: int, config: JobConfig, job: str, pool: Pool) -> list[Times]:
-    """Run numbered samples, and return their times when the responses are in the store.
+    """Run the samples 0 to ``num_samples`` - 1, and return their times in this order; all responses are then stored.
 
-    On as many readers as share a GPU or a node, so that they slow each other down as in the job.
+    The samples run on ``pool.num_together`` actors, as many as share one GPU or one node in the job, so that they slow
+    each other down as they do there. The first sample of each actor is among the times: see `without_first`.
 
     Args:
-        work: ``requests`` is the folder of the samples (`sample_name`).
+        work: the model; ``requests`` is the folder of the samples (`sample_name`), one file each.
         num_samples: their number.
         config: the job.
-        job: its id.
+        job: its id, for its lease on the store.
         pool: the job's pool.
 
     Raises:
         JobError: the store cannot be written, or the reader cannot go on; the responses so far are kept.
+        InputError: as raised by the model.
     """
     search = SearchConfig(
         num_actors=pool.num_together,

@@ -42,7 +42,12 @@ def judge_passages(output: str, gold_answers: Sequence[str]) -> list[Passage]:
 
 
 def judgement(text: str) -> str | None:
-    """Return the element of `JUDGEMENTS` in a judge's response; None if there is none, or more than one."""
+    """Return the judgement (CORRECT, INCORRECT or ABSTAINED) at the start of a judge's response.
+
+    Case does not matter, and "grade", "answer" or "judgement" may come before it. None if the response starts with
+    another word, if the sentence goes on after the judgement ("Correct answers would be"), or if another judgement
+    comes anywhere later.
+    """
     start = STARTS.match(text.strip())
     names = {word.upper() for word in ANY.findall(text)}
     return start[1].upper() if start and len(names) == 1 else None

@@ -71,17 +71,17 @@ def utility(
     queries: pl.DataFrame,
     scoring: Scoring | None = None,
 ) -> pl.DataFrame:
-    """Return UTILITY: the score of the reader's output with each list.
+    """Return UTILITY: the score, in 0..1, of the reader's output with each list.
 
     Args:
-        lists: columns run_id, query_id, depth, doc_ids.
-        requests: REQUESTS for answers to these lists.
+        lists: one row per list; columns run_id, query_id, depth, doc_ids (the first ``depth`` documents).
+        requests: REQUESTS for answers to these lists, joined by query_id and doc_ids; without other kinds of requests.
         responses: RESPONSES to these requests; the utility of a response without output is null.
-        queries: QUERIES.
-        scoring: see `score_outputs`.
+        queries: QUERIES; their column score names the score of each row.
+        scoring: the judge's grades, and what happens to errors of user code; see `score_outputs`.
 
     Raises:
-        ValueError: a list lacks its request or its response.
+        ValueError: a list lacks its request or its response; or as in `score_outputs`.
     """
     return utility_of(list_responses(lists, requests, responses), queries, scoring)
 

@@ -110,11 +110,13 @@ class Isolation:
 
 
 def run_checked(model: Model, requests: Sequence[Request]) -> Iterator[Answer]:
-    """Yield from `Model.run`, and check each response.
+    """Yield (index in ``requests``, response) from `Model.run`, in the model's order, and check each response.
 
     Raises:
         TypeError: the model yields something other than a valid response to one of the requests, answers a request
-            twice, or leaves one without a response.
+            twice, or leaves one without a response. Valid responses before it have been yielded.
+        UnicodeEncodeError: a text has a lone surrogate.
+        Exception: whatever the model raises.
     """
     missing = set(range(len(requests)))
     for answer in model.run(requests):

@@ -46,7 +46,7 @@ def columns(heads: Iterable[str], form: Format = Format.NUMBER, meaning: str = "
 
 
 def plain(*values: Plain) -> tuple[Value, ...]:
-    """Return values without intervals."""
+    """Return one table cell for each value (a number, a text, or None for an empty cell), without interval and note."""
     return tuple(map(Value, values))
 
 
