@@ -33,17 +33,19 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
     if config.dry_run:
         config = dry_run_config(config)
     inputs = prepare(config, check_reader)
-    if config.dry_run:
-        _dry_run(config, inputs)
-        return
     from erag_ray.evaluate import evaluate, export
-    from erag_ray.inference import run_stage
-    from erag_ray.labels import judge_outputs, label, score_end_to_end
+    from erag_ray.inference import estimate_cost, run_stage
+    from erag_ray.labels import judge_outputs, label, preview_judgements, score_end_to_end
     from erag_ray.planning import plan_stage, preview
     from erag_ray.report import open_console, report
 
     plan = plan_stage(config, inputs, "compare", single_document=True, end_to_end=True)
     say(*inputs.notes, *preview(plan, show=config.progress))
+    if config.dry_run:
+        say(*preview_judgements(config, inputs, plan))
+        for line in estimate_cost(config, inputs, plan):
+            say(line)
+        return
     finished = judge_outputs(config, inputs, run_stage(config, plan))
     label(config, inputs, finished)
     score_end_to_end(config, inputs, finished)
@@ -51,17 +53,6 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
     export(config, inputs)
     report(config, console or open_console())
     track(config)
-
-
-def _dry_run(config: JobConfig, inputs: Inputs) -> None:
-    from erag_ray.inference import estimate_cost
-    from erag_ray.labels import preview_judgements
-    from erag_ray.planning import plan_stage, preview
-
-    plan = plan_stage(config, inputs, "compare", single_document=True, end_to_end=True)
-    say(*inputs.notes, *preview(plan, show=config.progress), *preview_judgements(config, inputs, plan))
-    for line in estimate_cost(config, inputs, plan):
-        say(line)
 
 
 def label_documents(config: JobConfig) -> None:
@@ -72,12 +63,22 @@ def label_documents(config: JobConfig) -> None:
     """
     make_runs(config, check_reader)
     inputs = prepare(config, check_reader)
+    say(*inputs.notes)
+    annotate(config, inputs)
+
+
+def annotate(config: JobConfig, inputs: Inputs) -> None:
+    """Run the requests of the annotators, and seal their labels.
+
+    Raises:
+        InputError, JobError: as `compare`.
+    """
     from erag_ray.inference import run_stage
     from erag_ray.labels import judge_outputs, label
     from erag_ray.planning import plan_stage, preview
 
     plan = plan_stage(config, inputs, "annotate", single_document=True, end_to_end=False)
-    say(*inputs.notes, *preview(plan, show=config.progress))
+    say(*preview(plan, show=config.progress))
     label(config, inputs, judge_outputs(config, inputs, run_stage(config, plan)))
 
 

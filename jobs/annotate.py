@@ -15,19 +15,10 @@ from erag_ray.logs import say
 
 
 def main(config: JobConfig) -> None:
+    from erag_ray.comparison import annotate
     from erag_ray.inputs import prepared
 
-    inputs = prepared(config)
-
-    # Ray and torch, which take seconds to import, come after the inputs are known to be there
-    from erag_ray.inference import run_stage
-    from erag_ray.labels import judge_outputs, label
-    from erag_ray.planning import plan_stage, preview
-
-    plan = plan_stage(config, inputs, "annotate", single_document=True, end_to_end=False)
-    say(*preview(plan, show=config.progress))
-    finished = judge_outputs(config, inputs, run_stage(config, plan))
-    label(config, inputs, finished)
+    annotate(config, prepared(config))
     say(f"labels of {', '.join(config.annotators)} sealed in {config.out}")
 
 

@@ -10,9 +10,7 @@ import runpy
 import uuid
 from collections.abc import Iterator
 
-import polars as pl
 import pyarrow.fs as pafs
-import pyarrow.parquet as pq
 import pytest
 import ray
 from object_store import Server, serving
@@ -22,11 +20,8 @@ from tiny import RunJob, Tiny, job_command, write_tiny
 from erag_ray.config import JobConfig
 from erag_ray.inference import Done, Work
 from erag_ray.inference import stage as reading
-from erag_ray.inference.actor import responses_table
+from erag_ray.inference.in_process import run_in_process
 from erag_ray.logs import on_stderr
-from erag_ray.models import Isolation, load_model, make_model
-from erag_ray.planning.pending import PendingRequests
-from erag_ray.store import ResponseStore
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -146,20 +141,8 @@ def read_here(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     amounts: list[int] = []
 
     def run(work: Work, config: JobConfig, job: str) -> Done:
-        model, table = make_model(work.config), pq.read_table(work.requests)
-        load_model(model)
-        places, responses = zip(*Isolation(model).run(PendingRequests(table, work.forms)), strict=True)
-        found = responses_table(table.take(places), work.model, responses)
-        ResponseStore(config.cache_dir, work.model).append(found, job)
-        amounts.append(found.num_rows)
-        return Done(
-            num_responses=found.num_rows,
-            num_questions=pl.Series(table.column("question")).n_unique(),
-            num_prompt_tokens=sum(found.column("num_prompt_tokens").to_pylist()),
-            num_output_tokens=sum(found.column("num_output_tokens").to_pylist()),
-            device_seconds=0.0,
-            peak_memory_bytes=0,
-        )
+        amounts.append(work.num_requests)
+        return run_in_process(work, config, job)
 
     monkeypatch.setattr(reading, "run", run)
     monkeypatch.setattr(reading, "ray_session", lambda address: contextlib.nullcontext())

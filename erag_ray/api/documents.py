@@ -9,6 +9,7 @@ import polars as pl
 
 from erag_ray.api.rows import plain, rows_of
 from erag_ray.errors import InputError
+from erag_ray.files import shown
 
 ID_KEYS, TEXT_KEYS = ("doc_id", "id", "_id"), ("text", "content", "contents", "page_content")
 COLUMNS = {
@@ -95,7 +96,7 @@ def _document(item: Any) -> tuple[Document, str]:
         return _of_tuple(item)
     return (
         Document(),
-        f"{_shown(item)}: not an id, (id, text), (id, text, score), or a mapping with id and text",
+        f"{shown(item)}: not an id, (id, text), (id, text, score), or a mapping with id and text",
     )
 
 
@@ -117,10 +118,10 @@ def _of_tuple(item: Sequence[Any]) -> tuple[Document, str]:
 def _checked(doc_id: Any, text: Any, title: Any, score: Any) -> tuple[Document, str]:
     good_id = doc_id is None or (isinstance(doc_id, str | int) and not isinstance(doc_id, bool))
     faults = [
-        *([] if good_id else [f"id {_shown(doc_id)} is neither a text nor a whole number"]),
-        *([] if text is None or isinstance(text, str) else [f"text {_shown(text)} is no text"]),
-        *([] if title is None or isinstance(title, str) else [f"title {_shown(title)} is no text"]),
-        *([] if score is None or _is_number(score) else [f"score {_shown(score)} is not a number"]),
+        *([] if good_id else [f"id {shown(doc_id)} is neither a text nor a whole number"]),
+        *([] if text is None or isinstance(text, str) else [f"text {shown(text)} is no text"]),
+        *([] if title is None or isinstance(title, str) else [f"title {shown(title)} is no text"]),
+        *([] if score is None or _is_number(score) else [f"score {shown(score)} is not a number"]),
     ]
     number = float(score) if score is not None and _is_number(score) else None
     document = Document(None if doc_id is None else str(doc_id), text, title, number)
@@ -129,11 +130,6 @@ def _checked(doc_id: Any, text: Any, title: Any, score: Any) -> tuple[Document, 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) != float("inf")
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def passage_table(passages: object) -> pl.DataFrame:

@@ -30,7 +30,7 @@ def question_records(questions: object) -> list[Row]:
         raise InputError(["questions: there are none"])
     _check_columns(rows)
     records = [{**row, "id": _id(row), "answers": _answers(row)} for row in rows]
-    problems = [*_faults(records), *_id_faults(records, rows)]
+    problems = [*_faults(records), *_id_faults(records)]
     if problems:
         raise InputError(_shortened(problems))
     if all(record["id"] is None for record in records):
@@ -77,7 +77,7 @@ def _faults(records: Iterable[Row]) -> Iterator[str]:
             yield f"{where}: a field cannot be written as JSON: {error}; leave it out or make it a text"
 
 
-def _id_faults(records: list[Row], rows: list[Row]) -> Iterator[str]:
+def _id_faults(records: list[Row]) -> Iterator[str]:
     ids = [record["id"] for record in records]
     missing = [number for number, value in enumerate(ids) if value is None]
     if 0 < len(missing) < len(ids):

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from erag_ray.config import PromptConfig, ReaderConfig
+from erag_ray.config import PromptConfig, ReaderConfig, unknown_key
 from erag_ray.errors import InputError
 
 if TYPE_CHECKING:
@@ -115,8 +115,6 @@ def config_of(kind: type[Any], keys: Mapping[str, Any], name: str) -> Any:
     Raises:
         InputError: a key is unknown, or a value is wrong.
     """
-    from erag_ray.config import unknown_key
-
     known = {field.name for field in dataclasses.fields(kind)}
     wrong = [unknown_key(key, kind) for key in keys if key not in known]
     if wrong:

@@ -287,7 +287,6 @@ class JobConfig:
         needs_readers = limit is not None or self.calibrate > 0
         text = "num_readers: 0 goes with neither max_batch_seconds, which ends processes, nor calibrate"
         require(self.num_readers != 0 or not needs_readers, text)
-        require(self.max_cost is None or self.max_cost > 0, f"max_cost must be above 0, got {self.max_cost}")
         has_price = bool(self.reader.price_per_million or self.judge.price_per_million)
         require(self.max_cost is None or has_price, "max_cost needs reader.price_per_million, or the judge's")
         price = self.price_per_hour

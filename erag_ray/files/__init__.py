@@ -17,7 +17,14 @@ from erag_ray.files.jsonl import (
     shown,
     spans_of,
 )
-from erag_ray.files.parquet import READ_ERRORS, number_column, report_unreadable, scan_parquet, text_column
+from erag_ray.files.parquet import (
+    READ_ERRORS,
+    has_columns,
+    number_column,
+    report_unreadable,
+    scan_parquet,
+    text_column,
+)
 from erag_ray.files.rows import read_dataset
 from erag_ray.files.squad import is_squad, page_name, read_squad, read_squad_pages
 
@@ -31,6 +38,7 @@ __all__ = [
     "Paths",
     "Record",
     "Span",
+    "has_columns",
     "identifier",
     "is_squad",
     "listed",

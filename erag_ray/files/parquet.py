@@ -17,16 +17,22 @@ def scan_parquet(path: str, columns: Iterable[str], diagnostics: Diagnostics) ->
     """Scan the file and add (or replace) the column ``row``, from 1; None if unreadable or without ``columns``."""
     try:
         frame = scan_file(path)
-        names = [name for name in frame.collect_schema().names() if name != ROW]
+        frame.collect_schema()
     except READ_ERRORS as error:
         report_unreadable(path, error, diagnostics)
         return None
+    return frame if has_columns(frame, columns, path, diagnostics) else None
+
+
+def has_columns(frame: pl.LazyFrame, columns: Iterable[str], path: str, diagnostics: Diagnostics) -> bool:
+    """Return whether a scanned file has these columns; record an error for each that it lacks."""
+    names = [name for name in frame.collect_schema().names() if name != ROW]
     missing = [name for name in columns if name not in names]
     for name in missing:
         diagnostics.error(
             f"missing columns in {path}", f"{path}: no column {name!r}; it has {', '.join(names)}"
         )
-    return None if missing else frame
+    return not missing
 
 
 def report_unreadable(path: str, error: BaseException, diagnostics: Diagnostics) -> None:

@@ -11,6 +11,7 @@ from erag_ray.gate.changes import Difference
 from erag_ray.gate.decide import Decision, Rule, Verdict
 from erag_ray.gate.side import Side
 from erag_ray.report import (
+    MAX_QUESTIONS,
     Column,
     DatasetVerdict,
     Finding,
@@ -29,8 +30,6 @@ from erag_ray.report import (
 )
 from erag_ray.report import Verdict as ReportVerdict
 
-MAX_QUESTIONS = 1_000_000
-"""Larger numbers of needed questions are not printed."""
 MAX_LISTED = 10
 """Questions listed each way."""
 WIDTH = 60

@@ -16,6 +16,8 @@ from erag_ray.errors import InputError
 from erag_ray.requests import Form, Need, Prompt, Request, Response, as_messages, as_text
 
 DEFAULT_BATCH = 32
+TOKEN_CHARACTERS = 4
+"""Characters per token in most alphabetic languages, for models whose tokens are unknown."""
 
 
 class Resources(NamedTuple):

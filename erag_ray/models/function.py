@@ -10,13 +10,10 @@ from typing import ClassVar
 
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError, JobError
-from erag_ray.models.base import DEFAULT_BATCH, Model, Rendered, Resources
+from erag_ray.models.base import DEFAULT_BATCH, TOKEN_CHARACTERS, Model, Rendered, Resources
 from erag_ray.models.loop import LoopThread
 from erag_ray.requests import Form, Request, Response, as_messages, as_text
 from erag_ray.user_code import RESUME_ADVICE
-
-TOKEN_CHARACTERS = 4
-"""Characters per token, to estimate the length of prompts and outputs."""
 
 Reader = Callable[[list[str]], Sequence[str] | Awaitable[Sequence[str]]]
 """Prompts to as many outputs, in their order; may be async."""

@@ -38,9 +38,10 @@ from erag_ray.report.values import (
     plain,
     tables_of,
 )
-from erag_ray.report.verdict import cost_text, verdict
+from erag_ray.report.verdict import MAX_QUESTIONS, cost_text, verdict
 
 __all__ = [
+    "MAX_QUESTIONS",
     "MISSING",
     "Charts",
     "Column",

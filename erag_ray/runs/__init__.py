@@ -3,7 +3,7 @@
 Lists may bring their texts and latencies along (`load_corpus`, `seconds_of`).
 """
 
-from erag_ray.runs.entries import ENTRY_COLUMNS, RUN_COLUMNS, as_entries, finite, numbered_id, text_id
+from erag_ray.runs.entries import ENTRY_COLUMNS, RUN_COLUMNS, as_entries, finite, text_id, unnamed_id
 from erag_ray.runs.load import RUN_FORMATS, load_run
 from erag_ray.runs.pairs import pairs
 from erag_ray.runs.predictions import resolve_pages
@@ -24,11 +24,11 @@ __all__ = [
     "finite",
     "load_corpus",
     "load_run",
-    "numbered_id",
     "pairs",
     "resolve_pages",
     "seconds_of",
     "text_id",
+    "unnamed_id",
     "with_texts",
     "write_trec_qrels",
     "write_trec_run",

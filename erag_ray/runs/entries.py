@@ -7,6 +7,7 @@ passages, `texts` takes texts and latencies.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -92,6 +93,13 @@ def text_id(title: str | None, text: str) -> str:
     """Return the id of a document that has none: a hash of its title and text."""
     content = "\0".join([title or "", text])
     return f"text-{xxhash.xxh3_64_hexdigest(content.encode())}"
+
+
+def unnamed_id(title: str | None, text: str, counts: Counter[str]) -> str:
+    """Return the id of a list's next document that has none; ``counts`` has its earlier ones by `text_id`."""
+    doc_id = text_id(title, text)
+    counts[doc_id] += 1
+    return numbered_id(doc_id, counts[doc_id])
 
 
 def numbered_id(doc_id: str, count: int) -> str:

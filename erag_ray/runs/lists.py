@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from erag_ray.files import Diagnostics, Record, identifier, shown
-from erag_ray.runs.entries import as_entries, finite, numbered_id, records_by_query, text_id
+from erag_ray.runs.entries import as_entries, finite, records_by_query, unnamed_id
 
 TEXT_COLUMNS = pl.Schema(
     {
@@ -62,9 +62,7 @@ def _documents(
         title, text = _text(record, values, "title", rank), _text(record, values, "text", rank)
         doc_id = _doc_id(record, values, rank)
         if doc_id is None:
-            hashed = text_id(title, text)
-            unnamed[hashed] += 1
-            doc_id = numbered_id(hashed, unnamed[hashed])
+            doc_id = unnamed_id(title, text, unnamed)
         if doc_id in seen:
             record.fault(
                 "repeated documents",

@@ -10,6 +10,7 @@ from erag_ray.files import (
     NUM_NAMED,
     READ_ERRORS,
     Diagnostics,
+    has_columns,
     number_column,
     report_unreadable,
     scan_parquet,
@@ -57,8 +58,8 @@ def _scanned(path: str, diagnostics: Diagnostics) -> pl.LazyFrame | None:
     frame = scan_parquet(path, (), diagnostics)
     if frame is None:
         return None
-    has_texts = "text" in frame.collect_schema().names()
-    return scan_parquet(path, ("query_id",) if has_texts else ("query_id", "doc_id"), diagnostics)
+    needed = ("query_id",) if "text" in frame.collect_schema().names() else ("query_id", "doc_id")
+    return frame if has_columns(frame, needed, path, diagnostics) else None
 
 
 def _run_columns(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics) -> dict[str, pl.Expr] | None:

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Iterator
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from misbehaving_server import MODEL, Asked, MisbehavingServer, Reply, serving
 
-from erag_ray.config import JobConfig, ReaderConfig
-from erag_ray.inference import Done, ModelActor, Work
+from erag_ray.config import ReaderConfig
 from erag_ray.inference import stage as reading
+from erag_ray.inference.in_process import run_in_process
 from erag_ray.models.served import client as client_module
 from erag_ray.models.served import limits
 from erag_ray.models.served import model as model_module
@@ -44,24 +42,7 @@ def config_of(server: MisbehavingServer, **settings: Any) -> ReaderConfig:
 @pytest.fixture
 def runs_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """Requests are run by an actor in this process, without Ray."""
-
-    def run_actor(work: Work, config: JobConfig, job: str) -> Done:
-        actor = ModelActor(
-            work.config,
-            work.model,
-            work.forms,
-            config.cache_dir,
-            job,
-            1,
-            config.write_every_seconds,
-            None,
-            max_cost=config.max_cost,
-        )
-        rows = list(actor(pq.read_table(work.requests)))
-        counts = {name: row for one in rows for name, (row,) in one.items()}
-        return Done(**{**counts, "notes": json.loads(counts["notes"])})
-
-    monkeypatch.setattr(reading, "run", run_actor)
+    monkeypatch.setattr(reading, "run", run_in_process)
     monkeypatch.setattr(reading, "ray_session", lambda address: contextlib.nullcontext())
 
 

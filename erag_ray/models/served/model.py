@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError, JobError
-from erag_ray.models.base import Model, Rendered, Resources
+from erag_ray.models.base import TOKEN_CHARACTERS, Model, Rendered, Resources
 from erag_ray.models.loop import LoopThread
 from erag_ray.models.served.client import RESUME_ADVICE, Client, RequestError, key_of, usage_of
 from erag_ray.models.served.handshake import (
@@ -42,8 +42,6 @@ from erag_ray.requests import (
     pieces,
 )
 
-TOKEN_CHARACTERS = 4
-"""Characters per token in most alphabetic languages; used for truncation and for estimates of token counts."""
 PROBE_SECONDS = 60.0
 """The interval of probes, which detect whether a server has changed; `run` also ends with one."""
 GRACE_SECONDS = 10.0

@@ -17,7 +17,7 @@ from erag_ray.logs import say
 from erag_ray.progress import counted
 from erag_ray.retrieve.outside.adapters import Search
 from erag_ray.retrieve.outside.documents import Retrieved
-from erag_ray.runs import numbered_id, text_id
+from erag_ray.runs import unnamed_id
 from erag_ray.sharded_tasks import part, read_frame, write_frame
 from erag_ray.store import Folder
 from erag_ray.user_code import fault_of
@@ -210,9 +210,7 @@ def _checked(retrieved: Sequence[Retrieved], depth: int) -> list[tuple[str, Retr
     for one in retrieved[:depth]:
         doc_id = one.doc_id
         if doc_id is None:
-            hashed = text_id(one.title, one.text)
-            unnamed[hashed] += 1
-            doc_id = numbered_id(hashed, unnamed[hashed])
+            doc_id = unnamed_id(one.title, one.text, unnamed)
         if doc_id in documents:
             raise ValueError(f"document {doc_id!r} is in the list more than once")
         documents[doc_id] = one
