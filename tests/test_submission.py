@@ -202,7 +202,7 @@ def test_relative_outputs_are_refused_and_nothing_is_written(
     job = submit(address, environment, "relative", job_command(relative, tmp_path))
     told, _ = job.communicate(timeout=180)
     assert job.returncode != 0
-    assert "out (results/nq) and store (results/store) would lie in Ray's copy of the working_dir" in told
+    assert "out (results/nq) and cache_dir (results/store) would lie in Ray's copy of the working_dir" in told
     assert "Traceback" not in told
     assert client(address).get_job_info("relative").driver_exit_code == 2
     assert unpacked(head_log)
