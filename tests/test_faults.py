@@ -325,8 +325,10 @@ def test_real_processes_that_end_or_hang_lose_no_other_request(
     questions[7], questions[31] = "exit now", "slow one"
     work, config = work_of(tmp_path, pending(*questions), POISONED)
     with ray_session():
-        run(work, config, "job")
+        done = run(work, config, "job")
     found = stored(tmp_path).sort("question_key")
+    # what dead processes wrote counts, and its tokens
+    assert (done.num_responses, done.num_prompt_tokens) == (60, found["num_prompt_tokens"].sum())
     assert found["question_key"].to_list() == list(range(60))
     assert found.filter(pl.col("error").is_not_null())["question_key"].to_list() == [7, 31]
     assert not notes(tmp_path)
