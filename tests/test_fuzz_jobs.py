@@ -30,7 +30,7 @@ from tiny import Tiny, compare, write_tiny
 
 from erag_ray import schemas
 from erag_ray.config import JobConfig, RetrieveConfig, parse
-from erag_ray.config.parsing import map_paths
+from erag_ray.config.command_line import map_paths
 from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.inputs.stage import INPUT_TABLES, prepare

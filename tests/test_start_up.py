@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from erag_ray.benchmark.config import BenchmarkConfig
-from erag_ray.config import DualLabelsConfig, JobConfig, ReportConfig, RetrieveConfig, parse, renamed
-from erag_ray.config.keys import all_keys
+from erag_ray.config import DualLabelsConfig, JobConfig, ReportConfig, RetrieveConfig, parse
+from erag_ray.config.command_line import all_keys, renamed
 from erag_ray.gate.config import GateConfig
 from erag_ray.label_export.config import ExportConfig
 from erag_ray.papers.config import PapersConfig

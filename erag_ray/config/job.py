@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from erag_ray.config.check import require
+from erag_ray.config.corpora import CorpusConfig, check_corpora
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.report import ReportKeys
@@ -91,6 +92,14 @@ class JobConfig:
 
     splitter: str = "whitespace100"
     """How pages become passages (see jobs/retrieve.py)."""
+
+    corpora: dict[str, CorpusConfig] = field(default_factory=dict)
+    """Instead of passages, for runs that search several corpora, such as one for each chunk size: name -> passages, or
+    knowledge_source and splitter. run_corpora says which of them each run searches."""
+
+    run_corpora: dict[str, str] = field(default_factory=dict)
+    """Run -> the corpus that it searches: one of corpora, or any name if the runs bring their texts. Documents get the
+    corpus's name before their ids, so equal ids of two corpora stay apart."""
 
     runs: dict[str, str] = field(default_factory=dict)
     """The retrievers: name -> file of ranked lists (TREC, .gz too; Parquet; KILT predictions or lists with their
@@ -253,6 +262,12 @@ class JobConfig:
         made_depth = self.retrieval_depth or self.depth
         require(made_depth >= self.depth, f"retrieval_depth: {made_depth} is less than depth {self.depth}")
         check_retrievers(self.retrievers, made_depth)
+        check_corpora(self.corpora, self.run_corpora, self.runs, self.retrievers)
+        one = bool(self.passages or self.knowledge_source)
+        require(
+            not (one and self.run_corpora),
+            "run_corpora: give corpora in place of passages and knowledge_source",
+        )
         both = sorted(set(self.runs) & set(self.retrievers))
         require(not both, f"runs and retrievers: both name {', '.join(both)}")
         require(
@@ -309,12 +324,25 @@ class JobConfig:
         """The depths of end-to-end readings, ascending, without repeats."""
         return sorted(set(self.end_to_end_depths)) or [self.depth]
 
-    def retrieval(self) -> RetrieveConfig:
-        """The job that makes the runs of ``retrievers``, in <out>/retrieval.
+    @property
+    def searched_corpora(self) -> list[str]:
+        """The corpora that the runs search, as far as they are named, in the order of `corpora`."""
+        return list(dict.fromkeys([*self.corpora, *sorted(self.run_corpora.values())]))
+
+    def retrievals(self) -> list[RetrieveConfig]:
+        """The jobs that make the runs of ``retrievers``: one in <out>/retrieval, or one for each corpus below it.
 
         Raises:
-            ValueError: its settings do not go together.
+            ValueError: the settings of one do not go together.
         """
+        retrievers: dict[str, dict[str, RetrieverConfig]] = {}
+        for name, retriever in self.retrievers.items():
+            retrievers.setdefault(self.run_corpora.get(name, ""), {})[name] = retriever
+        return [self._retrieval(corpus, searching) for corpus, searching in retrievers.items()]
+
+    def _retrieval(self, corpus: str, retrievers: dict[str, RetrieverConfig]) -> RetrieveConfig:
+        """The job that makes the runs that search a corpus ("": the job's only one)."""
+        source = self.corpora.get(corpus, self)
         return RetrieveConfig(
             queries=self.queries,
             query_format=self.query_format,
@@ -325,25 +353,34 @@ class JobConfig:
             filters=self.filters,
             num_queries=None if self.retrieve_all else self.num_queries,
             seed=self.seed,
-            passages=self.passages,
-            knowledge_source=self.knowledge_source,
-            splitter=self.splitter,
-            retrievers=self.retrievers,
+            passages=source.passages,
+            knowledge_source=source.knowledge_source,
+            splitter=source.splitter,
+            retrievers=retrievers,
             depth=self.retrieval_depth or self.depth,
             search=self.search,
-            out="/".join([self.out.rstrip("/"), "retrieval"]),
+            out="/".join([self.out.rstrip("/"), "retrieval", *filter(None, [corpus])]),
             progress=self.progress,
         )
 
     def with_retrieved(self) -> JobConfig:
-        """The config with the runs that are made, and the passages that the knowledge source gives, as given ones."""
+        """The config with the runs that are made, and the passages that knowledge sources give, as given ones."""
         if not self.retrievers:
             return self
-        retrieval = self.retrieval()
+        parts = self.retrievals()
+        files = {name: job.run(name) for job in parts for name in job.retrievers}
+        split = {
+            self.run_corpora.get(next(iter(job.retrievers)), ""): job for job in parts if job.knowledge_source
+        }
+        corpora = {
+            name: CorpusConfig(passages=[split[name].corpus]) if name in split else corpus
+            for name, corpus in self.corpora.items()
+        }
         return replace(
             self,
-            passages=[retrieval.corpus] if self.knowledge_source else self.passages,
-            runs={**self.runs, **{name: retrieval.run(name) for name in self.retrievers}},
+            passages=[split[""].corpus] if "" in split else self.passages,
+            corpora=corpora,
+            runs={**self.runs, **files},
             knowledge_source=[],
             retrievers={},
         )

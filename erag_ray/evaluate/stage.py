@@ -12,7 +12,7 @@ from erag_ray.config import JobConfig
 from erag_ray.errors import InputError
 from erag_ray.evaluate.cells import cell_columns, cell_comparisons, cell_shares, cells, complements
 from erag_ray.evaluate.columns import DatasetColumns, by_dataset
-from erag_ray.evaluate.common import Settings, depths_of
+from erag_ray.evaluate.common import IDEALS, OWN_LIST, POOL, Settings, depths_of
 from erag_ray.evaluate.comparisons import best_depths, comparisons, contrasts
 from erag_ray.evaluate.pool_bias import pool_bias
 from erag_ray.evaluate.slices import all_slices, slice_comparisons, slice_means
@@ -22,8 +22,8 @@ from erag_ray.files import Diagnostics
 from erag_ray.inputs import (
     Inputs,
     check_evaluation,
-    cutoff_notes,
     end_to_end_settings,
+    evaluation_notes,
     evidence_of,
     label_settings,
     scores_of,
@@ -56,8 +56,8 @@ from erag_ray.stages import Append, Stage, digests, ensure, stale
 from erag_ray.store import TableStore, as_frame
 
 OF_LABELS: Mapping[TableSchema, Sequence[str]] = {
-    PER_QUERY: ("depths", "measures", "cutoffs", "threshold"),
-    POOL_BIAS: ("depths", "measures", "threshold"),
+    PER_QUERY: ("depths", "measures", "cutoffs", "threshold", "ideals"),
+    POOL_BIAS: ("depths", "measures", "threshold", "ideals"),
 }
 """Tables made from labels, and the settings that each depends on."""
 MakeTable = Callable[[Sequence[DatasetColumns], Settings], pl.DataFrame]
@@ -111,6 +111,7 @@ def settings_of(config: JobConfig) -> Settings:
         num_permutations=config.num_permutations,
         seed=config.seed,
         slices=tuple(dict.fromkeys(config.slices)),
+        ideals=(OWN_LIST,) if len(config.searched_corpora) > 1 else IDEALS,
     )
 
 
@@ -163,7 +164,7 @@ class _Evaluation:
     def _make(self, schema: TableSchema, at: StageProgress, append: Append) -> Mapping[str, object]:
         for part in self._parts(schema, at):
             append(schema, part)
-        return {"notes": cutoff_notes(self.config)} if schema == PER_QUERY else {}
+        return {"notes": evaluation_notes(self.config)} if schema == PER_QUERY else {}
 
     @staticmethod
     def _keys(schema: TableSchema) -> Sequence[str]:
@@ -178,11 +179,9 @@ class _Evaluation:
             return [cells(self.labels, self.used, self.inputs.runs, self.settings.threshold)]
         if schema in OF_LABELS:
             arguments = self.labels, self.inputs.runs, self._applicable, self.inputs.queries, self.settings
-            return (
-                [pool_bias(*arguments)]
-                if schema == POOL_BIAS
-                else at.each(per_query_parts(*arguments), "parts")
-            )
+            if schema == PER_QUERY:
+                return at.each(per_query_parts(*arguments), "parts")
+            return [pool_bias(*arguments)] if POOL in self.settings.ideals else [as_frame(schema.empty())]
         is_of_cells = schema in OF_CELLS or schema == CELL_SHARES
         datasets = self._cell_columns if is_of_cells else self._columns
         parts = [self._part(schema, one) for one in at.each(datasets, "datasets")]

@@ -51,7 +51,8 @@ def check_writable(folders: Mapping[str, str], diagnostics: Diagnostics) -> None
 def check_no_overwrite(config: JobConfig, diagnostics: Diagnostics) -> None:
     """Check that no input is a table in this job's ``out``, which sealing the inputs would overwrite."""
     out = _path_of(config.out)
-    for key, table, paths in (("passages", CORPUS, config.passages), ("runs", RUNS, config.runs.values())):
+    passages = [*config.passages, *(path for corpus in config.corpora.values() for path in corpus.passages)]
+    for key, table, paths in (("passages", CORPUS, passages), ("runs", RUNS, config.runs.values())):
         for path in paths:
             if out and f"{_path_of(path)}/".startswith(f"{out}/{table.name}/"):
                 text = f"{key}: {path} is in the folder where this job writes its tables; choose another out"
@@ -108,15 +109,19 @@ def check_reader_names(reader: ReaderConfig) -> Sequence[str]:
     return []
 
 
-def cutoff_notes(config: JobConfig) -> list[str]:
-    """Return a note on cut-offs beyond the depth of the lists, if there are any."""
+def evaluation_notes(config: JobConfig) -> list[str]:
+    """Return notes on what is not evaluated: cut-offs beyond the depth of the lists, pooled ideals across corpora."""
     diagnostics = Diagnostics()
     beyond = [cutoff for cutoff in config.cutoffs if cutoff > config.depth]
     if beyond:
         diagnostics.warning(
             f"cut-offs beyond depth {config.depth}, left out", *map(str, beyond), count=len(beyond)
         )
-    return list(diagnostics.warnings)
+    corpora = config.searched_corpora
+    if len(corpora) < 2:
+        return list(diagnostics.warnings)
+    text = "the runs search several corpora, whose documents differ, so no measure has the pool of all runs as ideal"
+    return [*diagnostics.warnings, f"{text} (corpora: {', '.join(corpora)})"]
 
 
 def _check_measures(config: JobConfig, annotator: str, score: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 
@@ -12,19 +13,20 @@ from erag_ray.config import KNOWN, JobConfig
 from erag_ray.datasets import Dataset, LoadedQueries, load_queries, sample_loaded
 from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
+from erag_ray.inputs.documents import load_documents
 from erag_ray.inputs.settings import (
     check_evaluation,
     check_no_overwrite,
     check_reader_names,
     check_runs,
     check_writable,
-    cutoff_notes,
+    evaluation_notes,
     scores_of,
 )
 from erag_ray.inputs.tables import check_inputs, gold_lists
 from erag_ray.logs import say
 from erag_ray.progress import stage_progress
-from erag_ray.runs import ENTRY_COLUMNS, load_corpus, load_run, resolve_pages, seconds_of
+from erag_ray.runs import ENTRY_COLUMNS, load_run, seconds_of
 from erag_ray.schemas import CORPUS, GOLD, PROVENANCE, QUERIES, RETRIEVAL_SECONDS, RUNS, SLICES
 from erag_ray.stages import JOB_STAGES, Append, Stage, digests, ensure
 from erag_ray.store import NOT_LOCAL, TableStore, file_stamp
@@ -46,6 +48,8 @@ INPUT_KEYS = (
     "default_score",
     "filters",
     "passages",
+    "corpora",
+    "run_corpora",
     "runs",
     "trec_ties",
     "num_queries",
@@ -123,26 +127,23 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
     loaded, entries = _load(config, diagnostics)
     _check_job(config, loaded.queries, loaded.datasets, check_reader, diagnostics)
     needed = _needed(config, loaded.queries, entries)
-    num_before = diagnostics.num_errors
     with stage_progress("loading passages", show=config.progress):
-        corpus = load_corpus(
-            config.passages,
+        documents = load_documents(
+            config,
             needed,
             diagnostics,
             doc_ids=loaded.gold["doc_id"],
             page_ids=loaded.provenance["page_id"],
         )
-    unreadable = diagnostics.num_errors > num_before and not corpus.height
+    runs, corpus = documents.runs, documents.corpus
     with stage_progress("checking the inputs", show=config.progress):
-        runs = resolve_pages(needed, corpus, Diagnostics() if unreadable else diagnostics)
         if loaded.queries.height:
             # lists of other questions are counted only: their documents are not checked
             others = entries.join(loaded.queries, on="query_id", how="anti").select(runs.columns)
-            # unreadable passages are one problem, not one for every document
-            present = runs if unreadable else corpus
-            check_inputs(loaded.queries, pl.concat([runs, others]), present, diagnostics, depth=config.depth)
+            both = pl.concat([runs, others])
+            check_inputs(loaded.queries, both, documents.present, diagnostics, depth=config.depth)
         diagnostics.raise_errors()
-        gold = gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, diagnostics=diagnostics)
+        gold = _gold(config, loaded, corpus, diagnostics)
     return Inputs(
         queries=loaded.queries,
         provenance=loaded.provenance.join(loaded.queries, on="query_id", how="semi"),
@@ -154,6 +155,17 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
         datasets=loaded.datasets,
         notes=diagnostics.warnings,
     )
+
+
+def _gold(
+    config: JobConfig, loaded: LoadedQueries, corpus: pl.DataFrame, diagnostics: Diagnostics
+) -> pl.DataFrame:
+    """Return GOLD; where the runs search several corpora, by the gold pages in the first."""
+    corpora = config.searched_corpora
+    if len(corpora) < 2:
+        return gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, diagnostics=diagnostics)
+    first = corpus.filter(pl.col("doc_id").str.starts_with(f"{corpora[0]}/"))
+    return gold_lists(loaded.queries, loaded.provenance, loaded.gold.clear(), first)
 
 
 def _check_job(
@@ -273,7 +285,11 @@ def _with_slices(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *,
 
 def input_settings(config: JobConfig) -> dict[str, object]:
     """Return the config settings that the input tables depend on."""
-    return {key: getattr(config, key) for key in INPUT_KEYS}
+    settings = {key: getattr(config, key) for key in INPUT_KEYS}
+    return {
+        **settings,
+        "corpora": {name: dataclasses.asdict(corpus) for name, corpus in config.corpora.items()},
+    }
 
 
 def _files(config: JobConfig) -> dict[str, str]:
@@ -283,6 +299,7 @@ def _files(config: JobConfig) -> dict[str, str]:
         *config.qrels,
         *config.triviaqa_questions,
         *config.passages,
+        *itertools.chain.from_iterable(corpus.passages for corpus in config.corpora.values()),
         *config.runs.values(),
     ]
     return {path: file_stamp(path) for path in paths}
@@ -334,4 +351,4 @@ def _sealed(tables: TableStore) -> Inputs:
 
 def _with_notes(config: JobConfig, inputs: Inputs) -> Inputs:
     """Add notes on settings that are not sealed with the inputs."""
-    return dataclasses.replace(inputs, notes=[*inputs.notes, *cutoff_notes(config)])
+    return dataclasses.replace(inputs, notes=[*inputs.notes, *evaluation_notes(config)])

@@ -248,9 +248,7 @@ def test_lists_may_stand_in_any_order_and_labels_too() -> None:
 def test_only_the_ideals_asked_for() -> None:
     whole = values_of(BINARY)
     for ideal in ("list", "pool"):
-        made = per_query(
-            labels("provenance", BINARY), LISTS, everywhere(["provenance"], TWO), TWO, settings(), [ideal]
-        )
+        made = values_of(BINARY, ideals=[ideal])
         wanted = whole.filter(pl.col("ideal").is_in([ideal, "any"]))
         assert made.sort(made.columns).equals(wanted.sort(wanted.columns))
 
