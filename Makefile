@@ -48,7 +48,7 @@ test-vllm: .venv-vllm/installed  ## readers by vLLM, in this process and behind 
 	.venv-vllm/bin/python -m pytest -q -m vllm -s tests/test_real_vllm.py
 
 test-extras: .venv-extras/installed  ## retrievers of other libraries, the library datasets and trackers themselves, in an environment of their own: minutes
-	.venv-extras/bin/python -m pytest -q -m extras tests
+	.venv-extras/bin/python -m pytest -q -m extras $$(grep -l mark.extras tests/test_*.py)
 
 bench: .venv/installed  ## reading against erag + generate, Table 2, and what several runs and depths cost: a quarter of an hour
 	$(BIN)/python jobs/benchmark.py --parts '[readings, table_2, shared]' --num_pairs 320 --num_questions 1 --repeats 5 --out results/bench
