@@ -38,8 +38,9 @@ test-cluster: .venv/installed  ## submission to a running Ray; processes, nodes,
 test-gpu: .venv/installed  ## what only a GPU can show; needs one, and the extra gpu for Faiss: minutes
 	$(BIN)/python -m pytest -q -m gpu -s
 
-test-long: .venv/installed  ## the tests that take five to thirty seconds each: minutes
-	$(BIN)/python -m pytest -q -m long
+test-long: .venv/installed  ## the tests of seconds to half a minute, whole jobs most of them, in two processes: minutes
+	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 \
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --no-loadscope-reorder -m long
 
 test-slow: .venv/installed  ## the tests that take minutes
 	$(BIN)/python -m pytest -q -m slow

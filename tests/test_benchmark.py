@@ -178,6 +178,7 @@ def test_readings_are_those_of_the_peer(tmp_path: pathlib.Path, small: None) -> 
     assert 0 < theirs["least_ratio"] <= theirs["most_ratio"]
 
 
+@pytest.mark.long
 def test_other_outputs_than_the_peers_stop_the_benchmark(
     tmp_path: pathlib.Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ from erag_ray.schemas import LABELS, MEANS, PER_QUERY
 from erag_ray.store import TableStore
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("reader", "told"),
     [
@@ -57,6 +58,7 @@ def test_the_kinds_that_are_known_without_torch_are_those_of_the_models() -> Non
     assert set(KINDS) == set(MODELS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("changes", [{"measures": ["Z"]}, {"statistics": ["Z"]}, {"measures": ["P", "P"]}])
 def test_evaluate_refuses_what_cannot_be_and_former_results_stay(
     tiny: Tiny, reads_here: list[int], changes: dict[str, list[str]]

@@ -82,6 +82,7 @@ def small(**settings: Any) -> Small:
     return model
 
 
+@pytest.mark.long
 def test_a_batch_that_does_not_fit_is_halved_and_later_ones_are_smaller() -> None:
     model = small()
     found = in_order(model.run(requests(*(["x" * 10] * 40))))
@@ -140,6 +141,7 @@ def test_which_errors_cost_a_process_its_gpu(text: str, is_lost: bool) -> None:
     assert not is_gpu_lost(ValueError(text))
 
 
+@pytest.mark.long
 def test_many_requests_that_end_their_processes_do_not_end_the_job(tmp_path: pathlib.Path) -> None:
     places = range(40)
     questions = [f"poison {number}" if number in places else f"question {number}" for number in range(100)]
@@ -348,6 +350,7 @@ def fail_one(tiny: Tiny, kind: str) -> None:
     store.folder.write_parquet(broken.to_arrow(), name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "retry_failed", "is_read"),
     [("resource", False, True), ("code", False, True), ("input", False, False), ("input", True, True)],

@@ -230,6 +230,7 @@ def check_parsed(parsed: object) -> None:
     assert all("\0" not in path and os.fsencode(path) for path in paths if path), paths
 
 
+@pytest.mark.long
 @tried(30)
 @given(content=damaged(YAML))
 def test_a_damaged_config_is_read_or_refused(content: bytes) -> None:

@@ -38,6 +38,7 @@ def script(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_the_notebook_shows_table_1_and_figure_1(
     tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch

@@ -115,6 +115,7 @@ def test_the_verdict_comes_first(visit: Visit) -> None:
     expect(page.locator("#verdict")).to_contain_text("412 questions would be needed")
 
 
+@pytest.mark.long
 def test_a_table_sorts_by_value_and_what_is_missing_stays_last(visit: Visit) -> None:
     page = visit.open()
     head = page.locator("[data-part=runs] thead button").nth(1)

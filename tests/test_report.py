@@ -362,6 +362,7 @@ def test_long_names_and_texts_are_broken_not_cut(width: int) -> None:
 # --- the Markdown ---
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_datasets", [1, 5, 40])
 def test_markdown_has_at_most_150_lines_after_the_verdict(num_datasets: int) -> None:
     runs = [f"run{number}" for number in range(12)]
@@ -477,6 +478,7 @@ def test_one_datasets_tables_are_as_ever(tiny: Tiny, reads_here: list[int]) -> N
     assert {head: found[head] for head in wanted} == wanted
 
 
+@pytest.mark.long
 def test_several_datasets_tables_are_as_ever(tmp_path: pathlib.Path, reads_here: list[int]) -> None:
     wanted = sections_of((GOLDEN / "three_datasets.md").read_text())
     found = sections_of(report_of(three(tmp_path)))

@@ -95,6 +95,7 @@ def form_of(kind: str, score: str) -> Form:
     return models.form_for(kind, EARLY_STOPPED, score=score)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("score", ["exact_match", "accuracy"])
 @pytest.mark.parametrize("name", ["fid", "causal", "bytes"])
 def test_any_tokens_keep_their_score(folders: dict[str, str], name: str, score: str) -> None:
@@ -155,6 +156,7 @@ def golds_for(texts: Sequence[str]) -> list[tuple[str, ...]]:
     return [(choices[place % 3][place] or "x", "whale oil") for place in range(len(texts))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("score", ["exact_match", "accuracy"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_labels_are_those_of_whole_outputs(folders: dict[str, str], kind: str, score: str) -> None:
@@ -461,6 +463,7 @@ def test_hidden_titles_are_hidden_in_every_request_but_the_judges(
     assert len(forms["shown"] | forms["hidden"]) == 2 * len(forms["shown"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_responses_with_and_without_titles_never_mix(
     real: Tiny, folders: dict[str, str], reads_here: list[int], kind: str

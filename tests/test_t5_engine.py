@@ -72,6 +72,7 @@ def test_states_are_those_of_the_library(made: Made, lengths: list[int]) -> None
     )
 
 
+@pytest.mark.long
 def test_states_of_long_segments_are_as_exact_as_the_librarys(made: Made) -> None:
     model, engine = made
     some = segments_of([KERNEL_TOKENS + 90, KERNEL_TOKENS, SEGMENTWISE_TOKENS + 30, 3])
@@ -100,6 +101,7 @@ def generated(model: Any, states: torch.Tensor, is_state: torch.Tensor, most: in
     return [row[: row.index(1) + 1] if 1 in row else row for row in rows]
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=20)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=9), st.integers(1, 12), st.integers(0, 5))
 def test_outputs_are_those_of_generate(made: Made, lengths: list[int], most: int, seed: int) -> None:
