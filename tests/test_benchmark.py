@@ -84,6 +84,7 @@ def test_every_part_has_a_row_for_ours_and_for_its_peers(
     assert [row[5] for row in rows[:2]] == ["-", f"{table['seconds'][1] / table['seconds'][0]:.2f}"]
 
 
+@pytest.mark.long
 def test_evaluation_is_measured_against_its_peers(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -213,6 +213,7 @@ def test_code_of_your_own_is_found_in_the_folder_where_the_job_starts(tiny: Tiny
     assert "score 'mine:half' is a function, not an erag_ray.scores.Score" in refused.stderr
 
 
+@pytest.mark.long
 def test_datasets_with_other_prompts_are_run_by_one_model(tiny: Tiny, reads_here: list[int]) -> None:
     lines = [json.loads(line) for line in tiny.queries.read_text().splitlines()]
     for number, line in enumerate(lines):

@@ -41,6 +41,7 @@ def without_corpus(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(pl.col("doc_id").str.split("/").list.last())
 
 
+@pytest.mark.long
 def test_the_numbers_are_those_of_one_corpus(tiny: Tiny, reads_here: list[int]) -> None:
     compare(tiny)
     asked = num_reader_calls(tiny)
@@ -57,6 +58,7 @@ def test_the_numbers_are_those_of_one_corpus(tiny: Tiny, reads_here: list[int]) 
     assert set(table(two, RUN_TABLE, run_id="bad")["doc_id"].str.split("/").list.first()) == {"right"}
 
 
+@pytest.mark.long
 def test_no_ideal_is_over_the_pool_of_all_corpora(tiny: Tiny, reads_here: list[int]) -> None:
     compare(tiny)
     compare(two := in_two_corpora(tiny))

@@ -122,6 +122,7 @@ def damages_of_stages(tiny: Tiny) -> Iterator[tuple[pathlib.Path, Callable[[byte
     yield out / "trec" / "manifest.json", ANY["no keys"]
 
 
+@pytest.mark.long
 def test_a_damaged_manifest_of_a_stage_is_named_in_the_report(compared: Tiny) -> None:
     for path, damage in damages_of_stages(compared):
         data = path.read_bytes()

@@ -134,6 +134,7 @@ def test_windows_grow_beside_a_device(
     assert models.outputs(model, requests) == expected
 
 
+@pytest.mark.long
 @each_model
 def test_kinds_of_request_do_not_change_each_other(
     folders: dict[str, str], kind: str, settings: dict[str, Any]
@@ -163,6 +164,7 @@ def test_no_requests_have_no_response() -> None:
     assert list(models.BareModel(config).run([])) == []
 
 
+@pytest.mark.long
 @each_model
 def test_odd_passages_are_answered(folders: dict[str, str], kind: str, settings: dict[str, Any]) -> None:
     model, (form, _) = models.loaded(kind, folders[kind]), made(kind, settings)

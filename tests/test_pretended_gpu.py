@@ -173,6 +173,7 @@ def test_attention_in_bfloat16_has_a_fused_kernel(
     assert all(line.startswith("models/t5.py") and one.num_keys <= MOST_TOKENS for one, line in slow), slow
 
 
+@pytest.mark.long
 @each([("fid", "t5"), ("fid", "small"), ("ipa", "t5")])
 def test_no_mask_of_the_engine_is_copied(folders: Folders, gpu: Machine, kind: str, name: str) -> None:
     model = models.loaded(kind, folders(name), dtype="bfloat16")

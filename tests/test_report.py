@@ -81,6 +81,7 @@ def text_of_all(results: Results) -> str:
 # --- the figures ---
 
 
+@pytest.mark.long
 def test_the_first_table_answers_which_retriever(tiny: Tiny, reads_here: list[int]) -> None:
     text = report_of(tiny)
     first = tables_of_text(text)[0]
@@ -96,6 +97,7 @@ def test_the_first_table_answers_which_retriever(tiny: Tiny, reads_here: list[in
         assert with_interval(row["mean"], row["low"], row["high"]) in everything, row
 
 
+@pytest.mark.long
 def test_utility_is_what_the_echo_reader_gets_right(tiny: Tiny, reads_here: list[int]) -> None:
     first = tables_of_text(report_of(tiny))[0]
     for (run, depth), right in RIGHT.items():

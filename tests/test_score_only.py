@@ -370,6 +370,7 @@ def test_a_job_by_early_stop_has_the_same_tables(
     assert {row["new"] for row in again.counts} == {0}
 
 
+@pytest.mark.long
 def test_labels_alone_need_no_whole_output(real: Tiny, reads_here: list[int], tmp_path: pathlib.Path) -> None:
     some = real.with_config(score_only="early_stop")
     inputs = prepare(some.config, check_reader)
@@ -401,6 +402,7 @@ def test_a_dataset_whose_score_needs_whole_outputs_is_read_as_ever(real: Tiny, r
     assert requests.height == inputs.runs.select("query_id", "doc_id").n_unique() + len(QUESTIONS)
 
 
+@pytest.mark.long
 def test_a_job_of_claims_says_how_often_the_verdict_is_what_the_reader_writes(
     real: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

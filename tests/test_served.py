@@ -762,6 +762,7 @@ def tiny_served(tiny: Tiny, server: MisbehavingServer) -> Tiny:
     return tiny.with_config(reader=config_of(server), recheck_fraction=0.0)
 
 
+@pytest.mark.long
 def test_a_job_asks_once_and_a_second_one_nothing(
     tiny_served: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:

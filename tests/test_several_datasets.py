@@ -36,6 +36,7 @@ def test_each_dataset_has_its_own_score_and_reader_settings(tmp_path: pathlib.Pa
     assert known == {"nq": ("question", 50), "fever": ("claim", 50), "wow": ("dialogue", 150)}
 
 
+@pytest.mark.long
 def test_labels_and_measures_are_those_that_each_dataset_allows(walked: Tiny) -> None:
     labels = table(walked, LABELS).with_columns(kind=pl.col("query_id").str.slice(0, 1))
     kinds = {name: set(part["kind"]) for (name,), part in labels.group_by("annotator")}
@@ -133,6 +134,7 @@ def test_table_1_holds_every_correlation_of_the_run_in_the_papers_layout(walked:
     }
 
 
+@pytest.mark.long
 def test_the_caption_says_why_cells_are_empty(walked: Tiny) -> None:
     text = tables_text(walked).replace("\\_", "_")
     caption = text.split("## Table 1: bm25, 3 documents")[1].split("\n## ")[0].strip().splitlines()[-1]
