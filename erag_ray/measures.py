@@ -162,6 +162,20 @@ def harmful(lists: Lists) -> Floats:
     return np.cumsum(lists.labels < 0, axis=1) / _ranks(lists)
 
 
+def noisy_or(lists: Lists) -> Floats:
+    """Return 1 - prod(1 - label) over the first k ranks: one document suffices; labels above 1 count 1."""
+    return 1 - np.cumprod(1 - np.minimum(lists.labels, 1.0), axis=1)
+
+
+def udcg(lists: Lists) -> Floats:
+    """Return the logistic function of the mean label of the first k documents; without documents 1/2.
+
+    With the labels of the annotator ``udcg``: UDCG (arXiv 2510.21440). A list of fewer documents has the mean of these.
+    """
+    counts = np.minimum(_ranks(lists), lists.lengths[:, None])
+    return 1 / (1 + np.exp(-lists.sums / np.maximum(counts, 1)))
+
+
 def _ranks(lists: Lists) -> Floats:
     return np.arange(1.0, lists.depth + 1)
 
@@ -183,6 +197,8 @@ class Measure:
     """The value depends on the base, so ideal="list" and ideal="pool" differ."""
     takes: frozenset[Kind]
     """The kinds of labels that it is defined for; measures of binary labels also take graded ones with a threshold."""
+    by_default: bool = True
+    """Computed where a job names no measures."""
 
     @property
     def needs_binary(self) -> bool:
@@ -280,6 +296,11 @@ def measures_for(kind: Kind, threshold: float | None) -> list[str]:
     return [name for name, measure in MEASURES.items() if takes(measure, kind, threshold)]
 
 
+def default_measures(kind: Kind, threshold: float | None) -> list[str]:
+    """Return the names of the measures for labels of a kind that a job gets without naming any."""
+    return [name for name in measures_for(kind, threshold) if MEASURES[name].by_default]
+
+
 def canonical_name(name: str) -> str:
     """Return the name of a measure in `MEASURES` and in tables: AP for MAP, RR for MRR, Success for Hit Ratio.
 
@@ -323,6 +344,8 @@ MEASURES = {
         Measure(name="nDCG", function=ndcg, uses_ideal=True, takes=GAINS),
         Measure(name="Success", function=success, uses_ideal=False, takes=ALL),
         Measure(name="Harmful", function=harmful, uses_ideal=False, takes=frozenset({"signed"})),
+        Measure(name="NoisyOr", function=noisy_or, uses_ideal=False, takes=GAINS, by_default=False),
+        Measure(name="UDCG", function=udcg, uses_ideal=False, takes=frozenset({"signed"}), by_default=False),
     )
 }
 

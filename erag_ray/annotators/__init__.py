@@ -41,7 +41,7 @@ from erag_ray.annotators.judged import llm_relevance, llm_relevance_graded
 from erag_ray.annotators.unrelated import PER_QUESTION, unrelated_pairs
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, RELEVANCE
 from erag_ray.measures import Kind as LabelKind
-from erag_ray.measures import canonical_name, measures_for
+from erag_ray.measures import canonical_name, default_measures
 from erag_ray.registry import find_instance
 from erag_ray.schemas import LABELS, conform
 from erag_ray.scores import SHORT_ANSWERS, score_named
@@ -179,8 +179,8 @@ def request_specs(names: Sequence[str]) -> Iterator[RequestSpec]:
 
 
 def requested_measures(names: Sequence[str] | None, kind: LabelKind, threshold: float | None) -> list[str]:
-    """Return the canonical names of the requested measures, or of all that labels of this kind allow."""
-    return measures_for(kind, threshold) if names is None else [canonical_name(name) for name in names]
+    """Return the canonical names of the requested measures, or the default ones of labels of this kind."""
+    return default_measures(kind, threshold) if names is None else [canonical_name(name) for name in names]
 
 
 def kind_of_labels(annotator: str, score: str) -> LabelKind:

@@ -147,8 +147,8 @@ class JobConfig:
 
     measures: list[str] | None = None
     """Measures of a ranked list: P, R, AP (or MAP), RR (or MRR), nDCG, Success (or Hit Ratio), or package.module:name
-    (null: all that the labels allow: graded labels without a threshold allow P, nDCG and Success, gains P, Success and
-    Harmful)."""
+    (null: all of these that the labels allow: graded labels without a threshold allow P, nDCG and Success, gains P,
+    Success and Harmful). Only where it is named: NoisyOr (1 minus the product of 1 - label)."""
 
     cutoffs: list[int] = field(default_factory=lambda: [1, 3, 5, 10])
     """Measures are taken at these ranks and at each full depth."""
