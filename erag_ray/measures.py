@@ -349,5 +349,74 @@ MEASURES = {
     )
 }
 
+
+# --- measures over the facts of a question ---
+
+ALPHA = 0.5
+"""How much of a fact's gain a document loses for each earlier one that has it (Clarke et al., SIGIR 2008)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactLists:
+    """Labels of ranked lists for each fact of their questions, all with one number of facts; within [0, 1]."""
+
+    labels: Floats
+    """[num_lists, depth, num_facts], in rank order; 0 behind the end of a list."""
+    ideal: Floats
+    """[num_lists, width, num_facts], the base in any order; 0 behind its end."""
+
+
+def coverage(lists: FactLists) -> Floats:
+    """Return the mean over facts of 1 - prod(1 - label) over the first k ranks: the share of facts that they give."""
+    covered: Floats = (1 - np.cumprod(1 - lists.labels, axis=1)).mean(axis=2)
+    return covered
+
+
+def alpha_ndcg(lists: FactLists) -> Floats:
+    """Return alpha-nDCG with alpha = .5 over facts (Clarke et al., SIGIR 2008).
+
+    A document gains for each fact its label times the product of 1 - alpha x label over earlier documents; the discount
+    is log2(rank + 1). The ideal order is the greedy one, as usual (the best one is NP-hard, so that values slightly
+    above 1 are possible); of equal gains the last document of the base comes first, as in ndeval.
+    """
+    depth = lists.labels.shape[1]
+    discounts = np.log2(np.arange(1.0, depth + 1) + 1)
+    remaining = np.cumprod(1 - ALPHA * lists.labels, axis=1)
+    before = np.concatenate([np.ones_like(remaining[:, :1]), remaining[:, :-1]], axis=1)
+    gains = (lists.labels * before).sum(axis=2)
+    ideal = _greedy_gains(lists.ideal, depth)
+    return _ratio(np.cumsum(gains / discounts, axis=1), np.cumsum(ideal / discounts, axis=1))
+
+
+def _greedy_gains(base: Floats, depth: int) -> Floats:
+    """Return the gains [num_lists, depth] of a base's documents, the one with the largest gain next."""
+    base = base[:, ::-1]
+    remaining, gains = np.ones((len(base), base.shape[2])), np.zeros((len(base), depth))
+    is_free, rows = np.ones(base.shape[:2], np.bool_), np.arange(len(base))
+    for rank in range(min(depth, base.shape[1])):
+        # rounded, so that equal gains tie in whichever order they are summed
+        gain = np.where(is_free, np.einsum("ldf,lf->ld", base, remaining).round(12), -1.0)
+        best = gain.argmax(axis=1)
+        gains[:, rank] = gain[rows, best]
+        remaining *= 1 - ALPHA * base[rows, best]
+        is_free[rows, best] = False
+    return gains
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactMeasure:
+    """A measure over the facts of a question."""
+
+    function: Callable[[FactLists], Floats]
+    """FactLists -> [num_lists, depth]: the value at every cut-off 1..depth."""
+    uses_ideal: bool
+
+
+FACT_MEASURES = {
+    "Coverage": FactMeasure(function=coverage, uses_ideal=False),
+    "alpha-nDCG": FactMeasure(function=alpha_ndcg, uses_ideal=True),
+}
+"""Measures of the annotator ``erag_facts``."""
+
 # names in the literature of measures and of their means
 OTHER_NAMES = {"map": "AP", "mrr": "RR", "hit": "Success", "hitratio": "Success", "hitrate": "Success"}

@@ -16,6 +16,10 @@ POOL = "pool"
 """Those of the union of all compared runs."""
 
 Floats = npt.NDArray[np.float64]
+Name = tuple[str, int, str, int, str]
+"""run_id, depth, measure, cutoff and ideal."""
+Column = tuple[Name, Floats]
+"""Its name; the values [num_queries], NaN where not judged."""
 
 
 @dataclass(frozen=True, kw_only=True)

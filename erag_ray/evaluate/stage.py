@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import polars as pl
 
-from erag_ray.annotators import applicable_queries
+from erag_ray.annotators import applicable_queries, uses
 from erag_ray.config import JobConfig
 from erag_ray.errors import InputError
 from erag_ray.evaluate.cells import cell_columns, cell_comparisons, cell_shares, cells, complements
@@ -39,6 +39,7 @@ from erag_ray.schemas import (
     COMPLEMENTS,
     CONTRASTS,
     CORRELATIONS,
+    FACT_LABELS,
     LABELS,
     MEANS,
     PER_QUERY,
@@ -154,11 +155,19 @@ class _Evaluation:
                 name=schema.name,
                 tables=[schema],
                 settings={key: getattr(self.settings, key) for key in keys},
-                sources=digests(self.tables, SOURCES[schema]),
+                sources=digests(self.tables, self._sources(schema)),
                 names=names,
                 make=functools.partial(self._make, schema, at),
             )
             return ensure(stage, self.tables)
+
+    def _sources(self, schema: TableSchema) -> Sequence[TableSchema]:
+        of_facts = [FACT_LABELS] if schema == PER_QUERY and self._uses_facts else []
+        return [*SOURCES[schema], *of_facts]
+
+    @property
+    def _uses_facts(self) -> bool:
+        return uses(self.config.annotators, "facts")
 
     def _make(self, schema: TableSchema, at: StageProgress, append: Append) -> Mapping[str, object]:
         for part in self._parts(schema, at):
@@ -178,11 +187,10 @@ class _Evaluation:
             return [cells(self.labels, self.used, self.inputs.runs, self.settings.threshold)]
         if schema in OF_LABELS:
             arguments = self.labels, self.inputs.runs, self._applicable, self.inputs.queries, self.settings
-            return (
-                [pool_bias(*arguments)]
-                if schema == POOL_BIAS
-                else at.each(per_query_parts(*arguments), "parts")
-            )
+            if schema == POOL_BIAS:
+                return [pool_bias(*arguments)]
+            fact_labels = self.tables.read(FACT_LABELS) if self._uses_facts else None
+            return at.each(per_query_parts(*arguments, fact_labels=fact_labels), "parts")
         is_of_cells = schema in OF_CELLS or schema == CELL_SHARES
         datasets = self._cell_columns if is_of_cells else self._columns
         parts = [self._part(schema, one) for one in at.each(datasets, "datasets")]

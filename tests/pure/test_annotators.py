@@ -55,6 +55,7 @@ WORLD = Evidence(
     queries=QUERIES,
     corpus=CORPUS,
     provenance=PROVENANCE,
+    facts=pl.DataFrame({"query_id": ["q1", "q1"], "fact": [1, 2], "answers": [["Lima"], ["Cusco", "Quito"]]}),
     values={
         RELEVANCE: PAIRS.with_columns(reader=pl.lit("judge"), value=pl.lit(0.7)),
         GOLD_LIKELIHOOD: NOTHING_TOO.with_columns(reader=pl.lit("fid"), value=pl.lit(0.7)),
