@@ -9,6 +9,7 @@ defines an `Annotator` and is named as ``package.module:name``.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -16,6 +17,7 @@ from typing import Literal
 import polars as pl
 import pyarrow as pa
 
+from erag_ray.annotators.abstention import distracting, udcg, usable
 from erag_ray.annotators.base import (
     PAIR,
     SUFFICES,
@@ -41,7 +43,7 @@ from erag_ray.annotators.gains import (
 )
 from erag_ray.annotators.judged import llm_relevance, llm_relevance_graded
 from erag_ray.annotators.unrelated import PER_QUESTION, unrelated_pairs
-from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, RELEVANCE
+from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, NO_RESPONSE, RELEVANCE
 from erag_ray.measures import FACT_MEASURES, canonical_name, default_measures
 from erag_ray.measures import Kind as LabelKind
 from erag_ray.registry import find_instance
@@ -217,6 +219,7 @@ def kind_of_labels(annotator: str, score: str) -> LabelKind:
 
 
 READER_AND_SCORE: frozenset[Literal["reader", "score"]] = frozenset({"reader", "score"})
+ABSTENTIONS = RequestSpec(NO_RESPONSE, every_pair)
 SPANS = "short answers, scored by exact_match or match: verdicts and dialogue are not looked for in passages"
 
 ANNOTATORS: dict[str, Annotator] = {
@@ -302,6 +305,44 @@ ANNOTATORS: dict[str, Annotator] = {
                 RequestSpec(GOLD_LIKELIHOOD, unrelated_pairs),
             ),
             fills=frozenset({"reader"}),
+        ),
+        Annotator(
+            name="usable",
+            function=usable,
+            applies=_every_query,
+            kind="graded",
+            requests=(ABSTENTIONS,),
+            fills=frozenset({"reader"}),
+        ),
+        Annotator(
+            name="udcg",
+            function=functools.partial(udcg, relevance=erag),
+            applies=_every_query,
+            kind="signed",
+            requests=(ABSTENTIONS, RequestSpec(ANSWER, every_pair)),
+            fills=READER_AND_SCORE,
+            measures=("UDCG",),
+            uses_threshold=True,
+        ),
+        Annotator(
+            name="udcg_provenance",
+            function=functools.partial(udcg, relevance=provenance),
+            applies=_has_gold,
+            applies_to="questions with gold pages or passages",
+            kind="signed",
+            requests=(ABSTENTIONS,),
+            fills=frozenset({"reader"}),
+            measures=("UDCG",),
+        ),
+        Annotator(
+            name="distracting",
+            function=functools.partial(distracting, relevance=erag),
+            applies=_every_query,
+            kind="binary",
+            requests=(ABSTENTIONS, RequestSpec(ANSWER, every_pair)),
+            fills=READER_AND_SCORE,
+            measures=("P",),
+            uses_threshold=True,
         ),
     )
 }

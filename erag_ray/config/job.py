@@ -140,10 +140,11 @@ class JobConfig:
     annotators: list[str] = field(
         default_factory=lambda: ["erag", "contains_answer_dpr", "contains_answer_kilt", "provenance"]
     )
-    """Who labels the documents: erag, contains_answer_dpr, contains_answer_kilt, provenance, llm_relevance and
-    llm_relevance_graded (both by the judge), gold_likelihood (of the answer, to the reader), gain (erag with the
-    document minus without any), gain_likelihood (gold_likelihood minus what unrelated documents give), or
-    package.module:name."""
+    """Who labels the documents: erag, erag_facts (of each fact of questions with answers_all), contains_answer_dpr,
+    contains_answer_kilt, provenance, llm_relevance and llm_relevance_graded (both by the judge), gold_likelihood (of
+    the answer, to the reader), gain (erag with the document minus without any), gain_likelihood (gold_likelihood minus
+    what unrelated documents give), usable (1 minus the probability that the reader abstains), udcg and udcg_provenance
+    (usable with a sign, relevance by erag or provenance), distracting, or package.module:name."""
 
     measures: list[str] | None = None
     """Measures of a ranked list: P, R, AP (or MAP), RR (or MRR), nDCG, Success (or Hit Ratio), or package.module:name
@@ -154,8 +155,8 @@ class JobConfig:
     """Measures are taken at these ranks and at each full depth."""
 
     threshold: float | None = None
-    """A graded label of at least this counts as relevant in AP, RR and R; a label or an end-to-end score of at least
-    this suffices in the table cells (null: of at least 0.5 there)."""
+    """A graded label of at least this counts as relevant in AP, RR and R, and for udcg and distracting; a label or an
+    end-to-end score of at least this suffices in the table cells (null: of at least 0.5 for these and there)."""
 
     slices: list[str] = field(default_factory=list)
     """Also by slices of the questions: paths in their records, whose dots go down as those of where (meta.hops), and
