@@ -329,6 +329,17 @@ FACT_LABELS = _table(
     fact=RANK,
     label_=VALUE,
 )
+# documents of a list whose text is that of one before it, or nearly
+LIST_DUPLICATES = _table(
+    "list_duplicates",
+    "run_id query_id depth",
+    run_id=STRING,
+    query_id=STRING,
+    depth=RANK,
+    num_documents=COUNT,
+    num_exact=COUNT,
+    num_near=COUNT,
+)
 # effect of a list of documents on the reader, see evaluate.CELLS_MEANING
 CELLS = _table(
     "cells",
@@ -548,6 +559,7 @@ TABLES = {
         SLICES,
         FACTS,
         FACT_LABELS,
+        LIST_DUPLICATES,
         CELLS,
         CELL_SHARES,
         CELL_COMPARISONS,

@@ -30,6 +30,7 @@ from erag_ray.inputs import (
 )
 from erag_ray.logs import say
 from erag_ray.progress import StageProgress, stage_progress
+from erag_ray.runs import list_duplicates
 from erag_ray.schemas import (
     BEST_DEPTHS,
     CELL_COMPARISONS,
@@ -38,9 +39,11 @@ from erag_ray.schemas import (
     COMPARISONS,
     COMPLEMENTS,
     CONTRASTS,
+    CORPUS,
     CORRELATIONS,
     FACT_LABELS,
     LABELS,
+    LIST_DUPLICATES,
     MEANS,
     PER_QUERY,
     POOL_BIAS,
@@ -130,8 +133,35 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
     _check_made(tables, UTILITY, "end_to_end", end_to_end_settings(config, inputs.datasets))
     evaluation = _Evaluation(config, inputs, tables)
     same = [schema.name for schema in RESULTS if not evaluation.make(schema)]
+    _count_duplicates(config, inputs, tables)
     if same:
         say(f"{', '.join(same)}: as sealed before")
+
+
+def _count_duplicates(config: JobConfig, inputs: Inputs, tables: TableStore) -> None:
+    """Seal LIST_DUPLICATES where the job asks for them, else delete those of an earlier job."""
+    if not config.duplicates:
+        tables.folder.delete_folder(LIST_DUPLICATES.name)
+        return
+    depths = depths_of(config.depths, config.depth)
+
+    def make(append: Append) -> Mapping[str, object]:
+        append(LIST_DUPLICATES, list_duplicates(inputs.runs, inputs.corpus, depths))
+        return {}
+
+    with stage_progress(LIST_DUPLICATES.name, show=config.progress):
+        sources = digests(tables, [RUNS, CORPUS])
+        settings = {"depths": depths}
+        ensure(
+            Stage(
+                name=LIST_DUPLICATES.name,
+                tables=[LIST_DUPLICATES],
+                settings=settings,
+                sources=sources,
+                make=make,
+            ),
+            tables,
+        )
 
 
 class _Evaluation:
