@@ -316,6 +316,30 @@ BEST_DEPTHS = _table(
 )
 # values of questions at a path of their records, or other properties, to report them separately
 SLICES = _table("slices", "query_id slice", query_id=STRING, slice=STRING, value=STRING)
+# gold answers of a question that each say another thing, with their accepted forms
+FACTS = _table("facts", "query_id fact", query_id=STRING, fact=RANK, answers=STRINGS)
+# score of the reader's output with a single document, for one fact
+FACT_LABELS = _table(
+    "fact_labels",
+    "reader score query_id doc_id fact",
+    reader=STRING,
+    score=STRING,
+    query_id=STRING,
+    doc_id=STRING,
+    fact=RANK,
+    label_=VALUE,
+)
+# documents of a list whose text is that of one before it, or nearly
+LIST_DUPLICATES = _table(
+    "list_duplicates",
+    "run_id query_id depth",
+    run_id=STRING,
+    query_id=STRING,
+    depth=RANK,
+    num_documents=COUNT,
+    num_exact=COUNT,
+    num_near=COUNT,
+)
 # effect of a list of documents on the reader, see evaluate.CELLS_MEANING
 CELLS = _table(
     "cells",
@@ -533,6 +557,9 @@ TABLES = {
         POOL_BIAS,
         BEST_DEPTHS,
         SLICES,
+        FACTS,
+        FACT_LABELS,
+        LIST_DUPLICATES,
         CELLS,
         CELL_SHARES,
         CELL_COMPARISONS,

@@ -53,8 +53,8 @@ class JobConfig:
     package.module:name."""
 
     question_fields: dict[str, str] = field(default_factory=dict)
-    """Fields of the records under other names: question, answers or id -> where it stands ({question: q, answers:
-    a.text, id: key}). Dots go down into the record. All records are then of the plain format."""
+    """Fields of the records under other names: question, answers, answers_all or id -> where it stands ({question: q,
+    answers: a.text, id: key}). Dots go down into the record. All records are then of the plain format."""
 
     qrels: list[str] = field(default_factory=list)
     """TREC qrels (query 0 document grade), BEIR's (TSV) or MTEB's (JSON Lines, Parquet or hf:NAME:SPLIT with query-id,
@@ -149,27 +149,31 @@ class JobConfig:
     annotators: list[str] = field(
         default_factory=lambda: ["erag", "contains_answer_dpr", "contains_answer_kilt", "provenance"]
     )
-    """Who labels the documents: erag, contains_answer_dpr, contains_answer_kilt, provenance, llm_relevance and
-    llm_relevance_graded (both by the judge), gold_likelihood (of the answer, to the reader), gain (erag with the
-    document minus without any), gain_likelihood (gold_likelihood minus what unrelated documents give), or
-    package.module:name."""
+    """Who labels the documents: erag, erag_facts (of each fact of questions with answers_all), contains_answer_dpr,
+    contains_answer_kilt, provenance, llm_relevance and llm_relevance_graded (both by the judge), gold_likelihood (of
+    the answer, to the reader), gain (erag with the document minus without any), gain_likelihood (gold_likelihood minus
+    what unrelated documents give), usable (1 minus the probability that the reader abstains), udcg and udcg_provenance
+    (usable with a sign, relevance by erag or provenance), distracting, or package.module:name."""
 
     measures: list[str] | None = None
     """Measures of a ranked list: P, R, AP (or MAP), RR (or MRR), nDCG, Success (or Hit Ratio), or package.module:name
-    (null: all that the labels allow: graded labels without a threshold allow P, nDCG and Success, gains P, Success and
-    Harmful)."""
+    (null: all of these that the labels allow: graded labels without a threshold allow P, nDCG and Success, gains P,
+    Success and Harmful). Only where it is named: NoisyOr (1 minus the product of 1 - label)."""
 
     cutoffs: list[int] = field(default_factory=lambda: [1, 3, 5, 10])
     """Measures are taken at these ranks and at each full depth."""
 
     threshold: float | None = None
-    """A graded label of at least this counts as relevant in AP, RR and R; a label or an end-to-end score of at least
-    this suffices in the table cells (null: of at least 0.5 there)."""
+    """A graded label of at least this counts as relevant in AP, RR and R, and for udcg and distracting; a label or an
+    end-to-end score of at least this suffices in the table cells (null: of at least 0.5 for these and there)."""
 
     slices: list[str] = field(default_factory=list)
     """Also by slices of the questions: paths in their records, whose dots go down as those of where (meta.hops), and
     known (whether the reader answers without passages). Means, cells and comparisons are given for every value; a
     record without the path, or with null or a blank there, has the value (none). At most 50 values a path."""
+
+    duplicates: bool = False
+    """Count the documents of each list whose text is equal, or nearly equal, to that of one before it."""
 
     statistics: list[str] = field(default_factory=lambda: ["kendall_tau_b", "spearman_rho"])
     """Agreement between a measure and the end-to-end score."""

@@ -10,7 +10,7 @@ from erag_ray.config.check import require
 from erag_ray.config.outside import OUTSIDE_KEYS, OutsideKeys
 
 MAX_NAME_BYTES = 150
-QUESTION_FIELDS = ("question", "answers", "id")
+QUESTION_FIELDS = ("question", "answers", "answers_all", "id")
 # what each kind looks at; code from outside looks at nothing
 KEYS = {
     "bm25": {"searches", "analyser", "k1", "b", "method"},

@@ -17,6 +17,10 @@ POOL = "pool"
 IDEALS = (OWN_LIST, POOL)
 
 Floats = npt.NDArray[np.float64]
+Name = tuple[str, int, str, int, str]
+"""run_id, depth, measure, cutoff and ideal."""
+Column = tuple[Name, Floats]
+"""Its name; the values [num_queries], NaN where not judged."""
 
 
 @dataclass(frozen=True, kw_only=True)

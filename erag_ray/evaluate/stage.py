@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import polars as pl
 
-from erag_ray.annotators import applicable_queries
+from erag_ray.annotators import applicable_queries, uses
 from erag_ray.config import JobConfig
 from erag_ray.errors import InputError
 from erag_ray.evaluate.cells import cell_columns, cell_comparisons, cell_shares, cells, complements
@@ -30,6 +30,7 @@ from erag_ray.inputs import (
 )
 from erag_ray.logs import say
 from erag_ray.progress import StageProgress, stage_progress
+from erag_ray.runs import list_duplicates
 from erag_ray.schemas import (
     BEST_DEPTHS,
     CELL_COMPARISONS,
@@ -38,8 +39,11 @@ from erag_ray.schemas import (
     COMPARISONS,
     COMPLEMENTS,
     CONTRASTS,
+    CORPUS,
     CORRELATIONS,
+    FACT_LABELS,
     LABELS,
+    LIST_DUPLICATES,
     MEANS,
     PER_QUERY,
     POOL_BIAS,
@@ -130,8 +134,35 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
     _check_made(tables, UTILITY, "end_to_end", end_to_end_settings(config, inputs.datasets))
     evaluation = _Evaluation(config, inputs, tables)
     same = [schema.name for schema in RESULTS if not evaluation.make(schema)]
+    _count_duplicates(config, inputs, tables)
     if same:
         say(f"{', '.join(same)}: as sealed before")
+
+
+def _count_duplicates(config: JobConfig, inputs: Inputs, tables: TableStore) -> None:
+    """Seal LIST_DUPLICATES where the job asks for them, else delete those of an earlier job."""
+    if not config.duplicates:
+        tables.folder.delete_folder(LIST_DUPLICATES.name)
+        return
+    depths = depths_of(config.depths, config.depth)
+
+    def make(append: Append) -> Mapping[str, object]:
+        append(LIST_DUPLICATES, list_duplicates(inputs.runs, inputs.corpus, depths))
+        return {}
+
+    with stage_progress(LIST_DUPLICATES.name, show=config.progress):
+        sources = digests(tables, [RUNS, CORPUS])
+        settings = {"depths": depths}
+        ensure(
+            Stage(
+                name=LIST_DUPLICATES.name,
+                tables=[LIST_DUPLICATES],
+                settings=settings,
+                sources=sources,
+                make=make,
+            ),
+            tables,
+        )
 
 
 class _Evaluation:
@@ -155,11 +186,19 @@ class _Evaluation:
                 name=schema.name,
                 tables=[schema],
                 settings={key: getattr(self.settings, key) for key in keys},
-                sources=digests(self.tables, SOURCES[schema]),
+                sources=digests(self.tables, self._sources(schema)),
                 names=names,
                 make=functools.partial(self._make, schema, at),
             )
             return ensure(stage, self.tables)
+
+    def _sources(self, schema: TableSchema) -> Sequence[TableSchema]:
+        of_facts = [FACT_LABELS] if schema == PER_QUERY and self._uses_facts else []
+        return [*SOURCES[schema], *of_facts]
+
+    @property
+    def _uses_facts(self) -> bool:
+        return uses(self.config.annotators, "facts")
 
     def _make(self, schema: TableSchema, at: StageProgress, append: Append) -> Mapping[str, object]:
         for part in self._parts(schema, at):
@@ -179,9 +218,10 @@ class _Evaluation:
             return [cells(self.labels, self.used, self.inputs.runs, self.settings.threshold)]
         if schema in OF_LABELS:
             arguments = self.labels, self.inputs.runs, self._applicable, self.inputs.queries, self.settings
-            if schema == PER_QUERY:
-                return at.each(per_query_parts(*arguments), "parts")
-            return [pool_bias(*arguments)] if POOL in self.settings.ideals else [as_frame(schema.empty())]
+            if schema == POOL_BIAS:
+                return [pool_bias(*arguments)] if POOL in self.settings.ideals else [as_frame(schema.empty())]
+            fact_labels = self.tables.read(FACT_LABELS) if self._uses_facts else None
+            return at.each(per_query_parts(*arguments, fact_labels), "parts")
         is_of_cells = schema in OF_CELLS or schema == CELL_SHARES
         datasets = self._cell_columns if is_of_cells else self._columns
         parts = [self._part(schema, one) for one in at.each(datasets, "datasets")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import polars as pl
 import pyarrow as pa
@@ -19,7 +19,7 @@ from erag_ray.model_sources import find_model
 from erag_ray.registry import find
 from erag_ray.runs import REFERENCE_NAMES, REFERENCES
 from erag_ray.schemas import CORPUS, RUNS
-from erag_ray.scores import score_named
+from erag_ray.scores import JUDGED, score_named
 from erag_ray.store import Folder
 
 
@@ -124,9 +124,42 @@ def evaluation_notes(config: JobConfig) -> list[str]:
     return [*diagnostics.warnings, f"{text} (corpora: {', '.join(corpora)})"]
 
 
+def check_facts(
+    config: JobConfig, queries: pl.DataFrame, facts: pl.DataFrame, diagnostics: Diagnostics
+) -> None:
+    """Check that there are FACTS, and that the outputs with single documents can be scored for each of them."""
+    scores = queries.join(facts, on="query_id", how="semi")["score"].unique().sort()
+    judged = [score for score in scores if score in JUDGED]
+    texts = {
+        "no question lists several facts. Give the questions a field answers_all, or leave this annotator out": (
+            facts.is_empty()
+        ),
+        f"score {', '.join(judged)} grades an output as a whole, not by fact. Choose another score, such as match": (
+            bool(judged)
+        ),
+        f"score_only: {config.score_only} shortens outputs by the answers as a whole. Leave it out": (
+            config.score_only is not None
+        ),
+    }
+    problems = [f"annotators: erag_facts: {text}" for text, is_wrong in texts.items() if is_wrong]
+    diagnostics.error("config key annotators", *problems)
+
+
+def fact_notes(queries: pl.DataFrame, facts: pl.DataFrame) -> Iterator[str]:
+    """Yield notes on questions without facts, or with a single one."""
+    sizes = facts.group_by("query_id").len()
+    without, single = queries.height - sizes.height, sizes.filter(len=1).height
+    if without:
+        counts = f"{without:,} of {queries.height:,}"
+        yield f"questions without facts (answers_all), which have no Coverage and alpha-nDCG: {counts}"
+    if single:
+        yield f"questions with a single fact, whose Coverage is NoisyOr: {single:,} of {sizes.height:,} with facts"
+
+
 def _check_measures(config: JobConfig, annotator: str, score: str) -> None:
     kind = kind_of_labels(annotator, score)
-    check_measures(requested_measures(config.measures, kind, config.threshold), kind, config.threshold)
+    measures = requested_measures(annotator, config.measures, kind, config.threshold)
+    check_measures(measures, kind, config.threshold)
 
 
 def attempt(diagnostics: Diagnostics, key: str, check: Callable[[], object]) -> bool:

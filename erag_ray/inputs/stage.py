@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
+from erag_ray.annotators import uses
 from erag_ray.config import KNOWN, JobConfig
 from erag_ray.datasets import Dataset, LoadedQueries, load_queries, sample_loaded
 from erag_ray.errors import InputError
@@ -16,18 +17,20 @@ from erag_ray.files import Diagnostics
 from erag_ray.inputs.documents import load_documents
 from erag_ray.inputs.settings import (
     check_evaluation,
+    check_facts,
     check_no_overwrite,
     check_reader_names,
     check_runs,
     check_writable,
     evaluation_notes,
+    fact_notes,
     scores_of,
 )
 from erag_ray.inputs.tables import check_inputs, gold_lists
 from erag_ray.logs import say
 from erag_ray.progress import stage_progress
 from erag_ray.runs import ENTRY_COLUMNS, load_run, seconds_of
-from erag_ray.schemas import CORPUS, GOLD, PROVENANCE, QUERIES, RETRIEVAL_SECONDS, RUNS, SLICES
+from erag_ray.schemas import CORPUS, FACTS, GOLD, PROVENANCE, QUERIES, RETRIEVAL_SECONDS, RUNS, SLICES
 from erag_ray.stages import JOB_STAGES, Append, Stage, digests, ensure
 from erag_ray.store import NOT_LOCAL, TableStore, file_stamp
 
@@ -69,6 +72,8 @@ class Inputs:
     gold: pl.DataFrame
     retrieval_seconds: pl.DataFrame
     slices: pl.DataFrame
+    facts: pl.DataFrame
+    """FACTS; empty where no annotator uses them."""
     datasets: Mapping[str, Dataset]
     notes: Sequence[str]
 
@@ -112,6 +117,7 @@ def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Input
     if loaded is None:
         _check_job(config, inputs.queries, inputs.datasets, check_reader, diagnostics)
     inputs = _with_slices(config, inputs, diagnostics, is_loaded=loaded is not None)
+    inputs = _with_facts(config, inputs, diagnostics, is_loaded=loaded is not None)
     diagnostics.raise_errors()
     if loaded is None:
         say("inputs: as sealed before")
@@ -152,6 +158,7 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
         gold=gold,
         retrieval_seconds=seconds_of(needed),
         slices=loaded.slices,
+        facts=loaded.facts,
         datasets=loaded.datasets,
         notes=diagnostics.warnings,
     )
@@ -197,6 +204,8 @@ def check_settings(config: JobConfig, check_reader: ReaderCheck | None = None) -
     check_writable({"out": config.out, "cache_dir": config.cache_dir}, diagnostics)
     loaded = _queries(config, diagnostics)
     _check_job(config, loaded.queries, loaded.datasets, check_reader, diagnostics)
+    if uses(config.annotators, "facts"):
+        check_facts(config, loaded.queries, loaded.facts, diagnostics)
     diagnostics.raise_errors()
 
 
@@ -283,6 +292,31 @@ def _with_slices(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *,
     return dataclasses.replace(inputs, slices=store.read(SLICES))
 
 
+def _with_facts(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, is_loaded: bool) -> Inputs:
+    """Return the inputs with their facts, if an annotator uses them: sealed as FACTS, separately as SLICES are.
+
+    Raises:
+        InputError: no question has facts, or they cannot be labelled in this job.
+    """
+    if not uses(config.annotators, "facts"):
+        return dataclasses.replace(inputs, facts=pl.DataFrame(FACTS.empty()))
+    store = TableStore(config.out)
+
+    def make(append: Append) -> Mapping[str, object]:
+        loaded = inputs.facts if is_loaded else _queries(config, diagnostics).facts
+        append(FACTS, loaded.join(inputs.queries, on="query_id", how="semi"))
+        diagnostics.raise_errors()
+        return {}
+
+    files = {path: file_stamp(path) for path in config.queries}
+    sources = digests(store, [QUERIES])
+    ensure(Stage(name="facts", tables=[FACTS], settings={}, sources=sources, inputs=files, make=make), store)
+    facts = store.read(FACTS)
+    check_facts(config, inputs.queries, facts, diagnostics)
+    diagnostics.raise_errors()
+    return dataclasses.replace(inputs, facts=facts, notes=[*inputs.notes, *fact_notes(inputs.queries, facts)])
+
+
 def input_settings(config: JobConfig) -> dict[str, object]:
     """Return the config settings that the input tables depend on."""
     settings = {key: getattr(config, key) for key in INPUT_KEYS}
@@ -337,7 +371,8 @@ def prepared(config: JobConfig) -> Inputs:
         )
     with stage_progress("loading sealed inputs", show=config.progress):
         inputs = _with_notes(config, _sealed(tables))
-    return _with_slices(config, inputs, Diagnostics(), is_loaded=False)
+    inputs = _with_slices(config, inputs, Diagnostics(), is_loaded=False)
+    return _with_facts(config, inputs, Diagnostics(), is_loaded=False)
 
 
 def _sealed(tables: TableStore) -> Inputs:
@@ -345,8 +380,8 @@ def _sealed(tables: TableStore) -> Inputs:
     settings = tables.manifest(QUERIES)["config"]
     frames = {schema.name: tables.read(schema) for schema in INPUT_TABLES}
     datasets = {name: Dataset(**fields) for name, fields in settings["datasets"].items()}
-    slices = pl.DataFrame(SLICES.empty())
-    return Inputs(**frames, slices=slices, datasets=datasets, notes=settings["notes"])
+    slices, facts = pl.DataFrame(SLICES.empty()), pl.DataFrame(FACTS.empty())
+    return Inputs(**frames, slices=slices, facts=facts, datasets=datasets, notes=settings["notes"])
 
 
 def _with_notes(config: JobConfig, inputs: Inputs) -> Inputs:
