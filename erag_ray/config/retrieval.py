@@ -174,8 +174,8 @@ class RetrieveConfig:
     package.module:name."""
 
     question_fields: dict[str, str] = field(default_factory=dict)
-    """Fields of the records under other names: question, answers or id -> where it stands ({question: q, answers:
-    a.text, id: key}). Dots go down into the record. All records are then of the plain format."""
+    """Fields of the records under other names: question, answers, answers_all or id -> where it stands ({question: q,
+    answers: a.text, id: key}). Dots go down into the record. All records are then of the plain format."""
 
     qrels: list[str] = field(default_factory=list)
     """TREC qrels (query 0 document grade), BEIR's (TSV) or MTEB's (JSON Lines, Parquet or hf:NAME:SPLIT with query-id,

@@ -102,7 +102,8 @@ def load_queries(
         diagnostics: receives all errors and warnings.
         format: a key of `QUERY_FORMATS`, ``package.module:name`` of a function `Record -> Question`, or "auto" to
             detect the format of each record by its field names.
-        fields: question, answers or id -> path of that field in the records, which are then of the plain format.
+        fields: question, answers, answers_all or id -> path of that field in the records, which are then of the plain
+            format.
         dataset: name of the data set; default: the record's ``kilt_task``, else the file's name.
         score: the score of all questions; default: ``score_by_dataset``, else the data set's default.
         score_by_dataset: data set -> score.
