@@ -18,6 +18,10 @@ from erag_ray.config.retrieval import (
     check_retrievers,
 )
 
+CREDITS = ("leave_one_out", "marginal", "shapley")
+"""Ways to credit a document of a list with its part in the list's score."""
+ORDERS = ("reversed", "shuffled", "unrelated_before", "unrelated_after")
+"""Changes of a list that leave its documents in it."""
 KNOWN = "known"
 """The slice by whether the reader answers a question without passages."""
 
@@ -178,6 +182,28 @@ class JobConfig:
     statistics: list[str] = field(default_factory=lambda: ["kendall_tau_b", "spearman_rho"])
     """Agreement between a measure and the end-to-end score."""
 
+    credits: list[str] = field(default_factory=list)
+    """Also how much each document adds to the score of its list, beside what it does by itself: leave_one_out (the
+    list's score minus that without the document), marginal (the first k documents minus the first k - 1), shapley (the
+    mean over orders in which documents may come). Each takes further answers; the cost preview counts them."""
+
+    credit_depth: int | None = None
+    """Credits are of the first so many documents of each list (null: the largest of end_to_end_depths)."""
+
+    credit_queries: int | None = None
+    """Credits and orders are of a sample of this many questions of each dataset (null: all)."""
+
+    shapley_permutations: int = 32
+    """Random orders of a list's documents for shapley, an even number: each has its reverse beside it. Where all
+    subsets of a list are no more answers than so many orders may need, all are taken, and the value is exact."""
+
+    orders: list[str] = field(default_factory=list)
+    """Also how far the score moves when each end-to-end list is reversed, shuffled, or has documents of other questions
+    put in front (unrelated_before) or at the end (unrelated_after)."""
+
+    num_unrelated: int = 3
+    """So many documents of other questions are put before or after a list."""
+
     num_resamples: int = 1000
     """Bootstrap resamples of the questions behind each interval."""
 
@@ -286,6 +312,7 @@ class JobConfig:
             require(
                 1 <= depth <= self.depth, f"end_to_end_depths: {depth} is not within 1..depth={self.depth}"
             )
+        self._check_credits()
         for cutoff in self.cutoffs:
             require(cutoff >= 1, f"cutoffs: {cutoff} is not at least 1")
         require(0 < self.confidence < 1, f"confidence must lie between 0 and 1, got {self.confidence}")
@@ -317,6 +344,22 @@ class JobConfig:
             0 <= self.max_error_fraction <= 1,
             f"max_error_fraction must lie in 0..1, got {self.max_error_fraction}",
         )
+
+    def _check_credits(self) -> None:
+        for key, known in (("credits", CREDITS), ("orders", ORDERS)):
+            names = getattr(self, key)
+            for name in names:
+                require(name in known, f"{key}: {name} is unknown; choose of {', '.join(known)}")
+                require(names.count(name) == 1, f"{key}: {name} is named more than once")
+        depth = self.credit_depth
+        text = f"credit_depth: {depth} is not within 1..depth={self.depth}"
+        require(depth is None or 1 <= depth <= self.depth, text)
+        for name in ("credit_queries", "num_unrelated"):
+            value = getattr(self, name)
+            require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
+        count = self.shapley_permutations
+        is_even = count >= 4 and count % 2 == 0
+        require(is_even, f"shapley_permutations must be an even number of at least 4, got {count}")
 
     @property
     def default_score(self) -> str | None:

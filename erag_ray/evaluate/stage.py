@@ -130,8 +130,8 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
     check_evaluation(config, scores_of(inputs.queries), diagnostics)
     diagnostics.raise_errors()
     tables = TableStore(config.out)
-    _check_made(tables, LABELS, "annotate", label_settings(config, inputs.datasets))
-    _check_made(tables, UTILITY, "end_to_end", end_to_end_settings(config, inputs.datasets))
+    check_made(tables, LABELS, "annotate", label_settings(config, inputs.datasets))
+    check_made(tables, UTILITY, "end_to_end", end_to_end_settings(config, inputs.datasets))
     evaluation = _Evaluation(config, inputs, tables)
     same = [schema.name for schema in RESULTS if not evaluation.make(schema)]
     _count_duplicates(config, inputs, tables)
@@ -260,7 +260,12 @@ def _one_table(schema: TableSchema, parts: Iterable[pl.DataFrame]) -> pl.DataFra
     return pl.concat([as_frame(schema.empty()), *parts])
 
 
-def _check_made(tables: TableStore, schema: TableSchema, job: str, wanted: Mapping[str, object]) -> None:
+def check_made(tables: TableStore, schema: TableSchema, job: str, wanted: Mapping[str, object]) -> None:
+    """Check that a table is sealed, made with the settings ``wanted`` and from tables that have not changed.
+
+    Raises:
+        InputError: it is not; ``job`` is the one that makes it.
+    """
     folder = tables.folder.root
     if not tables.is_sealed(schema):
         raise InputError([f"{folder}: no sealed {schema.name}; run jobs/{job}.py or jobs/compare.py first"])
