@@ -60,6 +60,7 @@ def test_the_numbers_are_those_of_one_corpus(tiny: Tiny, reads_here: list[int]) 
 
 
 @pytest.mark.long
+@pytest.mark.long
 def test_no_ideal_is_over_the_pool_of_all_corpora(tiny: Tiny, reads_here: list[int]) -> None:
     compare(tiny)
     compare(two := in_two_corpora(tiny))
@@ -156,6 +157,7 @@ def test_a_document_that_a_corpus_lacks_is_named_with_its_corpus(tiny: Tiny) -> 
         prepare(two.with_config(corpora=corpora).config)
 
 
+@pytest.mark.long
 def test_corpora_of_python_are_those_of_the_job(tiny: Tiny, reads_here: list[int]) -> None:
     compare(two := in_two_corpora(tiny))
     given: dict[str, Any] = {
