@@ -16,7 +16,7 @@ import json
 import pathlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +33,7 @@ from erag_ray.report import (
     Table,
     Value,
     Verdict,
-    columns,
+    load,
     names,
     parts_as_markdown,
     plain,
@@ -41,6 +41,7 @@ from erag_ray.report import (
     write_page,
 )
 from erag_ray.report.figures.charts import javascript_bundle, vega
+from erag_ray.report.tables.credit import credit_parts, order_table
 from erag_ray.store import Folder
 
 Floats = npt.NDArray[np.float64]
@@ -49,7 +50,6 @@ NUM_RESAMPLES = 10_000
 TAU = "kendall_tau_b"
 FAMILIES = {"udcg": "UDCG", "udcg_provenance": "UDCG"}
 """Annotator -> its measure; P for all others."""
-EFFECTS = ("credited", "redundant", "only_in_company", "hurts_in_company", "harmful", "no_effect")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -247,74 +247,19 @@ def agreement_figure(agreements: list[Agreement], over: str) -> Figure:
     )  # fmt: skip
 
 
-def credit_tables(folder: pathlib.Path) -> Iterator[Table]:
-    """Yield which label orders the documents of a list as credit does, and what becomes of eRAG's label in the list."""
-    agreement, shares = table(folder, "credit_agreement"), table(folder, "credit_shares")
-    if not agreement.is_empty():
-        chosen = agreement.filter(slice="", statistic=TAU, over="lists").drop_nulls("agreement")
-        labels = chosen["annotator"].unique().sort().to_list()
-        keys = ["dataset", "run_id", "credit"]
-        rows = []
-        for key, part in chosen.group_by(keys, maintain_order=True):
-            cells = {
-                row["annotator"]: Value(row["agreement"], row["low"], row["high"])
-                for row in part.iter_rows(named=True)
-            }
-            rows.append((*plain(*map(str, key)), *(cells.get(name, Value()) for name in labels)))
-        yield Table(
-            name=f"credit-{folder.name}", title=f"{folder.name}: tau of labels with credit, within lists",
-            columns=(*names(*keys), *columns(labels)), rows=tuple(rows), is_main=True,
-            caption="Over lists in which both vary, the mean. Marginal and Shapley credits sum to the list's score "
-            "minus the score without passages, so their own agreement with the end-to-end score says nothing.",
-        )  # fmt: skip
-    if not shares.is_empty():
-        yield from (share_table(folder.name, shares, part) for part in ("", "(cell)", "meta.hops"))
-
-
-def share_table(name: str, shares: pl.DataFrame, of_slice: str) -> Table:
-    """Return the shares of documents by eRAG's label and leave-one-out credit, by a slice."""
-    keys = ["dataset", "run_id", "value"]
-    chosen = shares.filter(slice=of_slice, credit="leave_one_out").drop_nulls("share")
-    rows = []
-    for key, part in chosen.group_by(keys, maintain_order=True):
-        cells = {
-            row["effect"]: Value(row["share"], row["low"], row["high"]) for row in part.iter_rows(named=True)
-        }
-        rows.append((*plain(*map(str, key)), *(cells.get(effect, Value()) for effect in EFFECTS)))
-    return Table(
-        name=f"shares-{name}-{of_slice.strip('()').replace('.', '-') or 'all'}",
-        title=f"{name}: documents by label and leave-one-out credit{f', by {of_slice}' if of_slice else ''}",
-        columns=(*names(*keys), *columns(EFFECTS, Format.SHARE)), rows=tuple(rows), is_main=True,
-    )  # fmt: skip
-
-
-def order_table(folder: pathlib.Path) -> Iterator[Table]:
-    """Yield how far the score moves with the order and the company of a list."""
-    effects = table(folder, "order_effects")
-    keys = ["dataset", "run_id", "order"]
-    if not effects.is_empty():
-        rows = [
-            (
-                *plain(*(row[key] for key in keys)),
-                Value(row["difference"], row["low"], row["high"]),
-                Value(row["p_adjusted"]),
-                Value(row["share_changed"], row["share_low"], row["share_high"]),
-            )
-            for row in effects.sort(keys).iter_rows(named=True)
-        ]
-        heads = (
-            Column("change", Format.CHANGE),
-            Column("p (Holm)", Format.P_VALUE),
-            Column("scores that change", Format.SHARE),
-        )
-        title = f"{folder.name}: the score when the list is changed"
-        yield Table(
-            name=f"orders-{folder.name}",
-            title=title,
-            columns=(*names(*keys), *heads),
-            rows=tuple(rows),
-            is_main=True,
-        )
+def parts_of(folder: pathlib.Path, *, orders: bool) -> Iterator[Table | Figure]:
+    """Yield the report's tables and figures of credit, or of orders, of a comparison that has them."""
+    results = load(str(folder))
+    for dataset in results.means["dataset"].unique().sort():
+        runs = results.runs["run_id"].unique().sort().to_list()
+        parts: Iterable[Table | Figure] = ()
+        if not orders:
+            parts = credit_parts(results.credit_agreement, results.credit_shares, dataset, runs)
+        elif dataset in results.order_effects["dataset"]:
+            parts = [order_table(results.order_effects, dataset, runs)]
+        for part in parts:
+            name, title = f"{folder.name}-{part.name}", f"{folder.name}: {part.title}"
+            yield replace(part, name=name, title=title, is_main=True)
 
 
 def price_table(folders: Iterable[pathlib.Path]) -> Table:
@@ -347,8 +292,10 @@ def report_of(folders: list[pathlib.Path]) -> Report:
     agreements = [result for one in datasets for result in (*per_question(one), *across_runs(one))]
     overs = [over for over in ("questions", "runs") if any(one.over == over for one in agreements)]
     figures = [agreement_figure(agreements, over) for over in overs]
-    credits = tuple(itertools.chain.from_iterable(map(credit_tables, folders)))
-    orders = tuple(itertools.chain.from_iterable(map(order_table, folders)))
+    credits, orders = (
+        tuple(part for folder in folders for part in parts_of(folder, orders=orders))
+        for orders in (False, True)
+    )
     sections = (
         Section(
             name="agreement",

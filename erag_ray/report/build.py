@@ -16,6 +16,7 @@ from erag_ray.report.model import Figure, Report, Section, Table, Verdict
 from erag_ray.report.tables.cells import cell_tables
 from erag_ray.report.tables.correlations import across_runs_table, correlation_table
 from erag_ray.report.tables.costs import cost_table, work_table
+from erag_ray.report.tables.credit import credit_parts, order_table
 from erag_ray.report.tables.differences import comparison_table, contrast_table
 from erag_ray.report.tables.duplicates import duplicate_table
 from erag_ray.report.tables.harm import harm_notes, harm_warnings
@@ -92,6 +93,9 @@ def _of_dataset(results: Results, dataset: str, *, is_only: bool) -> Parts:
         yield comparison_table(results.comparisons, dataset, runs, is_main=is_only)
     yield from _agreement(results, dataset, runs, is_only=is_only)
     yield from _cells(results, dataset, runs)
+    yield from credit_parts(results.credit_agreement, results.credit_shares, dataset, runs)
+    if dataset in results.order_effects["dataset"]:
+        yield order_table(results.order_effects, dataset, runs)
     if len(runs) > 1 and dataset in results.pool_bias["dataset"]:
         yield pool_bias_table(results.pool_bias, dataset, runs)
 
