@@ -40,8 +40,8 @@ from erag_ray.report import (
     tables_of,
     write_page,
 )
+from erag_ray.report.credit import credit_parts, order_table
 from erag_ray.report.figures.charts import javascript_bundle, vega
-from erag_ray.report.tables.credit import credit_parts, order_table
 from erag_ray.store import Folder
 
 Floats = npt.NDArray[np.float64]

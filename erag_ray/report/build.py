@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from erag_ray.report.credit import credit_parts, order_table
 from erag_ray.report.figures.sections import figures
 from erag_ray.report.load import Results
 from erag_ray.report.model import Figure, Report, Section, Table, Verdict
 from erag_ray.report.tables.cells import cell_tables
 from erag_ray.report.tables.correlations import across_runs_table, correlation_table
 from erag_ray.report.tables.costs import cost_table, work_table
-from erag_ray.report.tables.credit import credit_parts, order_table
 from erag_ray.report.tables.differences import comparison_table, contrast_table
 from erag_ray.report.tables.duplicates import duplicate_table
 from erag_ray.report.tables.harm import harm_notes, harm_warnings
