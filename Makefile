@@ -38,8 +38,9 @@ test-cluster: .venv/installed  ## submission to a running Ray; processes, nodes,
 test-gpu: .venv/installed  ## what only a GPU can show; needs one, and the extra gpu for Faiss: minutes
 	$(BIN)/python -m pytest -q -m gpu -s
 
-test-long: .venv/installed  ## the tests that take five to thirty seconds each: minutes
-	$(BIN)/python -m pytest -q -m long
+test-long: .venv/installed  ## the tests of seconds to half a minute, whole jobs most of them, in two processes: minutes
+	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 \
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --no-loadscope-reorder -m long
 
 test-slow: .venv/installed  ## the tests that take minutes
 	$(BIN)/python -m pytest -q -m slow
@@ -48,7 +49,7 @@ test-vllm: .venv-vllm/installed  ## readers by vLLM, in this process and behind 
 	.venv-vllm/bin/python -m pytest -q -m vllm -s tests/test_real_vllm.py
 
 test-extras: .venv-extras/installed  ## retrievers of other libraries, the library datasets and trackers themselves, in an environment of their own: minutes
-	.venv-extras/bin/python -m pytest -q -m extras tests
+	.venv-extras/bin/python -m pytest -q -m extras $$(grep -l mark.extras tests/test_*.py)
 
 bench: .venv/installed  ## reading against erag + generate, Table 2, and what several runs and depths cost: a quarter of an hour
 	$(BIN)/python jobs/benchmark.py --parts '[readings, table_2, shared]' --num_pairs 320 --num_questions 1 --repeats 5 --out results/bench

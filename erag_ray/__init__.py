@@ -8,8 +8,8 @@ what its ``__init__`` gives; the core imports nothing of what stands on it (``te
 The core, in import order:
 errors, uris, logs, termination, schemas, user_code, registry, numba_jit, process_memory, store, progress,
 sharded_tasks, model_sources, config, scores, output_tables, measures, agreement, stages, files, passages, datasets,
-runs, requests, kinds, models, annotators, cluster, inputs, planning, inference, retrieve, labels, evaluate, report,
-track, retrieval_measures, comparison, cli, api, compat.
+runs, requests, kinds, models, annotators, cluster, inputs, planning, inference, retrieve, labels, evaluate, credit,
+report, track, retrieval_measures, comparison, cli, api, compat.
 
 On the core stand, in import order:
 papers, train, world, sequential_test, gate, label_export, benchmark.

@@ -33,13 +33,15 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
     if config.dry_run:
         config = dry_run_config(config)
     inputs = prepare(config, check_reader)
+    from erag_ray.credit import evaluate_credits, further_lists, score_credits
     from erag_ray.evaluate import evaluate, export
     from erag_ray.inference import estimate_cost, run_stage
     from erag_ray.labels import judge_outputs, label, preview_judgements, score_end_to_end
     from erag_ray.planning import plan_stage, preview
     from erag_ray.report import open_console, report
 
-    plan = plan_stage(config, inputs, "compare", single_document=True, end_to_end=True)
+    more = further_lists(config, inputs)
+    plan = plan_stage(config, inputs, "compare", single_document=True, end_to_end=True, more=more)
     say(*inputs.notes, *preview(plan, show=config.progress))
     if config.dry_run:
         say(*preview_judgements(config, inputs, plan))
@@ -49,7 +51,9 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
     finished = judge_outputs(config, inputs, run_stage(config, plan))
     label(config, inputs, finished)
     score_end_to_end(config, inputs, finished)
+    score_credits(config, inputs, finished)
     evaluate(config, inputs)
+    evaluate_credits(config, inputs)
     export(config, inputs)
     report(config, console or open_console())
     track(config)

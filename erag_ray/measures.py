@@ -162,6 +162,20 @@ def harmful(lists: Lists) -> Floats:
     return np.cumsum(lists.labels < 0, axis=1) / _ranks(lists)
 
 
+def noisy_or(lists: Lists) -> Floats:
+    """Return 1 - prod(1 - label) over the first k ranks: one document suffices; labels above 1 count 1."""
+    return 1 - np.cumprod(1 - np.minimum(lists.labels, 1.0), axis=1)
+
+
+def udcg(lists: Lists) -> Floats:
+    """Return the logistic function of the mean label of the first k documents; without documents 1/2.
+
+    With the labels of the annotator ``udcg``: UDCG (arXiv 2510.21440). A list of fewer documents has the mean of these.
+    """
+    counts = np.minimum(_ranks(lists), lists.lengths[:, None])
+    return 1 / (1 + np.exp(-lists.sums / np.maximum(counts, 1)))
+
+
 def _ranks(lists: Lists) -> Floats:
     return np.arange(1.0, lists.depth + 1)
 
@@ -183,6 +197,8 @@ class Measure:
     """The value depends on the base, so ideal="list" and ideal="pool" differ."""
     takes: frozenset[Kind]
     """The kinds of labels that it is defined for; measures of binary labels also take graded ones with a threshold."""
+    by_default: bool = True
+    """Computed where a job names no measures."""
 
     @property
     def needs_binary(self) -> bool:
@@ -280,6 +296,11 @@ def measures_for(kind: Kind, threshold: float | None) -> list[str]:
     return [name for name, measure in MEASURES.items() if takes(measure, kind, threshold)]
 
 
+def default_measures(kind: Kind, threshold: float | None) -> list[str]:
+    """Return the names of the measures for labels of a kind that a job gets without naming any."""
+    return [name for name in measures_for(kind, threshold) if MEASURES[name].by_default]
+
+
 def canonical_name(name: str) -> str:
     """Return the name of a measure in `MEASURES` and in tables: AP for MAP, RR for MRR, Success for Hit Ratio.
 
@@ -323,8 +344,79 @@ MEASURES = {
         Measure(name="nDCG", function=ndcg, uses_ideal=True, takes=GAINS),
         Measure(name="Success", function=success, uses_ideal=False, takes=ALL),
         Measure(name="Harmful", function=harmful, uses_ideal=False, takes=frozenset({"signed"})),
+        Measure(name="NoisyOr", function=noisy_or, uses_ideal=False, takes=GAINS, by_default=False),
+        Measure(name="UDCG", function=udcg, uses_ideal=False, takes=frozenset({"signed"}), by_default=False),
     )
 }
+
+
+# --- measures over the facts of a question ---
+
+ALPHA = 0.5
+"""How much of a fact's gain a document loses for each earlier one that has it (Clarke et al., SIGIR 2008)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactLists:
+    """Labels of ranked lists for each fact of their questions, all with one number of facts; within [0, 1]."""
+
+    labels: Floats
+    """[num_lists, depth, num_facts], in rank order; 0 behind the end of a list."""
+    ideal: Floats
+    """[num_lists, width, num_facts], the base in any order; 0 behind its end."""
+
+
+def coverage(lists: FactLists) -> Floats:
+    """Return the mean over facts of 1 - prod(1 - label) over the first k ranks: the share of facts that they give."""
+    covered: Floats = (1 - np.cumprod(1 - lists.labels, axis=1)).mean(axis=2)
+    return covered
+
+
+def alpha_ndcg(lists: FactLists) -> Floats:
+    """Return alpha-nDCG with alpha = .5 over facts (Clarke et al., SIGIR 2008).
+
+    A document gains for each fact its label times the product of 1 - alpha x label over earlier documents; the discount
+    is log2(rank + 1). The ideal order is the greedy one, as usual (the best one is NP-hard, so that values slightly
+    above 1 are possible); of equal gains the last document of the base comes first, as in ndeval.
+    """
+    depth = lists.labels.shape[1]
+    discounts = np.log2(np.arange(1.0, depth + 1) + 1)
+    remaining = np.cumprod(1 - ALPHA * lists.labels, axis=1)
+    before = np.concatenate([np.ones_like(remaining[:, :1]), remaining[:, :-1]], axis=1)
+    gains = (lists.labels * before).sum(axis=2)
+    ideal = _greedy_gains(lists.ideal, depth)
+    return _ratio(np.cumsum(gains / discounts, axis=1), np.cumsum(ideal / discounts, axis=1))
+
+
+def _greedy_gains(base: Floats, depth: int) -> Floats:
+    """Return the gains [num_lists, depth] of a base's documents, the one with the largest gain next."""
+    base = base[:, ::-1]
+    remaining, gains = np.ones((len(base), base.shape[2])), np.zeros((len(base), depth))
+    is_free, rows = np.ones(base.shape[:2], np.bool_), np.arange(len(base))
+    for rank in range(min(depth, base.shape[1])):
+        # rounded, so that equal gains tie in whichever order they are summed
+        gain = np.where(is_free, np.einsum("ldf,lf->ld", base, remaining).round(12), -1.0)
+        best = gain.argmax(axis=1)
+        gains[:, rank] = gain[rows, best]
+        remaining *= 1 - ALPHA * base[rows, best]
+        is_free[rows, best] = False
+    return gains
+
+
+@dataclass(frozen=True, kw_only=True)
+class FactMeasure:
+    """A measure over the facts of a question."""
+
+    function: Callable[[FactLists], Floats]
+    """FactLists -> [num_lists, depth]: the value at every cut-off 1..depth."""
+    uses_ideal: bool
+
+
+FACT_MEASURES = {
+    "Coverage": FactMeasure(function=coverage, uses_ideal=False),
+    "alpha-nDCG": FactMeasure(function=alpha_ndcg, uses_ideal=True),
+}
+"""Measures of the annotator ``erag_facts``."""
 
 # names in the literature of measures and of their means
 OTHER_NAMES = {"map": "AP", "mrr": "RR", "hit": "Success", "hitratio": "Success", "hitrate": "Success"}

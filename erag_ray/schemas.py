@@ -316,6 +316,30 @@ BEST_DEPTHS = _table(
 )
 # values of questions at a path of their records, or other properties, to report them separately
 SLICES = _table("slices", "query_id slice", query_id=STRING, slice=STRING, value=STRING)
+# gold answers of a question that each say another thing, with their accepted forms
+FACTS = _table("facts", "query_id fact", query_id=STRING, fact=RANK, answers=STRINGS)
+# score of the reader's output with a single document, for one fact
+FACT_LABELS = _table(
+    "fact_labels",
+    "reader score query_id doc_id fact",
+    reader=STRING,
+    score=STRING,
+    query_id=STRING,
+    doc_id=STRING,
+    fact=RANK,
+    label_=VALUE,
+)
+# documents of a list whose text is that of one before it, or nearly
+LIST_DUPLICATES = _table(
+    "list_duplicates",
+    "run_id query_id depth",
+    run_id=STRING,
+    query_id=STRING,
+    depth=RANK,
+    num_documents=COUNT,
+    num_exact=COUNT,
+    num_near=COUNT,
+)
 # effect of a list of documents on the reader, see evaluate.CELLS_MEANING
 CELLS = _table(
     "cells",
@@ -388,6 +412,98 @@ COMPLEMENTS = _table(
     high_=VALUE,
     num_queries=COUNT,
     num_dropped=COUNT,
+)
+# part of each document in the score of its list, see config.CREDITS
+CREDITS = _table(
+    "credits",
+    "reader score run_id query_id credit doc_id",
+    reader=STRING,
+    score=STRING,
+    run_id=STRING,
+    query_id=STRING,
+    depth=RANK,
+    credit=STRING,
+    doc_id=STRING,
+    rank=RANK,
+    value_=VALUE,
+    standard_error_=VALUE,
+)
+# score of the output with a changed list, see config.ORDERS
+ORDER_UTILITY = _table(
+    "order_utility",
+    "reader score run_id query_id depth order",
+    reader=STRING,
+    score=STRING,
+    run_id=STRING,
+    query_id=STRING,
+    depth=RANK,
+    order=STRING,
+    value_=VALUE,
+)
+# agreement of labels with credits: over "lists" (the mean of each list's own) or over "documents" (of all lists)
+CREDIT_AGREEMENT = _table(
+    "credit_agreement",
+    "dataset reader score run_id depth slice value credit annotator statistic over",
+    dataset=STRING,
+    reader=STRING,
+    score=STRING,
+    run_id=STRING,
+    depth=RANK,
+    slice=STRING,
+    value=STRING,
+    credit=STRING,
+    annotator=STRING,
+    statistic=STRING,
+    over=STRING,
+    agreement_=VALUE,
+    low_=VALUE,
+    high_=VALUE,
+    num_queries=COUNT,
+    num_documents=COUNT,
+    num_dropped=COUNT,
+    reason_=STRING,
+)
+# shares of documents by eRAG's label and by credit, see credit.EFFECTS
+CREDIT_SHARES = _table(
+    "credit_shares",
+    "dataset reader score run_id depth slice value credit effect",
+    dataset=STRING,
+    reader=STRING,
+    score=STRING,
+    run_id=STRING,
+    depth=RANK,
+    slice=STRING,
+    value=STRING,
+    credit=STRING,
+    effect=STRING,
+    share_=VALUE,
+    low_=VALUE,
+    high_=VALUE,
+    num_positive=COUNT,
+    num_documents=COUNT,
+    num_queries=COUNT,
+)
+# change of utility where a list is put in another order, or into other company
+ORDER_EFFECTS = _table(
+    "order_effects",
+    "dataset reader score run_id depth order",
+    dataset=STRING,
+    reader=STRING,
+    score=STRING,
+    run_id=STRING,
+    depth=RANK,
+    order=STRING,
+    difference_=VALUE,
+    low_=VALUE,
+    high_=VALUE,
+    p_value_=VALUE,
+    p_adjusted_=VALUE,
+    share_changed_=VALUE,
+    share_low_=VALUE,
+    share_high_=VALUE,
+    num_queries=COUNT,
+    num_dropped=COUNT,
+    reason_=STRING,
 )
 SLICE_MEANS = _of_slices("slice_means", MEANS)
 SLICE_COMPARISONS = _of_slices("slice_comparisons", COMPARISONS)
@@ -539,10 +655,18 @@ TABLES = {
         POOL_BIAS,
         BEST_DEPTHS,
         SLICES,
+        FACTS,
+        FACT_LABELS,
+        LIST_DUPLICATES,
         CELLS,
         CELL_SHARES,
         CELL_COMPARISONS,
         COMPLEMENTS,
+        CREDITS,
+        ORDER_UTILITY,
+        CREDIT_AGREEMENT,
+        CREDIT_SHARES,
+        ORDER_EFFECTS,
         SLICE_MEANS,
         SLICE_COMPARISONS,
         OUTPUTS,

@@ -20,14 +20,17 @@ def main(config: JobConfig) -> None:
     inputs = prepared(config)
 
     # Ray and torch, which take seconds to import, come after the inputs are known to be there
+    from erag_ray.credit import further_lists, score_credits
     from erag_ray.inference import run_stage
     from erag_ray.labels import judge_outputs, score_end_to_end
     from erag_ray.planning import plan_stage, preview
 
-    plan = plan_stage(config, inputs, "end_to_end", single_document=False, end_to_end=True)
+    more = further_lists(config, inputs)
+    plan = plan_stage(config, inputs, "end_to_end", single_document=False, end_to_end=True, more=more)
     say(*preview(plan, show=config.progress))
     finished = judge_outputs(config, inputs, run_stage(config, plan))
     score_end_to_end(config, inputs, finished)
+    score_credits(config, inputs, finished)
     say(f"utility at {', '.join(map(str, config.depths))} documents sealed in {config.out}")
 
 

@@ -12,6 +12,7 @@ from erag_ray.config import JobConfig
 
 
 def main(config: JobConfig) -> None:
+    from erag_ray.credit import evaluate_credits
     from erag_ray.evaluate import evaluate, export
     from erag_ray.inputs import prepared
     from erag_ray.report import open_console, report
@@ -20,6 +21,7 @@ def main(config: JobConfig) -> None:
     check_tracker(config)
     inputs = prepared(config)
     evaluate(config, inputs)
+    evaluate_credits(config, inputs)
     export(config, inputs)
     report(config, open_console())
     track(config)

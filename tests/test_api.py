@@ -60,6 +60,7 @@ def keys(folder: pathlib.Path, **changes: Any) -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 def test_python_and_the_job_give_the_same_tables(tiny: Tiny, reads_here: list[int], form: str) -> None:
     in_form = FORMS[form]
@@ -73,6 +74,7 @@ def test_python_and_the_job_give_the_same_tables(tiny: Tiny, reads_here: list[in
         assert_frame_equal(getattr(result, schema.name), TableStore(tiny.config.out).read(schema))
 
 
+@pytest.mark.long
 def test_the_config_that_is_written_is_that_of_the_same_job(tmp_path: pathlib.Path) -> None:
     er.compare(**keys(tmp_path))
     command = [sys.executable, "jobs/compare.py", "--config", str(tmp_path / "api" / "given" / "config.yaml")]
@@ -129,6 +131,7 @@ class Counting:
         return self.function(prompts)
 
 
+@pytest.mark.long
 def test_a_function_gets_each_distinct_prompt_once_and_its_answers_are_kept(tmp_path: pathlib.Path) -> None:
     function = Counting()
     result = er.compare(**keys(tmp_path, reader=er.Function(function, "titles", "1")))
@@ -149,6 +152,7 @@ def test_labels_are_the_scores_of_the_functions_outputs(tmp_path: pathlib.Path) 
         assert row["label"] == float(row["output"].lower() == QUESTIONS[row["query_id"]][1].lower())
 
 
+@pytest.mark.long
 def test_an_async_function_works_inside_a_running_event_loop(tmp_path: pathlib.Path) -> None:
     async def read(prompts: list[str]) -> list[str]:
         await asyncio.sleep(0)
@@ -336,6 +340,7 @@ class Retrieving:
         return documents_of(name)[:count]
 
 
+@pytest.mark.long
 def test_an_object_that_retrieves_is_a_run_like_its_lists(tmp_path: pathlib.Path) -> None:
     texts = {name: documents_of(name) for name in QUESTIONS}
     retriever = Retrieving()
@@ -349,6 +354,7 @@ def test_an_object_that_retrieves_is_a_run_like_its_lists(tmp_path: pathlib.Path
     assert len(retriever.questions) == len(QUESTIONS)
 
 
+@pytest.mark.long
 def test_another_object_is_asked_anew_and_one_with_a_revision_is_not(tmp_path: pathlib.Path) -> None:
     def asked(run: Any) -> None:
         er.compare(**keys(tmp_path, passages=None, runs={"good": run}))
@@ -362,6 +368,7 @@ def test_another_object_is_asked_anew_and_one_with_a_revision_is_not(tmp_path: p
     assert len(third.questions) == len(first.questions) == len(QUESTIONS)
 
 
+@pytest.mark.long
 def test_questions_that_a_retriever_fails_for_are_named_and_the_others_stay(tmp_path: pathlib.Path) -> None:
     bad = QUESTIONS["q4"][0]
     retriever = Retrieving(bad)
@@ -373,6 +380,7 @@ def test_questions_that_a_retriever_fails_for_are_named_and_the_others_stay(tmp_
     assert retriever.questions[before:] == [bad]
 
 
+@pytest.mark.long
 def test_a_langchain_retriever_is_a_run(tmp_path: pathlib.Path) -> None:
     stores = pytest.importorskip("langchain_core.vectorstores")
     fake = pytest.importorskip("langchain_core.embeddings")

@@ -84,6 +84,7 @@ def test_every_part_has_a_row_for_ours_and_for_its_peers(
     assert [row[5] for row in rows[:2]] == ["-", f"{table['seconds'][1] / table['seconds'][0]:.2f}"]
 
 
+@pytest.mark.long
 def test_evaluation_is_measured_against_its_peers(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -178,6 +179,7 @@ def test_readings_are_those_of_the_peer(tmp_path: pathlib.Path, small: None) -> 
     assert 0 < theirs["least_ratio"] <= theirs["most_ratio"]
 
 
+@pytest.mark.long
 def test_other_outputs_than_the_peers_stop_the_benchmark(
     tmp_path: pathlib.Path, small: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -25,6 +25,7 @@ from erag_ray.schemas import LABELS, MEANS, PER_QUERY
 from erag_ray.store import TableStore
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("reader", "told"),
     [
@@ -57,6 +58,7 @@ def test_the_kinds_that_are_known_without_torch_are_those_of_the_models() -> Non
     assert set(KINDS) == set(MODELS)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("changes", [{"measures": ["Z"]}, {"statistics": ["Z"]}, {"measures": ["P", "P"]}])
 def test_evaluate_refuses_what_cannot_be_and_former_results_stay(
     tiny: Tiny, reads_here: list[int], changes: dict[str, list[str]]
@@ -211,6 +213,7 @@ def test_code_of_your_own_is_found_in_the_folder_where_the_job_starts(tiny: Tiny
     assert "score 'mine:half' is a function, not an erag_ray.scores.Score" in refused.stderr
 
 
+@pytest.mark.long
 def test_datasets_with_other_prompts_are_run_by_one_model(tiny: Tiny, reads_here: list[int]) -> None:
     lines = [json.loads(line) for line in tiny.queries.read_text().splitlines()]
     for number, line in enumerate(lines):

@@ -122,6 +122,7 @@ def damages_of_stages(tiny: Tiny) -> Iterator[tuple[pathlib.Path, Callable[[byte
     yield out / "trec" / "manifest.json", ANY["no keys"]
 
 
+@pytest.mark.long
 def test_a_damaged_manifest_of_a_stage_is_named_in_the_report(compared: Tiny) -> None:
     for path, damage in damages_of_stages(compared):
         data = path.read_bytes()
@@ -147,6 +148,7 @@ def test_a_manifest_damaged_in_any_way_ends_evaluation_with_one_message(compared
     assert job("evaluate", compared)[0] == 0
 
 
+@pytest.mark.long
 def test_a_damaged_input_ends_the_annotation_and_preparing_mends_it(compared: Tiny, job: RunJob) -> None:
     before = results(compared)
     for path in sorted(pathlib.Path(compared.config.out).glob("*/manifest.json")):
@@ -159,6 +161,7 @@ def test_a_damaged_input_ends_the_annotation_and_preparing_mends_it(compared: Ti
     assert_same(results(compared), before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("damage", ANY)
 def test_the_main_job_makes_damaged_manifests_anew_and_reads_nothing(
     compared: Tiny, job: RunJob, reads_here: list[int], damage: str
@@ -179,6 +182,7 @@ SPOILS: dict[str, Callable[[pathlib.Path], object]] = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("spoil", SPOILS)
 def test_tables_that_are_not_what_was_sealed_are_made_anew(compared: Tiny, job: RunJob, spoil: str) -> None:
     schemas = [*INPUT_TABLES, LABELS, UTILITY, *RESULTS]
@@ -189,6 +193,7 @@ def test_tables_that_are_not_what_was_sealed_are_made_anew(compared: Tiny, job: 
     assert_same([table(compared, schema) for schema in schemas], before)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["queries", "labels"])
 def test_a_torn_part_of_a_sealed_table_is_told_and_made_anew(compared: Tiny, job: RunJob, name: str) -> None:
     before = results(compared)

@@ -82,6 +82,7 @@ def small(**settings: Any) -> Small:
     return model
 
 
+@pytest.mark.long
 def test_a_batch_that_does_not_fit_is_halved_and_later_ones_are_smaller() -> None:
     model = small()
     found = in_order(model.run(requests(*(["x" * 10] * 40))))
@@ -140,6 +141,7 @@ def test_which_errors_cost_a_process_its_gpu(text: str, is_lost: bool) -> None:
     assert not is_gpu_lost(ValueError(text))
 
 
+@pytest.mark.long
 def test_many_requests_that_end_their_processes_do_not_end_the_job(tmp_path: pathlib.Path) -> None:
     places = range(40)
     questions = [f"poison {number}" if number in places else f"question {number}" for number in range(100)]
@@ -325,8 +327,10 @@ def test_real_processes_that_end_or_hang_lose_no_other_request(
     questions[7], questions[31] = "exit now", "slow one"
     work, config = work_of(tmp_path, pending(*questions), POISONED)
     with ray_session():
-        run(work, config, "job")
+        done = run(work, config, "job")
     found = stored(tmp_path).sort("question_key")
+    # what dead processes wrote counts, and its tokens
+    assert (done.num_responses, done.num_prompt_tokens) == (60, found["num_prompt_tokens"].sum())
     assert found["question_key"].to_list() == list(range(60))
     assert found.filter(pl.col("error").is_not_null())["question_key"].to_list() == [7, 31]
     assert not notes(tmp_path)
@@ -346,6 +350,7 @@ def fail_one(tiny: Tiny, kind: str) -> None:
     store.folder.write_parquet(broken.to_arrow(), name)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "retry_failed", "is_read"),
     [("resource", False, True), ("code", False, True), ("input", False, False), ("input", True, True)],

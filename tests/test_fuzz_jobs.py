@@ -30,7 +30,7 @@ from tiny import Tiny, compare, write_tiny
 
 from erag_ray import schemas
 from erag_ray.config import JobConfig, RetrieveConfig, parse
-from erag_ray.config.parsing import map_paths
+from erag_ray.config.command_line import map_paths
 from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.inputs.stage import INPUT_TABLES, prepare
@@ -230,6 +230,7 @@ def check_parsed(parsed: object) -> None:
     assert all("\0" not in path and os.fsencode(path) for path in paths if path), paths
 
 
+@pytest.mark.long
 @tried(30)
 @given(content=damaged(YAML))
 def test_a_damaged_config_is_read_or_refused(content: bytes) -> None:

@@ -26,6 +26,7 @@ def test_this_process_reads_without_ray_and_keeps_its_settings(
     assert settings() == before
 
 
+@pytest.mark.long
 def test_actors_and_this_process_give_the_same_tables(tiny: Tiny, local_ray: None) -> None:
     make_tables(
         tiny.with_config(

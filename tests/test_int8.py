@@ -165,6 +165,7 @@ def test_the_error_is_a_hundredth() -> None:
     assert 0.002 < (linear(states, quantize_weights(weights)) - exact).norm() / exact.norm() < 0.02
 
 
+@pytest.mark.long
 @needs_bytes
 @pytest.mark.parametrize("kind", ["fid", "ipa"])
 def test_a_model_in_int8_writes_nearly_the_same_whatever_the_batch(kind: str) -> None:

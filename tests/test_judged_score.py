@@ -205,6 +205,7 @@ def test_labels_scores_and_means_are_those_of_the_judges_words(
         assert mean["mean"] == pytest.approx(statistics.fmean(score for score in scores if score is not None))
 
 
+@pytest.mark.long
 def test_a_second_run_asks_nothing_and_another_measure_neither(
     judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
@@ -331,6 +332,7 @@ def test_outputs_of_several_documents_are_judged_too(
 # --- what fails ---
 
 
+@pytest.mark.long
 def test_a_judge_that_fails_fails_the_job_or_leaves_nulls(
     judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
@@ -461,6 +463,7 @@ def bound(said: str) -> tuple[int, int]:
     return new, int(priced[1])
 
 
+@pytest.mark.long
 def test_reader_and_judge_on_one_server_share_max_cost(
     judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
@@ -536,6 +539,7 @@ def test_the_single_steps_give_the_same_and_ask_nothing_twice(
     assert "labels were made with another judge;" in said
 
 
+@pytest.mark.long
 def test_a_changed_prompt_never_reuses_judgements_or_labels(
     judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -556,6 +560,7 @@ def test_a_changed_prompt_never_reuses_judgements_or_labels(
     assert set(labels_of(judged, "erag").values()) == {0.0}
 
 
+@pytest.mark.long
 def test_labels_follow_the_judge_though_the_outputs_stay(
     judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:

@@ -47,6 +47,7 @@ def made(kind: str, settings: dict[str, Any], num: int = 70) -> tuple[Form, list
     return form, models.some_requests(form, num)
 
 
+@pytest.mark.long
 @each_model
 def test_batch_size_batch_tokens_and_order_change_no_output(
     folders: dict[str, str], kind: str, settings: dict[str, Any]
@@ -104,6 +105,7 @@ def test_run_answers_each_request_once_longest_first(
     assert all(1 <= response.num_output_tokens <= 12 for response in responses)
 
 
+@pytest.mark.long
 @each_model
 def test_windows_change_no_output(
     folders: dict[str, str], kind: str, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
@@ -132,6 +134,7 @@ def test_windows_grow_beside_a_device(
     assert models.outputs(model, requests) == expected
 
 
+@pytest.mark.long
 @each_model
 def test_kinds_of_request_do_not_change_each_other(
     folders: dict[str, str], kind: str, settings: dict[str, Any]
@@ -161,6 +164,7 @@ def test_no_requests_have_no_response() -> None:
     assert list(models.BareModel(config).run([])) == []
 
 
+@pytest.mark.long
 @each_model
 def test_odd_passages_are_answered(folders: dict[str, str], kind: str, settings: dict[str, Any]) -> None:
     model, (form, _) = models.loaded(kind, folders[kind]), made(kind, settings)

@@ -133,6 +133,7 @@ def test_generation_settings_of_the_model_are_not_used(llama: str, tmp_path: pat
 # --- prompts that share their start
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "settings", "shares"),
     [

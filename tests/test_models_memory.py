@@ -78,6 +78,7 @@ def with_room(model: LocalModel, room: int) -> Callable[[Sequence[PromptTokens]]
 # --- any batches, the same outputs ---
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 @settings(deadline=None, max_examples=12)
 @given(
@@ -198,6 +199,7 @@ def long_requests(form: Form) -> list[Request]:
     return [Request(form, "Who built it?", (Passage("T", "river hills " * 200),), answers)] * 8
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(
     ("asked", "new_tokens", "layers"), [(ANSWER, 20, 4), (ANSWER, 90, 8), (GOLD_LIKELIHOOD, 20, 4)]
@@ -425,6 +427,7 @@ print((held() - before) / (4 * shape[0] * shape[1]))
 """
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="of glibc's allocator")
 def test_a_piece_of_memory_can_be_taken_again() -> None:
     found = subprocess.run([sys.executable, "-c", PIECES], capture_output=True, check=True)

@@ -38,6 +38,7 @@ def script(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
     return module
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_the_notebook_shows_table_1_and_figure_1(
     tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
@@ -249,6 +250,7 @@ def test_made_documents_of_a_file_have_answers_of_the_same_kind(
     assert kinds == [("xxx 00, 0000", 0), ("xxx 0, 0000", 0), ("words", 2), ("name", 1)]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(180)
 def test_harm_is_measured_on_documents_of_which_it_is_known(
     reads_here: list[int], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch

@@ -267,6 +267,7 @@ def examples_of(**changes: Any) -> list[str]:
     return list(expected_of({(ANSWER.name, "d"): use}, {}).example_answers.get(use.reader, ()))
 
 
+@pytest.mark.long
 def test_the_answers_of_worked_examples_are_known_of_a_causal_reader() -> None:
     assert examples_of(num_examples=2) == [example.answer for example in FAMILIES["question"].examples]
     assert examples_of(num_examples=1, family="dialogue") == [FAMILIES["dialogue"].examples[0].answer]

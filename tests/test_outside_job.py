@@ -109,6 +109,7 @@ def asked() -> list[str]:
     return sys.modules["my_search"].ASKED
 
 
+@pytest.mark.long
 def test_a_comparison_by_search_functions_has_the_numbers_of_files(
     searched: Tiny, reads_here: list[int]
 ) -> None:

@@ -188,6 +188,7 @@ TABLES = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("schema", TABLES, ids=lambda schema: schema.name)
 def test_what_a_missing_table_does_not_hold_is_shown(tmp_path: pathlib.Path, schema: TableSchema) -> None:
     folder = write_folder(str(tmp_path), Size(num_questions=3), without=(schema,))

@@ -108,6 +108,7 @@ def column(page: Page, number: int) -> list[str]:
 # --- the report ---
 
 
+@pytest.mark.long
 def test_the_verdict_comes_first(visit: Visit) -> None:
     page = visit.open()
     expect(page.locator("#verdict .says")).to_have_text("bm25 serves the reader best")
@@ -115,6 +116,7 @@ def test_the_verdict_comes_first(visit: Visit) -> None:
     expect(page.locator("#verdict")).to_contain_text("412 questions would be needed")
 
 
+@pytest.mark.long
 def test_a_table_sorts_by_value_and_what_is_missing_stays_last(visit: Visit) -> None:
     page = visit.open()
     head = page.locator("[data-part=runs] thead button").nth(1)
@@ -132,6 +134,7 @@ def test_a_table_sorts_by_value_and_what_is_missing_stays_last(visit: Visit) -> 
     expect(page.locator("[data-part=runs] .reasons")).to_have_text("fewer than two questions")
 
 
+@pytest.mark.long
 def test_a_table_is_filtered_and_the_link_leads_back_to_it(visit: Visit, browser: Browser) -> None:
     page = visit.open()
     page.locator("[data-part=runs] input").fill("run-2")
@@ -145,6 +148,7 @@ def test_a_table_is_filtered_and_the_link_leads_back_to_it(visit: Visit, browser
     linked.page.context.close()
 
 
+@pytest.mark.long
 def test_a_chart_is_drawn_without_eval_when_it_comes_into_view(visit: Visit) -> None:
     page = visit.open()
     page.locator("[data-part=curve]").scroll_into_view_if_needed()

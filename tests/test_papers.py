@@ -151,6 +151,7 @@ def jobs(tiny: Tiny, reads_here: list[int]) -> PapersConfig:
     )
 
 
+@pytest.mark.long
 def test_every_table_and_figure_that_is_there(
     jobs: PapersConfig, tiny: Tiny, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -202,6 +203,7 @@ def test_what_is_missing_is_said(jobs: PapersConfig, tiny: Tiny, capsys: pytest.
         papers(PapersConfig(comparison=jobs.comparison, statistic="tau", out=jobs.out))
 
 
+@pytest.mark.long
 def test_a_figure_without_figures_is_left_out_and_an_earlier_one_goes(
     jobs: PapersConfig, tiny: Tiny, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -143,6 +143,7 @@ def assert_same(found: Sequence[Response], expected: Sequence[Response]) -> None
 # --- outputs, devices and attention of every model
 
 
+@pytest.mark.long
 @each_model
 def test_a_gpu_gives_what_the_cpu_gives(folders: Folders, kind: str, name: str) -> None:
     requests = requests_to(kind, 1 if name in SLOW else 3)
@@ -155,6 +156,7 @@ def test_a_gpu_gives_what_the_cpu_gives(folders: Folders, kind: str, name: str) 
     assert len({one.text or one.logprobs for one in found}) > len(requests) // 2
 
 
+@pytest.mark.long
 @each([case for case in MODELS if case[1] not in UNFUSED])
 def test_attention_in_bfloat16_has_a_fused_kernel(
     folders: Folders, gpu: Machine, kind: str, name: str
@@ -171,6 +173,7 @@ def test_attention_in_bfloat16_has_a_fused_kernel(
     assert all(line.startswith("models/t5.py") and one.num_keys <= MOST_TOKENS for one, line in slow), slow
 
 
+@pytest.mark.long
 @each([("fid", "t5"), ("fid", "small"), ("ipa", "t5")])
 def test_no_mask_of_the_engine_is_copied(folders: Folders, gpu: Machine, kind: str, name: str) -> None:
     model = models.loaded(kind, folders(name), dtype="bfloat16")
@@ -266,6 +269,7 @@ def forget(model: Any) -> None:
         model.caches = KeyValueCaches(model.model)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("asked", [ANSWER, GOLD_LIKELIHOOD], ids=lambda kind: kind.name)
 @each([("fid", "t5"), ("causal", "llama")])
 @pytest.mark.usefixtures("quick_collection")
@@ -290,6 +294,7 @@ def test_memory_that_runs_out_at_any_kernel_changes_no_output(
         assert_same(found, expected)
 
 
+@pytest.mark.long
 @each([("fid", "t5"), ("causal", "llama")])
 @pytest.mark.parametrize("asked", [ANSWER, GOLD_LIKELIHOOD], ids=lambda kind: kind.name)
 def test_two_actors_with_half_a_gpu_each_have_room(

@@ -85,6 +85,7 @@ def test_a_stage_that_fails_is_not_said_to_be_done(hurried: None, capsys: pytest
     assert "done" not in capsys.readouterr().err
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shown", [True, False])
 def test_every_stage_of_a_job_is_named_when_it_takes_long(
     tiny: Tiny,

@@ -102,6 +102,7 @@ def test_a_file_is_downloaded_once_and_its_receipt_says_what_came(
     assert server.asked == []
 
 
+@pytest.mark.long
 def test_what_was_stopped_goes_on_where_it_was(
     server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
 ) -> None:
@@ -131,6 +132,7 @@ def test_a_file_that_is_not_there_and_a_copy_that_has_changed_are_named(
         fetch_public("kilt:a.jsonl", show)
 
 
+@pytest.mark.long
 def test_paths_of_a_config_become_local_copies(server: Server, tmp_path: pathlib.Path) -> None:
     config = RetrieveConfig(
         queries=["kilt:a.jsonl", "own.jsonl"],

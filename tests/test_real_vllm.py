@@ -95,7 +95,7 @@ def test_the_actor_and_a_real_server_give_the_same_labels(
     own = {
         "kind": "vllm",
         "model": smollm2,
-        "dtype": "bfloat16",
+        "dtype": "float32",
         "engine_args": ENGINE,
     }
     served = {"kind": "served", "model": "smol", "base_url": server, "revision": "Q4_1"}
@@ -112,7 +112,7 @@ def test_the_actor_and_a_real_server_give_the_same_labels(
         again = run_job("compare", config, tmp_path)
         assert set(re.findall(r", (\d+) new", again)) == {"0"}
     assert_alike(labels["vllm"], labels["served"], ["query_id", "doc_id"], "label", least=200)
-    # vLLM's sums depend on what it computes together: in bfloat16 a few outputs differ, and seldom a label
+    # vLLM's sums depend on what it computes together: in bfloat16 96 % of the labels were equal, so this is in float32
     keys = ["question_key", "passages_key"]
     assert_alike(outputs["vllm"], outputs["served"], keys, "output", least=200, fraction=0.95)
     assert labels["vllm"]["label"].max() > 0

@@ -81,6 +81,7 @@ def text_of_all(results: Results) -> str:
 # --- the figures ---
 
 
+@pytest.mark.long
 def test_the_first_table_answers_which_retriever(tiny: Tiny, reads_here: list[int]) -> None:
     text = report_of(tiny)
     first = tables_of_text(text)[0]
@@ -96,6 +97,7 @@ def test_the_first_table_answers_which_retriever(tiny: Tiny, reads_here: list[in
         assert with_interval(row["mean"], row["low"], row["high"]) in everything, row
 
 
+@pytest.mark.long
 def test_utility_is_what_the_echo_reader_gets_right(tiny: Tiny, reads_here: list[int]) -> None:
     first = tables_of_text(report_of(tiny))[0]
     for (run, depth), right in RIGHT.items():
@@ -362,6 +364,7 @@ def test_long_names_and_texts_are_broken_not_cut(width: int) -> None:
 # --- the Markdown ---
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("num_datasets", [1, 5, 40])
 def test_markdown_has_at_most_150_lines_after_the_verdict(num_datasets: int) -> None:
     runs = [f"run{number}" for number in range(12)]
@@ -477,6 +480,7 @@ def test_one_datasets_tables_are_as_ever(tiny: Tiny, reads_here: list[int]) -> N
     assert {head: found[head] for head in wanted} == wanted
 
 
+@pytest.mark.long
 def test_several_datasets_tables_are_as_ever(tmp_path: pathlib.Path, reads_here: list[int]) -> None:
     wanted = sections_of((GOLDEN / "three_datasets.md").read_text())
     found = sections_of(report_of(three(tmp_path)))

@@ -88,6 +88,7 @@ def run_job(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=120)
 
 
+@pytest.mark.long
 def test_the_job_needs_neither_ray_nor_torch_nor_the_inputs(out: pathlib.Path) -> None:
     before = (out / "report.md").read_bytes()
     (out / "report.md").unlink()
@@ -120,6 +121,7 @@ def place_of(out: pathlib.Path, kind: Empty) -> pathlib.Path:
     return out / ("compare" if kind.of_stages else "") / kind.schema.name
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", OTHERS, ids=lambda kind: kind.schema.name)
 def test_a_table_that_is_not_there_is_named_and_the_rest_is_shown(out: pathlib.Path, kind: Empty) -> None:
     whole = build(str(out))
@@ -171,6 +173,7 @@ def test_means_of_other_tables_are_refused(out: pathlib.Path, changed: str, name
         load(str(out))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "change"),
     [

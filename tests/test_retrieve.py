@@ -137,6 +137,7 @@ def test_the_best_are_those_of_a_whole_sort(scores: np.ndarray, depth: int) -> N
     assert best(scores, depth).tolist() == [place for place in order if scores[place] > 0][:depth]
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.text("ab ", max_size=6), min_size=1, max_size=12),

@@ -62,6 +62,7 @@ def by_files(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     return tiny
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("passages", [True, False])
 def test_the_numbers_are_those_of_passage_files(
     by_files: Tiny, tiny: Tiny, reads_here: list[int], passages: bool

@@ -95,6 +95,7 @@ def form_of(kind: str, score: str) -> Form:
     return models.form_for(kind, EARLY_STOPPED, score=score)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("score", ["exact_match", "accuracy"])
 @pytest.mark.parametrize("name", ["fid", "causal", "bytes"])
 def test_any_tokens_keep_their_score(folders: dict[str, str], name: str, score: str) -> None:
@@ -155,6 +156,7 @@ def golds_for(texts: Sequence[str]) -> list[tuple[str, ...]]:
     return [(choices[place % 3][place] or "x", "whale oil") for place in range(len(texts))]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("score", ["exact_match", "accuracy"])
 @pytest.mark.parametrize("kind", KINDS)
 def test_labels_are_those_of_whole_outputs(folders: dict[str, str], kind: str, score: str) -> None:
@@ -368,6 +370,7 @@ def test_a_job_by_early_stop_has_the_same_tables(
     assert {row["new"] for row in again.counts} == {0}
 
 
+@pytest.mark.long
 def test_labels_alone_need_no_whole_output(real: Tiny, reads_here: list[int], tmp_path: pathlib.Path) -> None:
     some = real.with_config(score_only="early_stop")
     inputs = prepare(some.config, check_reader)
@@ -399,6 +402,7 @@ def test_a_dataset_whose_score_needs_whole_outputs_is_read_as_ever(real: Tiny, r
     assert requests.height == inputs.runs.select("query_id", "doc_id").n_unique() + len(QUESTIONS)
 
 
+@pytest.mark.long
 def test_a_job_of_claims_says_how_often_the_verdict_is_what_the_reader_writes(
     real: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -461,6 +465,7 @@ def test_hidden_titles_are_hidden_in_every_request_but_the_judges(
     assert len(forms["shown"] | forms["hidden"]) == 2 * len(forms["shown"])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_responses_with_and_without_titles_never_mix(
     real: Tiny, folders: dict[str, str], reads_here: list[int], kind: str

@@ -109,6 +109,7 @@ ONCE = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ONCE)
 def test_what_passes_is_asked_once_more_and_nothing_is_lost(server: MisbehavingServer, fault: str) -> None:
     server.behave = lambda asked: ONCE[fault] if asked.times == 1 and row_of(asked) % 4 == 0 else None
@@ -150,6 +151,7 @@ ALWAYS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ALWAYS)
 def test_what_does_not_pass_is_an_error_of_its_kind_after_so_many_sendings(
     server: MisbehavingServer, fault: str
@@ -612,6 +614,7 @@ def test_a_retry_after_is_read_as_seconds_milliseconds_or_a_date(monkeypatch: py
     assert read({}) is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", [{"requests_per_minute": 1200}, {"tokens_per_minute": 40_000}])
 def test_requests_and_tokens_of_a_minute_are_bounded(
     server: MisbehavingServer, settings: dict[str, int]
@@ -759,6 +762,7 @@ def tiny_served(tiny: Tiny, server: MisbehavingServer) -> Tiny:
     return tiny.with_config(reader=config_of(server), recheck_fraction=0.0)
 
 
+@pytest.mark.long
 def test_a_job_asks_once_and_a_second_one_nothing(
     tiny_served: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
@@ -809,6 +813,7 @@ def test_a_job_that_the_server_ends_keeps_what_it_has_and_goes_on_with_the_rest(
     assert num_reader_calls(tiny_served) == len(server.asked) > 10
 
 
+@pytest.mark.long
 def test_errors_of_a_server_fail_the_job_and_are_final_or_asked_again_by_their_kind(
     tiny_served: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
@@ -866,6 +871,7 @@ def test_no_more_is_spent_than_max_cost_and_all_that_was_paid_for_is_kept(
     assert set(server.times.values()) == {1}
 
 
+@pytest.mark.long
 def test_a_limit_that_all_requests_just_reach_is_no_failure(
     tiny_served: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
@@ -883,6 +889,7 @@ def test_a_limit_without_prices_is_refused(tiny_served: Tiny) -> None:
         tiny_served.with_config(max_cost=1.0)
 
 
+@pytest.mark.long
 def test_a_server_with_other_weights_is_refused_before_anything_is_asked(
     tiny_served: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
@@ -957,6 +964,7 @@ def test_a_key_stands_nowhere(
     assert not [path for path in written if KEY.encode() in path.read_bytes()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scale", ["yes_no", "grades"])
 def test_a_job_asks_a_served_judge(
     tiny: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None, scale: Any

@@ -36,6 +36,7 @@ def test_each_dataset_has_its_own_score_and_reader_settings(tmp_path: pathlib.Pa
     assert known == {"nq": ("question", 50), "fever": ("claim", 50), "wow": ("dialogue", 150)}
 
 
+@pytest.mark.long
 def test_labels_and_measures_are_those_that_each_dataset_allows(walked: Tiny) -> None:
     labels = table(walked, LABELS).with_columns(kind=pl.col("query_id").str.slice(0, 1))
     kinds = {name: set(part["kind"]) for (name,), part in labels.group_by("annotator")}
@@ -64,6 +65,7 @@ def test_labels_and_measures_are_those_that_each_dataset_allows(walked: Tiny) ->
     assert not {("contains_answer_dpr", "fever"), ("contains_answer_kilt", "wow")} & set(allowed)
 
 
+@pytest.mark.long
 def test_no_dataset_counts_in_anothers_figures(
     walked: Tiny, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
@@ -94,6 +96,7 @@ def rows_of(text: str, title: str) -> list[list[str]]:
     return [[cell.strip().replace("\\_", "_") for cell in line.strip("|").split(" | ")] for line in lines]
 
 
+@pytest.mark.long
 def test_table_1_holds_every_correlation_of_the_run_in_the_papers_layout(walked: Tiny) -> None:
     text = tables_text(walked)
     head, *rows = rows_of(text, "Table 1: bm25, 3 documents")
@@ -131,6 +134,7 @@ def test_table_1_holds_every_correlation_of_the_run_in_the_papers_layout(walked:
     }
 
 
+@pytest.mark.long
 def test_the_caption_says_why_cells_are_empty(walked: Tiny) -> None:
     text = tables_text(walked).replace("\\_", "_")
     caption = text.split("## Table 1: bm25, 3 documents")[1].split("\n## ")[0].strip().splitlines()[-1]
@@ -139,6 +143,7 @@ def test_the_caption_says_why_cells_are_empty(walked: Tiny) -> None:
     assert "labels of erag in wow are graded, and R, AP, RR need binary ones" in caption
 
 
+@pytest.mark.long
 def test_every_run_and_depth_has_its_table_1(walked: Tiny) -> None:
     heads = re.findall(
         r"^## (Table 1: \w+, \d documents?)", tables_text(walked).replace("\\_", "_"), re.MULTILINE
@@ -197,6 +202,7 @@ def test_figures_on_a_narrow_console_lose_only_the_zero_before_the_point() -> No
         assert rows_of_text(made)[0][2] == f"{value:.3f} [{low:.3f}, {high:.3f}]"
 
 
+@pytest.mark.long
 def test_a_claim_whose_record_is_of_another_split_is_left_out(
     tmp_path: pathlib.Path, reads_here: list[int]
 ) -> None:

@@ -89,6 +89,7 @@ def sliced(draw: st.DrawFn) -> tuple[Values, Values, dict[str, list[str]]]:
     return values, used, {"hops": draw(names), "meta.type": draw(names)}
 
 
+@pytest.mark.long
 @settings(max_examples=40, deadline=None)
 @given(drawn=sliced())
 def test_a_slice_is_its_questions_and_holm_goes_over_all_slices(
@@ -355,6 +356,7 @@ def with_meta(tiny: Tiny) -> None:
 BY_SLICE: tuple[TableSchema, ...] = (CELL_SHARES, SLICE_MEANS, SLICE_COMPARISONS)
 
 
+@pytest.mark.long
 def test_other_slices_cost_no_reading_and_are_those_of_a_job_that_had_them_at_once(
     tiny: Tiny, reads_here: list[int]
 ) -> None:

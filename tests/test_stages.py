@@ -78,6 +78,7 @@ def test_the_same_again_makes_nothing_and_says_so(compared: Tiny, capsys: pytest
     ]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changes", "made"),
     [
@@ -109,6 +110,7 @@ def test_a_change_makes_what_depends_on_it(
     assert made_again(other) == set()
 
 
+@pytest.mark.long
 def test_a_threshold_of_graded_labels_is_seen(tiny: Tiny, reads_here: list[int]) -> None:
     # an output whose F1 is 2/3
     tiny.passages.write_text(tiny.passages.read_text().replace('"Ada Brunner"', '"Ada Brunner of Graz"'))
@@ -119,6 +121,7 @@ def test_a_threshold_of_graded_labels_is_seen(tiny: Tiny, reads_here: list[int])
     assert_as_from_nothing(other)
 
 
+@pytest.mark.long
 def test_tables_whose_own_inputs_stay_the_same_are_kept(tiny: Tiny, reads_here: list[int]) -> None:
     graded = tiny.with_config(score="token_f1", threshold=0.5)
     make_tables(graded)
@@ -128,6 +131,7 @@ def test_tables_whose_own_inputs_stay_the_same_are_kept(tiny: Tiny, reads_here: 
     assert_as_from_nothing(other)
 
 
+@pytest.mark.long
 def test_a_changed_input_file_makes_what_is_made_of_it(compared: Tiny) -> None:
     compared.passages.write_text(
         compared.passages.read_text().replace("the metal of the dome", "the dome and its metal")
@@ -151,6 +155,7 @@ def test_another_version_of_the_code_makes_everything(
     assert made_again(compared) == ALL
 
 
+@pytest.mark.long
 def test_what_was_killed_between_two_tables_goes_on_with_the_second(compared: Tiny) -> None:
     TableStore(compared.config.out).invalidate(CORRELATIONS)
     before = sealed_at_but(compared, CORRELATIONS.name)
@@ -186,6 +191,7 @@ def module(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> Iterator[pathlib.Path
         sys.modules.pop(name, None)
 
 
+@pytest.mark.long
 def test_what_outside_code_makes_is_made_again_and_the_rest_only_if_that_changes(
     tiny: Tiny, reads_here: list[int], module: pathlib.Path
 ) -> None:

@@ -11,8 +11,8 @@ import sys
 import pytest
 
 from erag_ray.benchmark.config import BenchmarkConfig
-from erag_ray.config import DualLabelsConfig, JobConfig, ReportConfig, RetrieveConfig, parse, renamed
-from erag_ray.config.keys import all_keys
+from erag_ray.config import DualLabelsConfig, JobConfig, ReportConfig, RetrieveConfig, parse
+from erag_ray.config.command_line import all_keys, renamed
 from erag_ray.gate.config import GateConfig
 from erag_ray.label_export.config import ExportConfig
 from erag_ray.papers.config import PapersConfig
@@ -82,6 +82,7 @@ def imported(job: str, *attempts: list[str]) -> dict[str, list[str]]:
     return answer
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("job", JOBS)
 def test_help_and_a_wrong_key_or_value_import_no_heavy_package(job: str, tmp_path: pathlib.Path) -> None:
     (tmp_path / "key.yaml").write_text("outt: a\n")
@@ -104,6 +105,7 @@ def test_help_and_a_wrong_key_or_value_import_no_heavy_package(job: str, tmp_pat
     assert rooms - own <= {"cli", "config", "errors", "logs", "registry", "termination", "uris", "user_code"}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("job", "options"),
     [

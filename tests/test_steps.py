@@ -404,6 +404,7 @@ def test_what_was_made_from_other_inputs_is_refused(tiny: Tiny, reads_here: list
         load(tiny.config.out)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("changes", "named"),
     [
@@ -441,6 +442,7 @@ def test_the_preview_says_what_is_to_be_run(tiny: Tiny) -> None:
     assert any("37 requests to run" in line and "passages cut in 0.0%" in line for line in lines)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("allowed", "fails"), [(0.0, True), (0.05, False)])
 def test_errors_above_the_share_fail_the_stage_and_name_the_request(
     tiny: Tiny, reads_here: list[int], allowed: float, fails: bool

@@ -62,6 +62,7 @@ def fused(states: torch.Tensor, is_state: torch.Tensor) -> EncoderStates:
     return EncoderStates(states, is_state.sum(dim=1).tolist())
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=20)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=6))
 def test_states_are_those_of_the_library(made: Made, lengths: list[int]) -> None:
@@ -72,6 +73,7 @@ def test_states_are_those_of_the_library(made: Made, lengths: list[int]) -> None
     )
 
 
+@pytest.mark.long
 def test_states_of_long_segments_are_as_exact_as_the_librarys(made: Made) -> None:
     model, engine = made
     some = segments_of([KERNEL_TOKENS + 90, KERNEL_TOKENS, SEGMENTWISE_TOKENS + 30, 3])
@@ -100,6 +102,7 @@ def generated(model: Any, states: torch.Tensor, is_state: torch.Tensor, most: in
     return [row[: row.index(1) + 1] if 1 in row else row for row in rows]
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=20)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=9), st.integers(1, 12), st.integers(0, 5))
 def test_outputs_are_those_of_generate(made: Made, lengths: list[int], most: int, seed: int) -> None:
@@ -109,6 +112,7 @@ def test_outputs_are_those_of_generate(made: Made, lengths: list[int], most: int
     assert engine.decode(fused(states, is_state), start=0, ends=[1], most=most) == expected
 
 
+@pytest.mark.long
 def test_rows_leave_at_different_steps(made: Made) -> None:
     model, engine = made
     states, is_state = encoded(model, segments_of([3, 9, 14, 20, 22, 25, 31, 40] * 6, 3))
@@ -160,6 +164,7 @@ def outputs(model: LocalModel, requests: Sequence[Request]) -> dict[int, tuple[s
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["fid", "ipa"])
 def test_windows_change_no_output(kind: str, tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = models.loaded(kind, models.t5_folder(tmp_path))
@@ -207,6 +212,7 @@ def test_each_distinct_segment_of_a_window_is_encoded_once(
     assert len(seen) == len(set(seen))
 
 
+@pytest.mark.long
 def test_a_window_without_memory_is_read_batch_by_batch(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,6 +87,7 @@ def assert_clean(told: list[str], config: JobConfig) -> None:
         assert not [path for path in pathlib.Path(folder).rglob(f"{LEASES}/*") if path.is_file()]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "in_background", "code"),
     [(signal.SIGTERM, False, 143), (signal.SIGTERM, True, 143), (signal.SIGINT, False, 130)],

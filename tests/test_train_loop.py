@@ -332,6 +332,7 @@ def test_a_step_without_memory_names_the_key_to_change(tmp_path: pathlib.Path) -
         own.run()
 
 
+@pytest.mark.long
 def test_a_worker_without_memory_ends_all_of_them(tmp_path: pathlib.Path) -> None:
     prepare(tiny_training(tmp_path))
     workers = [in_process(run_worker_without_memory, tmp_path, rank, 2) for rank in range(2)]

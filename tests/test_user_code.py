@@ -683,6 +683,7 @@ APPLIES = Annotator(name="applies", function=breaks, applies=lambda e: pl.col("n
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("name", "code", "line"),
     [
@@ -768,6 +769,7 @@ def retrieving(tiny: Tiny, *kinds: str) -> Tiny:
     return tiny.with_config(runs={}, retrievers={"bm25": RetrieverConfig(kind="bm25"), **retrievers})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["FIRST", "First", "Configured"])
 def test_a_retriever_is_named_as_a_class_or_as_an_instance(
     tiny: Tiny, job: RunJob, reads_here: list[int], module: Callable[..., pathlib.Path], kind: str
@@ -830,6 +832,7 @@ def test_the_guides_have_an_example_of_each_kind() -> None:
     assert all(len([line for line in text.splitlines() if line]) <= 13 for text in EXAMPLES.values())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("options", COMMANDS)
 def test_the_examples_of_the_guides_run_as_they_stand(
     tiny: Tiny,

@@ -127,6 +127,7 @@ def _is_no_import(line: str) -> bool:
     return not line.startswith("from ")
 
 
+@pytest.mark.long
 def test_the_changes_work_as_they_are_written(changed: pathlib.Path) -> None:
     environment = {**os.environ, "PYTHONPATH": str(changed)}
     proof = subprocess.run(

@@ -73,6 +73,7 @@ def again(walked: Tiny, tmp_path: pathlib.Path) -> Tiny:
     return walked.with_config(out=str(tmp_path / "out"), cache_dir=str(tmp_path / "store"))
 
 
+@pytest.mark.long
 def test_the_walk_seals_every_table_and_writes_the_report(walked: Tiny) -> None:
     store = TableStore(walked.config.out)
     assert all(
@@ -88,6 +89,7 @@ def test_the_walk_seals_every_table_and_writes_the_report(walked: Tiny) -> None:
     assert (pathlib.Path(walked.config.out) / "report.md").read_text().startswith("# ")
 
 
+@pytest.mark.long
 def test_utility_and_labels_are_those_worked_out_by_hand(walked: Tiny) -> None:
     used = table(walked, UTILITY)
     for (run, depth), right in RIGHT.items():
@@ -409,6 +411,7 @@ def test_a_killed_job_goes_on_where_it_was(local_ray: None, tmp_path: pathlib.Pa
     assert (manifest["num_responses"], manifest["num_repeated_keys"]) == (NUM_REQUESTS, 0)
 
 
+@pytest.mark.long
 def test_a_torn_file_is_set_aside_and_its_requests_are_run_again(tiny: Tiny, reads_here: list[int]) -> None:
     compare(tiny)
     more = tiny.with_config(runs={**tiny.config.runs, "third": str(tiny.run("third"))})

@@ -76,6 +76,7 @@ __all__ = [
     "resample_weights",
     "resampled_agreement",
     "round_up",
+    "share_intervals",
     "sign_flips",
     "wilson_interval",
 ]
@@ -257,6 +258,34 @@ def mean_intervals(columns: Floats, weights: Weights, confidence: float = 0.95) 
     return [
         _interval(column[~np.isnan(column)], resampled[:, index], confidence)
         for index, column in enumerate(columns.T)
+    ]
+
+
+def share_intervals(
+    positive: Floats, counts: Floats, weights: Weights, confidence: float = 0.95
+) -> list[Interval]:
+    """Return (share, low, high) of each column: the sum of ``positive`` over the sum of ``counts``, of whole queries.
+
+    The percentile bootstrap draws queries, each with all that it counts, such as its documents. Without any there is no
+    share, and with one query that counts something no interval.
+
+    Args:
+        positive: [num_queries, num_columns].
+        counts: [num_queries].
+        weights: [num_resamples, num_queries] from `resample_weights`.
+        confidence: coverage of the intervals.
+    """
+    total, drawn = counts.sum(), _checked(weights, len(counts)).astype(np.float64)
+    if not total:
+        return [(None, None, None)] * positive.shape[1]
+    resampled = ratio(
+        drawn @ positive, np.broadcast_to((drawn @ counts)[:, None], (len(drawn), positive.shape[1]))
+    )
+    shares = positive.sum(axis=0) / total
+    has_interval = (counts > 0).sum() > 1
+    return [
+        (float(share), *(_percentiles(column, confidence) if has_interval else (None, None)))
+        for share, column in zip(shares, resampled.T, strict=True)
     ]
 
 

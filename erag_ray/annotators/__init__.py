@@ -9,6 +9,7 @@ defines an `Annotator` and is named as ``package.module:name``.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
@@ -16,8 +17,10 @@ from typing import Literal
 import polars as pl
 import pyarrow as pa
 
+from erag_ray.annotators.abstention import distracting, udcg, usable
 from erag_ray.annotators.base import (
     PAIR,
+    SUFFICES,
     Annotator,
     Evidence,
     RequestSpec,
@@ -29,6 +32,7 @@ from erag_ray.annotators.base import (
 )
 from erag_ray.annotators.contains import contains_answer_dpr, contains_answer_kilt
 from erag_ray.annotators.erag import erag
+from erag_ray.annotators.facts import erag_facts, fact_labels
 from erag_ray.annotators.gains import (
     TAIL,
     closed_book_answers,
@@ -39,9 +43,9 @@ from erag_ray.annotators.gains import (
 )
 from erag_ray.annotators.judged import llm_relevance, llm_relevance_graded
 from erag_ray.annotators.unrelated import PER_QUESTION, unrelated_pairs
-from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, RELEVANCE
+from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, NO_RESPONSE, RELEVANCE
+from erag_ray.measures import FACT_MEASURES, canonical_name, default_measures
 from erag_ray.measures import Kind as LabelKind
-from erag_ray.measures import canonical_name, measures_for
 from erag_ray.registry import find_instance
 from erag_ray.schemas import LABELS, conform
 from erag_ray.scores import SHORT_ANSWERS, score_named
@@ -49,7 +53,9 @@ from erag_ray.user_code import running
 
 __all__ = [
     "ANNOTATORS",
+    "PAIR",
     "PER_QUESTION",
+    "SUFFICES",
     "TAIL",
     "Annotator",
     "Evidence",
@@ -59,6 +65,7 @@ __all__ = [
     "applicable_queries",
     "closed_book_answers",
     "every_pair",
+    "fact_labels",
     "judged_pairs",
     "kind_of_labels",
     "likelihood_noise",
@@ -66,6 +73,7 @@ __all__ = [
     "request_specs",
     "requested_measures",
     "unrelated_pairs",
+    "uses",
 ]
 
 
@@ -105,6 +113,11 @@ def _every_query(evidence: Evidence) -> pl.Expr:
 def _has_short_answers(evidence: Evidence) -> pl.Expr:
     # passages are not searched for long answers and verdicts: the paper leaves out FEVER and WoW (Table 1)
     return pl.col("score").str.split(":").list.first().is_in(SHORT_ANSWERS)
+
+
+def _has_facts(evidence: Evidence) -> pl.Expr:
+    facts = pl.Series(dtype=pl.String) if evidence.facts is None else evidence.facts["query_id"]
+    return pl.col("query_id").is_in(facts.unique().implode())
 
 
 def _has_gold(evidence: Evidence) -> pl.Expr:
@@ -178,9 +191,25 @@ def request_specs(names: Sequence[str]) -> Iterator[RequestSpec]:
             yield from annotator_named(name).requests
 
 
-def requested_measures(names: Sequence[str] | None, kind: LabelKind, threshold: float | None) -> list[str]:
-    """Return the canonical names of the requested measures, or of all that labels of this kind allow."""
-    return measures_for(kind, threshold) if names is None else [canonical_name(name) for name in names]
+def uses(names: Sequence[str], what: Literal["facts", "threshold"]) -> bool:
+    """Return whether one of these annotators uses FACTS, or the job's threshold; unknown names are skipped."""
+    for name in names:
+        with contextlib.suppress(ValueError):
+            if getattr(annotator_named(name), f"uses_{what}"):
+                return True
+    return False
+
+
+def requested_measures(
+    annotator: str, names: Sequence[str] | None, kind: LabelKind, threshold: float | None
+) -> list[str]:
+    """Return the canonical names of the requested measures, or the default ones of labels of this kind.
+
+    An annotator that has measures of its own gets these instead, without those of facts.
+    """
+    if measures := annotator_named(annotator).measures:
+        return [name for name in measures if name not in FACT_MEASURES]
+    return default_measures(kind, threshold) if names is None else [canonical_name(name) for name in names]
 
 
 def kind_of_labels(annotator: str, score: str) -> LabelKind:
@@ -190,6 +219,7 @@ def kind_of_labels(annotator: str, score: str) -> LabelKind:
 
 
 READER_AND_SCORE: frozenset[Literal["reader", "score"]] = frozenset({"reader", "score"})
+ABSTENTIONS = RequestSpec(NO_RESPONSE, every_pair)
 SPANS = "short answers, scored by exact_match or match: verdicts and dialogue are not looked for in passages"
 
 ANNOTATORS: dict[str, Annotator] = {
@@ -202,6 +232,17 @@ ANNOTATORS: dict[str, Annotator] = {
             kind=None,
             requests=(RequestSpec(ANSWER, every_pair),),
             fills=READER_AND_SCORE,
+        ),
+        Annotator(
+            name="erag_facts",
+            function=erag_facts,
+            applies=_has_facts,
+            applies_to="questions with several facts (answers_all)",
+            kind="graded",
+            requests=(RequestSpec(ANSWER, every_pair),),
+            fills=READER_AND_SCORE,
+            measures=tuple(FACT_MEASURES),
+            uses_facts=True,
         ),
         Annotator(
             name="contains_answer_dpr",
@@ -264,6 +305,44 @@ ANNOTATORS: dict[str, Annotator] = {
                 RequestSpec(GOLD_LIKELIHOOD, unrelated_pairs),
             ),
             fills=frozenset({"reader"}),
+        ),
+        Annotator(
+            name="usable",
+            function=usable,
+            applies=_every_query,
+            kind="graded",
+            requests=(ABSTENTIONS,),
+            fills=frozenset({"reader"}),
+        ),
+        Annotator(
+            name="udcg",
+            function=functools.partial(udcg, relevance=erag),
+            applies=_every_query,
+            kind="signed",
+            requests=(ABSTENTIONS, RequestSpec(ANSWER, every_pair)),
+            fills=READER_AND_SCORE,
+            measures=("UDCG",),
+            uses_threshold=True,
+        ),
+        Annotator(
+            name="udcg_provenance",
+            function=functools.partial(udcg, relevance=provenance),
+            applies=_has_gold,
+            applies_to="questions with gold pages or passages",
+            kind="signed",
+            requests=(ABSTENTIONS,),
+            fills=frozenset({"reader"}),
+            measures=("UDCG",),
+        ),
+        Annotator(
+            name="distracting",
+            function=functools.partial(distracting, relevance=erag),
+            applies=_every_query,
+            kind="binary",
+            requests=(ABSTENTIONS, RequestSpec(ANSWER, every_pair)),
+            fills=READER_AND_SCORE,
+            measures=("P",),
+            uses_threshold=True,
         ),
     )
 }

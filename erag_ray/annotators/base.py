@@ -13,6 +13,8 @@ from erag_ray.measures import Kind as LabelKind
 from erag_ray.scores import Scoring
 
 PAIR = ["query_id", "doc_id"]
+SUFFICES = 0.5
+"""Labels and scores of at least this count as relevant or right where a job sets no threshold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,12 +31,16 @@ class Evidence:
     """PROVENANCE: the gold pages."""
     gold: pl.DataFrame | None = None
     """query_id, doc_id: the gold passages, for queries without gold pages (None: no gold passages)."""
+    facts: pl.DataFrame | None = None
+    """FACTS (None: not loaded, since no annotator uses them)."""
     values: Mapping[Kind, pl.DataFrame] = field(default_factory=dict)
     """Kind of request -> query_id, doc_id? (null: without documents), reader, value?: the folded responses."""
     judged: pl.DataFrame | None = None
     """query_id, doc_id: the pairs for the judge (None: all)."""
     relevant_from: float = 0.5
     """Minimum judgement that counts as relevant."""
+    threshold: float | None = None
+    """Minimum graded label that counts as relevant (None: `SUFFICES`)."""
     scoring: Scoring | None = None
     """Inputs of scores, and the outputs that they could not score; see `scores.score_outputs`."""
 
@@ -91,6 +97,13 @@ class Annotator:
     """Requests to models that it needs."""
     fills: frozenset[Literal["reader", "score"]] = frozenset()
     """Further columns of LABELS that the function fills; the others are empty strings."""
+    measures: tuple[str, ...] = ()
+    """The measures that its labels are for, in place of those that a job names; they are contrasted with all measures
+    of other annotators."""
+    uses_facts: bool = False
+    """Whether it needs FACTS."""
+    uses_threshold: bool = False
+    """Whether its labels depend on the job's threshold."""
 
 
 def with_passage(frame: pl.DataFrame, corpus: pl.DataFrame, column: str) -> pl.DataFrame:

@@ -19,7 +19,7 @@ def erag(evidence: Evidence) -> pl.DataFrame:
     Raises:
         ValueError: a pair lacks an answer by one of the readers; or a score is unknown or out of range.
     """
-    outputs = _answers_of_pairs(evidence)
+    outputs = answers_of_pairs(evidence, evidence.pairs)
     distinct = outputs.select("query_id", "output").drop_nulls("output").unique(maintain_order=True)
     queries = evidence.queries.select("query_id", "score")
     by_score = distinct.join(queries, on="query_id").partition_by("score", include_key=True)
@@ -31,12 +31,16 @@ def erag(evidence: Evidence) -> pl.DataFrame:
     return scored.select("reader", "score", *PAIR, "label")
 
 
-def _answers_of_pairs(evidence: Evidence) -> pl.DataFrame:
-    """Return one row per pair and reader. A failed request has a null output; a missing row is an error."""
+def answers_of_pairs(evidence: Evidence, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return the output of each reader with each pair: query_id, doc_id, reader, output (null: failed), has_response.
+
+    Raises:
+        ValueError: a pair has no response.
+    """
     answers = evidence.of(ANSWER).select(*PAIR, "reader", output="value", has_response=pl.lit(True))
-    grid = evidence.pairs.join(answers.select(pl.col("reader").unique()), how="cross")
-    if grid.is_empty() and not evidence.pairs.is_empty():
-        raise ValueError(f"there are no answers for {evidence.pairs.height} pairs")
+    grid = pairs.join(answers.select(pl.col("reader").unique()), how="cross")
+    if grid.is_empty() and not pairs.is_empty():
+        raise ValueError(f"there are no answers for {pairs.height} pairs")
     joined = grid.join(answers, on=[*PAIR, "reader"], how="left")
     missing = joined.filter(pl.col("has_response").is_null())
     if missing.height:

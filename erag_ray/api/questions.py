@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from erag_ray.api.rows import Row, rows_of
+from erag_ray.datasets import all_forms, parse_facts
 from erag_ray.errors import InputError
 
 ID_KEYS = ("id", "query_id", "_id")
@@ -19,8 +20,9 @@ def question_records(questions: object) -> list[Row]:
 
     Args:
         questions: a list of mappings, a Polars or pandas frame, or a Hugging Face dataset, with ``question``,
-            ``answers`` (or ``answer``: a text or several) and an id (``id``, ``query_id`` or ``_id``: a text or a
-            whole number). Questions without any id are numbered from "1".
+            ``answers`` (or ``answer``: a text or several), or ``answers_all`` (several facts, each a text or its
+            accepted forms), and an id (``id``, ``query_id`` or ``_id``: a text or a whole number). Questions without
+            any id are numbered from "1".
 
     Raises:
         InputError: all problems, each with the number of its question.
@@ -42,7 +44,7 @@ def _check_columns(rows: list[Row]) -> None:
     names = dict.fromkeys(name for row in rows for name in row)
     problems = [
         f"questions: no field {needed}; they have {', '.join(names)}. Rename the field that holds it"
-        for needed, keys in (("question", ("question",)), ("answers", ("answers", "answer")))
+        for needed, keys in (("question", ("question",)), ("answers", ("answers", "answer", "answers_all")))
         if not set(keys) & set(names)
     ]
     if problems:
@@ -58,7 +60,9 @@ def _answers(row: Row) -> Any:
     if isinstance(value, dict):
         # {"text": [...], "answer_start": [...]}: SQuAD in the Hugging Face library datasets
         value = value.get("text")
-    return [value] if isinstance(value, str) else [] if value is None else value
+    if value is None:
+        return list(all_forms(parse_facts(row.get("answers_all"))[0]))
+    return [value] if isinstance(value, str) else value
 
 
 def _faults(records: Iterable[Row]) -> Iterator[str]:
@@ -67,7 +71,9 @@ def _faults(records: Iterable[Row]) -> Iterator[str]:
         question, answers = record.get("question"), record["answers"]
         if not isinstance(question, str) or not question.strip():
             yield f"{where}: question is {question!r}; it must be a text"
-        if not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
+        if problem := parse_facts(record.get("answers_all"))[1]:
+            yield f"{where}: {problem}"
+        elif not isinstance(answers, list) or not all(isinstance(answer, str) for answer in answers):
             yield f"{where}: answers are {answers!r}; they must be a list of texts"
         elif not any(answer.strip() for answer in answers):
             yield f"{where}: no answers; leave the question out, or give what a right output must contain"

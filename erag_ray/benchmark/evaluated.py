@@ -107,7 +107,8 @@ def _check_same(name: str, expected: Values, actual: Values) -> None:
 
 def _ours(data: Tables, settings: Settings) -> Callable[[], Values]:
     applicable = {"provenance": data.queries["query_id"]}
-    table = per_query(data.labels, data.runs, applicable, data.queries, settings, [POOL])
+    pooled = replace(settings, ideals=[POOL])
+    table = per_query(data.labels, data.runs, applicable, data.queries, pooled)
 
     def read() -> Values:
         parts = table.partition_by("run_id", "measure", "cutoff", as_dict=True, maintain_order=True)

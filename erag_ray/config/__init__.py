@@ -6,11 +6,11 @@ of its own here; its ``PATHS`` name the fields in which ``$NAME`` and ``~`` are 
 """
 
 from erag_ray.config.check import require
-from erag_ray.config.job import KNOWN, JobConfig
+from erag_ray.config.command_line import expand, map_paths, parse, unknown_key
+from erag_ray.config.corpora import CorpusConfig
+from erag_ray.config.job import CREDITS, KNOWN, ORDERS, JobConfig
 from erag_ray.config.judge import JudgeConfig
-from erag_ray.config.keys import unknown_key
 from erag_ray.config.outside import OUTSIDE_KINDS
-from erag_ray.config.parsing import expand, map_paths, parse
 from erag_ray.config.prompt import BUILT_IN, PROMPT_CHOICES, ExampleConfig, PromptConfig, fields_of
 from erag_ray.config.reader import KINDS, ReaderConfig, output_settings
 from erag_ray.config.report import ReportConfig, ReportKeys
@@ -24,10 +24,13 @@ from erag_ray.config.retrieval import (
 
 __all__ = [
     "BUILT_IN",
+    "CREDITS",
     "KINDS",
     "KNOWN",
+    "ORDERS",
     "OUTSIDE_KINDS",
     "PROMPT_CHOICES",
+    "CorpusConfig",
     "DualLabelsConfig",
     "ExampleConfig",
     "JobConfig",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal
 
 from erag_ray.config.check import require
+from erag_ray.config.corpora import CorpusConfig, check_corpora
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.report import ReportKeys
@@ -17,6 +18,10 @@ from erag_ray.config.retrieval import (
     check_retrievers,
 )
 
+CREDITS = ("leave_one_out", "marginal", "shapley")
+"""Ways to credit a document of a list with its part in the list's score."""
+ORDERS = ("reversed", "shuffled", "unrelated_before", "unrelated_after")
+"""Changes of a list that leave its documents in it."""
 KNOWN = "known"
 """The slice by whether the reader answers a question without passages."""
 
@@ -52,8 +57,8 @@ class JobConfig:
     package.module:name."""
 
     question_fields: dict[str, str] = field(default_factory=dict)
-    """Fields of the records under other names: question, answers or id -> where it stands ({question: q, answers:
-    a.text, id: key}). Dots go down into the record. All records are then of the plain format."""
+    """Fields of the records under other names: question, answers, answers_all or id -> where it stands ({question: q,
+    answers: a.text, id: key}). Dots go down into the record. All records are then of the plain format."""
 
     qrels: list[str] = field(default_factory=list)
     """TREC qrels (query 0 document grade), BEIR's (TSV) or MTEB's (JSON Lines, Parquet or hf:NAME:SPLIT with query-id,
@@ -91,6 +96,14 @@ class JobConfig:
 
     splitter: str = "whitespace100"
     """How pages become passages (see jobs/retrieve.py)."""
+
+    corpora: dict[str, CorpusConfig] = field(default_factory=dict)
+    """Instead of passages, for runs that search several corpora, such as one for each chunk size: name -> passages, or
+    knowledge_source and splitter. run_corpora says which of them each run searches."""
+
+    run_corpora: dict[str, str] = field(default_factory=dict)
+    """Run -> the corpus that it searches: one of corpora, or any name if the runs bring their texts. Documents get the
+    corpus's name before their ids, so equal ids of two corpora stay apart."""
 
     runs: dict[str, str] = field(default_factory=dict)
     """The retrievers: name -> file of ranked lists (TREC, .gz too; Parquet; KILT predictions or lists with their
@@ -140,30 +153,56 @@ class JobConfig:
     annotators: list[str] = field(
         default_factory=lambda: ["erag", "contains_answer_dpr", "contains_answer_kilt", "provenance"]
     )
-    """Who labels the documents: erag, contains_answer_dpr, contains_answer_kilt, provenance, llm_relevance and
-    llm_relevance_graded (both by the judge), gold_likelihood (of the answer, to the reader), gain (erag with the
-    document minus without any), gain_likelihood (gold_likelihood minus what unrelated documents give), or
-    package.module:name."""
+    """Who labels the documents: erag, erag_facts (of each fact of questions with answers_all), contains_answer_dpr,
+    contains_answer_kilt, provenance, llm_relevance and llm_relevance_graded (both by the judge), gold_likelihood (of
+    the answer, to the reader), gain (erag with the document minus without any), gain_likelihood (gold_likelihood minus
+    what unrelated documents give), usable (1 minus the probability that the reader abstains), udcg and udcg_provenance
+    (usable with a sign, relevance by erag or provenance), distracting, or package.module:name."""
 
     measures: list[str] | None = None
     """Measures of a ranked list: P, R, AP (or MAP), RR (or MRR), nDCG, Success (or Hit Ratio), or package.module:name
-    (null: all that the labels allow: graded labels without a threshold allow P, nDCG and Success, gains P, Success and
-    Harmful)."""
+    (null: all of these that the labels allow: graded labels without a threshold allow P, nDCG and Success, gains P,
+    Success and Harmful). Only where it is named: NoisyOr (1 minus the product of 1 - label)."""
 
     cutoffs: list[int] = field(default_factory=lambda: [1, 3, 5, 10])
     """Measures are taken at these ranks and at each full depth."""
 
     threshold: float | None = None
-    """A graded label of at least this counts as relevant in AP, RR and R; a label or an end-to-end score of at least
-    this suffices in the table cells (null: of at least 0.5 there)."""
+    """A graded label of at least this counts as relevant in AP, RR and R, and for udcg and distracting; a label or an
+    end-to-end score of at least this suffices in the table cells (null: of at least 0.5 for these and there)."""
 
     slices: list[str] = field(default_factory=list)
     """Also by slices of the questions: paths in their records, whose dots go down as those of where (meta.hops), and
     known (whether the reader answers without passages). Means, cells and comparisons are given for every value; a
     record without the path, or with null or a blank there, has the value (none). At most 50 values a path."""
 
+    duplicates: bool = False
+    """Count the documents of each list whose text is equal, or nearly equal, to that of one before it."""
+
     statistics: list[str] = field(default_factory=lambda: ["kendall_tau_b", "spearman_rho"])
     """Agreement between a measure and the end-to-end score."""
+
+    credits: list[str] = field(default_factory=list)
+    """Also how much each document adds to the score of its list, beside what it does by itself: leave_one_out (the
+    list's score minus that without the document), marginal (the first k documents minus the first k - 1), shapley (the
+    mean over orders in which documents may come). Each takes further answers; the cost preview counts them."""
+
+    credit_depth: int | None = None
+    """Credits are of the first so many documents of each list (null: the largest of end_to_end_depths)."""
+
+    credit_queries: int | None = None
+    """Credits and orders are of a sample of this many questions of each dataset (null: all)."""
+
+    shapley_permutations: int = 32
+    """Random orders of a list's documents for shapley, an even number: each has its reverse beside it. Where all
+    subsets of a list are no more answers than so many orders may need, all are taken, and the value is exact."""
+
+    orders: list[str] = field(default_factory=list)
+    """Also how far the score moves when each end-to-end list is reversed, shuffled, or has documents of other questions
+    put in front (unrelated_before) or at the end (unrelated_after)."""
+
+    num_unrelated: int = 3
+    """So many documents of other questions are put before or after a list."""
 
     num_resamples: int = 1000
     """Bootstrap resamples of the questions behind each interval."""
@@ -253,6 +292,12 @@ class JobConfig:
         made_depth = self.retrieval_depth or self.depth
         require(made_depth >= self.depth, f"retrieval_depth: {made_depth} is less than depth {self.depth}")
         check_retrievers(self.retrievers, made_depth)
+        check_corpora(self.corpora, self.run_corpora, self.runs, self.retrievers)
+        one = bool(self.passages or self.knowledge_source)
+        require(
+            not (one and self.run_corpora),
+            "run_corpora: give corpora in place of passages and knowledge_source",
+        )
         both = sorted(set(self.runs) & set(self.retrievers))
         require(not both, f"runs and retrievers: both name {', '.join(both)}")
         require(
@@ -267,6 +312,7 @@ class JobConfig:
             require(
                 1 <= depth <= self.depth, f"end_to_end_depths: {depth} is not within 1..depth={self.depth}"
             )
+        self._check_credits()
         for cutoff in self.cutoffs:
             require(cutoff >= 1, f"cutoffs: {cutoff} is not at least 1")
         require(0 < self.confidence < 1, f"confidence must lie between 0 and 1, got {self.confidence}")
@@ -299,6 +345,22 @@ class JobConfig:
             f"max_error_fraction must lie in 0..1, got {self.max_error_fraction}",
         )
 
+    def _check_credits(self) -> None:
+        for key, known in (("credits", CREDITS), ("orders", ORDERS)):
+            names = getattr(self, key)
+            for name in names:
+                require(name in known, f"{key}: {name} is unknown; choose of {', '.join(known)}")
+                require(names.count(name) == 1, f"{key}: {name} is named more than once")
+        depth = self.credit_depth
+        text = f"credit_depth: {depth} is not within 1..depth={self.depth}"
+        require(depth is None or 1 <= depth <= self.depth, text)
+        for name in ("credit_queries", "num_unrelated"):
+            value = getattr(self, name)
+            require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
+        count = self.shapley_permutations
+        is_even = count >= 4 and count % 2 == 0
+        require(is_even, f"shapley_permutations must be an even number of at least 4, got {count}")
+
     @property
     def default_score(self) -> str | None:
         """The score of short answers where the config names none: match for a chat model (None: exact_match)."""
@@ -309,12 +371,25 @@ class JobConfig:
         """The depths of end-to-end readings, ascending, without repeats."""
         return sorted(set(self.end_to_end_depths)) or [self.depth]
 
-    def retrieval(self) -> RetrieveConfig:
-        """The job that makes the runs of ``retrievers``, in <out>/retrieval.
+    @property
+    def searched_corpora(self) -> list[str]:
+        """The corpora that the runs search, as far as they are named, in the order of `corpora`."""
+        return list(dict.fromkeys([*self.corpora, *sorted(self.run_corpora.values())]))
+
+    def retrievals(self) -> list[RetrieveConfig]:
+        """The jobs that make the runs of ``retrievers``: one in <out>/retrieval, or one for each corpus below it.
 
         Raises:
-            ValueError: its settings do not go together.
+            ValueError: the settings of one do not go together.
         """
+        retrievers: dict[str, dict[str, RetrieverConfig]] = {}
+        for name, retriever in self.retrievers.items():
+            retrievers.setdefault(self.run_corpora.get(name, ""), {})[name] = retriever
+        return [self._retrieval(corpus, searching) for corpus, searching in retrievers.items()]
+
+    def _retrieval(self, corpus: str, retrievers: dict[str, RetrieverConfig]) -> RetrieveConfig:
+        """The job that makes the runs that search a corpus ("": the job's only one)."""
+        source = self.corpora.get(corpus, self)
         return RetrieveConfig(
             queries=self.queries,
             query_format=self.query_format,
@@ -325,25 +400,34 @@ class JobConfig:
             filters=self.filters,
             num_queries=None if self.retrieve_all else self.num_queries,
             seed=self.seed,
-            passages=self.passages,
-            knowledge_source=self.knowledge_source,
-            splitter=self.splitter,
-            retrievers=self.retrievers,
+            passages=source.passages,
+            knowledge_source=source.knowledge_source,
+            splitter=source.splitter,
+            retrievers=retrievers,
             depth=self.retrieval_depth or self.depth,
             search=self.search,
-            out="/".join([self.out.rstrip("/"), "retrieval"]),
+            out="/".join([self.out.rstrip("/"), "retrieval", *filter(None, [corpus])]),
             progress=self.progress,
         )
 
     def with_retrieved(self) -> JobConfig:
-        """The config with the runs that are made, and the passages that the knowledge source gives, as given ones."""
+        """The config with the runs that are made, and the passages that knowledge sources give, as given ones."""
         if not self.retrievers:
             return self
-        retrieval = self.retrieval()
+        parts = self.retrievals()
+        files = {name: job.run(name) for job in parts for name in job.retrievers}
+        split = {
+            self.run_corpora.get(next(iter(job.retrievers)), ""): job for job in parts if job.knowledge_source
+        }
+        corpora = {
+            name: CorpusConfig(passages=[split[name].corpus]) if name in split else corpus
+            for name, corpus in self.corpora.items()
+        }
         return replace(
             self,
-            passages=[retrieval.corpus] if self.knowledge_source else self.passages,
-            runs={**self.runs, **{name: retrieval.run(name) for name in self.retrievers}},
+            passages=[split[""].corpus] if "" in split else self.passages,
+            corpora=corpora,
+            runs={**self.runs, **files},
             knowledge_source=[],
             retrievers={},
         )

@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from erag_ray.config.check import require
-from erag_ray.config.keys import keys_of
+from erag_ray.config.command_line import keys_of
 
 FILE_ENDINGS = (".yaml", ".yml")
 BUILT_IN = ("chat", "plain", "question_first", "t5")

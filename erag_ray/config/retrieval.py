@@ -10,7 +10,7 @@ from erag_ray.config.check import require
 from erag_ray.config.outside import OUTSIDE_KEYS, OutsideKeys
 
 MAX_NAME_BYTES = 150
-QUESTION_FIELDS = ("question", "answers", "id")
+QUESTION_FIELDS = ("question", "answers", "answers_all", "id")
 # what each kind looks at; code from outside looks at nothing
 KEYS = {
     "bm25": {"searches", "analyser", "k1", "b", "method"},
@@ -174,8 +174,8 @@ class RetrieveConfig:
     package.module:name."""
 
     question_fields: dict[str, str] = field(default_factory=dict)
-    """Fields of the records under other names: question, answers or id -> where it stands ({question: q, answers:
-    a.text, id: key}). Dots go down into the record. All records are then of the plain format."""
+    """Fields of the records under other names: question, answers, answers_all or id -> where it stands ({question: q,
+    answers: a.text, id: key}). Dots go down into the record. All records are then of the plain format."""
 
     qrels: list[str] = field(default_factory=list)
     """TREC qrels (query 0 document grade), BEIR's (TSV) or MTEB's (JSON Lines, Parquet or hf:NAME:SPLIT with query-id,
@@ -206,8 +206,8 @@ class RetrieveConfig:
     too), Parquet with title and text, a folder of TITLE.txt, or the contexts of the JSON of SQuAD or KLUE-MRC."""
 
     splitter: str = "whitespace100"
-    """How pages become passages: whitespace100, dpr_wrap, kilt_official (both by spaCy), recursive_characters (300
-    characters, by LangChain), or package.module:name."""
+    """How pages become passages: whitespace100 (windows of 100 words; any other number too), dpr_wrap, kilt_official
+    (both by spaCy), recursive_characters (300 characters, by LangChain), or package.module:name."""
 
     retrievers: dict[str, RetrieverConfig] = field(default_factory=dict)
     """The runs to make: name -> how; --retrievers.help shows the keys. In this order: what fuses or reranks others
@@ -255,8 +255,8 @@ class DualLabelsConfig(RetrieveConfig):
     EVERYDAY: ClassVar = {**RetrieveConfig.EVERYDAY, "Labels": ("word_rule", "confidence")}
 
     splitter: str = "recursive_characters"
-    """How pages become passages: whitespace100, dpr_wrap, kilt_official (both by spaCy), recursive_characters (300
-    characters, by LangChain), or package.module:name."""
+    """How pages become passages: whitespace100 (windows of 100 words; any other number too), dpr_wrap, kilt_official
+    (both by spaCy), recursive_characters (300 characters, by LangChain), or package.module:name."""
 
     word_rule: Literal["contains_answer_kilt", "contains_answer_dpr"] = "contains_answer_kilt"
     """When a passage holds an answer: as a substring of the normalised text (so also before a Korean particle), or

@@ -7,6 +7,7 @@ format is one function and one line in `QUERY_FORMATS` (questions.py), `PASSAGE_
 `RUN_FORMATS` (runs/load.py).
 """
 
+from erag_ray.datasets.facts import all_forms, parse_facts
 from erag_ray.datasets.queries import (
     GOLD_COLUMNS,
     NO_VALUE,
@@ -27,10 +28,12 @@ __all__ = [
     "Dataset",
     "LoadedQueries",
     "Question",
+    "all_forms",
     "find_dataset",
     "known_name",
     "load_queries",
     "load_reading_comprehension",
+    "parse_facts",
     "sample",
     "sample_loaded",
 ]

@@ -47,6 +47,7 @@ GOLD_COLUMNS = pl.Schema({"query_id": pl.String(), "rank": pl.Int32(), "doc_id":
 EVIDENCE_COLUMNS = pl.Schema({"query_id": pl.String(), "span": pl.String()})
 PROVENANCE_COLUMNS = pl.Schema({"query_id": pl.String(), "page_id": pl.String()})
 SLICE_COLUMNS = pl.Schema({"query_id": pl.String(), "slice": pl.String(), "value": pl.String()})
+FACT_COLUMNS = pl.Schema({"query_id": pl.String(), "fact": pl.Int32(), "answers": pl.List(pl.String())})
 NO_VALUE = "(none)"
 """Slice value of questions whose record lacks the path, or has null or blank there."""
 MAX_SLICE_VALUES = 50
@@ -65,6 +66,7 @@ class LoadedQueries:
         evidence: ``query_id, span``: quotes from gold passages that show the answer, where the file has them.
         datasets: properties of each data set in ``queries``.
         slices: SLICES: each record's value at each path of ``slices`` as text, or `NO_VALUE`.
+        facts: FACTS: gold answers that each say another thing, of questions whose records list them.
     """
 
     queries: pl.DataFrame
@@ -74,6 +76,7 @@ class LoadedQueries:
     evidence: pl.DataFrame
     datasets: Mapping[str, Dataset]
     slices: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SLICE_COLUMNS))
+    facts: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=FACT_COLUMNS))
 
 
 def load_queries(
@@ -99,7 +102,8 @@ def load_queries(
         diagnostics: receives all errors and warnings.
         format: a key of `QUERY_FORMATS`, ``package.module:name`` of a function `Record -> Question`, or "auto" to
             detect the format of each record by its field names.
-        fields: question, answers or id -> path of that field in the records, which are then of the plain format.
+        fields: question, answers, answers_all or id -> path of that field in the records, which are then of the plain
+            format.
         dataset: name of the data set; default: the record's ``kilt_task``, else the file's name.
         score: the score of all questions; default: ``score_by_dataset``, else the data set's default.
         score_by_dataset: data set -> score.
@@ -432,13 +436,22 @@ def _tables(loading: _Loading) -> LoadedQueries:
             schema=SLICE_COLUMNS,
             orient="row",
         ),
+        facts=pl.DataFrame(
+            [
+                (question.query_id, number, list(forms))
+                for question in questions
+                for number, forms in enumerate(question.facts, 1)
+            ],
+            schema=FACT_COLUMNS,
+            orient="row",
+        ),
     )
 
 
 def sample_loaded(loaded: LoadedQueries, num_queries: int | None, seed: int) -> LoadedQueries:
     """Restrict all tables to a `sample` of the questions."""
     queries = sample(loaded.queries, num_queries, seed)
-    names = ("provenance", "page_sets", "gold", "evidence", "slices")
+    names = ("provenance", "page_sets", "gold", "evidence", "slices", "facts")
     frames = {name: getattr(loaded, name).join(queries, on="query_id", how="semi") for name in names}
     return replace(loaded, queries=queries, **frames)
 

@@ -6,9 +6,10 @@ A new format is one function `Record -> Question` and one line in `QUERY_FORMATS
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from erag_ray.datasets.facts import FIELD, Facts, all_forms, parse_facts
 from erag_ray.datasets.tasks import dataset_of_file
 from erag_ray.files import Record, identifier, page_name, shown
 
@@ -27,6 +28,7 @@ class Question:
         dataset, task: the record's, if it has them.
         impossible: the record is marked as a question without an answer.
         is_unnamed: the record has no id; ``query_id`` is its file and line.
+        facts: gold answers that each say another thing (see `facts`); none: the answers are forms of one.
     """
 
     query_id: str
@@ -40,11 +42,22 @@ class Question:
     task: str | None = None
     impossible: bool = False
     is_unnamed: bool = False
+    facts: Facts = ()
 
     @property
     def pages(self) -> tuple[str, ...]:
         """All gold pages, without duplicates."""
         return tuple(dict.fromkeys(page for pages in self.page_sets for page in pages))
+
+
+def _with_facts(question: Question, record: Record, value: Any) -> Question:
+    """Return the question with the facts of its record; without other answers their forms are the answers."""
+    facts, problem = parse_facts(value)
+    if problem:
+        record.fault(f"wrong {FIELD}", f"query {question.query_id!r}: {problem}")
+        # the record is refused, and this is its only problem
+        return replace(question, answers=question.answers or (FIELD,))
+    return replace(question, facts=facts, answers=question.answers or all_forms(facts))
 
 
 def kilt_question(record: Record) -> Question:
@@ -55,7 +68,7 @@ def kilt_question(record: Record) -> Question:
     outputs = record.objects("output")
     answers, num_empty = _cleaned(_kilt_answers(record, outputs))
     meta = record.values.get("meta")
-    return Question(
+    question = Question(
         query_id=record.identifier("id"),
         text=record.text("input", optional=True),
         answers=answers,
@@ -67,6 +80,7 @@ def kilt_question(record: Record) -> Question:
         task=record.text("task", optional=True) or None,
         impossible=_is_impossible(record.values) or (isinstance(meta, dict) and _is_impossible(meta)),
     )
+    return _with_facts(question, record, record.values.get(FIELD))
 
 
 def _is_impossible(values: dict[str, Any]) -> bool:
@@ -117,12 +131,13 @@ def beir_question(record: Record) -> Question:
             record.fault("wrong metadata", f"metadata is {shown(metadata)}; it must be an object")
         metadata = {}
     answers, num_empty = _cleaned(_answers_of(record, metadata))
-    return Question(
+    question = Question(
         query_id=record.identifier("_id"),
         text=record.text("text"),
         answers=answers,
         num_empty_answers=num_empty,
     )
+    return _with_facts(question, record, metadata.get(FIELD))
 
 
 def _answers_of(record: Record, values: dict[str, Any]) -> list[str]:
@@ -146,7 +161,7 @@ def plain_question(record: Record) -> Question:
     id_key = next((key for key in ("id", "query_id", "_id") if key in record.values), None)
     answers, num_empty = _cleaned(_answers_of(record, record.values))
     location = f"{dataset_of_file(record.path)}:{record.line}"
-    return Question(
+    question = Question(
         query_id=record.identifier(id_key) if id_key else location,
         text=record.text("question"),
         answers=answers,
@@ -154,13 +169,14 @@ def plain_question(record: Record) -> Question:
         impossible=_is_impossible(record.values),
         is_unnamed=id_key is None,
     )
+    return _with_facts(question, record, record.values.get(FIELD))
 
 
 def squad_question(record: Record, id_key: str = "id") -> Question:
     """Parse a question of SQuAD (see `squad`): the id of its gold page is the article's title."""
     title = page_name(record.text("title", optional=True))
     answers, num_empty = _cleaned(_answers_of(record, record.values))
-    return Question(
+    question = Question(
         query_id=record.identifier(id_key),
         text=record.text("question"),
         answers=answers,
@@ -168,6 +184,7 @@ def squad_question(record: Record, id_key: str = "id") -> Question:
         page_sets=((title,),) if title else (),
         impossible=_is_impossible(record.values),
     )
+    return _with_facts(question, record, record.values.get(FIELD))
 
 
 def klue_question(record: Record) -> Question:

@@ -13,20 +13,19 @@ from erag_ray.evaluate.cells import (
     CELLS_MEANING,
     COMPLEMENT_QUANTITIES,
     RATES,
-    SUFFICES,
     cell_columns,
     cell_comparisons,
     cell_shares,
     cells,
     complements,
 )
-from erag_ray.evaluate.columns import DatasetColumns, by_dataset, measured_and_used, same_list
+from erag_ray.evaluate.columns import DatasetColumns, by_dataset, measured_and_used, same_list, table_of
 from erag_ray.evaluate.common import ANY, OWN_LIST, POOL, Floats, Settings, depths_of
 from erag_ray.evaluate.comparisons import best_depths, comparisons, contrasts
 from erag_ray.evaluate.export import export
 from erag_ray.evaluate.pool_bias import pool_bias
-from erag_ray.evaluate.slices import MIN_QUESTIONS, all_slices, slice_comparisons, slice_means
-from erag_ray.evaluate.stage import RESULTS, evaluate
+from erag_ray.evaluate.slices import MIN_QUESTIONS, all_slices, slice_comparisons, slice_means, with_slices
+from erag_ray.evaluate.stage import RESULTS, check_made, evaluate, settings_of
 from erag_ray.evaluate.statistics import correlations, means
 from erag_ray.evaluate.values import per_query, per_query_parts
 
@@ -39,7 +38,6 @@ __all__ = [
     "POOL",
     "RATES",
     "RESULTS",
-    "SUFFICES",
     "DatasetColumns",
     "Floats",
     "Settings",
@@ -50,6 +48,7 @@ __all__ = [
     "cell_comparisons",
     "cell_shares",
     "cells",
+    "check_made",
     "comparisons",
     "complements",
     "contrasts",
@@ -63,6 +62,9 @@ __all__ = [
     "per_query_parts",
     "pool_bias",
     "same_list",
+    "settings_of",
     "slice_comparisons",
     "slice_means",
+    "table_of",
+    "with_slices",
 ]

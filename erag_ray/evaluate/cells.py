@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 
 from erag_ray.agreement import wilson_interval
+from erag_ray.annotators import SUFFICES
 from erag_ray.evaluate.columns import DatasetColumns, NamedColumn, by_dataset, by_run, table_of
 from erag_ray.evaluate.common import ANY, Floats, Settings
 from erag_ray.evaluate.comparisons import TOO_FEW, comparisons
@@ -63,8 +64,6 @@ COMPLEMENT_QUANTITIES: Mapping[str, str] = {
     "gain": "A or B has a useful document, minus the share of the better one: the most that fusing the two can gain",
 }
 """COMPLEMENTS.quantity -> what it is the share of."""
-SUFFICES = 0.5
-"""A label or a utility of at least this suffices, where the job sets no threshold."""
 OF_LIST = ["reader", "score", "run_id", "query_id"]
 _NAMES = list(CELLS_MEANING)
 

@@ -14,8 +14,13 @@ OWN_LIST = "list"
 """The ideal, and the recall base, of the run's own list."""
 POOL = "pool"
 """Those of the union of all compared runs."""
+IDEALS = (OWN_LIST, POOL)
 
 Floats = npt.NDArray[np.float64]
+Name = tuple[str, int, str, int, str]
+"""run_id, depth, measure, cutoff and ideal."""
+Column = tuple[Name, Floats]
+"""Its name; the values [num_queries], NaN where not judged."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +39,7 @@ class Settings:
         num_permutations: random pairings of measure and utility behind each p-value of a correlation.
         seed: of the resamples, the flips and the permutations.
         slices: paths in the records of questions, and `config.KNOWN`.
+        ideals: which of `IDEALS` measures use; those without an ideal are computed in any case.
     """
 
     depths: Sequence[int]
@@ -47,6 +53,7 @@ class Settings:
     num_permutations: int
     seed: int
     slices: Sequence[str] = ()
+    ideals: Sequence[str] = IDEALS
 
     def cutoffs_at(self, depth: int) -> list[int]:
         """The cut-offs of lists of a depth, ascending."""

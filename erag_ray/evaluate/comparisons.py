@@ -24,6 +24,7 @@ from erag_ray.agreement import (
     resampled_agreement,
     sign_flips,
 )
+from erag_ray.annotators import annotator_named
 from erag_ray.evaluate.columns import (
     DatasetColumns,
     Draws,
@@ -33,7 +34,8 @@ from erag_ray.evaluate.columns import (
     same_list,
     table_of,
 )
-from erag_ray.evaluate.common import OWN_LIST, Floats, Settings
+from erag_ray.evaluate.common import ANY, OWN_LIST, Floats, Settings
+from erag_ray.measures import MEASURES
 from erag_ray.runs import END_TO_END
 from erag_ray.schemas import BEST_DEPTHS, COMPARISONS, CONTRASTS
 
@@ -162,7 +164,8 @@ def contrasts(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Data
     """CONTRASTS: how much better one annotator's measure agrees with utility than another's, for every two of them.
 
     Over the queries that both have judged, at the cut-off that equals the depth; a resample draws the same queries for
-    both. A measure that is constant there has no contrast.
+    both. A measure that is constant there has no contrast. An annotator with measures of its own is contrasted with
+    all measures of the others, and ``measure`` names both: "nDCG / UDCG".
     """
     rows: list[Row] = []
     for dataset in datasets:
@@ -172,11 +175,26 @@ def contrasts(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Data
             of_list = [item for item in whole if same_list(item[0], target)]
             sides = _Sides(y, statistic, dataset.draws)
             for first, second in itertools.combinations(_in_order(of_list), 2):
-                if all(first[0][key] == second[0][key] for key in ("measure", "ideal")):
+                if _are_contrasted(first[0], second[0]):
                     figures = sides.contrast(first[1], second[1], settings.confidence)
                     names = _names(first[0], second[0], target)
                     rows.append((dataset.dataset, *names, statistic, *figures))
     return table_of(rows, CONTRASTS)
+
+
+def _are_contrasted(first: Mapping[str, object], second: Mapping[str, object]) -> bool:
+    """Return whether two columns have one measure, or one a measure that only its annotator has; ideals must agree."""
+    if first["measure"] == second["measure"]:
+        return first["ideal"] == second["ideal"]
+    ideals = {first["ideal"], second["ideal"]} - {ANY}
+    is_special = any(_is_special(str(name["annotator"]), str(name["measure"])) for name in (first, second))
+    return is_special and first["annotator"] != second["annotator"] and len(ideals) < 2
+
+
+def _is_special(annotator: str, measure: str) -> bool:
+    """Return whether a measure is the annotator's own, and no default of others."""
+    is_default = measure in MEASURES and MEASURES[measure].by_default
+    return measure in annotator_named(annotator).measures and not is_default
 
 
 def _in_order(columns: Sequence[NamedColumn]) -> list[NamedColumn]:
@@ -188,7 +206,9 @@ def _names(
     name: Mapping[str, object], other: Mapping[str, object], target: Mapping[str, object]
 ) -> tuple[object, ...]:
     first = (target["reader"], target["score"], name["annotator"], other["annotator"], name["run_id"])
-    return (*first, name["depth"], name["measure"], name["cutoff"], name["ideal"])
+    measures = dict.fromkeys((str(name["measure"]), str(other["measure"])))
+    ideal = other["ideal"] if name["ideal"] == ANY else name["ideal"]
+    return (*first, name["depth"], " / ".join(measures), name["cutoff"], ideal)
 
 
 class _Sides:

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import polars as pl
 
-from erag_ray.annotators import applicable_queries
+from erag_ray.annotators import applicable_queries, uses
 from erag_ray.config import JobConfig
 from erag_ray.errors import InputError
 from erag_ray.evaluate.cells import cell_columns, cell_comparisons, cell_shares, cells, complements
 from erag_ray.evaluate.columns import DatasetColumns, by_dataset
-from erag_ray.evaluate.common import Settings, depths_of
+from erag_ray.evaluate.common import IDEALS, OWN_LIST, POOL, Settings, depths_of
 from erag_ray.evaluate.comparisons import best_depths, comparisons, contrasts
 from erag_ray.evaluate.pool_bias import pool_bias
 from erag_ray.evaluate.slices import all_slices, slice_comparisons, slice_means
@@ -22,14 +22,15 @@ from erag_ray.files import Diagnostics
 from erag_ray.inputs import (
     Inputs,
     check_evaluation,
-    cutoff_notes,
     end_to_end_settings,
+    evaluation_notes,
     evidence_of,
     label_settings,
     scores_of,
 )
 from erag_ray.logs import say
 from erag_ray.progress import StageProgress, stage_progress
+from erag_ray.runs import list_duplicates
 from erag_ray.schemas import (
     BEST_DEPTHS,
     CELL_COMPARISONS,
@@ -38,8 +39,11 @@ from erag_ray.schemas import (
     COMPARISONS,
     COMPLEMENTS,
     CONTRASTS,
+    CORPUS,
     CORRELATIONS,
+    FACT_LABELS,
     LABELS,
+    LIST_DUPLICATES,
     MEANS,
     PER_QUERY,
     POOL_BIAS,
@@ -56,8 +60,8 @@ from erag_ray.stages import Append, Stage, digests, ensure, stale
 from erag_ray.store import TableStore, as_frame
 
 OF_LABELS: Mapping[TableSchema, Sequence[str]] = {
-    PER_QUERY: ("depths", "measures", "cutoffs", "threshold"),
-    POOL_BIAS: ("depths", "measures", "threshold"),
+    PER_QUERY: ("depths", "measures", "cutoffs", "threshold", "ideals"),
+    POOL_BIAS: ("depths", "measures", "threshold", "ideals"),
 }
 """Tables made from labels, and the settings that each depends on."""
 MakeTable = Callable[[Sequence[DatasetColumns], Settings], pl.DataFrame]
@@ -111,6 +115,7 @@ def settings_of(config: JobConfig) -> Settings:
         num_permutations=config.num_permutations,
         seed=config.seed,
         slices=tuple(dict.fromkeys(config.slices)),
+        ideals=(OWN_LIST,) if len(config.searched_corpora) > 1 else IDEALS,
     )
 
 
@@ -125,12 +130,39 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
     check_evaluation(config, scores_of(inputs.queries), diagnostics)
     diagnostics.raise_errors()
     tables = TableStore(config.out)
-    _check_made(tables, LABELS, "annotate", label_settings(config, inputs.datasets))
-    _check_made(tables, UTILITY, "end_to_end", end_to_end_settings(config, inputs.datasets))
+    check_made(tables, LABELS, "annotate", label_settings(config, inputs.datasets))
+    check_made(tables, UTILITY, "end_to_end", end_to_end_settings(config, inputs.datasets))
     evaluation = _Evaluation(config, inputs, tables)
     same = [schema.name for schema in RESULTS if not evaluation.make(schema)]
+    _count_duplicates(config, inputs, tables)
     if same:
         say(f"{', '.join(same)}: as sealed before")
+
+
+def _count_duplicates(config: JobConfig, inputs: Inputs, tables: TableStore) -> None:
+    """Seal LIST_DUPLICATES where the job asks for them, else delete those of an earlier job."""
+    if not config.duplicates:
+        tables.folder.delete_folder(LIST_DUPLICATES.name)
+        return
+    depths = depths_of(config.depths, config.depth)
+
+    def make(append: Append) -> Mapping[str, object]:
+        append(LIST_DUPLICATES, list_duplicates(inputs.runs, inputs.corpus, depths))
+        return {}
+
+    with stage_progress(LIST_DUPLICATES.name, show=config.progress):
+        sources = digests(tables, [RUNS, CORPUS])
+        settings = {"depths": depths}
+        ensure(
+            Stage(
+                name=LIST_DUPLICATES.name,
+                tables=[LIST_DUPLICATES],
+                settings=settings,
+                sources=sources,
+                make=make,
+            ),
+            tables,
+        )
 
 
 class _Evaluation:
@@ -154,16 +186,24 @@ class _Evaluation:
                 name=schema.name,
                 tables=[schema],
                 settings={key: getattr(self.settings, key) for key in keys},
-                sources=digests(self.tables, SOURCES[schema]),
+                sources=digests(self.tables, self._sources(schema)),
                 names=names,
                 make=functools.partial(self._make, schema, at),
             )
             return ensure(stage, self.tables)
 
+    def _sources(self, schema: TableSchema) -> Sequence[TableSchema]:
+        of_facts = [FACT_LABELS] if schema == PER_QUERY and self._uses_facts else []
+        return [*SOURCES[schema], *of_facts]
+
+    @property
+    def _uses_facts(self) -> bool:
+        return uses(self.config.annotators, "facts")
+
     def _make(self, schema: TableSchema, at: StageProgress, append: Append) -> Mapping[str, object]:
         for part in self._parts(schema, at):
             append(schema, part)
-        return {"notes": cutoff_notes(self.config)} if schema == PER_QUERY else {}
+        return {"notes": evaluation_notes(self.config)} if schema == PER_QUERY else {}
 
     @staticmethod
     def _keys(schema: TableSchema) -> Sequence[str]:
@@ -178,11 +218,10 @@ class _Evaluation:
             return [cells(self.labels, self.used, self.inputs.runs, self.settings.threshold)]
         if schema in OF_LABELS:
             arguments = self.labels, self.inputs.runs, self._applicable, self.inputs.queries, self.settings
-            return (
-                [pool_bias(*arguments)]
-                if schema == POOL_BIAS
-                else at.each(per_query_parts(*arguments), "parts")
-            )
+            if schema == POOL_BIAS:
+                return [pool_bias(*arguments)] if POOL in self.settings.ideals else [as_frame(schema.empty())]
+            fact_labels = self.tables.read(FACT_LABELS) if self._uses_facts else None
+            return at.each(per_query_parts(*arguments, fact_labels), "parts")
         is_of_cells = schema in OF_CELLS or schema == CELL_SHARES
         datasets = self._cell_columns if is_of_cells else self._columns
         parts = [self._part(schema, one) for one in at.each(datasets, "datasets")]
@@ -221,7 +260,12 @@ def _one_table(schema: TableSchema, parts: Iterable[pl.DataFrame]) -> pl.DataFra
     return pl.concat([as_frame(schema.empty()), *parts])
 
 
-def _check_made(tables: TableStore, schema: TableSchema, job: str, wanted: Mapping[str, object]) -> None:
+def check_made(tables: TableStore, schema: TableSchema, job: str, wanted: Mapping[str, object]) -> None:
+    """Check that a table is sealed, made with the settings ``wanted`` and from tables that have not changed.
+
+    Raises:
+        InputError: it is not; ``job`` is the one that makes it.
+    """
     folder = tables.folder.root
     if not tables.is_sealed(schema):
         raise InputError([f"{folder}: no sealed {schema.name}; run jobs/{job}.py or jobs/compare.py first"])

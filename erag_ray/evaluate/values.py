@@ -10,15 +10,15 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from erag_ray.annotators import kind_of_labels, requested_measures
-from erag_ray.evaluate.common import ANY, OWN_LIST, POOL, Floats, Settings
+from erag_ray.annotators import annotator_named, kind_of_labels, requested_measures
+from erag_ray.evaluate.common import ANY, OWN_LIST, POOL, Column, Floats, Settings
+from erag_ray.evaluate.facts import fact_columns
 from erag_ray.evaluate.lists import Flags, Judged, judged
 from erag_ray.measures import MEASURES, Kind, Lists, Measure, check_measures, compute_all, list_ideal
 from erag_ray.numba_jit import in_threads
 from erag_ray.registry import find
 from erag_ray.schemas import PER_QUERY, check
 
-IDEALS = (OWN_LIST, POOL)
 ROWS_PER_PART = 2_000_000
 
 
@@ -28,10 +28,10 @@ def per_query(
     applicable: Mapping[str, pl.Series],
     queries: pl.DataFrame,
     settings: Settings,
-    ideals: Sequence[str] = IDEALS,
+    fact_labels: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """`per_query_parts` as one table."""
-    parts = per_query_parts(labels, runs, applicable, queries, settings, ideals)
+    parts = per_query_parts(labels, runs, applicable, queries, settings, fact_labels)
     return pl.concat([pl.DataFrame(PER_QUERY.empty()), *parts])
 
 
@@ -41,7 +41,7 @@ def per_query_parts(
     applicable: Mapping[str, pl.Series],
     queries: pl.DataFrame,
     settings: Settings,
-    ideals: Sequence[str] = IDEALS,
+    fact_labels: pl.DataFrame | None = None,
 ) -> Iterator[pl.DataFrame]:
     """PER_QUERY: every measure of every list, by every annotator; some columns of values after the other.
 
@@ -53,19 +53,32 @@ def per_query_parts(
         applicable: annotator -> the query_ids to which it applies.
         queries: QUERIES.
         settings: what to compute.
-        ideals: which of `IDEALS`; measures without an ideal are there in any case.
+        fact_labels: FACT_LABELS, for the annotators that use facts.
 
     Raises:
         ValueError: a measure that needs binary labels, asked of graded ones without a threshold.
     """
     for group in label_groups(labels, runs, applicable, queries, settings):
         at_a_time = max(1, ROWS_PER_PART // max(1, group.queries.height))
-        all_columns = _columns(group, settings, ideals)
+        all_columns = _all_columns(group, runs, settings, fact_labels)
         while columns := list(itertools.islice(all_columns, at_a_time)):
             table = _as_table(group, columns)
             # the key is unique because those of QUERIES and RUNS are; it is looked at again where the table is sealed
             check(table, PER_QUERY, unique=False)
             yield table
+
+
+def _all_columns(
+    group: LabelGroup,
+    runs: pl.DataFrame,
+    settings: Settings,
+    fact_labels: pl.DataFrame | None,
+) -> Iterator[Column]:
+    """Yield the columns of an annotator, and those of the facts where it uses them."""
+    yield from _columns(group, settings)
+    if annotator_named(group.names["annotator"]).uses_facts and fact_labels is not None:
+        of_group = fact_labels.filter(reader=group.names["reader"], score=group.names["score"])
+        yield from fact_columns(of_group, runs, group.queries, settings)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,20 +129,16 @@ def _kind_and_names(annotator: str, queries: pl.DataFrame, settings: Settings) -
     # by what the labels are declared to be: those at hand may happen to be all 0 or 1
     kinds = {kind_of_labels(annotator, score) for score in queries["score"].unique()}
     kind: Kind = "graded" if len(kinds) > 1 else next(iter(kinds), "binary")
-    names = requested_measures(settings.measures, kind, settings.threshold)
+    names = requested_measures(annotator, settings.measures, kind, settings.threshold)
     check_measures(names, kind, settings.threshold)
     return kind, names
 
 
-Column = tuple[tuple[str, int, str, int, str], Floats]
-"""run_id, depth, measure, cutoff and ideal; the values [num_queries], NaN where not judged."""
-
-
-def _columns(group: LabelGroup, settings: Settings, ideals: Sequence[str]) -> Iterator[Column]:
+def _columns(group: LabelGroup, settings: Settings) -> Iterator[Column]:
     run_ids = sorted(group.judged.documents)
     for depth in settings.depths:
-        pool = group.judged.pool(run_ids, depth) if POOL in ideals else None
-        work = functools.partial(_of_run, group, depth, pool, settings, ideals)
+        pool = group.judged.pool(run_ids, depth) if POOL in settings.ideals else None
+        work = functools.partial(_of_run, group, depth, pool, settings)
         for run_columns in in_threads(work, run_ids):
             yield from run_columns
 
@@ -139,19 +148,18 @@ def _of_run(
     depth: int,
     pool: tuple[Floats, Flags] | None,
     settings: Settings,
-    ideals: Sequence[str],
     run_id: str,
 ) -> list[Column]:
     """Every measure of a run's lists at one depth."""
     labels, lengths, judged_to = group.judged.matrix(run_id, depth)
     columns: list[Column] = []
-    for ideal in ideals:
+    for ideal in settings.ideals:
         if ideal == OWN_LIST:
             base, whole = list_ideal(labels, lengths), judged_to >= depth
         else:
             assert pool is not None
             base, whole = Lists(labels=labels, lengths=lengths, ideal=pool[0]), pool[1]
-        chosen = [name for name in group.measures if ideal == ideals[0] or uses_ideal(name)]
+        chosen = [name for name in group.measures if ideal == settings.ideals[0] or uses_ideal(name)]
         values_of = compute_all(chosen, base, settings.cutoffs_at(depth), settings.threshold, group.kind)
         for (name, cutoff), values in values_of.items():
             # without an ideal only the documents down to the cut-off matter

@@ -62,7 +62,7 @@ def run_in_process(work: Work, config: JobConfig, job: str) -> Done:
         rows = config.rows_per_block or BLOCK_ROWS
         counts = [pa.table(part) for block in _blocks(work.requests, rows) for part in reader(block)]
     store.folder.delete_folder(NOTES, job)
-    return sum_counts(pa.concat_tables(counts))
+    return sum_counts(pa.concat_tables(counts), store, job)
 
 
 def _blocks(folder: str, rows: int) -> Iterator[pa.Table]:

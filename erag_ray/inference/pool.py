@@ -213,7 +213,7 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
         except ray.exceptions.RayTaskError as error:
             raise error_of(error, config.cache_dir, work.requests) from error
     store.folder.delete_folder(NOTES, job)
-    return sum_counts(pa.concat_tables(batches))
+    return sum_counts(pa.concat_tables(batches), store, job)
 
 
 def actor_arguments(work: Work, config: JobConfig, job: str, pool: Pool) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from erag_ray.config import ReaderConfig
 from erag_ray.models import Resources
 from erag_ray.requests import Form
+from erag_ray.store import ResponseStore
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +38,10 @@ class Work:
 
 @dataclass(frozen=True, kw_only=True)
 class Done:
-    """Counts of finished requests: tokens, the sum of the actors' seconds, peak bytes."""
+    """Counts of finished requests: tokens, the sum of the actors' seconds, peak bytes.
+
+    Seconds, cached tokens and notes of an actor that died in a block are missing.
+    """
 
     num_responses: int
     num_questions: int
@@ -51,13 +55,15 @@ class Done:
     """Note of `Response.notes` -> number of responses with it."""
 
 
-def sum_counts(counts: pa.Table) -> Done:
-    """Return the sum of the counts that a `ModelActor` returns for each block."""
+def sum_counts(counts: pa.Table, store: ResponseStore, job: str) -> Done:
+    """Return the sum of the counts that a `ModelActor` returns for each block; responses and tokens by the store.
+
+    An actor that dies returns nothing of its block, but what it wrote is in the store, and was paid.
+    """
     columns = {name: counts.column(name).to_pylist() for name in counts.column_names}
     peak = max(columns.pop("peak_memory_bytes"))
     notes = Counter[str]()
     for text in columns.pop("notes"):
         notes.update(json.loads(text))
-    return Done(
-        **{name: sum(values) for name, values in columns.items()}, peak_memory_bytes=peak, notes=dict(notes)
-    )
+    sums = {name: sum(values) for name, values in columns.items()}
+    return Done(**(sums | store.totals_by(job)), peak_memory_bytes=peak, notes=dict(notes))

@@ -7,7 +7,7 @@ from erag_ray.inputs.settings import (
     check_evaluation,
     check_reader_names,
     check_writable,
-    cutoff_notes,
+    evaluation_notes,
     scores_of,
 )
 from erag_ray.inputs.stage import (
@@ -33,9 +33,9 @@ __all__ = [
     "check_reader_names",
     "check_settings",
     "check_writable",
-    "cutoff_notes",
     "dry_run_config",
     "end_to_end_settings",
+    "evaluation_notes",
     "evidence_of",
     "gold_lists",
     "label_settings",

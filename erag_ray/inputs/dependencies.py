@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from erag_ray.annotators import PER_QUESTION, TAIL, request_specs, unrelated_pairs
+from erag_ray.annotators import PER_QUESTION, TAIL, request_specs, unrelated_pairs, uses
 from erag_ray.config import JobConfig, output_settings
 from erag_ray.datasets import Dataset
 from erag_ray.kinds import ANSWER_JUDGE, Case
@@ -23,6 +23,7 @@ def label_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[s
         "annotators": sorted(config.annotators),
         "reader": output_settings(config.reader),
         "score_only": config.score_only,
+        **({"threshold": config.threshold} if uses(config.annotators, "threshold") else {}),
         **judge,
         **noise,
         **_judged_settings(config, datasets),

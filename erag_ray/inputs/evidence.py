@@ -28,6 +28,7 @@ def evidence_of(
         corpus=inputs.corpus,
         provenance=inputs.provenance,
         gold=inputs.gold,
+        facts=inputs.facts,
         values=values or {},
         judged=judged,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import polars as pl
 import pyarrow as pa
@@ -19,7 +19,7 @@ from erag_ray.model_sources import find_model
 from erag_ray.registry import find
 from erag_ray.runs import REFERENCE_NAMES, REFERENCES
 from erag_ray.schemas import CORPUS, RUNS
-from erag_ray.scores import score_named
+from erag_ray.scores import JUDGED, score_named
 from erag_ray.store import Folder
 
 
@@ -51,7 +51,8 @@ def check_writable(folders: Mapping[str, str], diagnostics: Diagnostics) -> None
 def check_no_overwrite(config: JobConfig, diagnostics: Diagnostics) -> None:
     """Check that no input is a table in this job's ``out``, which sealing the inputs would overwrite."""
     out = _path_of(config.out)
-    for key, table, paths in (("passages", CORPUS, config.passages), ("runs", RUNS, config.runs.values())):
+    passages = [*config.passages, *(path for corpus in config.corpora.values() for path in corpus.passages)]
+    for key, table, paths in (("passages", CORPUS, passages), ("runs", RUNS, config.runs.values())):
         for path in paths:
             if out and f"{_path_of(path)}/".startswith(f"{out}/{table.name}/"):
                 text = f"{key}: {path} is in the folder where this job writes its tables; choose another out"
@@ -108,20 +109,57 @@ def check_reader_names(reader: ReaderConfig) -> Sequence[str]:
     return []
 
 
-def cutoff_notes(config: JobConfig) -> list[str]:
-    """Return a note on cut-offs beyond the depth of the lists, if there are any."""
+def evaluation_notes(config: JobConfig) -> list[str]:
+    """Return notes on what is not evaluated: cut-offs beyond the depth of the lists, pooled ideals across corpora."""
     diagnostics = Diagnostics()
     beyond = [cutoff for cutoff in config.cutoffs if cutoff > config.depth]
     if beyond:
         diagnostics.warning(
             f"cut-offs beyond depth {config.depth}, left out", *map(str, beyond), count=len(beyond)
         )
-    return list(diagnostics.warnings)
+    corpora = config.searched_corpora
+    if len(corpora) < 2:
+        return list(diagnostics.warnings)
+    text = "the runs search several corpora, whose documents differ, so no measure has the pool of all runs as ideal"
+    return [*diagnostics.warnings, f"{text} (corpora: {', '.join(corpora)})"]
+
+
+def check_facts(
+    config: JobConfig, queries: pl.DataFrame, facts: pl.DataFrame, diagnostics: Diagnostics
+) -> None:
+    """Check that there are FACTS, and that the outputs with single documents can be scored for each of them."""
+    scores = queries.join(facts, on="query_id", how="semi")["score"].unique().sort()
+    judged = [score for score in scores if score in JUDGED]
+    texts = {
+        "no question lists several facts. Give the questions a field answers_all, or leave this annotator out": (
+            facts.is_empty()
+        ),
+        f"score {', '.join(judged)} grades an output as a whole, not by fact. Choose another score, such as match": (
+            bool(judged)
+        ),
+        f"score_only: {config.score_only} shortens outputs by the answers as a whole. Leave it out": (
+            config.score_only is not None
+        ),
+    }
+    problems = [f"annotators: erag_facts: {text}" for text, is_wrong in texts.items() if is_wrong]
+    diagnostics.error("config key annotators", *problems)
+
+
+def fact_notes(queries: pl.DataFrame, facts: pl.DataFrame) -> Iterator[str]:
+    """Yield notes on questions without facts, or with a single one."""
+    sizes = facts.group_by("query_id").len()
+    without, single = queries.height - sizes.height, sizes.filter(len=1).height
+    if without:
+        counts = f"{without:,} of {queries.height:,}"
+        yield f"questions without facts (answers_all), which have no Coverage and alpha-nDCG: {counts}"
+    if single:
+        yield f"questions with a single fact, whose Coverage is NoisyOr: {single:,} of {sizes.height:,} with facts"
 
 
 def _check_measures(config: JobConfig, annotator: str, score: str) -> None:
     kind = kind_of_labels(annotator, score)
-    check_measures(requested_measures(config.measures, kind, config.threshold), kind, config.threshold)
+    measures = requested_measures(annotator, config.measures, kind, config.threshold)
+    check_measures(measures, kind, config.threshold)
 
 
 def attempt(diagnostics: Diagnostics, key: str, check: Callable[[], object]) -> bool:

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
 
 import polars as pl
 
+from erag_ray.annotators import uses
 from erag_ray.config import KNOWN, JobConfig
 from erag_ray.datasets import Dataset, LoadedQueries, load_queries, sample_loaded
 from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
+from erag_ray.inputs.documents import load_documents
 from erag_ray.inputs.settings import (
     check_evaluation,
+    check_facts,
     check_no_overwrite,
     check_reader_names,
     check_runs,
     check_writable,
-    cutoff_notes,
+    evaluation_notes,
+    fact_notes,
     scores_of,
 )
 from erag_ray.inputs.tables import check_inputs, gold_lists
 from erag_ray.logs import say
 from erag_ray.progress import stage_progress
-from erag_ray.runs import ENTRY_COLUMNS, load_corpus, load_run, resolve_pages, seconds_of
-from erag_ray.schemas import CORPUS, GOLD, PROVENANCE, QUERIES, RETRIEVAL_SECONDS, RUNS, SLICES
+from erag_ray.runs import ENTRY_COLUMNS, load_run, seconds_of
+from erag_ray.schemas import CORPUS, FACTS, GOLD, PROVENANCE, QUERIES, RETRIEVAL_SECONDS, RUNS, SLICES
 from erag_ray.stages import JOB_STAGES, Append, Stage, digests, ensure
 from erag_ray.store import NOT_LOCAL, TableStore, file_stamp
 
@@ -46,6 +51,8 @@ INPUT_KEYS = (
     "default_score",
     "filters",
     "passages",
+    "corpora",
+    "run_corpora",
     "runs",
     "trec_ties",
     "num_queries",
@@ -65,6 +72,8 @@ class Inputs:
     gold: pl.DataFrame
     retrieval_seconds: pl.DataFrame
     slices: pl.DataFrame
+    facts: pl.DataFrame
+    """FACTS; empty where no annotator uses them."""
     datasets: Mapping[str, Dataset]
     notes: Sequence[str]
 
@@ -108,6 +117,7 @@ def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Input
     if loaded is None:
         _check_job(config, inputs.queries, inputs.datasets, check_reader, diagnostics)
     inputs = _with_slices(config, inputs, diagnostics, is_loaded=loaded is not None)
+    inputs = _with_facts(config, inputs, diagnostics, is_loaded=loaded is not None)
     diagnostics.raise_errors()
     if loaded is None:
         say("inputs: as sealed before")
@@ -123,26 +133,23 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
     loaded, entries = _load(config, diagnostics)
     _check_job(config, loaded.queries, loaded.datasets, check_reader, diagnostics)
     needed = _needed(config, loaded.queries, entries)
-    num_before = diagnostics.num_errors
     with stage_progress("loading passages", show=config.progress):
-        corpus = load_corpus(
-            config.passages,
+        documents = load_documents(
+            config,
             needed,
             diagnostics,
             doc_ids=loaded.gold["doc_id"],
             page_ids=loaded.provenance["page_id"],
         )
-    unreadable = diagnostics.num_errors > num_before and not corpus.height
+    runs, corpus = documents.runs, documents.corpus
     with stage_progress("checking the inputs", show=config.progress):
-        runs = resolve_pages(needed, corpus, Diagnostics() if unreadable else diagnostics)
         if loaded.queries.height:
             # lists of other questions are counted only: their documents are not checked
             others = entries.join(loaded.queries, on="query_id", how="anti").select(runs.columns)
-            # unreadable passages are one problem, not one for every document
-            present = runs if unreadable else corpus
-            check_inputs(loaded.queries, pl.concat([runs, others]), present, diagnostics, depth=config.depth)
+            both = pl.concat([runs, others])
+            check_inputs(loaded.queries, both, documents.present, diagnostics, depth=config.depth)
         diagnostics.raise_errors()
-        gold = gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, diagnostics=diagnostics)
+        gold = _gold(config, loaded, corpus, diagnostics)
     return Inputs(
         queries=loaded.queries,
         provenance=loaded.provenance.join(loaded.queries, on="query_id", how="semi"),
@@ -151,9 +158,21 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
         gold=gold,
         retrieval_seconds=seconds_of(needed),
         slices=loaded.slices,
+        facts=loaded.facts,
         datasets=loaded.datasets,
         notes=diagnostics.warnings,
     )
+
+
+def _gold(
+    config: JobConfig, loaded: LoadedQueries, corpus: pl.DataFrame, diagnostics: Diagnostics
+) -> pl.DataFrame:
+    """Return GOLD; where the runs search several corpora, by the gold pages in the first."""
+    corpora = config.searched_corpora
+    if len(corpora) < 2:
+        return gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, diagnostics=diagnostics)
+    first = corpus.filter(pl.col("doc_id").str.starts_with(f"{corpora[0]}/"))
+    return gold_lists(loaded.queries, loaded.provenance, loaded.gold.clear(), first)
 
 
 def _check_job(
@@ -185,6 +204,8 @@ def check_settings(config: JobConfig, check_reader: ReaderCheck | None = None) -
     check_writable({"out": config.out, "cache_dir": config.cache_dir}, diagnostics)
     loaded = _queries(config, diagnostics)
     _check_job(config, loaded.queries, loaded.datasets, check_reader, diagnostics)
+    if uses(config.annotators, "facts"):
+        check_facts(config, loaded.queries, loaded.facts, diagnostics)
     diagnostics.raise_errors()
 
 
@@ -271,9 +292,38 @@ def _with_slices(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *,
     return dataclasses.replace(inputs, slices=store.read(SLICES))
 
 
+def _with_facts(config: JobConfig, inputs: Inputs, diagnostics: Diagnostics, *, is_loaded: bool) -> Inputs:
+    """Return the inputs with their facts, if an annotator uses them: sealed as FACTS, separately as SLICES are.
+
+    Raises:
+        InputError: no question has facts, or they cannot be labelled in this job.
+    """
+    if not uses(config.annotators, "facts"):
+        return dataclasses.replace(inputs, facts=pl.DataFrame(FACTS.empty()))
+    store = TableStore(config.out)
+
+    def make(append: Append) -> Mapping[str, object]:
+        loaded = inputs.facts if is_loaded else _queries(config, diagnostics).facts
+        append(FACTS, loaded.join(inputs.queries, on="query_id", how="semi"))
+        diagnostics.raise_errors()
+        return {}
+
+    files = {path: file_stamp(path) for path in config.queries}
+    sources = digests(store, [QUERIES])
+    ensure(Stage(name="facts", tables=[FACTS], settings={}, sources=sources, inputs=files, make=make), store)
+    facts = store.read(FACTS)
+    check_facts(config, inputs.queries, facts, diagnostics)
+    diagnostics.raise_errors()
+    return dataclasses.replace(inputs, facts=facts, notes=[*inputs.notes, *fact_notes(inputs.queries, facts)])
+
+
 def input_settings(config: JobConfig) -> dict[str, object]:
     """Return the config settings that the input tables depend on."""
-    return {key: getattr(config, key) for key in INPUT_KEYS}
+    settings = {key: getattr(config, key) for key in INPUT_KEYS}
+    return {
+        **settings,
+        "corpora": {name: dataclasses.asdict(corpus) for name, corpus in config.corpora.items()},
+    }
 
 
 def _files(config: JobConfig) -> dict[str, str]:
@@ -283,6 +333,7 @@ def _files(config: JobConfig) -> dict[str, str]:
         *config.qrels,
         *config.triviaqa_questions,
         *config.passages,
+        *itertools.chain.from_iterable(corpus.passages for corpus in config.corpora.values()),
         *config.runs.values(),
     ]
     return {path: file_stamp(path) for path in paths}
@@ -320,7 +371,8 @@ def prepared(config: JobConfig) -> Inputs:
         )
     with stage_progress("loading sealed inputs", show=config.progress):
         inputs = _with_notes(config, _sealed(tables))
-    return _with_slices(config, inputs, Diagnostics(), is_loaded=False)
+    inputs = _with_slices(config, inputs, Diagnostics(), is_loaded=False)
+    return _with_facts(config, inputs, Diagnostics(), is_loaded=False)
 
 
 def _sealed(tables: TableStore) -> Inputs:
@@ -328,10 +380,10 @@ def _sealed(tables: TableStore) -> Inputs:
     settings = tables.manifest(QUERIES)["config"]
     frames = {schema.name: tables.read(schema) for schema in INPUT_TABLES}
     datasets = {name: Dataset(**fields) for name, fields in settings["datasets"].items()}
-    slices = pl.DataFrame(SLICES.empty())
-    return Inputs(**frames, slices=slices, datasets=datasets, notes=settings["notes"])
+    slices, facts = pl.DataFrame(SLICES.empty()), pl.DataFrame(FACTS.empty())
+    return Inputs(**frames, slices=slices, facts=facts, datasets=datasets, notes=settings["notes"])
 
 
 def _with_notes(config: JobConfig, inputs: Inputs) -> Inputs:
     """Add notes on settings that are not sealed with the inputs."""
-    return dataclasses.replace(inputs, notes=[*inputs.notes, *cutoff_notes(config)])
+    return dataclasses.replace(inputs, notes=[*inputs.notes, *evaluation_notes(config)])

@@ -9,14 +9,18 @@ from erag_ray.kinds.answer_judge import ANSWER_JUDGE, judge_passages, judgement
 from erag_ray.kinds.base import Case, Kind, Value
 from erag_ray.kinds.early_stopped import EARLY_STOPPED
 from erag_ray.kinds.likelihood import GOLD_LIKELIHOOD, continuations, likelihood_form
+from erag_ray.kinds.no_response import ABSTAINS, INSTRUCTION, NO_RESPONSE, instructed
 from erag_ray.kinds.relevance import RELEVANCE, grade
 from erag_ray.kinds.verdict import VERDICT
 
 __all__ = [
+    "ABSTAINS",
     "ANSWER",
     "ANSWER_JUDGE",
     "EARLY_STOPPED",
     "GOLD_LIKELIHOOD",
+    "INSTRUCTION",
+    "NO_RESPONSE",
     "RELEVANCE",
     "VERDICT",
     "Case",
@@ -25,6 +29,7 @@ __all__ = [
     "answer_form",
     "continuations",
     "grade",
+    "instructed",
     "judge_passages",
     "judgement",
     "likelihood_form",

@@ -6,7 +6,7 @@
 from erag_ray.labels.document_labels import label, label_by_reader
 from erag_ray.labels.end_to_end import list_responses, score_end_to_end, utility, utility_of
 from erag_ray.labels.judgements import judge_outputs, preview_judgements
-from erag_ray.labels.scoring import check_scores, scoring_of
+from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
 
 __all__ = [
     "check_scores",
@@ -16,6 +16,7 @@ __all__ = [
     "list_responses",
     "preview_judgements",
     "score_end_to_end",
+    "score_notes",
     "scoring_of",
     "utility",
     "utility_of",

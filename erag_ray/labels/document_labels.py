@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import polars as pl
@@ -14,20 +14,22 @@ from erag_ray.annotators import (
     annotate,
     annotator_named,
     closed_book_answers,
+    fact_labels,
     likelihood_noise,
     no_documents,
     request_specs,
     unrelated_pairs,
+    uses,
 )
 from erag_ray.config import JobConfig
 from erag_ray.errors import InputError
 from erag_ray.inference import Finished, Values
 from erag_ray.inputs import EVIDENCE_TABLES, Inputs, evidence_of, label_settings, scores_of
-from erag_ray.kinds import ANSWER, ANSWER_JUDGE, RELEVANCE
+from erag_ray.kinds import ANSWER, ANSWER_JUDGE, RELEVANCE, Kind
 from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
 from erag_ray.logs import say
 from erag_ray.progress import StageProgress, stage_progress
-from erag_ray.schemas import DOCUMENT_OUTPUTS, LABELS
+from erag_ray.schemas import DOCUMENT_OUTPUTS, FACT_LABELS, FACTS, LABELS
 from erag_ray.stages import Append, Stage, digests, ensure
 from erag_ray.store import TableStore, as_frame, frame_digests
 
@@ -46,12 +48,15 @@ def label(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
             allows. Nothing is sealed then.
     """
     store, values = TableStore(config.out), finished.values(inputs)
+    tables, sources = [LABELS, DOCUMENT_OUTPUTS], list(EVIDENCE_TABLES)
+    if uses(config.annotators, "facts"):
+        tables, sources = [*tables, FACT_LABELS], [*sources, FACTS]
     with stage_progress("labels", show=config.progress) as at:
         stage = Stage(
             name="labels",
-            tables=[LABELS, DOCUMENT_OUTPUTS],
+            tables=tables,
             settings=label_settings(config, inputs.datasets),
-            sources=digests(store, EVIDENCE_TABLES),
+            sources=digests(store, sources),
             inputs=frame_digests({kind.name: frame for kind, frame in values.items()}),
             names=[*config.annotators, *scores_of(inputs.queries)],
             make=functools.partial(_make, config, inputs, values, at),
@@ -65,12 +70,17 @@ def _make(
 ) -> Mapping[str, object]:
     scoring = scoring_of(values.get(ANSWER_JUDGE))
     evidence = dataclasses.replace(
-        evidence_of(inputs, values), relevant_from=config.judge.threshold, scoring=scoring
+        evidence_of(inputs, values),
+        relevant_from=config.judge.threshold,
+        threshold=config.threshold,
+        scoring=scoring,
     )
     for name in at.each(config.annotators, "annotators"):
         append(LABELS, label_by_reader(name, evidence))
     check_scores(scoring, config)
     append(DOCUMENT_OUTPUTS, document_outputs(values))
+    if uses(config.annotators, "facts"):
+        append(FACT_LABELS, pl.concat(map(fact_labels, _by_reader(evidence, {ANSWER}))))
     notes = [*_judge_notes(config, evidence), *score_notes(scoring, "outputs of single documents")]
     return {"notes": notes, **_harm_evidence(config, evidence)}
 
@@ -120,12 +130,15 @@ def _labels_of(name: str, evidence: Evidence) -> pl.DataFrame:
     if "reader" not in annotator.fills:
         return as_frame(annotate(name, evidence))
     kinds = [kind for kind in {spec.kind for spec in annotator.requests} if kind in evidence.values]
+    return pl.concat(as_frame(annotate(name, part)) for part in _by_reader(evidence, kinds))
+
+
+def _by_reader(evidence: Evidence, kinds: Collection[Kind]) -> Iterator[Evidence]:
+    """Yield the evidence of each reader: its pairs, and its responses of these kinds."""
     readers = pl.concat([evidence.of(kind).select("reader", "query_id").unique() for kind in kinds]).unique()
-    parts = []
     for (reader,), queries in readers.group_by("reader", maintain_order=True):
         pairs = evidence.pairs.join(queries, on="query_id", how="semi")
         values = {
             kind: frame.filter(reader=reader) for kind, frame in evidence.values.items() if kind in kinds
         }
-        parts.append(as_frame(annotate(name, dataclasses.replace(evidence, pairs=pairs, values=values))))
-    return pl.concat(parts)
+        yield dataclasses.replace(evidence, pairs=pairs, values=values)

@@ -9,6 +9,7 @@ import functools
 import importlib
 import importlib.util
 import itertools
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from erag_ray.registry import find
 
 PASSAGE_WORDS = 100
+WINDOWS = re.compile(r"whitespace([1-9]\d{0,5})")
 SECTION = "Section::::"
 CHARACTERS, OVERLAP = 300, 20
 KILT_PIPELINE = "en_core_web_sm"
@@ -48,8 +50,13 @@ def whitespace100(page: Page) -> Iterator[str]:
     ``scripts/kilt/convert_kilt_to_fixed_passages_jsonl.py``, except for pages without words: one empty passage there,
     none here.
     """
+    return windows(page, PASSAGE_WORDS)
+
+
+def windows(page: Page, size: int) -> Iterator[str]:
+    """Yield windows of ``size`` words, as `whitespace100` does."""
     words = (word for paragraph in _body(page) for word in paragraph.split())
-    while window := list(itertools.islice(words, PASSAGE_WORDS)):
+    while window := list(itertools.islice(words, size)):
         yield " ".join(window)
 
 
@@ -181,11 +188,13 @@ def _langchain() -> Any:
 
 
 def splitter_named(name: str) -> Splitter:
-    """Return a splitter of `SPLITTERS`, or of package.module:name.
+    """Return a splitter of `SPLITTERS`, whitespaceN for windows of N words, or package.module:name.
 
     Raises:
         ValueError: the name is unknown, or a required package is not installed.
     """
+    if size := WINDOWS.fullmatch(name):
+        return functools.partial(windows, size=int(size[1]))
     splitter = find("splitter", name, SPLITTERS)
     for package in PACKAGES.get(name, ()):
         if importlib.util.find_spec(package) is None:

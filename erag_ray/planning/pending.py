@@ -313,20 +313,36 @@ class PendingRequests(Sequence[Request]):
             yield Request.of(self.forms[form], question, map(Passage, titles, texts), answers)
 
 
-def count_requests(requests: pl.DataFrame, cached: pl.DataFrame) -> pl.DataFrame:
+def count_requests(
+    requests: pl.DataFrame, cached: pl.DataFrame, purposes: pl.DataFrame | None = None
+) -> pl.DataFrame:
     """Count requests by kind of request and of list: columns kind, lists, asked, distinct, cached, new.
 
     Args:
         requests: REQUESTS to one model.
         cached: the keys that have a response.
+        purposes: columns kind, query_id, doc_ids, purpose: lists that are counted under their purpose. Of these only
+            keys that no other list has are distinct, cached or new.
     """
     num_docs = pl.col("doc_ids").list.len()
     lists = pl.when(num_docs == 0).then(pl.lit("no passages")).when(num_docs == 1).then(pl.lit("pairs"))
     lists = lists.when(pl.col("kind") == ANSWER_JUDGE.name).then(pl.lit("outputs"))
-    rows = requests.select(*KEY_COLUMNS, "kind", lists=lists.otherwise(pl.lit("lists")))
+    rows = requests.with_columns(lists=lists.otherwise(pl.lit("lists")), has_purpose=pl.lit(False))
+    if purposes is not None:
+        named = rows.join(purposes, on=["kind", "query_id", "doc_ids"], how="left", nulls_equal=True)
+        has_purpose = pl.col("purpose").is_not_null()
+        rows = named.with_columns(lists=pl.coalesce("purpose", "lists"), has_purpose=has_purpose)
     by = ["kind", "lists"]
     totals = rows.group_by(by).agg(asked=pl.len())
-    marked = rows.unique().join(cached.with_columns(is_cached=pl.lit(True)), on=KEY_COLUMNS, how="left")
+    distinct = rows.sort("has_purpose", "lists", maintain_order=True).unique(
+        [*KEY_COLUMNS, "kind"], keep="first", maintain_order=True
+    )
+    marked = distinct.select(*KEY_COLUMNS, *by).join(
+        cached.with_columns(is_cached=pl.lit(True)), on=KEY_COLUMNS, how="left"
+    )
     is_cached = pl.col("is_cached").fill_null(False)
     counts = marked.group_by(by).agg(distinct=pl.len(), cached=is_cached.sum(), new=(~is_cached).sum())
-    return totals.join(counts, on=by).sort(by, descending=[False, True])
+    joined = totals.join(counts, on=by, how="left").with_columns(
+        pl.col("distinct", "cached", "new").fill_null(0)
+    )
+    return joined.sort(by, descending=[False, True])

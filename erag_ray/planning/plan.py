@@ -148,7 +148,13 @@ def judged_pairs(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
 
 
 def plan_stage(
-    config: JobConfig, inputs: Inputs, stage: str, *, single_document: bool, end_to_end: bool
+    config: JobConfig,
+    inputs: Inputs,
+    stage: str,
+    *,
+    single_document: bool,
+    end_to_end: bool,
+    more: Mapping[str, pl.DataFrame] | None = None,
 ) -> StagePlan:
     """Plan a stage.
 
@@ -158,6 +164,7 @@ def plan_stage(
         stage: name of the stage.
         single_document: include the requests of the annotators, mostly about single documents.
         end_to_end: include requests for answers from the end-to-end lists.
+        more: purpose -> further lists to be answered: columns query_id, doc_ids. The preview counts them by purpose.
 
     Raises:
         InputError: a model cannot be found or loaded, or does not support a kind of request.
@@ -166,7 +173,11 @@ def plan_stage(
     of_lists = end_to_end_lists(config, inputs) if end_to_end else None
     if of_lists is not None:
         parts.append(of_lists.select(pl.lit(ANSWER.name).alias("kind"), "query_id", "doc_ids"))
-    lists = pl.concat([_NO_LISTS, *parts])
+    further = [
+        part.select(pl.lit(ANSWER.name).alias("kind"), "query_id", "doc_ids", purpose=pl.lit(purpose))
+        for purpose, part in (more or {}).items()
+    ]
+    lists = pl.concat([_NO_LISTS, *parts, *further], how="diagonal")
     kinds = [ANSWER, EARLY_STOPPED, VERDICT, *(spec.kind for spec in request_specs(config.annotators))]
     plan = plan_lists(config, inputs, stage, lists, kinds)
     families = {name: dataset.family for name, dataset in inputs.datasets.items()}
@@ -245,7 +256,8 @@ def plan_lists(
         inputs: its inputs.
         stage: name of the stage, and of its folder in ``out``.
         lists: columns kind (name of a kind of request), query_id, and doc_ids (list of strings, in the order of the
-            prompt; empty for no document). Rows of queries that are not in ``inputs`` are left out.
+            prompt; empty for no document). Rows of queries that are not in ``inputs`` are left out. If there is a
+            column purpose, lists that have one in every row are counted under it.
         kinds: kinds of request, at least those of the lists.
 
     Raises:
@@ -317,9 +329,20 @@ def _plan(
         make_requests=functools.partial(
             with_texts, queries=inputs.queries, documents=documents, uses=uses, forms=forms
         ),
-        counts=count_requests(requests, cached),
+        counts=count_requests(requests, cached, _purposes(selected)),
         repaired=repaired,
     )
+
+
+def _purposes(lists: pl.DataFrame) -> pl.DataFrame | None:
+    """Return the purpose of each list that has one in every row: columns kind, query_id, doc_ids, purpose."""
+    if "purpose" not in lists.columns:
+        return None
+    purpose = pl.col("purpose")
+    by_list = lists.group_by("kind", "query_id", "doc_ids").agg(
+        purpose=pl.when(purpose.is_not_null().all()).then(purpose.min())
+    )
+    return by_list.drop_nulls("purpose")
 
 
 def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:

@@ -17,6 +17,7 @@ from erag_ray.report.tables.cells import cell_tables
 from erag_ray.report.tables.correlations import across_runs_table, correlation_table
 from erag_ray.report.tables.costs import cost_table, work_table
 from erag_ray.report.tables.differences import comparison_table, contrast_table
+from erag_ray.report.tables.duplicates import duplicate_table
 from erag_ray.report.tables.harm import harm_notes, harm_warnings
 from erag_ray.report.tables.latency import latency_table
 from erag_ray.report.tables.outputs import (
@@ -77,6 +78,8 @@ def _of_dataset(results: Results, dataset: str, *, is_only: bool) -> Parts:
     yield which_retriever(results.means, dataset, results.confidence, is_main=is_only)
     if results.list_tokens.height:
         yield token_table(results.list_tokens, results.queries, results.means, dataset, runs)
+    if results.list_duplicates.height:
+        yield duplicate_table(results.list_duplicates, results.queries, dataset, runs)
     yield from _latency(results, dataset, runs, is_only=is_only)
     if dataset in results.outputs["dataset"]:
         yield output_table(results.outputs, results.common_outputs, dataset)

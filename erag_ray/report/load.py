@@ -22,6 +22,7 @@ from erag_ray.schemas import (
     COSTS,
     JUDGEMENTS,
     LABELS,
+    LIST_DUPLICATES,
     LIST_TOKENS,
     MEANS,
     OUTPUTS,
@@ -82,6 +83,7 @@ class Results:
     queries: pl.DataFrame = dataclasses.field(default_factory=Empty(QUERIES))
     runs: pl.DataFrame = dataclasses.field(default_factory=Empty(RUNS))
     list_tokens: pl.DataFrame = dataclasses.field(default_factory=Empty(LIST_TOKENS, optional=True))
+    list_duplicates: pl.DataFrame = dataclasses.field(default_factory=Empty(LIST_DUPLICATES, optional=True))
     retrieval_seconds: pl.DataFrame = dataclasses.field(
         default_factory=Empty(RETRIEVAL_SECONDS, optional=True)
     )

@@ -211,7 +211,7 @@ def _needed(standing: Standing) -> Iterator[Finding]:
         text = f"more than {MAX_QUESTIONS:,} would be needed for so small a difference"
     else:
         text = f"about {max(needed, num + 1):,} would be needed for this difference"
-    yield Finding(topic="certainty", text=f"not settled with {num:,} questions; {text}")
+    yield Finding(topic="certainty", text=f"not settled with {num:,} question{'s' * (num != 1)}; {text}")
 
 
 def _reader(standing: Standing) -> Iterator[Finding]:

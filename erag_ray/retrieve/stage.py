@@ -93,7 +93,8 @@ def make_runs(config: JobConfig, check_reader: ReaderCheck | None = None) -> Non
     """
     if config.retrievers:
         check_settings(config, check_reader)
-        say(*map(str, retrieve(config.retrieval())))
+        for job in config.retrievals():
+            say(*map(str, retrieve(job)))
 
 
 def _checked(config: RetrieveConfig, diagnostics: Diagnostics) -> dict[str, Any]:

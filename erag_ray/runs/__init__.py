@@ -3,6 +3,7 @@
 Lists may bring their texts and latencies along (`load_corpus`, `seconds_of`).
 """
 
+from erag_ray.runs.duplicates import NEARLY_EQUAL, SHINGLE_WORDS, list_duplicates
 from erag_ray.runs.entries import ENTRY_COLUMNS, RUN_COLUMNS, as_entries, finite, text_id, unnamed_id
 from erag_ray.runs.load import RUN_FORMATS, load_run
 from erag_ray.runs.pairs import pairs
@@ -15,13 +16,16 @@ __all__ = [
     "END_TO_END",
     "ENTRY_COLUMNS",
     "GOLD_PASSAGES",
+    "NEARLY_EQUAL",
     "NO_PASSAGES",
     "REFERENCES",
     "REFERENCE_NAMES",
     "RUN_COLUMNS",
     "RUN_FORMATS",
+    "SHINGLE_WORDS",
     "as_entries",
     "finite",
+    "list_duplicates",
     "load_corpus",
     "load_run",
     "pairs",

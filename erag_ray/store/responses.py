@@ -17,6 +17,7 @@ from erag_ray.store.folder import UNFINISHED, Folder, as_frame
 from erag_ray.store.lease import is_leased
 
 KEY_COLUMNS = ["question_key", "passages_key"]
+TOKEN_COLUMNS = ("num_prompt_tokens", "num_output_tokens")
 SECONDS = b"seconds"
 """In a file's metadata: how long one actor took for what is in it."""
 DEVICE = b"device"
@@ -115,8 +116,8 @@ class ResponseStore:
 
     def num_rows_of(self, job: str, known: dict[str, int]) -> int:
         """Responses that a job has written so far, by the files' footers; ``known`` remembers those looked at."""
-        for name in self.folder.names(suffix=".parquet"):
-            if name.startswith(f"{job}-") and name not in known:
+        for name in self._names_of(job):
+            if name not in known:
                 # for people to look at: a file that cannot be read is told of where it is needed
                 with contextlib.suppress(pa.ArrowException, OSError):
                     known[name] = self._footer(name).num_rows
@@ -135,8 +136,19 @@ class ResponseStore:
 
     def keys_by(self, job: str) -> pl.DataFrame:
         """Keys of all responses that a job has written, errors too."""
-        names = self.folder.names(suffix=".parquet")
-        return self._of_files([name for name in names if name.startswith(f"{job}-")], KEY_COLUMNS)
+        return self._of_files(self._names_of(job), KEY_COLUMNS)
+
+    def _names_of(self, job: str) -> list[str]:
+        return [name for name in self.folder.names(suffix=".parquet") if name.startswith(f"{job}-")]
+
+    def totals_by(self, job: str) -> dict[str, int]:
+        """Count the responses of a job and their tokens, those of actors that have died included.
+
+        Returns:
+            num_responses, num_prompt_tokens, num_output_tokens.
+        """
+        rows = self._of_files(self._names_of(job), list(TOKEN_COLUMNS))
+        return {"num_responses": rows.height, **rows.sum().row(0, named=True)}
 
     def lookup(self, keys: pl.DataFrame) -> tuple[pl.DataFrame, int]:
         """The responses of the given keys and the number of rows that repeat a key.

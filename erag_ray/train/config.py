@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from erag_ray.config import ReaderConfig, require
 
@@ -92,7 +93,13 @@ class ExamplesConfig:
     num_questions: int | None = None
     """Use a sample of this many questions (null: all)."""
 
+    unanswerable_share: float = 0.0
+    """Of so many of the questions (0 to 1) a second example is added, with passages retrieved for another question of
+    the dataset and the target NO-RESPONSE, in the same prompt: a reader that abstains, also where nobody asks it to."""
+
     def __post_init__(self) -> None:
+        share = self.unanswerable_share
+        require(0 <= share <= 1, f"unanswerable_share must be within 0..1, got {share}")
         value = self.num_questions
         require(value is None or value >= 1, f"num_questions must be at least 1, got {value}")
 
@@ -100,6 +107,13 @@ class ExamplesConfig:
     def is_empty(self) -> bool:
         """Whether there are no question files."""
         return not (self.queries or self.given)
+
+    def settings(self) -> dict[str, Any]:
+        """Return all keys; without ``unanswerable_share`` where it is 0, as in data from before there was this key."""
+        values = dataclasses.asdict(self)
+        if not self.unanswerable_share:
+            del values["unanswerable_share"]
+        return values
 
 
 @dataclass(frozen=True, kw_only=True)

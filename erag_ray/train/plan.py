@@ -36,9 +36,10 @@ def settings(config: TrainConfig) -> dict[str, Any]:
     values = {key: value for key, value in dataclasses.asdict(config).items() if key not in FREE_KEYS}
     del values["reader"]
     reader = {f"reader.{key}": value for key, value in output_settings(config.reader).items()}
-    examples = {
-        f"{name}.{key}": value for name in ("train", "dev") for key, value in values.pop(name).items()
-    }
+    examples: dict[str, Any] = {}
+    for name in ("train", "dev"):
+        del values[name]
+        examples |= {f"{name}.{key}": value for key, value in getattr(config, name).settings().items()}
     files = {f"files of {name}": file_stamps(getattr(config, name)) for name in ("train", "dev")}
     weights = {} if config.scratch else {"weights of reader.model": _digests(config.reader)}
     result: dict[str, Any] = json.loads(json.dumps({**values, **reader, **examples, **files, **weights}))

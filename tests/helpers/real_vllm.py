@@ -51,7 +51,7 @@ def serving(folder: str, log: pathlib.Path) -> Iterator[str]:
         port = free.getsockname()[1]
     flags = {"model": folder, "served-model-name": "smol", "host": "127.0.0.1", "port": port}
     flags |= {
-        "dtype": "bfloat16",
+        "dtype": "float32",
         "max-model-len": 2048,
         "block-size": BLOCK_TOKENS,
         "generation-config": "vllm",

@@ -19,6 +19,7 @@ import rich.console
 from polars.testing import assert_frame_equal
 
 from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.credit import evaluate_credits, further_lists, score_credits
 from erag_ray.evaluate.export import export
 from erag_ray.evaluate.stage import evaluate
 from erag_ray.inference.stage import run_stage
@@ -166,11 +167,14 @@ def compare(tiny: Tiny) -> StagePlan:
 def make_tables(tiny: Tiny) -> StagePlan:
     """What jobs/compare.py does, without its report, which is half of the time."""
     inputs = prepare(tiny.config)
-    plan = plan_stage(tiny.config, inputs, "compare", single_document=True, end_to_end=True)
+    more = further_lists(tiny.config, inputs)
+    plan = plan_stage(tiny.config, inputs, "compare", single_document=True, end_to_end=True, more=more)
     finished = run_stage(tiny.config, plan)
     label(tiny.config, inputs, finished)
     score_end_to_end(tiny.config, inputs, finished)
+    score_credits(tiny.config, inputs, finished)
     evaluate(tiny.config, inputs)
+    evaluate_credits(tiny.config, inputs)
     export(tiny.config, inputs)
     return plan
 

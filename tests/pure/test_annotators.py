@@ -21,7 +21,7 @@ from erag_ray.annotators import (
     applicable_queries,
 )
 from erag_ray.annotators.contains import dpr_form
-from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, RELEVANCE
+from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, NO_RESPONSE, RELEVANCE
 from erag_ray.schemas import LABELS
 
 RULES = ["contains_answer_dpr", "contains_answer_kilt"]
@@ -55,8 +55,10 @@ WORLD = Evidence(
     queries=QUERIES,
     corpus=CORPUS,
     provenance=PROVENANCE,
+    facts=pl.DataFrame({"query_id": ["q1", "q1"], "fact": [1, 2], "answers": [["Lima"], ["Cusco", "Quito"]]}),
     values={
         RELEVANCE: PAIRS.with_columns(reader=pl.lit("judge"), value=pl.lit(0.7)),
+        NO_RESPONSE: PAIRS.with_columns(reader=pl.lit("fid"), value=pl.lit(0.1)),
         GOLD_LIKELIHOOD: NOTHING_TOO.with_columns(reader=pl.lit("fid"), value=pl.lit(0.7)),
     },
 )

@@ -248,9 +248,7 @@ def test_lists_may_stand_in_any_order_and_labels_too() -> None:
 def test_only_the_ideals_asked_for() -> None:
     whole = values_of(BINARY)
     for ideal in ("list", "pool"):
-        made = per_query(
-            labels("provenance", BINARY), LISTS, everywhere(["provenance"], TWO), TWO, settings(), [ideal]
-        )
+        made = values_of(BINARY, ideals=[ideal])
         wanted = whole.filter(pl.col("ideal").is_in([ideal, "any"]))
         assert made.sort(made.columns).equals(wanted.sort(wanted.columns))
 
@@ -351,9 +349,9 @@ def test_a_measure_that_needs_a_threshold_is_refused_without_one() -> None:
 
 
 def test_measures_asked_for_are_taken_as_they_are() -> None:
-    assert requested_measures(["R"], "graded", None) == ["R"]
-    assert "R" in requested_measures(None, "binary", None)
-    assert "R" not in requested_measures(None, "graded", None)
+    assert requested_measures("erag", ["R"], "graded", None) == ["R"]
+    assert "R" in requested_measures("erag", None, "binary", None)
+    assert "R" not in requested_measures("erag", None, "graded", None)
 
 
 def test_two_datasets_with_different_scores_in_one_job() -> None:

@@ -209,7 +209,7 @@ def test_the_mapping_is_for_json_lines_too(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "query_format", "message"),
     [
-        ({"text": "q"}, "auto", "question_fields: text is none of question, answers, id"),
+        ({"text": "q"}, "auto", "question_fields: text is none of question, answers, answers_all, id"),
         ({"question": ""}, "auto", "question_fields.question: '' is no path"),
         ({"question": "a..b"}, "auto", "is no path"),
         ({"question": "q"}, "kilt", "only with query_format auto or plain, not kilt"),

@@ -19,6 +19,7 @@ from erag_ray.measures import (
     check_measures,
     compute,
     compute_all,
+    default_measures,
     list_ideal,
     measures_for,
     pad,
@@ -58,6 +59,9 @@ WORKED = [
     ("Success", BINARY, 2, [1, 0, 1, 0]),
     ("P", GRADED, 3, [(0.2 + 0.0 + 0.8) / 3, 0.5 / 3]),
     ("Success", GRADED, 2, [0.2, 0.5]),
+    ("NoisyOr", BINARY, 2, [1, 0, 1, 0]),
+    ("NoisyOr", GRADED, 2, [0.2, 0.5]),
+    ("NoisyOr", GRADED, 4, [1 - 0.8 * 0.2, 0.5]),
     ("Success", GRADED, 3, [0.8, 0.5]),
     ("nDCG", GRADED, 3, [(0.2 + 0.8 / 2) / (0.8 + 0.2 / LOG3), 1]),
 ]
@@ -114,7 +118,7 @@ def test_check_measures_lets_declared_labels_pass() -> None:
             ["P", "Prec"],
             "binary",
             None,
-            "unknown measure 'Prec'; known: AP, Harmful, P, R, RR, Success, nDCG",
+            "unknown measure 'Prec'; known: AP, Harmful, NoisyOr, P, R, RR, Success, UDCG, nDCG",
         ),
         (["numpy:pi"], "binary", None, "measure 'numpy:pi' is a float"),
         (["P"], "graded", 0.0, "must be above 0"),
@@ -263,3 +267,34 @@ def test_with_its_own_base_recall_at_full_depth_is_success(labels: list[float]) 
     # DESIGN 6.1: what the paper's Table 1 shows, and why ideal="pool" exists
     lists = list_ideal(np.array([labels]))
     assert compute("R", lists, len(labels)) == compute("Success", lists, len(labels))
+
+
+# --- measures that a job must name ---
+
+
+@pytest.mark.parametrize("kind", get_args(Kind))
+def test_a_job_without_measures_gets_none_that_must_be_named(kind: Kind) -> None:
+    assert set(measures_for(kind, 0.5)) - set(default_measures(kind, 0.5)) <= {"NoisyOr", "UDCG"}
+    assert not {"NoisyOr", "UDCG"} & set(default_measures(kind, 0.5))
+
+
+@given(labels=st.lists(st.lists(st.floats(0, 1), min_size=5, max_size=5), min_size=1, max_size=4))
+def test_noisy_or_is_one_minus_the_product_by_brute_force(labels: list[list[float]]) -> None:
+    for cutoff in range(1, 6):
+        expected = []
+        for row in labels:
+            left = 1.0
+            for label in row[:cutoff]:
+                left *= 1 - label
+            expected.append(1 - left)
+        assert compute("NoisyOr", list_ideal(np.array(labels)), cutoff) == pytest.approx(expected, abs=1e-12)
+
+
+def test_udcg_is_the_logistic_function_of_the_mean_signed_term() -> None:
+    # relevant and usable by .9, not relevant and usable by .6, no third document; an empty list
+    lists = list_ideal(np.array([[0.9, -0.2, 0.0], [0.0, 0.0, 0.0]]), [2, 0])
+    sigmoid = [1 / (1 + np.exp(-term)) for term in (0.9, 0.35, 0.35)]
+    for cutoff, expected in enumerate(sigmoid, 1):
+        assert compute_all(["UDCG"], lists, [cutoff], kind="signed")["UDCG", cutoff] == pytest.approx(
+            [expected, 0.5]
+        )

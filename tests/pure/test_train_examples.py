@@ -7,6 +7,7 @@ import json
 import pathlib
 from typing import Any
 
+import polars as pl
 import pytest
 from models import causal_folder
 from tiny import Tiny
@@ -224,3 +225,31 @@ def test_a_model_of_another_kind_is_refused(tmp_path: pathlib.Path) -> None:
 def test_a_stage_out_of_range_is_refused(stage: dict[str, Any], named: str) -> None:
     with pytest.raises(ValueError, match=named):
         StageConfig(**stage)
+
+
+# --- examples without an answer ---
+
+
+def test_unanswerable_questions_get_passages_of_another_question(tiny: Tiny) -> None:
+    config = retrieved(tiny)
+    plain = pl.DataFrame(prepare_examples(config)["train"].table)
+    train = dataclasses.replace(config.train, unanswerable_share=0.5)
+    examples = pl.DataFrame(prepare_examples(dataclasses.replace(config, train=train))["train"].table)
+    assert examples.head(plain.height).equals(plain)
+    added = examples.tail(examples.height - plain.height)
+    assert added.height == round(0.5 * plain.height)
+    assert added["answers"].to_list() == [["NO-RESPONSE"]] * added.height
+    own = {row["query_id"]: row for row in plain.iter_rows(named=True)}
+    others = {row for rows in plain["passages"] for row in rows}
+    for row in added.iter_rows(named=True):
+        original = own[row["query_id"].removesuffix(":NO-RESPONSE")]
+        assert row["question"] == original["question"]
+        assert not {*row["passages"]} & {*original["passages"], *original["gold"]}
+        assert row["passages"]
+        assert {*row["passages"]} <= others
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5])
+def test_a_share_of_unanswerable_questions_out_of_range_is_refused(tiny: Tiny, share: float) -> None:
+    with pytest.raises(ValueError, match="unanswerable_share must be within"):
+        dataclasses.replace(retrieved(tiny).train, unanswerable_share=share)

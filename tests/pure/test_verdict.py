@@ -161,6 +161,11 @@ def test_a_run_that_never_scores_has_no_test() -> None:
     ]
 
 
+def test_one_question_settles_nothing() -> None:
+    one = of_one(tables_of({("A", 2): [1], ("B", 2): [0]}))
+    assert said(one, "certainty")[0].startswith("not settled with 1 question; ")
+
+
 def test_the_reader_without_passages_may_be_better_than_any_run() -> None:
     utility = {
         ("A", 2): [1, 0, 0, 0],

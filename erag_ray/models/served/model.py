@@ -148,7 +148,8 @@ class ServedModel(Model):
             raise InputError([f"reader.kind: {text}; leave out the annotators that need gold_likelihood"])
         if form.method == "loglikelihood" and not handshake.has_top_logprobs:
             text = "the server gives no log-probabilities of first tokens; use judge.scale: grades"
-            raise InputError([f"reader.kind: {text}"])
+            advice = "leave out the annotators that need no_response"
+            raise InputError([f"reader.kind: {text}, or {advice}"])
         self._check_length(form, handshake.context_length)
 
     def _check_length(self, form: Form, context_length: int | None) -> None:

@@ -7,7 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.evaluate import CELLS_MEANING, COMPLEMENT_QUANTITIES, RATES, SUFFICES
+from erag_ray.annotators import SUFFICES
+from erag_ray.evaluate import CELLS_MEANING, COMPLEMENT_QUANTITIES, RATES
 from erag_ray.report.model import Column, Format, Table, Value
 from erag_ray.report.values import estimate, names, part_name, plain
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 from erag_ray.datasets import Dataset, LoadedQueries, load_queries, load_reading_comprehension, sample
 from erag_ray.files import NUM_NAMED, Diagnostics
 from erag_ray.inputs import check_inputs, gold_lists
+from erag_ray.kinds import ABSTAINS
 from erag_ray.passages import CORPUS_COLUMNS
 from erag_ray.runs import ENTRY_COLUMNS, RUN_COLUMNS, load_corpus, load_run, resolve_pages
 from erag_ray.schemas import CORPUS, EXAMPLES
@@ -112,7 +113,7 @@ def _settings(config: TrainConfig, name: str) -> dict[str, Any]:
     examples = getattr(config, name)
     sizes = {"depth": _depth(config, name), "num_gold": _num_gold(config, name), "seed": config.seed}
     titles = {} if config.reader.titles else {"titles": False}
-    return {**dataclasses.asdict(examples), "files": file_stamps(examples), **sizes, **titles}
+    return {**examples.settings(), "files": file_stamps(examples), **sizes, **titles}
 
 
 def _depth(config: TrainConfig, name: str) -> int:
@@ -147,7 +148,35 @@ def _load(
     prompt_corpus = corpus if config.reader.titles else corpus.with_columns(title=pl.lit(""))
     frame, used = _joined(queries, runs, gold, prompt_corpus, loaded)
     _check_lists(name, frame, depth, num_gold, diagnostics)
-    return frame, used, loaded.datasets
+    added = unanswerable(frame, examples.unanswerable_share, config.seed)
+    if examples.unanswerable_share and added.is_empty():
+        text = "no question has passages that are not also its own. Leave unanswerable_share out"
+        diagnostics.error("config key unanswerable_share", f"{name}.unanswerable_share: {text}")
+    return pl.concat([frame, added]), used, loaded.datasets
+
+
+def unanswerable(frame: pl.DataFrame, share: float, seed: int) -> pl.DataFrame:
+    """Return further EXAMPLES without an answer: a sample of the questions, each with passages of another one.
+
+    A question gets the passages retrieved for the next one of its dataset, in a shuffled order, less those in its own
+    list and its gold passages. One that is left without any is not added.
+
+    Args:
+        frame: EXAMPLES.
+        share: of the questions.
+        seed: of the sample and the order.
+    """
+    order = frame.sample(fraction=1.0, shuffle=True, seed=seed)
+    following = pl.col("passages").shift(-1).fill_null(pl.col("passages").first()).over("dataset")
+    foreign = order.with_columns(
+        following.list.set_difference("passages").list.set_difference("gold").list.sort().alias("passages"),
+        query_id=pl.col("query_id") + f":{ABSTAINS}",
+        answers=pl.lit([ABSTAINS], dtype=pl.List(pl.String)),
+        gold=pl.lit([], dtype=ROWS),
+        evidence=pl.lit([], dtype=pl.List(pl.String)),
+    )
+    with_passages = foreign.filter(pl.col("passages").list.len() > 0)
+    return with_passages.head(round(share * frame.height)).select(frame.columns)
 
 
 def _check_score(name: str, score: str, diagnostics: Diagnostics) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from erag_ray.config.renamed import RENAMED
+from erag_ray.config.command_line.renamed import RENAMED
 from erag_ray.registry import nearest
 
 NULL = "tag:yaml.org,2002:null"

@@ -12,8 +12,8 @@ from typing import Any, NoReturn, TypeVar
 
 import jsonargparse
 
-from erag_ray.config.help import ALL, Formatter, help_groups
-from erag_ray.config.keys import Key, keys_of, unknown_key
+from erag_ray.config.command_line.help import ALL, Formatter, help_groups
+from erag_ray.config.command_line.keys import Key, keys_of, unknown_key
 from erag_ray.uris import uri_fault
 
 Config = TypeVar("Config")

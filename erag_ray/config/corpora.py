@@ -1,0 +1,75 @@
+"""Keys of a comparison whose runs search several corpora: other passages, or the same pages split in other ways."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from erag_ray.config.check import require
+from erag_ray.config.retrieval import RetrieverConfig, is_file_name
+
+
+@dataclass(frozen=True, kw_only=True)
+class CorpusConfig:
+    """One corpus: passages, or pages and how they are split."""
+
+    PATHS: ClassVar = ("passages", "knowledge_source")
+
+    passages: list[str] = field(default_factory=list)
+    """Passage files, as the key passages of a job."""
+
+    knowledge_source: list[str] = field(default_factory=list)
+    """Instead of passages: pages, which are split for the retrievers that search this corpus."""
+
+    splitter: str = "whitespace100"
+    """How pages become passages (see jobs/retrieve.py)."""
+
+    def __post_init__(self) -> None:
+        given = [bool(self.passages), bool(self.knowledge_source)]
+        require(
+            sum(given) == 1,
+            "corpora: give each corpus either passages or a knowledge_source, not both or none",
+        )
+
+
+def check_corpora(
+    corpora: Mapping[str, CorpusConfig],
+    run_corpora: Mapping[str, str],
+    runs: Collection[str],
+    retrievers: Mapping[str, RetrieverConfig],
+) -> None:
+    """Check that every run says which corpus it searches, if one does, and that every corpus is searched.
+
+    Args:
+        corpora: name -> corpus; empty where all runs bring their texts.
+        run_corpora: run -> name of its corpus.
+        runs: names of the runs that are given.
+        retrievers: name -> retriever of the runs that are made.
+
+    Raises:
+        ValueError: they do not go together.
+    """
+    for name in [*corpora, *run_corpora.values()]:
+        require(is_file_name(name), f"corpora: {name!r} cannot be a file name")
+    names = [*runs, *retrievers]
+    for run in run_corpora:
+        require(run in names, f"run_corpora: {run} is no run; the runs are {', '.join(names)}")
+    if not (corpora or run_corpora):
+        return
+    for run in names:
+        require(run in run_corpora, f"run_corpora: add which corpus {run} searches")
+        corpus = run_corpora[run]
+        known = not corpora or corpus in corpora
+        require(known, f"run_corpora: {run}: {corpus} is none of the corpora {', '.join(corpora)}")
+    for run, retriever in retrievers.items():
+        for other in retriever.others:
+            same = run_corpora[other] == run_corpora[run]
+            require(
+                same, f"retrievers.{run}: {other} searches another corpus, whose documents have other ids"
+            )
+    for name, corpus_config in corpora.items():
+        require(name in run_corpora.values(), f"corpora: no run searches {name}")
+        is_split = name in {run_corpora[run] for run in retrievers}
+        text = f"corpora.{name}: a knowledge_source is split for retrievers alone, and none searches it; give passages"
+        require(is_split or not corpus_config.knowledge_source, text)

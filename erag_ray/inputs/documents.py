@@ -1,0 +1,85 @@
+"""The documents of runs, by the corpora that these search: entries and passage files to RUNS and CORPUS.
+
+Where runs search several corpora, a document's id gets the corpus's name before it (``small/d1``), so equal ids of two
+corpora stay apart, and from here on all corpora are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from erag_ray.config import JobConfig
+from erag_ray.files import Diagnostics
+from erag_ray.runs import load_corpus, resolve_pages
+
+
+class Documents(NamedTuple):
+    """Documents of the runs of one corpus, or of all."""
+
+    runs: pl.DataFrame
+    """RUNS."""
+    corpus: pl.DataFrame
+    """CORPUS: their passages, and those of gold pages."""
+    present: pl.DataFrame
+    """doc_id: documents that count as present; those of the runs if the passages could not be read."""
+
+
+def load_documents(
+    config: JobConfig,
+    entries: pl.DataFrame,
+    diagnostics: Diagnostics,
+    *,
+    doc_ids: pl.Series,
+    page_ids: pl.Series,
+) -> Documents:
+    """Load the passages of entries, and resolve the pages among these.
+
+    Args:
+        config: the job; its ``run_corpora`` says which corpus each run searches.
+        entries: of all runs, cut to what is used.
+        diagnostics: receives all errors and warnings.
+        doc_ids: gold passages; left out where the runs search several corpora, because they name documents of one.
+        page_ids: gold pages.
+    """
+    corpora = config.searched_corpora
+    if len(corpora) > 1 and len(doc_ids):
+        text = "gold passages, not used: they name documents of one corpus, and the runs search several"
+        diagnostics.warning(text, doc_ids[0], count=len(doc_ids))
+        doc_ids = doc_ids.clear()
+    parts = []
+    for name, paths, part in _by_corpus(config, entries):
+        documents = _of_one(paths, part, diagnostics, doc_ids, page_ids)
+        parts.append(Documents(*(_named(table, name) for table in documents)))
+    return Documents(*(pl.concat(tables) for tables in zip(*parts, strict=True)))
+
+
+def _by_corpus(config: JobConfig, entries: pl.DataFrame) -> Iterator[tuple[str, Sequence[str], pl.DataFrame]]:
+    """Yield name, passage files and entries of each corpus; the name of a job's only one is ""."""
+    if not config.run_corpora:
+        yield "", config.passages, entries
+    for name in config.searched_corpora:
+        runs = [run for run, corpus in config.run_corpora.items() if corpus == name]
+        paths = config.corpora[name].passages if name in config.corpora else []
+        yield name, paths, entries.filter(pl.col("run_id").is_in(runs))
+
+
+def _of_one(
+    paths: Sequence[str],
+    entries: pl.DataFrame,
+    diagnostics: Diagnostics,
+    doc_ids: pl.Series,
+    page_ids: pl.Series,
+) -> Documents:
+    num_before = diagnostics.num_errors
+    corpus = load_corpus(paths, entries, diagnostics, doc_ids=doc_ids, page_ids=page_ids)
+    # unreadable passages are one problem, not one for every document
+    unreadable = diagnostics.num_errors > num_before and not corpus.height
+    runs = resolve_pages(entries, corpus, Diagnostics() if unreadable else diagnostics)
+    return Documents(runs, corpus, (runs if unreadable else corpus).select("doc_id"))
+
+
+def _named(table: pl.DataFrame, corpus: str) -> pl.DataFrame:
+    return table.with_columns(doc_id=pl.lit(f"{corpus}/") + pl.col("doc_id")) if corpus else table

@@ -1,0 +1,278 @@
+"""Several facts: their labels, Coverage and alpha-nDCG, by hand, by brute force and through a whole comparison."""
+
+from __future__ import annotations
+
+import itertools
+import json
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from tiny import Tiny, make_tables, num_reader_calls, table
+
+from erag_ray.errors import InputError
+from erag_ray.evaluate import Settings, per_query
+from erag_ray.inputs import prepare
+from erag_ray.measures import FactLists, alpha_ndcg, coverage
+from erag_ray.schemas import CONTRASTS, FACT_LABELS, LABELS, MEANS, PER_QUERY
+from erag_ray.store import TableStore
+
+LABEL_ARRAYS = arrays(np.float64, (4, 5, 3), elements=st.sampled_from([0.0, 0.25, 0.5, 1.0]))
+
+
+def with_facts(tiny: Tiny, facts: dict[str, object], **config: object) -> Tiny:
+    """The tiny comparison, with ``answers_all`` in these records."""
+    records = [json.loads(line) for line in tiny.queries.read_text().splitlines()]
+    for record in records:
+        if record["id"] in facts:
+            record["answers_all"] = facts[record["id"]]
+    tiny.queries.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return tiny.with_config(annotators=["erag", "erag_facts"], **config)
+
+
+FACTS: dict[str, object] = {
+    "q1": ["Ada Brunner", ["Marn", "the marn"]],
+    "q2": [["Orla"], "Tessel", "Nowhere"],
+}
+
+
+# --- measures ---
+
+
+@given(labels=LABEL_ARRAYS)
+def test_coverage_by_brute_force(labels: np.ndarray) -> None:
+    values = coverage(FactLists(labels=labels, ideal=labels))
+    for query, cutoff in itertools.product(range(4), range(1, 6)):
+        shares = []
+        for fact in range(3):
+            left = 1.0
+            for label in labels[query, :cutoff, fact]:
+                left *= 1 - label
+            shares.append(1 - left)
+        assert values[query, cutoff - 1] == pytest.approx(sum(shares) / 3)
+
+
+def plain_dcg(documents: list[tuple[float, ...]], cutoff: int) -> float:
+    """alpha-DCG by its definition."""
+    total = 0.0
+    for rank, document in enumerate(documents[:cutoff]):
+        for fact, label in enumerate(document):
+            kept = 1.0
+            for earlier in documents[:rank]:
+                kept *= 1 - 0.5 * earlier[fact]
+            total += label * kept / np.log2(rank + 2)
+    return total
+
+
+def plain_greedy(documents: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    """The documents in the greedy order; of equal gains the last."""
+    order: list[tuple[float, ...]] = []
+    rest = list(documents)
+    while rest:
+        gains = []
+        for document in rest:
+            gain = 0.0
+            for fact, label in enumerate(document):
+                for earlier in order:
+                    label *= 1 - 0.5 * earlier[fact]
+                gain += label
+            gains.append(round(gain, 12))
+        order.append(rest.pop(max(range(len(rest)), key=lambda index: (gains[index], index))))
+    return order
+
+
+@given(labels=LABEL_ARRAYS, base=LABEL_ARRAYS)
+def test_alpha_ndcg_by_its_definition(labels: np.ndarray, base: np.ndarray) -> None:
+    values = alpha_ndcg(FactLists(labels=labels, ideal=base))
+    for query, cutoff in itertools.product(range(4), range(1, 6)):
+        ideal = plain_dcg(plain_greedy([tuple(row) for row in base[query]]), cutoff)
+        expected = plain_dcg([tuple(row) for row in labels[query]], cutoff) / ideal if ideal else 0.0
+        assert values[query, cutoff - 1] == pytest.approx(expected)
+
+
+def test_alpha_ndcg_of_the_worked_example_of_its_paper() -> None:
+    # Clarke et al., SIGIR 2008, section 5.1 (Table 2): documents a to j with the nuggets 85.1 to 85.6
+    nuggets = [{2, 4}, {2}, {2}, {}, {6, 1}, {1}, {3}, {1}, {}, {}]
+    labels = np.array([[[float(fact in document) for fact in range(1, 7)] for document in nuggets]])
+    gains = [2, 1 / 2, 1 / 4, 0, 2, 1 / 2, 1, 1 / 4, 0, 0]
+    assert plain_dcg([tuple(row) for row in labels[0]], 10) == pytest.approx(
+        sum(gain / np.log2(rank + 2) for rank, gain in enumerate(gains))
+    )
+    # the ideal order there is a-e-g-b-f-c-h-i-j-d
+    ideal = [2, 2, 1, 1 / 2, 1 / 2, 1 / 4, 1 / 4, 0, 0, 0]
+    for cutoff in (1, 3, 5, 10):
+        values = alpha_ndcg(FactLists(labels=labels, ideal=labels))
+        discounts = np.log2(np.arange(2, cutoff + 2))
+        expected = sum(gains[:cutoff] / discounts) / sum(ideal[:cutoff] / discounts)
+        assert values[0, cutoff - 1] == pytest.approx(expected)
+
+
+def test_alpha_ndcg_as_pyndeval_computes_it() -> None:
+    pyndeval = pytest.importorskip("pyndeval", reason="pyndeval is not installed")
+    rng = np.random.default_rng(0)
+    labels = (rng.random((20, 8, 4)) < 0.3).astype(float)
+    qrels = [
+        pyndeval.SubtopicQrel(str(query), str(fact), f"d{document}", 1)
+        for query, document, fact in zip(*np.nonzero(labels), strict=True)
+    ]
+    run = [pyndeval.ScoredDoc(str(query), f"d{rank}", -rank) for query in range(20) for rank in range(8)]
+    found = pyndeval.ndeval(qrels, run, measures=["alpha-nDCG@5"])
+    # facts that no document has do not count there either, as they add no gain
+    values = alpha_ndcg(FactLists(labels=labels, ideal=labels))[:, 4]
+    assert [found[str(query)]["alpha-nDCG@5"] for query in range(20)] == pytest.approx(values, abs=1e-6)
+
+
+# --- per query, not judged ---
+
+
+def settings(depth: int) -> Settings:
+    return Settings(
+        depths=[depth],
+        measures=None,
+        cutoffs=[1],
+        threshold=None,
+        statistics=[],
+        num_resamples=100,
+        confidence=0.95,
+        num_flips=100,
+        num_permutations=100,
+        seed=0,
+    )
+
+
+def test_a_document_without_a_label_makes_only_the_values_that_need_it_null() -> None:
+    queries = pl.DataFrame(
+        [(name, "d", "who", ["a", "b"], "match") for name in ("q1", "q2")],
+        schema=["query_id", "dataset", "question", "answers", "score"],
+        orient="row",
+    )
+    runs = pl.DataFrame(
+        [("r", "q1", 1, "d1"), ("r", "q1", 2, "d2")],
+        schema=["run_id", "query_id", "rank", "doc_id"],
+        orient="row",
+    )
+    facts = pl.DataFrame(
+        [
+            ("m", "match", "q1", doc, fact, label)
+            for doc, fact, label in [("d1", 1, 1.0), ("d1", 2, 0.0), ("d2", 1, None), ("d2", 2, None)]
+        ],
+        schema=["reader", "score", "query_id", "doc_id", "fact", "label"],
+        orient="row",
+    )
+    labels = (
+        facts.select("reader", "score", "query_id", "doc_id")
+        .unique()
+        .with_columns(annotator=pl.lit("erag_facts"), label=pl.lit(0.5))
+    )
+    values = per_query(
+        labels, runs, {"erag_facts": queries["query_id"]}, queries, settings(2), fact_labels=facts
+    )
+    found = {
+        row[:4]: row[4] for row in values.select("query_id", "measure", "cutoff", "ideal", "value").rows()
+    }
+    assert found["q1", "Coverage", 1, "any"] == 0.5
+    assert found["q1", "Coverage", 2, "any"] is None
+    assert found["q1", "alpha-nDCG", 1, "pool"] is None
+    assert found["q2", "Coverage", 2, "any"] == found["q2", "alpha-nDCG", 2, "pool"] == 0
+
+
+# --- a whole comparison ---
+
+
+def test_facts_in_a_comparison(tiny: Tiny, reads_here: list[int]) -> None:
+    tiny = with_facts(tiny, FACTS)
+    make_tables(tiny)
+    labels = {
+        row[:3]: row[3]
+        for row in table(tiny, FACT_LABELS).select("query_id", "doc_id", "fact", "label").rows()
+    }
+    # the echo reader answers with the title: d1 "Ada Brunner", d2 "Marn", d3 "Orla", d4 "Tessel"
+    assert {key for key, label in labels.items() if label} == {
+        ("q1", "d1", 1),
+        ("q1", "d2", 2),
+        ("q2", "d3", 1),
+        ("q2", "d4", 2),
+    }
+    means = table(tiny, LABELS, annotator="erag_facts", query_id="q2").sort("doc_id")
+    assert dict(means.select("doc_id", "label").rows()) == pytest.approx({"d11": 0, "d3": 1 / 3, "d4": 1 / 3})
+    rows = table(tiny, PER_QUERY, annotator="erag_facts", depth=3, cutoff=3, measure="Coverage")
+    assert {row[:2]: row[2] for row in rows.select("run_id", "query_id", "value").rows()} == pytest.approx(
+        {("good", "q1"): 1, ("bad", "q1"): 1, ("good", "q2"): 2 / 3, ("bad", "q2"): 2 / 3}
+    )
+    # q2 in "bad": d4, d11, d3; in the greedy order d3 and d4 come first
+    (value,) = table(
+        tiny, PER_QUERY, annotator="erag_facts", depth=3, cutoff=3, query_id="q2", run_id="bad", ideal="pool"
+    )["value"]
+    assert value == pytest.approx((1 + 1 / 2) / (1 + 1 / np.log2(3)))
+    assert set(table(tiny, MEANS, annotator="erag_facts")["measure"]) == {"Coverage", "alpha-nDCG"}
+
+
+def test_a_job_without_facts_asks_as_much_and_has_the_same_tables(tiny: Tiny, reads_here: list[int]) -> None:
+    plain = tiny.with_config(annotators=["erag"])
+    make_tables(plain)
+    before = [table(plain, schema) for schema in (LABELS, PER_QUERY, CONTRASTS)]
+    manifests = [TableStore(plain.config.out).digest(schema) for schema in (LABELS, PER_QUERY)]
+    assert not TableStore(plain.config.out).is_sealed(FACT_LABELS)
+    make_tables(with_facts(tiny, FACTS))
+    assert num_reader_calls(tiny) == 0
+    make_tables(plain)
+    assert [TableStore(plain.config.out).digest(schema) for schema in (LABELS, PER_QUERY)] == manifests
+    for schema, rows in zip((LABELS, PER_QUERY, CONTRASTS), before, strict=True):
+        assert table(plain, schema).equals(rows)
+
+
+def test_facts_that_change_are_labelled_again(tiny: Tiny, reads_here: list[int]) -> None:
+    make_tables(with_facts(tiny, FACTS))
+    make_tables(with_facts(tiny, {"q1": ["Ada Brunner", "Nobody"]}))
+    labels = table(tiny, FACT_LABELS, query_id="q1", fact=2)
+    assert labels.height
+    assert labels["label"].sum() == 0
+
+
+# --- input ---
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([], r"queries.jsonl:1: query 'q1': answers_all is \[\]; it must be a list of facts"),
+        ("Ann", "answers_all is 'Ann'; it must be a list of facts"),
+        (["Ann", 7], "fact 2 of answers_all is 7; it must be a text, or a list of accepted forms"),
+        (["Ann", []], r"fact 2 of answers_all is \[\]"),
+        ([["Ann", " "]], "fact 1 of answers_all is .*without blank ones"),
+    ],
+)
+def test_wrong_facts_are_refused_with_their_line(tiny: Tiny, value: object, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        prepare(with_facts(tiny, {"q1": value}).config)
+
+
+@pytest.mark.parametrize(
+    ("facts", "config", "message"),
+    [
+        ({}, {}, "erag_facts: no question lists several facts. Give the questions a field answers_all"),
+        (FACTS, {"score_only": "early_stop"}, "erag_facts: score_only: early_stop"),
+    ],
+)
+def test_facts_that_cannot_be_labelled_are_refused(
+    tiny: Tiny, facts: dict[str, object], config: dict[str, object], message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        prepare(with_facts(tiny, facts, **config).config)
+
+
+def test_notes_say_how_many_questions_have_no_facts_or_one(tiny: Tiny) -> None:
+    notes = prepare(with_facts(tiny, {**FACTS, "q3": ["1874"]}).config).notes
+    assert any("no Coverage and alpha-nDCG: 3 of 6" in note for note in notes)
+    assert any("a single fact, whose Coverage is NoisyOr: 1 of 3" in note for note in notes)
+
+
+def test_without_answers_all_forms_of_all_facts_are_accepted(tiny: Tiny) -> None:
+    record = {"id": "q1", "question": "who", "answers_all": ["Ann", ["Bob", "Robert"]]}
+    tiny.queries.write_text(json.dumps(record) + "\n")
+    inputs = prepare(tiny.with_config(annotators=["erag_facts"]).config)
+    assert inputs.queries["answers"].to_list() == [["Ann", "Bob", "Robert"]]
+    assert inputs.facts["answers"].to_list() == [["Ann"], ["Bob", "Robert"]]
