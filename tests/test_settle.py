@@ -139,6 +139,28 @@ def test_a_larger_share_goes_on_from_what_a_smaller_one_has_read(
     assert len(reads_here) == before, "nothing is read twice"
 
 
+def test_two_runs_without_an_auxiliary_give_the_numbers_of_before(settled: Settle) -> None:
+    columns = ("num_queries", "num_readings", "num_documents", "difference", "low", "high", "better")
+    looks = settled(compare=["good", "mixed"], fraction=0.3, equivalence_margin=0.0)
+    assert looks.select(columns).rows() == [
+        (20, 12, 67, 0.01851851852, None, None, None),
+        (40, 33, 140, 0.07407407407999998, -0.01979763049585341, 0.16794577865585336, None),
+        (60, 59, 214, 0.03703703703999999, -0.044830170406041155, 0.11890424448604114, None),
+        (80, 84, 288, 0.05555555555999999, -0.015322691094355405, 0.12643380221435538, None),
+    ]
+    looks = settled(measure="DCG", cutoff=2, boundary="late", fraction=0.6, equivalence_margin=0.001)
+    assert looks.select(columns).rows() == [
+        (20, 37, 60, 0.7222222222149999, -0.3456955285199701, 1.7901399729499698, None),
+        (40, 73, 120, 0.6944444444375002, 0.303135453360694, 1.0857534355143064, "good"),
+    ]
+    assert looks.select("auxiliary", "lambda", "correlation", "price_saved").null_count().row(0) == (
+        2,
+        2,
+        2,
+        2,
+    )
+
+
 def test_the_order_of_the_questions_goes_by_the_seed(settled: Settle) -> None:
     orders = [
         settled(fraction=1.0, num_looks=8, equivalence_margin=0.0, seed=seed)["difference"][0]
@@ -150,21 +172,21 @@ def test_the_order_of_the_questions_goes_by_the_seed(settled: Settle) -> None:
 def test_what_cannot_be_compared_is_refused_before_anything_is_read(
     settled: Settle, config: SettleConfig, no_reader: None
 ) -> None:
-    with pytest.raises(InputError, match="name two of the runs bad, good, mixed; got good, best"):
+    text = "name two or more of the runs bad, good, mixed, each once; got good, best"
+    with pytest.raises(InputError, match=text):
         settled(compare=["good", "best"])
-    with pytest.raises(InputError, match="got good, good"):
-        settled(compare=["good", "good"])
-    with pytest.raises(InputError, match="got good, bad, good"):
-        settled(compare=["good", "bad", "good"])
+    for names in (["good"], ["good", "good"], ["good", "bad", "good"]):
+        with pytest.raises(InputError, match=f"got {', '.join(names)}$"):
+            settled(compare=names)
     two = dataclasses.replace(
         config, runs={**config.runs, "same": config.runs["good"]}, compare=["good", "same"]
     )
     inputs = prepare(two)
-    with pytest.raises(InputError, match="good and same hold the same documents"):
+    with pytest.raises(InputError, match="good and same hold the same documents of towns"):
         settle(two, inputs)
-    mixed = inputs.queries.with_columns(dataset=pl.Series(["a", "b"] * (NUM_QUESTIONS // 2)))
-    with pytest.raises(InputError, match="several datasets"):
-        settle(config, dataclasses.replace(inputs, queries=mixed))
+    single = inputs.queries.with_columns(dataset=pl.Series(["a"] + ["b"] * (NUM_QUESTIONS - 1)))
+    with pytest.raises(InputError, match="queries of a: at least 2 are needed"):
+        settle(config, dataclasses.replace(inputs, queries=single))
 
 
 def test_a_document_that_was_not_judged_ends_it_unsealed(
@@ -173,7 +195,7 @@ def test_a_document_that_was_not_judged_ends_it_unsealed(
     labels = pl.DataFrame(
         {"query_id": ["q1"], "doc_id": ["d1x"], "label": [None]}, schema_overrides={"label": pl.Float64}
     )
-    monkeypatch.setattr(settling, "annotate", lambda name, evidence: labels.to_arrow())
+    monkeypatch.setattr(settling, "label_by_reader", lambda name, evidence: labels)
     with pytest.raises(JobError, match="1 of 1 documents were not judged"):
         settled(fraction=1.0)
     assert not TableStore(config.out).is_sealed(INTERIM_ANALYSES)

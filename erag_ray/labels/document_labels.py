@@ -68,7 +68,7 @@ def _make(
         evidence_of(inputs, values), relevant_from=config.judge.threshold, scoring=scoring
     )
     for name in at.each(config.annotators, "annotators"):
-        append(LABELS, _label_by_reader(name, evidence))
+        append(LABELS, label_by_reader(name, evidence))
     check_scores(scoring, config)
     append(DOCUMENT_OUTPUTS, document_outputs(values))
     notes = [*_judge_notes(config, evidence), *score_notes(scoring, "outputs of single documents")]
@@ -103,7 +103,7 @@ def _harm_evidence(config: JobConfig, evidence: Evidence) -> dict[str, list[dict
     return {"closed_book": closed_book, "noise": noise}
 
 
-def _label_by_reader(name: str, evidence: Evidence) -> pl.DataFrame:
+def label_by_reader(name: str, evidence: Evidence) -> pl.DataFrame:
     """Return the labels of one annotator; each pair is labelled by the reader of its dataset.
 
     Raises:

@@ -194,7 +194,7 @@ WRONG: dict[str, Callable[[], object]] = {
     "not all 0": lambda: probabilities([0, 0], 1),
     "at least 0": lambda: probabilities([1, -1], 1),
     "unknown importance 'AP'": lambda: importance("AP", ONE, 3),
-    "of two runs, got 1": lambda: importance("P", np.ones((3, 1)), 3, difference=True),
+    "of at least two runs, got 1": lambda: importance("P", np.ones((3, 1)), 3, difference=True),
     "ranks must be": lambda: importance("P", [1, 2], 3),
     "unknown measure 'AP'": lambda: estimate("AP", ONE, ONE),
     "must be finite and at least 0": lambda: estimate("P", ONE * np.nan, ONE),
