@@ -11,8 +11,9 @@ from collections.abc import Callable
 import numpy as np
 import polars as pl
 import pytest
-from tiny import kilt_line, passage_line, trec_lines
+from tiny import RunJob, Tiny, kilt_line, passage_line, trec_lines
 
+from erag_ray.annotators import ANNOTATORS, Annotator, Evidence
 from erag_ray.config import ReaderConfig, parse
 from erag_ray.errors import InputError, JobError
 from erag_ray.inputs.stage import prepare
@@ -223,3 +224,172 @@ def test_the_job_settles_on_a_real_ray_and_says_what_it_read(
     assert "settled, good is better" in capsys.readouterr().err
     assert TableStore(f"{config.out}/settle").read(COSTS)["num_requests"][0] == looks["num_readings"][-1]
     assert report.exists()
+
+
+# --- several runs, several datasets, auxiliary labels ---
+
+
+def title_is_a_person(evidence: Evidence) -> pl.DataFrame:
+    """1 for passages about persons and about m, else 0; null where the question's number ends in 7."""
+    label = pl.col("title").str.contains("Person|m$").cast(pl.Float64)
+    labels = evidence.pairs.join(evidence.corpus.select("doc_id", label=label), on="doc_id")
+    return labels.with_columns(pl.when(~pl.col("query_id").str.ends_with("7")).then("label").alias("label"))
+
+
+def one_for_all(evidence: Evidence) -> pl.DataFrame:
+    """1 for every passage."""
+    return evidence.pairs.with_columns(label=pl.lit(1.0))
+
+
+@pytest.fixture
+def annotators(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, function in (("by_title", title_is_a_person), ("one_for_all", one_for_all)):
+        annotator = Annotator(
+            name=name, function=function, applies=lambda evidence: pl.lit(True), kind="binary"
+        )
+        monkeypatch.setitem(ANNOTATORS, name, annotator)
+
+
+def test_an_auxiliary_narrows_the_intervals_of_the_same_readings(
+    settled: Settle, reads_here: list[int], annotators: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = {"compare": ["good", "mixed"], "fraction": 0.2, "equivalence_margin": 0.0, "num_looks": 2}
+    without, powered = settled(**settings), settled(**settings, auxiliary="by_title")
+    assert powered["num_readings"].to_list() == without["num_readings"].to_list()
+    widths = [(looks["high"] - looks["low"])[-1] for looks in (without, powered)]
+    assert widths[1] < 0.85 * widths[0]
+    assert powered["auxiliary"].to_list() == ["by_title"] * 2
+    assert powered["lambda"][-1] > 0.3
+    assert 0.3 < powered["correlation"][-1] < 1
+    assert sum(reads_here) == without["num_readings"][-1], "the auxiliary label asks for nothing"
+    output = capsys.readouterr().err
+    assert "towns: by_title has no label of" in output
+    assert "towns: by_title alone names" in output
+
+
+def test_all_documents_give_the_truth_whatever_the_auxiliary_says(settled: Settle, annotators: None) -> None:
+    plain = settled(compare=["good", "mixed"], fraction=1.0, equivalence_margin=0.0)
+    powered = settled(compare=["good", "mixed"], fraction=1.0, equivalence_margin=0.0, auxiliary="by_title")
+    np.testing.assert_allclose(powered["difference"], plain["difference"], atol=1e-9)
+
+
+def test_a_constant_auxiliary_is_named_and_has_lambda_0(
+    settled: Settle, annotators: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks = settled(compare=["good", "mixed"], fraction=0.5, auxiliary="one_for_all")
+    assert set(looks["lambda"]) == {0.0}
+    assert set(looks["correlation"]) == {None}
+    assert "towns: one_for_all is 1 for every document: it says nothing" in capsys.readouterr().err
+
+
+def test_a_cheap_reader_reads_all_documents_once_and_the_reader_a_sample(
+    settled: Settle, config: SettleConfig, reads_here: list[int]
+) -> None:
+    cheap = dataclasses.replace(config.reader, max_new_tokens=40)
+    looks = settled(
+        compare=["good", "mixed"], fraction=0.2, num_looks=2, equivalence_margin=0.0, auxiliary_reader=cheap
+    )
+    assert reads_here[0] == looks["num_documents"][-1]
+    assert sum(reads_here[1:]) == looks["num_readings"][-1]
+    # the echo reader writes no more than a title, so both readers agree
+    assert looks["correlation"][-1] == pytest.approx(1)
+    assert looks["lambda"][-1] == pytest.approx(1, abs=1e-3)
+    requests = TableStore(f"{config.out}/settle_auxiliary").read(REQUESTS)
+    assert requests.height == looks["num_documents"][-1]
+
+
+def test_without_names_all_runs_are_compared_and_the_best_is_named(
+    settled: Settle, reads_here: list[int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks = settled(compare=[], fraction=1.0, num_looks=2, equivalence_margin=0.0)
+    pairs = looks.select("run_a", "run_b").unique(maintain_order=True).rows()
+    assert pairs == [("bad", "good"), ("bad", "mixed"), ("good", "mixed")]
+    last = looks.filter(pl.col("look") == looks["look"].max())
+    assert last["better"].to_list() == ["good", "mixed", "good"]
+    assert last["num_readings"].n_unique() == 1
+    assert sum(reads_here) == last["num_readings"][0], "one sample serves all pairs"
+    assert "towns: good is the best of 3 runs by P@3" in capsys.readouterr().err
+
+
+def test_each_dataset_has_its_own_looks_and_verdict(
+    settled: Settle, config: SettleConfig, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inputs = prepare(config)
+    names = inputs.queries["query_id"].str.slice(1).cast(pl.Int64) % 5
+    # good and mixed have the same answers to those whose number leaves 0, 2 or 4
+    mixed = pl.when(names.is_in([0, 2, 4])).then(pl.lit("alike")).otherwise(pl.lit("apart"))
+    queries = inputs.queries.with_columns(dataset=mixed)
+    datasets = dict.fromkeys(("alike", "apart"), inputs.datasets["towns"])
+    two = dataclasses.replace(inputs, queries=queries, datasets=datasets)
+    job = dataclasses.replace(config, compare=["good", "bad"], fraction=1.0, equivalence_margin=0.0)
+    looks = settle(job, two)
+    for name in ("alike", "apart"):
+        rows = looks.filter(dataset=name)
+        assert rows["num_documents"][-1] < 320
+        assert rows["look"].to_list() == list(range(1, rows.height + 1))
+    assert looks.filter(dataset="apart")["better"][-1] == "good"
+    assert "apart, look 1:" in capsys.readouterr().err
+
+
+def test_money_that_was_saved_is_said_where_the_reader_has_a_price(
+    settled: Settle, config: SettleConfig
+) -> None:
+    reader = ReaderConfig(kind="echo", price_per_million={"input": 2e6, "output": 0.0})
+    priced = settled(fraction=0.5, reader=reader)
+    costs = TableStore(f"{config.out}/settle").read(COSTS)
+    per_reading = 2 * costs["num_prompt_tokens"][0] / costs["num_reader_calls"][0]
+    assert priced["num_saved"].to_list() == [320 - priced["num_readings"][0]]
+    assert priced["price_saved"][0] == pytest.approx(per_reading * priced["num_saved"][0])
+    assert settled(fraction=0.5)["price_saved"].to_list() == [None]
+
+
+def test_auxiliary_labels_that_cannot_be_are_refused_before_anything_is_read(
+    settled: Settle, config: SettleConfig, no_reader: None
+) -> None:
+    cheap = ReaderConfig(kind="echo", max_new_tokens=3)
+    wrong: list[tuple[dict[str, object], str]] = [
+        ({"auxiliary": "contains"}, "auxiliary: unknown annotator 'contains'"),
+        ({"auxiliary": "erag"}, "auxiliary: erag asks the reader about every document"),
+        (
+            {"auxiliary": "gain"},
+            "Set auxiliary_reader to a cheaper reader, or name one of contains_answer_dpr",
+        ),
+        ({"auxiliary": "gold_likelihood"}, "auxiliary: gold_likelihood asks the reader"),
+        ({"auxiliary": "provenance", "auxiliary_reader": cheap}, "provenance asks no reader"),
+        ({"auxiliary_reader": config.reader}, "auxiliary_reader: is the reader itself"),
+        (
+            {"auxiliary_reader": ReaderConfig(kind="nothing")},
+            "auxiliary_reader.kind: unknown reader 'nothing'",
+        ),
+    ]
+    for changes, message in wrong:
+        with pytest.raises(InputError, match=message):
+            settled(**changes)
+
+
+@pytest.mark.parametrize(("auxiliary", "code"), [("contains_answer_dpr", 0), ("gain", 2)])
+def test_the_job_takes_the_keys_of_its_config(
+    tiny: Tiny, job: RunJob, reads_here: list[int], auxiliary: str, code: int
+) -> None:
+    keys = {field.name for field in dataclasses.fields(SettleConfig)}
+    settings = {name: value for name, value in vars(tiny.config).items() if name in keys}
+    prepare(tiny.config)
+    config = SettleConfig(**settings, fraction=1.0, num_looks=2, auxiliary=auxiliary)
+    ended, output = job("settle", dataclasses.replace(tiny, config=config))
+    assert ended == code, output
+    if code:
+        assert "auxiliary: gain asks the reader about every document" in output
+        assert not reads_here
+    else:
+        looks = TableStore(config.out).read(INTERIM_ANALYSES)
+        assert set(looks["auxiliary"]) == {auxiliary}
+        assert "contains_answer_dpr alone names" in output
+
+
+def test_a_cheap_reader_is_set_by_its_keys(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "config.yaml"
+    path.write_text("auxiliary_reader: {kind: causal, model: small}\n")
+    config = parse(SettleConfig, "Settle.", ["--config", str(path), "--auxiliary_reader.max_new_tokens", "9"])
+    assert config.auxiliary_reader == ReaderConfig(kind="causal", model="small", max_new_tokens=9)
+    assert config.auxiliary_annotator == "erag"
+    assert parse(SettleConfig, "Settle.", []).auxiliary_annotator is None
