@@ -331,6 +331,36 @@ def test_each_dataset_has_its_own_looks_and_verdict(
     assert "apart, look 1:" in capsys.readouterr().err
 
 
+def test_the_last_look_at_a_dataset_has_the_verdict_of_the_end(
+    settled: Settle, config: SettleConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two datasets the smaller one has its last look before pairs of the other are decided."""
+    inputs = prepare(config)
+    name = pl.when(pl.col("query_id") < "q15").then(pl.lit("few")).otherwise(pl.lit("many"))
+    queries = inputs.queries.with_columns(dataset=name)
+    assert queries.filter(dataset="few").height < 10
+    two = dataclasses.replace(
+        inputs, queries=queries, datasets=dict.fromkeys(("few", "many"), inputs.datasets["towns"])
+    )
+    looked_at: dict[str, int] = {}
+
+    def divisor(values: object, counts: list[int], *rest: object) -> int:
+        # few is significant at alpha alone, and many at alpha / 2 at its eighth look
+        dataset = "few" if counts[-1] < 10 else "many"
+        looked_at[dataset] = looked_at.get(dataset, 0) + 1
+        return 1 if dataset == "few" else 2 * (looked_at["many"] == 8)
+
+    monkeypatch.setattr(settling, "largest_divisor", divisor)
+    job = dataclasses.replace(
+        config, compare=["good", "mixed"], num_looks=9, fraction=1.0, equivalence_margin=0.0
+    )
+    looks = settle(job, two)
+    verdicts = {dataset: looks.filter(dataset=dataset)["better"].to_list() for dataset in ("few", "many")}
+    assert (len(verdicts["few"]), len(verdicts["many"])) == (6, 8)
+    assert set(verdicts["few"][:-1]) == set(verdicts["many"][:-1]) == {None}
+    assert None not in (verdicts["few"][-1], verdicts["many"][-1])
+
+
 def test_money_that_was_saved_is_said_where_the_reader_has_a_price(
     settled: Settle, config: SettleConfig
 ) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -42,7 +43,7 @@ SETTINGS = (
     "confidence",
     "seed",
 )
-Row = Mapping[str, object]
+Row = dict[str, object]
 
 
 def settle(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
@@ -61,7 +62,7 @@ def settle(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
     say(f"at most {num_readings:,} readings, of {num_documents:,} documents in the {num_lists} lists")
     with readers_session(config):
         samples = with_auxiliary(config, inputs, samples)
-        rows = list(_looks(config, inputs, samples))
+        rows = _looks(config, inputs, samples)
     table = pl.DataFrame(rows, schema=pl.DataFrame(INTERIM_ANALYSES.empty()).schema)
     tables.write(table, INTERIM_ANALYSES, config=_settings(config))
     return table
@@ -189,11 +190,11 @@ def is_done(states: Sequence[PairState], sample: DatasetSample) -> bool:
     )
 
 
-def _looks(config: SettleConfig, inputs: Inputs, samples: Sequence[DatasetSample]) -> Iterator[Row]:
-    """Yield rows of INTERIM_ANALYSES, look by look, until every dataset is settled."""
+def _looks(config: SettleConfig, inputs: Inputs, samples: Sequence[DatasetSample]) -> list[Row]:
+    """Look until every dataset is settled; return the rows of INTERIM_ANALYSES, look by look."""
     states = [PairState(sample=sample, pair=pair) for sample in samples for pair in sample.pairs]
     numbers = [0] * len(samples)
-    rows: list[list[Row]] = [[] for _ in samples]
+    rows, last = list[Row](), [list[Row]() for _ in samples]
     while going := [
         index
         for index, sample in enumerate(samples)
@@ -211,13 +212,29 @@ def _looks(config: SettleConfig, inputs: Inputs, samples: Sequence[DatasetSample
                 state.look(config, labels, numbers[index], len(states))
         _decide(states)
         for index, of_sample in zip(going, of_samples, strict=True):
-            rows[index] = [_row(config, state, price) for state in of_sample]
+            last[index] = [_row(config, state, price) for state in of_sample]
             is_last = is_done(states, samples[index]) or numbers[index] == len(samples[index].counts)
-            say(*(look_line(config, samples[index], row, len(samples), is_last) for row in rows[index]))
-            yield from rows[index]
-    for index, sample in enumerate(samples):
+            say(*(look_line(config, samples[index], row, len(samples), is_last) for row in last[index]))
+            rows += last[index]
+    _end(config, samples, states, last)
+    return rows
+
+
+def _end(
+    config: SettleConfig,
+    samples: Sequence[DatasetSample],
+    states: Sequence[PairState],
+    last: Sequence[Sequence[Row]],
+) -> None:
+    """Write the final verdicts into the rows of the last look at each dataset, and say what came out.
+
+    Holm's procedure may decide a pair of a dataset that is no longer looked at, once pairs of others are decided.
+    """
+    for state, row in zip(states, itertools.chain(*last), strict=True):
+        row.update(settled=state.is_settled, better=state.better)
+    for sample, (row, *_) in zip(samples, last, strict=True):
         runs = unbeaten(states, sample)
-        say(*summary_lines(config, sample, rows[index][0], runs, is_settled=is_done(states, sample)))
+        say(*summary_lines(config, sample, row, runs, is_settled=is_done(states, sample)))
 
 
 def _row(config: SettleConfig, state: PairState, price: float | None) -> Row:
