@@ -575,7 +575,8 @@ DUAL_LABELS = _table(
     num_positive=COUNT,
     num_queries=COUNT,
 )
-# difference of two runs after a number of queries; no interval while too few queries differ
+# difference of two runs after a number of queries; no interval while too few queries differ; readings are those of the
+# dataset, for all pairs of runs; saved are those that reading all documents of the lists would add
 INTERIM_ANALYSES = _table(
     "interim_analyses",
     "dataset run_a run_b measure cutoff look",
@@ -593,6 +594,11 @@ INTERIM_ANALYSES = _table(
     high_=VALUE,
     settled=FLAG,
     better_=STRING,
+    auxiliary_=STRING,
+    lambda_=VALUE,
+    correlation_=VALUE,
+    num_saved=COUNT,
+    price_saved_=VALUE,
 )
 COSTS = _table(
     "costs",

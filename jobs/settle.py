@@ -1,13 +1,14 @@
-r"""Find the better of two runs, with as few responses as possible.
+r"""Find the best of two or more runs, with as few responses as possible.
 
     python jobs/settle.py --config jobs/demo/compare.yaml --compare '[bm25, bm25_lead]' --cutoff 5
     ray job submit --working-dir . -- python jobs/settle.py --config nq.yaml --compare '[bm25, contriever]' \
         --out /shared/nq --cache_dir /shared/store
 
-Works on what jobs/prepare.py has sealed, one dataset. Reads a sample of the two lists' documents, most of all those
-that the difference hangs on, for some questions after others in random order; after each look it gives an interval that
-holds however often one looks. Stops when 0 lies outside it, or when the difference is known to within
---equivalence_margin. Seals the table interim_analyses. What the store holds is not read again.
+Works on what jobs/prepare.py has sealed. Reads a sample of the documents in the lists, for questions in random order,
+most often those with a large weight in the differences. After each look it gives intervals that hold however often one
+looks, and stops when one run is better than the others, or the differences are known to within --equivalence_margin.
+--auxiliary names a cheap label of all documents, which narrows the intervals. Seals the table interim_analyses. Cached
+responses are not read again.
 """
 
 from __future__ import annotations

@@ -214,8 +214,8 @@ def test_every_key_has_its_help_and_everyday_keys_come_first(
 ) -> None:
     every = options_in(shown(capsys, name, "--help.all"))
     assert len(every) == len(set(every))
-    # those of a prompt are told with the prompt, those of a new model by --scratch.help
-    inside = ("reader.prompt.", "scratch.")
+    # those of a prompt are told with the prompt, those of a new model or another reader by --scratch.help and so on
+    inside = ("reader.prompt.", "scratch.", "auxiliary_reader.")
     keys = {key for key in all_keys(JOB_CONFIGS[name]) if not key.startswith(inside)}
     assert keys <= set(every)
     few = options_in(shown(capsys, name, "--help"))

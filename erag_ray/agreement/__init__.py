@@ -31,6 +31,7 @@ from erag_ray.agreement.differences import (
     round_up,
     sign_flips,
 )
+from erag_ray.agreement.prediction_powered import LabelSample, PoweredValues, powered_values
 from erag_ray.agreement.proportions import largest_share, p_of_share_below, wilson_interval
 from erag_ray.agreement.statistics import (
     Statistic,
@@ -51,6 +52,8 @@ __all__ = [
     "TIE_DIGITS",
     "Agreement",
     "Interval",
+    "LabelSample",
+    "PoweredValues",
     "Resampled",
     "agree",
     "agree_over_runs",
@@ -68,6 +71,7 @@ __all__ = [
     "permutation_p_values",
     "permutations",
     "permutations_among",
+    "powered_values",
     "randomisation_p_values",
     "resample_weights",
     "resampled_agreement",

@@ -76,7 +76,7 @@ def _make(
         scoring=scoring,
     )
     for name in at.each(config.annotators, "annotators"):
-        append(LABELS, _label_by_reader(name, evidence))
+        append(LABELS, label_by_reader(name, evidence))
     check_scores(scoring, config)
     append(DOCUMENT_OUTPUTS, document_outputs(values))
     if uses(config.annotators, "facts"):
@@ -113,7 +113,7 @@ def _harm_evidence(config: JobConfig, evidence: Evidence) -> dict[str, list[dict
     return {"closed_book": closed_book, "noise": noise}
 
 
-def _label_by_reader(name: str, evidence: Evidence) -> pl.DataFrame:
+def label_by_reader(name: str, evidence: Evidence) -> pl.DataFrame:
     """Return the labels of one annotator; each pair is labelled by the reader of its dataset.
 
     Raises:

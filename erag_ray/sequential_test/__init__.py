@@ -1,5 +1,6 @@
-"""Fewer readings for the same answer: read a sample of the documents, with known probabilities, and stop when told.
+"""Fewer readings for the same answer: the winner of two or more runs from a sample of their documents.
 
-`design` says which documents are read and with what probability, `estimates` makes of their labels what all labels
-would have given, and `looks` says when two runs' difference is settled, however often one has looked. Pure.
+`design` samples documents with known probabilities and estimates a measure from their labels, and `looks` decides at
+interim analyses whether a difference is settled; both are pure. `auxiliary` gets a cheap label of all documents, which
+narrows the estimates (`erag_ray.agreement.prediction_powered`), and `stage` reads and looks until all is settled.
 """

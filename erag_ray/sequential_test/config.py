@@ -1,22 +1,23 @@
-"""Config of the sequential test: the better of two runs, with as few responses as possible."""
+"""Config of the sequential test: the best of two or more runs, with as few responses as possible."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from erag_ray.config import JobConfig, require
+from erag_ray.config import JobConfig, ReaderConfig, require
 
 
 @dataclass(frozen=True, kw_only=True)
 class SettleConfig(JobConfig):
-    """A comparison of two runs that stops when it is settled; all other keys are those of jobs/compare.py."""
+    """A comparison of runs that stops when it is settled; all other keys are those of jobs/compare.py."""
 
     EVERYDAY: ClassVar = {
         "Comparison": (
             "compare",
             "measure",
             "cutoff",
+            "auxiliary",
             "fraction",
             "num_looks",
             "equivalence_margin",
@@ -26,7 +27,17 @@ class SettleConfig(JobConfig):
     }
 
     compare: list[str] = field(default_factory=list)
-    """The two runs."""
+    """Two or more runs (empty: all). With more than two, or several datasets, the errors of all pairs together stay
+    within what ``confidence`` leaves (Holm)."""
+
+    auxiliary: str | None = None
+    """An annotator whose labels of all documents narrow the intervals, so that fewer readings are needed; they need not
+    be right. Any that needs no reading by the reader: contains_answer_dpr, provenance, llm_relevance, or
+    package.module:name (null: none; erag with an auxiliary_reader)."""
+
+    auxiliary_reader: ReaderConfig | None = None
+    """A cheap reader, with the keys of reader, which reads every document for the auxiliary labels: erag, gain,
+    gold_likelihood or gain_likelihood by it (null: none)."""
 
     measure: Literal["P", "DCG"] = "P"
     """What is compared: P, or DCG (what nDCG is before it is divided by the ideal)."""
@@ -35,7 +46,7 @@ class SettleConfig(JobConfig):
     """The rank at which it is taken (null: depth)."""
 
     fraction: float = 0.5
-    """How many readings are expected if no look settles it: this fraction of the documents in the two lists down to the
+    """How many readings are expected if no look settles it: this fraction of the documents in the lists down to the
     cut-off. With a larger one the job goes on from what a smaller one has read (a second chance to be wrong, of which
     the intervals do not know)."""
 
@@ -59,6 +70,11 @@ class SettleConfig(JobConfig):
             self.equivalence_margin >= 0,
             f"equivalence_margin must not be negative, got {self.equivalence_margin}",
         )
+
+    @property
+    def auxiliary_annotator(self) -> str | None:
+        """The annotator of the auxiliary labels (None: there are none)."""
+        return self.auxiliary or ("erag" if self.auxiliary_reader else None)
 
     @property
     def rank(self) -> int:

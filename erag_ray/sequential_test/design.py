@@ -1,9 +1,9 @@
-"""Poisson sampling of documents: each is read with a known probability, apart from all others, and what follows.
+"""Poisson sampling of documents: each is read with a known probability, independently of all others.
 
-A document's probability grows with what its label can do to the estimate. Whether it is read hangs on one random number
-that is its own for ever (Brewer, Early & Joyce 1972: permanent random numbers), so a larger budget reads all that a
-smaller one has read. A label that was read with probability p stands for 1/p labels (Horvitz & Thompson, JASA 1952), so
-that sums over documents (P, DCG) are right in expectation.
+The probability of a document grows with the weight of its label in the estimate. Whether it is read depends on a random
+number of its own that never changes (Brewer, Early & Joyce 1972: permanent random numbers), so a larger budget reads
+all that a smaller one has read. A label that was read with probability p stands for 1/p labels (Horvitz & Thompson,
+JASA 1952), so that sums over documents (P, DCG) are right in expectation.
 """
 
 from __future__ import annotations
@@ -68,31 +68,45 @@ def probabilities(weights: npt.ArrayLike, budget: float) -> Floats:
 
 
 def importance(measure: str, ranks: npt.ArrayLike, cutoff: int, *, difference: bool = False) -> Floats:
-    """Return how much each document's label can weigh: the weights of `probabilities`.
+    """Return the largest weight of each document's label: the weights of `probabilities`.
 
     Args:
         measure: a key of `IMPORTANCE`.
         ranks: [num_pairs, num_runs], from 1; 0 where a run's list lacks the document.
         cutoff: the measure's; a document behind it weighs nothing.
-        difference: of two runs: a document that both give the same weight cannot change it, and is not read (Schnabel
-            et al., ICTIR 2016, section 4). Otherwise the largest weight over the runs.
+        difference: of two runs, or of any two of several: the largest weight over the pairs of runs. A document that
+            all runs give the same weight cannot change a difference, and is not read (Schnabel et al., ICTIR 2016,
+            section 4). Otherwise the largest weight over the runs.
 
     Returns:
         [num_pairs].
 
     Raises:
-        ValueError: an unknown measure; ranks or a cut-off that cannot be; a difference of other than two runs.
+        ValueError: an unknown measure; ranks or a cut-off that cannot be; a difference of fewer than two runs.
     """
-    places = np.asarray(ranks, np.int64)
-    if places.ndim != 2 or (places < 0).any() or cutoff < 1:
+    weights = rank_weights(measure, ranks, cutoff)
+    if difference and weights.shape[1] < 2:
+        raise ValueError(f"a difference is of at least two runs, got {weights.shape[1]}")
+    largest: Floats = weights.max(axis=1)
+    return largest - weights.min(axis=1) if difference else largest
+
+
+def rank_weights(measure: str, ranks: npt.ArrayLike, cutoff: int) -> Floats:
+    """Return the weight of each document's label in the measure of each run's list: [num_pairs, num_runs].
+
+    Args:
+        measure: a key of `IMPORTANCE`.
+        ranks: [num_pairs, num_runs], as for `importance`.
+        cutoff: the measure's; a document behind it has weight 0.
+
+    Raises:
+        ValueError: an unknown measure; ranks or a cut-off that cannot be.
+    """
+    positions = np.asarray(ranks, np.int64)
+    if positions.ndim != 2 or (positions < 0).any() or cutoff < 1:
         raise ValueError("ranks must be [num_pairs, num_runs], at least 0, and the cutoff at least 1")
-    weigh = find("importance", measure, IMPORTANCE)
-    if difference and places.shape[1] != 2:
-        raise ValueError(f"a difference is of two runs, got {places.shape[1]}")
-    inside = (places >= 1) & (places <= cutoff)
-    table = np.concatenate([[0.0], weigh(cutoff)])
-    weights: Floats = table[np.where(inside, places, 0)]
-    return np.abs(weights[:, 0] - weights[:, 1]) if difference else weights.max(axis=1)
+    table = np.concatenate([[0.0], find("importance", measure, IMPORTANCE)(cutoff)])
+    return np.asarray(table[np.where(positions <= cutoff, positions, 0)])
 
 
 def estimate(measure: str, labels: Floats, weights: Floats) -> Floats:

@@ -1,12 +1,14 @@
-"""A difference looked at again and again while queries come in: intervals that hold at all looks together.
+"""Interim analyses of a difference while queries come in: intervals that hold at all looks together.
 
-In: per-query differences of two runs, queries in random order, and after how many queries one looks. An ordinary
-95 % interval at each of many looks would miss the truth at some look far more often than 5 %. Here the intervals of all
-looks together miss it with at most alpha, so whatever rule stops the reading, what the last look says still holds.
+Inputs are per-query differences of two runs, queries in random order, and the numbers of queries at the looks. With an
+ordinary 95 % interval at each of many looks, some look would miss the truth far more often than in 5 % of the cases.
+Here the intervals of all looks together miss it with probability at most alpha, so the last interval holds whatever
+rule stops the reading.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,7 +22,7 @@ from erag_ray.registry import find
 Floats = npt.NDArray[np.float64]
 
 MIN_DIFFERENT = 10
-"""Before so many queries differ, no interval: a mean of almost only zeros is not yet normal, and its spread unknown."""
+"""There is no interval while fewer queries differ: a mean of almost only zeros is not yet normal."""
 NUM_POINTS = 401
 """Of the grid on which a boundary is worked out; with more its values do not change in the fourth digit."""
 NEVER_SPENT = 1e-12
@@ -47,13 +49,19 @@ class Looks:
         return np.asarray((self.lows > 0) | (self.highs < 0))
 
 
-def look(values: npt.ArrayLike, counts: Sequence[int], critical: npt.ArrayLike) -> Looks:
-    """The mean difference after each count of queries, with an interval that holds at all looks together.
+def look(
+    values: npt.ArrayLike,
+    counts: Sequence[int],
+    critical: npt.ArrayLike,
+    differs: npt.ArrayLike | None = None,
+) -> Looks:
+    """Return the mean difference after each count of queries, with an interval that holds at all looks together.
 
     Args:
         values: [..., num_queries], per-query differences in the random order in which queries come.
         counts: [num_looks] ascending, at least 2 and at most num_queries: after how many queries one looks.
         critical: [num_looks], half-widths in standard errors, from `critical_values`.
+        differs: [..., num_queries], the queries that count for `MIN_DIFFERENT` (None: those whose value is not 0).
 
     Raises:
         ValueError: fewer than 2 queries, counts that do not ascend or go beyond the queries, a value not finite.
@@ -67,7 +75,8 @@ def look(values: npt.ArrayLike, counts: Sequence[int], critical: npt.ArrayLike) 
     spreads = np.sqrt(np.maximum(squares - ends * means**2, 0) / (ends - 1))
     # Student's quantile of the same tail: the spread is estimated too
     factors = stats.t.isf(stats.norm.sf(np.asarray(critical, np.float64)), ends - 1)
-    known = np.cumsum(differences != 0, axis=-1)[..., ends - 1] >= MIN_DIFFERENT
+    is_different = differences != 0 if differs is None else np.asarray(differs, np.bool_)
+    known = np.cumsum(is_different, axis=-1)[..., ends - 1] >= MIN_DIFFERENT
     with np.errstate(invalid="ignore"):
         halves = np.where(known, factors * spreads / np.sqrt(ends), np.inf)
     return Looks(counts=ends, means=means, lows=means - halves, highs=means + halves)
@@ -88,7 +97,59 @@ def critical_values(boundary: str, counts: Sequence[int], alpha: float = 0.05) -
     _check_counts(ends)
     if not 0 < alpha < 1:
         raise ValueError(f"alpha {alpha} is outside (0, 1)")
-    return find("boundary", boundary, BOUNDARIES)(ends.astype(np.float64), alpha)
+    return _critical(boundary, tuple(ends.tolist()), alpha).copy()
+
+
+@functools.lru_cache(maxsize=1 << 12)
+def _critical(boundary: str, counts: tuple[int, ...], alpha: float) -> Floats:
+    return find("boundary", boundary, BOUNDARIES)(np.array(counts, np.float64), alpha)
+
+
+def largest_divisor(
+    values: npt.ArrayLike,
+    planned: Sequence[int],
+    number: int,
+    boundary: str,
+    alpha: float,
+    most: int,
+    differs: npt.ArrayLike | None = None,
+) -> int:
+    """Return the largest k up to ``most`` for which the ``number``-th look is significant at alpha / k; 0 if none is.
+
+    Args:
+        values: [num_queries], as for `look`.
+        planned: [num_looks], as for `critical_values`.
+        number: of the look, from 1; values of later looks are not used.
+        boundary: a key of `BOUNDARIES`.
+        alpha: the error of the whole family of tests.
+        most: number of tests in the family.
+        differs: as for `look`.
+    """
+    counts = planned[:number]
+    for k in range(most, 0, -1):
+        critical = critical_values(boundary, planned, alpha / k)[:number]
+        if look(values, counts, critical, differs).is_significant[-1]:
+            return k
+    return 0
+
+
+def rejected(divisors: npt.ArrayLike) -> npt.NDArray[np.bool_]:
+    """Return the hypotheses that Holm's procedure rejects over group-sequential tests: [num_hypotheses].
+
+    The smallest level at which a test is significant is compared with alpha / m, the next with alpha / (m - 1), and so
+    on (Holm 1979). At each level the boundaries of all looks together have that error, so each intersection of true
+    hypotheses is tested by Bonferroni at alpha, whatever the data make one stop: a closed test, which keeps the
+    family-wise error (Ye, Li, Liu & Yao, Statistics in Medicine 2013). Splitting alpha evenly would be simpler and
+    reject less.
+
+    Args:
+        divisors: [num_hypotheses], for each the largest `largest_divisor` of its looks so far.
+    """
+    levels = np.asarray(divisors, np.int64)
+    order = np.argsort(-levels, kind="stable")
+    is_rejected = np.zeros(len(levels), np.bool_)
+    is_rejected[order] = np.logical_and.accumulate(levels[order] >= np.arange(len(levels), 0, -1))
+    return is_rejected
 
 
 def _check_counts(counts: npt.NDArray[np.int64]) -> None:

@@ -1,30 +1,37 @@
-"""Two runs -> INTERIM_ANALYSES: documents are labelled batch by batch until the difference of the runs is settled."""
+"""Two or more runs -> INTERIM_ANALYSES: documents are labelled batch by batch until the best run is settled."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from erag_ray.agreement import paired_differences
-from erag_ray.annotators import annotate
 from erag_ray.errors import InputError, JobError
-from erag_ray.evaluate import Floats
-from erag_ray.inference import readers_session, run_stage
+from erag_ray.inference import Finished, readers_session, run_stage
 from erag_ray.inputs import Inputs, evidence_of
-from erag_ray.labels import check_scores, judge_outputs, scoring_of
+from erag_ray.labels import check_scores, judge_outputs, label_by_reader, scoring_of
 from erag_ray.logs import say
 from erag_ray.planning import plan_labels
 from erag_ray.schemas import INTERIM_ANALYSES
+from erag_ray.sequential_test.auxiliary import auxiliary_labels, auxiliary_problems
 from erag_ray.sequential_test.config import SettleConfig
-from erag_ray.sequential_test.design import estimate, importance, is_drawn, probabilities, random_numbers
-from erag_ray.sequential_test.looks import Looks, critical_values, look
-from erag_ray.store import TableStore, as_frame
+from erag_ray.sequential_test.looks import Looks, critical_values, largest_divisor, look, rejected
+from erag_ray.sequential_test.messages import look_line, summary_lines
+from erag_ray.sequential_test.sample import (
+    DatasetSample,
+    Differences,
+    Pair,
+    differences,
+    draw,
+    run_names,
+)
+from erag_ray.store import TableStore
 
 STAGE = "settle"
-RANKS = ("rank_a", "rank_b")
 SETTINGS = (
     "compare",
     "measure",
@@ -36,182 +43,259 @@ SETTINGS = (
     "confidence",
     "seed",
 )
+Row = dict[str, object]
 
 
 def settle(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
-    """Read and look until the difference is settled or all questions were looked at; seals INTERIM_ANALYSES.
+    """Read and look until every dataset is settled or all questions were looked at; seals INTERIM_ANALYSES.
 
     Raises:
-        InputError: the two runs, or the questions, are not such that they can be compared.
+        InputError: the runs, the questions or the auxiliary labels are not such that the runs can be compared.
         JobError: a document was not judged, since its reading ended as an error.
     """
-    drawn, tables = draw(config, inputs), TableStore(config.out)
+    _check(config, inputs)
+    samples, tables = draw(config, inputs), TableStore(config.out)
     tables.invalidate(INTERIM_ANALYSES)
-    say(f"at most {_num_read(drawn):,} readings, of {drawn.height:,} documents in the two lists")
+    num_documents = sum(sample.documents.height for sample in samples)
+    num_readings = sum(_num_read(sample.documents) for sample in samples)
+    num_lists = "two" if len(samples[0].runs) == 2 else str(len(samples[0].runs))
+    say(f"at most {num_readings:,} readings, of {num_documents:,} documents in the {num_lists} lists")
     with readers_session(config):
-        rows = list(_looks(config, inputs, drawn))
+        samples = with_auxiliary(config, inputs, samples)
+        rows = _looks(config, inputs, samples)
     table = pl.DataFrame(rows, schema=pl.DataFrame(INTERIM_ANALYSES.empty()).schema)
-    settings = {name: getattr(config, name) for name in SETTINGS}
-    tables.write(table, INTERIM_ANALYSES, config={**settings, "reader": dataclasses.asdict(config.reader)})
+    tables.write(table, INTERIM_ANALYSES, config=_settings(config))
     return table
 
 
-def _looks(config: SettleConfig, inputs: Inputs, drawn: pl.DataFrame) -> Iterator[Mapping[str, object]]:
-    """Rows of INTERIM_ANALYSES, up to the one that settles it."""
-    num_queries = inputs.queries.height
-    counts = np.unique(np.linspace(0, num_queries, config.num_looks + 1).round().astype(int)[1:])
-    counts = counts[counts >= 2]
-    critical = critical_values(config.boundary, counts.tolist(), 1 - config.confidence)
-    for number in range(1, len(counts) + 1):
-        now = drawn.filter(pl.col("place") < counts[number - 1])
-        labels = _labels(config, inputs, now.filter(pl.col("weight") > 0))
-        values = differences(now, labels, int(counts[number - 1]), config.measure, config.rank)
-        row = _row(config, inputs, now, look(values, counts[:number].tolist(), critical[:number]))
-        say(_line(config, row, num_queries))
-        yield row
-        if row["settled"]:
-            return
-
-
-def draw(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
-    """The documents of the two lists down to the cut-off, and which of them are to be read.
-
-    Returns:
-        query_id, doc_id, rank_a, rank_b (0 where a list lacks it), place (of the question in a random order, from 0),
-        weight (1 / probability, 0 where it is not to be read).
-
-    Raises:
-        InputError: as `settle`.
-    """
-    _check(config, inputs)
-    documents = inputs.runs.filter(pl.col("run_id").is_in(config.compare), pl.col("rank") <= config.rank)
-    ranked = [
-        documents.filter(run_id=run).select("query_id", "doc_id", pl.col("rank").alias(name))
-        for run, name in zip(config.compare, RANKS, strict=True)
-    ]
-    both = ranked[0].join(ranked[1], on=["query_id", "doc_id"], how="full", coalesce=True)
-    candidates = both.with_columns(pl.col(RANKS).fill_null(0)).join(_places(config, inputs), on="query_id")
-    candidates = candidates.sort("place", "doc_id")
-    weigh = importance(config.measure, candidates.select(RANKS).to_numpy(), config.rank, difference=True)
-    if not weigh.any():
-        raise InputError(
-            [f"compare: {' and '.join(config.compare)} hold the same documents; nothing to settle"]
-        )
-    chances = probabilities(weigh, config.fraction * candidates.height)
-    numbers = random_numbers(candidates["query_id"].to_list(), candidates["doc_id"].to_list(), config.seed)
-    drawn = is_drawn(chances, numbers)
-    weights = np.divide(1.0, chances, out=np.zeros(len(chances)), where=drawn)
-    return candidates.with_columns(weight=pl.Series(weights))
+def _settings(config: SettleConfig) -> dict[str, object]:
+    """Return the settings that the table depends on, those of the auxiliary labels only where there are some."""
+    settings = {name: getattr(config, name) for name in SETTINGS}
+    settings["reader"] = dataclasses.asdict(config.reader)
+    if config.auxiliary_annotator:
+        settings["auxiliary"] = config.auxiliary_annotator
+        if config.auxiliary_reader:
+            settings["auxiliary_reader"] = dataclasses.asdict(config.auxiliary_reader)
+    return settings
 
 
 def _check(config: SettleConfig, inputs: Inputs) -> None:
     known = inputs.runs["run_id"].unique().sort().to_list()
-    problems = []
-    if not len(config.compare) == len(set(config.compare)) == 2 or not set(config.compare) <= set(known):
-        problems.append(f"compare: name two of the runs {', '.join(known)}; got {', '.join(config.compare)}")
-    datasets = inputs.queries["dataset"].unique().sort().to_list()
-    if len(datasets) > 1:
-        problems.append(f"queries: of several datasets ({', '.join(datasets)}); settle one at a time")
-    if inputs.queries.height < 2:
-        problems.append("queries: at least 2 are needed")
+    names, problems = run_names(config, inputs), []
+    if len(names) < 2 or len(names) != len(set(names)) or not set(names) <= set(known):
+        problems.append(
+            f"compare: name two or more of the runs {', '.join(known)}, each once; got {', '.join(names)}"
+        )
+    sizes = inputs.queries["dataset"].value_counts().sort("dataset")
+    small = sizes.filter(pl.col("count") < 2)["dataset"].to_list()
+    if small or sizes.is_empty():
+        of = f" of {', '.join(small)}" if sizes.height > 1 else ""
+        problems.append(f"queries{of}: at least 2 are needed")
+    problems += auxiliary_problems(config, inputs)
     if problems:
         raise InputError(problems)
 
 
-def _places(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
-    """Each question's place in a random order, by a hash of its id."""
-    ids = inputs.queries["query_id"].sort()
-    numbers = random_numbers(ids.to_list(), [""] * len(ids), config.seed)
-    return pl.DataFrame({"query_id": ids, "place": np.argsort(np.argsort(numbers, kind="stable"))})
+def with_auxiliary(
+    config: SettleConfig, inputs: Inputs, samples: Sequence[DatasetSample]
+) -> list[DatasetSample]:
+    """Return the samples with the column auxiliary, if the job has auxiliary labels; a document without one gets 0."""
+    if config.auxiliary_annotator is None:
+        return list(samples)
+    documents = pl.concat(sample.documents.select("query_id", "doc_id") for sample in samples)
+    labels = auxiliary_labels(config, inputs, documents)
+    return [_joined(config.auxiliary_annotator, sample, labels) for sample in samples]
 
 
-def _labels(config: SettleConfig, inputs: Inputs, drawn: pl.DataFrame) -> pl.DataFrame:
-    """Return eRAG's labels of pairs: query_id, doc_id, label. Responses of earlier looks are in the store."""
-    pairs = drawn.select("query_id", "doc_id")
-    if pairs.is_empty():
-        return pairs.with_columns(label=pl.lit(0.0))
-    done = judge_outputs(config, inputs, run_stage(config, plan_labels(config, inputs, STAGE, pairs)))
-    scoring = scoring_of(done.judgements)
-    evidence = dataclasses.replace(evidence_of(inputs, done.values(inputs)), pairs=pairs, scoring=scoring)
-    labels = as_frame(annotate("erag", evidence))
-    check_scores(scoring, config)
-    if labels["label"].null_count():
-        raise JobError(
-            f"{labels['label'].null_count()} of {labels.height} documents were not judged: their readings or scores "
-            "ended as errors, and without them the estimate would be wrong; see what they say by jobs/annotate.py"
+def _joined(name: str, sample: DatasetSample, labels: pl.DataFrame) -> DatasetSample:
+    documents = sample.documents.join(labels, on=["query_id", "doc_id"], how="left", maintain_order="left")
+    num_missing = documents["auxiliary"].null_count()
+    if num_missing:
+        say(
+            f"{sample.dataset}: {name} has no label of {num_missing:,} of {documents.height:,} documents: 0 for them"
         )
-    return labels.select("query_id", "doc_id", "label")
+    documents = documents.with_columns(pl.col("auxiliary").fill_null(0.0))
+    if documents["auxiliary"].n_unique() == 1:
+        value = documents["auxiliary"][0]
+        say(f"{sample.dataset}: {name} is {value:g} for every document: it says nothing, and lambda is 0")
+    return dataclasses.replace(sample, documents=documents)
 
 
-def differences(
-    drawn: pl.DataFrame, labels: pl.DataFrame, num_queries: int, measure: str, cutoff: int
-) -> Floats:
-    """Return unbiased estimates of run_a's value minus run_b's, [num_queries], in their random order.
+@dataclass
+class PairState:
+    """A pair of runs of one dataset over its looks so far.
 
-    Args:
-        drawn: of the first questions, as `draw` gives it.
-        labels: query_id, doc_id, label of those that were read.
-        num_queries: how many questions; one without a list counts 0.
-        measure: P or DCG.
-        cutoff: of the measure.
+    Attributes:
+        sample: the dataset's documents.
+        pair: numbers of the runs.
+        differences: of the questions so far.
+        seen: the looks so far, with the differences of the last one.
+        divisor: the largest k for which a look was significant at alpha / k.
+        sign: of the difference at that look.
+        is_equal: whether the difference was known to within the margin at a look.
+        better: the better run, once Holm's procedure has rejected equality.
     """
-    known = drawn.join(labels, on=["query_id", "doc_id"], how="left")
-    first, second = (estimate(measure, *_lists(known, name, num_queries, cutoff)) for name in RANKS)
-    return paired_differences(first, second)
+
+    sample: DatasetSample
+    pair: Pair
+    differences: Differences | None = None
+    seen: Looks | None = None
+    divisor: int = 0
+    sign: float = 0.0
+    is_equal: bool = False
+    better: str | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether one run is better, or the difference is known to within the margin."""
+        return self.is_equal or self.better is not None
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The two runs."""
+        return self.sample.runs[self.pair[0]], self.sample.runs[self.pair[1]]
+
+    def look(self, config: SettleConfig, labels: pl.DataFrame, number: int, num_pairs: int) -> None:
+        """Look for the ``number``-th time; the intervals of all ``num_pairs`` pairs of all datasets hold together."""
+        counts, alpha = self.sample.counts, 1 - config.confidence
+        one = differences(config, self.sample, labels, counts[number - 1], self.pair)
+        critical = critical_values(config.boundary, counts, alpha / num_pairs)
+        self.seen = look(one.values, counts[:number], critical[:number], one.differs)
+        self.differences = one
+        self.is_equal |= bool(self.seen.is_settled(config.equivalence_margin)[-1])
+        divisor = largest_divisor(one.values, counts, number, config.boundary, alpha, num_pairs, one.differs)
+        if divisor > self.divisor:
+            self.divisor, self.sign = divisor, float(self.seen.means[-1])
 
 
-def _lists(known: pl.DataFrame, rank: str, num_queries: int, cutoff: int) -> tuple[Floats, Floats]:
-    """Labels and weights of one run's lists, each [num_queries, cutoff]."""
-    listed = known.filter(pl.col(rank) > 0)
-    at = listed["place"].to_numpy(), listed[rank].to_numpy() - 1
-    labels, weights = np.zeros((num_queries, cutoff)), np.zeros((num_queries, cutoff))
-    labels[at], weights[at] = listed["label"].fill_null(0.0).to_numpy(), listed["weight"].to_numpy()
-    return labels, weights
+def _decide(states: Sequence[PairState]) -> None:
+    """Name the better run of each pair that Holm's procedure decides."""
+    for state, is_rejected in zip(states, rejected([state.divisor for state in states]), strict=True):
+        if is_rejected and state.better is None:
+            state.better = state.names[0 if state.sign > 0 else 1]
+
+
+def unbeaten(states: Sequence[PairState], sample: DatasetSample) -> list[str]:
+    """Return the runs of a dataset to which no other is better so far."""
+    here = [state for state in states if state.sample is sample and state.better is not None]
+    beaten = {name for state in here for name in state.names if name != state.better}
+    return [run for run in sample.runs if run not in beaten]
+
+
+def is_done(states: Sequence[PairState], sample: DatasetSample) -> bool:
+    """Return whether a dataset is settled: its best run, or that the best ones are equal to within the margin."""
+    runs = unbeaten(states, sample)
+    return all(
+        state.is_settled for state in states if state.sample is sample and set(state.names) <= set(runs)
+    )
+
+
+def _looks(config: SettleConfig, inputs: Inputs, samples: Sequence[DatasetSample]) -> list[Row]:
+    """Look until every dataset is settled; return the rows of INTERIM_ANALYSES, look by look."""
+    states = [PairState(sample=sample, pair=pair) for sample in samples for pair in sample.pairs]
+    numbers = [0] * len(samples)
+    rows, last = list[Row](), [list[Row]() for _ in samples]
+    while going := [
+        index
+        for index, sample in enumerate(samples)
+        if numbers[index] < len(sample.counts) and (not numbers[index] or not is_done(states, sample))
+    ]:
+        for index in going:
+            numbers[index] += 1
+        parts = [one.first(one.counts[number - 1]) for one, number in zip(samples, numbers, strict=True)]
+        labels, price = _labels(
+            config, inputs, pl.concat(part.filter(pl.col("weight") > 0) for part in parts)
+        )
+        of_samples = [[state for state in states if state.sample is samples[index]] for index in going]
+        for index, of_sample in zip(going, of_samples, strict=True):
+            for state in of_sample:
+                state.look(config, labels, numbers[index], len(states))
+        _decide(states)
+        for index, of_sample in zip(going, of_samples, strict=True):
+            last[index] = [_row(config, state, price) for state in of_sample]
+            is_last = is_done(states, samples[index]) or numbers[index] == len(samples[index].counts)
+            say(*(look_line(config, samples[index], row, len(samples), is_last) for row in last[index]))
+            rows += last[index]
+    _end(config, samples, states, last)
+    return rows
+
+
+def _end(
+    config: SettleConfig,
+    samples: Sequence[DatasetSample],
+    states: Sequence[PairState],
+    last: Sequence[Sequence[Row]],
+) -> None:
+    """Write the final verdicts into the rows of the last look at each dataset, and say what came out.
+
+    Holm's procedure may decide a pair of a dataset that is no longer looked at, once pairs of others are decided.
+    """
+    for state, row in zip(states, itertools.chain(*last), strict=True):
+        row.update(settled=state.is_settled, better=state.better)
+    for sample, (row, *_) in zip(samples, last, strict=True):
+        runs = unbeaten(states, sample)
+        say(*summary_lines(config, sample, row, runs, is_settled=is_done(states, sample)))
+
+
+def _row(config: SettleConfig, state: PairState, price: float | None) -> Row:
+    """Return the last look of a pair, as a row of INTERIM_ANALYSES; ``price`` is that of one reading."""
+    if state.seen is None or state.differences is None:
+        raise ValueError("there was no look yet")
+    sample, seen = state.sample, state.seen
+    mean, low, high = (float(bound[-1]) for bound in (seen.means, seen.lows, seen.highs))
+    documents = sample.first(int(seen.counts[-1]))
+    num_saved = sample.documents.height - _num_read(documents)
+    return {
+        "dataset": sample.dataset,
+        "run_a": state.names[0],
+        "run_b": state.names[1],
+        "measure": config.measure,
+        "cutoff": config.rank,
+        "look": len(seen.counts),
+        "num_queries": int(seen.counts[-1]),
+        "num_readings": _num_read(documents),
+        "num_documents": documents.height,
+        "difference": mean,
+        "low": low if np.isfinite(low) else None,
+        "high": high if np.isfinite(high) else None,
+        "settled": state.is_settled,
+        "better": state.better,
+        "auxiliary": config.auxiliary_annotator,
+        "lambda": state.differences.slope,
+        "correlation": state.differences.correlation,
+        "num_saved": num_saved,
+        "price_saved": None if price is None else price * num_saved,
+    }
 
 
 def _num_read(drawn: pl.DataFrame) -> int:
     return int((drawn["weight"] > 0).sum())
 
 
-def _row(config: SettleConfig, inputs: Inputs, now: pl.DataFrame, seen: Looks) -> dict[str, object]:
-    """The last look, as a row of INTERIM_ANALYSES."""
-    mean, low, high = (float(part[-1]) for part in (seen.means, seen.lows, seen.highs))
-    better = config.compare[0 if mean > 0 else 1] if seen.is_significant[-1] else None
-    return {
-        "dataset": inputs.queries["dataset"][0],
-        "run_a": config.compare[0],
-        "run_b": config.compare[1],
-        "measure": config.measure,
-        "cutoff": config.rank,
-        "look": len(seen.counts),
-        "num_queries": int(seen.counts[-1]),
-        "num_readings": _num_read(now),
-        "num_documents": now.height,
-        "difference": mean,
-        "low": low if np.isfinite(low) else None,
-        "high": high if np.isfinite(high) else None,
-        "settled": bool(seen.is_settled(config.equivalence_margin)[-1]),
-        "better": better,
-    }
+def _labels(config: SettleConfig, inputs: Inputs, drawn: pl.DataFrame) -> tuple[pl.DataFrame, float | None]:
+    """Return eRAG's labels of pairs (query_id, doc_id, label), and the mean price of a reading.
 
-
-def _line(config: SettleConfig, row: Mapping[str, object], num_queries: int) -> str:
-    """A look in a line."""
-    interval = "no interval yet" if row["low"] is None else f"[{row['low']:+.4f}, {row['high']:+.4f}]"
-    if row["better"]:
-        verdict = f": settled, {row['better']} is better"
-    elif row["settled"]:
-        verdict = f": settled, known to within {config.equivalence_margin:g}"
-    else:
-        done = row["num_queries"] == num_queries
-        more = (
-            "take more questions"
-            if config.fraction == 1
-            else "a larger fraction goes on from here, or take more questions"
+    Responses of earlier looks are in the store.
+    """
+    pairs = drawn.select("query_id", "doc_id")
+    if pairs.is_empty():
+        return pairs.with_columns(label=pl.lit(0.0)), None
+    finished = run_stage(config, plan_labels(config, inputs, STAGE, pairs))
+    done = judge_outputs(config, inputs, finished)
+    scoring = scoring_of(done.judgements)
+    evidence = dataclasses.replace(evidence_of(inputs, done.values(inputs)), pairs=pairs, scoring=scoring)
+    labels = label_by_reader("erag", evidence)
+    check_scores(scoring, config)
+    if labels["label"].null_count():
+        raise JobError(
+            f"{labels['label'].null_count()} of {labels.height} documents were not judged: their readings or scores "
+            "ended as errors, and without them the estimate would be wrong; see what they say by jobs/annotate.py"
         )
-        verdict = f": not settled; {more}" if done else ""
-    return (
-        f"look {row['look']}: {row['num_queries']:,} of {num_queries:,} questions, {row['num_readings']:,} readings, "
-        f"{row['measure']}@{row['cutoff']} of {row['run_a']} - {row['run_b']} {row['difference']:+.4f} "
-        f"{interval}{verdict}"
-    )
+    return labels.select("query_id", "doc_id", "label"), _price_of_reading(config, finished)
+
+
+def _price_of_reading(config: SettleConfig, finished: Finished) -> float | None:
+    """Return the mean price of a response, without what a server had in its cache; None where no price is given."""
+    sums = finished.responses.select(pl.col("num_prompt_tokens", "num_output_tokens").sum()).row(0)
+    price = config.reader.price_of(int(sums[0]), 0, int(sums[1]))
+    return None if price is None else price / finished.responses.height

@@ -1,6 +1,6 @@
 """Names of folders in a job's ``out`` that are not tables."""
 
-INFERENCE_STAGES = ("annotate", "end_to_end", "compare", "settle")
+INFERENCE_STAGES = ("annotate", "end_to_end", "compare", "settle", "settle_auxiliary")
 
 
 def judge_stage(stage: str) -> str:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
+from erag_ray.agreement import holm
 from erag_ray.measures import compute, list_ideal
 from erag_ray.sequential_test.design import (
     IMPORTANCE,
@@ -22,7 +23,7 @@ from erag_ray.sequential_test.design import (
     probabilities,
     random_numbers,
 )
-from erag_ray.sequential_test.looks import BOUNDARIES, critical_values, look
+from erag_ray.sequential_test.looks import BOUNDARIES, critical_values, largest_divisor, look, rejected
 
 Floats = npt.NDArray[np.float64]
 CHANCES = np.array([0.9, 0.3, 1.0, 0.15, 0.5, 0.7])
@@ -194,7 +195,7 @@ WRONG: dict[str, Callable[[], object]] = {
     "not all 0": lambda: probabilities([0, 0], 1),
     "at least 0": lambda: probabilities([1, -1], 1),
     "unknown importance 'AP'": lambda: importance("AP", ONE, 3),
-    "of two runs, got 1": lambda: importance("P", np.ones((3, 1)), 3, difference=True),
+    "of at least two runs, got 1": lambda: importance("P", np.ones((3, 1)), 3, difference=True),
     "ranks must be": lambda: importance("P", [1, 2], 3),
     "unknown measure 'AP'": lambda: estimate("AP", ONE, ONE),
     "must be finite and at least 0": lambda: estimate("P", ONE * np.nan, ONE),
@@ -210,3 +211,46 @@ WRONG: dict[str, Callable[[], object]] = {
 def test_what_cannot_be_is_refused(message: str) -> None:
     with pytest.raises(ValueError, match=message.replace(".", r"\.")):
         WRONG[message]()
+
+
+# --- several hypotheses ---
+
+
+@given(
+    hnp.arrays(np.float64, st.integers(1, 12), elements=st.floats(1e-6, 1)),
+    st.sampled_from([0.01, 0.05, 0.2]),
+)
+def test_with_one_look_the_rejected_are_those_of_holm(p_values: Floats, alpha: float) -> None:
+    count = len(p_values)
+    divisors = np.array(
+        [max((k for k in range(1, count + 1) if p <= alpha / k), default=0) for p in p_values]
+    )
+    np.testing.assert_array_equal(rejected(divisors), holm(p_values) <= alpha)
+
+
+def test_a_divisor_is_the_largest_at_which_the_look_is_significant() -> None:
+    values = np.random.default_rng(4).normal(0.4, 1, 100)
+    counts = [50, 100]
+    divisors = [largest_divisor(values, counts, number, "even", 0.05, 40) for number in (1, 2)]
+    for number, divisor in enumerate(divisors, start=1):
+        seen = [
+            look(values, counts[:number], critical_values("even", counts, 0.05 / k)[:number]).is_significant[
+                -1
+            ]
+            for k in range(1, 41)
+        ]
+        assert divisor == sum(seen)
+    assert 0 < divisors[1] < 40, "an example that tells something"
+
+
+def test_three_equal_pairs_are_called_different_together_as_often_as_alpha_says() -> None:
+    """300 sets of three differences without a true one, three looks; the interval of 5 % is 2.5 to 7.5 %."""
+    generator = np.random.default_rng(6)
+    counts, any_rejected = [30, 60, 90], 0
+    for values in generator.normal(size=(300, 3, 90)):
+        best = [
+            max(largest_divisor(one, counts, number, "even", 0.05, 3) for number in (1, 2, 3))
+            for one in values
+        ]
+        any_rejected += rejected(best).any()
+    assert any_rejected / 300 < 0.075

@@ -1,0 +1,180 @@
+"""Prediction-powered values: right in expectation whatever the auxiliary label is, and narrower where it is good."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from scipy import stats
+
+from erag_ray.agreement import LabelSample, PoweredValues, powered_values, prediction_powered
+
+Floats = npt.NDArray[np.float64]
+QUESTIONS = np.array([0, 0, 1, 1, 1, 2, 2, 2])
+WEIGHTS = np.array([0.5, -0.5, 0.5, 0.3, -0.5, 0.5, -0.2, -0.5])
+CHANCES = np.array([0.5, 0.9, 0.3, 0.8, 0.6, 0.4, 1.0, 0.7])
+LABELS = np.array([1.0, 0, 1, 0.4, 0, 0, 1, 1])
+AUXILIARIES = {
+    "good": np.array([0.9, 0.1, 0.8, 0.5, 0.1, 0, 1, 0.7]),
+    "wrong": 1 - LABELS,
+    "large": np.array([300.0, -20, 10, 5, 7, 0, 0, 900]),
+    "constant": np.full(8, 0.1),
+    "no label": np.zeros(8),
+}
+
+
+def sample_of(is_read: Any, auxiliary: Floats, **changes: Any) -> LabelSample:
+    sample = LabelSample(
+        questions=QUESTIONS,
+        weights=WEIGHTS,
+        probabilities=CHANCES,
+        is_read=np.array(is_read),
+        labels=np.where(is_read, LABELS, np.nan),
+        auxiliary=auxiliary,
+    )
+    return dataclasses.replace(sample, **changes)
+
+
+@pytest.mark.parametrize("name", AUXILIARIES)
+def test_over_all_samples_the_values_are_those_of_all_labels(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All 256 samples of eight documents, each with its probability, and lines fitted to one document or more."""
+    monkeypatch.setattr(prediction_powered, "MIN_READ", 1)
+    expected, is_fitted = np.zeros(3), False
+    for is_read in itertools.product([False, True], repeat=8):
+        chance = np.where(is_read, CHANCES, 1 - CHANCES).prod()
+        values = powered_values(sample_of(is_read, AUXILIARIES[name]), 3)
+        is_fitted |= bool(np.abs(values.values - values.from_labels).max() > 0.01)
+        expected += chance * values.values
+    assert is_fitted
+    np.testing.assert_allclose(expected, np.bincount(QUESTIONS, WEIGHTS * LABELS), atol=1e-9)
+
+
+def by_the_formula(sample: LabelSample, num_questions: int) -> Floats:
+    """The values question by question, each with the line that weighted least squares gives on the others."""
+    values = []
+    for question in range(num_questions):
+        here = sample.questions == question
+        others = ~here & sample.is_read
+        chances = sample.probabilities[others]
+        roots = np.sqrt(sample.weights[others] ** 2 * (1 - chances) / chances**2)
+        design = np.stack([np.ones(others.sum()), sample.auxiliary[others]], axis=1)
+        line = np.linalg.lstsq(design * roots[:, None], sample.labels[others] * roots, rcond=None)[0]
+        predicted = np.clip(line[0] + line[1] * sample.auxiliary[here], 0, 1)
+        residuals = np.where(sample.is_read[here], sample.labels[here] - predicted, 0.0)
+        terms = sample.weights[here] * (predicted + residuals / sample.probabilities[here])
+        values.append(terms.sum())
+    return np.array(values)
+
+
+def drawn(generator: np.random.Generator, num_questions: int, correlation: float) -> LabelSample:
+    """Eight documents a question, whose labels are right or wrong, with an auxiliary label of this correlation."""
+    count = 8 * num_questions
+    normal = generator.normal(size=(2, count))
+    labels = (normal[0] < 0).astype(np.float64)
+    auxiliary = correlation * normal[0] + np.sqrt(1 - correlation**2) * normal[1]
+    chances = generator.uniform(0.2, 0.9, count)
+    return LabelSample(
+        questions=np.repeat(np.arange(num_questions), 8),
+        weights=np.tile(np.r_[np.full(4, 0.25), np.full(4, -0.25)], num_questions),
+        probabilities=chances,
+        is_read=generator.random(count) < chances,
+        labels=labels,
+        auxiliary=auxiliary,
+    )
+
+
+@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
+def test_values_are_those_of_the_formula(correlation: float) -> None:
+    sample = drawn(np.random.default_rng(2), 30, correlation)
+    np.testing.assert_allclose(powered_values(sample, 30).values, by_the_formula(sample, 30), atol=1e-5)
+
+
+@settings(deadline=None, max_examples=50)
+@given(st.integers(0, 2**32), st.floats(-0.95, 0.95), st.floats(0.01, 100), st.floats(-5, 5))
+def test_scale_and_origin_of_the_auxiliary_do_not_matter(
+    seed: int, correlation: float, scale: float, origin: float
+) -> None:
+    sample = drawn(np.random.default_rng(seed), 20, correlation)
+    scaled = dataclasses.replace(sample, auxiliary=origin - scale * sample.auxiliary)
+    one, other = powered_values(sample, 20), powered_values(scaled, 20)
+    np.testing.assert_allclose(other.values, one.values, atol=1e-5)
+    assert other.slope * scale == pytest.approx(-one.slope, abs=1e-5)
+
+
+@settings(deadline=None, max_examples=50)
+@given(
+    hnp.arrays(np.float64, 8, elements=st.floats(-1e3, 1e3)),
+    hnp.arrays(np.bool_, 8),
+    hnp.arrays(np.float64, 8, elements=st.floats(0, 1)),
+)
+def test_any_sample_gives_finite_values_and_a_full_one_the_truth(
+    auxiliary: Floats, is_read: npt.NDArray[np.bool_], labels: Floats
+) -> None:
+    values = powered_values(sample_of(is_read, auxiliary, labels=labels), 4)
+    assert np.isfinite(values.values).all()
+    assert values.values[3] == 0, "no documents"
+    full = sample_of(np.ones(8, bool), auxiliary, labels=labels, probabilities=np.ones(8))
+    np.testing.assert_allclose(
+        powered_values(full, 4).values[:3], np.bincount(QUESTIONS, WEIGHTS * labels), atol=1e-9
+    )
+
+
+def test_lambda_and_correlation_are_those_of_the_population_where_much_is_read() -> None:
+    sample = drawn(np.random.default_rng(5), 4000, 0.7)
+    values = powered_values(sample, 4000)
+    # a label is a normal variable cut at its median
+    assert values.correlation == pytest.approx(-0.7 * np.sqrt(2 / np.pi), abs=0.02)
+    assert values.slope == pytest.approx(stats.linregress(sample.auxiliary, sample.labels).slope, abs=0.01)
+
+
+def test_a_good_auxiliary_narrows_the_values_and_a_useless_one_costs_nothing() -> None:
+    spreads = {}
+    for correlation in (0.0, 0.95):
+        values = powered_values(drawn(np.random.default_rng(8), 2000, correlation), 2000)
+        spreads[correlation] = values.values.std() / values.from_labels.std()
+    assert spreads[0.95] < 0.75
+    # labels of mean 1/2: the intercept alone helps
+    assert spreads[0.95] < spreads[0.0] < 1
+
+
+def slope(values: PoweredValues) -> tuple[float, float | None]:
+    return values.slope, values.correlation
+
+
+def test_a_constant_auxiliary_gives_lambda_0_and_so_does_one_that_is_constant_where_it_was_read() -> None:
+    sample = drawn(np.random.default_rng(1), 50, 0.5)
+    constant = dataclasses.replace(sample, auxiliary=np.full(400, 0.1))
+    assert slope(powered_values(constant, 50)) == (0.0, None)
+    unseen = dataclasses.replace(sample, auxiliary=np.where(sample.is_read, 0.1, 0.7))
+    assert slope(powered_values(unseen, 50)) == (pytest.approx(0.0, abs=1e-3), None)
+
+
+def test_with_hardly_a_document_read_no_line_is_fitted() -> None:
+    is_read = np.ones(8, bool)
+    values = powered_values(sample_of(is_read, AUXILIARIES["good"]), 3)
+    assert values.slope == 0
+    np.testing.assert_allclose(values.values, values.from_labels, atol=1e-9)
+
+
+WRONG: dict[str, Callable[[], LabelSample]] = {
+    "one entry for each document": lambda: sample_of(np.ones(8, bool), np.zeros(7)),
+    "auxiliary labels finite": lambda: sample_of(np.ones(8, bool), np.full(8, np.nan)),
+    "that were read must be in": lambda: sample_of(np.ones(8, bool), np.zeros(8), labels=np.full(8, np.nan)),
+    "a probability above 0": lambda: sample_of(np.zeros(8, bool), np.zeros(8), probabilities=np.zeros(8)),
+}
+
+
+@pytest.mark.parametrize("message", WRONG)
+def test_samples_that_cannot_be_are_refused(message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        powered_values(WRONG[message](), 3)
