@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo papers reader test test-fast test-cluster test-gpu test-long test-slow test-vllm test-extras bench bench-long lint clean
+.PHONY: demo papers study reader test test-fast test-cluster test-gpu test-long test-slow test-vllm test-extras bench bench-long lint clean
 
 demo: .venv/installed  ## the whole walk on a small generated world with a real reader: Table 1 and report, in minutes
 	$(BIN)/python jobs/world.py --config jobs/demo/world.yaml
@@ -18,6 +18,18 @@ papers: .venv/installed  ## the papers' tables and figures on a generated world;
 	  $(BIN)/python jobs/compare.py --config jobs/papers/fid.yaml --config jobs/papers/$$name.yaml || exit 1; \
 	done
 	$(BIN)/python jobs/papers.py --config jobs/papers/papers.yaml
+
+study: .venv/installed  ## which label predicts the end-to-end score, and what eRAG's misses: a generated world, and hotpot500 where ERAG_RAY_DATA has it
+	$(BIN)/python jobs/world.py --config jobs/study/world.yaml
+	$(BIN)/python jobs/retrieve.py --config jobs/study/runs.yaml
+	$(BIN)/python notebooks/mixed_runs.py results/study/runs 10 \
+	  bm25=results/study/retrieval/runs/bm25.parquet lead=results/study/retrieval/runs/bm25_lead.parquet \
+	  minilm=results/study/retrieval/runs/minilm.parquet
+	$(BIN)/python jobs/compare.py --config jobs/study/compare.yaml
+	$(BIN)/python jobs/compare.py --config jobs/study/compare.yaml --config jobs/study/credit.yaml
+	test -z "$$ERAG_RAY_DATA" || $(BIN)/python jobs/compare.py --config jobs/study/hotpot500.yaml
+	$(BIN)/python notebooks/study.py results/study/page results/study/compare results/study/credit \
+	  $$(test -z "$$ERAG_RAY_DATA" || echo results/study/hotpot500)
 
 reader: .venv/installed  ## the small reader of jobs/demo/reader, trained again from nothing, and its quality
 	$(BIN)/python jobs/world.py --config jobs/reader/world.yaml

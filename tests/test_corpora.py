@@ -12,6 +12,7 @@ from pages import page_line
 from polars.testing import assert_frame_equal
 from tiny import PASSAGES, RUNS, Tiny, compare, num_reader_calls, table, tables_text
 
+import erag_ray as er
 from erag_ray.config import CorpusConfig, RetrieverConfig, parse
 from erag_ray.config.job import JobConfig
 from erag_ray.errors import InputError
@@ -58,6 +59,7 @@ def test_the_numbers_are_those_of_one_corpus(tiny: Tiny, reads_here: list[int]) 
     assert set(table(two, RUN_TABLE, run_id="bad")["doc_id"].str.split("/").list.first()) == {"right"}
 
 
+@pytest.mark.long
 @pytest.mark.long
 def test_no_ideal_is_over_the_pool_of_all_corpora(tiny: Tiny, reads_here: list[int]) -> None:
     compare(tiny)
@@ -153,6 +155,27 @@ def test_a_document_that_a_corpus_lacks_is_named_with_its_corpus(tiny: Tiny) -> 
         InputError, match=r"run 'bad', query 'q2': document 'right/d4' is not in the passages"
     ):
         prepare(two.with_config(corpora=corpora).config)
+
+
+@pytest.mark.long
+def test_corpora_of_python_are_those_of_the_job(tiny: Tiny, reads_here: list[int]) -> None:
+    compare(two := in_two_corpora(tiny))
+    given: dict[str, Any] = {
+        "questions": [str(tiny.queries)], "dataset": "tiny", "reader": {"kind": "echo"}, "runs": two.config.runs,
+        "run_corpora": two.config.run_corpora, "depth": 3, "progress": False, "out": f"{tiny.folder}/api",
+        "cache_dir": two.config.cache_dir,
+    }  # fmt: skip
+    corpora = {name: {"passages": [str(tiny.passages)]} for name in ("left", "right")}
+    labels = er.label(**given, corpora=corpora).filter(annotator="erag")
+    keys = ["query_id", "doc_id", "label"]
+    expected = table(two, LABELS, annotator="erag").select(keys).sort(keys)
+    assert_frame_equal(labels.select(keys).sort(keys), expected, check_exact=True)
+    for wrong, message in (
+        ({"left": "x"}, "corpora.left: must be a mapping"),
+        ({"left": {"nosuch": 1}}, "nosuch"),
+    ):
+        with pytest.raises(InputError, match=message):
+            er.label(**given, corpora=wrong)
 
 
 CORPORA = {"a": CorpusConfig(passages=["a.jsonl"]), "b": CorpusConfig(passages=["b.jsonl"])}

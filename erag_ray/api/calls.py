@@ -18,7 +18,7 @@ from erag_ray.api.result import Result, text_console
 from erag_ray.cli.job import job_folder
 from erag_ray.comparison import compare as run_comparison
 from erag_ray.comparison import label_documents
-from erag_ray.config import JobConfig, JudgeConfig, RetrieverConfig, SearchConfig, expand
+from erag_ray.config import CorpusConfig, JobConfig, JudgeConfig, RetrieverConfig, SearchConfig, expand
 from erag_ray.errors import InputError
 from erag_ray.logs import on_stderr
 from erag_ray.retrieve.outside.runs import register_retriever
@@ -138,13 +138,26 @@ def _job(
     reader_keys = reader_config(reader)
     if reader_keys.kind in IN_PROCESS:
         inputs["num_readers"] = 0
-    configs = {
+    configs: dict[str, Any] = {
         name: config_of(CONFIGS[name], value, name)
         for name, value in keys.items()
         if name in CONFIGS and isinstance(value, Mapping)
     }
+    if "corpora" in keys:
+        configs["corpora"] = {name: _corpus(name, corpus) for name, corpus in keys["corpora"].items()}
     config = config_of(JobConfig, {**inputs, **keys, **configs, "reader": reader_keys, "out": out}, "compare")
     return _expanded(config), given
+
+
+def _corpus(name: str, corpus: object) -> CorpusConfig:
+    if isinstance(corpus, CorpusConfig):
+        return corpus
+    if not isinstance(corpus, Mapping):
+        raise InputError(
+            [f"corpora.{name}: must be a mapping of passages, or of knowledge_source and splitter"]
+        )
+    config: CorpusConfig = config_of(CorpusConfig, corpus, f"corpora.{name}")
+    return config
 
 
 def _expanded(config: JobConfig) -> JobConfig:

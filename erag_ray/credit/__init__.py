@@ -8,6 +8,7 @@ and utility -> CREDIT_AGREEMENT, CREDIT_SHARES, ORDER_EFFECTS). The functions be
 from erag_ray.credit.agreement import (
     CELL,
     EFFECTS,
+    LISTS,
     credit_agreement,
     credit_shares,
     credited_datasets,
@@ -22,6 +23,7 @@ from erag_ray.credit.values import credits_of
 __all__ = [
     "CELL",
     "EFFECTS",
+    "LISTS",
     "CreditLists",
     "credit_agreement",
     "credit_lists",

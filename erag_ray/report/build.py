@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import polars as pl
 
+from erag_ray.report.credit import credit_parts, order_table
 from erag_ray.report.figures.sections import figures
 from erag_ray.report.load import Results
 from erag_ray.report.model import Figure, Report, Section, Table, Verdict
@@ -92,6 +93,9 @@ def _of_dataset(results: Results, dataset: str, *, is_only: bool) -> Parts:
         yield comparison_table(results.comparisons, dataset, runs, is_main=is_only)
     yield from _agreement(results, dataset, runs, is_only=is_only)
     yield from _cells(results, dataset, runs)
+    yield from credit_parts(results.credit_agreement, results.credit_shares, dataset, runs)
+    if dataset in results.order_effects["dataset"]:
+        yield order_table(results.order_effects, dataset, runs)
     if len(runs) > 1 and dataset in results.pool_bias["dataset"]:
         yield pool_bias_table(results.pool_bias, dataset, runs)
 

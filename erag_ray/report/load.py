@@ -20,11 +20,14 @@ from erag_ray.schemas import (
     CONTRASTS,
     CORRELATIONS,
     COSTS,
+    CREDIT_AGREEMENT,
+    CREDIT_SHARES,
     JUDGEMENTS,
     LABELS,
     LIST_DUPLICATES,
     LIST_TOKENS,
     MEANS,
+    ORDER_EFFECTS,
     OUTPUTS,
     PER_QUERY,
     POOL_BIAS,
@@ -84,6 +87,9 @@ class Results:
     runs: pl.DataFrame = dataclasses.field(default_factory=Empty(RUNS))
     list_tokens: pl.DataFrame = dataclasses.field(default_factory=Empty(LIST_TOKENS, optional=True))
     list_duplicates: pl.DataFrame = dataclasses.field(default_factory=Empty(LIST_DUPLICATES, optional=True))
+    credit_agreement: pl.DataFrame = dataclasses.field(default_factory=Empty(CREDIT_AGREEMENT, optional=True))
+    credit_shares: pl.DataFrame = dataclasses.field(default_factory=Empty(CREDIT_SHARES, optional=True))
+    order_effects: pl.DataFrame = dataclasses.field(default_factory=Empty(ORDER_EFFECTS, optional=True))
     retrieval_seconds: pl.DataFrame = dataclasses.field(
         default_factory=Empty(RETRIEVAL_SECONDS, optional=True)
     )

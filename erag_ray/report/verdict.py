@@ -253,11 +253,8 @@ def _labels(means: pl.DataFrame, standing: Standing) -> Iterator[Finding]:
     choices = sorted(first.select("annotator", "run_id").rows(), key=lambda row: (row[0] != "erag", row[0]))
     same = [annotator for annotator, run in choices if run == standing.runs[0]]
     other = [f"{annotator} ({run})" for annotator, run in choices if run != standing.runs[0]]
-    parts = [
-        f"{head} {', '.join(names)}"
-        for head, names in (("put the same run first:", same), ("another:", other))
-        if names
-    ]
+    heads = ("put the same run first:", "another:" if same else "put another run first:")
+    parts = [f"{head} {', '.join(names)}" for head, names in zip(heads, (same, other), strict=True) if names]
     if parts:
         yield Finding(topic="label", text=f"labels (P@{standing.deepest}) that {'; '.join(parts)}")
 

@@ -198,6 +198,8 @@ def test_labels_are_sorted_by_the_run_that_they_put_first() -> None:
     }
     one = of_one(tables_of(utility, labels))
     assert said(one, "label") == ["labels (P@2) that put the same run first: erag; another: provenance (B)"]
+    none = of_one(tables_of(utility, {"provenance": labels["provenance"]}))
+    assert said(none, "label") == ["labels (P@2) that put another run first: provenance (B)"]
     (trust,) = said(one, "trust")
     assert trust == "agreement of P@2 with end-to-end (tau, A): erag .77 of at most .77, provenance .33"
 

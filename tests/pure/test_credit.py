@@ -1,0 +1,426 @@
+"""Credits and orders: their lists and values against the definitions, and their tables against other ways to them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+import polars as pl
+import pytest
+from evaluated import queries
+from evaluated import settings as settings_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from erag_ray.agreement import resample_weights, share_intervals
+from erag_ray.config import CREDITS as NAMES
+from erag_ray.config import ORDERS, JobConfig
+from erag_ray.credit import (
+    EFFECTS,
+    CreditLists,
+    credit_agreement,
+    credit_lists,
+    credit_shares,
+    credited_datasets,
+    credits_of,
+    labelled_credits,
+    order_effects,
+    order_lists,
+    takes_all_subsets,
+    with_effects,
+)
+from erag_ray.schemas import CELLS, CREDITS, LABELS, ORDER_UTILITY, SLICES, UTILITY
+
+SetFunction = Callable[[tuple[str, ...]], float | None]
+Ranked = Mapping[tuple[str, str], Sequence[str]]
+"""(run, query) -> documents in rank order."""
+
+
+def ranked_of(lists: Ranked, depth: int = 9) -> pl.DataFrame:
+    rows = [(run, query, depth, list(docs)) for (run, query), docs in lists.items()]
+    schema = {"run_id": pl.String, "query_id": pl.String, "depth": pl.Int32, "doc_ids": pl.List(pl.String)}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def scored(lists: CreditLists, function: SetFunction) -> pl.DataFrame:
+    """The score of each subset."""
+    values = [function(tuple(docs)) for docs in lists.subsets["doc_ids"].to_list()]
+    return lists.subsets.with_columns(
+        reader=pl.lit("r"), score=pl.lit("s"), value=pl.Series(values, dtype=pl.Float64)
+    )
+
+
+def credits_by_document(
+    docs: Sequence[str], function: SetFunction, credit: str, num_permutations: int = 32
+) -> dict[str, tuple[float | None, float | None]]:
+    lists = credit_lists(ranked_of({("a", "q"): docs}), [credit], num_permutations, 0)
+    table = credits_of(lists, scored(lists, function))
+    assert table["rank"].to_list() == [docs.index(doc) + 1 for doc in table["doc_id"]]
+    return {
+        row["doc_id"]: (row["value"], row["standard_error"])
+        for row in table.filter(credit=credit).iter_rows(named=True)
+    }
+
+
+@st.composite
+def set_functions(draw: st.DrawFn, largest: int = 6) -> tuple[list[str], SetFunction]:
+    """Documents in an order other than that of their names, and any score of their subsets."""
+    docs = draw(st.permutations([f"d{number}" for number in range(draw(st.integers(1, largest)))]))
+    scores = st.sampled_from([0.0, 0.25, 1 / 3, 0.5, 1.0])
+    subsets = [subset for size in range(len(docs) + 1) for subset in itertools.combinations(docs, size)]
+    values = draw(st.lists(scores, min_size=len(subsets), max_size=len(subsets)))
+    # a subset in another order than the list's is not in the table, and would raise
+    return list(docs), dict(zip(subsets, values, strict=True)).__getitem__
+
+
+def shapley_by_all_permutations(docs: Sequence[str], function: SetFunction) -> dict[str, float]:
+    totals = dict.fromkeys(docs, 0.0)
+    for order in itertools.permutations(docs):
+        for size, doc in enumerate(order):
+            before, after = set(order[:size]), set(order[: size + 1])
+            after_score = function(tuple(one for one in docs if one in after))
+            totals[doc] += after_score - function(tuple(one for one in docs if one in before))  # type: ignore[operator]
+    return {doc: total / math.factorial(len(docs)) for doc, total in totals.items()}
+
+
+@settings(max_examples=40, deadline=None)
+@given(set_functions())
+def test_shapley_of_short_lists_is_the_mean_over_all_permutations(
+    case: tuple[list[str], SetFunction],
+) -> None:
+    docs, function = case
+    found = credits_by_document(docs, function, "shapley")
+    expected = shapley_by_all_permutations(docs, function)
+    assert {doc: value for doc, (value, _) in found.items()} == pytest.approx(expected, abs=1e-9)
+    assert {error for _, error in found.values()} == {0.0}
+
+
+@settings(max_examples=40, deadline=None)
+@given(set_functions(), st.sampled_from([4, 6]))
+def test_sampled_shapley_and_marginals_sum_to_the_gain_of_the_list(
+    case: tuple[list[str], SetFunction], num_permutations: int
+) -> None:
+    docs, function = case
+    gain = function(tuple(docs)) - function(())  # type: ignore[operator]
+    for credit in ("shapley", "marginal"):
+        found = credits_by_document(docs, function, credit, num_permutations)
+        assert sum(value or 0.0 for value, _ in found.values()) == pytest.approx(gain, abs=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(set_functions())
+def test_leave_one_out_and_marginal_are_their_definitions(case: tuple[list[str], SetFunction]) -> None:
+    docs, function = case
+    whole = function(tuple(docs))
+    without = {doc: whole - function(tuple(d for d in docs if d != doc)) for doc in docs}  # type: ignore[operator]
+    starts = [function(tuple(docs[:size])) for size in range(len(docs) + 1)]
+    steps = {doc: starts[size + 1] - starts[size] for size, doc in enumerate(docs)}  # type: ignore[operator]
+    for credit, expected in (("leave_one_out", without), ("marginal", steps)):
+        found = credits_by_document(docs, function, credit)
+        assert {doc: value for doc, (value, _) in found.items()} == pytest.approx(expected, abs=1e-9)
+
+
+def test_sampled_shapley_is_within_its_standard_errors_of_the_exact_value() -> None:
+    docs = [f"d{number}" for number in range(9)]
+    generator = np.random.default_rng(0)
+    weights = dict(zip(docs, generator.normal(size=9), strict=True))
+
+    def function(subset: tuple[str, ...]) -> float:
+        return float(sum(weights[doc] for doc in subset) > 0.5)
+
+    assert not takes_all_subsets(9, 40)
+    expected = shapley_by_subsets(docs, function)
+    values, errors = [], []
+    for seed in range(80):
+        lists = credit_lists(ranked_of({("a", "q"): docs}), ["shapley"], 40, seed)
+        table = credits_of(lists, scored(lists, function)).sort("doc_id")
+        values.append(table["value"].to_numpy())
+        errors.append(table["standard_error"].to_numpy())
+    truth = np.array([expected[doc] for doc in docs])
+    spread = np.std(values, axis=0, ddof=1)
+    # unbiased, and as wide as the standard errors say
+    assert (np.abs(np.mean(values, axis=0) - truth) < 4 * spread / np.sqrt(80)).all()
+    assert np.sqrt(np.mean(np.square(errors)) / np.mean(spread**2)) == pytest.approx(1, abs=0.1)
+
+
+def shapley_by_subsets(docs: Sequence[str], function: SetFunction) -> dict[str, float]:
+    count = len(docs)
+    values = {}
+    for doc in docs:
+        others = [one for one in docs if one != doc]
+        values[doc] = sum(
+            (function((*subset, doc)) - function(subset)) / (count * math.comb(count - 1, size))  # type: ignore[operator]
+            for size in range(count)
+            for subset in itertools.combinations(others, size)
+        )
+    return values
+
+
+def test_all_subsets_are_taken_where_permutations_may_need_as_many() -> None:
+    assert [takes_all_subsets(length, 32) for length in (1, 6, 7, 8)] == [True, True, True, False]
+    assert [takes_all_subsets(6, count) for count in (10, 12, 14)] == [False, False, True]
+    # 32 permutations of ten documents: at most 32 * 9 proper starts, the whole list and the empty one
+    lists = credit_lists(ranked_of({("a", "q"): [f"d{number}" for number in range(10)]}), ["shapley"], 32, 0)
+    assert 150 < lists.subsets.height <= 32 * 9 + 2
+
+
+def test_runs_with_the_same_documents_have_the_same_subsets() -> None:
+    docs = [f"d{number}" for number in range(10)]
+    lists = credit_lists(ranked_of({("a", "q"): docs, ("b", "q"): docs[::-1]}), ["shapley"], 32, 0)
+    sets = {
+        run: {frozenset(subset) for subset in part["doc_ids"].to_list()}
+        for (run,), part in lists.subsets.group_by("run_id")
+    }
+    assert sets["a"] == sets["b"]
+    other = credit_lists(ranked_of({("a", "q"): docs}), ["shapley"], 32, 1)
+    assert {frozenset(subset) for subset in other.subsets["doc_ids"].to_list()} != sets["a"]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.integers(0, 75), min_size=1, max_size=4), st.sets(st.sampled_from(NAMES), min_size=1))
+def test_subsets_are_distinct_and_each_document_has_one_credit(lengths: list[int], credits: set[str]) -> None:
+    ranked = ranked_of(
+        {("a", f"q{index}"): [f"d{doc}" for doc in range(length)] for index, length in enumerate(lengths)}
+    )
+    lists = credit_lists(ranked, sorted(credits), 4, 0)
+    assert not lists.subsets.select("query_id", pl.col("doc_ids").list.join(" ")).is_duplicated().any()
+    # a score that is the sum of its documents gives each just its own
+    table = credits_of(lists, scored(lists, lambda subset: sum(map(worth, subset), 0.0)))
+    assert table.height == sum(lengths) * len(credits)
+    assert table["value"].to_list() == pytest.approx([worth(doc) for doc in table["doc_id"]], abs=1e-9)
+    assert (table["standard_error"] < 1e-9).all()
+
+
+def worth(doc: str) -> float:
+    return int(doc[1:]) / 76
+
+
+def test_a_document_whose_subsets_are_not_judged_has_no_credit() -> None:
+    def function(subset: tuple[str, ...]) -> float | None:
+        return None if subset == ("a", "c") else float("a" in subset)
+
+    assert credits_by_document(["a", "b", "c"], function, "leave_one_out") == {
+        "a": (1.0, 0.0), "b": (None, None), "c": (0.0, 0.0),
+    }  # fmt: skip
+    assert credits_by_document(["a", "b", "c"], function, "marginal") == {
+        "a": (1.0, 0.0), "b": (0.0, 0.0), "c": (0.0, 0.0),
+    }  # fmt: skip
+
+
+def test_lists_without_documents_have_no_credits() -> None:
+    lists = credit_lists(ranked_of({("a", "q"): []}), list(NAMES), 32, 0)
+    assert credits_of(lists, scored(lists, lambda _: 1.0)).is_empty()
+
+
+def test_orders_are_what_they_are_called() -> None:
+    ranked = ranked_of(
+        {("a", "q1"): ["x", "y", "z", "w"], ("a", "q2"): [], ("b", "q1"): ["x", "w", "z", "y"]}
+    )
+    unrelated = pl.DataFrame({"query_id": ["q1", "q1"], "doc_id": ["u", "v"]})
+    changed = order_lists(ranked, ORDERS, unrelated, 0)
+    found = {(row[0], row[1], row[3]): row[4] for row in changed.iter_rows()}
+    assert found["a", "q1", "reversed"] == ["w", "z", "y", "x"]
+    assert found["a", "q1", "unrelated_before"] == ["u", "v", "x", "y", "z", "w"]
+    assert found["a", "q1", "unrelated_after"] == ["x", "y", "z", "w", "u", "v"]
+    # one order of the documents of a question, whatever the run
+    assert found["a", "q1", "shuffled"] == found["b", "q1", "shuffled"]
+    assert sorted(found["a", "q1", "shuffled"]) == ["w", "x", "y", "z"]
+    assert (
+        len({tuple(order_lists(ranked, ["shuffled"], unrelated, seed)["doc_ids"][0]) for seed in range(9)})
+        > 3
+    )
+    # q2 has no unrelated documents: it has no such list, and no other order
+    assert {key[2] for key, docs in found.items() if key[1] == "q2" and docs == []} == {
+        "reversed",
+        "shuffled",
+    }
+    assert ("a", "q2", "unrelated_after") not in found
+
+
+# --- tables ---
+
+
+def questions(count: int) -> pl.DataFrame:
+    return queries(*((f"q{index:02}", "nq", "exact_match") for index in range(count)))
+
+
+Documents = list[tuple[str, str, float | None, float | None]]
+"""query, document, label and credit."""
+
+
+def tables_of(rows: Documents) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """CREDITS of one run and LABELS by eRAG."""
+    credits = [("r", "s", "a", q, 3, "marginal", d, 1, credit, 0.0) for q, d, _, credit in rows]
+    labels = [("r", "s", "erag", q, d, label) for q, d, label, _ in rows]
+    return framed(CREDITS, credits), framed(LABELS, labels)
+
+
+def framed(schema: object, rows: Sequence[tuple[object, ...]]) -> pl.DataFrame:
+    return pl.DataFrame(rows, schema=pl.DataFrame(schema.empty()).schema, orient="row")  # type: ignore[attr-defined]
+
+
+NO_SLICES, NO_CELLS = framed(SLICES, []), framed(CELLS, [])
+graded = st.sampled_from([None, 0.0, 0.5, 1.0])
+documents = st.lists(
+    st.tuples(st.integers(0, 4), graded, st.sampled_from([None, -0.5, 0.0, 0.5, 1.0])),
+    min_size=1,
+    max_size=14,
+).map(
+    lambda rows: [
+        (f"q{query:02}", f"d{number}", label, credit) for number, (query, label, credit) in enumerate(rows)
+    ]
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(documents)
+def test_agreement_is_scipys_within_lists_and_over_all_documents(rows: Documents) -> None:
+    labelled = labelled_credits(*tables_of(rows))
+    columns = settings_of()
+    datasets = credited_datasets(labelled, questions(5), columns)
+    table = credit_agreement(labelled, datasets, NO_SLICES, NO_CELLS, columns)
+    judged = [row for row in rows if None not in row]
+    for statistic, reference in (("kendall_tau_b", stats.kendalltau), ("spearman_rho", stats.spearmanr)):
+        by_list = []
+        for query in sorted({row[0] for row in judged}):
+            x, y = zip(*[row[2:] for row in judged if row[0] == query], strict=True)
+            if len(set(x)) > 1 and len(set(y)) > 1:
+                by_list.append(reference(x, y).statistic)
+        (lists,) = table.filter(statistic=statistic, over="lists").iter_rows(named=True)
+        assert lists["num_queries"] == len(by_list)
+        assert lists["agreement"] == (pytest.approx(np.mean(by_list)) if by_list else None)
+        (pooled,) = table.filter(statistic=statistic, over="documents").iter_rows(named=True)
+        assert (pooled["num_documents"], pooled["num_dropped"]) == (len(judged), len(rows) - len(judged))
+        x, y = [row[2] for row in judged], [row[3] for row in judged]
+        varies = len(set(x)) > 1 and len(set(y)) > 1
+        assert pooled["agreement"] == (pytest.approx(reference(x, y).statistic) if varies else None)
+        assert (pooled["reason"] is None) or pooled["low"] is None
+
+
+@settings(max_examples=40, deadline=None)
+@given(documents, st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=5, max_size=5))
+def test_shares_count_the_documents_of_each_effect(rows: Documents, known: list[float]) -> None:
+    labelled = labelled_credits(*tables_of(rows))
+    utility = framed(
+        UTILITY, [("r", "s", "no_passages", f"q{i:02}", 0, value) for i, value in enumerate(known)]
+    )
+    marked = with_effects(labelled, utility, None)
+    columns = settings_of()
+    datasets = credited_datasets(marked, questions(5), columns)
+    table = credit_shares(marked, datasets, NO_SLICES, NO_CELLS, columns)
+    expected = [effect(label, credit, known[int(query[1:])]) for query, _, label, credit in rows]
+    counts = {name: expected.count(name) for name in EFFECTS}
+    if not sum(counts.values()):
+        assert table.is_empty()
+        return
+    assert dict(table.select("effect", "num_positive").iter_rows()) == counts
+    assert table["share"].sum() == pytest.approx(1)
+
+
+def effect(label: float | None, credit: float | None, without: float) -> str | None:
+    if label is None or credit is None:
+        return None
+    if credit < 0:
+        return "harmful" if label < without else "hurts_in_company"
+    names = ("redundant", "credited") if label >= 0.5 else ("no_effect", "only_in_company")
+    return names[credit > 0]
+
+
+def test_intervals_of_shares_draw_questions_and_not_documents() -> None:
+    # ten questions of twenty documents, all alike in a question: 200 documents say no more than 10
+    positive = np.repeat([[20.0], [0.0]], 5, axis=0)
+    weights = resample_weights(10, 2000, 0)
+    ((share, low, high),) = share_intervals(positive, np.full(10, 20.0), weights)
+    draws = weights[:, :5].sum(axis=1) / 10
+    assert (share, low, high) == (0.5, *np.quantile(draws, [0.025, 0.975]))
+    assert high - low > 0.5
+    assert share_intervals(positive[:1], np.full(1, 20.0), resample_weights(1, 100, 0)) == [(1.0, None, None)]
+    assert share_intervals(positive[:1], np.zeros(1), resample_weights(1, 100, 0)) == [(None, None, None)]
+
+
+def test_slices_and_cells_have_their_questions_alone() -> None:
+    rows: Documents = [
+        (f"q{i:02}", f"d{j}", float(j == i % 3), float(j == 0)) for i in range(4) for j in range(3)
+    ]
+    slices = framed(SLICES, [(f"q{i:02}", "hops", str(1 + i % 2)) for i in range(4)])
+    cells = framed(CELLS, [("r", "s", "a", f"q{i:02}", 3, True, True, False, "found") for i in (0, 3)])
+    labelled = labelled_credits(*tables_of(rows))
+    columns = settings_of()
+    table = credit_agreement(
+        labelled, credited_datasets(labelled, questions(4), columns), slices, cells, columns
+    )
+    tau = table.filter(statistic="kendall_tau_b", over="lists")
+    found = {
+        (row["slice"], row["value"]): (row["num_queries"], row["agreement"])
+        for row in tau.iter_rows(named=True)
+    }
+    assert found == {
+        ("", ""): (4, pytest.approx((1 - 0.5 - 0.5 + 1) / 4)),
+        ("hops", "1"): (2, pytest.approx(0.25)),
+        ("hops", "2"): (2, pytest.approx(0.25)),
+        ("(cell)", "found"): (2, pytest.approx(1.0)),
+    }
+
+
+def test_an_annotator_without_a_reader_or_a_score_is_joined_too() -> None:
+    credits, labels = tables_of([("q00", "d0", 1.0, 1.0)])
+    others = [("", "", "provenance", "q00", "d0", 1.0), ("r", "", "gold_likelihood", "q00", "d0", 0.3)]
+    labelled = labelled_credits(credits, pl.concat([labels, framed(LABELS, others)]))
+    assert sorted(labelled["annotator"]) == ["erag", "gold_likelihood", "provenance"]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.tuples(graded, graded), min_size=1, max_size=9))
+def test_order_effects_are_paired_differences(values: list[tuple[float | None, float | None]]) -> None:
+    names = [f"q{i:02}" for i in range(len(values))]
+    utility = framed(
+        UTILITY, [("r", "s", "a", q, 3, as_is) for q, (as_is, _) in zip(names, values, strict=True)]
+    )
+    changed = framed(
+        ORDER_UTILITY,
+        [("r", "s", "a", q, 3, "reversed", new) for q, (_, new) in zip(names, values, strict=True)],
+    )
+    (row,) = order_effects(changed, utility, questions(9), settings_of()).iter_rows(named=True)
+    differences = [new - as_is for as_is, new in values if new is not None and as_is is not None]
+    assert (row["num_queries"], row["num_dropped"]) == (len(differences), len(values) - len(differences))
+    assert row["difference"] == (pytest.approx(np.mean(differences)) if differences else None)
+    share = np.mean([difference != 0 for difference in differences]) if differences else None
+    assert row["share_changed"] == (None if share is None else pytest.approx(share))
+    is_tested = len(differences) > 1 and any(differences)
+    assert (row["p_value"] is not None) == is_tested == (row["reason"] is None)
+
+
+def test_p_values_of_orders_are_adjusted_over_runs_and_orders() -> None:
+    generator = np.random.default_rng(1)
+    used, changed = [], []
+    for run in ("a", "b"):
+        base = generator.integers(0, 2, 40)
+        used += [("r", "s", run, f"q{i:02}", 3, float(value)) for i, value in enumerate(base)]
+        for order in ORDERS[:2]:
+            new = generator.integers(0, 2, 40)
+            changed += [("r", "s", run, f"q{i:02}", 3, order, float(value)) for i, value in enumerate(new)]
+    table = order_effects(framed(ORDER_UTILITY, changed), framed(UTILITY, used), questions(40), settings_of())
+    smallest = table["p_value"].min()
+    assert table.height == 4
+    (adjusted,) = table.filter(p_value=smallest)["p_adjusted"]
+    assert adjusted == pytest.approx(min(1.0, 4 * smallest))  # type: ignore[operator]
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"credits": ["loo"]}, "credits: loo is unknown; choose of leave_one_out, marginal, shapley"),
+        ({"credits": ["marginal", "marginal"]}, "credits: marginal is named more than once"),
+        ({"orders": ["random"]}, "orders: random is unknown; choose of reversed, shuffled"),
+        ({"credit_depth": 11}, "credit_depth: 11 is not within 1..depth=10"),
+        ({"credit_queries": 0}, "credit_queries must be at least 1, got 0"),
+        ({"num_unrelated": 0}, "num_unrelated must be at least 1, got 0"),
+        ({"shapley_permutations": 7}, "shapley_permutations must be an even number of at least 4, got 7"),
+    ],
+)
+def test_keys_out_of_range_are_refused(keys: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message.replace("..", r"\.\.")):
+        JobConfig(**keys)  # type: ignore[arg-type]

@@ -1,0 +1,120 @@
+"""Credit inside the list through the whole path: lists that are asked, tables that follow, what the report shows."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import polars as pl
+import pytest
+from tiny import (
+    PASSAGES,
+    QUESTIONS,
+    RIGHT,
+    RUNS,
+    Tiny,
+    compare,
+    make_tables,
+    table,
+    tables_text,
+    work_of,
+)
+
+from erag_ray.schemas import CREDIT_SHARES, CREDITS, LABELS, ORDER_EFFECTS, UTILITY
+
+ALL: dict[str, Any] = {
+    "credits": ["leave_one_out", "marginal", "shapley"],
+    "orders": ["reversed", "unrelated_before"],
+}
+DEPTH = 3
+
+
+def score(query_id: str, documents: tuple[str, ...]) -> float:
+    """The score of the echo reader's output: the title of the passage that shares most words with the question."""
+    question, answer, _ = QUESTIONS[query_id]
+    words = set(question.split())
+    shared = [len(words & set(PASSAGES[doc][2].split())) for doc in documents]
+    best = [PASSAGES[doc][1] for doc, count in zip(documents, shared, strict=True) if count == max(shared)]
+    return float(bool(best) and best[0].lower() == answer.lower())
+
+
+def shapley(query_id: str, documents: tuple[str, ...], doc_id: str) -> float:
+    """The mean over all orders in which the documents come, each prompt in the order of the list."""
+    gains = []
+    for order in itertools.permutations(documents):
+        before = set(order[: order.index(doc_id)])
+        with_it = tuple(doc for doc in documents if doc in before or doc == doc_id)
+        gains.append(
+            score(query_id, with_it) - score(query_id, tuple(doc for doc in documents if doc in before))
+        )
+    return sum(gains) / len(gains)
+
+
+def test_the_oracle_is_the_comparison_worked_out_by_hand() -> None:
+    for (run, depth), right in RIGHT.items():
+        lists = {query: tuple(docs.split()[:depth]) for query, docs in RUNS[run].items()}
+        assert {query for query, docs in lists.items() if score(query, docs)} == right
+
+
+def test_credits_are_the_scores_of_lists_with_and_without_a_document(
+    tiny: Tiny, reads_here: list[int]
+) -> None:
+    make_tables(credited := tiny.with_config(**ALL))
+    rows = table(credited, CREDITS)
+    assert set(rows["credit"]) == set(ALL["credits"])
+    for row in rows.iter_rows(named=True):
+        query_id, doc_id = row["query_id"], row["doc_id"]
+        documents = tuple(RUNS[row["run_id"]][query_id].split()[:DEPTH])
+        place = documents.index(doc_id)
+        without = tuple(doc for doc in documents if doc != doc_id)
+        expected = {
+            "leave_one_out": score(query_id, documents) - score(query_id, without),
+            "marginal": score(query_id, documents[: place + 1]) - score(query_id, documents[:place]),
+            "shapley": shapley(query_id, documents, doc_id),
+        }[row["credit"]]
+        assert (row["value"], row["rank"]) == (pytest.approx(expected), place + 1), row
+        # three documents have fewer subsets than the permutations would ask
+        assert row["standard_error"] in (None, 0.0)
+    sums = rows.filter(credit="shapley").group_by("run_id", "query_id").agg(pl.col("value").sum())
+    utility = table(credited, UTILITY, depth=DEPTH)
+    joined = sums.join(utility, on=["run_id", "query_id"])
+    assert joined.height == sums.height > 5
+    # the echo reader says nothing without a passage, so a list's credits add up to its score
+    assert joined["value"].to_list() == pytest.approx(joined["value_right"].to_list())
+
+
+def test_a_job_without_the_keys_asks_and_makes_nothing_more(tiny: Tiny, reads_here: list[int]) -> None:
+    plan = make_tables(tiny)
+    assert not {"credits", "orders"} & set(work_of(plan))
+    assert not (tiny.folder / "out" / CREDITS.name).exists()
+    later = make_tables(tiny.with_config(**ALL))
+    work = work_of(later)
+    # single documents and whole lists are counted where they are asked anyhow
+    assert work["credits"][2] == work["credits"][0] > 0
+    assert work["pairs"][2] == work["lists"][2] == 0
+    labels, utility = table(tiny, LABELS), table(tiny, UTILITY)
+    assert labels.height > 0
+    assert table(tiny.with_config(**ALL), UTILITY).equals(utility)
+
+
+@pytest.mark.long
+def test_the_report_shows_credits_and_orders_where_they_were_asked_for(
+    tiny: Tiny, reads_here: list[int]
+) -> None:
+    compare(tiny)
+    plain = tables_text(tiny)
+    compare(credited := tiny.with_config(**ALL, slices=["known"]))
+    text = tables_text(credited)
+    for words in (
+        "with credit, within lists",
+        "by eRAG's label and their credit",
+        "when the list is changed",
+    ):
+        assert (words in text, words in plain) == (True, False)
+    shares = table(credited, CREDIT_SHARES, run_id="good", slice="", credit="leave_one_out")
+    assert shares["share"].sum() == pytest.approx(1.0)
+    # q1: d2 spoils the list, and is useless alone
+    assert shares.filter(effect="hurts_in_company")["num_positive"].item() >= 1
+    effects = table(credited, ORDER_EFFECTS, run_id="good", depth=DEPTH)
+    # ties go to the first passage, so that the echo reader may see the order
+    assert effects.filter(order="reversed")["num_queries"].item() == 6
