@@ -361,6 +361,21 @@ def test_the_last_look_at_a_dataset_has_the_verdict_of_the_end(
     assert None not in (verdicts["few"][-1], verdicts["many"][-1])
 
 
+def test_runs_that_beat_each_other_in_a_circle_are_not_settled(
+    settled: Settle, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    winners = {("bad", "good"): "bad", ("good", "mixed"): "good", ("bad", "mixed"): "mixed"}
+
+    def decide(states: list[settling.PairState]) -> None:
+        for state in states:
+            state.better = winners[state.names]
+
+    monkeypatch.setattr(settling, "_decide", decide)
+    looks = settled(compare=[], num_looks=2)
+    assert looks["look"].max() == 2
+    assert "towns: not settled which of bad, good, mixed is best" in capsys.readouterr().err
+
+
 def test_money_that_was_saved_is_said_where_the_reader_has_a_price(
     settled: Settle, config: SettleConfig
 ) -> None:

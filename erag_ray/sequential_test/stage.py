@@ -183,9 +183,12 @@ def unbeaten(states: Sequence[PairState], sample: DatasetSample) -> list[str]:
 
 
 def is_done(states: Sequence[PairState], sample: DatasetSample) -> bool:
-    """Return whether a dataset is settled: its best run, or that the best ones are equal to within the margin."""
+    """Return whether a dataset is settled: its best run, or that the best ones are equal to within the margin.
+
+    It is not where each run is beaten by another, as looks at different questions may say in error.
+    """
     runs = unbeaten(states, sample)
-    return all(
+    return bool(runs) and all(
         state.is_settled for state in states if state.sample is sample and set(state.names) <= set(runs)
     )
 
@@ -233,7 +236,7 @@ def _end(
     for state, row in zip(states, itertools.chain(*last), strict=True):
         row.update(settled=state.is_settled, better=state.better)
     for sample, (row, *_) in zip(samples, last, strict=True):
-        runs = unbeaten(states, sample)
+        runs = unbeaten(states, sample) or sample.runs
         say(*summary_lines(config, sample, row, runs, is_settled=is_done(states, sample)))
 
 
