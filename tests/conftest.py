@@ -10,6 +10,7 @@ import runpy
 import uuid
 from collections.abc import Iterator
 
+import hypothesis
 import pyarrow.fs as pafs
 import pytest
 import ray
@@ -24,6 +25,9 @@ from erag_ray.inference.in_process import run_in_process
 from erag_ray.logs import on_stderr
 
 ROOT = pathlib.Path(__file__).parents[1]
+# a slow machine is no fault of what is tested
+hypothesis.settings.register_profile("no_clock", deadline=None)
+hypothesis.settings.load_profile("no_clock")
 
 
 @pytest.hookimpl(tryfirst=True)

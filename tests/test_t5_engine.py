@@ -23,7 +23,7 @@ from erag_ray.models.local.model import LocalModel, PromptTokens
 from erag_ray.models.t5.attention import KERNEL_TOKENS, SEGMENTWISE_TOKENS, token_mask
 from erag_ray.models.t5.encoder_cache import EncoderStates, Padded, padded
 from erag_ray.models.t5.engine import Engine, first_largest, relative_position_bucket
-from erag_ray.requests import Request
+from erag_ray.requests import Passage, Request
 
 KINDS: dict[str, dict[str, Any]] = {
     "t5": {},
@@ -210,6 +210,29 @@ def test_each_distinct_segment_of_a_window_is_encoded_once(
     alone = [request._replace(passages=(passage,)) for request in requests for passage in request.passages]
     outputs(model, [*requests, *alone])
     assert len(seen) == len(set(seen))
+
+
+def test_leave_one_outs_encode_nothing_more_than_their_list(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = models.loaded("fid", models.t5_folder(tmp_path))
+    encode, seen = Engine.encode, list[tuple[int, ...]]()
+
+    def counted(self: Engine, batch: Padded) -> torch.Tensor:
+        rows = zip(batch.ids.tolist(), batch.lengths, strict=True)
+        seen.extend(tuple(ids[:length]) for ids, length in rows)
+        return encode(self, batch)
+
+    passages = tuple(Passage(f"t{number}", f"river {number}") for number in range(50))
+    whole = Request(FORMS["fid"], "who built the bridge", passages)
+    without = [
+        whole._replace(passages=passages[:number] + passages[number + 1 :]) for number in range(len(passages))
+    ]
+    expected = [outputs(model, [request])[0] for request in (without[0], without[49])]
+    monkeypatch.setattr(Engine, "encode", counted)
+    answers = outputs(model, [whole, *without])
+    assert len(seen) == len(set(seen)) == 50
+    assert [answers[1], answers[50]] == expected
 
 
 @pytest.mark.long
