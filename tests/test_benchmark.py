@@ -304,6 +304,7 @@ def test_precision_needs_a_job_and_table_2_a_run_and_a_dataset_of_it(
         list(table_2.table_2(BenchmarkConfig(out=str(tmp_path / "out"), job=job, dataset="other"), 1))
 
 
+@pytest.mark.long
 def test_host_work_has_a_row_for_each_part_and_each_device(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -374,6 +375,7 @@ def _only_model(store: pathlib.Path) -> str:
     return folder.name
 
 
+@pytest.mark.long
 def test_generated_pairs_have_as_many_tokens_and_new_words_as_passages(tmp_path: pathlib.Path) -> None:
     model: Any = make_model(ReaderConfig(kind="fid", model=host.write_model(tmp_path)))
     requests = PendingRequests(host.pairs(1000, 0), [host.FORM])
@@ -438,6 +440,7 @@ def test_tables_of_costs_and_precision() -> None:
     )
 
 
+@pytest.mark.long
 def test_ever_more_pairs_are_read_by_the_pool(
     tmp_path: pathlib.Path, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:

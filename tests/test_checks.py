@@ -89,6 +89,7 @@ def test_a_kind_that_there_is_not_is_refused_in_every_step(tiny: Tiny, kind: str
             step()
 
 
+@pytest.mark.long
 def test_measures_by_other_names_stand_under_their_own(tiny: Tiny, reads_here: list[int]) -> None:
     named = tiny.with_config(measures=["map", "MRR", "Hit Ratio", "P"])
     compare(named)
@@ -176,6 +177,7 @@ FORGETFUL = Annotator(
 )
 
 
+@pytest.mark.long
 def test_code_of_your_own_is_found_in_the_folder_where_the_job_starts(tiny: Tiny) -> None:
     root = pathlib.Path(__file__).parent.parent
     (tiny.folder / "mine.py").write_text(

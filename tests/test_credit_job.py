@@ -83,6 +83,7 @@ def test_credits_are_the_scores_of_lists_with_and_without_a_document(
     assert joined["value"].to_list() == pytest.approx(joined["value_right"].to_list())
 
 
+@pytest.mark.long
 def test_a_job_without_the_keys_asks_and_makes_nothing_more(tiny: Tiny, reads_here: list[int]) -> None:
     plan = make_tables(tiny)
     assert not {"credits", "orders"} & set(work_of(plan))

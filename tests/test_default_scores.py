@@ -94,6 +94,7 @@ def scores(tiny: Tiny) -> set[str]:
 NOTE = "data set 'tiny': score match, since the reader is a chat model (score: exact_match for whole outputs)"
 
 
+@pytest.mark.long
 def test_a_chat_reader_is_scored_by_match_and_the_report_says_so(tiny: Tiny, reads_here: list[int]) -> None:
     chat = tiny.with_config(reader=CHAT)
     compare(chat)

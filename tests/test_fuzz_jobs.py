@@ -240,6 +240,7 @@ def test_a_damaged_config_is_read_or_refused(content: bytes) -> None:
         check_parsed(parse_quietly(JobConfig, "--config", str(path)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 @tried(12)
 @given(key=st.sampled_from(KEYS), value=st.one_of(st.sampled_from(VALUES), words))

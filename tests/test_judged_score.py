@@ -176,6 +176,7 @@ def test_the_oracle_has_every_case() -> None:
 # --- a job ---
 
 
+@pytest.mark.long
 def test_labels_scores_and_means_are_those_of_the_judges_words(
     judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
@@ -266,6 +267,7 @@ def word_of(found: Triple) -> str:
 OTHER = "Somebody: or else"
 
 
+@pytest.mark.long
 def test_equal_questions_share_judgements_only_with_equal_gold_answers(
     judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
@@ -304,6 +306,7 @@ def test_what_is_empty_is_not_sent_and_worth_nothing(
     assert set(table(judged, UTILITY)["value"]) == {0.0}
 
 
+@pytest.mark.long
 def test_outputs_of_several_documents_are_judged_too(
     judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
@@ -362,6 +365,7 @@ def test_a_judge_that_fails_fails_the_job_or_leaves_nulls(
     assert None not in utilities(tolerant).values()
 
 
+@pytest.mark.long
 def test_a_job_that_ends_among_judgements_keeps_them_and_asks_the_rest(
     judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
@@ -419,6 +423,7 @@ def test_judged_without_a_judge_is_one_message_before_anything_is_read(
 # --- what it costs ---
 
 
+@pytest.mark.long
 def test_a_dry_run_says_at_most_how_much_is_asked_and_asks_nothing(
     judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
@@ -494,6 +499,7 @@ def test_reader_and_judge_on_one_server_share_max_cost(
     assert (len(server.asked), len(triples(server))) == (37, 0)
 
 
+@pytest.mark.long
 def test_a_sample_of_judgements_is_asked_again_and_of_the_outputs_it_is_said_that_they_are_not_compared(
     judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
@@ -526,6 +532,7 @@ def test_a_sample_of_judgements_is_asked_again_and_of_the_outputs_it_is_said_tha
 # --- other jobs ---
 
 
+@pytest.mark.long
 def test_the_single_steps_give_the_same_and_ask_nothing_twice(
     judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
@@ -586,6 +593,7 @@ def test_two_runs_are_settled_by_judgements(judged: Tiny, server: MisbehavingSer
     assert set(Counter(triples(server)).values()) == {1}
 
 
+@pytest.mark.long
 def test_early_stopping_reads_whole_outputs(
     judged: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:

@@ -161,6 +161,7 @@ def test_limits_that_were_too_large_again_recover_more_slowly() -> None:
     assert limits.now.tokens == 400
 
 
+@pytest.mark.long
 def test_one_large_batch_does_not_make_all_that_follow_small(
     loaded: Loaded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,6 +317,7 @@ def test_what_is_configured_goes_before_what_fits(loaded: Loaded, kind: str) -> 
     assert limits_of(model, form, batch_tokens=99).tokens == 99
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("kind", "asked"),
     [

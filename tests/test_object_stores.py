@@ -298,6 +298,7 @@ def test_who_may_not_ask_is_told_without_the_secret(
         assert "secret" not in str(told.value).lower().replace("aws_secret_access_key", "")
 
 
+@pytest.mark.long
 @ONLY_HERE
 def test_a_store_that_is_busy_is_asked_again(s3: str, s3_server: Server) -> None:
     place = put(RUN_FILE.encode(), s3, "run.trec")

@@ -159,6 +159,7 @@ def test_a_chart_is_drawn_without_eval_when_it_comes_into_view(visit: Visit) -> 
     expect(page.locator("[data-part=curve] .numbers tbody tr")).to_have_count(4)
 
 
+@pytest.mark.long
 def test_the_theme_follows_the_system_and_can_be_switched(browser: Browser, path: str) -> None:
     visit = Visit(browser, path, scheme="dark")
     page = visit.open()
@@ -172,6 +173,7 @@ def test_the_theme_follows_the_system_and_can_be_switched(browser: Browser, path
 # --- questions ---
 
 
+@pytest.mark.long
 def test_a_question_is_found_opened_and_left_by_the_back_button(visit: Visit) -> None:
     page = visit.open()
     page.locator("#to-questions").click()
@@ -191,6 +193,7 @@ def test_a_question_is_found_opened_and_left_by_the_back_button(visit: Visit) ->
     page.wait_for_selector(READY.format("questions"))
 
 
+@pytest.mark.long
 def test_a_row_opens_its_question(visit: Visit) -> None:
     page = visit.open("questions", "#view=questions")
     row = page.locator("table.questions tbody tr").nth(2)
@@ -206,6 +209,7 @@ def test_a_link_leads_to_a_question(visit: Visit) -> None:
     expect(page.locator(".facts")).to_contain_text("Town 119")
 
 
+@pytest.mark.long
 def test_the_look_at_a_question_shows_all_that_is_known(visit: Visit, path: str) -> None:
     page = visit.open("question", "#view=question&id=q8")
     store = TableStore(str(pathlib.Path(path).parents[1]))
@@ -232,6 +236,7 @@ def test_the_look_at_a_question_shows_all_that_is_known(visit: Visit, path: str)
     expect(page.locator(".lists .list").first.locator(".card")).to_have_count(10)
 
 
+@pytest.mark.long
 def test_filters_leave_what_they_name(visit: Visit) -> None:
     page = visit.open("questions", "#view=questions")
     page.get_by_label("Dataset").select_option("nq")
@@ -270,6 +275,7 @@ def test_keys_move_open_and_leave(visit: Visit) -> None:
 # --- bad input ---
 
 
+@pytest.mark.long
 def test_hostile_texts_are_shown_as_texts(browser: Browser, tmp_path: pathlib.Path) -> None:
     store = write_folder(str(tmp_path), Size(num_questions=1, runs=(HOSTILE, "dense")))
     corpus = store.read(CORPUS).with_columns(text=pl.lit(HOSTILE), title=pl.lit(HOSTILE))
@@ -287,6 +293,7 @@ def test_hostile_texts_are_shown_as_texts(browser: Browser, tmp_path: pathlib.Pa
     page.context.close()
 
 
+@pytest.mark.long
 def test_200_runs_and_one_question_without_a_useful_document(
     browser: Browser, tmp_path: pathlib.Path
 ) -> None:
@@ -343,6 +350,7 @@ def test_a_missing_file_of_questions_is_named(browser: Browser, tmp_path: pathli
 # --- paper ---
 
 
+@pytest.mark.long
 def test_it_prints_to_a_pdf(visit: Visit) -> None:
     page = visit.open()
     page.locator("[data-part=curve]").scroll_into_view_if_needed()

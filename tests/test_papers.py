@@ -179,6 +179,7 @@ def test_every_table_and_figure_that_is_there(
     assert all(f"]({name})" in text for name in pictures)
 
 
+@pytest.mark.long
 def test_the_reproductions_table_holds_means_and_agreement(jobs: PapersConfig, tiny: Tiny) -> None:
     (made,) = (one for one in tables_of(papers(jobs)) if one.title.startswith("The reproduction's table: "))
     shown = next(row for row in rows_of_text(made) if row[1:3] == ("good", "P@3"))
@@ -190,6 +191,7 @@ def test_the_reproductions_table_holds_means_and_agreement(jobs: PapersConfig, t
     assert shown[5:] == (f"{mean:.4f}", "6", f"exact_match {5 / 6:.4f}")
 
 
+@pytest.mark.long
 def test_what_is_missing_is_said(jobs: PapersConfig, tiny: Tiny, capsys: pytest.CaptureFixture[str]) -> None:
     bare = PapersConfig(comparison=jobs.comparison, out=jobs.out)
     titles = [one.title for one in tables_of(papers(bare))]

@@ -196,6 +196,7 @@ def in_one_batch(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(kind, "max_padding_share", 1.0)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("asked", [ANSWER, EARLY_STOPPED], ids=lambda kind: kind.name)
 def test_a_batch_of_fid_waits_for_the_gpu_only_to_look_at_what_has_ended(
     folders: Folders, gpu: Machine, monkeypatch: pytest.MonkeyPatch, asked: Kind
@@ -215,6 +216,7 @@ def test_a_batch_of_fid_waits_for_the_gpu_only_to_look_at_what_has_ended(
     assert {reason for reason, _ in waits} == {"_to_copy to the CPU"}, waits
 
 
+@pytest.mark.long
 @each(FIRST)
 def test_a_large_batch_waits_no_more_often_than_a_small_one(
     folders: Folders, gpu: Machine, kind: str, name: str
@@ -244,6 +246,7 @@ def kernels_of_step(gpu: Machine, engine: Engine) -> float:
     return gpu.num_kernels / CHECK_EVERY
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("settings", [{}, GATED], ids=["relu", "gated"])
 @pytest.mark.parametrize("dtype", t5_engine.DTYPES, ids=str)
 def test_a_decoder_layer_has_few_kernels(gpu: Machine, settings: dict[str, Any], dtype: torch.dtype) -> None:

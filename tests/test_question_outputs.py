@@ -15,6 +15,7 @@ def compared(tiny: Tiny, reads_here: list[int]) -> Tiny:
     return tiny
 
 
+@pytest.mark.long
 def test_the_outputs_with_single_documents_are_sealed(compared: Tiny) -> None:
     outputs = table(compared, DOCUMENT_OUTPUTS)
     found = {(row["query_id"], row["doc_id"]): row["output"] for row in outputs.iter_rows(named=True)}

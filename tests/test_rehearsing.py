@@ -78,6 +78,7 @@ def files(folder: str) -> dict[str, int]:
     }
 
 
+@pytest.mark.long
 def test_a_dry_run_reads_nothing_and_leaves_results_alone(
     tiny: Tiny, reads_here: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -208,6 +209,7 @@ def test_batches_smaller_than_the_jobs_do_not_show_that_erag_costs_more(
     assert "these samples do not show" in told
 
 
+@pytest.mark.long
 def test_where_pairs_are_all_read_the_comparison_is_not_known(
     tiny: Tiny, one_second: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -106,11 +106,13 @@ def test_utility_is_what_the_echo_reader_gets_right(tiny: Tiny, reads_here: list
             assert row[first[0].index(run)].startswith(number(len(right) / 6))
 
 
+@pytest.mark.long
 def test_every_row_of_a_table_has_a_cell_for_every_column(tiny: Tiny, reads_here: list[int]) -> None:
     for rows in tables_of_text(report_of(tiny)):
         assert len({len(row) for row in rows}) == 1
 
 
+@pytest.mark.long
 def test_two_datasets_have_tables_of_their_own(tiny: Tiny, reads_here: list[int]) -> None:
     lines = [
         line.replace('"id"', '"kilt_task": "other", "id"', 1)
@@ -472,6 +474,7 @@ def sections_of(text: str) -> dict[str, list[list[str]]]:
     }
 
 
+@pytest.mark.long
 def test_one_datasets_tables_are_as_ever(tiny: Tiny, reads_here: list[int]) -> None:
     runs = {name: str(tiny.run(name)) for name in ("good", "bad", "third")}
     text = report_of(tiny.with_config(runs=runs))
@@ -491,6 +494,7 @@ def test_several_datasets_tables_are_as_ever(tmp_path: pathlib.Path, reads_here:
 # --- prompt tokens ---
 
 
+@pytest.mark.long
 def test_utility_stands_beside_the_tokens_that_it_costs(tiny: Tiny, reads_here: list[int]) -> None:
     compare(tiny)
     rows = table(tiny, LIST_TOKENS).filter(run_id="good")

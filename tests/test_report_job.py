@@ -105,6 +105,7 @@ def test_the_job_needs_neither_ray_nor_torch_nor_the_inputs(out: pathlib.Path) -
     assert "tiny: which runs differ" in loud.stdout
 
 
+@pytest.mark.long
 def test_notes_of_the_config_and_of_the_export_are_sealed(out: pathlib.Path) -> None:
     results = load(str(out))
     assert CUTOFF_NOTE in results.notes
@@ -165,6 +166,7 @@ def other_columns(place: pathlib.Path) -> None:
     writer.seal(schema, {"part-00000.parquet": digest}, 1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("changed", "named"), [("labels", "per_query"), ("queries", "queries")])
 def test_means_of_other_tables_are_refused(out: pathlib.Path, changed: str, named: str) -> None:
     other_columns(place_of(out, KINDS[changed]))

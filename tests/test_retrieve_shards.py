@@ -20,6 +20,7 @@ from erag_ray.retrieve.dense.inner_product import exact
 from erag_ray.store import Folder, write_array
 
 
+@pytest.mark.long
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.text("abc ", max_size=6), min_size=1, max_size=30),

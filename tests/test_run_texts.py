@@ -92,6 +92,7 @@ def tables_of_report(tiny: Tiny) -> dict[str, list[tuple[str, ...]]]:
     return {one.name: rows_of_text(one) for one in tables_of(build_report(results, verdict(results)))}
 
 
+@pytest.mark.long
 def test_latencies_stand_beside_utility_and_change_no_label(tiny: Tiny, reads_here: list[int]) -> None:
     changed = with_texts(tiny, passages=False, seconds=0.01)
     compare(changed)

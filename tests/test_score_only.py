@@ -216,6 +216,7 @@ def by_hand(model: Any, prompt: Any, answer: tuple[int, ...]) -> float:
     return float(total + chances[len(answer), ends].logsumexp(0))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_verdict_is_the_likelier_one(folders: dict[str, str], kind: str) -> None:
     case = case_of(kind, Dataset(family="claim"), max_new_tokens=30)
@@ -350,6 +351,7 @@ def stored(some: Tiny, plan: StagePlan, kind: Kind) -> int:
     return sum(keys.join(asked, on=KEY_COLUMNS, how="semi").height for keys in known)
 
 
+@pytest.mark.long
 def test_a_job_by_early_stop_has_the_same_tables(
     real: Tiny, reads_here: list[int], tmp_path: pathlib.Path
 ) -> None:
@@ -388,6 +390,7 @@ def test_labels_alone_need_no_whole_output(real: Tiny, reads_here: list[int], tm
     assert settling.new.is_empty()
 
 
+@pytest.mark.long
 def test_labels_made_in_another_way_are_not_evaluated(real: Tiny, reads_here: list[int]) -> None:
     compare(real)
     with pytest.raises(InputError, match="labels were made with another score_only"):

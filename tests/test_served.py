@@ -224,6 +224,7 @@ ENDS = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("fault", ENDS)
 def test_what_holds_for_all_requests_ends_the_job_and_nothing_more_is_sent(
     server: MisbehavingServer, fault: str
@@ -254,6 +255,7 @@ def test_many_failures_in_a_row_end_the_job(server: MisbehavingServer) -> None:
     assert len(server.asked) <= 40 + 7 * (20 + 4)
 
 
+@pytest.mark.long
 def test_an_answer_between_failures_keeps_the_job_alive(
     server: MisbehavingServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -796,6 +798,7 @@ def test_a_job_asks_once_and_a_second_one_nothing(
     assert num_reader_calls(priced) == 0
 
 
+@pytest.mark.long
 def test_a_job_that_the_server_ends_keeps_what_it_has_and_goes_on_with_the_rest(
     tiny_served: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
@@ -852,6 +855,7 @@ def test_errors_of_a_server_fail_the_job_and_are_final_or_asked_again_by_their_k
     }
 
 
+@pytest.mark.long
 def test_no_more_is_spent_than_max_cost_and_all_that_was_paid_for_is_kept(
     tiny_served: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:
@@ -906,6 +910,7 @@ def test_a_server_with_other_weights_is_refused_before_anything_is_asked(
     assert len(server.asked) > 20
 
 
+@pytest.mark.long
 def test_thinking_and_cut_outputs_are_counted_in_the_report(
     tiny_served: Tiny, server: MisbehavingServer, job: RunJob, runs_here: None
 ) -> None:

@@ -128,6 +128,7 @@ def test_a_difference_known_well_enough_is_settled_without_a_better_run(settled:
     assert looks["better"][-1] is None
 
 
+@pytest.mark.long
 def test_a_larger_share_goes_on_from_what_a_smaller_one_has_read(
     settled: Settle, reads_here: list[int]
 ) -> None:

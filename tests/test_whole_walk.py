@@ -126,6 +126,7 @@ def test_means_count_every_query_and_say_where_an_annotator_does_not_apply(walke
     assert found["provenance"] == (pytest.approx(6 / 3 / 5), 5, 1)
 
 
+@pytest.mark.long
 def test_correlations_are_scipys_of_the_sealed_columns(walked: Tiny) -> None:
     values, used = table(walked, PER_QUERY), table(walked, UTILITY)
     checked = 0
