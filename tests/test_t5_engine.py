@@ -194,10 +194,8 @@ def tokens_of(prompts: Sequence[PromptTokens]) -> int:
     return sum(map(len, {segment for prompt in prompts for segment in prompt.segments}))
 
 
-def test_each_distinct_segment_of_a_window_is_encoded_once(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    model = models.loaded("fid", models.t5_folder(tmp_path))
+def encoded_segments(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, ...]]:
+    """Return a list to which every segment is added that an engine encodes from now on."""
     encode, seen = Engine.encode, list[tuple[int, ...]]()
 
     def counted(self: Engine, batch: Padded) -> torch.Tensor:
@@ -206,6 +204,14 @@ def test_each_distinct_segment_of_a_window_is_encoded_once(
         return encode(self, batch)
 
     monkeypatch.setattr(Engine, "encode", counted)
+    return seen
+
+
+def test_each_distinct_segment_of_a_window_is_encoded_once(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = models.loaded("fid", models.t5_folder(tmp_path))
+    seen = encoded_segments(monkeypatch)
     requests = models.some_requests(FORMS["fid"], 40)
     alone = [request._replace(passages=(passage,)) for request in requests for passage in request.passages]
     outputs(model, [*requests, *alone])
@@ -216,20 +222,13 @@ def test_leave_one_outs_encode_nothing_more_than_their_list(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = models.loaded("fid", models.t5_folder(tmp_path))
-    encode, seen = Engine.encode, list[tuple[int, ...]]()
-
-    def counted(self: Engine, batch: Padded) -> torch.Tensor:
-        rows = zip(batch.ids.tolist(), batch.lengths, strict=True)
-        seen.extend(tuple(ids[:length]) for ids, length in rows)
-        return encode(self, batch)
-
     passages = tuple(Passage(f"t{number}", f"river {number}") for number in range(50))
     whole = Request(FORMS["fid"], "who built the bridge", passages)
     without = [
         whole._replace(passages=passages[:number] + passages[number + 1 :]) for number in range(len(passages))
     ]
     expected = [outputs(model, [request])[0] for request in (without[0], without[49])]
-    monkeypatch.setattr(Engine, "encode", counted)
+    seen = encoded_segments(monkeypatch)
     answers = outputs(model, [whole, *without])
     assert len(seen) == len(set(seen)) == 50
     assert [answers[1], answers[50]] == expected

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import polars as pl
 
-from erag_ray.annotators.base import PAIR, SUFFICES, Evidence
+from erag_ray.annotators.base import PAIR, SUFFICES, Evidence, values_of_pairs
 from erag_ray.kinds import NO_RESPONSE
 
 IRRELEVANT_WEIGHT = -1 / 3
@@ -23,14 +23,8 @@ def usable(evidence: Evidence) -> pl.DataFrame:
     Raises:
         ValueError: a pair lacks its response.
     """
-    responses = evidence.of(NO_RESPONSE).unique([*PAIR, "reader"])
-    abstentions = responses.select(*PAIR, "reader", label=1 - pl.col("value"), has_response=pl.lit(True))
-    joined = evidence.pairs.join(abstentions, on=PAIR, how="left")
-    missing = joined.filter(pl.col("has_response").is_null())
-    if missing.height:
-        example = missing.select(PAIR).row(0, named=True)
-        raise ValueError(f"{missing.height} pairs lack a probability of abstention, such as {example}")
-    return joined.drop("has_response")
+    values = values_of_pairs(evidence, NO_RESPONSE, "probability of abstention")
+    return values.select(pl.exclude("value"), label=1 - pl.col("value"))
 
 
 def udcg(evidence: Evidence, relevance: Callable[[Evidence], pl.DataFrame]) -> pl.DataFrame:

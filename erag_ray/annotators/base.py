@@ -81,6 +81,27 @@ def judged_pairs(evidence: Evidence) -> pl.DataFrame:
     return (evidence.pairs if evidence.judged is None else evidence.judged).select(PAIR)
 
 
+def values_of_pairs(evidence: Evidence, kind: Kind, noun: str) -> pl.DataFrame:
+    """Return the value of a kind of request for every pair: query_id, doc_id, reader, value (null: it failed).
+
+    Args:
+        evidence: with the responses of the kind.
+        kind: of requests with single documents.
+        noun: what the value is called in the message.
+
+    Raises:
+        ValueError: a pair lacks its response.
+    """
+    responses = evidence.of(kind).unique([*PAIR, "reader"])
+    values = responses.select(*PAIR, "reader", "value", has_response=pl.lit(True))
+    joined = evidence.pairs.join(values, on=PAIR, how="left")
+    missing = joined.filter(pl.col("has_response").is_null())
+    if missing.height:
+        example = missing.select(PAIR).row(0, named=True)
+        raise ValueError(f"{missing.height} pairs lack a {noun}, such as {example}")
+    return joined.drop("has_response")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Annotator:
     """A rule that labels documents. Its name identifies the rule, since LABELS of several rules share a table."""

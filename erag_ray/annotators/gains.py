@@ -6,7 +6,7 @@ import sys
 
 import polars as pl
 
-from erag_ray.annotators.base import PAIR, Evidence, rows_of
+from erag_ray.annotators.base import PAIR, Evidence, rows_of, values_of_pairs
 from erag_ray.annotators.erag import erag, score_part
 from erag_ray.annotators.unrelated import unrelated_pairs
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD
@@ -132,11 +132,4 @@ def _closed_book_scores(evidence: Evidence) -> pl.DataFrame:
 
 def _likelihoods(evidence: Evidence) -> pl.DataFrame:
     """Return the likelihood of every pair: query_id, doc_id, reader, likelihood."""
-    responses = evidence.of(GOLD_LIKELIHOOD).unique([*PAIR, "reader"])
-    likelihoods = responses.select(*PAIR, "reader", likelihood="value", has_response=pl.lit(True))
-    joined = evidence.pairs.join(likelihoods, on=PAIR, how="left")
-    missing = joined.filter(pl.col("has_response").is_null())
-    if missing.height:
-        example = missing.select(PAIR).row(0, named=True)
-        raise ValueError(f"{missing.height} pairs lack a likelihood, such as {example}")
-    return joined.drop("has_response")
+    return values_of_pairs(evidence, GOLD_LIKELIHOOD, "likelihood").rename({"value": "likelihood"})

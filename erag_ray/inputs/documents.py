@@ -41,14 +41,9 @@ def load_documents(
         config: the job; its ``run_corpora`` says which corpus each run searches.
         entries: of all runs, cut to what is used.
         diagnostics: receives all errors and warnings.
-        doc_ids: gold passages; left out where the runs search several corpora, because they name documents of one.
+        doc_ids: gold passages.
         page_ids: gold pages.
     """
-    corpora = config.searched_corpora
-    if len(corpora) > 1 and len(doc_ids):
-        text = "gold passages, not used: they name documents of one corpus, and the runs search several"
-        diagnostics.warning(text, doc_ids[0], count=len(doc_ids))
-        doc_ids = doc_ids.clear()
     parts = []
     for name, paths, part in _by_corpus(config, entries):
         documents = _of_one(paths, part, diagnostics, doc_ids, page_ids)

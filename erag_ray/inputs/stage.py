@@ -131,6 +131,7 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
         InputError: all problems, including earlier ones in ``diagnostics``.
     """
     loaded, entries = _load(config, diagnostics)
+    loaded = _usable_gold(config, loaded, diagnostics)
     _check_job(config, loaded.queries, loaded.datasets, check_reader, diagnostics)
     needed = _needed(config, loaded.queries, entries)
     with stage_progress("loading passages", show=config.progress):
@@ -149,7 +150,8 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
             both = pl.concat([runs, others])
             check_inputs(loaded.queries, both, documents.present, diagnostics, depth=config.depth)
         diagnostics.raise_errors()
-        gold = _gold(config, loaded, corpus, diagnostics)
+        first = _of_first_corpus(config, corpus)
+        gold = gold_lists(loaded.queries, loaded.provenance, loaded.gold, first, diagnostics=diagnostics)
     return Inputs(
         queries=loaded.queries,
         provenance=loaded.provenance.join(loaded.queries, on="query_id", how="semi"),
@@ -164,15 +166,20 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
     )
 
 
-def _gold(
-    config: JobConfig, loaded: LoadedQueries, corpus: pl.DataFrame, diagnostics: Diagnostics
-) -> pl.DataFrame:
-    """Return GOLD; where the runs search several corpora, by the gold pages in the first."""
+def _usable_gold(config: JobConfig, loaded: LoadedQueries, diagnostics: Diagnostics) -> LoadedQueries:
+    """Leave gold passages out where the runs search several corpora: they name documents of one."""
+    gold = loaded.gold
+    if len(config.searched_corpora) < 2 or gold.is_empty():
+        return loaded
+    text = "gold passages, not used: they name documents of one corpus, and the runs search several"
+    diagnostics.warning(text, gold["doc_id"][0], count=gold.height)
+    return dataclasses.replace(loaded, gold=gold.clear())
+
+
+def _of_first_corpus(config: JobConfig, corpus: pl.DataFrame) -> pl.DataFrame:
+    """Return the passages for lists of gold pages: of several corpora, those of the first."""
     corpora = config.searched_corpora
-    if len(corpora) < 2:
-        return gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, diagnostics=diagnostics)
-    first = corpus.filter(pl.col("doc_id").str.starts_with(f"{corpora[0]}/"))
-    return gold_lists(loaded.queries, loaded.provenance, loaded.gold.clear(), first)
+    return corpus if len(corpora) < 2 else corpus.filter(pl.col("doc_id").str.starts_with(f"{corpora[0]}/"))
 
 
 def _check_job(

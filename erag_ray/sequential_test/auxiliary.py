@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from erag_ray.annotators import ANNOTATORS, Annotator, annotator_named
+from erag_ray.annotators import ANNOTATORS, PAIR, Annotator, annotator_named
 from erag_ray.config import JobConfig
 from erag_ray.errors import InputError
 from erag_ray.inference import run_stage
@@ -18,7 +18,6 @@ from erag_ray.planning import check_reader, plan_stage, preview
 from erag_ray.sequential_test.config import SettleConfig
 
 STAGE = "settle_auxiliary"
-PAIR = ["query_id", "doc_id"]
 
 
 def auxiliary_problems(config: SettleConfig, inputs: Inputs) -> Iterator[str]:
@@ -64,17 +63,16 @@ def auxiliary_labels(config: SettleConfig, inputs: Inputs, documents: pl.DataFra
     """
     job, name = _job(config), job_annotator(config)
     listed = dataclasses.replace(inputs, runs=inputs.runs.join(documents, on=PAIR, how="semi"))
-    evidence = dataclasses.replace(evidence_of(listed), relevant_from=config.judge.threshold)
+    evidence, scoring = dataclasses.replace(evidence_of(listed), relevant_from=config.judge.threshold), None
     if annotator_named(name).requests:
         plan = plan_stage(job, listed, STAGE, single_document=True, end_to_end=False)
         say(*preview(plan, show=config.progress))
         done = judge_outputs(job, listed, run_stage(job, plan))
         scoring = scoring_of(done.judgements)
         evidence = dataclasses.replace(evidence, values=done.values(listed), scoring=scoring)
-        labels = label_by_reader(name, evidence)
+    labels = label_by_reader(name, evidence)
+    if scoring is not None:
         check_scores(scoring, job)
-    else:
-        labels = label_by_reader(name, evidence)
     return documents.select(PAIR).join(labels.select(*PAIR, auxiliary="label"), on=PAIR, how="left")
 
 
