@@ -10,6 +10,7 @@ its questions are drawn anew, with replacement. OUT/prediction_powered.md then h
   sets, and the half-width of the intervals relative to that without it.
 - Winner: three runs, five looks, Holm over the three pairs: how often a run is named the best, how often a wrong one,
   and the share of all documents that was read by then, with and without the auxiliary label, and with all documents.
+- Questions: the same as Coverage where all documents of a sample of the questions are read (reader_queries).
 """
 
 from __future__ import annotations
@@ -24,16 +25,20 @@ import numpy.typing as npt
 import polars as pl
 from scipy import stats
 
-from erag_ray.agreement import LabelSample, powered_values
+from erag_ray.agreement import LabelSample, mean_intervals, powered_values, resample_weights
+from erag_ray.evaluate import estimate_all
 from erag_ray.sequential_test.design import importance, probabilities, rank_weights
 from erag_ray.sequential_test.looks import largest_divisor, rejected
 
 CORRELATIONS = (0.0, 0.3, 0.6, 0.8)
 FRACTIONS = (0.1, 0.2, 0.5)
 SIZES = (200, 500)
+SAMPLES = ((500, 50), (1000, 100), (1000, 300))
+"""Questions in all, and those that are read."""
 NUM_SETS = 2000
 NUM_WINNERS = 200
 NUM_LOOKS = 5
+NUM_RESAMPLES = 500
 DEPTH = 10
 SHARED = 4
 LEVELS = (0.30, 0.25, 0.20)
@@ -169,6 +174,32 @@ def coverage(
     return hits / num_sets, float(widths[0] / widths[1])
 
 
+def question_coverage(
+    num_questions: int, num_read: int, correlation: float, num_sets: int = NUM_SETS
+) -> tuple[float, float]:
+    """Return what `coverage` does, where a sample of the questions is read and all others are predicted."""
+    generator = np.random.default_rng([num_questions, num_read, int(100 * correlation)])
+    hits, widths = 0, np.zeros(2)
+    for number in range(num_sets):
+        data = generated(generator, num_questions, correlation)
+        is_read = generator.permutation(num_questions) < num_read
+        read, cheap = (measured(data, labels) for labels in (data.labels, data.auxiliary))
+        read[~is_read] = np.nan
+        powered = [estimate_all(read[:, run], cheap[:, run]).values for run in (0, 1)]
+        columns = np.stack([powered[0] - powered[1], read[:, 0] - read[:, 1]], axis=1)
+        draws = resample_weights(num_questions, NUM_RESAMPLES, number)
+        (_, low, high), (_, lowest, highest) = mean_intervals(columns, draws)
+        widths += high - low, highest - lowest
+        hits += bool(low <= truth((0, 1)) <= high)
+    return hits / num_sets, float(widths[0] / widths[1])
+
+
+def measured(data: Data, labels: Floats) -> Floats:
+    """Return P@10 of each question and run, [num_questions, 3]."""
+    weights = rank_weights("P", data.ranks, DEPTH)
+    return np.stack([np.bincount(data.questions, labels * column) for column in weights.T], axis=1)
+
+
 def winner(
     generator: np.random.Generator, data: Data, fraction: float, depth: int, *, is_powered: bool
 ) -> tuple[int | None, float]:
@@ -256,6 +287,10 @@ def main(out: pathlib.Path, folders: list[str], num_sets: int, num_winners: int)
     for size, correlation, fraction in itertools.product(SIZES, CORRELATIONS, FRACTIONS):
         covered, width = coverage(size, correlation, fraction, num_sets)
         write(f"| {size} | {correlation:g} | {fraction:.0%} | {covered:.1%} | {width:.2f} |")
+    write(*table("questions | read | correlation | covered | width"))
+    for (size, num_read), correlation in itertools.product(SAMPLES, CORRELATIONS):
+        covered, width = question_coverage(size, num_read, correlation, num_sets)
+        write(f"| {size} | {num_read} | {correlation:g} | {covered:.1%} | {width:.2f} |")
 
 
 if __name__ == "__main__":

@@ -16,7 +16,8 @@ import pytest
 import rich.console
 from conftest import read_here
 from several_datasets import three
-from tiny import RunJob, Tiny, compare, kilt_line, make_tables, passage_line, trec_lines, write_tiny
+from tiny import RunJob, Tiny, compare, make_tables
+from towns import towns
 
 from erag_ray.agreement import resample_weights
 from erag_ray.errors import InputError
@@ -34,30 +35,10 @@ RIGHT = {"good": 40, "half": 20, "slip": 39, "copy": 40}
 PASSES = {"baseline_run": "half", "candidate_run": "good"}
 
 
-def towns(folder: pathlib.Path) -> Tiny:
-    """40 questions; the echo reader answers with a passage's title, so a run is right where it has the answer."""
-    tiny = write_tiny(folder)
-    numbers = range(NUM_QUESTIONS)
-    tiny.queries.write_text(
-        "".join(kilt_line(f"q{n}", f"who lives in town {n}", f"Person {n}", None) for n in numbers)
-    )
-    tiny.passages.write_text(
-        "".join(
-            passage_line(f"d{n}{kind}", f"p{n}", f"Person {n}" if kind == "right" else "Nobody", f"town {n}")
-            for n in numbers
-            for kind in ("right", "wrong")
-        )
-    )
-    for run, right in RIGHT.items():
-        lists = {f"q{n}": f"d{n}{'right' if n < right else 'wrong'}" for n in numbers}
-        tiny.run(run).write_text(trec_lines(lists))
-    return tiny.with_config(runs={run: str(tiny.run(run)) for run in RIGHT}, num_resamples=100)
-
-
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     """A finished comparison of four runs over 40 questions."""
-    tiny = towns(tmp_path_factory.mktemp("finished"))
+    tiny = towns(tmp_path_factory.mktemp("finished"), RIGHT, NUM_QUESTIONS)
     with pytest.MonkeyPatch.context() as patch:
         read_here(patch)
         make_tables(tiny)

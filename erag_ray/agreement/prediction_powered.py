@@ -9,8 +9,8 @@ With any prediction x_d of the label the difference estimator
 has the right expectation (Cassel, Sarndal & Wretman, Biometrika 1976; prediction-powered inference: Angelopoulos et
 al., Science 2023, and PPI++, arXiv 2311.01453; PRECISE, arXiv 2606.05308). A good prediction makes its variance small,
 a bad one large, so it is fitted to the sample: x_d = intercept + lambda f_d for the auxiliary label f_d, clamped to
-[0, 1] as labels are. An f that says nothing gets a lambda near 0. One line serves all ranks: lines by groups of ranks
-had the same variance.
+the bounds of labels, [0, 1]. An f that says nothing gets a lambda near 0. One line serves all ranks: lines by groups of
+ranks had the same variance.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class LabelSample:
         weights: of each label in the value of its question.
         probabilities: probability of being read; 0 only where the weight is 0.
         is_read: whether the document was read.
-        labels: in [0, 1] where the document was read; not used elsewhere.
+        labels: within ``bounds`` where the document was read; not used elsewhere.
         auxiliary: the cheap label of every document, finite.
+        bounds: (smallest, largest) possible label; predictions are clamped to them.
     """
 
     questions: npt.NDArray[np.int64]
@@ -52,6 +53,7 @@ class LabelSample:
     is_read: npt.NDArray[np.bool_]
     labels: Floats
     auxiliary: Floats
+    bounds: tuple[float, float] = (0.0, 1.0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,8 +84,8 @@ def powered_values(sample: LabelSample, num_questions: int) -> PoweredValues:
         num_questions: their number; a question without documents has the value 0.
 
     Raises:
-        ValueError: arrays of unequal length; a label that was read and is not in [0, 1]; an auxiliary label that is not
-            finite; a document with a weight that cannot be read.
+        ValueError: arrays of unequal length; a label that was read and is not within the bounds; an auxiliary label
+            that is not finite; a document with a weight that cannot be read.
     """
     _check(sample)
     inverse = np.divide(1.0, sample.probabilities, out=np.zeros(len(sample.weights)), where=sample.is_read)
@@ -96,7 +98,7 @@ def powered_values(sample: LabelSample, num_questions: int) -> PoweredValues:
     right = _by_question(sample, (spread * labels)[:, None] * predictors, num_questions)
     num_read = _by_question(sample, sample.is_read.astype(np.float64), num_questions)
     lines = _lines(*(_without_own(sums) for sums in (gram, right, num_read)))
-    predicted = np.clip((lines[sample.questions] * predictors).sum(axis=1), 0.0, 1.0)
+    predicted = np.clip((lines[sample.questions] * predictors).sum(axis=1), *sample.bounds)
     from_labels = _by_question(sample, sample.weights * labels * inverse, num_questions)
     corrections = _by_question(sample, sample.weights * predicted * (1 - inverse), num_questions)
     slope = _lines(gram.sum(axis=0), right.sum(axis=0), num_read.sum())[1]
@@ -109,11 +111,14 @@ def powered_values(sample: LabelSample, num_questions: int) -> PoweredValues:
 
 
 def _check(sample: LabelSample) -> None:
-    if len({len(column) for column in vars(sample).values()}) != 1:
+    columns = [column for column in vars(sample).values() if column is not sample.bounds]
+    if len({len(column) for column in columns}) != 1:
         raise ValueError("the arrays of a sample must have one entry for each document")
-    read = sample.labels[sample.is_read]
-    if not ((read >= 0) & (read <= 1)).all() or not np.isfinite(sample.auxiliary).all():
-        raise ValueError("labels that were read must be in [0, 1], and auxiliary labels finite")
+    read, (low, high) = sample.labels[sample.is_read], sample.bounds
+    if not ((read >= low) & (read <= high)).all() or not np.isfinite(sample.auxiliary).all():
+        raise ValueError(
+            f"labels that were read must be within [{low:g}, {high:g}], and auxiliary labels finite"
+        )
     if ((sample.probabilities <= 0) & ((sample.weights != 0) | sample.is_read)).any():
         raise ValueError("a document with a weight needs a probability above 0, or the estimate is biased")
 

@@ -126,6 +126,11 @@ class Annotator:
     uses_threshold: bool = False
     """Whether its labels depend on the job's threshold."""
 
+    @property
+    def asks_reader(self) -> bool:
+        """Whether its labels need answers of the reader."""
+        return any(spec.kind.role == "reader" for spec in self.requests)
+
 
 def with_passage(frame: pl.DataFrame, corpus: pl.DataFrame, column: str) -> pl.DataFrame:
     """Add a column of CORPUS to ``frame``, in the same row order.

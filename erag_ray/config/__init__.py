@@ -8,7 +8,7 @@ of its own here; its ``PATHS`` name the fields in which ``$NAME`` and ``~`` are 
 from erag_ray.config.check import require
 from erag_ray.config.command_line import expand, map_paths, parse, unknown_key
 from erag_ray.config.corpora import CorpusConfig
-from erag_ray.config.job import CREDITS, KNOWN, ORDERS, JobConfig
+from erag_ray.config.job import CREDITS, KNOWN, MIN_READER_QUERIES, ORDERS, JobConfig
 from erag_ray.config.judge import JudgeConfig
 from erag_ray.config.outside import OUTSIDE_KINDS
 from erag_ray.config.prompt import BUILT_IN, PROMPT_CHOICES, ExampleConfig, PromptConfig, fields_of
@@ -27,6 +27,7 @@ __all__ = [
     "CREDITS",
     "KINDS",
     "KNOWN",
+    "MIN_READER_QUERIES",
     "ORDERS",
     "OUTSIDE_KINDS",
     "PROMPT_CHOICES",

@@ -22,6 +22,8 @@ CREDITS = ("leave_one_out", "marginal", "shapley")
 """Ways to credit a document of a list with its part in the list's score."""
 ORDERS = ("reversed", "shuffled", "unrelated_before", "unrelated_after")
 """Changes of a list that leave its documents in it."""
+MIN_READER_QUERIES = 30
+"""To fewer questions no auxiliary label is fitted."""
 KNOWN = "known"
 """The slice by whether the reader answers a question without passages."""
 
@@ -158,6 +160,14 @@ class JobConfig:
     the answer, to the reader), gain (erag with the document minus without any), gain_likelihood (gold_likelihood minus
     what unrelated documents give), usable (1 minus the probability that the reader abstains), udcg and udcg_provenance
     (usable with a sign, relevance by erag or provenance), distracting, or package.module:name."""
+
+    reader_queries: int | None = None
+    """The reader answers a sample of this many questions of each dataset, the same for every run (null: all). What asks
+    no reader (contains_answer_dpr, provenance, the judge) still labels all of them."""
+
+    auxiliary: str | None = None
+    """With reader_queries: the annotator among annotators whose labels of all questions narrow the intervals of means
+    and comparisons; they need not be right. Any that asks no reader (null: none)."""
 
     measures: list[str] | None = None
     """Measures of a ranked list: P, R, AP (or MAP), RR (or MRR), nDCG, Success (or Hit Ratio), or package.module:name
@@ -313,6 +323,7 @@ class JobConfig:
                 1 <= depth <= self.depth, f"end_to_end_depths: {depth} is not within 1..depth={self.depth}"
             )
         self._check_credits()
+        self._check_auxiliary()
         for cutoff in self.cutoffs:
             require(cutoff >= 1, f"cutoffs: {cutoff} is not at least 1")
         require(0 < self.confidence < 1, f"confidence must lie between 0 and 1, got {self.confidence}")
@@ -325,7 +336,7 @@ class JobConfig:
             value = getattr(self, name)
             require(value >= 100, f"{name} must be at least 100, got {value}")
         require(self.num_resamples >= 100, f"num_resamples must be at least 100, got {self.num_resamples}")
-        for name in ("num_queries", "wait_for_gpus", "cpus_per_reader", "rows_per_block"):
+        for name in ("num_queries", "reader_queries", "wait_for_gpus", "cpus_per_reader", "rows_per_block"):
             value = getattr(self, name)
             require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
         limit = self.max_batch_seconds
@@ -343,6 +354,19 @@ class JobConfig:
         require(
             0 <= self.max_error_fraction <= 1,
             f"max_error_fraction must lie in 0..1, got {self.max_error_fraction}",
+        )
+
+    def _check_auxiliary(self) -> None:
+        name, count = self.auxiliary, self.reader_queries
+        if name is None:
+            return
+        text = "auxiliary: set reader_queries, so that the reader answers a sample; else there is nothing to predict"
+        require(count is not None, text)
+        text = f"reader_queries must be at least {MIN_READER_QUERIES} with auxiliary, to fit it, got {count}"
+        require(count is None or count >= MIN_READER_QUERIES, text)
+        require(
+            name in self.annotators,
+            f"auxiliary: {name} is not among annotators ({', '.join(self.annotators)})",
         )
 
     def _check_credits(self) -> None:

@@ -20,9 +20,8 @@ from erag_ray.credit.agreement import (
 from erag_ray.credit.lists import CreditLists, credit_lists, order_lists
 from erag_ray.credit.orders import order_effects
 from erag_ray.credit.values import credits_of
-from erag_ray.datasets import sample
 from erag_ray.evaluate import Settings, all_slices, check_made, settings_of
-from erag_ray.inputs import Inputs, end_to_end_settings, evidence_of, scores_of
+from erag_ray.inputs import Inputs, end_to_end_settings, evidence_of, sampled, scores_of
 from erag_ray.kinds import ANSWER
 from erag_ray.logs import say
 from erag_ray.progress import stage_progress
@@ -97,11 +96,7 @@ def _ranked(config: JobConfig, inputs: Inputs, depths: Sequence[int]) -> pl.Data
     # with it comes torch, which the evaluation does not need
     from erag_ray.planning import ranked_lists
 
-    sampled = [
-        sample(part, config.credit_queries, config.seed)
-        for part in inputs.queries.partition_by("dataset", maintain_order=True)
-    ]
-    queries = pl.concat([inputs.queries.clear(), *sampled])
+    queries = sampled(config, inputs.queries, config.credit_queries)
     runs = inputs.runs.join(queries, on="query_id", how="semi")
     return ranked_lists(runs, queries["query_id"], depths)
 

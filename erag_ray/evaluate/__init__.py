@@ -9,6 +9,7 @@ list measure, and the reader's closed-book answer is its utility. A null (not ju
 one column, and the rows say how many were left out.
 """
 
+from erag_ray.evaluate.auxiliary import OF_LISTS, auxiliary_means, estimate_all, with_estimates
 from erag_ray.evaluate.cells import (
     CELLS_MEANING,
     COMPLEMENT_QUANTITIES,
@@ -23,17 +24,18 @@ from erag_ray.evaluate.columns import DatasetColumns, by_dataset, measured_and_u
 from erag_ray.evaluate.common import ANY, OWN_LIST, POOL, Floats, Settings, depths_of
 from erag_ray.evaluate.comparisons import best_depths, comparisons, contrasts
 from erag_ray.evaluate.export import export
+from erag_ray.evaluate.lists import per_query, per_query_parts
 from erag_ray.evaluate.pool_bias import pool_bias
 from erag_ray.evaluate.slices import MIN_QUESTIONS, all_slices, slice_comparisons, slice_means, with_slices
 from erag_ray.evaluate.stage import RESULTS, check_made, evaluate, settings_of
 from erag_ray.evaluate.statistics import correlations, means
-from erag_ray.evaluate.values import per_query, per_query_parts
 
 __all__ = [
     "ANY",
     "CELLS_MEANING",
     "COMPLEMENT_QUANTITIES",
     "MIN_QUESTIONS",
+    "OF_LISTS",
     "OWN_LIST",
     "POOL",
     "RATES",
@@ -42,6 +44,7 @@ __all__ = [
     "Floats",
     "Settings",
     "all_slices",
+    "auxiliary_means",
     "best_depths",
     "by_dataset",
     "cell_columns",
@@ -54,6 +57,7 @@ __all__ = [
     "contrasts",
     "correlations",
     "depths_of",
+    "estimate_all",
     "evaluate",
     "export",
     "means",
@@ -66,5 +70,6 @@ __all__ = [
     "slice_comparisons",
     "slice_means",
     "table_of",
+    "with_estimates",
     "with_slices",
 ]

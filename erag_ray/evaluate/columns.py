@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from erag_ray.agreement import permutations, permutations_among, resample_weights
+from erag_ray.agreement import PoweredValues, permutations, permutations_among, resample_weights
 from erag_ray.evaluate.common import ANY, Floats, Settings
 from erag_ray.runs import END_TO_END, REFERENCES
 from erag_ray.schemas import TableSchema, conform
@@ -55,21 +55,37 @@ class DatasetColumns:
     columns: list[NamedColumn]
     """Each [num_queries], NaN where not judged or not applicable."""
     draws: Draws
+    estimates: Mapping[int, PoweredValues] = field(default_factory=dict)
+    """Index of a column that only a sample of the queries has -> estimates for all: see `evaluate.auxiliary`."""
 
     def among(self, is_selected: npt.NDArray[np.bool_]) -> DatasetColumns:
-        """The same over the selected queries, with the same draws of them."""
+        """The same over the selected queries, with the same draws of them, and without estimates."""
         columns = [(name, column[is_selected]) for name, column in self.columns]
         return replace(
             self,
+            estimates={},
             query_ids=self.query_ids.filter(is_selected),
             columns=columns,
             draws=self.draws.among(is_selected),
         )
 
     @property
+    def estimated(self) -> list[NamedColumn]:
+        """Return the columns, estimates in place of those of a sample of the queries."""
+        return [
+            (name, self.estimates[index].values if index in self.estimates else column)
+            for index, (name, column) in enumerate(self.columns)
+        ]
+
+    @property
     def of_runs(self) -> list[NamedColumn]:
         """Return the columns of the compared runs, without the references."""
-        return [item for item in self.columns if item[0]["run_id"] not in REFERENCES]
+        return without_references(self.columns)
+
+
+def without_references(columns: Sequence[NamedColumn]) -> list[NamedColumn]:
+    """Return the columns of the compared runs."""
+    return [item for item in columns if item[0]["run_id"] not in REFERENCES]
 
 
 def by_dataset(

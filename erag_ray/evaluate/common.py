@@ -40,6 +40,7 @@ class Settings:
         seed: of the resamples, the flips and the permutations.
         slices: paths in the records of questions, and `config.KNOWN`.
         ideals: which of `IDEALS` measures use; those without an ideal are computed in any case.
+        auxiliary: the annotator whose labels predict what the reader was not asked (None: nothing is predicted).
     """
 
     depths: Sequence[int]
@@ -54,6 +55,7 @@ class Settings:
     seed: int
     slices: Sequence[str] = ()
     ideals: Sequence[str] = IDEALS
+    auxiliary: str | None = None
 
     def cutoffs_at(self, depth: int) -> list[int]:
         """The cut-offs of lists of a depth, ascending."""

@@ -33,6 +33,7 @@ from erag_ray.evaluate.columns import (
     measured_and_used,
     same_list,
     table_of,
+    without_references,
 )
 from erag_ray.evaluate.common import ANY, OWN_LIST, Floats, Settings
 from erag_ray.measures import MEASURES
@@ -50,13 +51,13 @@ def comparisons(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Da
     """COMPARISONS of every two runs, by utility and by each measure of each annotator.
 
     p-values by paired randomisation, adjusted by Holm over all pairs of runs within one dataset, reader, quantity and
-    depth. ``difference`` is run_a's mean minus run_b's over the queries judged in both. Measures whose ideal is the
-    run's own list are left out: they compare no runs. A run that never scored above 0 end to end is not compared.
+    depth. ``difference`` is run_a's mean minus run_b's over the ``num_queries`` judged in both, or over all with the
+    estimates of an auxiliary label. Measures whose ideal is the run's own list are left out: they compare no runs. A
+    run that never scored above 0 end to end is not compared.
     """
     rows: list[Row] = []
     for dataset in datasets:
-        comparable = [item for item in dataset.of_runs if item[0]["ideal"] != OWN_LIST]
-        families = [_family(name, runs) for name, runs in by_run(comparable) if len(runs) > 1]
+        families = list(_families(dataset))
         flips = sign_flips(dataset.draws.weights.shape[1], settings.num_flips, settings.seed)
         for batch in _batched(families):
             differences = np.concatenate([family.differences for family in batch], axis=1)
@@ -88,18 +89,35 @@ class _Family:
 
     name: Mapping[str, object]
     pairs: Sequence[tuple[str, str]]
+    judged: Floats
+    """[num_queries, num_pairs], the differences of what was judged; NaN where one of the two was not."""
     differences: Floats
-    """[num_queries, num_pairs], NaN where one of the two was not judged."""
+    """The same, with the estimates of an auxiliary label in place of what it predicts."""
     reasons: Sequence[str | None]
     """Why a pair is not compared."""
 
 
-def _family(name: Mapping[str, object], runs: Mapping[str, Floats]) -> _Family:
+def _families(dataset: DatasetColumns) -> Iterator[_Family]:
+    of_judged, of_estimates = (
+        by_run([item for item in without_references(columns) if item[0]["ideal"] != OWN_LIST])
+        for columns in (dataset.columns, dataset.estimated)
+    )
+    for (name, runs), (_, estimates) in zip(of_judged, of_estimates, strict=True):
+        if len(runs) > 1:
+            yield _family(name, runs, estimates)
+
+
+def _family(
+    name: Mapping[str, object], runs: Mapping[str, Floats], estimates: Mapping[str, Floats]
+) -> _Family:
     pairs = list(itertools.combinations(sorted(runs), 2))
-    differences: Floats = np.stack([paired_differences(runs[a], runs[b]) for a, b in pairs], axis=1)
+    judged, differences = (
+        np.stack([paired_differences(columns[a], columns[b]) for a, b in pairs], axis=1)
+        for columns in (runs, estimates)
+    )
     silent = {run for run, column in runs.items() if _never_scored(name, column)}
-    reasons = [_why_not(pair, silent, column) for pair, column in zip(pairs, differences.T, strict=True)]
-    return _Family(name=name, pairs=pairs, differences=differences, reasons=reasons)
+    reasons = [_why_not(pair, silent, column) for pair, column in zip(pairs, judged.T, strict=True)]
+    return _Family(name=name, pairs=pairs, judged=judged, differences=differences, reasons=reasons)
 
 
 def _rows(family: _Family, p_values: Floats, intervals: Sequence[Interval]) -> Iterator[Row]:
@@ -108,11 +126,11 @@ def _rows(family: _Family, p_values: Floats, intervals: Sequence[Interval]) -> I
     name = family.name
     last = (name["depth"], name["measure"], name["cutoff"], name["ideal"])
     for index, (pair, reason) in enumerate(zip(family.pairs, family.reasons, strict=True)):
-        column = family.differences[:, index]
+        column, estimates = family.judged[:, index], family.differences[:, index]
         judged = column[~np.isnan(column)]
         tests = (float(p_values[index]), float(adjusted[index]))
         size = effect_size(judged)
-        figures = (*intervals[index], *tests, size, detectable_difference(judged))
+        figures = (*intervals[index], *tests, size, detectable_difference(estimates[~np.isnan(estimates)]))
         shown = figures if reason is None else (None,) * len(figures)
         reason = reason or (NO_VARIATION if size is None else None)
         first = (name["reader"], name["score"], name["annotator"], *pair)

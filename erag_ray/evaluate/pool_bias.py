@@ -12,7 +12,7 @@ import polars as pl
 from erag_ray.agreement import agree_over_runs
 from erag_ray.evaluate.columns import DIGITS, table_of
 from erag_ray.evaluate.common import Floats, Settings
-from erag_ray.evaluate.values import LabelGroup, label_groups, uses_ideal
+from erag_ray.evaluate.lists import LabelGroup, label_groups, uses_ideal
 from erag_ray.measures import Lists, compute_all
 from erag_ray.schemas import POOL_BIAS
 

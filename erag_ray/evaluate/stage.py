@@ -10,14 +10,15 @@ import polars as pl
 from erag_ray.annotators import applicable_queries, uses
 from erag_ray.config import JobConfig
 from erag_ray.errors import InputError
+from erag_ray.evaluate.auxiliary import auxiliary_means, with_estimates
 from erag_ray.evaluate.cells import cell_columns, cell_comparisons, cell_shares, cells, complements
 from erag_ray.evaluate.columns import DatasetColumns, by_dataset
 from erag_ray.evaluate.common import IDEALS, OWN_LIST, POOL, Settings, depths_of
 from erag_ray.evaluate.comparisons import best_depths, comparisons, contrasts
+from erag_ray.evaluate.lists import per_query_parts
 from erag_ray.evaluate.pool_bias import pool_bias
 from erag_ray.evaluate.slices import all_slices, slice_comparisons, slice_means
 from erag_ray.evaluate.statistics import correlations, means
-from erag_ray.evaluate.values import per_query_parts
 from erag_ray.files import Diagnostics
 from erag_ray.inputs import (
     Inputs,
@@ -26,12 +27,14 @@ from erag_ray.inputs import (
     evaluation_notes,
     evidence_of,
     label_settings,
+    sample_notes,
     scores_of,
 )
 from erag_ray.logs import say
 from erag_ray.progress import StageProgress, stage_progress
 from erag_ray.runs import list_duplicates
 from erag_ray.schemas import (
+    AUXILIARY_MEANS,
     BEST_DEPTHS,
     CELL_COMPARISONS,
     CELL_SHARES,
@@ -75,8 +78,11 @@ OF_VALUES: Mapping[TableSchema, tuple[MakeTable, Sequence[str]]] = {
     COMPARISONS: (comparisons, ("num_resamples", "confidence", "num_flips", "seed")),
     CONTRASTS: (contrasts, ("statistics", "num_resamples", "confidence", "seed")),
     BEST_DEPTHS: (best_depths, ("num_resamples", "confidence", "seed")),
+    AUXILIARY_MEANS: (auxiliary_means, ("num_resamples", "confidence", "seed")),
 }
 """Tables made from values of lists and utility, how, and the settings that each depends on."""
+WITH_ESTIMATES = (MEANS, COMPARISONS, AUXILIARY_MEANS)
+"""Those in which an auxiliary label stands in for what the reader was not asked."""
 OF_CELLS: Mapping[TableSchema, tuple[MakeTable, Sequence[str]]] = {
     CELL_COMPARISONS: (cell_comparisons, ("num_resamples", "confidence", "num_flips", "seed")),
     COMPLEMENTS: (complements, ("confidence",)),
@@ -97,8 +103,8 @@ SOURCES: Mapping[TableSchema, Sequence[TableSchema]] = {
     **dict.fromkeys((SLICE_MEANS, SLICE_COMPARISONS), (PER_QUERY, UTILITY, CELLS, SLICES, QUERIES)),
 }
 """Each result, and the tables that it is made from."""
-RESULTS = tuple(SOURCES)
-"""Tables that evaluation makes of labels and utility, in the order in which it makes them."""
+RESULTS = tuple(schema for schema in SOURCES if schema != AUXILIARY_MEANS)
+"""Tables that evaluation always makes of labels and utility, in the order in which it makes them."""
 
 
 def settings_of(config: JobConfig) -> Settings:
@@ -116,11 +122,12 @@ def settings_of(config: JobConfig) -> Settings:
         seed=config.seed,
         slices=tuple(dict.fromkeys(config.slices)),
         ideals=(OWN_LIST,) if len(config.searched_corpora) > 1 else IDEALS,
+        auxiliary=config.auxiliary,
     )
 
 
 def evaluate(config: JobConfig, inputs: Inputs) -> None:
-    """Make all of `RESULTS` from the sealed LABELS and UTILITY.
+    """Make all of `RESULTS` from the sealed LABELS and UTILITY, and AUXILIARY_MEANS where a label is auxiliary.
 
     Raises:
         InputError: one of them is not sealed, or was made with other settings or from other inputs, or the config asks
@@ -133,7 +140,10 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
     check_made(tables, LABELS, "annotate", label_settings(config, inputs.datasets))
     check_made(tables, UTILITY, "end_to_end", end_to_end_settings(config, inputs.datasets))
     evaluation = _Evaluation(config, inputs, tables)
-    same = [schema.name for schema in RESULTS if not evaluation.make(schema)]
+    wanted = [*RESULTS, *([AUXILIARY_MEANS] if config.auxiliary else [])]
+    same = [schema.name for schema in wanted if not evaluation.make(schema)]
+    if not config.auxiliary:
+        tables.folder.delete_folder(AUXILIARY_MEANS.name)
     _count_duplicates(config, inputs, tables)
     if same:
         say(f"{', '.join(same)}: as sealed before")
@@ -203,15 +213,18 @@ class _Evaluation:
     def _make(self, schema: TableSchema, at: StageProgress, append: Append) -> Mapping[str, object]:
         for part in self._parts(schema, at):
             append(schema, part)
-        return {"notes": evaluation_notes(self.config)} if schema == PER_QUERY else {}
+        if schema != PER_QUERY:
+            return {}
+        notes = sample_notes(self.config, self.inputs.queries, self.inputs.runs)
+        return {"notes": [*evaluation_notes(self.config), *notes]}
 
-    @staticmethod
-    def _keys(schema: TableSchema) -> Sequence[str]:
+    def _keys(self, schema: TableSchema) -> Sequence[str]:
         """The settings that a table depends on."""
         if schema == CELLS:
             return ("threshold",)
         makers = {**OF_VALUES, **OF_CELLS, **OF_SLICES}
-        return OF_LABELS[schema] if schema in OF_LABELS else makers[schema][1]
+        keys = OF_LABELS[schema] if schema in OF_LABELS else makers[schema][1]
+        return [*keys, "auxiliary"] if schema in WITH_ESTIMATES and self.settings.auxiliary else keys
 
     def _parts(self, schema: TableSchema, at: StageProgress) -> Iterable[pl.DataFrame]:
         if schema == CELLS:
@@ -224,6 +237,8 @@ class _Evaluation:
             return at.each(per_query_parts(*arguments, fact_labels), "parts")
         is_of_cells = schema in OF_CELLS or schema == CELL_SHARES
         datasets = self._cell_columns if is_of_cells else self._columns
+        if schema in WITH_ESTIMATES:
+            datasets = self._estimated_columns
         parts = [self._part(schema, one) for one in at.each(datasets, "datasets")]
         return [_one_table(schema, parts)]
 
@@ -242,6 +257,10 @@ class _Evaluation:
     def _columns(self) -> list[DatasetColumns]:
         values = self.tables.read_parts(PER_QUERY)
         return by_dataset(values, self.used, self.inputs.queries, self.settings)
+
+    @functools.cached_property
+    def _estimated_columns(self) -> list[DatasetColumns]:
+        return [with_estimates(dataset, self.settings.auxiliary) for dataset in self._columns]
 
     @functools.cached_property
     def _cells(self) -> pl.DataFrame:

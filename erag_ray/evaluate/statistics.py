@@ -35,12 +35,12 @@ Row = tuple[object, ...]
 
 
 def means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
-    """MEANS over queries of PER_QUERY and of UTILITY, with bootstrap intervals."""
+    """MEANS over queries of PER_QUERY and of UTILITY, with bootstrap intervals; ``num_queries`` are those judged."""
     rows = []
     for dataset in datasets:
         if not dataset.columns:
             continue
-        table = np.stack([column for _, column in dataset.columns], axis=1)
+        table = np.stack([column for _, column in dataset.estimated], axis=1)
         intervals = mean_intervals(table, dataset.draws.weights, settings.confidence)
         for (name, column), interval in zip(dataset.columns, intervals, strict=True):
             counted = int((~np.isnan(column)).sum())

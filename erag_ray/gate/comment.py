@@ -48,6 +48,8 @@ class Comparison:
     """query_id, dataset, score, question, answers, baseline, candidate, difference: questions that both have judged."""
     num_unjudged: int
     """Questions without an end-to-end score in one of the two; they are left out."""
+    auxiliary: str | None = None
+    """The annotator whose labels predict their differences in place of that."""
     changes: Sequence[Difference]
     decisions: Mapping[str, Decision]
     """By dataset."""
@@ -124,7 +126,11 @@ def _findings(comparison: Comparison) -> Iterator[Finding]:
     for kind in dict.fromkeys(one.kind for one in comparison.changes):
         texts = "; ".join(one.text for one in comparison.changes if one.kind == kind)
         yield Finding(topic="run", text=f"what changed: {kind}: {texts}")
-    if comparison.num_unjudged:
+    if comparison.num_unjudged and comparison.auxiliary:
+        count = f"{comparison.num_unjudged:,} of {comparison.num_unjudged + comparison.pairs.height:,}"
+        text = f"questions without a score in one of the two, predicted from {comparison.auxiliary}: {count}"
+        yield Finding(topic="certainty", text=text)
+    elif comparison.num_unjudged:
         text = f"questions without a score in one of the two, left out: {comparison.num_unjudged:,}"
         yield Finding(topic="missing", text=text, is_warning=True)
     sides = (comparison.baseline, comparison.candidate)

@@ -41,6 +41,10 @@ class GateConfig:
     """What may differ between the two: run (the lists of documents), retriever (the file that the lists come from),
     corpus (the passages), reader (its model, weights and settings), prompt. Any other difference is an error."""
 
+    auxiliary: str | None = None
+    """An annotator of both jobs that asks no reader, such as contains_answer_dpr, whose labels of all questions narrow
+    the bounds where the reader answered a sample of them (reader_queries; null: none)."""
+
     num_resamples: int = 10_000
     """Bootstrap resamples of the questions."""
 

@@ -72,15 +72,17 @@ class Decision(Bounds):
     verdict: Verdict
 
 
-def bounds(values: Floats, rule: Rule) -> Bounds:
+def bounds(values: Floats, rule: Rule, estimates: Floats | None = None) -> Bounds:
     """Return the mean of paired differences with its bounds.
 
     Args:
         values: [num_questions] from `paired_differences`, without NaN, at least one.
         rule: margin, confidence and the bootstrap.
+        estimates: of the differences of all questions, where the values are those of a sample (None: they are all).
     """
-    column, count = values[:, None], len(values)
-    weights = resample_weights(count, rule.num_resamples, rule.seed)
+    column = (values if estimates is None else estimates)[:, None]
+    count = len(values)
+    weights = resample_weights(len(column), rule.num_resamples, rule.seed)
     # the ends of a 90 % interval are one-sided bounds of 95 %
     ((mean, low, high),) = mean_intervals(column, weights, 2 * rule.confidence - 1)
     p_passed, p_failed = (
@@ -98,20 +100,24 @@ def bounds(values: Floats, rule: Rule) -> Bounds:
         high=high if is_enough else None,
         p_passed=p_passed if is_enough else 1.0,
         p_failed=p_failed if is_enough else 1.0,
-        num_needed=_needed(values, rule),
+        num_needed=_needed(values, column[:, 0], rule),
     )
 
 
-def _needed(values: Floats, rule: Rule) -> int | None:
+def _needed(values: Floats, estimates: Floats, rule: Rule) -> int | None:
     """Return the number of questions that detects the distance of the mean from -margin, one-sided.
+
+    Of a sample, it is the number to be answered, of as many more questions in all.
 
     To pass, it is also at least the number in which `MIN_DIFFERENT` questions differ, or, if none differs so far, the
     number that shows by itself that the share of losses is below the margin.
     """
-    distance = round(float(values.mean()) + rule.margin, TIE_DIGITS)
+    distance = round(float(estimates.mean()) + rule.margin, TIE_DIGITS)
     if not distance:
         return None
-    needed = num_needed(len(values), detectable_difference(values, 2 * (1 - rule.confidence)), distance) or 0
+    needed = (
+        num_needed(len(values), detectable_difference(estimates, 2 * (1 - rule.confidence)), distance) or 0
+    )
     num_different = int((values != 0).sum())
     if num_different < MIN_DIFFERENT and distance > 0:
         least = (
@@ -123,7 +129,9 @@ def _needed(values: Floats, rule: Rule) -> int | None:
     return max(needed, MIN_QUESTIONS, len(values) + 1)
 
 
-def decide(differences: Mapping[str, Floats], rule: Rule) -> dict[str, Decision]:
+def decide(
+    differences: Mapping[str, Floats], rule: Rule, estimates: Mapping[str, Floats] | None = None
+) -> dict[str, Decision]:
     """Decide each of several datasets.
 
     With several datasets each p-value, adjusted by Holm over the datasets, must also be at most 1 - confidence: none
@@ -132,8 +140,10 @@ def decide(differences: Mapping[str, Floats], rule: Rule) -> dict[str, Decision]
     Args:
         differences: dataset -> paired differences without NaN, at least one.
         rule: as for `bounds`.
+        estimates: dataset -> as for `bounds`; only of those with estimates.
     """
-    by_dataset = {name: bounds(values, rule) for name, values in differences.items()}
+    known = estimates or {}
+    by_dataset = {name: bounds(values, rule, known.get(name)) for name, values in differences.items()}
     passed = holm(np.array([one.p_passed for one in by_dataset.values()]))
     failed = holm(np.array([one.p_failed for one in by_dataset.values()]))
     return {

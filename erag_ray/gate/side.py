@@ -9,9 +9,20 @@ from typing import Any
 import polars as pl
 
 from erag_ray.errors import InputError
+from erag_ray.evaluate import ANY, OF_LISTS
 from erag_ray.registry import suggestion
 from erag_ray.runs import REFERENCES
-from erag_ray.schemas import CORPUS, COSTS, LIST_OUTPUTS, MEANS, QUERIES, RUNS, UTILITY, TableSchema
+from erag_ray.schemas import (
+    CORPUS,
+    COSTS,
+    LIST_OUTPUTS,
+    MEANS,
+    PER_QUERY,
+    QUERIES,
+    RUNS,
+    UTILITY,
+    TableSchema,
+)
 from erag_ray.stages import JOB_STAGES, stale
 from erag_ray.store import TABLE_MANIFEST, TableStore, read_manifest
 
@@ -61,6 +72,29 @@ class Side:
     def outputs(self, depth: int) -> pl.DataFrame:
         """Return query_id and output, what the reader wrote with the first ``depth`` documents."""
         return self.store.read(LIST_OUTPUTS).filter(run_id=self.run, depth=depth).select("query_id", "output")
+
+    def predictor(self, auxiliary: str, depth: int) -> pl.DataFrame:
+        """Return query_id and value: what an annotator's labels say of each list of the run.
+
+        Raises:
+            InputError: the job has no measures of lists by this annotator, or the annotator asks the reader.
+        """
+        values = pl.DataFrame(PER_QUERY.empty())
+        if self.store.is_sealed(PER_QUERY):
+            values = self.store.read(PER_QUERY)
+        names = ", ".join(values.filter(reader="")["annotator"].unique().sort()) or "none"
+        chosen = values.filter(
+            annotator=auxiliary, run_id=self.run, depth=depth, cutoff=depth, ideal=ANY, reader=""
+        )
+        for measure in OF_LISTS:
+            column = chosen.filter(measure=measure).drop_nulls("value")
+            if column.height:
+                return column.select("query_id", "value")
+        where = f"{self.name}: {self.folder}"
+        text = (
+            f"has no {' or '.join(OF_LISTS)} of lists by {auxiliary}; annotators that ask no reader: {names}"
+        )
+        raise InputError([f"auxiliary: {where} {text}. Name one of these, or run jobs/compare.py with it"])
 
     def corpus(self) -> pl.DataFrame:
         """Return doc_id, title and text of the passages in the job's lists."""

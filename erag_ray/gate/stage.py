@@ -9,7 +9,9 @@ import polars as pl
 import rich.console
 
 from erag_ray.agreement import paired_differences
+from erag_ray.config import MIN_READER_QUERIES
 from erag_ray.errors import InputError
+from erag_ray.evaluate import estimate_all
 from erag_ray.gate.changes import SEEN_BY_READER, Difference, check_same, differences, refuse
 from erag_ray.gate.comment import Comparison, comment_of, report_of
 from erag_ray.gate.config import GateConfig
@@ -55,7 +57,9 @@ def compare(config: GateConfig) -> Comparison:
     judged = pairs.filter(pl.col("difference").is_not_nan())
     _check_judged(pairs, judged, depth)
     rule = _rule(config)
-    decisions = decide(_by_dataset(judged), rule)
+    decisions = decide(
+        _by_dataset(judged), rule, _estimates(config.auxiliary, baseline, candidate, pairs, depth)
+    )
     is_unchanged = _is_unchanged(pairs, changes)
     return Comparison(
         baseline=baseline,
@@ -64,6 +68,7 @@ def compare(config: GateConfig) -> Comparison:
         rule=rule,
         pairs=judged,
         num_unjudged=pairs.height - judged.height,
+        auxiliary=config.auxiliary,
         changes=changes,
         decisions=decisions,
         verdict="passed" if is_unchanged else overall(list(decisions.values())),
@@ -93,6 +98,28 @@ def _rule(config: GateConfig) -> Rule:
 def _by_dataset(judged: pl.DataFrame) -> dict[str, Floats]:
     parts = judged.sort("dataset", maintain_order=True).partition_by("dataset", maintain_order=True)
     return {part["dataset"][0]: part["difference"].to_numpy() for part in parts}
+
+
+def _estimates(
+    auxiliary: str | None, baseline: Side, candidate: Side, pairs: pl.DataFrame, depth: int
+) -> dict[str, Floats]:
+    """Return dataset -> estimated differences of all its questions, of those that the reader answered only in part."""
+    if auxiliary is None:
+        return {}
+    for side in (baseline, candidate):
+        predictor = side.predictor(auxiliary, depth).rename({"value": f"{side.name}_predictor"})
+        pairs = pairs.join(predictor, on="query_id", how="left", maintain_order="left")
+    predicted = pl.col("candidate_predictor") - pl.col("baseline_predictor")
+    parts = pairs.with_columns(predictor=predicted.fill_null(0.0)).partition_by("dataset", as_dict=True)
+    columns = {
+        str(name): (part["difference"].to_numpy(), part["predictor"].to_numpy())
+        for (name,), part in parts.items()
+    }
+    return {
+        name: estimate_all(difference, predictor).values
+        for name, (difference, predictor) in columns.items()
+        if MIN_READER_QUERIES <= np.isfinite(difference).sum() < len(difference)
+    }
 
 
 def _is_unchanged(pairs: pl.DataFrame, changes: Sequence[Difference]) -> bool:

@@ -2,6 +2,7 @@
 
 from erag_ray.inputs.dependencies import end_to_end_settings, label_settings
 from erag_ray.inputs.evidence import evidence_of
+from erag_ray.inputs.reader_sample import reader_queries, sample_notes, sampled
 from erag_ray.inputs.settings import (
     attempt,
     check_evaluation,
@@ -41,5 +42,8 @@ __all__ = [
     "label_settings",
     "prepare",
     "prepared",
+    "reader_queries",
+    "sample_notes",
+    "sampled",
     "scores_of",
 ]

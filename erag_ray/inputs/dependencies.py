@@ -24,6 +24,7 @@ def label_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[s
         "reader": output_settings(config.reader),
         "score_only": config.score_only,
         **({"threshold": config.threshold} if uses(config.annotators, "threshold") else {}),
+        **_sample_settings(config),
         **judge,
         **noise,
         **_judged_settings(config, datasets),
@@ -35,8 +36,16 @@ def end_to_end_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> d
     return {
         "end_to_end_depths": config.depths,
         "reader": output_settings(config.reader),
+        **_sample_settings(config),
         **_judged_settings(config, datasets),
     }
+
+
+def _sample_settings(config: JobConfig) -> dict[str, object]:
+    """Return the settings of the sample of questions that the reader answers; empty where it answers all."""
+    if config.reader_queries is None:
+        return {}
+    return {"reader_queries": config.reader_queries, "sample_seed": config.seed}
 
 
 def _judged_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[str, object]:

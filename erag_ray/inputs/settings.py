@@ -86,10 +86,23 @@ def check_evaluation(config: JobConfig, scores: Iterable[str], diagnostics: Diag
         for name in config.annotators
         if attempt(diagnostics, "annotators", functools.partial(annotator_named, name))
     ]
+    _check_auxiliary(config, annotators, diagnostics)
     for score in sorted({*scores, *([config.score] if config.score else [])}):
         if attempt(diagnostics, "score", functools.partial(score_named, score)):
             for annotator in annotators:
                 attempt(diagnostics, "measures", functools.partial(_check_measures, config, annotator, score))
+
+
+def _check_auxiliary(config: JobConfig, annotators: Sequence[str], diagnostics: Diagnostics) -> None:
+    """Check that the auxiliary label asks no reader, which answers only a sample of the questions."""
+    name = config.auxiliary
+    if name is not None and name in annotators and annotator_named(name).asks_reader:
+        others = [
+            one for one in config.annotators if one in annotators and not annotator_named(one).asks_reader
+        ]
+        text = f"auxiliary: {name} asks the reader, which answers only a sample; name one that asks none"
+        instead = f", such as {others[0]}" if others else " and add it to annotators"
+        diagnostics.error("config key auxiliary", text + instead)
 
 
 def check_reader_names(reader: ReaderConfig) -> Sequence[str]:

@@ -15,6 +15,7 @@ from erag_ray.datasets import Dataset, LoadedQueries, load_queries, sample_loade
 from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.inputs.documents import load_documents
+from erag_ray.inputs.reader_sample import sample_notes
 from erag_ray.inputs.settings import (
     check_evaluation,
     check_facts,
@@ -393,4 +394,5 @@ def _sealed(tables: TableStore) -> Inputs:
 
 def _with_notes(config: JobConfig, inputs: Inputs) -> Inputs:
     """Add notes on settings that are not sealed with the inputs."""
-    return dataclasses.replace(inputs, notes=[*inputs.notes, *evaluation_notes(config)])
+    notes = [*evaluation_notes(config), *sample_notes(config, inputs.queries, inputs.runs)]
+    return dataclasses.replace(inputs, notes=[*inputs.notes, *notes])

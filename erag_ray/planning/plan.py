@@ -19,7 +19,7 @@ import pyarrow as pa
 from erag_ray.annotators import request_specs
 from erag_ray.config import JobConfig
 from erag_ray.datasets import sample
-from erag_ray.inputs import Inputs, evidence_of
+from erag_ray.inputs import Inputs, evidence_of, reader_queries
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, VERDICT, Kind
 from erag_ray.models import (
     Model,
@@ -121,14 +121,15 @@ def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     """Return the lists of end-to-end evaluation: columns run_id, query_id, depth, doc_ids.
 
     They are every run at every depth, and the reference runs: no passages (`NO_PASSAGES`) and the gold passages
-    (`GOLD_PASSAGES`, for queries that have any).
+    (`GOLD_PASSAGES`, for queries that have any), for the questions that the reader answers.
     """
-    query_ids = inputs.queries["query_id"]
-    run_lists = ranked_lists(inputs.runs, query_ids, config.depths)
-    no_passages = inputs.queries.select("query_id", doc_ids=pl.lit([], dtype=DocIds))
+    queries = reader_queries(config, inputs.queries)
+    run_lists = ranked_lists(inputs.runs, queries["query_id"], config.depths)
+    no_passages = queries.select("query_id", doc_ids=pl.lit([], dtype=DocIds))
     closed_book = no_passages.with_columns(run_id=pl.lit(NO_PASSAGES), depth=pl.lit(0, pl.Int32))
     gold = (
         inputs.gold.filter(pl.col("rank") <= config.depth)
+        .join(queries, on="query_id", how="semi")
         .sort("query_id", "rank")
         .group_by("query_id", maintain_order=True)
         .agg(doc_ids=pl.col("doc_id"))
@@ -196,14 +197,15 @@ _NO_LISTS = pl.DataFrame(schema={"kind": pl.String, "query_id": pl.String, "doc_
 def _annotators_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     """Return the lists of the annotators' requests: columns kind, query_id, doc_ids."""
     evidence = evidence_of(inputs, judged=judged_pairs(config, inputs))
-    specs = dict.fromkeys(request_specs(config.annotators))
-    parts = [
-        spec.lists(evidence).select(
-            pl.lit(spec.kind.name).alias("kind"), "query_id", doc_ids=_list_of("doc_id")
-        )
-        for spec in specs
-    ]
-    return pl.concat([_NO_LISTS, *parts])
+    answered = reader_queries(config, inputs.queries)
+    parts = [_NO_LISTS]
+    for spec in dict.fromkeys(request_specs(config.annotators)):
+        lists = spec.lists(evidence)
+        if spec.kind.role == "reader":
+            lists = lists.join(answered, on="query_id", how="semi", maintain_order="left")
+        kind = pl.lit(spec.kind.name).alias("kind")
+        parts.append(lists.select(kind, "query_id", doc_ids=_list_of("doc_id")))
+    return pl.concat(parts)
 
 
 def _list_of(column: str) -> pl.Expr:

@@ -14,6 +14,7 @@ from erag_ray.report.credit import credit_parts, order_table
 from erag_ray.report.figures.sections import figures
 from erag_ray.report.load import Results
 from erag_ray.report.model import Figure, Report, Section, Table, Verdict
+from erag_ray.report.tables.auxiliary import auxiliary_table
 from erag_ray.report.tables.cells import cell_tables
 from erag_ray.report.tables.correlations import across_runs_table, correlation_table
 from erag_ray.report.tables.costs import cost_table, work_table
@@ -77,6 +78,8 @@ def _of_dataset(results: Results, dataset: str, *, is_only: bool) -> Parts:
     runs = best_first(rows)
     yield from figures(results, dataset)
     yield which_retriever(results.means, dataset, results.confidence, is_main=is_only)
+    if dataset in results.auxiliary_means["dataset"]:
+        yield auxiliary_table(results.auxiliary_means, dataset, runs)
     if results.list_tokens.height:
         yield token_table(results.list_tokens, results.queries, results.means, dataset, runs)
     if results.list_duplicates.height:

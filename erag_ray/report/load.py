@@ -11,6 +11,7 @@ import polars as pl
 
 from erag_ray.errors import InputError
 from erag_ray.schemas import (
+    AUXILIARY_MEANS,
     BEST_DEPTHS,
     CELL_COMPARISONS,
     CELL_SHARES,
@@ -87,6 +88,7 @@ class Results:
     runs: pl.DataFrame = dataclasses.field(default_factory=Empty(RUNS))
     list_tokens: pl.DataFrame = dataclasses.field(default_factory=Empty(LIST_TOKENS, optional=True))
     list_duplicates: pl.DataFrame = dataclasses.field(default_factory=Empty(LIST_DUPLICATES, optional=True))
+    auxiliary_means: pl.DataFrame = dataclasses.field(default_factory=Empty(AUXILIARY_MEANS, optional=True))
     credit_agreement: pl.DataFrame = dataclasses.field(default_factory=Empty(CREDIT_AGREEMENT, optional=True))
     credit_shares: pl.DataFrame = dataclasses.field(default_factory=Empty(CREDIT_SHARES, optional=True))
     order_effects: pl.DataFrame = dataclasses.field(default_factory=Empty(ORDER_EFFECTS, optional=True))

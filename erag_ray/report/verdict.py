@@ -21,6 +21,7 @@ from erag_ray.report.build import title_of
 from erag_ray.report.formats import number, quoted, with_interval
 from erag_ray.report.load import Results
 from erag_ray.report.model import DatasetVerdict, Finding, Verdict
+from erag_ray.report.tables.auxiliary import width_ratio
 from erag_ray.report.tables.correlations import STATISTIC_NAMES
 from erag_ray.report.tables.outputs import MIN_OUTPUTS, ODD
 from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
@@ -158,6 +159,7 @@ def _comparison(
 def _of_dataset(results: Results, standing: Standing) -> DatasetVerdict:
     findings = [
         *_needed(standing),
+        *_auxiliary(results.auxiliary_means, standing),
         *_reader(standing),
         *_depth(results.best_depths, standing),
         *_labels(results.means, standing),
@@ -212,6 +214,19 @@ def _needed(standing: Standing) -> Iterator[Finding]:
     else:
         text = f"about {max(needed, num + 1):,} would be needed for this difference"
     yield Finding(topic="certainty", text=f"not settled with {num:,} question{'s' * (num != 1)}; {text}")
+
+
+def _auxiliary(means: pl.DataFrame, standing: Standing) -> Iterator[Finding]:
+    """Yield how many questions were answered, and what the auxiliary label of the others adds."""
+    rows = means.filter(annotator=END_TO_END, dataset=standing.dataset, depth=standing.depth)
+    ratios = pl.Series(
+        [width_ratio(row) for row in rows.iter_rows(named=True)], dtype=pl.Float64
+    ).drop_nulls()
+    if len(ratios):
+        name, num_read, num_queries = rows.select("auxiliary", "num_read", "num_queries").row(0)
+        text = f"{num_read:,} of {num_queries:,} questions were answered; with {name} of all, intervals are "
+        text += f"{_number(ratios.median(), 2)} times as wide as without it"  # type: ignore[arg-type]
+        yield Finding(topic="certainty", text=text)
 
 
 def _reader(standing: Standing) -> Iterator[Finding]:

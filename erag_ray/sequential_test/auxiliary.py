@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from erag_ray.annotators import ANNOTATORS, PAIR, Annotator, annotator_named
+from erag_ray.annotators import ANNOTATORS, PAIR, annotator_named
 from erag_ray.config import JobConfig
 from erag_ray.errors import InputError
 from erag_ray.inference import run_stage
@@ -26,12 +26,12 @@ def auxiliary_problems(config: SettleConfig, inputs: Inputs) -> Iterator[str]:
     if name is None:
         return
     try:
-        needs_reader = _needs_reader(annotator_named(name))
+        needs_reader = annotator_named(name).asks_reader
     except ValueError as error:
         yield f"auxiliary: {error}"
         return
     if needs_reader and reader is None:
-        others = ", ".join(one for one, annotator in ANNOTATORS.items() if not _needs_reader(annotator))
+        others = ", ".join(one for one, annotator in ANNOTATORS.items() if not annotator.asks_reader)
         yield (
             f"auxiliary: {name} asks the reader about every document, which is what this job avoids. Set "
             f"auxiliary_reader to a cheaper reader, or name one of {others}"
@@ -43,10 +43,6 @@ def auxiliary_problems(config: SettleConfig, inputs: Inputs) -> Iterator[str]:
     elif name in ANNOTATORS and (reader is not None or ANNOTATORS[name].requests):
         problems = check_reader(_job(config), inputs.datasets)
         yield from (problem.replace("reader.", "auxiliary_reader.", 1) for problem in problems)
-
-
-def _needs_reader(annotator: Annotator) -> bool:
-    return any(spec.kind.role == "reader" for spec in annotator.requests)
 
 
 def auxiliary_labels(config: SettleConfig, inputs: Inputs, documents: pl.DataFrame) -> pl.DataFrame:

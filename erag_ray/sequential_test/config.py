@@ -71,6 +71,10 @@ class SettleConfig(JobConfig):
             f"equivalence_margin must not be negative, got {self.equivalence_margin}",
         )
 
+    def _check_auxiliary(self) -> None:
+        text = "reader_queries: this job samples documents (fraction), not questions; leave it out"
+        require(self.reader_queries is None, text)
+
     @property
     def auxiliary_annotator(self) -> str | None:
         """The annotator of the auxiliary labels (None: there are none)."""

@@ -22,8 +22,8 @@ from scipy import stats
 
 from erag_ray.agreement import resample_weights
 from erag_ray.annotators import requested_measures
-from erag_ray.evaluate import lists as lists_part
 from erag_ray.evaluate import per_query, pool_bias
+from erag_ray.evaluate.lists import matrices
 from erag_ray.labels import utility
 from erag_ray.schemas import (
     LABELS,
@@ -255,13 +255,13 @@ def test_only_the_ideals_asked_for() -> None:
 
 def test_documents_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = values_of(BINARY)
-    with_keys = lists_part._with_keys
+    with_keys = matrices._with_keys
 
     def alike_at_first(table: pl.DataFrame, asked: pl.DataFrame, seed: int) -> pl.DataFrame:
         found = with_keys(table, asked, seed)
         return found if seed else found.with_columns(key=pl.col("row").cast(pl.UInt64))
 
-    monkeypatch.setattr(lists_part, "_with_keys", alike_at_first)
+    monkeypatch.setattr(matrices, "_with_keys", alike_at_first)
     assert values_of(BINARY).equals(expected)
 
 

@@ -169,7 +169,9 @@ def test_with_hardly_a_document_read_no_line_is_fitted() -> None:
 WRONG: dict[str, Callable[[], LabelSample]] = {
     "one entry for each document": lambda: sample_of(np.ones(8, bool), np.zeros(7)),
     "auxiliary labels finite": lambda: sample_of(np.ones(8, bool), np.full(8, np.nan)),
-    "that were read must be in": lambda: sample_of(np.ones(8, bool), np.zeros(8), labels=np.full(8, np.nan)),
+    "that were read must be within": lambda: sample_of(
+        np.ones(8, bool), np.zeros(8), labels=np.full(8, np.nan)
+    ),
     "a probability above 0": lambda: sample_of(np.zeros(8, bool), np.zeros(8), probabilities=np.zeros(8)),
 }
 

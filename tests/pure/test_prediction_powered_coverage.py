@@ -27,6 +27,16 @@ def test_intervals_cover_whatever_the_auxiliary_says(
     assert width < widest
 
 
+@pytest.mark.parametrize(("correlation", "widest"), [(0.0, 1.05), (0.8, 0.75)])
+def test_intervals_of_sampled_questions_cover(
+    simulation: dict[str, Any], correlation: float, widest: float
+) -> None:
+    covered, width = simulation["question_coverage"](300, 60, correlation, num_sets=150)
+    # 95 % of 150 sets, to within three standard errors
+    assert covered >= 0.895
+    assert width < widest
+
+
 def test_generated_labels_have_the_correlation_and_the_difference_that_is_said(
     simulation: dict[str, Any],
 ) -> None:

@@ -10,7 +10,7 @@ import polars as pl
 
 from erag_ray.annotators import PAIR
 from erag_ray.evaluate.common import ANY, OWN_LIST, Column, Floats, Name, Settings
-from erag_ray.evaluate.lists import Flags
+from erag_ray.evaluate.lists.matrices import Flags
 from erag_ray.measures import FACT_MEASURES, FactLists, Integers
 
 QUERIES_AT_A_TIME = 2000

@@ -1,4 +1,4 @@
-"""Readings -> UTILITY; LABELS -> PER_QUERY."""
+"""LABELS and RUNS -> PER_QUERY."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import polars as pl
 
 from erag_ray.annotators import annotator_named, kind_of_labels, requested_measures
 from erag_ray.evaluate.common import ANY, OWN_LIST, POOL, Column, Floats, Settings
-from erag_ray.evaluate.facts import fact_columns
-from erag_ray.evaluate.lists import Flags, Judged, judged
+from erag_ray.evaluate.lists.facts import fact_columns
+from erag_ray.evaluate.lists.matrices import Flags, Judged, judged
 from erag_ray.measures import MEASURES, Kind, Lists, Measure, check_measures, compute_all, list_ideal
 from erag_ray.numba_jit import in_threads
 from erag_ray.registry import find

@@ -1,0 +1,110 @@
+"""Auxiliary labels of all questions in means and comparisons, where the reader answers a sample of the questions.
+
+A question is to a column of values what a document is to `erag_ray.agreement.prediction_powered`: it is read with a
+known probability, and an auxiliary value is known of all. Means over the estimates are unbiased, whatever the auxiliary
+label is; a good one makes their intervals narrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+
+from erag_ray.agreement import LabelSample, PoweredValues, mean_intervals, powered_values
+from erag_ray.config import MIN_READER_QUERIES
+from erag_ray.evaluate.columns import DatasetColumns, NamedColumn, table_of
+from erag_ray.evaluate.common import ANY, Floats, Settings
+from erag_ray.runs import REFERENCES
+from erag_ray.schemas import AUXILIARY_MEANS
+
+Name = Mapping[str, object]
+Row = tuple[object, ...]
+OF_LISTS = ("Success", "P")
+"""Measures of the auxiliary label that predict values without a counterpart, such as utility: the first there is."""
+
+
+def with_estimates(dataset: DatasetColumns, auxiliary: str | None) -> DatasetColumns:
+    """Return a dataset with ``estimates`` of its columns of values that only a sample of the questions has.
+
+    Args:
+        dataset: its columns.
+        auxiliary: the annotator of the auxiliary labels (None: no estimates).
+    """
+    if auxiliary is None:
+        return dataset
+    known = {_key(name): column for name, column in dataset.columns if name["annotator"] == auxiliary}
+    estimates = dict(_estimates(dataset.columns, known))
+    return replace(dataset, estimates=estimates)
+
+
+def _estimates(
+    columns: Sequence[NamedColumn], known: Mapping[Row, Floats]
+) -> Iterator[tuple[int, PoweredValues]]:
+    """Yield the estimates of each column that the reader's answers give and the auxiliary label predicts."""
+    for index, (name, column) in enumerate(columns):
+        predictor = _predictor(name, known)
+        num_read = int(np.isfinite(column).sum())
+        if predictor is not None and MIN_READER_QUERIES <= num_read < len(column):
+            yield index, estimate_all(column, predictor)
+
+
+def _predictor(name: Name, known: Mapping[Row, Floats]) -> Floats | None:
+    """Return the auxiliary column that predicts a column by the reader; None if there is none, or it varies nowhere."""
+    if not name["reader"] or name["run_id"] in REFERENCES:
+        return None
+    others = ({"measure": measure, "ideal": ANY} for measure in OF_LISTS)
+    for change in ({}, *others):
+        column = known.get(_key({**name, **change}))
+        if column is not None and np.isfinite(column).any():
+            return np.where(np.isfinite(column), column, np.nanmean(column))
+    return None
+
+
+def _key(name: Name) -> Row:
+    return tuple(name[part] for part in ("run_id", "depth", "measure", "cutoff", "ideal"))
+
+
+def estimate_all(column: Floats, predictor: Floats) -> PoweredValues:
+    """Estimate a value for every question from those of a sample of them.
+
+    Args:
+        column: [num_queries], NaN where the reader was not asked; at least one value.
+        predictor: [num_queries], the auxiliary value of every question, finite.
+    """
+    count, is_read = len(column), np.isfinite(column)
+    read = column[is_read]
+    sample = LabelSample(
+        questions=np.arange(count),
+        weights=np.ones(count),
+        probabilities=np.full(count, is_read.mean()),
+        is_read=is_read,
+        labels=np.where(is_read, column, 0.0),
+        auxiliary=predictor,
+        # gains and differences may be below 0, and a user's measure may be above 1
+        bounds=(min(0.0, float(read.min())), max(1.0, float(read.max()))),
+    )
+    return powered_values(sample, count)
+
+
+def auxiliary_means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
+    """AUXILIARY_MEANS: means with the auxiliary label, and by the answered questions alone."""
+    rows: list[Row] = []
+    for dataset in datasets:
+        items = list(dataset.estimates.items())
+        if not items:
+            continue
+        columns = [dataset.columns[index] for index, _ in items]
+        powered = np.stack([one.values for _, one in items], axis=1)
+        plain = np.stack([column for _, column in columns], axis=1)
+        intervals = (
+            mean_intervals(table, dataset.draws.weights, settings.confidence) for table in (powered, plain)
+        )
+        for (name, column), (_, one), *pair in zip(columns, items, *intervals, strict=True):
+            counts = (int(np.isfinite(column).sum()), len(column))
+            figures = (one.slope, one.correlation)
+            first = (dataset.dataset, *name.values(), settings.auxiliary)
+            rows.append((*first, *pair[0], *pair[1], *figures, *counts))
+    return table_of(rows, AUXILIARY_MEANS)

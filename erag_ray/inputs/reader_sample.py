@@ -1,0 +1,36 @@
+"""The questions that the reader answers, where a job asks it about a sample only."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from erag_ray.config import JobConfig
+from erag_ray.datasets import sample
+from erag_ray.runs import pairs
+
+
+def sampled(config: JobConfig, queries: pl.DataFrame, num_queries: int | None) -> pl.DataFrame:
+    """Return QUERIES: at most ``num_queries`` of each dataset (None: all), of those that the reader answers."""
+    counts = [count for count in (config.reader_queries, num_queries) if count is not None]
+    parts = queries.partition_by("dataset", maintain_order=True)
+    return pl.concat(
+        [queries.clear(), *(sample(part, min(counts, default=None), config.seed) for part in parts)]
+    )
+
+
+def reader_queries(config: JobConfig, queries: pl.DataFrame) -> pl.DataFrame:
+    """Return the QUERIES that the reader answers: a sample of each dataset, all without ``reader_queries``."""
+    return queries if config.reader_queries is None else sampled(config, queries, None)
+
+
+def sample_notes(config: JobConfig, queries: pl.DataFrame, runs: pl.DataFrame) -> list[str]:
+    """Return how many questions the reader answers, and how many readings that saves, for the user."""
+    read = reader_queries(config, queries)
+    if read.height == queries.height:
+        return []
+    unread = runs.join(read, on="query_id", how="anti")
+    num_lists = unread.select("run_id", "query_id").unique().height * len(config.depths)
+    return [
+        f"the reader answers {read.height:,} of {queries.height:,} questions (reader_queries); this saves up to "
+        f"{pairs(unread).height:,} readings of single documents and {num_lists:,} of lists"
+    ]

@@ -1,0 +1,172 @@
+"""reader_queries and auxiliary: the reader answers a sample of the questions, a cheap label predicts the others."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+
+import numpy as np
+import polars as pl
+import pytest
+from conftest import read_here
+from tiny import Tiny, compare, table
+from towns import towns
+
+from erag_ray.config import JobConfig
+from erag_ray.errors import InputError
+from erag_ray.gate import stage as gating
+from erag_ray.gate.comment import report_of as gate_report
+from erag_ray.gate.config import GateConfig
+from erag_ray.inputs import prepare
+from erag_ray.report import build_report, load, tables_of, verdict
+from erag_ray.schemas import AUXILIARY_MEANS, COMPARISONS, LABELS, MEANS, UTILITY
+from erag_ray.store import TableStore
+
+NUM_QUESTIONS = 200
+NUM_READ = 60
+RIGHT = {"good": 130, "half": 90}
+PERFECT = {"right": "Person {n} lives in town {n}", "wrong": "nobody lives in town {n}"}
+"""Texts that contain the answer exactly where the reader, which reads titles, gives it."""
+USELESS = dict.fromkeys(PERFECT, "Person {n} lives in town {n}")
+CONTAINS = "contains_answer_dpr"
+
+
+def job(folder: pathlib.Path, texts: dict[str, str] = PERFECT, **keys: object) -> Tiny:
+    """A finished comparison of two runs."""
+    tiny = towns(folder, RIGHT, NUM_QUESTIONS, texts)
+    tiny = tiny.with_config(depth=1, end_to_end_depths=[1], annotators=["erag", CONTAINS], **keys)
+    with pytest.MonkeyPatch.context() as patch:
+        read_here(patch)
+        compare(tiny)
+    return tiny
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    return job(tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture(scope="module")
+def perfect(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    return job(tmp_path_factory.mktemp("perfect"), reader_queries=NUM_READ, auxiliary=CONTAINS)
+
+
+@pytest.fixture(scope="module")
+def useless(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    return job(tmp_path_factory.mktemp("useless"), USELESS, reader_queries=NUM_READ, auxiliary=CONTAINS)
+
+
+def by_reader(tiny: Tiny, schema: object = MEANS) -> pl.DataFrame:
+    """Rows about what the reader was asked, without the references."""
+    rows = table(tiny, schema).filter(pl.col("annotator") != CONTAINS)  # type: ignore[arg-type]
+    return rows.filter(pl.col("run_id").is_in(list(RIGHT))) if "run_id" in rows.columns else rows
+
+
+def test_the_reader_is_asked_about_the_sample_alone(perfect: Tiny) -> None:
+    labels, utility = table(perfect, LABELS), table(perfect, UTILITY)
+    of_erag, of_auxiliary = labels.filter(annotator="erag"), labels.filter(annotator=CONTAINS)
+    assert of_erag["query_id"].n_unique() == NUM_READ
+    assert of_auxiliary["query_id"].n_unique() == NUM_QUESTIONS
+    assert set(utility["query_id"]) == set(of_erag["query_id"])
+
+
+def test_a_perfect_auxiliary_gives_the_means_and_intervals_of_all_readings(
+    whole: Tiny, perfect: Tiny
+) -> None:
+    key = ["annotator", "run_id", "measure", "ideal"]
+    pairs = by_reader(whole).join(by_reader(perfect), on=key, suffix="_sample")
+    assert pairs.height >= 8
+    for column in ("mean", "low", "high"):
+        np.testing.assert_allclose(pairs[f"{column}_sample"], pairs[column], atol=1e-6)
+    assert set(pairs["num_queries_sample"]) == {NUM_READ}
+    assert set(pairs["num_dropped_sample"]) == {NUM_QUESTIONS - NUM_READ}
+
+
+def test_a_perfect_auxiliary_gives_the_comparison_of_all_readings(whole: Tiny, perfect: Tiny) -> None:
+    key = ["annotator", "run_a", "run_b", "measure", "ideal"]
+    pairs = by_reader(whole, COMPARISONS).join(by_reader(perfect, COMPARISONS), on=key, suffix="_sample")
+    assert pairs.height >= 4
+    for column in ("difference", "low", "high", "p_value"):
+        np.testing.assert_allclose(pairs[f"{column}_sample"], pairs[column], atol=1e-6)
+
+
+def test_a_useless_auxiliary_gives_the_means_of_the_sample(useless: Tiny) -> None:
+    rows = table(useless, AUXILIARY_MEANS)
+    utility = table(useless, UTILITY)
+    for run in RIGHT:
+        (row,) = rows.filter(run_id=run, annotator="end_to_end").to_dicts()
+        mean = utility.filter(run_id=run)["value"].mean()
+        assert row["mean"] == pytest.approx(mean, abs=1e-6)
+        assert row["mean_read"] == pytest.approx(mean)
+        assert row["lambda"] == 0
+        assert row["correlation"] is None
+        assert row["high"] - row["low"] == pytest.approx(row["high_read"] - row["low_read"], rel=0.35)
+        assert (row["num_read"], row["num_queries"]) == (NUM_READ, NUM_QUESTIONS)
+
+
+def test_the_report_shows_what_the_auxiliary_adds(perfect: Tiny) -> None:
+    results = load(perfect.config.out)
+    said = verdict(results)
+    (finding,) = [one.text for one in said.datasets[0].findings if "questions were answered" in one.text]
+    assert finding.startswith(f"60 of 200 questions were answered; with {CONTAINS} of all, intervals are .")
+    (shown,) = [one for one in tables_of(build_report(results, said)) if one.name.startswith("auxiliary")]
+    (row,) = [row for row in shown.rows if [cell.value for cell in row[:2]] == ["good", "end_to_end"]]
+    assert row[3].value == pytest.approx(130 / 200)
+    labels = table(perfect, LABELS)
+    num_saved = labels.filter(annotator=CONTAINS).height - labels.filter(annotator="erag").height
+    saved = f"this saves up to {num_saved:,} readings of single documents and 280 of lists"
+    assert any(saved in note for note in results.notes)
+
+
+def test_a_job_without_an_auxiliary_has_no_table_of_it(perfect: Tiny, tmp_path: pathlib.Path) -> None:
+    tiny = job(tmp_path, reader_queries=NUM_READ, auxiliary=CONTAINS)
+    assert TableStore(tiny.config.out).is_sealed(AUXILIARY_MEANS)
+    again = tiny.with_config(auxiliary=None)
+    with pytest.MonkeyPatch.context() as patch:
+        read_here(patch)
+        compare(again)
+    assert not TableStore(tiny.config.out).is_sealed(AUXILIARY_MEANS)
+    (row,) = table(again, MEANS, annotator="end_to_end", run_id="good").to_dicts()
+    assert row["mean"] == pytest.approx(table(again, UTILITY, run_id="good")["value"].mean())
+
+
+def test_a_perfect_auxiliary_gives_the_gate_of_all_readings(whole: Tiny, perfect: Tiny) -> None:
+    runs = {"baseline_run": "half", "candidate_run": "good"}
+    full = gating.compare(GateConfig(baseline=whole.config.out, **runs))  # type: ignore[arg-type]
+    sample = gating.compare(GateConfig(baseline=perfect.config.out, auxiliary=CONTAINS, **runs))  # type: ignore[arg-type]
+    one, other = full.decisions["tiny"], sample.decisions["tiny"]
+    assert (other.verdict, other.num_questions) == ("passed", NUM_READ)
+    assert [other.difference, other.high] == pytest.approx([one.difference, one.high], abs=1e-6)
+    texts = [finding.text for finding in gate_report(sample).verdict.findings]
+    assert f"questions without a score in one of the two, predicted from {CONTAINS}: 140 of 200" in texts
+
+
+def test_a_gate_names_the_annotators_that_can_be_auxiliary(perfect: Tiny) -> None:
+    with pytest.raises(InputError, match=f"by erag; annotators that ask no reader: {CONTAINS}"):
+        gating.compare(
+            GateConfig(
+                baseline=perfect.config.out, baseline_run="half", candidate_run="good", auxiliary="erag"
+            )
+        )
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"auxiliary": CONTAINS}, "auxiliary: set reader_queries"),
+        ({"auxiliary": CONTAINS, "reader_queries": 29}, "reader_queries must be at least 30"),
+        ({"auxiliary": "provenance", "reader_queries": 60}, "auxiliary: provenance is not among annotators"),
+        ({"reader_queries": 0}, "reader_queries must be at least 1"),
+    ],
+)
+def test_a_config_that_cannot_be_is_refused(keys: dict[str, object], message: str) -> None:
+    config = JobConfig(annotators=["erag", CONTAINS])
+    with pytest.raises(ValueError, match=message):
+        dataclasses.replace(config, **keys)  # type: ignore[arg-type]
+
+
+def test_an_auxiliary_that_asks_the_reader_is_refused_by_name(tmp_path: pathlib.Path) -> None:
+    tiny = towns(tmp_path, RIGHT, NUM_QUESTIONS, PERFECT)
+    tiny = tiny.with_config(annotators=["erag", CONTAINS], reader_queries=NUM_READ, auxiliary="erag")
+    with pytest.raises(InputError, match=f"auxiliary: erag asks the reader.*such as {CONTAINS}"):
+        prepare(tiny.config)
