@@ -12,12 +12,13 @@ from conftest import read_here
 from tiny import Tiny, compare, table
 from towns import towns
 
-from erag_ray.config import JobConfig
+from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.gate import stage as gating
 from erag_ray.gate.comment import report_of as gate_report
 from erag_ray.gate.config import GateConfig
 from erag_ray.inputs import prepare
+from erag_ray.planning import check_reader
 from erag_ray.report import build_report, load, tables_of, verdict
 from erag_ray.schemas import AUXILIARY_MEANS, COMPARISONS, LABELS, MEANS, UTILITY
 from erag_ray.store import TableStore
@@ -29,6 +30,7 @@ PERFECT = {"right": "Person {n} lives in town {n}", "wrong": "nobody lives in to
 """Texts that contain the answer exactly where the reader, which reads titles, gives it."""
 USELESS = dict.fromkeys(PERFECT, "Person {n} lives in town {n}")
 CONTAINS = "contains_answer_dpr"
+CHEAP = ReaderConfig(kind="echo", max_new_tokens=3)
 
 
 def job(folder: pathlib.Path, texts: dict[str, str] = PERFECT, **keys: object) -> Tiny:
@@ -130,6 +132,24 @@ def test_a_job_without_an_auxiliary_has_no_table_of_it(perfect: Tiny, tmp_path: 
     assert row["mean"] == pytest.approx(table(again, UTILITY, run_id="good")["value"].mean())
 
 
+def test_a_cheap_reader_labels_all_questions(whole: Tiny, tmp_path: pathlib.Path) -> None:
+    cheap = dataclasses.replace(whole.config.reader, max_new_tokens=40)
+    annotators = ["erag", CONTAINS, "erag_auxiliary"]
+    tiny = towns(tmp_path, RIGHT, NUM_QUESTIONS, USELESS).with_config(depth=1, end_to_end_depths=[1])
+    sample = {"reader_queries": NUM_READ, "auxiliary": "erag_auxiliary", "auxiliary_reader": cheap}
+    tiny = tiny.with_config(annotators=annotators, **sample)
+    with pytest.MonkeyPatch.context() as patch:
+        read_here(patch)
+        compare(tiny)
+    # the echo reader writes no more than a title, so both readers agree
+    for run, right in RIGHT.items():
+        (row,) = table(tiny, MEANS, annotator="end_to_end", run_id=run).to_dicts()
+        assert row["mean"] == pytest.approx(right / NUM_QUESTIONS, abs=1e-6)
+    labels = table(tiny, LABELS, annotator="erag_auxiliary")
+    assert labels["query_id"].n_unique() == NUM_QUESTIONS
+    assert labels.select("reader", "score").unique().row(0) == ("", "exact_match")
+
+
 def test_a_perfect_auxiliary_gives_the_gate_of_all_readings(whole: Tiny, perfect: Tiny) -> None:
     runs = {"baseline_run": "half", "candidate_run": "good"}
     full = gating.compare(GateConfig(baseline=whole.config.out, **runs))  # type: ignore[arg-type]
@@ -163,6 +183,31 @@ def test_a_config_that_cannot_be_is_refused(keys: dict[str, object], message: st
     config = JobConfig(annotators=["erag", CONTAINS])
     with pytest.raises(ValueError, match=message):
         dataclasses.replace(config, **keys)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"annotators": ["erag"], "auxiliary_reader": CHEAP}, "auxiliary_reader: no annotator asks it"),
+        (
+            {"annotators": ["erag_auxiliary"], "auxiliary_reader": ReaderConfig(kind="echo")},
+            "is the reader itself",
+        ),
+    ],
+)
+def test_an_auxiliary_reader_that_cannot_be_is_refused(
+    tmp_path: pathlib.Path, keys: dict[str, object], message: str
+) -> None:
+    tiny = towns(tmp_path, RIGHT, NUM_QUESTIONS, PERFECT).with_config(**keys)
+    with pytest.raises(InputError, match=message):
+        prepare(tiny.config)
+
+
+def test_an_annotator_that_lacks_its_auxiliary_reader_is_refused() -> None:
+    config = JobConfig(annotators=["erag_auxiliary"], reader=ReaderConfig(kind="echo"))
+    assert check_reader(config, {}) == [
+        "auxiliary_reader: an annotator asks it; set auxiliary_reader.kind and auxiliary_reader.model"
+    ]
 
 
 def test_an_auxiliary_that_asks_the_reader_is_refused_by_name(tmp_path: pathlib.Path) -> None:

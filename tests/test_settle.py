@@ -398,11 +398,15 @@ def test_auxiliary_labels_that_cannot_be_are_refused_before_anything_is_read(
         ({"auxiliary": "erag"}, "auxiliary: erag asks the reader about every document"),
         (
             {"auxiliary": "gain"},
-            "Set auxiliary_reader to a cheaper reader, or name one of contains_answer_dpr",
+            "Name one of contains_answer_dpr.*, or erag_auxiliary with a cheaper auxiliary_reader",
         ),
         ({"auxiliary": "gold_likelihood"}, "auxiliary: gold_likelihood asks the reader"),
         ({"auxiliary": "provenance", "auxiliary_reader": cheap}, "provenance asks no reader"),
         ({"auxiliary_reader": config.reader}, "auxiliary_reader: is the reader itself"),
+        (
+            {"auxiliary": "erag_auxiliary"},
+            "auxiliary_reader: an annotator asks it; set auxiliary_reader.kind",
+        ),
         (
             {"auxiliary_reader": ReaderConfig(kind="nothing")},
             "auxiliary_reader.kind: unknown reader 'nothing'",
@@ -437,5 +441,5 @@ def test_a_cheap_reader_is_set_by_its_keys(tmp_path: pathlib.Path) -> None:
     path.write_text("auxiliary_reader: {kind: causal, model: small}\n")
     config = parse(SettleConfig, "Settle.", ["--config", str(path), "--auxiliary_reader.max_new_tokens", "9"])
     assert config.auxiliary_reader == ReaderConfig(kind="causal", model="small", max_new_tokens=9)
-    assert config.auxiliary_annotator == "erag"
+    assert config.auxiliary_annotator == "erag_auxiliary"
     assert parse(SettleConfig, "Settle.", []).auxiliary_annotator is None

@@ -31,7 +31,7 @@ from erag_ray.annotators.base import (
     with_passage,
 )
 from erag_ray.annotators.contains import contains_answer_dpr, contains_answer_kilt
-from erag_ray.annotators.erag import erag
+from erag_ray.annotators.erag import erag, erag_auxiliary
 from erag_ray.annotators.facts import erag_facts, fact_labels
 from erag_ray.annotators.gains import (
     TAIL,
@@ -39,11 +39,19 @@ from erag_ray.annotators.gains import (
     gain,
     gain_likelihood,
     gold_likelihood,
+    gold_likelihood_auxiliary,
     likelihood_noise,
 )
 from erag_ray.annotators.judged import llm_relevance, llm_relevance_graded
 from erag_ray.annotators.unrelated import PER_QUESTION, unrelated_pairs
-from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, NO_RESPONSE, RELEVANCE
+from erag_ray.kinds import (
+    ANSWER,
+    AUXILIARY_ANSWER,
+    AUXILIARY_LIKELIHOOD,
+    GOLD_LIKELIHOOD,
+    NO_RESPONSE,
+    RELEVANCE,
+)
 from erag_ray.measures import FACT_MEASURES, canonical_name, default_measures
 from erag_ray.measures import Kind as LabelKind
 from erag_ray.registry import find_instance
@@ -286,6 +294,21 @@ ANNOTATORS: dict[str, Annotator] = {
             kind="graded",
             requests=(RequestSpec(GOLD_LIKELIHOOD, every_pair),),
             fills=frozenset({"reader"}),
+        ),
+        Annotator(
+            name="erag_auxiliary",
+            function=erag_auxiliary,
+            applies=_every_query,
+            kind=None,
+            requests=(RequestSpec(AUXILIARY_ANSWER, every_pair),),
+            fills=frozenset({"score"}),
+        ),
+        Annotator(
+            name="gold_likelihood_auxiliary",
+            function=gold_likelihood_auxiliary,
+            applies=_every_query,
+            kind="graded",
+            requests=(RequestSpec(AUXILIARY_LIKELIHOOD, every_pair),),
         ),
         Annotator(
             name="gain",

@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import polars as pl
 
-from erag_ray.kinds import Kind
+from erag_ray.kinds import Kind, Role
 from erag_ray.measures import Kind as LabelKind
 from erag_ray.scores import Scoring
 
@@ -127,9 +127,9 @@ class Annotator:
     """Whether its labels depend on the job's threshold."""
 
     @property
-    def asks_reader(self) -> bool:
-        """Whether its labels need answers of the reader."""
-        return any(spec.kind.role == "reader" for spec in self.requests)
+    def roles(self) -> set[Role]:
+        """Models of the job whose responses its labels need."""
+        return {spec.kind.role for spec in self.requests}
 
 
 def with_passage(frame: pl.DataFrame, corpus: pl.DataFrame, column: str) -> pl.DataFrame:

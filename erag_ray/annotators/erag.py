@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from erag_ray.annotators.base import PAIR, Evidence, rows_of
-from erag_ray.kinds import ANSWER
+from erag_ray.annotators.base import PAIR, Evidence, rows_of, values_of_pairs
+from erag_ray.kinds import ANSWER, AUXILIARY_ANSWER
 from erag_ray.scores import Scoring, score_named, score_outputs
 
 
@@ -19,7 +19,23 @@ def erag(evidence: Evidence) -> pl.DataFrame:
     Raises:
         ValueError: a pair lacks an answer by one of the readers; or a score is unknown or out of range.
     """
-    outputs = answers_of_pairs(evidence, evidence.pairs)
+    return _labels(evidence, answers_of_pairs(evidence, evidence.pairs)).select(
+        "reader", "score", *PAIR, "label"
+    )
+
+
+def erag_auxiliary(evidence: Evidence) -> pl.DataFrame:
+    """Return the score of the auxiliary reader's output with this single document; a null output gives a null label.
+
+    Raises:
+        ValueError: a pair lacks its answer; or a score is unknown or out of range.
+    """
+    outputs = values_of_pairs(evidence, AUXILIARY_ANSWER, "answer by the auxiliary reader")
+    return _labels(evidence, outputs.rename({"value": "output"})).select("score", *PAIR, "label")
+
+
+def _labels(evidence: Evidence, outputs: pl.DataFrame) -> pl.DataFrame:
+    """Add score and label to outputs: query_id, doc_id, output and others."""
     distinct = outputs.select("query_id", "output").drop_nulls("output").unique(maintain_order=True)
     queries = evidence.queries.select("query_id", "score")
     by_score = distinct.join(queries, on="query_id").partition_by("score", include_key=True)
@@ -27,8 +43,7 @@ def erag(evidence: Evidence) -> pl.DataFrame:
     schema = {"query_id": pl.String, "output": pl.String, "label": pl.Float64}
     parts = (score_part(part, answers, evidence.scoring) for part in by_score)
     labels = pl.concat([pl.DataFrame(schema=schema), *parts])
-    scored = outputs.join(labels, on=["query_id", "output"], how="left").join(queries, on="query_id")
-    return scored.select("reader", "score", *PAIR, "label")
+    return outputs.join(labels, on=["query_id", "output"], how="left").join(queries, on="query_id")
 
 
 def answers_of_pairs(evidence: Evidence, pairs: pl.DataFrame) -> pl.DataFrame:

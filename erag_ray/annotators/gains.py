@@ -9,7 +9,7 @@ import polars as pl
 from erag_ray.annotators.base import PAIR, Evidence, rows_of, values_of_pairs
 from erag_ray.annotators.erag import erag, score_part
 from erag_ray.annotators.unrelated import unrelated_pairs
-from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD
+from erag_ray.kinds import ANSWER, AUXILIARY_LIKELIHOOD, GOLD_LIKELIHOOD, Kind
 
 TIES = 12
 """Decimal digits of a gain, so that the difference of equal scores is exactly 0."""
@@ -26,6 +26,15 @@ def gold_likelihood(evidence: Evidence) -> pl.DataFrame:
         ValueError: a pair lacks its likelihood.
     """
     return _likelihoods(evidence).select("reader", *PAIR, label="likelihood")
+
+
+def gold_likelihood_auxiliary(evidence: Evidence) -> pl.DataFrame:
+    """Return `gold_likelihood` for the auxiliary reader.
+
+    Raises:
+        ValueError: a pair lacks its likelihood.
+    """
+    return _likelihoods(evidence, AUXILIARY_LIKELIHOOD).select(*PAIR, label="likelihood")
 
 
 def gain_likelihood(evidence: Evidence) -> pl.DataFrame:
@@ -130,6 +139,6 @@ def _closed_book_scores(evidence: Evidence) -> pl.DataFrame:
     return pl.concat([pl.DataFrame(schema=schema), *parts])
 
 
-def _likelihoods(evidence: Evidence) -> pl.DataFrame:
+def _likelihoods(evidence: Evidence, kind: Kind = GOLD_LIKELIHOOD) -> pl.DataFrame:
     """Return the likelihood of every pair: query_id, doc_id, reader, likelihood."""
-    return values_of_pairs(evidence, GOLD_LIKELIHOOD, "likelihood").rename({"value": "likelihood"})
+    return values_of_pairs(evidence, kind, "likelihood").rename({"value": "likelihood"})

@@ -140,6 +140,9 @@ class JobConfig:
     judge: JudgeConfig = field(default_factory=JudgeConfig)
     """The LLM behind the annotators llm_relevance and llm_relevance_graded, and behind the score judged."""
 
+    auxiliary_reader: ReaderConfig | None = None
+    """A cheap reader, with the keys of reader, for the annotators erag_auxiliary and gold_likelihood_auxiliary."""
+
     score_only: Literal["early_stop", "classification"] | None = None
     """Read documents alone only as far as a binary score needs (null: whole outputs).
     early_stop: an output ends as soon as no answer can match it any more; labels stay exactly the same.
@@ -158,8 +161,9 @@ class JobConfig:
     """Who labels the documents: erag, erag_facts (of each fact of questions with answers_all), contains_answer_dpr,
     contains_answer_kilt, provenance, llm_relevance and llm_relevance_graded (both by the judge), gold_likelihood (of
     the answer, to the reader), gain (erag with the document minus without any), gain_likelihood (gold_likelihood minus
-    what unrelated documents give), usable (1 minus the probability that the reader abstains), udcg and udcg_provenance
-    (usable with a sign, relevance by erag or provenance), distracting, or package.module:name."""
+    what unrelated documents give), erag_auxiliary and gold_likelihood_auxiliary (erag and gold_likelihood by
+    auxiliary_reader), usable (1 minus the probability that the reader abstains), udcg and udcg_provenance (usable with
+    a sign, relevance by erag or provenance), distracting, or package.module:name."""
 
     reader_queries: int | None = None
     """The reader answers a sample of this many questions of each dataset, the same for every run (null: all). What asks
@@ -344,8 +348,10 @@ class JobConfig:
         needs_readers = limit is not None or self.calibrate > 0
         text = "num_readers: 0 goes with neither max_batch_seconds, which ends processes, nor calibrate"
         require(self.num_readers != 0 or not needs_readers, text)
-        has_price = bool(self.reader.price_per_million or self.judge.price_per_million)
-        require(self.max_cost is None or has_price, "max_cost needs reader.price_per_million, or the judge's")
+        models = (self.reader, self.judge, *filter(None, [self.auxiliary_reader]))
+        has_price = any(model.price_per_million for model in models)
+        text = "max_cost needs reader.price_per_million, or the judge's or the auxiliary reader's"
+        require(self.max_cost is None or has_price, text)
         price = self.price_per_hour
         require(price is None or price >= 0, f"price_per_hour must not be negative, got {price}")
         for name in ("seed", "write_every_seconds", "calibrate", "num_readers"):

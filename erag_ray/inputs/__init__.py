@@ -4,6 +4,7 @@ from erag_ray.inputs.dependencies import end_to_end_settings, label_settings
 from erag_ray.inputs.evidence import evidence_of
 from erag_ray.inputs.reader_sample import reader_queries, sample_notes, sampled
 from erag_ray.inputs.settings import (
+    SAME_READER,
     attempt,
     check_evaluation,
     check_reader_names,
@@ -26,6 +27,7 @@ from erag_ray.inputs.tables import check_inputs, gold_lists
 __all__ = [
     "EVIDENCE_TABLES",
     "INPUT_TABLES",
+    "SAME_READER",
     "Inputs",
     "ReaderCheck",
     "attempt",

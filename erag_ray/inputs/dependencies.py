@@ -14,9 +14,10 @@ from erag_ray.scores import JUDGED
 def label_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[str, object]:
     """Return the config settings that LABELS depend on, for these datasets."""
     specs = list(request_specs(config.annotators))
-    judge = (
-        {"judge": output_settings(config.judge)} if any(spec.kind.role == "judge" for spec in specs) else {}
-    )
+    roles = {spec.kind.role for spec in specs}
+    judge = {"judge": output_settings(config.judge)} if "judge" in roles else {}
+    if "auxiliary_reader" in roles:
+        judge["auxiliary_reader"] = output_settings(config.auxiliary_reader)
     uses_unrelated = any(spec.lists is unrelated_pairs for spec in specs)
     noise = {"unrelated": {"per_question": PER_QUESTION, "tail": TAIL}} if uses_unrelated else {}
     return {

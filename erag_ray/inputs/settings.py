@@ -22,6 +22,8 @@ from erag_ray.schemas import CORPUS, RUNS
 from erag_ray.scores import JUDGED, score_named
 from erag_ray.store import Folder
 
+SAME_READER = "auxiliary_reader: is the reader itself; name a cheaper one"
+
 
 def check_runs(config: JobConfig, diagnostics: Diagnostics) -> None:
     """Check that there are runs, with names that differ from those of the reference runs."""
@@ -94,12 +96,16 @@ def check_evaluation(config: JobConfig, scores: Iterable[str], diagnostics: Diag
 
 
 def _check_auxiliary(config: JobConfig, annotators: Sequence[str], diagnostics: Diagnostics) -> None:
-    """Check that the auxiliary label asks no reader, which answers only a sample of the questions."""
-    name = config.auxiliary
-    if name is not None and name in annotators and annotator_named(name).asks_reader:
-        others = [
-            one for one in config.annotators if one in annotators and not annotator_named(one).asks_reader
-        ]
+    """Check the auxiliary reader, and that the auxiliary label asks no reader, which answers only a sample."""
+    name, reader = config.auxiliary, config.auxiliary_reader
+    askers = [one for one in annotators if "auxiliary_reader" in annotator_named(one).roles]
+    if reader is not None and not askers:
+        text = "auxiliary_reader: no annotator asks it; add erag_auxiliary to annotators, or leave it out"
+        diagnostics.error("config key auxiliary_reader", text)
+    if askers and reader == config.reader:
+        diagnostics.error("config key auxiliary_reader", SAME_READER)
+    if name is not None and name in annotators and "reader" in annotator_named(name).roles:
+        others = [one for one in annotators if "reader" not in annotator_named(one).roles]
         text = f"auxiliary: {name} asks the reader, which answers only a sample; name one that asks none"
         instead = f", such as {others[0]}" if others else " and add it to annotators"
         diagnostics.error("config key auxiliary", text + instead)

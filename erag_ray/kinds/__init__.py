@@ -6,7 +6,8 @@ own here, or outside the package beside the annotator that asks it.
 
 from erag_ray.kinds.answer import ANSWER, answer_form
 from erag_ray.kinds.answer_judge import ANSWER_JUDGE, judge_passages, judgement
-from erag_ray.kinds.base import Case, Kind, Value
+from erag_ray.kinds.auxiliary import AUXILIARY_ANSWER, AUXILIARY_LIKELIHOOD
+from erag_ray.kinds.base import Case, Kind, Role, Value
 from erag_ray.kinds.early_stopped import EARLY_STOPPED
 from erag_ray.kinds.likelihood import GOLD_LIKELIHOOD, continuations, likelihood_form
 from erag_ray.kinds.no_response import ABSTAINS, INSTRUCTION, NO_RESPONSE, instructed
@@ -17,6 +18,8 @@ __all__ = [
     "ABSTAINS",
     "ANSWER",
     "ANSWER_JUDGE",
+    "AUXILIARY_ANSWER",
+    "AUXILIARY_LIKELIHOOD",
     "EARLY_STOPPED",
     "GOLD_LIKELIHOOD",
     "INSTRUCTION",
@@ -25,6 +28,7 @@ __all__ = [
     "VERDICT",
     "Case",
     "Kind",
+    "Role",
     "Value",
     "answer_form",
     "continuations",

@@ -12,6 +12,8 @@ from erag_ray.datasets import Dataset
 from erag_ray.requests import Form, Passage, Prompt, Request, Response, custom_prompt, prompt_named
 
 Value = str | float | None
+Role = Literal["reader", "auxiliary_reader", "judge"]
+"""Which of the job's models; the key of its config."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +22,7 @@ class Case:
 
     Attributes:
         dataset: score, length of answers, family of prompts.
-        reader: the job's reader.
+        reader: the job's reader, or its auxiliary reader for the kinds that ask that one.
         judge: the job's judge.
         default_prompt: name of the reader's prompt where the job names none.
     """
@@ -81,8 +83,12 @@ class Kind:
     answers: Callable[[Case, Sequence[str]], tuple[str, ...]] = no_answers
     fold: Callable[[Sequence[str], Response], Value] | None = None
     value: type[str] | type[float] = str
-    role: Literal["reader", "judge"] = "reader"
+    role: Role = "reader"
     check: Callable[[Sequence[str], Sequence[Sequence[int]]], str] = nothing_wrong
+
+    def by_auxiliary(self) -> Kind:
+        """Return the same kind, asked of the auxiliary reader."""
+        return dataclasses.replace(self, name=f"auxiliary_{self.name}", role="auxiliary_reader")
 
     def request(
         self, case: Case, question: str, passages: Sequence[Passage] = (), gold_answers: Sequence[str] = ()

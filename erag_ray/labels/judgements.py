@@ -16,7 +16,7 @@ from erag_ray.config import JobConfig
 from erag_ray.errors import JobError
 from erag_ray.inference import INSTEAD_OF_ANSWERS, Finished, run_stage
 from erag_ray.inputs import Inputs
-from erag_ray.kinds import ANSWER, ANSWER_JUDGE, judge_passages, judgement
+from erag_ray.kinds import ANSWER, ANSWER_JUDGE, AUXILIARY_ANSWER, judge_passages, judgement
 from erag_ray.logs import say
 from erag_ray.output_tables import describe_judgements, judged_queries
 from erag_ray.planning import DocIds, StagePlan, plan_lists, preview
@@ -89,7 +89,8 @@ def _judged(inputs: Inputs) -> pl.DataFrame:
 
 def _outputs(done: Finished, inputs: Inputs) -> pl.DataFrame:
     """Return the outputs of readers, and values that replace them (see `fold`): columns query_id, output?."""
-    answers = done.requests.filter(kind=ANSWER.name).join(done.responses, on=KEYS)
+    kinds = [ANSWER.name, AUXILIARY_ANSWER.name]
+    answers = done.requests.filter(pl.col("kind").is_in(kinds)).join(done.responses, on=KEYS)
     values = done.values(inputs)
     parts = [values[ANSWER].select("query_id", output="value")] if ANSWER in values else []
     return pl.concat([answers.select("query_id", "output"), *parts])
@@ -97,7 +98,7 @@ def _outputs(done: Finished, inputs: Inputs) -> pl.DataFrame:
 
 def _pending_outputs(done: Finished) -> pl.DataFrame:
     """Return a distinct output of maximum length per request without a response: columns query_id, output."""
-    kinds = [kind.name for kind in (ANSWER, *INSTEAD_OF_ANSWERS)]
+    kinds = [kind.name for kind in (ANSWER, AUXILIARY_ANSWER, *INSTEAD_OF_ANSWERS)]
     pending = done.requests.filter(pl.col("kind").is_in(kinds)).join(done.responses, on=KEYS, how="anti")
     longest = max((use.form.max_new_tokens for use in done.plan.uses.values()), default=0)
     name = pl.concat_str(KEYS, separator=" ")

@@ -11,7 +11,7 @@ from erag_ray.annotators import request_specs
 from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.errors import InputError
-from erag_ray.kinds import ANSWER, ANSWER_JUDGE, EARLY_STOPPED, VERDICT, Case, Kind
+from erag_ray.kinds import ANSWER, ANSWER_JUDGE, EARLY_STOPPED, VERDICT, Case, Kind, Role
 from erag_ray.models import (
     Model,
     check_form,
@@ -66,12 +66,14 @@ def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]
     """
     if kind is ANSWER_JUDGE and config.judge == JudgeConfig():
         raise InputError(["score: judged needs a judge; set judge.kind and judge.model, or another score"])
-    model_config = config.reader if kind.role == "reader" else config.judge.reader()
+    model_config = _config_of(kind.role, config)
+    with _problems_named_after(kind):
+        default_prompt = model_class(model_config.kind).default_prompt
     case = Case(
         dataset=dataset,
-        reader=config.reader,
+        reader=config.reader if kind.role == "judge" else model_config,
         judge=config.judge,
-        default_prompt=model_class(model_config.kind).default_prompt,
+        default_prompt=default_prompt,
     )
     try:
         with checking(f"kind {kind.name}: build", kind.build):
@@ -87,9 +89,21 @@ def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]
         model, name = _model(_model_config(model_config, form))
         check_form(model, form)
         _check_answers(kind, case, model)
-    reader = name if kind.role == "judge" else reader_id(config, dataset)
+    reader = reader_id(config, dataset) if kind.role == "reader" else name
     use = Use(kind=kind, case=case, form=form, model=name, reader=reader, sees_order=model.sees_order)
     return use, model
+
+
+def _config_of(role: Role, config: JobConfig) -> ReaderConfig:
+    if role == "judge":
+        return config.judge.reader()
+    if role == "reader":
+        return config.reader
+    if config.auxiliary_reader is None:
+        raise InputError(
+            ["auxiliary_reader: an annotator asks it; set auxiliary_reader.kind and auxiliary_reader.model"]
+        )
+    return config.auxiliary_reader
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ from erag_ray.annotators import ANNOTATORS, PAIR, annotator_named
 from erag_ray.config import JobConfig
 from erag_ray.errors import InputError
 from erag_ray.inference import run_stage
-from erag_ray.inputs import Inputs, evidence_of
+from erag_ray.inputs import SAME_READER, Inputs, evidence_of
 from erag_ray.labels import check_scores, judge_outputs, label_by_reader, scoring_of
 from erag_ray.logs import say
 from erag_ray.planning import check_reader, plan_stage, preview
@@ -26,23 +26,20 @@ def auxiliary_problems(config: SettleConfig, inputs: Inputs) -> Iterator[str]:
     if name is None:
         return
     try:
-        needs_reader = annotator_named(name).asks_reader
+        annotator = annotator_named(name)
     except ValueError as error:
         yield f"auxiliary: {error}"
         return
-    if needs_reader and reader is None:
-        others = ", ".join(one for one, annotator in ANNOTATORS.items() if not annotator.asks_reader)
-        yield (
-            f"auxiliary: {name} asks the reader about every document, which is what this job avoids. Set "
-            f"auxiliary_reader to a cheaper reader, or name one of {others}"
-        )
-    elif reader is not None and not needs_reader:
+    if "reader" in annotator.roles:
+        free = [one for one, other in ANNOTATORS.items() if not {"reader", "auxiliary_reader"} & other.roles]
+        text = f"auxiliary: {name} asks the reader about every document, which is what this job avoids"
+        yield f"{text}. Name one of {', '.join(free)}, or erag_auxiliary with a cheaper auxiliary_reader"
+    elif reader is not None and "auxiliary_reader" not in annotator.roles:
         yield f"auxiliary_reader: {name} asks no reader; leave out auxiliary or auxiliary_reader"
     elif reader == config.reader:
-        yield "auxiliary_reader: is the reader itself; name a cheaper one"
-    elif name in ANNOTATORS and (reader is not None or ANNOTATORS[name].requests):
-        problems = check_reader(_job(config), inputs.datasets)
-        yield from (problem.replace("reader.", "auxiliary_reader.", 1) for problem in problems)
+        yield SAME_READER
+    elif annotator.requests:
+        yield from check_reader(_job(config), inputs.datasets)
 
 
 def auxiliary_labels(config: SettleConfig, inputs: Inputs, documents: pl.DataFrame) -> pl.DataFrame:
@@ -85,11 +82,8 @@ def job_annotator(config: SettleConfig) -> str:
 
 def _job(config: SettleConfig) -> JobConfig:
     """Return the config of the stage that gets the auxiliary labels."""
-    reader = config.auxiliary_reader or config.reader
-    has_price = bool(reader.price_per_million or config.judge.price_per_million)
+    models = (config.judge, *filter(None, [config.auxiliary_reader]))
+    has_price = any(model.price_per_million for model in models)
     return dataclasses.replace(
-        config,
-        reader=reader,
-        annotators=[job_annotator(config)],
-        max_cost=config.max_cost if has_price else None,
+        config, annotators=[job_annotator(config)], max_cost=config.max_cost if has_price else None
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
-from erag_ray.config import JobConfig, ReaderConfig, require
+from erag_ray.config import JobConfig, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +32,9 @@ class SettleConfig(JobConfig):
 
     auxiliary: str | None = None
     """An annotator whose labels of all documents narrow the intervals, so that fewer readings are needed; they need not
-    be right. Any that needs no reading by the reader: contains_answer_dpr, provenance, llm_relevance, or
-    package.module:name (null: none; erag with an auxiliary_reader)."""
-
-    auxiliary_reader: ReaderConfig | None = None
-    """A cheap reader, with the keys of reader, which reads every document for the auxiliary labels: erag, gain,
-    gold_likelihood or gain_likelihood by it (null: none)."""
+    be right. Any that needs no reading by the reader: contains_answer_dpr, provenance, llm_relevance, erag_auxiliary
+    and gold_likelihood_auxiliary (both by auxiliary_reader), or package.module:name (null: none; erag_auxiliary with
+    an auxiliary_reader)."""
 
     measure: Literal["P", "DCG"] = "P"
     """What is compared: P, or DCG (what nDCG is before it is divided by the ideal)."""
@@ -78,7 +75,7 @@ class SettleConfig(JobConfig):
     @property
     def auxiliary_annotator(self) -> str | None:
         """The annotator of the auxiliary labels (None: there are none)."""
-        return self.auxiliary or ("erag" if self.auxiliary_reader else None)
+        return self.auxiliary or ("erag_auxiliary" if self.auxiliary_reader else None)
 
     @property
     def rank(self) -> int:

@@ -21,7 +21,14 @@ from erag_ray.annotators import (
     applicable_queries,
 )
 from erag_ray.annotators.contains import dpr_form
-from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, NO_RESPONSE, RELEVANCE
+from erag_ray.kinds import (
+    ANSWER,
+    AUXILIARY_ANSWER,
+    AUXILIARY_LIKELIHOOD,
+    GOLD_LIKELIHOOD,
+    NO_RESPONSE,
+    RELEVANCE,
+)
 from erag_ray.schemas import LABELS
 
 RULES = ["contains_answer_dpr", "contains_answer_kilt"]
@@ -60,6 +67,8 @@ WORLD = Evidence(
         RELEVANCE: PAIRS.with_columns(reader=pl.lit("judge"), value=pl.lit(0.7)),
         NO_RESPONSE: PAIRS.with_columns(reader=pl.lit("fid"), value=pl.lit(0.1)),
         GOLD_LIKELIHOOD: NOTHING_TOO.with_columns(reader=pl.lit("fid"), value=pl.lit(0.7)),
+        AUXILIARY_ANSWER: PAIRS.with_columns(reader=pl.lit("small"), value=pl.lit("Lima")),
+        AUXILIARY_LIKELIHOOD: PAIRS.with_columns(reader=pl.lit("small"), value=pl.lit(0.3)),
     },
 )
 SAID = NOTHING_TOO.with_columns(reader=pl.lit("fid"), value=pl.lit("Lima"))
@@ -119,6 +128,14 @@ def test_erag_labels_every_reader_apart() -> None:
     evidence = answered(said, pairs=PAIRS.head(1))
     rows = annotate("erag", evidence).to_pylist()
     assert [(row["reader"], row["label"]) for row in rows] == [("fid", 1.0), ("ipa", 0.0)]
+
+
+def test_the_auxiliary_readers_labels_have_no_reader_and_are_scored_like_erags() -> None:
+    rows = annotate("erag_auxiliary", answered(SAID)).to_pylist()
+    of_reader = annotate("erag", answered(SAID)).to_pylist()
+    assert rows == [{**row, "reader": "", "annotator": "erag_auxiliary"} for row in of_reader]
+    assert {row["label"] for row in rows} == {0.0, 0.4, 1.0}
+    assert set(labels_of("gold_likelihood_auxiliary", WORLD).values()) == {0.3}
 
 
 def test_a_pair_without_an_answer_is_a_fault_and_not_a_null() -> None:
