@@ -120,6 +120,15 @@ def test_the_report_shows_what_the_auxiliary_adds(perfect: Tiny) -> None:
     assert any(saved in note for note in results.notes)
 
 
+def test_a_dataset_of_which_the_auxiliary_says_nothing_is_named(tmp_path: pathlib.Path) -> None:
+    # verdicts are not looked for in passages
+    tiny = job(tmp_path, reader_queries=NUM_READ, auxiliary=CONTAINS, score="accuracy")
+    assert table(tiny, AUXILIARY_MEANS).is_empty()
+    note = f"tiny: nothing is predicted from {CONTAINS}: it labels none of its questions"
+    assert note in load(tiny.config.out).notes
+    assert set(by_reader(tiny)["num_queries"]) == {NUM_READ}
+
+
 def test_a_job_without_an_auxiliary_has_no_table_of_it(perfect: Tiny, tmp_path: pathlib.Path) -> None:
     tiny = job(tmp_path, reader_queries=NUM_READ, auxiliary=CONTAINS)
     assert TableStore(tiny.config.out).is_sealed(AUXILIARY_MEANS)

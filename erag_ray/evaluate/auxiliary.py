@@ -22,7 +22,7 @@ from erag_ray.schemas import AUXILIARY_MEANS
 
 Name = Mapping[str, object]
 Row = tuple[object, ...]
-OF_LISTS = ("Success", "P")
+OF_LISTS = ("P", "Success")
 """Measures of the auxiliary label that predict values without a counterpart, such as utility: the first there is."""
 
 
@@ -87,6 +87,16 @@ def estimate_all(column: Floats, predictor: Floats) -> PoweredValues:
         bounds=(min(0.0, float(read.min())), max(1.0, float(read.max()))),
     )
     return powered_values(sample, count)
+
+
+def auxiliary_notes(datasets: Sequence[DatasetColumns], auxiliary: str) -> Iterator[str]:
+    """Yield why nothing is predicted for a dataset, for the user."""
+    for dataset in datasets:
+        if not dataset.estimates:
+            is_there = any(name["annotator"] == auxiliary for name, _ in dataset.columns)
+            why = f"all its questions were answered, or fewer than {MIN_READER_QUERIES}"
+            why = why if is_there else "it labels none of its questions"
+            yield f"{dataset.dataset}: nothing is predicted from {auxiliary}: {why}"
 
 
 def auxiliary_means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:

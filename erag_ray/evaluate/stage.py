@@ -10,7 +10,7 @@ import polars as pl
 from erag_ray.annotators import applicable_queries, uses
 from erag_ray.config import JobConfig
 from erag_ray.errors import InputError
-from erag_ray.evaluate.auxiliary import auxiliary_means, with_estimates
+from erag_ray.evaluate.auxiliary import auxiliary_means, auxiliary_notes, with_estimates
 from erag_ray.evaluate.cells import cell_columns, cell_comparisons, cell_shares, cells, complements
 from erag_ray.evaluate.columns import DatasetColumns, by_dataset
 from erag_ray.evaluate.common import IDEALS, OWN_LIST, POOL, Settings, depths_of
@@ -213,6 +213,8 @@ class _Evaluation:
     def _make(self, schema: TableSchema, at: StageProgress, append: Append) -> Mapping[str, object]:
         for part in self._parts(schema, at):
             append(schema, part)
+        if schema == AUXILIARY_MEANS:
+            return {"notes": list(auxiliary_notes(self._estimated_columns, str(self.settings.auxiliary)))}
         if schema != PER_QUERY:
             return {}
         notes = sample_notes(self.config, self.inputs.queries, self.inputs.runs)

@@ -79,7 +79,7 @@ def _of_dataset(results: Results, dataset: str, *, is_only: bool) -> Parts:
     yield from figures(results, dataset)
     yield which_retriever(results.means, dataset, results.confidence, is_main=is_only)
     if dataset in results.auxiliary_means["dataset"]:
-        yield auxiliary_table(results.auxiliary_means, dataset, runs)
+        yield auxiliary_table(results.auxiliary_means, dataset, runs, is_main=is_only)
     if results.list_tokens.height:
         yield token_table(results.list_tokens, results.queries, results.means, dataset, runs)
     if results.list_duplicates.height:

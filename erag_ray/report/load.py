@@ -156,7 +156,7 @@ class _Loading:
             if isinstance(kind, Empty) and name != "means"
         }
         labels, utility, queries = (self._config(schema) for schema in (LABELS, UTILITY, QUERIES))
-        configs = (queries, self._config(PER_QUERY), labels, utility)
+        configs = (queries, *map(self._config, (PER_QUERY, AUXILIARY_MEANS)), labels, utility)
         return Results(
             means=means,
             **tables,

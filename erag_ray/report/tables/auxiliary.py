@@ -12,13 +12,16 @@ from erag_ray.report.values import columns, names, part_name, plain
 from erag_ray.runs import END_TO_END
 
 
-def auxiliary_table(means: pl.DataFrame, dataset: str, runs: Sequence[str]) -> Table:
+def auxiliary_table(
+    means: pl.DataFrame, dataset: str, runs: Sequence[str], *, is_main: bool = False
+) -> Table:
     """Return the means with an auxiliary label beside those of the answered questions, at the largest depth.
 
     Args:
         means: AUXILIARY_MEANS.
         dataset: the dataset.
         runs: its runs, in the order of the rows.
+        is_main: whether it is among the main tables.
     """
     of_dataset = means.filter(dataset=dataset)
     deepest = of_dataset.filter(pl.col("depth") == pl.col("depth").max(), pl.col("cutoff") == pl.col("depth"))
@@ -38,6 +41,7 @@ def auxiliary_table(means: pl.DataFrame, dataset: str, runs: Sequence[str]) -> T
         "Without it: means of the answered questions. With it: unbiased too, whatever the label says, since its mean "
         "error on the answered questions is subtracted (prediction-powered means). Means and comparisons in this "
         "report are those with it.",
+        is_main=is_main,
         dataset=dataset,
     )
 
