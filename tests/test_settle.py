@@ -16,6 +16,7 @@ from tiny import RunJob, Tiny, kilt_line, passage_line, trec_lines
 from erag_ray.annotators import ANNOTATORS, Annotator, Evidence
 from erag_ray.config import ReaderConfig, parse
 from erag_ray.errors import InputError, JobError
+from erag_ray.inference import actor
 from erag_ray.inputs.stage import prepare
 from erag_ray.measures import compute, list_ideal
 from erag_ray.schemas import COSTS, INTERIM_ANALYSES, REQUESTS
@@ -74,7 +75,7 @@ def config(tmp_path: pathlib.Path) -> SettleConfig:
 @pytest.fixture
 def settled(config: SettleConfig, reads_here: list[int], monkeypatch: pytest.MonkeyPatch) -> Settle:
     """Prepare once, then settle with changed settings, without Ray."""
-    monkeypatch.setattr(settling, "readers_session", lambda config: contextlib.nullcontext())
+    monkeypatch.setattr(settling, "readers_session", lambda config, keep_models: contextlib.nullcontext())
     inputs = prepare(config)
     return lambda **changes: settle(dataclasses.replace(config, **changes), inputs)
 
@@ -92,6 +93,17 @@ def test_it_stops_at_the_first_look_that_tells_and_reads_nothing_that_both_runs_
     assert sum(reads_here) == row["num_readings"] == 40
     assert TableStore(config.out).read(INTERIM_ANALYSES).equals(looks)
     assert TableStore(f"{config.out}/settle").read(REQUESTS).height == 40
+
+
+def test_this_process_loads_the_model_once_for_all_looks(
+    config: SettleConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded, load = [], actor.load_model
+    monkeypatch.setattr(actor, "load_model", lambda model: (loaded.append(model), load(model)))
+    inputs = prepare(config)
+    changes = {"compare": ["good", "mixed"], "fraction": 0.3, "equivalence_margin": 0.0}
+    looks = settle(dataclasses.replace(config, num_readers=0, **changes), inputs)
+    assert (looks.height, len(loaded)) == (4, 1)
 
 
 def test_all_documents_of_all_questions_give_the_difference_of_the_measures(settled: Settle) -> None:

@@ -164,7 +164,7 @@ class ModelActor:
         # raised with the first block: Ray would hide an error of the constructor in a message of its own
         try:
             check_gpus()
-            self.isolation = Isolation(_loaded(config, model, memory_share))
+            self.isolation = self._load(config, model, memory_share)
             check_facts(self.isolation.model, self.store)
         except (InputError, JobError) as error:
             self._fault = error
@@ -174,6 +174,9 @@ class ModelActor:
             self._fault = JobError(
                 f"node {platform.node()}: the GPU cannot be used: {error}; {RESUME_ADVICE}"
             )
+
+    def _load(self, config: ReaderConfig, model: str, memory_share: float) -> Isolation:
+        return Isolation(_loaded(config, model, memory_share))
 
     def __call__(self, requests: pa.Table) -> Iterator[dict[str, list[Any]]]:
         if self._fault:

@@ -6,14 +6,16 @@ import contextlib
 import gc
 import os
 from collections.abc import Iterator
+from contextvars import ContextVar
 
 import pyarrow as pa
 import torch
 
-from erag_ray.config import JobConfig
+from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.errors import JobError
 from erag_ray.inference.actor import NOTES, Attempt, ModelActor
 from erag_ray.inference.work import Done, Work, sum_counts
+from erag_ray.models import Isolation
 from erag_ray.progress import progress
 from erag_ray.store import Folder, Lease, ResponseStore
 from erag_ray.user_code import RESUME_ADVICE
@@ -22,8 +24,29 @@ BLOCK_ROWS = 4096
 TOKENIZER_VARIABLES = ("RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM")
 
 
+_KEPT: ContextVar[dict[str, Isolation] | None] = ContextVar("kept models", default=None)
+
+
+@contextlib.contextmanager
+def models_kept() -> Iterator[None]:
+    """Keep each model that is loaded within this context, for all stages in it."""
+    token = _KEPT.set({})
+    try:
+        yield
+    finally:
+        _KEPT.reset(token)
+
+
 class LocalReader(ModelActor):
     """A reader in the user's own process, which it never ends."""
+
+    def _load(self, config: ReaderConfig, model: str, memory_share: float) -> Isolation:
+        kept = _KEPT.get()
+        if kept is None:
+            return super()._load(config, model, memory_share)
+        if model not in kept:
+            kept[model] = super()._load(config, model, memory_share)
+        return kept[model]
 
     def _end(self, attempt: Attempt, error: RuntimeError) -> None:
         """Report that the GPU is lost.

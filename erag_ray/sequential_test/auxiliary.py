@@ -56,7 +56,10 @@ def auxiliary_labels(config: SettleConfig, inputs: Inputs, documents: pl.DataFra
     """
     job, name = _job(config), job_annotator(config)
     listed = dataclasses.replace(inputs, runs=inputs.runs.join(documents, on=PAIR, how="semi"))
-    evidence, scoring = dataclasses.replace(evidence_of(listed), relevant_from=config.judge.threshold), None
+    evidence = dataclasses.replace(
+        evidence_of(listed), relevant_from=config.judge.threshold, threshold=config.threshold
+    )
+    scoring = None
     if annotator_named(name).requests:
         plan = plan_stage(job, listed, STAGE, single_document=True, end_to_end=False)
         say(*preview(plan, show=config.progress))

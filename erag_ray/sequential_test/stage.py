@@ -60,7 +60,7 @@ def settle(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
     num_readings = sum(_num_read(sample.documents) for sample in samples)
     num_lists = "two" if len(samples[0].runs) == 2 else str(len(samples[0].runs))
     say(f"at most {num_readings:,} readings, of {num_documents:,} documents in the {num_lists} lists")
-    with readers_session(config):
+    with readers_session(config, keep_models=True):
         samples = with_auxiliary(config, inputs, samples)
         rows = _looks(config, inputs, samples)
     table = pl.DataFrame(rows, schema=pl.DataFrame(INTERIM_ANALYSES.empty()).schema)
@@ -199,28 +199,30 @@ def _looks(config: SettleConfig, inputs: Inputs, samples: Sequence[DatasetSample
     numbers = [0] * len(samples)
     rows, last = list[Row](), [list[Row]() for _ in samples]
     while going := [
-        index
-        for index, sample in enumerate(samples)
-        if numbers[index] < len(sample.counts) and (not numbers[index] or not is_done(states, sample))
+        index for index, sample in enumerate(samples) if _goes_on(states, sample, numbers[index])
     ]:
         for index in going:
             numbers[index] += 1
         parts = [one.first(one.counts[number - 1]) for one, number in zip(samples, numbers, strict=True)]
-        labels, price = _labels(
-            config, inputs, pl.concat(part.filter(pl.col("weight") > 0) for part in parts)
-        )
-        of_samples = [[state for state in states if state.sample is samples[index]] for index in going]
-        for index, of_sample in zip(going, of_samples, strict=True):
+        read = pl.concat(part.filter(pl.col("weight") > 0) for part in parts)
+        labels, price = _labels(config, inputs, read)
+        looked = {index: [state for state in states if state.sample is samples[index]] for index in going}
+        for index, of_sample in looked.items():
             for state in of_sample:
                 state.look(config, labels, numbers[index], len(states))
         _decide(states)
-        for index, of_sample in zip(going, of_samples, strict=True):
+        for index, of_sample in looked.items():
             last[index] = [_row(config, state, price) for state in of_sample]
-            is_last = is_done(states, samples[index]) or numbers[index] == len(samples[index].counts)
+            is_last = not _goes_on(states, samples[index], numbers[index])
             say(*(look_line(config, samples[index], row, len(samples), is_last) for row in last[index]))
             rows += last[index]
     _end(config, samples, states, last)
     return rows
+
+
+def _goes_on(states: Sequence[PairState], sample: DatasetSample, num_looks: int) -> bool:
+    """Return whether a dataset is looked at once more after so many looks."""
+    return num_looks < len(sample.counts) and (not num_looks or not is_done(states, sample))
 
 
 def _end(
