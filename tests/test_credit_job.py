@@ -20,7 +20,9 @@ from tiny import (
     work_of,
 )
 
+from erag_ray.report.page.questions import QuestionOptions, load_questions
 from erag_ray.schemas import CREDIT_SHARES, CREDITS, LABELS, ORDER_EFFECTS, UTILITY
+from erag_ray.store import TableStore
 
 ALL: dict[str, Any] = {
     "credits": ["leave_one_out", "marginal", "shapley"],
@@ -119,3 +121,21 @@ def test_the_report_shows_credits_and_orders_where_they_were_asked_for(
     effects = table(credited, ORDER_EFFECTS, run_id="good", depth=DEPTH)
     # ties go to the first passage, so that the echo reader may see the order
     assert effects.filter(order="reversed")["num_queries"].item() == 6
+
+
+def test_a_question_of_the_page_has_the_credits_of_its_documents(tiny: Tiny, reads_here: list[int]) -> None:
+    make_tables(credited := tiny.with_config(**ALL))
+    questions = load_questions(TableStore(credited.config.out), QuestionOptions())
+    rows = table(credited, CREDITS).filter(query_id="q1").drop_nulls("value")
+    record = next(iter(questions))
+    seen = {
+        (questions.runs[run], credit, record.documents.ids[document], value)
+        for run, credits in record.credits.items()
+        for credit, values in credits.items()
+        for document, value in values.items()
+    }
+    expected = rows.select("run_id", "credit", "doc_id", pl.col("value").round(4)).rows()
+    assert (record.query_id, seen) == ("q1", set(expected))
+    make_tables(tiny.with_config(out=f"{credited.config.out}-plain"))
+    plain = load_questions(TableStore(f"{credited.config.out}-plain"), QuestionOptions())
+    assert next(iter(plain)).credits == {}

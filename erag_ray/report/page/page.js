@@ -604,19 +604,29 @@
     return el("li", { class: `card${isUseful ? " useful" : ""}${isHarmful ? " harmful" : ""}` },
       el("div", { class: "top" }, rank === null ? "" : el("span", { class: "rank" }, String(rank)), el("h4", {}, isolated(titles[document] || ids[document])),
         gold.includes(document) ? el("span", { class: "gold", title: "Gold passage" }, "★ gold") : ""),
-      judged.length ? el("ul", { class: "labels" }, judged.map(([column, label]) => labelChip(record, column, label))) : "",
+      judged.length ? el("ul", { class: "labels" }, judged.map(([column, label]) => labelChip(column, label))) : "",
+      creditsOf(record, run, document),
       output === null ? "" : el("p", { class: "alone" }, el("span", {}, "Alone: "), quoted(output)),
       text === null ? "" : el("p", { class: "passage", dir: "auto" }, marked(text, pattern)),
       el("p", { class: "also" }, el("span", { class: "id" }, isolated(ids[document])),
         also.length ? el("span", {}, " also ", also.slice(0, 4).map(([other, position], number) => [number ? ", " : "", isolated(about.runs[other]), ` #${position}`]), also.length > 4 ? ` and ${also.length - 4} more` : "") : ""));
   }
 
-  function labelChip(record, column, label) {
+  /** What the document adds to the score of the run's list, if the job has credits. */
+  function creditsOf(record, run, document) {
+    const values = Object.entries(record.credits[run] || {}).filter(([, credits]) => document in credits);
+    if (!values.length) return "";
+    const column = { kind: "signed", meaning: "What the document adds to the score of this list" };
+    return el("div", { class: "credits" }, el("span", {}, "In the list: "),
+      el("ul", { class: "labels" }, values.map(([credit, credits]) => labelChip({ ...column, annotator: credit.replaceAll("_", " ") }, credits[document]))));
+  }
+
+  function labelChip(column, label) {
     const isSigned = column.kind === "signed";
     const sign = isSigned ? (label > 0 ? "▲" : label < 0 ? "▼" : "·") : label >= about.threshold ? "●" : label > 0 ? "◐" : "○";
     const kind = isSigned ? (label > 0 ? "good" : label < 0 ? "bad" : "none") : label >= about.threshold ? "good" : "none";
     const value = isSigned && label > 0 ? `+${score(label)}` : score(label);
-    const meaning = [column.annotator, column.reader && `by ${column.reader}`, column.score && `score ${column.score}`].filter(Boolean).join(", ");
+    const meaning = column.meaning || [column.annotator, column.reader && `by ${column.reader}`, column.score && `score ${column.score}`].filter(Boolean).join(", ");
     return el("li", { class: `label ${kind}`, title: meaning }, el("span", { "aria-hidden": "true" }, sign), " ", isolated(column.annotator), " ", el("b", {}, value));
   }
 

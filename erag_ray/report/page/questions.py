@@ -46,6 +46,13 @@ DIGITS = 4
 OPTIONAL: Mapping[str, Mapping[str, type[pl.DataType]]] = {
     "cells": {"query_id": pl.String, "run_id": pl.String, "depth": pl.Int32, "cell": pl.String},
     "slices": {"query_id": pl.String, "slice": pl.String, "value": pl.String},
+    "credits": {
+        "query_id": pl.String,
+        "run_id": pl.String,
+        "doc_id": pl.String,
+        "credit": pl.String,
+        "value": pl.Float64,
+    },
 }
 """Optional tables, with the columns that records need."""
 
@@ -118,6 +125,8 @@ class Question:
     """Documents that some annotators call useful and others not."""
     num_harmful: int
     """Documents with a label below 0."""
+    credits: Mapping[int, Mapping[str, Mapping[int, float]]] = field(default_factory=dict)
+    """Index in `Questions.runs` -> credit -> index in ``documents`` -> what the document adds to the list's score."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,6 +164,8 @@ class Rows:
     end_to_end: pl.DataFrame
     cells: pl.DataFrame
     slices: pl.DataFrame
+    credits: pl.DataFrame
+    """number, run, pair, credit, value."""
     corpus: pl.DataFrame
 
 
@@ -225,6 +236,7 @@ def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
         end_to_end=end_to_end,
         cells=_numbered(tables.optional("cells").drop_nulls("cell"), queries),
         slices=_numbered(tables.optional("slices"), queries),
+        credits=_credits(tables.optional("credits"), run_ids, pairs),
         corpus=corpus.select("title", "text"),
     )
     depths = runs_end_to_end["depth"].unique().sort().to_list()
@@ -288,10 +300,22 @@ def _described(
 
 def _lists(runs: pl.DataFrame, run_ids: Sequence[str], pairs: pl.DataFrame) -> pl.DataFrame:
     """Return number, run (index in ``run_ids``) and pair, in rank order."""
+    joined = _in_lists(runs, run_ids, pairs)
+    return joined.sort("number", "run", "rank").select("number", "run", "pair")
+
+
+def _credits(credits: pl.DataFrame, run_ids: Sequence[str], pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return number, run (index in ``run_ids``), pair, credit and value."""
+    joined = _in_lists(credits.drop_nulls("value"), run_ids, pairs)
+    columns = ("number", "run", "pair", "credit", pl.col("value").round(DIGITS))
+    return joined.sort("number", "run", "credit", "pair").select(columns)
+
+
+def _in_lists(rows: pl.DataFrame, run_ids: Sequence[str], pairs: pl.DataFrame) -> pl.DataFrame:
+    """Add number, run (index in ``run_ids``) and pair to rows about documents in lists."""
     schema = {"run_id": pl.String, "run": pl.Int32}
     numbers = pl.DataFrame({"run_id": run_ids, "run": range(len(run_ids))}, schema=schema)
-    joined = runs.join(numbers, on="run_id").join(pairs.select(*PAIR, "number", "pair"), on=PAIR)
-    return joined.sort("number", "run", "rank").select("number", "run", "pair")
+    return rows.join(numbers, on="run_id").join(pairs.select(*PAIR, "number", "pair"), on=PAIR)
 
 
 def _labels(parts: Iterator[pl.DataFrame], pairs: pl.DataFrame) -> tuple[list[LabelColumn], Floats]:
@@ -343,7 +367,7 @@ def _records(questions: Questions, numbers: range) -> Iterator[Question]:
     edges = np.searchsorted(pairs["number"].to_numpy(), [*numbers, numbers.stop])
     frames = {
         name: _cut(getattr(rows, name), numbers)[0].partition_by("number", as_dict=True)
-        for name in ("lists", "end_to_end", "cells", "slices")
+        for name in ("lists", "end_to_end", "cells", "slices", "credits")
     }
     for number, start, end in zip(numbers, edges[:-1], edges[1:], strict=True):
         rows_of_question = {name: frame.get((number,)) for name, frame in frames.items()}
@@ -388,6 +412,7 @@ def _record(
         lists=_ranked(frames["lists"], first),
         end_to_end=_scored_lists(frames["end_to_end"]),
         cells={} if cells is None else _named_cells(cells),
+        credits=_credited(frames["credits"], first),
         num_disagreements=_num_disagreements(labels, questions),
         num_harmful=int((labels < 0).any(axis=1).sum()),
     )
@@ -424,6 +449,14 @@ def _ranked(lists: pl.DataFrame | None, first: int) -> dict[int, list[int]]:
         int(runs[start]): documents.tolist()
         for start, documents in zip(starts, np.split(pairs, edges), strict=True)
     }
+
+
+def _credited(rows: pl.DataFrame | None, first: int) -> dict[int, dict[str, dict[int, float]]]:
+    credited: dict[int, dict[str, dict[int, float]]] = {}
+    if rows is not None:
+        for run, pair, credit, value in rows.select("run", "pair", "credit", "value").iter_rows():
+            credited.setdefault(run, {}).setdefault(credit, {})[pair - first] = value
+    return credited
 
 
 def _scored_lists(rows: pl.DataFrame | None) -> list[EndToEnd]:
