@@ -182,7 +182,7 @@ def test_no_mask_of_the_engine_is_copied(folders: Folders, gpu: Machine, kind: s
     attentions = gpu.counts.attentions
     assert {line.partition(":")[0] for _, line in attentions} == {
         "models/t5/attention.py",
-        "models/t5/engine.py",
+        "models/t5/cross_attention.py",
     }
     assert {one.mask for one, _ in attentions} == {"in place"}, attentions
 

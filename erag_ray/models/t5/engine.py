@@ -1,10 +1,7 @@
 """A T5 inference engine: segments are encoded once, outputs decoded greedily over the states of several segments.
 
-Compared to a general implementation it has no training, dropout, sampling or beams, and changes the order of two sums:
-in cross-attention the key projection is applied to the query instead of every encoder state, and the value projection
-to the weighted mean of the states. Scores are the same numbers, q . (W h) = (W' q) . h, with far fewer operations for
-outputs with fewer tokens than a head has dimensions, and without keys and values of the encoder states, of which FiD
-has thousands for each question. Finished sequences are evicted from the batch.
+Compared to a general implementation it has no training, dropout, sampling or beams, and changes the order of sums in
+cross-attention (`cross_attention`). Finished sequences are evicted from the batch.
 """
 
 from __future__ import annotations
@@ -30,8 +27,9 @@ from erag_ray.models.local.linear import (
     normed_relu_linear,
 )
 from erag_ray.models.local.memory import KEPT_BYTES, free_on, machine_bytes, reusable, to_device
-from erag_ray.models.t5.attention import attention_for, bias_matrix, padding_mask
-from erag_ray.models.t5.encoder_cache import EncoderStates, Padded, flat
+from erag_ray.models.t5.attention import attention_for, bias_matrix
+from erag_ray.models.t5.cross_attention import Projections, cross_attention_for
+from erag_ray.models.t5.encoder_cache import EncoderStates, Padded, SharedStates, flat
 
 KINDS = ("t5", "mt5", "umt5")
 DTYPES = (torch.float32, torch.bfloat16)
@@ -59,9 +57,8 @@ class Attention(NamedTuple):
     out: Weights
     bias: Tensor | None
     """[buckets, heads], of positions."""
-    keys: Tensor | None = None
-    values: Tensor | None = None
-    """[heads, head, width], of cross-attention."""
+    encoder: Projections | None = None
+    """Of the encoder states, in cross-attention."""
 
 
 class Feed(NamedTuple):
@@ -158,9 +155,9 @@ class Engine:
 
     def _cross(self, norm: Any, layer: Any) -> Attention:
         shape = (self.heads, self.head, -1)
-        keys, values = layer.k.weight.view(shape), layer.v.weight.view(shape)
+        encoder = Projections(layer.k.weight.view(shape), layer.v.weight.view(shape))
         query, out = self._weights(layer.q.weight), self._weights(layer.o.weight)
-        return Attention(norm.weight, query, out, None, keys, values)
+        return Attention(norm.weight, query, out, None, encoder)
 
     def _feed(self, layer: Any) -> Feed:
         dense = layer.DenseReluDense
@@ -178,6 +175,12 @@ class Engine:
             for part, joined in zip(parts, torch.split(weights, list(map(len, parts))), strict=True):
                 part.data = joined
         return weights
+
+    @property
+    def projections(self) -> list[Projections]:
+        """Return the projections of the encoder states in each layer of the decoder."""
+        layers = [block.cross_attention for block in self.decoder.blocks]
+        return [layer.encoder for layer in layers if layer is not None and layer.encoder is not None]
 
     @property
     def multiple(self) -> int:
@@ -228,7 +231,7 @@ class Engine:
     @torch.inference_mode()
     def decode(
         self,
-        encoder_states: EncoderStates,
+        encoder_states: EncoderStates | SharedStates,
         *,
         start: int,
         ends: Sequence[int],
@@ -260,12 +263,16 @@ class _Run:
     """
 
     def __init__(
-        self, engine: Engine, encoder_states: EncoderStates, start: int, ends: Sequence[int], most: int
+        self,
+        engine: Engine,
+        encoder_states: EncoderStates | SharedStates,
+        start: int,
+        ends: Sequence[int],
+        most: int,
     ) -> None:
         self.engine = engine
-        self.states = encoder_states.states
-        self.mask = padding_mask(encoder_states.lengths, self.states.shape[1], self.states)
-        num_rows, device = len(encoder_states.lengths), engine.device
+        self.cross_attention = cross_attention_for(encoder_states, engine.projections)
+        num_rows, device = encoder_states.num_rows, engine.device
         self.rows = list(range(num_rows))
         """The rows of the original batch that are still in it."""
         self.all_tokens = torch.zeros(num_rows, most, dtype=torch.long, device=device)
@@ -274,7 +281,7 @@ class _Run:
         self.end = to_device(torch.tensor(list(ends), dtype=torch.long), device)
         self.has_ended = torch.zeros(num_rows, device=device, dtype=torch.bool)
         shape = (2, len(engine.decoder.blocks), num_rows, engine.heads, most, engine.head)
-        self.cache = reusable(shape, self.states)
+        self.cache = reusable(shape, encoder_states.states)
         biases = engine._biases(engine.decoder, most, bidirectional=False)
         self.biases = {key: bias_matrix(bias, most) for key, bias in biases.items()}
 
@@ -286,15 +293,15 @@ class _Run:
             assert block.cross_attention is not None
             attended = self._self_attention(states, block.self_attention, number, step)
             add_linear(states, attended, block.self_attention.out)
-            add_linear(
-                states, self._cross_attention(states, block.cross_attention), block.cross_attention.out
-            )
+            attended = self._cross_attention(states, block.cross_attention, number)
+            add_linear(states, attended, block.cross_attention.out)
             engine._add_feed_forward(states, block.feed)
         # T5 1.0 scales its states before the output layer, which does not change the order of the scores
         scores = normed_order(states, engine.decoder.norm, engine.epsilon, engine.output)
         self.last = first_largest(scores)
         self.tokens[:, step] = self.last
         self.num_tokens = step + 1
+        self.cross_attention.advance(self.last)
         self.has_ended |= torch.isin(self.last, self.end)
 
     def _self_attention(self, states: Tensor, layer: Attention, number: int, step: int) -> Tensor:
@@ -309,21 +316,10 @@ class _Run:
         means = weights[:, :, None] @ values[:, :, : step + 1]
         return means.reshape(rows, -1)
 
-    def _cross_attention(self, states: Tensor, layer: Attention) -> Tensor:
-        engine, rows = self.engine, len(states)
-        assert layer.keys is not None
-        assert layer.values is not None
+    def _cross_attention(self, states: Tensor, layer: Attention, number: int) -> Tensor:
+        engine = self.engine
         query = normed_linear(states, layer.norm, engine.epsilon, layer.projections)
-        by_head = query.view(rows, engine.heads, engine.head).transpose(0, 1)
-        # [rows, heads, width]: the queries in the space of the encoder states
-        projected = (by_head @ layer.keys).transpose(0, 1)
-        # the encoder states are both keys and values, and read from memory once
-        keys_values = self.states[:, None]
-        means = functional.scaled_dot_product_attention(
-            projected[:, None], keys_values, keys_values, attn_mask=self.mask, scale=1.0
-        )
-        values = means[:, 0].transpose(0, 1) @ layer.values.transpose(1, 2)
-        return values.transpose(0, 1).reshape(rows, -1)
+        return self.cross_attention.attend(query.view(len(states), engine.heads, engine.head), number)
 
     def ended(self, stop: Stop | None) -> list[bool]:
         """Return which rows have ended, by an end token or an early stop. Synchronises with the device once."""
@@ -347,9 +343,9 @@ class _Run:
         self._store()
         self.rows = [self.rows[index] for index in indices]
         index = to_device(torch.tensor(indices), self.engine.device)
-        self.states, self.cache = self.states[index], self.cache[:, :, index]
+        self.cross_attention.select(index)
+        self.cache = self.cache[:, :, index]
         self.tokens, self.last, self.has_ended = self.tokens[index], self.last[index], self.has_ended[index]
-        self.mask = None if self.mask is None else self.mask[index]
 
     def _store(self) -> None:
         """Copy the output tokens so far to the table of all rows."""
