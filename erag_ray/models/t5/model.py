@@ -8,6 +8,7 @@ prompt is one or more segments, whose encoder states are concatenated.
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
@@ -160,30 +161,36 @@ class T5Model(LocalModel):
         return self.end
 
     def render(self, requests: Sequence[Request]) -> list[PromptTokens]:
-        lists = [
-            [pieces(request.form.prompt, request.question, passages) for passages in self._segments(request)]
+        forms = list(dict.fromkeys(request.form for request in requests))
+        numbers = {form: number for number, form in enumerate(forms)}
+        # lists of one question share segments, each of which is tokenized once
+        keys = [
+            [(numbers[request.form], request.question, segment) for segment in self._segments(request)]
             for request in requests
         ]
-        flat = [segment for segments in lists for segment in segments]
-        tokens = iter(self.pieces.tokenise(flat))
+        distinct = list(dict.fromkeys(itertools.chain.from_iterable(keys)))
+        parts = [pieces(forms[number].prompt, question, passages) for number, question, passages in distinct]
+        truncated = {
+            key: self._truncate(forms[key[0]], segment, ids)
+            for key, segment, ids in zip(distinct, parts, self.pieces.tokenise(parts), strict=True)
+        }
         answers = answer_ids(self.pieces, requests)
         return [
-            self._prompt(request, [(segment, next(tokens)) for segment in segments], ids)
-            for request, segments, ids in zip(requests, lists, answers, strict=True)
+            self._prompt(request, [truncated[key] for key in row], ids)
+            for request, row, ids in zip(requests, keys, answers, strict=True)
         ]
 
-    def _segments(self, request: Request) -> Sequence[Sequence[Any]]:
+    def _segments(self, request: Request) -> Sequence[tuple[Passage, ...]]:
         """Return the passages of each segment."""
         if not self.layout.has_passage_segments:
             return [request.passages]
         return [(passage,) for passage in request.passages] or [()]
 
     def _prompt(
-        self, request: Request, segments: Sequence[tuple[list[Piece], list[Ids]]], answers: Any
+        self, request: Request, segments: Sequence[tuple[Ids, int, int]], answers: Any
     ) -> PromptTokens:
         form = request.form
-        truncated = [self._truncate(form, parts, ids) for parts, ids in segments]
-        tokens, questions, passages = zip(*truncated, strict=True)
+        tokens, questions, passages = zip(*segments, strict=True)
         return PromptTokens(
             form=form,
             segments=tokens,
