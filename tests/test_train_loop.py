@@ -38,7 +38,7 @@ from erag_ray.errors import InputError, JobError
 from erag_ray.models import make_model
 from erag_ray.models.local.model import Output, PromptTokens
 from erag_ray.requests import Form, Passage, Request
-from erag_ray.train import checkpoints, loop
+from erag_ray.train import loop
 from erag_ray.train.config import ExamplesConfig, TrainConfig
 from erag_ray.train.data.batches import Batches, Sample, tokenised
 from erag_ray.train.plan import check_same, prepare, start_folder
@@ -238,11 +238,11 @@ def test_a_torn_checkpoint_is_passed_over(tmp_path: pathlib.Path) -> None:
     run(config)
     newest = max(pathlib.Path(config.out, "checkpoints").glob("step-*"))
     weights = result(config)
-    (newest / "model.safetensors").write_bytes((newest / "model.safetensors").read_bytes()[:-100])
+    (newest / "tensors.pt").write_bytes((newest / "tensors.pt").read_bytes()[:-100])
     assert run(config).step == 10
     assert same(result(config), weights)
     said = pathlib.Path(config.out, "messages.txt").read_text()
-    assert "step-00000010: this checkpoint is damaged (model.safetensors is not what was saved)" in said
+    assert "step-00000010: this checkpoint is damaged (tensors.pt is not what was saved)" in said
     assert "resuming after step 9 of 10" in said
 
 
@@ -256,7 +256,8 @@ def test_a_checkpoint_of_another_form_is_refused(tmp_path: pathlib.Path) -> None
     prepare(larger)
     shutil.copytree(f"{config.out}/checkpoints", f"{larger.out}/checkpoints")
     with pytest.raises(
-        InputError, match=r"of a model with other shapes .*d|wi.weight: \(64, 32\) there, \(96, 32\) here"
+        InputError,
+        match=r"other shapes \(size mismatch for .*\.wi\.weight: .*\[64, 32\]\) from checkpoint, .*\[96, 32\]\)",
     ):
         run(larger)
 
@@ -345,18 +346,18 @@ def test_a_full_disk_stops_and_keeps_the_last_checkpoint(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tiny_training(tmp_path)
-    save = checkpoints.save_file
+    save = torch.save
     num_saved = 0
 
     def full(tensors: Any, path: pathlib.Path) -> None:
         nonlocal num_saved
         num_saved += 1
-        if num_saved == 4:
+        if num_saved == 2:
             path.write_bytes(b"half")
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         save(tensors, path)
 
-    monkeypatch.setattr(checkpoints, "save_file", full)
+    monkeypatch.setattr(torch, "save", full)
     with pytest.raises(
         JobError, match=r"step-00000006 could not be written: .*No space left.*\n.*is kept\. Make room"
     ):

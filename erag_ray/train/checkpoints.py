@@ -12,21 +12,20 @@ import os
 import pathlib
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
 
 from erag_ray.errors import InputError, JobError
 from erag_ray.store import file_digest
 
-WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+TENSORS, STATE = "tensors.pt", "state.json"
 UNFINISHED = "_unfinished"
 NUM_KEPT = 2
-UNREADABLE = (OSError, ValueError, KeyError, TypeError, SafetensorError)
+UNREADABLE = (OSError, ValueError, KeyError, TypeError)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,15 +35,6 @@ class State:
     step: int = 0
     best_score: float | None = None
     best_step: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Checkpoint:
-    """A checkpoint in memory."""
-
-    state: State
-    weights: Mapping[str, torch.Tensor]
-    optimizer: Mapping[str, torch.Tensor]
 
 
 class Checkpoints:
@@ -59,12 +49,11 @@ class Checkpoints:
         Raises:
             JobError: it could not be written; earlier ones are unchanged.
         """
-        names = parameter_names(model, optimizer)
+        tensors = {"model": model.state_dict(), "optimizer": optimizer.state_dict()}
         with written_whole(self.root / f"step-{state.step:08}") as folder:
-            save_file({name: value.detach() for name, value in model.named_parameters()}, folder / WEIGHTS)
-            save_file(_optimizer_tensors(optimizer, names), folder / OPTIMIZER)
-            digests = {name: file_digest(folder / name) for name in (WEIGHTS, OPTIMIZER)}
-            (folder / STATE).write_text(json.dumps({**asdict(state), "sha256": digests}))
+            torch.save(tensors, folder / TENSORS)
+            digest = file_digest(folder / TENSORS)
+            (folder / STATE).write_text(json.dumps({**asdict(state), "sha256": digest}))
         for old in self.folders()[:-NUM_KEPT]:
             shutil.rmtree(old, ignore_errors=True)
 
@@ -76,69 +65,39 @@ class Checkpoints:
         """Return the checkpoints, oldest first."""
         return sorted(self.root.glob("step-????????"))
 
-    def newest(self) -> tuple[Checkpoint | None, list[str]]:
-        """Return the newest undamaged checkpoint, if any, and a message for each damaged one that is newer."""
+    def restore(self, model: Any, optimizer: torch.optim.Optimizer) -> tuple[State, list[str]]:
+        """Load the newest undamaged checkpoint, if any, into model and optimiser.
+
+        Returns:
+            Its state, and a message for each damaged one that is newer.
+
+        Raises:
+            InputError: the shapes of its weights are not the model's.
+        """
         lines: list[str] = []
         for folder in reversed(self.folders()):
             try:
-                return _read(folder), lines
+                state, tensors = _read(folder)
             except UNREADABLE as error:
                 reason = str(error).splitlines()[0]
                 lines.append(f"{folder}: this checkpoint is damaged ({reason}); the previous one is used")
-        return None, lines
+                continue
+            try:
+                model.load_state_dict(tensors["model"])
+            except RuntimeError as error:
+                reason = str(error).splitlines()[1].strip(" \t.")
+                text = f"out: its checkpoints are of a model with other shapes ({reason}). Name another out"
+                raise InputError([text]) from error
+            optimizer.load_state_dict(tensors["optimizer"])
+            return state, lines
+        return State(), lines
 
 
-def _read(folder: pathlib.Path) -> Checkpoint:
+def _read(folder: pathlib.Path) -> tuple[State, dict[str, Any]]:
     content = json.loads((folder / STATE).read_text())
-    for name, digest in content.pop("sha256").items():
-        if file_digest(folder / name) != digest:
-            raise ValueError(f"{name} is not what was saved")
-    return Checkpoint(
-        state=State(**content), weights=load_file(folder / WEIGHTS), optimizer=load_file(folder / OPTIMIZER)
-    )
-
-
-def restore(checkpoint: Checkpoint, model: Any, optimizer: torch.optim.Optimizer) -> State:
-    """Load a checkpoint's weights and optimiser state into model and optimiser.
-
-    Raises:
-        InputError: the shapes of its weights are not the model's.
-    """
-    shapes = {name: tuple(value.shape) for name, value in model.named_parameters()}
-    saved = {name: tuple(value.shape) for name, value in checkpoint.weights.items()}
-    if shapes != saved:
-        names = sorted(name for name in shapes.keys() | saved.keys() if shapes.get(name) != saved.get(name))
-        raise InputError(
-            [
-                f"out: its checkpoints are of a model with other shapes ({len(names)} weights differ, such as "
-                f"{names[0]}: {saved.get(names[0])} there, {shapes.get(names[0])} here). Name another out"
-            ]
-        )
-    with torch.no_grad():
-        for name, value in model.named_parameters():
-            value.copy_(checkpoint.weights[name])
-    for parameter, name in parameter_names(model, optimizer).items():
-        optimizer.state[parameter] = {
-            key: checkpoint.optimizer[f"{name}/{key}"].to("cpu" if key == "step" else parameter.device)
-            for key in ("step", "exp_avg", "exp_avg_sq")
-        }
-    return checkpoint.state
-
-
-def parameter_names(model: Any, optimizer: torch.optim.Optimizer) -> dict[torch.nn.Parameter, str]:
-    """Return the parameters of an optimiser -> their names in the model."""
-    names = {parameter: name for name, parameter in model.named_parameters()}
-    return {parameter: names[parameter] for group in optimizer.param_groups for parameter in group["params"]}
-
-
-def _optimizer_tensors(
-    optimizer: torch.optim.Optimizer, names: Mapping[torch.nn.Parameter, str]
-) -> dict[str, torch.Tensor]:
-    return {
-        f"{name}/{key}": value.contiguous()
-        for parameter, name in names.items()
-        for key, value in optimizer.state[parameter].items()
-    }
+    if file_digest(folder / TENSORS) != content.pop("sha256"):
+        raise ValueError(f"{TENSORS} is not what was saved")
+    return State(**content), torch.load(folder / TENSORS, map_location="cpu")
 
 
 @contextlib.contextmanager

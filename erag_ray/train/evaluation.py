@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 import torch.distributed as dist
 
@@ -17,13 +18,6 @@ from erag_ray.train.config import TrainConfig
 from erag_ray.train.data.batches import listed, read_passages
 from erag_ray.train.data.examples import Examples
 from erag_ray.train.reader import TrainedReader
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _DevRequest:
-    request: Request
-    answers: list[str]
-    score: str
 
 
 class DevQuestions:
@@ -45,11 +39,10 @@ class DevQuestions:
         """Names of the datasets."""
         return list(self._rows)
 
-    def scores(self) -> dict[str, float]:
+    def scores(self, rank: int, num_workers: int) -> dict[str, float]:
         """Return the mean score of each dataset (``dev_<name>``) and the mean of these (``dev``), over all workers."""
-        rank, num_workers = (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
         sums = np.array([self._sum(name, rank, num_workers) for name in self.datasets])
-        if dist.is_initialized():
+        if num_workers > 1:
             device = next(iter(self.readers.values())).model.model.device
             total = torch.tensor(sums, device=device)
             dist.all_reduce(total)
@@ -63,20 +56,20 @@ class DevQuestions:
     def _sum(self, name: str, rank: int, num_workers: int) -> float:
         """Return the sum of the scores of one worker's questions of a dataset."""
         model, form = self.readers[name]
-        requests = [self._request(form, row) for row in self._rows[name][rank::num_workers]]
-        prompts = model.render([request.request for request in requests])
-        outputs = [""] * len(requests)
+        records = self.examples.table.take(
+            pa.array(self._rows[name][rank::num_workers], pa.int64())
+        ).to_pylist()
+        prompts = model.render([self._request(form, record) for record in records])
+        outputs = [""] * len(records)
         for rows in model.batches(prompts):
             for row, output in zip(rows, model.generate([prompts[row] for row in rows]), strict=True):
                 outputs[row] = output.text
         return sum(
-            score_outputs([text], [request.answers], score_named(request.score))[0] or 0.0
-            for text, request in zip(outputs, requests, strict=True)
+            score_outputs([text], [record["answers"]], score_named(record["score"]))[0] or 0.0
+            for text, record in zip(outputs, records, strict=True)
         )
 
-    def _request(self, form: Form, row: int) -> _DevRequest:
-        record = self.examples.table.slice(row, 1).to_pylist()[0]
+    def _request(self, form: Form, record: Mapping[str, Any]) -> Request:
         stage = self.config.curriculum[-1]
         rows = listed(record["passages"], record["gold"], max(stage.num_passages), stage.num_gold)
-        request = Request.of(form, record["question"], read_passages(self.examples.corpus, rows))
-        return _DevRequest(request=request, answers=record["answers"], score=record["score"])
+        return Request.of(form, record["question"], read_passages(self.examples.corpus, rows))

@@ -23,7 +23,7 @@ from transformers.modeling_outputs import BaseModelOutput
 from erag_ray.errors import JobError
 from erag_ray.models.local import DEFAULT_LIMITS, free_memory, is_out_of_memory
 from erag_ray.models.t5 import encode_prompts
-from erag_ray.train.checkpoints import Checkpoints, State, recover, restore
+from erag_ray.train.checkpoints import Checkpoints, State, recover
 from erag_ray.train.config import TrainConfig
 from erag_ray.train.data.batches import Batches, Sample, micro_batches
 from erag_ray.train.data.curriculum import Curriculum
@@ -41,7 +41,7 @@ class Totals(NamedTuple):
     loss: float
     num_targets: float
     num_tokens: float
-    num_without_memory: float = 0.0
+    num_without_memory: float
     """Workers that ran out of memory."""
 
 
@@ -94,14 +94,13 @@ class Trainer:
     def _begin(self) -> tuple[State, float]:
         """Return the state to resume from, and the seconds spent until there."""
         on_main_worker(self._clean)
-        checkpoint, lines = self.checkpoints.newest()
-        state = restore(checkpoint, self.model, self.optimizer) if checkpoint else State()
+        state, lines = self.checkpoints.restore(self.model, self.optimizer)
         seconds = 0.0
         if is_main():
             seconds = self.log.resume(state.step)
             for line in lines:
                 self.log.say(line)
-            if checkpoint:
+            if state.step:
                 self.log.say(f"resuming after step {state.step:,} of {self.curriculum.num_steps:,}")
         return state, seconds
 
@@ -199,7 +198,7 @@ class Trainer:
     def _evaluate(self) -> dict[str, float]:
         with autocast(self.config):
             self.model.eval()
-            return self.dev.scores()
+            return self.dev.scores(*rank_and_size())
 
     def _keep_best(self, state: State, score: float) -> State:
         # on a tie the later one, which was trained for longer

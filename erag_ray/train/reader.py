@@ -35,7 +35,7 @@ def load_readers(
     Raises:
         InputError: it is not a T5-style reader, or its model cannot be read.
     """
-    model = _t5_model(dataclasses.replace(config, model=folder))
+    model = t5_model(dataclasses.replace(config, model=folder))
     # the engine fuses weights, which training has to change separately
     model.uses_engine = False
     model.load()
@@ -47,7 +47,12 @@ def form_for(config: ReaderConfig, dataset: Dataset) -> Form:
     return ANSWER.build(Case(dataset=dataset, reader=config, judge=JudgeConfig(), default_prompt="t5"))
 
 
-def _t5_model(config: ReaderConfig) -> T5Model:
+def t5_model(config: ReaderConfig) -> T5Model:
+    """Return a reader without its weights.
+
+    Raises:
+        InputError: it is not a T5-style reader.
+    """
     model = make_model(config)
     if not isinstance(model, T5Model):
         raise InputError([f"reader.kind: only fid and ipa readers are trained, not {config.kind}"])
@@ -71,17 +76,3 @@ def save_reader(reader: TrainedReader, folder: pathlib.Path, dtype: str) -> None
         model.save_pretrained(unfinished)
         settings.save_pretrained(unfinished)
         reader.model.tokenizer.save_pretrained(unfinished)
-
-
-def check_start(config: ReaderConfig, datasets: Mapping[str, Dataset]) -> list[str]:
-    """Return the errors of the reader that training starts from, without loading its weights."""
-    problems: list[str] = []
-    for dataset in datasets.values():
-        try:
-            model = _t5_model(config)
-            model.check(form_for(config, dataset))
-            if not model.end:
-                problems.append(f"reader.model: the tokenizer of {config.model} has no end token")
-        except (InputError, ValueError) as error:
-            problems += error.problems if isinstance(error, InputError) else [f"reader.prompt: {error}"]
-    return list(dict.fromkeys(problems))

@@ -6,12 +6,11 @@ import dataclasses
 import pathlib
 from collections.abc import Mapping
 
-from erag_ray.datasets import Dataset
 from erag_ray.errors import InputError
 from erag_ray.train.checkpoints import written_whole
-from erag_ray.train.config import ScratchConfig, TrainConfig
+from erag_ray.train.config import TrainConfig
 from erag_ray.train.data.examples import Examples
-from erag_ray.train.reader import check_start
+from erag_ray.train.reader import form_for, t5_model
 from erag_ray.train.scratch.start import make_model
 
 
@@ -26,15 +25,18 @@ def prepare_start(config: TrainConfig, examples: Mapping[str, Examples], model: 
     Raises:
         InputError: it cannot be created, or is not a reader for these datasets.
     """
-    if config.scratch:
-        _create(config.scratch, examples["train"], config.seed, pathlib.Path(model))
-    datasets = {name: dataset for part in examples.values() for name, dataset in part.datasets.items()}
-    problems = check_start(dataclasses.replace(config.reader, model=model), datasets or {"": Dataset()})
+    if config.scratch and not pathlib.Path(model).exists():
+        with written_whole(pathlib.Path(model)) as unfinished:
+            make_model(config.scratch, examples["train"], config.seed, unfinished)
+    reader = dataclasses.replace(config.reader, model=model)
+    problems: list[str] = []
+    for dataset in {**examples["dev"].datasets, **examples["train"].datasets}.values():
+        try:
+            start = t5_model(reader)
+            start.check(form_for(reader, dataset))
+            if not start.end:
+                problems.append(f"reader.model: the tokenizer of {model} has no end token")
+        except (InputError, ValueError) as error:
+            problems += error.problems if isinstance(error, InputError) else [f"reader.prompt: {error}"]
     if problems:
-        raise InputError(problems)
-
-
-def _create(config: ScratchConfig, train: Examples, seed: int, folder: pathlib.Path) -> None:
-    if not folder.exists():
-        with written_whole(folder) as unfinished:
-            make_model(config, train, seed, unfinished)
+        raise InputError(list(dict.fromkeys(problems)))

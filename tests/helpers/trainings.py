@@ -16,7 +16,6 @@ from unittest import mock
 
 import torch
 import torch.distributed as dist
-from safetensors.torch import load_file
 
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import JobError
@@ -97,9 +96,10 @@ def run(config: TrainConfig) -> State:
 
 
 def result(config: TrainConfig) -> dict[str, torch.Tensor]:
-    """The weights of the newest checkpoint, in memory of their own."""
+    """The weights of the newest checkpoint."""
     newest = max(pathlib.Path(config.out, "checkpoints").glob("step-*"))
-    return {name: value.clone() for name, value in load_file(newest / "model.safetensors").items()}
+    weights: dict[str, torch.Tensor] = torch.load(newest / "tensors.pt")["model"]
+    return weights
 
 
 def curve(config: TrainConfig) -> list[tuple[str, ...]]:

@@ -110,28 +110,23 @@ def _is_sealed(config: TrainConfig, name: str) -> bool:
 
 def _settings(config: TrainConfig, name: str) -> dict[str, Any]:
     """Return all that the examples depend on, as JSON values."""
-    examples = getattr(config, name)
-    sizes = {"depth": _depth(config, name), "num_gold": _num_gold(config, name), "seed": config.seed}
+    examples, (depth, num_gold) = getattr(config, name), _sizes(config, name)
+    sizes = {"depth": depth, "num_gold": num_gold, "seed": config.seed}
     titles = {} if config.reader.titles else {"titles": False}
     return {**examples.settings(), "files": file_stamps(examples), **sizes, **titles}
 
 
-def _depth(config: TrainConfig, name: str) -> int:
-    """Return the maximum of passages for a question in any stage (for dev: the last one)."""
+def _sizes(config: TrainConfig, name: str) -> tuple[int, int]:
+    """Return the most passages and the most gold passages of a question in any stage (for dev: the last one)."""
     stages = config.curriculum if name == "train" else config.curriculum[-1:]
-    return max(number for stage in stages for number in stage.num_passages)
-
-
-def _num_gold(config: TrainConfig, name: str) -> int:
-    stages = config.curriculum if name == "train" else config.curriculum[-1:]
-    return max(stage.num_gold for stage in stages)
+    return max(max(stage.num_passages) for stage in stages), max(stage.num_gold for stage in stages)
 
 
 def _load(
     config: TrainConfig, name: str, diagnostics: Diagnostics
 ) -> tuple[pl.DataFrame, pl.DataFrame, Mapping[str, Dataset]]:
     """Load EXAMPLES, CORPUS and datasets of train or dev."""
-    examples, depth, num_gold = getattr(config, name), _depth(config, name), _num_gold(config, name)
+    examples, (depth, num_gold) = getattr(config, name), _sizes(config, name)
     if examples.is_empty:
         if name == "train":
             diagnostics.error("no training questions", "train: no question files. Set queries or given")
@@ -141,10 +136,8 @@ def _load(
         _check_score(name, score, diagnostics)
     queries = sample(loaded.queries, examples.num_questions, config.seed)
     runs, corpus = _passages(examples, loaded, queries, given_passages, depth, diagnostics)
-    if num_gold:
-        gold = gold_lists(queries, loaded.provenance, loaded.gold, corpus, num_gold, diagnostics=diagnostics)
-    else:
-        gold = gold_lists(queries.clear(), loaded.provenance, loaded.gold, corpus, 0)
+    with_gold = queries if num_gold else queries.clear()
+    gold = gold_lists(with_gold, loaded.provenance, loaded.gold, corpus, num_gold, diagnostics=diagnostics)
     prompt_corpus = corpus if config.reader.titles else corpus.with_columns(title=pl.lit(""))
     frame, used = _joined(queries, runs, gold, prompt_corpus, loaded)
     _check_lists(name, frame, depth, num_gold, diagnostics)
@@ -239,10 +232,9 @@ def _passages(
     readable = bool(corpus.height) or diagnostics.num_errors == num_before
     runs = resolve_pages(needed, corpus, diagnostics if readable else Diagnostics())
     retrieved = queries.join(given_passages, left_on="query_id", right_on="doc_id", how="anti")
-    if readable and runs.height:
-        check_inputs(retrieved, runs, corpus, diagnostics, depth=depth)
-    elif config.run and entries.height and readable:
-        check_inputs(retrieved, entries.select(RUN_COLUMNS.names()), corpus, diagnostics, depth=depth)
+    checked = runs if runs.height else entries.select(RUN_COLUMNS.names())
+    if readable and checked.height:
+        check_inputs(retrieved, checked, corpus, diagnostics, depth=depth)
     return pl.concat([runs, lists]).filter(pl.col("rank") <= depth), pl.concat([corpus, given])
 
 
