@@ -6,7 +6,7 @@ import dataclasses
 import json
 import pathlib
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from erag_ray.config import ReaderConfig, output_settings
@@ -80,11 +80,6 @@ def _short(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def write_settings(config: TrainConfig) -> None:
-    """Write the settings of this folder's training."""
-    Folder(config.out).write_bytes(json.dumps(settings(config), indent=1).encode(), SETTINGS)
-
-
 def start_folder(config: TrainConfig) -> str:
     """Return the model folder or hub name that training starts from."""
     return str(pathlib.Path(config.out, "start")) if config.scratch else str(config.reader.model)
@@ -132,33 +127,22 @@ def prepare(config: TrainConfig) -> dict[str, Examples]:
     Raises:
         InputError: all errors in both. Where the examples have errors, only the names of the reader are checked.
     """
-    problems: list[str] = []
-    examples: dict[str, Examples] = {}
-
-    def attempt(act: Callable[[], None]) -> None:
-        try:
-            act()
-        except InputError as error:
-            problems.extend(error.problems)
-
-    attempt(lambda: examples.update(prepare_examples(config)))
-    if examples:
-        problems += _check_copies(config, examples["train"])
-    if not problems:
-        attempt(lambda: _prepare_start(config, examples))
-    elif config.scratch is None:
-        problems += check_reader_names(config.reader)
+    try:
+        examples = prepare_examples(config)
+        problems = _check_copies(config, examples["train"])
+    except InputError as error:
+        problems = list(error.problems)
     if problems:
+        if config.scratch is None:
+            problems += check_reader_names(config.reader)
         raise InputError(list(dict.fromkeys(problems)))
-    write_settings(config)
-    return examples
 
-
-def _prepare_start(config: TrainConfig, examples: Mapping[str, Examples]) -> None:
     # torch and transformers take seconds to import: not before all files are right
     from erag_ray.train.start_model import prepare_start
 
     prepare_start(config, examples, start_folder(config))
+    Folder(config.out).write_bytes(json.dumps(settings(config), indent=1).encode(), SETTINGS)
+    return examples
 
 
 def _check_copies(config: TrainConfig, train: Examples) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -53,8 +53,8 @@ class Batches:
     def draw(self, step: int) -> list[Drawn]:
         """Sample all questions of a step, longest first."""
         position = self.curriculum.position(step)
-        stage, numbers = self.curriculum.stage(position.stage), self.curriculum.numbers_in_epoch(position)
-        seed = (self.curriculum.config.seed, position.stage, position.epoch)
+        config, numbers = self.curriculum.config, self.curriculum.numbers_in_epoch(position)
+        stage, seed = config.curriculum[position.stage], (config.seed, position.stage, position.epoch)
         table = self.examples.table.take(pa.array(self.curriculum.rows(position))).to_pylist()
         drawn = [
             draw(record, self.examples.corpus, stage, np.random.default_rng([*seed, int(number)]))
@@ -67,15 +67,9 @@ class Batches:
         return tokenised(self.draw(step)[rank::num_workers], self.readers)
 
 
-def draw(
-    record: Mapping[str, list[int] | list[str] | str],
-    corpus: pa.Table,
-    stage: StageConfig,
-    rng: np.random.Generator,
-) -> Drawn:
+def draw(record: Mapping[str, Any], corpus: pa.Table, stage: StageConfig, rng: np.random.Generator) -> Drawn:
     """Sample passages and one answer for a row of EXAMPLES, by the stage's settings."""
-    answers = usable_answers(score_named(str(record["score"])), list(map(str, record["answers"])))
-    answers = answers or list(map(str, record["answers"]))
+    answers = usable_answers(score_named(record["score"]), record["answers"]) or record["answers"]
     answer = answers[int(rng.integers(len(answers)))]
     num_passages = stage.num_passages[int(rng.integers(len(stage.num_passages)))]
     rows = listed(record["passages"], record["gold"], num_passages, stage.num_gold)
@@ -88,11 +82,11 @@ def draw(
             _cropped(record, row, passage, answers, num_words, rng)
             for row, passage in zip(rows, passages, strict=True)
         ]
-    return Drawn(str(record["dataset"]), str(record["question"]), tuple(passages), answer)
+    return Drawn(record["dataset"], record["question"], tuple(passages), answer)
 
 
 def _cropped(
-    record: Mapping[str, list[int] | list[str] | str],
+    record: Mapping[str, Any],
     row: int,
     passage: Passage,
     answers: Sequence[str],
@@ -101,14 +95,12 @@ def _cropped(
 ) -> Passage:
     """Crop a passage. With known gold passages, an answer in another passage does not count as evidence."""
     may_answer = row in record["gold"] or not record["gold"]
-    evidence = list(map(str, record["evidence"])) if may_answer else []
-    text = crop(
-        passage.text, evidence, answers if may_answer else [], str(record["question"]), num_words, rng
-    )
+    evidence, answers = (record["evidence"], answers) if may_answer else ([], [])
+    text = crop(passage.text, evidence, answers, record["question"], num_words, rng)
     return Passage(passage.title, text)
 
 
-def listed(ranked: Sequence[object], gold: Sequence[object], num_passages: int, num_gold: int) -> list[int]:
+def listed(ranked: Sequence[int], gold: Sequence[int], num_passages: int, num_gold: int) -> list[int]:
     """Return the rows of a question's passages: at most ``num_gold`` gold passages, then the other ranked ones.
 
     The gold passages are included even if they are more than ``num_passages`` (unless that is 0): a multi-hop question
@@ -116,8 +108,8 @@ def listed(ranked: Sequence[object], gold: Sequence[object], num_passages: int, 
     """
     if not num_passages:
         return []
-    first = [int(str(row)) for row in gold[:num_gold]]
-    rows = [*first, *(int(str(row)) for row in ranked if row not in first)]
+    first = gold[:num_gold]
+    rows = [*first, *(row for row in ranked if row not in first)]
     return rows[: max(num_passages, len(first))]
 
 

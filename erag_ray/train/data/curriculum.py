@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -33,7 +34,13 @@ class Curriculum:
         self.config = config
         names = np.array(datasets, dtype=object)
         self._epoch_rows = [_epoch_rows(stage, names) for stage in config.curriculum]
-        self._ends = list(itertools.accumulate(map(self._num_steps, range(len(config.curriculum)))))
+        self._batch_sizes = [stage.batch_size or config.batch_size for stage in config.curriculum]
+        sizes = zip(self._epoch_rows, self._batch_sizes, strict=True)
+        self._epoch_steps = [math.ceil(len(rows) / batch_size) for rows, batch_size in sizes]
+        stages = zip(config.curriculum, self._epoch_steps, strict=True)
+        self._ends = list(
+            itertools.accumulate(stage.steps or (stage.epochs or 0) * steps for stage, steps in stages)
+        )
 
     @property
     def num_steps(self) -> int:
@@ -44,16 +51,12 @@ class Curriculum:
         """Return the position of a step, ``0 <= step < num_steps``."""
         stage = next(index for index, end in enumerate(self._ends) if step < end)
         inside = step - (self._ends[stage - 1] if stage else 0)
-        epoch, step = divmod(inside, self._steps_per_epoch(stage))
+        epoch, step = divmod(inside, self._epoch_steps[stage])
         return Position(stage=stage, epoch=epoch, step=step)
-
-    def stage(self, number: int) -> StageConfig:
-        """Return a stage of the config."""
-        return self.config.curriculum[number]
 
     def numbers_in_epoch(self, position: Position) -> np.ndarray:
         """Return the questions of a step by their numbers in the epoch (each copy of a question has its own)."""
-        size = self._batch_size(self.stage(position.stage))
+        size = self._batch_sizes[position.stage]
         num_questions = len(self._epoch_rows[position.stage])
         order = _order(self.config.seed, position.stage, position.epoch, num_questions)
         return order[position.step * size : (position.step + 1) * size]
@@ -70,16 +73,6 @@ class Curriculum:
         if self.config.schedule == "linear" and step >= warmup:
             factor = (self.num_steps - step) / max(self.num_steps - warmup, 1.0)
         return self.config.learning_rate * min(factor, 1.0)
-
-    def _batch_size(self, stage: StageConfig) -> int:
-        return stage.batch_size or self.config.batch_size
-
-    def _steps_per_epoch(self, stage: int) -> int:
-        return -(-len(self._epoch_rows[stage]) // self._batch_size(self.stage(stage)))
-
-    def _num_steps(self, stage: int) -> int:
-        config = self.stage(stage)
-        return config.steps or (config.epochs or 0) * self._steps_per_epoch(stage)
 
 
 def _epoch_rows(stage: StageConfig, datasets: np.ndarray) -> np.ndarray:

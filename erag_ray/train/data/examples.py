@@ -30,7 +30,6 @@ from erag_ray.store import (
 from erag_ray.train.config import ExamplesConfig, TrainConfig
 
 ROWS = pl.List(pl.Int32)
-FILES = ("queries", "triviaqa_questions", "passages", "run", "given")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -81,7 +80,8 @@ def prepare_examples(config: TrainConfig) -> dict[str, Examples]:
 
 def open_examples(config: TrainConfig, name: str) -> Examples:
     """Open the sealed examples called ``name`` (train, dev)."""
-    folder, manifest = _folder(config, name), _manifest(config, name)
+    folder = _folder(config, name)
+    manifest = read_manifest(Folder(str(folder)))
     return Examples(
         table=open_mapped(folder / "examples.arrow"),
         corpus=open_mapped(folder / "corpus.arrow"),
@@ -92,15 +92,11 @@ def open_examples(config: TrainConfig, name: str) -> Examples:
 
 def file_stamps(config: ExamplesConfig) -> dict[str, str]:
     """Return file -> stamp (size and time)."""
-    return {path: file_stamp(path) for key in FILES for path in getattr(config, key)}
+    return {path: file_stamp(path) for key in config.PATHS for path in getattr(config, key)}
 
 
 def _folder(config: TrainConfig, name: str) -> pathlib.Path:
     return pathlib.Path(config.out, "data", name)
-
-
-def _manifest(config: TrainConfig, name: str) -> dict[str, Any]:
-    return read_manifest(Folder(str(_folder(config, name))))
 
 
 def _is_sealed(config: TrainConfig, name: str) -> bool:
