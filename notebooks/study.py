@@ -58,6 +58,7 @@ class Columns:
 
     comparison: str
     dataset: str
+    readers: tuple[str, ...]
     query_ids: tuple[str, ...]
     utility: Mapping[str, Floats]
     """Run -> [num_queries]."""
@@ -101,6 +102,7 @@ def columns_of(folder: pathlib.Path) -> Iterator[Columns]:
         yield Columns(
             comparison=folder.name,
             dataset=str(dataset),
+            readers=tuple(used.join(ids, on="query_id", how="semi")["reader"].unique().sort()),
             query_ids=tuple(ids["query_id"]),
             utility=by_run(used, ids, runs),
             labels={str(name): by_run(rows, ids, runs) for (name,), rows in sorted(groups.items())},
@@ -108,13 +110,13 @@ def columns_of(folder: pathlib.Path) -> Iterator[Columns]:
 
 
 def first_of_each(folders: Iterable[pathlib.Path]) -> Iterator[Columns]:
-    """Yield the datasets of comparisons; of comparisons with the same questions, those of the first."""
-    seen: set[tuple[str, ...]] = set()
+    """Yield the datasets of comparisons; of those with the same questions and reader, that of the first."""
+    seen: set[tuple[tuple[str, ...], tuple[str, ...]]] = set()
     for folder in folders:
         for one in columns_of(folder):
-            if one.query_ids not in seen:
+            if (one.readers, one.query_ids) not in seen:
                 yield one
-            seen.add(one.query_ids)
+            seen.add((one.readers, one.query_ids))
 
 
 def by_run(rows: pl.DataFrame, ids: pl.DataFrame, runs: Iterable[str]) -> dict[str, Floats]:
