@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import pathlib
 
 import numpy as np
 import polars as pl
 import pytest
 from conftest import read_here
-from tiny import Tiny, compare, table
+from tiny import Tiny, compare, make_tables, table
 from towns import towns
 
-from erag_ray.config import JobConfig, ReaderConfig
+from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig
 from erag_ray.errors import InputError
+from erag_ray.evaluate import evaluate
 from erag_ray.gate import stage as gating
 from erag_ray.gate.comment import report_of as gate_report
 from erag_ray.gate.config import GateConfig
@@ -116,8 +118,8 @@ def test_the_report_shows_what_the_auxiliary_adds(perfect: Tiny) -> None:
     assert row[3].value == pytest.approx(130 / 200)
     labels = table(perfect, LABELS)
     num_saved = labels.filter(annotator=CONTAINS).height - labels.filter(annotator="erag").height
-    saved = f"this saves up to {num_saved:,} readings of single documents and 280 of lists"
-    assert any(saved in note for note in results.notes)
+    others = f"the others have {num_saved:,} documents and 280 lists in the runs"
+    assert any(others in note for note in results.notes)
 
 
 def test_a_dataset_of_which_the_auxiliary_says_nothing_is_named(tmp_path: pathlib.Path) -> None:
@@ -127,6 +129,67 @@ def test_a_dataset_of_which_the_auxiliary_says_nothing_is_named(tmp_path: pathli
     note = f"tiny: nothing is predicted from {CONTAINS}: it labels none of its questions"
     assert note in load(tiny.config.out).notes
     assert set(by_reader(tiny)["num_queries"]) == {NUM_READ}
+
+
+def test_a_measure_is_predicted_only_for_the_questions_to_which_its_annotator_applies(
+    tmp_path: pathlib.Path,
+) -> None:
+    means = []
+    for name, keys in (("all", {}), ("sample", {"reader_queries": 100, "auxiliary": CONTAINS})):
+        (folder := tmp_path / name).mkdir()
+        tiny = towns(folder, RIGHT, NUM_QUESTIONS, PERFECT)
+        records = [json.loads(line) for line in tiny.queries.read_text().splitlines()]
+        for n in range(60, 140):
+            records[n]["answers_all"] = [f"Person {n}", "Nowhere"]
+        tiny.queries.write_text("".join(json.dumps(record) + "\n" for record in records))
+        annotators = ["erag_facts", CONTAINS]
+        tiny = tiny.with_config(depth=1, end_to_end_depths=[1], annotators=annotators, **keys)
+        with pytest.MonkeyPatch.context() as patch:
+            read_here(patch)
+            make_tables(tiny)
+        means.append(table(tiny, MEANS, measure="Coverage").sort("run_id"))
+    assert means[0]["mean"].to_list() == [70 / 80 / 2, 30 / 80 / 2]
+    np.testing.assert_allclose(means[1]["mean"], means[0]["mean"], atol=1e-6)
+    counts = table(tiny, AUXILIARY_MEANS).filter(measure="Coverage").select("num_read", "num_queries")
+    assert 30 <= counts["num_read"][0] < 80
+    assert set(counts["num_queries"]) == {80}
+
+
+def test_a_job_that_cannot_predict_the_end_to_end_score_says_so(tmp_path: pathlib.Path) -> None:
+    tiny = job(tmp_path, reader_queries=NUM_READ, auxiliary=CONTAINS, measures=["nDCG"])
+    text = "tiny: the end-to-end score is not predicted from contains_answer_dpr: that takes its P or Success"
+    assert f"{text}; add one to measures" in load(tiny.config.out).notes
+
+
+def test_labels_of_a_sample_are_not_taken_for_those_of_all_questions(perfect: Tiny) -> None:
+    config = dataclasses.replace(perfect.config, reader_queries=None, auxiliary=None)
+    inputs = prepare(config)
+    with pytest.raises(InputError, match="labels were made with another reader_queries, sample_seed"):
+        evaluate(config, inputs)
+
+
+def test_the_note_on_the_sample_is_that_of_the_last_job(tmp_path: pathlib.Path) -> None:
+    # no annotator asks the reader, so labels and measures stay as they are
+    for count, notes in ((60, ["60 of 200"]), (90, ["90 of 200"]), (None, [])):
+        tiny = towns(tmp_path, RIGHT, NUM_QUESTIONS, PERFECT)
+        tiny = tiny.with_config(depth=1, end_to_end_depths=[1], annotators=[CONTAINS], reader_queries=count)
+        with pytest.MonkeyPatch.context() as patch:
+            read_here(patch)
+            compare(tiny)
+        shown = [note for note in load(tiny.config.out).notes if "reader_queries" in note]
+        assert [note.split(" questions")[0].removeprefix("the reader answers ") for note in shown] == notes
+
+
+def test_a_judge_of_a_sample_is_no_auxiliary(tmp_path: pathlib.Path) -> None:
+    # the judge's sample would hold the questions that the reader answers
+    tiny = towns(tmp_path, RIGHT, NUM_QUESTIONS, PERFECT).with_config(
+        annotators=["erag", "llm_relevance"],
+        judge=JudgeConfig(kind="causal", model="a", num_queries=100),
+        reader_queries=NUM_READ,
+        auxiliary="llm_relevance",
+    )
+    with pytest.raises(InputError, match=r"llm_relevance must label all.*; leave judge\.num_queries out"):
+        prepare(tiny.config)
 
 
 def test_a_job_without_an_auxiliary_has_no_table_of_it(perfect: Tiny, tmp_path: pathlib.Path) -> None:

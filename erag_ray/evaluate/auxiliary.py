@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from erag_ray.agreement import LabelSample, PoweredValues, mean_intervals, powered_values
 from erag_ray.config import MIN_READER_QUERIES
 from erag_ray.evaluate.columns import DatasetColumns, NamedColumn, table_of
 from erag_ray.evaluate.common import ANY, Floats, Settings
-from erag_ray.runs import REFERENCES
+from erag_ray.runs import END_TO_END, REFERENCES
 from erag_ray.schemas import AUXILIARY_MEANS
 
 Name = Mapping[str, object]
@@ -26,29 +27,37 @@ OF_LISTS = ("P", "Success")
 """Measures of the auxiliary label that predict values without a counterpart, such as utility: the first there is."""
 
 
-def with_estimates(dataset: DatasetColumns, auxiliary: str | None) -> DatasetColumns:
+def with_estimates(
+    dataset: DatasetColumns, auxiliary: str | None, applicable: Mapping[str, pl.Series]
+) -> DatasetColumns:
     """Return a dataset with ``estimates`` of its columns of values that only a sample of the questions has.
 
     Args:
         dataset: its columns.
         auxiliary: the annotator of the auxiliary labels (None: no estimates).
+        applicable: annotator -> the query_ids to which it applies; no others get an estimate of its values.
     """
     if auxiliary is None:
         return dataset
     known = {_key(name): column for name, column in dataset.columns if name["annotator"] == auxiliary}
-    estimates = dict(_estimates(dataset.columns, known))
+    masks = {name: dataset.query_ids.is_in(ids.implode()).to_numpy() for name, ids in applicable.items()}
+    estimates = dict(_estimates(dataset.columns, known, masks))
     return replace(dataset, estimates=estimates)
 
 
 def _estimates(
-    columns: Sequence[NamedColumn], known: Mapping[Row, Floats]
+    columns: Sequence[NamedColumn], known: Mapping[Row, Floats], masks: Mapping[str, npt.NDArray[np.bool_]]
 ) -> Iterator[tuple[int, PoweredValues]]:
     """Yield the estimates of each column that the reader's answers give and the auxiliary label predicts."""
     for index, (name, column) in enumerate(columns):
         predictor = _predictor(name, known)
+        is_applicable = masks.get(str(name["annotator"]), np.ones(len(column), bool))
         num_read = int(np.isfinite(column).sum())
-        if predictor is not None and MIN_READER_QUERIES <= num_read < len(column):
-            yield index, estimate_all(column, predictor)
+        if predictor is not None and MIN_READER_QUERIES <= num_read < is_applicable.sum():
+            estimated = estimate_all(column[is_applicable], predictor[is_applicable])
+            values = np.full(len(column), np.nan)
+            values[is_applicable] = estimated.values
+            yield index, replace(estimated, values=values)
 
 
 def _predictor(name: Name, known: Mapping[Row, Floats]) -> Floats | None:
@@ -90,13 +99,24 @@ def estimate_all(column: Floats, predictor: Floats) -> PoweredValues:
 
 
 def auxiliary_notes(datasets: Sequence[DatasetColumns], auxiliary: str) -> Iterator[str]:
-    """Yield why nothing is predicted for a dataset, for the user."""
+    """Yield why nothing, or no end-to-end score, is predicted for a dataset, for the user."""
     for dataset in datasets:
-        if not dataset.estimates:
-            is_there = any(name["annotator"] == auxiliary for name, _ in dataset.columns)
-            why = f"all its questions were answered, or fewer than {MIN_READER_QUERIES}"
-            why = why if is_there else "it labels none of its questions"
+        predicted = {dataset.columns[index][0]["annotator"] for index in dataset.estimates}
+        known = [
+            name
+            for name, column in dataset.columns
+            if name["annotator"] == auxiliary and np.isfinite(column).any()
+        ]
+        has_measure = any(name["measure"] in OF_LISTS for name in known)
+        why = f"all its questions were answered, or fewer than {MIN_READER_QUERIES}"
+        if not known:
+            why = "it labels none of its questions"
+        elif not has_measure:
+            why = f"that takes its {' or '.join(OF_LISTS)}; add one to measures"
+        if not predicted:
             yield f"{dataset.dataset}: nothing is predicted from {auxiliary}: {why}"
+        elif END_TO_END not in predicted:
+            yield f"{dataset.dataset}: the end-to-end score is not predicted from {auxiliary}: {why}"
 
 
 def auxiliary_means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
@@ -113,7 +133,7 @@ def auxiliary_means(datasets: Sequence[DatasetColumns], settings: Settings) -> p
             mean_intervals(table, dataset.draws.weights, settings.confidence) for table in (powered, plain)
         )
         for (name, column), (_, one), *pair in zip(columns, items, *intervals, strict=True):
-            counts = (int(np.isfinite(column).sum()), len(column))
+            counts = (int(np.isfinite(column).sum()), int(np.isfinite(one.values).sum()))
             figures = (one.slope, one.correlation)
             first = (dataset.dataset, *name.values(), settings.auxiliary)
             rows.append((*first, *pair[0], *pair[1], *figures, *counts))

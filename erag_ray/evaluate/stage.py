@@ -21,13 +21,13 @@ from erag_ray.evaluate.slices import all_slices, slice_comparisons, slice_means
 from erag_ray.evaluate.statistics import correlations, means
 from erag_ray.files import Diagnostics
 from erag_ray.inputs import (
+    SAMPLE_KEYS,
     Inputs,
     check_evaluation,
     end_to_end_settings,
     evaluation_notes,
     evidence_of,
     label_settings,
-    sample_notes,
     scores_of,
 )
 from erag_ray.logs import say
@@ -215,10 +215,7 @@ class _Evaluation:
             append(schema, part)
         if schema == AUXILIARY_MEANS:
             return {"notes": list(auxiliary_notes(self._estimated_columns, str(self.settings.auxiliary)))}
-        if schema != PER_QUERY:
-            return {}
-        notes = sample_notes(self.config, self.inputs.queries, self.inputs.runs)
-        return {"notes": [*evaluation_notes(self.config), *notes]}
+        return {"notes": evaluation_notes(self.config)} if schema == PER_QUERY else {}
 
     def _keys(self, schema: TableSchema) -> Sequence[str]:
         """The settings that a table depends on."""
@@ -262,7 +259,9 @@ class _Evaluation:
 
     @functools.cached_property
     def _estimated_columns(self) -> list[DatasetColumns]:
-        return [with_estimates(dataset, self.settings.auxiliary) for dataset in self._columns]
+        return [
+            with_estimates(dataset, self.settings.auxiliary, self._applicable) for dataset in self._columns
+        ]
 
     @functools.cached_property
     def _cells(self) -> pl.DataFrame:
@@ -291,7 +290,9 @@ def check_made(tables: TableStore, schema: TableSchema, job: str, wanted: Mappin
     if not tables.is_sealed(schema):
         raise InputError([f"{folder}: no sealed {schema.name}; run jobs/{job}.py or jobs/compare.py first"])
     manifest = tables.manifest(schema)
-    other = [key for key, value in wanted.items() if manifest["config"].get(key) != value]
+    # a table may be of a sample of the questions where this config names none
+    keys = dict.fromkeys([*wanted, *SAMPLE_KEYS])
+    other = [key for key in keys if manifest["config"].get(key) != wanted.get(key)]
     other += stale(manifest, tables)
     if other:
         text = f"{folder}: {schema.name} were made with another {', '.join(other)}; run jobs/{job}.py again"

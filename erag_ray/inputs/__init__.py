@@ -1,6 +1,6 @@
 """Load, check and seal the input tables of a job (`prepare`); all problems are reported in one message."""
 
-from erag_ray.inputs.dependencies import end_to_end_settings, label_settings
+from erag_ray.inputs.dependencies import SAMPLE_KEYS, end_to_end_settings, label_settings
 from erag_ray.inputs.evidence import evidence_of
 from erag_ray.inputs.reader_sample import reader_queries, sample_notes, sampled
 from erag_ray.inputs.settings import (
@@ -28,6 +28,7 @@ __all__ = [
     "EVIDENCE_TABLES",
     "INPUT_TABLES",
     "SAME_READER",
+    "SAMPLE_KEYS",
     "Inputs",
     "ReaderCheck",
     "attempt",

@@ -10,6 +10,9 @@ from erag_ray.datasets import Dataset
 from erag_ray.kinds import ANSWER_JUDGE, Case
 from erag_ray.scores import JUDGED
 
+SAMPLE_KEYS = ("reader_queries", "sample_seed")
+"""Settings of the sample of questions that the reader answers; absent where it answers all."""
+
 
 def label_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[str, object]:
     """Return the config settings that LABELS depend on, for these datasets."""
@@ -46,7 +49,7 @@ def _sample_settings(config: JobConfig) -> dict[str, object]:
     """Return the settings of the sample of questions that the reader answers; empty where it answers all."""
     if config.reader_queries is None:
         return {}
-    return {"reader_queries": config.reader_queries, "sample_seed": config.seed}
+    return dict(zip(SAMPLE_KEYS, (config.reader_queries, config.seed), strict=True))
 
 
 def _judged_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[str, object]:

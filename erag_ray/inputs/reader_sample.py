@@ -24,13 +24,13 @@ def reader_queries(config: JobConfig, queries: pl.DataFrame) -> pl.DataFrame:
 
 
 def sample_notes(config: JobConfig, queries: pl.DataFrame, runs: pl.DataFrame) -> list[str]:
-    """Return how many questions the reader answers, and how many readings that saves, for the user."""
+    """Return how many questions the reader answers, and what the others would take, for the user."""
     read = reader_queries(config, queries)
     if read.height == queries.height:
         return []
     unread = runs.join(read, on="query_id", how="anti")
     num_lists = unread.select("run_id", "query_id").unique().height * len(config.depths)
     return [
-        f"the reader answers {read.height:,} of {queries.height:,} questions (reader_queries); this saves up to "
-        f"{pairs(unread).height:,} readings of single documents and {num_lists:,} of lists"
+        f"the reader answers {read.height:,} of {queries.height:,} questions (reader_queries); the others have "
+        f"{pairs(unread).height:,} documents and {num_lists:,} lists in the runs"
     ]

@@ -109,6 +109,10 @@ def _check_auxiliary(config: JobConfig, annotators: Sequence[str], diagnostics: 
         text = f"auxiliary: {name} asks the reader, which answers only a sample; name one that asks none"
         instead = f", such as {others[0]}" if others else " and add it to annotators"
         diagnostics.error("config key auxiliary", text + instead)
+    is_judged = name in annotators and "judge" in annotator_named(str(name)).roles
+    if is_judged and config.judge.num_queries is not None:
+        text = f"auxiliary: {name} must label all questions; leave judge.num_queries out"
+        diagnostics.error("config key auxiliary", text)
 
 
 def check_reader_names(reader: ReaderConfig) -> Sequence[str]:

@@ -9,7 +9,7 @@ import polars as pl
 
 from erag_ray.config import JobConfig
 from erag_ray.inference import Finished
-from erag_ray.inputs import Inputs, end_to_end_settings, scores_of
+from erag_ray.inputs import Inputs, end_to_end_settings, sample_notes, scores_of
 from erag_ray.kinds import ANSWER
 from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
 from erag_ray.logs import say
@@ -61,7 +61,8 @@ def _make(
     check_scores(scoring, config)
     append(LIST_OUTPUTS, outputs)
     append(LIST_TOKENS, rows.select(LIST_TOKENS.columns.names))
-    return {"notes": list(score_notes(scoring, "outputs of lists"))}
+    notes = sample_notes(config, inputs.queries, inputs.runs)
+    return {"notes": [*notes, *score_notes(scoring, "outputs of lists")]}
 
 
 def utility(

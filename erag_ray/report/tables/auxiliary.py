@@ -25,7 +25,9 @@ def auxiliary_table(
     """
     of_dataset = means.filter(dataset=dataset)
     deepest = of_dataset.filter(pl.col("depth") == pl.col("depth").max(), pl.col("cutoff") == pl.col("depth"))
-    name, num_read, num_queries = of_dataset.select("auxiliary", "num_read", "num_queries").row(0)
+    # an annotator may apply to some of the questions only
+    counts = pl.max("num_read", "num_queries")
+    name, num_read, num_queries = of_dataset.select(pl.first("auxiliary"), counts).row(0)
     return Table(
         name=part_name("auxiliary", dataset),
         title=f"{dataset}: means with {name} as auxiliary label",
