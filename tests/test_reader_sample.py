@@ -233,6 +233,45 @@ def test_a_perfect_auxiliary_gives_the_gate_of_all_readings(whole: Tiny, perfect
     assert f"questions without a score in one of the two, predicted from {CONTAINS}: 140 of 200" in texts
 
 
+def test_a_gate_says_what_its_means_are_of(perfect: Tiny) -> None:
+    keys = {"baseline": perfect.config.out, "baseline_run": "half", "candidate_run": "good"}
+    shown = gate_report(gating.compare(GateConfig(auxiliary=CONTAINS, **keys))).verdict  # type: ignore[arg-type]
+    assert " on the answered questions, difference +0.200 " in shown.datasets[0].answer
+    assert "left out" not in " ".join(finding.text for finding in shown.findings)
+    without = gate_report(gating.compare(GateConfig(**keys))).verdict  # type: ignore[arg-type]
+    assert " on the answered questions" not in without.datasets[0].answer
+    assert "questions without a score in one of the two, left out: 140" in [
+        finding.text for finding in without.findings
+    ]
+
+
+def test_a_gate_passes_a_sample_of_which_nothing_changed(perfect: Tiny, tmp_path: pathlib.Path) -> None:
+    same, other = (
+        perfect.with_config(out=str(tmp_path / str(count)), reader_queries=count)
+        for count in (NUM_READ, NUM_READ + 1)
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        read_here(patch)
+        make_tables(same)
+        make_tables(other)
+    keys = {"baseline": perfect.config.out, "baseline_run": "half", "candidate_run": "half"}
+    first, second = (
+        gating.compare(GateConfig(candidate=one.config.out, **keys))  # type: ignore[arg-type]
+        for one in (same, other)
+    )
+    assert (first.verdict, first.is_unchanged) == ("passed", True)
+    assert (second.verdict, second.is_unchanged) == ("not settled", False)
+
+
+def test_a_gate_predicts_nothing_from_few_answers(perfect: Tiny, tmp_path: pathlib.Path) -> None:
+    few = job(tmp_path, reader_queries=29)
+    keys = {"baseline": perfect.config.out, "baseline_run": "half", "candidate_run": "good"}
+    found = gating.compare(GateConfig(candidate=few.config.out, auxiliary=CONTAINS, **keys))  # type: ignore[arg-type]
+    texts = " ".join(finding.text for finding in gate_report(found).verdict.findings)
+    assert "predicted" not in texts
+    assert "left out: 171" in texts
+
+
 def test_a_gate_names_the_annotators_that_can_be_auxiliary(perfect: Tiny) -> None:
     with pytest.raises(InputError, match=f"by erag; annotators that ask no reader: {CONTAINS}"):
         gating.compare(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import polars as pl
 
@@ -49,7 +49,9 @@ class Comparison:
     num_unjudged: int
     """Questions without an end-to-end score in one of the two; they are left out."""
     auxiliary: str | None = None
-    """The annotator whose labels predict their differences in place of that."""
+    """The annotator whose labels predict differences of these in place of that."""
+    num_predicted: Mapping[str, int] = field(default_factory=dict)
+    """Dataset -> questions whose difference is predicted; only of datasets with predictions."""
     changes: Sequence[Difference]
     decisions: Mapping[str, Decision]
     """By dataset."""
@@ -93,8 +95,9 @@ def _headline(comparison: Comparison) -> str:
 def _of_dataset(comparison: Comparison, name: str, one: Decision) -> DatasetVerdict:
     pairs = comparison.pairs.filter(dataset=name)
     means = [number(_mean(pairs, side), drop_zero=True) for side in ("baseline", "candidate")]
+    scope = " on the answered questions" if name in comparison.num_predicted else ""
     answer = (
-        f"{one.verdict}: {pairs['score'][0]} {means[0]} -> {means[1]}, difference {_change(one)}, "
+        f"{one.verdict}: {pairs['score'][0]} {means[0]} -> {means[1]}{scope}, difference {_change(one)}, "
         f"margin {number(comparison.rule.margin, drop_zero=True)}"
     )
     text = "" if one.verdict != "not settled" else _needed(one)
@@ -126,12 +129,13 @@ def _findings(comparison: Comparison) -> Iterator[Finding]:
     for kind in dict.fromkeys(one.kind for one in comparison.changes):
         texts = "; ".join(one.text for one in comparison.changes if one.kind == kind)
         yield Finding(topic="run", text=f"what changed: {kind}: {texts}")
-    if comparison.num_unjudged and comparison.auxiliary:
-        count = f"{comparison.num_unjudged:,} of {comparison.num_unjudged + comparison.pairs.height:,}"
+    num_predicted = sum(comparison.num_predicted.values())
+    if num_predicted:
+        count = f"{num_predicted:,} of {comparison.num_unjudged + comparison.pairs.height:,}"
         text = f"questions without a score in one of the two, predicted from {comparison.auxiliary}: {count}"
         yield Finding(topic="certainty", text=text)
-    elif comparison.num_unjudged:
-        text = f"questions without a score in one of the two, left out: {comparison.num_unjudged:,}"
+    if num_left_out := comparison.num_unjudged - num_predicted:
+        text = f"questions without a score in one of the two, left out: {num_left_out:,}"
         yield Finding(topic="missing", text=text, is_warning=True)
     sides = (comparison.baseline, comparison.candidate)
     for side in sides[sides[0].folder == sides[1].folder :]:
@@ -147,6 +151,8 @@ def _how(comparison: Comparison) -> str:
         f"Failed: the upper bound is below it. "
         f"Each bound holds with {100 * comparison.rule.confidence:g} % (one-sided, paired over questions)."
     )
+    if comparison.num_predicted:
+        text += " Baseline and candidate are means of the answered questions, the difference is that of all."
     if len(comparison.decisions) == 1:
         return text
     return (

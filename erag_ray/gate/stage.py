@@ -57,10 +57,9 @@ def compare(config: GateConfig) -> Comparison:
     judged = pairs.filter(pl.col("difference").is_not_nan())
     _check_judged(pairs, judged, depth)
     rule = _rule(config)
-    decisions = decide(
-        _by_dataset(judged), rule, _estimates(config.auxiliary, baseline, candidate, pairs, depth)
-    )
-    is_unchanged = _is_unchanged(pairs, changes)
+    estimates = _estimates(config.auxiliary, baseline, candidate, pairs, depth)
+    decisions = decide(_by_dataset(judged), rule, estimates)
+    is_unchanged = _is_unchanged(_asked(pairs, baseline, candidate, depth), changes)
     return Comparison(
         baseline=baseline,
         candidate=candidate,
@@ -69,6 +68,9 @@ def compare(config: GateConfig) -> Comparison:
         pairs=judged,
         num_unjudged=pairs.height - judged.height,
         auxiliary=config.auxiliary,
+        num_predicted={
+            name: len(values) - decisions[name].num_questions for name, values in estimates.items()
+        },
         changes=changes,
         decisions=decisions,
         verdict="passed" if is_unchanged else overall(list(decisions.values())),
@@ -120,6 +122,12 @@ def _estimates(
         for name, (difference, predictor) in columns.items()
         if MIN_READER_QUERIES <= np.isfinite(difference).sum() < len(difference)
     }
+
+
+def _asked(pairs: pl.DataFrame, baseline: Side, candidate: Side, depth: int) -> pl.DataFrame:
+    """Return the questions that the reader was asked on at least one side: all, or a sample (reader_queries)."""
+    asked = pl.concat(side.utility.filter(depth=depth).select("query_id") for side in (baseline, candidate))
+    return pairs.join(asked, on="query_id", how="semi")
 
 
 def _is_unchanged(pairs: pl.DataFrame, changes: Sequence[Difference]) -> bool:
