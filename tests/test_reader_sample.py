@@ -317,7 +317,7 @@ def test_an_auxiliary_reader_that_cannot_be_is_refused(
 def test_an_annotator_that_lacks_its_auxiliary_reader_is_refused() -> None:
     config = JobConfig(annotators=["erag_auxiliary"], reader=ReaderConfig(kind="echo"))
     assert check_reader(config, {}) == [
-        "auxiliary_reader: an annotator asks it; set auxiliary_reader.kind and auxiliary_reader.model"
+        "auxiliary_reader: erag_auxiliary and the like need it; set auxiliary_reader.kind and .model"
     ]
 
 

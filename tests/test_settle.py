@@ -417,7 +417,7 @@ def test_auxiliary_labels_that_cannot_be_are_refused_before_anything_is_read(
         ({"auxiliary_reader": config.reader}, "auxiliary_reader: is the reader itself"),
         (
             {"auxiliary": "erag_auxiliary"},
-            "auxiliary_reader: an annotator asks it; set auxiliary_reader.kind",
+            "auxiliary_reader: erag_auxiliary and the like need it",
         ),
         (
             {"auxiliary_reader": ReaderConfig(kind="nothing")},

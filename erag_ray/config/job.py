@@ -166,12 +166,12 @@ class JobConfig:
     a sign, relevance by erag or provenance), distracting, or package.module:name."""
 
     reader_queries: int | None = None
-    """The reader answers a sample of this many questions of each dataset, the same for every run (null: all). What asks
-    no reader (contains_answer_dpr, provenance, the judge) still labels all of them."""
+    """The reader answers a random sample of this many questions of each dataset, the same for every run (null: all).
+    Annotators that do not ask the reader (contains_answer_dpr, provenance, llm_relevance) label all questions."""
 
     auxiliary: str | None = None
-    """With reader_queries: the annotator among annotators whose labels of all questions narrow the intervals of means
-    and comparisons; they need not be right. Any that asks no reader (null: none)."""
+    """With reader_queries: the annotator, one of annotators, whose labels of all questions narrow the intervals of
+    means and comparisons. Estimates stay unbiased if its labels are wrong. It must not ask the reader (null: none)."""
 
     measures: list[str] | None = None
     """Measures of a ranked list: P, R, AP (or MAP), RR (or MRR), nDCG, Success (or Hit Ratio), or package.module:name

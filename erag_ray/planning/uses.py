@@ -101,7 +101,7 @@ def _config_of(role: Role, config: JobConfig) -> ReaderConfig:
         return config.reader
     if config.auxiliary_reader is None:
         raise InputError(
-            ["auxiliary_reader: an annotator asks it; set auxiliary_reader.kind and auxiliary_reader.model"]
+            ["auxiliary_reader: erag_auxiliary and the like need it; set auxiliary_reader.kind and .model"]
         )
     return config.auxiliary_reader
 

@@ -36,7 +36,7 @@ def auxiliary_table(
             *columns(("with it", "without it"), Format.NUMBER),
             Column("width", Format.NUMBER, "of the interval with it, relative to that without it"),
             Column("correlation", Format.NUMBER, "of both over the answered questions"),
-            Column("lambda", Format.NUMBER, "how much of it is used; near 0: it says nothing"),
+            Column("lambda", Format.NUMBER, "slope of the prediction; near 0: the label is not used"),
         ),
         rows=tuple(_rows(deepest, runs)),
         caption=f"The reader answered {num_read:,} of {num_queries:,} questions; of the others {name} is known. "
