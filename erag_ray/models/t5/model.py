@@ -316,7 +316,7 @@ class T5Model(LocalModel):
         self, engine: Engine, prompts: Sequence[PromptTokens], table: SegmentTable
     ) -> SharedStates:
         if self._window is None or not self._window.starts.keys() >= set(table.segments):
-            # as above
+            # the window did not fit into memory
             return self._encode(engine, prompts).share(table)
         return self._window.share(table)
 
