@@ -75,7 +75,7 @@ def test_a_pass_wider_than_its_longest_segment_gives_the_same() -> None:
     check([8, 8], padding=8)
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.integers(1, 20), min_size=1, max_size=5), st.integers(1, 12), st.integers(0, 12))
 def test_where_the_ways_part_changes_nothing(lengths: list[int], one_by_one: int, further: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

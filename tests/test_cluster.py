@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
 import pathlib
 import re
 import tomllib
@@ -13,6 +12,7 @@ import pytest
 import torch
 import yaml
 from guides import text_of
+from scripts import import_script
 
 ROOT = pathlib.Path(__file__).parent.parent
 # file -> where the machine's type stands, and the type: 96 vCPU and 8 x A100 each (the clouds' own specifications)
@@ -209,22 +209,13 @@ def test_the_setup_of_machines_with_gpus_ends_with_a_product_on_them(name: str) 
     assert command not in cluster["head_setup_commands"]  # it has no GPU
 
 
-def check_gpu() -> Any:
-    spec = importlib.util.spec_from_file_location("check_gpu", ROOT / CHECK)
-    assert spec
-    assert spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_check_ends_with_torchs_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     def start() -> None:
         raise RuntimeError("The NVIDIA driver on your system is too old (found version 12040).")
 
     monkeypatch.setattr(torch.cuda, "current_device", start)
     with pytest.raises(SystemExit, match=r"^torch 2\S* \(CUDA .*too old \(found version 12040\)\.\n"):
-        check_gpu().main()
+        import_script(CHECK).main()
 
 
 def test_the_check_multiplies_on_each_gpu(
@@ -240,12 +231,12 @@ def test_the_check_multiplies_on_each_gpu(
     monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr(torch, "ones", on_device)
-    check_gpu().main()
+    import_script(CHECK).main()
     assert devices == [0, 1]
     assert "works on 2 GPUs" in capsys.readouterr().out
     factor = 2
     with pytest.raises(SystemExit, match="GPU 1 gives a wrong product"):
-        check_gpu().main()
+        import_script(CHECK).main()
 
 
 JOB = "jobs/cluster/rayjob.yaml"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import pathlib
 import unicodedata
@@ -10,6 +9,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from scripts import import_script
 
 from erag_ray.config import DualLabelsConfig, RetrieverConfig
 from erag_ray.datasets import load_queries
@@ -22,8 +22,6 @@ from erag_ray.report import rows_of_text
 from erag_ray.retrieve.stage import retrieve
 from erag_ray.schemas import DUAL_LABELS
 from erag_ray.store import TableStore
-
-ROOT = pathlib.Path(__file__).parents[1]
 
 
 def qa(guid: str, question: str, *answers: str, impossible: bool = False) -> dict[str, Any]:
@@ -252,12 +250,7 @@ def test_the_job_goes_from_klue_and_its_contexts_to_the_table(
 
 @pytest.mark.long
 def test_a_made_korean_set_is_large_enough_and_its_table_is_plausible(tmp_path: pathlib.Path) -> None:
-    spec = importlib.util.spec_from_file_location("korean_pages", ROOT / "notebooks" / "korean_pages.py")
-    assert spec
-    assert spec.loader
-    korean_pages = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(korean_pages)
-    korean_pages.main(tmp_path, 0)
+    import_script("notebooks/korean_pages.py").main(tmp_path, 0)
     config = config_of(tmp_path, tmp_path / "klue.json", tmp_path / "pages.parquet")
     label_twice(config, retrieve(config))
     found = TableStore(config.out).read(DUAL_LABELS)

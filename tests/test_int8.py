@@ -44,7 +44,7 @@ needs_bytes = pytest.mark.skipif(not int8.is_supported(), reason="int8 needs a C
 
 
 @needs_bytes
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(
     seed=st.integers(0, 10_000),
     rows=st.integers(2, 9),

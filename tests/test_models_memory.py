@@ -80,7 +80,7 @@ def with_room(model: LocalModel, room: int) -> Callable[[Sequence[PromptTokens]]
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 @given(
     rows=st.integers(1, 40),
     tokens=st.integers(1, 6000),
@@ -437,7 +437,6 @@ def test_a_piece_of_memory_can_be_taken_again() -> None:
     assert float(found.stdout) < 3
 
 
-@settings(deadline=None)
 @given(
     shape=st.lists(st.integers(0, 5), max_size=4),
     dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.int64]),

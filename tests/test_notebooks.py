@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import pathlib
 import re
 import shutil
-import sys
 from typing import Any
 
 import polars as pl
@@ -15,6 +13,7 @@ import pytest
 import transformers
 from evaluated import correlations, measured, numbered, settings, used
 from quiet_ray import ENVIRONMENT
+from scripts import import_script
 from tiny import Tiny, compare, kilt_line, passage_line
 
 from erag_ray.benchmark.readers.roofline import encoder_operations
@@ -24,18 +23,6 @@ from erag_ray.report.tables import agreement_by_depth
 from erag_ray.world.config import WorldConfig
 
 ROOT = pathlib.Path(__file__).parents[1]
-
-
-def script(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A script of notebooks/ as a module."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "notebooks" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    # a dataclass looks its module up
-    monkeypatch.setitem(sys.modules, name, module)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.long
@@ -156,7 +143,7 @@ def test_each_annotator_shows_its_best_measure_at_every_depth() -> None:
 def test_the_gate_is_simulated_with_differences_that_are_known(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    notebook = script("gate", monkeypatch)
+    notebook = import_script("notebooks/gate.py")
     for correlation in (0.0, 0.8):
         won, lost = notebook.shares_that_differ(correlation, -0.02)
         assert won - lost == pytest.approx(-0.02)
@@ -177,7 +164,7 @@ def test_sampling_is_simulated_on_the_labels_of_a_finished_job(
     tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     compare(tiny)
-    notebook = script("fewer_readings", monkeypatch)
+    notebook = import_script("notebooks/fewer_readings.py")
     for name, value in {
         "NUM_SETS": 5,
         "NUM_ORDERS": 5,
@@ -200,10 +187,8 @@ WORLD = WorldConfig(seed=5, num_passages=300)
 
 
 @pytest.mark.parametrize("task", ["nq", "fever"])
-def test_made_documents_of_a_world_are_what_they_are_called(
-    task: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    notebook = script("harm", monkeypatch)
+def test_made_documents_of_a_world_are_what_they_are_called(task: str) -> None:
+    notebook = import_script("notebooks/harm.py")
     cases = notebook.world_cases(WORLD, task, 15)
     assert len(cases) == 15
     assert cases == notebook.world_cases(WORLD, task, 20)[:15]
@@ -220,10 +205,8 @@ def test_made_documents_of_a_world_are_what_they_are_called(
     assert any(len(case.documents["topical"]) > 1 for case in cases)
 
 
-def test_made_documents_of_a_file_have_answers_of_the_same_kind(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    notebook = script("harm", monkeypatch)
+def test_made_documents_of_a_file_have_answers_of_the_same_kind(tmp_path: pathlib.Path) -> None:
+    notebook = import_script("notebooks/harm.py")
     questions, passages = tmp_path / "questions.jsonl", tmp_path / "passages.jsonl"
     asked = {
         "q1": ("Ada Brunner", "p1"),
@@ -255,7 +238,7 @@ def test_made_documents_of_a_file_have_answers_of_the_same_kind(
 def test_harm_is_measured_on_documents_of_which_it_is_known(
     reads_here: list[int], tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    notebook = script("harm", monkeypatch)
+    notebook = import_script("notebooks/harm.py")
     reader = ReaderConfig(kind="fid", model=str(ROOT / "jobs" / "demo" / "reader"), max_new_tokens=30)
     sources = {
         task: (lambda count, task=task: notebook.world_cases(WORLD, task, count)) for task in ("nq", "fever")
@@ -286,14 +269,14 @@ def test_harm_is_measured_on_documents_of_which_it_is_known(
     assert "answers without documents, 6 of 6 questions" in (tmp_path / "answered" / "harm.md").read_text()
 
 
-def test_a_share_has_its_wilson_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_share_has_its_wilson_interval() -> None:
     # 1 of 10: (0.1 + z2/20 -+ z sqrt(0.009 + z2/400)) / (1 + z2/10), z = 1.96
-    notebook = script("harm", monkeypatch)
+    notebook = import_script("notebooks/harm.py")
     assert notebook.share(pl.Series([True] + [False] * 9)) == "10.0% (1.8% to 40.4%)"
 
 
-def test_the_estimate_of_an_a100_counts_the_operations_of_t5(monkeypatch: pytest.MonkeyPatch) -> None:
-    notebook = script("a100_estimate", monkeypatch)
+def test_the_estimate_of_an_a100_counts_the_operations_of_t5() -> None:
+    notebook = import_script("notebooks/a100_estimate.py")
     shape = notebook.T5_SHAPES["T5-small"]
     settings = transformers.T5Config(vocab_size=32_128, **shape)
     batch = notebook.t5_batch(shape, 150)
@@ -312,8 +295,8 @@ def test_the_estimate_of_an_a100_counts_the_operations_of_t5(monkeypatch: pytest
     assert 6 * 8 * 20 < len(batch.writing.kernels) < 6 * 8 * 40
 
 
-def test_the_estimate_of_an_a100_counts_the_operations_of_a_decoder(monkeypatch: pytest.MonkeyPatch) -> None:
-    notebook = script("a100_estimate", monkeypatch)
+def test_the_estimate_of_an_a100_counts_the_operations_of_a_decoder() -> None:
+    notebook = import_script("notebooks/a100_estimate.py")
     shape = notebook.LLAMA_SHAPE | {"num_hidden_layers": 2}
     batch = notebook.llama_batch(shape, 150)
     width, feed, keys = shape["hidden_size"], shape["intermediate_size"], 8 * 128
@@ -325,10 +308,8 @@ def test_the_estimate_of_an_a100_counts_the_operations_of_a_decoder(monkeypatch:
     assert batch.writing.operations == pytest.approx(15 * batch.num_pairs * step, rel=0.02)
 
 
-def test_a_kernel_takes_the_longest_of_its_bounds_and_a_phase_the_longer_of_gpu_and_host(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    notebook = script("a100_estimate", monkeypatch)
+def test_a_kernel_takes_the_longest_of_its_bounds_and_a_phase_the_longer_of_gpu_and_host() -> None:
+    notebook = import_script("notebooks/a100_estimate.py")
     small, bytes_, products = (
         notebook.Kernel("k", *numbers) for numbers in ((10, 10), (1.244e12, 1e6), (10, 171.6e12 * 2))
     )

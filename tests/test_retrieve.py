@@ -127,7 +127,7 @@ def test_ties_go_by_document_id_the_last_one_first_also_where_the_list_is_cut() 
     assert cut == whole[:4]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     hnp.arrays(np.float32, st.integers(0, 40), elements=st.sampled_from([0.0, 0.25, 0.5, 1.0, 2.0])),
     st.integers(1, 45),
@@ -138,7 +138,7 @@ def test_the_best_are_those_of_a_whole_sort(scores: np.ndarray, depth: int) -> N
 
 
 @pytest.mark.long
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.text("ab ", max_size=6), min_size=1, max_size=12),
     st.integers(0, 1000),

@@ -21,7 +21,7 @@ from erag_ray.store import Folder, write_array
 
 
 @pytest.mark.long
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     st.lists(st.text("abc ", max_size=6), min_size=1, max_size=30),
     st.integers(1, 12),
@@ -76,7 +76,7 @@ def by_hand(queries: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     )
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(1, 5), st.integers(0, 10_000), st.booleans())
 def test_the_best_texts_of_all_shards_are_those_of_a_whole_sort(
     tmp_path_factory: pytest.TempPathFactory, count: int, depth: int, per_shard: int, seed: int, close: bool
@@ -123,7 +123,7 @@ def test_every_number_of_half_precision_is_read_as_numpy_reads_it() -> None:
     assert np.array_equal(found[0], halves[:, 0].astype(np.float32))
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(width=st.integers(1, 70), seed=st.integers(0, 2**32 - 1))
 def test_products_are_those_of_double_precision(width: int, seed: int) -> None:
     generator = np.random.default_rng(seed)

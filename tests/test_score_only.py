@@ -105,7 +105,7 @@ def test_any_tokens_keep_their_score(folders: dict[str, str], name: str, score: 
     tokens = some_tokens(model.tokenizer)
     amounts = {"right": 0, "cut": 0}
 
-    @settings(deadline=None, max_examples=300)
+    @settings(max_examples=300)
     @given(tokens, tokens, st.integers(0, 6), st.sampled_from(["", "The ", "é", " - "]), st.text(max_size=5))
     def holds(ids: list[int], others: list[int], shared: int, mark: str, text: str) -> None:
         whole = text_of(model, form, ids)

@@ -90,7 +90,7 @@ def sliced(draw: st.DrawFn) -> tuple[Values, Values, dict[str, list[str]]]:
 
 
 @pytest.mark.long
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(drawn=sliced())
 def test_a_slice_is_its_questions_and_holm_goes_over_all_slices(
     drawn: tuple[Values, Values, dict[str, list[str]]],

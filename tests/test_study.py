@@ -2,38 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import pathlib
-import sys
-from types import ModuleType
 
 import numpy as np
 import polars as pl
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from scripts import import_script
 from tiny import Tiny, compare
 
-NOTEBOOKS = pathlib.Path(__file__).parents[1] / "notebooks"
-
-
-def notebook(name: str) -> ModuleType:
-    """Import a script of notebooks/."""
-    spec = importlib.util.spec_from_file_location(name, NOTEBOOKS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-study, mixed_runs = notebook("study"), notebook("mixed_runs")
+study, mixed_runs = import_script("notebooks/study.py"), import_script("notebooks/mixed_runs.py")
 LISTS = st.lists(st.sampled_from("abcdefghij"), unique=True)
 
 
-@settings(deadline=None)
 @given(LISTS, LISTS, st.floats(0, 1), st.text(max_size=3))
 def test_a_mixture_keeps_the_order_of_both_lists_and_loses_nothing(
     one: list[str], other: list[str], share: float, query_id: str
@@ -55,7 +38,6 @@ def test_a_dozen_runs_of_three() -> None:
     assert made["a_from_2"] == {"q": ["y"]}
 
 
-@settings(deadline=None)
 @given(st.integers(2, 9), st.integers(0, 99))
 def test_tau_of_each_row_is_scipys(num_runs: int, seed: int) -> None:
     x, y = np.random.default_rng(seed).integers(0, 4, (2, 5, num_runs)).astype(float)

@@ -63,7 +63,7 @@ def fused(states: torch.Tensor, is_state: torch.Tensor) -> EncoderStates:
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=6))
 def test_states_are_those_of_the_library(made: Made, lengths: list[int]) -> None:
     model, engine = made
@@ -103,7 +103,7 @@ def generated(model: Any, states: torch.Tensor, is_state: torch.Tensor, most: in
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=9), st.integers(1, 12), st.integers(0, 5))
 def test_outputs_are_those_of_generate(made: Made, lengths: list[int], most: int, seed: int) -> None:
     model, engine = made

@@ -85,7 +85,7 @@ def cache_of(tokenizer: Any) -> WordCache:
 
 
 @pytest.mark.long
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(batches=st.lists(texts, min_size=1, max_size=3))
 def test_cached_words_give_the_tokens_of_the_whole_text(tokenizer: Any, batches: list[list[str]]) -> None:
     whole, cached = plain_encoder(tokenizer), cache_of(tokenizer)

@@ -27,7 +27,6 @@ DEPTH = 20_000
 def tried(num_examples: int) -> settings:
     """The settings of a fuzz test of so many examples, or of as many as `ERAG_RAY_FUZZ` says."""
     return settings(
-        deadline=None,
         derandomize=not MANY,
         database=None,
         max_examples=int(MANY) if MANY else num_examples,

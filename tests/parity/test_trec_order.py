@@ -6,7 +6,7 @@ import tempfile
 import polars as pl
 import pytest
 import pytrec_eval
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from erag_ray.files import Diagnostics
@@ -30,7 +30,6 @@ def order_of_trec_eval(scores: dict[str, float]) -> list[str]:
     return sorted(scores, key=lambda doc_id: round(1 / found[doc_id]["recip_rank"]))
 
 
-@settings(deadline=None)
 @given(scores=lists)
 def test_ties_are_broken_as_in_trec_eval(scores: dict[str, float]) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -41,7 +40,6 @@ def test_ties_are_broken_as_in_trec_eval(scores: dict[str, float]) -> None:
     assert ours == order_of_trec_eval(scores)
 
 
-@settings(deadline=None)
 @given(order=st.permutations(IDS))
 def test_a_written_run_has_our_order_for_trec_eval(order: list[str]) -> None:
     rows = [("r", "q", rank, doc_id, 0.5) for rank, doc_id in enumerate(order, 1)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from erag_ray.agreement import (
@@ -155,7 +155,6 @@ def test_weights_of_a_subset_of_the_queries(statistic: str) -> None:
 
 
 @both_statistics
-@settings(deadline=None)
 @given(data=st.data())
 def test_a_resample_is_its_queries_written_out(statistic: str, data: st.DataObject) -> None:
     num_queries = data.draw(st.integers(2, 12))
@@ -168,7 +167,6 @@ def test_a_resample_is_its_queries_written_out(statistic: str, data: st.DataObje
 
 
 @both_statistics
-@settings(deadline=None)
 @given(data=st.data())
 def test_symmetric_and_blind_to_scale(statistic: str, data: st.DataObject) -> None:
     pairs = data.draw(st.lists(st.tuples(st.integers(0, 5), st.integers(0, 5)), min_size=2, max_size=15))
@@ -227,7 +225,6 @@ def test_a_p_value_by_hand(statistic: str) -> None:
 
 
 @both_statistics
-@settings(deadline=None)
 @given(data=st.data())
 def test_p_values_of_many_columns_are_those_of_each(statistic: str, data: st.DataObject) -> None:
     size = data.draw(st.integers(3, 12))

@@ -9,7 +9,6 @@ from dataclasses import replace
 import polars as pl
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from erag_ray.annotators import (
@@ -227,7 +226,6 @@ tokens = st.lists(st.sampled_from(["a", "B", "é", "re\u0301", ",", "x1", "서�
 
 
 # a machine that is busy takes longer than the usual 200 ms
-@hypothesis_settings(deadline=None)
 @given(tokens, tokens.filter(bool))
 def test_a_substring_of_forms_is_a_contiguous_token_subsequence(
     passage: list[str], answer: list[str]

@@ -111,7 +111,7 @@ def worlds(draw: st.DrawFn) -> World:
     return World(lists=lists, labels=labels, scores=scores, queries=names, depths=depths)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(world=worlds(), threshold=st.sampled_from([None, 0.5, 0.6, 1.0]))
 def test_cells_are_what_plain_python_says(world: World, threshold: float | None) -> None:
     least = 0.5 if threshold is None else threshold
@@ -124,7 +124,7 @@ def test_cells_are_what_plain_python_says(world: World, threshold: float | None)
     assert sorted(found.rows(), key=lambda row: row[:5]) == sorted(expected, key=lambda row: row[:5])
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(world=worlds())
 def test_shares_comparisons_and_complements_are_what_plain_python_says(world: World) -> None:
     asked = queries(*((name, "d", "s") for name in world.queries))
@@ -237,7 +237,7 @@ def check_complements(found: pl.DataFrame, facts: Facts, world: World) -> None:
         assert (gain["low"], gain["high"]) == (ends["low"].min(), ends["high"].min())
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(data=st.data(), count=st.integers(1, 5000), confidence=st.sampled_from([0.5, 0.8, 0.95, 0.999]))
 def test_the_wilson_interval_is_scipys_to_the_last_bit(
     data: st.DataObject, count: int, confidence: float

@@ -120,7 +120,7 @@ def test_parts_are_bounded_and_do_not_change_the_corpus(source: pathlib.Path, tm
     assert found[0].height == 4
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(per_piece=st.integers(50, 3000), per_part=st.integers(1, 5))
 def test_pieces_change_nothing(per_piece: int, per_part: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

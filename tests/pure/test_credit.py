@@ -86,7 +86,7 @@ def shapley_by_all_permutations(docs: Sequence[str], function: SetFunction) -> d
     return {doc: total / math.factorial(len(docs)) for doc, total in totals.items()}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(set_functions())
 def test_shapley_of_short_lists_is_the_mean_over_all_permutations(
     case: tuple[list[str], SetFunction],
@@ -98,7 +98,7 @@ def test_shapley_of_short_lists_is_the_mean_over_all_permutations(
     assert {error for _, error in found.values()} == {0.0}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(set_functions(), st.sampled_from([4, 6]))
 def test_sampled_shapley_and_marginals_sum_to_the_gain_of_the_list(
     case: tuple[list[str], SetFunction], num_permutations: int
@@ -110,7 +110,7 @@ def test_sampled_shapley_and_marginals_sum_to_the_gain_of_the_list(
         assert sum(value or 0.0 for value, _ in found.values()) == pytest.approx(gain, abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(set_functions())
 def test_leave_one_out_and_marginal_are_their_definitions(case: tuple[list[str], SetFunction]) -> None:
     docs, function = case
@@ -179,7 +179,7 @@ def test_runs_with_the_same_documents_have_the_same_subsets() -> None:
     assert {frozenset(subset) for subset in other.subsets["doc_ids"].to_list()} != sets["a"]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.integers(0, 75), min_size=1, max_size=4), st.sets(st.sampled_from(NAMES), min_size=1))
 def test_subsets_are_distinct_and_each_document_has_one_credit(lengths: list[int], credits: set[str]) -> None:
     ranked = ranked_of(
@@ -275,7 +275,7 @@ documents = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(documents)
 def test_agreement_is_scipys_within_lists_and_over_all_documents(rows: Documents) -> None:
     labelled = labelled_credits(*tables_of(rows))
@@ -300,7 +300,7 @@ def test_agreement_is_scipys_within_lists_and_over_all_documents(rows: Documents
         assert (pooled["reason"] is None) or pooled["low"] is None
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(documents, st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=5, max_size=5))
 def test_shares_count_the_documents_of_each_effect(rows: Documents, known: list[float]) -> None:
     labelled = labelled_credits(*tables_of(rows))
@@ -372,7 +372,7 @@ def test_an_annotator_without_a_reader_or_a_score_is_joined_too() -> None:
     assert sorted(labelled["annotator"]) == ["erag", "gold_likelihood", "provenance"]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(graded, graded), min_size=1, max_size=9))
 def test_order_effects_are_paired_differences(values: list[tuple[float | None, float | None]]) -> None:
     names = [f"q{i:02}" for i in range(len(values))]

@@ -7,7 +7,7 @@ import tempfile
 
 import polars as pl
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from erag_ray import schemas
@@ -392,7 +392,6 @@ ids = st.text(
 )
 
 
-@settings(deadline=None)
 @given(
     lists=st.dictionaries(
         ids.filter(lambda name: name.strip()), st.lists(ids, min_size=1, max_size=6, unique=True)

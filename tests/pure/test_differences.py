@@ -77,7 +77,7 @@ def test_differences_that_are_equal_but_for_rounding_have_no_effect_size() -> No
 
 
 # each example goes through the whole table of comparisons
-@hypothesis.settings(deadline=None, max_examples=20)
+@hypothesis.settings(max_examples=20)
 @given(
     st.lists(st.fractions(min_value=0, max_value=1, max_denominator=30), min_size=2, max_size=12), st.data()
 )

@@ -81,7 +81,7 @@ def kilt_recall(pages: str, sets: list[str], k: int) -> float:
     return points[:k].count("whole") / count
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.permutations("ABCDXYZ").flatmap(
         lambda order: st.integers(0, 7).map(lambda size: "".join(order[:size]))

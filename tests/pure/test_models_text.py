@@ -215,7 +215,7 @@ def short_prompts(t5: str, llama: str) -> dict[str, tuple[Any, Form]]:
 
 
 @pytest.mark.parametrize("name", ["fid", "ipa", "plain", "chat"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(num_question=st.integers(1, 80), num_passages=st.lists(st.integers(1, 60), max_size=40))
 def test_limits_hold_and_everything_cut_is_counted(
     short_prompts: dict[str, tuple[Any, Form]], name: str, num_question: int, num_passages: list[int]
@@ -244,7 +244,7 @@ OWN = {
 
 @pytest.mark.parametrize("own", OWN)
 @pytest.mark.parametrize("kind", ["ipa", "causal"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(num_question=st.integers(1, 80), num_passages=st.lists(st.integers(1, 30), max_size=40))
 def test_limits_hold_in_prompts_of_ones_own(
     t5: str, llama: str, kind: str, own: str, num_question: int, num_passages: list[int]

@@ -382,7 +382,7 @@ def test_many_failures_end_the_search_and_five_are_named(pauses: list[float]) ->
     assert len(flaky.asked) == 20
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     lists=st.lists(st.lists(st.sampled_from("abcd"), max_size=6), min_size=1, max_size=4),
     depth=st.integers(1, 4),

@@ -9,7 +9,7 @@ import runpy
 
 import models
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tiny import Tiny, compare, job_command, table, work_of
 
@@ -75,7 +75,6 @@ def test_without_a_template_for_it_a_question_without_passages_has_the_rest_of_t
 BRACES = st.text("{}ab {question}", max_size=12)
 
 
-@settings(deadline=None)
 @given(BRACES, BRACES, BRACES)
 def test_what_users_and_documents_wrote_is_never_taken_for_a_field(
     question: str, title: str, text: str

@@ -99,7 +99,7 @@ def test_values_are_those_of_the_formula(correlation: float) -> None:
     np.testing.assert_allclose(powered_values(sample, 30).values, by_the_formula(sample, 30), atol=1e-5)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.integers(0, 2**32), st.floats(-0.95, 0.95), st.floats(0.01, 100), st.floats(-5, 5))
 def test_scale_and_origin_of_the_auxiliary_do_not_matter(
     seed: int, correlation: float, scale: float, origin: float
@@ -111,7 +111,7 @@ def test_scale_and_origin_of_the_auxiliary_do_not_matter(
     assert other.slope * scale == pytest.approx(-one.slope, abs=1e-5)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     hnp.arrays(np.float64, 8, elements=st.floats(-1e3, 1e3)),
     hnp.arrays(np.bool_, 8),

@@ -261,7 +261,7 @@ TITLES = st.sampled_from([None, "", "One", "Two"])
 TEXTS = st.sampled_from(["a", "b"])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     documents=st.lists(st.tuples(NAMES, TITLES, TEXTS), max_size=8),
     passages=st.lists(st.tuples(NAMES, TITLES, TEXTS), max_size=4, unique_by=lambda row: row[0]),

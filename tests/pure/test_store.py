@@ -685,7 +685,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(STEPS)
 def test_no_order_of_appends_crashes_and_repairs_loses_an_intact_response(steps) -> None:
     store = ResponseStore(f"memory://{uuid.uuid4().hex}", "echo")

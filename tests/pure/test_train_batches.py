@@ -34,7 +34,7 @@ TEXT = [
     num_words=st.integers(1, 12),
     seed=st.integers(0, 5),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_a_crop_holds_the_evidence_in_whole_words(
     before: list[str], evidence: list[str], after: list[str], num_words: int, seed: int
 ) -> None:
@@ -145,7 +145,6 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> transformers.PreTrain
         st.text("".join(map(chr, range(33, 127))), min_size=1, max_size=12), min_size=1, max_size=8
     )
 )
-@settings(deadline=None)
 def test_text_comes_back_from_its_tokens(
     tokenizer: transformers.PreTrainedTokenizerBase, words: list[str]
 ) -> None:

@@ -120,7 +120,7 @@ def by_hand(job: LabelledJob, config: ExportConfig) -> set[tuple[str, ...]]:
     return rows
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.integers(1, 4), st.booleans(), st.integers(0, 3), st.sampled_from(["erag", "provenance", "gain"]))
 def test_rows_are_those_of_plain_loops(
     job: LabelledJob, num_negatives: int, harmful_only: bool, seed: int, annotator: str

@@ -269,7 +269,7 @@ def test_the_largest_number_of_questions_is_met_evenly(districts: int, most: int
         assert sum(counts) == min(most, int(config.questions_per_district * len(counts)))
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(0, 30_000))
 def test_surnames_of_different_numbers_differ(number: int) -> None:
     assert surname(number) != surname(Random(number).randrange(number + 1, 31_000))
