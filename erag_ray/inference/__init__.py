@@ -9,7 +9,7 @@ from erag_ray.inference.dry_run import estimate_cost
 from erag_ray.inference.errors import check_share
 from erag_ray.inference.pool import Pool, block_rows, largest_share, plan_pool, run
 from erag_ray.inference.stage import Finished, readers_session, run_part, run_stage
-from erag_ray.inference.timing import SampleReader, Times, read_samples, sample_name, without_first
+from erag_ray.inference.timing import Times, sample_name, without_first
 from erag_ray.inference.values import INSTEAD_OF_ANSWERS, Values
 from erag_ray.inference.work import Done, Work
 
@@ -19,7 +19,6 @@ __all__ = [
     "Finished",
     "ModelActor",
     "Pool",
-    "SampleReader",
     "Times",
     "Values",
     "Work",
@@ -29,7 +28,6 @@ __all__ = [
     "largest_share",
     "peak_memory_bytes",
     "plan_pool",
-    "read_samples",
     "readers_session",
     "run",
     "run_part",

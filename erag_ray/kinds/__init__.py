@@ -4,7 +4,7 @@ An annotator names the kinds that it needs (`annotators.RequestSpec`); so a new 
 own here, or outside the package beside the annotator that asks it.
 """
 
-from erag_ray.kinds.answer import ANSWER, answer_form
+from erag_ray.kinds.answer import ANSWER
 from erag_ray.kinds.answer_judge import ANSWER_JUDGE, judge_passages, judgement
 from erag_ray.kinds.auxiliary import AUXILIARY_ANSWER, AUXILIARY_LIKELIHOOD
 from erag_ray.kinds.base import Case, Kind, Role, Value
@@ -30,7 +30,6 @@ __all__ = [
     "Kind",
     "Role",
     "Value",
-    "answer_form",
     "continuations",
     "grade",
     "instructed",

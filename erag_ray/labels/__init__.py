@@ -4,7 +4,7 @@
 """
 
 from erag_ray.labels.document_labels import label, label_by_reader
-from erag_ray.labels.end_to_end import list_responses, score_end_to_end, utility, utility_of
+from erag_ray.labels.end_to_end import list_responses, score_end_to_end, utility_of
 from erag_ray.labels.judgements import judge_outputs, preview_judgements
 from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
 
@@ -18,6 +18,5 @@ __all__ = [
     "score_end_to_end",
     "score_notes",
     "scoring_of",
-    "utility",
     "utility_of",
 ]

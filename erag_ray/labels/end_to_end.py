@@ -65,32 +65,16 @@ def _make(
     return {"notes": [*notes, *score_notes(scoring, "outputs of lists")]}
 
 
-def utility(
-    lists: pl.DataFrame,
-    requests: pl.DataFrame,
-    responses: pl.DataFrame,
-    queries: pl.DataFrame,
-    scoring: Scoring | None = None,
-) -> pl.DataFrame:
-    """Return UTILITY: the score, in 0..1, of the reader's output with each list.
+def list_responses(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame) -> pl.DataFrame:
+    """Return the response to each list: columns reader, run_id, query_id, depth, output, num_prompt_tokens and others.
 
     Args:
         lists: one row per list; columns run_id, query_id, depth, doc_ids (the first ``depth`` documents).
         requests: REQUESTS for answers to these lists, joined by query_id and doc_ids; without other kinds of requests.
-        responses: RESPONSES to these requests; the utility of a response without output is null.
-        queries: QUERIES; their column score names the score of each row.
-        scoring: the judge's grades, and what happens to errors of user code; see `score_outputs`.
+        responses: RESPONSES to these requests.
 
     Raises:
-        ValueError: a list lacks its request or its response; or as in `score_outputs`.
-    """
-    return utility_of(list_responses(lists, requests, responses), queries, scoring)
-
-
-def list_responses(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame) -> pl.DataFrame:
-    """Return the response to each list: columns reader, run_id, query_id, depth, output, num_prompt_tokens and others.
-
-    Arguments and errors as in `utility`.
+        ValueError: a list lacks its request or its response.
     """
     joined = lists.join(requests, on=["query_id", "doc_ids"], how="left", nulls_equal=True)
     keys = RESPONSES.key
@@ -107,7 +91,16 @@ def list_responses(lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.Da
 
 
 def utility_of(outputs: pl.DataFrame, queries: pl.DataFrame, scoring: Scoring | None = None) -> pl.DataFrame:
-    """Return UTILITY of LIST_OUTPUTS; other arguments as in `utility`."""
+    """Return UTILITY: the score, in 0..1, of each of the LIST_OUTPUTS; null for one without output.
+
+    Args:
+        outputs: LIST_OUTPUTS.
+        queries: QUERIES; their column score names the score of each row.
+        scoring: the judge's grades, and what happens to errors of user code; see `score_outputs`.
+
+    Raises:
+        ValueError: as in `score_outputs`.
+    """
     joined = outputs.join(queries.select("query_id", "answers", "score"), on="query_id", how="left")
     scored = pl.concat(_scored(part, scoring) for part in joined.partition_by("score", maintain_order=True))
     table = scored.select(UTILITY.columns.names)

@@ -16,9 +16,8 @@ from erag_ray.models.causal.model import CausalModel
 from erag_ray.models.echo import EchoModel
 from erag_ray.models.function import FunctionModel, Reader, register_function
 from erag_ray.models.isolation import Isolation, render_isolated, run_checked
-from erag_ray.models.local.devices import backend, gpu_error
-from erag_ray.models.local.memory import keep_freed_memory
-from erag_ray.models.local.model import LocalModel, PromptTokens
+from erag_ray.models.local.devices import backend
+from erag_ray.models.local.model import LocalModel
 from erag_ray.models.local.weights import quiet
 from erag_ray.models.served.model import ServedModel
 from erag_ray.models.t5.model import T5Model
@@ -39,7 +38,6 @@ __all__ = [
     "Model",
     "Passage",
     "Prompt",
-    "PromptTokens",
     "Reader",
     "Rendered",
     "Request",
@@ -52,8 +50,6 @@ __all__ = [
     "check_facts",
     "check_form",
     "fingerprint_fields_of",
-    "gpu_error",
-    "keep_freed_memory",
     "kinds_supporting",
     "load_model",
     "make_model",

@@ -20,7 +20,6 @@ from erag_ray.config import BUILT_IN, PROMPT_CHOICES, PromptConfig, fields_of
 from erag_ray.requests.request import Example, Passage, Prompt
 
 Part = Literal["template", "question", "passage"]
-TITLED = "({title}) {text}"
 
 
 class Piece(NamedTuple):

@@ -2,12 +2,10 @@
 
 from erag_ray.retrieval_measures.measures import hit_values, mean_retrieval_measures, page_values
 from erag_ray.retrieval_measures.stage import find_retrieval_measures
-from erag_ray.retrieval_measures.table import retrieval_measures_tables
 
 __all__ = [
     "find_retrieval_measures",
     "hit_values",
     "mean_retrieval_measures",
     "page_values",
-    "retrieval_measures_tables",
 ]

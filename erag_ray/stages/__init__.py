@@ -6,14 +6,13 @@ other jobs from an output folder, and `folders` names its other folders.
 
 from erag_ray.stages.folders import EXPORT, JOB_STAGES, judge_stage
 from erag_ray.stages.lock import locked
-from erag_ray.stages.stage import Append, Stage, delete_report, digests, ensure, stale
+from erag_ray.stages.stage import Append, Stage, digests, ensure, stale
 
 __all__ = [
     "EXPORT",
     "JOB_STAGES",
     "Append",
     "Stage",
-    "delete_report",
     "digests",
     "ensure",
     "judge_stage",

@@ -20,13 +20,12 @@ from erag_ray.store.fingerprints import (
     file_digest,
     file_stamp,
     fingerprint,
-    frame_digest,
     frame_digests,
     new_job_id,
     provenance_of_code,
 )
 from erag_ray.store.folder import UNFINISHED, Folder, as_frame
-from erag_ray.store.huggingface import dataset_name, dataset_rows, dataset_stamp, is_dataset
+from erag_ray.store.huggingface import dataset_name, dataset_rows, is_dataset
 from erag_ray.store.lease import LEASE_SECONDS, LEASES, Lease, is_leased, last_beat
 from erag_ray.store.mapped import open_mapped, write_mapped
 from erag_ray.store.responses import KEY_COLUMNS, ResponseStore, keys_digest, old_store_notes
@@ -66,11 +65,9 @@ __all__ = [
     "content_digest",
     "dataset_name",
     "dataset_rows",
-    "dataset_stamp",
     "file_digest",
     "file_stamp",
     "fingerprint",
-    "frame_digest",
     "frame_digests",
     "is_dataset",
     "is_folder",

@@ -24,7 +24,7 @@ from erag_ray.agreement import resample_weights
 from erag_ray.annotators import requested_measures
 from erag_ray.evaluate import per_query, pool_bias
 from erag_ray.evaluate.lists import matrices
-from erag_ray.labels import utility
+from erag_ray.labels import list_responses, utility_of
 from erag_ray.schemas import (
     LABELS,
     POOL_BIAS,
@@ -71,6 +71,13 @@ def value(rows: pl.DataFrame, **key: object) -> float | None:
 
 
 # --- utility ---
+
+
+def utility(
+    lists: pl.DataFrame, requests: pl.DataFrame, responses: pl.DataFrame, queries: pl.DataFrame
+) -> pl.DataFrame:
+    """UTILITY of lists."""
+    return utility_of(list_responses(lists, requests, responses), queries)
 
 
 def read_lists(

@@ -4,7 +4,7 @@
 libraries is imported. `search_all` asks it all questions. In a job `runs.OutsideRun` does both.
 """
 
-from erag_ray.retrieve.outside.adapters import ADAPTERS, Search, as_search
+from erag_ray.retrieve.outside.adapters import ADAPTERS, as_search
 from erag_ray.retrieve.outside.documents import Retrieved, as_retrieved
 from erag_ray.retrieve.outside.http import HttpSearch
 from erag_ray.retrieve.outside.searching import LIST_TEXT_COLUMNS, search_all
@@ -14,7 +14,6 @@ __all__ = [
     "LIST_TEXT_COLUMNS",
     "HttpSearch",
     "Retrieved",
-    "Search",
     "as_retrieved",
     "as_search",
     "search_all",
