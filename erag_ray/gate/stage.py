@@ -59,7 +59,7 @@ def compare(config: GateConfig) -> Comparison:
     rule = _rule(config)
     estimates = _estimates(config.auxiliary, baseline, candidate, pairs, depth)
     decisions = decide(_by_dataset(judged), rule, estimates)
-    is_unchanged = _is_unchanged(_asked(pairs, baseline, candidate, depth), changes)
+    is_unchanged = _is_unchanged(_answered_by_a_side(pairs, baseline, candidate, depth), changes)
     return Comparison(
         baseline=baseline,
         candidate=candidate,
@@ -124,10 +124,12 @@ def _estimates(
     }
 
 
-def _asked(pairs: pl.DataFrame, baseline: Side, candidate: Side, depth: int) -> pl.DataFrame:
+def _answered_by_a_side(pairs: pl.DataFrame, baseline: Side, candidate: Side, depth: int) -> pl.DataFrame:
     """Return the questions that the reader was asked on at least one side: all, or a sample (reader_queries)."""
-    asked = pl.concat(side.utility.filter(depth=depth).select("query_id") for side in (baseline, candidate))
-    return pairs.join(asked, on="query_id", how="semi")
+    answered = pl.concat(
+        side.utility.filter(depth=depth).select("query_id") for side in (baseline, candidate)
+    )
+    return pairs.join(answered, on="query_id", how="semi")
 
 
 def _is_unchanged(pairs: pl.DataFrame, changes: Sequence[Difference]) -> bool:

@@ -24,29 +24,29 @@ BLOCK_ROWS = 4096
 TOKENIZER_VARIABLES = ("RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM")
 
 
-_KEPT: ContextVar[dict[str, Isolation] | None] = ContextVar("kept models", default=None)
+_MODELS: ContextVar[dict[str, Isolation] | None] = ContextVar("kept models", default=None)
 
 
 @contextlib.contextmanager
 def models_kept() -> Iterator[None]:
     """Keep each model that is loaded within this context, for all stages in it."""
-    token = _KEPT.set({})
+    token = _MODELS.set({})
     try:
         yield
     finally:
-        _KEPT.reset(token)
+        _MODELS.reset(token)
 
 
 class LocalReader(ModelActor):
     """A reader in the user's own process, which it never ends."""
 
     def _load(self, config: ReaderConfig, model: str, memory_share: float) -> Isolation:
-        kept = _KEPT.get()
-        if kept is None:
+        models = _MODELS.get()
+        if models is None:
             return super()._load(config, model, memory_share)
-        if model not in kept:
-            kept[model] = super()._load(config, model, memory_share)
-        return kept[model]
+        if model not in models:
+            models[model] = super()._load(config, model, memory_share)
+        return models[model]
 
     def _end(self, attempt: Attempt, error: RuntimeError) -> None:
         """Report that the GPU is lost.
