@@ -21,7 +21,7 @@ SPEED_KEYS = (
     *ServerKeys.ACCESS_KEYS,
     *EngineKeys.ENGINE_SPEED_KEYS,
 )
-NEW_KEYS = {"titles": True, "engine_args": {}}
+NEW_KEYS = {"titles": True, "engine_args": {}, "ask_to_abstain": True}
 """Keys that tables of older versions lack, and what they had in their place."""
 
 
@@ -80,6 +80,10 @@ class ReaderKeys:
 
     stop_at_newline: bool = True
     """causal and vllm: an output ends at its first line break."""
+
+    ask_to_abstain: bool = True
+    """Where abstention is measured (usable, udcg, distracting): tell the reader to respond with NO-RESPONSE if no
+    passage contains the answer. false: for a reader trained to do so untold (train.unanswerable_share)."""
 
     batch_size: int | None = None
     """Most requests in one batch (null: as many as fit and pay: on a CPU up to 128 for fid and ipa, 32 for causal; on a

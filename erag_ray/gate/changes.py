@@ -12,7 +12,7 @@ from erag_ray.errors import InputError
 from erag_ray.gate.side import Side
 from erag_ray.schemas import CORPUS
 
-PROMPT_KEYS = ("prompt", "titles", "num_examples", "family")
+PROMPT_KEYS = ("prompt", "titles", "num_examples", "family", "ask_to_abstain")
 """Keys of a reader that say what it is asked, not who it is."""
 DEFAULT = "(default)"
 SOFTWARE = ("erag-ray", "torch", "transformers")

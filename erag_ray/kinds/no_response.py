@@ -32,7 +32,7 @@ def _form(case: Case) -> Form:
     return dataclasses.replace(
         form,
         method="loglikelihood",
-        prompt=instructed(form.prompt),
+        prompt=instructed(form.prompt) if case.reader.ask_to_abstain else form.prompt,
         max_new_tokens=1,
         with_end=False,
         next_token=case.reader.kind == "served",

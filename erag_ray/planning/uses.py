@@ -38,6 +38,7 @@ FORM_KEYS = (
     "titles",
     "num_examples",
     "stop_at_newline",
+    "ask_to_abstain",
 )
 _DEFAULT_READER: Mapping[str, Any] = {
     field.name: field.default for field in dataclasses.fields(ReaderConfig) if field.name in FORM_KEYS
