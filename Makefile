@@ -27,8 +27,11 @@ study: .venv/installed  ## which label predicts the end-to-end score, and what e
 	  minilm=results/study/retrieval/runs/minilm.parquet
 	$(BIN)/python jobs/compare.py --config jobs/study/compare.yaml
 	$(BIN)/python jobs/compare.py --config jobs/study/compare.yaml --config jobs/study/credit.yaml
+	$(BIN)/python jobs/retrieve.py --config jobs/study/runs.yaml --config jobs/study/training_runs.yaml
+	$(BIN)/python jobs/train.py --config jobs/study/abstaining_reader.yaml
+	$(BIN)/python jobs/compare.py --config jobs/study/abstaining.yaml
 	test -z "$$ERAG_RAY_DATA" || $(BIN)/python jobs/compare.py --config jobs/study/hotpot500.yaml
-	$(BIN)/python notebooks/study.py results/study/page results/study/compare results/study/credit \
+	$(BIN)/python notebooks/study.py results/study/page results/study/compare results/study/credit results/study/udcg \
 	  $$(test -z "$$ERAG_RAY_DATA" || echo results/study/hotpot500)
 
 reader: .venv/installed  ## the small reader of jobs/demo/reader, trained again from nothing, and its quality

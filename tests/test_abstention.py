@@ -14,7 +14,7 @@ import transformers
 from tiny import Tiny, make_tables, table
 
 from erag_ray.annotators import Evidence, annotate
-from erag_ray.config import ReaderConfig
+from erag_ray.config import ReaderConfig, output_settings
 from erag_ray.errors import InputError
 from erag_ray.kinds import ABSTAINS, ANSWER, INSTRUCTION, NO_RESPONSE, instructed
 from erag_ray.planning import check_reader
@@ -53,6 +53,15 @@ def test_a_system_message_gets_the_instruction() -> None:
 def test_the_request_is_another_than_that_of_an_answer() -> None:
     forms = [models.form_for("causal", kind) for kind in (ANSWER, NO_RESPONSE)]
     assert forms[0].fingerprint != forms[1].fingerprint
+
+
+def test_a_reader_that_was_trained_to_abstain_is_asked_in_its_own_prompt() -> None:
+    case = models.case_for("fid")
+    trained = dataclasses.replace(case, reader=dataclasses.replace(case.reader, ask_to_abstain=False))
+    told, untold = NO_RESPONSE.build(case), NO_RESPONSE.build(trained)
+    assert told.prompt == instructed(untold.prompt)
+    assert untold.prompt == ANSWER.build(case).prompt
+    assert output_settings(trained.reader) == {**output_settings(case.reader), "ask_to_abstain": False}
 
 
 # --- the probability ---
