@@ -98,26 +98,31 @@ class _Family:
 
 
 def _families(dataset: DatasetColumns) -> Iterator[_Family]:
-    of_judged, of_estimates = (
-        by_run([item for item in without_references(columns) if item[0]["ideal"] != OWN_LIST])
-        for columns in (dataset.columns, dataset.estimated)
-    )
+    of_judged = _comparable(dataset.columns)
+    of_estimates = _comparable(dataset.estimated) if dataset.estimates else of_judged
     for (name, runs), (_, estimates) in zip(of_judged, of_estimates, strict=True):
         if len(runs) > 1:
             yield _family(name, runs, estimates)
+
+
+def _comparable(columns: Sequence[NamedColumn]) -> list[tuple[Mapping[str, object], dict[str, Floats]]]:
+    """Return the columns that compare runs: the name of each, and run_id -> values."""
+    return by_run([item for item in without_references(columns) if item[0]["ideal"] != OWN_LIST])
 
 
 def _family(
     name: Mapping[str, object], runs: Mapping[str, Floats], estimates: Mapping[str, Floats]
 ) -> _Family:
     pairs = list(itertools.combinations(sorted(runs), 2))
-    judged, differences = (
-        np.stack([paired_differences(columns[a], columns[b]) for a, b in pairs], axis=1)
-        for columns in (runs, estimates)
-    )
+    judged = _differences(runs, pairs)
+    differences = judged if estimates is runs else _differences(estimates, pairs)
     silent = {run for run, column in runs.items() if _never_scored(name, column)}
     reasons = [_why_not(pair, silent, column) for pair, column in zip(pairs, judged.T, strict=True)]
     return _Family(name=name, pairs=pairs, judged=judged, differences=differences, reasons=reasons)
+
+
+def _differences(runs: Mapping[str, Floats], pairs: Sequence[tuple[str, str]]) -> Floats:
+    return np.stack([paired_differences(runs[a], runs[b]) for a, b in pairs], axis=1)
 
 
 def _rows(family: _Family, p_values: Floats, intervals: Sequence[Interval]) -> Iterator[Row]:
