@@ -6,7 +6,7 @@ Each comparison is the ``out`` of a finished jobs/compare.py. Per question: tau-
 UDCG for its annotators) with the end-to-end score, the mean over the runs. Across runs (twelve or more): tau-b of the
 runs' means. Intervals resample questions, the same for all labels; a difference from eRAG has the p-value of its
 resamples, by Holm over all differences of the page. Credit and order come from the comparisons that have them.
-Writes OUT/report/index.html and OUT/study.md.
+Writes OUT/report/index.html, OUT/study.md, and the first figures of agreement and credit as pictures (PNG).
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+import vl_convert
 
 from erag_ray.agreement import Interval, holm, resample_weights, resampled_agreement
+from erag_ray.credit import LISTS
 from erag_ray.report import (
     Charts,
     Column,
@@ -41,7 +43,7 @@ from erag_ray.report import (
     write_page,
 )
 from erag_ray.report.credit import credit_parts, order_table
-from erag_ray.report.figures.charts import javascript_bundle, vega
+from erag_ray.report.figures.charts import javascript_bundle, svg, vega
 from erag_ray.store import Folder
 
 Floats = npt.NDArray[np.float64]
@@ -236,8 +238,13 @@ def agreement_tables(agreements: list[Agreement]) -> Iterator[Table]:
 
 def agreement_figure(agreements: list[Agreement], over: str) -> Figure:
     """Return labels and their agreement, by dataset."""
+    is_only = len({one.of.comparison for one in agreements}) == 1
     rows = [
-        (f"{one.of.comparison}: {one.of.dataset}", one.annotator, *interval(one.value, one.values))
+        (
+            one.of.dataset if is_only else f"{one.of.comparison}: {one.of.dataset}",
+            one.annotator,
+            *interval(one.value, one.values),
+        )
         for one in agreements
         if one.over == over
     ]
@@ -246,6 +253,24 @@ def agreement_figure(agreements: list[Agreement], over: str) -> Figure:
         name=f"agreement-{over}-figure", title=f"tau with the end-to-end score, over {over}",
         data=pl.DataFrame(rows, schema=schema, orient="row"), mark="interval", x="tau", y="label",
         low="low", high="high", facet="dataset", x_title="tau", is_main=True,
+    )  # fmt: skip
+
+
+def credit_figure(folders: Iterable[pathlib.Path]) -> Figure | None:
+    """Return how labels order the documents of a list by Shapley credit, by dataset; None without such credits."""
+    tables = [load(str(folder)).credit_agreement for folder in folders]
+    chosen = (
+        pl.concat(tables)
+        .filter(slice="", over=LISTS, credit="shapley", statistic=TAU)
+        .drop_nulls("agreement")
+    )
+    if chosen.is_empty():
+        return None
+    return Figure(
+        name="credit-figure", title="tau of labels with Shapley credit, within lists",
+        data=chosen.select("dataset", "annotator", "agreement", "low", "high", run="run_id"), mark="interval",
+        x="agreement", y="annotator", low="low", high="high", color="run", facet="dataset", x_title="tau",
+        is_main=True,
     )  # fmt: skip
 
 
@@ -294,6 +319,7 @@ def report_of(folders: list[pathlib.Path]) -> Report:
     agreements = [result for one in datasets for result in (*per_question(one), *across_runs(one))]
     overs = [over for over in ("questions", "runs") if any(one.over == over for one in agreements)]
     figures = [agreement_figure(agreements, over) for over in overs]
+    of_credit = credit_figure(folders)
     credits, orders = (
         tuple(part for folder in folders for part in parts_of(folder, orders=orders))
         for orders in (False, True)
@@ -304,7 +330,11 @@ def report_of(folders: list[pathlib.Path]) -> Report:
             title="Which label predicts the end-to-end score",
             parts=(*figures, *agreement_tables(agreements)),
         ),
-        Section(name="credit", title="What a document adds to its list", parts=credits),
+        Section(
+            name="credit",
+            title="What a document adds to its list",
+            parts=(*filter(None, [of_credit]), *credits),
+        ),
         Section(name="order", title="Order and company", parts=orders),
         Section(name="price", title="Price", parts=(price_table(folders),)),
     )
@@ -322,6 +352,10 @@ def main(out: str, folders: list[pathlib.Path]) -> None:
     """Write the page and its Markdown."""
     report, folder = report_of(folders), Folder(out)
     folder.write_bytes(parts_as_markdown(report.title, tables_of(report), report.notes).encode(), "study.md")
+    for name, section in zip(("agreement", "credit"), report.sections, strict=False):
+        figure = next((part for part in section.parts if isinstance(part, Figure)), None)
+        if figure is not None:
+            folder.write_bytes(vl_convert.svg_to_png(svg(figure), scale=1.4), f"{name}.png")
     print(write_page(folder, report, charts=Charts(vega=vega, javascript_bundle=javascript_bundle)))
 
 
