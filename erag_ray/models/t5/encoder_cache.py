@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -122,9 +122,9 @@ class EncoderCache:
     starts: Mapping[Ids, int]
     multiple: int = 1
 
-    def contains(self, prompts: Sequence[PromptTokens]) -> bool:
-        """Return whether the cache has every segment of these prompts."""
-        return all(segment in self.starts for prompt in prompts for segment in prompt.segments)
+    def contains(self, segments: Iterable[Ids]) -> bool:
+        """Return whether the cache has all of these segments."""
+        return all(segment in self.starts for segment in segments)
 
     def gather(self, prompts: Sequence[PromptTokens]) -> EncoderStates:
         """Return the concatenated states of each prompt's segments."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -42,7 +42,6 @@ from erag_ray.models.t5.encoder_cache import (
     EncoderStates,
     Passes,
     SegmentTable,
-    SharedStates,
     arrange,
     encode_all,
     encode_prompts,
@@ -267,12 +266,16 @@ class T5Model(LocalModel):
         """Return the concatenated encoder states of each prompt's segments."""
         if self.engine is None:
             return encode_prompts(self.model, prompts, self.pass_tokens(_forms(prompts)))
-        if self._window is not None and self._window.contains(prompts):
-            return self._window.gather(prompts)
-        # the states of the whole window did not fit into memory
-        return self._encode(self.engine, prompts).gather(prompts)
+        segments = (segment for prompt in prompts for segment in prompt.segments)
+        return self._cache(self.engine, prompts, segments).gather(prompts)
 
-    def _encode(self, engine: Engine, prompts: Sequence[PromptTokens]) -> EncoderCache:
+    def _cache(
+        self, engine: Engine, prompts: Sequence[PromptTokens], segments: Iterable[Ids]
+    ) -> EncoderCache:
+        """Return the states of the window, or of these prompts with these segments."""
+        if self._window is not None and self._window.contains(segments):
+            return self._window
+        # the states of the whole window did not fit into memory
         passes = arrange(prompts, self.pass_tokens(_forms(prompts)), engine.multiple)
         return encode_all(engine.encode, passes, engine.multiple)
 
@@ -312,14 +315,6 @@ class T5Model(LocalModel):
         table = segment_table(prompts)
         return table if self._is_table_faster(prompts, int(table.lengths.sum())) else None
 
-    def _shared_states(
-        self, engine: Engine, prompts: Sequence[PromptTokens], table: SegmentTable
-    ) -> SharedStates:
-        if self._window is None or not self._window.starts.keys() >= set(table.segments):
-            # the window did not fit into memory
-            return self._encode(engine, prompts).share(table)
-        return self._window.share(table)
-
     # --- outputs ---
 
     @torch.inference_mode()
@@ -331,7 +326,7 @@ class T5Model(LocalModel):
         states = (
             self.encoder_states(prompts)
             if table is None
-            else self._shared_states(self.engine, prompts, table)
+            else self._cache(self.engine, prompts, table.segments).share(table)
         )
         ids = self.engine.decode(
             states, start=self.first, ends=self.end, most=form.max_new_tokens, stop=self.stop(prompts)
