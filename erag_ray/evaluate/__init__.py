@@ -9,7 +9,7 @@ list measure, and the reader's closed-book answer is its utility. A null (not ju
 one column, and the rows say how many were left out.
 """
 
-from erag_ray.evaluate.auxiliary import OF_LISTS, auxiliary_means, estimate_all, with_estimates
+from erag_ray.evaluate.auxiliary import OF_LISTS, estimate_all
 from erag_ray.evaluate.cells import (
     CELLS_MEANING,
     COMPLEMENT_QUANTITIES,
@@ -44,7 +44,6 @@ __all__ = [
     "Floats",
     "Settings",
     "all_slices",
-    "auxiliary_means",
     "best_depths",
     "by_dataset",
     "cell_columns",
@@ -70,6 +69,5 @@ __all__ = [
     "slice_comparisons",
     "slice_means",
     "table_of",
-    "with_estimates",
     "with_slices",
 ]

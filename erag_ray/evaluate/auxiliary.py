@@ -28,17 +28,15 @@ OF_LISTS = ("P", "Success")
 
 
 def with_estimates(
-    dataset: DatasetColumns, auxiliary: str | None, applicable: Mapping[str, pl.Series]
+    dataset: DatasetColumns, auxiliary: str, applicable: Mapping[str, pl.Series]
 ) -> DatasetColumns:
     """Return a dataset with ``estimates`` of its columns of values that only a sample of the questions has.
 
     Args:
         dataset: its columns.
-        auxiliary: the annotator of the auxiliary labels (None: no estimates).
+        auxiliary: the annotator of the auxiliary labels.
         applicable: annotator -> the query_ids to which it applies; no others get an estimate of its values.
     """
-    if auxiliary is None:
-        return dataset
     known = {_key(name): column for name, column in dataset.columns if name["annotator"] == auxiliary}
     masks = {name: dataset.query_ids.is_in(ids.implode()).to_numpy() for name, ids in applicable.items()}
     estimates = dict(_estimates(dataset.columns, known, masks))

@@ -259,9 +259,10 @@ class _Evaluation:
 
     @functools.cached_property
     def _estimated_columns(self) -> list[DatasetColumns]:
-        return [
-            with_estimates(dataset, self.settings.auxiliary, self._applicable) for dataset in self._columns
-        ]
+        auxiliary = self.settings.auxiliary
+        if auxiliary is None:
+            return self._columns
+        return [with_estimates(dataset, auxiliary, self._applicable) for dataset in self._columns]
 
     @functools.cached_property
     def _cells(self) -> pl.DataFrame:

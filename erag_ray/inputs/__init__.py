@@ -2,7 +2,7 @@
 
 from erag_ray.inputs.dependencies import SAMPLE_KEYS, end_to_end_settings, label_settings
 from erag_ray.inputs.evidence import evidence_of
-from erag_ray.inputs.reader_sample import reader_queries, sample_notes, sampled
+from erag_ray.inputs.reader_sample import reader_queries, sample_each, sample_notes, sampled
 from erag_ray.inputs.settings import (
     SAME_READER,
     attempt,
@@ -46,6 +46,7 @@ __all__ = [
     "prepare",
     "prepared",
     "reader_queries",
+    "sample_each",
     "sample_notes",
     "sampled",
     "scores_of",

@@ -1,4 +1,4 @@
-"""The questions that the reader answers, where a job asks it about a sample only."""
+"""Samples of the questions of each dataset: those that the reader answers, where a job asks it about a sample only."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from erag_ray.datasets import sample
 from erag_ray.runs import pairs
 
 
+def sample_each(queries: pl.DataFrame, num_queries: int | None, seed: int) -> pl.DataFrame:
+    """Return QUERIES: a `sample` of each dataset (None: all)."""
+    parts = queries.partition_by("dataset", maintain_order=True)
+    return pl.concat([queries.clear(), *(sample(part, num_queries, seed) for part in parts)])
+
+
 def sampled(config: JobConfig, queries: pl.DataFrame, num_queries: int | None) -> pl.DataFrame:
     """Return QUERIES: at most ``num_queries`` of each dataset (None: all), of those that the reader answers."""
     counts = [count for count in (config.reader_queries, num_queries) if count is not None]
-    parts = queries.partition_by("dataset", maintain_order=True)
-    return pl.concat(
-        [queries.clear(), *(sample(part, min(counts, default=None), config.seed) for part in parts)]
-    )
+    return sample_each(queries, min(counts, default=None), config.seed)
 
 
 def reader_queries(config: JobConfig, queries: pl.DataFrame) -> pl.DataFrame:

@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from erag_ray.annotators import request_specs
 from erag_ray.config import JobConfig
-from erag_ray.datasets import sample
-from erag_ray.inputs import Inputs, evidence_of, reader_queries
+from erag_ray.inputs import Inputs, evidence_of, reader_queries, sample_each
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, VERDICT, Kind
 from erag_ray.models import (
     Model,
@@ -140,12 +139,9 @@ def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
 
 def judged_pairs(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     """Return the pairs for the judge: those of a sample of the queries, down to its depth."""
-    sampled = [
-        sample(part, config.judge.num_queries, config.seed)
-        for part in inputs.queries.partition_by("dataset", maintain_order=True)
-    ]
+    queries = sample_each(inputs.queries, config.judge.num_queries, config.seed)
     runs = inputs.runs.filter(pl.col("rank") <= (config.judge.depth or config.depth))
-    return pairs(runs.join(pl.concat(sampled), on="query_id", how="semi"))
+    return pairs(runs.join(queries, on="query_id", how="semi"))
 
 
 def plan_stage(

@@ -48,8 +48,8 @@ class SettleConfig(JobConfig):
     the intervals do not know)."""
 
     num_looks: int = 5
-    """How often one looks, each time after as many further questions; a reader's model is
-    loaded for each, with num_readers: 0 once for all."""
+    """How often one looks, each time after as many further questions; a reader's model is loaded for each, with
+    num_readers: 0 once for all."""
 
     equivalence_margin: float = 0.02
     """A difference that is known to within this, above or below, is settled too; in the measure's own units."""

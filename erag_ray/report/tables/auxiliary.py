@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from erag_ray.report.model import Column, Format, Table, Value
+from erag_ray.report.tables.sorting import measure_name
 from erag_ray.report.values import columns, names, part_name, plain
 from erag_ray.runs import END_TO_END
 
@@ -53,8 +54,7 @@ def _rows(means: pl.DataFrame, runs: Sequence[str]) -> Iterator[tuple[Value, ...
         rows = means.filter(run_id=run)
         # utility first
         for row in rows.sort(pl.col("annotator") != END_TO_END, maintain_order=True).iter_rows(named=True):
-            ideal = "" if row["ideal"] == "any" else f" ({row['ideal']})"
-            first = (run, row["annotator"], f"{row['measure']}@{row['cutoff']}{ideal}")
+            first = (run, row["annotator"], measure_name(row["measure"], row["cutoff"], row["ideal"]))
             yield (*plain(*first), *_figures(row))
 
 
