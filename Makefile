@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo papers study reader test test-fast test-cluster test-gpu test-long test-slow test-vllm test-extras bench bench-long lint clean
+.PHONY: demo papers study reader test test-fast test-avx2 test-cluster test-gpu test-long test-slow test-vllm test-extras bench bench-long lint clean
 
 demo: .venv/installed  ## the whole walk on a small generated world with a real reader: Table 1 and report, in minutes
 	$(BIN)/python jobs/world.py --config jobs/demo/world.yaml
@@ -46,6 +46,12 @@ test: .venv/installed  ## the fast tests, parity with outside implementations in
 
 test-fast: .venv/installed  ## the tests of rooms without I/O, models and Ray: under a minute
 	OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 tests/pure
+
+test-avx2: .venv/installed  ## the tests of models as on a CPU without AVX-512, whose sums differ in the last bits: minutes
+	ATEN_CPU_CAPABILITY=avx2 DNNL_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 OMP_NUM_THREADS=1 RAYON_NUM_THREADS=1 \
+	$(BIN)/python -m pytest -q -n 2 --dist loadgroup --no-loadscope-reorder tests/parity/test_generate.py \
+	tests/test_attention.py tests/test_int8.py tests/test_models*.py tests/test_pretended_gpu.py tests/test_t5_*.py \
+	tests/test_vllm.py tests/test_whole_walk.py tests/test_word_cache.py
 
 test-cluster: .venv/installed  ## submission to a running Ray; processes, nodes, links, disks and files that fail: minutes
 	$(BIN)/python -m pytest -q -m cluster

@@ -3,16 +3,14 @@
 From Python: `compare` and `label`, with `Served`, `Causal` or `Function` as the reader.
 
 The map is in ``erag_ray/README.md``. A file imports only rooms that stand before its own, and of another room only
-what its ``__init__`` gives; the core imports nothing of what stands on it (``tests/pure/test_architecture.py``).
+what its ``__init__`` gives. What stands on the core is in ``extras``, which the core does not import
+(``tests/pure/test_architecture.py``).
 
 The core, in import order:
-errors, uris, logs, termination, schemas, user_code, registry, numba_jit, process_memory, store, progress,
-sharded_tasks, model_sources, config, scores, output_tables, measures, agreement, stages, files, passages, datasets,
-runs, requests, kinds, models, annotators, cluster, inputs, planning, inference, retrieve, labels, evaluate, credit,
-report, track, retrieval_measures, comparison, cli, api, compat.
-
-On the core stand, in import order:
-papers, train, world, sequential_test, gate, label_export, benchmark.
+masking, errors, uris, logs, termination, schemas, user_code, registry, numba_jit, process_memory, ownership, store,
+tracebacks, progress, sharded_tasks, model_sources, config, scores, output_tables, measures, agreement, stages, files,
+passages, datasets, runs, requests, kinds, models, annotators, cluster, inputs, planning, inference, extensions,
+retrieve, labels, evaluate, report, retrieval_measures, comparison, cli, api, compat, benchmark.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ import rich.console
 
 from erag_ray.config import JobConfig
 from erag_ray.datasets import Dataset
+from erag_ray.extensions import further_lists, installed, requested
 from erag_ray.inputs import Inputs, dry_run_config, prepare
 from erag_ray.logs import say
 from erag_ray.retrieve.stage import make_runs
-from erag_ray.track import check_tracker, track
 
 
 def compare(config: JobConfig, console: rich.console.Console | None = None) -> None:
@@ -28,12 +28,13 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
         InputError: all problems of the config, the files and the reader; no request was run then.
         JobError: the job cannot go on; the responses so far are kept.
     """
-    check_tracker(config)
+    extensions = requested(config)
+    for extension in extensions:
+        extension.check(config)
     make_runs(config, check_reader)
     if config.dry_run:
         config = dry_run_config(config)
     inputs = prepare(config, check_reader)
-    from erag_ray.credit import evaluate_credits, further_lists, score_credits
     from erag_ray.evaluate import evaluate, export
     from erag_ray.inference import estimate_cost, run_stage
     from erag_ray.labels import judge_outputs, label, preview_judgements, score_end_to_end
@@ -51,12 +52,15 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
     finished = judge_outputs(config, inputs, run_stage(config, plan))
     label(config, inputs, finished)
     score_end_to_end(config, inputs, finished)
-    score_credits(config, inputs, finished)
+    for extension in extensions:
+        extension.score(config, inputs, finished)
     evaluate(config, inputs)
-    evaluate_credits(config, inputs)
+    for extension in installed():
+        extension.evaluate(config, inputs)
     export(config, inputs)
     report(config, console or open_console())
-    track(config)
+    for extension in extensions:
+        extension.finish(config)
 
 
 def label_documents(config: JobConfig) -> None:

@@ -11,15 +11,17 @@ import logging
 import sys
 from collections.abc import Iterator
 
+from erag_ray.masking import masked_message
+
 PACKAGE = logging.getLogger(__name__.partition(".")[0])
 
 
 class StderrHandler(logging.Handler):
-    """Writes each message as a line to what is standard error at that time: a progress bar replaces it."""
+    """Writes each message, without secrets, to what is standard error at that time: a progress bar replaces it."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one message."""
-        print(self.format(record), file=sys.stderr, flush=True)
+        print(masked_message(self.format(record)), file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
@@ -41,6 +43,6 @@ def on_stderr() -> Iterator[None]:
 
 
 def say(*lines: str) -> None:
-    """Log lines for the user; tables and the report's path go to standard output."""
+    """Log lines for the user, without secrets; tables and the report's path go to standard output."""
     for line in lines:
-        PACKAGE.info("%s", line)
+        PACKAGE.info("%s", masked_message(line))

@@ -199,6 +199,8 @@ class Measure:
     """The kinds of labels that it is defined for; measures of binary labels also take graded ones with a threshold."""
     by_default: bool = True
     """Computed where a job names no measures."""
+    sign: Literal[1, -1] = 1
+    """1: more is better; -1: less is better."""
 
     @property
     def needs_binary(self) -> bool:
@@ -343,7 +345,7 @@ MEASURES = {
         Measure(name="RR", function=reciprocal_rank, uses_ideal=False, takes=BINARY),
         Measure(name="nDCG", function=ndcg, uses_ideal=True, takes=GAINS),
         Measure(name="Success", function=success, uses_ideal=False, takes=ALL),
-        Measure(name="Harmful", function=harmful, uses_ideal=False, takes=frozenset({"signed"})),
+        Measure(name="Harmful", function=harmful, uses_ideal=False, takes=frozenset({"signed"}), sign=-1),
         Measure(name="NoisyOr", function=noisy_or, uses_ideal=False, takes=GAINS, by_default=False),
         Measure(name="UDCG", function=udcg, uses_ideal=False, takes=frozenset({"signed"}), by_default=False),
     )

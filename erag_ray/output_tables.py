@@ -27,8 +27,8 @@ TEXT = ["reader", "query_id", "output"]
 class Expected:
     """Limits, examples and answer sets against which outputs are compared."""
 
-    max_new_tokens: Mapping[str, int]
-    """By reader: the largest number of tokens of an output."""
+    max_new_tokens: Mapping[str, int | None]
+    """By reader: the largest number of tokens of an output; None for a reader that knows no such limit."""
     example_answers: Mapping[str, Collection[str]]
     """By reader: answers of the worked examples in its prompt."""
     verdicts: Mapping[str, Collection[str]]
@@ -56,15 +56,20 @@ def describe_outputs(
     """
     outputs = _outputs(lists, requests, responses, queries)
     # without any reader polars would infer strings
-    limit = pl.col("reader").replace_strict(dict(expected.max_new_tokens)).cast(pl.Int64)
+    limit = pl.col("reader").replace_strict(dict(expected.max_new_tokens), return_dtype=pl.Int64)
+    is_empty = pl.col("output").str.strip_chars() == ""
     flagged = outputs.join(_answer_flags(outputs, queries, expected), on=TEXT, how="left").with_columns(
-        is_empty=pl.col("output").str.strip_chars() == "",
-        is_at_limit=pl.col("num_output_tokens") >= limit,
+        is_empty=is_empty,
+        # some servers count no tokens
+        is_at_limit=pl.when(is_empty | (pl.col("num_output_tokens") > 0)).then(
+            pl.col("num_output_tokens") >= limit
+        ),
     )
     counts = flagged.group_by(KIND).agg(
         num_outputs=pl.len(),
         num_distinct=pl.col("output").n_unique(),
-        **{f"num_{flag}": pl.col(f"is_{flag}").sum() for flag in ("empty", "at_limit", "copied", "misspelt")},
+        num_at_limit=pl.when(pl.col("is_at_limit").count() > 0).then(pl.col("is_at_limit").sum()),
+        **{f"num_{flag}": pl.col(f"is_{flag}").sum() for flag in ("empty", "copied", "misspelt")},
     )
     table = counts.join(_majorities(queries), on="dataset").sort(KIND).select(OUTPUTS.columns.names)
     return pl.DataFrame(conform(table, OUTPUTS)), pl.DataFrame(conform(_commonest(outputs), COMMON_OUTPUTS))

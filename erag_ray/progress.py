@@ -14,8 +14,6 @@ from typing import TypeVar
 import rich.console
 import rich.progress
 
-from erag_ray.store import ResponseStore
-
 logger = logging.getLogger(__name__)
 LINE_SECONDS = 30.0
 QUICK_SECONDS = 5.0
@@ -59,13 +57,18 @@ def _stage_lines(closing: threading.Event, name: str, current: StageProgress) ->
 
 
 @contextlib.contextmanager
-def progress(store: ResponseStore, job: str, total: int, title: str) -> Iterator[None]:
-    """While open, shows responses done, responses/s and time left, by what has reached the store.
+def progress(count: Callable[[], int], total: int, title: str) -> Iterator[None]:
+    """While open, show the responses so far, responses/s and time left.
 
-    A bar on a terminal and in a notebook, else a line every `LINE_SECONDS`.
+    A bar on a terminal and in a notebook, else a line every `LINE_SECONDS`, and the first after `QUICK_SECONDS`.
+
+    Args:
+        count: returns the number of responses so far.
+        total: of the requests.
+        title: of the bar.
     """
     show = _notebook_bar if _in_notebook() else _bar if sys.stderr.isatty() else _lines
-    with beside(show, store, job, total, title):
+    with beside(show, count, total, title):
         yield
 
 
@@ -88,44 +91,44 @@ def beside(show: Callable[..., None], *arguments: object) -> Iterator[None]:
         thread.join()
 
 
-def _bar(closing: threading.Event, store: ResponseStore, job: str, total: int, title: str) -> None:
+def _bar(closing: threading.Event, count: Callable[[], int], total: int, title: str) -> None:
     columns = (
+        rich.progress.SpinnerColumn(),
         rich.progress.TextColumn("{task.description}"),
         rich.progress.BarColumn(),
         rich.progress.MofNCompleteColumn(),
         rich.progress.TextColumn("{task.fields[rate]} responses/s"),
-        rich.progress.TimeRemainingColumn(elapsed_when_finished=True),
+        rich.progress.TimeElapsedColumn(),
+        rich.progress.TimeRemainingColumn(),
     )
-    known: dict[str, int] = {}
     start = time.monotonic()
     with rich.progress.Progress(*columns, console=rich.console.Console(stderr=True)) as bar:
         task = bar.add_task(title, total=total, rate="0.0")
         while not closing.wait(1.0):
-            done = store.num_rows_of(job, known)
+            done = count()
             bar.update(task, completed=done, rate=f"{done / (time.monotonic() - start):.1f}")
-        bar.update(task, completed=store.num_rows_of(job, known))
+        bar.update(task, completed=count())
 
 
-def _notebook_bar(closing: threading.Event, store: ResponseStore, job: str, total: int, title: str) -> None:
+def _notebook_bar(closing: threading.Event, count: Callable[[], int], total: int, title: str) -> None:
     from IPython.display import HTML, display
 
-    known: dict[str, int] = {}
     start, ended, shown = time.monotonic(), False, display(HTML(""), display_id=True)
     while not ended:
         ended = closing.wait(1.0)
-        done, seconds = store.num_rows_of(job, known), time.monotonic() - start
+        done, seconds = count(), time.monotonic() - start
         bar = f'<progress value="{done}" max="{total}"></progress>'
         shown.update(HTML(f"{html.escape(title)} {bar} {done:,}/{total:,}, {done / seconds:.1f} responses/s"))
 
 
-def _lines(closing: threading.Event, store: ResponseStore, job: str, total: int, title: str) -> None:
-    known: dict[str, int] = {}
-    start = time.monotonic()
+def _lines(closing: threading.Event, count: Callable[[], int], total: int, title: str) -> None:
+    start, pause = time.monotonic(), QUICK_SECONDS
     ended = False
     while not ended:
-        ended = closing.wait(LINE_SECONDS)
-        done, seconds = store.num_rows_of(job, known), time.monotonic() - start
+        ended, pause = closing.wait(pause), LINE_SECONDS
+        done, seconds = count(), time.monotonic() - start
         left = f", {(total - done) * seconds / done:.0f} s left" if 0 < done < total else ""
+        left = left or f", {seconds:.0f} s so far" * (done < total)
         logger.info("%s: %d/%d responses, %.1f responses/s%s", title, done, total, done / seconds, left)
 
 

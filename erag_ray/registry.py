@@ -1,13 +1,14 @@
 """Resolve names in a config to functions and classes.
 
-Each room has a plain dict at the end of a file (`SCORES`, `MEASURES`, `MODELS`, ...). Code outside the package is
-named ``package.module:name``.
+Each room has a plain dict at the end of a file (`SCORES`, `MEASURES`, `MODELS`, ...). An installed package, or an
+extra of this one, adds entries by entry points (`plugins`); other code is named ``package.module:name``.
 """
 
 from __future__ import annotations
 
 import difflib
 import importlib
+import importlib.metadata
 import inspect
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
@@ -17,18 +18,26 @@ from erag_ray.user_code import fault_of
 T = TypeVar("T")
 
 
+def plugins(kind: str) -> dict[str, str]:
+    """Return the entry points for a kind of entry (group ``erag_ray.annotators``, say): name -> ``module:name``."""
+    points = importlib.metadata.entry_points(group=f"erag_ray.{kind.replace(' ', '_')}s")
+    return {point.name: point.value for point in points}
+
+
 def find(kind: str, name: str, entries: Mapping[str, T]) -> T:
-    """Return the entry called ``name``, or the object that ``package.module:name`` names.
+    """Return the entry called ``name``, that of an entry point, or the object that ``package.module:name`` names.
 
     Raises:
         ValueError: no such entry; or the module or the object in it does not exist.
     """
     if name in entries:
         return entries[name]
-    if ":" not in name:
-        text = f"unknown {kind} {name!r}; known: {', '.join(sorted(entries))}, or package.module:name"
-        raise ValueError(text + suggestion(name, entries))
-    module, _, attribute = name.partition(":")
+    added = plugins(kind)
+    if ":" not in name and name not in added:
+        known = sorted({*entries, *added})
+        text = f"unknown {kind} {name!r}; known: {', '.join(known)}, or package.module:name"
+        raise ValueError(text + suggestion(name, known))
+    module, _, attribute = added.get(name, name).partition(":")
     try:
         entry: T = getattr(importlib.import_module(module), attribute)
     except Exception as error:

@@ -1,7 +1,8 @@
 """Arrow schemas and keys of all tables, and ``conform``, which checks tables at the boundaries of rooms.
 
 Ids are strings. ``rank`` is 1-based and defines the order. A null value means "not judged": it is never 0 and
-never NaN. Non-nullable columns have no nulls. To add a table, define its `TableSchema` here and add it to `TABLES`.
+never NaN. Non-nullable columns have no nulls. To add a table, define its `TableSchema` here and add it to `TABLES`;
+tables of an extra are defined in its folder.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class TableSchema:
         return pa.Table.from_batches([], schema=self.columns)
 
 
-def _table(name: str, key: str, **columns: pa.DataType) -> TableSchema:
+def table_schema(name: str, key: str, **columns: pa.DataType) -> TableSchema:
     """Define a table; a trailing underscore in a column's name marks it nullable."""
     fields = [
         pa.field(column.removesuffix("_"), kind, nullable=column.endswith("_"))
@@ -58,7 +59,7 @@ def _of_slices(name: str, whole: TableSchema) -> TableSchema:
     )
 
 
-QUERIES = _table(
+QUERIES = table_schema(
     "queries",
     "query_id",
     query_id=STRING,
@@ -67,9 +68,13 @@ QUERIES = _table(
     answers=STRINGS,
     score=STRING,
 )
-PROVENANCE = _table("provenance", "query_id page_id", query_id=STRING, page_id=STRING)
-CORPUS = _table("corpus", "doc_id", doc_id=STRING, page_id_=STRING, title=STRING, text=STRING)
-RUNS = _table(
+PROVENANCE = table_schema(
+    "provenance", "query_id rank", query_id=STRING, rank=RANK, page_id_=STRING, doc_id_=STRING
+)
+"""A gold page or a gold document in each row, numbered by question: documents first, best first. A page matches the
+``page_id`` of a passage, a document its ``doc_id``; whether a run or a passage file has them does not matter."""
+CORPUS = table_schema("corpus", "doc_id", doc_id=STRING, page_id_=STRING, title=STRING, text=STRING)
+RUNS = table_schema(
     "runs",
     "run_id query_id rank",
     run_id=STRING,
@@ -78,12 +83,13 @@ RUNS = _table(
     doc_id=STRING,
     score_=VALUE,
 )
-RETRIEVAL_SECONDS = _table(
+RETRIEVAL_SECONDS = table_schema(
     "retrieval_seconds", "run_id query_id", run_id=STRING, query_id=STRING, seconds=VALUE
 )
 """Latency of the retrieval of each list; no row where it is unknown."""
-GOLD = _table("gold", "query_id rank", query_id=STRING, rank=RANK, doc_id=STRING)
-REQUESTS = _table(
+GOLD = table_schema("gold", "query_id rank", query_id=STRING, rank=RANK, doc_id=STRING)
+"""The list of gold passages that a reader gets: only passages that have a text."""
+REQUESTS = table_schema(
     "requests",
     "kind query_id doc_ids",
     kind=STRING,
@@ -95,7 +101,7 @@ REQUESTS = _table(
     passages_key=KEY,
 )
 """All requests, by kind; several rows may share a key. ``reader`` is the one whose labels use the responses."""
-PENDING = _table(
+PENDING = table_schema(
     "pending",
     "question_key passages_key",
     question_key=KEY,
@@ -108,13 +114,13 @@ PENDING = _table(
 )
 """Distinct requests to one model without a cached response; ``form`` is an index in a list of forms."""
 ERROR_KINDS = {
-    "input": "would occur anywhere; final, unless a job retries errors (retry_failed)",
-    "resource": "out of memory, or its process died; valid for its own job only",
-    "refused": "a server's content filter refused it; final, unless a job retries errors (retry_failed)",
+    "input": "would occur anywhere, such as a prompt too long; final, unless a job retries errors (retry_failed)",
+    "resource": "out of memory, its process died, or its server failed; valid for its own job only",
+    "refused": "a content filter or the model refused it; final, unless a job retries errors (retry_failed)",
     "code": "user code raised for this request; valid for its own job only",
 }
 """RESPONSES.error_kind -> what it means."""
-RESPONSES = _table(
+RESPONSES = table_schema(
     "responses",
     "model question_key passages_key",
     model=STRING,
@@ -130,7 +136,7 @@ RESPONSES = _table(
     num_truncated_question_tokens=COUNT,
     num_truncated_passage_tokens=COUNT,
 )
-LABELS = _table(
+LABELS = table_schema(
     "labels",
     "reader score annotator query_id doc_id",
     reader=STRING,
@@ -140,7 +146,7 @@ LABELS = _table(
     doc_id=STRING,
     label_=VALUE,
 )
-UTILITY = _table(
+UTILITY = table_schema(
     "utility",
     "reader score run_id query_id depth",
     reader=STRING,
@@ -150,7 +156,7 @@ UTILITY = _table(
     depth=RANK,
     value_=VALUE,
 )
-DOCUMENT_OUTPUTS = _table(
+DOCUMENT_OUTPUTS = table_schema(
     "document_outputs",
     "reader query_id doc_id",
     reader=STRING,
@@ -159,7 +165,7 @@ DOCUMENT_OUTPUTS = _table(
     output_=STRING,
 )
 """Output of a reader with a single document; null for an error."""
-LIST_OUTPUTS = _table(
+LIST_OUTPUTS = table_schema(
     "list_outputs",
     "reader run_id query_id depth",
     reader=STRING,
@@ -169,7 +175,7 @@ LIST_OUTPUTS = _table(
     output_=STRING,
 )
 """Output of a reader with each list of UTILITY, including the reference runs."""
-LIST_TOKENS = _table(
+LIST_TOKENS = table_schema(
     "list_tokens",
     "reader run_id query_id depth",
     reader=STRING,
@@ -179,7 +185,7 @@ LIST_TOKENS = _table(
     num_prompt_tokens=COUNT,
 )
 """Length of the prompt with each list of UTILITY, including the reference runs."""
-PER_QUERY = _table(
+PER_QUERY = table_schema(
     "per_query",
     "reader score annotator query_id run_id depth measure cutoff ideal",
     reader=STRING,
@@ -193,7 +199,7 @@ PER_QUERY = _table(
     ideal=STRING,
     value_=VALUE,
 )
-MEANS = _table(
+MEANS = table_schema(
     "means",
     "dataset reader score annotator run_id depth measure cutoff ideal",
     dataset=STRING,
@@ -212,7 +218,7 @@ MEANS = _table(
     num_dropped=COUNT,
 )
 # means with and without the auxiliary label, where the reader answers a sample of the questions
-AUXILIARY_MEANS = _table(
+AUXILIARY_MEANS = table_schema(
     "auxiliary_means",
     "dataset reader score annotator run_id depth measure cutoff ideal",
     dataset=STRING,
@@ -236,7 +242,7 @@ AUXILIARY_MEANS = _table(
     num_read=COUNT,
     num_queries=COUNT,
 )
-CORRELATIONS = _table(
+CORRELATIONS = table_schema(
     "correlations",
     "dataset reader score annotator over run_id depth measure cutoff ideal statistic",
     dataset=STRING,
@@ -261,7 +267,7 @@ CORRELATIONS = _table(
     num_varied=COUNT,
     reason_=STRING,
 )
-COMPARISONS = _table(
+COMPARISONS = table_schema(
     "comparisons",
     "dataset reader score annotator run_a run_b depth measure cutoff ideal",
     dataset=STRING,
@@ -278,15 +284,18 @@ COMPARISONS = _table(
     low_=VALUE,
     high_=VALUE,
     p_value_=VALUE,
+    low_adjusted_=VALUE,
+    high_adjusted_=VALUE,
     p_adjusted_=VALUE,
     effect_size_=VALUE,
     detectable_=VALUE,
+    num_needed_=COUNT,
     num_queries=COUNT,
     num_dropped=COUNT,
     reason_=STRING,
 )
 # difference in agreement with utility between the measures of two annotators
-CONTRASTS = _table(
+CONTRASTS = table_schema(
     "contrasts",
     "dataset reader score annotator_a annotator_b run_id depth measure cutoff ideal statistic",
     dataset=STRING,
@@ -303,11 +312,12 @@ CONTRASTS = _table(
     difference_=VALUE,
     low_=VALUE,
     high_=VALUE,
+    p_value_=VALUE,
     num_queries=COUNT,
     num_dropped=COUNT,
 )
 # change of measures with a pooled ideal when run_id leaves the pool
-POOL_BIAS = _table(
+POOL_BIAS = table_schema(
     "pool_bias",
     "dataset reader score annotator run_id depth measure cutoff",
     dataset=STRING,
@@ -325,7 +335,7 @@ POOL_BIAS = _table(
     reason_=STRING,
 )
 # depth that serves the reader best, and its gain over the largest depth
-BEST_DEPTHS = _table(
+BEST_DEPTHS = table_schema(
     "best_depths",
     "dataset reader score run_id",
     dataset=STRING,
@@ -340,11 +350,11 @@ BEST_DEPTHS = _table(
     num_queries=COUNT,
 )
 # values of questions at a path of their records, or other properties, to report them separately
-SLICES = _table("slices", "query_id slice", query_id=STRING, slice=STRING, value=STRING)
+SLICES = table_schema("slices", "query_id slice", query_id=STRING, slice=STRING, value=STRING)
 # gold answers of a question that each say another thing, with their accepted forms
-FACTS = _table("facts", "query_id fact", query_id=STRING, fact=RANK, answers=STRINGS)
+FACTS = table_schema("facts", "query_id fact", query_id=STRING, fact=RANK, answers=STRINGS)
 # score of the reader's output with a single document, for one fact
-FACT_LABELS = _table(
+FACT_LABELS = table_schema(
     "fact_labels",
     "reader score query_id doc_id fact",
     reader=STRING,
@@ -355,7 +365,7 @@ FACT_LABELS = _table(
     label_=VALUE,
 )
 # documents of a list whose text is that of one before it, or nearly
-LIST_DUPLICATES = _table(
+LIST_DUPLICATES = table_schema(
     "list_duplicates",
     "run_id query_id depth",
     run_id=STRING,
@@ -366,7 +376,7 @@ LIST_DUPLICATES = _table(
     num_near=COUNT,
 )
 # effect of a list of documents on the reader, see evaluate.CELLS_MEANING
-CELLS = _table(
+CELLS = table_schema(
     "cells",
     "reader score run_id query_id depth",
     reader=STRING,
@@ -382,7 +392,7 @@ CELLS = _table(
 """``alone``: one of the first ``depth`` documents suffices; ``list``: the list of all of them suffices;
 ``closed_book``: the reader needs no document. Null: not judged."""
 # shares among all questions (slice ""), or among those of a slice; two rows are rates, see evaluate.RATES
-CELL_SHARES = _table(
+CELL_SHARES = table_schema(
     "cell_shares",
     "dataset reader score run_id depth slice value cell",
     dataset=STRING,
@@ -400,7 +410,7 @@ CELL_SHARES = _table(
     num_queries=COUNT,
     num_dropped=COUNT,
 )
-CELL_COMPARISONS = _table(
+CELL_COMPARISONS = table_schema(
     "cell_comparisons",
     "dataset reader score cell run_a run_b depth",
     dataset=STRING,
@@ -414,15 +424,18 @@ CELL_COMPARISONS = _table(
     low_=VALUE,
     high_=VALUE,
     p_value_=VALUE,
+    low_adjusted_=VALUE,
+    high_adjusted_=VALUE,
     p_adjusted_=VALUE,
     effect_size_=VALUE,
     detectable_=VALUE,
+    num_needed_=COUNT,
     num_queries=COUNT,
     num_dropped=COUNT,
     reason_=STRING,
 )
 # what one run retrieves and the other does not, see evaluate.COMPLEMENT_QUANTITIES
-COMPLEMENTS = _table(
+COMPLEMENTS = table_schema(
     "complements",
     "dataset reader score run_a run_b depth quantity",
     dataset=STRING,
@@ -438,102 +451,10 @@ COMPLEMENTS = _table(
     num_queries=COUNT,
     num_dropped=COUNT,
 )
-# part of each document in the score of its list, see config.CREDITS
-CREDITS = _table(
-    "credits",
-    "reader score run_id query_id credit doc_id",
-    reader=STRING,
-    score=STRING,
-    run_id=STRING,
-    query_id=STRING,
-    depth=RANK,
-    credit=STRING,
-    doc_id=STRING,
-    rank=RANK,
-    value_=VALUE,
-    standard_error_=VALUE,
-)
-# score of the output with a changed list, see config.ORDERS
-ORDER_UTILITY = _table(
-    "order_utility",
-    "reader score run_id query_id depth order",
-    reader=STRING,
-    score=STRING,
-    run_id=STRING,
-    query_id=STRING,
-    depth=RANK,
-    order=STRING,
-    value_=VALUE,
-)
-# agreement of labels with credits: over "lists" (the mean of each list's own) or over "documents" (of all lists)
-CREDIT_AGREEMENT = _table(
-    "credit_agreement",
-    "dataset reader score run_id depth slice value credit annotator statistic over",
-    dataset=STRING,
-    reader=STRING,
-    score=STRING,
-    run_id=STRING,
-    depth=RANK,
-    slice=STRING,
-    value=STRING,
-    credit=STRING,
-    annotator=STRING,
-    statistic=STRING,
-    over=STRING,
-    agreement_=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    num_queries=COUNT,
-    num_documents=COUNT,
-    num_dropped=COUNT,
-    reason_=STRING,
-)
-# shares of documents by eRAG's label and by credit, see credit.EFFECTS
-CREDIT_SHARES = _table(
-    "credit_shares",
-    "dataset reader score run_id depth slice value credit effect",
-    dataset=STRING,
-    reader=STRING,
-    score=STRING,
-    run_id=STRING,
-    depth=RANK,
-    slice=STRING,
-    value=STRING,
-    credit=STRING,
-    effect=STRING,
-    share_=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    num_positive=COUNT,
-    num_documents=COUNT,
-    num_queries=COUNT,
-)
-# change of utility where a list is put in another order, or into other company
-ORDER_EFFECTS = _table(
-    "order_effects",
-    "dataset reader score run_id depth order",
-    dataset=STRING,
-    reader=STRING,
-    score=STRING,
-    run_id=STRING,
-    depth=RANK,
-    order=STRING,
-    difference_=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    p_value_=VALUE,
-    p_adjusted_=VALUE,
-    share_changed_=VALUE,
-    share_low_=VALUE,
-    share_high_=VALUE,
-    num_queries=COUNT,
-    num_dropped=COUNT,
-    reason_=STRING,
-)
 SLICE_MEANS = _of_slices("slice_means", MEANS)
 SLICE_COMPARISONS = _of_slices("slice_comparisons", COMPARISONS)
 # outputs of a reader by kind of list (depth 0: no documents): counts, and share and score of the majority answer
-OUTPUTS = _table(
+OUTPUTS = table_schema(
     "outputs",
     "dataset reader kind depth",
     dataset=STRING,
@@ -543,14 +464,14 @@ OUTPUTS = _table(
     num_outputs=COUNT,
     num_distinct=COUNT,
     num_empty=COUNT,
-    num_at_limit=COUNT,
+    num_at_limit_=COUNT,
     num_copied=COUNT,
     num_misspelt=COUNT,
     majority_answer=STRING,
     majority_share=VALUE,
     majority_score_=VALUE,
 )
-COMMON_OUTPUTS = _table(
+COMMON_OUTPUTS = table_schema(
     "common_outputs",
     "dataset reader kind depth place",
     dataset=STRING,
@@ -563,7 +484,7 @@ COMMON_OUTPUTS = _table(
     share=VALUE,
 )
 # verdicts of a judge on a reader's outputs, by kind of list (depth 0: no documents): counts
-JUDGEMENTS = _table(
+JUDGEMENTS = table_schema(
     "judgements",
     "dataset reader kind depth",
     dataset=STRING,
@@ -578,7 +499,7 @@ JUDGEMENTS = _table(
     num_not_asked=COUNT,
 )
 # measures of runs without a reader; cutoff 0: the measure has no cutoff
-RETRIEVAL_MEASURES = _table(
+RETRIEVAL_MEASURES = table_schema(
     "retrieval_measures",
     "dataset run_id measure cutoff",
     dataset=STRING,
@@ -587,45 +508,9 @@ RETRIEVAL_MEASURES = _table(
     cutoff=RANK,
     value_=VALUE,
     num_queries=COUNT,
+    num_dropped=COUNT,
 )
-DUAL_LABELS = _table(
-    "dual_labels",
-    "dataset run_id probability",
-    dataset=STRING,
-    run_id=STRING,
-    probability=STRING,
-    value_=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    num_positive=COUNT,
-    num_queries=COUNT,
-)
-# difference of two runs after a number of queries; no interval while too few queries differ; readings are those of the
-# dataset, for all pairs of runs; saved are those that reading all documents of the lists would add
-INTERIM_ANALYSES = _table(
-    "interim_analyses",
-    "dataset run_a run_b measure cutoff look",
-    dataset=STRING,
-    run_a=STRING,
-    run_b=STRING,
-    measure=STRING,
-    cutoff=RANK,
-    look=RANK,
-    num_queries=COUNT,
-    num_readings=COUNT,
-    num_documents=COUNT,
-    difference=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    settled=FLAG,
-    better_=STRING,
-    auxiliary_=STRING,
-    lambda_=VALUE,
-    correlation_=VALUE,
-    num_saved=COUNT,
-    price_saved_=VALUE,
-)
-COSTS = _table(
+COSTS = table_schema(
     "costs",
     "stage job model",
     stage=STRING,
@@ -640,19 +525,6 @@ COSTS = _table(
     seconds=VALUE,
     device_seconds=VALUE,
     peak_memory_bytes=COUNT,
-)
-# training examples of a reader; passages and gold are row numbers of its CORPUS, best first
-EXAMPLES = _table(
-    "examples",
-    "query_id",
-    query_id=STRING,
-    dataset=STRING,
-    question=STRING,
-    answers=STRINGS,
-    score=STRING,
-    passages=ROWS,
-    gold=ROWS,
-    evidence=STRINGS,
 )
 
 TABLES = {
@@ -688,21 +560,13 @@ TABLES = {
         CELL_SHARES,
         CELL_COMPARISONS,
         COMPLEMENTS,
-        CREDITS,
-        ORDER_UTILITY,
-        CREDIT_AGREEMENT,
-        CREDIT_SHARES,
-        ORDER_EFFECTS,
         SLICE_MEANS,
         SLICE_COMPARISONS,
         OUTPUTS,
         COMMON_OUTPUTS,
         JUDGEMENTS,
         RETRIEVAL_MEASURES,
-        DUAL_LABELS,
-        INTERIM_ANALYSES,
         COSTS,
-        EXAMPLES,
     )
 }
 

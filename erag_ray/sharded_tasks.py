@@ -13,9 +13,10 @@ from typing import Any, Protocol
 
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from erag_ray.errors import InputError
-from erag_ray.store import Folder, as_frame
+from erag_ray.store import Folder, as_frame, open_array, read_back
 
 
 class Worker(Protocol):
@@ -81,7 +82,37 @@ def read_frame(folder: Folder, *names: str) -> pl.DataFrame:
         ) from error
 
 
-def undone(folder: Folder, below: str, suffix: str, count: int) -> list[int]:
-    """The tasks of ``count`` whose file is not there yet."""
-    there = set(folder.names(below, suffix=suffix))
-    return [number for number in range(count) if f"{part(number)}{suffix}" not in there]
+def undone(
+    folder: Folder, below: str, suffix: str, count: int, form: Mapping[str, type] | None = None
+) -> list[int]:
+    """Return the tasks of ``count`` without a file that can be read; a damaged file is set aside.
+
+    Args:
+        folder: the root.
+        below: folder of the files.
+        suffix: of the files: .json, .npy or .parquet.
+        count: number of tasks.
+        form: required keys of a .json file -> types of their values.
+    """
+    existing = set(folder.names(below, suffix=suffix))
+    names = [f"{part(number)}{suffix}" for number in range(count)]
+    return [
+        number
+        for number, name in enumerate(names)
+        if name not in existing or not _is_whole(folder, below, name, form)
+    ]
+
+
+def _is_whole(folder: Folder, below: str, name: str, form: Mapping[str, type] | None) -> bool:
+    if name.endswith(".json"):
+        return read_back(folder, below, name=name, form=form) is not None
+    try:
+        if name.endswith(".npy"):
+            open_array(folder, below, name)
+        else:
+            with folder.filesystem.open_input_file(folder.at(below, name)) as file:
+                pq.read_metadata(file)
+    except (OSError, ValueError, pa.ArrowException):
+        folder.set_aside(below, name)
+        return False
+    return True

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
 from erag_ray.errors import InputError, JobError
+from erag_ray.masking import masked_message
 
 LOG = logging.getLogger(__name__)
 """Logs each fault at level DEBUG, with its exception and, as the attribute `LOCATION`, its FILE:LINE."""
@@ -45,8 +46,10 @@ def is_user_code(code: object) -> bool:
 
 
 def one_line(text: str, max_characters: int = LINE_CHARACTERS) -> str:
-    """Replace line breaks and control characters by blanks, and cut to a length."""
-    words = "".join(character if character.isprintable() else " " for character in text).split()
+    """Replace secrets by asterisks and control characters by blanks, and then cut to a length."""
+    words = "".join(
+        character if character.isprintable() else " " for character in masked_message(text)
+    ).split()
     line = " ".join(words)
     return line if len(line) <= max_characters else f"{line[: max_characters - 3]}..."
 
@@ -120,6 +123,12 @@ def _guarded(function: Callable[..., Any], what: str) -> Callable[..., Any]:
 def _package(code: object) -> str:
     module = code if isinstance(code, str) else getattr(code, "__module__", None) or type(code).__module__
     return module.partition(".")[0]
+
+
+def is_raised_here(error: BaseException) -> bool:
+    """Return whether the innermost frame of an exception is one of this package."""
+    frames = [frame for frame, _ in traceback.walk_tb(error.__traceback__)]
+    return bool(frames) and _package(frames[-1].f_globals.get("__name__", "")) == PACKAGE
 
 
 def _described(error: BaseException) -> str:

@@ -14,8 +14,6 @@ Times are of this machine and of whatever else it does meanwhile; only the ratio
 
 from __future__ import annotations
 
-import pathlib
-
 from erag_ray.benchmark.config import BenchmarkConfig
 from erag_ray.cli.run import run_job
 from erag_ray.logs import say
@@ -29,11 +27,11 @@ def main(config: BenchmarkConfig) -> None:
     from erag_ray.report.figures import svg
     from erag_ray.report.tables import published_table_2
     from erag_ray.schemas import COSTS
-    from erag_ray.store import TableStore, new_job_id
+    from erag_ray.store import Folder, TableStore, new_job_id
 
     table = run_all(config, say)
-    target = pathlib.Path(config.out, "benchmark.parquet")
-    table.write_parquet(target)
+    folder = Folder(config.out)
+    folder.write_parquet(table.to_arrow(), "benchmark.parquet")
     TableStore(config.out).write(costs_of(table, new_job_id()), COSTS)
     of_precision, of_cpu, of_device, of_tokens = (
         table[name].is_not_null() for name in ("kappa", "cpu_seconds", "device_rate", "num_prompt_tokens")
@@ -56,11 +54,10 @@ def main(config: BenchmarkConfig) -> None:
     drawn = (host_figure(table.filter(of_host & ~of_device)), served_figure(table.filter(of_served)))
     figures = [figure for figure in drawn if figure is not None]
     for figure in figures:
-        target.with_name(report.picture_name(figure)).write_text(svg(figure))
-    target.with_name("benchmark.md").write_text(
-        report.parts_as_markdown("What reading, retrieval and evaluation cost", [*tables, *figures])
-    )
-    say(f"table: {target}, page: {target.with_name('benchmark.md')}")
+        folder.write_bytes(svg(figure).encode(), report.picture_name(figure))
+    page = report.parts_as_markdown("What reading, retrieval and evaluation cost", [*tables, *figures])
+    folder.write_bytes(page.encode(), "benchmark.md")
+    say(f"table: {folder.at('benchmark.parquet')}, page: {folder.at('benchmark.md')}")
 
 
 if __name__ == "__main__":

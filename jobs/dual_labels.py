@@ -9,20 +9,7 @@ retriever gives its best passage, and both labels are counted.
 
 from __future__ import annotations
 
-from erag_ray.cli.run import run_job
-from erag_ray.config import DualLabelsConfig
-from erag_ray.logs import say
-
-
-def main(config: DualLabelsConfig) -> None:
-    from erag_ray.papers.dual_stage import label_twice
-    from erag_ray.report import open_console, show
-    from erag_ray.retrieve.stage import retrieve
-
-    runs = retrieve(config)
-    say(*map(str, runs))
-    show(label_twice(config, runs), open_console())
-
+from erag_ray.cli.run import run_extra
 
 if __name__ == "__main__":
-    run_job(DualLabelsConfig, main, __doc__ or "")
+    run_extra("dual_labels", __doc__ or "")

@@ -20,7 +20,7 @@ def main(config: JobConfig) -> None:
     inputs = prepared(config)
 
     # Ray and torch, which take seconds to import, come after the inputs are known to be there
-    from erag_ray.credit import further_lists, score_credits
+    from erag_ray.extensions import further_lists, requested
     from erag_ray.inference import run_stage
     from erag_ray.labels import judge_outputs, score_end_to_end
     from erag_ray.planning import plan_stage, preview
@@ -30,7 +30,8 @@ def main(config: JobConfig) -> None:
     say(*preview(plan, show=config.progress))
     finished = judge_outputs(config, inputs, run_stage(config, plan))
     score_end_to_end(config, inputs, finished)
-    score_credits(config, inputs, finished)
+    for extension in requested(config):
+        extension.score(config, inputs, finished)
     say(f"utility at {', '.join(map(str, config.depths))} documents sealed in {config.out}")
 
 

@@ -12,19 +12,22 @@ from erag_ray.config import JobConfig
 
 
 def main(config: JobConfig) -> None:
-    from erag_ray.credit import evaluate_credits
     from erag_ray.evaluate import evaluate, export
+    from erag_ray.extensions import installed, requested
     from erag_ray.inputs import prepared
     from erag_ray.report import open_console, report
-    from erag_ray.track import check_tracker, track
 
-    check_tracker(config)
+    extensions = requested(config)
+    for extension in extensions:
+        extension.check(config)
     inputs = prepared(config)
     evaluate(config, inputs)
-    evaluate_credits(config, inputs)
+    for extension in installed():
+        extension.evaluate(config, inputs)
     export(config, inputs)
     report(config, open_console())
-    track(config)
+    for extension in extensions:
+        extension.finish(config)
 
 
 if __name__ == "__main__":

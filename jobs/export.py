@@ -10,15 +10,7 @@ Needs neither Ray nor torch.
 
 from __future__ import annotations
 
-from erag_ray.cli.run import run_job
-from erag_ray.label_export.config import ExportConfig
-
-
-def main(config: ExportConfig) -> None:
-    from erag_ray.label_export.stage import export
-
-    export(config)
-
+from erag_ray.cli.run import run_extra
 
 if __name__ == "__main__":
-    run_job(ExportConfig, main, __doc__ or "")
+    run_extra("export", __doc__ or "")

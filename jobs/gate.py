@@ -8,16 +8,7 @@ Compares end-to-end scores of the same questions in the sealed tables of finishe
 
 from __future__ import annotations
 
-from erag_ray.cli.run import run_job
-from erag_ray.gate.config import GateConfig
-
-
-def main(config: GateConfig) -> int:
-    from erag_ray.gate.stage import gate
-    from erag_ray.report import open_console
-
-    return gate(config, open_console())
-
+from erag_ray.cli.run import run_extra
 
 if __name__ == "__main__":
-    run_job(GateConfig, main, __doc__ or "")
+    run_extra("gate", __doc__ or "")

@@ -10,18 +10,7 @@ dual-label paper.
 
 from __future__ import annotations
 
-from erag_ray.cli.run import run_job
-from erag_ray.logs import say
-from erag_ray.papers.config import PapersConfig
-
-
-def main(config: PapersConfig) -> None:
-    from erag_ray.papers.stage import papers
-    from erag_ray.report import open_console, show, tables_of
-
-    show(tables_of(papers(config)), open_console())
-    say(f"report.md, and the figures as SVG and CSV: {config.out}")
-
+from erag_ray.cli.run import run_extra
 
 if __name__ == "__main__":
-    run_job(PapersConfig, main, __doc__ or "")
+    run_extra("papers", __doc__ or "")

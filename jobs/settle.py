@@ -13,23 +13,7 @@ responses are not read again.
 
 from __future__ import annotations
 
-from erag_ray.cli.run import run_job
-from erag_ray.logs import say
-from erag_ray.sequential_test.config import SettleConfig
-
-
-def main(config: SettleConfig) -> None:
-    from erag_ray.inputs import prepared
-
-    inputs = prepared(config)
-    say(*inputs.notes)
-
-    # Ray and torch, which take seconds to import, come after the inputs are known to be there
-    from erag_ray.sequential_test.stage import settle
-
-    settle(config, inputs)
-    say(f"interim analyses sealed in {config.out}")
-
+from erag_ray.cli.run import run_extra
 
 if __name__ == "__main__":
-    run_job(SettleConfig, main, __doc__ or "")
+    run_extra("settle", __doc__ or "")

@@ -9,15 +9,7 @@ from its last checkpoint and a finished one does nothing. Keys that hold several
 
 from __future__ import annotations
 
-from erag_ray.cli.run import run_job
-from erag_ray.train.config import TrainConfig
-
-
-def main(config: TrainConfig) -> None:
-    from erag_ray.train.stage import train
-
-    train(config)
-
+from erag_ray.cli.run import run_extra
 
 if __name__ == "__main__":
-    run_job(TrainConfig, main, __doc__ or "")
+    run_extra("train", __doc__ or "")

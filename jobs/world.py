@@ -8,19 +8,7 @@ The same seed and settings give the same files. A finished world is left as it i
 
 from __future__ import annotations
 
-from erag_ray.cli.run import run_job
-from erag_ray.logs import say
-from erag_ray.world.config import WorldConfig
-
-
-def main(config: WorldConfig) -> None:
-    from erag_ray.progress import counted
-    from erag_ray.world.files import write_world
-
-    with counted("districts", config.num_districts) as on_progress:
-        lines = write_world(config, on_progress)
-    say(f"sealed in {config.out}:", *(f"  {name}: {count:,} lines" for name, count in lines.items()))
-
+from erag_ray.cli.run import run_extra
 
 if __name__ == "__main__":
-    run_job(WorldConfig, main, __doc__ or "")
+    run_extra("world", __doc__ or "")

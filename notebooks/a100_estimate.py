@@ -334,7 +334,7 @@ def table(batches: Sequence[tuple[str, int, int, Batch]]) -> Table:
             )
     return Table(
         name="a100",
-        title="What one A100 (40 GB) should reach: an estimate, no GPU has run it",
+        title="What one A100 (40 GB) should reach: an estimate, no A100 has run it",
         columns=ESTIMATE_COLUMNS,
         rows=tuple(rows),
         caption="ms on the GPU: the sum over all kernels of the longest of bytes / "

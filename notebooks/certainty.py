@@ -19,12 +19,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy import stats
 
-from erag_ray.agreement import STATISTICS, agree, holm, randomisation_p_values, resample_weights, sign_flips
+from erag_ray.agreement import STATISTICS, Family, agree, resample_weights
 
 SIZES = (60, 300, 3000)
 RATES = (0.05, 0.2, 0.5)
 NUM_SETS = 2000
-NUM_RESAMPLES = NUM_FLIPS = 1000
+NUM_RESAMPLES = 1000
 NUM_DOCUMENTS = 10
 CORRELATION = 0.6
 POPULATION = 2_000_000
@@ -66,9 +66,10 @@ def false_findings(count: int, rate: float) -> int:
     found = 0
     for number in range(NUM_SETS):
         runs = equal_runs(np.random.default_rng([1, count, int(100 * rate), number]), count, rate)
-        differences = np.stack([runs[:, a] - runs[:, b] for a, b in pairs], axis=1)
-        p_values = randomisation_p_values(differences, sign_flips(count, NUM_FLIPS, seed=number))
-        found += bool((holm(p_values) <= ALPHA).any())
+        family = Family()
+        for a, b in pairs:
+            family.add(runs[:, a] - runs[:, b])
+        found += any(one.p_adjusted <= ALPHA for one in family.adjusted(ALPHA))
     return found
 
 

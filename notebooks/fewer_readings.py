@@ -25,8 +25,8 @@ import numpy.typing as npt
 import polars as pl
 from scipy import stats
 
-from erag_ray.sequential_test.design import IMPORTANCE, estimate, importance, probabilities
-from erag_ray.sequential_test.looks import BOUNDARIES, critical_values, look
+from erag_ray.extras.sequential_test.design import IMPORTANCE, estimate, importance, probabilities
+from erag_ray.extras.sequential_test.looks import BOUNDARIES, critical_values, look
 
 SHARES = (0.1, 0.2, 0.3, 0.5, 0.7)
 NUM_SETS = 200
@@ -208,7 +208,7 @@ def stopped(
     ends = np.unique(np.linspace(0, data.num_queries, NUM_LOOKS + 1).astype(int))
     counts = ends[ends >= 2].tolist()
     ordinary = np.full(len(counts), stats.norm.isf(0.025))
-    critical = ordinary if way == NAIVE else critical_values(way, counts)
+    critical = ordinary if way == NAIVE else critical_values(way, counts, 0.05)
     seen, equal = (look(part, counts, critical) for part in (found, found * flips))
     most = (1 / np.log2(np.arange(2, data.depth + 2))).sum() if measure == "DCG" else 1.0
     at, at_equal = (stop(part.is_settled(NEGLIGIBLE * most)) for part in (seen, equal))

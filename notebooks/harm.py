@@ -43,6 +43,11 @@ import scipy.stats
 from erag_ray.annotators import TAIL, unrelated_pairs
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.datasets import load_queries
+from erag_ray.extras.world.config import WorldConfig
+from erag_ray.extras.world.district import Entity, Fact, make_district
+from erag_ray.extras.world.pages import Page as WorldPage
+from erag_ray.extras.world.pages import make_pages
+from erag_ray.extras.world.tasks import TASKS, Scene
 from erag_ray.files import Diagnostics
 from erag_ray.inference import run_stage
 from erag_ray.inputs import Inputs, evidence_of, prepare
@@ -54,11 +59,6 @@ from erag_ray.report.tables import harm_notes
 from erag_ray.schemas import LABELS
 from erag_ray.scores import score_named, score_outputs
 from erag_ray.store import TableStore
-from erag_ray.world.config import WorldConfig
-from erag_ray.world.district import Entity, Fact, make_district
-from erag_ray.world.pages import Page as WorldPage
-from erag_ray.world.pages import make_pages
-from erag_ray.world.tasks import TASKS, Scene
 
 WORLD = WorldConfig(seed=5, num_passages=12_000)
 """None of its dev names is known to the demo's reader."""

@@ -21,11 +21,11 @@ import polars as pl
 
 from erag_ray.agreement import agree, agreement_difference, resample_weights
 from erag_ray.config import RetrieveConfig, RetrieverConfig
+from erag_ray.extras.world.config import WorldConfig
+from erag_ray.extras.world.files import KNOWLEDGE_SOURCE, file_name, write_world
+from erag_ray.extras.world.tasks import TASKS
 from erag_ray.report import number, with_interval
 from erag_ray.retrieve.stage import retrieve
-from erag_ray.world.config import WorldConfig
-from erag_ray.world.files import KNOWLEDGE_SOURCE, file_name, write_world
-from erag_ray.world.tasks import TASKS
 
 DEPTHS = [10, 50]
 SETTINGS: dict[str, tuple[dict[str, object], list[int]]] = {

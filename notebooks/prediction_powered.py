@@ -27,8 +27,8 @@ from scipy import stats
 
 from erag_ray.agreement import LabelSample, mean_intervals, powered_values, resample_weights
 from erag_ray.evaluate import estimate_all
-from erag_ray.sequential_test.design import importance, probabilities, rank_weights
-from erag_ray.sequential_test.looks import largest_divisor, rejected
+from erag_ray.extras.sequential_test.design import importance, probabilities, rank_weights
+from erag_ray.extras.sequential_test.looks import largest_divisor, rejected
 
 CORRELATIONS = (0.0, 0.3, 0.6, 0.8)
 FRACTIONS = (0.1, 0.2, 0.5)

@@ -24,7 +24,8 @@ import polars as pl
 import vl_convert
 
 from erag_ray.agreement import Interval, holm, resample_weights, resampled_agreement
-from erag_ray.credit import LISTS
+from erag_ray.extras.credit import LISTS
+from erag_ray.extras.credit.parts import credit_parts, order_table
 from erag_ray.report import (
     Charts,
     Column,
@@ -42,7 +43,6 @@ from erag_ray.report import (
     tables_of,
     write_page,
 )
-from erag_ray.report.credit import credit_parts, order_table
 from erag_ray.report.figures.charts import javascript_bundle, svg, vega
 from erag_ray.store import Folder
 
@@ -258,7 +258,7 @@ def agreement_figure(agreements: list[Agreement], over: str) -> Figure:
 
 def credit_figure(folders: Iterable[pathlib.Path]) -> Figure | None:
     """Return how labels order the documents of a list by Shapley credit, by dataset; None without such credits."""
-    tables = [load(str(folder)).credit_agreement for folder in folders]
+    tables = [load(str(folder)).further["credit_agreement"] for folder in folders]
     chosen = (
         pl.concat(tables)
         .filter(slice="", over=LISTS, credit="shapley", statistic=TAU)
@@ -281,9 +281,11 @@ def parts_of(folder: pathlib.Path, *, orders: bool) -> Iterator[Table | Figure]:
         runs = results.runs["run_id"].unique().sort().to_list()
         parts: Iterable[Table | Figure] = ()
         if not orders:
-            parts = credit_parts(results.credit_agreement, results.credit_shares, dataset, runs)
-        elif dataset in results.order_effects["dataset"]:
-            parts = [order_table(results.order_effects, dataset, runs)]
+            parts = credit_parts(
+                results.further["credit_agreement"], results.further["credit_shares"], dataset, runs
+            )
+        elif dataset in results.further["order_effects"]["dataset"]:
+            parts = [order_table(results.further["order_effects"], dataset, runs)]
         for part in parts:
             name, title = f"{folder.name}-{part.name}", f"{folder.name}: {part.title}"
             yield replace(part, name=name, title=title, is_main=True)

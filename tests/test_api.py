@@ -17,7 +17,7 @@ from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare
 
 import erag_ray as er
 from erag_ray.errors import InputError, JobError
-from erag_ray.schemas import CELLS, COMPARISONS, CORRELATIONS, LABELS, MEANS, PER_QUERY, UTILITY
+from erag_ray.schemas import CELLS, COMPARISONS, CORRELATIONS, LABELS, MEANS, OUTPUTS, PER_QUERY, UTILITY
 from erag_ray.store import TableStore
 
 TABLES = (LABELS, UTILITY, PER_QUERY, MEANS, CORRELATIONS, COMPARISONS, CELLS)
@@ -210,6 +210,24 @@ def test_outputs_that_cannot_belong_to_the_prompts_end_the_job(
         er.compare(**keys(tmp_path, reader=er.Function(function, "f", "1")))
 
 
+def test_outputs_of_a_function_lose_their_thinking_and_are_not_cut_at_a_limit(tmp_path: pathlib.Path) -> None:
+    """Most thinking is longer than ``max_new_tokens``, of which a function knows nothing."""
+
+    def thinking(prompts: list[str]) -> list[str]:
+        return [
+            f"<think>{'hm ' * 200}</think>{title_of(prompt)} {'as I said ' * 40}</s>" for prompt in prompts
+        ]
+
+    result = er.compare(**keys(tmp_path, reader=er.Function(thinking, "thinking", "1")))
+    found = result.labels.filter(annotator="erag", query_id="q1")["label"].to_list()
+    assert max(found) == 1.0
+    outputs = TableStore(f"{tmp_path}/api/compare").read(OUTPUTS)
+    assert outputs["num_at_limit"].null_count() == outputs.height > 0
+    texts = result.document_outputs["output"].to_list()
+    assert not [text for text in texts if "think" in text or "</s>" in text]
+    assert "max_new_tokens" not in result.verdict
+
+
 # --- bad input ---
 
 
@@ -256,16 +274,31 @@ def first_list(documents: Any) -> dict[str, Any]:
     ("runs", "fault"),
     [
         (first_list("d1"), r"runs\['good'\]\['q1'\]: a str, not a list of documents"),
-        (first_list([None]), r"runs\['good'\]\['q1'\]\[0\]: None: not an id"),
-        (first_list(["d1", ("d2", [1])]), r"\['q1'\]\[1\]: score \[1\] is not a number"),
-        (first_list([("d1", float("inf"))]), "score inf is not a number"),
-        (first_list([{"id": "d1", "text": 7}]), "text 7 is no text"),
+        (
+            first_list([None]),
+            r"runs\['good'\]\['q1'\]\[0\]: a document is None, a NoneType; it must be an id",
+        ),
+        (
+            first_list(["d1", ("d2", [1])]),
+            r"\['q1'\]\[1\]: .* its second entry is neither a text nor a finite number",
+        ),
+        (first_list([("d1", float("inf"))]), "its second entry is neither a text nor a finite number"),
+        (first_list([{"id": "d1", "text": 7}]), "text is 7; it must be a string"),
         (first_list([{"title": "Marn"}]), "neither an id nor a text in title"),
         (first_list(["d1", "d1"]), "document 'd1' is in the list more than once"),
         (first_list(["d99"]), "document 'd99' is not in the passages"),
         ({"good": pl.DataFrame({"query_id": ["q1"], "document": ["d1"]})}, "no column doc_id, rank or score"),
         ({"good": {"other": ["d1"]}}, "no query in common with the questions"),
         ({"good": 7}, r"runs\['good'\]: a int, not a list of mappings"),
+        ([["d1"]], r"runs: a list; it must be a mapping of names"),
+        (
+            {3: {"q1": ["d1"]}},
+            r"runs: a mapping whose keys are not all strings; it must be a mapping of names",
+        ),
+        ({"good": [["d1"]]}, r"runs\['good'\]: a list of list; lists need the ids of their questions"),
+        ({"a/b": {"q1": ["d1"]}}, "runs: 'a/b' cannot be a file name"),
+        ({"..": {"q1": ["d1"]}}, "runs: '..' cannot be a file name"),
+        (first_list([("d1", 0.1), ("d2", 0.2), ("d3", 0.3)]), "scores rise with the rank in 1 of 1 lists"),
     ],
 )
 def test_bad_runs_are_named_before_anything_is_read(
@@ -280,12 +313,18 @@ def test_bad_runs_are_named_before_anything_is_read(
     [
         ({"reader": titles}, r"Function\(titles, name=\"titles\", revision=\"1\"\)"),
         ({"reader": 7}, "reader: a int, not a reader"),
-        ({"reader": {"kind": "echo", "modell": "x"}}, "unknown key modell. Did you mean model"),
+        ({"reader": {"kind": "echo", "modell": "x"}}, "unknown key reader.modell. Did you mean reader.model"),
         ({"depht": 3}, "unknown key depht. Did you mean depth"),
         ({"depth": 0}, "depth must be at least 1"),
         ({"store": "x"}, "unknown key store: it is called cache_dir now"),
-        ({"judge": {"kinds": "echo"}}, "judge: unknown key kinds"),
-        ({"passages": [{"doc_id": "d1"}]}, r"passages\[0\]: no text; it has doc_id"),
+        ({"judge": {"kinds": "echo"}}, "unknown key judge.kinds. Did you mean judge.kind"),
+        ({"retrievers": {"good": {"kind": "bm25"}}}, "runs and retrievers: both name good"),
+        ({"passages": None}, r"passages: none are given, and the lists have ids without texts \(run 'good'"),
+        (
+            {"passages": None, "runs": {"good": {"other": [("d1", "x")]}}},
+            r"1 problem with the inputs:\n.*no query in common",
+        ),
+        ({"passages": [{"doc_id": "d1"}]}, r"passages\[0\]: text is missing"),
     ],
 )
 def test_bad_arguments_are_named(
@@ -308,6 +347,11 @@ def test_questions_without_ids_are_numbered(tmp_path: pathlib.Path) -> None:
     assert set(er.compare(**keys(tmp_path, questions=unnamed, runs=runs)).queries["query_id"]) == set(
         "123456"
     )
+    # whatever their number: only a part of the questions may be asked
+    for count in (2, 6, 9):
+        from_0 = {"good": dict.fromkeys(range(count), LISTS["good"]["q1"])}
+        with pytest.raises(InputError, match="a list of the question '0', but the questions have no ids"):
+            er.compare(**keys(tmp_path, questions=unnamed, runs=from_0))
 
 
 def test_the_import_takes_neither_ray_nor_torch_nor_polars() -> None:

@@ -328,11 +328,10 @@ def test_host_work_has_a_row_for_each_part_and_each_device(
     assert beside["seconds"] >= 60 / 300
     assert beside["num_prompt_tokens"] == whole["num_prompt_tokens"]
     # all responses are in the store, with what the engine wrote
-    (folder,) = (tmp_path / "host" / "parts" / "responses").iterdir()
+    (store,) = tmp_path.glob("work-*/host/parts")
+    (folder,) = (store / "responses").iterdir()
     keys = host.pairs(60, config.seed).select(["question_key", "passages_key"])
-    responses, repeated = ResponseStore(str(tmp_path / "host" / "parts"), folder.name).lookup(
-        pl.from_arrow(keys)
-    )
+    responses, repeated = ResponseStore(str(store), folder.name).lookup(pl.from_arrow(keys))
     assert (responses.height, repeated) == (60, 0)
     assert set(responses["num_output_tokens"]) == {8}
     assert responses["error"].null_count() == 60
@@ -359,10 +358,8 @@ def test_a_server_is_asked_by_one_actor_by_two_and_by_a_bare_loop(
     assert 0 < one["least_ratio"] <= one["most_ratio"]
     assert two["cpu_seconds"] > 0
     # both actors keep their responses
-    stores = [
-        ResponseStore(str(tmp_path / "served" / name), _only_model(tmp_path / "served" / name))
-        for name in "ab"
-    ]
+    places = [next(tmp_path.glob(f"work-*/served/{name}")) for name in "ab"]
+    stores = [ResponseStore(str(place), _only_model(place)) for place in places]
     assert [store.keys(without_errors=True).height for store in stores] == [200, 200]
     assert costs_of(table, "job").is_empty()
     rows = rows_of_text(served_table(table))

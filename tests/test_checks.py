@@ -11,6 +11,7 @@ import sys
 
 import polars as pl
 import pytest
+from gold import gold_of
 from tiny import Tiny, compare, table
 
 from erag_ray.annotators import Annotator, Evidence, annotate
@@ -163,7 +164,7 @@ def test_an_annotator_that_leaves_out_pairs_is_a_fault() -> None:
         corpus=pl.DataFrame(
             {"doc_id": ["a", "b"], "page_id": [None, None], "title": ["", ""], "text": ["", ""]}
         ),
-        provenance=pl.DataFrame(schema={"query_id": pl.String, "page_id": pl.String}),
+        provenance=gold_of(),
     )
     with pytest.raises(ValueError, match=r"left out 1 pairs, such as \{'query_id': 'q', 'doc_id': 'b'\}"):
         annotate(f"{__name__}:FORGETFUL", evidence)

@@ -2,90 +2,223 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import json
 import os
 import pathlib
+import re
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from collections.abc import Callable, Iterator
 
 import pytest
 from crashes import NUM_REQUESTS, stored, write_larger
 from quiet_ray import ENVIRONMENT
 from tiny import job_command
 
-from erag_ray.errors import InputError
-from erag_ray.stages import lock as claiming
-from erag_ray.stages.lock import locked
-from erag_ray.store import LEASES, Folder, Lease
+from erag_ray.errors import InputError, JobError
+from erag_ray.stages import locked
+from erag_ray.store import LEASES, Folder, Lease, TableStore, lease
 
 ROOT = pathlib.Path(__file__).parents[1]
 
 
-def leave(folder: pathlib.Path, name: str, age: float = 0.0) -> None:
+def leave(folder: pathlib.Path, name: str, process: object = ("elsewhere", 1, "1"), **fields: object) -> None:
     """The sign of life of a job that was killed."""
-    Folder(str(folder)).write_bytes(str(time.time() - age).encode(), LEASES, name)
+    content = {"process": process, "beat": 1, **fields}
+    Folder(str(folder), is_shared=True).overwrite(json.dumps(content).encode(), LEASES, name)
 
 
-def ended_process() -> int:
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    return process.pid
+def sign_of(pid: int) -> tuple[object, ...]:
+    """The process of a sign of this machine."""
+    return (lease._machine(), pid, lease._start_of(pid))
 
 
-def test_a_job_that_shows_life_keeps_others_out(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("erag_ray.store.lease.HEARTBEAT_SECONDS", 0.05)
-    with (
-        Lease(Folder(str(tmp_path)), "first@elsewhere@1"),
-        pytest.raises(InputError, match=r"out: the job first@elsewhere@1 is writing to .*choose another out"),
-        locked(str(tmp_path)),
-    ):
+def refuse(out: pathlib.Path, name: str) -> None:
+    match = rf"out: the job {re.escape(name)} is writing to .*choose another out"
+    with pytest.raises(InputError, match=match), locked(str(out)):
         raise AssertionError("two jobs at once")
+
+
+@contextlib.contextmanager
+def beating(folder: pathlib.Path, name: str, **fields: object) -> Iterator[None]:
+    """A living job of another machine."""
+    closing = threading.Event()
+
+    def beat() -> None:
+        number = 0
+        while not closing.wait(0.05):
+            number += 1
+            leave(folder, name, **fields, number=number)
+
+    leave(folder, name, **fields)
+    thread = threading.Thread(target=beat)
+    thread.start()
+    try:
+        yield
+    finally:
+        closing.set()
+        thread.join()
+        Folder(str(folder), is_shared=True).delete(LEASES, name)
+
+
+def test_a_job_that_shows_life_keeps_others_out(tmp_path: pathlib.Path) -> None:
+    name = "20260101T000000-01234567@elsewhere@1"
+    with beating(tmp_path, name, has_folder=True):
+        refuse(tmp_path, name)
     with locked(str(tmp_path)):
-        assert len(Folder(str(tmp_path)).names(LEASES)) == 1
+        # in the same process too
+        (own,) = Folder(str(tmp_path)).names(LEASES)
+        refuse(tmp_path, own)
+
+
+def test_a_new_folder_is_gone_if_nothing_was_written(tmp_path: pathlib.Path) -> None:
+    with locked(str(tmp_path / "out")):
+        pass
     assert list(tmp_path.iterdir()) == []
 
 
 def test_what_a_killed_job_has_left_on_this_machine_holds_nobody_up(tmp_path: pathlib.Path) -> None:
-    leave(tmp_path, f"killed@{socket.gethostname()}@{ended_process()}")
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    leave(tmp_path, f"killed@x@{process.pid}", sign_of(process.pid), has_folder=True)
+    # a number that another process has now
+    leave(tmp_path, f"old@x@{os.getpid()}", (lease._machine(), os.getpid(), "7"), has_folder=True)
+    refuse(tmp_path, f"killed@x@{process.pid}")
+    process.communicate()
     start = time.monotonic()
     with locked(str(tmp_path)):
         assert time.monotonic() - start < 5
         assert len(Folder(str(tmp_path)).names(LEASES)) == 1
 
 
-def test_what_it_has_left_on_another_machine_runs_out(
-    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_suspended_job_keeps_its_folder(tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("erag_ray.store.lease.LEASE_SECONDS", 0.1)
+    process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    leave(tmp_path, f"0@x@{process.pid}", sign_of(process.pid), has_folder=True)
+    process.send_signal(signal.SIGSTOP)
+    time.sleep(0.3)
+    refuse(tmp_path, f"0@x@{process.pid}")
+    process.send_signal(signal.SIGCONT)
+    process.communicate()
+
+
+@pytest.mark.parametrize("clock", [-1e6, 0.0, 1e6])
+def test_what_it_has_left_on_another_machine_runs_out_whatever_its_clock_was(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], clock: float
 ) -> None:
     monkeypatch.setattr("erag_ray.store.lease.LEASE_SECONDS", 1.0)
-    leave(tmp_path, "killed@elsewhere@1")
+    # of version 0.2: its clock
+    sign = str(time.time() + clock).encode()
+    Folder(str(tmp_path), is_shared=True).overwrite(sign, LEASES, "killed@elsewhere@1")
+    start = time.monotonic()
     with locked(str(tmp_path)):
+        assert 1.0 <= time.monotonic() - start < 10
         assert "the job killed@elsewhere@1 may still be writing; waiting up to" in capsys.readouterr().err
 
 
-def test_of_two_that_begin_at_once_the_later_gives_way(
+def test_containers_that_share_a_host_name_are_different_machines(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # it shows its first sign of life after this one has looked
-    monkeypatch.setattr(claiming, "_wait_for", lambda folder, other: None)
-    leave(tmp_path, "0@elsewhere@1")
-    with pytest.raises(InputError, match="0@elsewhere@1"), locked(str(tmp_path)):
-        raise AssertionError("two jobs at once")
-    leave(tmp_path, "0@elsewhere@1", age=1000.0)
-    leave(tmp_path, "z@elsewhere@1")
+    here = lease._machine()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "readlink", lambda path: "pid:[1]")
+        lease._machine.cache_clear()
+        there = lease._machine()
+    lease._machine.cache_clear()
+    assert there != here
+    assert there.split()[0] == here.split()[0] == socket.gethostname()
+    assert lease.runs_here(json.dumps({"process": [there, os.getpid(), "1"]}).encode()) is None
+
+
+def test_of_two_that_begin_at_once_one_gets_the_folder(tmp_path: pathlib.Path) -> None:
+    with beating(tmp_path, "0@elsewhere@1", has_folder=False):
+        refuse(tmp_path, "0@elsewhere@1")
+    # the later gives way to this one
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(beating(tmp_path, "z@elsewhere@1", has_folder=False))
+        ending = threading.Timer(1.5, stack.close)
+        ending.start()
+        with locked(str(tmp_path)):
+            assert not (tmp_path / LEASES / "z@elsewhere@1").exists()
+        ending.join()
+
+
+def test_at_most_one_of_many_threads_has_the_folder(tmp_path: pathlib.Path) -> None:
+    inside, most = 0, []
+    start = threading.Barrier(4)
+
+    def begin() -> None:
+        nonlocal inside
+        start.wait()
+        with contextlib.suppress(InputError), locked(str(tmp_path)):
+            inside += 1
+            most.append(inside)
+            time.sleep(1.5)
+            inside -= 1
+
+    threads = [threading.Thread(target=begin) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1]
+
+
+def test_a_job_that_lost_its_folder_seals_nothing(tmp_path: pathlib.Path) -> None:
+    store = TableStore(str(tmp_path))
     with locked(str(tmp_path)):
-        pass
+        store.write_manifest({}, "first")
+        (own,) = store.folder.names(LEASES)
+        # another machine saw no life here for a minute
+        Folder(str(tmp_path), is_shared=True).delete(LEASES, own)
+        with pytest.raises(JobError, match=r"another job took .*start the same command again"):
+            store.write_manifest({}, "second")
+        with pytest.raises(JobError, match="another job took"):
+            TableStore(str(tmp_path / "compare")).write_manifest({}, "third")
+    assert not store.folder.exists("second")
+    # not a sign that it wrote again, either
+    assert not store.folder.names(LEASES)
 
 
-def test_a_folder_that_cannot_be_written_is_left_to_the_jobs_own_checks(tmp_path: pathlib.Path) -> None:
+def test_a_job_that_writes_its_sign_again_learns_that_it_was_replaced(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("erag_ray.store.lease.HEARTBEAT_SECONDS", 0.05)
+    with Lease(Folder(str(tmp_path), is_shared=True), "a@x@1") as first:
+        leave(tmp_path, "b@y@2", replaced=["a@x@1"])
+        wait_until(lambda: first.is_lost)
+
+
+def wait_until(is_so: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not is_so():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_lock_that_cannot_be_had_is_an_error(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
-    entered = []
-    for place in (str(tmp_path / "file"), "nowhere://x"):
-        with locked(place):
-            entered.append(place)
-    assert len(entered) == 2
+    for place in (str(tmp_path / "file"), str(tmp_path / "file" / "x"), "nowhere://x"):
+        with pytest.raises(InputError, match="out: cannot write to "), locked(place):
+            raise AssertionError("no lock")
+    overwrite, faults = Folder.overwrite, [OSError(errno.EACCES, "no")]
+
+    def fails_once(folder: Folder, data: bytes, *names: str) -> None:
+        if LEASES in names and faults:
+            raise faults.pop()
+        overwrite(folder, data, *names)
+
+    monkeypatch.setattr(Folder, "overwrite", fails_once)
+    with pytest.raises(InputError, match="out: cannot write to "), locked(str(tmp_path / "out")):
+        raise AssertionError("no lock")
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.cluster

@@ -95,6 +95,21 @@ def test_head_runs_no_readers_and_workers_have_the_gpus_of_their_machine(name: s
     assert expected_gpus(name) == readers["min_workers"] * readers["resources"]["GPU"]
 
 
+def test_every_node_wants_the_token_and_gets_it(name: str) -> None:
+    cluster = read(name)
+    options = [option for option in cluster["docker"]["run_options"] if option.startswith("--env ")]
+    variables = dict(option.removeprefix("--env ").split("=") for option in options)
+    assert variables["RAY_AUTH_MODE"] == "token"
+    assert cluster["file_mounts"][variables["RAY_AUTH_TOKEN_PATH"]] == "~/.ray/auth_token"
+    commands = (ROOT / name).read_text().partition("ray up")[0]
+    assert "export RAY_AUTH_MODE=token" in commands
+    assert "ray get-auth-token --generate" in commands
+
+
+def test_the_kubernetes_cluster_wants_a_token() -> None:
+    assert read(JOB)["spec"]["rayClusterSpec"]["authOptions"] == {"mode": "token"}
+
+
 def test_the_lines_to_change_are_marked_and_few(name: str) -> None:
     marked = [line for line in (ROOT / name).read_text().splitlines() if re.search(r"\S.*# CHANGE", line)]
     assert len(marked) == LINES_TO_CHANGE[name]

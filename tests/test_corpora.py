@@ -171,7 +171,7 @@ def test_corpora_of_python_are_those_of_the_job(tiny: Tiny, reads_here: list[int
     expected = table(two, LABELS, annotator="erag").select(keys).sort(keys)
     assert_frame_equal(labels.select(keys).sort(keys), expected, check_exact=True)
     for wrong, message in (
-        ({"left": "x"}, "corpora.left: must be a mapping"),
+        ({"left": "x"}, "corpora.left: expected keys .passages, .*, got 'x'"),
         ({"left": {"nosuch": 1}}, "nosuch"),
     ):
         with pytest.raises(InputError, match=message):

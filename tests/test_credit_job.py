@@ -20,8 +20,9 @@ from tiny import (
     work_of,
 )
 
+from erag_ray.extras.credit.schemas import CREDIT_SHARES, CREDITS, ORDER_EFFECTS
 from erag_ray.report.page.questions import QuestionOptions, load_questions
-from erag_ray.schemas import CREDIT_SHARES, CREDITS, LABELS, ORDER_EFFECTS, UTILITY
+from erag_ray.schemas import LABELS, UTILITY
 from erag_ray.store import TableStore
 
 ALL: dict[str, Any] = {
@@ -130,7 +131,7 @@ def test_a_question_of_the_page_has_the_credits_of_its_documents(tiny: Tiny, rea
     record = next(iter(questions))
     seen = {
         (questions.runs[run], credit, record.documents.ids[document], value)
-        for run, credits in record.credits.items()
+        for run, credits in record.in_lists.items()
         for credit, values in credits.items()
         for document, value in values.items()
     }
@@ -138,4 +139,4 @@ def test_a_question_of_the_page_has_the_credits_of_its_documents(tiny: Tiny, rea
     assert (record.query_id, seen) == ("q1", set(expected))
     make_tables(tiny.with_config(out=f"{credited.config.out}-plain"))
     plain = load_questions(TableStore(f"{credited.config.out}-plain"), QuestionOptions())
-    assert next(iter(plain)).credits == {}
+    assert next(iter(plain)).in_lists == {}

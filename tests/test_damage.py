@@ -6,22 +6,31 @@ import json
 import os
 import pathlib
 import re
-from collections.abc import Callable, Iterator
+import shutil
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
+import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tiny import RunJob, Tiny, assert_same, make_tables, results, table
 
+from erag_ray.cli.job import job_folder
+from erag_ray.config import ReaderConfig
 from erag_ray.errors import JobError
 from erag_ray.evaluate.stage import RESULTS
 from erag_ray.inference import stage as reading
+from erag_ray.inference.actor import UNKNOWN, Attempt
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import INPUT_TABLES, prepare
+from erag_ray.models import check_facts
 from erag_ray.planning.plan import plan_stage
 from erag_ray.report import load
-from erag_ray.schemas import LABELS, UTILITY
-from erag_ray.store import KEY_COLUMNS, ResponseStore
+from erag_ray.schemas import LABELS, PENDING, QUERIES, UTILITY
+from erag_ray.sharded_tasks import undone
+from erag_ray.store import KEY_COLUMNS, Folder, ResponseStore, write_array, write_mapped
 
 # Ray warns of its own inner workings
 pytestmark = pytest.mark.filterwarnings(
@@ -33,7 +42,8 @@ RUN_AGAIN = r"[Rr]un (jobs/\w+\.py|the job that writes it)"
 @pytest.fixture
 def compared(tiny: Tiny, reads_here: list[int]) -> Tiny:
     """A finished job."""
-    make_tables(tiny)
+    with job_folder(tiny.config):
+        make_tables(tiny)
     return tiny
 
 
@@ -313,3 +323,136 @@ def test_a_damaged_request_shard_is_told_and_written_anew(
     (unfinished / "part-00000.parquet-0123abcd").write_bytes(b"PAR1 half")
     done = run_stage(tiny.config, plan)
     assert done.responses.height == done.responses.select(KEY_COLUMNS).n_unique() == 37
+
+
+# --- what is read back from a cache or a folder of work ---
+
+FOREIGN = {
+    "another Parquet": lambda path: pl.DataFrame({"a": [1]}).write_parquet(path),
+    "other types": lambda path: (
+        pl.read_parquet(path)
+        .with_columns(question_key=pl.lit("x"), passages_key=pl.lit("y"))
+        .write_parquet(path)
+    ),
+    "a column less": lambda path: pl.read_parquet(path).drop("passages_key").write_parquet(path),
+    "no Parquet": lambda path: path.write_text("{}"),
+    "empty": lambda path: path.write_bytes(b""),
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_a_foreign_file_among_the_responses_is_set_aside_and_the_job_runs(
+    compared: Tiny, job: RunJob, reads_here: list[int], what: str
+) -> None:
+    before = results(compared)
+    (name,) = pathlib.Path(compared.config.cache_dir).glob("responses/*/*.parquet")
+    foreign = name.with_name("mine.parquet")
+    shutil.copy(name, foreign)
+    FOREIGN[what](foreign)
+    data = foreign.read_bytes()
+    assert job("compare", compared)[0] == 0
+    assert_same(results(compared), before)
+    assert (name.parent / "_torn" / "mine.parquet").read_bytes() == data
+    assert reads_here == [37], "no request is run again"
+
+
+class Probed:
+    """A model with facts, which it reads as those of a server are read."""
+
+    config = ReaderConfig(kind="echo")
+
+    def facts(self) -> dict[str, object]:
+        return {"base_url": ["u"], "handshake": {"answers": [{"text": "ok"}], "is_steady": True}}
+
+    def check_facts(self, first: Mapping[str, Any]) -> None:
+        assert [answer["text"] for answer in first["handshake"]["answers"]] == ["ok"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "null",
+        "[]",
+        "7",
+        "{}",
+        '{"handshake": null, "base_url": 1}',
+        '{"handshake": {}, "base_url": []}',
+        "\xff",
+    ],
+)
+def test_damaged_facts_of_a_model_are_set_aside_and_recorded_again(
+    tmp_path: pathlib.Path, content: str
+) -> None:
+    store, model = ResponseStore(str(tmp_path), "served"), Probed()
+    check_facts(model, store)  # type: ignore[arg-type]
+    path = tmp_path / "responses" / "served" / "facts.json"
+    recorded = path.read_bytes()
+    path.write_bytes(content.encode("latin-1"))
+    check_facts(model, store)  # type: ignore[arg-type]
+    assert path.read_bytes() == recorded
+    assert (path.parent / "_torn" / path.name).read_bytes() == content.encode("latin-1")
+
+
+@pytest.mark.parametrize(
+    "content", ["", "null", "{}", "[1]", "[[], 1]", '{"a": 1, "b": 2, "c": 3}', "[5, 0, 1]"]
+)
+def test_a_damaged_note_of_a_block_counts_as_one_without_requests(
+    tmp_path: pathlib.Path, content: str
+) -> None:
+    store = ResponseStore(str(tmp_path), "echo")
+    attempt = Attempt(store, "job", PENDING.empty())
+    attempt.note()
+    notes = tmp_path / "responses" / "echo" / "_attempts" / "job"
+    (note,) = (path for path in notes.iterdir() if path.is_file())
+    note.write_text(content)
+    assert attempt.last() == ([], 0, UNKNOWN)
+
+
+def write_part(folder: Folder, name: str) -> None:
+    if name.endswith(".json"):
+        folder.write_bytes(b'{"num": 1}', "parts", name)
+    elif name.endswith(".npy"):
+        write_array(np.arange(99), folder, "parts", name)
+    else:
+        folder.write_parquet(pa.table({"a": [1]}), "parts", name)
+
+
+@pytest.mark.parametrize("suffix", [".json", ".npy", ".parquet"])
+@pytest.mark.parametrize("how", ["empty", "cut", "null", "other"])
+def test_a_damaged_part_of_work_is_set_aside_and_done_again(
+    tmp_path: pathlib.Path, suffix: str, how: str
+) -> None:
+    folder = Folder(str(tmp_path))
+    for number in range(3):
+        write_part(folder, f"{number:05}{suffix}")
+    assert undone(folder, "parts", suffix, 4, {"num": int}) == [3]
+    path = tmp_path / "parts" / f"00001{suffix}"
+    data = path.read_bytes()
+    path.write_bytes({"empty": b"", "cut": data[:-5], "null": b"null", "other": b'{"other": "x"}'}[how])
+    assert undone(folder, "parts", suffix, 4, {"num": int}) == [1, 3]
+    assert (tmp_path / "parts" / "_torn" / path.name).exists()
+    write_part(folder, path.name)
+    assert undone(folder, "parts", suffix, 4, {"num": int}) == [3]
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def synced(number: int) -> None:
+        calls.append(f"sync {pathlib.Path(os.readlink(f'/proc/self/fd/{number}')).name.partition('-')[0]}")
+        fsync(number)
+
+    def replaced(source: str, target: str) -> None:
+        calls.append(f"rename {pathlib.Path(target).name}")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(os, "replace", replaced)
+    Folder(f"{tmp_path}/a").write_bytes(b"x", "file")
+    write_mapped(QUERIES.empty(), QUERIES, tmp_path / "b" / "mapped")
+    assert calls == ["sync file", "rename file", "sync a", "sync mapped", "rename mapped", "sync b"]

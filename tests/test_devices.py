@@ -15,7 +15,7 @@ from erag_ray.config import ReaderConfig
 from erag_ray.errors import JobError
 from erag_ray.inference.stage import run_stage
 from erag_ray.models import make_model, model_id
-from erag_ray.models.local.devices import backend, gpu_error, set_matmul_precision
+from erag_ray.models.local.devices import TF32, backend, gpu_error, set_matmul_precision
 from erag_ray.store import Folder, ResponseStore, read_manifest
 
 
@@ -42,6 +42,18 @@ def test_tf32_changes_the_products_and_not_the_weights(
         ("bfloat16", torch.bfloat16, "ieee"),
     ):
         assert set_matmul_precision(dtype) == weights
+        assert torch.backends.cuda.matmul.fp32_precision == products
+
+
+def test_two_models_of_a_process_multiply_in_their_own_precision(
+    monkeypatch: pytest.MonkeyPatch, matmul: object
+) -> None:
+    pretend_gpu(monkeypatch, (8, 0))
+    one, other = (
+        models.BareModel(ReaderConfig(kind="fid", model="none", dtype=dtype)) for dtype in (TF32, "float32")
+    )
+    for model, products in ((one, TF32), (other, "ieee"), (one, TF32)):
+        assert not list(model.run([]))
         assert torch.backends.cuda.matmul.fp32_precision == products
 
 

@@ -17,9 +17,9 @@ import pytest
 from tiny import PASSAGES, QUESTIONS, Tiny, compare, table
 
 from erag_ray.config import RetrieverConfig
-from erag_ray.retrieve.outside import Retrieved, as_search, search_all
+from erag_ray.files import Document, text_id
+from erag_ray.retrieve.outside import as_search, search_all
 from erag_ray.retrieve.stage import make_runs
-from erag_ray.runs import text_id
 from erag_ray.schemas import RETRIEVAL_SECONDS, RUNS, UTILITY
 
 pytestmark = [
@@ -296,10 +296,10 @@ def test_qdrant_in_memory_behind_a_function() -> None:
     ]
     client.upsert("passages", points)
 
-    def search(question: str, count: int) -> list[Retrieved]:
+    def search(question: str, count: int) -> list[Document]:
         found = client.query_points("passages", query=vector(question), limit=count).points
         return [
-            Retrieved(one.payload["doc_id"], one.payload["text"], one.payload["title"], one.score)
+            Document(one.payload["doc_id"], one.payload["text"], one.payload["title"], one.score)
             for one in found
         ]
 

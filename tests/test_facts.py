@@ -8,6 +8,7 @@ import json
 import numpy as np
 import polars as pl
 import pytest
+from evaluated import everywhere
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -137,7 +138,6 @@ def settings(depth: int) -> Settings:
         statistics=[],
         num_resamples=100,
         confidence=0.95,
-        num_flips=100,
         num_permutations=100,
         seed=0,
     )
@@ -167,9 +167,7 @@ def test_a_document_without_a_label_makes_only_the_values_that_need_it_null() ->
         .unique()
         .with_columns(annotator=pl.lit("erag_facts"), label=pl.lit(0.5))
     )
-    values = per_query(
-        labels, runs, {"erag_facts": queries["query_id"]}, queries, settings(2), fact_labels=facts
-    )
+    values = per_query(labels, runs, everywhere(labels, queries), queries, settings(2), fact_labels=facts)
     found = {
         row[:4]: row[4] for row in values.select("query_id", "measure", "cutoff", "ideal", "value").rows()
     }

@@ -295,6 +295,14 @@ def test_a_gpu_that_cannot_be_used_from_the_start_ends_the_job_by_name(
         list(whole(pending("question")))
 
 
+def test_a_node_with_another_model_ends_the_job_by_name(tmp_path: pathlib.Path) -> None:
+    config = ReaderConfig(kind="echo")
+    whole = ModelActor(config, "echo-of-the-driver", [FORM], str(tmp_path), "job", 1, 20.0, None)
+    match = r"^reader\.model: \S+ on node \S+ is echo-\w{16}, and echo-of-the-driver where the job started\. Give every"
+    with pytest.raises(JobError, match=match):
+        list(whole(pending("question")))
+
+
 def some_then_end(answers: Iterator[tuple[int, Response]]) -> Iterator[tuple[int, Response]]:
     yield from itertools.islice(answers, 16)
     raise Died

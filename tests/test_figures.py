@@ -19,7 +19,7 @@ import pytest
 import scipy.stats
 
 from erag_ray.benchmark.figures import host_figure, served_figure
-from erag_ray.papers.figures import agreement_of_readers, figure_1
+from erag_ray.extras.papers.figures import agreement_of_readers, figure_1
 from erag_ray.report.figures import charts
 from erag_ray.report.figures.labels import (
     AGREEMENT,
@@ -184,8 +184,8 @@ def comparisons_of(rows: Sequence[tuple[str, str, int, float | None, float]]) ->
                 "depth": depth,
                 "cutoff": depth,
                 "difference": value,
-                "low": None if value is None else value - 0.1,
-                "high": None if value is None else value + 0.2,
+                "low_adjusted": None if value is None else value - 0.1,
+                "high_adjusted": None if value is None else value + 0.2,
                 "p_adjusted": p,
             }
             for a, b, depth, value, p in rows

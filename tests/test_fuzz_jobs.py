@@ -32,12 +32,12 @@ from erag_ray import schemas
 from erag_ray.config import JobConfig, RetrieveConfig, parse
 from erag_ray.config.command_line import map_paths
 from erag_ray.errors import InputError
+from erag_ray.extras.train.config import TrainConfig
 from erag_ray.files import Diagnostics
 from erag_ray.inputs.stage import INPUT_TABLES, prepare
 from erag_ray.passages import make_corpus
 from erag_ray.schemas import CORPUS
 from erag_ray.store import TableStore
-from erag_ray.train.config import TrainConfig
 
 # --- what stands where a file should be ---
 

@@ -28,6 +28,10 @@ from tiny import PASSAGES, QUESTIONS, RUNS, RunJob, Tiny, kilt_line, table, trec
 from erag_ray.config import JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.errors import InputError
+from erag_ray.extras.sequential_test import stage as settling
+from erag_ray.extras.sequential_test.config import SettleConfig
+from erag_ray.extras.train.config import ExamplesConfig, TrainConfig
+from erag_ray.extras.train.data.examples import prepare_examples
 from erag_ray.inputs.stage import prepare
 from erag_ray.kinds import ANSWER_JUDGE, Case, judge_passages, judgement
 from erag_ray.models import make_model
@@ -39,11 +43,7 @@ from erag_ray.requests.request import Passage
 from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES
 from erag_ray.schemas import COSTS, JUDGEMENTS, LABELS, MEANS, PER_QUERY, UTILITY
 from erag_ray.scores import SCORES, Scoring, score_outputs
-from erag_ray.sequential_test import stage as settling
-from erag_ray.sequential_test.config import SettleConfig
 from erag_ray.store import TableStore
-from erag_ray.train.config import ExamplesConfig, TrainConfig
-from erag_ray.train.data.examples import prepare_examples
 
 __all__ = ["runs_here", "short_pauses"]
 
@@ -495,7 +495,7 @@ def test_reader_and_judge_on_one_server_share_max_cost(
     server.asked.clear()
     code, said = job("compare", again.with_config(max_cost=37.0))
     assert code == 1
-    assert "max_cost: 37.0000 of 37.0000 is spent before the requests to the judge" in said
+    assert "max_cost: all of 37.0000 is spent before these requests to served-" in said
     assert (len(server.asked), len(triples(server))) == (37, 0)
 
 

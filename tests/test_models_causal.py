@@ -14,6 +14,7 @@ import tokenizers
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.models import make_model
+from erag_ray.models.local.model import Output
 from erag_ray.requests import Form, Passage, Request
 
 PLAIN = models.form_for("causal")
@@ -108,7 +109,7 @@ def test_a_model_without_an_end_token_writes_all_its_tokens(tmp_path: pathlib.Pa
     folder = models.causal_folder(tmp_path, tokenizer=tokenizer, eos_token_id=None)
     model, requests = models.loaded("causal", folder), some_requests(FREE)
     assert {num for _, num in models.outputs(model, requests)} == {12}
-    alone = [model.generate([prompt])[0] for prompt in model.render(requests[:5])]
+    alone = [model.generate([prompt])[0][:2] for prompt in model.render(requests[:5])]
     assert alone == models.outputs(model, requests[:5])
 
 
@@ -244,3 +245,44 @@ def test_of_several_chat_templates_the_default_is_used(tmp_path: pathlib.Path) -
         tmp_path, {"default": models.CHAT_TEMPLATE, "tool_use": "{{ messages[0]['content'] }}"}
     )
     assert "You are brief." in chat_text(folder)
+
+
+# --- thinking ---
+
+
+def thinking_model(folder: pathlib.Path, template: str = models.CHAT_TEMPLATE) -> Any:
+    """A model whose tokens around thinking are control tokens, as Mistral's and those of gpt-oss."""
+    tokenizer = models.causal_tokenizer()
+    marks = ["[THINK]", "[/THINK]", "<|channel|>", "<|message|>"]
+    tokenizer.add_special_tokens({"additional_special_tokens": marks})
+    tokenizer.chat_template = template
+    return models.loaded("causal", models.causal_folder(folder, tokenizer=tokenizer))
+
+
+def test_thinking_between_control_tokens_is_cut(tmp_path: pathlib.Path) -> None:
+    model = thinking_model(tmp_path)
+
+    def written(text: str) -> Output:
+        output: Output = model.output(FREE, model.tokenizer(f"{text}{models.END}")["input_ids"])
+        return output
+
+    assert written("Graz")[::2] == ("Graz", ())
+    assert written("[THINK]Graz? No.[/THINK]Ada")[::2] == ("Ada", ("thinking",))
+    assert written("[THINK]Graz?")[::2] == ("", ("thinking",))
+    channels = "<|channel|>analysis<|message|>Graz?<|start|>assistant<|channel|>final<|message|>Ada"
+    assert written(channels)[::2] == ("Ada", ("thinking",))
+
+
+def test_thinking_that_the_template_opens_is_cut(tmp_path: pathlib.Path) -> None:
+    opens = models.CHAT_TEMPLATE.replace("assistant\n' }}{% endif", "assistant\n[THINK]' }}{% endif")
+    assert opens != models.CHAT_TEMPLATE
+    model = thinking_model(tmp_path, opens)
+    form = models.form_for("causal", prompt="chat", stop_at_newline=False)
+
+    def written(text: str) -> Output:
+        output: Output = model.output(form, model.tokenizer(text)["input_ids"])
+        return output
+
+    assert written("Graz? No.[/THINK]\nAda")[::2] == ("Ada", ("thinking",))
+    # it took all tokens
+    assert written("Graz? No.")[::2] == ("", ("thinking",))

@@ -25,10 +25,11 @@ from erag_ray.datasets import load_queries
 from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.inputs.stage import INPUT_TABLES, prepare, prepared
+from erag_ray.ownership import MARKER, read_marker
 from erag_ray.passages import load_passages, make_corpus
 from erag_ray.passages.pages import page_spans, read_pages
 from erag_ray.runs import load_run
-from erag_ray.schemas import CORPUS, LABELS, MEANS, RESPONSES, UTILITY
+from erag_ray.schemas import CORPUS, LABELS, MEANS, QUERIES, RESPONSES, UTILITY
 from erag_ray.sharded_tasks import do_tasks
 from erag_ray.stages.lock import locked
 from erag_ray.store import (
@@ -178,7 +179,7 @@ def test_qrels_and_triviaqas_questions(s3: str) -> None:
     )
     assert diagnostics.errors == ()
     assert loaded.queries["question"].to_list() == ["who?", "who?"]
-    assert loaded.gold["doc_id"].to_list() == ["d1"]
+    assert loaded.provenance["doc_id"].to_list() == ["d1"]
 
 
 def test_of_parquet_only_what_is_asked_for_comes_to_memory(s3: str, tmp_path: pathlib.Path) -> None:
@@ -258,6 +259,29 @@ def test_a_claim_keeps_others_out_and_leaves_nothing(s3: str, monkeypatch: pytes
         pass
 
 
+def test_objects_of_others_stay(s3: str) -> None:
+    put(b"mine", s3, "other/compare/notes.txt")
+    with (
+        pytest.raises(InputError, match=r"out: .*/other has files, such as compare, and no marker"),
+        locked(f"{s3}/other"),
+    ):
+        raise AssertionError("not an out")
+    out = Folder(f"{s3}/out")
+    with locked(out.root):
+        TableStore(out.root).write(QUERIES.empty(), QUERIES)
+        put(b"mine", s3, "out/queries/notes.txt")
+        put(b"mine", s3, "out/report.md")
+        with pytest.raises(InputError, match="no job has written this file"):
+            out.write_bytes(b"", "report.md")
+        out.delete("report.md")
+    assert read_marker(out) == ["queries/manifest.json", "queries/part-00000.parquet"]
+    with locked(out.root):
+        out.delete_folder("queries")
+        assert out.names("queries") == ["notes.txt"]
+    assert out.names() == [MARKER, "report.md"]
+    assert read_marker(out) == []
+
+
 # --- what cannot be had ---
 
 
@@ -315,7 +339,7 @@ def test_responses_that_cannot_be_had_now_are_not_set_aside(
     store = ResponseStore(s3, "echo")
     place = store.append(RESPONSES.empty(), "job")
     store.folder.write_bytes(b"torn", "job-torn.parquet")
-    monkeypatch.setattr("erag_ray.store.folder.NUM_ATTEMPTS", 1)
+    monkeypatch.setattr("erag_ray.store.filesystems.NUM_ATTEMPTS", 1)
     busy = ResponseStore(s3, "echo")
     s3_server.refused = f"responses/echo/{place}"
     try:
@@ -341,7 +365,7 @@ def test_no_answer_is_not_waited_for_long(
     there = copied(tiny.config, s3)
     monkeypatch.setenv("AWS_ENDPOINT_URL", silent)
     monkeypatch.setattr(reaching, "ANSWER_SECONDS", 0.5)
-    monkeypatch.setattr("erag_ray.store.folder.NUM_ATTEMPTS", 1)
+    monkeypatch.setattr("erag_ray.store.filesystems.NUM_ATTEMPTS", 1)
     with pytest.raises(InputError, match=r"no answer within 0 seconds.*AWS_ENDPOINT_URL"):
         check_access(there)
 

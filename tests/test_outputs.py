@@ -46,6 +46,7 @@ def described(
     *,
     score: str = "exact_match",
     tokens: int = 2,
+    most: int | None = 8,
     examples: tuple[str, ...] = (),
     verdicts: tuple[str, ...] = (),
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -84,7 +85,7 @@ def described(
             "num_truncated_passage_tokens": 0,
         }
     )
-    expected = Expected(max_new_tokens={"r": 8}, example_answers={"r": examples}, verdicts={"d": verdicts})
+    expected = Expected(max_new_tokens={"r": most}, example_answers={"r": examples}, verdicts={"d": verdicts})
     given = ((requests, REQUESTS), (responses, RESPONSES))
     asked, answered = (pl.DataFrame(conform(table, schema)) for table, schema in given)
     return describe_outputs(lists, asked, answered, queries, expected)
@@ -129,6 +130,10 @@ def test_a_verdict_in_another_spelling_is_counted_where_spelling_matters() -> No
 def test_outputs_at_the_limit() -> None:
     assert counts_of(described(["long"], ["x"], tokens=8)[0])["num_at_limit"] == 1
     assert counts_of(described(["long"], ["x"], tokens=7)[0])["num_at_limit"] == 0
+    # a server that counts no tokens
+    assert counts_of(described(["long"], ["x"], tokens=0)[0])["num_at_limit"] is None
+    # a function, which knows no limit
+    assert counts_of(described(["long"], ["x"], tokens=8, most=None)[0])["num_at_limit"] is None
 
 
 def test_the_commonest_gold_answer_alone_has_a_score() -> None:
@@ -205,7 +210,7 @@ def test_a_reader_below_the_commonest_answer_and_a_fall_with_depth_are_warned_ab
         in text
     )
     assert (
-        "d, A: fewer documents serve this reader better: best depth 1, 0.140 [0.050, 0.200] above depth 10"
+        "d, A: fewer documents serve this reader better: best depth 1, difference from depth 10 0.140 [0.050, 0.200]"
         in text
     )
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import pathlib
+import re
 import sys
 import threading
+import urllib.parse
 from collections.abc import Callable, Iterator
 
 import polars as pl
@@ -18,14 +21,17 @@ from polars.testing import assert_frame_equal
 from search_service import Asked, Reply, serving
 from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, table
 
+from erag_ray.cli.job import run
 from erag_ray.config import OUTSIDE_KINDS, RetrieveConfig, RetrieverConfig
 from erag_ray.errors import InputError, JobError
+from erag_ray.files import Diagnostics
+from erag_ray.logs import on_stderr
 from erag_ray.report import build_report, load, tables_of, verdict
 from erag_ray.retrieval_measures import find_retrieval_measures
 from erag_ray.retrieve.outside import HttpSearch, searching
 from erag_ray.retrieve.run import MadeRun
 from erag_ray.retrieve.stage import make_runs, retrieve
-from erag_ray.runs import GOLD_PASSAGES
+from erag_ray.runs import GOLD_PASSAGES, load_run
 from erag_ray.schemas import LABELS, PER_QUERY, RETRIEVAL_SECONDS, UTILITY
 
 QUERY_OF = {question: query_id for query_id, (question, _, _) in QUESTIONS.items()}
@@ -131,7 +137,7 @@ def test_a_comparison_by_search_functions_has_the_numbers_of_files(
         )
         assert_frame_equal(found, expected, check_exact=True)
     seconds = table(made, RETRIEVAL_SECONDS)
-    assert sorted(seconds.group_by("run_id").len().rows()) == [("bad", 5), ("good", 6)]
+    assert sorted(seconds.group_by("run_id").len().rows()) == [("bad", 6), ("good", 6)]
     assert seconds["seconds"].min() > 0  # type: ignore[operator]
     # the lists hold three documents at most, whatever the object returns
     assert pl.read_parquet(made.config.with_retrieved().runs["bad"])["rank"].max() == 3
@@ -185,6 +191,11 @@ def test_runs_can_be_fused_and_measured_without_passages(searched: Tiny) -> None
     made = retrieve(config)
     lists = {run.run_id: pl.read_parquet(run.path) for run in made}
     assert "text" not in lists["fused"].columns
+    # bad finds nothing for q6, which takes its time too
+    empty = load_run("bad", made[1].path, Diagnostics()).filter(rank=0)
+    assert empty.select("query_id", "doc_id").rows() == [("q6", None)]
+    assert empty["seconds"].item() > 0
+    assert (made[1].num_without_list, made[1].num_rows) == (1, lists["bad"].filter(pl.col("rank") > 0).height)
     both = {doc_id for name in ("good", "bad") for doc_id in lists[name].filter(query_id="q1")["doc_id"]}
     assert set(lists["fused"].filter(query_id="q1")["doc_id"]) <= both
     (shown,) = find_retrieval_measures(config, made)
@@ -301,11 +312,11 @@ def test_the_pause_is_the_one_that_the_service_asks_for(
         (Reply(b"<html>", 200), "HttpError: the answer is not JSON", 12),
         (Reply([]), 'HttpError: the answer has no list "documents"', 6),
         (Reply({"documents": None}), 'HttpError: the answer has no list "documents"', 6),
-        (Reply({"documents": [{"id": "d1"}]}), "a document's text is None, not a string", 12),
+        (Reply({"documents": [{"id": "d1"}]}), "text is missing; it must be a string that is not blank", 6),
         (
             Reply({"documents": [{"id": "d1", "text": "a"}] * 2}),
             "document 'd1' is in the list more than once",
-            12,
+            6,
         ),
     ],
 )
@@ -315,6 +326,59 @@ def test_a_service_that_fails_is_named_with_what_it_says(
     with serving(lambda request: reply) as service, pytest.raises(JobError, match=message):
         retrieve(retrieval(searched, retrievers=by_service(service.url, retries=1)))
     assert len(service.asked) == num_asked
+
+
+SERVICE_KEY = "sk-search/0123+456="
+
+
+def repeated(key: str) -> str:
+    return f"{key} {base64.b64encode(f'u:{key}'.encode()).decode()} {urllib.parse.quote(key, safe='')}"
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        Reply({"error": repeated(SERVICE_KEY)}, 403),
+        Reply(f"{'x' * 170} Bearer {SERVICE_KEY}".encode(), 401),  # a message cuts it inside the key
+        Reply({"documents": [{"id": [repeated(SERVICE_KEY)], "text": "a"}]}),
+        Reply({"documents": [[SERVICE_KEY]]}),
+    ],
+)
+def test_the_key_of_a_service_is_in_no_message_and_no_file(
+    searched: Tiny, reply: Reply, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SEARCH_KEY", SERVICE_KEY)
+    with serving(lambda request: reply) as service:
+        keys = by_service(service.url, retries=0, api_key_env="SEARCH_KEY")
+        with on_stderr(), pytest.raises(SystemExit) as ended:
+            run(retrieval(searched, retrievers=keys), lambda ready: retrieve(ready) and None)
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert "6 of 6 questions failed" in said
+    files = [path.read_text() for path in searched.folder.rglob("errors/*.txt")]
+    for text in (said, *files):
+        assert SERVICE_KEY[:9] not in text
+        assert base64.b64encode(SERVICE_KEY.encode()).decode()[4:-4] not in text
+
+
+def test_a_key_that_a_service_hides_in_documents_is_not_kept(
+    searched: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SEARCH_KEY", SERVICE_KEY)
+
+    def answer(request: Asked) -> Reply:
+        documents = [
+            {"id": f"d {repeated(SERVICE_KEY)}", "text": f"of {repeated(SERVICE_KEY)}", "title": SERVICE_KEY}
+        ]
+        return Reply({"documents": documents})
+
+    with serving(answer) as service:
+        (made,) = retrieve(retrieval(searched, retrievers=by_service(service.url, api_key_env="SEARCH_KEY")))
+    rows = pl.read_parquet(made.path)
+    assert set(rows["title"]) == {"***"}
+    (text,) = set(rows["text"])
+    assert re.fullmatch(r"of \*\*\* \S{2,4}\*\*\*\S{,4} \*\*\*", text)
+    assert set(rows["doc_id"]) == {text.replace("of", "d")}
 
 
 def test_a_service_that_is_gone_or_slow_fails(searched: Tiny) -> None:

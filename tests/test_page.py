@@ -159,8 +159,11 @@ def test_texts_can_be_left_out_or_cut(folder: TableStore) -> None:
         ("a" * 300 + " Orla  River " + "b" * 300, ["orla river"], f"…{'a' * 94} Orla  River {'b' * 93}…"),
         ("a" * 300 + "orla " + "b" * 10, ["orla"], "a" * 200 + "…"),
         ("w" + " n" * 200, ["w" + " n" * 200], "w" + " n" * 200),
+        ("a " * 150 + "서울은" + " b" * 150, ["서울"], f"… {'a ' * 49}서울은{' b' * 49}…"),
+        ("가" * 300 + "Orla" + "가" * 300, ["Orla"], f"…{'가' * 98}Orla{'가' * 98}…"),
+        ("a" * 300 + ". * " + "b" * 10, [".", "*"], "a" * 200 + "…"),
     ],
-    ids=["start", "whole", "around", "inside a word", "long answer"],
+    ids=["start", "whole", "around", "inside a word", "long answer", "particle", "script", "signs"],
 )
 def test_a_snippet_surrounds_the_answer(text: str, answers: list[str], expected: str) -> None:
     assert snippet(text, answer_pattern(answers)) == expected

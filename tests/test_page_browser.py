@@ -16,7 +16,7 @@ from erag_ray.report.figures.charts import javascript_bundle, vega
 from erag_ray.report.model import Column, Figure, Format, Table, Value
 from erag_ray.report.page import Charts, PageOptions, write_page
 from erag_ray.report.page.questions import QuestionOptions, load_questions
-from erag_ray.schemas import CORPUS, LABELS
+from erag_ray.schemas import CORPUS, LABELS, QUERIES
 from erag_ray.store import TableStore
 
 CHROMIUM = shutil.which("chromium")
@@ -270,6 +270,20 @@ def test_keys_move_open_and_leave(visit: Visit) -> None:
     page.wait_for_selector(READY.format("questions"))
     page.keyboard.press("/")
     expect(page.locator("#search")).to_be_focused()
+
+
+@pytest.mark.long
+def test_gold_answers_are_marked_in_scripts_without_spaces(browser: Browser, tmp_path: pathlib.Path) -> None:
+    store = write_folder(str(tmp_path), Size(num_questions=1))
+    text = "수도는 서울이다. 首都は東京です, 15명, 5명! Apple사 riverbank"
+    store.write(store.read(CORPUS).with_columns(text=pl.lit(text)), CORPUS)
+    answers = pl.lit(["서울", "東京", "5명", "Apple", "river", "."])
+    store.write(store.read(QUERIES).with_columns(answers=answers), QUERIES)
+    path = write_page(store.folder, report_of("Which?"), load_questions(store, QuestionOptions()))
+    page = Visit(browser, path).open("question", "#view=question&id=q0")
+    marked = page.locator(".card").first.locator(".passage mark").all_inner_texts()
+    assert marked == ["서울", "東京", "5명", "Apple"]
+    page.context.close()
 
 
 # --- bad input ---

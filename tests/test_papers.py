@@ -12,13 +12,14 @@ from tiny import Tiny, compare, table
 
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError
-from erag_ray.papers.config import PapersConfig
-from erag_ray.papers.dual_labels import dual_probabilities
-from erag_ray.papers.stage import papers
+from erag_ray.extras.papers.config import PapersConfig
+from erag_ray.extras.papers.dual_labels import dual_probabilities
+from erag_ray.extras.papers.schemas import DUAL_LABELS
+from erag_ray.extras.papers.stage import _csv, papers
 from erag_ray.report import rows_of_text, tables_of
 from erag_ray.report.tables import agreement_by_depth, agreement_by_reader, table_1
 from erag_ray.report.tables.curves import table_depths
-from erag_ray.schemas import CORRELATIONS, DUAL_LABELS, MEANS
+from erag_ray.schemas import CORRELATIONS, MEANS
 from erag_ray.store import TableStore
 
 TAU = "kendall_tau_b"
@@ -120,9 +121,21 @@ def test_table_1_says_which_annotator_has_judged_fewer_queries() -> None:
     assert "labels of erag" not in table.caption
 
 
+def test_a_text_of_a_csv_is_no_formula_and_numbers_stay_numbers() -> None:
+    names = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "a=1", "", None]
+    written = _csv(pl.DataFrame({"run_id": names, "value": [-1.5, 2.0, -0.0, 1e300, 0.0, 1.0, 2.0, None]}))
+    lines = [line.split(",") for line in written.decode().splitlines()]
+    assert [name for name, _ in lines[1:]] == [
+        *("'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\t=1", "a=1", '""', ""),
+    ]
+    assert [value for _, value in lines[1:4]] == ["-1.5", "2.0", "-0.0"]
+
+
 @pytest.fixture
-def jobs(tiny: Tiny, reads_here: list[int]) -> PapersConfig:
+def jobs(tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch) -> PapersConfig:
     """Two comparisons, of two readers, and dual labels."""
+    # of six questions fewer than five vary
+    monkeypatch.setattr("erag_ray.report.tables.correlations.MIN_VARIED", 0)
     compare(tiny)
     other = tiny.with_config(
         out=str(tiny.folder / "other"), reader=ReaderConfig(kind="echo", max_new_tokens=3)
@@ -197,7 +210,7 @@ def test_what_is_missing_is_said(jobs: PapersConfig, tiny: Tiny, capsys: pytest.
     titles = [one.title for one in tables_of(papers(bare))]
     assert not any(title.startswith(("Figure 2", "Figure 3", "Table 3")) for title in titles)
     told = capsys.readouterr().err
-    for text in ("Figure 2 is left out", "there is no erag at 40 documents", "Table 3 is left out"):
+    for text in ("Figure 2 is left out", "there is no erag with 40 documents", "Table 3 is left out"):
         assert text in told
     with pytest.raises(InputError, match="nothing is not a finished job; run jobs/compare"):
         papers(PapersConfig(comparison=str(tiny.folder / "nothing"), out=jobs.out))
@@ -214,7 +227,7 @@ def test_a_figure_without_figures_is_left_out_and_an_earlier_one_goes(
     assert (folder / "figure_2.csv").exists()
     titles = [one.title for one in tables_of(papers(dataclasses.replace(jobs, size_depth=2)))]
     assert not any(title.startswith("Figure 2") for title in titles)
-    assert f"Figure 2 is left out: no run has {TAU} of erag at 2 documents" in capsys.readouterr().err
+    assert f"Figure 2 is left out: no run has {TAU} of erag with 2 documents" in capsys.readouterr().err
     assert not (folder / "figure_2.csv").exists()
     assert not (folder / "figure_2.svg").exists()
     with pytest.raises(InputError, match="is the folder of the comparison"):

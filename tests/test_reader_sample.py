@@ -16,9 +16,9 @@ from towns import towns
 from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.evaluate import evaluate
-from erag_ray.gate import stage as gating
-from erag_ray.gate.comment import report_of as gate_report
-from erag_ray.gate.config import GateConfig
+from erag_ray.extras.gate import stage as gating
+from erag_ray.extras.gate.comment import report_of as gate_report
+from erag_ray.extras.gate.config import GateConfig
 from erag_ray.inputs import prepare
 from erag_ray.planning import check_reader
 from erag_ray.report import build_report, load, tables_of, verdict

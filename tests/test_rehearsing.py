@@ -250,3 +250,15 @@ def test_one_process_reads_the_samples_of_all_kinds_and_loading_does_not_count(
         (line,) = (line for line in told.splitlines() if f": {name}: " in line and "reader-seconds" in line)
         # loading takes three seconds, the first batch of each kind one, a request a hundredth
         assert 0.01 <= float(line.split(f": {name}: ")[1].split()[0]) < 0.2, line
+
+
+def test_hours_of_several_models_are_each_of_its_own_pool() -> None:
+    seconds = [
+        rehearsing.Seconds(3600.0, 1800.0, 7200.0, is_small=False),
+        rehearsing.Seconds(7200.0, 3600.0, 9000.0, is_small=True),
+    ]
+    text = rehearsing._costs([(seconds[0], 1), (seconds[1], 4)], 10.0)
+    assert text.startswith(
+        "in all 3 reader-hours [1.5, 4.5], 30.00 at 10 an hour; 1.5 hours with 1, then 4 readers. "
+    )
+    assert "2 hours with 1 readers" in rehearsing._costs([(seconds[1], 1)], None)

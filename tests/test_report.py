@@ -44,6 +44,7 @@ from erag_ray.report import (
     with_interval,
 )
 from erag_ray.report.formats import compact_text_of
+from erag_ray.report.markdown import INVISIBLE
 from erag_ray.report.model import Column, Format, Table, Value
 from erag_ray.schemas import LIST_TOKENS, MEANS
 
@@ -139,11 +140,10 @@ def test_a_missing_figure_is_a_dash_and_its_reason_is_counted() -> None:
     assert over_queries
     counted = [int(count) for count in re.findall(r"every utility is 1\.0 \((\d+) cells?\)", rendered(text))]
     dashes = [cell for rows in over_queries for row in rows[1:] for cell in row if cell == "-"]
-    # two runs that are equal have a difference of 0, no variation for an effect size, and no detectable difference
-    assert sum(cell == "no variation" for rows in tables_of_text(text) for row in rows for cell in row) == 1
-    assert made.comparisons.filter(annotator="end_to_end")["effect_size"].null_count() == 1
+    # two runs that are equal and constant have a difference of 0 and no other figure
+    assert made.comparisons.filter(annotator="end_to_end")["p_value"].null_count() == 1
     assert sum(counted) == found.filter(over="queries")["value"].null_count()
-    assert len(dashes) == 1 + found["value"].null_count()
+    assert len(dashes) == 5 + found["value"].null_count()
     assert "nan" not in text.lower()
 
 
@@ -205,13 +205,16 @@ NAMES = [
     "[click](http://example.org)",
     "![seen](http://example.org/x.png)",
     "&lt;b&gt;",
+    "@octocat and /@team, me@example.org",
+    "see #12, GH-7, owner/name#3",
+    "www.example.org ftp://example.org mailto:me",
 ]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_name_comes_out_as_it_went_in(name: str) -> None:
     made = report_with(name)
-    text = markdown(made, location=name)
+    text = markdown(made, location=name).replace(INVISIBLE, "")
     plain = " ".join(name.split())
     for rows in tables_of_text(text):
         assert len({len(row) for row in rows}) == 1
@@ -228,6 +231,19 @@ def test_a_name_comes_out_as_it_went_in(name: str) -> None:
     assert page.count("<ul>") == 4
     assert page.count(f"<li>{escaped}</li>") == 5
     assert page.count(f"<li>Warning: {escaped}</li>") == 2
+
+
+# what GitHub makes links and notifications of, in the text that its Markdown shows
+LIVE = re.compile(r"(^|\W)@\w|\w@[\w-]+\.[a-z]|#\d|\bGH-\d|https?://|ftp://|\bwww\.|mailto:\w", re.IGNORECASE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_links_nothing_and_notifies_nobody(name: str) -> None:
+    source = markdown(report_with(name), location=name)
+    shown = html.unescape(re.sub("<[^>]*>", "", rendered(source)))
+    assert not LIVE.search(shown)
+    # measures have an @ and are no names
+    assert "P@10 of utility@k." in markdown(report_with("P@10 of utility@k."), location="")
 
 
 def test_a_note_cannot_add_a_line_or_a_table() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import pathlib
+import shutil
 from typing import Any, ClassVar
 
 import polars as pl
@@ -14,6 +15,7 @@ from pages import page_line
 from polars.testing import assert_frame_equal
 from tiny import PASSAGES, QUESTIONS, Tiny, kilt_line, passage_line
 
+from erag_ray.cli.submission import check_inputs
 from erag_ray.config import JobConfig, RetrieveConfig, RetrieverConfig, SearchConfig
 from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
@@ -130,7 +132,7 @@ def test_pages_become_passages_and_then_runs(tiny: Tiny) -> None:
 
 def test_everything_that_is_wrong_comes_in_one_message(tiny: Tiny) -> None:
     tiny.queries.write_text("{\n")
-    tiny.passages.write_text("[]\n")
+    tiny.passages.write_text("{\n")
     wrong = config_of(tiny, retrievers={"x": RetrieverConfig(kind="nosuch")}, splitter="none")
     with pytest.raises(InputError) as raised:
         retrieve(wrong)
@@ -166,12 +168,13 @@ def test_a_config_that_cannot_be(tiny: Tiny, changes: dict[str, object], named: 
 def test_a_comparison_does_not_overwrite_what_it_was_given(tiny: Tiny, key: str) -> None:
     (run,) = retrieve(config_of(tiny, retrievers=BM25))
     out = str(tiny.folder / "retrieval")
+    passages = shutil.copy(tiny.passages, out)
     changes: dict[str, object] = {
-        "passages": {"passages": [f"{out}/corpus"], "out": out},
+        "passages": {"passages": [passages], "out": out},
         "runs": {"runs": {"bm25": run.path}, "out": out},
     }[key]
-    with pytest.raises(InputError, match=rf"{key}: .* is in the folder where this job writes its tables"):
-        prepare(tiny.with_config(**changes).config)
+    with pytest.raises(InputError, match=rf"{key}: .* is inside out .*, where this job writes and deletes"):
+        check_inputs(tiny.with_config(**changes).config)
     assert pathlib.Path(run.path).exists()
 
 
@@ -484,6 +487,9 @@ def test_what_the_runs_find_is_counted_over_all_questions(
     assert found["gold_passage", 1] == (1.0, 1)
     assert found["gold_page", 1][1] == found["kilt_r_precision", 0][1] == 5
     assert found["gold_page", 5] == (1.0, 5)
+    # one page a question: KILT's recall at the last cutoff finds it too
+    assert found["kilt_recall", 5] == (1.0, 5)
+    assert found["kilt_r_precision", 0] == found["kilt_recall", 1] != (0.0, 5)
     assert found["contains_answer", 5][1] == 6
     assert [one.title for one in shown] == ["tiny: retrieval measures"]
     # sealed: the same again reads no passages

@@ -118,7 +118,8 @@ def test_a_text_that_differs_from_the_passages_ends_the_job(tiny: Tiny) -> None:
         prepare(changed.config)
     assert error.value.problems == (
         "document 'd1' has two texts: 'she built the marn bridge' (the passages) and 'he built another bridge' (run "
-        "'bad', query 'q1', rank 2). Give each text an id of its own",
+        "'bad', query 'q1', rank 2). Give each text an id of its own, or leave out an id that several share: documents "
+        "of lists are then called by a hash of their title and text",
     )
     assert not (pathlib.Path(changed.config.out) / CORPUS.name).exists()
 

@@ -18,7 +18,7 @@ DIGESTS = {
     "labels": "2f741e7e1b2ee223",
     "utility": "bcb94b269c18b518",
     "per_query": "da64504b89e2eb93",
-    "correlations": "d1e76ca1af74bbe2",
+    "correlations": "b4183f14f0d0f2e4",
 }
 
 

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import dataclasses
 import gc
 import json
 import math
 import pathlib
+import re
 import subprocess
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import polars as pl
 import psutil
 import pytest
 from crashes import NUM_REQUESTS, kill_midway, start_job, stored, write_larger
@@ -105,6 +108,10 @@ ONCE = {
     "no JSON object": Reply(raw="[]"),
     "no choice": Reply(choice=None),
     "an error with status 200": Reply(raw='{"error": {"message": "overloaded"}}'),
+    "an error beside a text with status 200": Reply(
+        text="an", choice={"error": {"code": 502, "message": "gone"}}
+    ),
+    "an aborted answer": Reply(text="an", choice={"finish_reason": "abort"}),
     "nothing": Reply(delay=math.inf),
 }
 
@@ -148,6 +155,19 @@ ALWAYS = {
         "refused",
         "content filter",
     ),
+    "an error in the choice": (
+        Reply(text="an", choice={"finish_reason": "error", "error": {"code": 502, "message": "gone"}}),
+        7,
+        "resource",
+        "the answer is an error: gone, 7 times",
+    ),
+    "a refusal": (
+        Reply(choice={"message": {"content": None, "refusal": "I will not."}}),
+        1,
+        "refused",
+        "I will not.",
+    ),
+    "a tool": (Reply(choice={"finish_reason": "tool_calls"}), 1, "input", "turn tools off"),
 }
 
 
@@ -175,8 +195,8 @@ NOTED = {
     "length": (Reply(text="half an", choice={"finish_reason": "length"}), "half an", ("cut",)),
     "empty": (Reply(text=""), "", ("empty",)),
     "null": (Reply(choice={"message": {"content": None}}), "", ("empty",)),
-    "no message": (Reply(choice={"message": None}), "", ("empty",)),
-    "parts in place of a text": (Reply(choice={"message": {"content": [{"text": "a"}]}}), "", ("empty",)),
+    "parts in place of a text": (Reply(choice={"message": {"content": [{"text": "a"}]}}), "a", ()),
+    "control tokens": (Reply(text="Orla<|eot_id|></s>"), "Orla", ("control",)),
     "thinking": (Reply(text="<think>hm,\nwell</think>\n\nOrla"), "Orla", ("thinking",)),
     "thinking, opened by the template": (Reply(text="hm,\nwell</think>\nOrla"), "Orla", ("thinking",)),
     "thinking to the end": (
@@ -190,8 +210,8 @@ NOTED = {
         ("thinking",),
     ),
     "a sign that is no thinking": (Reply(text="a <think> b"), "a <think> b", ()),
-    "counts that are none": (Reply(fields={"usage": {"prompt_tokens": "many"}}), "an answer", ()),
-    "no counts": (Reply(fields={"usage": None}), "an answer", ()),
+    "counts that are none": (Reply(fields={"usage": {"prompt_tokens": "many"}}), "an answer", ("estimated",)),
+    "no counts": (Reply(fields={"usage": None}), "an answer", ("estimated",)),
 }
 
 
@@ -356,7 +376,7 @@ def test_the_handshake_finds_out_what_a_server_can_do(server: MisbehavingServer)
     found = model.facts()
     assert found["base_url"] == [server.url]
     assert found["handshake"] == {
-        "answers": [{"text": "Paris, cat, dog", "model": MODEL, "fingerprint": None}],
+        "answers": [{"text": "Paris, cat, dog", "model": MODEL, "fingerprint": None, "counts_tokens": True}],
         "is_steady": True,
         "context_length": 4096,
         "token_field": "max_tokens",
@@ -539,7 +559,7 @@ def test_missing_and_wrong_settings_are_refused_and_no_key_is_repeated(
     [
         (
             {"price_per_million": {"input": math.nan, "output": 1.0}},
-            "price_per_million.input must be a number",
+            "price_per_million.input: expected a number, got nan",
         ),
         ({"price_per_million": {"input": -1.0, "output": 1.0}}, "price_per_million.input must be a number"),
         ({"price_per_million": {"input": 1.0}}, "must have a price for output"),
@@ -562,7 +582,7 @@ def test_a_price_that_is_no_number_is_one_message(capsys: pytest.CaptureFixture[
     with pytest.raises(SystemExit) as refused:
         parse(JobConfig, "", ["--reader.price_per_million", "{input: cheap, output: 1}"])
     assert refused.value.code == 2
-    assert 'error: "reader.price_per_million": expected float, got cheap' in capsys.readouterr().err
+    assert "error: reader.price_per_million.input: expected a number, got cheap" in capsys.readouterr().err
 
 
 # --- how many are under way ---
@@ -946,7 +966,14 @@ def test_a_dry_run_says_what_the_requests_will_cost(
     )
 
 
-def test_a_key_stands_nowhere(
+def forms(key: str) -> dict[str, str]:
+    """A key in the encodings in which servers repeat it, and the longest part that each shows of it."""
+    basic = base64.b64encode(f"me:{key}".encode()).decode()
+    percent = "".join(f"%{ord(one):02x}" for one in key)
+    return {key: key, basic: basic[4:-4], percent: percent, key.encode().hex(): key.encode().hex()}
+
+
+def test_a_key_is_in_no_message_answer_or_file(
     tiny_served: Tiny,
     server: MisbehavingServer,
     job: RunJob,
@@ -954,19 +981,34 @@ def test_a_key_stands_nowhere(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     server.key = KEY
+    server.fingerprint = f"fp of {KEY}"
     monkeypatch.setenv("TINY_KEY", KEY)
     reader = dataclasses.replace(tiny_served.config.reader, api_key_env="TINY_KEY")
-    # a server that repeats the key in what it says, and breaks in the middle
-    server.behave = lambda asked: (
-        error_reply(400, f"no: Bearer {KEY}") if asked.number == 3 else titles(asked)
-    )
-    code, said = job("compare", tiny_served.with_config(reader=reader))
+    text = f"I am called with {' and '.join(forms(KEY))}."
+
+    # a server that repeats the key in what it says and answers, and breaks in the middle
+    def behave(asked: Asked) -> Reply:
+        return error_reply(400, f"no: Bearer {KEY}") if asked.number == 3 else Reply(text=text)
+
+    server.behave = behave
+    config = tiny_served.with_config(reader=reader)
+    code, said = job("compare", config)
     assert code == 1
     assert "no: Bearer ***" in said
     written = [path for path in tiny_served.folder.rglob("*") if path.is_file()]
     assert len(written) > 3
-    assert KEY not in said
-    assert not [path for path in written if KEY.encode() in path.read_bytes()]
+    tables = [pl.read_parquet(path) for path in written if path.suffix == ".parquet"]
+    (output,) = {
+        one for table in tables if "error_kind" in table.columns for one in table["output"].drop_nulls()
+    }
+    assert re.fullmatch(r"I am called with \*\*\* and \S+\*\*\*\S* and \*\*\* and \*\*\*\.", output)
+    for shown in forms(KEY).values():
+        assert shown not in said
+        assert not [path for path in written if shown.encode() in path.read_bytes()]
+    # the second start compares the server with what was kept of the first
+    server.behave = lambda asked: Reply(text=text)
+    code, said = job("compare", config.with_config(retry_failed=True, max_error_fraction=0.0))
+    assert code == 0, said
 
 
 @pytest.mark.long

@@ -1,11 +1,16 @@
-"""Connecting to a running Ray: what keeps a job out of it is one line that says what to do. Needs no Ray."""
+"""Starting a Ray, and connecting to one: what keeps a job out of it is one line that says what to do."""
 
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from typing import Any
 
 import pytest
 import ray
+from quiet_ray import ENVIRONMENT
+from ray._private import ray_constants
 from ray.exceptions import AuthenticationError
 
 from erag_ray.cluster import ray_session
@@ -61,3 +66,72 @@ def test_another_reason_is_told_in_one_line(failing: None, monkeypatch: pytest.M
     assert "RAY_ADDRESS" in str(told.value)
     assert "token" not in str(told.value)
     assert "\n" not in str(told.value)
+
+
+SLOW = "The current node timed out during startup. This could happen because\n the GCS has become overloaded."
+
+
+@pytest.fixture
+def starts(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> list[dict[str, Any]]:
+    """A Ray that does not start the first times; the arguments of each start."""
+    starts: list[dict[str, Any]] = []
+
+    def init(**arguments: Any) -> None:
+        starts.append(arguments)
+        if len(starts) <= request.param:
+            raise Exception(SLOW)  # as Ray does
+
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", init)
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    return starts
+
+
+@pytest.mark.parametrize("starts", [1], indirect=True)
+def test_a_ray_that_starts_slowly_is_started_once_more(
+    starts: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO", "erag_ray"), ray_session():
+        assert [start["address"] for start in starts] == ["local", "local"]
+    assert ray_constants.ENABLE_RAY_CLUSTER
+    (line,) = caplog.messages
+    assert line.startswith("Ray did not start: The current node timed out during startup. This could")
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("starts", [2], indirect=True)
+def test_a_ray_that_does_not_start_is_one_line_without_a_traceback(starts: list[dict[str, Any]]) -> None:
+    expected = "did not start on this machine, tried twice: The current node"
+    with pytest.raises(JobError, match=expected) as told, ray_session():
+        raise AssertionError("started")
+    assert "Start the same command again" in str(told.value)
+    assert "\n" not in str(told.value)
+    assert told.value.__cause__ is told.value.__context__ is None
+    assert len(starts) == 2
+
+
+LISTENING = """
+import psutil, ray
+from erag_ray.cluster import ray_session
+
+with ray_session():
+    assert ray.get(ray.remote(ray.util.get_node_ip_address).remote()) == "127.0.0.1"
+    here = psutil.Process()
+    for process in (here, *here.children(recursive=True)):
+        for one in process.net_connections("inet"):
+            if one.status == psutil.CONN_LISTEN:
+                print(one.laddr.ip.removeprefix("::ffff:"))
+"""
+
+
+@pytest.mark.long
+def test_a_local_ray_listens_on_the_loopback_only() -> None:
+    environment = {**os.environ, **ENVIRONMENT}
+    environment.pop("RAY_ADDRESS", None)
+    done = subprocess.run(
+        [sys.executable, "-c", LISTENING], env=environment, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    addresses = done.stdout.split()
+    assert len(addresses) > 4
+    assert set(addresses) == {"127.0.0.1"}

@@ -14,15 +14,16 @@ import pytest
 from tiny import RunJob, Tiny, kilt_line, passage_line, trec_lines
 
 from erag_ray.annotators import ANNOTATORS, Annotator, Evidence
-from erag_ray.config import ReaderConfig, parse
+from erag_ray.config import JudgeConfig, ReaderConfig, parse
 from erag_ray.errors import InputError, JobError
+from erag_ray.extras.sequential_test import stage as settling
+from erag_ray.extras.sequential_test.config import SettleConfig
+from erag_ray.extras.sequential_test.schemas import INTERIM_ANALYSES
+from erag_ray.extras.sequential_test.stage import settle
 from erag_ray.inference import actor
 from erag_ray.inputs.stage import prepare
 from erag_ray.measures import compute, list_ideal
-from erag_ray.schemas import COSTS, INTERIM_ANALYSES, REQUESTS
-from erag_ray.sequential_test import stage as settling
-from erag_ray.sequential_test.config import SettleConfig
-from erag_ray.sequential_test.stage import settle
+from erag_ray.schemas import COSTS, REQUESTS
 from erag_ray.store import TableStore
 
 pytestmark = pytest.mark.filterwarnings(
@@ -422,6 +423,10 @@ def test_auxiliary_labels_that_cannot_be_are_refused_before_anything_is_read(
         (
             {"auxiliary_reader": ReaderConfig(kind="nothing")},
             "auxiliary_reader.kind: unknown reader 'nothing'",
+        ),
+        (
+            {"auxiliary": "llm_relevance", "judge": JudgeConfig(model="a", num_queries=5)},
+            "llm_relevance must label all documents; leave judge.num_queries out",
         ),
     ]
     for changes, message in wrong:

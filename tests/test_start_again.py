@@ -67,14 +67,15 @@ def finish(command: list[str]) -> None:
 def test_two_jobs_on_one_store_at_once_each_have_every_request_once(tmp_path: pathlib.Path) -> None:
     config = write_larger(tmp_path)
     jobs = [dataclasses.replace(config, out=str(tmp_path / name)) for name in ("one", "two")]
-    for job in jobs:
-        pathlib.Path(job.out).mkdir()
-    commands = [job_command(job, pathlib.Path(job.out)) for job in jobs]
+    folders = [tmp_path / f"config-{number}" for number in range(len(jobs))]
+    for folder in folders:
+        folder.mkdir()
+    commands = [job_command(job, folder) for job, folder in zip(jobs, folders, strict=True)]
     start = time.monotonic()
-    started = [start_job(command) for command in commands]
-    for process in started:
-        _, told = process.communicate(timeout=300)
-        assert process.returncode == 0, told
+    with start_job(commands[0]) as first, start_job(commands[1]) as second:
+        for process in (first, second):
+            _, told = process.communicate(timeout=300)
+            assert process.returncode == 0, told
     for job in jobs:
         counts = counted(job)
         counts.row("two jobs at once, one store", time.monotonic() - start)

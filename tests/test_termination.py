@@ -20,10 +20,10 @@ from tiny import job_command, write_tiny
 from trainings import tiny_training
 
 from erag_ray.config import JobConfig, ReaderConfig, RetrieveConfig, RetrieverConfig, SearchConfig
+from erag_ray.extras.train.config import StageConfig
+from erag_ray.extras.train.log import read_log
 from erag_ray.store import LEASES
 from erag_ray.termination import keep_handler, sigterm_interrupts
-from erag_ray.train.config import StageConfig
-from erag_ray.train.log import read_log
 
 ROOT = pathlib.Path(__file__).parents[1]
 STOPPED = "stopped; start the same command again to go on"
@@ -148,6 +148,23 @@ def test_a_job_with_requests_at_a_server_stops_with_one_line(tmp_path: pathlib.P
         ended, told = stop(job_command(config, tmp_path), in_flight, signal.SIGTERM)
     assert ended == 143
     assert_clean(told, config)
+
+
+@pytest.mark.cluster
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_job_that_is_stopped_keeps_what_a_server_has_answered(
+    tmp_path: pathlib.Path, number: signal.Signals
+) -> None:
+    with serving(MisbehavingServer()) as server:
+        server.behave = lambda asked: Reply(delay=float("inf") if asked.number > 40 else 0.0)
+        reader = ReaderConfig(kind="served", model=MODEL, base_url=server.url, revision="1", concurrency=8)
+        changes = {"reader": reader, "num_readers": 0, "write_every_seconds": 3600.0}
+        config = dataclasses.replace(write_larger(tmp_path), **changes)
+        is_silent = lambda job: len(server.asked) >= 48  # noqa: E731
+        ended, told = stop(job_command(config, tmp_path), is_silent, number)
+    assert ended == 128 + number
+    assert_clean(told, config)
+    assert len(stored(config)) == 40
 
 
 @pytest.mark.cluster

@@ -19,10 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import RunJob, Tiny, compare, job_command, write_tiny
 
-from erag_ray.config import JobConfig, parse
+from erag_ray.errors import InputError
+from erag_ray.extras.track import TRACKERS, TrackedRun, check_tracker, safe_name, track
 from erag_ray.schemas import COSTS, MEANS, PER_QUERY
 from erag_ray.store import TableStore
-from erag_ray.track import TRACKERS, TrackedRun, safe_name, track
 
 
 @pytest.fixture(scope="module")
@@ -127,11 +127,9 @@ def test_a_folder_of_runs_is_not_the_library(
     assert "track: wandb is not installed" in text
 
 
-def test_an_unknown_tracker_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as stopped:
-        parse(JobConfig, "A job.", ["--track", "mlfow"])
-    assert stopped.value.code == 2
-    assert "'mlflow', 'trackio', 'wandb'" in capsys.readouterr().err
+def test_an_unknown_tracker_is_refused(tiny: Tiny) -> None:
+    with pytest.raises(InputError, match=r"unknown tracker 'mlfow'; known: .* Did you mean 'mlflow'"):
+        check_tracker(tiny.with_config(track="mlfow").config)
 
 
 def test_a_tracker_that_fails_leaves_all_tables_and_says_so(

@@ -14,10 +14,10 @@ from models import form_for, loaded, outputs
 from trainings import ROOT, curve, result, run, tiny_training
 
 from erag_ray.errors import JobError
+from erag_ray.extras.train.config import TrainConfig
+from erag_ray.extras.train.stage import train
+from erag_ray.extras.train.workers import full_path
 from erag_ray.requests import Passage, Request
-from erag_ray.train.config import TrainConfig
-from erag_ray.train.stage import train
-from erag_ray.train.workers import full_path
 
 pytestmark = pytest.mark.filterwarnings(
     r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*", r"ignore::UserWarning:ray\..*"
@@ -42,7 +42,7 @@ def test_the_job_trains_a_reader_and_does_nothing_the_second_time(
 ) -> None:
     # workers start in a folder of their own: a relative out is the driver's
     monkeypatch.chdir(tmp_path)
-    config = dataclasses.replace(tiny_training(tmp_path / "ray", num_workers=2, progress=True), out="ray")
+    config = dataclasses.replace(tiny_training(tmp_path / "ray", num_workers=2, progress=True), out="trained")
     job(monkeypatch, config)
     said = capfd.readouterr().err
     assert "training on 20 questions, 20 passages, 10 steps; 6 dev questions" in said

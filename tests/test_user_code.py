@@ -25,6 +25,8 @@ from erag_ray import user_code
 from erag_ray.cluster import ray_session
 from erag_ray.config import JobConfig, ReaderConfig, RetrieverConfig
 from erag_ray.errors import InputError, JobError
+from erag_ray.extras.sequential_test import stage as settling
+from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.inference import ModelActor, run
 from erag_ray.inputs.stage import prepare
 from erag_ray.models import Isolation, Rendered, make_model, model_id, render_isolated
@@ -32,9 +34,8 @@ from erag_ray.models.isolation import ERRORS_IN_A_ROW
 from erag_ray.requests import Passage, Request, Response
 from erag_ray.schemas import LABELS, UTILITY
 from erag_ray.scores import score_named
-from erag_ray.sequential_test import stage as settling
-from erag_ray.sequential_test.config import SettleConfig
-from erag_ray.store import JobTracebacks, ResponseStore, TableStore, as_frame
+from erag_ray.store import ResponseStore, TableStore, as_frame
+from erag_ray.tracebacks import JobTracebacks
 
 ROOT = pathlib.Path(__file__).parents[1]
 

@@ -119,6 +119,8 @@ def test_the_engine_gets_the_keys_of_the_config(folder: str) -> None:
 class FakeEngine:
     """Half of the log of a token's id, for every token at every place; writes the end at once."""
 
+    finish_reason = "stop"
+
     def __init__(self, **arguments: Any) -> None:
         self.llm_engine, self.waiting, self.most = self, list[tuple[str, Any, Any]](), 0
 
@@ -137,7 +139,7 @@ class FakeEngine:
         own = [{id_: logprob(id_)} for id_ in ids] if getattr(params, "prompt_logprobs", None) == 0 else None
         wanted = {id_: logprob(id_) for id_ in getattr(params, "logprob_token_ids", [])}
         output = types.SimpleNamespace(token_ids=[params.stop_token_ids[0]] if params.stop_token_ids else [5])
-        output.logprobs = [wanted]
+        output.logprobs, output.finish_reason = [wanted], self.finish_reason
         fields = {"request_id": name, "finished": True, "prompt_logprobs": own, "outputs": [output]}
         return types.SimpleNamespace(**fields, num_cached_tokens=3)
 
@@ -185,6 +187,19 @@ def test_answers_are_scored_with_their_ends_however_many_there_are(folder: str) 
         tuple(range(MAX_NEXT, 2 * MAX_NEXT)),
         tuple(range(2 * MAX_NEXT, 300)),
     ] * 2
+
+
+@pytest.mark.usefixtures("has_vllm", "fake")
+@pytest.mark.parametrize("reason", ["stop", "length", "abort", "error"])
+def test_a_request_that_vllm_gives_up_is_an_error(
+    folder: str, monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    monkeypatch.setattr(FakeEngine, "finish_reason", reason)
+    model = make_model(config(folder))
+    model.load()
+    ((_, response),) = model.run([Request(Form(method="generate", prompt=PLAIN, max_new_tokens=8), "Who?")])
+    assert (response.failure is None) == (reason in ("stop", "length"))
+    assert response.failure is None or (response.failure.kind, response.text) == ("resource", None)
 
 
 def vllm_parts(model: Any, prompt: Any, num_ends: int) -> list[EngineRequest]:

@@ -1,8 +1,8 @@
 """Agreement of two columns over the same queries, such as a measure of labels and the utility.
 
 Inputs are float arrays without nulls, bootstrap weights and permutations of their queries. Results are `Agreement`, or
-means with intervals. Only `resample_weights`, `permutations` and `sign_flips` draw random numbers, so columns that
-share them are compared in pairs.
+means with intervals. Only `resample_weights` and `permutations` draw random numbers, so columns that share them are
+compared in pairs.
 
 Every resample is evaluated exactly, see `erag_ray.agreement.statistics`. To add a statistic, write a function there and
 add an entry to `STATISTICS`.
@@ -11,7 +11,7 @@ add an entry to `STATISTICS`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,20 +19,17 @@ import numpy.typing as npt
 
 from erag_ray.agreement.cells import Cells, Floats, Orders, Weights, fold, ratio
 from erag_ray.agreement.differences import (
-    ALPHA,
     POWER,
     TIE_DIGITS,
     detectable_difference,
     effect_size,
-    holm,
-    num_needed,
     paired_differences,
-    randomisation_p_values,
     round_up,
-    sign_flips,
 )
+from erag_ray.agreement.families import AdjustedTest, Family, holm
+from erag_ray.agreement.paired_test import PairedTest, paired_test
 from erag_ray.agreement.prediction_powered import LabelSample, PoweredValues, powered_values
-from erag_ray.agreement.proportions import largest_share, p_of_share_below, wilson_interval
+from erag_ray.agreement.proportions import wilson_interval
 from erag_ray.agreement.statistics import (
     Statistic,
     kendall_tau_b,
@@ -45,39 +42,36 @@ from erag_ray.registry import find_instance
 from erag_ray.user_code import with_guards
 
 __all__ = [
-    "ALPHA",
     "MIN_FOR_P_VALUE",
     "POWER",
     "STATISTICS",
     "TIE_DIGITS",
+    "AdjustedTest",
     "Agreement",
+    "Family",
     "Interval",
     "LabelSample",
+    "PairedTest",
     "PoweredValues",
     "Resampled",
     "agree",
     "agree_over_runs",
     "agreement_difference",
-    "bootstrap_p_values",
     "detectable_difference",
     "difference_of",
     "effect_size",
     "holm",
-    "largest_share",
     "mean_intervals",
-    "num_needed",
-    "p_of_share_below",
     "paired_differences",
+    "paired_test",
     "permutation_p_values",
     "permutations",
     "permutations_among",
     "powered_values",
-    "randomisation_p_values",
     "resample_weights",
     "resampled_agreement",
     "round_up",
     "share_intervals",
-    "sign_flips",
     "wilson_interval",
 ]
 
@@ -289,26 +283,6 @@ def share_intervals(
     ]
 
 
-def bootstrap_p_values(columns: Floats, weights: Weights, least: float) -> Floats:
-    """Compute one-sided bootstrap p-values of "the mean of the column is above ``least``".
-
-    p = (b + 1) / (B + 1), where b of the B resamples that `mean_intervals` draws have a mean of at most ``least``.
-
-    Args:
-        columns: [num_queries, num_columns]; NaN is left out of its column.
-        weights: [num_resamples, num_queries] from `resample_weights`.
-        least: the value that the mean is to exceed.
-
-    Returns:
-        [num_columns]; 1 for a column with fewer than 2 values.
-    """
-    resampled = _resampled_means(columns, weights)
-    # not above, within rounding; a resample without any value (NaN) speaks against it
-    at_most = (~(resampled > least + 10.0**-TIE_DIGITS)).sum(axis=0)
-    p_values = (at_most + 1.0) / (len(resampled) + 1.0)
-    return np.where((~np.isnan(columns)).sum(axis=0) < 2, 1.0, p_values)
-
-
 def _resampled_means(columns: Floats, weights: Weights) -> Floats:
     """Return the mean of each column in each resample, [num_resamples, num_columns]; NaN without values."""
     checked = _checked(weights, len(columns))
@@ -335,15 +309,12 @@ def agreement_difference(
     weights: Weights,
     confidence: float = 0.95,
 ) -> Interval:
-    """Return (statistic(a, y) - statistic(b, y), low, high), paired: how much better a agrees with y than b.
+    """Return (statistic(a, y) - statistic(b, y), low, high): how much better a agrees with y than b.
 
-    All three are [num_queries] over the same queries. Each resample draws the same queries for both statistics. There
-    is no difference if a column is constant; resamples with a constant column are left out, and above 5 % of them there
-    is no interval.
-    Raises as `agree`.
+    All three are [num_queries] over the same queries; see `difference_of`. Raises as `agree`.
     """
     first, second = (resampled_agreement(column, y, statistic, weights) for column in (a, b))
-    return difference_of(first, second, confidence)
+    return difference_of(first, second, confidence=confidence)[:3]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -357,7 +328,7 @@ class Resampled:
 def resampled_agreement(
     x: npt.ArrayLike, y: npt.ArrayLike, statistic: str, weights: Weights
 ) -> Resampled | None:
-    """Return one side of `agreement_difference`, to use in several; None if a column is constant."""
+    """Return a statistic and its resamples, for `difference_of`; None if a column is constant. Raises as `agree`."""
     chosen = _find(statistic)
     first, second = _columns(x, y)
     checked = _checked(weights, len(first))
@@ -367,11 +338,44 @@ def resampled_agreement(
     return Resampled(value=_of_all(chosen, cells), values=chosen.function(cells, checked))
 
 
-def difference_of(a: Resampled | None, b: Resampled | None, confidence: float = 0.95) -> Interval:
-    """Return (a - b, low, high) for two statistics with the same weights; see `agreement_difference`."""
+def difference_of(
+    a: Resampled | None, b: Resampled | None, signs: Sequence[int] = (1, 1), confidence: float = 0.95
+) -> tuple[float | None, float | None, float | None, float | None]:
+    """Return (difference, low, high, p) of two statistics: how much better a agrees than b.
+
+    Paired: the two have the same weights, so each resample draws the same queries for both. The interval excludes 0
+    exactly if p, the two-sided bootstrap p-value, is below 1 - ``confidence`` (p is at least 2 / (B + 1) with B
+    resamples). There is no difference if a column is constant; resamples with a constant column are left out, and above
+    5 % of them there is no interval.
+
+    Args:
+        a: a statistic, from `resampled_agreement`.
+        b: the other one.
+        signs: of both; -1 where a negative agreement is a good one.
+        confidence: coverage of the interval.
+    """
     if a is None or b is None:
-        return None, None, None
-    return a.value - b.value, *_percentiles(a.values - b.values, confidence)
+        return None, None, None, None
+    resampled = signs[0] * a.values - signs[1] * b.values
+    low, high = _percentiles(resampled, confidence)
+    p_value = None if low is None else _p_of_zero(resampled[~np.isnan(resampled)])
+    return signs[0] * a.value - signs[1] * b.value, low, high, p_value
+
+
+def _p_of_zero(resampled: Floats) -> float:
+    """Return the least alpha whose percentile interval excludes 0, but at least 2 / (B + 1)."""
+    ordered = np.sort(resampled)
+    share = min(_share_up_to_zero(ordered), _share_up_to_zero(-ordered[::-1]))
+    return min(1.0, max(2 * share, 2 / (len(ordered) + 1)))
+
+
+def _share_up_to_zero(ordered: Floats) -> float:
+    """Return the largest share whose quantile is at most 0; quantiles between two values are interpolated."""
+    count = int(np.searchsorted(ordered, 0.0, side="right"))
+    if count in (0, len(ordered)):
+        return float(count > 0)
+    before, after = ordered[count - 1], ordered[count]
+    return float(count - 1 - before / (after - before)) / (len(ordered) - 1)
 
 
 def _find(name: str) -> Statistic:

@@ -52,11 +52,11 @@ from erag_ray.kinds import (
     NO_RESPONSE,
     RELEVANCE,
 )
-from erag_ray.measures import FACT_MEASURES, canonical_name, default_measures
+from erag_ray.measures import FACT_MEASURES, MEASURES, canonical_name, default_measures
 from erag_ray.measures import Kind as LabelKind
 from erag_ray.registry import find_instance
 from erag_ray.schemas import LABELS, conform
-from erag_ray.scores import SHORT_ANSWERS, score_named
+from erag_ray.scores import SHORT_ANSWERS, score_named, score_sign
 from erag_ray.user_code import running
 
 __all__ = [
@@ -68,6 +68,7 @@ __all__ = [
     "Annotator",
     "Evidence",
     "RequestSpec",
+    "agreement_sign",
     "annotate",
     "annotator_named",
     "applicable_queries",
@@ -76,6 +77,7 @@ __all__ = [
     "fact_labels",
     "judged_pairs",
     "kind_of_labels",
+    "label_sign",
     "likelihood_noise",
     "no_documents",
     "request_specs",
@@ -89,29 +91,24 @@ __all__ = [
 
 
 def provenance(evidence: Evidence) -> pl.DataFrame:
-    """Return 1 if the document's page is a gold page of the query, for any answer, else 0.
+    """Return 1 if the document is a gold document of the query, or its page a gold page, for any answer, else 0.
 
-    A document without a page_id gets a null label. This is not KILT's page-level R-precision, which takes the pages of
-    one answer at a time. For queries without gold pages, label by gold passages from qrels or the question file.
+    Null (not judged) if the query names gold pages only and the document has no page_id. A gold document matches a
+    doc_id and never a page_id. This is not KILT's page-level R-precision, which takes one answer's pages at a time.
 
     Raises:
         ValueError: a document is not in the corpus.
     """
-    gold = evidence.provenance.select("query_id", "page_id", pl.lit(1.0).alias("gold"))
-    passages = _gold_passages(evidence)
-    pages = with_passage(evidence.pairs, evidence.corpus, "page_id")
-    by_page = pl.when(pl.col("page_id").is_not_null()).then(pl.col("gold").fill_null(0.0))
-    by_passage = pl.col("gold_passage").fill_null(0.0)
-    has_passages = pl.col("query_id").is_in(passages["query_id"].implode())
-    joined = pages.join(gold, on=["query_id", "page_id"], how="left").join(passages, on=PAIR, how="left")
-    return joined.select(*PAIR, label=pl.when(has_passages).then(by_passage).otherwise(by_page))
-
-
-def _gold_passages(evidence: Evidence) -> pl.DataFrame:
-    """Return the gold passages of queries without gold pages: query_id, doc_id, gold_passage (1)."""
-    rows = evidence.pairs.clear() if evidence.gold is None else evidence.gold
-    without_pages = rows.join(evidence.provenance, on="query_id", how="anti")
-    return without_pages.select(*PAIR, gold_passage=pl.lit(1.0))
+    documents = evidence.provenance.drop_nulls("doc_id").select(PAIR)
+    pages = evidence.provenance.drop_nulls("page_id").select("query_id", "page_id")
+    paged = with_passage(evidence.pairs, evidence.corpus, "page_id")
+    joined = paged.join(documents.with_columns(is_document=True), on=PAIR, how="left").join(
+        pages.with_columns(is_page=True), on=["query_id", "page_id"], how="left"
+    )
+    is_gold = pl.col("is_document").fill_null(False) | pl.col("is_page").fill_null(False)
+    names_documents = pl.col("query_id").is_in(documents["query_id"].implode())
+    is_judged = is_gold | names_documents | pl.col("page_id").is_not_null()
+    return joined.select(*PAIR, label=pl.when(is_judged).then(is_gold.cast(pl.Float64)))
 
 
 def _every_query(evidence: Evidence) -> pl.Expr:
@@ -129,8 +126,7 @@ def _has_facts(evidence: Evidence) -> pl.Expr:
 
 
 def _has_gold(evidence: Evidence) -> pl.Expr:
-    query_ids = pl.concat([evidence.provenance["query_id"], _gold_passages(evidence)["query_id"]])
-    return pl.col("query_id").is_in(query_ids.unique().implode())
+    return pl.col("query_id").is_in(evidence.provenance["query_id"].unique().implode())
 
 
 def applicable_queries(name: str, evidence: Evidence) -> pl.DataFrame:
@@ -226,6 +222,23 @@ def kind_of_labels(annotator: str, score: str) -> LabelKind:
     return declared or ("binary" if score_named(score).binary else "graded")
 
 
+def label_sign(annotator: str, score: str) -> int:
+    """Return 1 if larger labels are better, -1 if smaller ones are, 0 for neither; of questions with this score.
+
+    It is 1 for user code that is not installed.
+    """
+    with contextlib.suppress(ValueError):
+        declared = annotator_named(annotator)
+        return score_sign(score) if declared.kind is None else declared.sign
+    return 1
+
+
+def agreement_sign(annotator: str, measure: str, score: str) -> int:
+    """Return -1 where a good measure of labels agrees negatively with the score, else 1."""
+    of_measure = MEASURES[measure].sign if measure in MEASURES else 1
+    return (label_sign(annotator, score) or 1) * of_measure * (score_sign(score) or 1)
+
+
 READER_AND_SCORE: frozenset[Literal["reader", "score"]] = frozenset({"reader", "score"})
 ABSTENTIONS = RequestSpec(NO_RESPONSE, every_pair)
 SPANS = "short answers, scored by exact_match or match: verdicts and dialogue are not looked for in passages"
@@ -240,6 +253,7 @@ ANNOTATORS: dict[str, Annotator] = {
             kind=None,
             requests=(RequestSpec(ANSWER, every_pair),),
             fills=READER_AND_SCORE,
+            is_utility_of_one=True,
         ),
         Annotator(
             name="erag_facts",
@@ -366,6 +380,7 @@ ANNOTATORS: dict[str, Annotator] = {
             fills=READER_AND_SCORE,
             measures=("P",),
             uses_threshold=True,
+            sign=-1,
         ),
     )
 }

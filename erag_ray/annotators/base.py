@@ -28,9 +28,7 @@ class Evidence:
     corpus: pl.DataFrame
     """CORPUS; at least the documents of the pairs, if the annotator uses passages."""
     provenance: pl.DataFrame
-    """PROVENANCE: the gold pages."""
-    gold: pl.DataFrame | None = None
-    """query_id, doc_id: the gold passages, for queries without gold pages (None: no gold passages)."""
+    """PROVENANCE: gold pages and gold documents."""
     facts: pl.DataFrame | None = None
     """FACTS (None: not loaded, since no annotator uses them)."""
     values: Mapping[Kind, pl.DataFrame] = field(default_factory=dict)
@@ -125,6 +123,11 @@ class Annotator:
     """Whether it needs FACTS."""
     uses_threshold: bool = False
     """Whether its labels depend on the job's threshold."""
+    sign: Literal[1, 0, -1] = 1
+    """1: more is better; -1: less is better; 0: neither. Labels that are values of the score (``kind`` is None) are as
+    good as the score says."""
+    is_utility_of_one: bool = False
+    """The label of a document is by definition the end-to-end score of the list that holds it alone."""
 
     @property
     def roles(self) -> set[Role]:

@@ -19,9 +19,9 @@ NUM_CANDIDATES = 8
 def unrelated_pairs(evidence: Evidence, per_question: int = PER_QUESTION) -> pl.DataFrame:
     """Return up to ``per_question`` unrelated documents of each question that has pairs: columns query_id, doc_id.
 
-    They were retrieved for other questions of its dataset and not for this one, are not from its gold pages, and do
-    not contain its answers. Selection is by consistent hashing: they follow the hash of the question on a ring of
-    document hashes, so most of them stay the same if another run is added.
+    They were retrieved for other questions of its dataset and not for this one, are neither its gold documents nor of
+    its gold pages, and do not contain its answers. Selection is by consistent hashing: they follow the hash of the
+    question on a ring of document hashes, so most of them stay the same if another run is added.
 
     Raises:
         ValueError: a document is not in the corpus.
@@ -32,7 +32,8 @@ def unrelated_pairs(evidence: Evidence, per_question: int = PER_QUESTION) -> pl.
     schema = {"query_id": pl.String, "doc_id": pl.String, "offset": pl.Int64}
     others = pl.concat([pl.DataFrame(schema=schema), *parts]).join(pairs, on=PAIR, how="anti")
     paged = with_passage(others, evidence.corpus, "page_id")
-    paged = paged.join(evidence.provenance, on=["query_id", "page_id"], how="anti")
+    for gold in (["query_id", "page_id"], PAIR):
+        paged = paged.join(evidence.provenance, on=gold, how="anti")
     without = contains_answer_dpr(replace(evidence, pairs=paged.select(PAIR))).filter(pl.col("label") == 0)
     unrelated = paged.join(without, on=PAIR, how="semi").sort("query_id", "offset")
     return unrelated.group_by("query_id", maintain_order=True).head(per_question).select(PAIR)

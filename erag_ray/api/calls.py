@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import polars as pl
@@ -13,20 +13,23 @@ import polars as pl
 from erag_ray.api.documents import passage_table, run_table
 from erag_ray.api.files import Given
 from erag_ray.api.questions import question_records
-from erag_ray.api.readers import IN_PROCESS, Retriever, config_of, reader_config
+from erag_ray.api.readers import IN_PROCESS, Retriever, judge_config, reader_config
 from erag_ray.api.result import Result, text_console
 from erag_ray.cli.job import job_folder
 from erag_ray.comparison import compare as run_comparison
 from erag_ray.comparison import label_documents
-from erag_ray.config import CorpusConfig, JobConfig, JudgeConfig, RetrieverConfig, SearchConfig, expand
+from erag_ray.config import JobConfig, RetrieverConfig, build, expand, is_file_name
 from erag_ray.errors import InputError
 from erag_ray.logs import on_stderr
 from erag_ray.retrieve.outside.runs import register_retriever
 from erag_ray.schemas import DOCUMENT_OUTPUTS, LABELS
 from erag_ray.store import TableStore
 
-CONFIGS: Mapping[str, type] = {"judge": JudgeConfig, "search": SearchConfig}
-"""Keys of a job that are configs of their own: a mapping is enough."""
+READERS: Mapping[str, Callable[[object], object]] = {
+    "judge": judge_config,
+    "auxiliary_reader": lambda reader: reader_config(reader, "auxiliary_reader"),
+}
+"""Keys of a job that take what `reader` takes."""
 
 
 def compare(
@@ -36,7 +39,7 @@ def compare(
     runs: Mapping[str, object] | None = None,
     retrievers: Mapping[str, Any] | None = None,
     passages: object = None,
-    out: str = "results/comparison",
+    out: str | os.PathLike[str] = "results/comparison",
     **keys: Any,
 ) -> Result:
     """Compare retrievers by the reader that uses them; what jobs/compare.py does, for data in memory.
@@ -79,7 +82,7 @@ def label(
     runs: Mapping[str, object] | None = None,
     retrievers: Mapping[str, Any] | None = None,
     passages: object = None,
-    out: str = "results/labels",
+    out: str | os.PathLike[str] = "results/labels",
     **keys: Any,
 ) -> pl.DataFrame:
     """Label documents by their usefulness to the reader, without end-to-end evaluation.
@@ -122,15 +125,19 @@ def _job(
     runs: Mapping[str, object] | None,
     retrievers: Mapping[str, Any] | None,
     passages: object,
-    out: str,
+    out: str | os.PathLike[str],
     keys: Mapping[str, Any],
 ) -> tuple[JobConfig, Given]:
     """Return the config of the job, and the files that it reads."""
-    given = Given(out)
-    inputs: dict[str, Any] = {
-        "queries": _paths(questions) or [given.add_lines(question_records(questions), "questions.jsonl")],
-        **_run_keys(given, runs or {}, retrievers or {}),
-    }
+    if not isinstance(out, str | os.PathLike):
+        raise InputError([f"out: expected a path, got {out!r}"])
+    out = os.fspath(out)
+    given, queries, are_numbered = Given(out), _paths(questions), False
+    if not queries:
+        records, are_numbered = question_records(questions)
+        queries = [given.add_lines(records, "questions.jsonl")]
+    run_keys = _run_keys(given, runs or {}, retrievers or {}, are_numbered=are_numbered)
+    inputs: dict[str, Any] = {"queries": queries, **run_keys}
     if passages is not None:
         inputs["passages"] = _paths(passages) or [
             given.add_table(passage_table(passages), "passages.parquet")
@@ -138,26 +145,11 @@ def _job(
     reader_keys = reader_config(reader)
     if reader_keys.kind in IN_PROCESS:
         inputs["num_readers"] = 0
-    configs: dict[str, Any] = {
-        name: config_of(CONFIGS[name], value, name)
-        for name, value in keys.items()
-        if name in CONFIGS and isinstance(value, Mapping)
+    models = {
+        name: READERS[name](value) for name, value in keys.items() if name in READERS and value is not None
     }
-    if "corpora" in keys:
-        configs["corpora"] = {name: _corpus(name, corpus) for name, corpus in keys["corpora"].items()}
-    config = config_of(JobConfig, {**inputs, **keys, **configs, "reader": reader_keys, "out": out}, "compare")
+    config = build(JobConfig, {**inputs, **keys, **models, "reader": reader_keys, "out": out})
     return _expanded(config), given
-
-
-def _corpus(name: str, corpus: object) -> CorpusConfig:
-    if isinstance(corpus, CorpusConfig):
-        return corpus
-    if not isinstance(corpus, Mapping):
-        raise InputError(
-            [f"corpora.{name}: must be a mapping of passages, or of knowledge_source and splitter"]
-        )
-    config: CorpusConfig = config_of(CorpusConfig, corpus, f"corpora.{name}")
-    return config
 
 
 def _expanded(config: JobConfig) -> JobConfig:
@@ -175,22 +167,50 @@ def _paths(value: object) -> list[str]:
     return [os.fspath(path) for path in values]
 
 
-def _run_keys(given: Given, runs: Mapping[str, object], retrievers: Mapping[str, Any]) -> dict[str, Any]:
+def _run_keys(given: Given, runs: object, retrievers: object, *, are_numbered: bool) -> dict[str, Any]:
     """Return the keys ``runs`` and ``retrievers`` of the job: objects that retrieve are retrievers too."""
     paths: dict[str, str] = {}
     settings: dict[str, RetrieverConfig] = {}
-    for name, run in {**runs, **retrievers}.items():
+    named = {"runs": _named_runs(runs, "runs"), "retrievers": _named_runs(retrievers, "retrievers")}
+    for key, name, run in [(key, *item) for key, items in named.items() for item in items]:
+        if name in paths or name in settings:
+            raise InputError([f"runs and retrievers: both name {name}. Give each run a name of its own"])
         if isinstance(run, str | os.PathLike):
             paths[name] = os.fspath(run)
-        elif name in retrievers and isinstance(run, Mapping):
-            settings[name] = config_of(RetrieverConfig, run, name)
+        elif key == "retrievers" and isinstance(run, Mapping):
+            settings[name] = build(RetrieverConfig, run, f"retrievers.{name}")
         elif isinstance(run, RetrieverConfig):
             settings[name] = run
         elif (retriever := _retriever(name, run)) is not None:
             settings[name] = retriever
+        elif not is_file_name(name):
+            text = f"{name!r} cannot be a file name, and its lists are kept in a file of this name"
+            raise InputError([f"runs: {text}. Choose another, without / and .."])
         else:
-            paths[name] = given.add_table(run_table(run, name), "runs", f"{name}.parquet")
+            table = run_table(run, name)
+            if are_numbered and "0" in table["query_id"]:
+                text = "a list of the question '0', but the questions have no ids and are numbered from '1'"
+                raise InputError(
+                    [f"runs[{name!r}]: {text}. Number the lists from 1, or give the questions ids"]
+                )
+            paths[name] = given.add_table(table, "runs", f"{name}.parquet")
     return {"runs": paths, "retrievers": settings}
+
+
+def _named_runs(runs: object, key: str) -> Iterable[tuple[str, Any]]:
+    """Return names and runs of an argument.
+
+    Raises:
+        InputError: it is no mapping of names.
+    """
+    if not isinstance(runs, Mapping) or not all(isinstance(name, str) for name in runs):
+        kind = (
+            "a mapping whose keys are not all strings"
+            if isinstance(runs, Mapping)
+            else f"a {type(runs).__name__}"
+        )
+        raise InputError([f"{key}: {kind}; it must be a mapping of names, such as {{'bm25': ...}}"])
+    return runs.items()
 
 
 def _retriever(name: str, run: object) -> RetrieverConfig | None:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from erag_ray.config import PromptConfig, ReaderConfig, unknown_key
+from erag_ray.config import JudgeConfig, PromptConfig, ReaderConfig, build
 from erag_ray.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,14 +62,15 @@ class Function:
         """Make the function known to this process and return the config that names it."""
         from erag_ray.models import register_function
 
-        register_function(self.function, self.name, self.revision)
-        return ReaderConfig(
+        config = ReaderConfig(
             kind="function",
             model=self.name,
             revision=self.revision,
             batch_size=self.batch_size,
             prompt=self.prompt,
         )
+        register_function(self.function, str(config.model), str(config.revision))
+        return config
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,11 +86,11 @@ class Retriever:
     revision: str
 
 
-def reader_config(reader: object) -> ReaderConfig:
+def reader_config(reader: object, key: str = "reader") -> ReaderConfig:
     """Return the config of a reader: `Served`, `Causal`, `Function`, a `ReaderConfig` or a mapping of its keys.
 
     Raises:
-        InputError: it is something else.
+        InputError: it is something else, or one of its keys is wrong.
     """
     if isinstance(reader, Function):
         return reader.config()
@@ -97,29 +98,36 @@ def reader_config(reader: object) -> ReaderConfig:
         fields = {field.name: getattr(reader, field.name) for field in dataclasses.fields(ReaderConfig)}
         return ReaderConfig(**fields)
     if isinstance(reader, Mapping):
-        config: ReaderConfig = config_of(ReaderConfig, reader, "reader")
+        config: ReaderConfig = build(ReaderConfig, reader, key)
         return config
     if callable(reader):
         name = getattr(reader, "__name__", type(reader).__name__)
         example = f'erag_ray.Function({name}, name="{name}", revision="1")'
-        text = f"a function needs a name and a revision, by which its responses are cached: reader={example}"
-        raise InputError([f"reader: {text}"])
+        text = f"a function needs a name and a revision, by which its responses are cached: {key}={example}"
+        raise InputError([f"{key}: {text}"])
+    given = repr(reader) if isinstance(reader, str) else f"a {type(reader).__name__}"
+    example = (
+        f'{key}={{"kind": "causal", "model": {given}}}' if isinstance(reader, str) else "erag_ray.Function"
+    )
     raise InputError(
-        [f"reader: a {type(reader).__name__}, not a reader; see erag_ray.Served, Causal and Function"]
+        [f"{key}: {given}, not a reader. Write {example}, or erag_ray.Served, Causal or Function"]
     )
 
 
-def config_of(kind: type[Any], keys: Mapping[str, Any], name: str) -> Any:
-    """Return a config of a kind from a mapping of its keys.
+def judge_config(judge: object) -> JudgeConfig:
+    """Return the config of a judge: a `JudgeConfig`, a mapping of its keys, or a reader with the keys of its model.
 
     Raises:
-        InputError: a key is unknown, or a value is wrong.
+        InputError: it is something else, or has a key of readers that judges do not have.
     """
-    known = {field.name for field in dataclasses.fields(kind)}
-    wrong = [unknown_key(key, kind) for key in keys if key not in known]
-    if wrong:
-        raise InputError([f"{name}: {text}" for text in wrong])
-    try:
-        return kind(**keys)
-    except (TypeError, ValueError) as error:
-        raise InputError([f"{name}: {error}"]) from error
+    if isinstance(judge, JudgeConfig):
+        return judge
+    if isinstance(judge, Mapping):
+        keys: Mapping[str, Any] = judge
+    else:
+        reader = reader_config(judge, "judge")
+        default = ReaderConfig(kind=reader.kind)
+        keys = {name: value for name, value in vars(reader).items() if value != getattr(default, name)}
+        keys["kind"] = reader.kind
+    config: JudgeConfig = build(JudgeConfig, keys, "judge")
+    return config

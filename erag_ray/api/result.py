@@ -9,8 +9,8 @@ import io
 import polars as pl
 import rich.console
 
+from erag_ray.extensions import all_tables
 from erag_ray.report import Results, build_report, load, print_report, verdict
-from erag_ray.schemas import TABLES
 from erag_ray.store import TableStore
 
 WIDTH = 100
@@ -56,12 +56,12 @@ class Result:
             has = "" if name.startswith("_") else f"; it has {', '.join(self._tables)}"
             raise AttributeError(f"{self.out} has no sealed table {name!r}{has}")
         loaded: pl.DataFrame | None = getattr(self._results, name, None)
-        return TableStore(self.out).read(TABLES[name]) if loaded is None else loaded
+        return TableStore(self.out).read(all_tables()[name]) if loaded is None else loaded
 
     @functools.cached_property
     def _tables(self) -> list[str]:
         store = TableStore(self.out)
-        return [name for name, schema in TABLES.items() if store.is_sealed(schema) or name in LOADED]
+        return [name for name, schema in all_tables().items() if store.is_sealed(schema) or name in LOADED]
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._tables})

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from erag_ray.errors import InputError
+from erag_ray.files import is_missing
 
 Row = dict[str, Any]
 
@@ -14,7 +14,7 @@ Row = dict[str, Any]
 def rows_of(data: object, name: str) -> list[Row]:
     """Return the rows of a Polars or pandas frame, a Hugging Face dataset, or a list of mappings.
 
-    Missing values (NaN, None, pandas' NA) become None.
+    NaN in a pandas column that is not of floats is a missing value, and becomes None.
 
     Args:
         data: the frame, dataset or list.
@@ -31,7 +31,7 @@ def rows_of(data: object, name: str) -> list[Row]:
     ]
     if problems:
         raise InputError(problems[:5])
-    return [{str(key): plain(value) for key, value in item.items()} for item in items]
+    return [{str(key): value for key, value in item.items()} for item in items]
 
 
 def _items(data: object, name: str) -> list[Any]:
@@ -39,11 +39,18 @@ def _items(data: object, name: str) -> list[Any]:
     if hasattr(frame, "iter_rows"):
         return list(frame.iter_rows(named=True))
     if hasattr(frame, "iterrows"):
-        return list(frame.to_dict("records"))
+        frame = frame.reset_index() if any(frame.index.names) else frame
+        texts = [str(name) for name, dtype in frame.dtypes.items() if dtype.kind != "f"]
+        return [_without_missing(row, texts) for row in frame.to_dict("records")]
     if isinstance(frame, Mapping | str | bytes) or not isinstance(frame, Iterable):
         text = f"a {type(frame).__name__}, not a list of mappings, a Polars or pandas frame, or a dataset"
         raise InputError([f"{name}: {text}"])
     return list(frame)
+
+
+def _without_missing(row: dict[Any, Any], names: Iterable[str]) -> Row:
+    known = {str(key): value for key, value in row.items()}
+    return {**known, **{name: None for name in names if is_missing(known[name])}}
 
 
 def plain(value: Any) -> Any:
@@ -54,5 +61,4 @@ def plain(value: Any) -> Any:
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item) for item in value]
-    is_missing = value is None or type(value).__name__ in ("NAType", "NaTType")
-    return None if is_missing or (isinstance(value, float) and math.isnan(value)) else value
+    return None if is_missing(value) else value

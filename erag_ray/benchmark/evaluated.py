@@ -25,6 +25,7 @@ from erag_ray.evaluate import (
     comparisons,
     contrasts,
     correlations,
+    eligible_questions,
     means,
     measured_and_used,
     per_query,
@@ -78,7 +79,6 @@ def _settings(config: BenchmarkConfig, depth: int) -> Settings:
         statistics=list(SCIPY),
         num_resamples=config.num_resamples,
         confidence=0.95,
-        num_flips=10_000,
         num_permutations=1000,
         seed=config.seed,
     )
@@ -106,9 +106,9 @@ def _check_same(name: str, expected: Values, actual: Values) -> None:
 
 
 def _ours(data: Tables, settings: Settings) -> Callable[[], Values]:
-    applicable = {"provenance": data.queries["query_id"]}
+    eligible = {"provenance": eligible_questions("provenance", data.queries, data.labels, data.used)}
     pooled = replace(settings, ideals=[POOL])
-    table = per_query(data.labels, data.runs, applicable, data.queries, pooled)
+    table = per_query(data.labels, data.runs, eligible, data.queries, pooled)
 
     def read() -> Values:
         parts = table.partition_by("run_id", "measure", "cutoff", as_dict=True, maintain_order=True)
@@ -211,8 +211,8 @@ def table_1(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     names = ("queries", "runs", "labels", "used")
     data = Tables(**{name: pl.concat([getattr(part, name) for part in parts]) for name in names})
     settings = _settings(config, config.list_depth)
-    applicable = dict.fromkeys(ANNOTATORS, data.queries["query_id"])
-    given = (data.labels, data.runs, applicable, data.queries, settings)
+    eligible = {name: eligible_questions(name, data.queries, data.labels, data.used) for name in ANNOTATORS}
+    given = (data.labels, data.runs, eligible, data.queries, settings)
     results: dict[str, pl.DataFrame] = {}
     columns: list[DatasetColumns] = []
 

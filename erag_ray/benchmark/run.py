@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import multiprocessing
 import pathlib
@@ -12,6 +13,7 @@ import polars as pl
 
 from erag_ray.benchmark.config import BenchmarkConfig
 from erag_ray.process_memory import peak_resident_bytes
+from erag_ray.store import Folder, new_job_id
 
 COLUMNS = pl.Schema(
     {
@@ -70,12 +72,18 @@ ROOMS = {
 
 
 def run_all(config: BenchmarkConfig, say: Callable[[str], None]) -> pl.DataFrame:
-    """The table of all measurements, a row for each (`COLUMNS`); ``say`` hears of every step."""
+    """The table of all measurements, a row for each (`COLUMNS`); ``say`` hears of every step.
+
+    What is measured is in a temporary folder inside ``out``, which goes with the job.
+    """
     rows = []
-    pathlib.Path(config.out).mkdir(parents=True, exist_ok=True)
+    folder, name_of_work = Folder(config.out), f"work-{new_job_id()}"
+    folder.record_tree(name_of_work)
+    work = dataclasses.replace(config, out=str(pathlib.Path(config.out, name_of_work)))
+    pathlib.Path(work.out).mkdir(parents=True)
     for name, size in _steps(config):
         say(f"{name}: {size:,}")
-        measured = in_own_process(name, config, size)
+        measured = in_own_process(name, work, size)
         rows += [{**dict.fromkeys(COLUMNS), "passages": size, **row} for row in measured]
         for row in measured:
             took = f" in {row['seconds']:.2f} s" if "seconds" in row else ""

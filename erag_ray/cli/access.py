@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from erag_ray.config import map_paths
+from erag_ray.config import paths_of
 from erag_ray.errors import InputError
 from erag_ray.store import Folder
 from erag_ray.uris import is_uri
@@ -41,14 +41,7 @@ def check_access(config: Any) -> None:
 
 
 def _uris(config: Any) -> list[str]:
-    uris: list[str] = []
-
-    def note(path: str) -> str:
-        uris.extend([path] if is_uri(path) else [])
-        return path
-
-    map_paths(config, note)
-    return uris
+    return [path for _, path in paths_of(config) if is_uri(path)]
 
 
 def _first_of_each(uris: Iterable[str]) -> list[str]:

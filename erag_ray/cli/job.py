@@ -9,10 +9,10 @@ from typing import Any, NoReturn, TypeVar
 
 from erag_ray.cli.access import check_access
 from erag_ray.cli.public import with_public
-from erag_ray.cli.submission import check_outputs
+from erag_ray.cli.submission import check_inputs, check_outputs
 from erag_ray.errors import InputError, JobError
-from erag_ray.stages import locked
-from erag_ray.store import JobTracebacks
+from erag_ray.stages import job_memory, locked
+from erag_ray.tracebacks import JobTracebacks
 
 logger = logging.getLogger(__name__)
 Config = TypeVar("Config", bound=Any)
@@ -60,8 +60,9 @@ def job_folder(config: Config) -> Iterator[Config]:
     tracebacks = JobTracebacks(config.out)
     try:
         check_outputs(config)
+        check_inputs(config)
         check_access(config)
-        with locked(config.out), tracebacks:
+        with locked(config.out), tracebacks, job_memory():
             yield with_public(config)
     finally:
         for line in tracebacks.named():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import pathlib
 import re
 import time
@@ -17,7 +16,8 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 
 from erag_ray.errors import InputError
-from erag_ray.store import cache_folder, file_digest
+from erag_ray.ownership import UNFINISHED as UNFINISHED_FILES
+from erag_ray.store import Folder, cache_folder, file_digest, replace_file, whole_manifest
 
 RECEIPT = ".download.json"
 UNFINISHED = ".unfinished"
@@ -65,16 +65,20 @@ def download(url: str, target: pathlib.Path, show: Show) -> pathlib.Path:
         InputError: it cannot be downloaded, or the copy is not as long as its receipt says.
     """
     receipt = target.with_name(target.name + RECEIPT)
-    if receipt.is_file():
-        _check(target, json.loads(receipt.read_text()))
+    if content := whole_manifest(
+        Folder(str(target.parent)), name=receipt.name, form={"url": str, "size": int}
+    ):
+        _check(target, content)
         return target
     unfinished = target.with_name(target.name + UNFINISHED)
     unfinished.mkdir(parents=True, exist_ok=True)
     came = unfinished / target.name
     _fetch(url, came, show)
     content = {"url": url, "size": came.stat().st_size, "sha256": file_digest(came)}
-    os.replace(came, target)
-    receipt.write_text(json.dumps(content, indent=1))
+    replace_file(came, target)
+    folder = Folder(str(target.parent), is_shared=True)
+    folder.write_bytes(json.dumps(content, indent=1).encode(), receipt.name)
+    folder.prune(UNFINISHED_FILES)
     for left in unfinished.iterdir():
         left.unlink()
     unfinished.rmdir()

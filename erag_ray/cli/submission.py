@@ -1,12 +1,14 @@
-"""Outputs of a job that was submitted to a cluster: refused where they would not last."""
+"""Paths of a job: outputs are refused where they would not last, inputs where the job would replace them."""
 
 from __future__ import annotations
 
 import itertools
 import os
 import pathlib
+import posixpath
 from typing import Any
 
+from erag_ray.config import paths_of
 from erag_ray.errors import InputError
 from erag_ray.store import CACHE
 from erag_ray.uris import is_uri
@@ -30,6 +32,35 @@ def check_outputs(config: Any) -> None:
         why = "after an edit the next submission gets another copy, and Ray deletes old ones"
         what_to_do = "Give paths that all nodes see: absolute ones such as /shared/nq, or URIs"
         raise InputError([f"{what}: {why}. {what_to_do}"])
+
+
+def check_inputs(config: Any) -> None:
+    """Refuse inputs and caches inside the job's own ``out``, where it replaces and deletes files.
+
+    Raises:
+        InputError: some are there.
+    """
+    out = _normal(config.out)
+    problems = [
+        f"{key}: {path} is inside out ({config.out}), where this job writes and deletes. Choose another out"
+        for key, path in paths_of(config)
+        if key != "out" and _is_inside(path, out) and (key == "cache_dir" or _is_input(path, out))
+    ]
+    if problems:
+        raise InputError(problems)
+
+
+def _is_inside(path: str, folder: str) -> bool:
+    return f"{_normal(path)}/".startswith(f"{folder}/")
+
+
+def _is_input(path: str, out: str) -> bool:
+    """Return whether a path is not a name from a hub, nor an input that a comparison in Python has written itself."""
+    return (is_uri(path) or os.path.exists(os.path.expanduser(path))) and not _is_inside(path, f"{out}/given")
+
+
+def _normal(path: str) -> str:
+    return posixpath.normpath(path) if is_uri(path) else os.path.realpath(os.path.expanduser(path))
 
 
 def _is_in_copy(path: str) -> bool:

@@ -11,10 +11,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 
 import ray
+from ray._private import ray_constants
 from ray.exceptions import AuthenticationError
 
 from erag_ray.errors import JobError
 from erag_ray.termination import keep_handler
+from erag_ray.user_code import one_line
 
 logger = logging.getLogger(__name__)
 FREE_CPUS = 2
@@ -93,16 +95,41 @@ def _pass_lines(source: int, target: int) -> None:
 
 
 def _start() -> None:
-    """Start a local Ray."""
+    """Start a local Ray; once more if its processes do not start in time.
+
+    Raises:
+        JobError: it does not start.
+    """
+    for is_last in (False, True):
+        try:
+            return _start_once()
+        except Exception as error:  # Ray has no type of its own for this
+            reason = one_line(str(error))
+            ray.shutdown()
+        if not is_last:
+            logger.info("Ray did not start: %s. It is started once more", reason)
+    raise JobError(
+        f"Ray did not start on this machine, tried twice: {reason}. Is the machine overloaded, or its memory, /tmp or "
+        "/dev/shm full? Start the same command again, or name a running cluster by ray_address"
+    )
+
+
+def _start_once() -> None:
+    """Start a local Ray whose processes listen on 127.0.0.1 only."""
     # the pool takes the cores; reading Parquet needs logical CPUs of its own, or nothing moves
     cores = os.cpu_count() or 1
-    ray.init(
-        address="local",  # else a cluster that happens to run on this machine would be looked for
-        num_cpus=cores + FREE_CPUS,
-        include_dashboard=False,
-        log_to_driver=False,
-        logging_level=logging.ERROR,
-    )
+    # as Ray does on macOS and Windows; its argument for the address replaces 127.0.0.1 by the machine's
+    is_cluster, ray_constants.ENABLE_RAY_CLUSTER = ray_constants.ENABLE_RAY_CLUSTER, False
+    try:
+        ray.init(
+            address="local",  # else a cluster that happens to run on this machine would be looked for
+            num_cpus=cores + FREE_CPUS,
+            include_dashboard=False,
+            log_to_driver=False,
+            logging_level=logging.ERROR,
+        )
+    finally:
+        ray_constants.ENABLE_RAY_CLUSTER = is_cluster
 
 
 def _connect(address: str) -> None:

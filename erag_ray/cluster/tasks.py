@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import traceback
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +16,7 @@ from erag_ray.cluster.gpus import check_gpus, process_environment
 from erag_ray.cluster.session import gpu_room, nodes_alive, ray_session
 from erag_ray.config import SearchConfig
 from erag_ray.errors import InputError, JobError
+from erag_ray.masking import masked_traceback
 from erag_ray.models.local import is_gpu_lost
 from erag_ray.progress import counted
 from erag_ray.sharded_tasks import Tasks
@@ -85,7 +86,7 @@ class TaskActor:
         except RuntimeError as error:
             if not is_gpu_lost(error):
                 raise
-            traceback.print_exception(error)
+            print(masked_traceback(error), file=sys.stderr, flush=True)
             os._exit(1)
         return number
 

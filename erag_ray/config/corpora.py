@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from erag_ray.config.check import require
+from erag_ray.config.keys import check_types
 from erag_ray.config.retrieval import RetrieverConfig, is_file_name
 
 
@@ -26,6 +27,7 @@ class CorpusConfig:
     """How pages become passages (see jobs/retrieve.py)."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         given = [bool(self.passages), bool(self.knowledge_source)]
         require(
             sum(given) == 1,

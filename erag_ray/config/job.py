@@ -8,6 +8,7 @@ from typing import ClassVar, Literal
 from erag_ray.config.check import require
 from erag_ray.config.corpora import CorpusConfig, check_corpora
 from erag_ray.config.judge import JudgeConfig
+from erag_ray.config.keys import check_types
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.report import ReportKeys
 from erag_ray.config.retrieval import (
@@ -24,6 +25,8 @@ ORDERS = ("reversed", "shuffled", "unrelated_before", "unrelated_after")
 """Changes of a list that leave its documents in it."""
 MIN_READER_QUERIES = 30
 """To fewer questions no auxiliary label is fitted."""
+NEEDS_EXTENSION = "extension"
+"""Metadata of a key that asks for the extension of its name (`extensions`)."""
 KNOWN = "known"
 """The slice by whether the reader answers a question without passages."""
 
@@ -51,8 +54,9 @@ class JobConfig:
 
     queries: list[str] = field(default_factory=list)
     """Question files: JSON Lines (.gz too) of KILT tasks, of BEIR queries with answers in their metadata, or of
-    {"question", "answers", "id"}; or the JSON of SQuAD or KLUE-MRC. kilt:NAME and klue:NAME are downloaded from where
-    they are published. hf:NAME:SPLIT, hf:NAME:CONFIG:SPLIT and hf:/folder:SPLIT are read by the library datasets."""
+    {"question", "answers", "id"}, also as a JSON list, Parquet or .tsv; or the JSON of SQuAD or KLUE-MRC. kilt:NAME
+    and klue:NAME are downloaded from where they are published. hf:NAME:SPLIT, hf:NAME:CONFIG:SPLIT and
+    hf:/folder:SPLIT are read by the library datasets."""
 
     query_format: str = "auto"
     """Form of the question files: auto (by the fields of each record), kilt, beir, plain, squad, klue, or
@@ -63,9 +67,9 @@ class JobConfig:
     answers: a.text, id: key}). Dots go down into the record. All records are then of the plain format."""
 
     qrels: list[str] = field(default_factory=list)
-    """TREC qrels (query 0 document grade), BEIR's (TSV) or MTEB's (JSON Lines, Parquet or hf:NAME:SPLIT with query-id,
-    corpus-id and score): the gold passages of questions whose file names none. BEIR's questions without a line in them
-    are left out."""
+    """TREC qrels (query 0 document grade), BEIR's (TSV) or MTEB's (JSON Lines, Parquet or hf:NAME:SPLIT with
+    query-id, corpus-id and score, also as qid, docid and rel): the gold passages of questions whose file names none.
+    BEIR's questions without a line in them are left out."""
 
     triviaqa_questions: list[str] = field(default_factory=list)
     """TriviaQA's original JSON files: KILT's TriviaQA files hold ids without questions."""
@@ -90,8 +94,8 @@ class JobConfig:
     (fever_fm2:meta.split=test). The path's dots go down into the record; a record without the path is left out."""
 
     passages: list[str] = field(default_factory=list)
-    """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; BEIR corpus.jsonl; or the corpus
-    folder that jobs/retrieve.py has made. None are needed where the runs bring their texts."""
+    """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; BEIR corpus.jsonl; DPR's .tsv; or the
+    corpus folder that jobs/retrieve.py has made. None are needed where the runs bring their texts."""
 
     knowledge_source: list[str] = field(default_factory=list)
     """Instead of passages, with retrievers: files of pages to be split into passages (see jobs/retrieve.py)."""
@@ -196,7 +200,7 @@ class JobConfig:
     statistics: list[str] = field(default_factory=lambda: ["kendall_tau_b", "spearman_rho"])
     """Agreement between a measure and the end-to-end score."""
 
-    credits: list[str] = field(default_factory=list)
+    credits: list[str] = field(default_factory=list, metadata={NEEDS_EXTENSION: True})
     """Also how much each document adds to the score of its list, beside what it does by itself: leave_one_out (the
     list's score minus that without the document), marginal (the first k documents minus the first k - 1), shapley (the
     mean over orders in which documents may come). Each takes further answers; the cost preview counts them."""
@@ -211,7 +215,7 @@ class JobConfig:
     """Random orders of a list's documents for shapley, an even number: each has its reverse beside it. Where all
     subsets of a list are no more answers than so many orders may need, all are taken, and the value is exact."""
 
-    orders: list[str] = field(default_factory=list)
+    orders: list[str] = field(default_factory=list, metadata={NEEDS_EXTENSION: True})
     """Also how far the score moves when each end-to-end list is reversed, shuffled, or has documents of other questions
     put in front (unrelated_before) or at the end (unrelated_after)."""
 
@@ -224,11 +228,11 @@ class JobConfig:
     confidence: float = 0.95
     """Coverage of the intervals."""
 
-    num_flips: int = 10_000
-    """Random sign flips behind each p-value where two runs are compared."""
-
     num_permutations: int = 1000
     """Random pairings of a measure and the end-to-end score behind each p-value of a correlation."""
+
+    num_flips: int | None = None
+    """No effect: tests of differences are exact. Accepted so that job files of version 0.2 run (default: null)."""
 
     out: str = "results/job"
     """Folder of this job's sealed tables and report; a path or URI that all nodes see."""
@@ -282,9 +286,9 @@ class JobConfig:
     verbose: bool = False
     """Print all tables, warnings and notes before the verdict."""
 
-    track: Literal["mlflow", "trackio", "wandb"] | None = None
-    """compare and evaluate: log the finished job to this tracker (null: none): config, means with intervals, cost, the
-    page and the measures of each question."""
+    track: str | None = field(default=None, metadata={NEEDS_EXTENSION: True})
+    """compare and evaluate: log the finished job to this tracker, mlflow, trackio or wandb (null: none): config, means
+    with intervals, cost, the page and the measures of each question."""
 
     report: ReportKeys = field(default_factory=ReportKeys)
     """What the report's page holds."""
@@ -301,6 +305,7 @@ class JobConfig:
     """dry_run: of one reader (a GPU), in any currency, to say what all will cost."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_question_fields(self.question_fields, self.query_format)
         require(self.depth >= 1, f"depth must be at least 1, got {self.depth}")
         made_depth = self.retrieval_depth or self.depth
@@ -336,10 +341,9 @@ class JobConfig:
             f"recheck_fraction must be within 0..1, got {self.recheck_fraction}",
         )
         require(self.max_cost is None or self.max_cost > 0, f"max_cost must be above 0, got {self.max_cost}")
-        for name in ("num_flips", "num_permutations"):
+        for name in ("num_resamples", "num_permutations"):
             value = getattr(self, name)
             require(value >= 100, f"{name} must be at least 100, got {value}")
-        require(self.num_resamples >= 100, f"num_resamples must be at least 100, got {self.num_resamples}")
         for name in ("num_queries", "reader_queries", "wait_for_gpus", "cpus_per_reader", "rows_per_block"):
             value = getattr(self, name)
             require(value is None or value >= 1, f"{name} must be at least 1, got {value}")

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from erag_ray.config.check import require
 from erag_ray.config.engine import EngineKeys
+from erag_ray.config.keys import check_types
 from erag_ray.config.reader import ReaderConfig
 from erag_ray.config.served import ServerKeys
 
@@ -91,6 +92,7 @@ class JudgeConfig(ServerKeys, EngineKeys, JudgeKeys):
     """
 
     def __post_init__(self) -> None:
+        check_types(self)
         JudgeKeys.__post_init__(self)
         EngineKeys.__post_init__(self)
         ServerKeys.__post_init__(self)

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import string
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
-from typing import Any
-
-import yaml
 
 from erag_ray.config.check import require
-from erag_ray.config.command_line import keys_of
+from erag_ray.config.command_line import Locations, read_yaml
+from erag_ray.config.keys import KeysError, build, check_types
+from erag_ray.errors import InputError
+from erag_ray.uris import searched_in
 
 FILE_ENDINGS = (".yaml", ".yml")
 BUILT_IN = ("chat", "plain", "question_first", "t5")
 PROMPT_CHOICES = ", ".join((*BUILT_IN, "a YAML file (.yaml, .yml)")) + ", or keys"
+KEY = "reader.prompt"
 FIELDS = ("question", "passages")
 PASSAGE_FIELDS = ("rank", "title", "text", "passage")
 
@@ -63,6 +63,7 @@ class PromptConfig:
     is plain text always."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_fields("template", self.template, FIELDS, needs=FIELDS)
         check_fields("passage", self.passage, PASSAGE_FIELDS, needs=())
         shown = {name for _, name in fields_of(self.passage)} - {"rank", ""}
@@ -120,40 +121,12 @@ def read_prompt(path: str) -> PromptConfig:
         ValueError: there is no such file, or it holds something else; the message names file and line.
     """
     file = os.path.expanduser(os.path.expandvars(path))
+    locations: Locations = {}
     try:
-        keys_of(file, PromptConfig)
-        with open(file, encoding="utf-8") as stream:
-            prompt: PromptConfig = _config_of(PromptConfig, yaml.safe_load(stream), file)
-            return prompt
+        prompt: PromptConfig = build(PromptConfig, read_yaml(file, PromptConfig, locations, KEY), KEY)
+    except KeysError as error:
+        raise InputError([f"{locations.get(key, f'{file}: ')}{text}" for key, text in error.keyed]) from error
     except OSError as error:
-        raise ValueError(
-            f"reader.prompt must name a readable file: {path}: {error.strerror or error}"
-        ) from error
-
-
-def _config_of(kind: type[Any], values: dict[str, Any], location: str) -> Any:
-    """A config of the values in a file."""
-    known = {one.name: one for one in dataclasses.fields(kind)}
-    missing = [
-        name
-        for name, one in known.items()
-        if one.default is dataclasses.MISSING
-        and one.default_factory is dataclasses.MISSING
-        and name not in values
-    ]
-    if missing:
-        raise ValueError(f"{location}: lacks the key {', '.join(missing)}")
-    for name, value in values.items():
-        _check_type(f"{location}: {name}", value, str(known[name].type))
-    examples = [_config_of(ExampleConfig, one, f"{location}: examples") for one in values.get("examples", [])]
-    try:
-        return kind(**{**values, **({"examples": examples} if examples else {})})
-    except ValueError as error:
-        raise ValueError(f"{location}: {error}") from error
-
-
-def _check_type(what: str, value: object, wanted: str) -> None:
-    kinds: dict[str, type | tuple[type, ...]] = {"str": str, "str | None": (str, type(None)), "bool": bool}
-    if not isinstance(value, kinds.get(wanted, list)):
-        names = {"str": "text", "str | None": "text", "bool": "true or false"}
-        raise ValueError(f"{what}: expected {names.get(wanted, 'a list')}, got {value!r}")
+        text = f"{KEY} must name a readable file: {path}: {error.strerror or error}{searched_in(file)}"
+        raise ValueError(text) from error
+    return prompt

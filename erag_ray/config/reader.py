@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from erag_ray.config.check import require
 from erag_ray.config.engine import EngineKeys
+from erag_ray.config.keys import check_types
 from erag_ray.config.prompt import BUILT_IN, FILE_ENDINGS, PROMPT_CHOICES, PromptConfig, read_prompt
 from erag_ray.config.served import ServerKeys
 
@@ -117,6 +118,7 @@ class ReaderConfig(ServerKeys, EngineKeys, ReaderKeys):
     """The LLM of the RAG system."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         ReaderKeys.__post_init__(self)
         EngineKeys.__post_init__(self)
         ServerKeys.__post_init__(self)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from erag_ray.config.check import require
+from erag_ray.config.keys import check_types
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,6 +23,7 @@ class ReportKeys:
     """Write the page as one file, to be mailed, in place of a folder of files."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         require(self.depth >= 1, f"report.depth must be at least 1, got {self.depth}")
 
 

@@ -7,6 +7,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from typing import ClassVar, Literal
 
 from erag_ray.config.check import require
+from erag_ray.config.keys import check_types
 from erag_ray.config.outside import OUTSIDE_KEYS, OutsideKeys
 
 MAX_NAME_BYTES = 150
@@ -96,6 +97,7 @@ class RetrieverConfig(OutsideKeys):
     """random: seed of the draw."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         require(bool(self.kind.strip()), "retrievers: kind is blank")
         used = KEYS.get(self.kind, set())
         for key in fields(self):
@@ -146,6 +148,7 @@ class SearchConfig:
     """Cluster to run on (null: the one that submitted the job, else a local Ray for this job alone)."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         for name in ("num_actors", "cpus_per_actor", "gpus_per_actor"):
             value = getattr(self, name)
             require(value >= 0, f"search.{name} must not be negative, got {value}")
@@ -166,8 +169,9 @@ class RetrieveConfig:
 
     queries: list[str] = field(default_factory=list)
     """Question files: JSON Lines (.gz too) of KILT tasks, of BEIR queries with answers in their metadata, or of
-    {"question", "answers", "id"}; or the JSON of SQuAD or KLUE-MRC. kilt:NAME and klue:NAME are downloaded from where
-    they are published. hf:NAME:SPLIT, hf:NAME:CONFIG:SPLIT and hf:/folder:SPLIT are read by the library datasets."""
+    {"question", "answers", "id"}, also as a JSON list, Parquet or .tsv; or the JSON of SQuAD or KLUE-MRC. kilt:NAME
+    and klue:NAME are downloaded from where they are published. hf:NAME:SPLIT, hf:NAME:CONFIG:SPLIT and
+    hf:/folder:SPLIT are read by the library datasets."""
 
     query_format: str = "auto"
     """Form of the question files: auto (by the fields of each record), kilt, beir, plain, squad, klue, or
@@ -178,9 +182,9 @@ class RetrieveConfig:
     answers: a.text, id: key}). Dots go down into the record. All records are then of the plain format."""
 
     qrels: list[str] = field(default_factory=list)
-    """TREC qrels (query 0 document grade), BEIR's (TSV) or MTEB's (JSON Lines, Parquet or hf:NAME:SPLIT with query-id,
-    corpus-id and score): the gold passages of questions whose file names none. BEIR's questions without a line in them
-    are left out."""
+    """TREC qrels (query 0 document grade), BEIR's (TSV) or MTEB's (JSON Lines, Parquet or hf:NAME:SPLIT with
+    query-id, corpus-id and score, also as qid, docid and rel): the gold passages of questions whose file names none.
+    BEIR's questions without a line in them are left out."""
 
     triviaqa_questions: list[str] = field(default_factory=list)
     """TriviaQA's original JSON files: KILT's TriviaQA files hold ids without questions."""
@@ -198,8 +202,8 @@ class RetrieveConfig:
     """Seed of the sample of questions."""
 
     passages: list[str] = field(default_factory=list)
-    """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; BEIR corpus.jsonl; or a corpus
-    folder that this job has made."""
+    """Passage files: JSONL (.gz) or Parquet with doc_id, page_id, title, text; BEIR corpus.jsonl; DPR's .tsv; or a
+    corpus folder that this job has made."""
 
     knowledge_source: list[str] = field(default_factory=list)
     """Instead of passages: pages, split into <out>/corpus. KILT's knowledge source or WikiExtractor's JSON Lines (.gz
@@ -226,6 +230,7 @@ class RetrieveConfig:
     """Show a progress bar."""
 
     def __post_init__(self) -> None:
+        check_types(self)
         check_question_fields(self.question_fields, self.query_format)
         require(self.depth >= 1, f"depth must be at least 1, got {self.depth}")
         count = self.num_queries

@@ -25,6 +25,7 @@ class ServerKeys:
         "requests_per_minute",
         "tokens_per_minute",
         "timeout_seconds",
+        "patience_seconds",
         "api_key_env",
         "price_per_million",
     )
@@ -52,6 +53,10 @@ class ServerKeys:
     timeout_seconds: float = 120.0
     """served: how long one request may take before it is sent again."""
 
+    patience_seconds: float = 600.0
+    """served: how long requests are sent again while there is no connection to the server, or a gateway says so (502,
+    503, 504); after that they fail."""
+
     temperature: float = 0.0
     """served: 0 is greedy, and the only one under which a response depends on the request alone."""
 
@@ -73,6 +78,8 @@ class ServerKeys:
             value = getattr(self, name)
             require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
         require(self.timeout_seconds > 0, f"timeout_seconds must be above 0, got {self.timeout_seconds}")
+        text = f"patience_seconds must not be negative, got {self.patience_seconds}"
+        require(self.patience_seconds >= 0, text)
         require(self.temperature >= 0, f"temperature must not be negative, got {self.temperature}")
         is_name = self.api_key_env is None or NAME.fullmatch(self.api_key_env)
         # the value is not repeated: it may be the key
@@ -88,7 +95,7 @@ class ServerKeys:
         missing = [name for name in NEEDED_PRICES if prices and name not in prices]
         require(not missing, f"price_per_million must have a price for {' and '.join(missing)}")
         for name, price in prices.items():
-            is_price = isinstance(price, int | float) and math.isfinite(price) and price >= 0
+            is_price = math.isfinite(price) and price >= 0
             require(is_price, f"price_per_million.{name} must be a number and not negative, got {price!r}")
 
     @property

@@ -7,9 +7,10 @@ format is one function and one line in `QUERY_FORMATS` (questions.py), `PASSAGE_
 `RUN_FORMATS` (runs/load.py).
 """
 
+from erag_ray.datasets.answers import READ as ANSWER_FIELDS
+from erag_ray.datasets.answers import gold_answers
 from erag_ray.datasets.facts import all_forms, parse_facts
 from erag_ray.datasets.queries import (
-    GOLD_COLUMNS,
     NO_VALUE,
     LoadedQueries,
     load_queries,
@@ -21,8 +22,8 @@ from erag_ray.datasets.reading_comprehension import load_reading_comprehension
 from erag_ray.datasets.tasks import DATASETS, Dataset, find_dataset, known_name
 
 __all__ = [
+    "ANSWER_FIELDS",
     "DATASETS",
-    "GOLD_COLUMNS",
     "NO_VALUE",
     "QUERY_FORMATS",
     "Dataset",
@@ -30,6 +31,7 @@ __all__ = [
     "Question",
     "all_forms",
     "find_dataset",
+    "gold_answers",
     "known_name",
     "load_queries",
     "load_reading_comprehension",

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from erag_ray.datasets.answers import READ, is_alias, unread_fields
 from erag_ray.files import Record
-
-OTHERS = {"answers": ("answer",)}
-"""Field of the plain format -> further fields that the format would read beside it."""
 
 
 def with_fields(record: Record, fields: Mapping[str, str]) -> Record:
@@ -18,7 +16,8 @@ def with_fields(record: Record, fields: Mapping[str, str]) -> Record:
         record: a row or line; a field that it lacks is an error with its row number.
         fields: name of a plain field -> path in the record. Dots descend into objects, also into those of a list.
     """
-    values = {name: value for name, value in record.values.items() if name not in _hidden(fields)}
+    hidden = _hidden(record.values) if "answers" in fields else ()
+    values = {name: value for name, value in record.values.items() if name not in hidden}
     for name, path in fields.items():
         try:
             values[name] = _at(record.values, path.split("."))
@@ -30,9 +29,9 @@ def with_fields(record: Record, fields: Mapping[str, str]) -> Record:
     return record.with_values(values)
 
 
-def _hidden(fields: Mapping[str, str]) -> set[str]:
-    """Return the fields of the records that the format must not read, since the config names others in their place."""
-    return {other for name in fields for other in OTHERS.get(name, ())}
+def _hidden(values: Mapping[str, Any]) -> set[str]:
+    """Return the fields with answers, which the format must not read or name: the config names another."""
+    return {*READ, *filter(is_alias, values), *unread_fields(values, [])}
 
 
 def _at(value: Any, keys: list[str]) -> Any:

@@ -11,27 +11,29 @@ from dataclasses import dataclass, field, replace
 import polars as pl
 import xxhash
 
+from erag_ray.datasets.answers import unread_fields
 from erag_ray.datasets.fields import with_fields
 from erag_ray.datasets.filters import Filters, SlicePaths, parse_filters
 from erag_ray.datasets.qrels import Qrels, read_qrels
-from erag_ray.datasets.questions import FORMS, QUERY_FORMATS, Question, format_of, format_of_article
+from erag_ray.datasets.questions import FORMS, QUERY_FORMATS, Question, format_of_article, formats_of
 from erag_ray.datasets.tasks import Dataset, ScoreRule, dataset_of_file, find_dataset, known_name
 from erag_ray.datasets.triviaqa import read_triviaqa
 from erag_ray.errors import InputError
 from erag_ray.files import (
+    DOCUMENT_IDS,
     Diagnostics,
     Paths,
     Record,
     is_squad,
     listed,
-    read_dataset,
+    lookalikes,
+    numbering_fault,
     read_records,
     read_squad,
     shown,
 )
 from erag_ray.registry import find
-from erag_ray.scores import ENGLISH, check_language, normalize_answer
-from erag_ray.store import is_dataset
+from erag_ray.scores import ENGLISH, check_language, has_word, normalize_answer
 from erag_ray.user_code import checking, is_user_code
 
 QUERY_COLUMNS = pl.Schema(
@@ -43,14 +45,17 @@ QUERY_COLUMNS = pl.Schema(
         "score": pl.String(),
     }
 )
-GOLD_COLUMNS = pl.Schema({"query_id": pl.String(), "rank": pl.Int32(), "doc_id": pl.String()})
 EVIDENCE_COLUMNS = pl.Schema({"query_id": pl.String(), "span": pl.String()})
-PROVENANCE_COLUMNS = pl.Schema({"query_id": pl.String(), "page_id": pl.String()})
+PROVENANCE_COLUMNS = pl.Schema(
+    {"query_id": pl.String(), "rank": pl.Int32(), "page_id": pl.String(), "doc_id": pl.String()}
+)
 SLICE_COLUMNS = pl.Schema({"query_id": pl.String(), "slice": pl.String(), "value": pl.String()})
 FACT_COLUMNS = pl.Schema({"query_id": pl.String(), "fact": pl.Int32(), "answers": pl.List(pl.String())})
 NO_VALUE = "(none)"
 """Slice value of questions whose record lacks the path, or has null or blank there."""
 MAX_SLICE_VALUES = 50
+TAB_COLUMNS = (("question", "answers"), ("id", "question", "answers"))
+"""Columns of tab-separated questions without a header: DPR's, and with an id before."""
 PAGE_SET_COLUMNS = pl.Schema({"query_id": pl.String(), "output": pl.Int32(), "page_id": pl.String()})
 
 
@@ -60,9 +65,8 @@ class LoadedQueries:
 
     Attributes:
         queries: QUERIES.
-        provenance: PROVENANCE.
+        provenance: PROVENANCE: gold passages, best first, then gold pages.
         page_sets: ``query_id, output, page_id``: the gold pages of each output; each set is sufficient evidence.
-        gold: ``query_id, rank, doc_id`` of the gold passages, for queries whose file lists them.
         evidence: ``query_id, span``: quotes from gold passages that show the answer, where the file has them.
         datasets: properties of each data set in ``queries``.
         slices: SLICES: each record's value at each path of ``slices`` as text, or `NO_VALUE`.
@@ -72,7 +76,6 @@ class LoadedQueries:
     queries: pl.DataFrame
     provenance: pl.DataFrame
     page_sets: pl.DataFrame
-    gold: pl.DataFrame
     evidence: pl.DataFrame
     datasets: Mapping[str, Dataset]
     slices: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=SLICE_COLUMNS))
@@ -94,8 +97,9 @@ def load_queries(
     qrels: Paths = (),
     filters: Iterable[str] = (),
     slices: Iterable[str] = (),
+    is_scored: bool = True,
 ) -> LoadedQueries:
-    """Load questions from JSON Lines (KILT, BEIR, plain) or JSON (SQuAD, KLUE-MRC), plain or gzip, or from datasets.
+    """Load questions of KILT, BEIR or the plain format (see `files.records`), or from the JSON of SQuAD or KLUE-MRC.
 
     Args:
         paths: one file or dataset (``hf:NAME:SPLIT``) or several; ids must be unique over all of them.
@@ -111,10 +115,10 @@ def load_queries(
         is_chat: the reader is a chat model: the default is match instead of exact_match.
         triviaqa_questions: original TriviaQA JSON files, for KILT files that omit ``input``.
         qrels: relevance files, TREC's or BEIR's (see `qrels`). Documents with grades above 0 become the gold passages
-            of questions whose record lists none. For BEIR, questions without a line in the qrels are dropped, and each
-            gold document is also a gold page.
+            of questions whose record lists none. BEIR's questions without a line in the qrels are dropped.
         filters: conditions on the records, ``path=value`` or ``dataset:path=value``; other records are ignored.
         slices: paths in the records, as in ``filters``, with at most `MAX_SLICE_VALUES` values each.
+        is_scored: whether outputs will be scored, so that notes on the score are true.
 
     Raises:
         InputError: ``format`` is unknown, or user code raised. Bad input does not raise: it goes to ``diagnostics``.
@@ -138,17 +142,18 @@ def load_queries(
         filters=conditions,
         slices=SlicePaths(diagnostics=diagnostics, paths=tuple(dict.fromkeys(slices))),
         rule=rule,
+        is_scored=is_scored,
     )
     for path in files:
         if is_squad(path):
             for record in read_squad(path, diagnostics):
                 loading.add(record, format_of_article(record))
         else:
-            for record in (read_dataset if is_dataset(path) else read_records)(path, diagnostics):
+            for record in read_records(path, diagnostics, columns=TAB_COLUMNS):
                 if fields:
                     loading.add(with_fields(record, fields), "plain")
                 else:
-                    loading.add(record, format_of(record))
+                    loading.add(record, *formats_of(record))
     if diagnostics.num_errors == num_before:
         conditions.check()
         loading.check_slices()
@@ -207,6 +212,7 @@ class _Loading:
     filters: Filters
     slices: SlicePaths
     rule: ScoreRule
+    is_scored: bool
     entries: list[_Entry] = field(default_factory=list)
     datasets: dict[str, Dataset] = field(default_factory=dict)
     locations: dict[str, str] = field(default_factory=dict)
@@ -216,42 +222,45 @@ class _Loading:
     unjudged: str = ""
     """Id of the first question that lacks a line in the qrels."""
 
-    def add(self, record: Record, format_of_record: str | None) -> None:
-        form = format_of_record if self.format == "auto" else self.format
+    def add(self, record: Record, *formats: str) -> None:
+        """Add a record, read by the first of its formats unless the config names one."""
+        form = self.format if self.format != "auto" else formats[0] if formats else None
         if form is None:
             self._report_unknown(record)
             return
-        question = self.formats[form](record)
+        if self.format == "auto" and len(formats) > 1:
+            names = f"{' and '.join(formats)}, read as {form}"
+            advice = f"Set query_format: {formats[1]} for the other; records"
+            self.diagnostics.warning(f"records with the fields of {names}. {advice}", record.location)
+        question = self.formats[form](record).with_page_keys()
         name = self.dataset or question.dataset or dataset_of_file(record.path)
         if not self.filters.keeps(record, question.query_id, name):
             return
         self._check_repeat(question.query_id, record)
         if question.is_unnamed:
-            self.diagnostics.warning(
-                "questions without an id, which get NAME:LINE as their id", question.query_id
-            )
+            unread = [key for key in lookalikes(record.values) if not DOCUMENT_IDS.among([key])]
+            advice = f" (question_fields: {{id: {unread[0]}}} reads that field)" if unread else ""
+            kind = f"questions without an id, which get NAME:LINE as their id{advice}"
+            self.diagnostics.warning(kind, question.query_id)
         if self.qrels and not question.gold:
-            is_beir = form == "beir"
             if question.query_id in self.qrels:
-                self.uses_qrels, question = True, self._judged(question, is_page=is_beir)
-            elif not self._keeps_unjudged(question, is_chosen=is_beir):
+                self.uses_qrels, question = True, replace(question, gold=self.qrels[question.query_id])
+            elif not self._keeps_unjudged(question, is_chosen=form == "beir"):
                 return
+        for note in question.notes:
+            self.diagnostics.warning(note, question.query_id)
         if question.impossible:
             self.diagnostics.warning("impossible questions, left out", question.query_id)
             return
-        self._check(question, name, record)
+        self._check(question, name, record, form)
         if not record.faulty:
             self._check_dataset(name, question.task, record)
+            if not (self.dataset or question.dataset):
+                self._note_task(name, form)
             values = self.slices.values(record)
             self.entries.append(
                 _Entry(question=question, dataset=name, location=record.location, slices=values)
             )
-
-    def _judged(self, question: Question, *, is_page: bool) -> Question:
-        """Return the question with the gold passages of the qrels; ``is_page``: each passage is also a gold page."""
-        gold = self.qrels[question.query_id]
-        pages = tuple((page,) for page in gold) if is_page else question.page_sets
-        return replace(question, gold=gold, page_sets=pages)
 
     def _keeps_unjudged(self, question: Question, *, is_chosen: bool) -> bool:
         """Return whether to keep a question without a line in the qrels: not if they choose the questions (BEIR)."""
@@ -268,7 +277,8 @@ class _Loading:
         """Report one error for a file, however many of its records have an unknown format."""
         fields = shown(list(record.values))
         text = (
-            f"{record.location}: unknown format of a record with the fields {fields}. Known formats: {FORMS}"
+            f"{record.location}: unknown format of a record with the fields {fields}. Known formats: {FORMS}; "
+            "or name the fields of the plain format, such as question_fields: {question: query, answers: gold}"
         )
         text = self.unknown.setdefault(record.path, text)
         self.diagnostics.error(f"records of unknown format in {record.path}", text, count=1)
@@ -280,18 +290,24 @@ class _Loading:
         if first != record.location:
             record.fault("repeated ids", f"query id {query_id!r} repeats the one at {first}")
 
-    def _check(self, question: Question, name: str, record: Record) -> None:
+    def _check(self, question: Question, name: str, record: Record, form: str) -> None:
         label = f"query {question.query_id!r}"
         if question.num_empty_answers:
             self.diagnostics.warning(
                 "empty answers, left out", question.query_id, count=question.num_empty_answers
             )
         if not question.answers:
-            record.fault("queries without an answer", f"{label} has no answer")
-        unmatchable = [answer for answer in question.answers if not normalize_answer(answer)]
+            unread = unread_fields(record.values, [])
+            others = {"kilt": "question: input, ", "beir": "question: text, "}
+            fields = f"{others.get(form, '')}answers: {unread[0]}" if unread else ""
+            advice = f"Set question_fields: {{{fields}}} if this field has them" if unread else ""
+            advice = advice or "If there is none, mark it is_impossible: true to leave it out"
+            record.fault("queries without an answer", f"{label} has no answer. {advice}")
+        unmatchable = [answer for answer in question.answers if not has_word(normalize_answer(answer))]
         for _ in unmatchable:
             self.diagnostics.warning(
-                "answers that normalise to nothing (they match nothing), of queries", question.query_id
+                "answers that normalise to nothing or to signs (found in no text), of queries",
+                question.query_id,
             )
         if not question.text.strip() and known_name(name) != "triviaqa":
             record.fault("queries without a question", f"{label} has no question")
@@ -300,10 +316,8 @@ class _Loading:
         properties = find_dataset(name, task)
         if properties is None:
             properties = Dataset()
-            default = self.rule.default(properties)
-            self.diagnostics.warning(
-                f"unknown data set {name!r}: treated as question answering, scored by {default}"
-            )
+            text = f"unknown data set {name!r}: treated as question answering"
+            self.diagnostics.warning(text + self._scored_by(name, properties))
         if self.datasets.setdefault(name, properties) != properties:
             record.fault(
                 "mixed tasks",
@@ -311,8 +325,22 @@ class _Loading:
                 "name (kilt_task)",
             )
 
+    def _note_task(self, name: str, form: str) -> None:
+        """Warn about a task that is only known from the file's name, and is not question answering."""
+        properties, key = self.datasets[name], known_name(name)
+        if key is None or properties == Dataset() or (form == "kilt" and key == name):
+            return
+        text = f"data set {name!r}, named after its file, is taken for {key} ({properties.family}s)"
+        advice = "Set dataset to another name, or score, for other rules"
+        self.diagnostics.warning(f"{text}{self._scored_by(name, properties)}. {advice}")
+
+    def _scored_by(self, name: str, properties: Dataset) -> str:
+        return f", scored by {self.rule.score(name, properties)}" if self.is_scored else ""
+
     def check_qrels(self, paths: list[str]) -> None:
         """Record an error for qrels that give no question its gold passages."""
+        if fault := numbering_fault(self.locations, self.qrels):
+            self.diagnostics.error("qrels with another numbering", f"{', '.join(paths)}: {fault}")
         if not self.qrels or self.uses_qrels:
             return
         names, text = ", ".join(paths), ""
@@ -369,7 +397,7 @@ def _datasets(loading: _Loading) -> dict[str, Dataset]:
     """Return data set -> its properties, with the score and the language of its questions."""
     rule = loading.rule
     for name, properties in loading.datasets.items():
-        if warning := rule.note(name, properties):
+        if loading.is_scored and (warning := rule.note(name, properties)):
             loading.diagnostics.warning(warning)
     return {
         name: replace(
@@ -398,7 +426,13 @@ def _tables(loading: _Loading) -> LoadedQueries:
             schema=QUERY_COLUMNS,
         ),
         provenance=pl.DataFrame(
-            [(question.query_id, page) for question in questions for page in question.pages],
+            [
+                (question.query_id, rank, *ids)
+                for question in questions
+                for rank, ids in enumerate(
+                    [*((None, doc) for doc in question.gold), *((page, None) for page in question.pages)], 1
+                )
+            ],
             schema=PROVENANCE_COLUMNS,
             orient="row",
         ),
@@ -410,15 +444,6 @@ def _tables(loading: _Loading) -> LoadedQueries:
                 for page in pages
             ],
             schema=PAGE_SET_COLUMNS,
-            orient="row",
-        ),
-        gold=pl.DataFrame(
-            [
-                (question.query_id, rank, doc_id)
-                for question in questions
-                for rank, doc_id in enumerate(question.gold, 1)
-            ],
-            schema=GOLD_COLUMNS,
             orient="row",
         ),
         evidence=pl.DataFrame(
@@ -451,7 +476,7 @@ def _tables(loading: _Loading) -> LoadedQueries:
 def sample_loaded(loaded: LoadedQueries, num_queries: int | None, seed: int) -> LoadedQueries:
     """Restrict all tables to a `sample` of the questions."""
     queries = sample(loaded.queries, num_queries, seed)
-    names = ("provenance", "page_sets", "gold", "evidence", "slices", "facts")
+    names = ("provenance", "page_sets", "evidence", "slices", "facts")
     frames = {name: getattr(loaded, name).join(queries, on="query_id", how="semi") for name in names}
     return replace(loaded, queries=queries, **frames)
 

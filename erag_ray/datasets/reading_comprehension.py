@@ -9,14 +9,14 @@ import polars as pl
 
 from erag_ray.datasets.queries import (
     EVIDENCE_COLUMNS,
-    GOLD_COLUMNS,
     PAGE_SET_COLUMNS,
     PROVENANCE_COLUMNS,
     QUERY_COLUMNS,
     LoadedQueries,
 )
+from erag_ray.datasets.questions import checked_answers
 from erag_ray.datasets.tasks import Dataset, dataset_of_file, find_dataset
-from erag_ray.files import Diagnostics, Record, read_records, shown
+from erag_ray.files import Diagnostics, read_records, shown
 from erag_ray.passages import CORPUS_COLUMNS
 
 
@@ -35,7 +35,9 @@ def load_reading_comprehension(
         properties = find_dataset(name, name) or Dataset()
         datasets[name] = dataclasses.replace(properties, score=score or properties.score)
         for record in read_records(path, diagnostics):
-            question, answers = record.text("question"), _answers(record)
+            question, answers = record.text("question"), checked_answers(record)
+            if not answers and not record.faulty:
+                record.fault("questions without an answer", f"the question {shown(question)} has no answer")
             title, context = record.text("title", optional=True), record.text("context")
             if not question.strip() and not record.faulty:
                 record.fault("questions without text", "the question is blank")
@@ -43,27 +45,12 @@ def load_reading_comprehension(
                 queries.append((record.location, name, question, answers, datasets[name].score))
                 passages.append((record.location, None, title, context))
     table = pl.DataFrame(queries, schema=QUERY_COLUMNS, orient="row")
-    gold = table.select("query_id", rank=pl.lit(1, pl.Int32), doc_id=pl.col("query_id"))
+    gold = table.select("query_id", rank=pl.lit(1), page_id=pl.lit(None), doc_id=pl.col("query_id"))
     loaded = LoadedQueries(
         queries=table,
         page_sets=pl.DataFrame(schema=PAGE_SET_COLUMNS),
-        provenance=pl.DataFrame(schema=PROVENANCE_COLUMNS),
-        gold=gold.cast(GOLD_COLUMNS),
+        provenance=gold.cast(PROVENANCE_COLUMNS),
         evidence=pl.DataFrame(schema=EVIDENCE_COLUMNS),
         datasets=datasets,
     )
     return loaded, pl.DataFrame(passages, schema=CORPUS_COLUMNS, orient="row")
-
-
-def _answers(record: Record) -> list[str]:
-    values = record.values.get("answers")
-    if not isinstance(values, list) or not all(isinstance(answer, str) for answer in values):
-        record.fault("answers that are not a list of strings", "answers must be a list of strings")
-        return []
-    answers = list(dict.fromkeys(answer.strip() for answer in values if answer.strip()))
-    if not answers:
-        record.fault(
-            "questions without an answer",
-            f"the question {shown(record.values.get('question'))} has no answer",
-        )
-    return answers

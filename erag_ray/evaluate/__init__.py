@@ -5,8 +5,8 @@ LABELS and UTILITY give CELLS too, and from these follow their shares and COMPLE
 Polars moves, NumPy computes.
 
 Everything is done per dataset, over the same queries for every run: a query without a list counts with 0 in every
-list measure, and the reader's closed-book answer is its utility. A null (not judged) leaves its query out of that
-one column, and the rows say how many were left out.
+list measure, and the reader's closed-book answer is its utility. A null (not judged), and a query that an annotator was
+not asked about, are left out of that one column, and the rows say how many were left out.
 """
 
 from erag_ray.evaluate.auxiliary import OF_LISTS, estimate_all
@@ -24,7 +24,7 @@ from erag_ray.evaluate.columns import DatasetColumns, by_dataset, measured_and_u
 from erag_ray.evaluate.common import ANY, OWN_LIST, POOL, Floats, Settings, depths_of
 from erag_ray.evaluate.comparisons import best_depths, comparisons, contrasts
 from erag_ray.evaluate.export import export
-from erag_ray.evaluate.lists import per_query, per_query_parts
+from erag_ray.evaluate.lists import eligible_questions, per_query, per_query_parts
 from erag_ray.evaluate.pool_bias import pool_bias
 from erag_ray.evaluate.slices import MIN_QUESTIONS, all_slices, slice_comparisons, slice_means, with_slices
 from erag_ray.evaluate.stage import RESULTS, check_made, evaluate, settings_of
@@ -56,6 +56,7 @@ __all__ = [
     "contrasts",
     "correlations",
     "depths_of",
+    "eligible_questions",
     "estimate_all",
     "evaluate",
     "export",

@@ -1,8 +1,8 @@
 """Auxiliary labels of all questions in means and comparisons, where the reader answers a sample of the questions.
 
 A question is to a column of values what a document is to `erag_ray.agreement.prediction_powered`: it is read with a
-known probability, and an auxiliary value is known of all. Means over the estimates are unbiased, whatever the auxiliary
-label is; a good one makes their intervals narrow.
+known probability, the sample's share of the questions, and an auxiliary value is known of all. Means over the estimates
+are unbiased, whatever the auxiliary label is; a good one makes their intervals narrow.
 """
 
 from __future__ import annotations
@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from erag_ray.agreement import LabelSample, PoweredValues, mean_intervals, powered_values
 from erag_ray.config import MIN_READER_QUERIES
-from erag_ray.evaluate.columns import DatasetColumns, NamedColumn, table_of
+from erag_ray.evaluate.columns import DatasetColumns, table_of
 from erag_ray.evaluate.common import ANY, Floats, Settings
 from erag_ray.runs import END_TO_END, REFERENCES
 from erag_ray.schemas import AUXILIARY_MEANS
@@ -28,7 +27,10 @@ OF_LISTS = ("P", "Success")
 
 
 def with_estimates(
-    dataset: DatasetColumns, auxiliary: str, applicable: Mapping[str, pl.Series]
+    dataset: DatasetColumns,
+    auxiliary: str,
+    applicable: Mapping[str, pl.Series],
+    eligible: Mapping[str, pl.Series],
 ) -> DatasetColumns:
     """Return a dataset with ``estimates`` of its columns of values that only a sample of the questions has.
 
@@ -36,26 +38,26 @@ def with_estimates(
         dataset: its columns.
         auxiliary: the annotator of the auxiliary labels.
         applicable: annotator -> the query_ids to which it applies; no others get an estimate of its values.
+        eligible: annotator (or `END_TO_END`) -> the query_ids that it was asked about; one of these without a value was
+            not judged, and gets no estimate.
     """
     known = {_key(name): column for name, column in dataset.columns if name["annotator"] == auxiliary}
-    masks = {name: dataset.query_ids.is_in(ids.implode()).to_numpy() for name, ids in applicable.items()}
-    estimates = dict(_estimates(dataset.columns, known, masks))
-    return replace(dataset, estimates=estimates)
-
-
-def _estimates(
-    columns: Sequence[NamedColumn], known: Mapping[Row, Floats], masks: Mapping[str, npt.NDArray[np.bool_]]
-) -> Iterator[tuple[int, PoweredValues]]:
-    """Yield the estimates of each column that the reader's answers give and the auxiliary label predicts."""
-    for index, (name, column) in enumerate(columns):
-        predictor = _predictor(name, known)
-        is_applicable = masks.get(str(name["annotator"]), np.ones(len(column), bool))
-        num_read = int(np.isfinite(column).sum())
-        if predictor is not None and MIN_READER_QUERIES <= num_read < is_applicable.sum():
-            estimated = estimate_all(column[is_applicable], predictor[is_applicable])
+    is_eligible, applies = (
+        {name: dataset.has(ids) for name, ids in of.items()} for of in (eligible, applicable)
+    )
+    estimates = {}
+    for index, (name, column) in enumerate(dataset.columns):
+        predictor, annotator = _predictor(name, known), str(name["annotator"])
+        if predictor is None:
+            continue
+        has_value = np.isfinite(column)
+        is_counted = has_value | (applies.get(annotator, True) & ~is_eligible[annotator])
+        if MIN_READER_QUERIES <= has_value.sum() < is_counted.sum():
+            estimated = estimate_all(column[is_counted], predictor[is_counted])
             values = np.full(len(column), np.nan)
-            values[is_applicable] = estimated.values
-            yield index, replace(estimated, values=values)
+            values[is_counted] = estimated.values
+            estimates[index] = replace(estimated, values=values)
+    return replace(dataset, estimates=estimates)
 
 
 def _predictor(name: Name, known: Mapping[Row, Floats]) -> Floats | None:
@@ -78,7 +80,7 @@ def estimate_all(column: Floats, predictor: Floats) -> PoweredValues:
     """Estimate a value for every question from those of a sample of them.
 
     Args:
-        column: [num_queries], NaN where the reader was not asked; at least one value.
+        column: [num_queries], NaN where the reader was not asked (not where it failed); at least one value.
         predictor: [num_queries], the auxiliary value of every question, finite.
     """
     count, is_read = len(column), np.isfinite(column)

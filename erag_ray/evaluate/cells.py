@@ -19,7 +19,7 @@ from erag_ray.agreement import wilson_interval
 from erag_ray.annotators import SUFFICES
 from erag_ray.evaluate.columns import DatasetColumns, NamedColumn, by_dataset, by_run, table_of
 from erag_ray.evaluate.common import ANY, Floats, Settings
-from erag_ray.evaluate.comparisons import TOO_FEW, comparisons
+from erag_ray.evaluate.comparisons import NOT_JUDGED, comparisons
 from erag_ray.evaluate.slices import with_slices
 from erag_ray.runs import NO_PASSAGES, REFERENCES
 from erag_ray.schemas import CELL_COMPARISONS, CELL_SHARES, CELLS, COMPLEMENTS, UTILITY, conform
@@ -69,17 +69,22 @@ _NAMES = list(CELLS_MEANING)
 
 
 def cells(
-    labels: pl.DataFrame, utility: pl.DataFrame, runs: pl.DataFrame, threshold: float | None
+    labels: pl.DataFrame,
+    utility: pl.DataFrame,
+    runs: pl.DataFrame,
+    eligible: pl.DataFrame,
+    threshold: float | None,
 ) -> pl.DataFrame:
     """CELLS of every list in UTILITY.
 
     A question without a list has no document that suffices. One document that does is enough, whether or not the others
-    were judged.
+    were judged. Where the annotator erag was not eligible, ``alone`` is null.
 
     Args:
         labels: LABELS; those of the annotator erag are used.
         utility: UTILITY.
         runs: RUNS.
+        eligible: the `eligible_questions` of the annotator erag.
         threshold: a label or a utility of at least this suffices (None: `SUFFICES`).
     """
     least = SUFFICES if threshold is None else threshold
@@ -87,7 +92,9 @@ def cells(
     of_runs = utility.filter(~pl.col("run_id").is_in(REFERENCES))
     lists = of_runs.select(*keys, list=pl.col("value") >= least)
     first = _first_ranks(labels, lists, runs, least)
-    single_document = (
+    of_erag = eligible.select("reader", "score", "query_id", is_eligible=True)
+    lists = lists.join(of_erag, on=["reader", "score", "query_id"], how="left")
+    single_document = pl.when("is_eligible").then(
         pl.when(pl.col("first_useful") <= pl.col("depth"))
         .then(True)
         .when((pl.col("first_unjudged") <= pl.col("depth")).fill_null(False).not_())
@@ -104,7 +111,8 @@ def _first_ranks(
 ) -> pl.DataFrame:
     """Columns of `OF_LIST`, first_useful and first_unjudged: the smallest such rank of each list, or null."""
     erag_labels = labels.filter(annotator="erag").select("reader", "score", "query_id", "doc_id", "label")
-    documents = lists.select(OF_LIST).unique().join(runs, on=["run_id", "query_id"])
+    ranked = runs.select("run_id", "query_id", "rank", "doc_id")
+    documents = lists.select(OF_LIST).unique().join(ranked, on=["run_id", "query_id"])
     labelled = documents.join(erag_labels, on=["reader", "score", "query_id", "doc_id"], how="left")
     return labelled.group_by(OF_LIST).agg(
         first_useful=pl.col("rank").filter(pl.col("label") >= threshold).min(),
@@ -200,8 +208,8 @@ def cell_comparisons(datasets: Sequence[DatasetColumns], settings: Settings) -> 
         settings: as of `comparisons`.
     """
     rows = comparisons([_indicators(dataset) for dataset in datasets], settings)
-    is_rate = pl.col("measure").is_in(list(RATES)) & (pl.col("reason") == TOO_FEW)
-    reason = pl.when(is_rate).then(pl.lit("fewer than 2 questions count for the rate in both runs"))
+    is_rate = pl.col("measure").is_in(list(RATES)) & (pl.col("reason") == NOT_JUDGED)
+    reason = pl.when(is_rate).then(pl.lit("no question counts for the rate in both runs"))
     named = rows.with_columns(cell="measure", reason=reason.otherwise("reason"))
     return pl.DataFrame(conform(named.select(CELL_COMPARISONS.columns.names), CELL_COMPARISONS))
 

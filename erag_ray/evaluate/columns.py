@@ -58,6 +58,10 @@ class DatasetColumns:
     estimates: Mapping[int, PoweredValues] = field(default_factory=dict)
     """Index of a column that only a sample of the queries has -> estimates for all: see `evaluate.auxiliary`."""
 
+    def has(self, query_ids: pl.Series) -> npt.NDArray[np.bool_]:
+        """Return which of its queries are among these, [num_queries]."""
+        return self.query_ids.is_in(query_ids.implode()).to_numpy()
+
     def among(self, is_selected: npt.NDArray[np.bool_]) -> DatasetColumns:
         """The same over the selected queries, with the same draws of them, and without estimates."""
         columns = [(name, column[is_selected]) for name, column in self.columns]

@@ -35,9 +35,8 @@ class Settings:
         statistics: names of `agreement.STATISTICS`.
         num_resamples: bootstrap resamples of the queries, the same for every column of a dataset.
         confidence: of the intervals.
-        num_flips: sign flips behind each p-value of two runs.
         num_permutations: random pairings of measure and utility behind each p-value of a correlation.
-        seed: of the resamples, the flips and the permutations.
+        seed: of the resamples and the permutations.
         slices: paths in the records of questions, and `config.KNOWN`.
         ideals: which of `IDEALS` measures use; those without an ideal are computed in any case.
         auxiliary: the annotator whose labels predict what the reader was not asked (None: nothing is predicted).
@@ -50,7 +49,6 @@ class Settings:
     statistics: Sequence[str]
     num_resamples: int
     confidence: float
-    num_flips: int
     num_permutations: int
     seed: int
     slices: Sequence[str] = ()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,19 +12,18 @@ import polars as pl
 
 from erag_ray.agreement import (
     TIE_DIGITS,
-    Interval,
+    AdjustedTest,
+    Family,
     Resampled,
     detectable_difference,
     difference_of,
     effect_size,
-    holm,
-    mean_intervals,
     paired_differences,
-    randomisation_p_values,
+    paired_test,
     resampled_agreement,
-    sign_flips,
+    round_up,
 )
-from erag_ray.annotators import annotator_named
+from erag_ray.annotators import agreement_sign, annotator_named
 from erag_ray.evaluate.columns import (
     DatasetColumns,
     Draws,
@@ -38,71 +37,91 @@ from erag_ray.evaluate.columns import (
 from erag_ray.evaluate.common import ANY, OWN_LIST, Floats, Settings
 from erag_ray.measures import MEASURES
 from erag_ray.runs import END_TO_END
-from erag_ray.schemas import BEST_DEPTHS, COMPARISONS, CONTRASTS
+from erag_ray.schemas import BEST_DEPTHS, COMPARISONS, CONTRASTS, TableSchema
+from erag_ray.scores import score_sign
 
-COLUMNS_AT_A_TIME = 500
 NO_VARIATION = "no variation: the difference is the same for every query"
 """Why a pair that is compared has no effect size and no detectable difference."""
-TOO_FEW = "fewer than 2 queries are judged in both runs"
+NOT_JUDGED = "no query is judged in both runs"
+OF_ANY_DEPTH = ("reader", "score", "annotator", "measure", "ideal")
+QUANTITY = (*OF_ANY_DEPTH, "depth", "cutoff")
 Row = tuple[object, ...]
 
 
 def comparisons(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
     """COMPARISONS of every two runs, by utility and by each measure of each annotator.
 
-    p-values by paired randomisation, adjusted by Holm over all pairs of runs within one dataset, reader, quantity and
-    depth. ``difference`` is run_a's mean minus run_b's over the ``num_queries`` judged in both, or over all with the
-    estimates of an auxiliary label. Measures whose ideal is the run's own list are left out: they compare no runs. A
-    run that never scored above 0 end to end is not compared.
+    p-values by `erag_ray.agreement.paired_test`, adjusted by Holm over all pairs of runs within one dataset and
+    quantity: utility at all depths of a reader, or a measure of an annotator at a depth. ``difference`` is run_a's mean
+    minus run_b's over the ``num_queries`` judged in both, or over all with the estimates of an auxiliary label.
+    ``low`` and ``high`` agree with ``p_value``, ``low_adjusted`` and ``high_adjusted`` with ``p_adjusted``. Measures
+    whose ideal is the run's own list are left out: they compare no runs.
     """
-    rows: list[Row] = []
-    for dataset in datasets:
-        families = list(_families(dataset))
-        flips = sign_flips(dataset.draws.weights.shape[1], settings.num_flips, settings.seed)
-        for batch in _batched(families):
-            differences = np.concatenate([family.differences for family in batch], axis=1)
-            p_values = randomisation_p_values(differences, flips)
-            intervals = mean_intervals(differences, dataset.draws.weights, settings.confidence)
-            for family in batch:
-                count = len(family.pairs)
-                family_rows = list(_rows(family, p_values[:count], intervals[:count]))
-                rows += ((dataset.dataset, *row) for row in family_rows)
-                p_values, intervals = p_values[count:], intervals[count:]
-    return table_of(rows, COMPARISONS)
+    return compare_runs([({}, dataset) for dataset in datasets], settings, COMPARISONS)
 
 
-def _batched(families: Sequence[_Family]) -> Iterator[list[_Family]]:
-    """Yield families in batches, so that the flips, by far the largest array, are passed over seldom."""
-    batch: list[_Family] = []
-    for family in families:
-        batch.append(family)
-        if sum(len(one.pairs) for one in batch) >= COLUMNS_AT_A_TIME:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+FIGURES = (
+    "difference",
+    "low",
+    "high",
+    "p_value",
+    "low_adjusted",
+    "high_adjusted",
+    "p_adjusted",
+    "effect_size",
+    "detectable",
+    "num_needed",
+)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Family:
-    """All pairs of runs by one quantity; they are corrected together."""
+def compare_runs(
+    parts: Iterable[tuple[Mapping[str, str], DatasetColumns]],
+    settings: Settings,
+    schema: TableSchema,
+    least: int = 1,
+) -> pl.DataFrame:
+    """Return COMPARISONS over several parts of the queries, corrected over all parts of a dataset.
 
-    name: Mapping[str, object]
-    pairs: Sequence[tuple[str, str]]
-    judged: Floats
-    """[num_queries, num_pairs], the differences of what was judged; NaN where one of the two was not."""
-    differences: Floats
-    """The same, with the estimates of an auxiliary label in place of what it predicts."""
-    reasons: Sequence[str | None]
-    """Why a pair is not compared."""
+    Args:
+        parts: columns that name each, such as slice and value, and its DatasetColumns.
+        settings: whose confidence is taken.
+        schema: COMPARISONS, with the columns that name the parts.
+        least: pairs with fewer queries judged in both are not tested.
+    """
+    alpha = 1 - settings.confidence
+    families: dict[Row, Family] = {}
+    pairs: list[_Pair] = []
+    for part, dataset in parts:
+        of_judged = _comparable(dataset.columns)
+        of_estimates = _comparable(dataset.estimated) if dataset.estimates else of_judged
+        for (name, runs), (_, estimates) in zip(of_judged, of_estimates, strict=True):
+            names = {**part, "dataset": dataset.dataset, **{key: name[key] for key in QUANTITY}}
+            of_depth = () if name["annotator"] == END_TO_END else (name["depth"], name["cutoff"])
+            key = (dataset.dataset, *(name[one] for one in OF_ANY_DEPTH), *of_depth)
+            family = families.setdefault(key, Family())
+            for a, b in itertools.combinations(sorted(runs), 2):
+                row, differences = _judged(runs[a], runs[b], least)
+                test = None
+                if not row["reason"]:
+                    if estimates is not runs:
+                        differences = paired_differences(estimates[a], estimates[b])
+                    test = family.add(differences, tuple(part.values()))
+                    row["detectable"] = detectable_difference(differences[~np.isnan(differences)], alpha)
+                pairs.append(_Pair({**names, "run_a": a, "run_b": b, **row}, family, test))
+    adjusted = {family: family.adjusted(alpha) for family in families.values()}
+    rows = [
+        pair.row if pair.test is None else _tested(pair.row, adjusted[pair.family][pair.test], alpha)
+        for pair in pairs
+    ]
+    return table_of([tuple(row[name] for name in schema.columns.names) for row in rows], schema)
 
 
-def _families(dataset: DatasetColumns) -> Iterator[_Family]:
-    of_judged = _comparable(dataset.columns)
-    of_estimates = _comparable(dataset.estimated) if dataset.estimates else of_judged
-    for (name, runs), (_, estimates) in zip(of_judged, of_estimates, strict=True):
-        if len(runs) > 1:
-            yield _family(name, runs, estimates)
+class _Pair(NamedTuple):
+    """Two runs: what is known without the other pairs, and the test in its family (None: there is none)."""
+
+    row: dict[str, Any]
+    family: Family
+    test: int | None
 
 
 def _comparable(columns: Sequence[NamedColumn]) -> list[tuple[Mapping[str, object], dict[str, Floats]]]:
@@ -110,53 +129,59 @@ def _comparable(columns: Sequence[NamedColumn]) -> list[tuple[Mapping[str, objec
     return by_run([item for item in without_references(columns) if item[0]["ideal"] != OWN_LIST])
 
 
-def _family(
-    name: Mapping[str, object], runs: Mapping[str, Floats], estimates: Mapping[str, Floats]
-) -> _Family:
-    pairs = list(itertools.combinations(sorted(runs), 2))
-    judged = _differences(runs, pairs)
-    differences = judged if estimates is runs else _differences(estimates, pairs)
-    silent = {run for run, column in runs.items() if _never_scored(name, column)}
-    reasons = [_why_not(pair, silent, column) for pair, column in zip(pairs, judged.T, strict=True)]
-    return _Family(name=name, pairs=pairs, judged=judged, differences=differences, reasons=reasons)
+def _judged(a: Floats, b: Floats, least: int) -> tuple[dict[str, Any], Floats]:
+    """Return what is known of two runs without a test, and their differences."""
+    differences = paired_differences(a, b)
+    is_judged = ~np.isnan(differences)
+    judged = differences[is_judged]
+    row = {
+        **dict.fromkeys(FIGURES),
+        "difference": float(judged.mean()) if len(judged) else None,
+        "effect_size": effect_size(judged),
+        "num_queries": len(judged),
+        "num_dropped": len(differences) - len(judged),
+        "reason": _why_not(a[is_judged], b[is_judged], least),
+    }
+    return row, differences
 
 
-def _differences(runs: Mapping[str, Floats], pairs: Sequence[tuple[str, str]]) -> Floats:
-    return np.stack([paired_differences(runs[a], runs[b]) for a, b in pairs], axis=1)
+def _tested(row: dict[str, Any], adjusted: AdjustedTest, alpha: float) -> dict[str, Any]:
+    """Return the row of a pair with the figures that its test gives."""
+    test, level = adjusted.test, adjusted.level
+    low, high = test.interval(alpha)
+    low_adjusted, high_adjusted = (low, high) if level == alpha else test.interval(level)
+    needed = test.num_needed(level) if test.p_value > level else None
+    return {
+        **row,
+        "difference": test.mean,
+        "low": low,
+        "high": high,
+        "p_value": test.p_value,
+        "low_adjusted": low_adjusted,
+        "high_adjusted": high_adjusted,
+        "p_adjusted": adjusted.p_adjusted,
+        # where an auxiliary label predicts the rest, the queries to be judged grow in proportion
+        "num_needed": needed and round_up(needed * row["num_queries"] / test.count),
+        "reason": NO_VARIATION if row["effect_size"] is None else None,
+    }
 
 
-def _rows(family: _Family, p_values: Floats, intervals: Sequence[Interval]) -> Iterator[Row]:
-    is_out = np.array([reason is not None for reason in family.reasons])
-    adjusted = holm(np.where(is_out, np.nan, p_values))
-    name = family.name
-    last = (name["depth"], name["measure"], name["cutoff"], name["ideal"])
-    for index, (pair, reason) in enumerate(zip(family.pairs, family.reasons, strict=True)):
-        column, estimates = family.judged[:, index], family.differences[:, index]
-        judged = column[~np.isnan(column)]
-        tests = (float(p_values[index]), float(adjusted[index]))
-        size = effect_size(judged)
-        figures = (*intervals[index], *tests, size, detectable_difference(estimates[~np.isnan(estimates)]))
-        shown = figures if reason is None else (None,) * len(figures)
-        reason = reason or (NO_VARIATION if size is None else None)
-        first = (name["reader"], name["score"], name["annotator"], *pair)
-        yield (*first, *last, *shown, len(judged), len(column) - len(judged), reason)
-
-
-def _never_scored(name: Mapping[str, object], column: Floats) -> bool:
-    return name["annotator"] == END_TO_END and not (column > 0).any()
-
-
-def _why_not(pair: tuple[str, str], silent: set[str], column: Floats) -> str | None:
-    if np.isfinite(column).sum() < 2:
-        return TOO_FEW
-    never = [run for run in pair if run in silent]
-    return f"{', '.join(never)} never scored above 0" if never else None
+def _why_not(a: Floats, b: Floats, least: int) -> str | None:
+    if not len(a):
+        return NOT_JUDGED
+    if len(a) < least:
+        return f"{len(a)} questions, fewer than {least}: no test"
+    if (a == a[0]).all() and (b == a[0]).all():
+        return f"both runs score {a[0]:g} for every query"
+    return None
 
 
 def best_depths(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
     """BEST_DEPTHS: how many documents serve the reader best in each run, of ties the fewest.
 
-    ``difference`` is the mean utility at that depth minus the one at the deepest lists, paired over queries.
+    ``difference`` is the mean utility at that depth minus the one at the deepest lists, paired over queries. Its
+    interval is at the level alpha divided by the numbers of runs and of depths to choose from (Bonferroni), so that all
+    of a reader hold together. A score that is neither better nor worse with more has no best depth but the deepest.
     """
     rows: list[Row] = []
     for columns in datasets:
@@ -166,26 +191,29 @@ def best_depths(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Da
             key = (name["reader"], name["score"], name["run_id"])
             runs.setdefault(key, {})[int(str(name["depth"]))] = column
         for run, utilities in runs.items():
-            rows.append((columns.dataset, *run, *_best_depth(utilities, columns.draws, settings.confidence)))
+            level = (1 - settings.confidence) / (len(runs) * max(1, len(utilities) - 1))
+            sign = score_sign(str(run[1]))
+            rows.append((columns.dataset, *run, *_best_depth(utilities, sign, level)))
     return table_of(rows, BEST_DEPTHS)
 
 
-def _best_depth(utilities: Mapping[int, Floats], draws: Draws, confidence: float) -> Row:
+def _best_depth(utilities: Mapping[int, Floats], sign: int, level: float) -> Row:
     """Best depth, deepest depth, difference with its interval, number of queries; by depth -> [num_queries]."""
-    depths = sorted(utilities)
+    depths = sorted(utilities, reverse=not sign)
     table = np.stack([utilities[depth] for depth in depths])
-    table[:, np.isnan(table).any(axis=0)] = np.nan
-    num_judged = int((~np.isnan(table[0])).sum())
-    means = np.round(np.nanmean(table, axis=1), TIE_DIGITS) if num_judged else np.zeros(len(depths))
-    best = int(np.argmax(means))
-    differences = paired_differences(table[best], table[-1])
-    (interval,) = mean_intervals(differences[:, None], draws.weights, confidence)
-    return (depths[best], depths[-1], *interval, num_judged)
+    table = table[:, ~np.isnan(table).any(axis=0)]
+    if not table.size:
+        return (depths[0], max(depths), None, None, None, 0)
+    best = int(np.argmax(np.round(sign * table.mean(axis=1), TIE_DIGITS)))
+    test = paired_test(paired_differences(table[best], table[depths.index(max(depths))]))
+    interval = test.interval(level) if test.count > 1 else (None, None)
+    return (depths[best], max(depths), test.mean, *interval, test.count)
 
 
 def contrasts(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
     """CONTRASTS: how much better one annotator's measure agrees with utility than another's, for every two of them.
 
+    Where less of a label, measure or score is better, its agreement is taken with the other sign.
     Over the queries that both have judged, at the cut-off that equals the depth; a resample draws the same queries for
     both. A measure that is constant there has no contrast. An annotator with measures of its own is contrasted with
     all measures of the others, and ``measure`` names both: "nDCG / UDCG".
@@ -195,11 +223,16 @@ def contrasts(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.Data
         measured, ends = measured_and_used(dataset.of_runs)
         whole = [item for item in measured if item[0]["cutoff"] == item[0]["depth"]]
         for (target, y), statistic in itertools.product(ends, settings.statistics):
+            score = str(target["score"])
             of_list = [item for item in whole if same_list(item[0], target)]
             sides = _Sides(y, statistic, dataset.draws)
             for first, second in itertools.combinations(_in_order(of_list), 2):
                 if _are_contrasted(first[0], second[0]):
-                    figures = sides.contrast(first[1], second[1], settings.confidence)
+                    signs = [
+                        agreement_sign(str(n["annotator"]), str(n["measure"]), score)
+                        for n, _ in (first, second)
+                    ]
+                    figures = sides.contrast(first[1], second[1], signs, settings.confidence)
                     names = _names(first[0], second[0], target)
                     rows.append((dataset.dataset, *names, statistic, *figures))
     return table_of(rows, CONTRASTS)
@@ -243,10 +276,13 @@ class _Sides:
         self._draws = draws
         self._known: dict[tuple[int, bytes], Resampled | None] = {}
 
-    def contrast(self, a: Floats, b: Floats, confidence: float) -> tuple[float | int | None, ...]:
-        """Difference, low, high, num_queries and num_dropped, over the queries judged in both."""
+    def contrast(
+        self, a: Floats, b: Floats, signs: Sequence[int], confidence: float
+    ) -> tuple[float | int | None, ...]:
+        """Difference, low, high, p-value, num_queries and num_dropped, over the queries judged in both."""
         is_judged = ~np.isnan(a + b + self._y)
-        difference = difference_of(self._side(a, is_judged), self._side(b, is_judged), confidence)
+        first, second = (self._side(column, is_judged) for column in (a, b))
+        difference = difference_of(first, second, signs, confidence)
         return (*difference, int(is_judged.sum()), int((~is_judged).sum()))
 
     def _side(self, column: Floats, is_judged: npt.NDArray[np.bool_]) -> Resampled | None:

@@ -31,11 +31,10 @@ def export(config: JobConfig, inputs: Inputs) -> list[str]:
     tables = TableStore(config.out)
     labels, folder = tables.read(LABELS), tables.folder
     notes: list[str] = []
-    for name in folder.names(EXPORT):
-        folder.delete(EXPORT, name)
+    folder.delete_folder(EXPORT)
     with stage_progress("TREC files", show=config.progress) as at:
         for name, write in at.each(list(_trec_files(config, inputs, labels)), "files"):
-            notes += _export(config, name, write)
+            notes += _export(folder, name, write)
     tables.write_manifest({"notes": notes}, EXPORT)
     return notes
 
@@ -52,7 +51,7 @@ def _trec_files(
         yield name, functools.partial(write_trec_qrels, part, threshold=config.threshold)
 
 
-def _export(config: JobConfig, name: str, write: Callable[[pathlib.Path], None]) -> Iterator[str]:
+def _export(out: Folder, name: str, write: Callable[[pathlib.Path], None]) -> Iterator[str]:
     # a name may come from a config or from outside code: it must not leave the folder
     safe = re.sub(r"[^A-Za-z0-9_.+-]", "_", name)[:MAX_NAME]
     if safe != name or name.startswith("."):
@@ -65,4 +64,4 @@ def _export(config: JobConfig, name: str, write: Callable[[pathlib.Path], None])
         except ValueError as error:
             yield f"{EXPORT}/{safe} was not written: {error}"
         else:
-            Folder(config.out).write_bytes(path.read_bytes(), EXPORT, safe)
+            out.write_bytes(path.read_bytes(), EXPORT, safe)

@@ -24,7 +24,7 @@ Row = tuple[object, ...]
 def pool_bias(
     labels: pl.DataFrame,
     runs: pl.DataFrame,
-    applicable: Mapping[str, pl.Series],
+    eligible: Mapping[str, pl.DataFrame],
     queries: pl.DataFrame,
     settings: Settings,
 ) -> pl.DataFrame:
@@ -38,14 +38,14 @@ def pool_bias(
     Args:
         labels: as for `per_query`, and so the others.
         runs: RUNS.
-        applicable: annotator -> query_ids.
+        eligible: annotator -> its `eligible_questions`.
         queries: QUERIES.
         settings: what to compute.
     """
     depth = max(settings.depths)
     deepest = replace(settings, depths=[depth], cutoffs=[])
     rows: list[Row] = []
-    for group in label_groups(labels, runs, applicable, queries, deepest):
+    for group in label_groups(labels, runs, eligible, queries, deepest):
         rows += _of_group(group, depth, settings.threshold)
     rows.sort(key=lambda row: str(row[RUN]))
     return table_of(rows, POOL_BIAS)

@@ -8,24 +8,21 @@ by itself.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import polars as pl
 
-from erag_ray.agreement import holm
 from erag_ray.config import KNOWN
 from erag_ray.datasets import NO_VALUE
 from erag_ray.evaluate.columns import DatasetColumns
 from erag_ray.evaluate.common import Settings
-from erag_ray.evaluate.comparisons import comparisons
+from erag_ray.evaluate.comparisons import compare_runs
 from erag_ray.evaluate.statistics import means
-from erag_ray.schemas import SLICE_COMPARISONS, SLICE_MEANS, SLICES, TableSchema, conform
+from erag_ray.schemas import SLICE_COMPARISONS, SLICE_MEANS, SLICES, conform
 
 MIN_QUESTIONS = 10
 """Runs are not tested on fewer."""
-QUANTITY = ["dataset", "reader", "score", "annotator", "depth", "measure", "cutoff", "ideal"]
-FIGURES = ("low", "high", "p_value", "p_adjusted", "effect_size", "detectable")
 
 
 def known_slice(cells: pl.DataFrame) -> pl.DataFrame:
@@ -82,7 +79,14 @@ def slice_means(datasets: Sequence[DatasetColumns], slices: pl.DataFrame, settin
         slices: SLICES.
         settings: as of `means`.
     """
-    return _by_slice(means, SLICE_MEANS, datasets, slices, settings)
+    parts = [
+        means([columns], settings).with_columns(slice=pl.lit(name), value=pl.lit(value))
+        for whole in datasets
+        for name, value, columns in with_slices(whole, slices)
+    ]
+    names = SLICE_MEANS.columns.names
+    rows = pl.concat([pl.DataFrame(SLICE_MEANS.empty()), *(part.select(names) for part in parts)])
+    return pl.DataFrame(conform(rows, SLICE_MEANS))
 
 
 def slice_comparisons(
@@ -93,39 +97,9 @@ def slice_comparisons(
     p-values are adjusted by Holm over all slices, values and pairs of runs by one quantity. Where fewer than
     `MIN_QUESTIONS` questions are judged in both runs there is the difference alone.
     """
-    rows = _by_slice(comparisons, SLICE_COMPARISONS, datasets, slices, settings)
-    return pl.DataFrame(conform(_adjusted(_without_tests_of_few(rows)), SLICE_COMPARISONS))
-
-
-def _by_slice(
-    make: Callable[[Sequence[DatasetColumns], Settings], pl.DataFrame],
-    schema: TableSchema,
-    datasets: Sequence[DatasetColumns],
-    slices: pl.DataFrame,
-    settings: Settings,
-) -> pl.DataFrame:
-    parts = [
-        make([columns], settings).with_columns(slice=pl.lit(name), value=pl.lit(value))
+    parts = (
+        ({"slice": name, "value": value}, columns)
         for whole in datasets
         for name, value, columns in with_slices(whole, slices)
-    ]
-    rows = pl.concat([pl.DataFrame(schema.empty()), *(part.select(schema.columns.names) for part in parts)])
-    return pl.DataFrame(conform(rows, schema))
-
-
-def _without_tests_of_few(rows: pl.DataFrame) -> pl.DataFrame:
-    is_small = (pl.col("num_queries") < MIN_QUESTIONS) & pl.col("difference").is_not_null()
-    reason = pl.format("{} questions, fewer than {}: no test", "num_queries", pl.lit(MIN_QUESTIONS))
-    return rows.with_columns(
-        *(pl.when(is_small.not_()).then(name).alias(name) for name in FIGURES),
-        reason=pl.when(is_small).then(reason).otherwise("reason"),
     )
-
-
-def _adjusted(rows: pl.DataFrame) -> pl.DataFrame:
-    """Holm's correction over all rows of a quantity."""
-
-    def adjusted(p_values: pl.Series) -> pl.Series:
-        return pl.Series(holm(p_values.fill_null(np.nan).to_numpy())).fill_nan(None)
-
-    return rows.with_columns(p_adjusted=pl.col("p_value").map_batches(adjusted, pl.Float64).over(QUANTITY))
+    return compare_runs(parts, settings, SLICE_COMPARISONS, MIN_QUESTIONS)

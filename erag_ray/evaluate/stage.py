@@ -15,7 +15,7 @@ from erag_ray.evaluate.cells import cell_columns, cell_comparisons, cell_shares,
 from erag_ray.evaluate.columns import DatasetColumns, by_dataset
 from erag_ray.evaluate.common import IDEALS, OWN_LIST, POOL, Settings, depths_of
 from erag_ray.evaluate.comparisons import best_depths, comparisons, contrasts
-from erag_ray.evaluate.lists import per_query_parts
+from erag_ray.evaluate.lists import eligible_questions, per_query_parts
 from erag_ray.evaluate.pool_bias import pool_bias
 from erag_ray.evaluate.slices import all_slices, slice_comparisons, slice_means
 from erag_ray.evaluate.statistics import correlations, means
@@ -28,11 +28,13 @@ from erag_ray.inputs import (
     evaluation_notes,
     evidence_of,
     label_settings,
+    sample_settings,
+    sampled_queries,
     scores_of,
 )
 from erag_ray.logs import say
 from erag_ray.progress import StageProgress, stage_progress
-from erag_ray.runs import list_duplicates
+from erag_ray.runs import END_TO_END, list_duplicates
 from erag_ray.schemas import (
     AUXILIARY_MEANS,
     BEST_DEPTHS,
@@ -75,23 +77,23 @@ OF_VALUES: Mapping[TableSchema, tuple[MakeTable, Sequence[str]]] = {
         correlations,
         ("statistics", "num_resamples", "confidence", "num_permutations", "seed"),
     ),
-    COMPARISONS: (comparisons, ("num_resamples", "confidence", "num_flips", "seed")),
+    COMPARISONS: (comparisons, ("confidence",)),
     CONTRASTS: (contrasts, ("statistics", "num_resamples", "confidence", "seed")),
-    BEST_DEPTHS: (best_depths, ("num_resamples", "confidence", "seed")),
+    BEST_DEPTHS: (best_depths, ("confidence",)),
     AUXILIARY_MEANS: (auxiliary_means, ("num_resamples", "confidence", "seed")),
 }
 """Tables made from values of lists and utility, how, and the settings that each depends on."""
 WITH_ESTIMATES = (MEANS, COMPARISONS, AUXILIARY_MEANS)
 """Those in which an auxiliary label stands in for what the reader was not asked."""
 OF_CELLS: Mapping[TableSchema, tuple[MakeTable, Sequence[str]]] = {
-    CELL_COMPARISONS: (cell_comparisons, ("num_resamples", "confidence", "num_flips", "seed")),
+    CELL_COMPARISONS: (cell_comparisons, ("confidence",)),
     COMPLEMENTS: (complements, ("confidence",)),
 }
 """Tables made from cells, as `OF_VALUES`."""
 OF_SLICES: Mapping[TableSchema, tuple[MakeSliced, Sequence[str]]] = {
     CELL_SHARES: (cell_shares, ("slices", "confidence")),
     SLICE_MEANS: (slice_means, ("slices", "num_resamples", "confidence", "seed")),
-    SLICE_COMPARISONS: (slice_comparisons, ("slices", "num_resamples", "confidence", "num_flips", "seed")),
+    SLICE_COMPARISONS: (slice_comparisons, ("slices", "confidence")),
 }
 """Tables made from cells (CELL_SHARES) or from values and utility, by slice too; as `OF_VALUES`."""
 SOURCES: Mapping[TableSchema, Sequence[TableSchema]] = {
@@ -117,7 +119,6 @@ def settings_of(config: JobConfig) -> Settings:
         statistics=config.statistics,
         num_resamples=config.num_resamples,
         confidence=config.confidence,
-        num_flips=config.num_flips,
         num_permutations=config.num_permutations,
         seed=config.seed,
         slices=tuple(dict.fromkeys(config.slices)),
@@ -195,7 +196,7 @@ class _Evaluation:
             stage = Stage(
                 name=schema.name,
                 tables=[schema],
-                settings={key: getattr(self.settings, key) for key in keys},
+                settings={key: getattr(self.settings, key) for key in keys} | self._samples(schema),
                 sources=digests(self.tables, self._sources(schema)),
                 names=names,
                 make=functools.partial(self._make, schema, at),
@@ -205,6 +206,10 @@ class _Evaluation:
     def _sources(self, schema: TableSchema) -> Sequence[TableSchema]:
         of_facts = [FACT_LABELS] if schema == PER_QUERY and self._uses_facts else []
         return [*SOURCES[schema], *of_facts]
+
+    def _samples(self, schema: TableSchema) -> dict[str, object]:
+        """Return the samples that questions without documents depend on, of which LABELS know nothing."""
+        return sample_settings(self.config) if schema in OF_LABELS else {}
 
     @property
     def _uses_facts(self) -> bool:
@@ -227,9 +232,10 @@ class _Evaluation:
 
     def _parts(self, schema: TableSchema, at: StageProgress) -> Iterable[pl.DataFrame]:
         if schema == CELLS:
-            return [cells(self.labels, self.used, self.inputs.runs, self.settings.threshold)]
+            eligible = self._eligible.get("erag", _NONE_ELIGIBLE)
+            return [cells(self.labels, self.used, self.inputs.runs, eligible, self.settings.threshold)]
         if schema in OF_LABELS:
-            arguments = self.labels, self.inputs.runs, self._applicable, self.inputs.queries, self.settings
+            arguments = self.labels, self.inputs.runs, self._eligible, self.inputs.queries, self.settings
             if schema == POOL_BIAS:
                 return [pool_bias(*arguments)] if POOL in self.settings.ideals else [as_frame(schema.empty())]
             fact_labels = self.tables.read(FACT_LABELS) if self._uses_facts else None
@@ -249,8 +255,18 @@ class _Evaluation:
 
     @functools.cached_property
     def _applicable(self) -> dict[str, pl.Series]:
-        evidence, names = evidence_of(self.inputs), self.labels["annotator"].unique().sort()
-        return {name: applicable_queries(name, evidence)["query_id"] for name in names}
+        evidence = evidence_of(self.inputs)
+        return {name: applicable_queries(name, evidence)["query_id"] for name in self.config.annotators}
+
+    @functools.cached_property
+    def _eligible(self) -> dict[str, pl.DataFrame]:
+        samples = {name: sampled_queries(self.config, name, self.inputs.queries) for name in self._applicable}
+        return {
+            name: eligible_questions(
+                name, queries.filter(_is_in(self._applicable[name])), self.labels, self.used
+            )
+            for name, queries in samples.items()
+        }
 
     @functools.cached_property
     def _columns(self) -> list[DatasetColumns]:
@@ -262,7 +278,9 @@ class _Evaluation:
         auxiliary = self.settings.auxiliary
         if auxiliary is None:
             return self._columns
-        return [with_estimates(dataset, auxiliary, self._applicable) for dataset in self._columns]
+        eligible = {name: frame["query_id"] for name, frame in self._eligible.items()}
+        eligible[END_TO_END] = self.used["query_id"].unique()
+        return [with_estimates(dataset, auxiliary, self._applicable, eligible) for dataset in self._columns]
 
     @functools.cached_property
     def _cells(self) -> pl.DataFrame:
@@ -275,6 +293,13 @@ class _Evaluation:
     @functools.cached_property
     def _slices(self) -> pl.DataFrame:
         return all_slices(self.inputs.slices, self._cells, self.settings.slices)
+
+
+_NONE_ELIGIBLE = pl.DataFrame(schema={"query_id": pl.String, "reader": pl.String, "score": pl.String})
+
+
+def _is_in(query_ids: pl.Series) -> pl.Expr:
+    return pl.col("query_id").is_in(query_ids.implode())
 
 
 def _one_table(schema: TableSchema, parts: Iterable[pl.DataFrame]) -> pl.DataFrame:

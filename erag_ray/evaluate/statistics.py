@@ -55,7 +55,8 @@ def correlations(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.D
     runs' means over the queries that have both values in every run, so that all means are of the same queries.
     Utility is taken for the reader that made the labels, or, for labels without a reader, for each.
     ``num_dropped`` counts queries; ``num_runs`` leaves out runs in which nothing was judged; ``num_varied`` counts the
-    queries (over runs: the runs) whose utility is not the most frequent one: on them the correlation hangs.
+    queries (over runs: the runs) whose measure, or whose utility if these are fewer, is not the most frequent one: the
+    correlation depends on them.
     """
     rows: list[Row] = []
     for dataset in datasets:
@@ -112,14 +113,19 @@ def _correlation_row(
     if agreement.value is not None and agreement.num_queries >= MIN_FOR_P_VALUE:
         agreement = replace(agreement, p_value=p_value)
     first = (target["reader"], target["score"], name["annotator"], "queries", name["run_id"])
-    counts = (agreement.num_queries, 1, len(x) - agreement.num_queries, _num_varied(y[is_judged]))
+    counts = (
+        agreement.num_queries,
+        1,
+        len(x) - agreement.num_queries,
+        _num_varied(x[is_judged], y[is_judged]),
+    )
     return (*first, *_measured(name), statistic, *_statistic_columns(agreement), *counts, agreement.reason)
 
 
-def _num_varied(column: Floats) -> int:
-    """Return the number of values that differ from the most frequent one."""
-    _, counts = np.unique(column, return_counts=True)
-    return len(column) - int(counts.max(initial=0))
+def _num_varied(*columns: Floats) -> int:
+    """Return the number of values that differ from the most frequent one, in the column where it is smallest."""
+    most = (np.unique(column, return_counts=True)[1].max(initial=0) for column in columns)
+    return len(columns[0]) - int(max(most))
 
 
 def _measured(name: Mapping[str, object]) -> tuple[object, ...]:
@@ -138,13 +144,11 @@ def _over_runs(columns: DatasetColumns, settings: Settings) -> Iterator[Row]:
         x, y = _common(measured_runs, used)
         first = (columns.dataset, target["reader"], target["score"], name["annotator"], "runs", "")
         num_all = len(next(iter(measured_runs.values())))
-        used_means = _mean_of_each(y)
+        means_of_runs = _mean_of_each(x), _mean_of_each(y)
         num_runs = x.shape[0] if x.size else 0
-        counts = (x.shape[1], num_runs, num_all - x.shape[1], _num_varied(used_means))
+        counts = (x.shape[1], num_runs, num_all - x.shape[1], _num_varied(*means_of_runs))
         for statistic in settings.statistics:
-            agreement = agree_over_runs(
-                _mean_of_each(x), used_means, statistic, settings.num_permutations, settings.seed
-            )
+            agreement = agree_over_runs(*means_of_runs, statistic, settings.num_permutations, settings.seed)
             yield (
                 *first,
                 *_measured(name),

@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 from typing import IO, Any
 
 from erag_ray.files.diagnostics import Diagnostics
+from erag_ray.files.ids import ID_FORM, IdKeys, identifier, shown
 from erag_ray.store import open_file, size_of, start_of
-from erag_ray.uris import is_uri
+from erag_ray.uris import is_uri, searched_in
 
 Path = str | os.PathLike[str]
 Paths = Path | Iterable[Path]
@@ -113,7 +114,9 @@ def read_lines(path: str, diagnostics: Diagnostics, span: Span = WHOLE) -> Itera
                     yield number, line
     except (EOFError, zlib.error, OSError) as error:
         reached = f" after line {number:,}" if number else ""
-        diagnostics.error(f"unreadable file {path}", f"{path}: cannot be read{reached}: {_reason(error)}")
+        diagnostics.error(
+            f"unreadable file {path}", f"{path}: cannot be read{reached}: {_reason(error, path)}"
+        )
 
 
 def _decoded(raw: bytes, path: str, number: int, diagnostics: Diagnostics) -> str:
@@ -125,19 +128,14 @@ def _decoded(raw: bytes, path: str, number: int, diagnostics: Diagnostics) -> st
         return ""
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, path: str) -> str:
     if isinstance(error, EOFError):
         return "truncated gzip file"
     if isinstance(error, zlib.error | gzip.BadGzipFile):
         return f"damaged gzip file ({error})"
+    if isinstance(error, FileNotFoundError):
+        return f"{error.strerror}{searched_in(path)}"
     return getattr(error, "strerror", None) or str(error)
-
-
-def identifier(value: Any) -> str | None:
-    """An id as text: a string that is not blank, or a whole number; anything else is None."""
-    if isinstance(value, str):
-        return value if value.strip() else None
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 class Record:
@@ -168,12 +166,18 @@ class Record:
         self.faulty = True
         self._diagnostics.error(f"{kind} in {self.path}", f"{self.location}: {text}")
 
-    def identifier(self, key: str) -> str:
-        """The id under ``key``; a problem, and "", where it is missing, blank or no string or number."""
-        name = identifier(self.values.get(key))
+    def identifier(self, key: str | IdKeys) -> str:
+        """The id under ``key``; a problem, and "", where it is missing, blank or no string or whole number."""
+        keys = key if isinstance(key, IdKeys) else IdKeys(key, frozenset())
+        try:
+            name, _ = keys.id_of(self.values)
+        except ValueError as error:
+            self.fault(f"wrong {keys.first}", str(error))
+            return ""
         if name is None:
-            state = f"is {shown(self.values[key])}" if key in self.values else "is missing"
-            self.fault(f"missing {key}", f"{key} {state}; it must be a string that is not empty or a number")
+            used = next(iter(keys.among(self.values)), keys.first)
+            state = f"is {shown(self.values[used])}" if used in self.values else "is missing"
+            self.fault(f"missing {used}", f"{used} {state}; {ID_FORM}")
         return name or ""
 
     def text(self, key: str, *, optional: bool = False) -> str:
@@ -198,9 +202,9 @@ class Record:
         self.fault(f"wrong {key}", f"{key} is {shown(entries)}; it must be a list of objects")
         return []
 
-    def identifiers(self, key: str) -> list[str]:
-        """The list of ids under ``key``, without repeats; empty where it is missing or null."""
-        entries = _or_empty(self.values.get(key))
+    def identifiers_of(self, values: dict[str, Any], key: str) -> list[str]:
+        """Return the ids under ``key`` of an object inside this record, without repeats; empty if missing or null."""
+        entries = _or_empty(values.get(key))
         ids = [identifier(value) for value in entries] if isinstance(entries, list) else [None]
         if None in ids:
             self.fault(f"wrong {key}", f"{key} is {shown(entries)}; it must be a list of ids")
@@ -212,17 +216,8 @@ def _or_empty(value: Any) -> Any:
     return [] if value is None or value in ("", {}) else value
 
 
-def shown(value: Any) -> str:
-    """A value for messages: as Python writes it, cut where it is long."""
-    try:
-        text = repr(value)
-    except RecursionError:
-        text = f"a {type(value).__name__} that is nested too deep to be shown"
-    return text if len(text) <= 80 else f"{text[:77]}..."
-
-
-def read_records(path: str, diagnostics: Diagnostics, span: Span = WHOLE) -> Iterator[Record]:
-    """The objects of a JSON Lines file; a line that is none is a problem and is passed over."""
+def read_json_lines(path: str, diagnostics: Diagnostics, span: Span = WHOLE) -> Iterator[Record]:
+    """Yield the objects of a JSON Lines file. Invalid lines are reported and skipped."""
     for number, line in read_lines(path, diagnostics, span):
         values, fault = _parsed(line)
         if values is None:
@@ -242,7 +237,7 @@ def read_json(
     except UnicodeEncodeError:
         diagnostics.error(f"unreadable file {path}", f"{path}: {_HALF_A_PAIR}")
     except (OSError, EOFError, zlib.error, ValueError, RecursionError) as error:
-        diagnostics.error(f"unreadable file {path}", f"{path}: cannot be read: {_reason(error)}")
+        diagnostics.error(f"unreadable file {path}", f"{path}: cannot be read: {_reason(error, path)}")
     else:
         return content
     return None

@@ -8,13 +8,20 @@ A page's id is its title: entries with the same title are one page.
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 import zlib
 from collections.abc import Iterator
 from typing import Any
 
+import polars as pl
+
 from erag_ray.files.diagnostics import Diagnostics
-from erag_ray.files.jsonl import Record, open_bytes, read_json, shown
+from erag_ray.files.ids import shown
+from erag_ray.files.jsonl import Record, open_bytes, read_json
+
+# underscores and Unicode's white space, to which Python adds four separators and Polars does not
+_BLANKS = re.compile(r"(?:_|[^\S\x1c-\x1f])+")
 
 
 def is_squad(path: str) -> bool:
@@ -66,6 +73,20 @@ def read_squad_pages(path: str, diagnostics: Diagnostics) -> Iterator[tuple[str,
 def page_name(title: str) -> str:
     """Return the id of a page: its title in Unicode's composed form (NFC), stripped."""
     return unicodedata.normalize("NFC", title).strip()
+
+
+def page_key(name: str) -> str:
+    """Return the form in which the ids of pages are stored and compared: `page_name` with single spaces for blanks.
+
+    An underscore is a blank, as in Wikipedia: SQuAD writes ``Frédéric_Chopin``, HotpotQA and KILT ``Frédéric Chopin``.
+    """
+    return _BLANKS.sub(" ", unicodedata.normalize("NFC", name)).strip(" ")
+
+
+def page_keys(column: str) -> pl.Expr:
+    """Return `page_key` of a column of strings; null for a name that is blank."""
+    keys = pl.col(column).str.normalize("NFC").str.replace_all(_BLANKS.pattern, " ").str.strip_chars(" ")
+    return pl.when(keys != "").then(keys).alias(column)
 
 
 def _articles(path: str, diagnostics: Diagnostics) -> list[dict[str, Any]]:

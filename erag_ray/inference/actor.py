@@ -20,7 +20,6 @@ import platform
 import sys
 import threading
 import time
-import traceback
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -33,13 +32,25 @@ import torch
 from erag_ray.cluster import check_gpus
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError, JobError
-from erag_ray.models import Isolation, Model, check_facts, load_model, make_model, model_id
+from erag_ray.inference.writer import Writer
+from erag_ray.masking import masked, masked_message, masked_traceback
+from erag_ray.models import (
+    Budget,
+    Isolation,
+    Model,
+    TokenCounts,
+    check_facts,
+    load_model,
+    make_model,
+    model_id,
+)
 from erag_ray.models.local import backend, is_gpu_lost, keep_freed_memory
 from erag_ray.planning import PendingRequests
 from erag_ray.process_memory import peak_resident_bytes
 from erag_ray.requests import Failure, Form, Response
 from erag_ray.schemas import RESPONSES
-from erag_ray.store import KEY_COLUMNS, ResponseStore, TracebackFiles, as_frame, keys_digest
+from erag_ray.store import KEY_COLUMNS, NOTES, ResponseStore, as_frame, keys_digest
+from erag_ray.tracebacks import TracebackFiles
 from erag_ray.user_code import RESUME_ADVICE
 
 ISOLATED_ROWS = 32
@@ -58,7 +69,7 @@ COUNTED = (
     "num_truncated_passage_tokens",
 )
 """Columns of RESPONSES that are fields of `Response`."""
-NOTES = "_attempts"
+SUMMED = ("num_responses", "num_prompt_tokens", "num_output_tokens", "num_cached_prompt_tokens")
 UNKNOWN = "a crash, or max_batch_seconds"
 MAX_ENDS = 20
 """Maximum of consecutive processes that lose their GPU in one block without any response; then the job ends."""
@@ -90,7 +101,8 @@ class Attempt:
     def last(self) -> Note | None:
         """Return the note of the process that died in this block; None if none did."""
         try:
-            return Note(*json.loads(self._folder.read_bytes(*self._path)))
+            keys, num_ends, reason = json.loads(self._folder.read_bytes(*self._path))
+            return Note([[int(a), int(b)] for a, b in keys], int(num_ends), str(reason))
         except FileNotFoundError:
             return None
         except (ValueError, TypeError):
@@ -103,8 +115,8 @@ class Attempt:
 
     def end_process(self, error: BaseException) -> None:
         """Write why this process ends, and exit."""
-        self._write(self._last._replace(reason=" ".join(str(error).split())[:MAX_REASON]))
-        traceback.print_exception(error)
+        self._write(self._last._replace(reason=" ".join(masked_message(str(error)).split())[:MAX_REASON]))
+        print(masked_traceback(error), file=sys.stderr)
         sys.stderr.flush()
         os._exit(1)
 
@@ -128,6 +140,7 @@ class ModelActor:
 
     Attributes:
         model_seconds: time in the model so far, without loading and without the store.
+        num_responses: that have arrived so far, in all blocks.
     """
 
     def __init__(
@@ -157,14 +170,15 @@ class ModelActor:
         self.max_batch_seconds = max_batch_seconds
         self.store = ResponseStore(store, model)
         self.model_seconds = 0.0
-        self._notes: Counter[str] = Counter()
-        self._num_cached_tokens = 0
-        self._budget = _Budget(config, max_cost)
+        self.num_responses = 0
+        self._sums, self._notes = Counter[str](), Counter[str]()
+        self._budget = Budget(config, max_cost)
         self._fault: InputError | JobError | None = None
         # raised with the first block: Ray would hide an error of the constructor in a message of its own
         try:
             check_gpus()
             self.isolation = self._load(config, model, memory_share)
+            self.isolation.model.budget = self._budget
             check_facts(self.isolation.model, self.store)
         except (InputError, JobError) as error:
             self._fault = error
@@ -181,84 +195,59 @@ class ModelActor:
     def __call__(self, requests: pa.Table) -> Iterator[dict[str, list[Any]]]:
         if self._fault:
             raise self._fault
-        start = time.monotonic()
+        start, self._sums, self._notes = time.monotonic(), Counter(), Counter()
         attempt = Attempt(self.store, self.job, requests)
-        counts = [
-            (
-                responses.num_rows,
-                pc.sum(responses.column("num_prompt_tokens")).as_py() or 0,
-                pc.sum(responses.column("num_output_tokens")).as_py() or 0,
-            )
-            for responses in self._written(self._attempted(requests, attempt))
-        ]
-        attempt.end()
-        num_responses, num_prompt, num_output = (
-            sum(column) for column in zip((0, 0, 0), *counts, strict=True)
-        )
-        notes, num_cached = self._notes, self._num_cached_tokens
-        self._notes, self._num_cached_tokens = Counter(), 0
-        yield {
-            "notes": [json.dumps(notes)],
-            "num_cached_prompt_tokens": [num_cached],
-            "num_responses": [num_responses],
-            "num_questions": [pc.count_distinct(requests.column("question")).as_py()],
-            "num_prompt_tokens": [num_prompt],
-            "num_output_tokens": [num_output],
-            "device_seconds": [time.monotonic() - start],
-            "peak_memory_bytes": [peak_memory_bytes()],
-        }
-
-    def _attempted(self, requests: pa.Table, attempt: Attempt) -> Iterator[pa.Table]:
-        """Yield RESPONSES of a block, part of which an earlier process may have run."""
         last = attempt.last()
         if last is None:
             attempt.note()
         try:
-            yield from self._tables(requests) if last is None else self._run_isolated(requests, attempt, last)
+            if last is None:
+                self._run(requests)
+            else:
+                self._run_isolated(requests, attempt, last)
         except RuntimeError as error:
             if not is_gpu_lost(error):
                 raise
             self._end(attempt, error)
+        attempt.end()
+        yield {
+            "notes": [json.dumps(self._notes)],
+            "num_questions": [pc.count_distinct(requests.column("question")).as_py()],
+            **{name: [self._sums[name]] for name in SUMMED},
+            "device_seconds": [time.monotonic() - start],
+            "peak_memory_bytes": [peak_memory_bytes()],
+        }
 
     def _end(self, attempt: Attempt, error: RuntimeError) -> None:
         """End this process, whose GPU is lost; Ray starts another."""
         attempt.end_process(error)
 
-    def _written(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
-        """Append each table of responses to the store."""
-        start = time.monotonic()
-        for responses in tables:
-            self.store.append(responses, self.job, time.monotonic() - start, backend())
-            start = time.monotonic()
-            yield responses
-
-    def _tables(self, requests: pa.Table) -> Iterator[pa.Table]:
-        """Yield RESPONSES of PENDING in tables of at least ``write_every_seconds`` each."""
-        rows, responses, written_at = list[int](), list[Response](), time.monotonic()
-        try:
-            for row, response in self._timed(PendingRequests(requests, self.forms)):
-                is_new_batch = time.monotonic() - written_at >= self.write_every_seconds
-                rows.append(row)
-                responses.append(response)
-                if is_new_batch:
-                    yield responses_table(requests.take(rows), self.id, responses)
-                    rows, responses, written_at = [], [], time.monotonic()
-        except (JobError, RuntimeError, KeyboardInterrupt):
-            # the model cannot go on: write the responses so far
-            if rows:
-                yield responses_table(requests.take(rows), self.id, responses)
-            raise
-        if rows:
-            yield responses_table(requests.take(rows), self.id, responses)
-
-    def _timed(self, requests: PendingRequests) -> Iterator[tuple[int, Response]]:
-        """Yield the model's responses, and measure its time.
+    def _run(self, requests: pa.Table) -> bool:
+        """Run requests, and append their responses to the store; return whether one of them is no error.
 
         Raises:
             JobError: the budget is spent before all requests are done.
         """
         self._budget.check()
-        responses, num_responses = self.isolation.run(requests), 0
+        pending, num_responses, num_good = PendingRequests(requests, self.forms), 0, 0
+
+        def append(rows: list[tuple[int, Response]], seconds: float) -> None:
+            table = requests.take([row for row, _ in rows])
+            responses = responses_table(table, self.id, [response for _, response in rows])
+            self.store.append(responses, self.job, seconds, backend())
+
+        with Writer(append, self.write_every_seconds) as writer:
+            for row, response in self._timed(pending):
+                writer.add((row, response))
+                num_responses += 1
+                num_good += response.failure is None
+        if num_responses < len(pending):
+            self._budget.check()
+        return num_good > 0
+
+    def _timed(self, requests: PendingRequests) -> Iterator[tuple[int, Response]]:
+        """Yield the model's responses until the budget is spent; measure its time and sum the counts."""
+        responses = self.isolation.run(requests)
         with _Alarm(self.max_batch_seconds) as alarm:
             while True:
                 start = time.monotonic()
@@ -267,20 +256,29 @@ class ModelActor:
                 alarm.clear()
                 self.model_seconds += time.monotonic() - start
                 if item is None:
-                    break
+                    return
                 _, response = item
-                self._notes.update(response.notes)
-                self._num_cached_tokens += response.num_cached_prompt_tokens
-                num_responses += 1
+                self._count(response)
                 yield item
-                # requests in flight cost anyway: wait for their responses
-                if self._budget.spend(response) and not self.isolation.model.stop_sending():
-                    break
-        if num_responses < len(requests):
-            self._budget.check()
+                if not self.isolation.model.charges_budget:
+                    counts = (
+                        response.num_prompt_tokens,
+                        response.num_cached_prompt_tokens,
+                        response.num_output_tokens,
+                    )
+                    self._budget.spent += self._budget.price_of(TokenCounts(*counts))
+                    if self._budget.is_spent:
+                        return
 
-    def _run_isolated(self, requests: pa.Table, attempt: Attempt, last: Note) -> Iterator[pa.Table]:
-        """Yield RESPONSES of the requests that a dead process has left, in small groups, to find what kills it.
+    def _count(self, response: Response) -> None:
+        self.num_responses += 1
+        self._notes.update(response.notes)
+        self._sums["num_responses"] += 1
+        for name in SUMMED[1:]:
+            self._sums[name] += getattr(response, name)
+
+    def _run_isolated(self, requests: pa.Table, attempt: Attempt, last: Note) -> None:
+        """Run the requests that a dead process has left, in small groups, to find what kills it.
 
         Raises:
             JobError: too many processes in a row lose their GPU.
@@ -294,15 +292,15 @@ class ModelActor:
         suspects, others = todo.filter(is_suspect), todo.filter(pc.invert(is_suspect))
         if len(last.keys) == 1 and suspects.num_rows:
             failures = [Response(failure=process_failure(last.reason))] * suspects.num_rows
-            yield responses_table(suspects, self.id, failures)
+            self.store.append(responses_table(suspects, self.id, failures), self.job, None, backend())
+            for failure in failures:
+                self._count(failure)
             suspects = suspects.slice(0, 0)
         groups = [suspects.slice(row, 1) for row in range(suspects.num_rows)]
         groups += [others.slice(row, ISOLATED_ROWS) for row in range(0, others.num_rows, ISOLATED_ROWS)]
         for group in groups:
             attempt.note(group, num_ends)
-            for responses in self._tables(group):
-                num_ends = 0 if responses.column("error").null_count else num_ends
-                yield responses
+            num_ends = 0 if self._run(group) else num_ends
 
 
 def process_failure(reason: str) -> Failure:
@@ -321,9 +319,9 @@ def responses_table(requests: pa.Table, model: str, responses: Sequence[Response
     columns = {
         "model": [model] * requests.num_rows,
         **{name: requests.column(name) for name in KEY_COLUMNS},
-        "output": [response.text for response in responses],
+        "output": [masked(response.text) for response in responses],
         "logprobs": [response.logprobs for response in responses],
-        "error": [response.failure and response.failure.text for response in responses],
+        "error": [response.failure and masked(response.failure.text) for response in responses],
         "error_kind": [response.failure and response.failure.kind for response in responses],
         **{name: [getattr(response, name) for response in responses] for name in COUNTED},
     }
@@ -334,8 +332,9 @@ def _loaded(config: ReaderConfig, name: str, memory_share: float) -> Model:
     model = make_model(config)
     local_id = model_id(model)
     if local_id != name:
-        raise RuntimeError(
-            f"the model {config.model} on this node differs from the job's: {local_id}, not {name}"
+        raise JobError(
+            f"reader.model: {config.model} on node {platform.node()} is {local_id}, and {name} where the job started. "
+            f"Give every node the same files and versions; {RESUME_ADVICE}"
         )
     model.memory_share = memory_share
     load_model(model)
@@ -346,29 +345,6 @@ def set_tokenizer_threads(num_threads: int) -> None:
     """Set the number of threads of the package tokenizers; it reads both variables at its first use."""
     os.environ["RAYON_NUM_THREADS"] = str(num_threads)
     os.environ["TOKENIZERS_PARALLELISM"] = "true" if num_threads > 1 else "false"
-
-
-class _Budget:
-    """The maximal cost of an actor's requests (None: no limit)."""
-
-    def __init__(self, config: ReaderConfig, max_cost: float | None) -> None:
-        self._config, self._max_cost, self._spent = config, max_cost, 0.0
-
-    def spend(self, response: Response) -> bool:
-        """Add a response's cost; return whether the budget is spent."""
-        counts = response.num_prompt_tokens, response.num_cached_prompt_tokens, response.num_output_tokens
-        self._spent += self._config.price_of(*counts) or 0.0
-        return self._max_cost is not None and self._spent >= self._max_cost
-
-    def check(self) -> None:
-        """Check that the budget is not spent.
-
-        Raises:
-            JobError: it is.
-        """
-        if self._max_cost is not None and self._spent >= self._max_cost:
-            text = f"max_cost: {self._spent:.4f} is spent of {self._max_cost:.4f} for each actor and model"
-            raise JobError(f"{text}. The responses so far are kept; a new job may spend as much again")
 
 
 class _Alarm:

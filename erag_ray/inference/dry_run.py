@@ -108,15 +108,17 @@ def _calibrated(
     config: JobConfig, inputs: Inputs, plan: StagePlan, groups: Sequence[Sequence[Group]]
 ) -> Iterator[str]:
     request_seconds: RequestSeconds = {}
+    parts: list[tuple[Seconds, int]] = []
     count = max(1, config.calibrate // sum(map(len, groups)))
     with ray_session(config.ray_address):
         for model_groups in groups:
             pool = plan_pool(config, model_groups[0].model_plan.resources)
             yield from _measured(config, model_groups, count, pool, request_seconds)
-    total = _sum(
-        [request_seconds[group.key].times(group.model_plan.new.height) for group in itertools.chain(*groups)]
-    )
-    yield _costs(total, pool, config.price_per_hour)
+            seconds = [
+                request_seconds[group.key].times(group.model_plan.new.height) for group in model_groups
+            ]
+            parts.append((_sum(seconds), pool.size))
+    yield _costs(parts, config.price_per_hour)
     yield from _comparison(config, inputs, plan, request_seconds)
 
 
@@ -188,11 +190,14 @@ def _sum(parts: Sequence[Seconds]) -> Seconds:
     return Seconds(mean, low, high, any(one.is_small for one in parts))
 
 
-def _costs(total: Seconds, pool: Pool, price: float | None) -> str:
-    hours = total.mean / HOUR
-    cost = "" if price is None else f", {hours * price:,.2f} at {price:g} an hour"
+def _costs(parts: Sequence[tuple[Seconds, int]], price: float | None) -> str:
+    """Return the costs of all models, which run one after the other: reader-seconds and number of readers of each."""
+    total = _sum([seconds for seconds, _ in parts])
+    cost = "" if price is None else f", {total.mean / HOUR * price:,.2f} at {price:g} an hour"
+    hours = math.fsum(seconds.mean / HOUR / num_readers for seconds, num_readers in parts)
+    sizes = ", then ".join(f"{num_readers}" for num_readers in dict.fromkeys(size for _, size in parts))
     return (
-        f"in all {total.in_hours}{cost}; {hours / pool.size:.3g} hours with {pool.size} readers. Each kind was timed "
+        f"in all {total.in_hours}{cost}; {hours:.3g} hours with {sizes} readers. Each kind was timed "
         "separately; the job takes less where its batches are larger or kinds share work (fid encodes a passage once)"
     )
 

@@ -13,11 +13,11 @@ import torch
 
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.errors import JobError
-from erag_ray.inference.actor import NOTES, Attempt, ModelActor
+from erag_ray.inference.actor import Attempt, ModelActor
 from erag_ray.inference.work import Done, Work, sum_counts
 from erag_ray.models import Isolation
 from erag_ray.progress import progress
-from erag_ray.store import Folder, Lease, ResponseStore
+from erag_ray.store import Folder, ResponseStore
 from erag_ray.user_code import RESUME_ADVICE
 
 BLOCK_ROWS = 4096
@@ -67,10 +67,11 @@ def run_in_process(work: Work, config: JobConfig, job: str) -> Done:
         KeyboardInterrupt: likewise.
     """
     store = ResponseStore(config.cache_dir, work.model)
-    shown = (
-        progress(store, job, work.num_requests, work.model) if config.progress else contextlib.nullcontext()
-    )
-    with Lease(store.folder, job), shown, _settings_restored():
+    reader: LocalReader | None = None
+    shown: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if config.progress:
+        shown = progress(lambda: reader.num_responses if reader else 0, work.num_requests, work.model)
+    with store.lease(job), shown, _settings_restored():
         reader = LocalReader(
             config=work.config,
             model=work.model,
@@ -84,7 +85,6 @@ def run_in_process(work: Work, config: JobConfig, job: str) -> Done:
         )
         rows = config.rows_per_block or BLOCK_ROWS
         counts = [pa.table(part) for block in _blocks(work.requests, rows) for part in reader(block)]
-    store.folder.delete_folder(NOTES, job)
     return sum_counts(pa.concat_tables(counts), store, job)
 
 

@@ -8,11 +8,12 @@ driver.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import functools
 import logging
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -29,11 +30,12 @@ from erag_ray.cluster import (
 )
 from erag_ray.config import JobConfig
 from erag_ray.errors import InputError, JobError
-from erag_ray.inference.actor import NOTES, ModelActor
+from erag_ray.inference.actor import ModelActor
 from erag_ray.inference.work import Done, Work, sum_counts
 from erag_ray.models import Resources
 from erag_ray.progress import progress
-from erag_ray.store import Folder, Lease, ResponseStore, traceback_folder
+from erag_ray.store import Folder, ResponseStore
+from erag_ray.tracebacks import traceback_folder
 
 logger = logging.getLogger(__name__)
 MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 128, 32_768, 12
@@ -48,7 +50,7 @@ SHARING_ACTORS, CPUS_OF_SHARING_ACTOR = 2, 2
 """Actors on a GPU, and CPUs that each requires: one for Python, one for tokenising and copies."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Pool:
     """A fixed pool of actors and the resources of each.
 
@@ -188,6 +190,8 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
     pool = plan_pool(config, work.resources)
     store = ResponseStore(config.cache_dir, work.model)
     rows = block_rows(config, work.num_requests, pool, store.speed(), work.resources.in_flight)
+    # a reader without a block would load its model for nothing
+    pool = dataclasses.replace(pool, size=max(1, min(pool.size, -(-work.num_requests // rows))))
     _quiet_data()
     if config.progress:
         logger.info("%s", pool.described(nodes_alive()))
@@ -206,13 +210,13 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
             runtime_env={"env_vars": process_environment(pool.num_gpus)},
         )
     )
-    shown = progress(store, job, work.num_requests, f"{pool.size} x {work.model}")
-    with Lease(store.folder, job), shown if config.progress else contextlib.nullcontext():
+    count = functools.partial(store.num_rows_of, job, {})
+    shown = progress(count, work.num_requests, f"{pool.size} x {work.model}")
+    with store.lease(job), shown if config.progress else contextlib.nullcontext():
         try:
             batches = list(counted.iter_batches(batch_format="pyarrow", batch_size=None))
         except ray.exceptions.RayTaskError as error:
             raise error_of(error, config.cache_dir, work.requests) from error
-    store.folder.delete_folder(NOTES, job)
     return sum_counts(pa.concat_tables(batches), store, job)
 
 

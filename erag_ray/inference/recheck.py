@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from erag_ray.config import JobConfig
-from erag_ray.models import load_model
+from erag_ray.inference.work import NOTHING_DONE, Done
+from erag_ray.models import Budget, Isolation, load_model
 from erag_ray.planning import ModelPlan, PendingRequests, Uses
 from erag_ray.requests import Response
 from erag_ray.scores import JUDGED, score_named, score_outputs
@@ -28,18 +30,29 @@ class Recheck(NamedTuple):
         num_outputs: those of them whose output differs.
         num_labels: those of them whose score (or other folded value) differs.
         num_judged: those of the differing outputs that a judge scores; their new scores are unknown.
+        num_errors: those of the requests that are an error now or were one before; they are not compared.
+        done: counts of the requests, for the costs.
+        seconds: elapsed.
     """
 
     num_requests: int
     num_outputs: int
     num_labels: int
     num_judged: int = 0
+    num_errors: int = 0
+    done: Done = NOTHING_DONE
+    seconds: float = 0.0
+    num_unsent: int = 0
+    """Requests of the sample for which nothing of ``max_cost`` was left."""
 
     def __str__(self) -> str:
         judged = f" The judge scores {self.num_judged:,} of these outputs, and its scores are not compared."
+        errors = f" {self.num_errors:,} of the requests are errors, and are not compared."
+        unsent = f" {self.num_unsent:,} more were not sent again: max_cost is spent."
         return (
             f"Rechecked: {self.num_requests:,} requests; {self.num_outputs:,} outputs and {self.num_labels:,} scores "
-            f"differ.{judged if self.num_judged else ''}"
+            f"differ.{judged if self.num_judged else ''}{errors if self.num_errors else ''}"
+            f"{unsent if self.num_unsent else ''}"
         )
 
 
@@ -49,6 +62,7 @@ def recheck(
     responses: pl.DataFrame,
     queries: pl.DataFrame | None,
     uses: Uses | None = None,
+    max_cost: float | None = None,
 ) -> Recheck | None:
     """Send a sample of a model's new requests again.
 
@@ -58,6 +72,7 @@ def recheck(
         responses: RESPONSES to its requests.
         queries: QUERIES, for the scores of outputs; None: scores are not compared.
         uses: the form of each kind of request; None: answers only.
+        max_cost: of the sample; None: no limit.
 
     Returns:
         None if the model is not rechecked.
@@ -73,15 +88,42 @@ def recheck(
     ]
     table = plan.make_requests(sample)
     load_model(plan.model)
-    outputs = {row: response.text for row, response in plan.model.run(PendingRequests(table, plan.forms))}
-    keys = pl.DataFrame({name: table.column(name).to_numpy() for name in KEY_COLUMNS})
-    rechecked = keys.with_columns(
-        again=pl.Series([outputs[row] for row in range(keys.height)], dtype=pl.String)
+    plan.model.budget = Budget(plan.model.config, max_cost)
+    start = time.monotonic()
+    again = dict(Isolation(plan.model).run(PendingRequests(table, plan.forms)))
+    seconds, num_unsent = time.monotonic() - start, table.num_rows - len(again)
+    table = table.take(sorted(again))
+    rechecked = pl.DataFrame({name: table.column(name).to_numpy() for name in KEY_COLUMNS}).with_columns(
+        again=pl.Series([again[row].text for row in sorted(again)], dtype=pl.String),
+        has_failed=pl.Series([again[row].failure is not None for row in sorted(again)], dtype=pl.Boolean),
     )
-    both = rechecked.join(responses.select(*KEY_COLUMNS, "output"), on=KEY_COLUMNS, maintain_order="left")
-    differ = both.filter(~pl.col("again").eq_missing(pl.col("output")))
+    before = responses.select(*KEY_COLUMNS, "output", "error")
+    both = rechecked.join(before, on=KEY_COLUMNS, maintain_order="left")
+    compared = both.filter(~pl.col("has_failed"), pl.col("error").is_null())
+    differ = compared.filter(~pl.col("again").eq_missing(pl.col("output")))
     changed = _labels_changed(differ, plan.requests, queries, uses or {})
-    return Recheck(both.height, differ.height, changed.count(True), changed.count(None))
+    return Recheck(
+        num_requests=both.height,
+        num_outputs=differ.height,
+        num_labels=changed.count(True),
+        num_judged=changed.count(None),
+        num_errors=both.height - compared.height,
+        done=_counts(list(again.values()), seconds),
+        seconds=seconds,
+        num_unsent=num_unsent,
+    )
+
+
+def _counts(responses: Sequence[Response], seconds: float) -> Done:
+    return Done(
+        num_responses=len(responses),
+        num_questions=0,
+        num_prompt_tokens=sum(response.num_prompt_tokens for response in responses),
+        num_output_tokens=sum(response.num_output_tokens for response in responses),
+        device_seconds=seconds,
+        peak_memory_bytes=0,
+        num_cached_prompt_tokens=sum(response.num_cached_prompt_tokens for response in responses),
+    )
 
 
 def _labels_changed(

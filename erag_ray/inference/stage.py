@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import math
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,11 +18,12 @@ from erag_ray.errors import JobError
 from erag_ray.inference.errors import check_share
 from erag_ray.inference.in_process import models_kept, run_in_process
 from erag_ray.inference.pool import run
-from erag_ray.inference.recheck import recheck
+from erag_ray.inference.recheck import Recheck, recheck
 from erag_ray.inference.values import Values, fold
-from erag_ray.inference.work import Done, Work
+from erag_ray.inference.work import NOTHING_DONE, Done, Work
 from erag_ray.inputs import Inputs
 from erag_ray.kinds import ANSWER, ANSWER_JUDGE, VERDICT, judgement
+from erag_ray.models import model_class
 from erag_ray.output_tables import Expected, describe_outputs
 from erag_ray.planning import Answered, ModelPlan, StagePlan, Uses
 from erag_ray.progress import stage_progress
@@ -31,7 +33,13 @@ from erag_ray.scores import JUDGEMENTS
 from erag_ray.store import KEY_COLUMNS, ResponseStore, TableStore, as_frame, new_job_id
 
 ROWS_PER_SHARD = 50_000
-NOTES = {"thinking": "thinking stripped from", "cut": "cut by max_new_tokens", "empty": "empty"}
+NOTES = {
+    "thinking": "thinking stripped from",
+    "control": "control tokens cut from",
+    "cut": "cut by max_new_tokens",
+    "empty": "empty",
+    "estimated": "token counts missing, estimated in",
+}
 """Note of `Response.notes` -> its text in the summary."""
 NUM_NAMED = 5
 
@@ -45,6 +53,8 @@ class Finished:
     responses: pl.DataFrame
     judgements: pl.DataFrame | None = None
     """query_id, output, value?: the judge's scores of outputs, if there is a judge."""
+    costs: pl.DataFrame = dataclasses.field(default_factory=lambda: as_frame(COSTS.empty()))
+    """COSTS of the job so far: of this stage, and of what was run before it."""
 
     def values(self, inputs: Inputs) -> Values:
         """Return the values of each kind of request with one document or none, and the judge's scores of outputs."""
@@ -52,23 +62,33 @@ class Finished:
         return values if self.judgements is None else {**values, ANSWER_JUDGE: self.judgements}
 
 
-def run_stage(config: JobConfig, plan: StagePlan) -> Finished:
+def run_stage(config: JobConfig, plan: StagePlan, earlier: pl.DataFrame | None = None) -> Finished:
     """Run the pending requests, check that every request has a response, and seal the stage.
 
+    Args:
+        config: the job.
+        plan: of the stage.
+        earlier: COSTS of the job so far, which count under ``max_cost``; those of this stage are sealed again.
+
     Raises:
-        JobError: responses are missing, or more of them are errors than ``max_error_fraction`` allows.
+        JobError: responses are missing, more of them are errors than ``max_error_fraction`` allows, or ``max_cost`` is
+            spent.
     """
+    costs = as_frame(COSTS.empty()) if earlier is None else earlier
     tables = TableStore("/".join([config.out.rstrip("/"), plan.stage]))
     tables.folder.delete("manifest.json")
     job, todo = new_job_id(), [model_plan for model_plan in plan.plans if model_plan.new.height]
-    done = _run_all(config, tables, todo, job) if todo else {}
+    done = _run_all(config, tables, todo, job, costs) if todo else {}
     with stage_progress("looking up responses", show=config.progress):
         collected = [_collect(config, model_plan) for model_plan in plan.plans]
         # a stage may have no requests: some annotators need no model
         responses = pl.concat([as_frame(RESPONSES.empty()), *(entry.responses for entry in collected)])
         _check_errors(responses, plan.requests, config)
         tables.write(plan.requests, REQUESTS)
-    tables.write(_costs(plan, done, job), COSTS)
+    costs = pl.concat([costs, _costs(plan, done, job)])
+    rechecks = _rechecks(config, plan, todo, responses, costs)
+    costs = pl.concat([costs, _costs_of_rechecks(plan, rechecks, job)])
+    tables.write(costs.filter(pl.col("stage").is_in([plan.stage, _recheck_stage(plan)])), COSTS)
     if plan.answered:
         _seal_outputs(tables, plan, plan.answered, responses)
     _seal(
@@ -79,12 +99,12 @@ def run_stage(config: JobConfig, plan: StagePlan) -> Finished:
         collected,
         _split_questions(todo, [counts for counts, _ in done.values()])
         + _note_counts(counts for counts, _ in done.values())
-        + _rechecked(config, plan, todo, responses),
+        + "".join(f" {result}" for result in rechecks.values()),
     )
     for model_plan in todo:
         # the shards have all texts, which the sealed stage does not need
         tables.folder.delete_folder("pending", model_plan.id)
-    return Finished(plan=plan, requests=plan.requests, responses=responses)
+    return Finished(plan=plan, requests=plan.requests, responses=responses, costs=costs)
 
 
 def _seal_outputs(tables: TableStore, plan: StagePlan, answered: Answered, responses: pl.DataFrame) -> None:
@@ -104,7 +124,10 @@ def expected_of(uses: Uses, verdicts: Mapping[str, Sequence[str]]) -> Expected:
     """
     answers = [use for use in uses.values() if use.kind is ANSWER]
     return Expected(
-        max_new_tokens={use.reader: use.form.max_new_tokens for use in answers},
+        max_new_tokens={
+            use.reader: use.form.max_new_tokens if model_class(use.case.reader.kind).counts_tokens else None
+            for use in answers
+        },
         # without verdicts: those in the examples are right answers to other claims
         example_answers={
             use.reader: [example.answer for example in use.form.prompt.examples]
@@ -116,15 +139,29 @@ def expected_of(uses: Uses, verdicts: Mapping[str, Sequence[str]]) -> Expected:
 
 
 def _run_all(
-    config: JobConfig, tables: TableStore, todo: Sequence[ModelPlan], job: str
+    config: JobConfig, tables: TableStore, todo: Sequence[ModelPlan], job: str, costs: pl.DataFrame
 ) -> dict[str, tuple[Done, float]]:
-    """Return model -> counts of its requests, and elapsed seconds."""
+    """Return model -> counts of its requests, and elapsed seconds.
+
+    Raises:
+        JobError: nothing of ``max_cost`` is left for a model.
+    """
     done = {}
     with readers_session(config):
         for model_plan in todo:
-            start = time.monotonic()
-            done[model_plan.id] = run_part(config, tables, model_plan, job), time.monotonic() - start
+            start, left = time.monotonic(), _left_of_cost(config, costs, model_plan.id)
+            if left is not None and left <= 0:
+                text = f"max_cost: all of {config.max_cost:.4f} is spent before these requests to {model_plan.id}"
+                raise JobError(f"{text}; responses are kept; run the job again to spend up to max_cost again")
+            part = dataclasses.replace(config, max_cost=left)
+            done[model_plan.id] = run_part(part, tables, model_plan, job), time.monotonic() - start
     return done
+
+
+def _left_of_cost(config: JobConfig, costs: pl.DataFrame, model: str) -> float | None:
+    """Return what is left of ``max_cost`` for a model; None without a limit."""
+    spent = math.fsum(costs.filter(model=model)["price"].drop_nulls())
+    return None if config.max_cost is None else config.max_cost - spent
 
 
 @contextlib.contextmanager
@@ -214,35 +251,43 @@ def _costs(plan: StagePlan, done: Mapping[str, tuple[Done, float]], job: str) ->
     rows = []
     for model_plan in plan.plans:
         counts, seconds = done.get(model_plan.id, (NOTHING_DONE, 0.0))
-        rows.append(
-            {
-                "stage": plan.stage,
-                "job": job,
-                "model": model_plan.id,
-                "num_requests": int(model_plan.counts["distinct"].sum()),
-                "num_reader_calls": counts.num_responses,
-                "num_prompt_tokens": counts.num_prompt_tokens,
-                "num_output_tokens": counts.num_output_tokens,
-                "num_cached_prompt_tokens": counts.num_cached_prompt_tokens,
-                "price": model_plan.model.config.price_of(
-                    counts.num_prompt_tokens, counts.num_cached_prompt_tokens, counts.num_output_tokens
-                ),
-                "seconds": seconds,
-                "device_seconds": counts.device_seconds,
-                "peak_memory_bytes": counts.peak_memory_bytes,
-            }
-        )
+        num_requests = int(model_plan.counts["distinct"].sum())
+        rows.append(_cost_row(plan.stage, job, model_plan, num_requests, counts, seconds))
     return pl.DataFrame(rows, schema=as_frame(COSTS.empty()).schema)
 
 
-NOTHING_DONE = Done(
-    num_responses=0,
-    num_questions=0,
-    num_prompt_tokens=0,
-    num_output_tokens=0,
-    device_seconds=0.0,
-    peak_memory_bytes=0,
-)
+def _costs_of_rechecks(plan: StagePlan, rechecks: Mapping[str, Recheck], job: str) -> pl.DataFrame:
+    rows = [
+        _cost_row(_recheck_stage(plan), job, model_plan, again.num_requests, again.done, again.seconds)
+        for model_plan in plan.plans
+        if (again := rechecks.get(model_plan.id))
+    ]
+    return pl.DataFrame(rows, schema=as_frame(COSTS.empty()).schema)
+
+
+def _recheck_stage(plan: StagePlan) -> str:
+    return f"{plan.stage} recheck"
+
+
+def _cost_row(
+    stage: str, job: str, model_plan: ModelPlan, num_requests: int, counts: Done, seconds: float
+) -> dict[str, object]:
+    return {
+        "stage": stage,
+        "job": job,
+        "model": model_plan.id,
+        "num_requests": num_requests,
+        "num_reader_calls": counts.num_responses,
+        "num_prompt_tokens": counts.num_prompt_tokens,
+        "num_output_tokens": counts.num_output_tokens,
+        "num_cached_prompt_tokens": counts.num_cached_prompt_tokens,
+        "price": model_plan.model.config.price_of(
+            counts.num_prompt_tokens, counts.num_cached_prompt_tokens, counts.num_output_tokens
+        ),
+        "seconds": seconds,
+        "device_seconds": counts.device_seconds,
+        "peak_memory_bytes": counts.peak_memory_bytes,
+    }
 
 
 def _split_questions(todo: Sequence[ModelPlan], done: Sequence[Done]) -> str:
@@ -252,14 +297,27 @@ def _split_questions(todo: Sequence[ModelPlan], done: Sequence[Done]) -> str:
     return f" {num_cut:,} of {num_questions:,} new questions were split over two blocks." if todo else ""
 
 
-def _rechecked(config: JobConfig, plan: StagePlan, todo: Sequence[ModelPlan], responses: pl.DataFrame) -> str:
-    """Return sentences about rechecks of models; "" if there were none."""
+def _rechecks(
+    config: JobConfig,
+    plan: StagePlan,
+    todo: Sequence[ModelPlan],
+    responses: pl.DataFrame,
+    costs: pl.DataFrame,
+) -> dict[str, Recheck]:
+    """Return model -> result of its recheck."""
     with stage_progress("rechecking a sample", show=config.progress):
-        rechecks = [
-            recheck(config, model_plan, responses.filter(model=model_plan.id), plan.queries, plan.uses)
+        results = {
+            model_plan.id: recheck(
+                config,
+                model_plan,
+                responses.filter(model=model_plan.id),
+                plan.queries,
+                plan.uses,
+                _left_of_cost(config, costs, model_plan.id),
+            )
             for model_plan in todo
-        ]
-    return "".join(f" {result}" for result in rechecks if result is not None)
+        }
+    return {model: result for model, result in results.items() if result is not None}
 
 
 def _note_counts(done: Iterable[Done]) -> str:
@@ -316,12 +374,12 @@ def _agreement(config: JobConfig, plan: StagePlan, responses: pl.DataFrame) -> I
     """Yield how often the likelier verdict equals the generated answer, for requests with both in the store."""
     if plan.replaced_answers is None or plan.answered is None:
         return
-    on = ["query_id", "doc_id"]
+    on = ["reader", "query_id", "doc_id"]
     single = plan.replaced_answers.with_columns(doc_id=pl.col("doc_ids").list.first())
     for pair, use in plan.uses.items():
         if use.kind is VERDICT:
             chosen = fold({pair: use}, plan.requests, responses, plan.answered.queries)[ANSWER]
-            requests = single.filter(reader=use.reader).join(chosen, on=on, nulls_equal=True)
+            requests = single.join(chosen.filter(reader=use.reader), on=on, nulls_equal=True)
             cached = [
                 ResponseStore(config.cache_dir, name).lookup(requests)[0]
                 for name in requests["model"].unique()

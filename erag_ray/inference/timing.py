@@ -16,11 +16,11 @@ import ray.exceptions
 
 from erag_ray.cluster import task_pool
 from erag_ray.config import JobConfig, SearchConfig
-from erag_ray.inference.actor import NOTES, ModelActor
+from erag_ray.inference.actor import ModelActor
 from erag_ray.inference.pool import Pool, actor_arguments, error_of
 from erag_ray.inference.work import Work
 from erag_ray.sharded_tasks import Tasks, part
-from erag_ray.store import Folder, Lease, ResponseStore
+from erag_ray.store import Folder, ResponseStore
 
 TIMES = "times"
 
@@ -112,12 +112,11 @@ def read_samples(work: Work, num_samples: int, config: JobConfig, job: str, pool
         noun=f"samples by {work.model}",
     )
     store, samples = ResponseStore(config.cache_dir, work.model), Folder(work.requests)
-    with Lease(store.folder, job), task_pool(search, show=config.progress) as do:
+    with store.lease(job), task_pool(search, show=config.progress) as do:
         try:
             do(tasks)
         except ray.exceptions.RayTaskError as error:
             raise error_of(error, config.cache_dir, work.requests) from error
-    store.folder.delete_folder(NOTES, job)
     return [Times(*json.loads(samples.read_bytes(TIMES, part(number)))) for number in tasks.numbers]
 
 

@@ -55,6 +55,16 @@ class Done:
     """Note of `Response.notes` -> number of responses with it."""
 
 
+NOTHING_DONE = Done(
+    num_responses=0,
+    num_questions=0,
+    num_prompt_tokens=0,
+    num_output_tokens=0,
+    device_seconds=0.0,
+    peak_memory_bytes=0,
+)
+
+
 def sum_counts(counts: pa.Table, store: ResponseStore, job: str) -> Done:
     """Return the sum of the counts that a `ModelActor` returns for each block; responses and tokens by the store.
 

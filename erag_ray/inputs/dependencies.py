@@ -28,7 +28,7 @@ def label_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> dict[s
         "reader": output_settings(config.reader),
         "score_only": config.score_only,
         **({"threshold": config.threshold} if uses(config.annotators, "threshold") else {}),
-        **_sample_settings(config),
+        **_reader_sample(config),
         **judge,
         **noise,
         **_judged_settings(config, datasets),
@@ -40,12 +40,18 @@ def end_to_end_settings(config: JobConfig, datasets: Mapping[str, Dataset]) -> d
     return {
         "end_to_end_depths": config.depths,
         "reader": output_settings(config.reader),
-        **_sample_settings(config),
+        **_reader_sample(config),
         **_judged_settings(config, datasets),
     }
 
 
-def _sample_settings(config: JobConfig) -> dict[str, object]:
+def sample_settings(config: JobConfig) -> dict[str, object]:
+    """Return the settings of the samples of questions that reader and judge are asked about; empty without samples."""
+    count = config.judge.num_queries
+    return {**_reader_sample(config), **({} if count is None else {"judged_queries": [count, config.seed]})}
+
+
+def _reader_sample(config: JobConfig) -> dict[str, object]:
     """Return the settings of the sample of questions that the reader answers; empty where it answers all."""
     if config.reader_queries is None:
         return {}

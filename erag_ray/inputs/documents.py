@@ -32,8 +32,7 @@ def load_documents(
     entries: pl.DataFrame,
     diagnostics: Diagnostics,
     *,
-    doc_ids: pl.Series,
-    page_ids: pl.Series,
+    gold: pl.DataFrame,
 ) -> Documents:
     """Load the passages of entries, and resolve the pages among these.
 
@@ -41,12 +40,11 @@ def load_documents(
         config: the job; its ``run_corpora`` says which corpus each run searches.
         entries: of all runs, cut to what is used.
         diagnostics: receives all errors and warnings.
-        doc_ids: gold passages.
-        page_ids: gold pages.
+        gold: PROVENANCE of the questions, whose passages are loaded too.
     """
     parts = []
     for name, paths, part in _by_corpus(config, entries):
-        documents = _of_one(paths, part, diagnostics, doc_ids, page_ids)
+        documents = _of_one(paths, part, diagnostics, gold)
         parts.append(Documents(*(_named(table, name) for table in documents)))
     return Documents(*(pl.concat(tables) for tables in zip(*parts, strict=True)))
 
@@ -65,11 +63,10 @@ def _of_one(
     paths: Sequence[str],
     entries: pl.DataFrame,
     diagnostics: Diagnostics,
-    doc_ids: pl.Series,
-    page_ids: pl.Series,
+    gold: pl.DataFrame,
 ) -> Documents:
     num_before = diagnostics.num_errors
-    corpus = load_corpus(paths, entries, diagnostics, doc_ids=doc_ids, page_ids=page_ids)
+    corpus = load_corpus(paths, entries, diagnostics, gold=gold)
     # unreadable passages are one problem, not one for every document
     unreadable = diagnostics.num_errors > num_before and not corpus.height
     runs = resolve_pages(entries, corpus, Diagnostics() if unreadable else diagnostics)

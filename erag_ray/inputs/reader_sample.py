@@ -1,9 +1,10 @@
-"""Samples of the questions of each dataset: those that the reader answers, where a job asks it about a sample only."""
+"""Samples of the questions of each dataset, where a job asks its reader or its judge about a sample only."""
 
 from __future__ import annotations
 
 import polars as pl
 
+from erag_ray.annotators import judged_pairs, request_specs
 from erag_ray.config import JobConfig
 from erag_ray.datasets import sample
 from erag_ray.runs import pairs
@@ -24,6 +25,23 @@ def sampled(config: JobConfig, queries: pl.DataFrame, num_queries: int | None) -
 def reader_queries(config: JobConfig, queries: pl.DataFrame) -> pl.DataFrame:
     """Return the QUERIES that the reader answers: a sample of each dataset, all without ``reader_queries``."""
     return queries if config.reader_queries is None else sampled(config, queries, None)
+
+
+def judged_queries(config: JobConfig, queries: pl.DataFrame) -> pl.DataFrame:
+    """Return the QUERIES whose documents the judge grades: a sample of each dataset, all without its num_queries."""
+    return sample_each(queries, config.judge.num_queries, config.seed)
+
+
+def sampled_queries(config: JobConfig, annotator: str, queries: pl.DataFrame) -> pl.DataFrame:
+    """Return the QUERIES about which the models of an annotator are asked; all if it needs none."""
+    specs, selected = list(request_specs([annotator])), queries
+    if any(spec.kind.role == "reader" for spec in specs):
+        selected = reader_queries(config, queries)
+    if any(spec.lists is judged_pairs for spec in specs):
+        selected = selected.join(
+            judged_queries(config, queries), on="query_id", how="semi", maintain_order="left"
+        )
+    return selected
 
 
 def sample_notes(config: JobConfig, queries: pl.DataFrame, runs: pl.DataFrame) -> list[str]:

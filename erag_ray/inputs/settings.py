@@ -18,7 +18,6 @@ from erag_ray.measures import canonical_name, check_measures
 from erag_ray.model_sources import find_model
 from erag_ray.registry import find
 from erag_ray.runs import REFERENCE_NAMES, REFERENCES
-from erag_ray.schemas import CORPUS, RUNS
 from erag_ray.scores import JUDGED, score_named
 from erag_ray.store import Folder
 
@@ -43,36 +42,18 @@ def check_writable(folders: Mapping[str, str], diagnostics: Diagnostics) -> None
     for key, path in folders.items():
         probe = f"probe-{uuid.uuid4().hex}"
         try:
-            folder = Folder(path)
+            folder = Folder(path, is_shared=True)
             folder.write_bytes(b"", probe)
             folder.delete(probe)
         except (OSError, ValueError, pa.ArrowException) as error:
             diagnostics.error(f"config key {key}", f"{key}: cannot write to {path}: {error}")
 
 
-def check_no_overwrite(config: JobConfig, diagnostics: Diagnostics) -> None:
-    """Check that no input is a table in this job's ``out``, which sealing the inputs would overwrite."""
-    out = _path_of(config.out)
-    passages = [*config.passages, *(path for corpus in config.corpora.values() for path in corpus.passages)]
-    for key, table, paths in (("passages", CORPUS, passages), ("runs", RUNS, config.runs.values())):
-        for path in paths:
-            if out and f"{_path_of(path)}/".startswith(f"{out}/{table.name}/"):
-                text = f"{key}: {path} is in the folder where this job writes its tables; choose another out"
-                diagnostics.error(f"config key {key}", text)
-
-
-def _path_of(path: str) -> str:
-    """Return a path within its file system; "" for an invalid one, which other checks report."""
-    try:
-        return Folder(path).at()
-    except (OSError, ValueError, pa.ArrowException):
-        return ""
-
-
 def check_evaluation(config: JobConfig, scores: Iterable[str], diagnostics: Diagnostics) -> None:
     """Check that annotators, measures, statistics and scores exist, are compatible and are not repeated."""
     if not config.annotators:
-        text = "annotators: no annotator is configured, so no document would get a label; add at least one"
+        advice = "add at least one, such as contains_answer_dpr, which asks no model"
+        text = f"annotators: no annotator is configured, so no document would get a label; {advice}"
         diagnostics.error("no annotators", text)
     measures = [canonical_name(name) for name in config.measures or []]
     named = {"annotators": config.annotators, "measures": measures, "statistics": config.statistics}

@@ -15,11 +15,11 @@ from erag_ray.datasets import Dataset, LoadedQueries, load_queries, sample_loade
 from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.inputs.documents import load_documents
+from erag_ray.inputs.evidence import Inputs, applicability_notes
 from erag_ray.inputs.reader_sample import sample_notes
 from erag_ray.inputs.settings import (
     check_evaluation,
     check_facts,
-    check_no_overwrite,
     check_reader_names,
     check_runs,
     check_writable,
@@ -27,7 +27,7 @@ from erag_ray.inputs.settings import (
     fact_notes,
     scores_of,
 )
-from erag_ray.inputs.tables import check_inputs, gold_lists
+from erag_ray.inputs.tables import check_inputs, check_numbering, gold_lists, resolve_gold
 from erag_ray.logs import say
 from erag_ray.progress import stage_progress
 from erag_ray.runs import ENTRY_COLUMNS, load_run, seconds_of
@@ -62,23 +62,6 @@ INPUT_KEYS = (
 )
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Inputs:
-    """The sealed input tables of a job, its datasets and notes."""
-
-    queries: pl.DataFrame
-    provenance: pl.DataFrame
-    corpus: pl.DataFrame
-    runs: pl.DataFrame
-    gold: pl.DataFrame
-    retrieval_seconds: pl.DataFrame
-    slices: pl.DataFrame
-    facts: pl.DataFrame
-    """FACTS; empty where no annotator uses them."""
-    datasets: Mapping[str, Dataset]
-    notes: Sequence[str]
-
-
 ReaderCheck = Callable[[JobConfig, Mapping[str, Dataset]], Sequence[str]]
 
 
@@ -101,7 +84,6 @@ def prepare(config: JobConfig, check_reader: ReaderCheck | None = None) -> Input
     diagnostics = Diagnostics()
     check_runs(config, diagnostics)
     check_writable({"out": config.out, "cache_dir": config.cache_dir}, diagnostics)
-    check_no_overwrite(config, diagnostics)
     if diagnostics.num_errors:
         # continue to report all problems: an unusable folder is only one of them
         _loaded(config, check_reader, diagnostics)
@@ -132,7 +114,6 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
         InputError: all problems, including earlier ones in ``diagnostics``.
     """
     loaded, entries = _load(config, diagnostics)
-    loaded = _usable_gold(config, loaded, diagnostics)
     _check_job(config, loaded.queries, loaded.datasets, check_reader, diagnostics)
     needed = _needed(config, loaded.queries, entries)
     with stage_progress("loading passages", show=config.progress):
@@ -140,19 +121,18 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
             config,
             needed,
             diagnostics,
-            doc_ids=loaded.gold["doc_id"],
-            page_ids=loaded.provenance["page_id"],
+            gold=loaded.provenance,
         )
     runs, corpus = documents.runs, documents.corpus
     with stage_progress("checking the inputs", show=config.progress):
         if loaded.queries.height:
             # lists of other questions are counted only: their documents are not checked
-            others = entries.join(loaded.queries, on="query_id", how="anti").select(runs.columns)
-            both = pl.concat([runs, others])
+            others = entries.filter(pl.col("rank") > 0).join(loaded.queries, on="query_id", how="anti")
+            both = pl.concat([runs, others.select(runs.columns)])
             check_inputs(loaded.queries, both, documents.present, diagnostics, depth=config.depth)
         diagnostics.raise_errors()
-        first = _of_first_corpus(config, corpus)
-        gold = gold_lists(loaded.queries, loaded.provenance, loaded.gold, first, diagnostics=diagnostics)
+        loaded = resolve_gold(loaded, corpus, diagnostics, config.searched_corpora)
+        gold = gold_lists(loaded.queries, loaded.provenance, _of_first_corpus(config, corpus))
     return Inputs(
         queries=loaded.queries,
         provenance=loaded.provenance.join(loaded.queries, on="query_id", how="semi"),
@@ -165,16 +145,6 @@ def _loaded(config: JobConfig, check_reader: ReaderCheck | None, diagnostics: Di
         datasets=loaded.datasets,
         notes=diagnostics.warnings,
     )
-
-
-def _usable_gold(config: JobConfig, loaded: LoadedQueries, diagnostics: Diagnostics) -> LoadedQueries:
-    """Leave gold passages out where the runs search several corpora: they name documents of one."""
-    gold = loaded.gold
-    if len(config.searched_corpora) < 2 or gold.is_empty():
-        return loaded
-    text = "gold passages, not used: they name documents of one corpus, and the runs search several"
-    diagnostics.warning(text, gold["doc_id"][0], count=gold.height)
-    return dataclasses.replace(loaded, gold=gold.clear())
 
 
 def _of_first_corpus(config: JobConfig, corpus: pl.DataFrame) -> pl.DataFrame:
@@ -242,8 +212,9 @@ def _load(config: JobConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, p
             load_run(name, path, diagnostics, ties=config.trec_ties)
             for name, path in progress.each(config.runs.items(), "runs")
         ]
-    sampled = sample_loaded(loaded, config.num_queries, config.seed)
-    return sampled, pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *entries])
+    lists = pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *entries])
+    check_numbering(loaded.queries, lists, diagnostics)
+    return sample_loaded(loaded, config.num_queries, config.seed), lists
 
 
 def _needed(config: JobConfig, queries: pl.DataFrame, entries: pl.DataFrame) -> pl.DataFrame:
@@ -394,5 +365,9 @@ def _sealed(tables: TableStore) -> Inputs:
 
 def _with_notes(config: JobConfig, inputs: Inputs) -> Inputs:
     """Add notes on settings that are not sealed with the inputs."""
-    notes = [*evaluation_notes(config), *sample_notes(config, inputs.queries, inputs.runs)]
+    notes = [
+        *evaluation_notes(config),
+        *applicability_notes(config, inputs),
+        *sample_notes(config, inputs.queries, inputs.runs),
+    ]
     return dataclasses.replace(inputs, notes=[*inputs.notes, *notes])

@@ -1,12 +1,16 @@
-"""Check that QUERIES, RUNS and CORPUS are consistent, and select the gold passages."""
+"""Check that QUERIES, RUNS and CORPUS are consistent, and resolve the gold pages and documents."""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
+
 import polars as pl
 
-from erag_ray.datasets import GOLD_COLUMNS
-from erag_ray.files import NUM_NAMED, Diagnostics
-from erag_ray.scores import normalize_answer
+from erag_ray.datasets import LoadedQueries
+from erag_ray.files import NUM_NAMED, Diagnostics, numbering_fault, page_keys
+from erag_ray.schemas import GOLD
+from erag_ray.scores import has_word, normalize_answer
 
 
 def check_inputs(
@@ -55,6 +59,22 @@ def _check_queries(name: str, queries: pl.DataFrame, lists: pl.DataFrame, diagno
             diagnostics.warning(kind, *unmatched.head(NUM_NAMED), count=len(unmatched))
 
 
+def check_numbering(queries: pl.DataFrame, entries: pl.DataFrame, diagnostics: Diagnostics) -> None:
+    """Record an error for each run that is numbered from 0 where the questions are from 1, or the reverse.
+
+    Args:
+        queries: QUERIES, all that were loaded.
+        entries: of all runs.
+        diagnostics: receives the errors.
+    """
+    question_ids = queries["query_id"].to_list()
+    for (name,), lists in (
+        entries.select("run_id", "query_id").unique().group_by("run_id", maintain_order=True)
+    ):
+        if fault := numbering_fault(question_ids, lists["query_id"].to_list()):
+            diagnostics.error("runs with another numbering", f"run {name!r} {fault}")
+
+
 def _check_documents(runs: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diagnostics) -> None:
     unknown = runs.join(corpus.select("doc_id"), on="doc_id", how="anti", maintain_order="left").unique(
         ["run_id", "doc_id"], keep="first", maintain_order=True
@@ -79,46 +99,91 @@ def _note_white_space(query_ids: pl.Series, doc_ids: pl.Series, diagnostics: Dia
         )
 
 
+def resolve_gold(
+    loaded: LoadedQueries, corpus: pl.DataFrame, diagnostics: Diagnostics, corpora: Sequence[str] = ()
+) -> LoadedQueries:
+    """Return the questions with their gold documents by the ids of ``corpus``, also as pages if they are pages there.
+
+    Gold documents are pages if each that is a passage is its own page (BEIR), or if none is a passage and passages
+    belong to them (BEIR's documents, split). Pages that a question names itself are never changed.
+
+    Args:
+        loaded: the questions.
+        corpus: CORPUS, at least the passages of gold documents and pages.
+        diagnostics: receives notes on gold that cannot be compared, or is compared by page.
+        corpora: names of the corpora, whose documents have the name before their id. Of several none can be meant.
+    """
+    provenance, is_one_corpus = loaded.provenance, len(corpora) < 2
+    documents = provenance.drop_nulls("doc_id").with_columns(
+        page_keys("doc_id").alias("page_id"), id="doc_id"
+    )
+    if corpora:
+        documents = documents.with_columns(doc_id=pl.lit(f"{corpora[0]}/") + pl.col("doc_id"))
+    passages = corpus.select("doc_id", own_page="page_id")
+    present = documents.join(passages if is_one_corpus else passages.clear(), on="doc_id")
+    if present.height:
+        are_pages = bool((present["own_page"] == present["page_id"]).fill_null(False).all())
+    else:
+        are_pages = documents.join(corpus, on="page_id", how="semi").height > 0
+    missing = documents.join(present, on="doc_id", how="anti", maintain_order="left")["id"]
+    if len(missing):
+        text = "gold passages that are not in the passages"
+        if are_pages and not present.height:
+            text = "gold documents that are pages of the passages, whose passages are gold"
+        elif not is_one_corpus:
+            text = "gold passages, not used: they name documents of one corpus, and the runs search several"
+        diagnostics.warning(text, *missing.head(NUM_NAMED), count=len(missing))
+    named_pages = provenance.drop_nulls("page_id")
+    pages = (
+        documents.join(named_pages, on="query_id", how="anti", maintain_order="left")
+        if are_pages
+        else named_pages.clear()
+    )
+    null = pl.lit(None, pl.String)
+    parts = [
+        documents.with_columns(page_id=null) if is_one_corpus else named_pages.clear(),
+        pages.with_columns(doc_id=null, rank=pl.col("rank") + pl.len().over("query_id").cast(pl.Int32)),
+        named_pages,
+    ]
+    sets = pages.select("query_id", output=pl.col("rank") - 1, page_id="page_id")
+    resolved = pl.concat(part.select(provenance.columns) for part in parts)
+    _note_pages(resolved, corpus, diagnostics)
+    return dataclasses.replace(loaded, provenance=resolved, page_sets=pl.concat([loaded.page_sets, sets]))
+
+
+def _note_pages(provenance: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diagnostics) -> None:
+    """Note the questions with gold pages only, if no passage belongs to a page."""
+    documents = provenance.drop_nulls("doc_id")
+    pages = provenance.join(documents, on="query_id", how="anti", maintain_order="left")
+    queries = pages["query_id"].unique(maintain_order=True)
+    if len(queries) and corpus.height and not corpus["page_id"].count():
+        text = "questions whose gold pages are not judged: no passage has a page_id"
+        diagnostics.warning(text, *queries.head(NUM_NAMED), count=len(queries))
+
+
 def gold_lists(
-    queries: pl.DataFrame,
-    provenance: pl.DataFrame,
-    gold: pl.DataFrame,
-    corpus: pl.DataFrame,
-    depth: int | None = None,
-    *,
-    diagnostics: Diagnostics | None = None,
+    queries: pl.DataFrame, provenance: pl.DataFrame, corpus: pl.DataFrame, depth: int | None = None
 ) -> pl.DataFrame:
     """Return the gold passages of each query: ``query_id, rank, doc_id``; queries without any have no row.
 
-    They are those in the question file that are in ``corpus``. If there are none, they are the passages of the gold
-    pages in the order of ``corpus``, those that contain an answer first (KILT's rule: the normalised answer is a
-    substring of the normalised text). Lists are cut at ``depth``, if given. Gold passages of the question file that are
-    missing in ``corpus`` are noted in ``diagnostics``.
+    They are the gold documents that are in ``corpus``. If there are none, they are the passages of the gold pages in
+    the order of ``corpus``, those that contain an answer first (KILT's rule: the normalised answer is a substring of
+    the normalised text). Lists are cut at ``depth``, if given.
     """
-    query_ids = queries.select("query_id")
-    named = gold.join(query_ids, on="query_id", how="semi").join(corpus, on="doc_id", how="semi")
-    if diagnostics is not None:
-        _note_missing_gold(gold.join(query_ids, on="query_id", how="semi"), corpus, diagnostics)
+    documents = provenance.drop_nulls("doc_id").join(queries, on="query_id", how="semi")
+    named = documents.join(corpus, on="doc_id", how="semi")
     others = queries.join(named, on="query_id", how="anti", maintain_order="left")
-    lists = pl.concat(
-        [named.select("query_id", "doc_id", order="rank"), _of_pages(others, provenance, corpus)]
-    )
+    pages = provenance.drop_nulls("page_id").select("query_id", "page_id")
+    lists = pl.concat([named.select("query_id", "doc_id", order="rank"), _of_pages(others, pages, corpus)])
     rank = pl.col("order").rank("ordinal").over("query_id").cast(pl.Int32)
-    ranked = lists.with_columns(rank=rank).sort("query_id", "rank").select(GOLD_COLUMNS.names())
+    ranked = lists.with_columns(rank=rank).sort("query_id", "rank").select(GOLD.columns.names)
     return ranked if depth is None else ranked.filter(pl.col("rank") <= depth)
 
 
-def _note_missing_gold(gold: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diagnostics) -> None:
-    missing = gold.join(corpus, on="doc_id", how="anti", maintain_order="left")["doc_id"]
-    if len(missing):
-        kind = "gold passages that are not in the passages"
-        diagnostics.warning(kind, *missing.head(NUM_NAMED), count=len(missing))
-
-
-def _of_pages(queries: pl.DataFrame, provenance: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
+def _of_pages(queries: pl.DataFrame, pages: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
     """Return the passages of gold pages, those with an answer first: ``query_id, doc_id, order``."""
     candidates = (
-        provenance.join(queries.select("query_id", "answers"), on="query_id")
+        pages.join(queries.select("query_id", "answers"), on="query_id")
         .join(corpus.with_row_index("row"), on="page_id")
         .sort("query_id", "row")
     )
@@ -129,8 +194,8 @@ def _of_pages(queries: pl.DataFrame, provenance: pl.DataFrame, corpus: pl.DataFr
         for query_id, gold_answers in queries.select("query_id", "answers").iter_rows()
     }
     without = [
-        # an answer that is empty after normalisation would match every text
-        not any(answer and answer in normal[doc_id] for answer in answers[query_id])
+        # an answer without a word would match almost every text
+        not any(has_word(answer) and answer in normal[doc_id] for answer in answers[query_id])
         for query_id, doc_id in candidates.select("query_id", "doc_id").iter_rows()
     ]
     ordered = candidates.with_columns(without=pl.Series(without, dtype=pl.Boolean)).sort("without", "row")

@@ -24,7 +24,7 @@ from erag_ray.annotators import (
 from erag_ray.config import JobConfig
 from erag_ray.errors import InputError
 from erag_ray.inference import Finished, Values
-from erag_ray.inputs import EVIDENCE_TABLES, Inputs, evidence_of, label_settings, scores_of
+from erag_ray.inputs import EVIDENCE_TABLES, Inputs, evidence_of, label_settings, reader_evidence, scores_of
 from erag_ray.kinds import ANSWER, ANSWER_JUDGE, RELEVANCE, Kind
 from erag_ray.labels.scoring import check_scores, score_notes, scoring_of
 from erag_ray.logs import say
@@ -47,7 +47,7 @@ def label(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
         JobError: a user's annotator raises, or a user's score raises for more outputs than ``max_error_fraction``
             allows. Nothing is sealed then.
     """
-    store, values = TableStore(config.out), finished.values(inputs)
+    store, values = TableStore(config.out), {**_no_values(config), **finished.values(inputs)}
     tables, sources = [LABELS, DOCUMENT_OUTPUTS], list(EVIDENCE_TABLES)
     if uses(config.annotators, "facts"):
         tables, sources = [*tables, FACT_LABELS], [*sources, FACTS]
@@ -65,6 +65,17 @@ def label(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
             say(f"{stage.name}: as sealed before")
 
 
+def _no_values(config: JobConfig) -> Values:
+    """Return each kind of request of the annotators without responses: a sample may have no documents."""
+    columns = {"query_id": pl.String, "doc_id": pl.String, "reader": pl.String}
+    return {
+        spec.kind: pl.DataFrame(
+            schema={**columns, "value": pl.String if spec.kind.value is str else pl.Float64}
+        )
+        for spec in request_specs(config.annotators)
+    }
+
+
 def _make(
     config: JobConfig, inputs: Inputs, values: Values, at: StageProgress, append: Append
 ) -> Mapping[str, object]:
@@ -75,23 +86,30 @@ def _make(
         threshold=config.threshold,
         scoring=scoring,
     )
+    of_reader = reader_evidence(config, evidence)
     for name in at.each(config.annotators, "annotators"):
-        append(LABELS, label_by_reader(name, evidence))
+        asks_reader = "reader" in annotator_named(name).roles
+        append(LABELS, label_by_reader(name, of_reader if asks_reader else evidence))
     check_scores(scoring, config)
-    append(DOCUMENT_OUTPUTS, document_outputs(values))
+    append(DOCUMENT_OUTPUTS, document_outputs(values, evidence.pairs))
     if uses(config.annotators, "facts"):
-        append(FACT_LABELS, pl.concat(map(fact_labels, _by_reader(evidence, {ANSWER}))))
+        no_facts = as_frame(FACT_LABELS.empty())
+        append(FACT_LABELS, pl.concat([no_facts, *map(fact_labels, _by_reader(evidence, {ANSWER}))]))
     notes = [*_judge_notes(config, evidence), *score_notes(scoring, "outputs of single documents")]
-    return {"notes": notes, **_harm_evidence(config, evidence)}
+    return {"notes": notes, **_harm_evidence(config, of_reader)}
 
 
-def document_outputs(values: Values) -> pl.DataFrame:
-    """Return DOCUMENT_OUTPUTS: the outputs with single documents; empty if no answers were requested."""
+def document_outputs(values: Values, pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return DOCUMENT_OUTPUTS: the outputs with single documents of the pairs; empty if no answers were requested.
+
+    A list of one gold passage is no pair, unless a run has the passage too.
+    """
     if ANSWER not in values:
         return as_frame(DOCUMENT_OUTPUTS.empty())
     outputs = values[ANSWER].drop_nulls("doc_id").rename({"value": "output"})
     key = list(DOCUMENT_OUTPUTS.key)
-    return outputs.select(DOCUMENT_OUTPUTS.columns.names).unique(key).sort(key)
+    of_pairs = outputs.join(pairs, on=["query_id", "doc_id"], how="semi")
+    return of_pairs.select(DOCUMENT_OUTPUTS.columns.names).unique(key).sort(key)
 
 
 def _judge_notes(config: JobConfig, evidence: Evidence) -> Iterator[str]:
@@ -130,7 +148,8 @@ def _labels_of(name: str, evidence: Evidence) -> pl.DataFrame:
     if "reader" not in annotator.fills:
         return as_frame(annotate(name, evidence))
     kinds = [kind for kind in {spec.kind for spec in annotator.requests} if kind in evidence.values]
-    return pl.concat(as_frame(annotate(name, part)) for part in _by_reader(evidence, kinds))
+    parts = (as_frame(annotate(name, part)) for part in _by_reader(evidence, kinds))
+    return pl.concat([as_frame(LABELS.empty()), *parts])
 
 
 def _by_reader(evidence: Evidence, kinds: Collection[Kind]) -> Iterator[Evidence]:

@@ -7,13 +7,11 @@ output, so it is planned, run and cached like all other requests.
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterator
 
 import polars as pl
 
 from erag_ray.config import JobConfig
-from erag_ray.errors import JobError
 from erag_ray.inference import INSTEAD_OF_ANSWERS, Finished, run_stage
 from erag_ray.inputs import Inputs
 from erag_ray.kinds import ANSWER, ANSWER_JUDGE, AUXILIARY_ANSWER, judge_passages, judgement
@@ -21,7 +19,7 @@ from erag_ray.logs import say
 from erag_ray.output_tables import describe_judgements, judged_queries
 from erag_ray.planning import DocIds, StagePlan, plan_lists, preview
 from erag_ray.requests import Passage
-from erag_ray.schemas import COSTS, JUDGEMENTS, RESPONSES
+from erag_ray.schemas import JUDGEMENTS, RESPONSES
 from erag_ray.scores import needs_judgement
 from erag_ray.stages import judge_stage
 from erag_ray.store import ResponseStore, TableStore, as_frame
@@ -47,13 +45,13 @@ def judge_outputs(config: JobConfig, inputs: Inputs, done: Finished) -> Finished
     outputs = _with_passages(_outputs(done, inputs), inputs)
     plan = _plan(config, inputs, done.plan.stage, outputs)
     say(*preview(plan, show=config.progress))
-    judge = run_stage(_with_rest_of_cost(config, done.plan, plan), plan)
+    judge = run_stage(config, plan, done.costs)
     texts = judge.requests.join(judge.responses, on=KEYS).select("query_id", "doc_ids", text="output")
     judged = outputs.join(texts, on=["query_id", "doc_ids"])
     values = [None if text is None else judgement(text) for text in judged["text"]]
     judgements = judged.select("query_id", "output", value=pl.Series(values, dtype=pl.String))
     _describe(config, inputs, done, plan, judgements)
-    return dataclasses.replace(done, judgements=judgements)
+    return dataclasses.replace(done, judgements=judgements, costs=judge.costs)
 
 
 def preview_judgements(config: JobConfig, inputs: Inputs, plan: StagePlan) -> Iterator[str]:
@@ -130,23 +128,6 @@ def _plan(config: JobConfig, inputs: Inputs, stage: str, outputs: pl.DataFrame) 
     lists = outputs.select(pl.lit(ANSWER_JUDGE.name).alias("kind"), "query_id", "doc_ids")
     shown = dataclasses.replace(inputs, corpus=corpus)
     return plan_lists(config, shown, judge_stage(stage), lists, [ANSWER_JUDGE])
-
-
-def _with_rest_of_cost(config: JobConfig, before: StagePlan, plan: StagePlan) -> JobConfig:
-    """Subtract the price of the inference stage from ``max_cost``, if the judge is also the model of the reader.
-
-    Raises:
-        JobError: nothing of ``max_cost`` is left, and there are pending requests.
-    """
-    costs = TableStore("/".join([config.out.rstrip("/"), before.stage])).read(COSTS)
-    pending = [model_plan.id for model_plan in plan.plans if model_plan.new.height]
-    spent = math.fsum(costs.filter(pl.col("model").is_in(pending))["price"].drop_nulls())
-    if config.max_cost is None or not spent:
-        return config
-    if spent >= config.max_cost:
-        text = f"max_cost: {spent:.4f} of {config.max_cost:.4f} is spent before the requests to the judge"
-        raise JobError(f"{text}; responses are kept; run the job again to spend up to max_cost again")
-    return dataclasses.replace(config, max_cost=config.max_cost - spent)
 
 
 def _describe(

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.models.base import Model, Rendered, Resources
+from erag_ray.models.budget import Budget, TokenCounts
 from erag_ray.models.causal.model import CausalModel
 from erag_ray.models.echo import EchoModel
 from erag_ray.models.function import FunctionModel, Reader, register_function
@@ -29,6 +30,7 @@ from erag_ray.user_code import checking, is_user_code, running
 
 __all__ = [
     "MODELS",
+    "Budget",
     "CausalModel",
     "Failure",
     "Form",
@@ -45,6 +47,7 @@ __all__ = [
     "Response",
     "ServedModel",
     "T5Model",
+    "TokenCounts",
     "VllmModel",
     "backend",
     "check_facts",
@@ -158,7 +161,12 @@ def check_facts(model: Model, store: ResponseStore) -> None:
     """
     with checking(f"reader.kind: {model.config.kind}: facts", type(model)):
         if facts := model.facts():
-            model.check_facts(store.first_facts(facts))
+            try:
+                model.check_facts(store.first_facts(facts))
+            except (KeyError, TypeError, AttributeError):
+                # damaged, or of something else
+                store.set_facts_aside()
+                model.check_facts(store.first_facts(facts))
 
 
 def load_model(model: Model) -> None:

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError
+from erag_ray.models.budget import Budget
 from erag_ray.requests import Form, Need, Prompt, Request, Response, as_messages, as_text
 
 DEFAULT_BATCH = 32
@@ -66,10 +67,13 @@ class Model(ABC):
     Attributes:
         supports: the features that it has (see `requests.Form.needs`).
         scores_texts: whether it computes log-likelihoods of any text, or only of a next token.
+        counts_tokens: whether ``num_output_tokens`` is counted, and an output may end at ``max_new_tokens``.
         sees_order: whether the order of passages can change a response.
         revision: increase it with every change of the code that may change a response.
         dtypes: the supported precisions.
         default_prompt: name of the built-in prompt that it gets if the config names none.
+        charges_budget: whether `run` charges ``budget`` itself, and ends when it is spent; else its caller does.
+        budget: what the requests may cost.
         former_names: methods of former versions, by the names that they have now.
         config: of the reader.
         memory_share: fraction of the GPU, or of the CPU memory for models, if several actors share it.
@@ -77,7 +81,9 @@ class Model(ABC):
 
     supports: ClassVar[frozenset[Need]] = frozenset({"generate"})
     scores_texts: ClassVar[bool] = True
+    counts_tokens: ClassVar[bool] = True
     sees_order: bool = True
+    charges_budget: ClassVar[bool] = False
     revision: ClassVar[int] = 1
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "tf32", "bfloat16", "float16")
     default_prompt: ClassVar[str] = "plain"
@@ -89,6 +95,7 @@ class Model(ABC):
             raise InputError([f"reader.dtype: {config.kind} supports {dtypes}, not {config.dtype}"])
         self.config = config
         self.memory_share = 1.0
+        self.budget = Budget(config)
 
     @property
     def code(self) -> object:
@@ -132,10 +139,6 @@ class Model(ABC):
             InputError: it is a different model.
         """
         return
-
-    def stop_sending(self) -> bool:
-        """Let `run` end after the requests in flight. Returns whether the model supports this."""
-        return False
 
     def notes(self) -> list[str]:
         """Return lines for the log, shown before the first request."""

@@ -12,6 +12,7 @@ from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.models.base import DEFAULT_BATCH, TOKEN_CHARACTERS, Model, Rendered, Resources
 from erag_ray.models.loop import LoopThread
+from erag_ray.models.outputs import answer_in
 from erag_ray.requests import Form, Request, Response, as_messages, as_text
 from erag_ray.user_code import RESUME_ADVICE
 
@@ -31,12 +32,15 @@ class FunctionModel(Model):
 
     ``config.model`` and ``config.revision`` name the function; they stand for the weights in the fingerprint. It gets
     ``config.batch_size`` prompts at a time. The messages of a chat are joined to one text, with a blank line between.
-    Token counts are estimates, a token for 4 characters. Nothing is truncated.
+    Token counts are estimates, a token for 4 characters. Nothing is truncated, and the function knows no
+    ``max_new_tokens``: no output counts as cut by it.
 
     Raises:
         InputError: no function of that name and revision is registered in this process.
     """
 
+    revision: ClassVar[int] = 2
+    counts_tokens: ClassVar[bool] = False
     dtypes: ClassVar[tuple[str, ...]] = ("float32",)
     default_prompt: ClassVar[str] = "question_first"
 
@@ -113,11 +117,12 @@ def _fault(outputs: object, count: int) -> str:
 
 
 def _response(prompt: str, output: str) -> Response:
+    text, notes = answer_in(output)
     return Response(
-        text=output,
+        text=text,
         num_prompt_tokens=_num_tokens(prompt),
         num_output_tokens=_num_tokens(output),
-        notes=() if output else ("empty",),
+        notes=notes if text else (*notes, "empty"),
     )
 
 

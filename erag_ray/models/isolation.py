@@ -1,7 +1,7 @@
 """Isolation of failures: a request for which a user's model raises does not affect the other requests.
 
 If a model of this package raises, the model or the machine is broken: such exceptions pass through, and never become
-the error of a request.
+the error of a request. Every response of every model is checked here (`_fault`), so that it can be stored.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from erag_ray.errors import InputError, JobError
 from erag_ray.models.base import Model, Rendered
 from erag_ray.models.local.memory import is_gpu_lost
+from erag_ray.models.outputs import SURROGATE
 from erag_ray.requests import Failure, Request, Response
 from erag_ray.schemas import ERROR_KINDS
 from erag_ray.user_code import RESUME_ADVICE, Fault, fault_of, is_user_code
@@ -31,6 +32,9 @@ COUNTS = (
     "num_cached_prompt_tokens",
 )
 MAX_TOKENS = 1 << 31
+ROUNDING = 1e-3
+"""How far above 0 rounding can lift a log-probability."""
+NUM_SHOWN = 80
 
 Answer = tuple[int, Response]
 
@@ -54,7 +58,10 @@ class Isolation:
             RuntimeError: the GPU cannot be used any more (`is_gpu_lost`).
         """
         if not is_user_code(self.model.code):
-            yield from self.model.run(requests)
+            for index, response in self.model.run(requests):
+                what = _fault(requests[index], response)
+                failure = Failure("resource", f"an answer with {what}")
+                yield index, Response(failure=failure) if what else response
             return
         stack = [list(range(len(requests)))]
         while stack:
@@ -115,7 +122,6 @@ def run_checked(model: Model, requests: Sequence[Request]) -> Iterator[Answer]:
     Raises:
         TypeError: the model yields something other than a valid response to one of the requests, answers a request
             twice, or leaves one without a response. Valid responses before it have been yielded.
-        UnicodeEncodeError: a text has a lone surrogate.
         Exception: whatever the model raises.
     """
     missing = set(range(len(requests)))
@@ -141,13 +147,14 @@ def _fault(request: Request, response: Response) -> str:
     if response.failure is not None:
         return _fault_of_failure(response.failure)
     if request.form.method == "generate":
-        is_text = _is_text(response.text)
-        return "" if is_text else f"the text {response.text!r} for a request to generate"
+        return _fault_of_text(response.text)
     return _fault_of_logprobs(response, len(request.answers))
 
 
 def _fault_of_failure(failure: object) -> str:
-    is_valid = isinstance(failure, Failure) and failure.kind in ERROR_KINDS and _is_text(failure.text)
+    is_valid = (
+        isinstance(failure, Failure) and failure.kind in ERROR_KINDS and not _fault_of_text(failure.text)
+    )
     return "" if is_valid else f"{failure!r}, not an erag_ray.models.Failure of kind {', '.join(ERROR_KINDS)}"
 
 
@@ -158,7 +165,9 @@ def _fault_of_logprobs(response: Response, count: int) -> str:
     if len(lengths) not in (0, count) or not all(map(_is_count, lengths)):
         return f"num_answer_tokens={lengths!r} for {count} answers"
     invalid = [
-        value for value in values if not isinstance(value, int | float) or math.isnan(value) or value > 0
+        value
+        for value in values
+        if not isinstance(value, int | float) or math.isnan(value) or value > ROUNDING
     ]
     return f"the log-probability {invalid[0]!r}" if invalid else ""
 
@@ -167,9 +176,11 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int | np.integer) and 0 <= int(value) < MAX_TOKENS
 
 
-def _is_text(value: object) -> bool:
-    """Return whether a value is a text; a lone surrogate raises UnicodeEncodeError."""
-    return isinstance(value, str) and value.encode() is not None
+def _fault_of_text(text: object) -> str:
+    if not isinstance(text, str):
+        return f"the text {text!r} for a request to generate"
+    shown = f"half of a surrogate pair in {text[:NUM_SHOWN]!r}: surrogates cannot be stored"
+    return shown if SURROGATE.search(text) else ""
 
 
 def others_of(requests: Sequence[Request], row: int) -> list[int]:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, ParamSpec, TypeVar
 
 FINISH_SECONDS = 2.0
+WAKE_SECONDS = 0.5
+"""The longest wait in one call: with a handler of SIGINT like that of polars, Ctrl-C interrupts no longer one."""
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -29,7 +32,10 @@ class LoopThread:
 
     def result(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine; return its result, or raise its exception."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop).result()
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        while not future.done():
+            concurrent.futures.wait([future], timeout=WAKE_SECONDS)
+        return future.result()
 
     def finish(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a last coroutine function, wait for it at most `FINISH_SECONDS`, and stop the loop."""

@@ -29,6 +29,7 @@ from erag_ray.uris import is_uri
 PASSAGES_PER_PART = 100_000
 # about 66,000 passages of KILT's pages
 BYTES_PER_PIECE = 1 << 26
+REPORT_FORM = {"num_pages": int, "num_rows": int, "parts": dict, "diagnostics": dict}
 Piece = tuple[str, Span]
 
 
@@ -92,7 +93,7 @@ def make_corpus(
         "pieces": _as_json(pieces),
     }
     work = _begin(tables, fingerprint([stamps, settings]))
-    todo = undone(work, "reports", ".json", len(pieces))
+    todo = undone(work, "reports", ".json", len(pieces), REPORT_FORM)
     do(Tasks(worker=SplitPages, settings=settings, numbers=todo, noun="pieces of pages split"))
     reports = [
         json.loads(work.read_bytes("reports", f"{part(number)}.json")) for number in range(len(pieces))

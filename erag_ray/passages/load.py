@@ -15,17 +15,26 @@ import polars as pl
 
 from erag_ray.errors import InputError
 from erag_ray.files import (
+    DOCUMENT_IDS,
+    ID_FORM,
     NUM_NAMED,
     READ_ERRORS,
+    TEXT_KEYS,
     Diagnostics,
+    Document,
+    IdKeys,
     Paths,
     Record,
-    identifier,
+    column_names,
+    document_of,
+    has_columns,
+    id_column,
     listed,
+    page_key,
+    page_keys,
     read_records,
     report_unreadable,
     scan_parquet,
-    shown,
     text_column,
 )
 from erag_ray.store import is_folder, part_paths
@@ -40,6 +49,8 @@ CORPUS_COLUMNS = pl.Schema(
 )
 ID_COLUMNS = pl.Schema({"doc_id": pl.String(), "place": pl.UInt32()})
 BATCH_SIZE = 1 << 16
+TAB_COLUMNS = (("id", "text", "title"), ("id", "text"))
+"""Columns of tab-separated passages without a header: DPR's, and those of MS MARCO."""
 
 Passage = tuple[str, str | None, str, str]
 
@@ -84,15 +95,17 @@ def load_passages(
     """Load CORPUS from one passage file or several, in the files' order (thus a page's passages in reading order).
 
     Args:
-        paths: JSON Lines with ``doc_id, page_id, title, text`` (or BEIR's ``_id``, or ``id`` and
-            ``contents``), or Parquet with the same four columns, or the folder of a sealed CORPUS.
+        paths: JSON Lines or Parquet with an id (``doc_id`` or another of `files.ids.DOCUMENT_IDS`), a text (one of
+            `files.documents.TEXT_KEYS`) and optional ``page_id`` and ``title``, or the folder of a sealed CORPUS.
         diagnostics: receives all errors and warnings, also of passages that are not selected.
         doc_ids: load these passages ...
-        page_ids: ... and those of these pages; all if both are None.
+        page_ids: ... and those of these pages; all if both are None. Pages are compared by `page_key`.
     """
     selection = Selection(
         doc_ids=None if doc_ids is None else frozenset(doc_ids),
-        page_ids=None if page_ids is None else frozenset(page for page in page_ids if page is not None),
+        page_ids=None
+        if page_ids is None
+        else frozenset(page_key(page) for page in page_ids if page is not None),
     )
     num_before = diagnostics.num_errors
     files = [file for path in listed(paths) for file in _files_of(path, diagnostics)]
@@ -150,7 +163,7 @@ def read_jsonl(path: str, diagnostics: Diagnostics, selection: Selection) -> Ite
 
 
 def _jsonl_passages(path: str, diagnostics: Diagnostics) -> Iterator[tuple[int, Passage]]:
-    for record in read_records(path, diagnostics):
+    for record in read_records(path, diagnostics, columns=TAB_COLUMNS):
         passage = _passage(record)
         if record.faulty:
             continue
@@ -160,25 +173,36 @@ def _jsonl_passages(path: str, diagnostics: Diagnostics) -> Iterator[tuple[int, 
 
 
 def _passage(record: Record) -> Passage:
-    values = record.values
-    id_key = next((key for key in ("doc_id", "_id", "id") if key in values), "doc_id")
-    text_key = "contents" if "text" not in values and "contents" in values else "text"
-    doc_id = record.identifier(id_key)
-    page_id = identifier(values.get("page_id"))
-    if page_id is None and values.get("page_id") is not None:
-        record.fault(
-            "wrong page_id", f"page_id is {shown(values['page_id'])}; it must be a string or a number"
-        )
-    elif page_id is None and id_key == "_id":
-        page_id = doc_id  # a BEIR document is its own page
-    return doc_id, page_id, record.text("title", optional=True), record.text(text_key)
+    try:
+        document = document_of(record.values)
+    except ValueError as error:
+        record.fault("wrong passages", str(error))
+        return "", None, "", ""
+    if document.doc_id is None or document.text is None:
+        return record.identifier(DOCUMENT_IDS), None, "", record.text("text")
+    return passage_of(document)
+
+
+def passage_of(document: Document) -> Passage:
+    """Return a document as a row of CORPUS.
+
+    Raises:
+        ValueError: it has no id or no text.
+    """
+    if document.doc_id is None or document.text is None:
+        name = "doc_id" if document.doc_id is None else "text"
+        form = ID_FORM if document.doc_id is None else "it must be a string"
+        raise ValueError(f"{name} is missing; {form}")
+    # a BEIR document is its own page
+    page_id = document.page_id or (document.doc_id if document.id_key == "_id" else "")
+    return document.doc_id, page_key(page_id) or None, document.title or "", document.text
 
 
 def read_parquet(path: str, diagnostics: Diagnostics, selection: Selection) -> Iterator[Batch]:
     """Yield the passages of a Parquet file as one batch; texts are loaded for the selected rows only."""
-    frame = scan_parquet(path, CORPUS_COLUMNS, diagnostics)
-    columns = {} if frame is None else _text_columns(frame, path, diagnostics)
-    if frame is None or len(columns) < len(CORPUS_COLUMNS):
+    frame = scan_parquet(path, (), diagnostics)
+    columns = None if frame is None else _columns(frame, path, diagnostics)
+    if frame is None or columns is None:
         return
     try:
         yield _parquet_batch(frame.select("row", **columns), path, diagnostics, selection)
@@ -186,9 +210,24 @@ def read_parquet(path: str, diagnostics: Diagnostics, selection: Selection) -> I
         report_unreadable(path, error, diagnostics)
 
 
-def _text_columns(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics) -> dict[str, pl.Expr]:
-    columns = {name: text_column(frame, name, path, diagnostics) for name in CORPUS_COLUMNS}
-    return {name: column for name, column in columns.items() if column is not None}
+def _columns(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics) -> dict[str, pl.Expr] | None:
+    """Return the columns of CORPUS; None, and errors, if the file lacks an id or a text, or has other types."""
+    num_before, names = diagnostics.num_errors, column_names(frame)
+    doc_id = id_column(frame, DOCUMENT_IDS, path, diagnostics)
+    text = next((name for name in TEXT_KEYS if name in names), "text")
+    has_text = has_columns(frame, [text], path, diagnostics)
+    null = pl.lit(None, pl.String())
+    columns = {
+        "doc_id": doc_id,
+        # a BEIR document is its own page
+        "page_id": doc_id if DOCUMENT_IDS.among(names) == ["_id"] else null,
+        "title": text_column(frame, "title", path, diagnostics) if "title" in names else null,
+        "text": text_column(frame, text, path, diagnostics) if has_text else null,
+    }
+    if "page_id" in names:
+        columns["page_id"] = id_column(frame, IdKeys("page_id", frozenset()), path, diagnostics)
+    good = {name: column for name, column in columns.items() if column is not None}
+    return good if diagnostics.num_errors == num_before else None
 
 
 def _parquet_batch(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics, selection: Selection) -> Batch:
@@ -207,7 +246,7 @@ def _parquet_batch(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics, sel
     selected = frame.filter(~no_id & ~no_text & _is_selected(selection)).collect().sort("row")
     return Batch(
         ids=good.select("doc_id", place=pl.col("row").cast(pl.UInt32)),
-        passages=selected.select("doc_id", "page_id", pl.col("title").fill_null(""), "text"),
+        passages=selected.select("doc_id", page_keys("page_id"), pl.col("title").fill_null(""), "text"),
     )
 
 
@@ -216,7 +255,7 @@ def _is_selected(selection: Selection) -> pl.Expr:
         return pl.lit(True)
     doc_ids = pl.Series(sorted(selection.doc_ids or ()), dtype=pl.String)
     page_ids = pl.Series(sorted(selection.page_ids or ()), dtype=pl.String)
-    in_pages = pl.col("page_id").is_in(page_ids.implode()).fill_null(False)
+    in_pages = page_keys("page_id").is_in(page_ids.implode()).fill_null(False)
     return pl.col("doc_id").is_in(doc_ids.implode()) | in_pages
 
 

@@ -16,6 +16,7 @@ from erag_ray.files import (
     Diagnostics,
     Record,
     Span,
+    is_json_list,
     is_squad,
     page_name,
     read_records,
@@ -35,7 +36,7 @@ TITLED = pl.Schema({"title": pl.String(), "text": pl.String()})
 
 def page_spans(path: str, num_bytes: int) -> list[Span]:
     """Return spans of about ``num_bytes`` bytes of a JSON Lines file; one span for any other format."""
-    is_lines = not (is_folder(path) or path.endswith(".parquet") or is_squad(path))
+    is_lines = not (is_folder(path) or path.endswith(".parquet") or is_squad(path) or is_json_list(path))
     return spans_of(path, num_bytes) if is_lines else [WHOLE]
 
 

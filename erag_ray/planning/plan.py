@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from erag_ray.annotators import request_specs
 from erag_ray.config import JobConfig
-from erag_ray.inputs import Inputs, evidence_of, reader_queries, sample_each
+from erag_ray.inputs import Inputs, evidence_of, judged_queries, reader_evidence, reader_queries
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, VERDICT, Kind
 from erag_ray.models import (
     Model,
@@ -139,7 +139,7 @@ def end_to_end_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
 
 def judged_pairs(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     """Return the pairs for the judge: those of a sample of the queries, down to its depth."""
-    queries = sample_each(inputs.queries, config.judge.num_queries, config.seed)
+    queries = judged_queries(config, inputs.queries)
     runs = inputs.runs.filter(pl.col("rank") <= (config.judge.depth or config.depth))
     return pairs(runs.join(queries, on="query_id", how="semi"))
 
@@ -193,12 +193,16 @@ _NO_LISTS = pl.DataFrame(schema={"kind": pl.String, "query_id": pl.String, "doc_
 def _annotators_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
     """Return the lists of the annotators' requests: columns kind, query_id, doc_ids."""
     evidence = evidence_of(inputs, judged=judged_pairs(config, inputs))
-    answered = reader_queries(config, inputs.queries)
+    of_reader = reader_evidence(config, evidence)
     parts = [_NO_LISTS]
     for spec in dict.fromkeys(request_specs(config.annotators)):
-        lists = spec.lists(evidence)
         if spec.kind.role == "reader":
-            lists = lists.join(answered, on="query_id", how="semi", maintain_order="left")
+            # a list of documents may come from any table of the evidence
+            lists = spec.lists(of_reader).join(
+                of_reader.queries, on="query_id", how="semi", maintain_order="left"
+            )
+        else:
+            lists = spec.lists(evidence)
         kind = pl.lit(spec.kind.name).alias("kind")
         parts.append(lists.select(kind, "query_id", doc_ids=_list_of("doc_id")))
     return pl.concat(parts)

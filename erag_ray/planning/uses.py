@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -25,11 +26,10 @@ from erag_ray.models import (
 from erag_ray.planning.pending import Use
 from erag_ray.requests import VERDICTS, Form, Passage
 from erag_ray.scores import JUDGED, score_named
+from erag_ray.stages import shared
 from erag_ray.store import fingerprint
 from erag_ray.user_code import checking
 
-_MODELS: dict[str, tuple[Model, str]] = {}
-MAX_CACHED_MODELS = 16
 FORM_KEYS = (
     "max_prompt_tokens",
     "max_new_tokens",
@@ -40,6 +40,9 @@ FORM_KEYS = (
     "stop_at_newline",
     "ask_to_abstain",
 )
+_KEYS = "|".join(field.name for field in dataclasses.fields(ReaderConfig))
+_READER_KEY = re.compile(rf"(?<![\w./~\\-])reader\.(?=prompt\.\w|(?:{_KEYS})(?![\w/\\-]|\.\w))")
+"""The beginning of a key of the reader in a message, and not of a file that is called so."""
 _DEFAULT_READER: Mapping[str, Any] = {
     field.name: field.default for field in dataclasses.fields(ReaderConfig) if field.name in FORM_KEYS
 }
@@ -48,15 +51,15 @@ _DEFAULT_READER: Mapping[str, Any] = {
 def _model(config: ReaderConfig) -> tuple[Model, str]:
     """Return a model without its weights, and its id.
 
-    Cached, since a tokenizer can take seconds to load and is used by the checks and by the plan.
+    A job makes it once, since a tokenizer can take seconds to load and is used by the checks and by the plan. The next
+    job looks at the files again: a model may have been trained again in the same folder.
     """
-    key = fingerprint(config)
-    if key not in _MODELS:
-        while len(_MODELS) >= MAX_CACHED_MODELS:
-            del _MODELS[next(iter(_MODELS))]
+
+    def make() -> tuple[Model, str]:
         model = make_model(config)
-        _MODELS[key] = model, model_id(model, fingerprint_fields_of(model))
-    return _MODELS[key]
+        return model, model_id(model, fingerprint_fields_of(model))
+
+    return shared(fingerprint(config), make)
 
 
 def use_of(kind: Kind, config: JobConfig, dataset: Dataset) -> tuple[Use, Model]:
@@ -113,9 +116,7 @@ def _problems_named_after(kind: Kind) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        raise InputError(
-            [problem.replace("reader.", f"{kind.role}.") for problem in error.problems]
-        ) from error
+        raise InputError([_READER_KEY.sub(f"{kind.role}.", problem) for problem in error.problems]) from error
 
 
 def _model_config(config: ReaderConfig, form: Form) -> ReaderConfig:

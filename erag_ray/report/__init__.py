@@ -6,7 +6,16 @@
 
 from erag_ray.report.build import build_report
 from erag_ray.report.console import open_console, print_report, show
-from erag_ray.report.formats import MISSING, number, quoted, rows_of_text, text_of, with_interval
+from erag_ray.report.formats import (
+    MISSING,
+    change,
+    counted,
+    number,
+    quoted,
+    rows_of_text,
+    text_of,
+    with_interval,
+)
 from erag_ray.report.load import Results, load
 from erag_ray.report.markdown import markdown, parts_as_markdown, picture_name
 from erag_ray.report.model import (
@@ -23,6 +32,7 @@ from erag_ray.report.model import (
 )
 from erag_ray.report.page.write import Charts, PageOptions, write_page
 from erag_ray.report.stage import report
+from erag_ray.report.tables.correlations import informative
 from erag_ray.report.tables.curves import agreement_by_depth, agreement_by_reader
 from erag_ray.report.tables.harm import harm_notes, harm_warnings
 from erag_ray.report.tables.outputs import judgement_warnings, output_warnings
@@ -60,12 +70,15 @@ __all__ = [
     "agreement_by_depth",
     "agreement_by_reader",
     "build_report",
+    "change",
     "columns",
     "cost_text",
+    "counted",
     "estimate",
     "figures_of",
     "harm_notes",
     "harm_warnings",
+    "informative",
     "judgement_warnings",
     "load",
     "markdown",

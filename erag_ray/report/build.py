@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 import polars as pl
 
-from erag_ray.report.credit import credit_parts, order_table
+from erag_ray.extensions import installed
 from erag_ray.report.figures.sections import figures
 from erag_ray.report.load import Results
 from erag_ray.report.model import Figure, Report, Section, Table, Verdict
 from erag_ray.report.tables.auxiliary import auxiliary_table
 from erag_ray.report.tables.cells import cell_tables
-from erag_ray.report.tables.correlations import across_runs_table, correlation_table
+from erag_ray.report.tables.correlations import across_runs_table, correlation_table, informative
 from erag_ray.report.tables.costs import cost_table, work_table
 from erag_ray.report.tables.differences import comparison_table, contrast_table
 from erag_ray.report.tables.duplicates import duplicate_table
@@ -43,6 +44,7 @@ Parts = Iterator[Table | Figure]
 
 def build_report(results: Results, verdict: Verdict) -> Report:
     """Return the report of one job: sections by dataset, then over all datasets, published tables, work and costs."""
+    results = replace(results, correlations=informative(results.correlations))
     return Report(
         title=title_of(results),
         verdict=verdict,
@@ -93,12 +95,11 @@ def _of_dataset(results: Results, dataset: str, *, is_only: bool) -> Parts:
     if (results.best_depths["depth"] != results.best_depths["deepest"]).any():
         yield depth_table(results.best_depths, dataset)
     if len(runs) > 1 and dataset in results.comparisons["dataset"]:
-        yield comparison_table(results.comparisons, dataset, runs, is_main=is_only)
+        yield comparison_table(results.comparisons, dataset, runs, results.confidence, is_main=is_only)
     yield from _agreement(results, dataset, runs, is_only=is_only)
     yield from _cells(results, dataset, runs)
-    yield from credit_parts(results.credit_agreement, results.credit_shares, dataset, runs)
-    if dataset in results.order_effects["dataset"]:
-        yield order_table(results.order_effects, dataset, runs)
+    for extension in installed():
+        yield from extension.parts(results.further, dataset, runs)
     if len(runs) > 1 and dataset in results.pool_bias["dataset"]:
         yield pool_bias_table(results.pool_bias, dataset, runs)
 
@@ -112,7 +113,7 @@ def _latency(results: Results, dataset: str, runs: Sequence[str], *, is_only: bo
 
 def _cells(results: Results, dataset: str, runs: Sequence[str]) -> Iterator[Table]:
     """Yield the tables of the eight cells, and all results by slice."""
-    confidence = results.confidence or 0.95
+    confidence = 1 - results.alpha
     cells = (results.cell_shares, results.cell_comparisons, results.complements)
     yield from cell_tables(*cells, dataset, runs, confidence, results.threshold)
     yield from slice_tables(results.slice_means, results.slice_comparisons, dataset, runs, confidence)
@@ -128,7 +129,7 @@ def _agreement(results: Results, dataset: str, runs: Sequence[str], *, is_only: 
         yield correlation_table(correlations, dataset, depth, statistic, runs)
     if "erag" in results.contrasts["annotator_a"]:
         for depth, statistic in itertools.product(depths[:1], statistics):
-            yield contrast_table(results.contrasts, dataset, depth, statistic, runs)
+            yield contrast_table(results.contrasts, correlations, dataset, depth, statistic, runs)
     if depths and len(runs) > 1:
         yield across_runs_table(correlations, dataset, depths[0])
 
@@ -138,7 +139,7 @@ def _of_all(results: Results, *, is_only: bool) -> Parts:
     if not is_only:
         yield utility_overview(results.means, results.confidence)
         if len(runs) > 1 and results.comparisons.height:
-            yield comparison_overview(results.comparisons, results.means)
+            yield comparison_overview(results.comparisons, results.means, results.confidence)
     for statistic in results.correlations["statistic"].unique(maintain_order=True).head(1):
         yield agreement_overview(results.correlations, runs, statistic)
     if not is_only:

@@ -63,6 +63,9 @@ def _printed(value: Value, spec: str, ends: str, *, drop_zero: bool = False) -> 
 
 def _one(value: float, spec: str, drop_zero: bool) -> str:
     text = format(value, spec)
+    if text.startswith("-") and not text.strip("-0.%"):
+        # rounded to 0, which has no sign
+        text = format(0.0, spec)
     return text.replace("0.", ".", 1) if drop_zero and abs(value) < 1 else text
 
 
@@ -73,6 +76,18 @@ def _joined(text: str, value: Value) -> str:
 def number(value: float | None, digits: int = 3, *, drop_zero: bool = False) -> str:
     """Return a number for a sentence, with ``drop_zero`` as ``.473``; a missing value is a dash."""
     return MISSING if value is None or math.isnan(value) else _one(value, f".{digits}f", drop_zero)
+
+
+def change(value: float | None, digits: int = 3) -> str:
+    """Return a number for a sentence, with its sign."""
+    return MISSING if value is None else _one(value, f"+.{digits}f", drop_zero=False)
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun: ``1 document``, ``5 documents``, ``2 queries``."""
+    if count == 1:
+        return f"1 {noun}"
+    return f"{count:,} {noun[:-1]}ies" if noun.endswith("y") else f"{count:,} {noun}s"
 
 
 def p_number(value: float | None) -> str:

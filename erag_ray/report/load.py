@@ -9,7 +9,9 @@ from typing import Any, TypeVar
 
 import polars as pl
 
+from erag_ray.config import JobConfig
 from erag_ray.errors import InputError
+from erag_ray.extensions import installed
 from erag_ray.schemas import (
     AUXILIARY_MEANS,
     BEST_DEPTHS,
@@ -21,14 +23,11 @@ from erag_ray.schemas import (
     CONTRASTS,
     CORRELATIONS,
     COSTS,
-    CREDIT_AGREEMENT,
-    CREDIT_SHARES,
     JUDGEMENTS,
     LABELS,
     LIST_DUPLICATES,
     LIST_TOKENS,
     MEANS,
-    ORDER_EFFECTS,
     OUTPUTS,
     PER_QUERY,
     POOL_BIAS,
@@ -62,6 +61,11 @@ class Empty:
         return as_frame(self.schema.empty())
 
 
+def _of_extensions() -> dict[str, Empty]:
+    tables = (schema for extension in installed() for schema in extension.tables)
+    return {schema.name: Empty(schema, optional=True) for schema in tables}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Results:
     """Inputs of a report: the tables of a job's ``out``, and settings and notes from their manifests.
@@ -89,9 +93,6 @@ class Results:
     list_tokens: pl.DataFrame = dataclasses.field(default_factory=Empty(LIST_TOKENS, optional=True))
     list_duplicates: pl.DataFrame = dataclasses.field(default_factory=Empty(LIST_DUPLICATES, optional=True))
     auxiliary_means: pl.DataFrame = dataclasses.field(default_factory=Empty(AUXILIARY_MEANS, optional=True))
-    credit_agreement: pl.DataFrame = dataclasses.field(default_factory=Empty(CREDIT_AGREEMENT, optional=True))
-    credit_shares: pl.DataFrame = dataclasses.field(default_factory=Empty(CREDIT_SHARES, optional=True))
-    order_effects: pl.DataFrame = dataclasses.field(default_factory=Empty(ORDER_EFFECTS, optional=True))
     retrieval_seconds: pl.DataFrame = dataclasses.field(
         default_factory=Empty(RETRIEVAL_SECONDS, optional=True)
     )
@@ -103,6 +104,10 @@ class Results:
     )
     requests: pl.DataFrame = dataclasses.field(default_factory=Empty(REQUESTS, of_stages=True))
 
+    further: Mapping[str, pl.DataFrame] = dataclasses.field(
+        default_factory=lambda: {name: empty() for name, empty in _of_extensions().items()}
+    )
+    """Tables of extensions, by name; empty where the job has none."""
     stages: Sequence[Mapping[str, Any]] = ()
     """Manifests of the inference stages: ``stage``, ``counts``, ``summary`` and more."""
     reader: Mapping[str, Any] = dataclasses.field(default_factory=dict)
@@ -121,6 +126,11 @@ class Results:
     """Rows of `annotators.likelihood_noise`, if ``gain_likelihood`` is among the annotators."""
     missing: tuple[str, ...] = ()
     """One line for each table or manifest that is missing or was changed after sealing."""
+
+    @property
+    def alpha(self) -> float:
+        """The error that the job allows, 1 - confidence; of a job that does not say, the default of the key."""
+        return 1 - (JobConfig.confidence if self.confidence is None else self.confidence)
 
 
 def load(folder: str) -> Results:
@@ -155,11 +165,13 @@ class _Loading:
             for name, kind in kinds.items()
             if isinstance(kind, Empty) and name != "means"
         }
+        further = {name: self._frame(kind, stages) for name, kind in _of_extensions().items()}
         labels, utility, queries = (self._config(schema) for schema in (LABELS, UTILITY, QUERIES))
         configs = (queries, *map(self._config, (PER_QUERY, AUXILIARY_MEANS)), labels, utility)
         return Results(
             means=means,
             **tables,
+            further=further,
             stages=stages,
             reader=labels.get("reader") or utility.get("reader") or {},
             confidence=self._config(MEANS).get("confidence"),

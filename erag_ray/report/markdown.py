@@ -1,4 +1,7 @@
-"""Render a report as Markdown: the verdict, warnings, main tables and notes. Text from files is escaped."""
+"""Render a report as Markdown: the verdict, warnings, main tables and notes.
+
+Text from files is escaped: in a comment on GitHub it has no markup, links nothing and notifies nobody.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,15 @@ MAX_LINES = 150
 """Lines after the verdict."""
 MAX_LISTED = 20
 """Warnings, and notes, that are listed; the rest is counted."""
+LINK = re.compile(
+    r"""(?<![A-Za-z0-9])@(?=\w)                           # @name
+    | (?<=[A-Za-z0-9])@(?=[\w\\-]+(?:\.[\w\\-]+)*\.[A-Za-z])  # name@host
+    | \\\#(?=\d) | \bGH-(?=\d)                             # an issue
+    | \b(?:https?|ftp):(?=//) | \bwww(?=\.) | \b(?:mailto|xmpp):""",
+    re.IGNORECASE | re.VERBOSE,
+)
+"""Start of what GitHub makes a link of, in escaped text; what follows must be something else, and invisible."""
+INVISIBLE = "&#8203;"
 LINES_AROUND = 8
 """Lines of a table besides its rows: heading, header, caption, and the count of omitted rows."""
 
@@ -125,8 +137,9 @@ def _line(cells: Sequence[str]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Escape text for Markdown: no markup, HTML, line breaks or control characters."""
-    return re.sub(r"([\\`*_{}\[\]#|~])", r"\\\1", html.escape(one_line(text), quote=False))
+    """Escape text for Markdown: no markup, HTML, links, line breaks or control characters."""
+    escaped = re.sub(r"([\\`*_{}\[\]#|~])", r"\\\1", html.escape(one_line(text), quote=False))
+    return LINK.sub(lambda start: f"{start[0]}{INVISIBLE}", escaped)
 
 
 def _paragraph(text: str) -> str:

@@ -18,6 +18,7 @@ from typing import Literal, NamedTuple
 
 from erag_ray.config import BUILT_IN, PROMPT_CHOICES, PromptConfig, fields_of
 from erag_ray.requests.request import Example, Passage, Prompt
+from erag_ray.requests.untitled import without_title
 
 Part = Literal["template", "question", "passage"]
 
@@ -199,12 +200,11 @@ def custom_prompt(config: PromptConfig) -> Prompt:
     without_passages = config.without_passages
     if without_passages is None:
         without_passages = config.template.replace("{passages}", "").strip()
-    untitled = config.passage.replace("({title}) ", "").replace("{title}\n", "").replace("{title}", "")
     return Prompt(
         template=config.template,
         without_passages=without_passages,
         passage=config.passage,
-        untitled=untitled,
+        untitled=without_title(config.passage),
         separator=config.separator,
         system=config.system,
         system_without_passages=config.system,

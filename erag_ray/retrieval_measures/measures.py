@@ -1,18 +1,35 @@
 """Measures of how well runs retrieve gold pages, without a reader: KILT's two measures, and hits by cutoff.
 
 KILT (``kilt/eval_retrieval.py``) ranks pages, not passages: the pages of a list are those of its passages, in order,
-without repeats. Each output of a question has a page set, which is sufficient evidence by itself.
+without repeats; passages without a page are passed over. Each output of a question has a page set, which is sufficient
+evidence by itself.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import polars as pl
 
-from erag_ray.schemas import RETRIEVAL_MEASURES, conform
+from erag_ray.annotators import Evidence, annotate, applicable_queries
+from erag_ray.evaluate import OWN_LIST, Settings, eligible_questions, per_query
+from erag_ray.schemas import RETRIEVAL_MEASURES, UTILITY, conform
+from erag_ray.store import as_frame
 
 LIST = ["run_id", "query_id"]
+SUCCESS = Settings(
+    depths=(),
+    measures=["Success"],
+    cutoffs=(),
+    threshold=None,
+    statistics=(),
+    num_resamples=0,
+    confidence=0.95,
+    num_permutations=0,
+    seed=0,
+    ideals=(OWN_LIST,),
+)
 
 
 def page_values(
@@ -31,19 +48,24 @@ def page_values(
         cutoffs: cutoffs of recall.
 
     Returns:
-        Columns run_id, query_id, measure, cutoff, value.
+        Columns run_id, query_id, measure, cutoff, value (null: no document of the list has a page).
     """
-    pages = _ranked_pages(runs, corpus)
+    paged = runs.select(*LIST, "rank", "doc_id").join(corpus.select("doc_id", "page_id"), on="doc_id")
+    pages = _ranked_pages(paged)
     grid = runs.select("run_id").unique().join(page_sets, how="cross")
     ranked = grid.join(pages, on=[*LIST, "page_id"], how="left")
     points = _points(ranked)
-    return pl.concat([_r_precision(ranked), *(_recall(points, cutoff) for cutoff in cutoffs)])
+    values = pl.concat([_r_precision(ranked), *(_recall(points, cutoff) for cutoff in cutoffs)])
+    judged = paged.group_by(LIST).agg(is_judged=pl.col("page_id").is_not_null().any())
+    # a question without a list has no row here, and counts 0
+    is_judged = pl.col("is_judged").fill_null(True)
+    known = values.join(judged, on=LIST, how="left").with_columns(value=pl.when(is_judged).then("value"))
+    return known.drop("is_judged")
 
 
-def _ranked_pages(runs: pl.DataFrame, corpus: pl.DataFrame) -> pl.DataFrame:
+def _ranked_pages(paged: pl.DataFrame) -> pl.DataFrame:
     """Return the pages of each list with their rank: run_id, query_id, page_id, position (from 1)."""
-    pages = runs.join(corpus.select("doc_id", "page_id"), on="doc_id").drop_nulls("page_id")
-    first = pages.group_by(*LIST, "page_id").agg(pl.col("rank").min())
+    first = paged.drop_nulls("page_id").group_by(*LIST, "page_id").agg(pl.col("rank").min())
     position = pl.col("rank").rank("ordinal").over(LIST).cast(pl.Int64)
     return first.select(*LIST, "page_id", position=position)
 
@@ -80,40 +102,50 @@ def _recall(points: pl.DataFrame, cutoff: int) -> pl.DataFrame:
     return share.select(*LIST, measure=pl.lit("kilt_recall"), cutoff=pl.lit(cutoff, pl.Int32), value="value")
 
 
-def hit_values(labels: pl.DataFrame, runs: pl.DataFrame, cutoffs: Sequence[int]) -> pl.DataFrame:
-    """Return 1 per list and cutoff if one of the first ``cutoff`` documents has label 1, else 0.
+def hit_values(
+    annotator: str, evidence: Evidence, runs: pl.DataFrame, cutoffs: Sequence[int]
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return the questions to which an annotator applies, and Success by its labels: what `evaluate` computes.
 
     Args:
-        labels: ``query_id, doc_id, label`` of every document of the runs.
+        annotator: its name.
+        evidence: what it labels by; the pairs are those of the runs.
         runs: RUNS.
         cutoffs: in documents.
 
     Returns:
-        Columns run_id, query_id, cutoff, value; lists without any such document are left out.
+        QUERIES; and run_id, query_id, cutoff, value (null: a document within the cutoff is not judged).
     """
-    good = labels.filter(pl.col("label") == 1).select("query_id", "doc_id")
-    first = runs.join(good, on=["query_id", "doc_id"]).group_by(LIST).agg(pl.col("rank").min())
-    parts = [
-        first.select(
-            *LIST, cutoff=pl.lit(cutoff, pl.Int32), value=(pl.col("rank") <= cutoff).cast(pl.Float64)
-        )
-        for cutoff in cutoffs
-    ]
-    return pl.concat(parts)
+    queries = applicable_queries(annotator, evidence)
+    labels, no_utility = as_frame(annotate(annotator, evidence)), as_frame(UTILITY.empty())
+    values = per_query(
+        labels,
+        runs,
+        {annotator: eligible_questions(annotator, queries, labels, no_utility)},
+        queries,
+        dataclasses.replace(SUCCESS, depths=[max(cutoffs)], cutoffs=cutoffs),
+    )
+    return queries, values.select(*LIST, "cutoff", "value")
 
 
 def mean_retrieval_measures(values: pl.DataFrame, counted: pl.DataFrame, runs: Sequence[str]) -> pl.DataFrame:
-    """Return RETRIEVAL_MEASURES: means over all counted questions; those without a list or a hit count 0.
+    """Return RETRIEVAL_MEASURES: means over the counted questions that are judged; one without a list counts 0.
 
     Args:
-        values: ``run_id, query_id, measure, cutoff, value``.
+        values: ``run_id, query_id, measure, cutoff, value`` (null: not judged).
         counted: ``measure, cutoff, dataset, query_id``: the questions that a measure counts, per cutoff.
         runs: names of all runs.
     """
     grid = counted.join(pl.DataFrame({"run_id": list(runs)}), how="cross")
-    filled = grid.join(values, on=[*LIST, "measure", "cutoff"], how="left")
+    named = values.with_columns(is_listed=True)
+    filled = grid.join(named, on=[*LIST, "measure", "cutoff"], how="left").with_columns(
+        value=pl.when("is_listed").then("value").otherwise(0.0)
+    )
+    value = pl.col("value")
     means = filled.group_by("dataset", "run_id", "measure", "cutoff").agg(
-        value=pl.col("value").fill_null(0.0).mean(), num_queries=pl.len().cast(pl.Int64)
+        value.mean(),
+        num_queries=value.count().cast(pl.Int64),
+        num_dropped=value.null_count().cast(pl.Int64),
     )
     table = means.sort("dataset", "run_id", "measure", "cutoff").select(RETRIEVAL_MEASURES.columns.names)
     conform(table, RETRIEVAL_MEASURES)

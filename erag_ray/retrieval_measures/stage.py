@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from erag_ray.annotators import Evidence, annotate, applicable_queries
+from erag_ray.annotators import Evidence
 from erag_ray.config import RetrieveConfig
-from erag_ray.datasets import LoadedQueries
 from erag_ray.files import Diagnostics
+from erag_ray.inputs import resolve_gold
 from erag_ray.progress import stage_progress
 from erag_ray.report import Table
-from erag_ray.retrieval_measures.measures import hit_values, mean_retrieval_measures, page_values
+from erag_ray.retrieval_measures.measures import LIST, hit_values, mean_retrieval_measures, page_values
 from erag_ray.retrieval_measures.table import retrieval_measures_tables
 from erag_ray.retrieve.run import MadeRun, read_run
 from erag_ray.retrieve.stage import load_questions, passages_of
-from erag_ray.runs import load_corpus
-from erag_ray.schemas import RETRIEVAL_MEASURES
+from erag_ray.runs import load_corpus, pairs
+from erag_ray.schemas import RETRIEVAL_MEASURES, RUNS
 from erag_ray.stages import Append, Stage, ensure
-from erag_ray.store import TableStore, as_frame, file_stamp
+from erag_ray.store import TableStore, file_stamp
 
 SETTINGS = ("query_format", "question_fields", "dataset", "filters", "num_queries", "seed", "depth")
 CUTOFFS = (1, 5, 20, 100)
-HITS = {"provenance": "gold_page", "contains_answer_dpr": "contains_answer"}
+HITS = {
+    "gold_passage": "provenance",
+    "gold_page": "provenance",
+    "contains_answer": "contains_answer_dpr",
+}
+"""Measure -> the annotator whose label a document within the cutoff has."""
+GOLD_IDS = {"gold_passage": "doc_id", "gold_page": "page_id"}
+"""Measure -> the column of PROVENANCE by which alone it judges."""
 
 
 def find_retrieval_measures(config: RetrieveConfig, runs: Sequence[MadeRun]) -> list[Table]:
@@ -57,39 +65,26 @@ def _of_runs(config: RetrieveConfig, made_runs: Sequence[MadeRun]) -> pl.DataFra
     diagnostics = Diagnostics()
     loaded = load_questions(config, diagnostics)
     # a run may hold the lists of more questions
-    runs = pl.concat(map(read_run, made_runs)).join(loaded.queries, on="query_id", how="semi")
-    none = pl.Series([], dtype=pl.String)
-    corpus = load_corpus(passages_of(config), runs, diagnostics, doc_ids=none, page_ids=none)
+    entries = pl.concat(map(read_run, made_runs)).join(loaded.queries, on="query_id", how="semi")
+    corpus = load_corpus(passages_of(config), entries, diagnostics, gold=loaded.provenance)
     diagnostics.raise_errors()
-    cutoffs = [cutoff for cutoff in CUTOFFS if cutoff <= config.depth]
-    return _retrieval_measures(runs, [run.run_id for run in made_runs], loaded, corpus, cutoffs)
-
-
-def _retrieval_measures(
-    runs: pl.DataFrame,
-    names: Sequence[str],
-    loaded: LoadedQueries,
-    corpus: pl.DataFrame,
-    cutoffs: Sequence[int],
-) -> pl.DataFrame:
+    loaded = resolve_gold(loaded, corpus, diagnostics)
+    runs, cutoffs = entries.select(RUNS.columns.names), [cut for cut in CUTOFFS if cut <= config.depth]
     evidence = Evidence(
-        pairs=runs.select("query_id", "doc_id").unique(),
-        queries=loaded.queries,
-        corpus=corpus,
-        provenance=loaded.provenance,
+        pairs=pairs(runs), queries=loaded.queries, corpus=corpus, provenance=loaded.provenance
     )
-    labels = {measure: as_frame(annotate(name, evidence)) for name, measure in HITS.items()}
-    queries_of = {measure: applicable_queries(name, evidence) for name, measure in HITS.items()}
-    labels["gold_passage"] = loaded.gold.select("query_id", "doc_id", label=pl.lit(1.0))
-    queries_of["gold_passage"] = loaded.queries.join(loaded.gold, on="query_id", how="semi")
-    queries_of["kilt_recall"] = loaded.queries.join(loaded.page_sets, on="query_id", how="semi")
+    gold = {measure: evidence.provenance.drop_nulls(column) for measure, column in GOLD_IDS.items()}
+    by_measure = {name: dataclasses.replace(evidence, provenance=rows) for name, rows in gold.items()}
+    with_pages = loaded.queries.join(loaded.page_sets, on="query_id", how="semi")
     values = [page_values(runs, corpus, loaded.page_sets, cutoffs)]
-    for measure, judged in labels.items():
-        hits = hit_values(judged, runs, cutoffs).with_columns(measure=pl.lit(measure))
-        values.append(hits.select(values[0].columns))
-    counted = [_counted(rows, measure, cutoffs) for measure, rows in queries_of.items()]
-    counted.append(_counted(queries_of["kilt_recall"], "kilt_r_precision", [0]))
-    return mean_retrieval_measures(pl.concat(values), pl.concat(counted), names)
+    counted = [_counted(with_pages, "kilt_recall", cutoffs), _counted(with_pages, "kilt_r_precision", [0])]
+    for measure, annotator in HITS.items():
+        queries, hits = hit_values(annotator, by_measure.get(measure, evidence), runs, cutoffs)
+        values.append(
+            hits.select(*LIST, "cutoff", "value", measure=pl.lit(measure)).select(values[0].columns)
+        )
+        counted.append(_counted(queries, measure, cutoffs))
+    return mean_retrieval_measures(pl.concat(values), pl.concat(counted), [run.run_id for run in made_runs])
 
 
 def _counted(queries: pl.DataFrame, measure: str, cutoffs: Sequence[int]) -> pl.DataFrame:

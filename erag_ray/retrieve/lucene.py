@@ -16,6 +16,7 @@ import json
 import math
 import os
 import pathlib
+import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -130,8 +131,9 @@ class IndexTexts:
         self._num_files = num_files
 
     def __call__(self, number: int) -> None:
-        self._index.delete_folder("lucene")
-        indexer = java("io.anserini.index.SimpleIndexer")(self._index.at("lucene"), False, num_processors())
+        unfinished = f"lucene-{uuid.uuid4().hex}"
+        self._index.record_tree(unfinished)
+        indexer = java("io.anserini.index.SimpleIndexer")(self._index.at(unfinished), False, num_processors())
         number_of_text = 0
         for file in range(self._num_files):
             texts = read_frame(self._index, "texts", f"{part(file)}.parquet")["text"]
@@ -142,6 +144,10 @@ class IndexTexts:
                 )
                 number_of_text += len(batch)
         indexer.close()
+        self._index.delete_folder("lucene")
+        for name in self._index.names(unfinished):
+            self._index.move((unfinished, name), ("lucene", name))
+        self._index.prune(unfinished)
         # the last file: with it the index is whole
         self._index.write_bytes(b"{}", "built", f"{part(number)}.json")
 

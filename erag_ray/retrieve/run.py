@@ -19,7 +19,7 @@ from erag_ray.files import Diagnostics
 from erag_ray.progress import counted
 from erag_ray.retrieve.lists import LIST_COLUMNS
 from erag_ray.retrieve.shards import PAIRS_PER_PART, QUERIES_PER_TASK, TEXTS_PER_PART
-from erag_ray.runs import as_entries, with_texts
+from erag_ray.runs import BY_RANK, as_entries, rising_fault, with_texts
 from erag_ray.schemas import RUNS, conform
 from erag_ray.sharded_tasks import Do
 from erag_ray.store import Folder, TableStore, as_frame, fingerprint, provenance_of_code, whole_manifest
@@ -127,9 +127,9 @@ class Run(abc.ABC):
         """Compute RUNS without run_id."""
 
     def read(self, queries: pl.DataFrame) -> pl.DataFrame:
-        """Return the entries of the sealed run for these questions; the run may have others too."""
+        """Return the documents of the sealed run for these questions; the run may have others too."""
         lists = as_frame(self._tables.folder.read_parquet(RUNS.name, f"{self.name}.parquet"))
-        entries = as_entries(lists, self.name)
+        entries = as_entries(lists.filter(pl.col("rank") > 0), self.name)
         return entries.join(queries, on="query_id", how="semi", maintain_order="left")
 
     def sealed(self) -> MadeRun | None:
@@ -175,6 +175,7 @@ class Run(abc.ABC):
         folder = self._tables.folder
         folder.delete(RUNS.name, f"{self.name}.json")
         digest = folder.write_parquet(_with_brought(lists), RUNS.name, f"{self.name}.parquet")
+        lists = lists.filter(pl.col("rank") > 0)
         manifest = {
             "run_id": self.name,
             "num_rows": lists.height,
@@ -257,7 +258,10 @@ class InMemoryRun(Run):
                     parts.append(self._checked(index.search(batch, self.job.depth), doc_ids))
                 done += batch.height
                 on_progress(done)
-        return pl.concat(parts, how="diagonal")
+        lists = pl.concat(parts, how="diagonal")
+        if fault := rising_fault(lists):
+            raise InputError([f"retrievers.{self.name}: {fault.text}. {BY_RANK}"])
+        return lists
 
     def _checked(self, lists: pl.DataFrame, doc_ids: pl.DataFrame) -> pl.DataFrame:
         """Check the lists of code that may be from outside, and cut them to the depth."""
@@ -316,18 +320,20 @@ class RerankedRun(Run):
 
 
 def _with_brought(lists: pl.DataFrame) -> pa.Table:
-    """Return RUNS with the columns that a list may bring along: title, text, seconds."""
+    """Return RUNS with the columns that a list may bring along (title, text, seconds), and rows of rank 0 last."""
     brought = [name for name in BROUGHT if name in lists.columns]
-    runs = pl.DataFrame(conform(lists.select(RUNS.columns.names), RUNS))
-    return (
-        pl.concat([runs, lists.select(brought)], how="horizontal").to_arrow() if brought else runs.to_arrow()
-    )
+    columns = [*RUNS.columns.names, *brought]
+    documents, found_nothing = lists.filter(pl.col("rank") > 0), lists.filter(pl.col("rank") == 0)
+    runs = pl.DataFrame(conform(documents.select(RUNS.columns.names), RUNS))
+    whole = pl.concat([runs, documents.select(brought)], how="horizontal") if brought else runs
+    return pl.concat([whole, found_nothing.select(columns).cast(whole.schema)]).to_arrow()
 
 
 def read_run(run: MadeRun) -> pl.DataFrame:
-    """Return the entries of a sealed run: RUNS, with texts and latencies if its retriever brings them."""
+    """Return the documents of a sealed run: RUNS, with texts and latencies if its retriever brings them."""
     folder, _, name = run.path.rpartition("/")
-    return as_entries(as_frame(Folder(folder).read_parquet(name)), run.run_id)
+    lists = as_frame(Folder(folder).read_parquet(name)).filter(pl.col("rank") > 0)
+    return as_entries(lists, run.run_id)
 
 
 def claim_folder(folder: Folder, made_from: Mapping[str, Any]) -> None:

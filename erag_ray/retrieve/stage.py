@@ -125,6 +125,7 @@ def load_questions(config: RetrieveConfig, diagnostics: Diagnostics) -> LoadedQu
             qrels=config.qrels,
             triviaqa_questions=config.triviaqa_questions,
             filters=config.filters,
+            is_scored=False,
         )
         return sample_loaded(loaded, config.num_queries, config.seed)
 

@@ -4,8 +4,9 @@ Lists may bring their texts and latencies along (`load_corpus`, `seconds_of`).
 """
 
 from erag_ray.runs.duplicates import NEARLY_EQUAL, SHINGLE_WORDS, list_duplicates
-from erag_ray.runs.entries import ENTRY_COLUMNS, RUN_COLUMNS, as_entries, finite, text_id, unnamed_id
+from erag_ray.runs.entries import ENTRY_COLUMNS, RUN_COLUMNS, as_entries
 from erag_ray.runs.load import RUN_FORMATS, load_run
+from erag_ray.runs.orders import BY_RANK, rising_fault
 from erag_ray.runs.pairs import pairs
 from erag_ray.runs.predictions import resolve_pages
 from erag_ray.runs.references import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCE_NAMES, REFERENCES
@@ -13,6 +14,7 @@ from erag_ray.runs.texts import load_corpus, seconds_of, with_texts
 from erag_ray.runs.trec import write_trec_qrels, write_trec_run
 
 __all__ = [
+    "BY_RANK",
     "END_TO_END",
     "ENTRY_COLUMNS",
     "GOLD_PASSAGES",
@@ -24,15 +26,13 @@ __all__ = [
     "RUN_FORMATS",
     "SHINGLE_WORDS",
     "as_entries",
-    "finite",
     "list_duplicates",
     "load_corpus",
     "load_run",
     "pairs",
     "resolve_pages",
+    "rising_fault",
     "seconds_of",
-    "text_id",
-    "unnamed_id",
     "with_texts",
     "write_trec_qrels",
     "write_trec_run",

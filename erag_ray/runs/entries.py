@@ -6,15 +6,11 @@ passages, `texts` takes texts and latencies.
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import polars as pl
-import xxhash
 
-from erag_ray.files import NUM_NAMED, Diagnostics, Record, read_records
+from erag_ray.files import NUM_NAMED, RUN_IDS, Diagnostics, IdKeys, Record, identifier, read_records
 
 RUN_COLUMNS = pl.Schema(
     {
@@ -36,7 +32,8 @@ ENTRY_COLUMNS = pl.Schema(
     }
 )
 """RUNS; for a KILT prediction without a document its page, and the text of the passage that it means; for a list with
-texts the document's title (null: unknown) and text; the latency of the query's retrieval."""
+texts the document's title (null: unknown) and text; the latency of the query's retrieval. A list that found nothing,
+and whose latency is known, is a row of rank 0 without a document."""
 
 
 def as_entries(ranked: pl.DataFrame, name: str) -> pl.DataFrame:
@@ -66,42 +63,35 @@ def report_repeats(ranked: pl.DataFrame, name: str, path: str, diagnostics: Diag
     diagnostics.error(f"repeated documents in the lists of run {name!r}", *texts, count=repeated.height)
 
 
+def of_run(
+    frame: pl.LazyFrame, column: pl.Expr, name: str, path: str, diagnostics: Diagnostics
+) -> pl.LazyFrame:
+    """Select the run called ``name`` from a file with several, which ``column`` names; of one run all rows."""
+    run_ids = frame.select(column.unique().sort()).collect().to_series().to_list()
+    if len(run_ids) < 2:
+        return frame
+    if name not in run_ids:
+        names = ", ".join([*map(str, run_ids[:NUM_NAMED]), *(["..."] if len(run_ids) > NUM_NAMED else [])])
+        text = f"{path}: no run {name!r}; the file has {names}. Name the run as one of these, or write a file for each"
+        diagnostics.error(f"no such run in {path}", text)
+    return frame.filter(column == name)
+
+
 def records_by_query(
-    path: str, key: str, name: str, diagnostics: Diagnostics
+    path: str, keys: IdKeys, name: str, diagnostics: Diagnostics
 ) -> Iterator[tuple[Record, str]]:
-    """Yield the records of a JSON Lines run with their query, under ``key``; a query that comes twice is an error."""
+    """Yield the records of a JSON Lines run with their query, under ``keys``; a query that comes twice is an error."""
     locations: dict[str, str] = {}
+    firsts: dict[str | None, str] = {}
     for record in read_records(path, diagnostics):
-        query_id = record.identifier(key)
+        query_id = record.identifier(keys)
         first = locations.setdefault(query_id, record.location)
         if query_id and first != record.location:
             record.fault("repeated ids", f"query {query_id!r} of run {name!r} repeats the one at {first}")
+        run_id = identifier(next((record.values[key] for key in RUN_IDS.among(record.values)), None))
+        if run_id not in firsts and firsts:
+            other, location = next(iter(firsts.items()))
+            text = f"a list of run {run_id!r}, and that at {location} is of run {other!r}. Write a file for each run"
+            record.fault("several runs", text)
+        firsts.setdefault(run_id, record.location)
         yield record, query_id
-
-
-def finite(score: Any) -> float | None:
-    """Return the score as a finite float, else None: the list's order is the rank, scores are informative only."""
-    if isinstance(score, bool) or not isinstance(score, int | float):
-        return None
-    try:
-        return float(score) if math.isfinite(score) else None
-    except OverflowError:
-        return None
-
-
-def text_id(title: str | None, text: str) -> str:
-    """Return the id of a document that has none: a hash of its title and text."""
-    content = "\0".join([title or "", text])
-    return f"text-{xxhash.xxh3_64_hexdigest(content.encode())}"
-
-
-def unnamed_id(title: str | None, text: str, counts: Counter[str]) -> str:
-    """Return the id of a list's next document that has none; ``counts`` has its earlier ones by `text_id`."""
-    doc_id = text_id(title, text)
-    counts[doc_id] += 1
-    return numbered_id(doc_id, counts[doc_id])
-
-
-def numbered_id(doc_id: str, count: int) -> str:
-    """Return the id of the ``count``-th document of a list with the same title and text, and without an id."""
-    return doc_id if count == 1 else f"{doc_id}-{count}"

@@ -7,26 +7,26 @@ from collections.abc import Iterable
 import polars as pl
 
 from erag_ray.files import (
+    DOCUMENT_IDS,
     NUM_NAMED,
     READ_ERRORS,
+    ROW_QUERY_IDS,
+    RUN_IDS,
+    TEXT_KEYS,
     Diagnostics,
-    has_columns,
+    column_names,
+    id_column,
+    lookalikes,
     number_column,
+    numbered_id,
     report_unreadable,
     scan_parquet,
     text_column,
-)
-from erag_ray.runs.entries import (
-    ENTRY_COLUMNS,
-    as_entries,
-    in_trec_order,
-    numbered_id,
-    report_repeats,
     text_id,
+    unread_id,
 )
-
-OPTIONAL_TEXTS = ("doc_id", "title", "text")
-"""Columns of strings that a file may lack; ``doc_id`` only where it has ``text``."""
+from erag_ray.runs.entries import ENTRY_COLUMNS, as_entries, in_trec_order, of_run, report_repeats
+from erag_ray.runs.orders import BY_ROW, report_rising
 
 
 def read_parquet(
@@ -34,12 +34,13 @@ def read_parquet(
 ) -> pl.DataFrame:
     """Read a Parquet run: ``query_id, doc_id`` and ``rank`` (1..n in each list) or, without it, ``score``.
 
-    Optional columns: ``run_id`` (several runs in one file), ``text`` and ``title`` (then ``doc_id`` may be null or
+    A list that found nothing may have one row of rank 0, without a document, for its ``seconds``. Optional columns:
+    ``run_id`` (several runs in one file), ``text`` and ``title`` (then ``doc_id`` may be null or
     missing: see `entries.text_id`), and ``seconds``, the latency of the query's retrieval, the same in all rows of
     a list.
     """
     empty = pl.DataFrame(schema=ENTRY_COLUMNS)
-    frame = _scanned(path, diagnostics)
+    frame = scan_parquet(path, (), diagnostics)
     columns = None if frame is None else _run_columns(frame, path, diagnostics)
     if frame is None or columns is None:
         return empty
@@ -49,51 +50,49 @@ def read_parquet(
     except READ_ERRORS as error:
         report_unreadable(path, error, diagnostics)
         return empty
-    ranked = _ranked(_with_ids(_checked(table, path, diagnostics)), name, path, diagnostics, precision)
+    is_empty = _found_nothing(table)
+    found_nothing, table = table.filter(is_empty), _without_constant_rank(table.filter(~is_empty))
+    good = _with_ids(_checked(table, path, diagnostics))
+    if "rank" not in columns:
+        report_rising(good.with_columns(rank="row"), name, path, diagnostics, BY_ROW)
+    ranked = _ranked(good, name, path, diagnostics, precision)
     report_repeats(ranked, name, path, diagnostics)
-    return as_entries(_with_seconds(ranked, name, path, diagnostics), name)
-
-
-def _scanned(path: str, diagnostics: Diagnostics) -> pl.LazyFrame | None:
-    frame = scan_parquet(path, (), diagnostics)
-    if frame is None:
-        return None
-    needed = ("query_id",) if "text" in frame.collect_schema().names() else ("query_id", "doc_id")
-    return frame if has_columns(frame, needed, path, diagnostics) else None
+    lists = _with_seconds(ranked, name, path, diagnostics)
+    return pl.concat([as_entries(lists, name), as_entries(found_nothing, name)])
 
 
 def _run_columns(frame: pl.LazyFrame, path: str, diagnostics: Diagnostics) -> dict[str, pl.Expr] | None:
-    names = frame.collect_schema().names()
+    num_before, names = diagnostics.num_errors, column_names(frame)
+    columns = {"query_id": id_column(frame, ROW_QUERY_IDS, path, diagnostics)}
+    text = next((name for name in TEXT_KEYS if name in names), None)
+    if text is None or DOCUMENT_IDS.among(names):
+        columns["doc_id"] = id_column(frame, DOCUMENT_IDS, path, diagnostics)
+    else:
+        columns["doc_id"] = pl.lit(None, dtype=pl.String)
+        unread = [f"{path}: {unread_id(f'the column {name!r}')}" for name in lookalikes(names)]
+        diagnostics.error(f"unread ids in {path}", *unread)
     if "rank" not in names and "score" not in names:
-        text = f"{path}: no column 'rank' or 'score'; it has {', '.join(names[1:])}"
-        diagnostics.error(f"missing columns in {path}", text)
-        return None
-    texts = ["query_id", *(name for name in OPTIONAL_TEXTS if name in names)]
-    columns = {name: text_column(frame, name, path, diagnostics) for name in texts}
+        fault = f"{path}: no column 'rank' or 'score'; it has {', '.join(names)}"
+        diagnostics.error(f"missing columns in {path}", fault)
+    for column, source in (("text", text), ("title", "title")):
+        if source in names:
+            columns[column] = text_column(frame, str(source), path, diagnostics)
     if "rank" in names:
         columns["rank"] = number_column(frame, "rank", path, diagnostics, whole=True)
     for column in ("score", "seconds"):
         columns[column] = pl.lit(None, dtype=pl.Float64)
         if column in names:
             columns[column] = number_column(frame, column, path, diagnostics, whole=False)
-    if "text" in columns and "doc_id" not in columns:
-        columns["doc_id"] = pl.lit(None, dtype=pl.String)
     good = {name: column for name, column in columns.items() if column is not None}
-    return good if len(good) == len(columns) else None
+    return good if diagnostics.num_errors == num_before else None
 
 
 def _chosen_run(frame: pl.LazyFrame, name: str, path: str, diagnostics: Diagnostics) -> pl.LazyFrame:
-    """Select the run called ``name`` from a file with several values of ``run_id``."""
-    if "run_id" not in frame.collect_schema().names():
+    """Select the run called ``name`` from a file with several values of ``run_id`` (or another of `RUN_IDS`)."""
+    if not RUN_IDS.among(column_names(frame)):
         return frame
-    column = text_column(frame, "run_id", path, diagnostics)
-    if column is None:
-        return frame
-    run_ids = frame.select(column.unique().sort()).collect()["run_id"].to_list()
-    if len(run_ids) > 1 and name not in run_ids:
-        text = f"{path}: no run {name!r}; the file has {', '.join(map(str, run_ids))}"
-        diagnostics.error(f"no such run in {path}", text)
-    return frame.filter(column == name) if len(run_ids) > 1 else frame
+    column = id_column(frame, RUN_IDS, path, diagnostics)
+    return frame if column is None else of_run(frame, column, name, path, diagnostics)
 
 
 def _checked(table: pl.DataFrame, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
@@ -122,6 +121,15 @@ def _is_duration() -> pl.Expr:
     return pl.col("seconds").is_finite() & (pl.col("seconds") >= 0)
 
 
+def _found_nothing(table: pl.DataFrame) -> pl.Series:
+    """Return which rows say that a list has no documents: of rank 0, with ``seconds`` and without id and text."""
+    if "rank" not in table.columns:
+        return pl.repeat(False, table.height, eager=True)
+    texts = [name for name in ("doc_id", "text") if name in table.columns]
+    has_document = pl.any_horizontal(_is_filled(name) for name in texts)
+    return table.select(((pl.col("rank") == 0) & ~has_document & _is_duration()).fill_null(False)).to_series()
+
+
 def _with_ids(table: pl.DataFrame) -> pl.DataFrame:
     """Give each document without an id the hash of its title and text."""
     if "text" not in table.columns or table.select(_is_filled("doc_id").all()).item():
@@ -139,24 +147,36 @@ def _with_ids(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(doc_id=pl.coalesce(pl.Series(numbered, dtype=pl.String), "doc_id"))
 
 
+def _without_constant_rank(table: pl.DataFrame) -> pl.DataFrame:
+    """Drop a rank that is the same in all rows of longer lists: it is no order, and the scores are."""
+    if "rank" not in table.columns or not table["score"].count():
+        return table
+    is_constant = (pl.col("rank").n_unique() == 1) & (pl.len() > 1)
+    lists = (
+        table.group_by("query_id").agg(is_constant.alias("constant"), num=pl.len()).filter(pl.col("num") > 1)
+    )
+    return table.drop("rank") if lists.height and lists["constant"].all() else table
+
+
 def _ranked(
     table: pl.DataFrame, name: str, path: str, diagnostics: Diagnostics, precision: type[pl.DataType]
 ) -> pl.DataFrame:
-    if "rank" not in table.columns:
-        return in_trec_order(table, precision)
-    return _renumbered(table.sort("query_id", "rank"), name, path, diagnostics)
+    if "rank" in table.columns:
+        return _renumbered(table.sort("query_id", "rank"), name, path, diagnostics)
+    return in_trec_order(table, precision)
 
 
 def _renumbered(ranked: pl.DataFrame, name: str, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
-    """Number the lists 1, 2, ...; record an error for each list with other ranks."""
-    expected = pl.int_range(1, pl.len() + 1).over("query_id")
+    """Number the lists 1, 2, ...; record an error for each list with other ranks, unless all begin with 0."""
+    first = ranked["rank"].min()
+    expected = pl.int_range(pl.len()).over("query_id") + (0 if first == 0 else 1)
     wrong = ranked.filter(pl.col("rank") != expected).unique("query_id", keep="first", maintain_order=True)
     texts = [
         f"{path}: run {name!r}, query {query!r}: ranks must be 1, 2, ... without gaps or repeats, got {rank}"
         for query, rank in wrong.select("query_id", "rank").head(NUM_NAMED).iter_rows()
     ]
     diagnostics.error(f"lists with wrong ranks in run {name!r}", *texts, count=wrong.height)
-    return ranked.with_columns(rank=expected)
+    return ranked.with_columns(rank=pl.int_range(1, pl.len() + 1).over("query_id"))
 
 
 def _with_seconds(ranked: pl.DataFrame, name: str, path: str, diagnostics: Diagnostics) -> pl.DataFrame:

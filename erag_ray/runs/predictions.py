@@ -10,8 +10,17 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.files import NUM_NAMED, Diagnostics, Record, identifier, shown
-from erag_ray.runs.entries import RUN_COLUMNS, as_entries, finite, records_by_query
+from erag_ray.files import (
+    DOCUMENT_IDS,
+    NUM_NAMED,
+    QUESTION_IDS,
+    Diagnostics,
+    Record,
+    checked_id,
+    finite,
+    page_key,
+)
+from erag_ray.runs.entries import RUN_COLUMNS, as_entries, records_by_query
 
 PREDICTION_COLUMNS = pl.Schema(
     {
@@ -29,11 +38,11 @@ _Entry = tuple[str | None, float | None, str | None, str | None]
 def read_predictions(name: str, path: str, diagnostics: Diagnostics) -> pl.DataFrame:
     """Read the provenance lists of ``{"id", "output": [{"provenance": [...]}]}``, in order, as entries.
 
-    An entry's ``doc_id`` (or ``passage_id``) is the document; without one, ``wikipedia_id`` and ``text`` (the
-    column ``page_text``) identify it.
+    An entry's ``doc_id`` (or another of `DOCUMENT_IDS`) is the document; without one, ``wikipedia_id`` and ``text``
+    (the column ``page_text``) identify it.
     """
     rows: list[tuple[Any, ...]] = []
-    for record, query_id in records_by_query(path, "id", name, diagnostics):
+    for record, query_id in records_by_query(path, QUESTION_IDS, name, diagnostics):
         entries = list(_entries(record, query_id, name))
         if not record.faulty:
             rows.extend((query_id, rank, *entry) for rank, entry in enumerate(entries, 1))
@@ -43,7 +52,11 @@ def read_predictions(name: str, path: str, diagnostics: Diagnostics) -> pl.DataF
 
 def _entries(record: Record, query_id: str, name: str) -> Iterator[_Entry]:
     if "output" not in record.values:
-        record.fault("predictions without output", f"query {query_id!r} of run {name!r} has no output")
+        named = [key for key, value in record.values.items() if isinstance(value, list)]
+        advice = f". Lists with texts are under documents, not {named[0]}" if named else ""
+        record.fault(
+            "predictions without output", f"query {query_id!r} of run {name!r} has no output{advice}"
+        )
     lists = [record.objects_of(output, "provenance") for output in record.objects("output")]
     filled = [sources for sources in lists if sources]
     if len(filled) > 1:
@@ -63,29 +76,32 @@ def _entries(record: Record, query_id: str, name: str) -> Iterator[_Entry]:
 
 
 def _entry(source: dict[str, Any], record: Record) -> _Entry:
-    doc_id = _id_under("doc_id", source, record) or _id_under("passage_id", source, record)
-    page_id = identifier(source.get("wikipedia_id"))
-    text, score = source.get("text"), source.get("score")
+    try:
+        doc_id, _ = DOCUMENT_IDS.id_of(source)
+        page_id = checked_id(source.get("wikipedia_id"), "wikipedia_id") if doc_id is None else None
+    except ValueError as error:
+        record.fault("wrong ids", str(error))
+        return None, None, None, None
+    text = source.get("text")
     if doc_id is None and page_id is None:
         record.fault("entries without an id", "an entry has neither doc_id, passage_id nor wikipedia_id")
-    page = page_id.strip() if page_id is not None and doc_id is None else None
-    return doc_id, finite(score), page, text if isinstance(text, str) and page is not None else None
-
-
-def _id_under(key: str, source: dict[str, Any], record: Record) -> str | None:
-    """Return the id under ``key``; None if missing, null or blank; None and an error if it is not an id."""
-    value = source.get(key)
-    if identifier(value) is None and value is not None and not isinstance(value, str):
-        record.fault(f"wrong {key}", f"{key} is {shown(value)}; it must be a string or a number")
-    return identifier(value)
+    page = page_key(page_id) if page_id is not None else None
+    return (
+        doc_id,
+        finite(source.get("score")),
+        page,
+        text if isinstance(text, str) and page is not None else None,
+    )
 
 
 def resolve_pages(entries: pl.DataFrame, corpus: pl.DataFrame, diagnostics: Diagnostics) -> pl.DataFrame:
     """Return RUNS: entries identified only by page get a passage of CORPUS; other entries are unchanged.
 
     The passage is the page's passage with the entry's text, else the page's first. A passage that repeats in a list
-    keeps its first rank, and ranks are renumbered 1..n. A page without passages in ``corpus`` is an error.
+    keeps its first rank, and ranks are renumbered 1..n. A page without passages in ``corpus`` is an error. Lists that
+    found nothing (rank 0) are left out.
     """
+    entries = entries.filter(pl.col("rank") > 0)
     if not entries["doc_id"].null_count():
         return entries.select(RUN_COLUMNS.names())
     joined = _with_passages(entries, corpus)

@@ -21,25 +21,32 @@ def load_corpus(
     entries: pl.DataFrame,
     diagnostics: Diagnostics,
     *,
-    doc_ids: pl.Series,
-    page_ids: pl.Series,
+    gold: pl.DataFrame,
 ) -> pl.DataFrame:
-    """Return CORPUS of the documents of runs and of gold passages: from the passage files and from the lists.
+    """Return CORPUS of the documents of runs, and of gold documents and pages: from passage files and from the lists.
 
     Args:
         paths: passage files; there may be none where the entries bring texts.
         entries: of all runs, cut to what is used.
         diagnostics: receives all errors and warnings, also two texts under one id.
-        doc_ids: further documents to load.
-        page_ids: pages whose passages are loaded, beside those of the entries.
+        gold: PROVENANCE; the passages of a page with the id of a gold document are loaded too.
     """
-    if not paths and entries["text"].count():
+    if not paths:
+        # lists of no question have an error of their own
+        if entries.height and not entries["text"].count():
+            run, query, *ids = entries.select("run_id", "query_id", "doc_id", "page_id").row(0)
+            example = f" (run {run!r}, query {query!r}: {next(one for one in ids if one is not None)!r})"
+            diagnostics.error(
+                "no passages",
+                f"passages: none are given, and the lists have ids without texts{example}. Set passages to the texts "
+                "of the documents, or give lists with texts",
+            )
         return with_texts(pl.DataFrame(schema=CORPUS_COLUMNS), entries, diagnostics)
     corpus = load_passages(
         paths,
         diagnostics,
-        doc_ids=pl.concat([entries["doc_id"], doc_ids]).drop_nulls(),
-        page_ids=pl.concat([entries["page_id"], page_ids]).drop_nulls(),
+        doc_ids=[*entries["doc_id"].drop_nulls(), *gold["doc_id"].drop_nulls()],
+        page_ids=[*entries["page_id"], *gold["page_id"], *gold["doc_id"]],
     )
     return with_texts(corpus, entries, diagnostics)
 
@@ -90,7 +97,10 @@ def _described(pair: Sequence[dict[str, object]], noun: str) -> str:
         f"{_cut(text, start)} ({_source(row)})" for text, row in zip((one, other), pair, strict=True)
     )
     document = pair[0]["doc_id"]
-    return f"document {document!r} has two {noun}s: {first} and {second}. Give each {noun} an id of its own"
+    return (
+        f"document {document!r} has two {noun}s: {first} and {second}. Give each {noun} an id of its own, or leave "
+        "out an id that several share: documents of lists are then called by a hash of their title and text"
+    )
 
 
 def _num_same(one: str, other: str) -> int:

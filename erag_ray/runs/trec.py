@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import polars as pl
 
 from erag_ray.files import Path
+from erag_ray.store import replace_file
 
 
 def write_trec_run(runs: pl.DataFrame, path: Path) -> None:
@@ -85,4 +86,4 @@ def _write(path: Path, lines: Iterable[str]) -> None:
                 stream.writelines(line.encode() for line in lines)
         else:
             raw.writelines(line.encode() for line in lines)
-    os.replace(unfinished, file)
+    replace_file(unfinished, file)

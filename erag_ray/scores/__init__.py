@@ -9,12 +9,14 @@ outside the package exports a `Score` and is named ``package.module:name``.
 
 from __future__ import annotations
 
+import contextlib
+
 from erag_ray.registry import find_instance
+from erag_ray.scores.abstention import abstained
 from erag_ray.scores.base import Score
 from erag_ray.scores.chat import (
     COMPARISONS,
     SHORT_ANSWERS,
-    abstained,
     char_f1,
     in_language,
     is_language_score,
@@ -23,7 +25,15 @@ from erag_ray.scores.chat import (
 )
 from erag_ray.scores.judged import JUDGEMENTS, judged, needs_judgement
 from erag_ray.scores.kilt import accuracy, exact_match, may_be_accurate, may_match_exactly, token_f1
-from erag_ray.scores.normalization import ENGLISH, check_language, english_form, normalize_answer
+from erag_ray.scores.normalization import (
+    ENGLISH,
+    UNSPACED,
+    check_language,
+    english_form,
+    has_word,
+    normalize_answer,
+    whole_words,
+)
 from erag_ray.scores.outputs import Scoring, score_outputs, usable_answers
 from erag_ray.scores.rouge_l import rouge_l_google, rouge_l_kilt
 from erag_ray.user_code import with_guards
@@ -35,6 +45,7 @@ __all__ = [
     "JUDGEMENTS",
     "SCORES",
     "SHORT_ANSWERS",
+    "UNSPACED",
     "Score",
     "Scoring",
     "abstained",
@@ -42,6 +53,7 @@ __all__ = [
     "char_f1",
     "check_language",
     "exact_match",
+    "has_word",
     "in_language",
     "is_language_score",
     "judged",
@@ -54,8 +66,10 @@ __all__ = [
     "rouge_l_kilt",
     "score_named",
     "score_outputs",
+    "score_sign",
     "token_f1",
     "usable_answers",
+    "whole_words",
 ]
 
 
@@ -70,6 +84,13 @@ def score_named(name: str) -> Score:
         return language_score(name)
     score = find_instance("score", name, SCORES, Score, "binary=True, normalises=False")
     return with_guards(score, f"score {name}", "may_match")
+
+
+def score_sign(name: str) -> int:
+    """Return 1 if more of a score is better, -1 if less is, 0 for neither; 1 for user code that is not installed."""
+    with contextlib.suppress(ValueError):
+        return score_named(name).sign
+    return 1
 
 
 SCORES: dict[str, Score] = {
@@ -89,7 +110,7 @@ SCORES: dict[str, Score] = {
         # no may_match: later tokens can always add a match and never undo one
         Score(name="match", function=match, binary=True, normalises=True, normalize=english_form),
         Score(name="char_f1", function=char_f1, binary=False, normalises=True, normalize=english_form),
-        Score(name="abstained", function=abstained, binary=True, normalises=False),
+        Score(name="abstained", function=abstained, binary=True, normalises=False, sign=0),
         Score(
             name="judged",
             function=judged,

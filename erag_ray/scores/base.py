@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from erag_ray.scores.normalization import normalized
 
@@ -23,6 +24,8 @@ class Score:
             score 1. It must be False only if no continuation does, since early stopping ends the output there. None:
             no early stopping.
         normalize: how texts are normalised.
+        sign: 1: more is better; -1: less is better; 0: neither, such as the share of questions that the reader leaves
+            unanswered. No run is best by such a score.
         needs_judge: the values come from the job's judge, not from the function.
     """
 
@@ -32,6 +35,7 @@ class Score:
     normalises: bool
     may_match: Callable[[str, Sequence[str]], bool] | None = None
     normalize: Callable[[str], str] = normalized
+    sign: Literal[1, 0, -1] = 1
     needs_judge: bool = False
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from erag_ray.scores.base import Score, best_over_gold_answers, multiset_f1
-from erag_ray.scores.normalization import ENGLISH, LANGUAGES, check_language, english_form, form_of
+from erag_ray.scores.normalization import ENGLISH, LANGUAGES, check_language, form_of
 
 
 class Comparison(NamedTuple):
@@ -45,7 +45,7 @@ def char_f1(output: str, answers: Sequence[str]) -> float:
 
 
 def _equal(form: str, gold: str) -> float:
-    return float(form == gold)
+    return float(bool(gold) and form == gold)
 
 
 def _contains(form: str, gold: str) -> float:
@@ -114,54 +114,3 @@ def language_score(name: str) -> Score:
         normalises=True,
         normalize=form_of(language),
     )
-
-
-# --- abstention ---
-
-ABSTENTIONS = (
-    "NO-RESPONSE",
-    "I don't know",
-    "I do not know",
-    "I'm not sure",
-    "I am not sure",
-    "cannot answer",
-    "can not answer",
-    "can't answer",
-    "unable to answer",
-    "cannot determine",
-    "unable to determine",
-    "cannot be determined",
-    "can not be determined",
-    "can't be determined",
-    "not enough information",
-    "enough information to",
-    "insufficient information",
-    "no information about",
-    "no information on",
-    "not mentioned in",
-    "not specified in",
-    "passage does not",
-    "passage doesn't",
-    "passages do not",
-    "passages don't",
-    "context does not",
-    "context doesn't",
-    "text does not",
-    "text doesn't",
-)
-"""Phrases of English outputs that abstain; compared without case, punctuation and articles."""
-
-
-def abstained(output: str, answers: Sequence[str] = ()) -> float:
-    """Return 1 if the output contains one of `ABSTENTIONS`, else 0.
-
-    Measures how often a reader abstains, not how often it is right: more is not better, gold answers are ignored, and
-    no dataset uses it by default. "I don't know, perhaps Paris" abstains and also matches "Paris".
-    """
-    text = f" {form_of(ENGLISH)(output)} "
-    return float(any(f" {phrase} " in text for phrase in _phrases()))
-
-
-@functools.cache
-def _phrases() -> tuple[str, ...]:
-    return tuple(map(english_form, ABSTENTIONS))

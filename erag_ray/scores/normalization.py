@@ -59,31 +59,42 @@ _SEPARATORS = _Separators()
 # apostrophe; hyphen, non-breaking hyphen, figure dash, en dash, minus
 _TYPOGRAPHIC = dict.fromkeys(map(ord, "\u2019\u2010\u2011\u2012\u2013\u2212"))
 _IN_NUMBER = re.compile(r"(?<=\d)[.,](?=\d)")
-_SCRIPTS = (
+UNSPACED = (
     "\u3005-\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
-    "\u3041-\u30ff\u31f0-\u31ff"  # Hiragana, Katakana
+    "\u3041-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # Hiragana, Katakana
     "\u1100-\u11ff\u3131-\u318e\ua960-\ua97f\uac00-\ud7ff"  # Hangul
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # Thai, Lao, Myanmar, Khmer
+    # Thai, Lao, Myanmar, Khmer, without their digits
+    "\u0e00-\u0e4f\u0e5a-\u0ecf\u0eda-\u0eff\u1000-\u103f\u104a-\u108f\u109a-\u109f\u1780-\u17df\u17ea-\u17ff"
 )
-_CHARACTERS = re.compile(rf"[{_SCRIPTS}]|[^\s{_SCRIPTS}]+")
+"""Characters that are tokens of their own, as ranges of a regular expression: scripts without spaces between words, and
+Hangul, whose particles are attached to words."""
+_TOKENS = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]+")
+
+
+def has_word(text: str) -> bool:
+    """Return whether a text has a letter or a number; others, such as "*", "\u00d7" or "\u2116", are only signs."""
+    return any(map(str.isalnum, text))
+
+
+def whole_words(pattern: str) -> str:
+    """Return a regular expression for a pattern at word boundaries; characters of `UNSPACED` are words of their own."""
+    start = rf"(?:(?<![^\W{UNSPACED}])|(?=[{UNSPACED}]))"
+    end = rf"(?:(?![^\W{UNSPACED}])|(?<=[{UNSPACED}]))"
+    return f"{start}(?:{pattern}){end}"
 
 
 def word_form(text: str) -> str:
-    """Return the form of a text in a language with spaces between words.
+    """Return the form of a text in a language other than English; "" for a text that is only signs.
 
     NFKC and case folding; punctuation and symbols (Unicode categories P and S) separate words, but "." and "," inside
-    a number are removed ("1,000" -> "1000"), and so are invisible format characters. Articles stay.
+    a number are removed ("1,000" -> "1000"), and so are invisible format characters. Articles stay. Each character of
+    `UNSPACED` is a token, and runs of other characters are one, as in CMRC 2018 and MLQA ("mixed segmentation"): "5" is
+    not in "2015\ub144".
     """
+    if not has_word(text):
+        return ""
     folded = _IN_NUMBER.sub("", _folded(text))
-    return " ".join(_nfkc(folded.translate(_SEPARATORS)).split())
-
-
-def character_form(text: str) -> str:
-    """Return `word_form` with each character of a script without spaces, or of Hangul, as a separate token.
-
-    Runs of other characters are one token, as in CMRC 2018 and MLQA ("mixed segmentation"): "5" is not in "2015년".
-    """
-    return " ".join(_CHARACTERS.findall(word_form(text)))
+    return _if_word(" ".join(_TOKENS.findall(_nfkc(folded.translate(_SEPARATORS)))))
 
 
 def english_form(text: str) -> str:
@@ -93,7 +104,11 @@ def english_form(text: str) -> str:
     curly quotation marks, which chat models often write, separate words. Texts that are equal by `normalize_answer`
     stay equal.
     """
-    return normalize_answer(word_form(normalize_answer(text).translate(_TYPOGRAPHIC)))
+    return _if_word(normalize_answer(word_form(normalize_answer(text).translate(_TYPOGRAPHIC))))
+
+
+def _if_word(form: str) -> str:
+    return form if has_word(form) else ""
 
 
 def _folded(text: str) -> str:
@@ -105,16 +120,12 @@ def _nfkc(text: str) -> str:
     return unicodedata.normalize("NFKC", text)
 
 
-CHARACTER_LANGUAGES = frozenset({"ja", "km", "ko", "lo", "my", "th", "zh"})
-"""Languages with `character_form`: no spaces between words, or (Korean) particles attached to them."""
-_WORD_LANGUAGES = (
-    "ar bg bn ca cs da de el es et eu fa fi fr he hi hr hu id it lt lv ms nl no pl pt ro ru sk sl sr sv sw ta te tr uk "
-    "ur vi"
+_LANGUAGES = (
+    "ar bg bn ca cs da de el en es et eu fa fi fr he hi hr hu id it ja km ko lo lt lv ms my nl no pl pt ro ru sk sl sr "
+    "sv sw ta te th tr uk ur vi zh"
 )
-WORD_LANGUAGES = frozenset(_WORD_LANGUAGES.split())
-"""Languages with `word_form`."""
 ENGLISH = "en"
-LANGUAGES = CHARACTER_LANGUAGES | WORD_LANGUAGES | {ENGLISH}
+LANGUAGES = frozenset(_LANGUAGES.split())
 """ISO 639-1."""
 
 
@@ -136,5 +147,4 @@ def form_of(language: str) -> Form:
         ValueError: the language is unknown.
     """
     check_language(language)
-    form = character_form if language in CHARACTER_LANGUAGES else word_form
-    return functools.lru_cache(NUM_CACHED)(english_form if language == ENGLISH else form)
+    return functools.lru_cache(NUM_CACHED)(english_form if language == ENGLISH else word_form)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import logging
 import os
+import re
 import socket
 import time
 from collections.abc import Iterator
@@ -12,92 +14,126 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from erag_ray.errors import InputError
+from erag_ray.ownership import MARKER, UNFINISHED, Ledger, read_marker
+from erag_ray.stages.claim import claim
 from erag_ray.store import (
     LEASE_SECONDS,
     LEASES,
-    UNFINISHED,
     Folder,
     Lease,
+    fields_of,
     is_leased,
-    last_beat,
     new_job_id,
+    read_sign,
+    runs_here,
+    sealing_under,
 )
 
 logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.5
+SIGN = re.compile(r".+@.*@\d+")
+"""Names of signs: job, host and process."""
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS)
 
 
 @contextlib.contextmanager
 def locked(out: str) -> Iterator[None]:
-    """While open, no other job begins to write to ``out``.
+    """While open, this job has the folder ``out``: it is marked as a job's, and no other job begins to write there.
 
-    What a job that was killed has left is waited for until it has shown no life for `LEASE_SECONDS`; on this machine it
-    is known at once whether its process is gone. A folder that cannot be written is left to the checks of the job.
+    A job whose process has ended on this machine is known to be gone; any other is waited for until its sign is
+    unchanged for `LEASE_SECONDS`.
 
     Raises:
-        InputError: another job is writing there.
+        InputError: the folder cannot be written, is no job's, or another job is writing there.
     """
     with contextlib.ExitStack() as stack:
-        try:
-            _claim(stack, out)
-        except InputError:
-            raise
-        except (OSError, ValueError, pa.ArrowException):
-            pass
+        with _as_input_error(out):
+            folder = Folder(out, is_shared=True)
+            stack.callback(_remove_empty, folder, is_new=not folder.exists())
+            claim(folder)
+            lease = stack.enter_context(_only_lease(folder))
+            stack.enter_context(sealing_under(lease))
+            ledger = folder.claim()
+            ledger.settle()
+        stack.callback(_settle, ledger, lease)
         yield
 
 
-def _claim(stack: contextlib.ExitStack, out: str) -> None:
-    folder, name = Folder(out), f"{new_job_id()}@{socket.gethostname()}@{os.getpid()}"
-    for other in folder.names(LEASES):
-        _wait_for(folder, other)
-    # at the end of the stack the lease ends first
-    stack.callback(_tidy, folder)
-    stack.enter_context(Lease(folder, name))
-    # of two that begin at once, the one of the later name gives way
-    for other in (other for other in folder.names(LEASES) if other < name):
-        if is_leased(folder, other):
-            raise _refusal(folder, other)
-
-
-def _tidy(folder: Folder) -> None:
-    """Folders of signs are deleted when no job is left that needs them."""
+def _settle(ledger: Ledger, lease: Lease) -> None:
+    # what a full disk does not take is in the records, for the next job
     with contextlib.suppress(OSError):
-        for name in (LEASES, UNFINISHED):
-            if not folder.names(LEASES) and not folder.names(name):
-                folder.delete_folder(name)
+        if not lease.is_lost:
+            ledger.settle()
 
 
-def _wait_for(folder: Folder, other: str) -> None:
-    """Until another job has ended, or has shown no life for so long that it must have."""
-    first = last_beat(folder, other)
-    is_named = False
-    while is_leased(folder, other) and not _is_gone(other):
-        if last_beat(folder, other) != first:
-            raise _refusal(folder, other)
-        if not is_named:
-            text = f"{folder.root}: the job {other} may still be writing; waiting up to {LEASE_SECONDS:.0f} s for it"
-            logger.warning("%s", text)
-        is_named = True
-        time.sleep(LOOK_SECONDS)
-    folder.delete(LEASES, other)
+def _remove_empty(folder: Folder, *, is_new: bool) -> None:
+    """Delete the marker of a folder in which there is nothing else, and a new folder."""
+    with contextlib.suppress(OSError, pa.ArrowException):
+        if not folder.names(LEASES):
+            for name in (LEASES, UNFINISHED):
+                folder.prune(name)
+            if read_marker(folder) == [] and folder.entries() == [MARKER]:
+                folder.delete(MARKER)
+            if is_new:
+                folder.prune()
 
 
-def _is_gone(other: str) -> bool:
-    """Whether it ran on this machine and its process is no more."""
-    *_, host, process = other.split("@")
-    if host != socket.gethostname() or not process.isdigit():
-        return False
+@contextlib.contextmanager
+def _as_input_error(out: str) -> Iterator[None]:
     try:
-        os.kill(int(process), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False
+        yield
+    except InputError:
+        raise
+    except (OSError, ValueError, pa.ArrowException) as error:
+        if getattr(error, "errno", None) in DISK_ERRORS:
+            raise
+        raise InputError([f"out: cannot write to {out}: {error}"]) from error
 
 
-def _refusal(folder: Folder, other: str) -> InputError:
-    return InputError(
-        [f"out: the job {other} is writing to {folder.root}; wait for it, or choose another out"]
-    )
+@contextlib.contextmanager
+def _only_lease(folder: Folder) -> Iterator[Lease]:
+    """Yield a lease that no other job has: of several that begin at once, the first by name.
+
+    Raises:
+        InputError: another job has one.
+    """
+    name = f"{new_job_id()}@{socket.gethostname()}@{os.getpid()}"
+    first: dict[str, bytes] = {}
+    replaced: list[str] = []
+    is_logged = False
+    with Lease(folder, name, has_folder=False) as lease:
+        while others := [other for other in folder.names(LEASES) if other != name and SIGN.fullmatch(other)]:
+            for other in others:
+                sign = read_sign(folder, other)
+                if sign is None:
+                    continue
+                if not is_leased(folder, other):
+                    replaced.append(other)
+                    lease.tell(replaced=replaced)
+                    folder.delete(LEASES, other)
+                    continue
+                is_alive = runs_here(sign) or sign != first.setdefault(other, sign)
+                if is_alive and (other < name or _has_folder(sign)):
+                    text = f"out: the job {other} is writing to {folder.root}; wait for it, or choose another out"
+                    raise InputError([text])
+            if first and not is_logged:
+                is_logged = True
+                logger.warning(
+                    "%s: the job %s may still be writing; waiting up to %.0f s for it",
+                    folder.root,
+                    next(iter(first)),
+                    LEASE_SECONDS,
+                )
+            time.sleep(LOOK_SECONDS)
+        lease.tell(has_folder=True)
+        if lease.is_lost:
+            raise InputError(
+                [f"out: another job has taken {folder.root}; wait for it, or choose another out"]
+            )
+        yield lease
+
+
+def _has_folder(sign: bytes) -> bool:
+    """Return whether the job of a sign has the folder; False while the sign is being written."""
+    is_of_version_0_2 = sign.replace(b".", b"").isdigit()
+    return is_of_version_0_2 or fields_of(sign).get("has_folder") is True

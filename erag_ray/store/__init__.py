@@ -8,6 +8,9 @@ Tables have three forms:
 - an *open store* (`ResponseStore`) is append-only: many jobs add whole files. A file is written under ``_unfinished/``
   and moved into place, so that it is complete whenever it is visible.
 
+A job's folder has a marker with the names of the files that jobs have written there (`ownership`): no other file is
+replaced or deleted.
+
 Input: Arrow tables that conform to `schemas`. Output: Polars frames of the same schema.
 """
 
@@ -24,40 +27,50 @@ from erag_ray.store.fingerprints import (
     new_job_id,
     provenance_of_code,
 )
-from erag_ray.store.folder import UNFINISHED, Folder, as_frame
+from erag_ray.store.folder import TORN, Folder, as_frame, replace_file, sync
 from erag_ray.store.huggingface import dataset_name, dataset_rows, is_dataset
-from erag_ray.store.lease import LEASE_SECONDS, LEASES, Lease, is_leased, last_beat
+from erag_ray.store.lease import (
+    LEASE_SECONDS,
+    LEASES,
+    Lease,
+    fields_of,
+    is_leased,
+    read_sign,
+    runs_here,
+    sealing_under,
+)
 from erag_ray.store.mapped import open_mapped, write_mapped
-from erag_ray.store.responses import KEY_COLUMNS, ResponseStore, keys_digest, old_store_notes
+from erag_ray.store.responses import KEY_COLUMNS, NOTES, ResponseStore, keys_digest, old_store_notes
 from erag_ray.store.tables import (
+    DIGEST,
     MANIFEST,
     TABLE_MANIFEST,
     TableStore,
     TableWriter,
     content_digest,
     part_paths,
+    read_back,
     read_manifest,
     whole_manifest,
 )
-from erag_ray.store.tracebacks import JobTracebacks, TracebackFiles, traceback_folder
 
 __all__ = [
     "CACHE",
+    "DIGEST",
     "KEY_COLUMNS",
     "LEASES",
     "LEASE_SECONDS",
     "MANIFEST",
+    "NOTES",
     "NOT_LOCAL",
     "ROW",
     "TABLE_MANIFEST",
-    "UNFINISHED",
+    "TORN",
     "Folder",
-    "JobTracebacks",
     "Lease",
     "ResponseStore",
     "TableStore",
     "TableWriter",
-    "TracebackFiles",
     "as_frame",
     "cache_folder",
     "cached_digest",
@@ -65,6 +78,7 @@ __all__ = [
     "content_digest",
     "dataset_name",
     "dataset_rows",
+    "fields_of",
     "file_digest",
     "file_stamp",
     "fingerprint",
@@ -73,7 +87,6 @@ __all__ = [
     "is_folder",
     "is_leased",
     "keys_digest",
-    "last_beat",
     "new_job_id",
     "old_store_notes",
     "open_array",
@@ -81,11 +94,16 @@ __all__ = [
     "open_mapped",
     "part_paths",
     "provenance_of_code",
+    "read_back",
     "read_manifest",
+    "read_sign",
+    "replace_file",
+    "runs_here",
     "scan_file",
+    "sealing_under",
     "size_of",
     "start_of",
-    "traceback_folder",
+    "sync",
     "whole_manifest",
     "write_array",
     "write_mapped",

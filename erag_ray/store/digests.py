@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import filelock
 
 from erag_ray.store.fingerprints import file_digest
+from erag_ray.store.folder import replace_file
 
 CACHE = "ERAG_RAY_CACHE"
 DEFAULT_CACHE = "~/.cache/erag_ray"
@@ -94,4 +95,4 @@ def _cache(entry: pathlib.Path, stamp: dict[str, int | str], digest: str) -> Non
     unfinished = entry.with_suffix(f".{os.getpid()}")
     with contextlib.suppress(OSError):
         unfinished.write_text(json.dumps({"stamp": stamp, "sha256": digest}))
-        os.replace(unfinished, entry)
+        replace_file(unfinished, entry)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import copy
+import errno
 import hashlib
 import os
-import urllib.parse
+import posixpath
+import shutil
 import uuid
 from typing import Any
 
@@ -14,22 +17,96 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 import pyarrow.parquet as pq
 
-from erag_ray.uris import SCHEMES, is_uri, uri_fault
+from erag_ray.ownership import MARKER, TREE, UNFINISHED, Ledger, ancestors, read_marker
+from erag_ray.store.filesystems import open_filesystem
+from erag_ray.uris import is_uri
 
-UNFINISHED = "_unfinished"
+TORN = "_torn"
+"""Folder of files that could not be read, next to those that can."""
 # names in pyarrow.fs: there a file becomes visible when it is complete, and a rename would be a copy
 OBJECT_STORES = ("s3", "gcs", "abfs")
-NUM_ATTEMPTS = 5
-ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+
+
+_LEDGERS: dict[str, Ledger] = {}
+"""The ledgers of this process, by the path of their folder; "" for files in no job's folder."""
 
 
 class Folder:
-    """A folder by local path or URI (``s3://``, ``gs://``, ...)."""
+    """A folder by local path or URI (``s3://``, ``gs://``, ...).
 
-    def __init__(self, root: str) -> None:
+    In a job's folder only files that a job has written are replaced or deleted (`ownership`).
+
+    Args:
+        root: the path or URI.
+        is_shared: whether it is written by several jobs, such as a cache: no list of its files is kept.
+    """
+
+    def __init__(self, root: str, *, is_shared: bool = False) -> None:
         self.root = root
-        self.filesystem, self.path = _open_filesystem(root)
+        self.is_shared = is_shared
+        self.filesystem, self.path = open_filesystem(root)
         self.needs_rename = self.filesystem.type_name not in OBJECT_STORES
+        self.is_local = isinstance(self.filesystem, pafs.LocalFileSystem)
+        self._ledger: Ledger | None = None
+
+    def inside(self, name: str) -> Folder:
+        """Return a folder inside as a shared folder."""
+        return self._shared(self.at(name) if name else self.path)
+
+    def _shared(self, path: str) -> Folder:
+        """Return a shared folder of the same file system."""
+        folder = copy.copy(self)
+        folder.path = folder.root = path
+        folder.is_shared, folder._ledger = True, None
+        return folder
+
+    def _ledger_and_name(self, *names: str) -> tuple[Ledger, str]:
+        """Return the ledger of the job's folder that contains a file, and the file's name there."""
+        ledger, path = self._ledger or self._find_ledger(), posixpath.normpath(self.at(*names))
+        if ledger.root is None:
+            return ledger, path
+        self._ledger = ledger
+        return ledger, "" if path == ledger.root.path else path.removeprefix(f"{ledger.root.path}/")
+
+    def _find_ledger(self) -> Ledger:
+        path = "" if self.is_shared else posixpath.normpath(self.path)
+        while path.strip("/."):
+            root = self._shared(path)
+            # a folder above may not be readable
+            with contextlib.suppress(OSError):
+                if path in _LEDGERS and root.exists(MARKER):
+                    return _LEDGERS[path]
+                if read_marker(root) is not None:
+                    return root.claim()
+            path = path.rpartition("/")[0]
+        return _LEDGERS.setdefault("", Ledger(None))
+
+    def claim(self) -> Ledger:
+        """Return the ledger of this folder, which has a marker, read anew."""
+        path = posixpath.normpath(self.path)
+        self._ledger = _LEDGERS[path] = Ledger(self._shared(path))
+        return self._ledger
+
+    def record(self, *names: str) -> None:
+        """Record a file that is written by other means than this class, before it is written.
+
+        Raises:
+            InputError: there is a file that no job has written.
+        """
+        if not self.is_shared:
+            ledger, name = self._ledger_and_name(*names)
+            if ledger.root is not None or not self.exists(*names):
+                ledger.record(name)
+
+    def is_recorded(self, *names: str) -> bool:
+        """Return whether a job has written a file."""
+        ledger, name = self._ledger_and_name(*names)
+        return ledger.has(name)
+
+    def record_tree(self, *names: str) -> None:
+        """Record a temporary folder with a new name: the next job deletes it completely."""
+        ledger, name = self._ledger_and_name(*names)
+        ledger.record(name + TREE)
 
     def at(self, *names: str) -> str:
         """Return the path of a file or folder inside."""
@@ -42,7 +119,7 @@ class Folder:
 
     def names(self, *below: str, suffix: str = "") -> list[str]:
         """Return the sorted names of the files directly in a folder; none if it does not exist."""
-        if not isinstance(self.filesystem, pafs.LocalFileSystem):
+        if not self.is_local:
             return [info.base_name for info in self.files(*below) if info.base_name.endswith(suffix)]
         # Arrow raises for a name that is not UTF-8
         with contextlib.suppress(FileNotFoundError), os.scandir(self.at(*below)) as entries:
@@ -55,6 +132,15 @@ class Folder:
         infos = self.filesystem.get_file_info(selector)
         return sorted((info for info in infos if info.is_file), key=lambda info: info.base_name)
 
+    def entries(self, *below: str) -> list[str]:
+        """Return the sorted names of the files and folders directly in a folder; none if it does not exist."""
+        if not self.is_local:
+            selector = pafs.FileSelector(self.at(*below), allow_not_found=True)
+            return sorted(info.base_name for info in self.filesystem.get_file_info(selector))
+        with contextlib.suppress(FileNotFoundError):
+            return sorted(os.listdir(self.at(*below)))
+        return []
+
     def exists(self, *names: str) -> bool:
         """Return whether a file or folder inside exists."""
         return self.has(self.at(*names))
@@ -64,41 +150,105 @@ class Folder:
         return bool(self.filesystem.get_file_info(path).type != pafs.FileType.NotFound)
 
     def delete(self, *names: str) -> None:
-        """Delete a file if it exists."""
-        try:
-            self.filesystem.delete_file(self.at(*names))
-        except FileNotFoundError:
+        """Delete a file if it exists; in a job's folder, only if a job has written it."""
+        if self._is_of_others(*names):
             return
+        with contextlib.suppress(FileNotFoundError):
+            self.filesystem.delete_file(self.at(*names))
 
     def delete_folder(self, *names: str) -> None:
-        """Delete a folder and its content if it exists."""
-        if self.exists(*names):
+        """Delete the files of a folder that jobs have written, and the folders that are empty then."""
+        ledger, top = self._ledger_and_name(*names)
+        files, trees = ledger.below(top)
+        for tree in trees:
+            self._shared(ledger.path(tree)).remove_tree()
+        for file in files:
+            with contextlib.suppress(FileNotFoundError):
+                self.filesystem.delete_file(ledger.path(file))
+        for folder in ancestors(files, top):
+            ledger.remove_unfinished(self._shared(ledger.path(folder)), folder)
+            self._shared(ledger.path(folder)).prune()
+        ledger.forget([*files, *trees])
+
+    def remove_tree(self, *names: str) -> None:
+        """Delete a temporary folder completely."""
+        if self.is_local:
+            shutil.rmtree(self.at(*names), ignore_errors=True)
+        elif self.exists(*names):
+            self.filesystem.delete_dir(self.at(*names))
+
+    def prune(self, *names: str) -> None:
+        """Delete a folder if it is empty."""
+        if self.is_local:
+            with contextlib.suppress(OSError):
+                os.rmdir(self.at(*names))
+        elif self.exists(*names) and not self.filesystem.get_file_info(pafs.FileSelector(self.at(*names))):
             self.filesystem.delete_dir(self.at(*names))
 
     def move(self, source: tuple[str, ...], target: tuple[str, ...]) -> None:
-        """Move a file: create the target's folder, and replace an existing target."""
+        """Move a file: create the target's folder, and replace an existing target.
+
+        Raises:
+            InputError: the target is a file that no job has written.
+        """
+        self.record(*target)
         self._make(*target[:-1])
-        self.filesystem.move(self.at(*source), self.at(*target))
+        if self.is_local:
+            replace_file(self.at(*source), self.at(*target))
+        else:
+            self.filesystem.move(self.at(*source), self.at(*target))
+
+    def set_aside(self, *names: str) -> None:
+        """Move a file that cannot be read to ``_torn``, next to it.
+
+        Raises:
+            FileNotFoundError: another process did so.
+        """
+        if not self._is_of_others(*names):
+            self.move(names, (*names[:-1], TORN, names[-1]))
+
+    def _is_of_others(self, *names: str) -> bool:
+        """Return whether a file is in a job's folder, and no job has written it."""
+        if self.is_shared:
+            return False
+        ledger, name = self._ledger_and_name(*names)
+        return ledger.root is not None and not ledger.has(name)
 
     def write_bytes(self, data: bytes, *names: str) -> None:
-        """Write a file atomically: by a rename, which object stores do not need."""
+        """Write a file atomically: by a rename, which object stores do not need.
+
+        Raises:
+            InputError: it would replace a file that no job has written.
+        """
+        self.record(*names)
         if not self.needs_rename:
-            return self._write(data, *names)
+            return self.overwrite(data, *names)
         # a unique name: an abandoned task and its retry may write the same file at the same time
         unfinished = (*names[:-1], UNFINISHED, f"{names[-1]}-{uuid.uuid4().hex[:8]}")
         try:
-            self._write(data, *unfinished)
+            self.overwrite(data, *unfinished)
             self.move(unfinished, names)
         except OSError as error:
             # on a full disk, a partial file would fill the rest
             with contextlib.suppress(OSError):
-                self.delete(*unfinished)
+                self.filesystem.delete_file(self.at(*unfinished))
             raise _with_path(self.at(*names), error) from error
 
-    def _write(self, data: bytes, *names: str) -> None:
+    def overwrite(self, data: bytes, *names: str) -> None:
+        """Write a file in place: others may see a part of it."""
         self._make(*names[:-1])
         with self.filesystem.open_output_stream(self.at(*names), compression=None) as stream:
             stream.write(data)
+
+    def append_or_write(self, line: bytes, data: bytes, *names: str) -> None:
+        """Append a line to a local file; in an object store, write all of its data again."""
+        if not self.is_local:
+            return self.overwrite(data, *names)
+        self._make(*names[:-1])
+        with open(self.at(*names), "ab") as stream:
+            stream.write(line)
+            stream.flush()
+            os.fsync(stream.fileno())
 
     def _make(self, *names: str) -> None:
         """Create a folder; object stores need none."""
@@ -124,53 +274,31 @@ class Folder:
             return pq.ParquetFile(file, page_checksum_verification=True).read(columns=columns)
 
 
+def replace_file(source: str | os.PathLike[str], target: str | os.PathLike[str]) -> None:
+    """Rename a local file, after its content is on the disk: a crash of the machine leaves it whole or not at all."""
+    sync(source)
+    os.replace(source, target)
+    sync(os.path.dirname(target) or ".")
+
+
+def sync(path: str | os.PathLike[str]) -> None:
+    """Wait until a local file, or the list of a folder's files, is on the disk."""
+    number = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(number)
+    except OSError as error:
+        # some file systems cannot sync folders
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):
+            raise
+    finally:
+        os.close(number)
+
+
 def _with_path(path: str, error: OSError) -> OSError:
     """Return the error with a path in its message."""
     text = f"{path}: {error.strerror or error}"
     # Python chooses the same subclass by the number
     return OSError(text) if error.errno is None else OSError(error.errno, text)
-
-
-def _open_filesystem(root: str) -> tuple[pafs.FileSystem, str]:
-    if not is_uri(root):
-        return pafs.LocalFileSystem(), os.path.abspath(os.path.expanduser(root))
-    if fault := uri_fault(root):
-        raise ValueError(fault)
-    scheme = root.partition("://")[0]
-    is_store = scheme in SCHEMES
-    # escape characters that are not allowed in a URI
-    uri = urllib.parse.quote(root, safe="/:@!$&'()*+,;=~") + SCHEMES[scheme] if is_store else root
-    try:
-        filesystem, path = pafs.FileSystem.from_uri(uri)
-    except pa.ArrowInvalid:
-        if is_store:
-            raise
-        return _open_by_fsspec(root)
-    return (_with_backoff(filesystem) if scheme == "s3" else filesystem), path
-
-
-def _with_backoff(filesystem: pafs.S3FileSystem) -> pafs.S3FileSystem:
-    """Return the same file system with exponential backoff and a limit of about half a minute.
-
-    The default of Arrow's `from_uri` is thirty retries without pauses: too fast for a busy store, too long for one that
-    never answers.
-    """
-    endpoint = next(filter(None, map(os.environ.get, ENDPOINTS)), None)
-    retry = pafs.AwsStandardS3RetryStrategy(max_attempts=NUM_ATTEMPTS)
-    return pafs.S3FileSystem(
-        region=filesystem.region or None, endpoint_override=endpoint, retry_strategy=retry
-    )
-
-
-def _open_by_fsspec(root: str) -> tuple[pafs.FileSystem, str]:
-    """Open a scheme that Arrow does not support by fsspec."""
-    import fsspec
-
-    try:
-        handler, path = fsspec.core.url_to_fs(root)
-    except ImportError as error:
-        raise ValueError(f"{root.partition('://')[0]}:// paths need another package: {error}") from error
-    return pafs.PyFileSystem(pafs.FSSpecHandler(handler)), path
 
 
 def as_frame(table: pa.Table) -> pl.DataFrame:

@@ -9,7 +9,9 @@ import uuid
 import polars as pl
 import pyarrow as pa
 
+from erag_ray.ownership import UNFINISHED
 from erag_ray.schemas import TableSchema, conform
+from erag_ray.store.folder import Folder, replace_file
 
 
 def write_mapped(table: pa.Table | pl.DataFrame, schema: TableSchema, path: str | os.PathLike[str]) -> None:
@@ -21,11 +23,13 @@ def write_mapped(table: pa.Table | pl.DataFrame, schema: TableSchema, path: str 
     # one batch, so that access to a row needs no search
     conformed = conform(table, schema).combine_chunks()
     file = pathlib.Path(path)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = file.with_name(f"{file.name}-{uuid.uuid4().hex[:8]}")
+    unfinished = file.parent / UNFINISHED / f"{file.name}-{uuid.uuid4().hex[:8]}"
+    unfinished.parent.mkdir(parents=True, exist_ok=True)
+    Folder(str(file.parent)).record(file.name)
     with pa.OSFile(str(unfinished), "wb") as sink, pa.ipc.new_file(sink, schema.columns) as writer:
         writer.write_table(conformed)
-    os.replace(unfinished, file)
+    replace_file(unfinished, file)
+    Folder(str(file.parent)).prune(UNFINISHED)
 
 
 def open_mapped(path: str | os.PathLike[str]) -> pa.Table:

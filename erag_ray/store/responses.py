@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -12,9 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import xxhash
 
+from erag_ray.ownership import UNFINISHED
 from erag_ray.schemas import RESPONSES, conform
-from erag_ray.store.folder import UNFINISHED, Folder, as_frame
-from erag_ray.store.lease import is_leased
+from erag_ray.store.folder import TORN, Folder, as_frame
+from erag_ray.store.lease import LEASES, Lease, is_leased, is_sign, read_sign
+from erag_ray.store.tables import read_back
 
 KEY_COLUMNS = ["question_key", "passages_key"]
 TOKEN_COLUMNS = ("num_prompt_tokens", "num_output_tokens")
@@ -26,7 +29,10 @@ FINAL = ("input", "refused")
 """Kinds of errors that would come again."""
 NEWEST_FILES = 16
 FACTS = "facts.json"
-TORN = "_torn"
+NOTES = "_attempts"
+"""Folder of the notes of running blocks: a folder for each job."""
+NOTE = re.compile("[0-9a-f]{16}(-[0-9a-f]{8})?")
+UNREADABLE = (pa.ArrowException, OSError, KeyError, ValueError)
 OLD = "readings"
 """Where version 0.1 kept responses."""
 
@@ -59,7 +65,7 @@ class ResponseStore:
     def __init__(self, root: str, model: str) -> None:
         self.root = root
         self.model = model
-        self.folder = Folder("/".join([root.rstrip("/"), "responses", model]))
+        self.folder = Folder("/".join([root.rstrip("/"), "responses", model]), is_shared=True)
         self.set_aside: list[str] = []
         self.devices: Counter[str] = Counter()
 
@@ -74,9 +80,15 @@ class ResponseStore:
 
     def first_facts(self, facts: Mapping[str, object]) -> dict[str, object]:
         """Return what was found out about the model when its first responses were made; from now on it is this."""
-        if not self.folder.exists(FACTS):
+        first = read_back(self.folder, name=FACTS, form=dict.fromkeys(facts, object))
+        if first is None:
             self.folder.write_bytes(json.dumps(facts, indent=1, sort_keys=True).encode(), FACTS)
-        return dict(json.loads(self.folder.read_bytes(FACTS)))
+            first = dict(json.loads(json.dumps(facts)))
+        return first
+
+    def set_facts_aside(self) -> None:
+        """Set facts aside that the model cannot read."""
+        self.folder.set_aside(FACTS)
 
     def append(
         self, responses: pa.Table, job: str, seconds: float | None = None, device: str | None = None
@@ -105,9 +117,12 @@ class ResponseStore:
         """Responses a second of one actor, by the newest files; None where none says how long it took."""
         rows, seconds = 0, 0.0
         for name in self.folder.names(suffix=".parquet")[-NEWEST_FILES:]:
-            footer = self._footer(name)
-            if SECONDS in (footer.metadata or {}):
-                rows, seconds = rows + footer.num_rows, seconds + float(footer.metadata[SECONDS])
+            # a file that cannot be read is reported where its responses are needed
+            with contextlib.suppress(*UNREADABLE):
+                footer = self._footer(name)
+                if SECONDS in (footer.metadata or {}):
+                    took = float(footer.metadata[SECONDS])
+                    rows, seconds = rows + footer.num_rows, seconds + took
         return rows / seconds if seconds else None
 
     def _footer(self, name: str) -> pq.FileMetaData:
@@ -119,7 +134,7 @@ class ResponseStore:
         for name in self._names_of(job):
             if name not in known:
                 # for people to look at: a file that cannot be read is told of where it is needed
-                with contextlib.suppress(pa.ArrowException, OSError):
+                with contextlib.suppress(*UNREADABLE):
                     known[name] = self._footer(name).num_rows
         return sum(known.values())
 
@@ -184,9 +199,18 @@ class ResponseStore:
     def _tables_of(self, names: Iterable[str], columns: list[str] | None) -> Iterator[pa.Table]:
         for name in names:
             try:
-                yield self.folder.read_parquet(name, columns=columns)
-            except (pa.ArrowException, OSError) as error:
+                yield self._table(name, columns)
+            except UNREADABLE as error:
                 self._set_aside(name, error)
+
+    def _table(self, name: str, columns: list[str] | None) -> pa.Table:
+        """Read a file of RESPONSES.
+
+        Raises:
+            KeyError, ValueError, ArrowException: it is not one.
+        """
+        table = self.folder.read_parquet(name, columns=columns)
+        return table.select(_schema_of(columns).names).cast(_schema_of(columns, table.schema.metadata))
 
     def repair(self) -> list[str]:
         """Remove unfinished files of jobs that are gone and set unreadable files aside.
@@ -194,21 +218,50 @@ class ResponseStore:
         Returns:
             One line for each thing done; their responses will simply be asked again.
         """
-        return [*self._remove_unfinished(), *self._set_torn_aside()]
+        return [*self.clean(), *self._set_torn_aside()]
 
-    def _remove_unfinished(self) -> Iterable[str]:
+    @contextlib.contextmanager
+    def lease(self, job: str) -> Iterator[None]:
+        """While open, a job may write here; meanwhile, what jobs that are gone have left is removed."""
+        try:
+            with Lease(self.folder, job, self.clean):
+                yield
+        finally:
+            with contextlib.suppress(OSError):
+                self._remove_notes(job)
+
+    def clean(self) -> list[str]:
+        """Remove signs, notes and unfinished files of jobs that are gone; return a line for each unfinished file."""
+        lines = []
         for name in self.folder.names(UNFINISHED):
             stem, is_file, _ = name.rpartition(".parquet-")
             job = stem.rpartition("-")[0]
             if is_file and not self.is_leased(job):
                 self.folder.delete(UNFINISHED, name)
-                yield f"removed the unfinished file {name} of a job that is gone"
+                lines.append(f"removed the unfinished file {name} of a job that is gone")
+        for job in {*self.folder.names(LEASES), *self.folder.entries(NOTES)}:
+            if not self.is_leased(job):
+                self._remove_notes(job)
+                sign = read_sign(self.folder, job)
+                if sign is not None and is_sign(sign):
+                    self.folder.delete(LEASES, job)
+        for below in ((UNFINISHED,), (LEASES, UNFINISHED), (LEASES,), (NOTES,)):
+            self.folder.prune(*below)
+        return lines
+
+    def _remove_notes(self, job: str) -> None:
+        for below in ((NOTES, job, UNFINISHED), (NOTES, job)):
+            for name in self.folder.names(*below):
+                if NOTE.fullmatch(name):
+                    self.folder.delete(*below, name)
+            self.folder.prune(*below)
+        self.folder.prune(NOTES)
 
     def _set_torn_aside(self) -> Iterable[str]:
         for name in self.folder.names(suffix=".parquet"):
             try:
-                self._footer(name)
-            except (pa.ArrowException, OSError) as error:
+                self._footer(name).schema.to_arrow_schema().empty_table().select(RESPONSES.columns.names)
+            except UNREADABLE as error:
                 yield from self._set_aside(name, error)
 
     def _set_aside(self, name: str, error: Exception) -> list[str]:
@@ -219,7 +272,7 @@ class ResponseStore:
         """
         try:
             self.folder.read_bytes(name)
-            self.folder.move((name,), (TORN, name))
+            self.folder.set_aside(name)
         except FileNotFoundError:
             return []
         self.set_aside.append(name)
@@ -230,10 +283,15 @@ class ResponseStore:
         return is_leased(self.folder, job)
 
 
+def _schema_of(columns: list[str] | None, metadata: Mapping[bytes, bytes] | None = None) -> pa.Schema:
+    """Return the schema of all columns of RESPONSES, or of some."""
+    names = columns or RESPONSES.columns.names
+    return pa.schema([RESPONSES.columns.field(name) for name in names], metadata)
+
+
 def _frame_of(tables: Iterable[pa.Table], columns: list[str] | None) -> pl.DataFrame:
     """Tables of RESPONSES one after the other; all columns, or some."""
-    schema = pa.schema([RESPONSES.columns.field(name) for name in columns or RESPONSES.columns.names])
-    return as_frame(pa.concat_tables([schema.empty_table(), *(table.cast(schema) for table in tables)]))
+    return as_frame(pa.concat_tables([_schema_of(columns).empty_table(), *tables]))
 
 
 def _device_column(tables: Iterable[pa.Table]) -> pl.Series:

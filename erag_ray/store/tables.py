@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,10 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from erag_ray.errors import InputError
+from erag_ray.ownership import UNFINISHED
 from erag_ray.schemas import TableSchema, conform
 from erag_ray.store.fingerprints import fingerprint, provenance_of_code, stable
-from erag_ray.store.folder import UNFINISHED, Folder, as_frame
+from erag_ray.store.folder import TORN, Folder, as_frame
+from erag_ray.store.lease import check_lease
 
+logger = logging.getLogger(__name__)
 MANIFEST = "manifest.json"
 DIGEST = "manifest_sha256"
 PART = "part-"
@@ -118,7 +123,12 @@ class TableStore:
         self.folder.delete(schema.name, MANIFEST)
 
     def write_manifest(self, content: Mapping[str, object], *below: str, name: str = MANIFEST) -> None:
-        """Write a manifest with a digest of itself, which later detects damage. Must be the last file of its table."""
+        """Write a manifest with a digest of itself, which later detects damage. Must be the last file of its table.
+
+        Raises:
+            JobError: another job has taken the folder.
+        """
+        check_lease(self.folder.path)
         # convert keys to strings before they are sorted
         plain = json.loads(json.dumps(content, default=stable))
         data = _text({**plain, DIGEST: _digest(plain)})
@@ -290,6 +300,21 @@ def whole_manifest(
     try:
         return read_manifest(folder, *below, name=name, form=form)
     except InputError:
+        return None
+
+
+def read_back(
+    folder: Folder, *below: str, name: str, form: Mapping[str, type] | None = None
+) -> dict[str, Any] | None:
+    """Read a JSON file that is not written again; None if missing, or damaged: then it is set aside, and reported."""
+    if not folder.exists(*below, name):
+        return None
+    try:
+        return read_manifest(folder, *below, name=name, form=form)
+    except InputError as error:
+        with contextlib.suppress(FileNotFoundError):
+            folder.set_aside(*below, name)
+        logger.warning("%s", f"set aside in {folder.at(*below, TORN)}: {error.problems[0]}")
         return None
 
 

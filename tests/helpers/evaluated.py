@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import polars as pl
 
 from erag_ray import evaluate
-from erag_ray.evaluate import DatasetColumns, Settings, by_dataset
+from erag_ray.evaluate import DatasetColumns, Settings, by_dataset, eligible_questions
 from erag_ray.schemas import (
     PER_QUERY,
     QUERIES,
@@ -25,7 +25,6 @@ def settings(**changes: object) -> Settings:
         "statistics": ["kendall_tau_b", "spearman_rho"],
         "num_resamples": 200,
         "confidence": 0.9,
-        "num_flips": 1000,
         "num_permutations": 500,
         "seed": 0,
     }
@@ -47,8 +46,10 @@ def queries(*rows: tuple[str, str, str], answers: Sequence[str] = ("paris",)) ->
     return pl.DataFrame(conform(pl.DataFrame(made), QUERIES))
 
 
-def everywhere(annotators: Sequence[str], asked: pl.DataFrame) -> dict[str, pl.Series]:
-    return dict.fromkeys(annotators, asked["query_id"])
+def everywhere(labels: pl.DataFrame, queries: pl.DataFrame) -> dict[str, pl.DataFrame]:
+    """All annotators were asked about all questions."""
+    utility = pl.DataFrame(UTILITY.empty())
+    return {name: eligible_questions(name, queries, labels, utility) for name in labels["annotator"].unique()}
 
 
 Tables = tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame, Settings]

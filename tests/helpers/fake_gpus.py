@@ -20,9 +20,9 @@ from tiny import compare, write_tiny
 from erag_ray.cluster import task_pool
 from erag_ray.config import ReaderConfig, SearchConfig
 from erag_ray.errors import JobError
+from erag_ray.extras.train.workers import run_worker
 from erag_ray.inference.stage import run_stage
 from erag_ray.sharded_tasks import Tasks
-from erag_ray.train.workers import run_worker
 
 
 class Environment:

@@ -49,7 +49,9 @@ def kilt_question(record: dict[str, Any]) -> tuple[Any, ...] | None:
     given = [output["answer"] for output in outputs if output.get("answer") is not None]
     sources = [source for output in outputs for source in list_of_objects(output.get("provenance"))]
     pages = [
-        one_id(source["wikipedia_id"]).strip() for source in sources if source.get("wikipedia_id") is not None
+        page_form(one_id(source["wikipedia_id"]))
+        for source in sources
+        if source.get("wikipedia_id") is not None
     ]
     gold = record.get("gold_doc_ids")
     need(gold is None or gold in ("", {}) or isinstance(gold, list))
@@ -63,6 +65,10 @@ def kilt_question(record: dict[str, Any]) -> tuple[Any, ...] | None:
         distinct([one_id(name) for name in gold or []]),
         impossible=any(one is True for one in impossible),
     )
+
+
+def page_form(name: str) -> str:
+    return " ".join(unicodedata.normalize("NFC", name).replace("_", " ").split())
 
 
 def question(
@@ -92,7 +98,9 @@ def answers_of(holder: dict[str, Any]) -> Rows:
 
 def plain_question(record: dict[str, Any], place: str) -> tuple[Any, ...] | None:
     keys = [key for key in ("id", "query_id", "_id") if key in record]
-    query_id = one_id(record[keys[0]]) if keys else place
+    ids = [one_id(record[key]) for key in keys if not is_nothing(record[key])]
+    need(not keys or (ids and ("id" in keys or len({*ids}) == 1)))
+    query_id = ids[0] if keys else place
     impossible = record.get("is_impossible") is True
     return question(query_id, record.get("question"), answers_of(record), [], [], impossible=impossible)
 
@@ -112,6 +120,8 @@ def squad_question(record: dict[str, Any]) -> tuple[Any, ...] | None:
 
 def line_question(record: dict[str, Any], place: str) -> tuple[Any, ...] | None:
     """The oracle of the forms in JSON Lines, which are told by the names of their fields."""
+    if "question" in record and {"answer", "answers", "answers_all"} & {*record}:
+        return plain_question(record, place)
     if "_id" in record and "text" in record:
         return beir_question(record)
     if "input" in record or "output" in record:
@@ -148,9 +158,8 @@ def read_questions(path: pathlib.Path, diagnostics: Diagnostics) -> Rows:
         return []
     schemas.conform(loaded.queries, schemas.QUERIES)
     schemas.conform(loaded.provenance, schemas.PROVENANCE)
-    schemas.conform(loaded.gold, schemas.GOLD)
-    pages = listed_by_query(loaded.provenance, "page_id")
-    gold = listed_by_query(loaded.gold, "doc_id")
+    pages = listed_by_query(loaded.provenance.drop_nulls("page_id"), "page_id")
+    gold = listed_by_query(loaded.provenance.drop_nulls("doc_id"), "doc_id")
     return [
         (
             row["query_id"],
@@ -338,12 +347,16 @@ def read_corpus(path: pathlib.Path, diagnostics: Diagnostics) -> Rows:
 
 
 def passage(record: dict[str, Any]) -> tuple[Any, ...]:
-    key = next((key for key in ("doc_id", "_id", "id") if key in record), "doc_id")
-    doc_id, page = one_id(record.get(key)), record.get("page_id")
-    text = record["contents"] if "text" not in record and "contents" in record else record.get("text")
+    ids = {key: one_id(record[key]) for key in ("doc_id", "_id", "id") if not is_nothing(record.get(key))}
+    need("doc_id" in ids or len({*ids.values()}) == 1)
+    key = next(iter(ids))
+    text = next((record[name] for name in ("text", "contents") if not is_missing(record.get(name))), None)
     need(isinstance(text, str))
-    page_id = one_id(page) if page is not None else doc_id if key == "_id" else None
-    return doc_id, page_id, text_or_nothing(record.get("title")), text
+    doc_id, page = ids[key], record.get("page_id")
+    named = one_id(page) if not is_missing(page) else doc_id if key == "_id" else ""
+    page_id = page_form(named) or None
+    title = record.get("title")
+    return doc_id, page_id, "" if is_missing(title) else text_or_nothing(title), text
 
 
 def passages_oracle(data: bytes) -> Rows:
@@ -377,8 +390,11 @@ def read_lists(path: pathlib.Path, diagnostics: Diagnostics) -> Rows:
 
 def trec_oracle(data: bytes) -> Rows:
     lists: dict[str, Rows] = {}
+    tags: set[str] = set()
     for line in text_lines(data):
-        query, _, doc, _, score, _, *_ = re.split("[ \t\n\r\f\v]+", line.strip(" \t\n\r\f\v"))
+        query, _, doc, _, score, *tag = re.split("[ \t\n\r\f\v]+", line.strip(" \t\n\r\f\v"))
+        tags.add(" ".join(tag))
+        need(tag and len(tags) == 1)
         need(math.isfinite(float(score)) and score.isascii() and "_" not in score)
         lists.setdefault(query, []).append((doc, float(score)))
     need(lists)
@@ -416,13 +432,18 @@ def predictions_oracle(data: bytes) -> Rows:
 
 def predicted(source: dict[str, Any]) -> tuple[Any, ...]:
     """An entry; an id that is null or blank is as if it were not there."""
-    ids = [source.get(key) for key in ("doc_id", "passage_id", "wikipedia_id")]
-    given = [value for value in ids[:2] if not is_nothing(value)]
+    given = [source[key] for key in ("doc_id", "passage_id") if not is_nothing(source.get(key))]
+    need("doc_id" in source or len({*map(one_id, given)}) < 2)
     doc = one_id(given[0]) if given else None
     score, text = source.get("score"), source.get("text")
-    page = one_id(ids[2]).strip() if doc is None else None
+    page = page_form(one_id(source.get("wikipedia_id"))) if doc is None else None
     is_number = isinstance(score, int | float) and not isinstance(score, bool)
     return doc, finite(score) if is_number else None, page, text if isinstance(text, str) and page else None
+
+
+def is_missing(value: Any) -> bool:
+    """Null, or the NaN that Python's JSON reads."""
+    return value is None or (isinstance(value, float) and math.isnan(value))
 
 
 def is_nothing(value: Any) -> bool:
@@ -502,7 +523,7 @@ WIKI_PAGES = [
 def read_given(path: pathlib.Path, diagnostics: Diagnostics) -> Rows:
     loaded, corpus = load_reading_comprehension([str(path)], diagnostics)
     schemas.conform(loaded.queries, schemas.QUERIES)
-    schemas.conform(loaded.gold, schemas.GOLD)
+    schemas.conform(loaded.provenance, schemas.PROVENANCE)
     schemas.conform(corpus, schemas.CORPUS)
     asked = loaded.queries.select("question", "answers").rows()
     return [(*one, *row) for one, row in zip(asked, corpus.select("title", "text").rows(), strict=True)]
@@ -513,9 +534,8 @@ def given_oracle(data: bytes) -> Rows:
 
 
 def given_row(record: dict[str, Any]) -> tuple[Any, ...]:
-    answers = record.get("answers")
-    need(isinstance(record.get("context"), str) and isinstance(answers, list))
-    _, text, kept, *_ = question("x", record.get("question"), answers or [], [], []) or ()
+    need(isinstance(record.get("context"), str))
+    _, text, kept, *_ = question("x", record.get("question"), answers_of(record), [], []) or ()
     return text, kept, text_or_nothing(record.get("title")), record["context"]
 
 

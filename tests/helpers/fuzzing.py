@@ -217,7 +217,9 @@ def need(condition: object) -> None:
 
 
 def one_id(value: Any) -> str:
-    """An id as text: a string that is not blank or a whole number."""
+    """An id as text: a string that is not blank or a whole number, also one written as 7.0."""
+    if isinstance(value, float) and abs(value) < 2**53 and int(value) == value:
+        return str(int(value))
     need(isinstance(value, str | int) and not isinstance(value, bool) and str(value).strip())
     return str(value)
 

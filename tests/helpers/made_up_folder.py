@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from gold import gold_of
 
 from erag_ray.schemas import (
     CELLS,
@@ -70,7 +71,7 @@ def write_folder(out: str, size: Size, seed: int = 0, without: tuple[TableSchema
         RUNS: runs,
         CORPUS: _corpus(size, pairs, random),
         GOLD: gold.with_columns(rank=pl.lit(1, pl.Int32)),
-        PROVENANCE: gold.select("query_id", page_id="doc_id"),
+        PROVENANCE: gold_of(pages=gold.rows()),
         UTILITY: used.with_columns(score=pl.lit("exact_match")),
         LIST_OUTPUTS: lists.with_columns(output=pl.format("Town {}", pl.col("depth"))),
         DOCUMENT_OUTPUTS: pairs.with_columns(

@@ -49,7 +49,7 @@ class Reply:
         text: that the model writes.
         choice: fields of the answer's choice in place of the usual ones; None: the answer has no choice.
         fields: of the answer in place of the usual ones.
-        raw: the whole body in place of an answer.
+        raw: the whole body in place of an answer; bytes as they are.
         delay: seconds before it; infinity: it never comes.
         cut: the connection is cut in the middle of the body.
         drops: the body comes byte by byte, ten a second.
@@ -60,7 +60,7 @@ class Reply:
     text: str = "an answer"
     choice: Mapping[str, Any] | None = field(default_factory=dict)
     fields: Mapping[str, Any] = field(default_factory=dict)
-    raw: str | None = None
+    raw: str | bytes | None = None
     delay: float = 0.0
     cut: bool = False
     drops: bool = False
@@ -145,6 +145,8 @@ class MisbehavingServer:
     ) -> web.StreamResponse:
         await asyncio.sleep(min(reply.delay, 3600.0))
         content = json.dumps(self._answer(body, prompt, reply)) if reply.raw is None else reply.raw
+        if isinstance(content, bytes):
+            return web.Response(status=reply.status, headers=dict(reply.headers), body=content)
         if not (reply.cut or reply.drops):
             return web.Response(
                 status=reply.status,
@@ -201,7 +203,7 @@ def _as_json(status: int, body: Mapping[str, Any]) -> web.Response:
 
 @contextlib.contextmanager
 def serving(
-    server: MisbehavingServer, certificate: ssl.SSLContext | None = None
+    server: MisbehavingServer, certificate: ssl.SSLContext | None = None, port: int = 0
 ) -> Iterator[MisbehavingServer]:
     """While open, the server answers at its ``url``."""
     loop = asyncio.new_event_loop()
@@ -215,7 +217,7 @@ def serving(
 
     async def start() -> int:
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=certificate)
+        site = web.TCPSite(runner, "127.0.0.1", port, ssl_context=certificate)
         await site.start()
         return int(runner.addresses[0][1])
 
@@ -224,8 +226,8 @@ def serving(
             task.cancel()
         await runner.cleanup()
 
-    port = asyncio.run_coroutine_threadsafe(start(), loop).result()
-    server.url = f"{'https' if certificate else 'http'}://127.0.0.1:{port}/v1"
+    chosen = asyncio.run_coroutine_threadsafe(start(), loop).result()
+    server.url = f"{'https' if certificate else 'http'}://127.0.0.1:{chosen}/v1"
     try:
         yield server
     finally:

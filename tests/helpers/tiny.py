@@ -19,9 +19,9 @@ import rich.console
 from polars.testing import assert_frame_equal
 
 from erag_ray.config import JobConfig, ReaderConfig
-from erag_ray.credit import evaluate_credits, further_lists, score_credits
 from erag_ray.evaluate.export import export
 from erag_ray.evaluate.stage import evaluate
+from erag_ray.extensions import further_lists, installed, requested
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
 from erag_ray.kinds import ANSWER
@@ -172,9 +172,11 @@ def make_tables(tiny: Tiny) -> StagePlan:
     finished = run_stage(tiny.config, plan)
     label(tiny.config, inputs, finished)
     score_end_to_end(tiny.config, inputs, finished)
-    score_credits(tiny.config, inputs, finished)
+    for extension in requested(tiny.config):
+        extension.score(tiny.config, inputs, finished)
     evaluate(tiny.config, inputs)
-    evaluate_credits(tiny.config, inputs)
+    for extension in installed():
+        extension.evaluate(tiny.config, inputs)
     export(tiny.config, inputs)
     return plan
 

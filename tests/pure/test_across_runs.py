@@ -61,7 +61,7 @@ def evaluated() -> tuple[pl.DataFrame, pl.DataFrame]:
     """MEANS and CORRELATIONS of all runs."""
     runs, labels, used = tables()
     chosen = settings(depths=[DEPTH], num_permutations=2000)
-    values = per_query(labels, runs, everywhere(["erag"], ASKED), ASKED, chosen)
+    values = per_query(labels, runs, everywhere(labels, ASKED), ASKED, chosen)
     given = (values, used, ASKED, chosen)
     return means(*given), correlations(*given)
 

@@ -21,7 +21,7 @@ from erag_ray.config import (
     expand,
     parse,
 )
-from erag_ray.train.config import TrainConfig
+from erag_ray.extras.train.config import TrainConfig
 
 YAML = """
 queries: [questions.jsonl]
@@ -160,22 +160,29 @@ def test_a_file_that_is_missing_or_no_yaml_is_an_error(
         ("out: a\nretrievers:\n", "2: retrievers has no value; give one, or leave the key out"),
         ("out: a\nreader: {kind: }\n", "2: reader.kind has no value; give one, or leave the key out"),
         ("runs:\n  bm25:\n", "2: runs.bm25 has no value; give one, or leave the key out"),
-        ("out: a\nreader:\n  - kind: echo\n", "3: reader must hold keys (kind, options, model, ...)"),
+        ("out: a\nreader:\n  - kind: echo\n", "2: reader: expected keys (kind, options, model, ...), got a list"),
         # values of a wrong type
-        ("out: a\ndepth: two\n", '2: "depth": expected int, got two'),
-        ("out: a\nreader:\n  dtype: int3\n", "3: \"reader.dtype\": expected one of 'float32', 'tf32', 'bfloat16', "
-         "'float16', 'int8', got int3"),
-        ("out: a\nnum_queries: x\n", '2: "num_queries": expected int or null, got x'),
-        ("out: a\ncutoffs:\n  - 1\n  - two\n", '2: "cutoffs": expected int, got two'),
-        ("runs:\n  a: a.trec\n  b: 7\n", '3: "runs.b": expected text, got 7'),
-        ("runs: a.trec\n", '1: "runs": expected keys with values, got a.trec'),
+        ("out: a\ndepth: two\n", "2: depth: expected a whole number, got two"),
+        ("out: a\nreader:\n  dtype: int3\n", "3: reader.dtype: expected one of float32, tf32, bfloat16, float16, "
+         "int8, got int3. Did you mean int8?"),
+        ("out: a\nnum_queries: x\n", "2: num_queries: expected a whole number or null, got x"),
+        ("out: a\ncutoffs:\n  - 1\n  - two\n", "4: cutoffs[1]: expected a whole number, got two"),
+        ("depth: '5'\n", "1: depth: expected a whole number, got '5'. Write 5 without quotes"),
+        ("progress: fasle\n", "1: progress: expected true or false, got fasle. Did you mean false?"),
+        ("annotators: erag\n", "1: annotators: expected a list of texts, got erag. Write annotators: [erag]"),
+        ("reader: gpt-4\n", "1: reader: expected keys (kind, options, model, ...), got gpt-4. Write reader.model: "
+         "gpt-4"),
+        ("retrievers: {a: bm25}\n", "1: retrievers.a: expected keys (kind, searches, analyser, ...), got bm25. Write "
+         "retrievers.a.kind: bm25"),
+        ("reader: {model: {name: x}}\n", "1: reader.model: expected a text or null, got keys (name)"),
+        ("runs: a.trec\n", "1: runs: expected names with values, got a.trec. Write runs.NAME: a.trec"),
         ("retrievers:\n  a: {kind: bm25, k1: 1}\n  b:\n    kind: bm25\n    k1: x\n",
-         '5: "retrievers.b.k1": expected float, got x'),
+         "5: retrievers.b.k1: expected a number, got x"),
         # values out of range
         ("out: a\ndepth: 0\n", "2: depth must be at least 1, got 0"),
         ("out: a\nreader:\n  kind: echo\n  num_examples: 9\n", "4: reader.num_examples must be 0 to 2, got 9"),
         ("depth: 3\ncutoffs: [1]\nend_to_end_depths: [1, 4]\n", "3: end_to_end_depths: 4 is not within 1..depth=3"),
-        ("retrievers:\n  a:\n    kind: bm25\n    b: 7\n", "4: b must lie in 0..1, got 7.0"),
+        ("retrievers:\n  a:\n    kind: bm25\n    b: 7\n", "4: retrievers.a.b must lie in 0..1, got 7.0"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_in_a_file_is_told_with_its_line(
@@ -191,10 +198,12 @@ def test_of_two_files_the_one_that_is_wrong_is_named(
 ) -> None:
     (tmp_path / "more.yaml").write_text("# more\ndepth: two\n")
     both = ["--config", file, "--config", str(tmp_path / "more.yaml")]
-    assert f'{tmp_path}/more.yaml:2: "depth": expected int, got two' in refused(capsys, *both)
+    assert f"{tmp_path}/more.yaml:2: depth: expected a whole number, got two" in refused(capsys, *both)
     # what comes from the command line has no line
     for option in (["--depth", "three"], ["--depth=three"]):
-        assert 'error: "depth": expected int, got three' in refused(capsys, "--config", file, *option)
+        assert "error: depth: expected a whole number, got three" in refused(
+            capsys, "--config", file, *option
+        )
     assert "error: depth must be at least 1, got 0" in refused(capsys, "--config", file, "--depth", "0")
 
 
@@ -207,7 +216,7 @@ def test_stages_of_a_training_have_one_name_and_a_line_each(
     with pytest.raises(SystemExit):
         parse(TrainConfig, "A training.", ["--config", str(tmp_path / "train.yaml")])
     assert (
-        f'{tmp_path}/train.yaml:4: "curriculum.epochs": expected int or null, got x'
+        f"{tmp_path}/train.yaml:4: curriculum[1].epochs: expected a whole number or null, got x"
         in capsys.readouterr().err
     )
 
@@ -222,7 +231,7 @@ def test_what_yaml_offers_besides_is_read(tmp_path: pathlib.Path, capsys: pytest
     (tmp_path / "job.yaml").write_text(f"reader: {tmp_path}/reader.yaml\n")
     assert parse(JobConfig, "A job.", ["--config", str(tmp_path / "job.yaml")]).reader.kind == "echo"
     (tmp_path / "reader.yaml").write_bytes(b"kind: caf\xe9")
-    assert "is not UTF-8" in refused(capsys, "--config", str(tmp_path / "job.yaml"))
+    assert "reader.yaml:1: not UTF-8" in refused(capsys, "--config", str(tmp_path / "job.yaml"))
 
 
 @pytest.mark.parametrize(
@@ -243,7 +252,10 @@ def test_what_yaml_offers_besides_is_read(tmp_path: pathlib.Path, capsys: pytest
 def test_a_value_of_the_wrong_type_is_an_error_that_names_its_key(
     file: str, capsys: pytest.CaptureFixture[str], option: str, value: str
 ) -> None:
-    assert f'"{option}"' in refused(capsys, "--config", file, f"--{option}", value)
+    message = refused(capsys, "--config", file, f"--{option}", value)
+    assert re.search(
+        rf"^error: {re.escape(option)}\b.*(: expected .*, got | has no value)", message, re.MULTILINE
+    )
 
 
 @pytest.mark.parametrize(
@@ -406,21 +418,3 @@ def test_a_key_that_comes_twice_in_a_file_is_refused(
         parse(JobConfig, "A job.", ["--config", str(file)])
     assert stopped.value.code == 2
     assert f"{file}:3: the key bm25 comes twice" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("key", ["cache_dir", "out", "passages", "runs"])
-def test_a_path_with_a_secret_is_refused_without_saying_it(
-    key: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = "s3://AKIAEXAMPLE:hunter2@bucket/place"
-    given = {"passages": f"[{path}]", "runs": f"{{bm25: {path}}}"}.get(key, path)
-    with pytest.raises(SystemExit):
-        parse(JobConfig, "", ["--queries", "[q.jsonl]", f"--{key}", given])
-    told = capsys.readouterr().err
-    assert "s3:// path holds a secret before its @" in told
-    assert "hunter2" not in told
-
-
-def test_a_container_before_the_account_is_no_secret() -> None:
-    place = "abfss://container@account.dfs.core.windows.net/store"
-    assert parse(JobConfig, "", ["--queries", "[q.jsonl]", "--cache_dir", place]).cache_dir == place

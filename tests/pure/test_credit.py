@@ -18,7 +18,7 @@ from scipy import stats
 from erag_ray.agreement import resample_weights, share_intervals
 from erag_ray.config import CREDITS as NAMES
 from erag_ray.config import ORDERS, JobConfig
-from erag_ray.credit import (
+from erag_ray.extras.credit import (
     EFFECTS,
     CreditLists,
     credit_agreement,
@@ -32,7 +32,8 @@ from erag_ray.credit import (
     takes_all_subsets,
     with_effects,
 )
-from erag_ray.schemas import CELLS, CREDITS, LABELS, ORDER_UTILITY, SLICES, UTILITY
+from erag_ray.extras.credit.schemas import CREDITS, ORDER_UTILITY
+from erag_ray.schemas import CELLS, LABELS, SLICES, UTILITY
 
 SetFunction = Callable[[tuple[str, ...]], float | None]
 Ranked = Mapping[tuple[str, str], Sequence[str]]
@@ -98,6 +99,17 @@ def test_shapley_of_short_lists_is_the_mean_over_all_permutations(
     assert {error for _, error in found.values()} == {0.0}
 
 
+def test_a_sampled_credit_never_says_that_it_is_exact() -> None:
+    docs = [f"d{number}" for number in range(9)]
+    # only the pair d0, d1 counts: of the other documents all samples agree, which does not make them exact
+    function = lambda subset: float({"d0", "d1"} <= {*subset})  # noqa: E731
+    sampled = credits_by_document(docs, function, "shapley", 4)
+    assert [sampled[doc] for doc in docs[2:]] == [(0.0, None)] * 7
+    assert all(error is None or error > 0 for _, error in sampled.values())
+    exact = credits_by_document(docs, function, "leave_one_out", 4)
+    assert {error for _, error in exact.values()} == {0.0}
+
+
 @settings(max_examples=40)
 @given(set_functions(), st.sampled_from([4, 6]))
 def test_sampled_shapley_and_marginals_sum_to_the_gain_of_the_list(
@@ -138,7 +150,8 @@ def test_sampled_shapley_is_within_its_standard_errors_of_the_exact_value() -> N
         lists = credit_lists(ranked_of({("a", "q"): docs}), ["shapley"], 40, seed)
         table = credits_of(lists, scored(lists, function)).sort("doc_id")
         values.append(table["value"].to_numpy())
-        errors.append(table["standard_error"].to_numpy())
+        # null: all samples are equal
+        errors.append(table["standard_error"].fill_null(0.0).to_numpy())
     truth = np.array([expected[doc] for doc in docs])
     spread = np.std(values, axis=0, ddof=1)
     # unbiased, and as wide as the standard errors say

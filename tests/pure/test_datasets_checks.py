@@ -4,12 +4,13 @@ import pathlib
 
 import polars as pl
 import pytest
+from gold import gold_of
 
 from erag_ray import schemas
-from erag_ray.datasets import load_queries
-from erag_ray.datasets.queries import GOLD_COLUMNS, PROVENANCE_COLUMNS, QUERY_COLUMNS
+from erag_ray.datasets import LoadedQueries, load_queries
+from erag_ray.datasets.queries import PAGE_SET_COLUMNS, QUERY_COLUMNS
 from erag_ray.files import Diagnostics
-from erag_ray.inputs import check_inputs, gold_lists
+from erag_ray.inputs import check_inputs, gold_lists, resolve_gold
 from erag_ray.passages import load_passages
 from erag_ray.passages.load import CORPUS_COLUMNS
 from erag_ray.runs import load_run, resolve_pages
@@ -94,20 +95,12 @@ def test_ids_that_trec_files_cannot_hold_are_noted() -> None:
     assert diagnostics.warnings == ("ids with white space, which TREC files cannot hold: 1 ('d 1')",)
 
 
-def gold_of(**lists: list[str]) -> pl.DataFrame:
-    rows = [(query, rank, doc) for query, docs in lists.items() for rank, doc in enumerate(docs, 1)]
-    return pl.DataFrame(rows, schema=GOLD_COLUMNS, orient="row")
-
-
 def test_gold_lists_from_named_passages_and_from_pages() -> None:
     queries = queries_of(q1=["The Sea!"], q2=["x"], q3=["x"])
-    provenance = pl.DataFrame(
-        [("q1", "p2"), ("q1", "p1"), ("q2", "p1"), ("q3", "p9")], schema=PROVENANCE_COLUMNS, orient="row"
-    )
+    pages = [("q1", "p2"), ("q1", "p1"), ("q2", "p1"), ("q3", "p9")]
+    gold = gold_of(pages, [("q2", "d3"), ("q2", "gone"), ("q2", "d2")])
     corpus = corpus_of(p1_d1="nothing", p2_d2="land", p3_d3="sea", p2_d4="SEA-side", p1_d5="the sea.")
-    gold = gold_of(q2=["d3", "gone", "d2"])
-    diagnostics = Diagnostics()
-    lists = gold_lists(queries, provenance, gold, corpus, 3, diagnostics=diagnostics)
+    lists = gold_lists(queries, gold, corpus, 3)
     # q1: "sea" is in d4 ("seaside") and d5; then d1 and d2 by place, cut at 3. q2: named. q3: its page is not there.
     assert lists.rows() == [
         ("q1", 1, "d4"),
@@ -116,15 +109,55 @@ def test_gold_lists_from_named_passages_and_from_pages() -> None:
         ("q2", 1, "d3"),
         ("q2", 2, "d2"),
     ]
-    assert lists.schema == GOLD_COLUMNS
-    assert diagnostics.warnings == ("gold passages that are not in the passages: 1 (gone)",)
+    assert schemas.conform(lists, schemas.GOLD).num_rows == 5
+
+
+NONE = "gold passages that are not in the passages: 2 (d1, d2)"
+PAGES_OF_SPLIT = "gold documents that are pages of the passages, whose passages are gold: 2 (d1, d2)"
+OF_ONE = "gold passages, not used: they name documents of one corpus, and the runs search several: 2 (d1, d2)"
+
+
+@pytest.mark.parametrize(
+    ("corpus", "corpora", "documents", "pages", "note"),
+    [
+        ({"x_d1": "", "d1_d3": ""}, [], "d1 d2", "", "gold passages that are not in the passages: 1 (d2)"),
+        # BEIR: a document is its own page
+        ({"d1_d1": "", "d2_d2": ""}, [], "d1 d2", "d1 d2", None),
+        ({"d1_d1": "", "x_d2": ""}, [], "d1 d2", "", None),
+        # BEIR, split: no gold document is a passage, and one has passages
+        ({"d1_c1": "", "d1_c2": "", "x_c3": ""}, [], "d1 d2", "d1 d2", PAGES_OF_SPLIT),
+        ({"x_c3": ""}, [], "d1 d2", "", NONE),
+        # documents of a named corpus have its name before their id; of several none can be meant, but pages can
+        ({"x_one/d1": "", "x_one/d2": ""}, ["one"], "one/d1 one/d2", "", None),
+        ({"x_one/d1": "", "x_two/d1": ""}, ["one", "two"], "", "", OF_ONE),
+        ({"d1_one/c1": "", "d1_two/c7": ""}, ["one", "two"], "", "d1 d2", PAGES_OF_SPLIT),
+    ],
+)
+def test_gold_documents_are_passages_or_pages(
+    corpus: dict[str, str], corpora: list[str], documents: str, pages: str, note: str | None
+) -> None:
+    queries = queries_of(q1=["a"])
+    empty = pl.DataFrame()
+    loaded = LoadedQueries(
+        queries=queries,
+        provenance=gold_of(documents=[("q1", "d1"), ("q1", "d2")]),
+        page_sets=pl.DataFrame(schema=PAGE_SET_COLUMNS),
+        evidence=empty,
+        datasets={},
+    )
+    diagnostics = Diagnostics()
+    resolved = resolve_gold(loaded, corpus_of(**corpus), diagnostics, corpora)
+    schemas.conform(resolved.provenance, schemas.PROVENANCE)
+    assert resolved.provenance["doc_id"].drop_nulls().to_list() == documents.split()
+    assert resolved.provenance["page_id"].drop_nulls().to_list() == pages.split()
+    assert resolved.page_sets["page_id"].to_list() == pages.split()
+    assert resolved.page_sets["output"].n_unique() == len(pages.split())
+    assert diagnostics.warnings == ((note,) if note else ())
 
 
 def test_an_answer_that_normalises_to_nothing_puts_no_passage_first() -> None:
-    provenance = pl.DataFrame([("q1", "p1")], schema=PROVENANCE_COLUMNS, orient="row")
-    lists = gold_lists(
-        queries_of(q1=["The", "end"]), provenance, gold_of(), corpus_of(p1_d1="start", p1_d2="the end"), 5
-    )
+    corpus = corpus_of(p1_d1="start", p1_d2="the end")
+    lists = gold_lists(queries_of(q1=["The", "end"]), gold_of(pages=[("q1", "p1")]), corpus, 5)
     assert lists["doc_id"].to_list() == ["d2", "d1"]
 
 
@@ -139,7 +172,7 @@ def test_real_runs_of_hotpot500(data_folder: pathlib.Path) -> None:
     corpus = load_passages(
         folder / "corpus.jsonl.gz",
         diagnostics,
-        doc_ids=pl.concat([entries["doc_id"], loaded.gold["doc_id"]]),
+        doc_ids=pl.concat([entries["doc_id"], loaded.provenance["doc_id"].drop_nulls()]),
         page_ids=loaded.provenance["page_id"],
     )
     runs = resolve_pages(entries, corpus, diagnostics)
@@ -148,7 +181,7 @@ def test_real_runs_of_hotpot500(data_folder: pathlib.Path) -> None:
     assert runs.height == 3 * 500 * 50
     assert loaded.queries.height == 500
     assert set(loaded.queries["score"]) == {"exact_match"}
-    gold_answers = gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, 50)
+    gold_answers = gold_lists(loaded.queries, loaded.provenance, corpus, 50)
     assert gold_answers["query_id"].n_unique() == 500
     assert gold_answers.height / 500 == pytest.approx(2.41, abs=0.005)  # as the data's own description counts
     for table, schema in ((runs, schemas.RUNS), (corpus, schemas.CORPUS), (loaded.queries, schemas.QUERIES)):
@@ -166,9 +199,7 @@ def test_real_questions_and_passages_of_kilt_mini(data_folder: pathlib.Path) -> 
     assert counts == {"nq": 2655, "hotpotqa": 500, "fever_fm2": 2549, "wow_topical": 1359, "squad": 3094}
     assert loaded.datasets["fever_fm2"].score == "accuracy"
     assert loaded.datasets["wow_topical"].max_new_tokens == 150
-    assert (
-        gold_lists(loaded.queries, loaded.provenance, loaded.gold, corpus, 9)["query_id"].n_unique() == 10_157
-    )
+    assert gold_lists(loaded.queries, loaded.provenance, corpus, 9)["query_id"].n_unique() == 10_157
     assert "nq-1451" in diagnostics.warnings[0]  # one of its answers is "*"
 
 

@@ -142,12 +142,19 @@ def test_passages_without_text_are_noted(tmp_path: pathlib.Path) -> None:
         assert diagnostics.warnings == ("passages without text: 1 (d1)",)
 
 
-@pytest.mark.parametrize("column", ["doc_id", "page_id", "title", "text"])
+@pytest.mark.parametrize("column", ["doc_id", "text"])
 def test_parquet_without_a_column_names_it_and_what_is_there(tmp_path: pathlib.Path, column: str) -> None:
     path = tmp_path / "corpus.parquet"
     frame = pl.DataFrame(ROWS).drop(column)
     frame.write_parquet(path)
     assert problem_of(path) == f"{path}: no column {column!r}; it has {', '.join(frame.columns)}"
+
+
+def test_a_parquet_file_may_lack_pages_and_titles(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "corpus.parquet"
+    pl.DataFrame(ROWS).drop("page_id", "title").write_parquet(path)
+    expected = [(row["doc_id"], None, "", row["text"]) for row in ROWS]
+    assert load_passages(path, Diagnostics()).rows() == expected
 
 
 def test_parquet_rows_without_id_or_text(tmp_path: pathlib.Path) -> None:

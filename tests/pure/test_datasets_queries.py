@@ -7,13 +7,16 @@ import re
 
 import polars as pl
 import pytest
+from gold import gold_of
 from guides import section, table_rows
+from hypothesis import given
+from hypothesis import strategies as st
 
 from erag_ray import schemas
 from erag_ray.datasets import QUERY_FORMATS, Dataset, Question, find_dataset, load_queries
 from erag_ray.datasets.tasks import dataset_of_file
 from erag_ray.errors import InputError
-from erag_ray.files import Diagnostics
+from erag_ray.files import Diagnostics, page_key, page_keys
 from erag_ray.files.jsonl import Record
 from erag_ray.passages import load_passages
 from erag_ray.passages.pages import read_pages
@@ -62,8 +65,8 @@ def test_kilt_record_with_aliases_and_several_golds(tmp_path: pathlib.Path) -> N
             "score": "exact_match",
         }
     ]
-    assert loaded.provenance.rows() == [("12", "7"), ("12", "8"), ("12", "9")]
-    assert loaded.gold.rows() == [("12", 1, "d2"), ("12", 2, "d1")]
+    gold = gold_of(pages=[("12", "7"), ("12", "8"), ("12", "9")], documents=[("12", "d2"), ("12", "d1")])
+    assert loaded.provenance.equals(gold)
     assert diagnostics.errors == ()
     assert diagnostics.warnings == ("empty answers, left out: 1 (12)",)
     schemas.conform(loaded.queries, schemas.QUERIES)
@@ -304,6 +307,9 @@ def test_a_form_of_a_users_own(tmp_path: pathlib.Path) -> None:
             load_queries(path, Diagnostics(), format=f"{__name__}:tsv_like")
 
 
+NO_ANSWER = "If there is none, mark it is_impossible: true to leave it out"
+
+
 def test_repeats_are_capped_per_kind(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "nq.jsonl", kilt(), *(["oops"] * 42), {"id": "q9", "input": "?"})
     diagnostics = Diagnostics()
@@ -312,7 +318,7 @@ def test_repeats_are_capped_per_kind(tmp_path: pathlib.Path) -> None:
         f"{path}:{i}" for i in range(2, 7)
     ]
     assert diagnostics.errors[5] == f"... and 37 more: bad lines in {path}"
-    assert diagnostics.errors[6] == f"{path}:44: query 'q9' has no answer"
+    assert diagnostics.errors[6].startswith(f"{path}:44: query 'q9' has no answer")
 
 
 TRIVIA = {
@@ -335,7 +341,7 @@ def test_triviaqa_questions_are_joined_by_id(tmp_path: pathlib.Path) -> None:
     diagnostics = Diagnostics()
     loaded = load_queries(path, diagnostics, triviaqa_questions=source)
     assert loaded.queries["question"].to_list() == ["Which sea?", "Here?"]
-    assert loaded.provenance.rows() == [("tc_1", "5")]
+    assert loaded.provenance.equals(gold_of(pages=[("tc_1", "5")]))
     assert diagnostics.errors == ()
 
 
@@ -389,8 +395,8 @@ def test_beir_queries_with_qrels(tmp_path: pathlib.Path) -> None:
         ("q1", "hotpotqa", "q1?", ["yes"], "exact_match"),
         ("q2", "hotpotqa", "q2?", ["b", "c"], "exact_match"),
     ]
-    assert loaded.gold.rows() == [("q1", 1, "d2"), ("q1", 2, "d1")]  # best first; 0 is not relevant
-    assert loaded.provenance.rows() == [("q1", "d2"), ("q1", "d1")]
+    # best first; 0 is not relevant
+    assert loaded.provenance.equals(gold_of(documents=[("q1", "d2"), ("q1", "d1")]))
     assert diagnostics.errors == ()
     assert diagnostics.warnings == ("questions without a line in the qrels, left out: 1 (train)",)
 
@@ -399,7 +405,7 @@ def test_beir_query_without_answer_is_a_problem(tmp_path: pathlib.Path) -> None:
     path = write(tmp_path / "queries.jsonl", beir("q1", answer="yes"), {"_id": "q2", "text": "?"})
     diagnostics = Diagnostics()
     load_queries(path, diagnostics, dataset="nq")
-    assert diagnostics.errors == (f"{path}:2: query 'q2' has no answer",)
+    assert diagnostics.errors == (f"{path}:2: query 'q2' has no answer. {NO_ANSWER}",)
 
 
 @pytest.mark.parametrize(
@@ -469,18 +475,10 @@ def test_trec_qrels_name_the_gold_passages_of_any_question(tmp_path: pathlib.Pat
         "k3",
         "b1",
     ]
-    gold = [
-        ("q1", 1, "d2"),
-        ("q1", 2, "d1"),
-        ("q3", 1, "d3"),
-        ("s1", 1, "d4"),
-        ("k1", 1, "d5"),
-        ("k2", 1, "d9"),
-        ("b1", 1, "d6"),
-    ]
-    assert loaded.gold.rows() == gold
-    # a document is no page but in BEIR, whose other questions are not of this split
-    assert loaded.provenance.rows() == [("s1", "One"), ("k3", "7"), ("b1", "d6")]
+    documents = "q1 d2", "q1 d1", "q3 d3", "s1 d4", "k1 d5", "k2 d9", "b1 d6"
+    pages = [("s1", "One"), ("k3", "7")]
+    expected = gold_of(pages, [(query, doc) for query, doc in map(str.split, documents)])
+    assert loaded.provenance.sort("query_id", "rank").equals(expected)
     assert diagnostics.warnings == (
         "questions without a line in the qrels and without gold passages: 1 (unjudged)",
         "questions without a line in the qrels, left out: 1 (train)",
@@ -530,7 +528,7 @@ def test_plain_questions_by_every_name_of_id_and_answers(tmp_path: pathlib.Path)
         ("q5", "e?", ["E"]),
         ("nq:8", "g?", ["G"]),
     ]
-    assert loaded.provenance.height == loaded.gold.height == 0
+    assert loaded.provenance.is_empty()
     assert diagnostics.warnings == (
         "questions without an id, which get NAME:LINE as their id: 3 (nq:1, nq:6, nq:8)",
         "empty answers, left out: 1 (nq:1)",
@@ -609,7 +607,7 @@ def test_squad_in_one_line_and_over_several(tmp_path: pathlib.Path, indent: int 
         ("s1", "s1?", ["Ann", "Ann B."]),
         ("s2", "s2?", ["7"]),
     ]
-    assert loaded.provenance.rows() == [("s1", "One"), ("s2", "Two")]
+    assert loaded.provenance.equals(gold_of(pages=[("s1", "One"), ("s2", "Two")]))
     assert diagnostics.warnings == ("impossible questions, left out: 1 (s3)",)
     assert [page.paragraphs for page, _ in read_pages(str(path), diagnostics)] == [
         ("One", "All of One."),
@@ -623,8 +621,8 @@ def test_squad_question_without_an_id_or_a_title(tmp_path: pathlib.Path) -> None
     diagnostics = Diagnostics()
     loaded = load_queries(path, diagnostics)
     assert diagnostics.errors == (
-        f"{path}:2: id is missing; it must be a string that is not empty or a number",
-        f"{path}:2: query '' has no answer",
+        f"{path}:2: id is missing; it must be a string or a whole number",
+        f"{path}:2: query '' has no answer. {NO_ANSWER}",
     )
     assert loaded.queries["query_id"].to_list() == ["s1"]
     assert loaded.provenance.height == 0
@@ -700,5 +698,64 @@ def test_the_guide_shows_records_that_are_read(tmp_path: pathlib.Path, key: str,
         assert entries.select("query_id", "rank", "doc_id").row(0) == ("q1", 1, "d1")
     else:
         questions = write(tmp_path / "plain.jsonl", RECORDS["queries", "plain"].strip("`"))
-        assert load_queries(questions, diagnostics, dataset="nq", qrels=path).gold.rows() == [("q1", 1, "d1")]
+        assert load_queries(questions, diagnostics, dataset="nq", qrels=path).provenance.equals(
+            gold_of(documents=[("q1", "d1")])
+        )
     assert diagnostics.errors == diagnostics.warnings == ()
+
+
+def test_every_format_reads_gold_documents(tmp_path: pathlib.Path) -> None:
+    gold = {"gold_doc_ids": ["d2", 7, "d2"]}
+    records = [
+        {**kilt("k"), **gold},
+        {**beir("b", answer="Ann"), **gold},
+        {"_id": "m", "text": "Who?", "metadata": {"answer": "Ann", **gold}},
+        plain("p", **gold),
+    ]
+    path = write(tmp_path / "nq.jsonl", *records)
+    squads = tmp_path / "squad.json"
+    squads.write_text(json.dumps(squad(article("One", {**qa("s", "Ann"), **gold}))))
+    diagnostics = Diagnostics()
+    loaded = load_queries([path, squads], diagnostics, dataset="nq")
+    assert diagnostics.errors == ()
+    documents = loaded.provenance.drop_nulls("doc_id").group_by("query_id").agg("rank", "doc_id")
+    assert {row["query_id"]: (row["rank"], row["doc_id"]) for row in documents.to_dicts()} == {
+        name: ([1, 2], ["d2", "7"]) for name in "kbmps"
+    }
+    wrong = write(tmp_path / "wrong.jsonl", plain("q1", gold_doc_ids="d1"))
+    assert "gold_doc_ids is 'd1'; it must be a list of ids" in problem_of(wrong)
+
+
+# one page, as SQuAD, KILT, HotpotQA and dumps of Wikipedia may write its name
+SPELLINGS = ["Café Müller", "Cafe\u0301 Mu\u0308ller", "Café_Müller", " Café\u00a0Müller  ", "Café  Müller"]
+
+
+@pytest.mark.parametrize("passage", SPELLINGS)
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_names_of_pages_meet_in_whatever_spelling(tmp_path: pathlib.Path, passage: str, form: str) -> None:
+    kilts = [
+        {**kilt(f"k{number}"), "output": [{"answer": "Ann", "provenance": [{"wikipedia_id": name}]}]}
+        for number, name in enumerate(SPELLINGS)
+    ]
+    path = write(tmp_path / "nq.jsonl", *kilts)
+    squads = tmp_path / "squad.json"
+    articles = [article(name, qa(f"s{number}", "Ann")) for number, name in enumerate(SPELLINGS)]
+    squads.write_text(json.dumps(squad(*articles)))
+    diagnostics = Diagnostics()
+    loaded = load_queries([path, squads], diagnostics, dataset="nq")
+    passages = pl.DataFrame(
+        {"doc_id": ["d1", "d2"], "page_id": [passage, "Café"], "title": ["", ""], "text": ["x", "y"]}
+    )
+    file = tmp_path / f"p.{form}"
+    _ = passages.write_parquet(file) if form == "parquet" else passages.write_ndjson(file)
+    corpus = load_passages(str(file), diagnostics, page_ids=loaded.provenance["page_id"])
+    runs = load_run("r", write(tmp_path / "kilt.jsonl", *kilts), diagnostics)
+    assert diagnostics.errors == ()
+    assert corpus["doc_id"].to_list() == ["d1"]
+    assert set(loaded.provenance["page_id"]) == set(runs["page_id"]) == set(corpus["page_id"])
+
+
+@given(st.text(alphabet=st.characters(codec="utf-8", exclude_characters="\0")))
+def test_a_column_of_pages_has_the_keys_of_its_names(name: str) -> None:
+    (key,) = pl.DataFrame({"name": [name]}, schema={"name": pl.String}).select(page_keys("name"))["name"]
+    assert key == (page_key(name) or None)

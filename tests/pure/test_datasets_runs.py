@@ -99,14 +99,14 @@ def test_a_tag_may_hold_blanks(tmp_path: pathlib.Path) -> None:
     path = trec(
         tmp_path / "run.trec",
         "q1 Q0 d1 1 2.0 BM25 (k1 = 0.9)",
-        "q1\tQ0\td2\t2\t1.0\tmy tag",
-        "q2 Q0 d1 1 2 t",
+        "q1\tQ0\td2\t2\t1.0\tBM25 (k1  = 0.9)",
+        "q2 Q0 d1 1 2 BM25 (k1 = 0.9)",
     )
     diagnostics = Diagnostics()
     assert lists_of(load_run("bm25", path, diagnostics)) == {"q1": ["d1", "d2"], "q2": ["d1"]}
     assert diagnostics.errors == ()
     kind = "run 'bm25': lines with more than 6 columns; the sixth and later ones count as the tag"
-    assert diagnostics.warnings == (f"{kind}: 2 ({path}:1, {path}:2)",)
+    assert diagnostics.warnings == (f"{kind}: 3 ({path}:1, {path}:2, {path}:3)",)
 
 
 def lines_of(lists: dict[str, list[tuple[object, object]]]) -> list[str]:
@@ -224,13 +224,13 @@ def test_parquet_by_rank_by_score_and_with_number_ids(tmp_path: pathlib.Path) ->
     [
         ({"rank": [1, 3]}, "run 'bm25', query 'q': ranks must be 1, 2, ... without gaps or repeats, got 3"),
         ({"rank": [1, 1]}, "run 'bm25', query 'q': ranks must be 1, 2, ... without gaps or repeats, got 1"),
-        ({"rank": [0, 1]}, "run 'bm25', query 'q': ranks must be 1, 2, ... without gaps or repeats, got 0"),
+        ({"rank": [0, 2]}, "run 'bm25', query 'q': ranks must be 1, 2, ... without gaps or repeats, got 2"),
         (
             {"rank": [1, 2**40]},
             f"run 'bm25', query 'q': ranks must be 1, 2, ... without gaps or repeats, got {2**40}",
         ),
         ({"rank": [1, None]}, "row 2: rank is missing"),
-        ({"rank": [1.0, 2.0]}, "column 'rank' holds Float64; it must hold whole numbers"),
+        ({"rank": [1.0, 1.5]}, "row 2: rank is 1.5; it must be a whole number"),
         ({"score": [1.0, float("nan")]}, "row 2: score is not a finite number"),
         ({"score": [1.0, None]}, "row 2: score is not a finite number"),
         ({"score": ["1", "2"]}, "column 'score' holds String; it must hold numbers"),
@@ -240,7 +240,18 @@ def test_parquet_by_rank_by_score_and_with_number_ids(tmp_path: pathlib.Path) ->
             {"rank": [1, 2], "doc_id": ["a", "a"]},
             "run 'bm25', query 'q': document 'a' is in the list more than once",
         ),
-        ({"rank": [1, 2], "query_id": [0.5, 0.5]}, "column 'query_id' holds Float64; it must hold strings"),
+        (
+            {"rank": [1, 2], "query_id": [7.0, 0.5]},
+            "row 2: query_id is 0.5; it must be a string or a whole number",
+        ),
+        (
+            {"rank": [1, 2], "doc_id": [7.0, float("nan")]},
+            "row 2: doc_id is nan; it must be a string or a whole number",
+        ),
+        (
+            {"rank": [1, 1], "score": [None, None]},
+            "run 'bm25', query 'q': ranks must be 1, 2, ... without gaps or repeats, got 1",
+        ),
         (
             {"rank": [1, 2], "run_id": [["r"], ["r"]]},
             "column 'run_id' holds List(String); it must hold strings",
@@ -277,7 +288,9 @@ def test_parquet_with_several_runs_gives_the_one_of_the_name(tmp_path: pathlib.P
     assert lists_of(load_run("dense", path, Diagnostics())) == {"q": ["b"]}
     diagnostics = Diagnostics()
     load_run("other", path, diagnostics)
-    assert diagnostics.errors == (f"{path}: no run 'other'; the file has bm25, dense",)
+    assert diagnostics.errors == (
+        f"{path}: no run 'other'; the file has bm25, dense. Name the run as one of these, or write a file for each",
+    )
 
 
 def predictions(path: pathlib.Path, **lists: list[dict[str, object]]) -> pathlib.Path:
@@ -353,7 +366,7 @@ def test_a_page_without_a_passage_is_a_problem(tmp_path: pathlib.Path) -> None:
         ({"id": "r", "output": [{"provenance": [{"title": "x"}]}]}, "an entry has neither doc_id"),
         (
             {"id": "r", "output": [{"provenance": [{"doc_id": ["a"], "wikipedia_id": "1"}]}]},
-            "doc_id is ['a']; it must be a string or a number",
+            "doc_id is ['a']; it must be a string or a whole number",
         ),
         (
             {"id": "r", "output": [{"provenance": [{"doc_id": "a"}, {"doc_id": "a"}]}]},

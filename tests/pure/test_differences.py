@@ -1,8 +1,7 @@
-"""Differences between runs: p-values, families, effect sizes, detectable differences; against scipy and by hand."""
+"""Differences between runs: families, effect sizes, detectable differences; against scipy and by hand."""
 
 from __future__ import annotations
 
-import itertools
 import math
 from fractions import Fraction
 
@@ -20,46 +19,8 @@ from erag_ray.agreement import (
     effect_size,
     holm,
     paired_differences,
-    randomisation_p_values,
-    sign_flips,
 )
 from erag_ray.schemas import COMPARISONS, CONTRASTS, conform
-
-
-def every_flip(count: int) -> np.ndarray:
-    return np.array(list(itertools.product([-1, 1], repeat=count)), np.int8)
-
-
-@given(st.lists(st.sampled_from([-1.0, -0.5, -0.1, 0.0, 0.1, 0.3, 1.0]), min_size=2, max_size=9))
-def test_over_all_flips_the_p_value_is_scipys(differences: list[float]) -> None:
-    column = np.array(differences)
-    flips = every_flip(len(column))
-    (p_value,) = randomisation_p_values(column[:, None], flips)
-    as_large = np.abs(flips @ column) >= abs(column.sum()) - 1e-9
-    assert p_value == pytest.approx((as_large.sum() + 1) / (len(flips) + 1))
-    found = stats.permutation_test(
-        (column, np.zeros_like(column)),
-        lambda a, b, axis: (a - b).mean(axis=axis),
-        permutation_type="samples",
-        n_resamples=np.inf,
-    )
-    # scipy doubles the smaller side, which is the same for a symmetric distribution but never above 1
-    assert (as_large.mean()) == pytest.approx(min(1.0, found.pvalue), abs=1e-9) or as_large.all()
-
-
-def test_p_values_of_many_columns_and_of_drawn_flips() -> None:
-    generator = np.random.default_rng(0)
-    columns = generator.normal([0.0, 0.3, 3.0], 1.0, (200, 3))
-    columns[50:60, 1] = np.nan
-    flips = sign_flips(200, 10_000, 3)
-    assert set(np.unique(flips)) == {-1, 1}
-    assert abs(flips.mean()) < 0.01
-    found = randomisation_p_values(columns, flips)
-    kept = columns[~np.isnan(columns[:, 1]), 1]
-    wanted = [stats.ttest_1samp(columns[:, 0], 0).pvalue, stats.ttest_1samp(kept, 0).pvalue]
-    assert found[:2] == pytest.approx(wanted, abs=0.02)
-    assert found[2] == 1 / 10_001
-    assert randomisation_p_values(np.zeros((200, 1)), flips) == [1.0]
 
 
 def test_holm_by_hand() -> None:
@@ -92,14 +53,17 @@ def test_runs_that_are_equally_far_apart_show_no_variation(
     rows = comparisons(measured(columns), used(columns), numbered(len(values)), settings(num_resamples=100))
     for row in rows.filter(pl.col("difference").is_not_null()).iter_rows(named=True):
         assert row["difference"] == pytest.approx(float(step), abs=1e-10)
-        assert [row["low"], row["high"]] == pytest.approx([row["difference"]] * 2, abs=1e-12)
         assert (row["effect_size"], row["detectable"]) == (None, None)
-        assert row["reason"] == "no variation: the difference is the same for every query"
+        if row["p_value"] is not None:
+            assert row["p_value"] == pytest.approx(2.0 ** (1 - len(values)) if step else 1.0)
+            assert row["reason"] == "no variation: the difference is the same for every query"
+        else:
+            assert (row["reason"][:15], set(values), step) == ("both runs score", {values[0]}, 0)
 
 
 def test_noise_of_floating_point_is_no_spread() -> None:
     assert effect_size(np.array([0.1 + 0.2, 0.3])) is None
-    assert detectable_difference(np.array([2 / 3 - 1 / 3, 1 / 3 - 0.0])) is None
+    assert detectable_difference(np.array([2 / 3 - 1 / 3, 1 / 3 - 0.0]), 0.05) is None
     assert paired_differences(
         np.array([0.666666666667, 0.333333333333]), np.array([0.333333333333, 0.0])
     ).tolist() == [
@@ -111,11 +75,13 @@ def test_noise_of_floating_point_is_no_spread() -> None:
 def test_effect_size_and_detectable_difference() -> None:
     column = np.array([1.0, 0.0, 1.0, 0.0, 1.0])
     assert effect_size(column) == pytest.approx(0.6 / column.std(ddof=1))
-    assert effect_size(np.ones(5)) is effect_size(np.ones(1)) is detectable_difference(np.zeros(4)) is None
+    assert (
+        effect_size(np.ones(5)) is effect_size(np.ones(1)) is detectable_difference(np.zeros(4), 0.05) is None
+    )
     generator = np.random.default_rng(1)
     for count in (20, 60, 300):
         column = generator.normal(0, 2, count)
-        least = detectable_difference(column)
+        least = detectable_difference(column, 0.05)
         assert least is not None
         shift = least / (column.std(ddof=1) / math.sqrt(count))
         limit = stats.t.ppf(0.975, count - 1)
@@ -142,19 +108,31 @@ def test_every_two_runs_are_compared_once_for_each_quantity() -> None:
     assert ends["num_queries"].to_list() == [4, 4, 4]
 
 
-def test_a_run_that_never_answered_is_not_compared_and_counts_in_no_family() -> None:
-    columns = {("r", "A", 2): [0, 1, 1, 0], ("r", "B", 2): [0, 0, 1, 0], ("r", "C", 2): [0, 0, 0, 0]}
-    table = comparisons(measured(columns), used(columns), numbered(4), settings())
-    ends = table.filter(annotator="end_to_end")
-    assert ends.select("run_a", "run_b", "reason").rows() == [
-        ("A", "B", None),
-        ("A", "C", "C never scored above 0"),
-        ("B", "C", "C never scored above 0"),
+def test_a_run_that_never_answered_is_tested_unless_the_other_one_never_did_either() -> None:
+    columns = {("r", "A", 2): [1] * 40, ("r", "B", 2): [0] * 40, ("r", "C", 2): [0] * 40}
+    ends = comparisons(measured(columns), used(columns), numbered(40), settings()).filter(
+        annotator="end_to_end"
+    )
+    assert ends.select("run_a", "run_b", "difference", "reason").rows() == [
+        ("A", "B", 1.0, "no variation: the difference is the same for every query"),
+        ("A", "C", 1.0, "no variation: the difference is the same for every query"),
+        ("B", "C", 0.0, "both runs score 0 for every query"),
     ]
-    assert ends["p_value"].is_null().to_list() == [False, True, True]
-    assert ends["p_adjusted"][0] == ends["p_value"][0]
-    # labels of 0 are labels
-    assert table.filter(pl.col("annotator") != "end_to_end")["reason"].is_null().all()
+    assert ends["p_value"].to_list() == [2.0**-39, 2.0**-39, None]
+    # C is a copy of B, which counts once
+    assert ends["p_adjusted"].to_list() == [2.0**-39, 2.0**-39, None]
+
+
+def test_all_depths_of_utility_are_one_family_and_those_of_labels_are_apart() -> None:
+    a, b = [1, 1, 1, 1, 1, 1, 0, 0] * 2, [0, 0, 0, 1, 1, 1, 0, 0] * 2
+    columns = {("r", run, depth): v for depth in (1, 2) for run, v in (("A", a), ("B", [*b[:-1], depth - 1]))}
+    table = comparisons(measured(columns), used(columns), numbered(16), settings(depths=[1, 2]))
+    for (annotator,), rows in table.group_by("annotator"):
+        p = rows.sort("p_value")["p_value"].to_list()
+        factors = [2, 1] if annotator == "end_to_end" else [1, 1]
+        assert rows.sort("p_value")["p_adjusted"].to_list() == pytest.approx(
+            [p[0] * factors[0], max(p[1], 2 * p[0]) if factors[0] == 2 else p[1]]
+        )
 
 
 def test_queries_that_are_not_judged_in_both_runs_are_left_out_and_counted() -> None:
@@ -162,9 +140,9 @@ def test_queries_that_are_not_judged_in_both_runs_are_left_out_and_counted() -> 
     table = comparisons(measured(columns), used({("r", "A", 2): [0, 1, 1, 1]}), numbered(4), settings())
     (row,) = table.filter(measure="P").iter_rows(named=True)
     assert (row["num_queries"], row["num_dropped"], row["difference"]) == (2, 2, -0.5)
-    few = {("r", "A", 2): [0, 1, None, None], ("r", "B", 2): [None, 1, 1, 1]}
+    few = {("r", "A", 2): [0, 1, None, None], ("r", "B", 2): [None, None, 1, 1]}
     table = comparisons(measured(few), used({("r", "A", 2): [0, 1, 1, 1]}), numbered(4), settings())
-    assert table["reason"].to_list() == ["fewer than 2 queries are judged in both runs"]
+    assert table.select("difference", "reason").rows() == [(None, "no query is judged in both runs")]
 
 
 def test_a_contrast_is_the_difference_of_two_correlations() -> None:
@@ -180,3 +158,4 @@ def test_a_contrast_is_the_difference_of_two_correlations() -> None:
     assert (row["annotator_a"], row["annotator_b"], row["num_queries"]) == ("erag", "other", 36)
     assert row["difference"] == pytest.approx(1 - stats.kendalltau(other, utility["r", "A", 2]).statistic)
     assert row["low"] <= row["difference"] <= row["high"]
+    assert (row["low"] > 0 or row["high"] < 0) == (row["p_value"] < 0.1)

@@ -158,7 +158,7 @@ BINARY = {"q1": {"a": 1.0, "b": 0.0, "c": 1.0, "d": 1.0, "e": 1.0}, "q2": {"a": 
 
 def values_of(found: Mapping[str, Mapping[str, float | None]], **changes: object) -> pl.DataFrame:
     made = labels("provenance", found)
-    return per_query(made, LISTS, everywhere(["provenance"], TWO), TWO, settings(**changes))
+    return per_query(made, LISTS, everywhere(made, TWO), TWO, settings(**changes))
 
 
 @pytest.mark.parametrize(
@@ -202,7 +202,7 @@ def test_the_pool_is_the_union_of_the_lists_cut_at_that_depth() -> None:
 def test_the_pool_grows_with_the_runs_that_are_compared_and_the_own_ideal_does_not() -> None:
     alone = LISTS.filter(run_id="A")
     made = labels("provenance", BINARY)
-    single = per_query(made, alone, everywhere(["provenance"], TWO), TWO, settings())
+    single = per_query(made, alone, everywhere(made, TWO), TWO, settings())
     both = values_of(BINARY)
     key = {"run_id": "A", "query_id": "q1", "measure": "R", "cutoff": 2}
     assert value(single, **key, ideal="pool") == 1.0  # the pool is A's own list
@@ -214,7 +214,7 @@ def test_what_changes_when_a_run_leaves_the_pool() -> None:
     third = runs({"C": {"q1": "b d", "q2": "x"}})
     made = labels("provenance", {**BINARY, "q2": {**BINARY["q2"], "x": 1.0}})
     every = pl.concat([LISTS, third])
-    given = (made, every, everywhere(["provenance"], TWO), TWO, settings(measures=["P", "R"]))
+    given = (made, every, everywhere(made, TWO), TWO, settings(measures=["P", "R"]))
     table = pool_bias(*given)
     conform(table, POOL_BIAS)
     assert table.select("run_id", "measure", "num_runs").rows() == [(run, "R", 2) for run in "ABC"]
@@ -245,7 +245,7 @@ def test_lists_may_stand_in_any_order_and_labels_too() -> None:
     mixed = per_query(
         made.sample(fraction=1, shuffle=True, seed=1),
         LISTS.sample(fraction=1, shuffle=True, seed=2),
-        everywhere(["provenance"], TWO),
+        everywhere(made, TWO),
         TWO,
         settings(depths=[1, 3]),
     )
@@ -325,7 +325,7 @@ GRADED = {"q1": {"a": 0.4, "b": 0.6, "c": 0.9, "d": 0.0, "e": 0.0}, "q2": {"a": 
 def graded(**changes: object) -> pl.DataFrame:
     asked = TWO.with_columns(score=pl.lit("token_f1"))
     made = labels("erag", GRADED, reader="r", score="token_f1")
-    return per_query(made, LISTS, everywhere(["erag"], asked), asked, settings(**changes))
+    return per_query(made, LISTS, everywhere(made, asked), asked, settings(**changes))
 
 
 def test_graded_labels_get_only_the_measures_that_they_allow() -> None:
@@ -371,7 +371,7 @@ def test_two_datasets_with_different_scores_in_one_job() -> None:
             labels("provenance", {"q1": {"a": 1.0, "b": 0.0}, "q2": {"a": 1.0}}),
         ]
     )
-    values = per_query(made, lists, everywhere(["erag", "provenance"], asked), asked, settings())
+    values = per_query(made, lists, everywhere(made, asked), asked, settings())
     erag = values.filter(annotator="erag")
     # each dataset's queries by its own reader and score only, with what that score allows
     assert set(erag.select("reader", "score", "query_id").unique().rows()) == {
@@ -394,7 +394,7 @@ def test_two_datasets_with_one_score_and_two_readers_do_not_mix() -> None:
             labels("erag", {"q2": {"a": 0.0}}, reader="r2", score="exact_match"),
         ]
     )
-    values = per_query(made, lists, everywhere(["erag"], asked), asked, settings(measures=["P"]))
+    values = per_query(made, lists, everywhere(made, asked), asked, settings(measures=["P"]))
     assert values.select("reader", "query_id", "value").sort("reader").rows() == [
         ("r1", "q1", 0.5),
         ("r2", "q2", 0.0),
@@ -403,7 +403,7 @@ def test_two_datasets_with_one_score_and_two_readers_do_not_mix() -> None:
 
 def test_an_annotator_has_values_only_where_it_applies() -> None:
     made = labels("provenance", {"q1": BINARY["q1"]})
-    values = per_query(made, LISTS, {"provenance": pl.Series(["q1"])}, TWO, settings(measures=["P"]))
+    values = per_query(made, LISTS, everywhere(made, TWO.head(1)), TWO, settings(measures=["P"]))
     assert set(values["query_id"]) == {"q1"}
     rows = means(values, no_utility(), TWO, settings())
     of_b = rows.filter(run_id="B").row(0, named=True)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
+from gold import gold_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from erag_ray.annotators import PAIR, Evidence
 from erag_ray.retrieval_measures import hit_values, mean_retrieval_measures, page_values
 
 # passages by page, in the order of the list: C X A A B
@@ -97,25 +99,42 @@ def test_recall_is_that_of_kilts_own_rule(pages: str, sets: list[list[str]], k: 
     assert value == pytest.approx(kilt_recall(pages or "X", ["".join(one) for one in sets], k))
 
 
-def test_hits_are_those_of_the_first_good_document() -> None:
-    labels = pl.DataFrame(
-        {"query_id": ["q", "q", "q"], "doc_id": ["c1", "a2", "b1"], "label": [0.0, 1.0, 1.0]}
-    )
-    found = hit_values(labels, runs_of(one="c1 x1 a1 a2 b1", two="x1"), [3, 4])
-    assert sorted(found.rows()) == [("one", "q", 3, 0.0), ("one", "q", 4, 1.0)]
+def test_lists_of_which_no_document_has_a_page_are_not_judged() -> None:
+    runs = runs_of(none="n1", some="n1 c1", outside="x1")
+    # a null page_id of the runs themselves, as their files have, says nothing
+    found = page_values(runs.with_columns(page_id=pl.lit(None, pl.String)), CORPUS, sets_of("C"), [1])
+    by_run = {run: set(part["value"]) for (run,), part in found.group_by("run_id")}
+    assert by_run == {"none": {None}, "some": {1.0}, "outside": {0.0}}
+
+
+def test_hits_are_success_by_the_annotators_labels() -> None:
+    texts = CORPUS.with_columns(title=pl.lit(""), text=pl.col("doc_id"))
+    queries = pl.DataFrame({"query_id": list("qrs"), "dataset": "d", "score": "exact_match"})
+    lists = {"q": "x1 n1 a2", "r": "n1 a1"}
+    runs = pl.concat([runs_of(one=docs).with_columns(query_id=pl.lit(name)) for name, docs in lists.items()])
+    provenance = gold_of(pages=[("q", "A"), ("s", "A")], documents=[("r", "a1")])
+    evidence = Evidence(pairs=runs.select(PAIR), queries=queries, corpus=texts, provenance=provenance)
+    applicable, found = hit_values("provenance", evidence, runs, [1, 2, 3])
+    assert applicable["query_id"].to_list() == ["q", "r", "s"]
+    by_query = {
+        query: part.sort("cutoff")["value"].to_list() for (query,), part in found.group_by("query_id")
+    }
+    # n1 has no page, so nothing is known of q from there on; r names a document, which needs none; s has no list
+    assert by_query == {"q": [0.0, None, None], "r": [0.0, 1.0, 1.0], "s": [0.0, 0.0, 0.0]}
 
 
 def test_every_question_counts_for_every_run() -> None:
     values_of = pl.DataFrame(
-        {"run_id": ["one"], "query_id": ["q"], "measure": ["hit"], "cutoff": [1], "value": [1.0]},
+        {"run_id": "one", "query_id": ["q", "t"], "measure": "hit", "cutoff": 1, "value": [1.0, None]},
         schema_overrides={"cutoff": pl.Int32},
     )
     asked = pl.DataFrame({"dataset": ["d"] * 4, "query_id": list("qrst"), "measure": ["hit"] * 4})
     counted = asked.join(pl.DataFrame({"cutoff": pl.Series([1, 5], dtype=pl.Int32)}), how="cross")
     found = mean_retrieval_measures(values_of, counted, ["one", "two"])
-    assert found.select("run_id", "cutoff", "value", "num_queries").rows() == [
-        ("one", 1, 0.25, 4),
-        ("one", 5, 0.0, 4),
-        ("two", 1, 0.0, 4),
-        ("two", 5, 0.0, 4),
+    # a question without a list counts 0, one that is not judged does not count
+    assert found.select("run_id", "cutoff", "value", "num_queries", "num_dropped").rows() == [
+        ("one", 1, 1 / 3, 3, 1),
+        ("one", 5, 0.0, 4, 0),
+        ("two", 1, 0.0, 4, 0),
+        ("two", 5, 0.0, 4, 0),
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import io
+import itertools
 import math
 import pathlib
 import tempfile
@@ -118,12 +119,25 @@ def texts(found: Columns, name: str) -> list[str | None]:
     return [None if value is None else str(value) for value in values]
 
 
+def ids(found: Columns, name: str) -> list[str | None]:
+    """As `texts`; whole numbers may be stored as floats."""
+    kind, values = found[name]
+    if kind not in (*REAL, pa.float16(), pa.decimal128(5, 2)):
+        return texts(found, name)
+    numbers = [None if value is None else float(value) for value in array_of(kind, values).to_pylist()]
+    need(all(value is None or (value.is_integer() and abs(value) < 2**53) for value in numbers))
+    return [None if value is None else str(int(value)) for value in numbers]
+
+
 def is_id(value: str | None) -> bool:
     return value is not None and bool(value.strip())
 
 
 def passages_of(found: Columns) -> list[Any]:
-    doc_ids, page_ids, titles, bodies = (texts(found, name) for name in NAMES["passages"])
+    nothing = pa.null(), [None] * len(found["doc_id"][1])
+    found = {"page_id": nothing, "title": nothing, **found}
+    doc_ids, page_ids = ids(found, "doc_id"), ids(found, "page_id")
+    titles, bodies = texts(found, "title"), texts(found, "text")
     need(doc_ids and all(map(is_id, doc_ids)) and len(set(doc_ids)) == len(doc_ids) and None not in bodies)
     return [*zip(doc_ids, page_ids, [title or "" for title in titles], bodies, strict=True)]
 
@@ -142,22 +156,49 @@ def numbers(found: Columns, name: str, kinds: tuple[pa.DataType, ...]) -> list[A
 
 
 def lists_of(found: Columns) -> list[Any]:
-    queries, docs = texts(found, "query_id"), texts(found, "doc_id")
+    queries, docs = ids(found, "query_id"), ids(found, "doc_id")
     need("rank" in found or "score" in found)
-    scores = numbers(found, "score", (*WHOLE, *REAL)) if "score" in found else [None] * len(queries)
+    scores = (
+        numbers(found, "score", (*WHOLE, *REAL, pa.float16())) if "score" in found else [None] * len(queries)
+    )
     need(all(score is None or math.isfinite(score) for score in scores))
-    rows = [*zip(queries, docs, scores, range(len(queries)), strict=True)]
-    if "rank" in found:
-        ranks = numbers(found, "rank", WHOLE)
-        need(None not in ranks)
+    rows = [
+        row for row in zip(queries, docs, scores, range(len(queries)), strict=True) if row[3] in chosen(found)
+    ]
+    ranks = numbers(found, "rank", (*WHOLE, *REAL, pa.float16())) if "rank" in found else []
+    need(all(rank is not None and float(rank).is_integer() and abs(rank) < 2**64 for rank in ranks))
+    of_lists = [[ranks[row[3]] for row in rows if row[0] == query] for query in set(queries)] if ranks else []
+    longer = [one for one in of_lists if len(one) > 1]
+    is_constant = (
+        longer and all(len({*one}) == 1 for one in longer) and any(row[2] is not None for row in rows)
+    )
+    if ranks and not is_constant:
         rows.sort(key=lambda row: (str(row[0]).encode(), ranks[row[3]]))
-    else:
-        need(None not in scores)
-        with np.errstate(over="ignore"):
-            rows.sort(key=lambda row: (np.float32(row[2]), str(row[1]).encode()), reverse=True)
-        rows.sort(key=lambda row: str(row[0]).encode())
-        ranks = []
-    return ranked([row for row in rows if row[3] in chosen(found)], ranks)
+        made = ranked(rows)
+        start = min(ranks[row[3]] for row in rows) == 0
+        need(all(ranks[row[3]] + start == one[1] for row, one in zip(rows, made, strict=True)))
+        need_falling(rows, [one[1] for one in made])
+        return made
+    need(all(row[2] is not None for row in rows))
+    if not ranks:
+        need_falling(rows, [row[3] + 1 for row in rows])
+    with np.errstate(over="ignore"):
+        rows.sort(key=lambda row: (np.float32(row[2]), str(row[1]).encode()), reverse=True)
+    rows.sort(key=lambda row: str(row[0]).encode())
+    return ranked(rows)
+
+
+def need_falling(rows: list[Any], ranks: list[int]) -> None:
+    """Scores may not rise in nearly all lists; ``rows`` are in the order that the file claims."""
+    lists: dict[Any, list[tuple[float, int]]] = {}
+    for row, rank in zip(rows, ranks, strict=True):
+        if row[2] is not None:
+            lists.setdefault(row[0], []).append((row[2], rank))
+    differing = [pairs for pairs in lists.values() if len({score for score, _ in pairs}) > 1]
+    rising = [pairs for pairs in differing if pairs == sorted(pairs, key=lambda pair: pair[0])]
+    steps = sum(before[0] < after[0] for pairs in rising for before, after in itertools.pairwise(pairs))
+    are_ranks = all(score == rank for pairs in rising for score, rank in pairs)
+    need(not rising or len(rising) < 0.9 * len(differing) or not (are_ranks or steps > 1))
 
 
 def chosen(found: Columns) -> set[int]:
@@ -171,13 +212,12 @@ def chosen(found: Columns) -> set[int]:
     return {place for place, run in enumerate(runs) if not several or run == "r"}
 
 
-def ranked(rows: list[Any], ranks: list[int]) -> list[Any]:
+def ranked(rows: list[Any]) -> list[Any]:
     need(rows and all(is_id(query) and is_id(doc) for query, doc, *_ in rows))
     need(len({row[:2] for row in rows}) == len(rows))
     made, count = [], {}
-    for query, doc, score, row in rows:
+    for query, doc, score, _ in rows:
         count[query] = count.get(query, 0) + 1
-        need(not ranks or ranks[row] == count[query])
         made.append((query, count[query], doc, None if score is None else float(score), None, None))
     return made
 

@@ -11,6 +11,7 @@ import models
 import polars as pl
 import pytest
 import torch
+from gold import gold_of
 from tiny import PASSAGES, QUESTIONS, Tiny, compare, table
 
 from erag_ray.annotators import Evidence, annotate, closed_book_answers, likelihood_noise, unrelated_pairs
@@ -207,7 +208,7 @@ def evidence(**changes: Any) -> Evidence:
             {"query_id": ["q"], "dataset": ["set"], "score": ["token_f1"], "answers": [["one two"]]}
         ),
         "corpus": pl.DataFrame(),
-        "provenance": pl.DataFrame(schema={"query_id": pl.String, "page_id": pl.String}),
+        "provenance": gold_of(),
         "values": {
             ANSWER: values_of([("q", *row) for row in ANSWERS], pl.String),
             GOLD_LIKELIHOOD: values_of(LIKELIHOODS, pl.Float64),
@@ -318,7 +319,7 @@ RETRIEVED = QUERIES.select(
 
 def drawn(pairs: pl.DataFrame, **changes: Any) -> pl.DataFrame:
     corpus = RETRIEVED.select("doc_id", "text", title=pl.lit(""), page_id=pl.col("doc_id"))
-    gold = RETRIEVED.unique("query_id", keep="first").select("query_id", page_id="doc_id")
+    gold = gold_of(pages=RETRIEVED.unique("query_id", keep="first").select("query_id", "doc_id").rows())
     known = {
         "corpus": corpus,
         "provenance": gold,
@@ -342,11 +343,12 @@ def test_unrelated_documents_are_those_of_other_questions_of_the_dataset() -> No
     assert more.join(found, on=["query_id", "doc_id"], how="semi").height > 60
 
 
-def test_a_document_of_a_gold_page_or_with_an_answer_is_not_unrelated() -> None:
+@pytest.mark.parametrize("kind", ["pages", "documents"])
+def test_a_gold_document_or_one_of_a_gold_page_or_with_an_answer_is_not_unrelated(kind: str) -> None:
     pairs = RETRIEVED.select("query_id", "doc_id")
-    pages = QUERIES.select("query_id").join(RETRIEVED.select(page_id="doc_id"), how="cross")
-    is_gold = pl.col("page_id").str.contains(r"/[0-3]$")
-    found = drawn(pairs, provenance=pages.filter(is_gold))
+    ids = QUERIES.select("query_id").join(RETRIEVED.select(gold="doc_id"), how="cross")
+    gold = ids.filter(pl.col("gold").str.contains(r"/[0-3]$"))
+    found = drawn(pairs, provenance=gold_of(**{kind: gold.rows()}))
     assert found.height > 20
     assert found["doc_id"].str.ends_with("/4").all()
     same = QUERIES.with_columns(score=pl.lit("exact_match"), answers=pl.lit(["is"], pl.List(pl.String)))

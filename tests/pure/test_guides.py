@@ -14,8 +14,11 @@ from guides import BLOCK, ROOT, anchors, blocks, guides, links, section, table_r
 
 from erag_ray.annotators import ANNOTATORS
 from erag_ray.config import JobConfig
+from erag_ray.extensions import all_tables
+from erag_ray.extras.papers.schemas import DUAL_LABELS
+from erag_ray.extras.sequential_test.schemas import INTERIM_ANALYSES
+from erag_ray.extras.train.schemas import EXAMPLES
 from erag_ray.retrieve import IN_MEMORY, INDEXED, OF_RUNS, OUTSIDE
-from erag_ray.schemas import TABLES
 
 NAMES = [str(file.relative_to(ROOT)) for file in guides()]
 LONG = 120
@@ -79,7 +82,8 @@ def words_of(name: str, title: str, column: int = 0) -> set[str]:
 
 
 def test_the_map_lists_every_table() -> None:
-    assert words_of("erag_ray/README.md", "Tables") == set(TABLES)
+    of_jobs = {schema.name for schema in (DUAL_LABELS, EXAMPLES, INTERIM_ANALYSES)}
+    assert words_of("erag_ray/README.md", "Tables") == set(all_tables()) | of_jobs
 
 
 def test_the_guide_of_jobs_lists_every_key_of_the_main_job() -> None:

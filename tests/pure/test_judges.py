@@ -255,3 +255,15 @@ def test_the_token_of_all_unknown_words_is_no_answer(judge_folder: str) -> None:
     (other,) = model.render([request])
     assert other.answer_ids[0] == ()
     assert other.answer_ids[1:] == prompt.answer_ids[1:]
+
+
+@pytest.mark.parametrize("name", ["reader.model", "reader.kind/x", "my-reader.model", "reader.v2"])
+def test_a_message_about_the_judge_names_its_keys_and_leaves_paths_alone(
+    tiny: Tiny, tmp_path: pathlib.Path, name: str
+) -> None:
+    path = f"{tmp_path}/{name}"
+    with pytest.raises(InputError) as refused:
+        used(tiny, JudgeConfig(kind="causal", model=path))
+    (problem,) = refused.value.problems
+    assert problem.startswith("judge.model: ")
+    assert path in problem

@@ -16,15 +16,8 @@ from hypothesis import strategies as st
 
 from erag_ray.config import RetrieverConfig
 from erag_ray.errors import JobError
-from erag_ray.retrieve.outside import (
-    LIST_TEXT_COLUMNS,
-    Retrieved,
-    as_retrieved,
-    as_search,
-    search_all,
-    searching,
-)
-from erag_ray.runs import text_id
+from erag_ray.files import Document, document_of, text_id, with_text
+from erag_ray.retrieve.outside import LIST_TEXT_COLUMNS, as_search, search_all, searching
 from erag_ray.store import Folder
 
 QUERIES = pl.DataFrame({"query_id": ["q2", "q1", "q3"], "question": ["two", "one", "three"], "dataset": "nq"})
@@ -83,52 +76,55 @@ RANDOM = str(uuid.UUID(int=7, version=4))
 @pytest.mark.parametrize(
     ("document", "expected"),
     [
-        ("a text", Retrieved(None, "a text")),
-        (("d1", "a text"), Retrieved("d1", "a text")),
-        ((7, "a text"), Retrieved("7", "a text")),
-        (["d1", "a text", 2], Retrieved("d1", "a text", None, 2.0)),
-        ({"text": "a"}, Retrieved(None, "a")),
+        ("a text", Document(None, "a text")),
+        (("d1", "a text"), Document("d1", "a text")),
+        ((7, "a text"), Document("7", "a text")),
+        (["d1", "a text", 2], Document("d1", "a text", None, 2.0)),
+        ({"text": "a"}, Document(None, "a")),
         (
             {"id": "d1", "text": "a", "title": "T", "score": np.float32(0.5)},
-            Retrieved("d1", "a", "T", 0.5),
+            Document("d1", "a", "T", 0.5),
         ),
-        ({"doc_id": 1, "content": "a", "meta": {"title": "T"}}, Retrieved("1", "a", "T")),
-        ({"page_content": "a", "metadata": {"id": "m"}, "score": "high"}, Retrieved("m", "a")),
-        (Page("a", {"title": "T", "source": "file.pdf"}), Retrieved(None, "a", "T")),
-        (Page("a", {"doc_id": "m", "id": "n"}), Retrieved("m", "a")),
-        (Page("a", {"doc_id": "m"}, id="own"), Retrieved("own", "a")),
-        (Page("a", {"doc_id": "m"}, id=RANDOM), Retrieved("m", "a")),
-        ((Page("a", {}, id=RANDOM), 0.25), Retrieved(None, "a", None, 0.25)),
-        (Scored(Node("n1", "a", {"title": " "}), 0.5), Retrieved("n1", "a", None, 0.5)),
-        (Scored(Node(RANDOM, "a", {}), float("nan")), Retrieved(None, "a")),
-        (Node("n1", "a", {}), Retrieved("n1", "a")),
-        (Content("h1", "a", {"title": "T"}, 3), Retrieved("h1", "a", "T", 3.0)),
+        ({"doc_id": 1, "content": "a", "meta": {"title": "T"}}, Document("1", "a", "T")),
+        ({"page_content": "a", "metadata": {"id": "m"}, "score": "high"}, Document("m", "a")),
+        (Page("a", {"title": "T", "source": "file.pdf"}), Document(None, "a", "T")),
+        (Page("a", {"doc_id": "m", "id": "n"}), Document("m", "a")),
+        (Page("a", {"doc_id": "m"}, id="own"), Document("own", "a")),
+        (Page("a", {"doc_id": "m"}, id=RANDOM), Document("m", "a")),
+        ((Page("a", {}, id=RANDOM), 0.25), Document(None, "a", None, 0.25)),
+        (Scored(Node("n1", "a", {"title": " "}), 0.5), Document("n1", "a", None, 0.5)),
+        (Scored(Node(RANDOM, "a", {}), float("nan")), Document(None, "a")),
+        (Node("n1", "a", {}), Document("n1", "a")),
+        (Content("h1", "a", {"title": "T"}, 3), Document("h1", "a", "T", 3.0)),
         # a random id of one's own is an id: only libraries make them up
-        ({"id": RANDOM, "text": "a"}, Retrieved(RANDOM, "a")),
+        ({"id": RANDOM, "text": "a"}, Document(RANDOM, "a")),
     ],
 )
-def test_a_document_is_recognised_by_its_fields(document: object, expected: Retrieved) -> None:
-    assert as_retrieved(document) == expected
+def test_a_document_is_recognised_by_its_fields(document: object, expected: Document) -> None:
+    assert with_text(document_of(document)) == expected
 
 
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        (None, "a document is a NoneType; it must be a LangChain, LlamaIndex or Haystack document"),
-        (7, "a document is a int"),
+        (
+            None,
+            "a document is None, a NoneType; it must be a text, an object of LangChain, LlamaIndex or Haystack",
+        ),
+        (7, "a document is 7, a int"),
         (("d1",), r"a document is \('d1',\); it must be"),
         (("d1", 0.5), r"a document is \('d1', 0.5\): its second entry is not the text"),
         (b"ab", "a document is b'ab'"),
-        ({"id": "d1"}, "a document's text is None, not a string"),
-        ({"id": 1.5, "text": "a"}, "a document's id is 1.5; it must be a string or a whole number"),
-        (Content("h1", None, {}), "a document's text is None, not a string"),
-        (("d1", " \n"), "document 'd1' has a blank text"),
+        ({"id": "d1"}, "text is missing; it must be a string that is not blank"),
+        ({"id": 1.5, "text": "a"}, "id is 1.5; it must be a string or a whole number"),
+        (Content("h1", None, {}), "text is missing; it must be a string that is not blank"),
+        (("d1", " \n"), "text is ' .n'; it must be a string that is not blank"),
         ("\ud800", "surrogates not allowed"),
     ],
 )
 def test_what_is_no_document_is_named(document: object, message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):
-        as_retrieved(document)
+        with_text(document_of(document))
 
 
 class WithInvoke:
@@ -226,7 +222,7 @@ def test_a_retriever_is_recognised_by_its_methods_and_left_as_it_is(retriever: A
     before = dict(vars(retriever)) if hasattr(retriever, "__dict__") else {}
     found = as_search(retriever)("q", 7)
     assert len(found) == count
-    assert all(isinstance(one, Retrieved) for one in found)
+    assert all(isinstance(one, Document) for one in found)
     assert vars(retriever) == before
     assert as_search(as_search(retriever)) is not None
 
@@ -257,22 +253,37 @@ async def asynchronous(question: str, count: int) -> list[str]:
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda question, count: None, "the retriever returned a NoneType, not a list of documents"),
-        (lambda question, count: "d1", "the retriever returned a str, not a list of documents"),
-        (lambda question, count: {"d1": 1}, "the retriever returned a dict, not a list of documents"),
-        (lambda question, count: [None], "a document is a NoneType"),
-        (asynchronous, "the retriever is asynchronous; give a function that waits for its result"),
+        (
+            lambda question, count: None,
+            "TypeError: the retriever returned a NoneType, not a list of documents",
+        ),
+        (lambda question, count: "d1", "TypeError: the retriever returned a str, not a list of documents"),
+        (
+            lambda question, count: {"d1": 1},
+            "TypeError: the retriever returned a dict, not a list of documents",
+        ),
+        (lambda question, count: [None], "ValueError: a document is None, a NoneType"),
+        (asynchronous, "TypeError: the retriever is asynchronous; give a function that waits for its result"),
+        (lambda question: [], "TypeError: <lambda>() takes 1 positional argument but 2 were given"),
+        (
+            lambda question, count: [("d", "a"), ("d", "b")],
+            "ValueError: document 'd' is in the list more than once",
+        ),
     ],
 )
-def test_a_wrong_answer_is_named_with_its_question(function: Any, message: str) -> None:
+def test_a_wrong_call_or_answer_is_named_with_its_question_and_final(
+    function: Any, message: str, pauses: list[float]
+) -> None:
     with pytest.raises(JobError) as error:
-        search_all(as_search(function), QUERIES.head(1), 3, name="mine", retries=0, show=False)
+        search_all(as_search(function), QUERIES.head(1), 3, name="mine", retries=3, show=False)
+    assert pauses == []
     assert str(error.value).startswith(
-        f"mine: 1 of 1 questions failed after one attempt: query 'q2': TypeError: {message}"
+        f"mine: 1 of 1 questions failed after one attempt: query 'q2': {message}"
     )
 
 
-def lists_of(found: pl.DataFrame) -> dict[str, list[str]]:
+def lists_of(found: pl.DataFrame) -> dict[str, list[str | None]]:
+    """Return the documents of each list: [None] is the row of rank 0 of a list that found nothing."""
     grouped = found.group_by("query_id", maintain_order=True).agg("doc_id")
     return dict(grouped.iter_rows())
 
@@ -286,10 +297,11 @@ def test_lists_are_cut_numbered_and_counted_where_short(capsys: pytest.CaptureFi
     assert lists_of(found) == {
         "q2": ["d1"],
         "q1": [text_id(None, "a"), text_id(None, "b"), f"{text_id(None, 'a')}-2"],
+        "q3": [None],
     }
-    assert found["rank"].to_list() == [1, 1, 2, 3]
-    assert found["text"].to_list() == ["a", "a", "b", "a"]
-    assert found.group_by("query_id").agg(pl.col("seconds").n_unique())["seconds"].to_list() == [1, 1]
+    assert found["rank"].to_list() == [1, 1, 2, 3, 0]
+    assert found["text"].to_list() == ["a", "a", "b", "a", None]
+    assert found.group_by("query_id").agg(pl.col("seconds").n_unique())["seconds"].to_list() == [1, 1, 1]
     assert found["seconds"].min() > 0  # type: ignore[operator]
     assert capsys.readouterr().err == "mine: 2 of 3 questions have fewer than 3 documents, 1 of them none\n"
 
@@ -365,7 +377,7 @@ def test_a_stop_keeps_what_was_retrieved(tmp_path: pathlib.Path) -> None:
     found = search_all(as_search(flaky), QUERIES, 2, name="mine", show=False, work=work)
     # an empty list is an answer too
     assert flaky.asked == ["three"]
-    assert lists_of(found) == {"q3": ["three-0", "three-1"]}
+    assert lists_of(found) == {"q1": [None], "q2": [None], "q3": ["three-0", "three-1"]}
 
 
 def test_many_failures_end_the_search_and_five_are_named(pauses: list[float]) -> None:
@@ -394,8 +406,10 @@ def test_lists_are_the_first_documents_whatever_repeats(lists: list[list[str]], 
     found = search_all(
         as_search(lambda question, k: lists[int(question[1:])]), queries, depth, name="m", show=False
     )
-    expected: list[tuple[str, int, str]] = []
+    expected: list[tuple[str, int, str | None]] = []
     for number, texts in enumerate(lists):
+        if not texts:
+            expected.append((f"q{number}", 0, None))
         for rank, text in enumerate(texts[:depth], 1):
             expected.append((f"q{number}", rank, text))
     assert found.select("query_id", "rank", "text").rows() == expected

@@ -72,6 +72,42 @@ def test_without_a_template_for_it_a_question_without_passages_has_the_rest_of_t
     assert as_text(prompt, "Where?", ()) == "Q: Where?"
 
 
+UNTITLED = {
+    # without a label
+    "({title}) {text}": "{text}",
+    "{title}\n{text}": "{text}",
+    "{title} {text}": " {text}",
+    "[{rank}] {title}\n{text}": "[{rank}] {text}",
+    "Passage: {title}\n{text}": "Passage: {text}",
+    "Passage {rank}: {passage}": "Passage {rank}: {passage}",
+    # a label of the title, brackets, quotes and signs go with it
+    "Title: {title}\nText: {text}": "Text: {text}",
+    "Title: {title}\n{text}": "{text}",
+    "Document title: {title}. {text}": "{text}",
+    " title: {title} context: {text}": " context: {text}",
+    "Source: {title}\nContent: {text}": "Content: {text}",
+    "Passage {rank}\nTitle: {title}\nText: {text}": "Passage {rank}\nText: {text}",
+    "Document [{rank}](Title: {title}) {text}": "Document [{rank}] {text}",
+    "Passage {rank} (Title: {title}): {text}": "Passage {rank}: {text}",
+    "[{rank}] {title}: {text}": "[{rank}] {text}",
+    "{title} - {text}": "{text}",
+    '"{title}": {text}': "{text}",
+    "**{title}**\n{text}": "{text}",
+    "# {title}\n{text}": "{text}",
+    "[{title}] {text}": "{text}",
+    "<title>{title}</title>\n<text>{text}</text>": "<text>{text}</text>",
+    '{{"title": "{title}", "text": "{text}"}}': '{{"text": "{text}"}}',
+    "{text} (Source: {title})": "{text}",
+    "{text}\nTitle: {title}": "{text}",
+}
+
+
+@pytest.mark.parametrize("passage", UNTITLED)
+def test_a_passage_without_a_title_has_no_label_of_one(passage: str) -> None:
+    prompt = custom_prompt(PromptConfig(template="{passages} {question}", passage=passage))
+    assert (prompt.passage, prompt.untitled) == (passage, UNTITLED[passage])
+
+
 BRACES = st.text("{}ab {question}", max_size=12)
 
 
@@ -158,10 +194,10 @@ WRONG = {
     f'{GOOD}\npassage: "{{rank}}"': PASSAGE + "contain {text}, {title} or {passage}",
     f'{GOOD}\npassage: "{{question}}"': PASSAGE + "have no field but {rank}, {title}",
     f'{GOOD}\nwithout_passages: "none"': NONE + "contain {question}",
-    "passage: '{text}'": ": lacks the key template",
-    'templte: "{question} {passages}"': ":1: unknown key templte. Did you mean template?",
-    f"{GOOD}\nchat: fasle": ": chat: expected true or false, got 'fasle'",
-    f"{GOOD}\nexamples:\n  - {{question: a}}": ": examples: lacks the key answer",
+    "passage: '{text}'": ": reader.prompt must have the key template",
+    'templte: "{question} {passages}"': ":1: unknown key reader.prompt.templte. Did you mean reader.prompt.template?",
+    f"{GOOD}\nchat: fasle": ":2: reader.prompt.chat: expected true or false, got fasle. Did you mean false?",
+    f"{GOOD}\nexamples:\n  - {{question: a}}": ":3: reader.prompt.examples[0] must have the key answer",
     "- a list": ":1: holds no keys",
     "a: [": "not YAML",
 }
@@ -201,7 +237,7 @@ def test_an_unknown_name_is_one_message() -> None:
 FILLED = '    template: "{passages} {question}"'
 IN_A_CONFIG = {
     '    template: "{passages}"': ":4: reader.prompt.template must contain {question}",
-    f"{FILLED}\n    chat: fasle": ':5: "reader.prompt.chat": expected bool, got fasle',
+    f"{FILLED}\n    chat: fasle": ":5: reader.prompt.chat: expected true or false, got fasle",
     f"{FILLED}\n    chatt: no": ":5: unknown key reader.prompt.chatt. Did you mean reader.prompt.chat?",
     "    passage: '{text}'": ":3: reader.prompt must have the key template",
 }

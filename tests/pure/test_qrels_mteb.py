@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from erag_ray.datasets.qrels import NAMES, read_qrels
+from erag_ray.datasets.qrels import ADVICE, NAMES, read_qrels
 from erag_ray.files import Diagnostics
 
 ROWS = [("q1", "d1", 1), ("q1", "d2", 2), ("q1", "d3", 0), ("2", "7", 1), ("q3", "d1", 0), ("q1", "d1", 1)]
@@ -54,13 +54,16 @@ def test_ids_may_be_numbers(tmp_path: pathlib.Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ('{"query-id": "q1", "corpus-id": "d1"}', "no score; MTEB's qrels have query-id, corpus-id, score"),
-        ('{"qid": "q1", "score": 1}', "no query-id, corpus-id; MTEB's"),
+        (
+            '{"query-id": "q1", "corpus-id": "d1"}',
+            "no score; it has query-id, corpus-id. Name the columns",
+        ),
+        ('{"qid": "q1", "score": 1}', "no corpus-id; it has qid, score. Name the columns"),
         ('{"query-id": "q1", "corpus-id": null, "score": 1}', "corpus-id is None; it must be an id"),
         ('{"query-id": " ", "corpus-id": "d", "score": 1}', "query-id is ' '; it must be an id"),
         ('{"query-id": "q1", "corpus-id": "d1", "score": 0.5}', "score '0.5' is not a whole number"),
         ('{"query-id": "q1", "corpus-id": "d1", "score": NaN}', "score 'nan' is not a whole number"),
-        ('{"query-id": "q1", "corpus-id": "d1", "score": true}', "score '' is not a whole number"),
+        ('{"query-id": "q1", "corpus-id": "d1", "score": true}', "score 'True' is not a whole number"),
         ('{"query-id": "q1", "corpus-id": "d1", "score": null}', "score 'None' is not a whole number"),
         ('{"query-id": "q9", "corpus-id": "d9", "score": 2}', "score 2 here, and 1 in an earlier line"),
         ("[1]", "a list where an object is expected"),
@@ -79,7 +82,7 @@ def test_a_bad_row_is_named_and_the_others_are_read(tmp_path: pathlib.Path, text
 def test_bad_parquet_is_one_error(tmp_path: pathlib.Path) -> None:
     file = tmp_path / "qrels.parquet"
     pl.DataFrame({"query-id": ["q"], "corpus-id": ["d"]}).write_parquet(file)
-    assert read(file) == ({}, (f"{file}: no column 'score'; it has query-id, corpus-id",))
+    assert read(file) == ({}, (f"{file}:1: no score; it has query-id, corpus-id. {ADVICE}",))
     file.write_bytes(b"no parquet")
     found, (error,) = read(file)
     assert found == {}

@@ -10,11 +10,12 @@ import numpy as np
 import polars as pl
 import pytest
 import xxhash
+from gold import gold_of
 from guides import blocks, text_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from erag_ray.files import Diagnostics
+from erag_ray.files import Diagnostics, text_id
 from erag_ray.passages import CORPUS_COLUMNS
 from erag_ray.report.formats import rows_of_text
 from erag_ray.report.tables.latency import latency_table
@@ -25,7 +26,6 @@ from erag_ray.runs import (
     load_run,
     resolve_pages,
     seconds_of,
-    text_id,
     with_texts,
 )
 from erag_ray.runs.load import format_of
@@ -83,6 +83,25 @@ def test_a_parquet_run_brings_texts_titles_and_latencies(tmp_path: pathlib.Path)
         {"run_id": "r", "query_id": "q2", "seconds": 0.5},
     ]
     conform(resolve_pages(entries, pl.DataFrame(schema=CORPUS_COLUMNS), Diagnostics()), RUNS)
+
+
+@pytest.mark.parametrize("form", ["jsonl", "parquet"])
+def test_a_list_that_found_nothing_keeps_its_latency(tmp_path: pathlib.Path, form: str) -> None:
+    one = {"doc_id": "d1", "text": "Ann built it."}
+    if form == "jsonl":
+        records = [("q1", [one], 0.5), ("q2", [], 0.25), ("q3", [], None)]
+        path = lines(
+            tmp_path,
+            *({"query_id": name, "documents": found, "seconds": taken} for name, found, taken in records),
+        )
+    else:
+        rows = {"query_id": ["q1", "q2"], "rank": [1, 0], "seconds": [0.5, 0.25]}
+        path = parquet(tmp_path, **rows, doc_id=["d1", None], title=None, text=[one["text"], None])
+    entries = loaded(path)
+    assert seconds_of(entries).select("query_id", "seconds").rows() == [("q1", 0.5), ("q2", 0.25)]
+    # to all others it is no document
+    runs = resolve_pages(entries, pl.DataFrame(schema=CORPUS_COLUMNS), Diagnostics())
+    assert runs.select("query_id", "rank", "doc_id").rows() == [("q1", 1, "d1")]
 
 
 def test_json_lines_of_lists_are_known_by_their_fields(tmp_path: pathlib.Path) -> None:
@@ -169,11 +188,11 @@ def test_a_bad_parquet_run_names_row_or_list(
             "document 1: text is missing; it must be a string that is not blank",
         ),
         ({"documents": [{"text": " "}]}, "document 1: text is ' '; it must be a string that is not blank"),
-        ({"documents": [{"text": 7}]}, "document 1: text is 7; it must be a string that is not blank"),
+        ({"documents": [{"text": 7}]}, "document 1: text is 7; it must be a string"),
         ({"documents": [{"text": "a", "title": []}]}, "document 1: title is []; it must be a string"),
         (
             {"documents": [{"text": "a", "doc_id": 1.5}]},
-            "document 1: doc_id is 1.5; it must be a string or a number",
+            "document 1: doc_id is 1.5; it must be a string or a whole number",
         ),
         ({"documents": [], "seconds": -1}, "seconds is -1; it must be a number of at least 0"),
         ({"documents": [], "seconds": True}, "seconds is True; it must be a number of at least 0"),
@@ -181,7 +200,7 @@ def test_a_bad_parquet_run_names_row_or_list(
         ({}, "query 'q1' of run 'r' has no documents"),
         (
             {"query_id": None, "documents": []},
-            "query_id is None; it must be a string that is not empty or a number",
+            "query_id is None; it must be a string or a whole number",
         ),
         ({"query_id": "q0", "documents": []}, "query 'q0' of run 'r' repeats the one at FILE:1"),
         (
@@ -224,13 +243,17 @@ def test_two_texts_under_one_id_are_one_error_with_both_and_their_sources() -> N
     diagnostics = Diagnostics()
     corpus = corpus_of(("d2", "p", "Two", "from a file"), ("d3", "p", "Other", "equal"))
     with_texts(corpus, entries, diagnostics)
+    hashed = (
+        "or leave out an id that several share: documents of lists are then called by a hash of their title and "
+        "text"
+    )
     assert diagnostics.errors == (
         "document 'd2' has two texts: 'from a file' (the passages) and 'from a list' (run 'b', query 'q2', rank 2). "
-        "Give each text an id of its own",
-        "document 'd1' has two texts: '...t is shown of them, and this' (run 'a', query 'q1', rank 1) and "
-        "'...t is shown of them, but that' (run 'b', query 'q1', rank 3). Give each text an id of its own",
-        "document 'd3' has two titles: 'Other' (the passages) and 'Three' (run 'b', query 'q2', rank 3). "
-        "Give each title an id of its own",
+        f"Give each text an id of its own, {hashed}",
+        f"document 'd1' has two texts: '...t is shown of them, and this' (run 'a', query 'q1', rank 1) and "
+        f"'...t is shown of them, but that' (run 'b', query 'q1', rank 3). Give each text an id of its own, {hashed}",
+        f"document 'd3' has two titles: 'Other' (the passages) and 'Three' (run 'b', query 'q2', rank 3). "
+        f"Give each title an id of its own, {hashed}",
     )
 
 
@@ -251,9 +274,11 @@ def test_lists_without_texts_leave_the_passages_as_they_are(tmp_path: pathlib.Pa
     assert with_texts(corpus, entries_of([("a", "q", 1, "d1", None, None)]), Diagnostics()) is corpus
     # and there must be some
     diagnostics = Diagnostics()
-    none = pl.Series([], dtype=pl.String)
-    load_corpus([], entries_of([("a", "q", 1, "d1", None, None)]), diagnostics, doc_ids=none, page_ids=none)
-    assert diagnostics.errors == ("no passages in an empty list of files",)
+    load_corpus([], entries_of([("a", "q", 1, "d1", None, None)]), diagnostics, gold=gold_of())
+    assert diagnostics.errors == (
+        "passages: none are given, and the lists have ids without texts (run 'a', query 'q': 'd1'). Set passages "
+        "to the texts of the documents, or give lists with texts",
+    )
 
 
 NAMES = st.sampled_from(["d1", "d2", "d3", "d4"])

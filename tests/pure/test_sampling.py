@@ -14,8 +14,7 @@ from hypothesis.extra import numpy as hnp
 from scipy import stats
 
 from erag_ray.agreement import holm
-from erag_ray.measures import compute, list_ideal
-from erag_ray.sequential_test.design import (
+from erag_ray.extras.sequential_test.design import (
     IMPORTANCE,
     estimate,
     importance,
@@ -23,7 +22,8 @@ from erag_ray.sequential_test.design import (
     probabilities,
     random_numbers,
 )
-from erag_ray.sequential_test.looks import BOUNDARIES, critical_values, largest_divisor, look, rejected
+from erag_ray.extras.sequential_test.looks import BOUNDARIES, critical_values, largest_divisor, look, rejected
+from erag_ray.measures import compute, list_ideal
 
 Floats = npt.NDArray[np.float64]
 CHANCES = np.array([0.9, 0.3, 1.0, 0.15, 0.5, 0.7])
@@ -135,17 +135,21 @@ def test_a_difference_is_right_although_what_both_runs_hold_is_never_read() -> N
 def test_critical_values_are_the_published_ones() -> None:
     """DeMets & Lan, Statistics in Medicine 13 (1994): five looks, alpha .05 two-sided; one look is an ordinary test."""
     looks = [20, 40, 60, 80, 100]
-    np.testing.assert_allclose(critical_values("late", looks), [4.877, 3.357, 2.680, 2.290, 2.031], atol=1e-3)
-    np.testing.assert_allclose(critical_values("even", looks), [2.438, 2.427, 2.410, 2.397, 2.386], atol=1e-3)
+    np.testing.assert_allclose(
+        critical_values("late", looks, 0.05), [4.877, 3.357, 2.680, 2.290, 2.031], atol=1e-3
+    )
+    np.testing.assert_allclose(
+        critical_values("even", looks, 0.05), [2.438, 2.427, 2.410, 2.397, 2.386], atol=1e-3
+    )
     for name in ("late", "even"):
-        assert critical_values(name, [50]) == pytest.approx([stats.norm.isf(0.025)], abs=1e-4)
+        assert critical_values(name, [50], 0.05) == pytest.approx([stats.norm.isf(0.025)], abs=1e-4)
 
 
 def test_the_mixture_is_narrowest_at_half_of_the_last_count() -> None:
     counts = np.arange(10, 401, 10)
-    information = critical_values("mixture", counts.tolist()) / np.sqrt(counts)
-    tuned = critical_values("mixture", [200, 400])[0]
-    others = [critical_values("mixture", [200, last])[0] for last in (250, 300, 600, 1000)]
+    information = critical_values("mixture", counts.tolist(), 0.05) / np.sqrt(counts)
+    tuned = critical_values("mixture", [200, 400], 0.05)[0]
+    others = [critical_values("mixture", [200, last], 0.05)[0] for last in (250, 300, 600, 1000)]
     assert tuned < min(others)
     assert (np.diff(information) < 0).all()
 
@@ -157,7 +161,7 @@ def test_looking_often_misses_the_truth_no_more_often_than_alpha(boundary: str) 
     drawn = generator.random((2000, 300)) < 0.3
     values = generator.choice([-1, 0, 0, 1], (2000, 300)) * drawn / 0.3
     counts = list(range(20, 301, 20))
-    seen = look(values, counts, critical_values(boundary, counts))
+    seen = look(values, counts, critical_values(boundary, counts, 0.05))
     assert seen.is_significant.any(axis=1).mean() < 0.062
     naive = look(values, counts, np.full(15, stats.norm.isf(0.025)))
     assert naive.is_significant.any(axis=1).mean() > 0.15
@@ -165,7 +169,7 @@ def test_looking_often_misses_the_truth_no_more_often_than_alpha(boundary: str) 
 
 def test_a_look_says_who_is_better_or_that_the_difference_is_known_well_enough() -> None:
     counts = [20, 100]
-    critical = critical_values("late", counts)
+    critical = critical_values("late", counts, 0.05)
     better = look(np.tile([0.3, 0.5, 0.7, 0.5], 25), counts, critical)
     assert better.is_significant.tolist() == [True, True]
     assert better.means == pytest.approx([0.5, 0.5])
@@ -182,10 +186,10 @@ def test_a_look_says_who_is_better_or_that_the_difference_is_known_well_enough()
 def test_where_hardly_a_query_differs_nothing_is_settled() -> None:
     values = np.zeros(100)
     values[:9] = 1.0
-    seen = look(values, [50, 100], critical_values("even", [50, 100]))
+    seen = look(values, [50, 100], critical_values("even", [50, 100], 0.05))
     assert not seen.is_settled(0.5).any()
     values[9] = 1.0
-    assert look(values, [50, 100], critical_values("even", [50, 100])).is_settled(0.5).all()
+    assert look(values, [50, 100], critical_values("even", [50, 100], 0.05)).is_settled(0.5).all()
 
 
 ONE = np.ones((2, 3))
@@ -199,8 +203,8 @@ WRONG: dict[str, Callable[[], object]] = {
     "ranks must be": lambda: importance("P", [1, 2], 3),
     "unknown measure 'AP'": lambda: estimate("AP", ONE, ONE),
     "must be finite and at least 0": lambda: estimate("P", ONE * np.nan, ONE),
-    "ascending numbers": lambda: critical_values("late", [20, 20]),
-    "unknown boundary": lambda: critical_values("never", [20]),
+    "ascending numbers": lambda: critical_values("late", [20, 20], 0.05),
+    "unknown boundary": lambda: critical_values("never", [20], 0.05),
     "alpha 5 is": lambda: critical_values("late", [20], 5),
     "20 queries": lambda: look(np.zeros(19), [20], [2.0]),
     "numbers of queries, at least 2": lambda: look(np.zeros(19), [1], [2.0]),

@@ -7,6 +7,7 @@ import pickle
 import polars as pl
 import pyarrow as pa
 import pytest
+from gold import gold_of
 
 from erag_ray.errors import InputError
 from erag_ray.registry import find
@@ -109,7 +110,7 @@ def test_keys_use_all_64_bits() -> None:
 
 
 def test_tables_survive_polars() -> None:
-    table = conform(pl.DataFrame({"query_id": ["q"], "page_id": ["p"]}), PROVENANCE)
+    table = conform(gold_of(pages=[("q", "p")]), PROVENANCE)
     assert conform(pl.from_arrow(table), PROVENANCE) == table
 
 
@@ -154,11 +155,11 @@ def test_an_unknown_name_is_an_error_that_names_it(name: str, message: str) -> N
 
 
 def test_a_frame_is_checked_as_it_stands() -> None:
-    good = pl.DataFrame(conform(pl.DataFrame({"query_id": ["q"], "page_id": ["p"]}), PROVENANCE))
+    good = pl.DataFrame(conform(gold_of(pages=[("q", "p")]), PROVENANCE))
     check(good, PROVENANCE)
     wrong = {
         "columns": good.rename({"page_id": "page"}),
-        "holds nulls": good.with_columns(page_id=pl.lit(None, pl.String)),
+        "holds nulls": good.with_columns(query_id=pl.lit(None, pl.String)),
         "share a key": pl.concat([good, good]),
     }
     for text, table in wrong.items():

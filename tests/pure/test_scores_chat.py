@@ -30,15 +30,7 @@ from erag_ray.scores import (
     score_outputs,
     usable_answers,
 )
-from erag_ray.scores.normalization import (
-    CHARACTER_LANGUAGES,
-    LANGUAGES,
-    WORD_LANGUAGES,
-    character_form,
-    english_form,
-    form_of,
-    word_form,
-)
+from erag_ray.scores.normalization import LANGUAGES, english_form, form_of, word_form
 
 # --- forms ---
 
@@ -56,15 +48,8 @@ from erag_ray.scores.normalization import (
         ("zero\u200bwidth", "zerowidth"),
         ("„Köln“, €5 😀", "köln 5"),
         ("…", ""),
-    ],
-)
-def test_words(text: str, expected: str) -> None:
-    assert word_form(text) == expected
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
+        ("№ ™ ℃ ⓐ", ""),  # signs alone, which NFKC would make "no tm c a"
+        ("25℃", "25 c"),
         ("서울특별시", "서 울 특 별 시"),
         ("서울 특별시", "서 울 특 별 시"),
         ("2015년 Apple사", "2015 년 apple 사"),
@@ -73,10 +58,11 @@ def test_words(text: str, expected: str) -> None:
         ("《红楼梦》，曹雪芹", "红 楼 梦 曹 雪 芹"),
         ("Apple、Google", "apple google"),
         ("人々のビール", "人 々 の ビ ー ル"),
+        ("ไทย ๑๕", "ไ ท ย ๑๕"),  # digits of every script are runs
     ],
 )
-def test_characters(text: str, expected: str) -> None:
-    assert character_form(text) == expected
+def test_words(text: str, expected: str) -> None:
+    assert word_form(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -97,7 +83,7 @@ def test_english(text: str, expected: str) -> None:
     assert english_form(text) == expected
 
 
-@pytest.mark.parametrize("form", [word_form, character_form, english_form])
+@pytest.mark.parametrize("form", [word_form, english_form])
 def test_forms_are_idempotent_on_every_character(form: type[str]) -> None:
     found = ((text, form(text)) for text in map(chr, range(sys.maxunicode + 1)))
     # a form that is its own text, as of most characters, has been looked at already
@@ -123,9 +109,7 @@ def test_forms_are_idempotent_tokens_between_single_spaces(text: str, language: 
     assert not any(unicodedata.category(character)[0] in "PS" for character in form)
 
 
-def test_every_language_has_one_form() -> None:
-    assert not CHARACTER_LANGUAGES & WORD_LANGUAGES
-    assert CHARACTER_LANGUAGES | WORD_LANGUAGES | {"en"} == LANGUAGES
+def test_unknown_languages_have_no_form() -> None:
     with pytest.raises(ValueError, match=r"unknown language 'kr'; known \(ISO 639-1\): ar, bg, "):
         form_of("kr")
 
@@ -155,7 +139,12 @@ def test_match(output: str, gold: str, expected: float) -> None:
     ("name", "output", "gold", "expected"),
     [
         ("match:ko", "대한민국의 수도는 서울이다.", "서울", 1.0),  # particles are attached
-        ("match", "대한민국의 수도는 서울이다.", "서울", 0.0),
+        ("match", "대한민국의 수도는 서울이다.", "서울", 1.0),  # by script, whatever the language
+        ("match", "答えはApple社の東京支店です", "Apple", 1.0),
+        ("match:de", "เมืองหลวงคือกรุงเทพ", "กรุงเทพ", 1.0),
+        ("match:ko", "15명이 왔다.", "5명", 0.0),
+        ("match:ko", "5명이 왔다.", "5", 1.0),
+        ("match:th", "พ.ศ. ๒๕๑๕", "๕", 0.0),
         ("match:ko", "2015년에 완공되었다.", "5", 0.0),
         ("match:ko", "2015년에 완공되었다.", "2015년", 1.0),
         ("match:zh", "答案是北京。", "北京", 1.0),
@@ -189,12 +178,11 @@ def naive_tokens(text: str, language: str) -> list[str]:
     text = regex.sub(r"(?<=\p{Nd})[.,](?=\p{Nd})", "", text)
     text = regex.sub(r"\p{Cf}", "", regex.sub(r"[\p{P}\p{S}]", " ", text))
     words = text.split()
-    if language == "en":
-        return [word for word in words if word not in ("a", "an", "the")]
-    if language in ("ko", "ja", "zh"):
-        parts = r"[\p{Han}\p{Hangul}\p{Hiragana}\p{Katakana}ー々]|[^\p{Han}\p{Hangul}\p{Hiragana}\p{Katakana}ー々]+"
-        return [token for word in words for token in regex.findall(parts, word)]
-    return words
+    parts = (
+        r"[\p{Han}\p{Hangul}\p{Hiragana}\p{Katakana}ー々]|[^\p{Han}\p{Hangul}\p{Hiragana}\p{Katakana}ー々]+"
+    )
+    tokens = [token for word in words for token in regex.findall(parts, word)]
+    return [token for token in tokens if language != "en" or token not in ("a", "an", "the")]
 
 
 def naive_match(output: list[str], gold: list[str]) -> bool:
@@ -310,24 +298,70 @@ def test_char_f1_of_hangul_is_that_of_korquad(output: str, gold: str) -> None:
 # --- abstention ---
 
 
+ABSTAINING = """
+I don't know.
+I don’t know
+I don't know, perhaps Paris
+No, I don't know.
+I could not find the answer.
+I'm sorry, but I couldn't find any information about it.
+I am unsure.
+NO-RESPONSE
+Unanswerable.
+Sorry, it **cannot be determined** from the passages.
+It's not clear from the context who wrote it.
+The question cannot be answered from the passages.
+There is not enough information to answer.
+I do not have sufficient context to answer that.
+Insufficient information.
+No information is provided about his wife.
+The passage does not mention her mother.
+The provided documents do not appear to contain the answer.
+The article never states his age.
+These contexts don't answer the question directly.
+None of the provided passages contains the answer.
+Neither passage answers the question.
+There is no context that answers it.
+The average size is not explicitly mentioned in any of the contexts provided.
+The name is not present in the given contexts.
+The answer is not present in any of the contexts.
+The answer cannot be found in the text.
+No, answer is not present.
+No answer found in the contexts.
+I don't know (unless [3] is meant, in which case the answer would be "Yes, answer is present")
+"""
+ANSWERING = """
+Paris
+No
+No response team was sent
+The contexts contain enough information to answer the question.
+There is enough information to answer: Paris.
+Yes, answer is present in [1]. No answer is present in the other contexts.
+Yes, answers are present in [1] and [3]. The contexts [2] and [4] do not answer the question.
+I don't know (contexts [1], [2]). Yes, answer is present (context [4])
+Paris. The other passages do not mention it.
+Please answer with either "Yes, answer is present" or "I don't know".
+Respond with "Yes" or "I don't know".
+Please write "I don't know" where it is missing.
+Do you know the answer?
+He did not answer the phone.
+The passage does not only mention Paris but also Rome.
+Congress is responsible for issues not mentioned in the Constitution.
+"""
+
+
 @pytest.mark.parametrize(
     ("output", "expected"),
     [
-        ("I don't know.", 1.0),
-        ("I don’t know", 1.0),
-        ("NO-RESPONSE", 1.0),
-        ("Sorry, it **cannot be determined** from the passages.", 1.0),
-        ("There is not enough information to answer.", 1.0),
-        ("The passage does not mention her mother.", 1.0),
-        ("I don't know, perhaps Paris", 1.0),
-        ("Paris", 0.0),
-        ("No response team was sent", 0.0),
+        *((line, 1.0) for line in ABSTAINING.strip().splitlines()),
+        *((line, 0.0) for line in ANSWERING.strip().splitlines()),
+        ("[1] I don't know\n[2] Yes, answer is present", 0.0),
         ("", 0.0),
         (" \n", 0.0),
     ],
 )
 def test_abstained(output: str, expected: float) -> None:
-    assert abstained(output, ["Paris"]) == expected
+    assert abstained(output, ["Paris"]) == abstained(f"\n{output} ", []) == expected
 
 
 def test_an_output_can_abstain_and_match() -> None:
@@ -360,9 +394,19 @@ def test_a_language_that_there_is_not_is_named() -> None:
         score_named("match:kr")
 
 
+SIGNS = ["*", "×", ".", "—", "№", "ⓐ", "。", "!?", "\u200b"]
+
+
 def test_a_gold_of_articles_is_usable_where_these_are_words() -> None:
-    assert usable_answers(score_named("match"), ["The", "—", "Paris"]) == ["Paris"]
-    assert usable_answers(score_named("match:de"), ["The", "—", "Paris"]) == ["The", "Paris"]
+    assert usable_answers(score_named("match"), ["The", *SIGNS, "Paris"]) == ["Paris"]
+    assert usable_answers(score_named("match:de"), ["The", *SIGNS, "Paris"]) == ["The", "Paris"]
+
+
+@pytest.mark.parametrize("name", ["exact_match", "match", "char_f1", *(f"{name}:ko" for name in COMPARISONS)])
+@pytest.mark.parametrize("sign", SIGNS)
+def test_a_gold_that_is_only_a_sign_matches_no_word_and_no_other_sign(name: str, sign: str) -> None:
+    outputs = ["No, it is a x.", "5 × 3 * 2.", "The", "?", "~"]
+    assert score_outputs(outputs, [[sign]] * len(outputs), score_named(name)) == [0.0] * len(outputs)
 
 
 def test_char_f1_in_english() -> None:

@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from models import form_for
 
+from erag_ray.extras.train.config import StageConfig, TrainConfig
+from erag_ray.extras.train.data.batches import Sample, draw, micro_batches
+from erag_ray.extras.train.data.crops import crop
+from erag_ray.extras.train.data.curriculum import Curriculum, Position
+from erag_ray.extras.train.scratch.start import train_tokenizer
 from erag_ray.models.local.model import PromptTokens
-from erag_ray.train.config import StageConfig, TrainConfig
-from erag_ray.train.data.batches import Sample, draw, micro_batches
-from erag_ray.train.data.crops import crop
-from erag_ray.train.data.curriculum import Curriculum, Position
-from erag_ray.train.scratch.start import train_tokenizer
 
 FORM = form_for("fid")
 TEXT = [
@@ -56,6 +56,8 @@ def test_a_crop_falls_back_on_an_answer_then_on_what_looks_like_the_question_the
         asked = crop(text, [], ["nothing"], "Whose mill is Brunner's?", 5, rng).split()
         assert {"Brunner's,", "mill"} <= set(asked)
         assert len(asked) == 5
+        korean = " ".join([*["말 ."] * 40, "서울은", "크다"])
+        assert "서울은" in crop(korean, [], [".", "서울"], "?", 5, rng).split()
     places = {crop(text, [], [], "not there", 5, np.random.default_rng(seed)) for seed in range(40)}
     assert len(places) > 2
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 import transformers
 
-from erag_ray.train.scratch.copying import start_near_copying
+from erag_ray.extras.train.scratch.copying import start_near_copying
 
 
 @pytest.fixture

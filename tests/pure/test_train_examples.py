@@ -15,10 +15,10 @@ from trainings import TINY, given_lines, tiny_training, write_given
 
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError
-from erag_ray.train.config import ExamplesConfig, StageConfig, TrainConfig
-from erag_ray.train.data.batches import listed
-from erag_ray.train.data.examples import Examples, prepare_examples
-from erag_ray.train.plan import check, prepare
+from erag_ray.extras.train.config import ExamplesConfig, StageConfig, TrainConfig
+from erag_ray.extras.train.data.batches import listed
+from erag_ray.extras.train.data.examples import Examples, prepare_examples
+from erag_ray.extras.train.plan import check, prepare
 
 
 def retrieved(tiny: Tiny, *, num_passages: int = 3, num_gold: int = 0, **changes: Any) -> TrainConfig:
@@ -120,7 +120,7 @@ def test_claims_are_known_by_the_name_of_their_file(tmp_path: pathlib.Path) -> N
     [
         ({"answers": []}, "train.jsonl:2: the question 'who built mill 1' has no answer"),
         ({"answers": ["  "]}, "train.jsonl:2: the question 'who built mill 1' has no answer"),
-        ({"answers": "Ada"}, "train.jsonl:2: answers must be a list of strings"),
+        ({"answers": 7}, "train.jsonl:2: answer 7 must be a string"),
         ({"question": " "}, "train.jsonl:2: the question is blank"),
         ({"context": None}, "train.jsonl:2: context is None; it must be a string"),
     ],

@@ -6,8 +6,8 @@ import pytest
 import torch
 import transformers
 
-from erag_ray.train.scratch.copying import start_near_copying
-from erag_ray.train.scratch.matching import CONSTANT, CONSTANT_SIZE, INSIDE_SIZE, Notes
+from erag_ray.extras.train.scratch.copying import start_near_copying
+from erag_ray.extras.train.scratch.matching import CONSTANT, CONSTANT_SIZE, INSIDE_SIZE, Notes
 
 QUESTION, TITLE, TEXT = MARKS = (3, 4, 5)
 #             question          title     text

@@ -16,11 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from erag_ray.datasets import load_queries
-from erag_ray.files import Diagnostics
-from erag_ray.scores import SCORES
-from erag_ray.world.config import WorldConfig
-from erag_ray.world.district import District, Fact, make_district
-from erag_ray.world.files import (
+from erag_ray.extras.world.config import WorldConfig
+from erag_ray.extras.world.district import District, Fact, make_district
+from erag_ray.extras.world.files import (
     KNOWLEDGE_SOURCE,
     district_lines,
     file_name,
@@ -28,10 +26,12 @@ from erag_ray.world.files import (
     page_record,
     write_world,
 )
-from erag_ray.world.names import is_dev_name, surname
-from erag_ray.world.pages import Page, make_pages, state
-from erag_ray.world.relations import RELATIONS
-from erag_ray.world.tasks import TASKS, make_records
+from erag_ray.extras.world.names import is_dev_name, surname
+from erag_ray.extras.world.pages import Page, make_pages, state
+from erag_ray.extras.world.relations import RELATIONS
+from erag_ray.extras.world.tasks import TASKS, make_records
+from erag_ray.files import Diagnostics
+from erag_ray.scores import SCORES
 
 SMALL = WorldConfig(num_passages=700, num_processes=1)
 MADE: dict[int, tuple[District, list[Page]]] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import jsonargparse
 
@@ -13,6 +13,44 @@ ALL = "--help.all"
 
 class Formatter(argparse.RawDescriptionHelpFormatter, jsonargparse.DefaultHelpFormatter):
     """Leaves the lines of a job's description as they are: commands stand among them."""
+
+
+def show_help(kind: type, description: str, words: Sequence[str]) -> NoReturn:
+    """Print the help that the options ask for, and exit.
+
+    Args:
+        kind: the config of the job.
+        description: of the job.
+        words: such as ``--help``, ``--help.all`` and ``--retrievers.help``.
+    """
+    jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    usage = "%(prog)s --config FILE.yaml [--KEY VALUE ...]"
+    parser = _Parser(description=description, usage=usage, formatter_class=Formatter, default_env=False)
+    parser.everyday, parser.shows_all = getattr(kind, "EVERYDAY", {}), ALL in words
+    parser.add_argument(ALL, action="help", help="Show all keys, not only those of every day, and exit.")
+    parser.add_argument("--config", help="YAML file with any of the keys")
+    parser.add_argument(
+        "--print_config", action="store_true", help="Print all keys with their values, and exit."
+    )
+    parser.add_class_arguments(kind, fail_untyped=True)
+    parser.parse_args(list(words))
+    raise SystemExit(0)
+
+
+class _Parser(jsonargparse.ArgumentParser):
+    """A parser whose help has the everyday keys only, unless all are asked for."""
+
+    everyday: Mapping[str, Sequence[str]] = {}
+    shows_all = False
+
+    def format_help(self, *arguments: Any) -> str:
+        """Return the help."""
+        groups = self._action_groups
+        self._action_groups = help_groups(self, self.everyday, show_all=self.shows_all)
+        try:
+            return super().format_help(*arguments)
+        finally:
+            self._action_groups = groups
 
 
 def help_groups(parser: Any, everyday: Mapping[str, Sequence[str]], *, show_all: bool) -> list[Any]:

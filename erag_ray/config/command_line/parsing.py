@@ -3,168 +3,144 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 import os
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NoReturn, TypeVar
 
-import jsonargparse
+import yaml
 
-from erag_ray.config.command_line.help import ALL, Formatter, help_groups
-from erag_ray.config.command_line.keys import Key, keys_of, unknown_key
-from erag_ray.uris import uri_fault
+from erag_ray.config.command_line.yaml_files import Locations, Tree, compose_text, insert, overlay, read_yaml
+from erag_ray.config.keys import (
+    KeysError,
+    Written,
+    build,
+    config_in,
+    inner_hint,
+    is_config,
+    is_raw,
+    split_key,
+    unknown_key,
+)
+from erag_ray.masking import masked_message
+from erag_ray.uris import searched_in, uri_fault
 
 Config = TypeVar("Config")
-SECRET = re.compile(r"://[^/@]*:[^/@]*@")
+PRINT = "--print_config"
+HELP = ("-h", "--help", "--help.all")
 
 
 def parse(kind: type[Config], description: str, argv: Sequence[str] | None = None) -> Config:
-    """The job's config from ``--config FILE.yaml`` and overrides; exits with code 2 and a message if it is wrong."""
-    jsonargparse.set_parsing_settings(docstring_parse_attribute_docstrings=True)
-    parser = _parser(kind, description, list(sys.argv[1:] if argv is None else argv))
+    """Return the job's config from ``--config FILE.yaml`` and options; exit with code 2 and messages if it is wrong."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    if helps := [
+        word for word in words if word in HELP or (word.startswith("--") and word.endswith(".help"))
+    ]:
+        # the library that lays out the help takes a moment to import
+        from erag_ray.config.command_line.help import show_help
+
+        show_help(kind, description, helps)
+    locations: Locations = {}
     try:
-        parsed = parser.parse_args(parser.argv)
-    except UnicodeDecodeError as error:
-        parser.error(f"a file that the config names is not UTF-8: {error}")
-    parsed.pop("config", None)
-    try:
-        config = kind(**parser.instantiate(parsed).as_dict())
-        _refuse_nan(config)
-        return expand(config)
-    except (TypeError, ValueError) as error:
-        parser.error(str(error))
+        tree = _tree(kind, [word for word in words if word != PRINT], locations)
+        config: Config = expand(build(kind, tree))
+    except KeysError as error:
+        _refuse([f"{_location(problem.key, locations)}{problem.text}" for problem in error.keyed])
+    except (OSError, ValueError) as error:
+        _refuse([str(error)])
+    if PRINT in words:
+        sys.stdout.write(yaml.safe_dump(dataclasses.asdict(config), sort_keys=False))  # type: ignore[call-overload]
+        raise SystemExit(0)
+    return config
 
 
-def _parser(kind: type, description: str, argv: Sequence[str]) -> _Parser:
-    usage = "%(prog)s --config FILE.yaml [--KEY VALUE ...]"
-    parser = _Parser(
-        description=description, usage=usage, formatter_class=Formatter, default_env=False, allow_abbrev=False
-    )
-    parser.kind, parser.argv = kind, argv
-    parser.add_argument(ALL, action="help", help="Show all keys, not only those of every day, and exit.")
-    parser.add_argument("--config", action=_ReadFile, help="YAML file with any of the keys")
-    parser.add_class_arguments(kind, fail_untyped=True)
-    return parser
+def _refuse(problems: Sequence[str]) -> NoReturn:
+    usage = f"usage: {os.path.basename(sys.argv[0])} --config FILE.yaml [--KEY VALUE ...], or --help.all\n"
+    lines = "".join(f"error: {' '.join(masked_message(text).split())}\n" for text in problems)
+    sys.stderr.write((usage + lines).encode(errors="backslashreplace").decode())
+    raise SystemExit(2)
 
 
-class _Parser(jsonargparse.ArgumentParser):
-    """A parser whose messages name file and line of a key that is wrong in a config file."""
+def _location(key: str, locations: Locations) -> str:
+    """Return the line of a key, or of the nearest one above it; "" if no file sets it."""
+    while key and key not in locations:
+        key = re.sub(r"(^|\.)[^.\[]*$|\[\d+\]$", "", key)
+    return locations.get(key, "")
 
-    kind: type = object
-    argv: Sequence[str] = ()
 
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**options)
-        self.keys: list[Key] = []
+def _tree(kind: type, words: Sequence[str], locations: Locations) -> Tree:
+    """Return all keys that files and options set; later ones win.
 
-    def format_help(self, *arguments: Any) -> str:
-        """The help, with the everyday keys alone unless all are asked for."""
-        groups, everyday = self._action_groups, getattr(self.kind, "EVERYDAY", {})
-        self._action_groups = help_groups(self, everyday, show_all=ALL in self.argv)
-        try:
-            return super().format_help(*arguments)
-        finally:
-            self._action_groups = groups
-
-    def error(self, message: str, ex: Exception | None = None) -> NoReturn:
-        # jsonargparse makes more parsers of this class, whose messages become part of the last one
-        super().error(self._located(message) if self.exit_on_error else message, ex)
-
-    def _located(self, message: str) -> str:
-        """A message about a key in one line, after ``FILE:LINE`` if the key stands in a file."""
-        if faults := self._of_command_line(message):
-            return "; ".join(faults)
-        message = _of_prompt(message)
-        names = re.findall(r'Parser key "([\w.-]+)":', message)
-        one = re.findall(r"Expected an? (.+)\. Got value: (.*)", message)
-        kinds, value = re.findall(r"Expected an? (.+)", message), re.findall(r"Given value: (.*)", message)
-        if names and (one or (kinds and value)):
-            kinds, value = ([one[0][0]], one[0][1]) if one else (kinds, value[-1])
-            key = self._key(names, value)
-            path = key.path if key else ".".join(names)
-            message = f'"{path}": expected {" or ".join(map(_type_name, kinds))}, got {value}'
+    Raises:
+        ValueError: an option is unknown or has no value, or a file cannot be used.
+    """
+    tree: Tree = {}
+    unknown, rest = list[str](), list(words)
+    while rest:
+        option, has_value, value = rest.pop(0).partition("=")
+        if not option.startswith("--"):
+            raise ValueError(f"{option} belongs to no key; a config file is named by --config")
+        if not has_value and not (rest and not rest[0].startswith("--")):
+            if _is_key(kind, option[2:]) or option == "--config":
+                raise ValueError(f"{option} has no value. Write {option} VALUE")
+        elif not has_value:
+            value = rest.pop(0)
+        if option == "--config":
+            _add_file(kind, tree, value, locations)
+        elif _is_key(kind, option[2:]):
+            _add_option(kind, tree, option[2:], value, locations)
         else:
-            message = re.sub(r'Parser key "([\w.-]+)":\s*', r"\1: ", message)
-            start = re.match(r"([\w.-]+)(?: must |: | is )(?:.*, got (.*))?", message)
-            key = self._key(names or [start[1]], start[2]) if start else None
-        return f"{key.location if key else ''}{' '.join(message.split())}"
-
-    def _of_command_line(self, message: str) -> list[str]:
-        """Return the errors of unknown options, and of words that belong to no option."""
-        option = re.search(r"Option '(\w+)' is not accepted", message)
-        words = message.removeprefix("unrecognized arguments: ").split()
-        if option:
-            words = [word for word in self._words if word.endswith(f".{option[1]}")]
-        elif not message.startswith("unrecognized arguments: "):
-            return []
-        options = [word.partition("=")[0][2:] for word in words if word.startswith("--")]
-        loose = f"{words[0]} belongs to no key; a config file is named by --config" if words else message
-        return [unknown_key(name, self.kind, "--") for name in options] or [loose]
-
-    def _key(self, names: Sequence[str], value: str | None) -> Key | None:
-        """The key of a file that a message is about; None where the command line sets it.
-
-        Args:
-            names: the key, and that of a value inside it, if the message has both.
-            value: the value that is wrong; it tells the keys of a list or of several retrievers apart.
-        """
-        path, *inside = names
-        here = [key for key in self.keys if f"{key.path}.".startswith(f"{path}.")]
-        by_value = [
-            key
-            for key in here
-            if value and key.value == value and key.path.endswith(f".{inside[-1]}" if inside else "")
-        ]
-        if self._is_option(path) and (not by_value or value in self._words):
-            return None
-        exact = [key for key in here if key.path == path]
-        # a retriever says what is wrong with one of its keys, but not what it is called
-        others = [key for key in self.keys if key.path.endswith(f".{path}")]
-        return next(reversed(by_value or exact or (others if len(others) == 1 else [])), None)
-
-    @property
-    def _words(self) -> list[str]:
-        """The command line, options apart from their values."""
-        return [part for word in self.argv for part in word.split("=", 1)]
-
-    def _is_option(self, path: str) -> bool:
-        """Whether the command line sets a key, one below it, or one above it."""
-        options = [f"{word.removeprefix('--')}." for word in self._words if word.startswith("--")]
-        return any(option.startswith(f"{path}.") or f"{path}.".startswith(option) for option in options)
+            unknown.append(unknown_key(option[2:], kind, mark="--"))
+    if unknown:
+        raise ValueError("; ".join(unknown))
+    return tree
 
 
-class _ReadFile(jsonargparse.ActionConfigFile):  # type: ignore[name-defined, misc]
-    """Reads a config file after a look at its form and its keys."""
-
-    def __call__(self, parser: Any, cfg: Any, values: Any, option_string: str | None = None) -> None:
-        if os.path.isfile(values):
-            try:
-                parser.keys += keys_of(values, parser.kind)
-            except (OSError, ValueError) as error:
-                parser.error(str(error))
-        super().__call__(parser, cfg, values, option_string)
-
-
-def _of_prompt(message: str) -> str:
-    """Return the error of a prompt's keys in place of one for each type that a prompt may have; else the message."""
-    if wrong := re.search(r"- (reader\.prompt\.\w+ must .*)", message):
-        return wrong[1]
-    inside = r"- Problem with given class_path '.*PromptConfig':\s*Parser key \"([\w.]+)\":\s*(.*)"
-    if wrong := re.search(r"PromptConfig':\s*the following arguments are required: ([\w, ]+)", message):
-        return f"reader.prompt must have the key {wrong[1].strip()}"
-    if wrong := re.search(inside, message):
-        return f'Parser key "reader.prompt.{wrong[1]}": {wrong[2]}'
-    return message
+def _add_file(kind: type, tree: Tree, file: str, locations: Locations) -> None:
+    try:
+        keys = read_yaml(file, kind, locations)
+    except OSError as error:
+        text = (
+            f"--config: {file} is not a file that can be read: {error.strerror or error}{searched_in(file)}"
+        )
+        raise ValueError(text) from error
+    overlay(kind, tree, keys, locations, file)
 
 
-def _type_name(text: str) -> str:
-    """A type of jsonargparse's messages as a config has it."""
-    if choices := re.fullmatch(r"typing\.Literal\[(.*)\]", text):
-        return f"one of {choices[1]}"
-    name = text.removeprefix("<class '").removesuffix("'>")
-    return {"NoneType": "null", "str": "text", "dict": "keys with values"}.get(name, name)
+def _add_option(kind: type, tree: Tree, option: str, text: str, locations: Locations) -> None:
+    option, appends, _ = option.partition("+")
+    names, hint, current = split_key(kind, option), kind, tree
+    for name in names:
+        default = _default(hint, name)
+        hint = inner_hint(hint, name)
+        current = current.get(name, default) if isinstance(current, dict) else default
+    value = Written(text, is_quoted=not text) if is_raw(hint, text) else compose_text(text)
+    if appends:
+        value = [*(current or []), *(value if isinstance(value, list) else [value])]
+    for key in [key for key in locations if key == option or key.startswith((f"{option}.", f"{option}["))]:
+        # what the command line sets has no line
+        del locations[key]
+    locations[option] = ""
+    insert(kind, tree, names, value, locations, "")
+
+
+def _default(hint: Any, name: str) -> Any:
+    """Return the list that a key has if nobody sets it; None for other keys."""
+    config = config_in(hint)
+    fields = dataclasses.fields(config) if is_config(config) else ()
+    factory = next((field.default_factory for field in fields if field.name == name), None)
+    is_list = str(inner_hint(hint, name)).startswith("list")
+    return factory() if is_list and callable(factory) else None
+
+
+def _is_key(kind: Any, option: str) -> bool:
+    """Return whether an option is a key, or a key of a list with ``+``, which adds to it."""
+    key, appends, _ = option.partition("+")
+    hint = kind
+    for name in split_key(kind, key):
+        hint = inner_hint(hint, name)
+    return hint is not None and (not appends or (option.endswith("+") and str(hint).startswith("list")))
 
 
 def expand(config: Config) -> Config:
@@ -186,6 +162,26 @@ def map_paths(config: Config, change: Callable[[str], str]) -> Config:
         if name in paths or _has_configs(value)
     }
     return dataclasses.replace(config, **changed)  # type: ignore[type-var]
+
+
+def paths_of(config: Any, prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the key and the path of every path of a config, and of the configs inside it."""
+    for name in (field.name for field in dataclasses.fields(config)):
+        value, key = getattr(config, name), f"{prefix}{name}"
+        if name in getattr(config, "PATHS", ()):
+            yield from ((key, path) for path in _flat(value))
+        elif _has_configs(value):
+            inside = value if isinstance(value, dict) else {"": value}
+            for item_name, item in inside.items():
+                yield from paths_of(item, f"{key}.{item_name}.".replace("..", "."))
+
+
+def _flat(value: Any) -> Iterator[str]:
+    if isinstance(value, list | dict):
+        for item in value.values() if isinstance(value, dict) else value:
+            yield from _flat(item)
+    elif value is not None:
+        yield value
 
 
 def _has_configs(value: Any) -> bool:
@@ -214,23 +210,6 @@ def _expand_path(path: str) -> str:
         raise ValueError(f"{path}: the environment variable {unset[1]} is not set")
     if "\0" in expanded:
         raise ValueError(f"{path!r}: a path cannot hold this character")
-    if SECRET.search(expanded):
-        scheme = expanded.partition("://")[0]
-        raise ValueError(
-            f"a {scheme}:// path holds a secret before its @, which would stand in logs and manifests; give it by the "
-            "environment (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, GOOGLE_APPLICATION_CREDENTIALS)"
-        )
     if fault := uri_fault(expanded):
         raise ValueError(fault)
     return expanded
-
-
-def _refuse_nan(value: Any, name: str = "") -> None:
-    """NaN passes for a number, but nothing is above or below it."""
-    if isinstance(value, float) and math.isnan(value):
-        raise ValueError(f"{name} must be a number, got {value}")
-    if dataclasses.is_dataclass(value):
-        value = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
-    inside = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, member in inside:
-        _refuse_nan(member, f"{name}.{key}" if name else str(key))

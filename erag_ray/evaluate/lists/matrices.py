@@ -35,7 +35,7 @@ class Listed:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """The documents of all runs with one annotator's labels, over the queries to which it applies."""
+    """The documents of all runs with one annotator's labels, over the queries that it was asked about."""
 
     num_queries: int
     documents: Mapping[str, Listed]
@@ -79,7 +79,7 @@ def judged(
     Args:
         runs: run_id -> its RUNS.
         labels: LABELS of one annotator.
-        queries: QUERIES to which it applies; their places are the rows of what is made.
+        queries: QUERIES that it was asked about; their places are the rows of what is made.
         seed: of the hash of documents.
     """
     known = _with_keys(labels, queries, seed)

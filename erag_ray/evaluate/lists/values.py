@@ -25,20 +25,20 @@ ROWS_PER_PART = 2_000_000
 def per_query(
     labels: pl.DataFrame,
     runs: pl.DataFrame,
-    applicable: Mapping[str, pl.Series],
+    eligible: Mapping[str, pl.DataFrame],
     queries: pl.DataFrame,
     settings: Settings,
     fact_labels: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
     """`per_query_parts` as one table."""
-    parts = per_query_parts(labels, runs, applicable, queries, settings, fact_labels)
+    parts = per_query_parts(labels, runs, eligible, queries, settings, fact_labels)
     return pl.concat([pl.DataFrame(PER_QUERY.empty()), *parts])
 
 
 def per_query_parts(
     labels: pl.DataFrame,
     runs: pl.DataFrame,
-    applicable: Mapping[str, pl.Series],
+    eligible: Mapping[str, pl.DataFrame],
     queries: pl.DataFrame,
     settings: Settings,
     fact_labels: pl.DataFrame | None = None,
@@ -48,9 +48,9 @@ def per_query_parts(
     A part has at most `ROWS_PER_PART` rows, or one value of each query. No key is in two of them.
 
     Args:
-        labels: LABELS of every pair of the runs, for the queries to which an annotator applies.
+        labels: LABELS of every pair of the runs, for the queries that an annotator was asked about.
         runs: RUNS, of the compared runs only: together they are the pool.
-        applicable: annotator -> the query_ids to which it applies.
+        eligible: annotator -> its `eligible_questions`; others have no values, not even 0 for lack of a list.
         queries: QUERIES.
         settings: what to compute.
         fact_labels: FACT_LABELS, for the annotators that use facts.
@@ -58,7 +58,7 @@ def per_query_parts(
     Raises:
         ValueError: a measure that needs binary labels, asked of graded ones without a threshold.
     """
-    for group in label_groups(labels, runs, applicable, queries, settings):
+    for group in label_groups(labels, runs, eligible, queries, settings):
         at_a_time = max(1, ROWS_PER_PART // max(1, group.queries.height))
         all_columns = _all_columns(group, runs, settings, fact_labels)
         while columns := list(itertools.islice(all_columns, at_a_time)):
@@ -88,7 +88,7 @@ class LabelGroup:
     names: Mapping[str, str]
     """Its reader, score and annotator."""
     queries: pl.DataFrame
-    """QUERIES to which it applies."""
+    """QUERIES that it was asked about."""
     kind: Kind
     """What its labels are declared to be."""
     measures: Sequence[str]
@@ -96,10 +96,38 @@ class LabelGroup:
     judged: Judged
 
 
+def eligible_questions(
+    annotator: str, queries: pl.DataFrame, labels: pl.DataFrame, utility: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the questions that an annotator was asked about, each with reader and score as its labels have them.
+
+    A question without documents has no labels, but is asked about too: its reader is the one of its dataset.
+
+    Args:
+        annotator: its name.
+        queries: QUERIES to which it applies and about which its models were asked.
+        labels: LABELS.
+        utility: UTILITY.
+
+    Returns:
+        Columns query_id, reader, score.
+    """
+    fills, roles = annotator_named(annotator).fills, annotator_named(annotator).roles
+    score = pl.col("score") if "score" in fills else pl.lit("")
+    if "reader" not in fills:
+        return queries.select("query_id", reader=pl.lit(""), score=score)
+    sources = [labels.filter(annotator=annotator), *([utility] if "reader" in roles else [])]
+    readers = pl.concat(source.select("query_id", "reader").unique() for source in sources)
+    of_datasets = readers.join(queries, on="query_id").select("dataset", "reader").unique()
+    return queries.join(of_datasets, on="dataset", maintain_order="left").select(
+        "query_id", "reader", score=score
+    )
+
+
 def label_groups(
     labels: pl.DataFrame,
     runs: pl.DataFrame,
-    applicable: Mapping[str, pl.Series],
+    eligible: Mapping[str, pl.DataFrame],
     queries: pl.DataFrame,
     settings: Settings,
 ) -> Iterator[LabelGroup]:
@@ -107,14 +135,13 @@ def label_groups(
     cut = runs.filter(pl.col("rank") <= max(settings.depths))
     lists = cut.partition_by("run_id", as_dict=True, include_key=False)
     of_runs = {str(run_id): documents for (run_id,), documents in lists.items()}
-    parts = labels.partition_by("reader", "score", "annotator", as_dict=True, include_key=False)
-    for (reader, score, annotator), group_labels in sorted(parts.items()):
-        wanted = queries.filter(pl.col("query_id").is_in(applicable[annotator].implode()))
-        if score:
-            wanted = wanted.filter(pl.col("score") == score)
-        if reader:
-            labelled = queries.join(group_labels, on="query_id", how="semi")["dataset"].unique()
-            wanted = wanted.filter(pl.col("dataset").is_in(labelled.implode()))
+    of_group = ["reader", "score", "annotator"]
+    parts = labels.partition_by(of_group, as_dict=True, include_key=False)
+    named = [frame.with_columns(annotator=pl.lit(name)) for name, frame in eligible.items()]
+    groups = pl.concat(named).partition_by(of_group, as_dict=True) if named else {}
+    for (reader, score, annotator), questions in sorted(groups.items()):
+        wanted = queries.join(questions, on="query_id", how="semi", maintain_order="left")
+        group_labels = parts.get((reader, score, annotator), labels.clear())
         kind, measures = _kind_and_names(annotator, wanted, settings)
         yield LabelGroup(
             names={"reader": reader, "score": score, "annotator": annotator},

@@ -7,7 +7,7 @@ import inspect
 import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import transformers
@@ -33,6 +33,7 @@ from erag_ray.models.local.tokens import (
 )
 from erag_ray.models.local.weights import load_end_tokens, load_settings, load_tokenizer, load_weights
 from erag_ray.models.local.word_cache import Ids
+from erag_ray.models.outputs import answer_in, marks_thinking, opens_thinking
 from erag_ray.models.t5.engine import up_to_stop
 from erag_ray.requests import Form, Passage, Piece, Prompt, Request, as_messages, pieces
 
@@ -54,6 +55,8 @@ class CausalModel(LocalModel):
     Attributes:
         context: the largest number of tokens in a prompt and its output.
     """
+
+    revision: ClassVar[int] = 2
 
     def __init__(self, config: ReaderConfig) -> None:
         super().__init__(config)
@@ -295,8 +298,32 @@ class CausalModel(LocalModel):
         """Return the output that token ids decode to, up to the first end token."""
         ends = self.ends(form)
         length = next((i + 1 for i, id_ in enumerate(ids) if id_ in ends), len(ids))
-        text = self.tokenizer.decode(ids[:length], skip_special_tokens=True)
-        return Output((text.split("\n", 1)[0] if form.stop_at_newline else text).strip(), length)
+        text, notes = answer_in(
+            self._opened(form.prompt) + self._decoded(ids[:length]), one_line=form.stop_at_newline
+        )
+        return Output(text, length, notes)
+
+    def _opened(self, prompt: Prompt) -> str:
+        """Return the start of thinking that the chat template writes, which the output continues."""
+        return opens_thinking(self._chat_frame(prompt, has_passages=True)[1].text) if prompt.is_chat else ""
+
+    def _decoded(self, ids: list[int]) -> str:
+        """Return the text of tokens without control tokens; with those around thinking, which `answer_in` cuts."""
+        if self._thinking_ids.isdisjoint(ids):
+            return str(self.tokenizer.decode(ids, skip_special_tokens=True))
+        ends = self._control_ids - self._thinking_ids
+        length = next((len(ids) - i for i, id_ in enumerate(reversed(ids)) if id_ not in ends), 0)
+        return str(self.tokenizer.decode(ids[:length]))
+
+    @functools.cached_property
+    def _control_ids(self) -> frozenset[int]:
+        return frozenset(id_ for id_, token in self.tokenizer.added_tokens_decoder.items() if token.special)
+
+    @functools.cached_property
+    def _thinking_ids(self) -> frozenset[int]:
+        """Return the control tokens that start or end thinking."""
+        tokens = self.tokenizer.added_tokens_decoder
+        return frozenset(id_ for id_ in self._control_ids if marks_thinking(tokens[id_].content))
 
     @torch.inference_mode()
     def loglikelihood(self, prompts: Sequence[PromptTokens]) -> list[list[float]]:

@@ -7,13 +7,21 @@ token's result is independent of the others in its batch.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from erag_ray.errors import JobError
-from erag_ray.models.local.quantize import MIDDLE, MOST, quantize, quantize_normed, quantize_relu
+from erag_ray.models.local.quantize import (
+    MIDDLE,
+    MOST,
+    MOST_POSITIVE,
+    quantize,
+    quantize_normed,
+    quantize_relu,
+)
 
 
 class Int8(NamedTuple):
@@ -37,21 +45,32 @@ class Inputs(NamedTuple):
     zero: int
 
 
+@functools.cache
 def is_supported() -> bool:
-    """Return whether this CPU accumulates int8 products without overflow (AVX-512 VNNI; others saturate at 16 bits)."""
-    return torch.cpu._is_vnni_supported()
+    """Return whether this process accumulates int8 products without overflow: the largest product comes out exactly.
+
+    It needs AVX-512 VNNI, which DNNL_MAX_CPU_ISA can turn off. Without it, oneDNN saturates at 16 bits.
+    """
+    largest = Inputs(torch.full((1, 2), MOST_POSITIVE, dtype=torch.uint8), torch.ones(1, 1), 0)
+    try:
+        return product(largest, quantize_weights(torch.ones(1, 2))).item() == 2 * MOST_POSITIVE
+    except (AttributeError, RuntimeError):
+        # a build of torch without this kernel
+        return False
 
 
 def check_supported(device: torch.device) -> None:
     """Check that the device supports int8.
 
     Raises:
-        JobError: it is a GPU, or a CPU without AVX-512 VNNI.
+        JobError: it is a GPU, or a CPU without AVX-512 VNNI (see `is_supported`).
     """
     if device.type != "cpu":
         raise JobError("reader.dtype: int8 is for CPUs; on a GPU use bfloat16")
     if not is_supported():
-        raise JobError("reader.dtype: int8 needs a CPU with AVX-512 VNNI; use float32")
+        raise JobError(
+            "reader.dtype: int8 needs a CPU with AVX-512 VNNI, and no DNNL_MAX_CPU_ISA that turns it off; use float32"
+        )
 
 
 def quantize_weights(weights: Tensor) -> Int8:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import JobError
 from erag_ray.models.base import Model, Rendered
+from erag_ray.models.local.devices import set_matmul_precision
 from erag_ray.models.local.memory import BatchLimits, Limits, free_memory, is_out_of_memory
 from erag_ray.models.local.prefetch import prefetch
 from erag_ray.requests import Failure, Form, Need, Passage, Request, Response
@@ -62,12 +63,23 @@ class PromptTokens(Rendered):
             **fields,
         )
 
+    def answered(self, output: Output) -> Response:
+        """Return the response with an output to this prompt."""
+        return self.response(text=output.text, num_output_tokens=output.num_tokens, notes=output.notes)
+
 
 class Output(NamedTuple):
-    """The output of one request, as text, and its number of generated tokens (end token included)."""
+    """The output of one request.
+
+    Attributes:
+        text: the answer.
+        num_tokens: that were generated, with the end token.
+        notes: see `Response.notes`.
+    """
 
     text: str
     num_tokens: int
+    notes: tuple[str, ...] = ()
 
 
 class LocalModel(Model):
@@ -158,6 +170,8 @@ class LocalModel(Model):
         return self.limits(form).rows
 
     def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
+        # a setting of the process, in which another model may have been loaded since
+        set_matmul_precision(self.config.dtype)
         windows = self._arranged(requests)
         for start, prompts, arranged in prefetch(windows) if self.has_device else windows:
             self._begin(arranged)
@@ -274,10 +288,7 @@ class LocalModel(Model):
     def _answer(self, prompts: Sequence[PromptTokens]) -> list[Response]:
         if prompts[0].form.method == "generate":
             outputs = zip(prompts, self.generate(prompts), strict=True)
-            return [
-                prompt.response(text=output.text, num_output_tokens=output.num_tokens)
-                for prompt, output in outputs
-            ]
+            return [prompt.answered(output) for prompt, output in outputs]
         scored = zip(prompts, self.loglikelihood(prompts), strict=True)
         return [self._scored(prompt, values) for prompt, values in scored]
 

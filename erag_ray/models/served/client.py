@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
 import math
-import os
-import platform
 import random
 import time
 from collections import Counter
@@ -21,16 +20,25 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError, JobError
-from erag_ray.models.served.limits import AdaptiveLimit, RateLimit
+from erag_ray.masking import Secret, masked
+from erag_ray.models.budget import Budget, Charge, TokenCounts
+from erag_ray.models.served.answers import FILTERED, UNREADABLE, counts_of, failure_of, usage_of
+from erag_ray.models.served.limits import MAX_PAUSE_SECONDS, PAUSE_SECONDS, AdaptiveLimit, RateLimit
 from erag_ray.requests import Failure
 from erag_ray.user_code import one_line
 
 PATHS = {"chat": "/chat/completions", "completions": "/completions"}
-RETRIES: dict[str, int] = {"refused": 20, "failed": 6, "late": 2}
-"""The largest number of retries: after a 429; after 408, 409, 5xx, a lost connection or an invalid answer; after
-``reader.timeout_seconds`` without an answer."""
+logger = logging.getLogger(__name__)
+RETRIES: dict[str, int] = {"refused": 20, "failed": 6, "away": 6, "late": 2}
+"""The largest number of retries: after a 429; after 408, 409, 425, 5xx, a lost connection or an invalid answer; without
+a connection or after 502 to 504; after ``reader.timeout_seconds`` without an answer. Retries without a connection do
+not count for ``reader.patience_seconds`` if no other request is answered."""
+AWAY = (502, 503, 504)
+LINE_SECONDS, LONG_PAUSE_SECONDS = 30.0, 10.0
+"""A long wait is logged, at most once in this time."""
 FIRST_RETRY_SECONDS, MAX_RETRY_SECONDS = 0.5, 8.0
-"""The first and the largest pause after a failure; pauses double, and a longer Retry-After takes precedence."""
+"""The first and the largest pause after a failure; pauses double, and a longer Retry-After takes precedence, up to
+`MAX_PAUSE_SECONDS`."""
 CONNECT_SECONDS = 20.0
 KEEPALIVE_SECONDS = 4.0
 """How long an idle connection stays open: servers close theirs after 5 seconds (uvicorn) or more."""
@@ -47,13 +55,12 @@ ADVICE = {
     404: "reader.base_url must end where the API begins, mostly in /v1, and reader.model must be a name that it lists",
     429: "the account has no credit",
 }
+NO_TOKENS = TokenCounts(0, 0, 0)
 CERTIFICATE = (
     "the server's certificate is not trusted: set SSL_CERT_FILE, on every node, to a file with its issuer's"
 )
 IS_IT_UP = "is the server up, and is reader.base_url its address?"
-FILTERED = ("content_filter", "content_policy")
-"""Words in the error of a request that a content filter refused."""
-Kind = Literal["refused", "failed", "late"]
+Kind = Literal["refused", "failed", "away", "late"]
 
 
 class RequestError(Exception):
@@ -82,15 +89,14 @@ def key_of(config: ReaderConfig) -> str:
     """Return the API key.
 
     Raises:
-        InputError: its environment variable is not set on this node.
+        InputError: its environment variable is not set on this node, or holds no key.
     """
     if config.api_key_env is None:
         return NO_KEY
-    key = os.environ.get(config.api_key_env, "").strip()
-    if not key:
-        text = f"reader.api_key_env: the environment variable {config.api_key_env} is not set on node {platform.node()}"
-        raise InputError([text])
-    return key
+    try:
+        return Secret("reader.api_key_env", config.api_key_env).value
+    except ValueError as error:
+        raise InputError([str(error)]) from error
 
 
 class _Server(NamedTuple):
@@ -107,19 +113,22 @@ class Client:
 
     def __init__(self, config: ReaderConfig) -> None:
         self.config = config
-        self._key = key_of(config)
+        key = key_of(config)
         self.limit = AdaptiveLimit(config.concurrency * len(config.base_urls))
         self._requests = RateLimit(config.requests_per_minute)
         self._tokens = RateLimit(config.tokens_per_minute)
-        self._servers = [_Server(url, self._connection(url)) for url in config.base_urls]
+        self._servers = [_Server(url, self._connection(url, key)) for url in config.base_urls]
         self._turns = itertools.cycle(self._servers)
         self._failed_in_a_row = 0
+        self._num_good, self._away_since, self._logged_at = 0, math.inf, -math.inf
         self.ended: JobError | None = None
         """The error for which no more requests are sent; None while they are."""
 
-    def _connection(self, url: str) -> Any:
+    def _connection(self, url: str, key: str) -> Any:
         import httpx2
         import openai
+
+        from erag_ray.models.served.bounded import bound_size
 
         seconds = self.config.timeout_seconds
         limits = httpx2.Limits(
@@ -127,10 +136,14 @@ class Client:
         )
         return openai.AsyncOpenAI(
             base_url=url,
-            api_key=self._key,
+            api_key=key,
             max_retries=0,
             timeout=httpx2.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS)),
-            http_client=openai.DefaultAioHttpClient(limits=limits),
+            http_client=openai.DefaultAioHttpClient(
+                limits=limits,
+                headers={"Accept-Encoding": "gzip"},
+                event_hooks={"response": [bound_size]},
+            ),
         )
 
     async def close(self) -> None:
@@ -148,9 +161,11 @@ class Client:
         for server in self._servers:
             try:
                 async with asyncio.timeout(self.config.timeout_seconds):
-                    lists.append((server.url, await server.client.get("/models", cast_to=object)))
+                    models = await server.client.get("/models", cast_to=object)
             except Exception as error:
-                raise self.job_error(server.url, error) from error
+                # not from the error: its message may repeat the key
+                raise self.job_error(server.url, error) from None
+            lists.append((server.url, masked(models)))
         return lists
 
     def exclusive(self) -> AbstractAsyncContextManager[None]:
@@ -160,45 +175,83 @@ class Client:
     async def post(
         self,
         body: Mapping[str, Any],
-        num_tokens: float = 0.0,
+        estimate: TokenCounts = NO_TOKENS,
         *,
+        budget: Budget | None = None,
         server: int | None = None,
         max_retries: int | None = None,
         is_exclusive: bool = False,
     ) -> dict[str, Any]:
-        """Send a request; return the answer as JSON, which has at least one choice.
+        """Send a request; return the reply as JSON, which is an answer (`failure_of`).
 
         Args:
             body: of the request.
-            num_tokens: estimated number of tokens in prompt and output.
+            estimate: tokens in prompt and output.
+            budget: to charge; None: the request is free.
             server: index of the server; None for the next in turn.
             max_retries: of each kind; None: as in `RETRIES`.
             is_exclusive: do not wait for a slot; for use within `exclusive`.
 
         Raises:
             RequestError: this request failed.
+            SpentError: the budget is spent.
             JobError: all requests will fail.
         """
-        counts = Counter[str]()
+        budget = budget or Budget(self.config)
+        num_sent, counts = Counter[str](), Counter[str]()
         while True:
+            num_good = self._num_good
             try:
-                async with _no_slot() if is_exclusive else self.limit.slot():
-                    return await self._post_once(body, num_tokens, server)
+                async with (
+                    _no_slot() if is_exclusive else self.limit.slot(),
+                    budget.charging(estimate) as charge,
+                ):
+                    num_good = self._num_good
+                    return await self._post_once(body, estimate, server, budget, charge)
             except _Retry as retry:
-                counts[retry.kind] += 1
-                most = RETRIES[retry.kind] if max_retries is None else max_retries
-                if counts[retry.kind] > most:
-                    self._give_up(retry, counts[retry.kind])
-                await asyncio.sleep(self._pause(retry, counts))
+                num_sent[retry.kind] += 1
+                if max_retries is not None or num_good != self._num_good or not self._is_patient(retry):
+                    counts[retry.kind] += 1
+                if counts[retry.kind] > (RETRIES[retry.kind] if max_retries is None else max_retries):
+                    self._give_up(retry, num_sent[retry.kind])
+                await asyncio.sleep(self._pause(retry, num_sent[retry.kind]))
 
-    def _pause(self, retry: _Retry, counts: Mapping[str, int]) -> float:
-        if retry.kind == "refused":
-            return 0.0  # slot() waits
-        seconds = min(FIRST_RETRY_SECONDS * 2.0 ** (counts[retry.kind] - 1), MAX_RETRY_SECONDS)
-        return max(retry.pause or 0.0, seconds * random.uniform(0.75, 1.0))
+    async def _is_up(self, server: _Server) -> bool:
+        """Return whether a server lists its models, so that a lost connection is due to the request."""
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await server.client.get("/models", cast_to=object)
+        except Exception:
+            return False
+        return True
+
+    def _is_patient(self, retry: _Retry) -> bool:
+        """Return whether to wait for a server that is away, and note since when it is."""
+        if retry.kind == "away":
+            self._away_since = min(self._away_since, time.monotonic())
+        return retry.kind == "away" and time.monotonic() - self._away_since < self.config.patience_seconds
+
+    def _pause(self, retry: _Retry, num_sent: int) -> float:
+        """Return the seconds to wait; a long wait is logged."""
+        doubled = FIRST_RETRY_SECONDS * 2.0 ** min(num_sent - 1, 16)
+        seconds = max(retry.pause or 0.0, min(doubled, MAX_RETRY_SECONDS) * random.uniform(0.75, 1.0))
+        if retry.kind == "refused" and retry.pause is None:
+            seconds = PAUSE_SECONDS
+        seconds = min(seconds, MAX_PAUSE_SECONDS)
+        is_long = seconds >= LONG_PAUSE_SECONDS or doubled >= MAX_RETRY_SECONDS
+        if is_long and time.monotonic() - self._logged_at > LINE_SECONDS:
+            self._logged_at = time.monotonic()
+            wished = f" (it asks for {retry.pause:,.0f} s)" if (retry.pause or 0.0) > seconds else ""
+            logger.warning("%s; sent again in %.0f s%s", retry.text, seconds, wished)
+        return 0.0 if retry.kind == "refused" else seconds  # slot() waits
 
     async def _post_once(
-        self, body: Mapping[str, Any], num_tokens: float, server_index: int | None
+        self,
+        body: Mapping[str, Any],
+        estimate: TokenCounts,
+        server_index: int | None,
+        budget: Budget,
+        charge: Charge,
     ) -> dict[str, Any]:
         """Send a request once.
 
@@ -207,19 +260,31 @@ class Client:
             RequestError, JobError: as `post`.
         """
         await self._requests.take(1)
+        num_tokens = estimate.num_prompt + estimate.num_output
         await self._tokens.take(num_tokens)
         if self.ended:
             raise self.ended  # another request ended the job while this one waited
         server = next(self._turns) if server_index is None else self._servers[server_index]
         try:
             async with asyncio.timeout(self.config.timeout_seconds):
-                answer = await server.client.post(PATHS[self.config.api], cast_to=object, body=body)
+                reply = await server.client.post(PATHS[self.config.api], cast_to=object, body=body)
+            answer = masked(reply)
         except Exception as error:
-            raise self._classified(server.url, error) from error
-        if fault := _fault_of(answer):
+            failed = self._classified(server.url, error)
+            if _is_away(error) and isinstance(failed, _Retry) and await self._is_up(server):
+                failed.kind = "failed"
+            # an answer that is late or cannot be read may have to be paid
+            is_billed = isinstance(error, ValueError) or getattr(failed, "kind", "") == "late"
+            charge.price = charge.estimate * is_billed
+            raise failed from None
+        charge.price = budget.price_of(counts_of(answer, estimate) if isinstance(answer, dict) else estimate)
+        failure = failure_of(answer)
+        if failure and failure.kind == "resource":
             self.limit.count_failed()
-            raise _Retry("failed", f"{server.url}: {fault}")
+            raise _Retry("failed", f"{server.url}: {failure.text}")
         self._count_good(answer, num_tokens)
+        if failure:
+            raise RequestError(failure._replace(text=f"{server.url}: {failure.text}"))
         return answer  # type: ignore[no-any-return]
 
     def _count_good(self, answer: Mapping[str, Any], num_tokens: float) -> None:
@@ -227,6 +292,7 @@ class Client:
         self._tokens.correct(used - num_tokens if used else 0.0)
         self.limit.count_good()
         self._failed_in_a_row = 0
+        self._num_good, self._away_since = self._num_good + 1, math.inf
 
     def _classified(self, url: str, error: Exception) -> Exception:
         """Return an error as `_Retry`, `RequestError` or `JobError`; unchanged if it is a bug of this package."""
@@ -245,10 +311,11 @@ class Client:
             return _Retry("late", text)
         if isinstance(error, openai.APIConnectionError | aiohttp.ClientError | OSError):
             self.limit.count_failed()
-            return _Retry("failed", text)
-        if isinstance(error, ValueError):
+            return _Retry("away" if _is_away(error) else "failed", text)
+        if isinstance(error, UNREADABLE):
             self.limit.count_failed()
-            return _Retry("failed", f"{url}: the answer is no JSON")
+            is_too_large = type(error).__name__ == "SizeError"
+            return _Retry("failed", text if is_too_large else f"{url}: the answer is no JSON")
         return error
 
     def _classified_status(self, url: str, text: str, error: Any) -> Exception:
@@ -256,10 +323,11 @@ class Client:
         if status in ADVICE:
             self.ended = self.job_error(url, error)
             return self.ended
-        if status in (408, 409) or status >= 500:
+        if status in (408, 409, 425) or status >= 500:
             self.limit.count_failed()
-            return _Retry("failed", text, _retry_after(error.response.headers))
-        is_filtered = any(word in f"{error} {error.body}" for word in FILTERED)
+            kind: Kind = "away" if status in AWAY else "failed"
+            return _Retry(kind, text, _retry_after(error.response.headers))
+        is_filtered = any(word in f"{error} {error.body}".casefold() for word in FILTERED)
         return RequestError(Failure("refused" if is_filtered else "input", text))
 
     def _give_up(self, retry: _Retry, count: int) -> NoReturn:
@@ -279,39 +347,28 @@ class Client:
         return JobError(f"{url}: {text}. {advice}; {RESUME_ADVICE}")
 
     def text_of(self, error: BaseException) -> str:
-        """Return an error's message as one line without the key."""
+        """Return an error's message as one line."""
         if isinstance(error, TimeoutError) or _is_read_timeout(error):
             return f"no answer within {self.config.timeout_seconds:g} s"
         causes = list(_causes(error))
         if len(causes) > 1 and not hasattr(error, "status_code"):
             causes = causes[1:]  # the package openai says only "Connection error." or "Request timed out."
         text = ": ".join(dict.fromkeys(str(cause) or type(cause).__name__ for cause in causes))
-        return one_line(text.replace(self._key, "***") if self._key != NO_KEY else text)
+        return one_line(text)
 
 
-def usage_of(answer: Mapping[str, Any], name: str) -> int:
-    """Return a token count in an answer's ``usage``, by its dotted path; 0 if it has none."""
-    counts: Any = answer.get("usage")
-    for key in name.split("."):
-        counts = counts.get(key) if isinstance(counts, dict) else None
-    is_count = isinstance(counts, int) and not isinstance(counts, bool) and counts >= 0
-    return counts if is_count else 0
+def _is_away(error: BaseException) -> bool:
+    """Return whether there was no connection, or one that ended before an answer began."""
+    import aiohttp
+
+    causes = list(_causes(error))
+    has_begun = any(isinstance(cause, aiohttp.ClientPayloadError) for cause in causes)
+    return not has_begun and any(isinstance(cause, aiohttp.ClientConnectionError) for cause in causes)
 
 
 @asynccontextmanager
 async def _no_slot() -> AsyncIterator[None]:
     yield
-
-
-def _fault_of(answer: object) -> str:
-    """Return what is wrong with an answer of status 200; "" if nothing is."""
-    if not isinstance(answer, dict):
-        return "the answer is no JSON object"
-    choices = answer.get("choices")
-    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
-        return ""
-    why = answer.get("error")
-    return "the answer has no choice" + (f": {one_line(str(why))}" if why else "")
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -10,25 +10,32 @@ from typing import Any, NamedTuple
 
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError, JobError
+from erag_ray.models.budget import TokenCounts
+from erag_ray.models.served.answers import counts_of, name_of, text_of
 from erag_ray.models.served.client import RESUME_ADVICE, Client, RequestError
 
 PROBE = "Name the capital of France. Then name five animals and five colours, with commas between them."
 """Short, so that equal weights give equal answers under any load; other weights rarely generate the same list."""
 PROBE_TOKENS = 40
+PROBE_COUNTS = TokenCounts(0, 0, PROBE_TOKENS)
 TOP_LOGPROBS, TOP_LOGPROBS_OF_TEXT = 20, 5
 """The largest numbers that servers allow, for chats and for completions."""
 MAX_RETRIES = 1
 """For requests of a handshake, since the user waits for it."""
 LENGTHS = ("max_model_len", "context_length", "context_window", "max_context_length")
 """Names of the context length in the model lists of servers."""
+NO_COUNTS = (
+    "; Warning: its answers have no token counts (usage): tokens and price are estimates, rather too high"
+)
 
 
 class Probe(NamedTuple):
     """A server's answer to the probe."""
 
     text: str
-    model: str
+    model: str | None
     fingerprint: str | None
+    counts_tokens: bool
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,7 +43,8 @@ class Handshake:
     """The result of a handshake.
 
     Attributes:
-        answers: of each server to the probe: text, model name, and the server's ``system_fingerprint``.
+        answers: of each server to the probe: text, model name, the server's ``system_fingerprint``, and whether it
+            counts the tokens.
         is_steady: two probes of each server, and those of all servers, had the same answer.
         context_length: in tokens; None if the server does not report it.
         token_field: the field that limits the output length, which has two names among APIs.
@@ -63,7 +71,8 @@ class Handshake:
                 "Warning: equal requests get different answers: responses depend on more than the request"
             )
         parts = f"{len(self.answers)} server(s) answer; context {length}; log-probabilities: {logprobs}"
-        return [f"{name}: {parts}; {steady}"]
+        counts = "" if all(answer.counts_tokens for answer in self.answers) else NO_COUNTS
+        return [f"{name}: {parts}; {steady}{counts}"]
 
     def difference(self, first: Mapping[str, Any]) -> str:
         """Return how the answers differ from those of an earlier handshake; "" if they agree or are not steady.
@@ -134,17 +143,14 @@ async def probe(
     """Send the probe to one server, by its index."""
     body = body_of(client.config, PROBE, PROBE_TOKENS, token_field)
     answer = await client.post(
-        body, PROBE_TOKENS, server=server, max_retries=max_retries, is_exclusive=is_exclusive
+        body, PROBE_COUNTS, server=server, max_retries=max_retries, is_exclusive=is_exclusive
     )
-    return Probe(text_of(answer), str(answer.get("model")), answer.get("system_fingerprint"))
-
-
-def text_of(answer: Mapping[str, Any]) -> str:
-    """Return the text of an answer; "" if it has none."""
-    choice = answer["choices"][0]
-    message = choice.get("message")
-    text = message.get("content") if isinstance(message, dict) else choice.get("text")
-    return text if isinstance(text, str) else ""
+    return Probe(
+        text=text_of(answer),
+        model=name_of(answer, "model"),
+        fingerprint=name_of(answer, "system_fingerprint"),
+        counts_tokens=not counts_of(answer, PROBE_COUNTS).is_estimated,
+    )
 
 
 def _context_length(config: ReaderConfig, lists: list[tuple[str, Any]]) -> int | None:

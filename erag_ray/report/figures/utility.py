@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from erag_ray.agreement import ALPHA
 from erag_ray.report.figures.scope import Scope
+from erag_ray.report.formats import counted
 from erag_ray.report.model import Figure
 from erag_ray.runs import END_TO_END, GOLD_PASSAGES, REFERENCE_NAMES, REFERENCES
 
 MAX_BARS = 400
 """Maximum number of bars in the figure by question; with more questions a bar is a mean of neighbours."""
-SIGNIFICANT, NOT_SIGNIFICANT = f"p < {ALPHA} (Holm)", "not significant"
+SIGNIFICANT, NOT_SIGNIFICANT = "significant (Holm)", "inconclusive"
 EQUAL = "equal"
 
 
@@ -96,13 +96,11 @@ def run_differences(comparisons: pl.DataFrame, scope: Scope) -> Figure | None:
     if compared.is_empty():
         return None
     num_missing = pairs.height - compared.height
-    missing = (
-        f" Not compared: {num_missing} of {pairs.height} (a run never scored above 0)." if num_missing else ""
-    )
+    missing = f" Not compared: {num_missing} of {pairs.height} (too few questions)." if num_missing else ""
     return Figure(
         name=scope.name("differences"),
         title=f"{scope.dataset}: differences of runs by utility (mean {scope.score})",
-        data=_oriented(compared),
+        data=_oriented(compared, 1 - scope.confidence),
         mark="interval",
         x="difference",
         y="pair",
@@ -114,14 +112,15 @@ def run_differences(comparisons: pl.DataFrame, scope: Scope) -> Figure | None:
         rules={"no difference": 0.0},
         x_title="difference of utility",
         y_title="runs",
-        caption=f"Paired over questions, with {scope.interval}; sorted by the difference at the largest depth. p by "
-        f"random sign flips with Holm's correction over all pairs of runs at that depth.{missing}{scope.notes}",
+        caption=f"Paired over questions; sorted by the difference at the largest depth. Intervals ({scope.interval} "
+        "where one pair is compared) and p by sign flips, with Holm's correction over all pairs of runs and depths: an "
+        f"interval excludes 0 exactly if the pair is significant.{missing}{scope.notes}",
         is_main=True,
         dataset=scope.dataset,
     )
 
 
-def _oriented(pairs: pl.DataFrame) -> pl.DataFrame:
+def _oriented(pairs: pl.DataFrame, alpha: float) -> pl.DataFrame:
     """Put the better run of each pair first, and sort by the difference at the largest depth, descending."""
     pair = ["run_a", "run_b"]
     deepest = pairs.sort("depth").group_by(pair).agg(size=pl.col("difference").last())
@@ -136,9 +135,9 @@ def _oriented(pairs: pl.DataFrame) -> pl.DataFrame:
             .otherwise(pl.format("{} - {}", "run_a", "run_b")),
             documents=pl.format("k = {}", "depth"),
             difference=_signed("difference", "difference", is_reversed),
-            low=_signed("low", "high", is_reversed),
-            high=_signed("high", "low", is_reversed),
-            test=pl.when(p_value < ALPHA).then(pl.lit(SIGNIFICANT)).otherwise(pl.lit(NOT_SIGNIFICANT)),
+            low=_signed("low_adjusted", "high_adjusted", is_reversed),
+            high=_signed("high_adjusted", "low_adjusted", is_reversed),
+            test=pl.when(p_value <= alpha).then(pl.lit(SIGNIFICANT)).otherwise(pl.lit(NOT_SIGNIFICANT)),
             p=p_value,
             depth="depth",
         )
@@ -199,8 +198,8 @@ def _differences(utility: pl.DataFrame, queries: pl.DataFrame, scope: Scope) -> 
     first, second = (
         scores.filter(run_id=run).join(of_dataset, on="query_id", how="semi") for run in scope.runs[:2]
     )
-    both = first.join(second, on="query_id", suffix="_second")
-    return both.select(query="query_id", difference=pl.col("value") - pl.col("value_second")).sort(
+    both = first.join(second.select("query_id", other="value"), on="query_id")
+    return both.select(query="query_id", difference=pl.col("value") - pl.col("other")).sort(
         "difference", "query", descending=[True, False]
     )
 
@@ -228,6 +227,6 @@ def _gain_caption(counts: Mapping[str, int], total: int, scope: Scope) -> str:
         f" A bar is the mean of {total / MAX_BARS:.1f} neighbouring questions." if total > MAX_BARS else ""
     )
     return (
-        f"With {scope.depth} documents, {best} serves the reader better on {counts[best]:,} questions, {second} on "
-        f"{counts[second]:,}; equal on {counts[EQUAL]:,} of {total:,}.{grouped}"
+        f"With {counted(scope.depth, 'document')}, {best} serves the reader better on {counts[best]:,} questions, "
+        f"{second} on {counts[second]:,}; equal on {counts[EQUAL]:,} of {total:,}.{grouped}"
     )

@@ -605,20 +605,20 @@
       el("div", { class: "top" }, rank === null ? "" : el("span", { class: "rank" }, String(rank)), el("h4", {}, isolated(titles[document] || ids[document])),
         gold.includes(document) ? el("span", { class: "gold", title: "Gold passage" }, "★ gold") : ""),
       judged.length ? el("ul", { class: "labels" }, judged.map(([column, label]) => labelChip(column, label))) : "",
-      creditsOf(record, run, document),
+      valuesInList(record, run, document),
       output === null ? "" : el("p", { class: "alone" }, el("span", {}, "Alone: "), quoted(output)),
       text === null ? "" : el("p", { class: "passage", dir: "auto" }, marked(text, pattern)),
       el("p", { class: "also" }, el("span", { class: "id" }, isolated(ids[document])),
         also.length ? el("span", {}, " also ", also.slice(0, 4).map(([other, position], number) => [number ? ", " : "", isolated(about.runs[other]), ` #${position}`]), also.length > 4 ? ` and ${also.length - 4} more` : "") : ""));
   }
 
-  /** What the document adds to the score of the run's list, if the job has credits. */
-  function creditsOf(record, run, document) {
-    const values = Object.entries(record.credits[run] || {}).filter(([, credits]) => document in credits);
+  /** Values of the document in the run's list, such as what it adds to the list's score. */
+  function valuesInList(record, run, document) {
+    const values = Object.entries(record.in_lists[run] || {}).filter(([, byDocument]) => document in byDocument);
     if (!values.length) return "";
     const column = { kind: "signed", meaning: "What the document adds to the score of this list" };
     return el("div", { class: "credits" }, el("span", {}, "In the list: "),
-      el("ul", { class: "labels" }, values.map(([credit, credits]) => labelChip({ ...column, annotator: credit.replaceAll("_", " ") }, credits[document]))));
+      el("ul", { class: "labels" }, values.map(([name, byDocument]) => labelChip({ ...column, annotator: name.replaceAll("_", " ") }, byDocument[document]))));
   }
 
   function labelChip(column, label) {
@@ -630,11 +630,15 @@
     return el("li", { class: `label ${kind}`, title: meaning }, el("span", { "aria-hidden": "true" }, sign), " ", isolated(column.annotator), " ", el("b", {}, value));
   }
 
-  /** Pattern of the gold answers, case-insensitive, at word boundaries. */
+  /** Pattern of the gold answers, case-insensitive, at word boundaries; as `answer_pattern` in questions.py. */
   function answerPattern(answers) {
-    const words = answers.map(answer => answer.trim()).filter(Boolean).sort((a, b) => b.length - a.length)
+    const words = answers.map(answer => answer.trim()).filter(answer => /[\p{L}\p{N}]/u.test(answer)).sort((a, b) => b.length - a.length)
       .map(answer => answer.split(/\s+/).map(word => word.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&").replace(/\\-/g, "-")).join("\\s+"));
-    return words.length ? new RegExp(`(?<![\\p{L}\\p{N}_])(?:${words.join("|")})(?![\\p{L}\\p{N}_])`, "giu") : null;
+    const scripts = "Han Hiragana Katakana Hangul Thai Lao Khmer Myanmar".split(" ").map(name => `\\p{sc=${name}}`).join("");
+    const unspaced = `(?!\\p{Nd})[${scripts}ー]`;
+    const inWord = `(?!${unspaced})[\\p{L}\\p{N}_]`;
+    const [start, end] = [`(?:(?<!${inWord})|(?=${unspaced}))`, `(?:(?!${inWord})|(?<=${unspaced}))`];
+    return words.length ? new RegExp(`${start}(?:${words.join("|")})${end}`, "giu") : null;
   }
 
   function marked(text, pattern) {

@@ -103,7 +103,7 @@ def question_data(question: Question) -> Plain:
             [output.run, output.depth, output.value, output.output] for output in question.end_to_end
         ],
         "cells": [[run, depth, cell] for (run, depth), cell in question.cells.items()],
-        "credits": question.credits,
+        "in_lists": question.in_lists,
     }
 
 

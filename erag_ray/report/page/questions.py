@@ -17,8 +17,10 @@ import polars as pl
 
 from erag_ray.annotators import ANNOTATORS
 from erag_ray.errors import InputError
+from erag_ray.extensions import installed
 from erag_ray.runs import REFERENCES
 from erag_ray.schemas import (
+    CELLS,
     CORPUS,
     DOCUMENT_OUTPUTS,
     GOLD,
@@ -27,10 +29,11 @@ from erag_ray.schemas import (
     PROVENANCE,
     QUERIES,
     RUNS,
-    TABLES,
+    SLICES,
     UTILITY,
     TableSchema,
 )
+from erag_ray.scores import has_word, whole_words
 from erag_ray.stages import stale
 from erag_ray.store import TableStore, as_frame
 
@@ -46,15 +49,15 @@ DIGITS = 4
 OPTIONAL: Mapping[str, Mapping[str, type[pl.DataType]]] = {
     "cells": {"query_id": pl.String, "run_id": pl.String, "depth": pl.Int32, "cell": pl.String},
     "slices": {"query_id": pl.String, "slice": pl.String, "value": pl.String},
-    "credits": {
-        "query_id": pl.String,
-        "run_id": pl.String,
-        "doc_id": pl.String,
-        "credit": pl.String,
-        "value": pl.Float64,
-    },
 }
 """Optional tables, with the columns that records need."""
+IN_LISTS = {
+    "query_id": pl.String,
+    "run_id": pl.String,
+    "doc_id": pl.String,
+    "name": pl.String,
+    "value": pl.Float64,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,8 +128,8 @@ class Question:
     """Documents that some annotators call useful and others not."""
     num_harmful: int
     """Documents with a label below 0."""
-    credits: Mapping[int, Mapping[str, Mapping[int, float]]] = field(default_factory=dict)
-    """Index in `Questions.runs` -> credit -> index in ``documents`` -> what the document adds to the list's score."""
+    in_lists: Mapping[int, Mapping[str, Mapping[int, float]]] = field(default_factory=dict)
+    """Index in `Questions.runs` -> name -> index in ``documents`` -> value (`Extension.list_values`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,8 +167,8 @@ class Rows:
     end_to_end: pl.DataFrame
     cells: pl.DataFrame
     slices: pl.DataFrame
-    credits: pl.DataFrame
-    """number, run, pair, credit, value."""
+    in_lists: pl.DataFrame
+    """number, run, pair, name, value."""
     corpus: pl.DataFrame
 
 
@@ -201,10 +204,21 @@ class _Tables:
     def optional(self, name: str) -> pl.DataFrame:
         """Read a table that older folders lack, with the columns of `OPTIONAL`."""
         empty = pl.DataFrame(schema=OPTIONAL[name])
-        schema = TABLES.get(name)
-        if schema is None or not self.store.is_sealed(schema):
+        schema = {"cells": CELLS, "slices": SLICES}[name]
+        if not self.store.is_sealed(schema):
             return empty
         return pl.concat([empty, *(part.select(empty.columns) for part in self.parts(schema))])
+
+    def in_lists(self) -> pl.DataFrame:
+        """Return query_id, run_id, doc_id, name and value of all extensions."""
+        tables = [extension.list_values for extension in installed() if extension.list_values]
+        parts = [
+            part.select(name if column == "name" else column for column in IN_LISTS).rename({name: "name"})
+            for schema, name in tables
+            if self.store.is_sealed(schema)
+            for part in self.parts(schema)
+        ]
+        return pl.concat([pl.DataFrame(schema=IN_LISTS), *parts])
 
 
 def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
@@ -222,7 +236,6 @@ def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
     run_ids = runs["run_id"].unique(maintain_order=True).to_list()
     corpus = tables.read(CORPUS).with_row_index("row")
     pairs = _pairs(runs, gold, outputs, queries)
-    pages = tables.read(PROVENANCE)
     columns, labels = _labels(tables.parts(LABELS), pairs)
     if LABELS.name in tables.damaged:
         columns, labels = _labels(iter(()), pairs)
@@ -230,13 +243,13 @@ def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
     runs_end_to_end = end_to_end.filter(pl.col("run_id").is_in(REFERENCES).not_())
     rows = Rows(
         queries=queries,
-        pairs=_described(pairs, corpus, gold, pages, outputs),
+        pairs=_described(pairs, corpus, gold, tables.read(PROVENANCE), outputs),
         labels=labels,
         lists=_lists(runs, run_ids, pairs),
         end_to_end=end_to_end,
         cells=_numbered(tables.optional("cells").drop_nulls("cell"), queries),
         slices=_numbered(tables.optional("slices"), queries),
-        credits=_credits(tables.optional("credits"), run_ids, pairs),
+        in_lists=_values_in_lists(tables.in_lists(), run_ids, pairs),
         corpus=corpus.select("title", "text"),
     )
     depths = runs_end_to_end["depth"].unique().sort().to_list()
@@ -281,12 +294,17 @@ def _pairs(
 
 
 def _described(
-    pairs: pl.DataFrame, corpus: pl.DataFrame, gold: pl.DataFrame, pages: pl.DataFrame, outputs: pl.DataFrame
+    pairs: pl.DataFrame,
+    corpus: pl.DataFrame,
+    gold: pl.DataFrame,
+    provenance: pl.DataFrame,
+    outputs: pl.DataFrame,
 ) -> pl.DataFrame:
     """Add to the pairs their row of the corpus, whether they are gold, and the output with this document."""
     single = outputs.select(*PAIR, "output").unique(PAIR, keep="first", maintain_order=True)
-    passages = gold.unique().with_columns(is_passage=pl.lit(True))
-    by_page = pages.unique().with_columns(is_page=pl.lit(True))
+    documents = pl.concat([gold, provenance.drop_nulls("doc_id").select(PAIR)]).unique()
+    passages = documents.with_columns(is_passage=pl.lit(True))
+    by_page = provenance.drop_nulls("page_id").select("query_id", "page_id", is_page=pl.lit(True))
     joined = (
         pairs.join(corpus.select("doc_id", "page_id", "row"), on="doc_id", how="left")
         .join(single, on=PAIR, how="left")
@@ -304,11 +322,11 @@ def _lists(runs: pl.DataFrame, run_ids: Sequence[str], pairs: pl.DataFrame) -> p
     return joined.sort("number", "run", "rank").select("number", "run", "pair")
 
 
-def _credits(credits: pl.DataFrame, run_ids: Sequence[str], pairs: pl.DataFrame) -> pl.DataFrame:
-    """Return number, run (index in ``run_ids``), pair, credit and value."""
-    joined = _in_lists(credits.drop_nulls("value"), run_ids, pairs)
-    columns = ("number", "run", "pair", "credit", pl.col("value").round(DIGITS))
-    return joined.sort("number", "run", "credit", "pair").select(columns)
+def _values_in_lists(values: pl.DataFrame, run_ids: Sequence[str], pairs: pl.DataFrame) -> pl.DataFrame:
+    """Return number, run (index in ``run_ids``), pair, name and value."""
+    joined = _in_lists(values.drop_nulls("value"), run_ids, pairs)
+    columns = ("number", "run", "pair", "name", pl.col("value").round(DIGITS))
+    return joined.sort("number", "run", "name", "pair").select(columns)
 
 
 def _in_lists(rows: pl.DataFrame, run_ids: Sequence[str], pairs: pl.DataFrame) -> pl.DataFrame:
@@ -367,7 +385,7 @@ def _records(questions: Questions, numbers: range) -> Iterator[Question]:
     edges = np.searchsorted(pairs["number"].to_numpy(), [*numbers, numbers.stop])
     frames = {
         name: _cut(getattr(rows, name), numbers)[0].partition_by("number", as_dict=True)
-        for name in ("lists", "end_to_end", "cells", "slices", "credits")
+        for name in ("lists", "end_to_end", "cells", "slices", "in_lists")
     }
     for number, start, end in zip(numbers, edges[:-1], edges[1:], strict=True):
         rows_of_question = {name: frame.get((number,)) for name, frame in frames.items()}
@@ -412,7 +430,7 @@ def _record(
         lists=_ranked(frames["lists"], first),
         end_to_end=_scored_lists(frames["end_to_end"]),
         cells={} if cells is None else _named_cells(cells),
-        credits=_credited(frames["credits"], first),
+        in_lists=_by_run_and_name(frames["in_lists"], first),
         num_disagreements=_num_disagreements(labels, questions),
         num_harmful=int((labels < 0).any(axis=1).sum()),
     )
@@ -451,12 +469,12 @@ def _ranked(lists: pl.DataFrame | None, first: int) -> dict[int, list[int]]:
     }
 
 
-def _credited(rows: pl.DataFrame | None, first: int) -> dict[int, dict[str, dict[int, float]]]:
-    credited: dict[int, dict[str, dict[int, float]]] = {}
+def _by_run_and_name(rows: pl.DataFrame | None, first: int) -> dict[int, dict[str, dict[int, float]]]:
+    values: dict[int, dict[str, dict[int, float]]] = {}
     if rows is not None:
-        for run, pair, credit, value in rows.select("run", "pair", "credit", "value").iter_rows():
-            credited.setdefault(run, {}).setdefault(credit, {})[pair - first] = value
-    return credited
+        for run, pair, name, value in rows.select("run", "pair", "name", "value").iter_rows():
+            values.setdefault(run, {}).setdefault(name, {})[pair - first] = value
+    return values
 
 
 def _scored_lists(rows: pl.DataFrame | None) -> list[EndToEnd]:
@@ -485,10 +503,10 @@ def _num_disagreements(labels: Floats, questions: Questions) -> int:
 
 
 def answer_pattern(answers: Sequence[str]) -> re.Pattern[str] | None:
-    """Return a pattern of the gold answers, case-insensitive, at word boundaries; None without answers."""
-    words = [r"\s+".join(map(re.escape, answer.split())) for answer in answers if answer.split()]
+    """Return a pattern of the gold answers that have a word, case-insensitive, as whole words; None without any."""
+    words = [r"\s+".join(map(re.escape, answer.split())) for answer in answers if has_word(answer)]
     longest_first = sorted(set(words), key=len, reverse=True)
-    return re.compile(rf"(?<!\w)(?:{'|'.join(longest_first)})(?!\w)", re.IGNORECASE) if words else None
+    return re.compile(whole_words("|".join(longest_first)), re.IGNORECASE) if words else None
 
 
 def snippet(text: str, pattern: re.Pattern[str] | None) -> str:

@@ -79,7 +79,7 @@ def write_page(
 def _tidy(folder: Folder) -> None:
     """Delete empty folders of unfinished files, since people share the folder."""
     for names in (("_unfinished",), ("questions", "_unfinished")):
-        folder.delete_folder(FOLDER, *names)
+        folder.prune(FOLDER, *names)
 
 
 def _shards(questions: Questions, index: QuestionIndex) -> Iterator[str]:

@@ -9,7 +9,9 @@ import polars as pl
 
 from erag_ray.annotators import SUFFICES
 from erag_ray.evaluate import CELLS_MEANING, COMPLEMENT_QUANTITIES, RATES
+from erag_ray.report.formats import counted
 from erag_ray.report.model import Column, Format, Table, Value
+from erag_ray.report.tables.differences import TEST_COLUMNS, test_values
 from erag_ray.report.values import estimate, names, part_name, plain
 
 CELL_HEADS = {name: name.replace("_", " ") for name in CELLS_MEANING}
@@ -123,6 +125,7 @@ def cell_slice_table(shares: pl.DataFrame, dataset: str, runs: Sequence[str], co
         pl.col("slice") != "", pl.col("depth") == pl.col("depth").max()
     )
     keys = ["slice", "value", "run_id"]
+    documents = counted(max(selected["depth"], default=0), "document")
     rows = [
         (*plain(*map(str, key)), *(_share(part, cell) for cell in CELLS_MEANING), *_counted(part))
         for key, part in selected.group_by(keys, maintain_order=True)
@@ -136,8 +139,8 @@ def cell_slice_table(shares: pl.DataFrame, dataset: str, runs: Sequence[str], co
             Column("questions", Format.COUNT),
         ),
         rows=tuple(rows),
-        caption=f"As the table of all questions, for lists of {max(selected['depth'], default=0)} documents, with "
-        f"{confidence:.0%} Wilson intervals. Other depths are in the table cell_shares.",
+        caption=f"As the table of all questions, for lists of {documents}, with {confidence:.0%} Wilson intervals. "
+        "Other depths are in the table cell_shares.",
         dataset=dataset,
     )
 
@@ -154,18 +157,16 @@ def cell_comparison_table(comparisons: pl.DataFrame, dataset: str) -> Table:
         title=f"{dataset}: which runs differ by cell",
         columns=(
             *names("runs", "cell", "documents"),
-            Column("difference"),
-            Column("p", Format.P_VALUE),
-            Column("p (Holm)", Format.P_VALUE),
+            *TEST_COLUMNS,
             Column("questions", Format.COUNT),
         ),
         rows=tuple(
             _comparison_row(row)
             for row in differing.sort("position", "depth", "run_a", "run_b").iter_rows(named=True)
         ),
-        caption="Difference of the shares, paired over questions, with its bootstrap interval; p by random sign flips, "
-        "and with Holm's correction over all pairs of runs by this cell at this depth. A rate is compared over the "
-        "questions that count for it in both runs. Pairs that do not differ in any question are left out.",
+        caption="Difference of the shares, paired over questions, with its interval; p by the exact sign test. Holm: "
+        "both corrected over all pairs of runs by this cell at this depth. A rate is compared over the questions "
+        "that count for it in both runs. Pairs that do not differ in any question are left out.",
         dataset=dataset,
     )
 
@@ -174,8 +175,8 @@ def _comparison_row(row: dict[str, Any]) -> tuple[Value, ...]:
     head = RATE_HEADS[row["cell"]].name if row["cell"] in RATES else CELL_HEADS[row["cell"]]
     return (
         *plain(f"{row['run_a']} - {row['run_b']}", head, str(row["depth"])),
-        estimate(row, "difference"),
-        *plain(row["p_value"], row["p_adjusted"], row["num_queries"]),
+        *test_values(row),
+        *plain(row["num_queries"]),
     )
 
 
@@ -254,4 +255,4 @@ def _row_of(part: pl.DataFrame, column: str, value: str) -> dict[str, Any]:
 
 def _dropped(rows: pl.DataFrame) -> str:
     most = max(rows["num_dropped"], default=0)
-    return f"Up to {most} questions are left out, since something was not judged. " if most else ""
+    return f"Left out, since something was not judged: up to {counted(most, 'question')}. " if most else ""

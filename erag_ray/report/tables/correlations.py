@@ -7,12 +7,18 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.report.formats import number, p_number
+from erag_ray.annotators import ANNOTATORS
+from erag_ray.report.formats import counted, number, p_number
 from erag_ray.report.model import Table, Value
 from erag_ray.report.tables.sorting import by_measure
 from erag_ray.report.values import across, columns, estimate, names, part_name, plain
 
 FEW_VARIED = 20
+MIN_VARIED = 5
+"""With fewer questions that differ from the rest an agreement says nothing: one alone can make it 1 or 0."""
+BY_DEFINITION = "with 1 document this label is the end-to-end score"
+COUNTS = ("num_varied", "num_queries")
+FIGURES = ("value", "low", "high", "ceiling", "p_value")
 STATISTIC_NAMES = {"kendall_tau_b": "tau", "spearman_rho": "rho"}
 
 
@@ -28,15 +34,33 @@ def correlation_table(
     for annotator, name, part in by_measure(selected):
         cells = {row["run_id"]: agreement(row) for row in part.iter_rows(named=True)}
         rows.append((*plain(annotator, name), *across(cells, runs)))
-    symbol = STATISTIC_NAMES.get(statistic, statistic)
+    symbol, documents = STATISTIC_NAMES.get(statistic, statistic), counted(depth, "document")
     return Table(
         name=part_name("correlations", dataset, depth, statistic),
-        title=f"{dataset}: {symbol} of each measure with the end-to-end utility, over queries, {depth} documents",
+        title=f"{dataset}: {symbol} of each measure with the end-to-end utility, over queries, {documents}",
         columns=(*names("annotator", "measure"), *columns(runs)),
         rows=tuple(rows),
         caption=f"{symbol} [interval] /ceiling, the most {symbol} that the ties in these data allow. "
         f"{few_varied(selected)}{reasons(selected)}Other cut-offs are in the table correlations.",
         dataset=dataset,
+    )
+
+
+def informative(correlations: pl.DataFrame) -> pl.DataFrame:
+    """Return CORRELATIONS, with a reason instead of a value where agreement says nothing.
+
+    Where fewer than `MIN_VARIED` questions differ from the rest in the measure or in the utility, or where a label of
+    one document is the end-to-end score by definition.
+    """
+    same = [name for name, annotator in ANNOTATORS.items() if annotator.is_utility_of_one]
+    is_same = pl.col("annotator").is_in(same) & (pl.col("depth") == 1)
+    is_few = (pl.col("over") == "queries") & (pl.col("num_varied") < MIN_VARIED)
+    few = pl.format("{} of {} questions differ from the rest, fewer than {}", *COUNTS, pl.lit(MIN_VARIED))
+    has_value = pl.col("value").is_not_null()
+    reason = pl.when(has_value & is_same).then(pl.lit(BY_DEFINITION)).when(has_value & is_few).then(few)
+    return correlations.with_columns(
+        *(pl.when(~(is_same | is_few)).then(name).alias(name) for name in FIGURES),
+        reason=reason.otherwise("reason"),
     )
 
 
@@ -74,9 +98,9 @@ def reasons(rows: pl.DataFrame) -> str:
     """Return why values or intervals are missing, the most frequent reasons first."""
     missing = rows.filter(pl.col("reason").is_not_null()).group_by("reason").len()
     ordered = missing.sort("len", "reason", descending=[True, False])
-    listed = [f"{reason} ({count} cells)" for reason, count in ordered.head(3).iter_rows()]
+    listed = [f"{reason} ({counted(count, 'cell')})" for reason, count in ordered.head(3).iter_rows()]
     more = sum(ordered["len"].to_list()[3:])
-    listed += [f"other reasons ({more} cells)"] if more else []
+    listed += [f"other reasons ({counted(more, 'cell')})"] if more else []
     return f"Missing: {'; '.join(listed)}. " if listed else ""
 
 
@@ -84,7 +108,7 @@ def across_runs_table(correlations: pl.DataFrame, dataset: str, depth: int) -> T
     """Return the agreement over runs: does each label rank the retrievers as end-to-end evaluation does?"""
     selected = at_full_depth(correlations, dataset, "runs", depth)
     statistics = selected["statistic"].unique(maintain_order=True).to_list()
-    num_runs = int(selected["num_runs"].max() or 0)  # type: ignore[arg-type]
+    of_runs = counted(int(selected["num_runs"].max() or 0), "run")  # type: ignore[arg-type]
     counts = selected["num_queries"].unique().sort().to_list()
     queries = " to ".join(map(str, dict.fromkeys(counts[:1] + counts[-1:])))
     rows = []
@@ -93,17 +117,20 @@ def across_runs_table(correlations: pl.DataFrame, dataset: str, depth: int) -> T
         rows.append((*plain(annotator, name), *across(cells, statistics)))
     return Table(
         name=part_name("across_runs", dataset, depth),
-        title=f"{dataset}: do the labels rank the {num_runs} runs as end-to-end does, {depth} documents",
+        title=f"{dataset}: do the labels rank the {of_runs} as end-to-end does, {counted(depth, 'document')}",
         columns=(*names("annotator", "measure"), *columns(STATISTIC_NAMES.get(s, s) for s in statistics)),
         rows=tuple(rows),
-        caption=f"Means over {queries} queries, the same for every run; {num_runs} runs; p by permutation. With fewer "
-        "than 8 runs there is no p-value, and hardly any certainty.",
+        caption=f"/ceiling: the most that the ties in these means allow. Means over {queries} queries, the same for "
+        f"every run; {of_runs}; p by permutation. With fewer than 8 runs there is no p-value, and hardly any "
+        "certainty.",
         dataset=dataset,
     )
 
 
 def _with_p(row: Mapping[str, Any]) -> Value:
+    if row["value"] is None:
+        return Value(reason=row["reason"] or "")
     p_value = row["p_value"]
     # over runs there is no interval
-    note = "" if p_value is None else f"(p = {p_number(p_value)})"
+    note = f"/{number(row['ceiling'], 2)}" + ("" if p_value is None else f" (p = {p_number(p_value)})")
     return Value(row["value"], note=note, reason=row["reason"] or "")

@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from erag_ray.output_tables import SINGLE_DOCUMENT
-from erag_ray.report.formats import number, quoted, with_interval
+from erag_ray.report.formats import counted, number, quoted, with_interval
 from erag_ray.report.model import Column, Format, Table, Value
 from erag_ray.report.values import columns, estimate, names, part_name, plain
 from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
@@ -40,7 +40,7 @@ def kind_name(kind: str, depth: int) -> str:
         GOLD_PASSAGES: "gold passages",
         SINGLE_DOCUMENT: "single documents",
     }
-    return names.get(kind) or f"first {depth} documents"
+    return names.get(kind) or f"first {counted(depth, 'document')}"
 
 
 OUTPUT_COLUMNS = (
@@ -123,7 +123,7 @@ def _in_order(outputs: pl.DataFrame) -> Iterator[dict[str, Any]]:
 
 
 def _output_row(row: Mapping[str, Any], common: pl.DataFrame) -> tuple[Value, ...]:
-    shares = (row[name] / row["num_outputs"] for name in ODD)
+    shares = (None if row[name] is None else row[name] / row["num_outputs"] for name in ODD)
     commonest = common.filter(
         pl.col("place") <= NUM_SHOWN, *(pl.col(key) == row[key] for key in ("dataset", *KIND))
     )
@@ -156,8 +156,8 @@ def depth_table(best: pl.DataFrame, dataset: str) -> Table:
         rows=tuple(
             (*plain(row["run_id"], row["depth"], row["deepest"]), _gain_of_depth(row)) for row in rows
         ),
-        caption="Paired over queries, with its bootstrap interval; since the best depth is chosen by the same queries, "
-        "the difference is a little too large.",
+        caption="Paired over queries; the interval is corrected for the number of runs and depths (Bonferroni). Since "
+        "the best depth is chosen by the same queries, the difference is a little too large.",
         dataset=dataset,
     )
 
@@ -197,7 +197,7 @@ def _majority_warnings(outputs: pl.DataFrame, means: pl.DataFrame) -> Iterator[s
 def _share_warnings(row: Mapping[str, Any], common: pl.DataFrame) -> Iterator[str]:
     start = f"{row['dataset']}, {kind_name(row['kind'], row['depth'])}: "
     for name, limit in ODD.items():
-        share = row[name] / row["num_outputs"]
+        share = (row[name] or 0) / row["num_outputs"]
         if share > limit:
             yield f"{start}{share:.1%} of the reader's outputs {MEANINGS[name]}"
     first = common.filter(pl.col("place") == 1, *(pl.col(key) == row[key] for key in ("dataset", *KIND)))
@@ -210,9 +210,10 @@ def _share_warnings(row: Mapping[str, Any], common: pl.DataFrame) -> Iterator[st
 
 
 def _depth_warnings(best: pl.DataFrame) -> Iterator[str]:
-    for row in best.filter(pl.col("low") > 0).sort("dataset", "run_id").iter_rows(named=True):
+    differs = (pl.col("low") > 0) | (pl.col("high") < 0)
+    for row in best.filter(differs).sort("dataset", "run_id").iter_rows(named=True):
         difference = with_interval(row["difference"], row["low"], row["high"])
         yield (
             f"{row['dataset']}, {row['run_id']}: fewer documents serve this reader better: best depth {row['depth']}, "
-            f"{difference} above depth {row['deepest']}"
+            f"difference from depth {row['deepest']} {difference}"
         )

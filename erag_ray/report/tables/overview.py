@@ -11,7 +11,7 @@ from erag_ray.report.formats import MISSING
 from erag_ray.report.model import Column, Format, Table, Value
 from erag_ray.report.tables.correlations import STATISTIC_NAMES, agreement
 from erag_ray.report.tables.curves import table_depths, whole_lists
-from erag_ray.report.tables.differences import DIFFERENCE_COLUMNS, PAIRED, difference_values
+from erag_ray.report.tables.differences import DIFFERENCE_COLUMNS, difference_values, paired_caption
 from erag_ray.report.tables.retrievers import (
     best_first,
     count_queries,
@@ -59,7 +59,7 @@ def _only_best(runs: Sequence[str]) -> str:
     return f"The {MAX_RUNS} best of {len(runs)} runs. " if len(runs) > MAX_RUNS else ""
 
 
-def comparison_overview(comparisons: pl.DataFrame, means: pl.DataFrame) -> Table:
+def comparison_overview(comparisons: pl.DataFrame, means: pl.DataFrame, confidence: float | None) -> Table:
     """Compare the best run of each dataset with the next best ones, by utility at the largest depth."""
     rows = []
     for (dataset,), part in means.sort("dataset").group_by("dataset", maintain_order=True):
@@ -71,7 +71,7 @@ def comparison_overview(comparisons: pl.DataFrame, means: pl.DataFrame) -> Table
         title="The best run against the others, by utility",
         columns=(*names("dataset", "runs"), Column("by", Format.TEXT), *DIFFERENCE_COLUMNS),
         rows=tuple(rows),
-        caption=PAIRED.strip(),
+        caption=paired_caption(confidence).strip(),
         is_main=True,
     )
 
@@ -90,15 +90,9 @@ def _against_best(
 
 def _exchanged(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of COMPARISONS with the two runs exchanged."""
-    negative = {
-        name: None if row[other] is None else 0.0 - row[other]
-        for name, other in (
-            ("difference", "difference"),
-            ("low", "high"),
-            ("high", "low"),
-            ("effect_size", "effect_size"),
-        )
-    }
+    ends = {"low": "high", "high": "low", "low_adjusted": "high_adjusted", "high_adjusted": "low_adjusted"}
+    other = {"difference": "difference", "effect_size": "effect_size", **ends}
+    negative = {name: None if row[key] is None else 0.0 - row[key] for name, key in other.items()}
     return {**row, **negative}
 
 

@@ -7,10 +7,12 @@ from typing import Any
 
 import polars as pl
 
+from erag_ray.report.formats import counted
 from erag_ray.report.model import Column, Format, Table, Value
 from erag_ray.report.tables.sorting import by_measure
 from erag_ray.report.values import across, columns, estimate, names, part_name, plain
 from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCE_NAMES, REFERENCES
+from erag_ray.scores import score_sign
 
 REFERENCE_MEANINGS = {
     NO_PASSAGES: "The reader without documents (closed-book)",
@@ -35,7 +37,7 @@ def which_retriever(
     ]
     return Table(
         name=part_name("retrievers", dataset),
-        title=f"{dataset}: which retriever serves the reader best ({num_queries} queries)",
+        title=f"{dataset}: which retriever serves the reader best ({counted(num_queries, 'query')})",
         columns=(*names("annotator", "mean"), *columns(runs), *reference_columns(references)),
         rows=tuple(rows),
         caption=f"Mean over queries with its {percent(confidence)}bootstrap interval. Best run first, by utility at "
@@ -70,10 +72,11 @@ def reference_columns(references: Sequence[str]) -> tuple[Column, ...]:
 
 
 def best_first(means: pl.DataFrame) -> list[str]:
-    """Return the runs by their mean utility at the largest depth, best first."""
+    """Return the runs by their mean utility at the largest depth, best first (lowest, where less is better)."""
     utility = means.filter((pl.col("annotator") == END_TO_END) & ~pl.col("run_id").is_in(REFERENCES))
     deepest = utility.filter(pl.col("depth") == pl.col("depth").max())
-    ordered = deepest.group_by("run_id").agg(pl.col("mean").mean())
+    sign = pl.col("score").replace_strict({name: score_sign(name) or 1 for name in deepest["score"].unique()})
+    ordered = deepest.group_by("run_id").agg((pl.col("mean") * sign).mean())
     return ordered.sort("mean", "run_id", descending=[True, False], nulls_last=True)["run_id"].to_list()
 
 

@@ -9,6 +9,7 @@ import polars as pl
 
 from erag_ray.evaluate import MIN_QUESTIONS
 from erag_ray.report.model import Column, Format, Table, Value
+from erag_ray.report.tables.differences import TEST_COLUMNS, test_values
 from erag_ray.report.tables.sorting import by_measure
 from erag_ray.report.values import across, columns, estimate, names, part_name, plain
 from erag_ray.runs import END_TO_END, REFERENCE_NAMES, REFERENCES
@@ -74,14 +75,12 @@ def slice_comparison_table(comparisons: pl.DataFrame, dataset: str) -> Table:
         columns=(
             *names("slice", "value", "runs", "by"),
             Column("questions", Format.COUNT),
-            Column("difference"),
-            Column("p", Format.P_VALUE),
-            Column("p (Holm)", Format.P_VALUE),
+            *TEST_COLUMNS,
             Column("detectable"),
         ),
         rows=tuple(rows),
-        caption="Paired over the questions of each slice: mean difference with its bootstrap interval; p by random "
-        "sign flips, and with Holm's correction over all slices, values and pairs of runs by this quantity; "
+        caption="Paired over the questions of each slice: mean difference with its interval; p by sign flips. Holm: "
+        "both corrected over all slices, values and pairs of runs by this quantity (utility: and depths). "
         "detectable: the least true difference that one test would find. Where fewer than "
         f"{MIN_QUESTIONS} questions are judged in both runs there is no test. "
         "All measures and depths are in the table slice_comparisons.",
@@ -106,6 +105,6 @@ def _quantities(part: pl.DataFrame, *, with_references: bool = False) -> Iterato
 def _comparison_row(row: dict[str, Any], name: str) -> tuple[Value, ...]:
     return (
         *plain(row["slice"], row["value"], f"{row['run_a']} - {row['run_b']}", name, row["num_queries"]),
-        estimate(row, "difference"),
-        *(Value(row[key], reason=row["reason"] or "") for key in ("p_value", "p_adjusted", "detectable")),
+        *test_values(row),
+        Value(row["detectable"], reason=row["reason"] or ""),
     )

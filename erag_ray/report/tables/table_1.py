@@ -9,6 +9,7 @@ import polars as pl
 
 from erag_ray.annotators import ANNOTATORS
 from erag_ray.datasets import DATASETS, known_name
+from erag_ray.report.formats import counted
 from erag_ray.report.model import Table
 from erag_ray.report.tables.correlations import STATISTIC_NAMES, reasons
 from erag_ray.report.tables.curves import whole_lists
@@ -43,7 +44,8 @@ def table_1(correlations: pl.DataFrame, run: str, depth: int) -> Table:
     keys = [(dataset, statistic) for dataset in datasets for statistic in statistics]
     return Table(
         name=part_name("table_1", run, depth),
-        title=f"Table 1: {run}, {depth} documents: agreement of each measure with the end-to-end utility, over queries",
+        title=f"Table 1: {run}, {counted(depth, 'document')}: agreement of each measure with the end-to-end utility, "
+        "over queries",
         columns=(
             *names("annotator", "measure"),
             *columns(f"{dataset} {STATISTIC_NAMES.get(statistic, statistic)}" for dataset, statistic in keys),

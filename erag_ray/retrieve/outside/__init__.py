@@ -5,7 +5,6 @@ libraries is imported. `search_all` asks it all questions. In a job `runs.Outsid
 """
 
 from erag_ray.retrieve.outside.adapters import ADAPTERS, as_search
-from erag_ray.retrieve.outside.documents import Retrieved, as_retrieved
 from erag_ray.retrieve.outside.http import HttpSearch
 from erag_ray.retrieve.outside.searching import LIST_TEXT_COLUMNS, search_all
 
@@ -13,8 +12,6 @@ __all__ = [
     "ADAPTERS",
     "LIST_TEXT_COLUMNS",
     "HttpSearch",
-    "Retrieved",
-    "as_retrieved",
     "as_search",
     "search_all",
 ]

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from erag_ray.retrieve.outside.documents import Retrieved, as_retrieved
+from erag_ray.files import Document, document_of, with_text
 
-Search = Callable[[str, int], Sequence[Retrieved]]
+Search = Callable[[str, int], Sequence[Document]]
 """A question and how many documents are wanted -> the documents, best first; fewer if there are no more."""
 QUERY_INPUTS = ("query", "text")
 """What Haystack calls the question: retrievers by the first name, embedders of texts by the second."""
@@ -23,19 +23,25 @@ class LibrarySearch:
     retriever: Any
     function: Callable[[Any, str, int], object]
 
-    def __call__(self, question: str, count: int) -> list[Retrieved]:
+    def __call__(self, question: str, count: int) -> list[Document]:
         """Return the documents of a question.
 
         Raises:
             TypeError: the retriever returned no list of documents.
+            ValueError: a document has no text, or is none.
         """
-        result = self.function(self.retriever, question, count)
+        result: Any = self.function(self.retriever, question, count)
         if inspect.iscoroutine(result):
             result.close()
             raise TypeError("the retriever is asynchronous; give a function that waits for its result")
+        # iterated over, a frame of Polars or pandas gives its columns
+        if hasattr(result, "iter_rows"):
+            result = list(result.iter_rows(named=True))
+        elif hasattr(result, "iterrows"):
+            result = result.to_dict("records")
         if isinstance(result, str | Mapping) or not isinstance(result, Iterable):
             raise TypeError(f"the retriever returned a {type(result).__name__}, not a list of documents")
-        return [as_retrieved(document) for document in result]
+        return [with_text(document_of(document)) for document in result]
 
 
 def as_search(retriever: object) -> LibrarySearch:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import functools
-import os
 from dataclasses import dataclass
 from typing import Any
 
 import urllib3
 
-from erag_ray.retrieve.outside.documents import Retrieved, as_retrieved
+from erag_ray.files import Document, document_of, with_text
+from erag_ray.masking import Secret, masked
 from erag_ray.user_code import one_line
 
 MAX_PAUSE_SECONDS = 120.0
@@ -34,32 +34,20 @@ class HttpError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class HttpSearch:
-    """A `Search` by a service; connections are reused."""
+    """A `Search` by a service; connections are reused. Documents that repeat the key have asterisks instead."""
 
     url: str
     timeout_seconds: float = 60.0
-    api_key: str | None = None
+    api_key: Secret | None = None
 
-    @classmethod
-    def of_environment(cls, url: str, timeout_seconds: float, api_key_env: str | None) -> HttpSearch:
-        """Return the search with the key in an environment variable.
-
-        Raises:
-            ValueError: the variable is not set.
-        """
-        key = os.environ.get(api_key_env, "").strip() if api_key_env else None
-        if key == "":
-            raise ValueError(f"api_key_env: the environment variable {api_key_env} is not set")
-        return cls(url=url, timeout_seconds=timeout_seconds, api_key=key)
-
-    def __call__(self, question: str, count: int) -> list[Retrieved]:
+    def __call__(self, question: str, count: int) -> list[Document]:
         """Return the documents of a question.
 
         Raises:
             HttpError: the service answered with an error, or not in the form above.
             urllib3.exceptions.HTTPError: it cannot be reached.
         """
-        headers = {"Authorization": f"Bearer {self.api_key}"} if self.api_key else {}
+        headers = {"Authorization": f"Bearer {self.api_key.value}"} if self.api_key else {}
         response = self._pool.request(
             "POST",
             self.url,
@@ -71,7 +59,7 @@ class HttpSearch:
         )
         if response.status != 200:
             raise _error_of(response)
-        return [as_retrieved(document) for document in _documents_of(response)]
+        return [with_text(document_of(document)) for document in _documents_of(response)]
 
     @functools.cached_property
     def _pool(self) -> urllib3.PoolManager:
@@ -97,7 +85,7 @@ def _pause(header: str | None) -> float | None:
 
 def _documents_of(response: urllib3.BaseHTTPResponse) -> list[Any]:
     try:
-        content = response.json()
+        content = masked(response.json())
     except ValueError as error:
         raise HttpError(f"the answer is not JSON: {error}", is_final=False) from error
     documents = content.get("documents") if isinstance(content, dict) else None

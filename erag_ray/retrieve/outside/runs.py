@@ -12,6 +12,7 @@ import polars as pl
 
 from erag_ray.config import RetrieverConfig
 from erag_ray.errors import InputError
+from erag_ray.masking import Secret
 from erag_ray.registry import find
 from erag_ray.retrieve.outside.adapters import ADAPTERS, Adapter, Search, as_search
 from erag_ray.retrieve.outside.http import HttpSearch
@@ -86,7 +87,8 @@ class OutsideRetriever:
         """
         config = self.config
         if config.kind == "http":
-            return HttpSearch.of_environment(str(config.url), config.timeout_seconds, config.api_key_env)
+            key = Secret("api_key_env", config.api_key_env) if config.api_key_env else None
+            return HttpSearch(url=str(config.url), timeout_seconds=config.timeout_seconds, api_key=key)
         retriever, adapter = self._object(), ADAPTERS[config.kind]
         with checking(f"retrievers.{self.name}", retriever):
             if _makes(retriever, adapter):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import random
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,14 +12,14 @@ from typing import Any
 import polars as pl
 
 from erag_ray.errors import JobError
+from erag_ray.files import Document, ListIds
 from erag_ray.logs import say
 from erag_ray.progress import counted
 from erag_ray.retrieve.outside.adapters import Search
-from erag_ray.retrieve.outside.documents import Retrieved
-from erag_ray.runs import unnamed_id
+from erag_ray.runs import BY_RANK, rising_fault
 from erag_ray.sharded_tasks import part, read_frame, write_frame
 from erag_ray.store import Folder
-from erag_ray.user_code import fault_of
+from erag_ray.user_code import fault_of, is_raised_here
 
 LIST_TEXT_COLUMNS = pl.Schema(
     {
@@ -39,6 +38,8 @@ SEARCHED = "searched"
 WRITE_SECONDS = 20.0
 PAUSE_SECONDS = 0.25
 """Before the first retry; doubled for each later one."""
+NUM_EARLY = 20
+"""Questions after which the order of the scores is checked, and again at the end."""
 MAX_IN_A_ROW = 10
 """Questions that fail one after the other before the others are not asked any more."""
 NUM_SHOWN = 5
@@ -56,6 +57,8 @@ def search_all(
 ) -> pl.DataFrame:
     """Return the lists of all questions, in the order of ``queries``; columns as in `LIST_TEXT_COLUMNS`.
 
+    A list that found nothing is one row of rank 0 without a document, for its latency.
+
     Longer lists are cut at ``depth``; shorter ones are counted in a note. ``seconds`` is the latency of the attempt
     that succeeded, the same in all rows of a list. Documents without an id are called by their title and text.
 
@@ -70,11 +73,13 @@ def search_all(
             the others.
 
     Raises:
-        JobError: questions failed; the first of them are named, and what was retrieved stays in ``work``.
+        JobError: questions failed; the first of them are named, and what was retrieved stays in ``work``. Or the scores
+            rise from the best document to the worst in nearly all lists.
     """
     searching = _Searching(search=search, depth=depth, retries=retries, work=work)
     searching.ask(queries.select("query_id", "question"), name, show=show)
     searching.raise_failures(name, queries.height)
+    searching.raise_rising(name)
     lists = _joined(searching.parts, queries)
     _note_short_lists(lists, queries.height, depth, name)
     return lists
@@ -94,6 +99,8 @@ class _Searching:
     """Of the next part."""
     failures: dict[str, str] = field(default_factory=dict)
     """Question -> what went wrong."""
+    num_attempts: int = 0
+    """Most attempts at a question that failed."""
     num_skipped: int = 0
     next_write: float = 0.0
     """When the next part is due, by the monotonic clock."""
@@ -110,6 +117,8 @@ class _Searching:
                 if in_a_row == MAX_IN_A_ROW:
                     self.num_skipped = pending.height - number
                     return
+                if number == NUM_EARLY:
+                    self.raise_rising(name)
                 on_progress(num_known + number)
 
     def _written(self, queries: pl.DataFrame) -> Iterator[pl.DataFrame]:
@@ -136,7 +145,7 @@ class _Searching:
             self._write()
         return True
 
-    def _attempts(self, question: str) -> tuple[list[tuple[str, Retrieved]], float]:
+    def _attempts(self, question: str) -> tuple[list[tuple[str, Document]], float]:
         """Search until it succeeds; return (doc_id, document) pairs and the seconds of the last attempt.
 
         Raises:
@@ -149,7 +158,8 @@ class _Searching:
                 seconds = time.perf_counter() - start
                 return _checked(documents, self.depth), seconds
             except Exception as error:
-                if attempt == self.retries or getattr(error, "is_final", False):
+                self.num_attempts = max(self.num_attempts, attempt + 1)
+                if attempt == self.retries or _is_final(error):
                     raise
                 time.sleep(_pause(error, attempt))
         raise AssertionError("unreachable: retries are not negative")
@@ -175,13 +185,21 @@ class _Searching:
             number = len(self.work.names(SEARCHED, suffix=".parquet"))
             write_frame(frame, self.work, SEARCHED, f"{part(number)}.parquet")
 
+    def raise_rising(self, name: str) -> None:
+        """Raise a `JobError` if the scores of nearly all lists rise from the first document to the last."""
+        rows = pl.DataFrame(self.rows, schema=SEARCHED_COLUMNS, orient="row")
+        if fault := rising_fault(pl.concat([*self.parts, rows])):
+            raise JobError(
+                f"{name}: {fault.text}. {BY_RANK} Then change revision, so that all questions are asked again"
+            )
+
     def raise_failures(self, name: str, num_queries: int) -> None:
         """Raise a `JobError` that names the questions that failed, if there are any."""
         if not self.failures:
             return
         named = [f"query {query_id!r}: {fault}" for query_id, fault in [*self.failures.items()][:NUM_SHOWN]]
         more = len(self.failures) - len(named)
-        attempts = f"{self.retries + 1} attempts" if self.retries else "one attempt"
+        attempts = f"{self.num_attempts} attempts" if self.num_attempts > 1 else "one attempt"
         skipped = f"; {self.num_skipped:,} more were not asked" if self.num_skipped else ""
         resume = "; what was retrieved is kept: start the same command again" if self.work else ""
         raise JobError(
@@ -190,42 +208,45 @@ class _Searching:
         )
 
 
+def _is_final(error: Exception) -> bool:
+    """Return whether the same request would fail again: the error says so, or the call or the list has a wrong form."""
+    is_final: bool | None = getattr(error, "is_final", None)
+    return (
+        is_final
+        if is_final is not None
+        else isinstance(error, TypeError | ValueError) and is_raised_here(error)
+    )
+
+
 def _pause(error: Exception, attempt: int) -> float:
     """Return the seconds before the next attempt: what a server asks for, else growing ones with some chance."""
     pause: float | None = getattr(error, "pause_seconds", None)
     return pause if pause is not None else PAUSE_SECONDS * 2**attempt * random.uniform(0.75, 1.25)
 
 
-def _checked(retrieved: Sequence[Retrieved], depth: int) -> list[tuple[str, Retrieved]]:
+def _checked(retrieved: Sequence[Document], depth: int) -> list[tuple[str, Document]]:
     """Return the first ``depth`` documents with their ids.
 
     Raises:
         TypeError: it is no list of documents.
         ValueError: an id comes twice.
     """
-    if not isinstance(retrieved, Sequence) or not all(isinstance(one, Retrieved) for one in retrieved):
-        raise TypeError(f"the search returned a {type(retrieved).__name__} that is no list of Retrieved")
-    unnamed: Counter[str] = Counter()
-    documents: dict[str, Retrieved] = {}
-    for one in retrieved[:depth]:
-        doc_id = one.doc_id
-        if doc_id is None:
-            doc_id = unnamed_id(one.title, one.text, unnamed)
-        if doc_id in documents:
-            raise ValueError(f"document {doc_id!r} is in the list more than once")
-        documents[doc_id] = one
-    return list(documents.items())
+    if not isinstance(retrieved, Sequence) or not all(isinstance(one, Document) for one in retrieved):
+        raise TypeError(f"the search returned a {type(retrieved).__name__} that is no list of Document")
+    ids = ListIds()
+    return [(ids.next(document), document) for document in retrieved[:depth]]
 
 
 def _joined(parts: Sequence[pl.DataFrame], queries: pl.DataFrame) -> pl.DataFrame:
-    """Return the lists of all parts in the order of the questions."""
+    """Return the lists of all parts in the order of the questions; one that found nothing is a row of rank 0."""
     order = queries.select("query_id").with_row_index("place")
-    rows = pl.concat(parts).drop_nulls("doc_id").join(order, on="query_id")
+    rows = pl.concat(parts).join(order, on="query_id")
     return rows.sort("place", "rank").select(LIST_TEXT_COLUMNS.names()).match_to_schema(LIST_TEXT_COLUMNS)
 
 
 def _note_short_lists(lists: pl.DataFrame, num_queries: int, depth: int, name: str) -> None:
     """Log how many questions have fewer documents than wanted."""
+    lists = lists.filter(pl.col("rank") > 0)
     num_full = lists.group_by("query_id").len().filter(pl.col("len") == depth).height
     if num_full < num_queries:
         empty = num_queries - lists["query_id"].n_unique()

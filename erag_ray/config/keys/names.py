@@ -1,0 +1,112 @@
+"""Names and types of keys: the fields of a config, and of the configs inside it."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import types
+import typing
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any
+
+from erag_ray.config.keys.renamed import RENAMED
+from erag_ray.registry import nearest
+
+
+@functools.cache
+def _hints_of(kind: Hashable) -> Mapping[str, Any]:
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+
+
+def field_hints(kind: Any) -> Mapping[str, Any]:
+    """Return the keys of a config with their types; none of what is no config."""
+    return _hints_of(kind) if is_config(kind) else {}
+
+
+def is_config(hint: Any) -> bool:
+    """Return whether a type is a config."""
+    return isinstance(hint, type) and dataclasses.is_dataclass(hint)
+
+
+def config_in(hint: Any) -> Any:
+    """Return the config in a type such as ``ReaderConfig | None``, or else the type."""
+    return next(filter(is_config, members_of(hint)), hint)
+
+
+def members_of(hint: Any) -> tuple[Any, ...]:
+    """Return the types of a union; of another type, the type."""
+    return typing.get_args(hint) if typing.get_origin(hint) in (types.UnionType, typing.Union) else (hint,)
+
+
+def is_required(field: dataclasses.Field[Any]) -> bool:
+    """Return whether a key has no default."""
+    return field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+
+
+def below(key: str, name: object) -> str:
+    """Return the full name of a key of the config with the name ``key``."""
+    return f"{key}.{name}" if key else str(name)
+
+
+def inner_hint(hint: Any, name: str) -> Any:
+    """Return the type of a key below another; None below what has none of this name."""
+    config = config_in(hint)
+    if is_config(config):
+        return field_hints(config).get(name)
+    return next((typing.get_args(one)[1] for one in members_of(hint) if typing.get_origin(one) is dict), None)
+
+
+def is_raw(hint: Any, text: str) -> bool:
+    """Return whether an option's text is a scalar's, and not YAML: always, or unless it starts with a bracket."""
+    members = members_of(hint)
+    holds_keys = any(
+        is_config(one) or one is Any or typing.get_origin(one) in (list, dict) for one in members
+    )
+    return not holds_keys or (str in members and not text.startswith(("[", "{")))
+
+
+def split_key(kind: Any, key: str) -> list[str]:
+    """Return the names in a key with dots; the name in a mapping of values, such as a run's, may have dots itself."""
+    names, hint, rest = list[str](), kind, key
+    while rest:
+        is_named = any(typing.get_origin(one) is dict for one in members_of(hint))
+        takes_all = is_named and not is_config(config_in(inner_hint(hint, "")))
+        name, _, rest = (rest, "", "") if takes_all else rest.partition(".")
+        names.append(name)
+        hint = inner_hint(hint, name)
+    return names
+
+
+def all_keys(kind: type, path: str = "") -> Iterator[str]:
+    """Yield the keys of a config and of the configs inside it, with dots, in their order."""
+    for name, hint in field_hints(kind).items():
+        yield below(path, name)
+        yield from all_keys(config_in(hint), below(path, name))
+
+
+def unknown_key(path: str, kind: type, *, mark: str = "", prefix: str = "") -> str:
+    """Return the message about an unknown key: with its new name, or with the nearest key.
+
+    Args:
+        path: the key, with dots.
+        kind: the dataclass whose fields are the keys.
+        mark: what a key starts with where it is written (``--``).
+        prefix: the key of the config itself.
+    """
+    known, start = list(all_keys(kind)), mark + (f"{prefix}." if prefix else "")
+    if (renamed := RENAMED.get(below(prefix, path))) in [below(prefix, key) for key in known]:
+        return f"unknown key {start}{path}: it is called {mark}{renamed} now"
+    parent, _, name = path.rpartition(".")
+    hint: Any = kind
+    for part in split_key(kind, parent):
+        hint = inner_hint(hint, part)
+    if parent in known and not field_hints(config_in(hint)):
+        return (
+            f"unknown key {start}{path}: {start}{parent} has no keys below it. Did you mean {start}{parent}?"
+        )
+    beside = nearest(name, field_hints(config_in(hint)))
+    by_name = {key.rpartition(".")[2]: key for key in reversed(known)}
+    elsewhere = None if beside else nearest(name, by_name)
+    near = below(parent, beside) if beside else by_name.get(elsewhere or "")
+    return f"unknown key {start}{path}" + (f". Did you mean {start}{near}?" if near else "")

@@ -1,0 +1,166 @@
+"""Gold answers of a record: the fields that hold them, and the forms that they have there."""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+FIELDS = ("answer", "answers")
+ALTERNATIVES = ("golden_answers", "possible_answers")
+"""FlashRAG and PopQA: read if none of `FIELDS` is there."""
+UNREAD = (
+    *("gold", "golds", "ground_truth", "ground_truths"),
+    *("reference", "references", "target", "targets", "obj"),
+)
+"""Names under which other datasets have answers, beside those of `_ANSWERS`: they are named, not read."""
+_ANSWERS = re.compile(
+    r"^(?!.*(?:plausible|predict|generat|model|response)).*(?:answers?|alias(?:es)?)(?:list|texts?)?$"
+)
+_MARKS = {
+    "is_impossible": ("true", "1", "1.0"),
+    "is_answerable": ("false", "0", "0.0"),
+    "answerable": ("false", "0", "0.0"),
+}
+"""Fields that mark a question without an answer -> their values then, as text."""
+READ = (*FIELDS, *ALTERNATIVES)
+_ARRAY = re.compile(r"\barray\((\[.*?\])\s*(?:,\s*dtype=[^)]*)?\)", re.DOTALL)
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+_LIST = re.compile(rf"[\[({{]\s*(?:(?:{_QUOTED.pattern})[\s,]*)*[\])}}]", re.DOTALL)
+_NUMPY_TEXT = re.compile(rf"np\.str_\(({_QUOTED.pattern})\)", re.DOTALL)
+_PRINTED = re.compile(r"frozenset\(|<\w+Array>\s|shape: \(\d+,\)\s|\w*Index\(\[")
+"""Beginnings of lists that a library has printed in a form that is not read."""
+READ_AS_LISTS = "answers that are a list written as text, read as a list, of queries"
+KEPT_AS_TEXTS = "answers that look like a list and are kept as one text, of queries"
+
+
+class GoldAnswers(NamedTuple):
+    """Gold answers of a record, unchecked.
+
+    Attributes:
+        values: strings, and whatever else is there, which is an error.
+        is_impossible: the record says that there is none: by `_MARKS`, or as SQuAD 2.0: ``{"text": [], ...}``.
+        notes: what the user should know, as kinds of warnings.
+    """
+
+    values: list[Any]
+    is_impossible: bool
+    notes: tuple[str, ...]
+
+
+def gold_answers(values: Mapping[str, Any]) -> GoldAnswers:
+    """Return the answers under `FIELDS`, with aliases (`is_alias`), else under the first of `ALTERNATIVES` with any.
+
+    A field is a string, a list, or an object of SQuAD (``text``) or TriviaQA (``value``, ``aliases``). Lists that
+    became text on their way through a CSV file (of Python, NumPy or JSON) are read as lists, and noted.
+    """
+    notes: dict[str, None] = {}
+    answers = [answer for name in FIELDS for answer in _forms(values.get(name), notes)]
+    if answers:
+        answers += aliases_in(values)
+    else:
+        alternatives = (list(_forms(values.get(name), notes)) for name in ALTERNATIVES)
+        answers = next(filter(None, alternatives), [])
+    unread = unread_fields(values, answers)
+    if answers and unread:
+        advice = f"Set question_fields: {{answers: {unread[0]}}} to read it instead"
+        notes[f"answers also in the fields {', '.join(unread)}, which are not read. {advice}; queries"] = None
+    squad = [value for name in READ if isinstance(value := _of_text(values.get(name))[0], Mapping)]
+    is_empty = not answers and any(value.get("text") == [] for value in squad)
+    return GoldAnswers(answers, is_empty or is_impossible(values), tuple(notes))
+
+
+def is_impossible(values: Mapping[str, Any]) -> bool:
+    """Return whether an object marks its question as one without an answer."""
+    return any(str(values.get(name)).lower() in marks for name, marks in _MARKS.items())
+
+
+def aliases_in(values: Mapping[str, Any]) -> list[Any]:
+    """Return the values of the fields with further forms of the answers, unchecked."""
+    return [form for name in values if is_alias(name) for form in _forms(values[name], {})]
+
+
+def is_alias(name: str) -> bool:
+    """Return whether a field has further forms of the answers: ``answer_aliases``, ``answerAlias``."""
+    return _plain(name) in ("answeraliases", "answeralias")
+
+
+def _plain(name: str) -> str:
+    return str(name).lower().replace("_", "")
+
+
+def unread_fields(values: Mapping[str, Any], answers: list[Any]) -> list[str]:
+    """Return the fields that hold other answers under a known name."""
+    names = [name for name in values if name in UNREAD or _ANSWERS.match(_plain(name))]
+    others = {name: list(_forms(values[name], {})) for name in names}
+    texts = {answer.strip().lower() for answer in answers if isinstance(answer, str)}
+    return [
+        name
+        for name, forms in others.items()
+        if any(isinstance(form, str) and form.strip() and form.strip().lower() not in texts for form in forms)
+    ]
+
+
+def _forms(value: Any, notes: dict[str, None], *, is_item: bool = False) -> Iterator[Any]:
+    """Yield the answers in a value of a field; null is one, and an error, only in a list."""
+    value, note = _of_text(value)
+    if note:
+        notes[note] = None
+    if isinstance(value, list | tuple) and not is_item:
+        for item in value:
+            yield from _forms(item, notes, is_item=not isinstance(item, str))
+    elif isinstance(value, Mapping) and "text" in value and not is_item:
+        yield from _forms(value["text"], notes)
+    elif isinstance(value, Mapping) and ("value" in value or "aliases" in value):
+        yield from _forms(value.get("value"), notes)
+        yield from _forms(value.get("aliases"), notes)
+    elif isinstance(value, Mapping) and is_item:
+        yield value.get("text")
+    elif value is not None or is_item:
+        yield value
+
+
+def _of_text(value: Any) -> tuple[Any, str]:
+    """Return the list or object that a text is, and a note about it; else the value and ""."""
+    text = value.strip() if isinstance(value, str) else ""
+    if not (
+        (text.startswith(("[", "(", "array(")) and text.endswith(("]", ")")))
+        or (text[:1] + text[-1:] == "{}")
+    ):
+        return value, KEPT_AS_TEXTS if _PRINTED.match(text) else ""
+    plain = _ARRAY.sub(r"\1", _NUMPY_TEXT.sub(r"\1", text))
+    try:
+        parsed = json.loads(plain)
+    except (ValueError, RecursionError):
+        parsed = _literal(plain)
+    texts = (
+        parsed
+        if isinstance(parsed, list | tuple)
+        else [*parsed.values()]
+        if isinstance(parsed, dict)
+        else [None]
+    )
+    is_object = isinstance(parsed, dict) and {*parsed} & {"text", "value", "aliases"}
+    if is_object or (isinstance(parsed, list | tuple) and all(isinstance(item, str) for item in texts)):
+        return parsed, READ_AS_LISTS
+    return value, KEPT_AS_TEXTS if text[0] == "[" or (text[0] == "{" and "," in text) else ""
+
+
+def _literal(text: str) -> Any:
+    """Return the list or object that Python or NumPy writes in this way; None if it is neither.
+
+    NumPy leaves out the commas, and Python joins two strings that stand side by side: items are read one by one.
+    """
+    try:
+        if _LIST.fullmatch(text) and (text[0] != "(" or "," in _QUOTED.sub("", text)):
+            return [ast.literal_eval(item) for item in _QUOTED.findall(text)]
+        if text.startswith("{"):
+            lists = _LIST.sub(
+                lambda match: repr([ast.literal_eval(one) for one in _QUOTED.findall(match[0])]), text
+            )
+            return ast.literal_eval(lists)
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        pass
+    return None

@@ -1,0 +1,114 @@
+"""Steps that extras, or other installed packages, add to a comparison: entry points ``erag_ray.extensions``.
+
+An entry point has the name of the key of `JobConfig` that asks for it (field metadata `NEEDS_EXTENSION`), and names an
+`Extension`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import polars as pl
+
+from erag_ray.config import NEEDS_EXTENSION, JobConfig
+from erag_ray.errors import InputError
+from erag_ray.logs import say
+from erag_ray.registry import find_instance, plugins
+from erag_ray.schemas import TABLES, TableSchema
+
+if TYPE_CHECKING:
+    from erag_ray.inference import Finished
+    from erag_ray.inputs import Inputs
+
+KIND = "extension"
+
+
+def _nothing(*_: object) -> None:
+    return
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Extension:
+    """Steps of a comparison; each stands after the core's own of that name.
+
+    Attributes:
+        name: for messages.
+        tables: what it seals in ``out``, and the report may read.
+        check: before anything else; raises InputError.
+        lists: job and inputs -> purpose -> lists of documents (query_id, doc_ids) to be answered.
+        score: job, inputs and finished requests -> sealed tables; runs where its key asks for it.
+        evaluate: job and inputs -> sealed tables that follow from those; also runs where nothing asks for it, to
+            invalidate tables of an earlier job.
+        parts: tables by name, dataset and runs in order -> tables and figures of the report.
+        list_values: a table of values of documents in a list, shown on the page, and its column with their names.
+        finish: after the report.
+    """
+
+    name: str
+    tables: Sequence[TableSchema] = ()
+    check: Callable[[JobConfig], None] = _nothing
+    lists: Callable[[JobConfig, Inputs], Mapping[str, pl.DataFrame]] = lambda config, inputs: {}
+    score: Callable[[JobConfig, Inputs, Finished], None] = _nothing
+    evaluate: Callable[[JobConfig, Inputs], None] = _nothing
+    parts: Callable[[Mapping[str, pl.DataFrame], str, Sequence[str]], Iterable[Any]] = lambda *_: ()
+    list_values: tuple[TableSchema, str] | None = None
+    finish: Callable[[JobConfig], None] = _nothing
+
+
+def requested(config: JobConfig) -> list[Extension]:
+    """Return the extensions that a job's keys ask for.
+
+    Raises:
+        InputError: one of them is not installed, or cannot be imported.
+    """
+    extensions, problems = [], []
+    for key in (field.name for field in dataclasses.fields(config) if field.metadata.get(NEEDS_EXTENSION)):
+        if not getattr(config, key):
+            continue
+        if key not in plugins(KIND):
+            problems.append(f"{key}: belongs to an extra of erag_ray that is not installed")
+            continue
+        try:
+            extensions.append(_load(key))
+        except ValueError as error:
+            problems.append(f"{key}: {error}")
+    if problems:
+        raise InputError(problems)
+    return _distinct(extensions)
+
+
+def installed() -> list[Extension]:
+    """Return all extensions that can be imported; name the others in a message."""
+    extensions = []
+    for key in plugins(KIND):
+        try:
+            extensions.append(_load(key))
+        except ValueError as error:
+            say(f"left out: {error}")
+    return _distinct(extensions)
+
+
+def further_lists(config: JobConfig, inputs: Inputs) -> dict[str, pl.DataFrame]:
+    """Return the lists that a job's extensions need answers to, for `planning.plan_stage`: purpose -> lists.
+
+    Raises:
+        InputError: as `requested`.
+    """
+    parts = (extension.lists(config, inputs) for extension in requested(config))
+    return {purpose: lists for part in parts for purpose, lists in part.items()}
+
+
+def all_tables() -> dict[str, TableSchema]:
+    """Return the tables of the core and of all extensions, by name."""
+    return TABLES | {schema.name: schema for extension in installed() for schema in extension.tables}
+
+
+def _load(key: str) -> Extension:
+    return find_instance(KIND, key, {}, Extension, "...")
+
+
+def _distinct(extensions: Sequence[Extension]) -> list[Extension]:
+    """Leave out what stands under several keys."""
+    return list({id(extension): extension for extension in extensions}.values())

@@ -1,0 +1,231 @@
+"""CREDITS and LABELS -> CREDIT_AGREEMENT and CREDIT_SHARES. Pure.
+
+Documents of one list share a question, so intervals draw questions, never documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from erag_ray.agreement import agree, mean_intervals, share_intervals
+from erag_ray.annotators import SUFFICES
+from erag_ray.evaluate import DatasetColumns, Floats, Settings, by_dataset, table_of, with_slices
+from erag_ray.extras.credit.schemas import CREDIT_AGREEMENT, CREDIT_SHARES
+from erag_ray.runs import NO_PASSAGES
+from erag_ray.schemas import UTILITY
+
+EFFECTS: Mapping[str, str] = {
+    "credited": "useful alone and credited: the label is right",
+    "redundant": "useful alone and no credit: the list scores the same without it",
+    "only_in_company": "not useful alone and credited: the label misses it",
+    "hurts_in_company": "harmless or useful alone and a negative credit: the label misses the harm",
+    "harmful": "a negative credit, and alone below the reader without documents: harmful in any case",
+    "no_effect": "neither useful alone nor credited",
+}
+"""CREDIT_SHARES.effect -> its meaning; every document with a label and a credit has one effect."""
+CELL = "(cell)"
+"""The slice by cell: its questions differ from run to run."""
+LISTS, DOCUMENTS = "lists", "documents"
+LIST = ["reader", "score", "run_id", "depth", "credit"]
+
+
+class Part(NamedTuple):
+    """Questions of a dataset with the value of a slice; for one run only if ``run_id`` is not empty."""
+
+    slice: str
+    value: str
+    run_id: str
+    dataset: DatasetColumns
+
+
+def labelled_credits(credits: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
+    """Return the credits with the labels of each annotator, null where not judged.
+
+    Returns:
+        Columns of CREDITS, annotator, label; a row for each credit and annotator that labels the document.
+    """
+    by_reader = labels.filter(pl.col("reader") != "")
+    no_reader = labels.filter(pl.col("reader") == "")
+    pair = ["query_id", "doc_id"]
+    # a label with a reader may be without a score, as a likelihood is
+    with_score = by_reader.filter(pl.col("score") != "")
+    parts = [
+        credits.join(with_score, on=["reader", "score", *pair]),
+        credits.join(by_reader.filter(pl.col("score") == "").drop("score"), on=["reader", *pair]),
+        credits.join(no_reader.drop("reader", "score"), on=pair),
+    ]
+    columns = [*credits.columns, "annotator", "label"]
+    return pl.concat(part.select(columns) for part in parts)
+
+
+def credited_datasets(
+    documents: pl.DataFrame, queries: pl.DataFrame, settings: Settings
+) -> list[DatasetColumns]:
+    """Return the questions that have a credit, by dataset, without columns; for `credit_agreement`."""
+    credited = queries.join(documents, on="query_id", how="semi", maintain_order="left")
+    return by_dataset([], pl.DataFrame(UTILITY.empty()), credited, settings)
+
+
+def parts_of(dataset: DatasetColumns, slices: pl.DataFrame, cells: pl.DataFrame) -> Iterator[Part]:
+    """Yield the whole dataset, its slices, and the cells of each run."""
+    yield Part("", "", "", dataset)
+    for name, value, part in with_slices(dataset, slices):
+        yield Part(name, value, "", part)
+    for (run_id, cell), rows in cells.group_by("run_id", "cell", maintain_order=True):
+        is_in = dataset.query_ids.is_in(rows["query_id"].implode()).to_numpy()
+        if cell is not None and is_in.any():
+            yield Part(CELL, str(cell), str(run_id), dataset.among(is_in))
+
+
+def credit_agreement(
+    documents: pl.DataFrame,
+    datasets: Sequence[DatasetColumns],
+    slices: pl.DataFrame,
+    cells: pl.DataFrame,
+    settings: Settings,
+) -> pl.DataFrame:
+    """Return CREDIT_AGREEMENT: over the documents of each list, averaged over lists, and over those of all lists.
+
+    A list counts where its labels vary and its credits do.
+
+    Args:
+        documents: `labelled_credits`.
+        datasets: `credited_datasets`.
+        slices: SLICES.
+        cells: CELLS of lists of the credits' depth.
+        settings: whose statistics and confidence are taken.
+    """
+    with_lists = _with_list_agreement(documents, settings.statistics)
+    rows = [
+        (whole.dataset, *names, *row)
+        for whole in datasets
+        for part in parts_of(whole, slices, cells)
+        for names, group in _groups(with_lists, part, [*LIST, "annotator"])
+        for row in _agreements(group, part.dataset.draws.weights, settings)
+    ]
+    return table_of(rows, CREDIT_AGREEMENT)
+
+
+def _with_list_agreement(documents: pl.DataFrame, statistics: Sequence[str]) -> pl.DataFrame:
+    """Add each statistic of labels and credits within the document's list; null where one of the two is constant."""
+    keys = [*LIST, "annotator", "query_id"]
+    lists = documents.drop_nulls(["label", "value"]).group_by(keys, maintain_order=True).agg("label", "value")
+    varies = [pl.col(name).list.n_unique() > 1 for name in ("label", "value")]
+    lists = lists.filter(*varies)
+    pairs = list(zip(lists["label"], lists["value"], strict=True))
+    columns = {
+        name: pl.Series([agree(x.to_numpy(), y.to_numpy(), name).value for x, y in pairs], dtype=pl.Float64)
+        for name in statistics
+    }
+    of_lists = lists.select(keys).with_columns(**columns)
+    return documents.join(of_lists, on=keys, how="left", maintain_order="left")
+
+
+def _groups(
+    documents: pl.DataFrame, part: Part, keys: Sequence[str]
+) -> Iterator[tuple[tuple[object, ...], pl.DataFrame]]:
+    """Yield the documents of a part by reader, score, run and the rest of ``keys``, with the names of their rows.
+
+    The column position is that of the question.
+    """
+    positions = pl.DataFrame({"query_id": part.dataset.query_ids}).with_row_index("position")
+    selected = documents if not part.run_id else documents.filter(run_id=part.run_id)
+    joined = selected.join(positions, on="query_id", maintain_order="left")
+    for names, group in joined.group_by(keys, maintain_order=True):
+        yield (*names[:4], part.slice, part.value, *names[4:]), group
+
+
+def _agreements(
+    group: pl.DataFrame, weights: npt.NDArray[np.int16], settings: Settings
+) -> Iterator[tuple[object, ...]]:
+    """Yield statistic, over, agreement, low, high, counts and reason."""
+    judged = group.drop_nulls(["label", "value"])
+    num_dropped = group.height - judged.height
+    of_documents = weights[:, judged["position"].to_numpy()]
+    labels, values = judged["label"].to_numpy(), judged["value"].to_numpy()
+    names = ("label", "credit")
+    for statistic in settings.statistics:
+        in_lists = judged.drop_nulls(statistic)
+        lists = in_lists.unique("position", maintain_order=True)
+        column = np.full(weights.shape[1], np.nan)
+        column[lists["position"].to_numpy()] = lists[statistic].to_numpy()
+        (interval,) = mean_intervals(column[:, None], weights, settings.confidence)
+        reason = None if lists.height else "labels or credits are constant in every list"
+        yield (statistic, LISTS, *interval, lists.height, in_lists.height, num_dropped, reason)
+        pooled = agree(labels, values, statistic, of_documents, settings.confidence, None, names, "documents")
+        counts = (judged["position"].n_unique(), judged.height, num_dropped)
+        yield (statistic, DOCUMENTS, pooled.value, pooled.low, pooled.high, *counts, pooled.reason)
+
+
+def credit_shares(
+    documents: pl.DataFrame,
+    datasets: Sequence[DatasetColumns],
+    slices: pl.DataFrame,
+    cells: pl.DataFrame,
+    settings: Settings,
+) -> pl.DataFrame:
+    """Return CREDIT_SHARES: the share of documents with each of `EFFECTS`, over those with both label and credit.
+
+    Args:
+        documents: `with_effects`.
+        datasets: as `credit_agreement`.
+        slices: likewise.
+        cells: likewise.
+        settings: whose confidence is taken.
+    """
+    rows = [
+        (whole.dataset, *names, *row)
+        for whole in datasets
+        for part in parts_of(whole, slices, cells)
+        for names, group in _groups(documents, part, LIST)
+        for row in _shares(group, part.dataset.draws.weights, settings.confidence)
+    ]
+    return table_of(rows, CREDIT_SHARES)
+
+
+def with_effects(documents: pl.DataFrame, utility: pl.DataFrame, threshold: float | None) -> pl.DataFrame:
+    """Return the documents that eRAG labels, with the number of their effect among `EFFECTS` in the column effect.
+
+    Args:
+        documents: `labelled_credits`.
+        utility: UTILITY; its closed-book scores say which documents do harm alone.
+        threshold: a label of at least this is useful alone (None: `SUFFICES`).
+    """
+    closed_book = utility.filter(run_id=NO_PASSAGES)
+    known = closed_book.select("reader", "score", "query_id", without="value")
+    judged = documents.filter(annotator="erag").drop_nulls(["label", "value"])
+    joined = judged.join(known, on=["reader", "score", "query_id"], how="left").drop_nulls("without")
+    useful = pl.col("label") >= (SUFFICES if threshold is None else threshold)
+    is_harmful = pl.col("label") < pl.col("without")
+    value = pl.col("value")
+    effect = (
+        pl.when(value < 0, is_harmful)
+        .then(pl.lit("harmful"))
+        .when(value < 0)
+        .then(pl.lit("hurts_in_company"))
+        .when(useful, value > 0)
+        .then(pl.lit("credited"))
+        .when(useful)
+        .then(pl.lit("redundant"))
+        .when(value > 0)
+        .then(pl.lit("only_in_company"))
+        .otherwise(pl.lit("no_effect"))
+    )
+    return joined.with_columns(effect=effect.replace_strict(list(EFFECTS), range(len(EFFECTS))))
+
+
+def _shares(
+    group: pl.DataFrame, weights: npt.NDArray[np.int16], confidence: float
+) -> Iterator[tuple[object, ...]]:
+    """Yield effect, share, low, high and counts."""
+    positive: Floats = np.zeros((weights.shape[1], len(EFFECTS)))
+    np.add.at(positive, (group["position"].to_numpy(), group["effect"].to_numpy()), 1.0)
+    intervals = share_intervals(positive, positive.sum(axis=1), weights, confidence)
+    counts = (group.height, group["position"].n_unique())
+    for index, (effect, interval) in enumerate(zip(EFFECTS, intervals, strict=True)):
+        yield (effect, *interval, int(positive[:, index].sum()), *counts)

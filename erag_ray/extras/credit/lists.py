@@ -1,0 +1,268 @@
+"""Lists that credits and orders need answers to. Pure.
+
+Every credit of a document is a weighted sum of differences: the score with a subset of its list minus the score
+without the document. Subsets keep the order of the list, and each distinct one is answered once.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+import xxhash
+
+Bools = npt.NDArray[np.bool_]
+Keys = npt.NDArray[np.uint64]
+LISTS_AT_A_TIME = 128
+"""Lists whose subsets are in memory as tables of flags at a time."""
+WORD = 64
+EXACT = -1
+"""Number of the sample of a credit for which nothing is sampled."""
+SHUFFLE = 1 << 32
+"""Number of the order of a shuffled list: none of shapley's, which count from 0."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CreditLists:
+    """Subsets of ranked lists, and how credits follow from their scores."""
+
+    subsets: pl.DataFrame
+    """run_id, query_id, depth (of the list), subset (its number), doc_ids in rank order: distinct within a list."""
+    differences: pl.DataFrame
+    """run_id, query_id, credit, doc_id, rank, sample, weight, with_subset, without_subset: see `credits_of`."""
+
+
+class _Differences(NamedTuple):
+    """Differences of subsets with and without a document, of some lists of n documents; [num_differences, ...]."""
+
+    credit: str
+    lists: npt.NDArray[np.int64]
+    ranks: npt.NDArray[np.int64]
+    """From 0."""
+    samples: npt.NDArray[np.int64]
+    weights: npt.NDArray[np.float64]
+    subsets: Bools
+    """[num_differences, n], the subset with the document; without it, the other is the same."""
+
+
+def credit_lists(
+    ranked: pl.DataFrame, credits: Sequence[str], num_permutations: int, seed: int
+) -> CreditLists:
+    """Return the subsets of ranked lists that some credits need.
+
+    Args:
+        ranked: run_id, query_id, depth, doc_ids; empty lists have no credits.
+        credits: of `config.CREDITS`.
+        num_permutations: of shapley; an even number.
+        seed: of the permutations.
+    """
+    lists = ranked.filter(pl.col("doc_ids").list.len() > 0).sort("run_id", "query_id")
+    parts = [
+        _credit_part(batch, credits, num_permutations, seed)
+        for (_,), same in lists.group_by(pl.col("doc_ids").list.len(), maintain_order=True)
+        for batch in same.iter_slices(LISTS_AT_A_TIME)
+    ]
+    if not parts:
+        parts = [_credit_part(_ONE_LIST, credits, num_permutations, seed)]
+        return CreditLists(subsets=parts[0].subsets.clear(), differences=parts[0].differences.clear())
+    return CreditLists(
+        subsets=pl.concat(part.subsets for part in parts),
+        differences=pl.concat(part.differences for part in parts),
+    )
+
+
+_ONE_LIST = pl.DataFrame(
+    [("", "", 1, [""])],
+    schema={"run_id": pl.String, "query_id": pl.String, "depth": pl.Int32, "doc_ids": pl.List(pl.String)},
+    orient="row",
+)
+
+
+def _credit_part(
+    lists: pl.DataFrame, credits: Sequence[str], num_permutations: int, seed: int
+) -> CreditLists:
+    """Return the subsets of lists of equal length."""
+    length = lists["doc_ids"].list.len()[0]
+    documents = lists.select("query_id", "doc_ids").explode("doc_ids").rename({"doc_ids": "doc_id"})
+    parts = list(_differences(documents, length, credits, num_permutations, seed))
+    rows = np.concatenate([part.lists for part in parts])
+    ranks = np.concatenate([part.ranks for part in parts])
+    included = np.concatenate([part.subsets for part in parts])
+    excluded = included.copy()
+    excluded[np.arange(len(ranks)), ranks] = False
+    numbers, subset_rows, subsets = _distinct(np.tile(rows, 2), np.concatenate([included, excluded]))
+    ids = lists.select("run_id", "query_id", "depth")
+    doc_ids = documents["doc_id"]
+    named = ids[subset_rows].with_columns(
+        subset=pl.int_range(pl.len(), dtype=pl.UInt32), doc_ids=_doc_ids(doc_ids, subset_rows, subsets)
+    )
+    differences = ids[rows].select(
+        "run_id",
+        "query_id",
+        credit=pl.Series(np.repeat([part.credit for part in parts], [len(part.lists) for part in parts])),
+        doc_id=doc_ids.gather(rows * length + ranks),
+        rank=pl.Series(ranks + 1, dtype=pl.Int32),
+        sample=pl.Series(np.concatenate([part.samples for part in parts])),
+        weight=pl.Series(np.concatenate([part.weights for part in parts])),
+        with_subset=pl.Series(numbers[: len(rows)], dtype=pl.UInt32),
+        without_subset=pl.Series(numbers[len(rows) :], dtype=pl.UInt32),
+    )
+    return CreditLists(subsets=named, differences=differences)
+
+
+def _distinct(
+    rows: npt.NDArray[np.int64], subsets: Bools
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], Bools]:
+    """Return the number of each subset among the distinct (list, subset), and the list and documents of these."""
+    width = -(-subsets.shape[1] // WORD) * WORD
+    padded = np.zeros((len(subsets), width), np.bool_)
+    padded[:, : subsets.shape[1]] = subsets
+    words = np.packbits(padded, axis=1).view(np.uint64)
+    frame = pl.DataFrame({"list": rows, **{f"word{i}": words[:, i] for i in range(words.shape[1])}})
+    keys = frame.columns
+    first = frame.with_row_index("first").unique(keys, keep="first", maintain_order=True)
+    numbered = first.with_row_index("subset")
+    numbers = frame.join(numbered, on=keys, how="left", maintain_order="left")["subset"]
+    positions = first["first"].to_numpy()
+    return numbers.to_numpy().astype(np.int64), rows[positions], subsets[positions]
+
+
+def _doc_ids(doc_ids: pl.Series, rows: npt.NDArray[np.int64], subsets: Bools) -> pl.Series:
+    """Return the documents of each subset, in rank order; ``doc_ids`` are those of all lists, list after list."""
+    numbers, ranks = np.nonzero(subsets)
+    edges = np.concatenate([[0], np.cumsum(subsets.sum(axis=1))])
+    chosen = doc_ids.gather(rows[numbers] * subsets.shape[1] + ranks)
+    return pl.Series(pa.LargeListArray.from_arrays(edges, chosen.to_arrow()), dtype=pl.List(pl.String))
+
+
+def _differences(
+    documents: pl.DataFrame, length: int, credits: Sequence[str], num_permutations: int, seed: int
+) -> Iterator[_Differences]:
+    """Yield the differences behind each credit.
+
+    Args:
+        documents: query_id, doc_id of lists of ``length`` documents, list after list.
+        length: of each list.
+        credits: as `credit_lists`.
+        num_permutations: likewise.
+        seed: likewise.
+    """
+    num_lists = documents.height // length
+    one, ranks = np.ones(length), np.arange(length)
+    if "leave_one_out" in credits:
+        yield _same("leave_one_out", num_lists, ranks, one, np.ones((length, length), np.bool_))
+    if "marginal" in credits:
+        yield _same("marginal", num_lists, ranks, one, np.tri(length, dtype=np.bool_))
+    if "shapley" in credits and takes_all_subsets(length, num_permutations):
+        yield _same("shapley", num_lists, *_all_subsets(length))
+    elif "shapley" in credits:
+        yield _sampled(documents, length, num_permutations, seed)
+
+
+def takes_all_subsets(length: int, num_permutations: int) -> bool:
+    """Return whether all subsets of a list are no more answers than so many permutations may need.
+
+    A permutation needs its length - 1 proper starts; all need the whole and the empty list.
+    """
+    return 2.0**length <= num_permutations * (length - 1) + 2
+
+
+def _same(
+    credit: str,
+    num_lists: int,
+    ranks: npt.NDArray[np.int64],
+    weights: npt.NDArray[np.float64],
+    subsets: Bools,
+) -> _Differences:
+    """Return the same differences for every list."""
+    return _Differences(
+        credit=credit,
+        lists=np.repeat(np.arange(num_lists), len(ranks)),
+        ranks=np.tile(ranks, num_lists),
+        samples=np.full(num_lists * len(ranks), EXACT),
+        weights=np.tile(weights, num_lists),
+        subsets=np.tile(subsets, (num_lists, 1)),
+    )
+
+
+def _all_subsets(length: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64], Bools]:
+    """Return ranks, weights and subsets behind the exact Shapley value (Shapley 1953): |S|! (n - |S| - 1)! / n!."""
+    bits = (np.arange(2**length)[:, None] >> np.arange(length)) & 1 == 1
+    numbers, ranks = np.nonzero(bits)
+    others = bits.sum(axis=1)[numbers] - 1
+    table = [1 / (length * math.comb(length - 1, size)) for size in range(length)]
+    return ranks, np.array(table)[others], bits[numbers]
+
+
+def _sampled(documents: pl.DataFrame, length: int, num_permutations: int, seed: int) -> _Differences:
+    """Return the differences along permutations, in pairs of one and its reverse (antithetic sampling)."""
+    num_lists, num_pairs = documents.height // length, num_permutations // 2
+    keys = document_keys(documents, seed).reshape(num_lists, 1, length)
+    orders = np.argsort(_mixed(keys ^ _mixed(np.arange(num_pairs, dtype=np.uint64))[:, None]), axis=2)
+    positions = np.argsort(np.concatenate([orders, orders[:, :, ::-1]], axis=1), axis=2)
+    subsets = positions[:, :, None, :] <= positions[:, :, :, None]
+    lists, permutations, ranks = (part.ravel() for part in np.indices(positions.shape))
+    return _Differences(
+        credit="shapley",
+        lists=lists,
+        ranks=ranks,
+        samples=permutations % num_pairs,
+        weights=np.full(len(lists), 1 / num_permutations),
+        subsets=subsets.reshape(-1, length),
+    )
+
+
+def document_keys(documents: pl.DataFrame, seed: int) -> Keys:
+    """Return a hash of each (seed, query_id, doc_id): the same in every run, so that orders of shared documents are."""
+    rows = documents.select("query_id", "doc_id").iter_rows()
+    hashes = (xxhash.xxh3_64_intdigest("\0".join([str(seed), *row]).encode()) for row in rows)
+    return np.fromiter(hashes, np.uint64, documents.height)
+
+
+def _mixed(values: Keys) -> Keys:
+    """Return SplitMix64's hash of each value (Steele, Lea & Flood 2014)."""
+    mixed = values + np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    hashes: Keys = mixed ^ (mixed >> np.uint64(31))
+    return hashes
+
+
+def order_lists(
+    ranked: pl.DataFrame, orders: Sequence[str], unrelated: pl.DataFrame, seed: int
+) -> pl.DataFrame:
+    """Return changed lists: columns run_id, query_id, depth, order, doc_ids.
+
+    Args:
+        ranked: run_id, query_id, depth, doc_ids.
+        orders: of `config.ORDERS`.
+        unrelated: query_id, doc_id: documents to put before or after; a question without any has no such list.
+        seed: of the shuffling.
+    """
+    others = unrelated.group_by("query_id", maintain_order=True).agg(others="doc_id")
+    lists = ranked.join(others, on="query_id", how="left", maintain_order="left")
+    changed = {
+        "reversed": pl.col("doc_ids").list.reverse(),
+        "shuffled": pl.coalesce(_shuffled(ranked, seed), "doc_ids"),
+        "unrelated_before": pl.concat_list("others", "doc_ids"),
+        "unrelated_after": pl.concat_list("doc_ids", "others"),
+    }
+    names = ["run_id", "query_id", "depth"]
+    parts = [lists.select(*names, order=pl.lit(name), doc_ids=changed[name]) for name in orders]
+    return pl.concat(parts).drop_nulls("doc_ids")
+
+
+def _shuffled(ranked: pl.DataFrame, seed: int) -> pl.Series:
+    """Return the documents of each list in a random order; null for an empty list."""
+    numbered = ranked.select("query_id", "doc_ids").with_row_index("list")
+    documents = numbered.explode("doc_ids").rename({"doc_ids": "doc_id"}).drop_nulls("doc_id")
+    keys = _mixed(document_keys(documents, seed) ^ np.uint64(SHUFFLE))
+    ordered = documents.with_columns(key=pl.Series(keys)).sort("list", "key")
+    lists = ordered.group_by("list", maintain_order=True).agg(doc_ids="doc_id")
+    return numbered.select("list").join(lists, on="list", how="left", maintain_order="left")["doc_ids"]

@@ -1,0 +1,90 @@
+"""ORDER_UTILITY and UTILITY -> ORDER_EFFECTS: how far order and company of a list move the score. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import polars as pl
+
+from erag_ray.agreement import Family, paired_differences, wilson_interval
+from erag_ray.evaluate import ANY, DatasetColumns, Floats, Settings, by_dataset, measured_and_used, table_of
+from erag_ray.extras.credit.schemas import ORDER_EFFECTS
+
+TOO_FEW = "fewer than 2 questions are judged both ways"
+NEVER_CHANGES = "no question's score changes"
+LIST = ("reader", "score", "run_id", "depth")
+
+
+def order_effects(
+    changed: pl.DataFrame, utility: pl.DataFrame, queries: pl.DataFrame, settings: Settings
+) -> pl.DataFrame:
+    """Return ORDER_EFFECTS: utility with the changed list minus utility with the list as it is, paired over questions.
+
+    p-values by `erag_ray.agreement.paired_test`, adjusted by Holm over all runs, depths and orders of one dataset and
+    reader. Questions without a changed list count as dropped.
+
+    Args:
+        changed: ORDER_UTILITY.
+        utility: UTILITY.
+        queries: QUERIES; those without a row in ``changed`` are left out.
+        settings: whose confidence is taken.
+    """
+    sampled = queries.join(changed, on="query_id", how="semi", maintain_order="left")
+    columns = {
+        "annotator": pl.lit(""),
+        "measure": pl.col("order"),
+        "cutoff": pl.col("depth"),
+        "ideal": pl.lit(ANY),
+    }
+    datasets = by_dataset([changed.with_columns(**columns)], utility, sampled, settings)
+    rows = [(dataset.dataset, *row) for dataset in datasets for row in _rows(dataset, settings)]
+    return table_of(rows, ORDER_EFFECTS)
+
+
+def _rows(dataset: DatasetColumns, settings: Settings) -> Iterator[tuple[object, ...]]:
+    changed, unchanged = measured_and_used(dataset.of_runs)
+    if not changed:
+        return
+    as_is = {_list_of(name): column for name, column in unchanged}
+    alpha = 1 - settings.confidence
+    families: dict[tuple[object, ...], Family] = {}
+    rows = []
+    for name, column in changed:
+        differences = paired_differences(column, as_is[_list_of(name)])
+        reason = _reason(differences)
+        key = (name["reader"], name["score"])
+        index = None if reason else families.setdefault(key, Family()).add(differences)
+        rows.append((name, differences, reason, key, index))
+    tests = {key: family.adjusted(alpha) for key, family in families.items()}
+    for name, differences, reason, key, index in rows:
+        figures: tuple[float | None, ...] = (_mean(differences), *[None] * 6)
+        if index is not None:
+            test, level = tests[key][index].test, tests[key][index].level
+            plain = (*test.interval(alpha), test.p_value)
+            figures = (test.mean, *plain, *test.interval(level), tests[key][index].p_adjusted)
+        last = _share_changed(differences, settings.confidence)
+        yield (*_list_of(name), name["measure"], *figures, *last, reason)
+
+
+def _mean(differences: Floats) -> float | None:
+    judged = differences[~np.isnan(differences)]
+    return float(judged.mean()) if len(judged) else None
+
+
+def _list_of(name: Mapping[str, object]) -> tuple[object, ...]:
+    return tuple(name[key] for key in LIST)
+
+
+def _reason(differences: Floats) -> str | None:
+    judged = differences[~np.isnan(differences)]
+    if len(judged) < 2:
+        return TOO_FEW
+    return None if judged.any() else NEVER_CHANGES
+
+
+def _share_changed(differences: Floats, confidence: float) -> tuple[object, ...]:
+    """Return the share of questions whose score changes, its interval, and how many count and do not."""
+    judged = differences[~np.isnan(differences)]
+    interval = wilson_interval(int((judged != 0).sum()), len(judged), confidence)
+    return (*interval, len(judged), len(differences) - len(judged))

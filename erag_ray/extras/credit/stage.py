@@ -1,0 +1,261 @@
+"""Stages: answers to subsets and changed lists -> CREDITS and ORDER_UTILITY, and the tables that follow from them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from erag_ray.annotators import unrelated_pairs
+from erag_ray.config import JobConfig
+from erag_ray.evaluate import Settings, all_slices, check_made, settings_of
+from erag_ray.extras.credit.agreement import (
+    credit_agreement,
+    credit_shares,
+    credited_datasets,
+    labelled_credits,
+    with_effects,
+)
+from erag_ray.extras.credit.lists import CreditLists, credit_lists, order_lists
+from erag_ray.extras.credit.orders import order_effects
+from erag_ray.extras.credit.schemas import (
+    CREDIT_AGREEMENT,
+    CREDIT_SHARES,
+    CREDITS,
+    ORDER_EFFECTS,
+    ORDER_UTILITY,
+)
+from erag_ray.extras.credit.values import credits_of
+from erag_ray.inputs import Inputs, end_to_end_settings, evidence_of, sampled, scores_of
+from erag_ray.kinds import ANSWER
+from erag_ray.logs import say
+from erag_ray.progress import stage_progress
+from erag_ray.schemas import (
+    CELLS,
+    CORPUS,
+    LABELS,
+    PROVENANCE,
+    QUERIES,
+    RESPONSES,
+    RUNS,
+    SLICES,
+    UTILITY,
+    TableSchema,
+)
+from erag_ray.stages import Append, Stage, digests, ensure
+from erag_ray.store import TableStore, frame_digests
+
+if TYPE_CHECKING:
+    from erag_ray.inference import Finished
+
+OF_CREDITS = (CREDITS, CREDIT_AGREEMENT, CREDIT_SHARES)
+OF_ORDERS = (ORDER_UTILITY, ORDER_EFFECTS)
+EVALUATION_KEYS = ("num_resamples", "confidence", "seed")
+RESULTS: Mapping[TableSchema, tuple[Sequence[TableSchema], Sequence[str]]] = {
+    CREDIT_AGREEMENT: (
+        (CREDITS, LABELS, CELLS, SLICES, QUERIES),
+        ("statistics", "slices", *EVALUATION_KEYS),
+    ),
+    CREDIT_SHARES: (
+        (CREDITS, LABELS, UTILITY, CELLS, SLICES, QUERIES),
+        ("threshold", "slices", *EVALUATION_KEYS),
+    ),
+    ORDER_EFFECTS: ((ORDER_UTILITY, UTILITY, QUERIES), EVALUATION_KEYS),
+}
+"""Tables of the evaluation, the tables that each is made from, and the settings that it depends on."""
+
+
+def further_lists(config: JobConfig, inputs: Inputs) -> dict[str, pl.DataFrame]:
+    """Return the lists that credits and orders need answers to, for `planning.plan_stage`: purpose -> lists.
+
+    Empty for a job that has neither.
+    """
+    lists = {}
+    if config.credits:
+        lists["credits"] = subsets_of(config, inputs).subsets
+    if config.orders:
+        lists["orders"] = changed_lists(config, inputs)
+    return {purpose: frame.select("query_id", "doc_ids").unique() for purpose, frame in lists.items()}
+
+
+def subsets_of(config: JobConfig, inputs: Inputs) -> CreditLists:
+    """Return the subsets of the lists of a job, for its credits."""
+    ranked = _ranked(config, inputs, [config.credit_depth or max(config.depths)])
+    return credit_lists(ranked, config.credits, config.shapley_permutations, config.seed)
+
+
+def changed_lists(config: JobConfig, inputs: Inputs) -> pl.DataFrame:
+    """Return the changed lists of a job, of every end-to-end depth: as they are, they are answered there anyhow."""
+    needs_unrelated = any(order.startswith("unrelated") for order in config.orders)
+    evidence = evidence_of(inputs)
+    unrelated = unrelated_pairs(evidence, config.num_unrelated) if needs_unrelated else evidence.pairs.clear()
+    return order_lists(_ranked(config, inputs, config.depths), config.orders, unrelated, config.seed)
+
+
+def _ranked(config: JobConfig, inputs: Inputs, depths: Sequence[int]) -> pl.DataFrame:
+    # with it comes torch, which the evaluation does not need
+    from erag_ray.planning import ranked_lists
+
+    queries = sampled(config, inputs.queries, config.credit_queries)
+    runs = inputs.runs.join(queries, on="query_id", how="semi")
+    return ranked_lists(runs, queries["query_id"], depths)
+
+
+def score_credits(config: JobConfig, inputs: Inputs, finished: Finished) -> None:
+    """Score the answers to subsets and changed lists, sealed as CREDITS and ORDER_UTILITY; nothing if not asked for.
+
+    Args:
+        config: the job.
+        inputs: its inputs.
+        finished: the finished inference stage, with the requests for `further_lists`.
+
+    Raises:
+        JobError: a user's score raises for more outputs than ``max_error_fraction`` allows.
+    """
+    for schema, names, make in (
+        (CREDITS, config.credits, _make_credits),
+        (ORDER_UTILITY, config.orders, _make_order_utility),
+    ):
+        if names:
+            _ensure(config, inputs, finished, schema, functools.partial(make, config, inputs, finished))
+
+
+def _ensure(
+    config: JobConfig,
+    inputs: Inputs,
+    finished: Finished,
+    schema: TableSchema,
+    make: Callable[[Append], Mapping[str, object]],
+) -> None:
+    store = TableStore(config.out)
+    judged = {} if finished.judgements is None else {"judgements": finished.judgements}
+    outputs = finished.responses.select(*RESPONSES.key, "output")
+    with stage_progress(schema.name, show=config.progress):
+        stage = Stage(
+            name=schema.name,
+            tables=[schema],
+            settings=credit_settings(config, inputs, schema),
+            sources=digests(store, [QUERIES, RUNS, PROVENANCE, CORPUS]),
+            inputs=frame_digests({"requests": finished.requests, "outputs": outputs, **judged}),
+            names=scores_of(inputs.queries),
+            make=make,
+        )
+        if not ensure(stage, store):
+            say(f"{stage.name}: as sealed before")
+
+
+def credit_settings(config: JobConfig, inputs: Inputs, schema: TableSchema) -> dict[str, object]:
+    """Return the settings that CREDITS or ORDER_UTILITY depend on."""
+    keys = (
+        ("credits", "credit_depth", "shapley_permutations")
+        if schema == CREDITS
+        else ("orders", "num_unrelated")
+    )
+    common = end_to_end_settings(config, inputs.datasets)
+    return {**common, **{key: getattr(config, key) for key in (*keys, "credit_queries", "seed")}}
+
+
+def _make_credits(
+    config: JobConfig, inputs: Inputs, finished: Finished, append: Append
+) -> Mapping[str, object]:
+    lists = subsets_of(config, inputs)
+    scores, notes = _scored(config, inputs, finished, lists.subsets, "subsets of lists")
+    append(CREDITS, credits_of(lists, scores))
+    return {"notes": notes}
+
+
+def _make_order_utility(
+    config: JobConfig, inputs: Inputs, finished: Finished, append: Append
+) -> Mapping[str, object]:
+    lists = changed_lists(config, inputs)
+    scores, notes = _scored(config, inputs, finished, lists, "changed lists")
+    table = scores.select(ORDER_UTILITY.columns.names).sort(ORDER_UTILITY.key)
+    append(ORDER_UTILITY, table)
+    return {"notes": notes}
+
+
+def _scored(
+    config: JobConfig, inputs: Inputs, finished: Finished, lists: pl.DataFrame, what: str
+) -> tuple[pl.DataFrame, list[str]]:
+    """Return the lists with the columns reader, score and value, and notes; an output is scored once a question."""
+    from erag_ray.labels import check_scores, list_responses, score_notes, scoring_of, utility_of
+
+    scoring = scoring_of(finished.judgements)
+    answers = list_responses(lists, finished.requests.filter(kind=ANSWER.name), finished.responses)
+    output = ["reader", "query_id", "output"]
+    distinct = answers.select(output).unique(maintain_order=True)
+    # as if each output were that of a run
+    numbered = distinct.with_columns(run_id=pl.int_range(pl.len()).cast(pl.String), depth=pl.lit(0, pl.Int32))
+    values = utility_of(numbered, inputs.queries, scoring).drop("depth")
+    check_scores(scoring, config)
+    scored = numbered.drop("depth").join(values, on=["reader", "query_id", "run_id"]).drop("run_id")
+    joined = answers.join(scored, on=output, nulls_equal=True, maintain_order="left")
+    return joined.select(*lists.columns, "reader", "score", "value"), list(
+        score_notes(scoring, f"outputs of {what}")
+    )
+
+
+def evaluate_credits(config: JobConfig, inputs: Inputs) -> None:
+    """Make CREDIT_AGREEMENT, CREDIT_SHARES and ORDER_EFFECTS from sealed tables; a job without them has none.
+
+    Raises:
+        InputError: the credits or orders that the config names are not sealed, or were made with other settings.
+    """
+    store = TableStore(config.out)
+    for names, tables in ((config.credits, OF_CREDITS), (config.orders, OF_ORDERS)):
+        if not names:
+            _invalidate(store, tables)
+            continue
+        check_made(store, tables[0], "end_to_end", credit_settings(config, inputs, tables[0]))
+        for schema in tables[1:]:
+            _evaluate(config, inputs, store, schema)
+
+
+def _invalidate(store: TableStore, tables: Sequence[TableSchema]) -> None:
+    for schema in filter(store.is_sealed, tables):
+        store.invalidate(schema)
+
+
+def _evaluate(config: JobConfig, inputs: Inputs, store: TableStore, schema: TableSchema) -> None:
+    sources, keys = RESULTS[schema]
+    settings = settings_of(config)
+    with stage_progress(schema.name, show=config.progress):
+        stage = Stage(
+            name=schema.name,
+            tables=[schema],
+            settings={key: getattr(settings, key) for key in keys},
+            sources=digests(store, sources),
+            names=[*settings.statistics, *config.annotators] if "statistics" in keys else [],
+            make=functools.partial(_make_result, config, inputs, store, schema),
+        )
+        if not ensure(stage, store):
+            say(f"{stage.name}: as sealed before")
+
+
+def _make_result(
+    config: JobConfig, inputs: Inputs, store: TableStore, schema: TableSchema, append: Append
+) -> Mapping[str, object]:
+    settings = settings_of(config)
+    if schema == ORDER_EFFECTS:
+        tables = store.read(ORDER_UTILITY), store.read(UTILITY)
+        append(schema, order_effects(*tables, inputs.queries, settings))
+    else:
+        append(schema, _credit_result(inputs, store, schema, settings))
+    return {}
+
+
+def _credit_result(
+    inputs: Inputs, store: TableStore, schema: TableSchema, settings: Settings
+) -> pl.DataFrame:
+    """Return CREDIT_AGREEMENT or CREDIT_SHARES."""
+    credits, cells = store.read(CREDITS), store.read(CELLS)
+    documents = labelled_credits(credits, store.read(LABELS))
+    if schema == CREDIT_SHARES:
+        documents = with_effects(documents, store.read(UTILITY), settings.threshold)
+    of_depth = cells.join(credits.select("depth").unique(), on="depth", how="semi", maintain_order="left")
+    make = credit_shares if schema == CREDIT_SHARES else credit_agreement
+    datasets = credited_datasets(documents, inputs.queries, settings)
+    slices = all_slices(inputs.slices, cells, settings.slices)
+    return make(documents, datasets, slices, of_depth, settings)

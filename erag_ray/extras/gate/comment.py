@@ -1,0 +1,238 @@
+"""A comparison as a report: a few lines on the console, and the Markdown comment for a pull request."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import polars as pl
+
+from erag_ray.extras.gate.changes import Difference
+from erag_ray.extras.gate.decide import Decision, Rule, Verdict
+from erag_ray.extras.gate.side import Side
+from erag_ray.report import (
+    MAX_QUESTIONS,
+    Column,
+    DatasetVerdict,
+    Finding,
+    Format,
+    Report,
+    Section,
+    Table,
+    Value,
+    change,
+    columns,
+    cost_text,
+    counted,
+    markdown,
+    names,
+    number,
+    plain,
+    quoted,
+)
+from erag_ray.report import Verdict as ReportVerdict
+
+MAX_LISTED = 10
+"""Questions listed each way."""
+WIDTH = 60
+"""Maximum number of characters of a quoted text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """The decision of a gate, and all that it rests on."""
+
+    baseline: Side
+    candidate: Side
+    depth: int
+    rule: Rule
+    pairs: pl.DataFrame
+    """query_id, dataset, score, question, answers, baseline, candidate, difference: questions that both have judged."""
+    num_unjudged: int
+    """Questions without an end-to-end score in one of the two; they are left out."""
+    auxiliary: str | None = None
+    """The annotator whose labels predict differences of these in place of that."""
+    num_predicted: Mapping[str, int] = field(default_factory=dict)
+    """Dataset -> questions whose difference is predicted; only of datasets with predictions."""
+    changes: Sequence[Difference]
+    decisions: Mapping[str, Decision]
+    """By dataset."""
+    verdict: Verdict
+    is_unchanged: bool
+    """The reader got the same requests and its outputs score the same: there is nothing to test."""
+
+
+def report_of(comparison: Comparison) -> Report:
+    """Return the report of a comparison: verdict, tables by dataset, what changed, and the questions that changed."""
+    flipped = (_questions(comparison, "lost"), _questions(comparison, "won"))
+    tables = (_by_dataset(comparison), _changed(comparison), *flipped)
+    verdict = ReportVerdict(
+        question=_headline(comparison),
+        datasets=tuple(_of_dataset(comparison, name, one) for name, one in comparison.decisions.items()),
+        findings=tuple(_findings(comparison)),
+    )
+    section = Section(name="gate", title="Gate", parts=tuple(table for table in tables if table.rows))
+    return Report(title=f"Gate: {comparison.verdict}", verdict=verdict, sections=(section,))
+
+
+def comment_of(report: Report) -> str:
+    """Return a report as Markdown; what changed stands in its table alone."""
+    findings = tuple(one for one in report.verdict.findings if one.topic != "run")
+    return markdown(replace(report, verdict=replace(report.verdict, findings=findings)))
+
+
+def _headline(comparison: Comparison) -> str:
+    where = (
+        ""
+        if comparison.baseline.folder == comparison.candidate.folder
+        else f" of {comparison.candidate.folder}"
+    )
+    return (
+        f"{comparison.candidate.run}{where} against {comparison.baseline.run} of {comparison.baseline.folder}, "
+        f"{counted(comparison.depth, 'document')}: {comparison.verdict}"
+    )
+
+
+def _of_dataset(comparison: Comparison, name: str, one: Decision) -> DatasetVerdict:
+    pairs = comparison.pairs.filter(dataset=name)
+    means = [number(_mean(pairs, side), drop_zero=True) for side in ("baseline", "candidate")]
+    scope = " on the answered questions" if name in comparison.num_predicted else ""
+    answer = (
+        f"{one.verdict}: {pairs['score'][0]} {means[0]} -> {means[1]}{scope}, difference {_change(one)}, "
+        f"margin {number(comparison.rule.margin, drop_zero=True)}"
+    )
+    text = "" if one.verdict != "not settled" else _needed(one)
+    findings = (Finding(topic="certainty", text=text),) if text else ()
+    return DatasetVerdict(dataset=name, answer=answer, findings=findings)
+
+
+def _mean(pairs: pl.DataFrame, side: str) -> float:
+    return float(pairs[side].to_numpy().mean())
+
+
+def _change(one: Decision) -> str:
+    value = change(one.difference)
+    return (
+        value if one.low is None or one.high is None else f"{value} [{change(one.low)}, {change(one.high)}]"
+    )
+
+
+def _needed(one: Decision) -> str:
+    start = f"not settled with {counted(one.num_questions, 'question')}"
+    if one.num_needed is None:
+        return f"{start}; a difference of exactly -margin is settled by no number of questions"
+    if one.num_needed > MAX_QUESTIONS:
+        return f"{start}; more than {MAX_QUESTIONS:,} would be needed for this difference"
+    return f"{start}; about {one.num_needed:,} would be needed for this difference"
+
+
+def _findings(comparison: Comparison) -> Iterator[Finding]:
+    if comparison.is_unchanged:
+        yield Finding(topic="certainty", text="the reader's requests and scores are the same in both")
+    for kind in dict.fromkeys(one.kind for one in comparison.changes):
+        texts = "; ".join(one.text for one in comparison.changes if one.kind == kind)
+        yield Finding(topic="run", text=f"what changed: {kind}: {texts}")
+    num_predicted = sum(comparison.num_predicted.values())
+    if num_predicted:
+        count = f"{num_predicted:,} of {comparison.num_unjudged + comparison.pairs.height:,}"
+        text = f"questions without a score in one of the two, predicted from {comparison.auxiliary}: {count}"
+        yield Finding(topic="certainty", text=text)
+    if num_left_out := comparison.num_unjudged - num_predicted:
+        text = f"questions without a score in one of the two, left out: {num_left_out:,}"
+        yield Finding(topic="missing", text=text, is_warning=True)
+    sides = (comparison.baseline, comparison.candidate)
+    for side in sides[sides[0].folder == sides[1].folder :]:
+        costs = side.costs()
+        if costs.height:
+            yield Finding(topic="cost", text=f"cost of {side.folder}: {cost_text(costs)}")
+
+
+def _how(comparison: Comparison) -> str:
+    """Return how the verdicts follow from the bounds."""
+    text = (
+        f"Passed: the lower bound of the difference is above -{comparison.rule.margin:g}. "
+        f"Failed: the upper bound is below it. "
+        f"Each bound holds with {100 * comparison.rule.confidence:g} % (one-sided, paired over questions)."
+    )
+    if comparison.num_predicted:
+        text += " Baseline and candidate are means of the answered questions, the difference is that of all."
+    if len(comparison.decisions) == 1:
+        return text
+    return (
+        f"{text} As a whole: passed if every dataset has passed, failed if one has failed. "
+        "The verdicts on datasets are corrected by Holm, so that a bound on the right side may not suffice."
+    )
+
+
+def _by_dataset(comparison: Comparison) -> Table:
+    return Table(
+        name="datasets",
+        title="By dataset",
+        columns=(
+            *names("dataset", "score"),
+            *columns(("questions",), Format.COUNT),
+            *columns(("baseline", "candidate"), Format.NUMBER),
+            Column("difference", Format.CHANGE),
+            *columns(("won", "lost"), Format.COUNT),
+            *names("verdict"),
+        ),
+        rows=tuple(
+            _row(comparison.pairs.filter(dataset=name), name, one)
+            for name, one in comparison.decisions.items()
+        ),
+        caption=_how(comparison),
+        is_main=True,
+    )
+
+
+def _row(pairs: pl.DataFrame, name: str, one: Decision) -> tuple[Value, ...]:
+    means = (_mean(pairs, side) for side in ("baseline", "candidate"))
+    changed = (pairs.filter(pl.col("difference") * sign > 0).height for sign in (1, -1))
+    return (
+        *plain(name, pairs["score"][0], one.num_questions, *means),
+        Value(one.difference, one.low, one.high),
+        *plain(*changed, one.verdict),
+    )
+
+
+def _changed(comparison: Comparison) -> Table:
+    return Table(
+        name="changes",
+        title="What changed",
+        columns=(*names("what"), Column("baseline -> candidate", Format.TEXT)),
+        rows=tuple(plain(one.kind, one.text) for one in comparison.changes),
+        is_main=True,
+    )
+
+
+def _questions(comparison: Comparison, way: str) -> Table:
+    """Return the questions whose score fell most (``lost``) or rose most (``won``), with both outputs."""
+    sign = -1 if way == "lost" else 1
+    rows = comparison.pairs.filter(pl.col("difference") * sign > 0)
+    # among equal changes, questions of all datasets in turn
+    ranked = rows.sort(pl.col("difference") * -sign, "query_id").with_columns(
+        turn=pl.int_range(pl.len()).over("dataset")
+    )
+    first = ranked.sort(pl.col("difference") * -sign, "turn", "dataset").head(MAX_LISTED)
+    for side in (comparison.baseline, comparison.candidate):
+        outputs = side.outputs(comparison.depth).rename({"output": f"{side.name}_output"})
+        first = first.join(outputs, on="query_id", how="left", maintain_order="left")
+    more = f"The {MAX_LISTED} largest of {rows.height:,}. " if rows.height > MAX_LISTED else ""
+    page = f"{comparison.candidate.folder.rstrip('/')}/report/index.html#view=question&id=ID"
+    texts = ("question", "gold answer", "baseline's output", "candidate's output")
+    return Table(
+        name=way,
+        title=f"Questions {way}",
+        columns=(*names("dataset", "id"), Column("change", Format.CHANGE), *columns(texts, Format.TEXT)),
+        rows=tuple(_question(row) for row in first.iter_rows(named=True)),
+        caption=f"{more}A question with its documents: {page}",
+        is_main=True,
+    )
+
+
+def _question(row: Mapping[str, object]) -> tuple[Value, ...]:
+    answers = row["answers"]
+    gold = answers[0] if isinstance(answers, list) and answers else ""
+    outputs = (row["baseline_output"], row["candidate_output"])
+    texts = ("" if text is None else quoted(str(text), WIDTH) for text in (row["question"], gold, *outputs))
+    return (*plain(str(row["dataset"]), str(row["query_id"]), float(str(row["difference"]))), *plain(*texts))

@@ -1,0 +1,149 @@
+"""Decide by paired differences: passed, failed, or not settled and how many questions that would take. Pure.
+
+A non-inferiority test by one-sided bounds of the mean difference, candidate minus baseline. Both bounds are ends of the
+interval that a comparison gives (`erag_ray.agreement.PairedTest`), so the gate and the verdict of a comparison cannot
+name opposite runs. Where no question differs the interval is that of the share of questions that may differ.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from erag_ray.agreement import TIE_DIGITS, detectable_difference, holm, paired_test, round_up
+
+Floats = npt.NDArray[np.float64]
+Verdict = Literal["passed", "failed", "not settled"]
+MIN_QUESTIONS = 10
+"""With fewer there is no verdict."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """How a comparison is decided; see `GateConfig`."""
+
+    margin: float = 0.02
+    confidence: float = 0.95
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """The mean difference of one dataset, its one-sided bounds, and the p-values of both tests."""
+
+    num_questions: int
+    difference: float
+    low: float | None
+    """The mean is above this with the rule's confidence; None: too few questions."""
+    high: float | None
+    """The mean is below this with the rule's confidence."""
+    p_passed: float
+    """Of "the true difference is above -margin"."""
+    p_failed: float
+    """Of "the true difference is below -margin"."""
+    num_needed: int | None
+    """Questions that would settle it with a power of 80 % if the difference stays; None: no number does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision(Bounds):
+    """`Bounds` and what follows from them, corrected for the number of datasets."""
+
+    verdict: Verdict
+
+
+def bounds(values: Floats, rule: Rule, estimates: Floats | None = None) -> Bounds:
+    """Return the mean of paired differences with its bounds.
+
+    Args:
+        values: [num_questions] from `paired_differences`, without NaN, at least one.
+        rule: margin and confidence.
+        estimates: of the differences of all questions, where the values are those of a sample (None: they are all).
+    """
+    column = values if estimates is None else estimates
+    # the ends of a 90 % interval are one-sided bounds of 95 %
+    low, high = paired_test(column).interval(2 * (1 - rule.confidence))
+    is_enough = len(values) >= MIN_QUESTIONS
+    return Bounds(
+        num_questions=len(values),
+        difference=float(column.mean()),
+        low=low if is_enough else None,
+        high=high if is_enough else None,
+        p_passed=paired_test(column).p_above(-rule.margin) if is_enough else 1.0,
+        p_failed=paired_test(-column).p_above(rule.margin) if is_enough else 1.0,
+        num_needed=_needed(values, column, rule),
+    )
+
+
+def _needed(values: Floats, estimates: Floats, rule: Rule) -> int | None:
+    """Return the number of questions that detects the distance of the mean from -margin, one-sided.
+
+    Of a sample, it is the number to be answered, of as many more questions in all.
+
+    To pass where none differs so far, it is the number that shows by itself that the share of losses is below the
+    margin.
+    """
+    distance = round(float(estimates.mean()) + rule.margin, TIE_DIGITS)
+    if not distance:
+        return None
+    least = 0.0
+    if not estimates.any():
+        least = math.log(1 - rule.confidence) / math.log1p(-rule.margin)
+    detectable = detectable_difference(estimates, 2 * (1 - rule.confidence)) or 0.0
+    needed = max(len(values) * (detectable / distance) ** 2, least)
+    return max(round_up(needed), MIN_QUESTIONS, len(values) + 1)
+
+
+def decide(
+    differences: Mapping[str, Floats], rule: Rule, estimates: Mapping[str, Floats] | None = None
+) -> dict[str, Decision]:
+    """Decide each of several datasets.
+
+    With several datasets each p-value, adjusted by Holm over the datasets, must also be at most 1 - confidence: none
+    of the verdicts on datasets is wrong with at least that confidence, in each direction.
+
+    Args:
+        differences: dataset -> paired differences without NaN, at least one.
+        rule: as for `bounds`.
+        estimates: dataset -> as for `bounds`; only of those with estimates.
+    """
+    known = estimates or {}
+    by_dataset = {name: bounds(values, rule, known.get(name)) for name, values in differences.items()}
+    passed = holm(np.array([one.p_passed for one in by_dataset.values()]))
+    failed = holm(np.array([one.p_failed for one in by_dataset.values()]))
+    return {
+        name: Decision(
+            **vars(one), verdict=_verdict(one, rule, len(by_dataset), passed[index], failed[index])
+        )
+        for index, (name, one) in enumerate(by_dataset.items())
+    }
+
+
+def _verdict(one: Bounds, rule: Rule, num_datasets: int, p_passed: float, p_failed: float) -> Verdict:
+    # one dataset is decided by its bounds
+    alpha = 1.0 if num_datasets == 1 else 1 - rule.confidence
+    if one.low is not None and _above(one.low, -rule.margin) and p_passed <= alpha:
+        return "passed"
+    if one.high is not None and _above(-rule.margin, one.high) and p_failed <= alpha:
+        return "failed"
+    return "not settled"
+
+
+def _above(value: float, other: float) -> bool:
+    """Return whether a value is above another by more than rounding."""
+    return round(value - other, TIE_DIGITS) > 0
+
+
+def overall(decisions: Sequence[Decision]) -> Verdict:
+    """Return the verdict over all datasets: failed if one failed, passed if all passed, else not settled.
+
+    Without any decision it is not settled.
+    """
+    verdicts = {one.verdict for one in decisions}
+    if "failed" in verdicts:
+        return "failed"
+    return "passed" if verdicts == {"passed"} else "not settled"

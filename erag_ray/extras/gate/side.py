@@ -1,0 +1,194 @@
+"""Load one side of a comparison, a run in the sealed tables of a finished job, or say why that cannot be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from erag_ray.annotators import judged_pairs, request_specs
+from erag_ray.errors import InputError
+from erag_ray.evaluate import ANY, OF_LISTS
+from erag_ray.registry import suggestion
+from erag_ray.runs import REFERENCES
+from erag_ray.schemas import (
+    CORPUS,
+    COSTS,
+    LABELS,
+    LIST_OUTPUTS,
+    MEANS,
+    PER_QUERY,
+    QUERIES,
+    RUNS,
+    UTILITY,
+    TableSchema,
+)
+from erag_ray.stages import JOB_STAGES, stale
+from erag_ray.store import TABLE_MANIFEST, TableStore, read_manifest
+
+NEEDED = (QUERIES, CORPUS, RUNS, UTILITY, LIST_OUTPUTS)
+NEEDED_KEYS: Mapping[TableSchema, Sequence[str]] = {
+    QUERIES: ("datasets", "passages", "runs"),
+    UTILITY: ("end_to_end_depths", "reader"),
+}
+"""Settings in the manifests of tables that a comparison looks at."""
+AGAIN = "Run jobs/compare.py again (what was answered is not computed again)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Side:
+    """The baseline or the candidate."""
+
+    name: str
+    """``baseline`` or ``candidate``: the key that names its folder."""
+    run: str
+    store: TableStore
+    queries: pl.DataFrame
+    """QUERIES, all datasets."""
+    utility: pl.DataFrame
+    """UTILITY of the run, all depths."""
+    settings: Mapping[str, Any]
+    """Settings of its inputs (`inputs.INPUT_KEYS`) and their datasets."""
+    reading: Mapping[str, Any]
+    """Settings that its end-to-end scores depend on: reader, depths, judge."""
+    packages: Mapping[str, Any]
+    """Versions of the libraries that scored it."""
+
+    @property
+    def folder(self) -> str:
+        """The job's ``out``."""
+        return self.store.folder.root
+
+    @property
+    def depths(self) -> list[int]:
+        """The depths of its end-to-end scores, ascending."""
+        return sorted(self.utility["depth"].unique())
+
+    def lists(self, depth: int) -> pl.DataFrame:
+        """Return query_id and doc_ids, the first ``depth`` documents of each list of the run."""
+        rows = self.store.read(RUNS).filter(pl.col("rank") <= depth, run_id=self.run)
+        return rows.sort("rank").group_by("query_id").agg(doc_ids="doc_id")
+
+    def outputs(self, depth: int) -> pl.DataFrame:
+        """Return query_id and output, what the reader wrote with the first ``depth`` documents."""
+        return self.store.read(LIST_OUTPUTS).filter(run_id=self.run, depth=depth).select("query_id", "output")
+
+    def predictor(self, auxiliary: str, depth: int) -> pl.DataFrame:
+        """Return query_id and value: what an annotator's labels say of each list of the run.
+
+        Raises:
+            InputError: the job has no measures of lists by this annotator, the annotator asks the reader, or its judge
+                graded a sample of the questions only.
+        """
+        values = pl.DataFrame(PER_QUERY.empty())
+        if self.store.is_sealed(PER_QUERY):
+            values = self.store.read(PER_QUERY)
+        names = ", ".join(values.filter(reader="")["annotator"].unique().sort()) or "none"
+        chosen = values.filter(
+            annotator=auxiliary, run_id=self.run, depth=depth, cutoff=depth, ideal=ANY, reader=""
+        )
+        where = f"{self.name}: {self.folder}"
+        if any(spec.lists is judged_pairs for spec in request_specs([auxiliary])) and self._judges_a_sample:
+            text = f"{where}: {auxiliary} must label all questions, but its judge graded a sample"
+            raise InputError([f"auxiliary: {text}. Run jobs/compare.py without judge.num_queries"])
+        for measure in OF_LISTS:
+            column = chosen.filter(measure=measure).drop_nulls("value")
+            if column.height:
+                return column.select("query_id", "value")
+        text = (
+            f"has no {' or '.join(OF_LISTS)} of lists by {auxiliary}; annotators that ask no reader: {names}"
+        )
+        raise InputError([f"auxiliary: {where} {text}. Name one of these, or run jobs/compare.py with it"])
+
+    @property
+    def _judges_a_sample(self) -> bool:
+        judge = self.store.manifest(LABELS)["config"].get("judge", {})
+        return judge.get("num_queries") is not None
+
+    def corpus(self) -> pl.DataFrame:
+        """Return doc_id, title and text of the passages in the job's lists."""
+        return self.store.read(CORPUS).select("doc_id", "title", "text")
+
+    def costs(self) -> pl.DataFrame:
+        """Return COSTS of all stages of the job; those that are missing or damaged are left out."""
+        stores = [TableStore("/".join([self.folder.rstrip("/"), stage])) for stage in JOB_STAGES]
+        parts = [store.read(COSTS) for store in stores if store.manifest_if_whole(COSTS) is not None]
+        return pl.concat([pl.DataFrame(COSTS.empty()), *parts])
+
+
+def load_side(name: str, folder: str, run: str | None) -> Side:
+    """Load a side.
+
+    Args:
+        name: ``baseline`` or ``candidate``.
+        folder: the ``out`` of its job.
+        run: name of the run; None: the only one.
+
+    Raises:
+        InputError: the job is not finished, its tables are damaged, stale or of another version, or there is no such
+            run. All messages name the side and its folder.
+    """
+    store = TableStore(folder)
+    where = f"{name}: {folder}"
+    manifests = _manifests(store, where)
+    try:
+        queries, utility = store.read(QUERIES), store.read(UTILITY)
+        for schema in (CORPUS, RUNS, LIST_OUTPUTS):
+            _check_columns(manifests[schema], schema)
+    except InputError:
+        raise
+    except ValueError as error:
+        raise InputError([f"{where}: sealed by another version: {error}. {AGAIN}"]) from error
+    chosen = _run(name, run, utility, folder)
+    return Side(
+        name=name,
+        run=chosen,
+        store=store,
+        queries=queries,
+        utility=utility.filter(run_id=chosen),
+        settings=manifests[QUERIES]["config"],
+        reading=manifests[UTILITY]["config"],
+        packages=manifests[UTILITY].get("packages", {}),
+    )
+
+
+def _manifests(store: TableStore, where: str) -> dict[TableSchema, Mapping[str, Any]]:
+    missing = [schema.name for schema in NEEDED if not store.is_sealed(schema)]
+    if missing:
+        text = f"no sealed {', '.join(missing)}, so it is no finished job of this version"
+        raise InputError([f"{where}: {text}. Run jobs/compare.py with its config first"])
+    manifests: dict[TableSchema, Mapping[str, Any]] = {
+        schema: read_manifest(store.folder, schema.name, form=TABLE_MANIFEST) for schema in NEEDED
+    }
+    for schema, keys in NEEDED_KEYS.items():
+        lacking = [key for key in keys if key not in manifests[schema]["config"]]
+        if lacking:
+            text = f"the manifest of {schema.name} is of another version and lacks {', '.join(lacking)}"
+            raise InputError([f"{where}: {text}. {AGAIN}"])
+    # means depend on labels, lists and passages too, so a change of any table is found
+    sealed = [UTILITY, *([MEANS] if store.is_sealed(MEANS) else [])]
+    for schema in sealed:
+        if others := stale(store.manifest(schema), store):
+            text = f"{schema.name} were computed from an earlier version of {', '.join(others)}"
+            raise InputError([f"{where}: {text}. {AGAIN}"])
+    return manifests
+
+
+def _check_columns(manifest: Mapping[str, Any], schema: TableSchema) -> None:
+    missing = [column for column in schema.columns.names if column not in manifest["columns"]]
+    if missing:
+        raise ValueError(f"table {schema.name}: missing columns {missing}")
+
+
+def _run(name: str, run: str | None, utility: pl.DataFrame, folder: str) -> str:
+    names = sorted(set(utility["run_id"].unique()) - set(REFERENCES))
+    if run is None and len(names) == 1:
+        return str(names[0])
+    listed = f"its runs: {', '.join(names) or 'none'}"
+    if run is None:
+        raise InputError([f"{name}_run: must name one of the {len(names)} runs of {folder}; {listed}"])
+    if run not in names:
+        raise InputError([f"{name}_run: {folder} has no run {run!r}; {listed}{suggestion(run, names)}"])
+    return run

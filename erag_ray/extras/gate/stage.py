@@ -1,0 +1,188 @@
+"""Two finished jobs -> a verdict, an exit code, and the comment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+import rich.console
+
+from erag_ray.agreement import paired_differences
+from erag_ray.config import MIN_READER_QUERIES
+from erag_ray.errors import InputError
+from erag_ray.evaluate import estimate_all
+from erag_ray.extras.gate.changes import SEEN_BY_READER, Difference, check_same, differences, refuse
+from erag_ray.extras.gate.comment import Comparison, comment_of, report_of
+from erag_ray.extras.gate.config import GateConfig
+from erag_ray.extras.gate.decide import Floats, Rule, decide, overall
+from erag_ray.extras.gate.side import Side, load_side
+from erag_ray.report import counted, print_report
+from erag_ray.store import Folder
+
+COMMENT = b"# Gate: "
+EXIT_CODES = {"passed": 0, "failed": 3, "not settled": 4}
+"""Verdict -> exit code of the job."""
+
+
+def gate(config: GateConfig, console: rich.console.Console) -> int:
+    """Compare two finished jobs, write the pull request's comment (Markdown), print the report; return the exit code.
+
+    The exit code is 0 (passed), 3 (failed) or 4 (not settled). The comment goes to ``comment``, by default
+    ``<out>/gate.md``.
+
+    Raises:
+        InputError: one of the two is no finished job, they cannot be compared, or they differ in what
+            ``allow_changes`` does not name. An earlier comment is deleted, and none is written.
+    """
+    path = config.comment or f"{config.out.rstrip('/')}/gate.md"
+    parent, _, name = path.rpartition("/")
+    folder = Folder(parent or ("/" if path.startswith("/") else "."))
+    if folder.exists(name) and not folder.read_bytes(name).startswith(COMMENT):
+        raise InputError(
+            [f"comment: {path} is not a comment of a gate, and would be replaced. Name another file"]
+        )
+    # where the sides are refused, no comment of an earlier comparison may pass for this one's
+    folder.delete(name)
+    comparison = compare(config)
+    report = report_of(comparison)
+    folder.write_bytes(comment_of(report).encode(), name)
+    print_report(report, console, locations=[f"Comment: {path}"])
+    return EXIT_CODES[comparison.verdict]
+
+
+def compare(config: GateConfig) -> Comparison:
+    """Return the comparison of the candidate with the baseline; raises as `gate`."""
+    baseline, candidate = _sides(config)
+    check_same(baseline, candidate)
+    depth = _depth(config.depth, baseline, candidate)
+    changes = differences(baseline, candidate, depth)
+    refuse(changes, config.allow_changes)
+    pairs = _pairs(baseline, candidate, depth)
+    judged = pairs.filter(pl.col("difference").is_not_nan())
+    _check_judged(pairs, judged, depth)
+    rule = Rule(margin=config.margin, confidence=config.confidence)
+    estimates = _estimates(config.auxiliary, baseline, candidate, pairs, depth)
+    decisions = decide(_by_dataset(judged), rule, estimates)
+    is_unchanged = _is_unchanged(_answered_by_a_side(pairs, baseline, candidate, depth), changes)
+    return Comparison(
+        baseline=baseline,
+        candidate=candidate,
+        depth=depth,
+        rule=rule,
+        pairs=judged,
+        num_unjudged=pairs.height - judged.height,
+        auxiliary=config.auxiliary,
+        num_predicted={
+            name: len(values) - decisions[name].num_questions for name, values in estimates.items()
+        },
+        changes=changes,
+        decisions=decisions,
+        verdict="passed" if is_unchanged else overall(list(decisions.values())),
+        is_unchanged=is_unchanged,
+    )
+
+
+def _check_judged(pairs: pl.DataFrame, judged: pl.DataFrame, depth: int) -> None:
+    """Refuse a dataset without any score: without it the others could pass."""
+    missing = sorted(set(pairs["dataset"].unique()) - set(judged["dataset"].unique()))
+    if missing or pairs.is_empty():
+        where = ", ".join(missing) or "either side"
+        text = f"no question of {where} has a score in both with {counted(depth, 'document')}"
+        raise InputError([f"candidate: {text}. Run jobs/compare.py with retry_failed: true"])
+
+
+def _by_dataset(judged: pl.DataFrame) -> dict[str, Floats]:
+    parts = judged.sort("dataset", maintain_order=True).partition_by("dataset", maintain_order=True)
+    return {part["dataset"][0]: part["difference"].to_numpy() for part in parts}
+
+
+def _estimates(
+    auxiliary: str | None, baseline: Side, candidate: Side, pairs: pl.DataFrame, depth: int
+) -> dict[str, Floats]:
+    """Return dataset -> estimated differences of all its questions, of those that the reader answered only in part."""
+    if auxiliary is None:
+        return {}
+    for side in (baseline, candidate):
+        predictor = side.predictor(auxiliary, depth).rename({"value": f"{side.name}_predictor"})
+        pairs = pairs.join(predictor, on="query_id", how="left", maintain_order="left")
+    for side in (baseline, candidate):
+        # asked on both sides and without a score: not judged, and not predicted
+        answered = side.utility.filter(depth=depth)["query_id"]
+        pairs = pairs.with_columns(
+            pl.col("query_id").is_in(answered.implode()).alias(f"{side.name}_answered")
+        )
+    is_failed = pl.all_horizontal(pl.col("^.*_answered$")) & pl.col("difference").is_nan()
+    pairs = pairs.filter(is_failed.not_())
+    predicted = pl.col("candidate_predictor") - pl.col("baseline_predictor")
+    parts = pairs.with_columns(predictor=predicted.fill_null(0.0)).partition_by("dataset", as_dict=True)
+    columns = {
+        str(name): (part["difference"].to_numpy(), part["predictor"].to_numpy())
+        for (name,), part in parts.items()
+    }
+    return {
+        name: estimate_all(difference, predictor).values
+        for name, (difference, predictor) in columns.items()
+        if MIN_READER_QUERIES <= np.isfinite(difference).sum() < len(difference)
+    }
+
+
+def _answered_by_a_side(pairs: pl.DataFrame, baseline: Side, candidate: Side, depth: int) -> pl.DataFrame:
+    """Return the questions that the reader was asked on at least one side: all, or a sample (reader_queries)."""
+    answered = pl.concat(
+        side.utility.filter(depth=depth).select("query_id") for side in (baseline, candidate)
+    )
+    return pairs.join(answered, on="query_id", how="semi")
+
+
+def _is_unchanged(pairs: pl.DataFrame, changes: Sequence[Difference]) -> bool:
+    """Return whether the reader got the same requests and all its outputs score the same."""
+    is_same = bool((pairs["difference"] == 0).all())
+    return is_same and not any(one.kind in SEEN_BY_READER for one in changes)
+
+
+def _sides(config: GateConfig) -> tuple[Side, Side]:
+    """Load both sides; the problems of both come in one message."""
+    folder = config.baseline if config.candidate is None else config.candidate
+    run = config.baseline_run if config.candidate_run is None else config.candidate_run
+    sides: list[Side] = []
+    problems: list[str] = []
+    for name, path, chosen in (
+        ("baseline", config.baseline, config.baseline_run),
+        ("candidate", folder, run),
+    ):
+        try:
+            sides.append(load_side(name, path, chosen))
+        except InputError as error:
+            problems += error.problems
+            if folder == config.baseline:
+                break
+    if problems:
+        raise InputError(problems)
+    baseline, candidate = sides
+    if baseline.store.folder.path == candidate.store.folder.path and baseline.run == candidate.run:
+        text = f"is run {candidate.run} of {candidate.folder}, which is the baseline"
+        raise InputError([f"candidate: {text}. Set candidate, candidate_run, or both"])
+    return baseline, candidate
+
+
+def _depth(depth: int | None, baseline: Side, candidate: Side) -> int:
+    common = sorted(set(baseline.depths) & set(candidate.depths))
+    if (depth is None and common) or depth in common:
+        return common[-1] if depth is None else depth
+    has = " and ".join(
+        f"{side.name} has {', '.join(map(str, side.depths))}" for side in (baseline, candidate)
+    )
+    wanted = "they have none in common" if depth is None else f"not both have {depth}"
+    todo = "Set depth to a common one, or run jobs/compare.py with end_to_end_depths that hold it"
+    raise InputError([f"depth: {wanted}: the {has} as depths of end-to-end scores. {todo}"])
+
+
+def _pairs(baseline: Side, candidate: Side, depth: int) -> pl.DataFrame:
+    """Return every question with both scores; ``difference`` is NaN where one was not judged."""
+    pairs = baseline.queries
+    for side in (baseline, candidate):
+        scores = side.utility.filter(depth=depth).select("query_id", pl.col("value").alias(side.name))
+        pairs = pairs.join(scores, on="query_id", how="left", maintain_order="left")
+    a, b = (pairs[side.name].fill_null(np.nan).to_numpy() for side in (candidate, baseline))
+    return pairs.with_columns(difference=pl.Series(paired_differences(a, b)))

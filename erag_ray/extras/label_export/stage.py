@@ -1,0 +1,112 @@
+"""Write labels and training data of a finished job as a dataset folder with a card."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from erag_ray.errors import InputError
+from erag_ray.extras.label_export.card import card
+from erag_ray.extras.label_export.config import ExportConfig
+from erag_ray.extras.label_export.load import LabelledJob, load_job
+from erag_ray.extras.label_export.rows import label_rows
+from erag_ray.extras.label_export.splits import SPLITS, with_split
+from erag_ray.extras.label_export.training import TrainingData, training_rows
+from erag_ray.logs import say
+from erag_ray.ownership import UNFINISHED
+from erag_ray.progress import stage_progress
+from erag_ray.store import MANIFEST, Folder
+
+CARD = "README.md"
+LABELS_FOLDER, TRAINING_FOLDER = "labels", "training"
+ROWS_PER_FILE = 500_000
+MARK = b"tags:\n- erag\n"
+"""A line of every card of an export."""
+
+
+def export(config: ExportConfig) -> TrainingData:
+    """Write the dataset folder and return its training data. The card is written last: without it nothing is complete.
+
+    Raises:
+        InputError: the job is not finished or stale, has no labels for training data, or ``out`` is a job's folder.
+    """
+    folder = Folder(config.out)
+    _check_out(folder)
+    with stage_progress("loading labels", show=config.progress):
+        job = load_job(config.job, config.threshold)
+        training = training_rows(job, config)
+    _clear(folder)
+    with stage_progress("writing the dataset", show=config.progress):
+        files = {
+            LABELS_FOLDER: _write_labels(folder, job, config),
+            TRAINING_FOLDER: _write_training(folder, training),
+        }
+        text = card(job, training, with_split(job.queries, config), files, config)
+        folder.write_bytes(text.encode(), CARD)
+        for below in ((UNFINISHED,), (LABELS_FOLDER, UNFINISHED), (TRAINING_FOLDER, UNFINISHED)):
+            folder.prune(*below)
+    _tell(folder, job, training)
+    return training
+
+
+def _check_out(folder: Folder) -> None:
+    """Refuse a folder in which the export would overwrite what is not an export.
+
+    Raises:
+        InputError: it is the folder of a job, or has a README.md of another kind.
+    """
+    if folder.exists(LABELS_FOLDER, MANIFEST):
+        text = f"{folder.root} is the folder of a job, whose table labels would be overwritten"
+        raise InputError([f"out: {text}. Choose another"])
+    if folder.exists(CARD) and MARK not in folder.read_bytes(CARD):
+        text = f"{folder.at(CARD)} is not the card of an export and would be overwritten"
+        raise InputError([f"out: {text}. Choose another folder"])
+
+
+def _clear(folder: Folder) -> None:
+    """Delete the files of an earlier export."""
+    folder.delete(CARD)
+    for below in (LABELS_FOLDER, TRAINING_FOLDER):
+        for name in folder.names(below, suffix=".parquet"):
+            if name.startswith(SPLITS):
+                folder.delete(below, name)
+
+
+def _write_labels(folder: Folder, job: LabelledJob, config: ExportConfig) -> dict[str, list[str]]:
+    parts = {split: label_rows(job, config, split, ROWS_PER_FILE) for split in SPLITS}
+    return _written({split: _write(folder, LABELS_FOLDER, split, of) for split, of in parts.items()})
+
+
+def _write_training(folder: Folder, training: TrainingData) -> dict[str, list[str]]:
+    by_split = {split: training.rows.filter(split=split).drop("split") for split in SPLITS}
+    return _written(
+        {
+            split: _write(folder, TRAINING_FOLDER, split, rows.iter_slices(ROWS_PER_FILE))
+            for split, rows in by_split.items()
+        }
+    )
+
+
+def _write(folder: Folder, below: str, split: str, parts: Iterable[pl.DataFrame]) -> list[str]:
+    """Write parts as Parquet files and return their paths; none for parts without rows."""
+    paths = []
+    for number, part in enumerate(part for part in parts if part.height):
+        name = f"{split}-{number:05}.parquet"
+        folder.write_parquet(part.to_arrow(), below, name)
+        paths.append(f"{below}/{name}")
+    return paths
+
+
+def _written(files: dict[str, list[str]]) -> dict[str, list[str]]:
+    return {split: paths for split, paths in files.items() if paths}
+
+
+def _tell(folder: Folder, job: LabelledJob, training: TrainingData) -> None:
+    left_out = training.num_without_positive + training.num_with_few_negatives
+    say(
+        f"labels: {job.labels.height:,}; training rows: {training.rows.height:,}; questions left out of the training "
+        f"data: {left_out:,} ({training.num_without_positive:,} without a useful document, "
+        f"{training.num_with_few_negatives:,} with too few negatives)",
+        f"dataset and card: {folder.address.rstrip('/')}",
+    )

@@ -1,0 +1,127 @@
+"""Tables of measured values for the papers' figures and for the reproduction, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from erag_ray.report import (
+    MISSING,
+    Column,
+    Format,
+    Table,
+    Value,
+    across,
+    columns,
+    counted,
+    estimate,
+    names,
+    number,
+    part_name,
+    plain,
+)
+from erag_ray.report.tables import STATISTIC_NAMES, whole_lists
+from erag_ray.runs import END_TO_END
+
+REPRODUCED = ("P", "Success")
+
+
+def figure_1_table(curves: pl.DataFrame, run: str, statistic: str) -> Table:
+    """Return agreement with utility by number of documents.
+
+    Args:
+        curves: `agreement_by_depth` of all datasets, with a column dataset.
+        run: the run.
+        statistic: statistic of agreement.
+    """
+    depths = sorted(curves["depth"].unique())
+    rows = [
+        (*plain(str(dataset), f"{annotator}, {measure}"), *_cells(part, "depth", depths))
+        for (dataset, annotator, measure), part in curves.group_by(
+            "dataset", "annotator", "measure", maintain_order=True
+        )
+    ]
+    symbol = STATISTIC_NAMES.get(statistic, statistic)
+    return Table(
+        name=part_name("figure_1", run, statistic),
+        title=f"Figure 1: {run}, {symbol} with the end-to-end utility by number of documents",
+        columns=(*names("dataset", "annotator, measure"), *columns(f"k = {depth}" for depth in depths)),
+        rows=tuple(rows),
+        caption="The measure of each annotator that agrees best in Table 1, with its interval.",
+    )
+
+
+def by_reader_table(rows: pl.DataFrame, title: str, statistic: str) -> Table:
+    """Return `agreement_by_reader` as a table: datasets and runs down, readers across."""
+    readers = rows["reader"].unique(maintain_order=True).to_list()
+    lines = [
+        (*plain(str(dataset), str(run), str(measure)), *_cells(part, "reader", readers))
+        for (dataset, run, measure), part in rows.group_by(
+            "dataset", "run_id", "measure", maintain_order=True
+        )
+    ]
+    return Table(
+        name=part_name(title),
+        title=f"{title}: {STATISTIC_NAMES.get(statistic, statistic)} of eRAG with the end-to-end utility",
+        columns=(*names("dataset", "run", "measure"), *columns(readers)),
+        rows=tuple(lines),
+        caption="The measure that agrees best over these readers, with its interval.",
+    )
+
+
+def _cells(part: pl.DataFrame, column: str, keys: Sequence[object]) -> tuple[Value, ...]:
+    return across({row[column]: estimate(row) for row in part.to_dicts()}, keys)
+
+
+REPRODUCTION_COLUMNS = (
+    *names("dataset", "run", "measure"),
+    *columns(STATISTIC_NAMES.values()),
+    Column("mean", Format.NUMBER_4),
+    Column("queries", Format.COUNT),
+    Column("end to end", Format.TEXT),
+)
+
+
+def reproduction_table(correlations: pl.DataFrame, means: pl.DataFrame, depth: int) -> Table:
+    """Return the table of the reproduction per dataset and run: agreement of eRAG's P and Success, and the means.
+
+    Args:
+        correlations: CORRELATIONS.
+        means: MEANS.
+        depth: number of documents; 40 in the reproduction.
+    """
+    selected = whole_lists(correlations).filter(
+        pl.col("annotator") == "erag",
+        pl.col("depth") == depth,
+        pl.col("measure").is_in(REPRODUCED),
+        pl.col("statistic").is_in(list(STATISTIC_NAMES)),
+    )
+    at_depth = means.filter(pl.col("depth") == depth, pl.col("cutoff") == depth)
+    utility = {
+        (row["dataset"], row["run_id"]): row for row in at_depth.filter(annotator=END_TO_END).to_dicts()
+    }
+    measured = {
+        (row["dataset"], row["run_id"], row["measure"]): row["mean"]
+        for row in at_depth.filter(annotator="erag").to_dicts()
+    }
+    rows = []
+    keys = ("dataset", "run_id", "measure")
+    for (dataset, run, measure), part in selected.sort(keys).group_by(keys, maintain_order=True):
+        end_to_end = utility.get((dataset, run), {})
+        rows.append(
+            (
+                *plain(str(dataset), str(run), f"{measure}@{depth}"),
+                *_cells(part, "statistic", list(STATISTIC_NAMES)),
+                Value(measured.get((dataset, run, measure))),
+                Value(end_to_end.get("num_queries", MISSING)),
+                Value(f"{end_to_end.get('score', '')} {number(end_to_end.get('mean'), 4)}"),
+            )
+        )
+    return Table(
+        name="reproduction",
+        title=f"The reproduction's table: eRAG, {counted(depth, 'document')}",
+        columns=REPRODUCTION_COLUMNS,
+        rows=tuple(rows),
+        caption="With intervals; if nearly no answer is right, agreement is not meaningful.",
+    )

@@ -1,0 +1,18 @@
+"""Entry point of ``jobs/papers.py``."""
+
+from __future__ import annotations
+
+from erag_ray.cli.run import Job
+from erag_ray.extras.papers.config import PapersConfig
+from erag_ray.logs import say
+
+
+def main(config: PapersConfig) -> None:
+    from erag_ray.extras.papers.stage import papers
+    from erag_ray.report import open_console, show, tables_of
+
+    show(tables_of(papers(config)), open_console())
+    say(f"report.md, and the figures as SVG and CSV: {config.out}")
+
+
+JOB = Job(PapersConfig, main)

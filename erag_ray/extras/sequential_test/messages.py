@@ -1,0 +1,100 @@
+"""Messages of the sequential test: a line for each look, and what came out at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from erag_ray.agreement import TIE_DIGITS
+from erag_ray.extras.sequential_test.config import SettleConfig
+from erag_ray.extras.sequential_test.sample import DatasetSample, auxiliary_means
+from erag_ray.report import change
+
+
+def look_line(
+    config: SettleConfig, sample: DatasetSample, row: Mapping[str, object], num_datasets: int, is_last: bool
+) -> str:
+    """Return a look of a pair of runs in a line.
+
+    Args:
+        config: the job.
+        sample: the dataset's documents.
+        row: of INTERIM_ANALYSES.
+        num_datasets: of the job; the line of one of several names it.
+        is_last: whether no look at this dataset follows.
+    """
+    interval = "no interval yet" if row["low"] is None else f"[{_change(row['low'])}, {_change(row['high'])}]"
+    if row["better"]:
+        verdict = f": settled, {row['better']} is better"
+    elif row["settled"]:
+        verdict = f": settled, known to within {config.equivalence_margin:g}"
+    else:
+        verdict = f": not settled; {_advice(config)}" if row["num_queries"] == sample.num_queries else ""
+        verdict = verdict or (": not settled" if is_last else "")
+    dataset = f"{sample.dataset}, " if num_datasets > 1 else ""
+    return (
+        f"{dataset}look {row['look']}: {row['num_queries']:,} of {sample.num_queries:,} questions, "
+        f"{row['num_readings']:,} readings, {row['measure']}@{row['cutoff']} of {row['run_a']} - {row['run_b']} "
+        f"{_change(row['difference'])} {interval}{verdict}"
+    )
+
+
+def _change(value: object) -> str:
+    return change(float(str(value)), 4)
+
+
+def _advice(config: SettleConfig) -> str:
+    if config.fraction == 1:
+        return "take more questions"
+    return "a larger fraction goes on from here, or take more questions"
+
+
+def summary_lines(
+    config: SettleConfig,
+    sample: DatasetSample,
+    row: Mapping[str, object],
+    runs: Sequence[str],
+    *,
+    is_settled: bool,
+) -> Iterator[str]:
+    """Yield the verdict on a dataset, what was saved, and what the auxiliary label says alone.
+
+    Args:
+        config: the job.
+        sample: the dataset's documents.
+        row: a row of INTERIM_ANALYSES of the last look.
+        runs: the runs to which no other is better.
+        is_settled: whether the dataset is settled.
+    """
+    measure = f"{config.measure}@{config.rank}"
+    winner = runs[0] if len(runs) == 1 else None
+    if winner:
+        yield f"{sample.dataset}: {winner} is the best of {len(sample.runs)} runs by {measure}"
+    elif is_settled:
+        names = " and ".join(runs)
+        yield f"{sample.dataset}: {names} are equal to within {config.equivalence_margin:g} in {measure}, and best"
+    else:
+        yield f"{sample.dataset}: not settled which of {', '.join(runs)} is best by {measure}"
+    price = (
+        "" if row["price_saved"] is None else f", and about {row['price_saved']:.4f} of the reader's price"
+    )
+    count = sample.documents.height
+    share = f"{row['num_readings']:,} of {count:,} documents were read"
+    yield f"{sample.dataset}: {share}; this saved {row['num_saved']:,} readings{price}"
+    if config.auxiliary_annotator:
+        yield _auxiliary_alone(config, sample, row, winner)
+
+
+def _auxiliary_alone(
+    config: SettleConfig, sample: DatasetSample, row: Mapping[str, object], winner: str | None
+) -> str:
+    """Return which run the auxiliary label names without any reading, and how well it agrees with the labels read."""
+    means = {run: round(mean, TIE_DIGITS) for run, mean in auxiliary_means(config, sample).items()}
+    best = max(means.values())
+    names = " and ".join(run for run, mean in means.items() if mean == best)
+    text = f"{sample.dataset}: {config.auxiliary_annotator} alone names {names}"
+    if winner:
+        text += ", the same run" if names == winner else ", another run"
+    if row["correlation"] is None:
+        return text
+    fit = f"correlation {row['correlation']:.2f}, lambda {row['lambda']:.2f}"
+    return f"{text}; with the labels read: {fit} ({row['run_a']} - {row['run_b']})"

@@ -1,0 +1,207 @@
+"""The documents of a dataset's lists, those of them that are to be read, and the differences that their labels give."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from erag_ray.agreement import LabelSample, paired_differences, powered_values
+from erag_ray.errors import InputError
+from erag_ray.evaluate import Floats
+from erag_ray.extras.sequential_test.config import SettleConfig
+from erag_ray.extras.sequential_test.design import (
+    estimate,
+    importance,
+    is_drawn,
+    probabilities,
+    random_numbers,
+    rank_weights,
+)
+from erag_ray.inputs import Inputs
+
+Pair = tuple[int, int]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetSample:
+    """The documents in a dataset's lists down to the cut-off, and which of them are to be read.
+
+    Attributes:
+        dataset: its name.
+        runs: the runs to be compared.
+        documents: query_id, doc_id, rank_0, rank_1, ... of the runs (0 where a list lacks it), position (of the
+            question in a random order, from 0), probability (of being read), weight (1 / probability, 0 where it is not
+            to be read), auxiliary (label; 0 where there is none).
+        num_queries: of the dataset.
+        counts: after how many questions one looks.
+    """
+
+    dataset: str
+    runs: Sequence[str]
+    documents: pl.DataFrame
+    num_queries: int
+    counts: Sequence[int]
+
+    @property
+    def pairs(self) -> list[Pair]:
+        """All pairs of runs."""
+        return list(itertools.combinations(range(len(self.runs)), 2))
+
+    def first(self, num_queries: int) -> pl.DataFrame:
+        """Return the documents of the first questions."""
+        return self.documents.filter(pl.col("position") < num_queries)
+
+    def weights(self, config: SettleConfig) -> Floats:
+        """Return the weight of each document's label in each run's value: [num_documents, num_runs]."""
+        ranks = self.documents.select(_ranks(self.runs)).to_numpy()
+        return rank_weights(config.measure, ranks, config.rank)
+
+
+def _ranks(runs: Sequence[str]) -> list[str]:
+    return [f"rank_{number}" for number in range(len(runs))]
+
+
+def run_names(config: SettleConfig, inputs: Inputs) -> list[str]:
+    """Return the runs to be compared."""
+    return config.compare or inputs.runs["run_id"].unique().sort().to_list()
+
+
+def draw(config: SettleConfig, inputs: Inputs) -> list[DatasetSample]:
+    """Sample the documents of every dataset, once for all pairs of runs.
+
+    Raises:
+        InputError: two runs hold the same documents.
+    """
+    names = inputs.queries["dataset"].unique().sort().to_list()
+    samples = [_draw_one(config, inputs, name) for name in names]
+    problems = [problem for sample in samples for problem in _equal_lists(config, sample)]
+    if problems:
+        raise InputError(problems)
+    return samples
+
+
+def _equal_lists(config: SettleConfig, sample: DatasetSample) -> Iterator[str]:
+    weights = sample.weights(config)
+    for a, b in sample.pairs:
+        if (weights[:, a] == weights[:, b]).all():
+            names = f"{sample.runs[a]} and {sample.runs[b]}"
+            yield f"compare: {names} hold the same documents of {sample.dataset}; nothing to settle"
+
+
+def _draw_one(config: SettleConfig, inputs: Inputs, dataset: str) -> DatasetSample:
+    query_ids = inputs.queries.filter(dataset=dataset)["query_id"]
+    candidates, runs = _candidates(config, inputs, query_ids), run_names(config, inputs)
+    weights = importance(config.measure, candidates.select(_ranks(runs)), config.rank, difference=True)
+    chances = np.zeros(len(weights))
+    if weights.any():
+        chances = probabilities(weights, config.fraction * candidates.height)
+    numbers = random_numbers(candidates["query_id"].to_list(), candidates["doc_id"].to_list(), config.seed)
+    drawn = is_drawn(chances, numbers)
+    inverse = np.divide(1.0, chances, out=np.zeros(len(chances)), where=drawn)
+    counts = np.unique(np.linspace(0, len(query_ids), config.num_looks + 1).round().astype(int)[1:])
+    return DatasetSample(
+        dataset=dataset,
+        runs=runs,
+        documents=candidates.with_columns(probability=pl.Series(chances), weight=pl.Series(inverse)),
+        num_queries=len(query_ids),
+        counts=counts[counts >= 2].tolist(),
+    )
+
+
+def _candidates(config: SettleConfig, inputs: Inputs, query_ids: pl.Series) -> pl.DataFrame:
+    """Return query_id, doc_id, the ranks and the position of every document in the lists of these questions."""
+    runs = run_names(config, inputs)
+    listed = inputs.runs.filter(
+        pl.col("run_id").is_in(runs),
+        pl.col("rank") <= config.rank,
+        pl.col("query_id").is_in(query_ids.implode()),
+    )
+    ranks = [
+        pl.col("rank").filter(pl.col("run_id") == run).first().fill_null(0).alias(name)
+        for run, name in zip(runs, _ranks(runs), strict=True)
+    ]
+    documents = listed.group_by("query_id", "doc_id").agg(ranks)
+    return documents.join(_positions(config, query_ids), on="query_id").sort("position", "doc_id")
+
+
+def _positions(config: SettleConfig, query_ids: pl.Series) -> pl.DataFrame:
+    """Return each question's position in a random order, by a hash of its id."""
+    ids = query_ids.sort()
+    numbers = random_numbers(ids.to_list(), [""] * len(ids), config.seed)
+    return pl.DataFrame({"query_id": ids, "position": np.argsort(np.argsort(numbers, kind="stable"))})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Differences:
+    """Unbiased estimates of one run's value minus another's, for each question in the random order.
+
+    Attributes:
+        values: [num_queries].
+        differs: [num_queries], whether the labels that were read make a difference.
+        slope: lambda of the auxiliary label; None without one.
+        correlation: of label and auxiliary label; None without one, or if one of them is constant.
+    """
+
+    values: Floats
+    differs: npt.NDArray[np.bool_]
+    slope: float | None = None
+    correlation: float | None = None
+
+
+def differences(
+    config: SettleConfig, sample: DatasetSample, labels: pl.DataFrame, num_queries: int, pair: Pair
+) -> Differences:
+    """Return the differences of a pair of runs over the first questions.
+
+    Args:
+        config: the job.
+        sample: the documents.
+        labels: query_id, doc_id, label of those that were read.
+        num_queries: how many questions; one without a list counts 0.
+        pair: numbers of the runs.
+    """
+    known = sample.first(num_queries).join(
+        labels, on=["query_id", "doc_id"], how="left", maintain_order="left"
+    )
+    if config.auxiliary_annotator is None:
+        first, second = (
+            estimate(config.measure, *_lists(known, f"rank_{run}", num_queries, config.rank)) for run in pair
+        )
+        values = paired_differences(first, second)
+        return Differences(values=values, differs=values != 0)
+    weights = rank_weights(config.measure, known.select(f"rank_{run}" for run in pair), config.rank)
+    powered = powered_values(
+        LabelSample(
+            questions=known["position"].to_numpy(),
+            weights=weights[:, 0] - weights[:, 1],
+            probabilities=known["probability"].to_numpy(),
+            is_read=known["weight"].to_numpy() > 0,
+            labels=known["label"].fill_null(0.0).to_numpy(),
+            auxiliary=known["auxiliary"].to_numpy(),
+        ),
+        num_queries,
+    )
+    differs = paired_differences(powered.from_labels, np.zeros(num_queries)) != 0
+    return Differences(
+        values=powered.values, differs=differs, slope=powered.slope, correlation=powered.correlation
+    )
+
+
+def _lists(known: pl.DataFrame, rank: str, num_queries: int, cutoff: int) -> tuple[Floats, Floats]:
+    """Return labels and weights of one run's lists, each [num_queries, cutoff]."""
+    listed = known.filter(pl.col(rank) > 0)
+    at = listed["position"].to_numpy(), listed[rank].to_numpy() - 1
+    labels, weights = np.zeros((num_queries, cutoff)), np.zeros((num_queries, cutoff))
+    labels[at], weights[at] = listed["label"].fill_null(0.0).to_numpy(), listed["weight"].to_numpy()
+    return labels, weights
+
+
+def auxiliary_means(config: SettleConfig, sample: DatasetSample) -> dict[str, float]:
+    """Return run -> mean of the measure by the auxiliary labels of all documents, over all questions."""
+    sums = sample.documents["auxiliary"].to_numpy() @ sample.weights(config)
+    return dict(zip(sample.runs, (sums / sample.num_queries).tolist(), strict=True))

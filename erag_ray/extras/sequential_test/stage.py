@@ -1,0 +1,316 @@
+"""Two or more runs -> INTERIM_ANALYSES: documents are labelled batch by batch until the best run is settled."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from erag_ray.errors import InputError, JobError
+from erag_ray.extras.sequential_test.auxiliary import auxiliary_labels, auxiliary_problems
+from erag_ray.extras.sequential_test.config import SettleConfig
+from erag_ray.extras.sequential_test.looks import Looks, critical_values, largest_divisor, look, rejected
+from erag_ray.extras.sequential_test.messages import look_line, summary_lines
+from erag_ray.extras.sequential_test.sample import (
+    DatasetSample,
+    Differences,
+    Pair,
+    differences,
+    draw,
+    run_names,
+)
+from erag_ray.extras.sequential_test.schemas import INTERIM_ANALYSES
+from erag_ray.inference import Finished, readers_session, run_stage
+from erag_ray.inputs import Inputs, evidence_of
+from erag_ray.labels import check_scores, judge_outputs, label_by_reader, scoring_of
+from erag_ray.logs import say
+from erag_ray.planning import plan_labels
+from erag_ray.store import TableStore
+
+STAGE = "settle"
+SETTINGS = (
+    "compare",
+    "measure",
+    "rank",
+    "fraction",
+    "num_looks",
+    "equivalence_margin",
+    "boundary",
+    "confidence",
+    "seed",
+)
+Row = dict[str, object]
+
+
+def settle(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
+    """Read and look until every dataset is settled or all questions were looked at; seals INTERIM_ANALYSES.
+
+    Raises:
+        InputError: the runs, the questions or the auxiliary labels are not such that the runs can be compared.
+        JobError: a document was not judged, since its reading ended as an error.
+    """
+    _check(config, inputs)
+    samples, tables = draw(config, inputs), TableStore(config.out)
+    tables.invalidate(INTERIM_ANALYSES)
+    num_documents = sum(sample.documents.height for sample in samples)
+    num_readings = sum(_num_read(sample.documents) for sample in samples)
+    num_lists = "two" if len(samples[0].runs) == 2 else str(len(samples[0].runs))
+    say(f"at most {num_readings:,} readings, of {num_documents:,} documents in the {num_lists} lists")
+    with readers_session(config, keep_models=True):
+        samples, costs = with_auxiliary(config, inputs, samples)
+        rows = _looks(config, inputs, samples, costs)
+    table = pl.DataFrame(rows, schema=pl.DataFrame(INTERIM_ANALYSES.empty()).schema)
+    tables.write(table, INTERIM_ANALYSES, config=_settings(config))
+    return table
+
+
+def _settings(config: SettleConfig) -> dict[str, object]:
+    """Return the settings that the table depends on, those of the auxiliary labels only where there are some."""
+    settings = {name: getattr(config, name) for name in SETTINGS}
+    settings["reader"] = dataclasses.asdict(config.reader)
+    if config.auxiliary_annotator:
+        settings["auxiliary"] = config.auxiliary_annotator
+        if config.auxiliary_reader:
+            settings["auxiliary_reader"] = dataclasses.asdict(config.auxiliary_reader)
+    return settings
+
+
+def _check(config: SettleConfig, inputs: Inputs) -> None:
+    known = inputs.runs["run_id"].unique().sort().to_list()
+    names, problems = run_names(config, inputs), []
+    if len(names) < 2 or len(names) != len(set(names)) or not set(names) <= set(known):
+        problems.append(
+            f"compare: name two or more of the runs {', '.join(known)}, each once; got {', '.join(names)}"
+        )
+    sizes = inputs.queries["dataset"].value_counts().sort("dataset")
+    small = sizes.filter(pl.col("count") < 2)["dataset"].to_list()
+    if small or sizes.is_empty():
+        of = f" of {', '.join(small)}" if sizes.height > 1 else ""
+        problems.append(f"queries{of}: at least 2 are needed")
+    problems += auxiliary_problems(config, inputs)
+    if problems:
+        raise InputError(problems)
+
+
+def with_auxiliary(
+    config: SettleConfig, inputs: Inputs, samples: Sequence[DatasetSample]
+) -> tuple[list[DatasetSample], pl.DataFrame | None]:
+    """Return the samples with the column auxiliary, if the job has auxiliary labels, and the COSTS, if any.
+
+    A document without an auxiliary label gets 0.
+    """
+    if config.auxiliary_annotator is None:
+        return list(samples), None
+    documents = pl.concat(sample.documents.select("query_id", "doc_id") for sample in samples)
+    labels, costs = auxiliary_labels(config, inputs, documents)
+    return [_joined(config.auxiliary_annotator, sample, labels) for sample in samples], costs
+
+
+def _joined(name: str, sample: DatasetSample, labels: pl.DataFrame) -> DatasetSample:
+    documents = sample.documents.join(labels, on=["query_id", "doc_id"], how="left", maintain_order="left")
+    num_missing = documents["auxiliary"].null_count()
+    if num_missing:
+        say(
+            f"{sample.dataset}: {name} has no label of {num_missing:,} of {documents.height:,} documents: 0 for them"
+        )
+    documents = documents.with_columns(pl.col("auxiliary").fill_null(0.0))
+    if documents["auxiliary"].n_unique() == 1:
+        value = documents["auxiliary"][0]
+        say(f"{sample.dataset}: {name} is {value:g} for every document: it says nothing, and lambda is 0")
+    return dataclasses.replace(sample, documents=documents)
+
+
+@dataclass
+class PairState:
+    """A pair of runs of one dataset over its looks so far.
+
+    Attributes:
+        sample: the dataset's documents.
+        pair: numbers of the runs.
+        differences: of the questions so far.
+        seen: the looks so far, with the differences of the last one.
+        divisor: the largest k for which a look was significant at alpha / k.
+        sign: of the difference at that look.
+        is_equal: whether the difference was known to within the margin at a look.
+        better: the better run, once Holm's procedure has rejected equality.
+    """
+
+    sample: DatasetSample
+    pair: Pair
+    differences: Differences | None = None
+    seen: Looks | None = None
+    divisor: int = 0
+    sign: float = 0.0
+    is_equal: bool = False
+    better: str | None = None
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether one run is better, or the difference is known to within the margin."""
+        return self.is_equal or self.better is not None
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The two runs."""
+        return self.sample.runs[self.pair[0]], self.sample.runs[self.pair[1]]
+
+    def look(self, config: SettleConfig, labels: pl.DataFrame, number: int, num_pairs: int) -> None:
+        """Look for the ``number``-th time; the intervals of all ``num_pairs`` pairs of all datasets hold together."""
+        counts, alpha = self.sample.counts, 1 - config.confidence
+        one = differences(config, self.sample, labels, counts[number - 1], self.pair)
+        critical = critical_values(config.boundary, counts, alpha / num_pairs)
+        self.seen = look(one.values, counts[:number], critical[:number], one.differs)
+        self.differences = one
+        self.is_equal |= bool(self.seen.is_settled(config.equivalence_margin)[-1])
+        divisor = largest_divisor(one.values, counts, number, config.boundary, alpha, num_pairs, one.differs)
+        if divisor > self.divisor:
+            self.divisor, self.sign = divisor, float(self.seen.means[-1])
+
+
+def _decide(states: Sequence[PairState]) -> None:
+    """Name the better run of each pair that Holm's procedure decides."""
+    for state, is_rejected in zip(states, rejected([state.divisor for state in states]), strict=True):
+        if is_rejected and state.better is None:
+            state.better = state.names[0 if state.sign > 0 else 1]
+
+
+def unbeaten(states: Sequence[PairState], sample: DatasetSample) -> list[str]:
+    """Return the runs of a dataset to which no other is better so far."""
+    here = [state for state in states if state.sample is sample and state.better is not None]
+    beaten = {name for state in here for name in state.names if name != state.better}
+    return [run for run in sample.runs if run not in beaten]
+
+
+def is_done(states: Sequence[PairState], sample: DatasetSample) -> bool:
+    """Return whether a dataset is settled: its best run, or that the best ones are equal to within the margin.
+
+    It is not where each run is beaten by another, as looks at different questions may say in error.
+    """
+    runs = unbeaten(states, sample)
+    return bool(runs) and all(
+        state.is_settled for state in states if state.sample is sample and set(state.names) <= set(runs)
+    )
+
+
+def _looks(
+    config: SettleConfig, inputs: Inputs, samples: Sequence[DatasetSample], costs: pl.DataFrame | None
+) -> list[Row]:
+    """Look until every dataset is settled; return the rows of INTERIM_ANALYSES, look by look.
+
+    ``costs`` are COSTS of the auxiliary labels: ``max_cost`` is for these and all looks.
+    """
+    states = [PairState(sample=sample, pair=pair) for sample in samples for pair in sample.pairs]
+    numbers = [0] * len(samples)
+    rows, last = list[Row](), [list[Row]() for _ in samples]
+    while going := [
+        index for index, sample in enumerate(samples) if _goes_on(states, sample, numbers[index])
+    ]:
+        for index in going:
+            numbers[index] += 1
+        parts = [one.first(one.counts[number - 1]) for one, number in zip(samples, numbers, strict=True)]
+        read = pl.concat(part.filter(pl.col("weight") > 0) for part in parts)
+        labels, price, costs = _labels(config, inputs, read, costs)
+        looked = {index: [state for state in states if state.sample is samples[index]] for index in going}
+        for index, of_sample in looked.items():
+            for state in of_sample:
+                state.look(config, labels, numbers[index], len(states))
+        _decide(states)
+        for index, of_sample in looked.items():
+            last[index] = [_row(config, state, price) for state in of_sample]
+            is_last = not _goes_on(states, samples[index], numbers[index])
+            say(*(look_line(config, samples[index], row, len(samples), is_last) for row in last[index]))
+            rows += last[index]
+    _end(config, samples, states, last)
+    return rows
+
+
+def _goes_on(states: Sequence[PairState], sample: DatasetSample, num_looks: int) -> bool:
+    """Return whether a dataset is looked at once more after so many looks."""
+    return num_looks < len(sample.counts) and (not num_looks or not is_done(states, sample))
+
+
+def _end(
+    config: SettleConfig,
+    samples: Sequence[DatasetSample],
+    states: Sequence[PairState],
+    last: Sequence[Sequence[Row]],
+) -> None:
+    """Write the final verdicts into the rows of the last look at each dataset, and say what came out.
+
+    Holm's procedure may decide a pair of a dataset that is no longer looked at, once pairs of others are decided.
+    """
+    for state, row in zip(states, itertools.chain(*last), strict=True):
+        row.update(settled=state.is_settled, better=state.better)
+    for sample, (row, *_) in zip(samples, last, strict=True):
+        runs = unbeaten(states, sample) or sample.runs
+        say(*summary_lines(config, sample, row, runs, is_settled=is_done(states, sample)))
+
+
+def _row(config: SettleConfig, state: PairState, price: float | None) -> Row:
+    """Return the last look of a pair, as a row of INTERIM_ANALYSES; ``price`` is that of one reading."""
+    if state.seen is None or state.differences is None:
+        raise ValueError("there was no look yet")
+    sample, seen = state.sample, state.seen
+    mean, low, high = (float(bound[-1]) for bound in (seen.means, seen.lows, seen.highs))
+    documents = sample.first(int(seen.counts[-1]))
+    num_saved = sample.documents.height - _num_read(documents)
+    return {
+        "dataset": sample.dataset,
+        "run_a": state.names[0],
+        "run_b": state.names[1],
+        "measure": config.measure,
+        "cutoff": config.rank,
+        "look": len(seen.counts),
+        "num_queries": int(seen.counts[-1]),
+        "num_readings": _num_read(documents),
+        "num_documents": documents.height,
+        "difference": mean,
+        "low": low if np.isfinite(low) else None,
+        "high": high if np.isfinite(high) else None,
+        "settled": state.is_settled,
+        "better": state.better,
+        "auxiliary": config.auxiliary_annotator,
+        "lambda": state.differences.slope,
+        "correlation": state.differences.correlation,
+        "num_saved": num_saved,
+        "price_saved": None if price is None else price * num_saved,
+    }
+
+
+def _num_read(drawn: pl.DataFrame) -> int:
+    return int((drawn["weight"] > 0).sum())
+
+
+def _labels(
+    config: SettleConfig, inputs: Inputs, drawn: pl.DataFrame, costs: pl.DataFrame | None
+) -> tuple[pl.DataFrame, float | None, pl.DataFrame | None]:
+    """Return eRAG's labels of pairs (query_id, doc_id, label), the mean price of a reading, and the COSTS so far.
+
+    Responses of earlier looks are in the store.
+    """
+    pairs = drawn.select("query_id", "doc_id")
+    if pairs.is_empty():
+        return pairs.with_columns(label=pl.lit(0.0)), None, costs
+    finished = run_stage(config, plan_labels(config, inputs, STAGE, pairs), costs)
+    done = judge_outputs(config, inputs, finished)
+    scoring = scoring_of(done.judgements)
+    evidence = dataclasses.replace(evidence_of(inputs, done.values(inputs)), pairs=pairs, scoring=scoring)
+    labels = label_by_reader("erag", evidence)
+    check_scores(scoring, config)
+    if labels["label"].null_count():
+        raise JobError(
+            f"{labels['label'].null_count()} of {labels.height} documents were not judged: their readings or scores "
+            "ended as errors, and without them the estimate would be wrong; see what they say by jobs/annotate.py"
+        )
+    return labels.select("query_id", "doc_id", "label"), _price_of_reading(config, finished), done.costs
+
+
+def _price_of_reading(config: SettleConfig, finished: Finished) -> float | None:
+    """Return the mean price of a response, without what a server had in its cache; None where no price is given."""
+    sums = finished.responses.select(pl.col("num_prompt_tokens", "num_output_tokens").sum()).row(0)
+    price = config.reader.price_of(int(sums[0]), 0, int(sums[1]))
+    return None if price is None else price / finished.responses.height

@@ -1,0 +1,241 @@
+"""A finished job as a run of an experiment tracker: MLflow, Trackio or Weights & Biases (config key ``track``).
+
+A run has the config, the means with their intervals, the cost, and the files page, report.md and per_query.parquet.
+Where it goes, the libraries take from their own variables (MLFLOW_TRACKING_URI, TRACKIO_DIR, WANDB_MODE, ...). To add a
+tracker, write a function and add it to `TRACKERS`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import importlib
+import importlib.util
+import json
+import os
+import pathlib
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import polars as pl
+import pyarrow.fs as pafs
+import xxhash
+
+from erag_ray.config import JobConfig
+from erag_ray.errors import InputError, JobError
+from erag_ray.extensions import Extension
+from erag_ray.logs import say
+from erag_ray.progress import stage_progress
+from erag_ray.registry import suggestion
+from erag_ray.schemas import COSTS, MEANS, PER_QUERY
+from erag_ray.stages import JOB_STAGES
+from erag_ray.store import TableStore
+from erag_ray.user_code import one_line
+
+PROJECT = "erag_ray"
+"""The experiment or project, unless the tracker's own variable names another."""
+MAX_NAME = 200
+MAX_VALUE = 5000
+COST_COLUMNS = (
+    "num_requests",
+    "num_reader_calls",
+    "num_prompt_tokens",
+    "num_output_tokens",
+    "price",
+    "seconds",
+    "device_seconds",
+)
+REPORT = ("report", "report.md")
+INSTALL = "pip install -e '.[trackers]'"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TrackedRun:
+    """All that a tracker gets.
+
+    Attributes:
+        name: last part of the job's ``out``.
+        settings: the config, a value for each key with dots; lists as JSON.
+        metrics: means, bounds of their intervals, and costs.
+        folder: a local folder with the report and per_query.parquet.
+    """
+
+    name: str
+    settings: Mapping[str, str | float | bool]
+    metrics: Mapping[str, float]
+    folder: pathlib.Path
+
+
+def check_tracker(config: JobConfig) -> None:
+    """Check that the job's tracker is known, and its library installed.
+
+    Raises:
+        InputError: it is not.
+    """
+    if config.track is None:
+        return
+    if config.track not in TRACKERS:
+        text = f"track: unknown tracker {config.track!r}; known: {', '.join(TRACKERS)}"
+        raise InputError([text + suggestion(config.track, TRACKERS)])
+    spec = importlib.util.find_spec(config.track)
+    # wandb and trackio may be names of folders with runs, which Python takes for packages without code
+    if spec is None or spec.origin is None:
+        raise InputError(
+            [f"track: {config.track} is not installed: {INSTALL}, or pip install {config.track}"]
+        )
+
+
+def track(config: JobConfig) -> None:
+    """Log a finished job to its tracker; do nothing without one.
+
+    Raises:
+        JobError: the tracker fails; all tables and the report stay.
+    """
+    if config.track is None:
+        return
+    with (
+        stage_progress(f"logging to {config.track}", show=config.progress),
+        tempfile.TemporaryDirectory() as folder,
+    ):
+        run = _tracked(config, pathlib.Path(folder))
+        try:
+            # standard output is for the job's own tables
+            with contextlib.redirect_stdout(sys.stderr):
+                TRACKERS[config.track](run)
+        except Exception as error:
+            reason = one_line(f"{type(error).__name__}: {error}")
+            advice = f"the job is finished and everything is in {config.out}; start the same command again to log it"
+            raise JobError(f"track: {config.track}: {reason}; {advice}") from error
+    say(f"logged to {config.track}: run {run.name}, {len(run.metrics):,} metrics")
+
+
+def _tracked(config: JobConfig, folder: pathlib.Path) -> TrackedRun:
+    store = TableStore(config.out)
+    for name in REPORT:
+        if store.folder.exists(name):
+            _copy(store, name, folder)
+    store.read(PER_QUERY).write_parquet(folder / "per_query.parquet")
+    return TrackedRun(
+        name=os.path.basename(config.out.rstrip("/")) or PROJECT,
+        settings={safe_name(key): _short(value) for key, value in _flat(dataclasses.asdict(config))},
+        metrics={**_means(store.read(MEANS)), **_costs(config.out)},
+        folder=folder,
+    )
+
+
+def _copy(store: TableStore, name: str, folder: pathlib.Path) -> None:
+    """Copy a file or folder of the job's ``out``, which may be on an object store."""
+    target = str(folder / name)
+    if name.endswith(".md"):
+        pathlib.Path(target).write_bytes(store.folder.read_bytes(name))
+        return
+    local = pafs.LocalFileSystem()
+    pafs.copy_files(
+        store.folder.at(name), target, source_filesystem=store.folder.filesystem, destination_filesystem=local
+    )
+
+
+def _flat(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str | float | bool]]:
+    """Yield the keys of a config with dots, and their values."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{path}{name}.")
+        elif isinstance(value, list | tuple) or value is None:
+            yield f"{path}{name}", json.dumps(value, default=str)
+        else:
+            yield f"{path}{name}", value
+
+
+def _short(value: str | float | bool) -> str | float | bool:
+    """Cut a text to what MLflow takes as a parameter."""
+    return f"{value[: MAX_VALUE - 3]}..." if isinstance(value, str) and len(value) > MAX_VALUE else value
+
+
+def _means(means: pl.DataFrame) -> dict[str, float]:
+    """Return name -> value of each mean, and of the bounds of its interval under ``NAME/low`` and ``NAME/high``.
+
+    Names are DATASET/RUN/ANNOTATOR/depth_DEPTH/MEASURE_CUTOFF, with _pool for the measures whose ideal is the pool.
+    """
+    metrics: dict[str, float] = {}
+    for row in means.iter_rows(named=True):
+        ideal = "_pool" if row["ideal"] == "pool" else ""
+        measure = f"{row['measure']}_{row['cutoff']}{ideal}"
+        name = safe_name(row["dataset"], row["run_id"], row["annotator"], f"depth_{row['depth']}", measure)
+        values = {"": row["mean"], "/low": row["low"], "/high": row["high"]}
+        metrics.update({f"{name}{end}": value for end, value in values.items() if value is not None})
+    return metrics
+
+
+def safe_name(*words: str) -> str:
+    """Join words by slashes to a name that every tracker accepts: letters, digits, ``_.- ``.
+
+    Names of which something had to be replaced or cut end in a hash, so that no two words share a name.
+    """
+    name = "/".join(word.replace("/", "_") for word in words)
+    safe = re.sub(r"[^\w./ -]", "_", name, flags=re.ASCII)[:MAX_NAME]
+    is_same = safe == "/".join(words)
+    return safe if is_same else f"{safe}-{xxhash.xxh3_64_hexdigest(repr(words).encode())[:8]}"
+
+
+def _costs(out: str) -> dict[str, float]:
+    """Return cost/STAGE/COLUMN -> the sum over the jobs and models of a stage."""
+    metrics: dict[str, float] = {}
+    for stage in JOB_STAGES:
+        store = TableStore("/".join([out.rstrip("/"), stage]))
+        if store.is_sealed(COSTS):
+            sums = store.read(COSTS).select(pl.col(COST_COLUMNS).sum(), has_price=pl.col("price").count() > 0)
+            row = sums.row(0, named=True)
+            names = [name for name in COST_COLUMNS if name != "price" or row["has_price"]]
+            metrics.update({f"cost/{stage}/{name}": float(row[name]) for name in names})
+    return metrics
+
+
+def _to_mlflow(run: TrackedRun) -> None:
+    mlflow: Any = importlib.import_module("mlflow")
+    if not os.environ.keys() & {"MLFLOW_EXPERIMENT_NAME", "MLFLOW_EXPERIMENT_ID"}:
+        mlflow.set_experiment(PROJECT)
+    with mlflow.start_run(run_name=run.name):
+        mlflow.log_params(dict(run.settings))
+        mlflow.log_metrics(dict(run.metrics))
+        mlflow.log_artifacts(str(run.folder))
+
+
+def _to_trackio(run: TrackedRun) -> None:
+    trackio: Any = importlib.import_module("trackio")
+    project = os.environ.get("TRACKIO_PROJECT", PROJECT)
+    trackio.init(
+        project=project, name=run.name, config=dict(run.settings), auto_log_cpu=False, auto_log_gpu=False
+    )
+    try:
+        trackio.log(dict(run.metrics))
+        artifact = trackio.Artifact(_artifact_name(run), "report")
+        artifact.add_dir(str(run.folder))
+        trackio.log_artifact(artifact)
+    finally:
+        trackio.finish()
+
+
+def _to_wandb(run: TrackedRun) -> None:
+    wandb: Any = importlib.import_module("wandb")
+    project = os.environ.get("WANDB_PROJECT", PROJECT)
+    with wandb.init(project=project, name=run.name, config=dict(run.settings)) as logged:
+        logged.summary.update(dict(run.metrics))
+        artifact = wandb.Artifact(_artifact_name(run), type="report")
+        artifact.add_dir(str(run.folder))
+        logged.log_artifact(artifact)
+
+
+def _artifact_name(run: TrackedRun) -> str:
+    return re.sub(r"[^\w.-]", "_", run.name, flags=re.ASCII)[:MAX_NAME]
+
+
+TRACKERS: dict[str, Callable[[TrackedRun], None]] = {
+    "mlflow": _to_mlflow,
+    "trackio": _to_trackio,
+    "wandb": _to_wandb,
+}
+
+EXTENSION = Extension(name="track", check=check_tracker, finish=track)

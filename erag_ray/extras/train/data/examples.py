@@ -1,0 +1,317 @@
+"""Loading and checking of EXAMPLES and their CORPUS, into Arrow files that workers memory-map."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+import pyarrow as pa
+
+from erag_ray.datasets import Dataset, LoadedQueries, load_queries, load_reading_comprehension, sample
+from erag_ray.extras.train.config import ExamplesConfig, TrainConfig
+from erag_ray.extras.train.schemas import EXAMPLES
+from erag_ray.files import NUM_NAMED, Diagnostics
+from erag_ray.inputs import check_inputs, gold_lists, resolve_gold
+from erag_ray.kinds import ABSTAINS
+from erag_ray.passages import CORPUS_COLUMNS
+from erag_ray.runs import ENTRY_COLUMNS, RUN_COLUMNS, load_corpus, load_run, resolve_pages
+from erag_ray.schemas import CORPUS
+from erag_ray.scores import JUDGED, score_named
+from erag_ray.store import (
+    Folder,
+    TableStore,
+    file_stamp,
+    open_mapped,
+    read_manifest,
+    whole_manifest,
+    write_mapped,
+)
+
+ROWS = pl.List(pl.Int32)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Examples:
+    """Examples and their passages, memory-mapped, and the properties of their datasets."""
+
+    table: pa.Table
+    corpus: pa.Table
+    datasets: Mapping[str, Dataset]
+    notes: Sequence[str] = ()
+
+    @property
+    def num_rows(self) -> int:
+        """The number of questions."""
+        return int(self.table.num_rows)
+
+    @property
+    def dataset_names(self) -> list[str]:
+        """The dataset of every question."""
+        names: list[str] = self.table.column("dataset").to_pylist()
+        return names
+
+
+def prepare_examples(config: TrainConfig) -> dict[str, Examples]:
+    """Return the examples of training and evaluation (keys train, dev), from the files or as sealed in ``out``.
+
+    Raises:
+        InputError: all errors in the files; nothing is written then.
+    """
+    diagnostics = Diagnostics()
+    loaded = {
+        name: _load(config, name, diagnostics) for name in ("train", "dev") if not _is_sealed(config, name)
+    }
+    diagnostics.raise_errors()
+    for name, (frame, corpus, datasets) in loaded.items():
+        folder = _folder(config, name)
+        TableStore(str(folder)).folder.delete("manifest.json")
+        write_mapped(frame, EXAMPLES, folder / "examples.arrow")
+        write_mapped(corpus, CORPUS, folder / "corpus.arrow")
+        content = {
+            "settings": _settings(config, name),
+            "datasets": {key: dataclasses.asdict(dataset) for key, dataset in datasets.items()},
+            "notes": list(diagnostics.warnings),
+        }
+        TableStore(str(folder)).write_manifest(content)
+    return {name: open_examples(config, name) for name in ("train", "dev")}
+
+
+def open_examples(config: TrainConfig, name: str) -> Examples:
+    """Open the sealed examples called ``name`` (train, dev)."""
+    folder = _folder(config, name)
+    manifest = read_manifest(Folder(str(folder)))
+    return Examples(
+        table=open_mapped(folder / "examples.arrow"),
+        corpus=open_mapped(folder / "corpus.arrow"),
+        datasets={key: Dataset(**properties) for key, properties in manifest["datasets"].items()},
+        notes=manifest["notes"],
+    )
+
+
+def file_stamps(config: ExamplesConfig) -> dict[str, str]:
+    """Return file -> stamp (size and time)."""
+    return {path: file_stamp(path) for key in config.PATHS for path in getattr(config, key)}
+
+
+def _folder(config: TrainConfig, name: str) -> pathlib.Path:
+    return pathlib.Path(config.out, "data", name)
+
+
+def _is_sealed(config: TrainConfig, name: str) -> bool:
+    folder = _folder(config, name)
+    manifest = whole_manifest(Folder(str(folder)), form={"settings": dict, "datasets": dict, "notes": list})
+    if manifest is None or manifest["settings"] != _settings(config, name):
+        return False
+    try:
+        return all(open_mapped(folder / f"{table}.arrow") is not None for table in ("examples", "corpus"))
+    except (OSError, pa.ArrowException):
+        # damaged: made again
+        return False
+
+
+def _settings(config: TrainConfig, name: str) -> dict[str, Any]:
+    """Return all that the examples depend on, as JSON values."""
+    examples, (depth, num_gold) = getattr(config, name), _sizes(config, name)
+    sizes = {"depth": depth, "num_gold": num_gold, "seed": config.seed}
+    titles = {} if config.reader.titles else {"titles": False}
+    return {**examples.settings(), "files": file_stamps(examples), **sizes, **titles}
+
+
+def _sizes(config: TrainConfig, name: str) -> tuple[int, int]:
+    """Return the most passages and the most gold passages of a question in any stage (for dev: the last one)."""
+    stages = config.curriculum if name == "train" else config.curriculum[-1:]
+    return max(max(stage.num_passages) for stage in stages), max(stage.num_gold for stage in stages)
+
+
+def _load(
+    config: TrainConfig, name: str, diagnostics: Diagnostics
+) -> tuple[pl.DataFrame, pl.DataFrame, Mapping[str, Dataset]]:
+    """Load EXAMPLES, CORPUS and datasets of train or dev."""
+    examples, (depth, num_gold) = getattr(config, name), _sizes(config, name)
+    if examples.is_empty:
+        if name == "train":
+            diagnostics.error("no training questions", "train: no question files. Set queries or given")
+        return pl.DataFrame(EXAMPLES.empty()), pl.DataFrame(schema=CORPUS_COLUMNS), {}
+    loaded, given_passages = _questions(examples, diagnostics)
+    for score in loaded.queries["score"].unique().sort():
+        _check_score(name, score, diagnostics)
+    queries = sample(loaded.queries, examples.num_questions, config.seed)
+    runs, corpus = _passages(examples, loaded, queries, given_passages, depth, diagnostics)
+    with_gold = queries if num_gold else queries.clear()
+    loaded = resolve_gold(loaded, corpus, diagnostics)
+    gold = gold_lists(with_gold, loaded.provenance, corpus, num_gold)
+    prompt_corpus = corpus if config.reader.titles else corpus.with_columns(title=pl.lit(""))
+    frame, used = _joined(queries, runs, gold, prompt_corpus, loaded)
+    _check_lists(name, frame, depth, num_gold, diagnostics)
+    added = unanswerable(frame, examples.unanswerable_share, config.seed)
+    if examples.unanswerable_share and added.is_empty():
+        text = "no question has passages that are not also its own. Leave unanswerable_share out"
+        diagnostics.error("config key unanswerable_share", f"{name}.unanswerable_share: {text}")
+    return pl.concat([frame, added]), used, loaded.datasets
+
+
+def unanswerable(frame: pl.DataFrame, share: float, seed: int) -> pl.DataFrame:
+    """Return further EXAMPLES without an answer: a sample of the questions, each with passages of another one.
+
+    A question gets the passages retrieved for the next one of its dataset, in a shuffled order, less those in its own
+    list and its gold passages. One that is left without any is not added.
+
+    Args:
+        frame: EXAMPLES.
+        share: of the questions.
+        seed: of the sample and the order.
+    """
+    order = frame.sample(fraction=1.0, shuffle=True, seed=seed)
+    following = pl.col("passages").shift(-1).fill_null(pl.col("passages").first()).over("dataset")
+    foreign = order.with_columns(
+        following.list.set_difference("passages").list.set_difference("gold").list.sort().alias("passages"),
+        query_id=pl.col("query_id") + f":{ABSTAINS}",
+        answers=pl.lit([ABSTAINS], dtype=pl.List(pl.String)),
+        gold=pl.lit([], dtype=ROWS),
+        evidence=pl.lit([], dtype=pl.List(pl.String)),
+    )
+    with_passages = foreign.filter(pl.col("passages").list.len() > 0)
+    return with_passages.head(round(share * frame.height)).select(frame.columns)
+
+
+def _check_score(name: str, score: str, diagnostics: Diagnostics) -> None:
+    try:
+        score_named(score)
+    except ValueError as error:
+        diagnostics.error("config key score", f"{name}.score: {error}")
+    if score in JUDGED:
+        text = (
+            f"{name}.score: {score} needs a judge, and training has none. Choose another score, such as match"
+        )
+        diagnostics.error("config key score", text)
+
+
+def _questions(config: ExamplesConfig, diagnostics: Diagnostics) -> tuple[LoadedQueries, pl.DataFrame]:
+    """Load the questions of both kinds of files, and the passages of reading comprehension files."""
+    given, passages = load_reading_comprehension(
+        config.given, diagnostics, dataset=config.dataset, score=config.score
+    )
+    if not config.queries:
+        return given, passages
+    loaded = load_queries(
+        config.queries,
+        diagnostics,
+        format=config.query_format,
+        dataset=config.dataset,
+        score=config.score,
+        triviaqa_questions=config.triviaqa_questions,
+    )
+    frames = {
+        key: pl.concat([getattr(loaded, key), getattr(given, key)])
+        for key in ("queries", "provenance", "page_sets", "evidence")
+    }
+    return LoadedQueries(**frames, datasets={**given.datasets, **loaded.datasets}), passages
+
+
+def _passages(
+    config: ExamplesConfig,
+    loaded: LoadedQueries,
+    queries: pl.DataFrame,
+    given_passages: pl.DataFrame,
+    depth: int,
+    diagnostics: Diagnostics,
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return RUNS of the questions, cut at ``depth``, and the CORPUS of their passages and gold passages."""
+    given = given_passages.join(queries, left_on="doc_id", right_on="query_id", how="semi")
+    lists = _given_lists(given)
+    if not (config.run or config.passages) or not depth:
+        return lists.filter(pl.col("rank") <= depth), given
+    entries = _entries(config, diagnostics)
+    needed = entries.join(queries, on="query_id", how="semi").filter(
+        (pl.col("rank") <= depth) | pl.col("page_id").is_not_null()
+    )
+    gold = loaded.provenance.join(queries, on="query_id", how="semi")
+    num_before = diagnostics.num_errors
+    corpus = load_corpus(config.passages, needed, diagnostics, gold=gold)
+    readable = bool(corpus.height) or diagnostics.num_errors == num_before
+    runs = resolve_pages(needed, corpus, diagnostics if readable else Diagnostics())
+    retrieved = queries.join(given_passages, left_on="query_id", right_on="doc_id", how="anti")
+    checked = runs if runs.height else entries.select(RUN_COLUMNS.names())
+    if readable and checked.height:
+        check_inputs(retrieved, checked, corpus, diagnostics, depth=depth)
+    return pl.concat([runs, lists]).filter(pl.col("rank") <= depth), pl.concat([corpus, given])
+
+
+def _given_lists(passages: pl.DataFrame) -> pl.DataFrame:
+    columns = {
+        "run_id": pl.lit("given"),
+        "query_id": pl.col("doc_id"),
+        "rank": pl.lit(1, pl.Int32),
+        "doc_id": pl.col("doc_id"),
+        "score": pl.lit(None, pl.Float64),
+    }
+    return passages.select(**columns).cast(RUN_COLUMNS)
+
+
+def _entries(config: ExamplesConfig, diagnostics: Diagnostics) -> pl.DataFrame:
+    """Load the lists of all run files; record an error for each question in two of them."""
+    files = [load_run(path, path, diagnostics, ties=config.trec_ties) for path in config.run]
+    entries = pl.concat([pl.DataFrame(schema=ENTRY_COLUMNS), *files])
+    repeated = (
+        entries.select("run_id", "query_id")
+        .unique(maintain_order=True)
+        .filter(pl.col("query_id").is_duplicated())
+    )
+    texts = [
+        f"{path}: query {query!r} also has a list in another run file" for path, query in repeated.iter_rows()
+    ]
+    diagnostics.error("questions in several run files", *texts[:NUM_NAMED], count=len(texts))
+    return entries
+
+
+def _joined(
+    queries: pl.DataFrame, runs: pl.DataFrame, gold: pl.DataFrame, corpus: pl.DataFrame, loaded: LoadedQueries
+) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Return EXAMPLES, and the passages that they refer to by row."""
+    query_ids = queries.select("query_id")
+    lists = pl.concat([runs.select("query_id", "doc_id"), gold.select("query_id", "doc_id")])
+    used = corpus.join(
+        lists.join(query_ids, on="query_id", how="semi"), on="doc_id", how="semi", maintain_order="left"
+    )
+    rows = used.select("doc_id", row=pl.int_range(pl.len(), dtype=pl.Int32))
+    spans = loaded.evidence.group_by("query_id", maintain_order=True).agg(evidence=pl.col("span"))
+    frame = (
+        queries.join(_row_lists(runs, rows, "passages"), on="query_id", how="left", maintain_order="left")
+        .join(_row_lists(gold, rows, "gold"), on="query_id", how="left", maintain_order="left")
+        .join(spans, on="query_id", how="left", maintain_order="left")
+    )
+    empty = [
+        pl.col(name).fill_null(pl.lit([], dtype=kind))
+        for name, kind in (("passages", ROWS), ("gold", ROWS), ("evidence", pl.List(pl.String)))
+    ]
+    return frame.with_columns(empty).select(EXAMPLES.columns.names), used
+
+
+def _row_lists(lists: pl.DataFrame, rows: pl.DataFrame, name: str) -> pl.DataFrame:
+    """Return query_id and the rows of its documents, best first."""
+    documents = lists.join(rows, on="doc_id").sort("query_id", "rank")
+    return documents.group_by("query_id", maintain_order=True).agg(pl.col("row").alias(name))
+
+
+def _check_lists(name: str, frame: pl.DataFrame, depth: int, num_gold: int, diagnostics: Diagnostics) -> None:
+    num_passages = pl.col("passages").list.len()
+    if not depth or diagnostics.num_errors:
+        return
+    empty = frame.filter((num_passages == 0) & (pl.col("gold").list.len() == 0))["query_id"]
+    if len(empty) and name == "train":
+        reason = "neither a list in a run file nor a gold passage" if num_gold else "no list in a run file"
+        texts = [
+            f"{name}: query {query_id!r} has no passages: {reason}" for query_id in empty.head(NUM_NAMED)
+        ]
+        diagnostics.error("training questions without passages", *texts, count=len(empty))
+    short = frame.filter((num_passages > 0) & (num_passages < depth)).height
+    if short:
+        diagnostics.warning(f"{name}: lists of fewer than {depth} passages", count=short)
+    without_gold = frame.filter(pl.col("gold").list.len() == 0).height
+    if num_gold and without_gold:
+        diagnostics.warning(
+            f"{name}: questions without a gold passage, which get their list only", count=without_gold
+        )

@@ -1,0 +1,75 @@
+"""Evaluation during training: dev questions through the reader's rendering, batching and decoding, by their scores."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import torch
+import torch.distributed as dist
+
+from erag_ray.datasets import sample
+from erag_ray.extras.train.config import TrainConfig
+from erag_ray.extras.train.data.batches import listed, read_passages
+from erag_ray.extras.train.data.examples import Examples
+from erag_ray.extras.train.reader import TrainedReader
+from erag_ray.requests import Form, Request
+from erag_ray.scores import score_named, score_outputs
+from erag_ray.store import as_frame
+
+
+class DevQuestions:
+    """The dev questions with the last stage's settings: its largest num_passages, its num_gold, no cropping."""
+
+    def __init__(self, config: TrainConfig, examples: Examples, readers: Mapping[str, TrainedReader]) -> None:
+        self.config = config
+        self.examples = examples
+        self.readers = readers
+        frame = as_frame(examples.table.select(["query_id", "dataset"])).with_row_index("row")
+        parts = frame.partition_by("dataset", as_dict=True, maintain_order=True)
+        self._rows = {
+            str(name): sample(part, config.eval_questions, config.seed)["row"].to_list()
+            for (name,), part in sorted(parts.items())
+        }
+
+    @property
+    def datasets(self) -> list[str]:
+        """Names of the datasets."""
+        return list(self._rows)
+
+    def scores(self, rank: int, num_workers: int) -> dict[str, float]:
+        """Return the mean score of each dataset (``dev_<name>``) and the mean of these (``dev``), over all workers."""
+        sums = np.array([self._sum(name, rank, num_workers) for name in self.datasets])
+        if num_workers > 1:
+            device = next(iter(self.readers.values())).model.model.device
+            total = torch.tensor(sums, device=device)
+            dist.all_reduce(total)
+            sums = total.cpu().numpy()
+        means = [float(total) / len(rows) for total, rows in zip(sums, self._rows.values(), strict=True)]
+        return {
+            "dev": sum(means) / len(means),
+            **{f"dev_{n}": m for n, m in zip(self.datasets, means, strict=True)},
+        }
+
+    def _sum(self, name: str, rank: int, num_workers: int) -> float:
+        """Return the sum of the scores of one worker's questions of a dataset."""
+        model, form = self.readers[name]
+        records = self.examples.table.take(
+            pa.array(self._rows[name][rank::num_workers], pa.int64())
+        ).to_pylist()
+        prompts = model.render([self._request(form, record) for record in records])
+        outputs = [""] * len(records)
+        for rows in model.batches(prompts):
+            for row, output in zip(rows, model.generate([prompts[row] for row in rows]), strict=True):
+                outputs[row] = output.text
+        return sum(
+            score_outputs([text], [record["answers"]], score_named(record["score"]))[0] or 0.0
+            for text, record in zip(outputs, records, strict=True)
+        )
+
+    def _request(self, form: Form, record: Mapping[str, Any]) -> Request:
+        stage = self.config.curriculum[-1]
+        rows = listed(record["passages"], record["gold"], max(stage.num_passages), stage.num_gold)
+        return Request.of(form, record["question"], read_passages(self.examples.corpus, rows))

@@ -1,0 +1,299 @@
+"""The training loop: one process, or one of several data-parallel workers of torch.distributed.
+
+The loss of a step is the sum of the token cross-entropies divided by the number of target tokens, both over all workers
+and micro-batches; gradients are summed in the same way, by one all-reduce per step. Except for rounding and dropout,
+the result does not depend on the number of workers or the micro-batches; a worker without questions contributes zeros.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import pathlib
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.distributed as dist
+from transformers.modeling_outputs import BaseModelOutput
+
+from erag_ray.errors import JobError
+from erag_ray.extras.train.checkpoints import Checkpoints, State, recover
+from erag_ray.extras.train.config import TrainConfig
+from erag_ray.extras.train.data.batches import Batches, Sample, micro_batches
+from erag_ray.extras.train.data.curriculum import Curriculum
+from erag_ray.extras.train.data.examples import open_examples
+from erag_ray.extras.train.evaluation import DevQuestions
+from erag_ray.extras.train.log import TrainingLog
+from erag_ray.extras.train.reader import load_readers, save_reader
+from erag_ray.models.local import DEFAULT_LIMITS, free_memory, is_out_of_memory
+from erag_ray.models.t5 import encode_prompts
+
+NO_TARGET = -100
+
+
+class Totals(NamedTuple):
+    """Sums over all workers and micro-batches of a step."""
+
+    loss: float
+    num_targets: float
+    num_tokens: float
+    num_without_memory: float
+    """Workers that ran out of memory."""
+
+
+class Trainer:
+    """Model, optimiser and data of one worker."""
+
+    def __init__(self, config: TrainConfig, model_folder: str) -> None:
+        self.config = config
+        self.out = pathlib.Path(config.out)
+        train, dev = open_examples(config, "train"), open_examples(config, "dev")
+        self.readers = load_readers(config.reader, model_folder, {**dev.datasets, **train.datasets})
+        self.model: Any = next(iter(self.readers.values())).model.model
+        if config.gradient_checkpointing:
+            self.model.get_encoder().activation_checkpointing_enable({"use_reentrant": False})
+        self.curriculum = Curriculum(config, train.dataset_names)
+        self.batches = Batches(train, self.curriculum, self.readers)
+        self.dev = DevQuestions(config, dev, self.readers)
+        self.gradients = flat_gradients(self.model)
+        self.optimizer = make_optimizer(self.model, config)
+        self.checkpoints = Checkpoints(self.out / "checkpoints")
+        self.log = TrainingLog(self.out, self.dev.datasets)
+
+    def run(self) -> State:
+        """Train from the newest checkpoint, or from the start, to the end; the result is in ``reader/``.
+
+        Raises:
+            JobError: the loss is not finite, or something could not be saved.
+            InputError: the checkpoint is of another model.
+        """
+        state, seconds = self._begin()
+        started = time.monotonic() - seconds
+        for step, samples in self._samples(state.step):
+            values = self._step(step, samples)
+            state = State(step=step + 1, best_score=state.best_score, best_step=state.best_step)
+            if self._is_due(state.step, self.config.eval_steps) and self.dev.datasets:
+                scores = self._evaluate()
+                state = self._keep_best(state, scores["dev"])
+                values |= scores
+            if is_main():
+                self.log.add({**values, "seconds": round(time.monotonic() - started, 3)})
+            if self._is_due(state.step, self.config.save_steps):
+                on_main_worker(lambda state=state: self.checkpoints.save(self.model, self.optimizer, state))
+        if not self.dev.datasets:
+            on_main_worker(self._save_reader)
+        return state
+
+    def _is_due(self, step: int, every: int) -> bool:
+        return step % every == 0 or step == self.curriculum.num_steps
+
+    def _begin(self) -> tuple[State, float]:
+        """Return the state to resume from, and the seconds spent until there."""
+        on_main_worker(self._clean)
+        state, lines = self.checkpoints.restore(self.model, self.optimizer)
+        seconds = 0.0
+        if is_main():
+            seconds = self.log.resume(state.step)
+            for line in lines:
+                self.log.say(line)
+            if state.step:
+                self.log.say(f"resuming after step {state.step:,} of {self.curriculum.num_steps:,}")
+        return state, seconds
+
+    def _clean(self) -> None:
+        """Remove unfinished files of a killed process."""
+        recover(self.out / "reader")
+        self.checkpoints.clean()
+
+    def _samples(self, first: int) -> Iterator[tuple[int, list[Sample]]]:
+        """Yield this worker's samples of each step; the next step's are prepared in a thread."""
+        with ThreadPoolExecutor(1) as pool:
+            steps = range(first, self.curriculum.num_steps)
+            waiting = [pool.submit(self.batches.share, step, *rank_and_size()) for step in steps[:1]]
+            for step in steps:
+                samples = waiting.pop().result()
+                if step + 1 < steps.stop:
+                    waiting.append(pool.submit(self.batches.share, step + 1, *rank_and_size()))
+                yield step, samples
+
+    def _step(self, step: int, samples: Sequence[Sample]) -> dict[str, object]:
+        """Do one optimiser step; return its line of the log."""
+        # seed dropout by the step, so that resuming needs no generator state
+        seed = np.random.SeedSequence([self.config.seed, step, rank_and_size()[0]])
+        torch.manual_seed(int(seed.generate_state(1)[0]))
+        totals = self._backward(samples)
+        if totals.num_without_memory:
+            raise JobError(self._out_of_memory(step))
+        self.gradients /= totals.num_targets
+        norm = float(self.gradients.norm())
+        loss = totals.loss / totals.num_targets
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            raise JobError(self._not_finite(step, loss, norm))
+        self.gradients *= min(1.0, self.config.max_grad_norm / (norm + 1e-6))
+        rate = self.curriculum.learning_rate(step)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.optimizer.step()
+        return {
+            "step": step + 1,
+            "stage": self.curriculum.position(step).stage + 1,
+            "loss": loss,
+            "gradient_norm": norm,
+            "learning_rate": rate,
+            "tokens": int(totals.num_tokens),
+        }
+
+    def _backward(self, samples: Sequence[Sample]) -> Totals:
+        """Sum gradients (in place), loss and tokens over all micro-batches of all workers."""
+        self.model.train()
+        self.gradients.zero_()
+        sums = torch.zeros(4, dtype=torch.float64, device=self.gradients.device)
+        if not self._has_memory_for(samples, sums):
+            free_memory()
+            # still take part in the all-reduce: the other workers wait for it
+            sums[3] = 1
+        if dist.is_initialized():
+            dist.all_reduce(self.gradients)
+            dist.all_reduce(sums)
+        return Totals(*sums.tolist())
+
+    def _has_memory_for(self, samples: Sequence[Sample], sums: torch.Tensor) -> bool:
+        """Add gradients, loss and tokens of this worker's micro-batches; return whether memory sufficed."""
+        pass_tokens = self.config.reader.batch_tokens or DEFAULT_LIMITS.tokens
+        try:
+            for batch in micro_batches(samples, self.config.micro_batch_tokens):
+                with autocast(self.config):
+                    loss = loss_sum(self.model, batch, pass_tokens)
+                loss.backward()  # type: ignore[no-untyped-call]
+                num_targets = sum(len(sample.target) for sample in batch)
+                counts = [num_targets, sum(sample.prompt.length for sample in batch), 0]
+                sums += torch.stack([loss.detach().double(), *sums.new_tensor(counts)])
+        except (MemoryError, RuntimeError) as error:
+            if not is_out_of_memory(error):
+                raise
+            return False
+        return True
+
+    def _out_of_memory(self, step: int) -> str:
+        size = self.config.micro_batch_tokens
+        return (
+            f"step {step + 1}: out of memory with micro-batches of {size} tokens. Set a smaller micro_batch_tokens "
+            "(it does not change what is learned) or gradient_checkpointing: true, and start the same command again"
+        )
+
+    def _not_finite(self, step: int, loss: float, norm: float) -> str:
+        folders = self.checkpoints.folders()
+        last = f"the last good checkpoint is {folders[-1]}" if folders else "there is no checkpoint yet"
+        return (
+            f"step {step + 1}: the loss is {loss} and the norm of its gradient {norm}: training has diverged; "
+            f"{last}.\nStart again in another out with a lower learning_rate (now {self.config.learning_rate}), a "
+            f"longer warm-up or a smaller max_grad_norm; with bf16 (now {self.config.bf16}) try without, "
+            "and start from weights that were trained in bfloat16 or float32, not float16"
+        )
+
+    def _evaluate(self) -> dict[str, float]:
+        with autocast(self.config):
+            self.model.eval()
+            return self.dev.scores(*rank_and_size())
+
+    def _keep_best(self, state: State, score: float) -> State:
+        # on a tie the later one, which was trained for longer
+        if state.best_score is not None and score < state.best_score:
+            return state
+        on_main_worker(self._save_reader)
+        return State(step=state.step, best_score=score, best_step=state.step)
+
+    def _save_reader(self) -> None:
+        dtype = self.config.scratch.dtype if self.config.scratch else "float32"
+        save_reader(next(iter(self.readers.values())), self.out / "reader", dtype)
+
+
+def loss_sum(model: Any, samples: Sequence[Sample], batch_tokens: int) -> torch.Tensor:
+    """Return the sum of the cross-entropies of all target tokens, in float32; targets are batched by length."""
+    fused = encode_prompts(model, [sample.prompt for sample in samples], batch_tokens)
+    states, mask = fused.states, fused.is_state.long()
+    by_size: dict[int, list[int]] = {}
+    for index, sample in enumerate(samples):
+        by_size.setdefault(len(sample.target).bit_length(), []).append(index)
+    losses = [
+        _loss_sum(model, states[indices], mask[indices], [samples[index].target for index in indices])
+        for indices in by_size.values()
+    ]
+    return torch.stack(losses).sum()
+
+
+def _loss_sum(
+    model: Any, states: torch.Tensor, mask: torch.Tensor, answers: Sequence[Sequence[int]]
+) -> torch.Tensor:
+    rows = [torch.tensor(answer) for answer in answers]
+    targets = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=NO_TARGET).to(
+        states.device
+    )
+    outputs = model(
+        encoder_outputs=BaseModelOutput(last_hidden_state=states),
+        attention_mask=mask,
+        decoder_input_ids=model.prepare_decoder_input_ids_from_labels(targets),
+        use_cache=False,
+    )
+    return torch.nn.functional.cross_entropy(
+        outputs.logits.float().flatten(0, 1), targets.flatten(), ignore_index=NO_TARGET, reduction="sum"
+    )
+
+
+def flat_gradients(model: Any) -> torch.Tensor:
+    """Return one vector of all gradients, of which each parameter's is a view: zeroed, reduced and scaled at once."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    flat = torch.zeros(sum(p.numel() for p in parameters), device=parameters[0].device)
+    start = 0
+    for parameter in parameters:
+        parameter.grad = flat[start : start + parameter.numel()].view_as(parameter)
+        start += parameter.numel()
+    return flat
+
+
+def make_optimizer(model: Any, config: TrainConfig) -> torch.optim.Optimizer:
+    """Return AdamW without weight decay for layer norms and biases (all vectors)."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    groups: list[dict[str, Any]] = [
+        {"params": [p for p in parameters if p.ndim > 1], "weight_decay": config.weight_decay},
+        {"params": [p for p in parameters if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return torch.optim.AdamW(groups, lr=config.learning_rate)
+
+
+def autocast(config: TrainConfig) -> contextlib.AbstractContextManager[Any]:
+    """Return torch's autocast to bfloat16, enabled by the config's bf16."""
+    kind = "cuda" if torch.cuda.is_available() else "cpu"
+    return torch.autocast(kind, dtype=torch.bfloat16, enabled=config.bf16)
+
+
+def rank_and_size() -> tuple[int, int]:
+    """Return this worker's rank and the number of workers."""
+    return (dist.get_rank(), dist.get_world_size()) if dist.is_initialized() else (0, 1)
+
+
+def is_main() -> bool:
+    """Return whether this worker is the main one, which writes the files."""
+    return rank_and_size()[0] == 0
+
+
+def on_main_worker(act: Any) -> None:
+    """Call a function on the main worker while the others wait.
+
+    Raises:
+        JobError: on all workers, if the main one raised it.
+    """
+    failed: list[str | None] = [None]
+    if is_main():
+        try:
+            act()
+        except JobError as error:
+            failed = [str(error)]
+    if dist.is_initialized():
+        dist.broadcast_object_list(failed)
+    if failed[0] is not None:
+        raise JobError(failed[0])

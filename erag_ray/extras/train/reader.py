@@ -1,0 +1,78 @@
+"""The reader in training: one model with a form for each dataset, and its saved folder."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+
+from erag_ray.config import JudgeConfig, ReaderConfig
+from erag_ray.datasets import Dataset
+from erag_ray.errors import InputError, JobError
+from erag_ray.extras.train.checkpoints import written_whole
+from erag_ray.kinds import ANSWER, Case
+from erag_ray.models import make_model
+from erag_ray.models.t5 import T5Model
+from erag_ray.requests import Form
+
+
+class TrainedReader(NamedTuple):
+    """The model, and the form of its requests for one dataset."""
+
+    model: T5Model
+    form: Form
+
+
+def load_readers(
+    config: ReaderConfig, folder: str, datasets: Mapping[str, Dataset]
+) -> dict[str, TrainedReader]:
+    """Load a reader for each dataset, with the prompts of evaluation; all share one model on this process's device.
+
+    Raises:
+        InputError: it is not a T5-style reader, or its model cannot be read.
+    """
+    model = t5_model(dataclasses.replace(config, model=folder))
+    # the engine fuses weights, which training has to change separately
+    model.uses_engine = False
+    model.load()
+    return {name: TrainedReader(model, form_for(config, dataset)) for name, dataset in datasets.items()}
+
+
+def form_for(config: ReaderConfig, dataset: Dataset) -> Form:
+    """Return the form of requests for a dataset's answers."""
+    return ANSWER.build(Case(dataset=dataset, reader=config, judge=JudgeConfig(), default_prompt="t5"))
+
+
+def t5_model(config: ReaderConfig) -> T5Model:
+    """Return a reader without its weights.
+
+    Raises:
+        InputError: it is not a T5-style reader.
+    """
+    model = make_model(config)
+    if not isinstance(model, T5Model):
+        raise InputError([f"reader.kind: only fid and ipa readers are trained, not {config.kind}"])
+    return model
+
+
+def save_reader(reader: TrainedReader, folder: pathlib.Path, dtype: str) -> None:
+    """Write model, tokenizer and generation settings as an ordinary model folder, atomically.
+
+    Raises:
+        JobError: it could not be written, or a weight is outside the range of ``dtype``.
+    """
+    torch_dtype, trained = getattr(torch, dtype), reader.model.model
+    model = trained if torch_dtype == trained.dtype else copy.deepcopy(trained).to(torch_dtype)
+    if not all(value.isfinite().all() for value in model.parameters()):
+        raise JobError(
+            f"{folder}: a weight of this model is outside the range of {dtype}. Use bfloat16 or float32"
+        )
+    settings = reader.model.decoding(reader.form.max_new_tokens)
+    with written_whole(folder) as unfinished:
+        model.save_pretrained(unfinished)
+        settings.save_pretrained(unfinished)
+        reader.model.tokenizer.save_pretrained(unfinished)

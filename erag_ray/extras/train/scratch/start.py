@@ -1,0 +1,109 @@
+"""A new T5 model and its tokenizer, as an ordinary model folder for training to start from."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import tokenizers
+import torch
+import transformers
+from huggingface_hub.errors import StrictDataclassError
+from tokenizers import decoders, models, pre_tokenizers, processors, trainers
+
+from erag_ray.errors import InputError
+from erag_ray.extras.train.checkpoints import written_whole
+from erag_ray.extras.train.config import ScratchConfig
+from erag_ray.extras.train.data.examples import Examples
+from erag_ray.extras.train.scratch.copying import start_near_copying
+from erag_ray.models.local import quiet
+from erag_ray.requests import T5, Passage, pieces
+
+PAD, END, UNKNOWN = "<pad>", "</s>", "<unk>"
+CHARACTERS = [chr(code) for code in range(32, 127)] + ["\n"]
+NOT_T5 = ("vocab_size", "dtype")
+MAX_TEXTS = 400_000
+
+
+def make_model(scratch: ScratchConfig, examples: Examples, seed: int, folder: pathlib.Path) -> None:
+    """Train a tokenizer on the examples' text, initialise weights (`start_near_copying`), and save both.
+
+    Raises:
+        InputError: T5 does not allow these sizes.
+    """
+    quiet()
+    tokenizer = train_tokenizer(_texts(examples), scratch.vocab_size)
+    try:
+        settings: dict[str, Any] = {
+            **{name: value for name, value in dataclasses.asdict(scratch).items() if name not in NOT_T5},
+            "vocab_size": len(tokenizer),
+            "tie_word_embeddings": True,
+            "pad_token_id": tokenizer.pad_token_id,
+            "eos_token_id": tokenizer.eos_token_id,
+            "decoder_start_token_id": tokenizer.pad_token_id,
+        }
+        config = transformers.T5Config(**settings)
+        torch.manual_seed(seed)
+        model = transformers.T5ForConditionalGeneration(config)
+        start_near_copying(model, _marks(tokenizer))
+    except (ValueError, KeyError, StrictDataclassError) as error:
+        raise InputError([f"scratch: T5 does not allow these sizes: {error}"]) from error
+    with written_whole(folder) as unfinished:
+        model.save_pretrained(unfinished)
+        tokenizer.save_pretrained(unfinished)
+
+
+def _template() -> list[str]:
+    """Return the words of the prompt template, which open question, title and text."""
+    return [piece.text for piece in pieces(T5, "", [Passage("a", "a")]) if piece.kind == "template"]
+
+
+def _marks(tokenizer: transformers.PreTrainedTokenizerFast) -> list[int]:
+    """Return the tokens of the template's words; none if any of them is not a single token."""
+    encoded = [tokenizer.encode(text.strip(" :"), add_special_tokens=False) for text in _template()]
+    return [ids[0] for ids in encoded] if all(len(ids) == 1 for ids in encoded) else []
+
+
+def train_tokenizer(texts: Iterator[str], vocab_size: int) -> transformers.PreTrainedTokenizerFast:
+    """Train a BPE tokenizer: words and numbers keep their leading blank and case, punctuation marks are separate.
+
+    Decoding restores text of known characters exactly, except for leading blanks.
+    """
+    tokenizer = tokenizers.Tokenizer(models.BPE(unk_token=UNKNOWN))
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Metaspace(), pre_tokenizers.Punctuation("isolated")]
+    )
+    tokenizer.decoder = decoders.Metaspace()
+    trainer = trainers.BpeTrainer(
+        vocab_size=vocab_size,
+        special_tokens=[PAD, END, UNKNOWN],
+        initial_alphabet=CHARACTERS,
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single=f"$A {END}", pair=f"$A {END} $B {END}", special_tokens=[(END, tokenizer.token_to_id(END))]
+    )
+    return transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token=PAD,
+        eos_token=END,
+        unk_token=UNKNOWN,
+        clean_up_tokenization_spaces=False,
+    )
+
+
+def _texts(examples: Examples) -> Iterator[str]:
+    """Yield template words, questions, answers and passages (an even sample if there are very many)."""
+    template = " ".join(_template())
+    for batch in examples.table.select(["question", "answers"]).to_batches(max_chunksize=1000):
+        for record in batch.to_pylist():
+            yield from (f"{template} {record['question']}", *record["answers"])
+    step = max(1, examples.corpus.num_rows // MAX_TEXTS)
+    for start in range(0, examples.corpus.num_rows, 1000 * step):
+        rows = pa.array(range(start, min(start + 1000 * step, examples.corpus.num_rows), step))
+        for record in examples.corpus.select(["title", "text"]).take(rows).to_pylist():
+            yield from (record["title"], record["text"])

@@ -1,0 +1,159 @@
+"""Districts: a few dozen people and things that refer to each other, and all facts about them. Pure, from a seed.
+
+The world is a sequence of districts that are generated independently, so that memory does not grow with its size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from random import Random
+
+from erag_ray.extras.world.config import WorldConfig
+from erag_ray.extras.world.names import Names
+from erag_ray.extras.world.relations import RELATIONS
+from erag_ray.extras.world.words import INSTRUMENTS, MEN, OCCUPATIONS, PRODUCTS, WOMEN
+
+NUM_TOWNS, NUM_COMPANIES, NUM_SCHOOLS, NUM_NOVELS, NUM_REGIONS = 6, 6, 5, 8, 3
+NUM_PEOPLE, NUM_SURNAMES = 36, 16
+FACTS_OF_A_PERSON = 5
+
+
+@dataclass(frozen=True)
+class Entity:
+    """An entity with a page, or only a name (regions, rivers, prizes, years, plain words).
+
+    Attributes:
+        name: as on its page.
+        aliases: other names that count as the same answer.
+        occupation: of people; unique together with the name.
+        variant: another reference, without the words of the page: a short first name, a synonym.
+    """
+
+    kind: str
+    name: str
+    aliases: tuple[str, ...] = ()
+    occupation: str = ""
+    woman: bool = False
+
+    @property
+    def reference(self) -> str:
+        """An unambiguous reference for pages and questions: the botanist Anna Kelner."""
+        if self.kind == "person":
+            return f"the {self.occupation} {self.name}"
+        return f"the novel {self.name}" if self.kind == "novel" else self.name
+
+    @property
+    def variant(self) -> str:
+        """The reference in other words, for people: the plant-scientist Annie Kelner."""
+        if self.kind != "person":
+            return self.reference
+        return f"the {OCCUPATIONS[self.occupation]} {self.aliases[0]}"
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A subject, a relation, an object."""
+
+    subject: Entity
+    relation: str
+    object: Entity
+
+
+@dataclass
+class District:
+    """A district with its entities and facts."""
+
+    number: int
+    dev: bool
+    entities: list[Entity] = field(default_factory=list)
+    facts: list[Fact] = field(default_factory=list)
+
+
+def make_district(config: WorldConfig, number: int) -> District:
+    """Generate district ``number`` of the world, deterministic in seed and settings."""
+    random = Random(f"{config.seed}/{number}")
+    dev = config.is_dev(number)
+    names = Names(
+        random, dev, max(config.num_districts * NUM_SURNAMES // config.districts_per_surname, NUM_SURNAMES)
+    )
+    cast = {
+        "region": [Entity("region", names.region()) for _ in range(NUM_REGIONS)],
+        "town": [_town(names) for _ in range(NUM_TOWNS)],
+        "company": [_company(names) for _ in range(NUM_COMPANIES)],
+        "school": [Entity("school", names.school()) for _ in range(NUM_SCHOOLS)],
+        "novel": [Entity("novel", names.book()) for _ in range(NUM_NOVELS)],
+        "person": _people(names, config.namesake_fraction),
+    }
+    district = District(
+        number,
+        dev,
+        [entity for kind in ("town", "company", "school", "novel", "person") for entity in cast[kind]],
+    )
+    for entity in district.entities:
+        district.facts += _facts_of(entity, cast, names)
+    return district
+
+
+def _town(names: Names) -> Entity:
+    name = names.town()
+    return Entity("town", name, (f"{name} Town",))
+
+
+def _company(names: Names) -> Entity:
+    name = names.company()
+    return Entity("company", name, (name.split()[0],))
+
+
+def _people(names: Names, namesake_fraction: float) -> list[Entity]:
+    """Generate people with few surnames; a fraction of them are namesakes of earlier ones."""
+    surnames = [names.surname() for _ in range(NUM_SURNAMES)]
+    people: list[Entity] = []
+    while len(people) < NUM_PEOPLE:
+        if people and names.random.random() < namesake_fraction:
+            people.append(_namesake(names, people))
+        else:
+            people.append(_person(names, surnames))
+    return people
+
+
+def _person(names: Names, surnames: list[str]) -> Entity:
+    woman = names.random.random() < 0.5
+    name = names.draw(lambda: f"{names.first_name(woman)} {names.random.choice(surnames)}")
+    return _with_occupation(name, woman, names.random.choice(list(OCCUPATIONS)))
+
+
+def _namesake(names: Names, people: list[Entity]) -> Entity:
+    """Generate a person with the name of another one and an occupation that no namesake has."""
+    other = names.random.choice(people)
+    used = {person.occupation for person in people if person.name == other.name}
+    free = [occupation for occupation in OCCUPATIONS if occupation not in used]
+    return _with_occupation(other.name, other.woman, names.random.choice(free))
+
+
+def _with_occupation(name: str, woman: bool, occupation: str) -> Entity:
+    first, last = name.split(" ")
+    short = (WOMEN if woman else MEN)[first]
+    return Entity("person", name, (f"{short} {last}", f"{first[0]}. {last}"), occupation, woman)
+
+
+def _facts_of(entity: Entity, cast: dict[str, list[Entity]], names: Names) -> list[Fact]:
+    relations = [name for name, relation in RELATIONS.items() if relation.subject == entity.kind]
+    if entity.kind == "person":
+        relations = sorted(names.random.sample(relations, FACTS_OF_A_PERSON))
+    return [
+        Fact(entity, relation, _object(entity, RELATIONS[relation].object, cast, names))
+        for relation in relations
+    ]
+
+
+def _object(entity: Entity, kind: str, cast: dict[str, list[Entity]], names: Names) -> Entity:
+    if kind in cast:
+        return names.random.choice([other for other in cast[kind] if other.name != entity.name])
+    makers = {
+        "year": lambda: str(names.random.randrange(1840, 1990)),
+        "instrument": lambda: names.random.choice(INSTRUMENTS),
+        "product": lambda: names.random.choice(PRODUCTS),
+        "river": names.river,
+        "award": names.award,
+    }
+    return Entity(kind, makers[kind]())

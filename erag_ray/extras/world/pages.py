@@ -1,0 +1,155 @@
+"""Pages of a district: each states facts of its subject, and some of other entities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from erag_ray.extras.world.config import WorldConfig
+from erag_ray.extras.world.district import District, Entity, Fact
+from erag_ray.extras.world.relations import RELATIONS
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A sentence of a page and the fact that it states."""
+
+    sentence: str
+    fact: Fact
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page: its id, title and subject, and the statements of its paragraphs."""
+
+    page_id: str
+    title: str
+    subject: Entity
+    intro: str
+    statements: tuple[Statement, ...]
+    others: tuple[Statement, ...]
+
+    @property
+    def paragraphs(self) -> list[str]:
+        """The text below the title: the subject's facts, then a paragraph of other entities' facts."""
+        first = " ".join([self.intro, *(statement.sentence for statement in self.statements)])
+        others = " ".join(statement.sentence for statement in self.others)
+        return [first, others] if others else [first]
+
+
+def make_pages(config: WorldConfig, district: District) -> list[Page]:
+    """Generate all pages of a district, in the order of its entities; every fact is on at least one of them."""
+    random = Random(f"{config.seed}/{district.number}/pages")
+    of_subject: dict[int, list[Fact]] = {id(entity): [] for entity in district.entities}
+    others: dict[int, list[Fact]] = {id(entity): [] for entity in district.entities}
+    for fact in district.facts:
+        if random.random() < config.own_fraction:
+            of_subject[id(fact.subject)].append(fact)
+        else:
+            others[id(_host(random, district, fact))].append(fact)
+    return [
+        _page(config, random, district, index, of_subject[id(entity)], others[id(entity)])
+        for index, entity in enumerate(district.entities)
+    ]
+
+
+def _host(random: Random, district: District, fact: Fact) -> Entity:
+    """Choose the page of a fact that is not on its subject's page: its object's, or any other."""
+    entities = [entity for entity in district.entities if entity is not fact.subject]
+    return fact.object if any(entity is fact.object for entity in entities) else random.choice(entities)
+
+
+def _page(
+    config: WorldConfig,
+    random: Random,
+    district: District,
+    index: int,
+    of_subject: Sequence[Fact],
+    others: Sequence[Fact],
+) -> Page:
+    entity = district.entities[index]
+    title = f"{entity.name} ({entity.occupation})" if entity.kind == "person" else entity.name
+    own_facts = [Statement(_tell(random, fact, _own_subject(random, entity)), fact) for fact in of_subject]
+    random.shuffle(own_facts)
+    more = [fact for fact in _others(config, random, district, entity) if fact not in others]
+    other_facts = [
+        Statement(_tell(random, fact, _side_subject(config, random, fact.subject)), fact)
+        for fact in (*others, *more)
+    ]
+    random.shuffle(other_facts)
+    return Page(
+        f"{district.number * 1000 + index + 1}",
+        title,
+        entity,
+        _intro(entity),
+        tuple(own_facts),
+        tuple(other_facts),
+    )
+
+
+def _intro(entity: Entity) -> str:
+    kinds = {
+        "person": entity.occupation,
+        "town": "town",
+        "company": "company",
+        "school": "school",
+        "novel": "novel",
+    }
+    noun = kinds[entity.kind]
+    return f"{entity.name} is {'an' if noun[0] in 'aeiou' else 'a'} {noun}."
+
+
+def _own_subject(random: Random, entity: Entity) -> str:
+    """Refer to the subject on its own page: mostly a pronoun, else the name."""
+    if random.random() < 0.4:
+        return entity.name
+    if entity.kind == "person":
+        return random.choice(("She" if entity.woman else "He", entity.name.split(" ")[1]))
+    return "It" if entity.kind == "novel" else f"The {entity.kind}"
+
+
+def _side_subject(config: WorldConfig, random: Random, entity: Entity) -> str:
+    """Refer to the subject on another page: its full reference, or often a variant."""
+    return entity.variant if random.random() < config.variant_fraction else entity.reference
+
+
+def _tell(random: Random, fact: Fact, subject: str) -> str:
+    return state(random.choice(RELATIONS[fact.relation].sentences), subject, fact.object.name)
+
+
+def state(template: str, subject: str, object_: str) -> str:
+    """Fill a template, capitalise the sentence, and lower-case a pronoun inside it."""
+    if not template.startswith("{S}") and subject in ("She", "He", "It"):
+        subject = {"She": "her", "He": "him", "It": "it"}[subject]
+    if not template.startswith("{S}") and subject.startswith("The ") and subject[4:5].islower():
+        subject = subject[0].lower() + subject[1:]
+    text = template.replace("{S}", subject).replace("{O}", object_)
+    return text[0].upper() + text[1:]
+
+
+def _others(config: WorldConfig, random: Random, district: District, entity: Entity) -> list[Fact]:
+    """Choose facts of other entities for a page: those with it as their object, of people with its surname, or any."""
+    pointing = [fact for fact in district.facts if fact.object is entity]
+    near = [fact for fact in district.facts if fact.subject is not entity and _is_near(fact.subject, entity)]
+    anybody = [fact for fact in district.facts if fact.subject is not entity]
+    chosen: list[Fact] = []
+    for _ in range(_poisson(random, config.side_facts)):
+        pool = random.choices((pointing or anybody, near or anybody, anybody), (5, 3, 2))[0]
+        fact = random.choice(pool)
+        if fact not in chosen:
+            chosen.append(fact)
+    return chosen
+
+
+def _is_near(other: Entity, entity: Entity) -> bool:
+    return other.kind == entity.kind == "person" and other.name.split(" ")[1] == entity.name.split(" ")[1]
+
+
+def _poisson(random: Random, mean: float) -> int:
+    """Sample a Poisson number (Knuth's product of uniforms, for small means)."""
+    count, product, floor = 0, random.random(), math.exp(-mean)
+    while product > floor:
+        count, product = count + 1, product * random.random()
+    return count

@@ -1,0 +1,90 @@
+"""Cost of the requests of a model, against its limit, those in flight included."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from erag_ray.config import ReaderConfig
+from erag_ray.errors import JobError
+
+POLL_SECONDS, ROUNDING = 0.02, 1e-9
+
+
+class TokenCounts(NamedTuple):
+    """Tokens of a request and its answer; ``is_estimated`` if the server did not count them all."""
+
+    num_prompt: int
+    num_cached: int
+    num_output: int
+    is_estimated: bool = False
+
+
+class SpentError(Exception):
+    """A request is not sent, since the budget is spent."""
+
+
+class Charge:
+    """The price of one request: the estimate while it is in flight, then what it has cost."""
+
+    def __init__(self, price: float) -> None:
+        self.estimate, self.price = price, 0.0
+
+
+class Budget:
+    """The largest price of a model's requests.
+
+    Args:
+        config: of the model, with its prices.
+        limit: None for no limit.
+    """
+
+    def __init__(self, config: ReaderConfig, limit: float | None = None) -> None:
+        self._config, self.limit = config, math.inf if limit is None else limit
+        self.spent, self._in_flight, self._num_in_flight = 0.0, 0.0, 0
+
+    def price_of(self, counts: TokenCounts) -> float:
+        """Return the price of a request; 0 without prices."""
+        return self._config.price_of(counts.num_prompt, counts.num_cached, counts.num_output) or 0.0
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether no further request may be sent."""
+        return self.spent >= self.limit * (1 - ROUNDING)
+
+    @asynccontextmanager
+    async def charging(self, counts: TokenCounts) -> AsyncIterator[Charge]:
+        """While open, an estimated price counts as spent; then the price that is set meanwhile does.
+
+        Waits while the estimates of the requests in flight leave no room. A request by itself is always sent, so that
+        only one can exceed the limit.
+
+        Raises:
+            SpentError: the budget is spent.
+        """
+        charge = Charge(self.price_of(counts))
+        while self._num_in_flight and self.spent + self._in_flight + charge.estimate > self.limit:
+            await asyncio.sleep(POLL_SECONDS)
+        if self.is_spent:
+            raise SpentError
+        self._in_flight += charge.estimate
+        self._num_in_flight += 1
+        try:
+            yield charge
+        finally:
+            self.spent += charge.price
+            self._in_flight -= charge.estimate
+            self._num_in_flight -= 1
+
+    def check(self) -> None:
+        """Check that the budget is not spent.
+
+        Raises:
+            JobError: it is.
+        """
+        if self.is_spent:
+            text = f"max_cost: {self.spent:.4f} is spent of {self.limit:.4f} for each actor and model"
+            raise JobError(f"{text}. The responses so far are kept; a new job may spend as much again")

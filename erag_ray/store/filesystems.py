@@ -1,0 +1,61 @@
+"""File systems of local paths and URIs."""
+
+from __future__ import annotations
+
+import os
+import urllib.parse
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+
+from erag_ray.uris import SCHEMES, is_uri, uri_fault
+
+NUM_ATTEMPTS = 5
+ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+
+
+def open_filesystem(root: str) -> tuple[pafs.FileSystem, str]:
+    """Return the file system of a path or URI, and the path in it.
+
+    Raises:
+        ValueError: the URI is not valid, or its scheme needs another package.
+    """
+    if not is_uri(root):
+        return pafs.LocalFileSystem(), os.path.abspath(os.path.expanduser(root))
+    if fault := uri_fault(root):
+        raise ValueError(fault)
+    scheme = root.partition("://")[0]
+    is_store = scheme in SCHEMES
+    # escape characters that are not allowed in a URI
+    uri = urllib.parse.quote(root, safe="/:@!$&'()*+,;=~") + SCHEMES[scheme] if is_store else root
+    try:
+        filesystem, path = pafs.FileSystem.from_uri(uri)
+    except pa.ArrowInvalid:
+        if is_store:
+            raise
+        return _open_by_fsspec(root)
+    return (_with_backoff(filesystem) if scheme == "s3" else filesystem), path
+
+
+def _with_backoff(filesystem: pafs.S3FileSystem) -> pafs.S3FileSystem:
+    """Return the same file system with exponential backoff and a limit of about half a minute.
+
+    The default of Arrow's `from_uri` is thirty retries without pauses: too fast for a busy store, too long for one that
+    never answers.
+    """
+    endpoint = next(filter(None, map(os.environ.get, ENDPOINTS)), None)
+    retry = pafs.AwsStandardS3RetryStrategy(max_attempts=NUM_ATTEMPTS)
+    return pafs.S3FileSystem(
+        region=filesystem.region or None, endpoint_override=endpoint, retry_strategy=retry
+    )
+
+
+def _open_by_fsspec(root: str) -> tuple[pafs.FileSystem, str]:
+    """Open a scheme that Arrow does not support by fsspec."""
+    import fsspec
+
+    try:
+        handler, path = fsspec.core.url_to_fs(root)
+    except ImportError as error:
+        raise ValueError(f"{root.partition('://')[0]}:// paths need another package: {error}") from error
+    return pafs.PyFileSystem(pafs.FSSpecHandler(handler)), path

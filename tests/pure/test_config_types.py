@@ -1,0 +1,254 @@
+"""A value of a wrong type is one message that names its key, whether YAML, the command line or Python gives it."""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import typing
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+import erag_ray as er
+from erag_ray.config import JobConfig, ReaderConfig, RetrieverConfig, build, parse
+from erag_ray.config.keys import config_in, field_hints
+from erag_ray.config.keys.names import members_of
+from erag_ray.errors import InputError
+from erag_ray.extras.gate.config import GateConfig
+from erag_ray.extras.train.config import TrainConfig
+
+NAMED = {"retrievers": {"kind": "random"}, "corpora": {"passages": ["p.jsonl"]}}
+"""Keys that hold configs by name, and what one of these needs."""
+PROMPT = {"template": "{question} {passages}"}
+WRONG: dict[Any, list[Any]] = {
+    str: [["a"], {"a": 1}],
+    int: ["ten", 2.5, [1], {"a": 1}, True],
+    float: ["ten", [1], {"a": 1}, True],
+    bool: ["ture", 3, [True]],
+    list: ["erag", {"a": 1}],
+    dict: ["a.trec", [1]],
+    typing.Literal: ["nosuch", 7, ["a"]],
+    dataclasses.dataclass: ["gpt-4", ["a"], 3],
+}
+
+
+def cases(kind: type, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Every key of a config with each wrong value of its type."""
+    for name, hint in field_hints(kind).items():
+        members = members_of(hint)
+        allowed = {typing.get_origin(member) or member for member in members}
+        accepted = {type(value) for value in [[], {}] if type(value) in allowed}
+        accepted |= {dict} if dataclasses.is_dataclass(config_in(hint)) else set()
+        first = members[0] if not dataclasses.is_dataclass(members[0]) else dataclasses.dataclass
+        for value in WRONG[typing.get_origin(first) or first]:
+            if type(value) not in accepted:
+                yield (*path, name), value
+        yield from cases(config_in(hint), (*path, name))
+        if name in NAMED:
+            yield from cases(typing.get_args(hint)[1], (*path, name, "x"))
+
+
+def nested(path: tuple[str, ...], value: Any) -> dict[str, Any]:
+    for place, name in reversed(list(enumerate(path))):
+        needed = PROMPT if place and path[place - 1] == "prompt" else {}
+        needed = NAMED[path[0]] if place == 2 and path[0] in NAMED else needed
+        value = {**needed, name: value}
+    return value  # type: ignore[no-any-return]
+
+
+def messages(capsys: pytest.CaptureFixture[str], kind: type, *argv: str) -> list[str]:
+    with pytest.raises(SystemExit) as ended:
+        parse(kind, "A job.", argv)
+    assert ended.value.code == 2
+    return [line for line in capsys.readouterr().err.splitlines() if not line.startswith("usage: ")]
+
+
+@pytest.mark.parametrize("kind", [JobConfig, TrainConfig, GateConfig])
+def test_a_wrong_type_in_a_file_is_one_message_with_its_line(
+    kind: type, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, count = tmp_path / "job.yaml", 0
+    for path, value in cases(kind):
+        # any scalar of YAML is a text where a text is expected, and a whole number is a number
+        file.write_text("# first line\n" + yaml.safe_dump(nested(path, value)))
+        told = messages(capsys, kind, "--config", str(file))
+        assert len(told) == 1, (path, value, told)
+        (message,) = told
+        assert message.startswith(f"error: {file}:"), (path, value, message)
+        assert f": {'.'.join(path)}: expected " in message, (path, value, message)
+        assert ", got " in message
+        count += 1
+    assert count > 20
+
+
+def test_a_wrong_type_on_the_command_line_is_one_message(capsys: pytest.CaptureFixture[str]) -> None:
+    for path, value in cases(JobConfig):
+        key = ".".join(path)
+        hint: Any = JobConfig
+        for name in path:
+            hint = field_hints(config_in(hint)).get(name) or typing.get_args(hint)[1]
+        members = members_of(hint)
+        if str in members:
+            # any option is a text
+            continue
+        argv = [f"--{key}", yaml.safe_dump(value, default_flow_style=True).removesuffix("\n...\n").strip()]
+        needed = PROMPT if "prompt" in path[:-1] else NAMED.get(path[0], {}) if len(path) == 3 else {}
+        above = ".".join(path[:-1])
+        argv += [f"--{above}.{name}={item}" for name, item in needed.items() if name != path[-1]]
+        told = messages(capsys, JobConfig, *argv)
+        assert len(told) == 1, (path, value, told)
+        (message,) = told
+        assert message.startswith(f"error: {key}: expected "), (path, value, message)
+
+
+def test_a_wrong_type_from_python_is_one_message_before_anything_is_written(tmp_path: pathlib.Path) -> None:
+    given = {
+        "questions": [{"question": "Who?", "answers": ["Ann"]}],
+        "reader": er.Function(list, name="mine", revision="1"),
+        "runs": {"a": {"1": [("d1", "Ann built it.")]}},
+    }
+    arguments = {"queries", "runs", "retrievers", "passages", "out", "reader", "judge", "auxiliary_reader"}
+    for path, value in [
+        *cases(JobConfig),
+        (("depth",), "1"),
+        (("cutoffs",), [1, "3"]),
+        (("runs",), {1.1: "a.trec"}),
+    ]:
+        if path in {("reader",), ("judge",), ("auxiliary_reader",), ("out",)} or (
+            path[0] in arguments and len(path) == 1
+        ):
+            continue
+        keys = nested(path, value)
+        if path[0] == "reader":
+            keys["reader"].setdefault("kind", "echo")
+        with pytest.raises(InputError) as refused:
+            er.compare(**{**given, "out": str(tmp_path / "out"), **keys})
+        assert len(refused.value.problems) == 1, (path, value, refused.value)
+        (problem,) = refused.value.problems
+        assert problem.startswith(".".join(path)), (path, value, problem)
+        assert ": expected " in problem, (path, value, problem)
+        assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            {"annotators": "erag"},
+            "annotators: expected a list of texts, got 'erag'. Write annotators: [erag]",
+        ),
+        ({"depth": "1"}, "depth: expected a whole number, got '1'. Write 1 without quotes"),
+        (
+            {"reader": "gpt-4"},
+            'reader: \'gpt-4\', not a reader. Write reader={"kind": "causal", "model": \'gpt-4\'}',
+        ),
+        ({"judge": 7}, "judge: a int, not a reader"),
+        ({"auxiliary_reader": "t5"}, "auxiliary_reader: 't5', not a reader"),
+        ({"runs": {1.1: {"1": ["d1"]}}}, "runs: a mapping whose keys are not all strings; it must be"),
+        (
+            {"retrievers": {True: {"kind": "bm25"}}},
+            "retrievers: a mapping whose keys are not all strings; it must be",
+        ),
+        ({"run_corpora": {1.1: "x"}}, "run_corpora: the name 1.1 is not a text. Write '1.1'"),
+        ({"out": 7}, "out: expected a path, got 7"),
+    ],
+)
+def test_a_wrong_argument_of_python_names_the_nearest_right_form(
+    arguments: dict[str, Any], message: str
+) -> None:
+    given = {
+        "questions": [{"question": "Who?", "answers": ["Ann"]}],
+        "reader": {"kind": "echo"},
+        "runs": {"a": {"1": [("d1", "Ann built it.")]}},
+    }
+    with pytest.raises(InputError) as refused:
+        er.compare(**{**given, **arguments})
+    (problem,) = refused.value.problems
+    assert problem.startswith(message)
+
+
+def test_a_reader_made_in_python_is_checked_where_it_is_made() -> None:
+    for make in (er.Served, er.Causal, ReaderConfig):
+        with pytest.raises(
+            InputError, match=r"batch_size: expected a whole number or null, got '8'\. Write 8"
+        ):
+            make(model="m", batch_size="8")
+    with pytest.raises(InputError, match="k1: expected a number, got 'x'"):
+        RetrieverConfig(kind="bm25", k1="x")  # type: ignore[arg-type]
+
+
+def test_values_of_numpy_paths_and_tuples_are_taken(tmp_path: pathlib.Path) -> None:
+    values = {
+        "depth": np.int64(5),
+        "confidence": np.float32(0.5),
+        "progress": np.bool_(False),
+        "cutoffs": np.array([1, 3]),
+        "queries": (tmp_path / "q.jsonl",),
+        "out": tmp_path,
+    }
+    config = build(JobConfig, values)
+    expected = JobConfig(
+        depth=5,
+        confidence=0.5,
+        progress=False,
+        cutoffs=[1, 3],
+        queries=[f"{tmp_path}/q.jsonl"],
+        out=str(tmp_path),
+    )
+    assert config == expected
+    assert [type(getattr(config, name)) for name in values] == [int, float, bool, list, list, str]
+
+
+NAMES = [
+    "no",
+    "on",
+    "yes",
+    "off",
+    "y",
+    "1",
+    "1.1",
+    "0x1",
+    "1e3",
+    "null",
+    "~",
+    "true",
+    "2024-01-01",
+    "12:30",
+    ".nan",
+    "=",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_the_text_that_is_written(name: str, tmp_path: pathlib.Path) -> None:
+    file = tmp_path / "job.yaml"
+    value = "x" if name in ("null", "~", "12:30") else name
+    lines = [
+        f"runs: {{{name}: {name}.trec}}",
+        f"run_corpora: {{{name}: {value}}}",
+        *(f"{key}: [{value}]" for key in ("filters", "annotators")),
+        *(f"{key}: {value}" for key in ("dataset", "score", "language", "auxiliary_reader.revision")),
+    ]
+    file.write_text("\n".join(lines))
+    config = parse(JobConfig, "", ["--config", str(file)])
+    assert (config.runs, config.run_corpora) == ({name: f"{name}.trec"}, {name: value})
+    assert [*config.filters, *config.annotators, config.dataset, config.score, config.language] == [value] * 5
+    assert config.auxiliary_reader.revision == value
+    if name == "=":
+        # on a command line it ends the key
+        return
+    option = parse(JobConfig, "", [f"--runs.{name}", "a.trec", f"--queries=[{value}]", f"--dataset={value}"])
+    assert (option.runs, option.queries, option.dataset) == ({name: "a.trec"}, [value], value)
+
+
+def test_a_relative_path_that_is_not_there_names_the_folder(
+    tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (message,) = messages(capsys, JobConfig, "--config", "no.yaml")
+    assert message.endswith(f"No such file or directory (looked for in the working folder, {tmp_path})")
+    (message,) = messages(capsys, JobConfig, "--reader.prompt", "no.yaml")
+    assert message.endswith(f"(looked for in the working folder, {tmp_path})")

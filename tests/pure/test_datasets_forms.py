@@ -1,0 +1,464 @@
+"""Common forms of questions, passages and qrels are read by every door, or named in one message; guesses are said."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import pathlib
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import erag_ray as er
+from erag_ray.api.questions import question_records
+from erag_ray.datasets import load_queries
+from erag_ray.datasets.qrels import read_qrels
+from erag_ray.errors import InputError
+from erag_ray.files import Diagnostics
+from erag_ray.passages import load_passages
+from erag_ray.passages.pages import page_spans, read_pages
+
+SEVEN = {"id": "q7", "question": "Which river?"}
+SQUAD = {"text": ["Ruhr", "the Ruhr"], "answer_start": [3, 3]}
+ANSWERS: list[tuple[dict[str, Any], list[str], str]] = [
+    # fields of a record, its answers, the beginning of the only note ("": none)
+    (
+        {"answers": ["Ruhr"], "input": "Which sea?", "output": [{"answer": "North"}]},
+        ["Ruhr"],
+        "records with the fields",
+    ),
+    (
+        {"answer": "Ruhr", "output": "North"},
+        ["Ruhr"],
+        "records with the fields of plain and kilt, read as plain.",
+    ),
+    (
+        {"answers": ["Ruhr"], "_id": "x", "text": "Which sea?"},
+        ["Ruhr"],
+        "records with the fields of plain and beir",
+    ),
+    ({"answer": "Ruhr river", "answer_aliases": ["Ruhr", "Ruhr river"]}, ["Ruhr river", "Ruhr"], ""),
+    ({"golden_answers": ["Ruhr", "die Ruhr"]}, ["Ruhr", "die Ruhr"], ""),
+    (
+        {"possible_answers": '["Ruhr", "Rur\\u0068"]'},
+        ["Ruhr", "Rurh"],
+        "answers that are a list written as text",
+    ),
+    ({"answers": ["Ruhr"], "golden_answers": ["ruhr"]}, ["Ruhr"], ""),
+    (
+        {"answers": ["Ruhr"], "golden_answers": ["Ruhr", "Lenne"]},
+        ["Ruhr"],
+        "answers also in the fields golden_answers",
+    ),
+    (
+        {"answers": ["Ruhr"], "gold": "Lenne"},
+        ["Ruhr"],
+        "answers also in the fields gold, which are not read. Set question",
+    ),
+    ({"answers": SQUAD}, ["Ruhr", "the Ruhr"], ""),
+    ({"answers": [{"text": "Ruhr"}, {"text": "Lenne"}]}, ["Ruhr", "Lenne"], ""),
+    (
+        {"answer": {"value": "Ruhr", "aliases": ["Lenne"], "normalized_aliases": ["lenne"]}},
+        ["Ruhr", "Lenne"],
+        "",
+    ),
+    ({"answers": "['Ruhr', 'Lenne']"}, ["Ruhr", "Lenne"], "answers that are a list"),
+    ({"answers": "['Ruhr' 'Len ne'\n 'O\\'Hara']"}, ["Ruhr", "Len ne", "O'Hara"], "answers that are a list"),
+    ({"answers": "array(['Ruhr', \"O'Hara\"], dtype=object)"}, ["Ruhr", "O'Hara"], "answers that are a list"),
+    ({"answers": '["Ruhr", "Lenne"]'}, ["Ruhr", "Lenne"], "answers that are a list"),
+    ({"answers": "('Ruhr', 'Lenne')"}, ["Ruhr", "Lenne"], "answers that are a list"),
+    ({"answers": ["['Ruhr', 'Lenne']"]}, ["Ruhr", "Lenne"], "answers that are a list"),
+    ({"answers": json.dumps(SQUAD)}, ["Ruhr", "the Ruhr"], "answers that are a list"),
+    ({"answers": str(SQUAD)}, ["Ruhr", "the Ruhr"], "answers that are a list"),
+    (
+        {"answers": "{'text': array(['Ruhr'], dtype=object), 'answer_start': array([3], dtype=int32)}"},
+        ["Ruhr"],
+        "answers that are a list",
+    ),
+    ({"answers": "{'Ruhr', 'Lenne'}"}, ["Ruhr", "Lenne"], "answers that are a list"),
+    ({"answers": "[np.str_('Ruhr'), np.str_('Lenne')]"}, ["Ruhr", "Lenne"], "answers that are a list"),
+    # other forms of aliases are read, other fields named
+    ({"answer": "Ruhr river", "answerAliases": ["Ruhr"]}, ["Ruhr river", "Ruhr"], ""),
+    ({"answer": "Ruhr river", "answer_alias": "Ruhr"}, ["Ruhr river", "Ruhr"], ""),
+    *(
+        (
+            {"answer": "Ruhr", name: ["Lenne"]},
+            ["Ruhr"],
+            f"answers also in the fields {name}, which are not read",
+        )
+        for name in (
+            "alternative_answers",
+            "alias",
+            "accepted_answer",
+            "normalizedAliases",
+            "gold_answer_list",
+        )
+    ),
+    *(
+        ({"answer": "Ruhr", name: ["Lenne"]}, ["Ruhr"], "")
+        for name in ("predicted_answer", "plausible_answers", "answer_type", "answer_start")
+    ),
+    *(
+        ({"answer": "Ruhr", name: ["d1"]}, ["Ruhr"], f"gold passages, it seems, in the field {name}, which")
+        for name in ("gold_doc_id", "gold_docs", "goldDocumentIds", "relevant_docs", "positive_ctxs")
+    ),
+    # only what is certain
+    ({"answers": "{Ruhr, Lenne}"}, ["{Ruhr, Lenne}"], "answers that look like a list"),
+    (
+        {"answers": "<StringArray>\n['Ruhr']\nLength: 1"},
+        ["<StringArray>\n['Ruhr']\nLength: 1"],
+        "answers that look",
+    ),
+    (
+        {"answers": "[Ruhr, Lenne]"},
+        ["[Ruhr, Lenne]"],
+        "answers that look like a list and are kept as one text",
+    ),
+    ({"answers": "Ruhr; Lenne"}, ["Ruhr; Lenne"], ""),
+    ({"answers": "('Ruhr')"}, ["('Ruhr')"], ""),
+    ({"answers": "[1, 2]"}, ["[1, 2]"], "answers that look like a list"),
+    ({"answers": "{Ruhr}"}, ["{Ruhr}"], ""),
+]
+IMPOSSIBLE: list[Any] = [
+    {"text": [], "answer_start": []},
+    "{'text': [], 'answer_start': []}",
+    "{'text': array([], dtype=object), 'answer_start': array([], dtype=int32)}",
+]
+
+
+def lines(path: pathlib.Path, *records: object) -> pathlib.Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records), encoding="utf-8")
+    return path
+
+
+def loaded(path: object, **options: Any) -> tuple[pl.DataFrame, tuple[str, ...], tuple[str, ...]]:
+    diagnostics = Diagnostics()
+    queries = load_queries(path, diagnostics, **{"dataset": "nq", **options}).queries  # type: ignore[arg-type]
+    return queries, diagnostics.errors, diagnostics.warnings
+
+
+@pytest.mark.parametrize(("fields", "answers", "note"), ANSWERS)
+def test_answers_are_read_from_their_common_fields_and_forms(
+    fields: dict[str, Any], answers: list[str], note: str, tmp_path: pathlib.Path
+) -> None:
+    record = {**SEVEN, **fields}
+    by_python = question_records([record])
+    rows = getattr(by_python, "records", by_python)
+    for records in ([record], rows):
+        queries, errors, notes = loaded(lines(tmp_path / "q.jsonl", *records))
+        assert errors == ()
+        assert queries.select("query_id", "question", "answers").rows() == [("q7", "Which river?", answers)]
+        assert len(notes) == bool(note), notes
+        assert not note or notes[0].startswith(note)
+
+
+@pytest.mark.parametrize("answers", IMPOSSIBLE)
+def test_squads_unanswerable_questions_are_left_out_by_every_door(
+    answers: Any, tmp_path: pathlib.Path
+) -> None:
+    records = [
+        {**SEVEN, "answers": SQUAD if isinstance(answers, dict) else str(SQUAD)},
+        {"id": "q8", "question": "?"},
+    ]
+    records[1]["answers"] = answers
+    lines(tmp_path / "q.jsonl", *records)
+    (tmp_path / "list.json").write_text(json.dumps(records, indent=1))
+    (tmp_path / "list.json.gz").write_bytes(gzip.compress(json.dumps(records).encode()))
+    frame = pl.DataFrame(records)
+    frame.write_parquet(tmp_path / "q.parquet")
+    by_frame = question_records(pd.DataFrame(records))
+    lines(tmp_path / "python.jsonl", *getattr(by_frame, "records", by_frame))
+    for file in ("q.jsonl", "list.json", "list.json.gz", "q.parquet", "python.jsonl"):
+        queries, errors, notes = loaded(tmp_path / file)
+        assert errors == (), file
+        assert queries.select("query_id", "answers").rows() == [("q7", ["Ruhr", "the Ruhr"])]
+        assert notes[-1] == "impossible questions, left out: 1 (q8)", file
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [{"is_impossible": 1}, {"is_impossible": "True"}, {"is_answerable": False}, {"answerable": 0.0}],
+    ids=str,
+)
+def test_marks_of_questions_without_an_answer(marks: dict[str, Any], tmp_path: pathlib.Path) -> None:
+    records = [
+        {**SEVEN, "answers": ["Ruhr"], **dict.fromkeys(marks)},
+        {"id": "q8", "question": "?", "answers": []},
+    ]
+    records[1] |= marks
+    for rows in (records, question_records(pd.DataFrame(records, dtype=object)).records):
+        queries, errors, notes = loaded(lines(tmp_path / "q.jsonl", *rows))
+        assert (errors, notes) == ((), ("impossible questions, left out: 1 (q8)",))
+        assert queries["query_id"].to_list() == ["q7"]
+
+
+def test_answers_of_kilt_and_beir_stand_in_several_places(tmp_path: pathlib.Path) -> None:
+    kilt = {"id": "q1", "input": "?", "output": [{"answer": "Ruhr river", "answer_aliases": ["Ruhr"]}]}
+    beir = {"_id": "q2", "text": "?", "answers": ["Ruhr"], "metadata": {}}
+    queries, errors, notes = loaded(lines(tmp_path / "q.jsonl", {**kilt, "answer_aliases": ["Rur"]}, beir))
+    assert (errors, notes) == ((), ())
+    assert queries["answers"].to_list() == [["Ruhr river", "Rur", "Ruhr"], ["Ruhr"]]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"gold": ["Ruhr"]},
+            "query 'q7' has no answer. Set question_fields: {answers: gold} if this field has them",
+        ),
+        (
+            {"correct_answers": "Ruhr"},
+            "query 'q7' has no answer. Set question_fields: {answers: correct_answers}",
+        ),
+        ({"answers": []}, "query 'q7' has no answer"),
+        ({"answers": "[]"}, "query 'q7' has no answer"),
+        ({"answers": ["Ruhr", None]}, "answer None must be a string"),
+        ({"answers": ["x", ["Ruhr"]]}, "answer ['Ruhr'] must be a string"),
+    ],
+)
+def test_missing_answers_name_the_field_that_may_have_them(
+    fields: dict[str, Any], message: str, tmp_path: pathlib.Path
+) -> None:
+    path = lines(tmp_path / "q.jsonl", {**SEVEN, **fields})
+    _, (error,), _ = loaded(path)
+    assert error.startswith(f"{path}:1: {message}")
+
+
+def test_fields_that_the_config_names_are_the_only_ones(tmp_path: pathlib.Path) -> None:
+    record = {**SEVEN, "answers": ["Lenne"], "answer_aliases": ["Volme"], "gold": "['Ruhr', 'Rur']"}
+    queries, errors, notes = loaded(lines(tmp_path / "q.jsonl", record), fields={"answers": "gold"})
+    assert errors == ()
+    assert queries["answers"].to_list() == [["Ruhr", "Rur"]]
+    assert notes == ("answers that are a list written as text, read as a list, of queries: 1 (q7)",)
+
+
+QUESTION = {**SEVEN, "answers": ["Ruhr"]}
+
+
+def test_a_task_that_is_taken_from_a_files_name_is_said_with_the_score_that_holds(
+    tmp_path: pathlib.Path,
+) -> None:
+    kilt = {"id": "k1", "input": "Ruhr is a river.", "output": [{"answer": "SUPPORTS"}]}
+    cases: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+        (
+            "fever-questions.jsonl",
+            QUESTION,
+            {},
+            "is taken for fever (claims), scored by accuracy. Set dataset",
+        ),
+        (
+            "wow.jsonl",
+            QUESTION,
+            {"score": "match"},
+            "is taken for wow (dialogues), scored by match. Set dataset",
+        ),
+        ("fever-2.jsonl", kilt, {}, "is taken for fever (claims), scored by accuracy"),
+        ("fever-dev-kilt.jsonl", kilt, {}, ""),
+        ("fever.jsonl", QUESTION, {"dataset": "fever"}, ""),
+        ("nq-mine.jsonl", QUESTION, {}, ""),
+        (
+            "mine.jsonl",
+            QUESTION,
+            {},
+            "unknown data set 'mine': treated as question answering, scored by exact_match",
+        ),
+        ("mine.jsonl", QUESTION, {"score": "token_f1"}, "treated as question answering, scored by token_f1"),
+        (
+            "mine.jsonl",
+            QUESTION,
+            {"is_scored": False},
+            "unknown data set 'mine': treated as question answering",
+        ),
+    ]
+    for file, record, options, note in cases:
+        _, errors, notes = loaded(lines(tmp_path / file, record), **{"dataset": None, **options})
+        assert errors == ()
+        assert len(notes) == bool(note), (file, notes)
+        assert not note or note in notes[0], notes
+        assert "scored by" not in notes[0] or options.get("is_scored", True) if notes else True
+
+
+# --- files ---
+
+
+def test_files_of_questions_have_many_forms(tmp_path: pathlib.Path) -> None:
+    records = [QUESTION, {"id": "q8", "question": "Which sea?", "answers": ["North Sea"]}]
+    forms = {
+        "a.json": json.dumps(records, indent=2),
+        "b.json": "\ufeff" + json.dumps(records),
+        "c.jsonl": json.dumps(records),
+        "d.tsv": "id\tquestion\tanswers\nq7\tWhich river?\t['Ruhr']\nq8\tWhich sea?\t\"['North Sea']\"\n",
+        "e.tsv": "q7\tWhich river?\tRuhr\nq8\tWhich sea?\tNorth Sea\n",
+        "f.tsv": "Qid\tQuestion\tAnswer\nq7\tWhich river?\tRuhr\nq8\tWhich sea?\tNorth Sea\n",
+    }
+    for file, text in forms.items():
+        (tmp_path / file).write_text(text, encoding="utf-8")
+        queries, errors, _ = loaded(tmp_path / file)
+        assert errors == (), file
+        expected = [("q7", "Which river?", ["Ruhr"]), ("q8", "Which sea?", ["North Sea"])]
+        assert queries.select("query_id", "question", "answers").rows() == expected, file
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("q.json", '{\n"Data": [{"Question": "?"}]}', ":1: one JSON object over several lines, with the keys Data. "
+         "Write one object a line (JSON Lines), or a list of objects"),
+        ("q.json", "[1]", ": item 1 is a int where an object is expected"),
+        ("q.tsv", "a\tb\tc\td\n", ":1: 4 columns between tabs; expected question, answers or id, question, answers."),
+        ("q.jsonl", "no JSON\n", ":1: not JSON"),
+        ("q.tsv", "id\tquery\tanswer\nq7\t?\tRuhr\n", ":2: unknown format of a record with the fields ['id', 'query'"),
+    ],
+)  # fmt: skip
+def test_other_forms_are_one_message(file: str, text: str, message: str, tmp_path: pathlib.Path) -> None:
+    (tmp_path / file).write_text(text)
+    _, (error,), _ = loaded(tmp_path / file)
+    assert error.startswith(f"{tmp_path / file}{message}")
+
+
+def test_passages_of_dpr_and_ms_marco_and_lists_of_passages(tmp_path: pathlib.Path) -> None:
+    expected = [("7", "Essen", 'On the "Ruhr", a river.'), ("8", "", '"Sea" first')]
+    forms = {
+        "dpr.tsv": 'id\ttext\ttitle\n7\t"On the ""Ruhr"", a river."\tEssen\n8\t"Sea" first\t\n',
+        "bare.tsv": '7\t"On the ""Ruhr"", a river."\tEssen\n8\t"Sea" first\t""\n',
+        "named.tsv": 'DocID\tcontents\ttitle\n7\tOn the "Ruhr", a river.\tEssen\n8\t"Sea" first\t\n',
+        "order.tsv": 'title\tid\ttext\nEssen\t7\tOn the "Ruhr", a river.\n\t8\t"Sea" first\n',
+        "list.json": json.dumps(
+            [
+                {"doc_id": "7", "title": "Essen", "text": expected[0][2]},
+                {"id": "8", "contents": expected[1][2]},
+            ],
+            indent=1,
+        ),
+    }
+    for file, text in forms.items():
+        (tmp_path / file).write_text(text)
+        diagnostics = Diagnostics()
+        corpus = load_passages(tmp_path / file, diagnostics)
+        assert diagnostics.errors == ()
+        assert corpus.select("doc_id", "title", "text").rows() == expected, file
+    (tmp_path / "gz.tsv").write_bytes(gzip.compress(b"7\ta text\n8\tanother\n"))
+    assert load_passages(tmp_path / "gz.tsv", Diagnostics())["text"].to_list() == ["a text", "another"]
+    (tmp_path / "bad.tsv").write_text("7\ta\tb\tc\td\n")
+    diagnostics = Diagnostics()
+    load_passages(tmp_path / "bad.tsv", diagnostics)
+    (error,) = diagnostics.errors
+    assert error.startswith(
+        f"{tmp_path}/bad.tsv:1: 5 columns between tabs; expected id, text, title or id, text."
+    )
+
+
+def test_a_list_of_pages_is_read_in_one_piece(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "pages.json"
+    path.write_text(json.dumps([{"title": name, "text": "a b"} for name in "abcd"], indent=1))
+    (span,) = page_spans(str(path), 20)
+    assert [page.title for page, _ in read_pages(str(path), Diagnostics(), span)] == ["a", "b", "c", "d"]
+
+
+HEADERS = [
+    "query-id\tcorpus-id\tscore",
+    "query_id\tdoc_id\trelevance",
+    "qid\tdocid\trel",
+    "Query ID\tDocument ID\tGrade",
+    "qid docid label",
+    "query_id,doc_id,relevance",
+    "query\titer\tdocno\trelevance",
+    "score\tcorpus-id\tquery-id",
+]
+
+
+@pytest.mark.parametrize("header", HEADERS)
+@pytest.mark.parametrize("grade", [1, 2.0])
+def test_qrels_with_other_names_of_columns(header: str, grade: float, tmp_path: pathlib.Path) -> None:
+    separator = next(sign for sign in "\t, " if sign in header)
+    names = header.split(separator)
+    roles = {"q": "q7", "i": "0"}
+    row = {
+        name: roles.get(name[0].lower(), "d1" if name[0].lower() in "dc" else grade)
+        if name != "score"
+        else grade
+        for name in names
+    }
+    text = f"{header}\n{separator.join(map(str, row.values()))}\n"
+    (tmp_path / "a.tsv").write_text(text)
+    lines(tmp_path / "a.jsonl", row)
+    (tmp_path / "a.json").write_text(json.dumps([row], indent=1))
+    pl.DataFrame([row]).write_parquet(tmp_path / "a.parquet")
+    for file in ("a.tsv", "a.jsonl", "a.json", "a.parquet"):
+        diagnostics = Diagnostics()
+        assert read_qrels([str(tmp_path / file)], diagnostics) == {"q7": ("d1",)}, file
+        assert diagnostics.errors == ()
+
+
+@pytest.mark.parametrize("separator", "\t,")
+def test_qrels_may_stand_in_quotes(separator: str, tmp_path: pathlib.Path) -> None:
+    rows = [("query-id", "corpus-id", "score"), ("q,1", 'd"1', "1")]
+    cells = [separator.join('"' + cell.replace('"', '""') + '"' for cell in row) for row in rows]
+    (tmp_path / "qrels.csv").write_text("\n".join(cells))
+    diagnostics = Diagnostics()
+    assert read_qrels([str(tmp_path / "qrels.csv")], diagnostics) == {"q,1": ('d"1',)}
+    assert diagnostics.errors == ()
+
+
+def test_an_unknown_header_of_qrels_is_one_message(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("topic\tarticle\tusefulness\nq7\td1\t1\n")
+    diagnostics = Diagnostics()
+    read_qrels([str(path)], diagnostics)
+    (error,) = diagnostics.errors
+    assert error.startswith(
+        f"{path}:1: a header without known names of all three columns: topic, article, usefulness."
+    )
+
+
+def test_a_missing_relative_file_names_the_folder_of_its_path(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for file in ("q.jsonl", "q.parquet"):
+        _, (error,), _ = loaded(file)
+        assert error.endswith(f" (looked for in the working folder, {tmp_path})")
+
+
+def test_questions_in_memory_with_fields_of_kilt_keep_their_question(tmp_path: pathlib.Path) -> None:
+    question = {
+        **QUESTION,
+        "input": "Which sea?",
+        "output": [{"answer": "North Sea"}],
+        "array": np.array([1, 2]),
+    }
+    labels = er.label(
+        questions=[question],
+        runs={"a": {"q7": [("d1", "The Ruhr."), ("d2", "The North Sea.")]}},
+        reader=er.Function(
+            lambda prompts: [prompt.split("The ")[-1] for prompt in prompts], name="last", revision="1"
+        ),
+        score="match",
+        depth=2,
+        annotators=["erag"],
+        out=tmp_path / "out",
+        cache_dir=str(tmp_path / "cache"),
+        progress=False,
+    )
+    assert labels.sort("doc_id")["label"].to_list() == [1.0, 0.0]
+
+
+def test_a_judge_may_be_what_a_reader_may_be(tmp_path: pathlib.Path) -> None:
+    arguments: dict[str, Any] = {
+        "questions": [QUESTION],
+        "runs": {"a": {"q7": [("d1", "The Ruhr.")]}},
+        "reader": {"kind": "echo"},
+        "out": str(tmp_path / "out"),
+        "cache_dir": str(tmp_path / "cache"),
+        "progress": False,
+        "annotators": ["llm_relevance"],
+        "judge": er.Function(lambda prompts: ["yes"] * len(prompts), name="judge", revision="1"),
+    }
+    with pytest.raises(
+        InputError, match=r"judge\.kind: the kind relevance needs .*, which function does not support"
+    ):
+        er.compare(**arguments)

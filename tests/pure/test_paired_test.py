@@ -1,0 +1,189 @@
+"""Sign tests and sign flips of paired differences, and intervals that agree with them; against scipy and by hand."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from paired import flip_p_value, holm_by_hand
+from scipy import stats
+
+from erag_ray.agreement import Family, paired_test
+
+Floats = npt.NDArray[np.float64]
+KINDS = {
+    "binary": [-1.0, 0.0, 1.0],
+    "halves": [-1.0, -0.5, 0.0, 0.5, 1.0],
+    "thirds": [-1.0, -0.6666666667, -0.3333333333, 0.0, 0.3333333333, 0.6666666667, 1.0],
+    "any": [-0.91, -0.4, -0.13, 0.0, 0.07, 0.29, 0.4, 0.83],
+    "not within 1": [-30.0, -2.5, 0.0, 4.0, 17.0],
+}
+
+
+@given(
+    st.sampled_from(list(KINDS.values())).flatmap(
+        lambda kind: st.lists(st.sampled_from(kind), min_size=1, max_size=11)
+    )
+)
+def test_the_p_value_is_the_share_of_all_flips(differences: list[float]) -> None:
+    assert paired_test(np.array(differences)).p_value == pytest.approx(flip_p_value(differences))
+
+
+@given(st.integers(0, 3000), st.integers(0, 400), st.integers(0, 3000))
+def test_scores_of_0_and_1_have_the_exact_sign_test(won: int, lost: int, same: int) -> None:
+    if not won + lost + same:
+        return
+    test = paired_test(np.repeat([1.0, -1.0, 0.0], [won, lost, same]))
+    expected = stats.binomtest(won, won + lost).pvalue if won + lost else 1.0
+    assert test.p_value == pytest.approx(expected, rel=1e-9, abs=1e-300)
+
+
+def all_flips(values: Floats) -> float:
+    """The share of all flips of up to 30 values, from the sums of two halves."""
+    halves = []
+    for part in (values[: len(values) // 2], values[len(values) // 2 :]):
+        sums = np.zeros(1)
+        for value in part:
+            sums = np.concatenate([sums - value, sums + value])
+        halves.append(np.sort(sums))
+    least = abs(values.sum()) - 1e-8
+    above = len(halves[1]) - np.searchsorted(halves[1], least - halves[0])
+    return min(1.0, float(2 * above.sum() / 2 ** len(values)))
+
+
+@pytest.mark.parametrize(("kind", "most"), [("fifths", 0.02), ("thirds", 0.05), ("any", 0.05), ("f1", 0.2)])
+def test_the_tail_of_many_differences_is_near_that_of_all_flips(kind: str, most: float) -> None:
+    """The largest relative errors of the saddlepoint approximation for p-values from 1e-5 to 1 are the bounds here."""
+    generator = np.random.default_rng(7)
+    for number in range(40):
+        count = int(generator.integers(27, 31))
+        sizes = {
+            "fifths": generator.integers(1, 6, count) / 5,
+            "thirds": np.round(generator.integers(1, 4, count) / 3, 10),
+            "any": np.round(np.abs(generator.normal(0, 1, count)), 10),
+            "f1": np.round(generator.choice([1, 0.5, 2 / 3, 0.4, 0.8, 2 / 7], count), 10),
+        }[kind]
+        values = sizes * np.where(generator.random(count) < 0.5 + 0.4 * number / 40, 1, -1)
+        expected = all_flips(values)
+        if expected >= 1e-5:
+            assert paired_test(values).p_value == pytest.approx(expected, rel=most), number
+
+
+@st.composite
+def columns(draw: st.DrawFn) -> Floats:
+    kind = draw(st.sampled_from(list(KINDS.values())))
+    count, share = draw(st.integers(1, 60)), draw(st.floats(0, 1))
+    weights = np.array(
+        [share if value > 0 else 1 - share if value < 0 else draw(st.floats(0, 1)) for value in kind]
+    )
+    generator = np.random.default_rng(draw(st.integers(0, 1000)))
+    return generator.choice(kind, count, p=(weights + 1e-9) / (weights + 1e-9).sum())
+
+
+@given(columns(), st.sampled_from([0.2, 0.1, 0.05, 0.01, 0.05 / 561]))
+def test_an_interval_excludes_0_exactly_if_the_test_is_significant(column: Floats, alpha: float) -> None:
+    test = paired_test(column)
+    low, high = test.interval(alpha)
+    assert (low > 0 or high < 0) == (test.p_value <= alpha)
+    assert low <= test.mean + 1e-9
+    assert high >= test.mean - 1e-9
+    wider = test.interval(alpha / 2)
+    assert wider[0] <= low + 1e-9
+    assert wider[1] >= high - 1e-9
+    mirrored = paired_test(-column).interval(alpha)
+    assert mirrored == pytest.approx((-high, -low), abs=1e-9)
+
+
+def test_intervals_of_known_cases() -> None:
+    # Clopper & Pearson: of 4 wins and no loss the share of wins is above .398; of 50, at most 19.2 % differ
+    four = paired_test(np.repeat([1.0, 0.0], [4, 46]))
+    most = stats.binomtest(4, 50).proportion_ci(0.95, method="exact").high
+    assert four.p_value == 0.125
+    assert four.interval(0.05) == pytest.approx(((2 * 0.025**0.25 - 1) * most, most))
+    # no difference: the largest share that differs, each way
+    none = paired_test(np.zeros(149))
+    assert none.interval(0.1) == pytest.approx((0.05 ** (1 / 149) - 1, 1 - 0.05 ** (1 / 149)))
+    # many differences: the ordinary interval of a mean
+    generator = np.random.default_rng(0)
+    many = np.round(generator.normal(0.1, 0.5, 2000), 10)
+    t = stats.ttest_1samp(many, 0).confidence_interval(0.95)
+    assert paired_test(many).interval(0.05) == pytest.approx((t.low, t.high), abs=1e-3)
+
+
+@pytest.mark.parametrize(("won", "lost", "count"), [(0.1, 0.02, 60), (0.3, 0.1, 40), (0.04, 0.04, 200)])
+def test_intervals_cover_the_difference(won: float, lost: float, count: int) -> None:
+    generator, missed, ends = np.random.default_rng(1), 0, {}
+    for row in generator.multinomial(count, [won, lost, 1 - won - lost], size=2000):
+        key = tuple(row)
+        if key not in ends:
+            ends[key] = paired_test(np.repeat([1.0, -1.0, 0.0], row)).interval(0.05)
+        missed += not ends[key][0] <= won - lost <= ends[key][1]
+    # 5 % and two standard errors
+    assert missed / 2000 <= 0.06
+
+
+def test_a_one_sided_p_value_is_the_level_at_which_the_bound_passes() -> None:
+    test = paired_test(np.repeat([1.0, -1.0, 0.0], [20, 8, 172]))
+    for value in (-0.05, 0.0, 0.03):
+        p = test.p_above(value)
+        assert test.interval(2 * p * 1.01)[0] > value >= test.interval(2 * p * 0.99)[0]
+    assert test.p_above(0.0) == pytest.approx(test.p_value / 2, rel=1e-6)
+    assert test.p_above(0.5) == 1.0
+
+
+def test_questions_needed_have_the_power_that_they_promise() -> None:
+    generator = np.random.default_rng(2)
+    for won, lost in ((0.1, 0.02), (0.06, 0.0), (0.3, 0.2)):
+        pilot = np.repeat(
+            [1.0, -1.0, 0.0], [round(100 * won), round(100 * lost), round(100 * (1 - won - lost))]
+        )
+        needed = paired_test(pilot).num_needed(0.05)
+        assert needed is not None
+        drawn = generator.multinomial(needed, [won, lost, 1 - won - lost], size=300)
+        significant = [stats.binomtest(int(w), int(w + n)).pvalue <= 0.05 for w, n, _ in drawn if w + n]
+        assert sum(significant) / 300 > 0.7
+    assert paired_test(np.array([1.0, -1.0])).num_needed(0.05) is None
+
+
+# --- families ---
+
+
+@given(st.integers(0, 1000), st.integers(2, 6), st.integers(3, 12), st.integers(0, 4))
+def test_a_family_is_corrected_by_holm_and_copies_change_nothing(
+    seed: int, num: int, count: int, copies: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    distinct = [generator.choice([-1.0, 0.0, 0.5, 1.0], count) for _ in range(num)]
+    echoes = [distinct[index % num] * (-1) ** index for index in range(copies)]
+    family = Family()
+    for column in [*distinct, *echoes]:
+        family.add(column)
+    tests = family.adjusted(0.05)
+    p_values = [one.test.p_value for one in tests]
+    assert p_values == pytest.approx([flip_p_value(column) for column in [*distinct, *echoes]])
+    expected = holm_by_hand([*map(list, distinct), *map(list, echoes)], p_values)
+    assert [one.p_adjusted for one in tests] == pytest.approx(expected)
+    assert expected[:num] == holm_by_hand([*map(list, distinct)], p_values[:num])
+    for one in tests:
+        low, high = one.test.interval(one.level)
+        assert (one.p_adjusted <= 0.05) == (one.test.p_value <= one.level) == (low > 0 or high < 0)
+
+
+@pytest.mark.parametrize(
+    ("num_runs", "count", "num_sets"), [(2, 40, 400), (10, 60, 200), (34, 100, 60), (200, 60, 6)]
+)
+def test_equal_runs_are_seldom_told_apart(num_runs: int, count: int, num_sets: int) -> None:
+    """The family-wise error: in at most 5 % of data sets any two of several equal runs differ."""
+    wrong = 0
+    for number in range(num_sets):
+        generator = np.random.default_rng([num_runs, number])
+        difficulty = generator.random((count, 1))
+        runs = (generator.random((count, num_runs)) < difficulty).astype(float)
+        family = Family()
+        for a in range(num_runs):
+            for b in range(a):
+                family.add(runs[:, a] - runs[:, b])
+        wrong += any(one.p_adjusted <= 0.05 for one in family.adjusted(0.05))
+    assert wrong <= stats.binom.isf(0.001, num_sets, 0.05)

@@ -1,0 +1,378 @@
+"""Jobs replace and delete files of their own only, in a folder that is marked as theirs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import errno
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import hypothesis
+import pytest
+from fuzzing import tried
+from hypothesis import given
+from hypothesis import strategies as st
+from quiet_ray import ENVIRONMENT
+from scripts import import_script
+from tiny import Tiny, compare, job_command, write_tiny
+
+from erag_ray.cli.job import run
+from erag_ray.cli.submission import check_inputs
+from erag_ray.config import DualLabelsConfig, ReportConfig, RetrieveConfig, RetrieverConfig
+from erag_ray.errors import InputError
+from erag_ray.extras.gate.config import GateConfig
+from erag_ray.extras.label_export.config import ExportConfig
+from erag_ray.extras.papers.config import PapersConfig
+from erag_ray.extras.sequential_test.config import SettleConfig
+from erag_ray.extras.world.config import WorldConfig
+from erag_ray.ownership import MARKER, read_marker
+from erag_ray.store import Folder
+
+ROOT = pathlib.Path(__file__).parents[1]
+FOLDERS = (
+    "", "report", "report/questions", "errors", "compare", "compare/pending", "annotate", "end_to_end", "trec",
+    "rehearsal", "runs", "corpus", "labels", "training", "work/bm25", "indexes/bm25", "_unfinished", "_files",
+    "queries/_unfinished", "given", "mine", "_leases", "_torn",
+)  # fmt: skip
+NAMES = (
+    "notes.txt", "older.trec", "part-mine.parquet", "part-99999.parquet", "thesis.tex", "mine.csv", "README",
+    "figure_9.svg", "0001.js.bak", "manifest.json.bak", "00007.npy", "log", "train-00009.parquet",
+    "part-00000.parquet-mine", "a@b@1x",
+)  # fmt: skip
+Files = dict[str, bytes]
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def job_config(tiny: Tiny, job: str) -> Any:
+    """The config of a job on the tiny comparison; all jobs of one comparison have one folder."""
+    folder, out = tiny.folder, tiny.config.out
+    here = dataclasses.replace(tiny.config, num_readers=0)
+    retrieval = {
+        "queries": tiny.config.queries,
+        "passages": tiny.config.passages,
+        "retrievers": {"bm25": RetrieverConfig(kind="bm25"), "chance": RetrieverConfig(kind="random")},
+        "depth": 3,
+        "progress": False,
+    }
+    configs: dict[str, Any] = {
+        "report": lambda: ReportConfig(out=out, progress=False),
+        "retrieve": lambda: RetrieveConfig(**retrieval, out=f"{folder}/retrieve"),
+        "dual_labels": lambda: DualLabelsConfig(**retrieval, out=f"{folder}/dual_labels"),
+        "gate": lambda: GateConfig(
+            baseline=out, baseline_run="good", candidate_run="bad", out=f"{folder}/gate"
+        ),
+        "papers": lambda: PapersConfig(comparison=out, out=f"{folder}/papers"),
+        "export": lambda: ExportConfig(job=out, out=f"{folder}/export"),
+        "world": lambda: WorldConfig(num_passages=300, num_processes=1, out=f"{folder}/world"),
+        "settle": lambda: SettleConfig(
+            **{
+                **{field.name: getattr(here, field.name) for field in dataclasses.fields(here)},
+                "compare": ["good", "bad"],
+            }
+        ),
+    }
+    return configs.get(job, lambda: here)()
+
+
+JOBS = (
+    "compare", "prepare", "annotate", "end_to_end", "evaluate", "report", "retrieve", "dual_labels", "gate",
+    "papers", "export", "world", "settle",
+)  # fmt: skip
+
+
+def run_here(tiny: Tiny, job: str, **changes: object) -> int:
+    """Run a job's ``main`` in its folder, as a command line does; return the exit code."""
+    config = dataclasses.replace(job_config(tiny, job), **changes)
+    try:
+        run(config, import_script(ROOT / "jobs" / f"{job}.py").main)
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0
+
+
+@contextlib.contextmanager
+def killed_after(num_writes: int) -> Iterator[None]:
+    """End the job at a write."""
+    count = 0
+    overwrite = Folder.overwrite
+
+    def counted(folder: Folder, data: bytes, *names: str) -> None:
+        nonlocal count
+        count += 1
+        if count > num_writes:
+            raise Killed
+        overwrite(folder, data, *names)
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(Killed):
+        patch.setattr(Folder, "overwrite", counted)
+        yield
+
+
+def put(folder: pathlib.Path, names: list[tuple[str, str]]) -> Files:
+    """Write files of a user where there are none; return them."""
+    written = {}
+    for below, name in names:
+        path = folder / below / name
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if not path.exists():
+                path.write_bytes(b"mine: %d" % len(written))
+                written[str(path)] = path.read_bytes()
+    return written
+
+
+def assert_unchanged(files: Files) -> None:
+    paths = {path: pathlib.Path(path) for path in files}
+    assert [
+        path for path in files if not paths[path].is_file() or paths[path].read_bytes() != files[path]
+    ] == []
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
+    """A comparison with every job done, one after the other."""
+    tiny = write_tiny(tmp_path_factory.mktemp("finished"))
+    for job in JOBS:
+        assert run_here(tiny, job) in (0, 3, 4), job
+    return tiny
+
+
+HOW = ("done", "bad input", "dry", "killed", "other inputs")
+
+
+def out_of(tiny: Tiny, job: str) -> pathlib.Path:
+    return pathlib.Path(job_config(tiny, job).out)
+
+
+def run_somehow(tiny: Tiny, job: str, how: str, num_writes: int) -> None:
+    """Run a job so that it ends in one of several ways, and so that it replaces what is there."""
+    if how == "other inputs":
+        tiny.queries.write_text(tiny.queries.read_text().replace("who built", "who has built"))
+    if how == "bad input":
+        tiny.queries.write_text("{\n")
+    changes: dict[str, object] = {"dry_run": True} if how == "dry" and job == "compare" else {}
+    with killed_after(num_writes) if how == "killed" else contextlib.nullcontext():
+        code = run_here(tiny, job, **changes)
+        assert code in (0, 2, 3, 4)
+
+
+@hypothesis.settings(tried(6), phases=[hypothesis.Phase.generate])
+@given(
+    job=st.sampled_from(JOBS),
+    how=st.sampled_from(HOW),
+    names=st.lists(st.tuples(st.sampled_from(FOLDERS), st.sampled_from(NAMES)), min_size=8, max_size=30),
+    num_writes=st.integers(1, 120),
+)
+def test_no_job_changes_a_file_that_is_not_its_own(
+    finished: Tiny,
+    tmp_path_factory: pytest.TempPathFactory,
+    job: str,
+    how: str,
+    names: list[tuple[str, str]],
+    num_writes: int,
+) -> None:
+    folder = tmp_path_factory.mktemp("users")
+    shutil.copytree(finished.folder, folder, dirs_exist_ok=True)
+    tiny = moved(finished, folder)
+    files = {**put(folder, names), **put(out_of(tiny, job), names)}
+    run_somehow(tiny, job, how, num_writes)
+    assert_unchanged(files)
+    if how != "bad input":
+        # what a killed job has left is no obstacle for the next
+        assert run_here(tiny, job) in (0, 2, 3, 4)
+        assert_unchanged(files)
+
+
+def moved(tiny: Tiny, folder: pathlib.Path) -> Tiny:
+    """The same comparison in a copy of its folder."""
+    there = write_tiny(folder)
+    return dataclasses.replace(
+        there, config=dataclasses.replace(tiny.config, **{key: getattr(there.config, key) for key in PLACES})
+    )
+
+
+PLACES = ("queries", "passages", "runs", "out", "cache_dir")
+
+
+# --- which folder becomes an out ---
+
+
+@pytest.mark.parametrize("job", JOBS)
+@pytest.mark.parametrize(
+    "entry", ["report/thesis.tex", "notes.txt", "labels/part-00000.parquet", MARKER, "empty/x/y"]
+)
+def test_a_folder_with_files_of_others_is_refused(
+    finished: Tiny, tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture, job: str, entry: str
+) -> None:
+    files = put(tmp_path, [os.path.split(entry)])  # type: ignore[list-item]
+    assert run_here(finished, job, out=str(tmp_path)) == 2
+    assert f"out: {tmp_path} has files, such as {entry.split('/')[0]}, and " in caplog.text
+    assert f"Choose an empty folder, such as {tmp_path}/erag_ray" in caplog.text
+    assert_unchanged(files)
+    assert {str(path) for path in tmp_path.rglob("*") if path.is_file()} == {*files}
+
+
+@pytest.mark.parametrize(
+    ("key", "path"),
+    [
+        ("runs", {"good": "OUT/compare/good.trec"}),
+        ("queries", ["OUT/mine/q.jsonl"]),
+        ("passages", ["OUT/../out/corpus"]),
+        ("qrels", ["OUT/qrels.txt"]),
+        ("cache_dir", "OUT/compare"),
+        ("cache_dir", "OUT"),
+        ("cache_dir", "LINK/cache"),
+        ("reader.model", "OUT/model"),
+    ],
+)
+def test_inputs_and_caches_inside_out_are_refused(
+    tiny: Tiny, caplog: pytest.LogCaptureFixture, key: str, path: Any
+) -> None:
+    out, link = tiny.folder / "out", tiny.folder / "link"
+    out.mkdir()
+    link.symlink_to(out)
+    named = json.loads(json.dumps(path).replace("OUT", str(out)).replace("LINK", str(link)))
+    config = with_key(tiny.config, key, named)
+    for name in re.findall(r'"([^"]*/out/[^"]+)"', json.dumps(named)) if key != "cache_dir" else ():
+        pathlib.Path(name).parent.mkdir(parents=True, exist_ok=True)
+        pathlib.Path(name).write_text("")
+    with pytest.raises(
+        InputError, match=rf"{key}: .* is inside out \({out}\), where this job writes and deletes"
+    ):
+        check_inputs(config)
+    beside = json.loads(
+        json.dumps(path).replace("OUT/..", "OUT").replace("OUT", f"{out}-2").replace("LINK", "LINK-2")
+    )
+    check_inputs(with_key(tiny.config, key, beside))
+
+
+def with_key(config: Any, key: str, value: object) -> Any:
+    if key == "reader.model":
+        return dataclasses.replace(config, reader=dataclasses.replace(config.reader, model=value))
+    return dataclasses.replace(config, **{key: value})
+
+
+def test_a_file_of_another_with_the_name_of_a_result_is_not_replaced(
+    tiny: Tiny, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert run_here(tiny, "prepare") == 0
+    files = put(
+        out_of(tiny, "prepare"), [("trec", "good.trec"), ("", "report.md"), ("labels", "part-00000.parquet")]
+    )
+    assert run_here(tiny, "compare") == 2
+    assert (
+        "no job has written this file, and this one would replace it. Move it, or choose another out"
+        in caplog.text
+    )
+    assert_unchanged(files)
+
+
+def test_a_folder_of_the_version_before_is_taken_over(tiny: Tiny) -> None:
+    compare(tiny)
+    out = out_of(tiny, "compare")
+    assert not (out / MARKER).exists()
+    files = put(
+        out, [("trec", "older.trec"), ("report", "thesis.tex"), ("errors", "mine.log"), ("", "notes.txt")]
+    )
+    before = {path.relative_to(out) for path in out.rglob("*") if path.is_file()}
+    tiny.queries.write_text(tiny.queries.read_text().replace("who built", "who has built"))
+    assert run_here(tiny, "compare") == 0
+    after = {path.relative_to(out) for path in out.rglob("*") if path.is_file()}
+    assert after - before == {pathlib.Path(MARKER)}
+    assert_unchanged(files)
+    names = {str(name) for name in after} - {os.path.relpath(path, out) for path in files} - {MARKER}
+    assert set(read_marker(Folder(str(out))) or ()) == names
+
+
+def test_a_damaged_marker_is_made_again_from_the_manifests(tiny: Tiny) -> None:
+    assert run_here(tiny, "compare") == 0
+    out = out_of(tiny, "compare")
+    marker = (out / MARKER).read_text()
+    for content in (
+        "",
+        marker[:-9],
+        "null",
+        "[]",
+        '{"made_by": "erag_ray", "files": ["../queries.jsonl", "/etc/x"]}',
+    ):
+        (out / MARKER).write_text(content)
+        assert run_here(tiny, "compare") == 0
+        assert (out / MARKER).read_text() == marker
+        assert (out / "_torn" / MARKER).read_text() == content
+    assert tiny.queries.exists()
+
+
+# --- what a killed job leaves ---
+
+KILLED = """
+import os, runpy, signal, sys
+from erag_ray.store import Folder
+overwrite, left = Folder.overwrite, int(sys.argv.pop(1))
+def killed(folder, data, *names):
+    global left
+    left -= 1
+    overwrite(folder, data, *names)
+    if not left:
+        os.kill(os.getpid(), signal.SIGKILL)
+Folder.overwrite = killed
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+@pytest.mark.parametrize("num_writes", [30, pytest.param(60, marks=pytest.mark.long)])
+def test_what_sigkill_leaves_is_gone_after_the_next_job(tiny: Tiny, num_writes: int) -> None:
+    files = put(tiny.folder, [("", "notes.txt"), ("_unfinished", "mine")])
+    config = dataclasses.replace(tiny.config, num_readers=0, write_every_seconds=0.0)
+    process = subprocess.run(
+        [sys.executable, "-c", KILLED, str(num_writes), *job_command(config, tiny.folder)[1:]],
+        cwd=ROOT,
+        env={**os.environ, **ENVIRONMENT, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == -signal.SIGKILL, process.stderr
+    out, store = out_of(tiny, "compare"), pathlib.Path(tiny.config.cache_dir)
+    assert list((out / "_leases").iterdir())
+    files |= put(out, [("compare", "notes.txt"), ("queries", "part-mine.parquet"), ("_leases", "notes.txt")])
+    assert run_here(tiny, "compare") == 0
+    left = [
+        path for path in (*out.rglob("*"), *store.rglob("*")) if path.is_file() and {*path.parts} & TEMPORARY
+    ]
+    assert [str(path) for path in left if str(path) not in files] == []
+    assert_unchanged(files)
+
+
+TEMPORARY = {"_unfinished", "_leases", "_files", "_attempts"}
+
+
+def test_a_marker_that_cannot_be_read_now_is_not_taken_for_damaged(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run_here(tiny, "prepare") == 0
+    marker = out_of(tiny, "prepare") / MARKER
+    before = marker.read_bytes()
+    read = Folder.read_bytes
+
+    def fail(folder: Folder, *names: str) -> bytes:
+        if names[-1] == MARKER:
+            raise OSError(errno.EIO, "the network is gone")
+        return read(folder, *names)
+
+    monkeypatch.setattr(Folder, "read_bytes", fail)
+    assert run_here(tiny, "prepare") == 1
+    monkeypatch.undo()
+    assert marker.read_bytes() == before
