@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import pathlib
-import runpy
 from collections.abc import Callable
 
 import numpy as np
@@ -18,6 +17,7 @@ from erag_ray.config import JudgeConfig, ReaderConfig, parse
 from erag_ray.errors import InputError, JobError
 from erag_ray.extras.sequential_test import stage as settling
 from erag_ray.extras.sequential_test.config import SettleConfig
+from erag_ray.extras.sequential_test.job import main
 from erag_ray.extras.sequential_test.schemas import INTERIM_ANALYSES
 from erag_ray.extras.sequential_test.stage import settle
 from erag_ray.inference import actor
@@ -29,7 +29,6 @@ from erag_ray.store import TableStore
 pytestmark = pytest.mark.filterwarnings(
     r"ignore::DeprecationWarning:ray\..*", r"ignore::FutureWarning:ray\..*"
 )
-ROOT = pathlib.Path(__file__).parents[1]
 NUM_QUESTIONS = 80
 Settle = Callable[..., pl.DataFrame]
 
@@ -232,7 +231,7 @@ def test_the_job_settles_on_a_real_ray_and_says_what_it_read(
     prepare(config)
     report = pathlib.Path(config.out, "report.md")
     report.write_text("of another job")
-    runpy.run_path(str(ROOT / "jobs" / "settle.py"))["main"](config)
+    main(config)
     looks = TableStore(config.out).read(INTERIM_ANALYSES)
     assert looks["better"][-1] == "good"
     assert "settled, good is better" in capsys.readouterr().err
