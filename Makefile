@@ -73,10 +73,10 @@ test-extras: .venv-extras/installed  ## retrievers of other libraries, the libra
 	.venv-extras/bin/python -m pytest -q -m extras $$(grep -l mark.extras tests/test_*.py)
 
 bench: .venv/installed  ## reading against erag + generate, Table 2, and what several runs and depths cost: a quarter of an hour
-	$(BIN)/python jobs/benchmark.py --parts '[readings, table_2, shared]' --num_pairs 320 --num_questions 1 --repeats 5 --out results/bench
+	$(BIN)/python notebooks/benchmark.py --parts '[readings, table_2, shared]' --num_pairs 320 --num_questions 1 --repeats 5 --out results/bench
 
 bench-long: .venv/installed  ## a thousand to 300,000 pairs by the small reader: time and memory of a pair stay the same; the better part of an hour
-	$(BIN)/python jobs/benchmark.py --parts '[long]' --out results/bench-long
+	$(BIN)/python notebooks/benchmark.py --parts '[long]' --out results/bench-long
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ attention).
 - A kernel takes the longest of bytes / `BANDWIDTH`, operations / `OPERATIONS` and `KERNEL_SECONDS` on the GPU.
 - The host launches one kernel after the other, each in `LAUNCH_SECONDS`.
 - A phase takes the longer of the two, and a pair its share of both phases. Host work besides launching (tokenising and
-  so on; `jobs/benchmark.py --parts '[host]'`) is not included: it runs beside the GPU.
+  so on; `notebooks/benchmark.py --parts '[host]'`) is not included: it runs beside the GPU.
 
 Attention counts as one kernel that reads queries, keys, values and mask once, and a norm of T5 as one. No row ends
 early, all prompts have the same length, and no passage occurs twice.

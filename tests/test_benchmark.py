@@ -17,24 +17,19 @@ import polars as pl
 import pytest
 import torch
 import transformers
-from hypothesis import given
-from hypothesis import strategies as st
-from tiny import RUNS, Tiny, job_command
-from torch.utils.flop_counter import FlopCounterMode
-
-from erag_ray.benchmark import evaluated, timing
-from erag_ray.benchmark import run as benchmark
-from erag_ray.benchmark import synthetic_labels as labelled
-from erag_ray.benchmark.config import BenchmarkConfig
-from erag_ray.benchmark.readers import engine_only as bare
-from erag_ray.benchmark.readers import host, lists, precision, reading, served, table_2
-from erag_ray.benchmark.readers import roofline as floor
-from erag_ray.benchmark.readers import scaling as long
-from erag_ray.benchmark.readers import synthetic_reader as invented
-from erag_ray.benchmark.readers.isolated_process import Measured, in_turn_apart
-from erag_ray.benchmark.run import COLUMNS, costs_of, run_all
-from erag_ray.benchmark.synthetic_texts import passages, questions, unit_vectors
-from erag_ray.benchmark.tables import (
+from bench import evaluated, timing
+from bench import run as benchmark
+from bench import synthetic_labels as labelled
+from bench.config import BenchmarkConfig
+from bench.readers import engine_only as bare
+from bench.readers import host, lists, precision, reading, served, table_2
+from bench.readers import roofline as floor
+from bench.readers import scaling as long
+from bench.readers import synthetic_reader as invented
+from bench.readers.isolated_process import Measured, in_turn_apart
+from bench.run import COLUMNS, costs_of, run_all
+from bench.synthetic_texts import passages, questions, unit_vectors
+from bench.tables import (
     device_table,
     host_table,
     precision_table,
@@ -42,6 +37,11 @@ from erag_ray.benchmark.tables import (
     served_table,
     speed_table,
 )
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import RUNS, Tiny, job_command
+from torch.utils.flop_counter import FlopCounterMode
+
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.inference import actor

@@ -17,8 +17,8 @@ import altair as alt
 import polars as pl
 import pytest
 import scipy.stats
+from bench.figures import host_figure, served_figure
 
-from erag_ray.benchmark.figures import host_figure, served_figure
 from erag_ray.extras.papers.figures import agreement_of_readers, figure_1
 from erag_ray.report.figures import charts
 from erag_ray.report.figures.labels import (

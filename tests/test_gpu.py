@@ -19,11 +19,11 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 import torch.distributed as dist
+from bench.readers import synthetic_reader as invented
 from tiny import RunJob, Tiny
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from trainings import curve, run, tiny_training
 
-from erag_ray.benchmark.readers import synthetic_reader as invented
 from erag_ray.config import ReaderConfig
 from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Kind
 from erag_ray.models import make_model

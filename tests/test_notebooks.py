@@ -11,12 +11,12 @@ from typing import Any
 import polars as pl
 import pytest
 import transformers
+from bench.readers.roofline import encoder_operations
 from evaluated import correlations, measured, numbered, settings, used
 from quiet_ray import ENVIRONMENT
 from scripts import import_script
 from tiny import Tiny, compare, kilt_line, passage_line
 
-from erag_ray.benchmark.readers.roofline import encoder_operations
 from erag_ray.config import ReaderConfig
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.report import rows_of_text

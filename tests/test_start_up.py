@@ -9,8 +9,8 @@ import subprocess
 import sys
 
 import pytest
+from bench.config import BenchmarkConfig
 
-from erag_ray.benchmark.config import BenchmarkConfig
 from erag_ray.config import DualLabelsConfig, JobConfig, ReportConfig, RetrieveConfig, parse
 from erag_ray.config.keys import all_keys, renamed
 from erag_ray.extras.gate.config import GateConfig
@@ -95,7 +95,7 @@ def test_help_and_a_wrong_key_or_value_import_no_heavy_package(job: str, tmp_pat
     rooms = {name.split(".")[1] for name in answer["own"] if "." in name}
     own = {
         name
-        for name in ("benchmark", "gate", "label_export", "papers", "sequential_test", "train", "world")
+        for name in ("gate", "label_export", "papers", "sequential_test", "train", "world")
         if name in rooms
     }
     assert {name for name in answer["own"] if name.split(".")[1:2] and name.split(".")[1] in own} <= {

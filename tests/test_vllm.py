@@ -11,12 +11,12 @@ from typing import Any
 
 import models
 import pytest
+from bench import run as benchmark
+from bench.config import BenchmarkConfig
+from bench.readers import vllm as benchmark_vllm
+from bench.tables import vllm_table
 from tiny import RUNS, Tiny, job_command
 
-from erag_ray.benchmark import run as benchmark
-from erag_ray.benchmark.config import BenchmarkConfig
-from erag_ray.benchmark.readers import vllm as benchmark_vllm
-from erag_ray.benchmark.tables import vllm_table
 from erag_ray.cluster.gpus import process_environment
 from erag_ray.config import JudgeConfig, ReaderConfig, output_settings
 from erag_ray.errors import InputError, JobError

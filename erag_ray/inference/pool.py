@@ -123,7 +123,7 @@ def actors_per_gpu(
     """Return how many actors share a GPU if ``num_readers`` is not set.
 
     A small T5 computes faster than one process can prepare its requests: the count in `notebooks/a100_estimate.py`
-    says 14,500 pairs a second for T5-small, of which one actor reached .58 and two .84 (`jobs/benchmark.py --parts
+    says 14,500 pairs a second for T5-small, of which one actor reached .58 and two .84 (`notebooks/benchmark.py --parts
     '[host]'`). Of the 3,900 of T5-base one reached .92.
 
     Args:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 HEAVY = {
-    "torch": {"models", "retrieve", "train", "cluster", "inference", "benchmark"},
-    "transformers": {"models", "retrieve", "train", "inference", "benchmark"},
-    "sentence_transformers": {"retrieve", "benchmark"},
-    "faiss": {"retrieve", "benchmark"},
+    "torch": {"models", "retrieve", "train", "cluster", "inference"},
+    "transformers": {"models", "retrieve", "train", "inference"},
+    "sentence_transformers": {"retrieve"},
+    "faiss": {"retrieve"},
     "ray": {"cluster", "inference", "train"},
-    "bm25s": {"retrieve", "benchmark"},
+    "bm25s": {"retrieve"},
     "Stemmer": {"retrieve"},
     "vllm": {"models"},
     "altair": {"report"},

@@ -1,29 +1,31 @@
 """How fast things are here: BM25, dense search, encoding, evaluation and reading.
 
-    python jobs/benchmark.py --sizes '[100000, 1000000]'
-    python jobs/benchmark.py --parts '[measures, table_1]'
-    python jobs/benchmark.py --parts '[readings, table_2, shared, depths]'
-    python jobs/benchmark.py --parts '[table_2]' --job jobs/demo/compare.yaml --dataset nq --num_questions 20
-    python jobs/benchmark.py --parts '[precision]' --job jobs/demo/compare.yaml --dataset nq --num_questions 200
-    python jobs/benchmark.py --parts '[host]'
-    python jobs/benchmark.py --parts '[served]'
-    python jobs/benchmark.py --parts '[vllm]' --job vllm.yaml --num_questions 100
+    python notebooks/benchmark.py --sizes '[100000, 1000000]'
+    python notebooks/benchmark.py --parts '[measures, table_1]'
+    python notebooks/benchmark.py --parts '[readings, table_2, shared, depths]'
+    python notebooks/benchmark.py --parts '[table_2]' --job jobs/demo/compare.yaml --dataset nq --num_questions 20
+    python notebooks/benchmark.py --parts '[precision]' --job jobs/demo/compare.yaml --dataset nq --num_questions 200
+    python notebooks/benchmark.py --parts '[host]'
+    python notebooks/benchmark.py --parts '[served]'
+    python notebooks/benchmark.py --parts '[vllm]' --job vllm.yaml --num_questions 100
 
 Times are of this machine and of whatever else it does meanwhile; only the ratios carry over. Needs rank-bm25.
 """
 
 from __future__ import annotations
 
-from erag_ray.benchmark.config import BenchmarkConfig
+from bench.config import BenchmarkConfig
+
 from erag_ray.cli.run import run_job
 from erag_ray.logs import say
 
 
 def main(config: BenchmarkConfig) -> None:
+    from bench import tables as benchmark_tables
+    from bench.figures import host_figure, served_figure
+    from bench.run import costs_of, run_all
+
     from erag_ray import report
-    from erag_ray.benchmark import tables as benchmark_tables
-    from erag_ray.benchmark.figures import host_figure, served_figure
-    from erag_ray.benchmark.run import costs_of, run_all
     from erag_ray.report.figures import svg
     from erag_ray.report.tables import published_table_2
     from erag_ray.schemas import COSTS

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.benchmark.config import BenchmarkConfig
-from erag_ray.benchmark.readers import roofline as floor
-from erag_ray.benchmark.readers import synthetic_reader as invented
-from erag_ray.benchmark.readers.engine_only import reading
-from erag_ray.benchmark.readers.isolated_process import Measured, in_turn_apart
-from erag_ray.benchmark.timing import Row, timed
+from bench.config import BenchmarkConfig
+from bench.readers import roofline as floor
+from bench.readers import synthetic_reader as invented
+from bench.readers.engine_only import reading
+from bench.readers.isolated_process import Measured, in_turn_apart
+from bench.timing import Row, timed
 from erag_ray.cluster import ray_session
 from erag_ray.config import JobConfig, ReaderConfig, parse
 from erag_ray.errors import InputError

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import polars as pl
 import scipy.stats
 
-from erag_ray.benchmark.config import BenchmarkConfig
-from erag_ray.benchmark.synthetic_labels import Tables, tables
-from erag_ray.benchmark.timing import Row, rounds, seconds_of, timed
+from bench.config import BenchmarkConfig
+from bench.synthetic_labels import Tables, tables
+from bench.timing import Row, rounds, seconds_of, timed
 from erag_ray.evaluate import (
     POOL,
     DatasetColumns,

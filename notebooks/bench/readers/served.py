@@ -15,9 +15,9 @@ import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from erag_ray.benchmark.config import BenchmarkConfig
-from erag_ray.benchmark.readers.host import Clock, pairs
-from erag_ray.benchmark.timing import Row
+from bench.config import BenchmarkConfig
+from bench.readers.host import Clock, pairs
+from bench.timing import Row
 from erag_ray.config import ReaderConfig
 from erag_ray.inference import ModelActor
 from erag_ray.models import make_model, model_id

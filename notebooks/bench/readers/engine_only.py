@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import torch
 
-from erag_ray.benchmark.timing import Row
+from bench.timing import Row
 from erag_ray.config import ReaderConfig
 from erag_ray.models import Model, make_model
 from erag_ray.models.local import keep_freed_memory

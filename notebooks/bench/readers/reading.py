@@ -15,12 +15,12 @@ import erag
 import torch
 import transformers
 
-from erag_ray.benchmark.config import BenchmarkConfig
-from erag_ray.benchmark.readers import roofline as floor
-from erag_ray.benchmark.readers import synthetic_reader as invented
-from erag_ray.benchmark.readers.engine_only import loaded
-from erag_ray.benchmark.readers.isolated_process import Measured, in_turn_apart
-from erag_ray.benchmark.timing import Row, timed
+from bench.config import BenchmarkConfig
+from bench.readers import roofline as floor
+from bench.readers import synthetic_reader as invented
+from bench.readers.engine_only import loaded
+from bench.readers.isolated_process import Measured, in_turn_apart
+from bench.timing import Row, timed
 from erag_ray.config import ReaderConfig
 from erag_ray.models import Model, make_model
 from erag_ray.models.local import TF32, PromptTokens, has_tf32, is_supported, keep_freed_memory, quiet

@@ -6,10 +6,10 @@ import dataclasses
 import pathlib
 from collections.abc import Iterator
 
-from erag_ray.benchmark.config import BenchmarkConfig
-from erag_ray.benchmark.readers import synthetic_reader as invented
-from erag_ray.benchmark.readers.table_2 import made_up_job, plan_for, with_own_folders
-from erag_ray.benchmark.timing import Row, seconds_of
+from bench.config import BenchmarkConfig
+from bench.readers import synthetic_reader as invented
+from bench.readers.table_2 import made_up_job, plan_for, with_own_folders
+from bench.timing import Row, seconds_of
 from erag_ray.cluster import ray_session
 from erag_ray.config import ReaderConfig
 from erag_ray.inference import Done, run_part

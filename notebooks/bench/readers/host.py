@@ -22,9 +22,9 @@ import pyarrow as pa
 import torch
 import transformers
 
-from erag_ray.benchmark.config import BenchmarkConfig
-from erag_ray.benchmark.synthetic_texts import NUM_WORDS, words_of
-from erag_ray.benchmark.timing import Row
+from bench.config import BenchmarkConfig
+from bench.synthetic_texts import NUM_WORDS, words_of
+from bench.timing import Row
 from erag_ray.config import ReaderConfig
 from erag_ray.inference import ModelActor, actor
 from erag_ray.models import make_model, model_id

@@ -9,11 +9,11 @@ from typing import Any
 import polars as pl
 import scipy.stats
 
-from erag_ray.benchmark.config import BenchmarkConfig
-from erag_ray.benchmark.readers.engine_only import loaded
-from erag_ray.benchmark.readers.reading import fast_precisions
-from erag_ray.benchmark.readers.table_2 import Case, given_case
-from erag_ray.benchmark.timing import Row
+from bench.config import BenchmarkConfig
+from bench.readers.engine_only import loaded
+from bench.readers.reading import fast_precisions
+from bench.readers.table_2 import Case, given_case
+from bench.timing import Row
 from erag_ray.planning import ModelPlan, PendingRequests
 from erag_ray.scores import score_named
 from erag_ray.store import KEY_COLUMNS, as_frame

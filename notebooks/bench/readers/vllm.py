@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
 
-from erag_ray.benchmark.config import BenchmarkConfig
-from erag_ray.benchmark.readers.host import Clock
-from erag_ray.benchmark.readers.table_2 import given_case
-from erag_ray.benchmark.timing import Row
+from bench.config import BenchmarkConfig
+from bench.readers.host import Clock
+from bench.readers.table_2 import given_case
+from bench.timing import Row
 from erag_ray.errors import InputError
 from erag_ray.inference import ModelActor
 from erag_ray.models.local import PromptTokens

@@ -14,9 +14,9 @@ import polars as pl
 import rank_bm25
 import sentence_transformers
 
-from erag_ray.benchmark.config import BenchmarkConfig
-from erag_ray.benchmark.synthetic_texts import passages, questions, unit_vectors
-from erag_ray.benchmark.timing import Row, in_turn, seconds_of
+from bench.config import BenchmarkConfig
+from bench.synthetic_texts import passages, questions, unit_vectors
+from bench.timing import Row, in_turn, seconds_of
 from erag_ray.config import RetrieverConfig
 from erag_ray.retrieve import make_retriever
 from erag_ray.retrieve.analysers import English

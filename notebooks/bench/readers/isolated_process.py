@@ -21,7 +21,7 @@ from erag_ray.process_memory import forget_peak, resident_bytes
 
 Work = Callable[[], Any]
 # each process begins where these have been imported, which takes longer than most of what is measured
-PRELOADED = ["erag_ray.benchmark.readers.engine_only", "erag_ray.benchmark.readers.reading"]
+PRELOADED = ["bench.readers.engine_only", "bench.readers.reading"]
 _works: dict[str, Any] = {}
 
 

@@ -11,12 +11,12 @@ from typing import Any
 import polars as pl
 import pyarrow as pa
 
-from erag_ray.benchmark.config import BenchmarkConfig
-from erag_ray.benchmark.readers import synthetic_reader as invented
-from erag_ray.benchmark.readers.engine_only import loaded, read_all, reading
-from erag_ray.benchmark.readers.isolated_process import in_turn_apart
-from erag_ray.benchmark.readers.table_2 import END, SINGLE, made_up_job, plan_for, with_own_folders
-from erag_ray.benchmark.timing import Row, rounds, timed
+from bench.config import BenchmarkConfig
+from bench.readers import synthetic_reader as invented
+from bench.readers.engine_only import loaded, read_all, reading
+from bench.readers.isolated_process import in_turn_apart
+from bench.readers.table_2 import END, SINGLE, made_up_job, plan_for, with_own_folders
+from bench.timing import Row, rounds, timed
 from erag_ray.config import JobConfig
 from erag_ray.inputs import prepare
 from erag_ray.models import Model

@@ -11,7 +11,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 import polars as pl
 
-from erag_ray.benchmark.config import BenchmarkConfig
+from bench.config import BenchmarkConfig
 from erag_ray.process_memory import peak_resident_bytes
 from erag_ray.store import Folder, new_job_id
 
@@ -152,7 +152,7 @@ def in_own_process(name: str, config: BenchmarkConfig, size: int) -> list[dict[s
 
 def in_this_process(name: str, config: BenchmarkConfig, size: int) -> list[dict[str, object]]:
     # what retrieval needs is heavy, and not for evaluation
-    room = importlib.import_module(f"erag_ray.benchmark.{ROOMS.get(name, 'measured')}")
+    room = importlib.import_module(f"bench.{ROOMS.get(name, 'measured')}")
     rows = list(getattr(room, name)(config, size))
     # of the whole process: what is measured, what it is made of, and the peer where both are in one
     return [{"peak_memory_bytes": peak_resident_bytes(), **row} for row in rows]
