@@ -35,6 +35,7 @@ from erag_ray.extras.papers.config import PapersConfig
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.ownership import MARKER, read_marker
+from erag_ray.registry import find, plugins
 from erag_ray.store import Folder
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -96,7 +97,8 @@ def run_here(tiny: Tiny, job: str, **changes: object) -> int:
     """Run a job's ``main`` in its folder, as a command line does; return the exit code."""
     config = dataclasses.replace(job_config(tiny, job), **changes)
     try:
-        run(config, import_script(ROOT / "jobs" / f"{job}.py").main)
+        extra = find("job", job, {}).main if job in plugins("job") else None
+        run(config, extra or import_script(ROOT / "jobs" / f"{job}.py").main)
     except SystemExit as ended:
         return int(ended.code or 0)
     return 0
@@ -256,6 +258,14 @@ def test_inputs_and_caches_inside_out_are_refused(
         json.dumps(path).replace("OUT/..", "OUT").replace("OUT", f"{out}-2").replace("LINK", "LINK-2")
     )
     check_inputs(with_key(tiny.config, key, beside))
+
+
+def test_a_published_file_is_refused_with_the_command_that_gets_it(tiny: Tiny) -> None:
+    with pytest.raises(
+        InputError,
+        match=r"passages: kilt:kilt_knowledgesource\.json is .*: wget -c http://\S+/KILT/kilt_knowledgesource\.json,",
+    ):
+        check_inputs(tiny.with_config(passages=["kilt:kilt_knowledgesource.json"]).config)
 
 
 def with_key(config: Any, key: str, value: object) -> Any:

@@ -26,7 +26,6 @@ from models import causal_folder, t5_folder
 from quiet_ray import ENVIRONMENT
 from tiny import PASSAGES, QUESTIONS, RUNS, kilt_line, trec_lines
 
-from erag_ray.cli.public_files import RECEIPT
 from erag_ray.schemas import CORPUS
 from erag_ray.store import CACHE, TableStore
 
@@ -105,7 +104,7 @@ def _write_inputs(folder: pathlib.Path) -> None:
         (folder / "runs" / f"{name}.trec").write_text(trec_lines(RUNS[run]))
         subprocess.run(["gzip", folder / "runs" / f"{name}.trec"], check=True)
     _write_training(folder / "shared", passages)
-    _write_published(folder / "cache" / "kilt", questions)
+    _write_published(folder, questions)
 
 
 def _write_training(shared: pathlib.Path, passages: pl.DataFrame) -> None:
@@ -118,8 +117,8 @@ def _write_training(shared: pathlib.Path, passages: pl.DataFrame) -> None:
         run.write_parquet(shared / f"nq-{part}-bm25.parquet")
 
 
-def _write_published(cache: pathlib.Path, questions: str) -> None:
-    """The files that are downloaded once, as if they were: each with its receipt."""
+def _write_published(folder: pathlib.Path, questions: str) -> None:
+    """Files of KILT."""
     titles = {page: title for page, title, _ in reversed(PASSAGES.values())}
     pages = [
         {
@@ -132,15 +131,11 @@ def _write_published(cache: pathlib.Path, questions: str) -> None:
     claims = questions.replace('"id": "q', '"id": "f')
     claims = re.sub(r'"answer": "[^"]*"', '"answer": "SUPPORTS"', claims)
     files = {
-        "nq-dev-kilt.jsonl": questions,
         "fever-dev-kilt.jsonl": claims,
         "kilt_knowledgesource.json": "".join(json.dumps(page) + "\n" for page in pages),
     }
-    cache.mkdir(parents=True)
     for name, text in files.items():
-        (cache / name).write_text(text)
-        receipt = {"url": name, "size": len(text.encode()), "sha256": ""}
-        (cache / f"{name}{RECEIPT}").write_text(json.dumps(receipt))
+        (folder / name).write_text(text)
 
 
 def _write_models(folder: pathlib.Path) -> None:

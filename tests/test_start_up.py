@@ -49,7 +49,7 @@ AT_START = {
     "yaml",
 }
 TRAIN = ["--reader.kind", "fid", "--reader.model", "jobs/demo/reader", "--dev.queries", "[nowhere.jsonl]"]
-HEAVY_WITH_INPUTS = {"ray", "torch", "transformers", "numba", "pandas", "openai", "pypdl", "altair"}
+HEAVY_WITH_INPUTS = {"ray", "torch", "transformers", "numba", "pandas", "openai", "altair"}
 IMPORTED = """
 import json, runpy, sys
 
@@ -93,16 +93,12 @@ def test_help_and_a_wrong_key_or_value_import_no_heavy_package(job: str, tmp_pat
     installed = {name for name in answer["packages"] if not name.startswith("_")} - {"erag_ray"}
     assert installed - {"coverage"} <= AT_START
     rooms = {name.split(".")[1] for name in answer["own"] if "." in name}
-    own = {
-        name
-        for name in ("gate", "label_export", "papers", "sequential_test", "train", "world")
-        if name in rooms
+    extras = {name.split(".")[2] for name in answer["own"] if name.startswith("erag_ray.extras.")}
+    assert len(extras) <= 1
+    assert {name for name in answer["own"] if name.count(".") == 3 and ".extras." in name} <= {
+        f"erag_ray.extras.{extra}.{file}" for extra in extras for file in ("config", "job", "dual_job")
     }
-    assert {name for name in answer["own"] if name.split(".")[1:2] and name.split(".")[1] in own} <= {
-        *(f"erag_ray.{name}" for name in own),
-        *(f"erag_ray.{name}.config" for name in own),
-    }
-    assert rooms - own <= {
+    assert rooms - {"extras"} <= {
         "cli",
         "config",
         "errors",

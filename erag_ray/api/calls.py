@@ -69,9 +69,9 @@ def compare(
         JobError: the reader or the disk cannot go on; the responses so far are kept.
     """
     config, given = _job(questions, reader, runs, retrievers, passages, out, keys)
-    with _messages(config), job_folder(config) as ready:
+    with _messages(config), job_folder(config):
         given.write(config)
-        run_comparison(ready, text_console(io.StringIO()))
+        run_comparison(config, text_console(io.StringIO()))
     return Result(config.out)
 
 
@@ -104,9 +104,9 @@ def label(
         InputError, JobError: as `compare`.
     """
     config, given = _job(questions, reader, runs, retrievers, passages, out, keys)
-    with _messages(config), job_folder(config) as ready:
+    with _messages(config), job_folder(config):
         given.write(config)
-        label_documents(ready)
+        label_documents(config)
     tables = TableStore(config.out)
     outputs = tables.read(DOCUMENT_OUTPUTS).select("reader", "query_id", "doc_id", "output")
     on = ["reader", "query_id", "doc_id"]

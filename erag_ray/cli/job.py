@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn, TypeVar
 
 from erag_ray.cli.access import check_access
-from erag_ray.cli.public import with_public
 from erag_ray.cli.submission import check_inputs, check_outputs
 from erag_ray.errors import InputError, JobError
 from erag_ray.stages import job_memory, locked
@@ -26,8 +25,8 @@ def run(config: Config, main: Callable[[Config], int | None]) -> None:
             knows, or of a disk or network.
     """
     # the inner one turns errors of the job into messages before the tracebacks are named
-    with _exit_codes(), job_folder(config) as ready, _exit_codes():
-        code = main(ready)
+    with _exit_codes(), job_folder(config), _exit_codes():
+        code = main(config)
     if code:
         raise SystemExit(code)
 
@@ -51,8 +50,8 @@ def _exit_codes() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def job_folder(config: Config) -> Iterator[Config]:
-    """Lock a job's folder; yield its config with local copies of public files; name tracebacks of user code at the end.
+def job_folder(config: Any) -> Iterator[None]:
+    """Lock a job's folder, and name tracebacks of user code at the end.
 
     Raises:
         InputError: a path cannot be used, or another job works in the folder.
@@ -63,7 +62,7 @@ def job_folder(config: Config) -> Iterator[Config]:
         check_inputs(config)
         check_access(config)
         with locked(config.out), tracebacks, job_memory():
-            yield with_public(config)
+            yield
     finally:
         for line in tracebacks.named():
             logger.info("%s", line)

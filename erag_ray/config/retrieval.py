@@ -169,9 +169,8 @@ class RetrieveConfig:
 
     queries: list[str] = field(default_factory=list)
     """Question files: JSON Lines (.gz too) of KILT tasks, of BEIR queries with answers in their metadata, or of
-    {"question", "answers", "id"}, also as a JSON list, Parquet or .tsv; or the JSON of SQuAD or KLUE-MRC. kilt:NAME
-    and klue:NAME are downloaded from where they are published. hf:NAME:SPLIT, hf:NAME:CONFIG:SPLIT and
-    hf:/folder:SPLIT are read by the library datasets."""
+    {"question", "answers", "id"}, also as a JSON list, Parquet or .tsv; or the JSON of SQuAD or KLUE-MRC.
+    hf:NAME:SPLIT, hf:NAME:CONFIG:SPLIT and hf:/folder:SPLIT are read by the library datasets."""
 
     query_format: str = "auto"
     """Form of the question files: auto (by the fields of each record), kilt, beir, plain, squad, klue, or

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from erag_ray import compat
 from erag_ray.measures import compute, list_ideal, pad
 
 erag = pytest.importorskip("erag", reason="needs the reference: pip install --no-deps erag==0.0.1")
@@ -185,36 +184,3 @@ def test_not_a_number_passes_the_reference() -> None:
 
 
 # ---- the drop-in
-
-
-@pytest.mark.parametrize(
-    ("labels", "names"),
-    [
-        (
-            BINARY,
-            {
-                "P_1",
-                "P_5",
-                "P_15",
-                "recall_5",
-                "map",
-                "map_cut_5",
-                "ndcg_cut_5",
-                "ndcg",
-                "recip_rank",
-                "success_5",
-            },
-        ),
-        (GRADED, {"P_1", "P_6", "success_3", "success_6"}),
-        ({"a": [0.5, 1.0], "b": [0.25, 0.0]}, {"P", "success"}),
-    ],
-)
-def test_the_drop_in_gives_the_numbers_of_the_reference(labels: Labels, names: set[str]) -> None:
-    results = {query: [f"label {label}" for label in row] for query, row in labels.items()}
-    gold_answers = {query: ["gold"] for query in labels}
-    given = (results, gold_answers, _answer_with_the_document, _label_in_the_output, names)
-    theirs, ours = erag.eval(*given), compat.eval(*given)
-    assert set(ours) == set(theirs)
-    assert ours["aggregated"] == pytest.approx(theirs["aggregated"], abs=1e-12)
-    for query in labels:
-        assert ours["per_input"][query] == pytest.approx(theirs["per_input"][query], abs=1e-12)
