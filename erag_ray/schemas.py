@@ -316,24 +316,6 @@ CONTRASTS = table_schema(
     num_queries=COUNT,
     num_dropped=COUNT,
 )
-# change of measures with a pooled ideal when run_id leaves the pool
-POOL_BIAS = table_schema(
-    "pool_bias",
-    "dataset reader score annotator run_id depth measure cutoff",
-    dataset=STRING,
-    reader=STRING,
-    score=STRING,
-    annotator=STRING,
-    run_id=STRING,
-    depth=RANK,
-    measure=STRING,
-    cutoff=RANK,
-    judged_=VALUE,
-    num_runs=COUNT,
-    tau_=VALUE,
-    shift_=VALUE,
-    reason_=STRING,
-)
 # depth that serves the reader best, and its gain over the largest depth
 BEST_DEPTHS = table_schema(
     "best_depths",
@@ -363,17 +345,6 @@ FACT_LABELS = table_schema(
     doc_id=STRING,
     fact=RANK,
     label_=VALUE,
-)
-# documents of a list whose text is that of one before it, or nearly
-LIST_DUPLICATES = table_schema(
-    "list_duplicates",
-    "run_id query_id depth",
-    run_id=STRING,
-    query_id=STRING,
-    depth=RANK,
-    num_documents=COUNT,
-    num_exact=COUNT,
-    num_near=COUNT,
 )
 # effect of a list of documents on the reader, see evaluate.CELLS_MEANING
 CELLS = table_schema(
@@ -550,12 +521,10 @@ TABLES = {
         CORRELATIONS,
         COMPARISONS,
         CONTRASTS,
-        POOL_BIAS,
         BEST_DEPTHS,
         SLICES,
         FACTS,
         FACT_LABELS,
-        LIST_DUPLICATES,
         CELLS,
         CELL_SHARES,
         CELL_COMPARISONS,

@@ -28,7 +28,6 @@ STAGES = [
     "correlations",
     "comparisons",
     "contrasts",
-    "pool_bias",
     "report",
     "TREC files",
 ]

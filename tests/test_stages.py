@@ -73,7 +73,7 @@ def test_the_same_again_makes_nothing_and_says_so(compared: Tiny, capsys: pytest
         "inputs: as sealed before",
         "labels: as sealed before",
         "end-to-end scores: as sealed before",
-        "per_query, pool_bias, means, correlations, comparisons, contrasts, best_depths, cells, cell_comparisons, "
+        "per_query, means, correlations, comparisons, contrasts, best_depths, cells, cell_comparisons, "
         "complements, cell_shares, slice_means, slice_comparisons: as sealed before",
     ]
 
@@ -87,7 +87,7 @@ def test_the_same_again_makes_nothing_and_says_so(compared: Tiny, capsys: pytest
         ({"num_permutations": 200}, {"correlations"}),
         ({"statistics": ["kendall_tau_b"]}, {"correlations", "contrasts"}),
         ({"cutoffs": [1, 2]}, {"per_query", *OF_VALUES}),
-        ({"measures": ["P", "R"]}, {"per_query", "pool_bias", *OF_VALUES}),
+        ({"measures": ["P", "R"]}, {"per_query", *OF_VALUES}),
         # the cells are made again, and stay the same: what follows from them is kept
         ({"annotators": ["erag", "provenance"]}, ALL - INPUTS - {"utility", "list_outputs", *FROM_CELLS}),
         ({"end_to_end_depths": [2, 3]}, ALL - INPUTS - {"labels", "document_outputs"}),
@@ -116,7 +116,7 @@ def test_a_threshold_of_graded_labels_is_seen(tiny: Tiny, reads_here: list[int])
     graded = tiny.with_config(score="token_f1", threshold=0.5)
     make_tables(graded)
     other = graded.with_config(threshold=0.9)
-    assert made_again(other) == {"per_query", "pool_bias", "cells", "cell_shares", *OF_VALUES, *OF_CELLS}
+    assert made_again(other) == {"per_query", "cells", "cell_shares", *OF_VALUES, *OF_CELLS}
     assert_as_from_nothing(other)
 
 
@@ -126,7 +126,7 @@ def test_tables_whose_own_inputs_stay_the_same_are_kept(tiny: Tiny, reads_here: 
     make_tables(graded)
     # labels are all 0 or 1 here, so no value of a list changes
     other = graded.with_config(threshold=0.9)
-    assert made_again(other) == {"per_query", "pool_bias", "cells"}
+    assert made_again(other) == {"per_query", "cells"}
     assert_as_from_nothing(other)
 
 
@@ -197,7 +197,7 @@ def test_what_outside_code_makes_is_made_again_and_the_rest_only_if_that_changes
     own = tiny.with_config(score="own_scores:OWN")
     make_tables(own)
     # its result is the same, and so is all that follows without calling it
-    made = {"labels", "utility", "document_outputs", "list_outputs", "per_query", "pool_bias"}
+    made = {"labels", "utility", "document_outputs", "list_outputs", "per_query"}
     assert made_again(own) == made
     # not the module that the config names has changed, but one that it imports
     module.write_text("def is_right(output, gold_answers):\n    return len(output) > 5\n")

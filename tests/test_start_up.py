@@ -12,7 +12,8 @@ import pytest
 from bench.config import BenchmarkConfig
 
 from erag_ray.config import DualLabelsConfig, JobConfig, ReportConfig, RetrieveConfig, parse
-from erag_ray.config.keys import all_keys, renamed
+from erag_ray.config.keys import all_keys
+from erag_ray.config.keys.gone import GONE
 from erag_ray.extras.gate.config import GateConfig
 from erag_ray.extras.label_export.config import ExportConfig
 from erag_ray.extras.papers.config import PapersConfig
@@ -177,26 +178,19 @@ def test_a_misspelt_option_names_the_nearest_key(
     assert refused(capsys, *argv) == f"error: {message}"
 
 
-def test_a_renamed_key_names_its_new_name(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: pathlib.Path
+def test_a_key_that_is_gone_says_what_to_do(
+    capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path
 ) -> None:
-    monkeypatch.setitem(renamed.RENAMED, "ranks", "cutoffs")
-    monkeypatch.setitem(renamed.RENAMED, "reader.path", "reader.model")
     file = tmp_path / "job.yaml"
-    file.write_text("depth: 3\nranks: [1]\n")
-    told = "unknown key ranks: it is called cutoffs now"
-    assert refused(capsys, "--config", str(file)) == f"error: {file}:2: {told}"
-    file.write_text("reader:\n  path: x\n")
-    told = "unknown key reader.path: it is called reader.model now"
-    assert refused(capsys, "--config", str(file)) == f"error: {file}:2: {told}"
-    told = "unknown key --ranks: it is called --cutoffs now"
-    assert refused(capsys, "--ranks", "[1]") == f"error: {told}"
+    file.write_text("depth: 3\nduplicates: true\n")
+    told = "equal texts of a list are not counted any more; remove the key"
+    assert refused(capsys, "--config", str(file)) == f"error: {file}:2: unknown key duplicates: {told}"
+    assert refused(capsys, "--duplicates", "true") == f"error: unknown key --duplicates: {told}"
 
 
-@pytest.mark.parametrize("old", renamed.RENAMED)
-def test_each_renamed_key_is_of_some_job_by_one_of_its_names(old: str) -> None:
-    known = {key for name in JOB_CONFIGS for key in all_keys(JOB_CONFIGS[name])}
-    assert {old, renamed.RENAMED[old]} & known
+@pytest.mark.parametrize("key", GONE)
+def test_a_key_that_is_gone_is_of_no_job(key: str) -> None:
+    assert key not in {key for name in JOB_CONFIGS for key in all_keys(JOB_CONFIGS[name])}
 
 
 # --- the help ---

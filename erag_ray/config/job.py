@@ -193,9 +193,6 @@ class JobConfig:
     known (whether the reader answers without passages). Means, cells and comparisons are given for every value; a
     record without the path, or with null or a blank there, has the value (none). At most 50 values a path."""
 
-    duplicates: bool = False
-    """Count the documents of each list whose text is equal, or nearly equal, to that of one before it."""
-
     statistics: list[str] = field(default_factory=lambda: ["kendall_tau_b", "spearman_rho"])
     """Agreement between a measure and the end-to-end score."""
 

@@ -1,4 +1,4 @@
-"""LABELS and readings -> UTILITY, PER_QUERY; those -> MEANS, CORRELATIONS, COMPARISONS, CONTRASTS, POOL_BIAS. Pure.
+"""LABELS and readings -> UTILITY, PER_QUERY; those -> MEANS, CORRELATIONS, COMPARISONS, CONTRASTS. Pure.
 
 LABELS and UTILITY give CELLS too, and from these follow their shares and COMPLEMENTS.
 
@@ -25,7 +25,6 @@ from erag_ray.evaluate.common import ANY, OWN_LIST, POOL, Floats, Settings, dept
 from erag_ray.evaluate.comparisons import best_depths, comparisons, contrasts
 from erag_ray.evaluate.export import export
 from erag_ray.evaluate.lists import eligible_questions, per_query, per_query_parts
-from erag_ray.evaluate.pool_bias import pool_bias
 from erag_ray.evaluate.slices import MIN_QUESTIONS, all_slices, slice_comparisons, slice_means, with_slices
 from erag_ray.evaluate.stage import RESULTS, check_made, evaluate, settings_of
 from erag_ray.evaluate.statistics import correlations, means
@@ -64,7 +63,6 @@ __all__ = [
     "measured_and_used",
     "per_query",
     "per_query_parts",
-    "pool_bias",
     "same_list",
     "settings_of",
     "slice_comparisons",

@@ -13,10 +13,9 @@ from erag_ray.errors import InputError
 from erag_ray.evaluate.auxiliary import auxiliary_means, auxiliary_notes, with_estimates
 from erag_ray.evaluate.cells import cell_columns, cell_comparisons, cell_shares, cells, complements
 from erag_ray.evaluate.columns import DatasetColumns, by_dataset
-from erag_ray.evaluate.common import IDEALS, OWN_LIST, POOL, Settings, depths_of
+from erag_ray.evaluate.common import IDEALS, OWN_LIST, Settings, depths_of
 from erag_ray.evaluate.comparisons import best_depths, comparisons, contrasts
 from erag_ray.evaluate.lists import eligible_questions, per_query_parts
-from erag_ray.evaluate.pool_bias import pool_bias
 from erag_ray.evaluate.slices import all_slices, slice_comparisons, slice_means
 from erag_ray.evaluate.statistics import correlations, means
 from erag_ray.files import Diagnostics
@@ -34,7 +33,7 @@ from erag_ray.inputs import (
 )
 from erag_ray.logs import say
 from erag_ray.progress import StageProgress, stage_progress
-from erag_ray.runs import END_TO_END, list_duplicates
+from erag_ray.runs import END_TO_END
 from erag_ray.schemas import (
     AUXILIARY_MEANS,
     BEST_DEPTHS,
@@ -44,14 +43,11 @@ from erag_ray.schemas import (
     COMPARISONS,
     COMPLEMENTS,
     CONTRASTS,
-    CORPUS,
     CORRELATIONS,
     FACT_LABELS,
     LABELS,
-    LIST_DUPLICATES,
     MEANS,
     PER_QUERY,
-    POOL_BIAS,
     PROVENANCE,
     QUERIES,
     RUNS,
@@ -66,7 +62,6 @@ from erag_ray.store import TableStore, as_frame
 
 OF_LABELS: Mapping[TableSchema, Sequence[str]] = {
     PER_QUERY: ("depths", "measures", "cutoffs", "threshold", "ideals"),
-    POOL_BIAS: ("depths", "measures", "threshold", "ideals"),
 }
 """Tables made from labels, and the settings that each depends on."""
 MakeTable = Callable[[Sequence[DatasetColumns], Settings], pl.DataFrame]
@@ -145,35 +140,8 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
     same = [schema.name for schema in wanted if not evaluation.make(schema)]
     if not config.auxiliary:
         tables.folder.delete_folder(AUXILIARY_MEANS.name)
-    _count_duplicates(config, inputs, tables)
     if same:
         say(f"{', '.join(same)}: as sealed before")
-
-
-def _count_duplicates(config: JobConfig, inputs: Inputs, tables: TableStore) -> None:
-    """Seal LIST_DUPLICATES where the job asks for them, else delete those of an earlier job."""
-    if not config.duplicates:
-        tables.folder.delete_folder(LIST_DUPLICATES.name)
-        return
-    depths = depths_of(config.depths, config.depth)
-
-    def make(append: Append) -> Mapping[str, object]:
-        append(LIST_DUPLICATES, list_duplicates(inputs.runs, inputs.corpus, depths))
-        return {}
-
-    with stage_progress(LIST_DUPLICATES.name, show=config.progress):
-        sources = digests(tables, [RUNS, CORPUS])
-        settings = {"depths": depths}
-        ensure(
-            Stage(
-                name=LIST_DUPLICATES.name,
-                tables=[LIST_DUPLICATES],
-                settings=settings,
-                sources=sources,
-                make=make,
-            ),
-            tables,
-        )
 
 
 class _Evaluation:
@@ -236,8 +204,6 @@ class _Evaluation:
             return [cells(self.labels, self.used, self.inputs.runs, eligible, self.settings.threshold)]
         if schema in OF_LABELS:
             arguments = self.labels, self.inputs.runs, self._eligible, self.inputs.queries, self.settings
-            if schema == POOL_BIAS:
-                return [pool_bias(*arguments)] if POOL in self.settings.ideals else [as_frame(schema.empty())]
             fact_labels = self.tables.read(FACT_LABELS) if self._uses_facts else None
             return at.each(per_query_parts(*arguments, fact_labels), "parts")
         is_of_cells = schema in OF_CELLS or schema == CELL_SHARES

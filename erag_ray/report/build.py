@@ -20,7 +20,6 @@ from erag_ray.report.tables.cells import cell_tables
 from erag_ray.report.tables.correlations import across_runs_table, correlation_table, informative
 from erag_ray.report.tables.costs import cost_table, work_table
 from erag_ray.report.tables.differences import comparison_table, contrast_table
-from erag_ray.report.tables.duplicates import duplicate_table
 from erag_ray.report.tables.harm import harm_notes, harm_warnings
 from erag_ray.report.tables.latency import latency_table
 from erag_ray.report.tables.outputs import (
@@ -31,7 +30,6 @@ from erag_ray.report.tables.outputs import (
     output_warnings,
 )
 from erag_ray.report.tables.overview import agreement_overview, comparison_overview, utility_overview
-from erag_ray.report.tables.pool_bias import pool_bias_table
 from erag_ray.report.tables.published import published_table_1
 from erag_ray.report.tables.retrievers import best_first, which_retriever
 from erag_ray.report.tables.slices import slice_tables
@@ -84,8 +82,6 @@ def _of_dataset(results: Results, dataset: str, *, is_only: bool) -> Parts:
         yield auxiliary_table(results.auxiliary_means, dataset, runs, is_main=is_only)
     if results.list_tokens.height:
         yield token_table(results.list_tokens, results.queries, results.means, dataset, runs)
-    if results.list_duplicates.height:
-        yield duplicate_table(results.list_duplicates, results.queries, dataset, runs)
     yield from _latency(results, dataset, runs, is_only=is_only)
     if dataset in results.outputs["dataset"]:
         yield output_table(results.outputs, results.common_outputs, dataset)
@@ -100,8 +96,6 @@ def _of_dataset(results: Results, dataset: str, *, is_only: bool) -> Parts:
     yield from _cells(results, dataset, runs)
     for extension in installed():
         yield from extension.parts(results.further, dataset, runs)
-    if len(runs) > 1 and dataset in results.pool_bias["dataset"]:
-        yield pool_bias_table(results.pool_bias, dataset, runs)
 
 
 def _latency(results: Results, dataset: str, runs: Sequence[str], *, is_only: bool) -> Iterator[Table]:

@@ -25,12 +25,10 @@ from erag_ray.schemas import (
     COSTS,
     JUDGEMENTS,
     LABELS,
-    LIST_DUPLICATES,
     LIST_TOKENS,
     MEANS,
     OUTPUTS,
     PER_QUERY,
-    POOL_BIAS,
     QUERIES,
     REQUESTS,
     RETRIEVAL_SECONDS,
@@ -77,7 +75,6 @@ class Results:
     correlations: pl.DataFrame = dataclasses.field(default_factory=Empty(CORRELATIONS))
     comparisons: pl.DataFrame = dataclasses.field(default_factory=Empty(COMPARISONS))
     contrasts: pl.DataFrame = dataclasses.field(default_factory=Empty(CONTRASTS))
-    pool_bias: pl.DataFrame = dataclasses.field(default_factory=Empty(POOL_BIAS))
     best_depths: pl.DataFrame = dataclasses.field(default_factory=Empty(BEST_DEPTHS))
     labels: pl.DataFrame = dataclasses.field(default_factory=Empty(LABELS))
     utility: pl.DataFrame = dataclasses.field(default_factory=Empty(UTILITY))
@@ -91,7 +88,6 @@ class Results:
     queries: pl.DataFrame = dataclasses.field(default_factory=Empty(QUERIES))
     runs: pl.DataFrame = dataclasses.field(default_factory=Empty(RUNS))
     list_tokens: pl.DataFrame = dataclasses.field(default_factory=Empty(LIST_TOKENS, optional=True))
-    list_duplicates: pl.DataFrame = dataclasses.field(default_factory=Empty(LIST_DUPLICATES, optional=True))
     auxiliary_means: pl.DataFrame = dataclasses.field(default_factory=Empty(AUXILIARY_MEANS, optional=True))
     retrieval_seconds: pl.DataFrame = dataclasses.field(
         default_factory=Empty(RETRIEVAL_SECONDS, optional=True)

@@ -3,7 +3,6 @@
 Lists may bring their texts and latencies along (`load_corpus`, `seconds_of`).
 """
 
-from erag_ray.runs.duplicates import NEARLY_EQUAL, SHINGLE_WORDS, list_duplicates
 from erag_ray.runs.entries import ENTRY_COLUMNS, RUN_COLUMNS, as_entries
 from erag_ray.runs.load import RUN_FORMATS, load_run
 from erag_ray.runs.orders import BY_RANK, rising_fault
@@ -18,15 +17,12 @@ __all__ = [
     "END_TO_END",
     "ENTRY_COLUMNS",
     "GOLD_PASSAGES",
-    "NEARLY_EQUAL",
     "NO_PASSAGES",
     "REFERENCES",
     "REFERENCE_NAMES",
     "RUN_COLUMNS",
     "RUN_FORMATS",
-    "SHINGLE_WORDS",
     "as_entries",
-    "list_duplicates",
     "load_corpus",
     "load_run",
     "pairs",

@@ -29,7 +29,6 @@ from erag_ray.evaluate import (
     means,
     measured_and_used,
     per_query,
-    pool_bias,
     same_list,
 )
 
@@ -226,7 +225,6 @@ def table_1(config: BenchmarkConfig, size: int) -> Iterator[Row]:
     def others() -> None:
         for table in (means, comparisons, contrasts):
             table(columns, settings)
-        pool_bias(*given)
 
     # compiled before anything is timed
     compile_config = replace(config, list_depth=5, num_resamples=100)

@@ -22,12 +22,11 @@ from scipy import stats
 
 from erag_ray.agreement import resample_weights
 from erag_ray.annotators import requested_measures
-from erag_ray.evaluate import per_query, pool_bias
+from erag_ray.evaluate import per_query
 from erag_ray.evaluate.lists import matrices
 from erag_ray.labels import list_responses, utility_of
 from erag_ray.schemas import (
     LABELS,
-    POOL_BIAS,
     REQUESTS,
     RESPONSES,
     RUNS,
@@ -208,36 +207,6 @@ def test_the_pool_grows_with_the_runs_that_are_compared_and_the_own_ideal_does_n
     assert value(single, **key, ideal="pool") == 1.0  # the pool is A's own list
     assert value(both, **key, ideal="pool") == pytest.approx(1 / 3)
     assert value(single, **key, ideal="list") == value(both, **key, ideal="list") == 1.0
-
-
-def test_what_changes_when_a_run_leaves_the_pool() -> None:
-    third = runs({"C": {"q1": "b d", "q2": "x"}})
-    made = labels("provenance", {**BINARY, "q2": {**BINARY["q2"], "x": 1.0}})
-    every = pl.concat([LISTS, third])
-    given = (made, every, everywhere(made, TWO), TWO, settings(measures=["P", "R"]))
-    table = pool_bias(*given)
-    conform(table, POOL_BIAS)
-    assert table.select("run_id", "measure", "num_runs").rows() == [(run, "R", 2) for run in "ABC"]
-    whole = per_query(*given).filter(ideal="pool", measure="R", cutoff=2)
-    for left in "ABC":
-        fewer = (made, every.filter(pl.col("run_id") != left), *given[2:])
-        without = per_query(*fewer).filter(ideal="pool", measure="R", cutoff=2)
-        means = [
-            part.group_by("run_id")
-            .agg(pl.col("value").mean())
-            .sort("run_id")
-            .filter(pl.col("run_id") != left)["value"]
-            for part in (whole, without)
-        ]
-        (row,) = table.filter(run_id=left).iter_rows(named=True)
-        assert row["shift"] == pytest.approx((means[0] - means[1]).abs().max())
-        assert row["judged"] == 1.0
-    # two runs: the one that is left has no order
-    alone = pool_bias(made, LISTS, *given[2:])
-    assert alone["tau"].is_null().all()
-    assert alone["reason"][0] == "number of runs: 1, and a correlation takes at least 2"
-    half = labels("provenance", {query: dict.fromkeys(found) for query, found in BINARY.items()})
-    assert pool_bias(half, LISTS, *given[2:]).is_empty()
 
 
 def test_lists_may_stand_in_any_order_and_labels_too() -> None:

@@ -9,7 +9,7 @@ import typing
 from collections.abc import Hashable, Iterator, Mapping
 from typing import Any
 
-from erag_ray.config.keys.renamed import RENAMED
+from erag_ray.config.keys.gone import GONE
 from erag_ray.registry import nearest
 
 
@@ -86,7 +86,7 @@ def all_keys(kind: type, path: str = "") -> Iterator[str]:
 
 
 def unknown_key(path: str, kind: type, *, mark: str = "", prefix: str = "") -> str:
-    """Return the message about an unknown key: with its new name, or with the nearest key.
+    """Return the message about an unknown key: with what to do instead, or with the nearest key.
 
     Args:
         path: the key, with dots.
@@ -95,8 +95,8 @@ def unknown_key(path: str, kind: type, *, mark: str = "", prefix: str = "") -> s
         prefix: the key of the config itself.
     """
     known, start = list(all_keys(kind)), mark + (f"{prefix}." if prefix else "")
-    if (renamed := RENAMED.get(below(prefix, path))) in [below(prefix, key) for key in known]:
-        return f"unknown key {start}{path}: it is called {mark}{renamed} now"
+    if advice := GONE.get(below(prefix, path)):
+        return f"unknown key {start}{path}: {advice}"
     parent, _, name = path.rpartition(".")
     hint: Any = kind
     for part in split_key(kind, parent):
