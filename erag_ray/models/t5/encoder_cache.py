@@ -20,7 +20,6 @@ from erag_ray.models.local.memory import reusable, to_device
 from erag_ray.models.local.model import PromptTokens
 from erag_ray.models.local.word_cache import Ids
 from erag_ray.models.t5.attention import token_mask
-from erag_ray.requests import Form
 
 Indices = npt.NDArray[np.int64]
 
@@ -59,39 +58,6 @@ class EncoderStates(NamedTuple):
     def is_state(self) -> torch.Tensor:
         """Return [prompts, width], False at padding."""
         return token_mask(self.lengths, self.states.shape[1], self.states.device)
-
-
-class SegmentTable(NamedTuple):
-    """The distinct segments of some prompts.
-
-    Attributes:
-        segments: in the order of the prompts.
-        lengths: the number of tokens of each segment.
-        counts: [prompts, segments], how often a prompt has a segment.
-    """
-
-    segments: Sequence[Ids]
-    lengths: Indices
-    counts: Indices
-
-
-class SharedStates(NamedTuple):
-    """The encoder states of the segments of a `SegmentTable`.
-
-    Attributes:
-        states: [tokens, size], segment after segment.
-        lengths: the number of states of each segment.
-        counts: [prompts, segments], how often a prompt has a segment.
-    """
-
-    states: torch.Tensor
-    lengths: Indices
-    counts: Indices
-
-    @property
-    def num_rows(self) -> int:
-        """Return the number of prompts."""
-        return len(self.counts)
 
 
 Encode = Callable[[Padded], torch.Tensor]
@@ -136,12 +102,6 @@ class EncoderCache:
         index = to_device(torch.from_numpy(indices.ravel()), self.states.device)
         states = self.states.index_select(0, index).view(*is_state.shape, -1)
         return EncoderStates(states, totals.tolist())
-
-    def share(self, table: SegmentTable) -> SharedStates:
-        """Return the states of the segments of a table."""
-        starts = np.array([self.starts[segment] for segment in table.segments])
-        index = to_device(torch.from_numpy(ranges(starts, table.lengths)), self.states.device)
-        return SharedStates(self.states.index_select(0, index), table.lengths, table.counts)
 
 
 def ranges(starts: Indices, lengths: Indices) -> Indices:
@@ -188,37 +148,6 @@ def arrange(prompts: Sequence[PromptTokens], batch_tokens: int, multiple: int = 
         starts=dict(zip(ordered, ends[:-1], strict=True)),
         num_tokens=ends[-1],
     )
-
-
-def segment_table(prompts: Sequence[PromptTokens]) -> SegmentTable:
-    """Return the distinct segments of some prompts."""
-    numbers = dict[Ids, int]()
-    columns = [numbers.setdefault(segment, len(numbers)) for prompt in prompts for segment in prompt.segments]
-    counts = np.zeros((len(prompts), len(numbers)), np.int64)
-    rows = np.repeat(np.arange(len(prompts)), [len(prompt.segments) for prompt in prompts])
-    np.add.at(counts, (rows, np.array(columns)), 1)
-    return SegmentTable(list(numbers), np.array(list(map(len, numbers))), counts)
-
-
-def overlapping(prompts: Sequence[PromptTokens]) -> Iterator[tuple[list[int], int]]:
-    """Yield groups of prompts to generate from, of one form and several segments, each with one of an earlier prompt.
-
-    Prompts of one question must be adjacent. A prompt without a segment of its group starts the next group.
-
-    Yields:
-        The positions of each group in ``prompts``, and the number of tokens in its distinct segments.
-    """
-    groups = dict[Form, tuple[list[int], set[Ids]]]()
-    for row, prompt in enumerate(prompts):
-        if len(prompt.segments) == 1 or prompt.form.method != "generate":
-            continue
-        rows, segments = groups.setdefault(prompt.form, ([], set()))
-        if rows and segments.isdisjoint(prompt.segments):
-            yield rows, sum(map(len, segments))
-            rows, segments = groups[prompt.form] = [], set()
-        rows.append(row)
-        segments.update(prompt.segments)
-    yield from ((rows, sum(map(len, segments))) for rows, segments in groups.values())
 
 
 def encode_all(encode: Encode, passes: Passes, multiple: int = 1) -> EncoderCache:

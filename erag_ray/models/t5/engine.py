@@ -28,8 +28,8 @@ from erag_ray.models.local.linear import (
 )
 from erag_ray.models.local.memory import KEPT_BYTES, free_on, machine_bytes, reusable, to_device
 from erag_ray.models.t5.attention import attention_for, bias_matrix
-from erag_ray.models.t5.cross_attention import Projections, cross_attention_for
-from erag_ray.models.t5.encoder_cache import EncoderStates, Padded, SharedStates, flat
+from erag_ray.models.t5.cross_attention import CopiedStates, Projections
+from erag_ray.models.t5.encoder_cache import EncoderStates, Padded, flat
 
 KINDS = ("t5", "mt5", "umt5")
 DTYPES = (torch.float32, torch.bfloat16)
@@ -231,7 +231,7 @@ class Engine:
     @torch.inference_mode()
     def decode(
         self,
-        encoder_states: EncoderStates | SharedStates,
+        encoder_states: EncoderStates,
         *,
         start: int,
         ends: Sequence[int],
@@ -265,13 +265,13 @@ class _Run:
     def __init__(
         self,
         engine: Engine,
-        encoder_states: EncoderStates | SharedStates,
+        encoder_states: EncoderStates,
         start: int,
         ends: Sequence[int],
         most: int,
     ) -> None:
         self.engine = engine
-        self.cross_attention = cross_attention_for(encoder_states, engine.projections)
+        self.cross_attention = CopiedStates(encoder_states, engine.projections)
         num_rows, device = encoder_states.num_rows, engine.device
         self.rows = list(range(num_rows))
         """The rows of the original batch that are still in it."""
@@ -301,7 +301,6 @@ class _Run:
         self.last = first_largest(scores)
         self.tokens[:, step] = self.last
         self.num_tokens = step + 1
-        self.cross_attention.advance(self.last)
         self.has_ended |= torch.isin(self.last, self.end)
 
     def _self_attention(self, states: Tensor, layer: Attention, number: int, step: int) -> Tensor:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import torch
@@ -36,17 +36,13 @@ from erag_ray.models.local.tokens import (
 )
 from erag_ray.models.local.weights import load_settings, load_tokenizer, load_weights
 from erag_ray.models.local.word_cache import Ids
-from erag_ray.models.t5.cross_attention import MIN_SHARING, is_table_faster
 from erag_ray.models.t5.encoder_cache import (
     EncoderCache,
     EncoderStates,
     Passes,
-    SegmentTable,
     arrange,
     encode_all,
     encode_prompts,
-    overlapping,
-    segment_table,
 )
 from erag_ray.models.t5.engine import DTYPES, KINDS, Engine
 from erag_ray.requests import Form, Passage, Piece, Request, pieces
@@ -266,54 +262,16 @@ class T5Model(LocalModel):
         """Return the concatenated encoder states of each prompt's segments."""
         if self.engine is None:
             return encode_prompts(self.model, prompts, self.pass_tokens(_forms(prompts)))
-        segments = (segment for prompt in prompts for segment in prompt.segments)
-        return self._cache(self.engine, prompts, segments).gather(prompts)
+        return self._cache(self.engine, prompts).gather(prompts)
 
-    def _cache(
-        self, engine: Engine, prompts: Sequence[PromptTokens], segments: Iterable[Ids]
-    ) -> EncoderCache:
-        """Return the states of the window, or of these prompts with these segments."""
+    def _cache(self, engine: Engine, prompts: Sequence[PromptTokens]) -> EncoderCache:
+        """Return the states of the window, or of these prompts."""
+        segments = (segment for prompt in prompts for segment in prompt.segments)
         if self._window is not None and self._window.contains(segments):
             return self._window
         # the states of the whole window did not fit into memory
         passes = arrange(prompts, self.pass_tokens(_forms(prompts)), engine.multiple)
         return encode_all(engine.encode, passes, engine.multiple)
-
-    # --- rows that share a table of states, such as leave-one-outs ---
-
-    def batches(self, prompts: Sequence[PromptTokens]) -> Iterator[list[int]]:
-        """Yield batches: first of rows that share a table of encoder states, then of the others, by length."""
-        shared = set[int]()
-        for rows, num_states in overlapping(prompts):
-            for batch in self._shared_batches(prompts, rows, num_states):
-                shared.update(batch)
-                yield batch
-        others = [row for row in range(len(prompts)) if row not in shared]
-        for batch in super().batches([prompts[row] for row in others]):
-            yield [others[row] for row in batch]
-
-    def _shared_batches(
-        self, prompts: Sequence[PromptTokens], rows: Sequence[int], num_states: int
-    ) -> Iterator[list[int]]:
-        """Yield the batches of overlapping rows that share a table, of at most ``num_states`` states."""
-        num_batches = -(-len(rows) // self.limits(prompts[rows[0]].form).rows_of(num_states))
-        for batch in (list(rows[start::num_batches]) for start in range(num_batches)):
-            if self._is_table_faster([prompts[row] for row in batch], num_states):
-                yield batch
-
-    def _is_table_faster(self, prompts: Sequence[PromptTokens], num_states: int) -> bool:
-        """Return whether a batch shares a table of so many states; never on a GPU, where that is not measured."""
-        if self.engine is None or self.has_device:
-            return False
-        num_row_states = sum(prompt.length for prompt in prompts)
-        return is_table_faster(len(prompts), num_row_states, num_states, self.engine.projections)
-
-    def _segment_table(self, prompts: Sequence[PromptTokens]) -> SegmentTable | None:
-        """Return the segments of a batch if it shares a table of their states."""
-        if self.has_device or len(prompts) < MIN_SHARING:
-            return None
-        table = segment_table(prompts)
-        return table if self._is_table_faster(prompts, int(table.lengths.sum())) else None
 
     # --- outputs ---
 
@@ -322,14 +280,12 @@ class T5Model(LocalModel):
         form = prompts[0].form
         if self.engine is None:
             return self._generate_by_library(form, self.encoder_states(prompts))
-        table = self._segment_table(prompts)
-        states = (
-            self.encoder_states(prompts)
-            if table is None
-            else self._cache(self.engine, prompts, table.segments).share(table)
-        )
         ids = self.engine.decode(
-            states, start=self.first, ends=self.end, most=form.max_new_tokens, stop=self.stop(prompts)
+            self.encoder_states(prompts),
+            start=self.first,
+            ends=self.end,
+            most=form.max_new_tokens,
+            stop=self.stop(prompts),
         )
         return [self.output(row) for row in ids]
 

@@ -29,7 +29,7 @@ from erag_ray.config import ReaderConfig
 from erag_ray.inference import ModelActor, actor
 from erag_ray.models import make_model, model_id
 from erag_ray.models.local import quiet
-from erag_ray.models.t5 import GPU_MULTIPLE, GPU_PASS, EncoderStates, Engine, Padded, SharedStates, T5Model
+from erag_ray.models.t5 import GPU_MULTIPLE, GPU_PASS, EncoderStates, Engine, Padded, T5Model
 from erag_ray.requests import T5, Form, Passage, Request, Response
 from erag_ray.schemas import PENDING
 
@@ -218,7 +218,7 @@ class SleepingEngine(Engine):
         # without memory, so that what a GPU would do with states takes no time here
         return torch.empty(len(batch.tokens), SHAPE["d_model"], device="meta")
 
-    def decode(self, encoder_states: EncoderStates | SharedStates, **settings: Any) -> list[list[int]]:
+    def decode(self, encoder_states: EncoderStates, **settings: Any) -> list[list[int]]:
         self._queue(encoder_states.num_rows * (1 - ENCODER_SHARE))
         if self.pair_seconds:
             time.sleep(max(0.0, self._idle_at - time.perf_counter()))
