@@ -209,8 +209,8 @@ class RetrieveConfig:
     too), Parquet with title and text, a folder of TITLE.txt, or the contexts of the JSON of SQuAD or KLUE-MRC."""
 
     splitter: str = "whitespace100"
-    """How pages become passages: whitespace100 (windows of 100 words; any other number too), dpr_wrap, kilt_official
-    (both by spaCy), recursive_characters (300 characters, by LangChain), or package.module:name."""
+    """How pages become passages: whitespace100 (windows of 100 words; any other number too), recursive_characters
+    (300 characters, by LangChain), or package.module:name."""
 
     retrievers: dict[str, RetrieverConfig] = field(default_factory=dict)
     """The runs to make: name -> how; --retrievers.help shows the keys. In this order: what fuses or reranks others
@@ -259,8 +259,8 @@ class DualLabelsConfig(RetrieveConfig):
     EVERYDAY: ClassVar = {**RetrieveConfig.EVERYDAY, "Labels": ("word_rule", "confidence")}
 
     splitter: str = "recursive_characters"
-    """How pages become passages: whitespace100 (windows of 100 words; any other number too), dpr_wrap, kilt_official
-    (both by spaCy), recursive_characters (300 characters, by LangChain), or package.module:name."""
+    """How pages become passages: whitespace100 (windows of 100 words; any other number too), recursive_characters
+    (300 characters, by LangChain), or package.module:name."""
 
     word_rule: Literal["contains_answer_kilt", "contains_answer_dpr"] = "contains_answer_kilt"
     """When a passage holds an answer: as a substring of the normalised text (so also before a Korean particle), or

@@ -39,7 +39,6 @@ PACKAGES = (
     "sentence-transformers",
     "faiss-cpu",
     "faiss-gpu",
-    "spacy",
     "langchain-text-splitters",
     "PyStemmer",
 )

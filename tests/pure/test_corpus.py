@@ -247,7 +247,9 @@ def test_a_missing_or_empty_source_and_an_unknown_splitter_are_errors(tmp_path: 
     (tmp_path / "empty.json").write_text("")
     with pytest.raises(InputError, match="no pages in"):
         make_corpus(tmp_path / "empty.json", str(tmp_path / "out"))
-    with pytest.raises(ValueError, match=r"unknown splitter 'nosuch'; known: dpr_wrap, kilt_official"):
+    with pytest.raises(
+        ValueError, match=r"unknown splitter 'nosuch'; known: recursive_characters, whitespace100"
+    ):
         make_corpus(tmp_path / "empty.json", str(tmp_path / "out"), splitter="nosuch")
 
 
