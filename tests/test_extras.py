@@ -1,0 +1,139 @@
+"""The core without one of its extras, and with one that cannot be imported: in a copy of the package."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tomllib
+
+import pytest
+from quiet_ray import ENVIRONMENT
+from tiny import Tiny, compare
+
+import erag_ray
+
+PACKAGE = pathlib.Path(erag_ray.__file__).parent
+ROOT = PACKAGE.parent
+EXTRAS = sorted(path.stem for path in (PACKAGE / "extras").iterdir() if not path.stem.startswith("_"))
+# jobs of extras, and keys of a comparison that ask for one
+JOBS_OF = {
+    "gate": ["gate"],
+    "label_export": ["export"],
+    "papers": ["papers", "dual_labels"],
+    "sequential_test": ["settle"],
+    "train": ["train"],
+    "world": ["world"],
+}
+KEYS_OF = {"credit": ["--credits", "[leave_one_out]"], "track": ["--track", "mlflow"]}
+IMPORT_ALL = """
+import importlib, pkgutil
+import erag_ray
+
+assert erag_ray.__file__.startswith({folder!r}), erag_ray.__file__
+for module in pkgutil.walk_packages(erag_ray.__path__, "erag_ray."):
+    importlib.import_module(module.name)
+"""
+
+
+class Copy:
+    """A copy of the package with the jobs, installed as far as its entry points go."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        ignored = shutil.ignore_patterns("__pycache__")
+        for name in ("erag_ray", "jobs"):
+            shutil.copytree(ROOT / name, folder / name, ignore=ignored)
+        project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+        self.groups: dict[str, dict[str, str]] = project["entry-points"]
+        self.install()
+
+    def install(self) -> None:
+        """Write the entry points where `importlib.metadata` finds them first."""
+        metadata = self.folder / "erag_ray-0.dist-info"
+        metadata.mkdir(exist_ok=True)
+        (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: erag-ray\nVersion: 0\n")
+        lines = []
+        for group, points in self.groups.items():
+            lines += [f"[{group}]", *(f"{name} = {value}" for name, value in points.items())]
+        (metadata / "entry_points.txt").write_text("\n".join(lines) + "\n")
+
+    def delete(self, extra: str) -> None:
+        """Delete an extra's files and its lines in ``pyproject.toml``."""
+        place = self.folder / "erag_ray" / "extras" / extra
+        shutil.rmtree(place) if place.is_dir() else place.with_suffix(".py").unlink()
+        for group, points in self.groups.items():
+            kept = {
+                name: value
+                for name, value in points.items()
+                if value.partition(":")[0].split(".")[2] != extra
+            }
+            assert len(kept) < len(points) or group == "erag_ray.jobs" or extra not in KEYS_OF
+            self.groups[group] = kept
+        self.install()
+
+    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, **ENVIRONMENT, "PYTHONPATH": str(self.folder)}
+        return subprocess.run(
+            [sys.executable, *command],
+            cwd=self.folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=200,
+        )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_everything_else_works_without_an_extra(
+    extra: str, tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path
+) -> None:
+    compare(tiny)
+    report = pathlib.Path(tiny.config.out, "report.md").read_text()
+    copy = Copy(tmp_path / "copy")
+    copy.delete(extra)
+    done = copy.run("-c", IMPORT_ALL.format(folder=str(copy.folder)))
+    assert done.returncode == 0, done.stderr
+    done = copy.run("jobs/report.py", "--out", tiny.config.out)
+    assert done.returncode == 0, done.stderr
+    assert pathlib.Path(tiny.config.out, "report.md").read_text() == report
+    for job in sorted(path.stem for path in (copy.folder / "jobs").glob("*.py")):
+        done = copy.run(f"jobs/{job}.py", "--help")
+        if job in JOBS_OF.get(extra, []):
+            assert (done.returncode, done.stderr) == (
+                2,
+                f"the job {job} belongs to an extra of erag_ray that is not installed\n",
+            )
+        else:
+            assert done.returncode == 0, done.stderr
+    if extra in KEYS_OF:
+        done = copy.run("jobs/evaluate.py", "--out", str(tmp_path / "other"), *KEYS_OF[extra])
+        assert done.returncode == 2
+        assert (
+            f"{KEYS_OF[extra][0][2:]}: belongs to an extra of erag_ray that is not installed" in done.stderr
+        )
+
+
+@pytest.mark.long
+def test_an_extra_that_cannot_be_imported_is_named_and_ends_only_what_needs_it(
+    tiny: Tiny, reads_here: list[int], tmp_path: pathlib.Path
+) -> None:
+    compare(tiny)
+    report = pathlib.Path(tiny.config.out, "report.md").read_text()
+    copy = Copy(tmp_path / "copy")
+    for extra in ("credit", "gate"):
+        (copy.folder / "erag_ray" / "extras" / extra / "__init__.py").write_text("import no_such_package\n")
+    done = copy.run("jobs/report.py", "--out", tiny.config.out)
+    assert done.returncode == 0, done.stderr
+    assert "left out: extension 'credits' cannot be loaded: " in done.stderr
+    assert "No module named 'no_such_package'" in done.stderr
+    assert pathlib.Path(tiny.config.out, "report.md").read_text() == report
+    done = copy.run("jobs/gate.py", "--help")
+    assert done.returncode == 2
+    assert "job 'gate' cannot be loaded: " in done.stderr
+    done = copy.run("jobs/evaluate.py", "--out", str(tmp_path / "other"), *KEYS_OF["credit"])
+    assert done.returncode == 2
+    assert "credits: extension 'credits' cannot be loaded: " in done.stderr
