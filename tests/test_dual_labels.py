@@ -12,9 +12,10 @@ import pytest
 from gold import gold_of
 from scripts import import_script
 
-from erag_ray.config import DualLabelsConfig, RetrieverConfig
+from erag_ray.config import RetrieverConfig
 from erag_ray.datasets import load_queries
 from erag_ray.errors import InputError
+from erag_ray.extras.papers.config import DualLabelsConfig
 from erag_ray.extras.papers.dual_labels import dual_labels, dual_probabilities
 from erag_ray.extras.papers.dual_stage import label_twice
 from erag_ray.extras.papers.schemas import DUAL_LABELS

@@ -27,11 +27,11 @@ from tiny import Tiny, compare, job_command, write_tiny
 
 from erag_ray.cli.job import run
 from erag_ray.cli.submission import check_inputs
-from erag_ray.config import DualLabelsConfig, ReportConfig, RetrieveConfig, RetrieverConfig
+from erag_ray.config import ReportConfig, RetrieveConfig, RetrieverConfig
 from erag_ray.errors import InputError
 from erag_ray.extras.gate.config import GateConfig
 from erag_ray.extras.label_export.config import ExportConfig
-from erag_ray.extras.papers.config import PapersConfig
+from erag_ray.extras.papers.config import DualLabelsConfig, PapersConfig
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.ownership import MARKER, read_marker

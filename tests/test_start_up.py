@@ -11,12 +11,12 @@ import sys
 import pytest
 from bench.config import BenchmarkConfig
 
-from erag_ray.config import DualLabelsConfig, JobConfig, ReportConfig, RetrieveConfig, parse
+from erag_ray.config import JobConfig, ReportConfig, RetrieveConfig, parse
 from erag_ray.config.keys import all_keys
 from erag_ray.config.keys.gone import GONE
 from erag_ray.extras.gate.config import GateConfig
 from erag_ray.extras.label_export.config import ExportConfig
-from erag_ray.extras.papers.config import PapersConfig
+from erag_ray.extras.papers.config import DualLabelsConfig, PapersConfig
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.train.config import TrainConfig
 from erag_ray.extras.world.config import WorldConfig

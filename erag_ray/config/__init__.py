@@ -16,7 +16,6 @@ from erag_ray.config.prompt import BUILT_IN, PROMPT_CHOICES, ExampleConfig, Prom
 from erag_ray.config.reader import KINDS, ReaderConfig, output_settings
 from erag_ray.config.report import ReportConfig, ReportKeys
 from erag_ray.config.retrieval import (
-    DualLabelsConfig,
     RetrieveConfig,
     RetrieverConfig,
     SearchConfig,
@@ -35,7 +34,6 @@ __all__ = [
     "OUTSIDE_KINDS",
     "PROMPT_CHOICES",
     "CorpusConfig",
-    "DualLabelsConfig",
     "ExampleConfig",
     "JobConfig",
     "JudgeConfig",

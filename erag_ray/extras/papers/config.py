@@ -1,11 +1,11 @@
-"""Config of the papers' tables and figures: the finished jobs and their parameters."""
+"""Configs of the papers' tables and figures, and of a retrieval whose passages are labelled by two rules."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-from erag_ray.config import require
+from erag_ray.config import RetrieveConfig, require
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,3 +44,31 @@ class PapersConfig:
     def __post_init__(self) -> None:
         for name in ("size_depth", "augmentation_depth", "reproduction_depth"):
             require(getattr(self, name) >= 1, f"{name} must be at least 1, got {getattr(self, name)}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DualLabelsConfig(RetrieveConfig):
+    """A retrieval, and how the best passage of each question is labelled."""
+
+    EVERYDAY: ClassVar = {**RetrieveConfig.EVERYDAY, "Labels": ("word_rule", "confidence")}
+
+    splitter: str = "recursive_characters"
+    """How pages become passages: whitespace100 (windows of 100 words; any other number too), recursive_characters
+    (300 characters, by LangChain), or package.module:name."""
+
+    word_rule: Literal["contains_answer_kilt", "contains_answer_dpr"] = "contains_answer_kilt"
+    """When a passage holds an answer: as a substring of the normalised text (so also before a Korean particle), or
+    as whole tokens."""
+
+    confidence: float = 0.95
+    """Coverage of the intervals."""
+
+    depth: int = 1
+    """Length of the lists; only the first passage is labelled."""
+
+    out: str = "results/dual_labels"
+    """Folder of <out>/runs/NAME.parquet, <out>/dual_labels, <out>/indexes and, from pages, <out>/corpus."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(0 < self.confidence < 1, f"confidence must lie between 0 and 1, got {self.confidence}")

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from erag_ray.annotators import ANNOTATORS, Evidence, applicable_queries
-from erag_ray.config import DualLabelsConfig
+from erag_ray.extras.papers.config import DualLabelsConfig
 from erag_ray.extras.papers.dual_labels import dual_labels, dual_probabilities
 from erag_ray.extras.papers.dual_table import dual_tables
 from erag_ray.extras.papers.schemas import DUAL_LABELS
