@@ -102,7 +102,7 @@ def test_the_refusal_comes_before_a_bucket_is_asked(
     def unreached(*_: object) -> None:
         raise AssertionError("something was looked at before the outputs were refused")
 
-    for name in ("check_access", "locked", "with_public"):
+    for name in ("check_access", "locked"):
         monkeypatch.setattr(f"erag_ray.cli.job.{name}", unreached)
     monkeypatch.setattr("sys.argv", ["job", "--queries", "[s3://bucket/nq.jsonl]"])
     with pytest.raises(SystemExit) as ended:
