@@ -8,11 +8,12 @@ better, at that depth. *wrong*: the share of worlds with a false statement in th
 that differ significantly the wrong way round. *missed*: the share of plain intervals without the true difference.
 *settled*: the share of truly different pairs with the first run that are significant; for two runs beside the exact
 power of one sign test.
-Writes OUT/verdicts.md.
+Writes OUT/family.md, the family-wise error of equal runs, and OUT/verdicts.md.
 """
 
 from __future__ import annotations
 
+import itertools
 import pathlib
 import sys
 from collections.abc import Iterator, Mapping
@@ -23,6 +24,7 @@ import numpy.typing as npt
 import polars as pl
 from scipy import stats
 
+from erag_ray.agreement import Family
 from erag_ray.evaluate import Settings, by_dataset, comparisons, means
 from erag_ray.report import Results
 from erag_ray.report.verdict import Standing, standing
@@ -30,6 +32,17 @@ from erag_ray.schemas import QUERIES, UTILITY
 
 SIZES = ((2, 10), (2, 100), (2, 1000), (10, 30), (10, 300), (34, 100), (34, 3000), (200, 50), (200, 300))
 """Numbers of runs and of questions."""
+FAMILIES = (
+    (2, 100, 4000, 0),
+    (2, 1000, 4000, 0),
+    (10, 300, 2000, 0),
+    (34, 100, 500, 0),
+    (34, 1000, 500, 0),
+    (34, 1000, 300, 10),
+    (200, 60, 100, 0),
+    (200, 300, 100, 0),
+)
+"""Numbers of equal runs, questions, sets, and runs that are copies of another one."""
 KINDS = ("equal", "near", "far", "silent", "identical", "depths", "missing")
 RATE = 0.4
 ALPHA = 0.05
@@ -190,15 +203,43 @@ def row_of(kind: str, num_runs: int, count: int, num_worlds: int) -> list[str]:
     ]
 
 
+def family_wise_error(num_runs: int, count: int, num_sets: int, num_copies: int = 0) -> int:
+    """Return in how many sets of equal runs, some of them copies, any two differ significantly."""
+    wrong = 0
+    for seed in range(num_sets):
+        generator = np.random.default_rng([num_runs, count, seed])
+        cut = generator.standard_normal((count, 1)) - stats.norm.ppf(1 - RATE) * np.sqrt(2)
+        runs = (generator.standard_normal((count, num_runs)) < cut).astype(np.float64)
+        runs[:, :num_copies] = runs[:, -1:]
+        family = Family()
+        for a, b in itertools.combinations(range(num_runs), 2):
+            family.add(runs[:, a] - runs[:, b])
+        wrong += any(one.p_adjusted <= ALPHA for one in family.adjusted(ALPHA))
+    return wrong
+
+
 def num_worlds_of(num_runs: int, count: int) -> int:
     """Return how many worlds of a size are simulated: fewer where one takes long."""
     return int(np.clip(400_000 / (num_runs**2 * max(count, 100) / 25), 6, 500))
+
+
+def write_errors(out: pathlib.Path) -> None:
+    """Write the family-wise error of equal runs to OUT/family.md."""
+    lines = ["| runs | questions | copies | sets | any two differ |", "|---|---|---|---|---|"]
+    for num_runs, count, num_sets, num_copies in FAMILIES:
+        wrong = family_wise_error(num_runs, count, num_sets, num_copies)
+        low, high = stats.binomtest(wrong, num_sets).proportion_ci(method="wilson")
+        share = f"{wrong / num_sets:.1%} [{low:.1%}, {high:.1%}]"
+        lines.append(f"| {num_runs} | {count:,} | {num_copies} | {num_sets:,} | {share} |")
+        print(lines[-1], flush=True)
+        (out / "family.md").write_text("\n".join(lines) + "\n")
 
 
 def main(out: pathlib.Path) -> None:
     names = ["world", "runs", "questions", "worlds", "wrong", "missed", "settled (exact power)"]
     lines = [f"| {' | '.join(names)} |", "|---" * len(names) + "|"]
     out.mkdir(parents=True, exist_ok=True)
+    write_errors(out)
     for num_runs, count in SIZES:
         for kind in KINDS:
             lines.append(f"| {' | '.join(row_of(kind, num_runs, count, num_worlds_of(num_runs, count)))} |")

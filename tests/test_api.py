@@ -316,7 +316,10 @@ def test_bad_runs_are_named_before_anything_is_read(
         ({"reader": {"kind": "echo", "modell": "x"}}, "unknown key reader.modell. Did you mean reader.model"),
         ({"depht": 3}, "unknown key depht. Did you mean depth"),
         ({"depth": 0}, "depth must be at least 1"),
-        ({"duplicates": True}, "unknown key duplicates: equal texts of a list are not counted any more; remove"),
+        (
+            {"duplicates": True},
+            "unknown key duplicates: equal texts of a list are not counted any more; remove",
+        ),
         ({"judge": {"kinds": "echo"}}, "unknown key judge.kinds. Did you mean judge.kind"),
         ({"retrievers": {"good": {"kind": "bm25"}}}, "runs and retrievers: both name good"),
         ({"passages": None}, r"passages: none are given, and the lists have ids without texts \(run 'good'"),

@@ -181,6 +181,26 @@ def test_one_run_is_compared_with_nothing() -> None:
     assert one.answer.endswith("with 1 document; there is no other run to compare it with")
 
 
+@pytest.mark.parametrize(
+    ("a", "b", "text"),
+    [
+        ([1.0], [0.0], r"the two runs do not differ significantly: A leads .* p 1\.000"),
+        ([1.0] * 20, [1.0] * 20, r"A and B have the same mean: exact_match 1\.000"),
+        ([1.0, None] * 20, [1.0, 0.0, 0.0, 0.0] * 10, r"A serves the reader best: .* over 20 questions"),
+        ([None] * 20, [1.0, 0.0] * 10, "B: exact_match .500 .* no other run to compare it with"),
+        ([1.0] * 10 + [None] * 10, [None] * 10 + [0.0] * 10, "no run leads: of A and B not all have scores on"),
+        ([5.0, 3.0, 4.0, 100.0] * 10, [1.0, 2.0, 5.0, 90.0] * 10, r"A serves .* 3\.500 above B \[2\.\d+, 4\."),
+        ([-5.0, -3.0] * 10, [-6.0, -2.0] * 10, r"A and B have the same mean: exact_match -4\.000"),
+        ([-0.0, 1.0] * 10, [0.0, 1.0] * 10, r"A and B have the same mean: exact_match \.500"),
+        ([1.0] + [0.0] * 49, [0.0] * 50, r"do not differ significantly: A leads .* \.020 above B \[-"),
+    ],
+)  # fmt: skip
+def test_odd_scores_have_their_sentence(
+    a: Sequence[float | None], b: Sequence[float | None], text: str
+) -> None:
+    assert re.search(text, of_one(tables_of({("A", 1): a, ("B", 1): b})).answer)
+
+
 def test_one_question_settles_nothing() -> None:
     one = of_one(tables_of({("A", 2): [1], ("B", 2): [0]}))
     assert said(one, "certainty")[0].startswith("not settled with 1 question; ")
