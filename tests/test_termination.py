@@ -159,7 +159,12 @@ def test_a_job_that_is_stopped_keeps_what_a_server_has_answered(
     with serving(MisbehavingServer()) as server:
         server.behave = lambda asked: Reply(delay=float("inf") if asked.number > 40 else 0.0)
         reader = ReaderConfig(kind="served", model=MODEL, base_url=server.url, revision="1", concurrency=8)
-        changes = {"reader": reader, "num_readers": num_readers, "rows_per_block": 120, "write_every_seconds": 3600.0}
+        changes = {
+            "reader": reader,
+            "num_readers": num_readers,
+            "rows_per_block": 120,
+            "write_every_seconds": 3600.0,
+        }
         config = dataclasses.replace(write_larger(tmp_path), **changes)
         num_in_flight = 8 * max(num_readers, 1)
         is_silent = lambda job: len(server.asked) >= 40 + num_in_flight  # noqa: E731
