@@ -1,4 +1,4 @@
-"""What the actors of a pool share: counts of responses, ``max_cost``, and that the job is being stopped."""
+"""Coordination of the actors of a pool: counts of responses, shares of ``max_cost``, and the stop of the job."""
 
 from __future__ import annotations
 
