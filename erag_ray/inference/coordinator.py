@@ -18,7 +18,7 @@ GONE_SECONDS = 5.0
 
 
 class Orders(NamedTuple):
-    """What an actor may spend in total, whether that may grow, and whether it has to write and stop."""
+    """Limit of all that an actor may spend, whether it may grow, and whether the actor has to write and stop."""
 
     limit: float
     may_grow: bool
