@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import posixpath
 import re
 import threading
@@ -110,6 +111,18 @@ class Ledger:
             if match and posixpath.join(name, match[1]) in self._names:
                 folder.delete(UNFINISHED, file)
         folder.prune(UNFINISHED)
+
+    def check_links(self) -> None:
+        """Check that no folder of recorded files was replaced by a link, behind which are files of others.
+
+        Raises:
+            InputError: one was.
+        """
+        assert self.root is not None
+        for folder in ancestors(sorted(self._names), "") if self.root.is_local else ():
+            if folder and os.path.islink(path := self.root.at(folder)):
+                text = f"out: {path} is a link, in the place of a folder that jobs have written"
+                raise InputError([f"{text}. Remove the link, or choose another out"])
 
     def settle(self) -> None:
         """Keep the names of files that exist, all in the marker, and delete what killed jobs left unfinished.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
+from typing import Any
 
+WAIT_SECONDS = 0.1
 REPEAT_SECONDS = 10.0
 """A second SIGTERM within this time is the same one: timeout(1) sends it to the process and to its group."""
 
@@ -45,6 +48,47 @@ def sigterm_interrupts() -> Iterator[Termination]:
         yield handler
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def before_interruption(action: Callable[[], None]) -> Iterator[None]:
+    """While open in the main thread, SIGINT and SIGTERM take effect once ``action``, in a thread, has returned."""
+    action_thread: threading.Thread | None = None
+    is_done = threading.Event()
+
+    def run_action(number: int) -> None:
+        try:
+            action()
+        finally:
+            is_done.set()
+            os.kill(os.getpid(), number)
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal action_thread
+        if action_thread is None:
+            action_thread = threading.Thread(target=run_action, args=(number,), daemon=True)
+            action_thread.start()
+        elif is_done.is_set():
+            handler = handlers[number]
+            if callable(handler):
+                handler(number, frame)
+            else:
+                signal.signal(number, handler)
+                signal.raise_signal(number)
+
+    numbers = (signal.SIGINT, signal.SIGTERM) if _is_main_thread() else ()
+    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in numbers}
+    # a job in the background ignores SIGINT
+    handlers = {number: one for number, one in handlers.items() if one not in (None, signal.SIG_IGN)}
+    try:
+        for number in handlers:
+            signal.signal(number, handle)
+        yield
+    finally:
+        while action_thread is not None and action_thread.is_alive():
+            action_thread.join(WAIT_SECONDS)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,8 @@ import transformers
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.errors import InputError
+from erag_ray.inference.actor import ModelActor
+from erag_ray.inference.in_process import LocalReader
 from erag_ray.kinds import ANSWER
 from erag_ray.models import make_model, model_id
 from erag_ray.planning.uses import use_of
@@ -289,3 +291,21 @@ def test_a_model_that_is_trained_again_in_its_folder_is_another_one_in_the_next_
     assert in_a_job() == (before := in_a_job())
     models.causal_folder(tmp_path, seed=3)
     assert in_a_job() != before
+
+
+def test_the_stages_of_a_job_in_one_process_load_a_model_once(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = []
+    monkeypatch.setattr(
+        ModelActor, "_load", lambda self, config, model, share: loaded.append(model) or object()
+    )
+
+    def load_twice() -> bool:
+        reader = LocalReader.__new__(LocalReader)
+        return reader._load(ReaderConfig(), "m", 1.0) is reader._load(ReaderConfig(), "m", 1.0)
+
+    with job_memory():
+        assert load_twice()
+    assert not load_twice()
+    assert loaded == ["m"] * 3

@@ -386,3 +386,54 @@ def test_a_marker_that_cannot_be_read_now_is_not_taken_for_damaged(
     assert run_here(tiny, "prepare") == 1
     monkeypatch.undo()
     assert marker.read_bytes() == before
+
+
+# --- links, and folders inside others ---
+
+
+def test_a_link_to_a_folder_of_others_is_refused(tiny: Tiny, caplog: pytest.LogCaptureFixture) -> None:
+    mine, link = tiny.folder / "mine", tiny.folder / "to_mine"
+    files = put(mine, [("", "report.md"), ("report", "thesis.tex")])
+    link.symlink_to(mine)
+    assert run_here(tiny, "compare", out=str(link)) == 2
+    assert f"out: {link} has files, such as report" in caplog.text
+    assert_unchanged(files)
+    assert {str(path) for path in mine.rglob("*") if path.is_file()} == {*files}
+
+
+def test_out_may_be_a_link_and_stays_one(tiny: Tiny) -> None:
+    target, link = tiny.folder / "target", tiny.folder / "link"
+    target.mkdir()
+    link.symlink_to(target)
+    for num_resamples in (100, 200):
+        assert run_here(tiny, "compare", out=str(link), num_resamples=num_resamples) == 0
+        assert link.is_symlink()
+        assert (target / MARKER).exists()
+
+
+def test_jobs_leave_an_out_inside_their_out_alone(tiny: Tiny, caplog: pytest.LogCaptureFixture) -> None:
+    out = out_of(tiny, "compare")
+    inner = out / "report" / "inner"
+    assert run_here(tiny, "compare") == run_here(tiny, "compare", out=str(inner)) == 0
+    files = {str(path): path.read_bytes() for path in inner.rglob("*") if path.is_file()}
+    assert str(inner / MARKER) in files
+    tiny.queries.write_text(tiny.queries.read_text().replace("who built", "who has built"))
+    assert run_here(tiny, "compare") == 0
+    assert_unchanged(files)
+    # the folder around both is not a job's
+    assert run_here(tiny, "compare", out=str(tiny.folder)) == 2
+    assert_unchanged(files)
+
+
+def test_a_link_in_the_place_of_a_result_is_not_followed(
+    tiny: Tiny, caplog: pytest.LogCaptureFixture
+) -> None:
+    out, mine = out_of(tiny, "compare"), tiny.folder / "mine"
+    assert run_here(tiny, "compare") == 0
+    (out / "report").rename(mine)
+    (out / "report").symlink_to(mine)
+    files = {str(path): path.read_bytes() for path in mine.rglob("*") if path.is_file()}
+    tiny.queries.write_text(tiny.queries.read_text().replace("who built", "who has built"))
+    assert run_here(tiny, "compare") == 2
+    assert f"{out}/report is a link" in caplog.text
+    assert_unchanged(files)

@@ -75,7 +75,7 @@ def config(tmp_path: pathlib.Path) -> SettleConfig:
 @pytest.fixture
 def settled(config: SettleConfig, reads_here: list[int], monkeypatch: pytest.MonkeyPatch) -> Settle:
     """Prepare once, then settle with changed settings, without Ray."""
-    monkeypatch.setattr(settling, "readers_session", lambda config, keep_models: contextlib.nullcontext())
+    monkeypatch.setattr(settling, "readers_session", lambda config: contextlib.nullcontext())
     inputs = prepare(config)
     return lambda **changes: settle(dataclasses.replace(config, **changes), inputs)
 

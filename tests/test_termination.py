@@ -151,16 +151,23 @@ def test_a_job_with_requests_at_a_server_stops_with_one_line(tmp_path: pathlib.P
 
 
 @pytest.mark.cluster
+@pytest.mark.parametrize("num_readers", [0, 2])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_job_that_is_stopped_keeps_what_a_server_has_answered(
-    tmp_path: pathlib.Path, number: signal.Signals
+    tmp_path: pathlib.Path, number: signal.Signals, num_readers: int
 ) -> None:
     with serving(MisbehavingServer()) as server:
         server.behave = lambda asked: Reply(delay=float("inf") if asked.number > 40 else 0.0)
         reader = ReaderConfig(kind="served", model=MODEL, base_url=server.url, revision="1", concurrency=8)
-        changes = {"reader": reader, "num_readers": 0, "write_every_seconds": 3600.0}
+        changes = {
+            "reader": reader,
+            "num_readers": num_readers,
+            "rows_per_block": 120,
+            "write_every_seconds": 3600.0,
+        }
         config = dataclasses.replace(write_larger(tmp_path), **changes)
-        is_silent = lambda job: len(server.asked) >= 48  # noqa: E731
+        num_in_flight = 8 * max(num_readers, 1)
+        is_silent = lambda job: len(server.asked) >= 40 + num_in_flight  # noqa: E731
         ended, told = stop(job_command(config, tmp_path), is_silent, number)
     assert ended == 128 + number
     assert_clean(told, config)

@@ -641,7 +641,7 @@ def test_settling_stops_at_an_output_that_cannot_be_scored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     module("my_scores", SCORES)
-    monkeypatch.setattr(settling, "readers_session", lambda config, keep_models: contextlib.nullcontext())
+    monkeypatch.setattr(settling, "readers_session", lambda config: contextlib.nullcontext())
     settings = {key.name: getattr(tiny.config, key.name) for key in dataclasses.fields(JobConfig)}
     settings |= {"score": "my_scores:STRICT", "compare": ["good", "bad"], "cutoff": 1, "fraction": 1.0}
     config = SettleConfig(**settings)

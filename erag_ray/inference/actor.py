@@ -20,6 +20,7 @@ import platform
 import sys
 import threading
 import time
+import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -27,11 +28,13 @@ from typing import Any, NamedTuple
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
+import ray
 import torch
 
 from erag_ray.cluster import check_gpus
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError, JobError
+from erag_ray.inference.coordinator import REPORT_SECONDS, STOPPING_REPORT_SECONDS, Orders
 from erag_ray.inference.writer import Writer
 from erag_ray.masking import masked, masked_message, masked_traceback
 from erag_ray.models import (
@@ -156,6 +159,7 @@ class ModelActor:
         memory_share: float = 1.0,
         errors: str | None = None,
         max_cost: float | None = None,
+        coordinator: Any = None,
     ) -> None:
         torch.set_num_threads(num_threads)
         set_tokenizer_threads(num_threads)
@@ -173,6 +177,9 @@ class ModelActor:
         self.num_responses = 0
         self._sums, self._notes = Counter[str](), Counter[str]()
         self._budget = Budget(config, max_cost)
+        self._coordinator, self._process = coordinator, uuid.uuid4().hex
+        self._writer: Writer[tuple[int, Response]] | None = None
+        self._is_stopping = False
         self._fault: InputError | JobError | None = None
         # raised with the first block: Ray would hide an error of the constructor in a message of its own
         try:
@@ -188,6 +195,27 @@ class ModelActor:
             self._fault = JobError(
                 f"node {platform.node()}: the GPU cannot be used: {error}; {RESUME_ADVICE}"
             )
+        if coordinator is not None:
+            self._report(has_written=False)
+            threading.Thread(target=self._keep_reporting, daemon=True).start()
+
+    def _report(self, *, has_written: bool) -> None:
+        """Report to the coordinator, and follow its orders."""
+        budget = self._budget
+        report = (self._process, self.num_responses, budget.spent, budget.in_flight, has_written)
+        orders: Orders = ray.get(self._coordinator.report.remote(*report))
+        budget.limit, budget.may_grow = orders.limit, orders.may_grow
+        self._is_stopping = orders.is_stopping
+
+    def _keep_reporting(self) -> None:
+        has_written = False
+        while True:
+            time.sleep(STOPPING_REPORT_SECONDS if self._is_stopping else REPORT_SECONDS)
+            if self._is_stopping:
+                if self._writer is not None:
+                    self._writer.write()
+                has_written = True
+            self._report(has_written=has_written)
 
     def _load(self, config: ReaderConfig, model: str, memory_share: float) -> Isolation:
         return Isolation(_loaded(config, model, memory_share))
@@ -237,6 +265,7 @@ class ModelActor:
             self.store.append(responses, self.job, seconds, backend())
 
         with Writer(append, self.write_every_seconds) as writer:
+            self._writer = writer
             for row, response in self._timed(pending):
                 writer.add((row, response))
                 num_responses += 1
@@ -260,6 +289,10 @@ class ModelActor:
                 _, response = item
                 self._count(response)
                 yield item
+                if self._is_stopping:
+                    del responses  # which ends requests in flight
+                    # the report writes the responses, and the driver ends this process
+                    threading.Event().wait()
                 if not self.isolation.model.charges_budget:
                     counts = (
                         response.num_prompt_tokens,
@@ -267,7 +300,7 @@ class ModelActor:
                         response.num_output_tokens,
                     )
                     self._budget.spent += self._budget.price_of(TokenCounts(*counts))
-                    if self._budget.is_spent:
+                    if self._budget.wait():
                         return
 
     def _count(self, response: Response) -> None:

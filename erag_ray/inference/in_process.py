@@ -6,7 +6,6 @@ import contextlib
 import gc
 import os
 from collections.abc import Iterator
-from contextvars import ContextVar
 
 import pyarrow as pa
 import torch
@@ -17,6 +16,7 @@ from erag_ray.inference.actor import Attempt, ModelActor
 from erag_ray.inference.work import Done, Work, sum_counts
 from erag_ray.models import Isolation
 from erag_ray.progress import progress
+from erag_ray.stages import shared
 from erag_ray.store import Folder, ResponseStore
 from erag_ray.user_code import RESUME_ADVICE
 
@@ -24,29 +24,12 @@ BLOCK_ROWS = 4096
 TOKENIZER_VARIABLES = ("RAYON_NUM_THREADS", "TOKENIZERS_PARALLELISM")
 
 
-_MODELS: ContextVar[dict[str, Isolation] | None] = ContextVar("kept models", default=None)
-
-
-@contextlib.contextmanager
-def models_kept() -> Iterator[None]:
-    """Keep each model that is loaded within this context, for all stages in it."""
-    token = _MODELS.set({})
-    try:
-        yield
-    finally:
-        _MODELS.reset(token)
-
-
 class LocalReader(ModelActor):
     """A reader in the user's own process, which it never ends."""
 
     def _load(self, config: ReaderConfig, model: str, memory_share: float) -> Isolation:
-        models = _MODELS.get()
-        if models is None:
-            return super()._load(config, model, memory_share)
-        if model not in models:
-            models[model] = super()._load(config, model, memory_share)
-        return models[model]
+        # without super(), which a nested function cannot use
+        return shared(f"loaded {model}", lambda: ModelActor._load(self, config, model, memory_share))
 
     def _end(self, attempt: Attempt, error: RuntimeError) -> None:
         """Report that the GPU is lost.

@@ -31,10 +31,12 @@ from erag_ray.cluster import (
 from erag_ray.config import JobConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.inference.actor import ModelActor
+from erag_ray.inference.coordinator import STOP_SECONDS, start_coordinator, stop_actors
 from erag_ray.inference.work import Done, Work, sum_counts
 from erag_ray.models import Resources
 from erag_ray.progress import progress
 from erag_ray.store import Folder, ResponseStore
+from erag_ray.termination import before_interruption
 from erag_ray.tracebacks import traceback_folder
 
 logger = logging.getLogger(__name__)
@@ -42,6 +44,7 @@ MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 128, 32_768, 12
 FIRST_BLOCK = 4096
 BLOCK_SECONDS = 60.0
 ROUNDS_IN_FLIGHT = 4
+COUNT_SECONDS = 1.0
 NO_PROGRESS = "RAY_DATA_EXECUTION_NO_PROGRESS_TIMEOUT_S"
 """Environment variable: seconds without a finished block after which Ray ends a job; by default half an hour."""
 SMALL_MODEL = 400 << 20
@@ -195,12 +198,13 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
     _quiet_data()
     if config.progress:
         logger.info("%s", pool.described(nodes_alive()))
+    coordinator = start_coordinator(config.max_cost, pool.size)
     counted = (
         _shards(work.requests)
         .repartition(target_num_rows_per_block=rows)
         .map_batches(
             ModelActor,
-            fn_constructor_kwargs=actor_arguments(work, config, job, pool),
+            fn_constructor_kwargs=actor_arguments(work, config, job, pool) | {"coordinator": coordinator},
             batch_size=rows,
             batch_format="pyarrow",
             zero_copy_batch=True,
@@ -210,14 +214,35 @@ def run(work: Work, config: JobConfig, job: str) -> Done:
             runtime_env={"env_vars": process_environment(pool.num_gpus)},
         )
     )
-    count = functools.partial(store.num_rows_of, job, {})
+    count = functools.partial(_num_responses, coordinator, work.num_requests, [0])
     shown = progress(count, work.num_requests, f"{pool.size} x {work.model}")
-    with store.lease(job), shown if config.progress else contextlib.nullcontext():
+    with (
+        store.lease(job),
+        shown if config.progress else contextlib.nullcontext(),
+        before_interruption(functools.partial(_stop, coordinator)),
+    ):
         try:
             batches = list(counted.iter_batches(batch_format="pyarrow", batch_size=None))
         except ray.exceptions.RayTaskError as error:
             raise error_of(error, config.cache_dir, work.requests) from error
     return sum_counts(pa.concat_tables(batches), store, job)
+
+
+def _num_responses(coordinator: Any, most: int, last: list[int]) -> int:
+    """Return the number of responses so far; those of an actor that died are counted again when they come again."""
+    with contextlib.suppress(ray.exceptions.RayError):
+        last[0] = min(ray.get(coordinator.num_responses.remote(), timeout=COUNT_SECONDS), most)
+    return last[0]
+
+
+def _stop(coordinator: Any) -> None:
+    if stop_actors(coordinator):
+        logger.info("stopping: all responses are written")
+    else:
+        text = (
+            f"an actor did not answer within {STOP_SECONDS:.0f} s: its responses since the last file are lost"
+        )
+        logger.info("stopping: %s", text)
 
 
 def actor_arguments(work: Work, config: JobConfig, job: str, pool: Pool) -> dict[str, Any]:

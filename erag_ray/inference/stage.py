@@ -16,7 +16,7 @@ from erag_ray.cluster import ray_session
 from erag_ray.config import JobConfig
 from erag_ray.errors import JobError
 from erag_ray.inference.errors import check_share
-from erag_ray.inference.in_process import models_kept, run_in_process
+from erag_ray.inference.in_process import run_in_process
 from erag_ray.inference.pool import run
 from erag_ray.inference.recheck import Recheck, recheck
 from erag_ray.inference.values import Values, fold
@@ -165,16 +165,9 @@ def _left_of_cost(config: JobConfig, costs: pl.DataFrame, model: str) -> float |
 
 
 @contextlib.contextmanager
-def readers_session(config: JobConfig, *, keep_models: bool = False) -> Iterator[None]:
-    """Start or join the Ray on which a job's readers run; none where this process reads.
-
-    Args:
-        config: the job.
-        keep_models: where this process reads, load a model once for all stages in this context.
-    """
+def readers_session(config: JobConfig) -> Iterator[None]:
+    """Start or join the Ray on which a job's readers run; none where this process reads."""
     with contextlib.ExitStack() as stack:
-        if config.num_readers == 0 and keep_models:
-            stack.enter_context(models_kept())
         if config.num_readers != 0:
             with stage_progress("starting Ray", show=config.progress):
                 stack.enter_context(ray_session(config.ray_address))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import NamedTuple
@@ -40,11 +41,17 @@ class Budget:
     Args:
         config: of the model, with its prices.
         limit: None for no limit.
+
+    Attributes:
+        spent: the prices of all answers.
+        in_flight: the estimated prices of the requests in flight.
+        may_grow: whether the limit may grow, since other actors have money left.
     """
 
     def __init__(self, config: ReaderConfig, limit: float | None = None) -> None:
         self._config, self.limit = config, math.inf if limit is None else limit
-        self.spent, self._in_flight, self._num_in_flight = 0.0, 0.0, 0
+        self.spent, self.in_flight, self._num_in_flight = 0.0, 0.0, 0
+        self.may_grow = False
 
     def price_of(self, counts: TokenCounts) -> float:
         """Return the price of a request; 0 without prices."""
@@ -66,18 +73,26 @@ class Budget:
             SpentError: the budget is spent.
         """
         charge = Charge(self.price_of(counts))
-        while self._num_in_flight and self.spent + self._in_flight + charge.estimate > self.limit:
+        while (self.is_spent and self.may_grow) or (
+            self._num_in_flight and self.spent + self.in_flight + charge.estimate > self.limit
+        ):
             await asyncio.sleep(POLL_SECONDS)
         if self.is_spent:
             raise SpentError
-        self._in_flight += charge.estimate
+        self.in_flight += charge.estimate
         self._num_in_flight += 1
         try:
             yield charge
         finally:
             self.spent += charge.price
-            self._in_flight -= charge.estimate
+            self.in_flight -= charge.estimate
             self._num_in_flight -= 1
+
+    def wait(self) -> bool:
+        """Wait while the budget is spent and may grow; return whether it is spent."""
+        while self.is_spent and self.may_grow:
+            time.sleep(POLL_SECONDS)
+        return self.is_spent
 
     def check(self) -> None:
         """Check that the budget is not spent.
@@ -85,6 +100,8 @@ class Budget:
         Raises:
             JobError: it is.
         """
-        if self.is_spent:
-            text = f"max_cost: {self.spent:.4f} is spent of {self.limit:.4f} for each actor and model"
+        if self.wait():
+            text = (
+                f"max_cost: it is spent, {self.spent:.4f} by one actor, whose last limit was {self.limit:.4f}"
+            )
             raise JobError(f"{text}. The responses so far are kept; a new job may spend as much again")

@@ -54,6 +54,7 @@ def locked(out: str) -> Iterator[None]:
             lease = stack.enter_context(_only_lease(folder))
             stack.enter_context(sealing_under(lease))
             ledger = folder.claim()
+            ledger.check_links()
             ledger.settle()
         stack.callback(_settle, ledger, lease)
         yield

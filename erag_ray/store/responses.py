@@ -129,15 +129,6 @@ class ResponseStore:
         with self.folder.filesystem.open_input_file(self.folder.at(name)) as file:
             return pq.read_metadata(file)
 
-    def num_rows_of(self, job: str, known: dict[str, int]) -> int:
-        """Responses that a job has written so far, by the files' footers; ``known`` remembers those looked at."""
-        for name in self._names_of(job):
-            if name not in known:
-                # for people to look at: a file that cannot be read is told of where it is needed
-                with contextlib.suppress(*UNREADABLE):
-                    known[name] = self._footer(name).num_rows
-        return sum(known.values())
-
     def keys(self, *, without_errors: bool = False) -> pl.DataFrame:
         """Keys of all responses that count: errors hold for their own job only, but for those that are `FINAL`.
 

@@ -519,17 +519,6 @@ def test_a_models_description_is_written_once(root: str) -> None:
     assert store.repair() == []
 
 
-def test_progress_counts_what_this_job_has_written(root: str) -> None:
-    store = ResponseStore(root, "echo")
-    store.append(responses(1, 2, 3), "job-1")
-    store.append(responses(4), "job-12")
-    seen: dict[str, int] = {}
-    assert store.num_rows_of("job-1", seen) == 3
-    store.append(responses(5, 6), "job-1")
-    assert store.num_rows_of("job-1", seen) == 5
-    assert store.num_rows_of("job-2", {}) == 0
-
-
 # crashes
 
 

@@ -60,7 +60,7 @@ def settle(config: SettleConfig, inputs: Inputs) -> pl.DataFrame:
     num_readings = sum(_num_read(sample.documents) for sample in samples)
     num_lists = "two" if len(samples[0].runs) == 2 else str(len(samples[0].runs))
     say(f"at most {num_readings:,} readings, of {num_documents:,} documents in the {num_lists} lists")
-    with readers_session(config, keep_models=True):
+    with readers_session(config):
         samples, costs = with_auxiliary(config, inputs, samples)
         rows = _looks(config, inputs, samples, costs)
     table = pl.DataFrame(rows, schema=pl.DataFrame(INTERIM_ANALYSES.empty()).schema)

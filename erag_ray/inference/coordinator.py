@@ -1,0 +1,96 @@
+"""Coordination of the actors of a pool: counts of responses, shares of ``max_cost``, and the stop of the job."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import ray
+
+STOP_SECONDS = 10.0
+"""The longest time that a stopped job waits for its actors to write their responses."""
+REPORT_SECONDS, STOPPING_REPORT_SECONDS, POLL_SECONDS = 1.0, 0.1, 0.1
+GONE_SECONDS = 5.0
+"""A process that has not reported for this time is gone, and gets no money."""
+
+
+class Orders(NamedTuple):
+    """Limit of all that an actor may spend, whether it may grow, and whether the actor has to write and stop."""
+
+    limit: float
+    may_grow: bool
+    is_stopping: bool
+
+
+@dataclass
+class _Process:
+    num_responses: int = 0
+    spent: float = 0.0
+    used: float = 0.0
+    limit: float = 0.0
+    has_written: bool = False
+    reported_at: float = 0.0
+
+
+class Coordinator:
+    """Gets a report of each actor every `REPORT_SECONDS`, with totals, so that it may itself be started again.
+
+    Args:
+        max_cost: of all actors together; None for no limit.
+        size: number of actors.
+    """
+
+    def __init__(self, max_cost: float | None, size: int) -> None:
+        self._max_cost, self._size = math.inf if max_cost is None else max_cost, size
+        self._processes: dict[str, _Process] = {}
+        self._is_stopping = False
+
+    def report(
+        self, name: str, num_responses: int, spent: float, in_flight: float, has_written: bool
+    ) -> Orders:
+        """Take the report of a process; divide the money that nobody has used evenly, within what is not granted."""
+        now, process = time.monotonic(), self._processes.setdefault(name, _Process())
+        process.num_responses, process.spent, process.used = num_responses, spent, spent + in_flight
+        process.has_written, process.reported_at = has_written, now
+        if self._max_cost == math.inf:
+            return Orders(math.inf, False, self._is_stopping)
+        for other in self._processes.values():
+            if now > other.reported_at + GONE_SECONDS:
+                other.limit = other.used
+        granted = math.fsum(other.limit for other in self._processes.values() if other is not process)
+        unused = self._max_cost - math.fsum(other.used for other in self._processes.values())
+        process.limit = max(min(process.used + unused / self._size, self._max_cost - granted), process.used)
+        may_grow = math.fsum(other.spent for other in self._processes.values()) < self._max_cost * (1 - 1e-9)
+        return Orders(process.limit, may_grow, self._is_stopping)
+
+    def num_responses(self) -> int:
+        """Return the number of responses of all processes."""
+        return sum(process.num_responses for process in self._processes.values())
+
+    def stop(self) -> bool:
+        """Tell the actors to write and stop; return whether all have."""
+        self._is_stopping, now = True, time.monotonic()
+        return all(
+            process.has_written or now > process.reported_at + GONE_SECONDS
+            for process in self._processes.values()
+        )
+
+
+def start_coordinator(max_cost: float | None, size: int) -> Any:
+    """Start a `Coordinator` as an actor that needs no CPU; return its handle."""
+    remote = ray.remote(num_cpus=0, max_restarts=-1, max_task_retries=-1)(Coordinator)
+    return remote.remote(max_cost, size)
+
+
+def stop_actors(coordinator: Any) -> bool:
+    """Tell the actors to write their responses; return whether all have within `STOP_SECONDS`."""
+    deadline = time.monotonic() + STOP_SECONDS
+    with contextlib.suppress(ray.exceptions.RayError):
+        while (left := deadline - time.monotonic()) > 0:
+            if ray.get(coordinator.stop.remote(), timeout=left):
+                return True
+            time.sleep(POLL_SECONDS)
+    return False
