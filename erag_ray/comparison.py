@@ -13,7 +13,7 @@ from erag_ray.config import JobConfig
 from erag_ray.datasets import Dataset
 from erag_ray.extensions import further_lists, installed, requested
 from erag_ray.inputs import Inputs, dry_run_config, prepare
-from erag_ray.logs import say
+from erag_ray.logs import say, warn
 from erag_ray.retrieve.stage import make_runs
 
 
@@ -43,7 +43,8 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
 
     more = further_lists(config, inputs)
     plan = plan_stage(config, inputs, "compare", single_document=True, end_to_end=True, more=more)
-    say(*inputs.notes, *preview(plan, show=config.progress))
+    warn(*inputs.notes)
+    say(*preview(plan, show=config.progress))
     if config.dry_run:
         say(*preview_judgements(config, inputs, plan))
         for line in estimate_cost(config, inputs, plan):
@@ -71,7 +72,7 @@ def label_documents(config: JobConfig) -> None:
     """
     make_runs(config, check_reader)
     inputs = prepare(config, check_reader)
-    say(*inputs.notes)
+    warn(*inputs.notes)
     annotate(config, inputs)
 
 

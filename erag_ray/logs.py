@@ -46,3 +46,9 @@ def say(*lines: str) -> None:
     """Log lines for the user, without secrets; tables and the report's path go to standard output."""
     for line in lines:
         PACKAGE.info("%s", masked_message(line))
+
+
+def warn(*lines: str) -> None:
+    """Log lines about inputs that were left out or guessed; also shown where nobody has set up `logging`."""
+    for line in lines:
+        PACKAGE.warning("%s", masked_message(line))

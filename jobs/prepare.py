@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from erag_ray.cli.run import run_job
 from erag_ray.config import JobConfig
-from erag_ray.logs import say
+from erag_ray.logs import say, warn
 
 
 def main(config: JobConfig) -> None:
@@ -19,7 +19,7 @@ def main(config: JobConfig) -> None:
 
     make_runs(config)
     inputs = prepare(config)
-    say(*inputs.notes)
+    warn(*inputs.notes)
     lists = inputs.runs.select("run_id", "query_id").n_unique()
     counts = f"{inputs.queries.height:,} questions, {inputs.corpus.height:,} passages in use, {lists:,} lists"
     say(f"sealed in {config.out}: {counts} of {inputs.runs['run_id'].n_unique()} runs")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import pathlib
 import subprocess
 import sys
@@ -82,6 +83,20 @@ def test_the_config_that_is_written_is_that_of_the_same_job(tmp_path: pathlib.Pa
     done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "inputs: as sealed before" in done.stderr
+
+
+def test_what_is_left_out_is_a_warning_also_without_progress(
+    tmp_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    lists = {**LISTS, "half": dict(list(LISTS["good"].items())[1:])}
+    with caplog.at_level(logging.WARNING):
+        logging.getLogger("erag_ray").addHandler(caplog.handler)
+        try:
+            er.compare(**keys(tmp_path, runs=lists, progress=False))
+        finally:
+            logging.getLogger("erag_ray").removeHandler(caplog.handler)
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert any(line.startswith("run 'half': queries without a list: 1 (q") for line in warnings)
 
 
 def test_a_finished_job_is_opened_by_its_folder(tiny: Tiny, reads_here: list[int]) -> None:

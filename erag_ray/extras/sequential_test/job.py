@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from erag_ray.cli.run import Job
 from erag_ray.extras.sequential_test.config import SettleConfig
-from erag_ray.logs import say
+from erag_ray.logs import say, warn
 
 
 def main(config: SettleConfig) -> None:
     from erag_ray.inputs import prepared
 
     inputs = prepared(config)
-    say(*inputs.notes)
+    warn(*inputs.notes)
 
     # Ray and torch, which take seconds to import, come after the inputs are known to be there
     from erag_ray.extras.sequential_test.stage import settle
