@@ -215,7 +215,12 @@ class ModelActor:
                 if self._writer is not None:
                     self._writer.write()
                 has_written = True
-            self._report(has_written=has_written)
+            try:
+                self._report(has_written=has_written)
+            except ray.exceptions.RayError:
+                # the job has ended, or its driver is gone
+                self._budget.may_grow = False
+                return
 
     def _load(self, config: ReaderConfig, model: str, memory_share: float) -> Isolation:
         return Isolation(_loaded(config, model, memory_share))
