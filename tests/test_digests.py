@@ -1,0 +1,139 @@
+"""Digests of every sealed table, of the report, the verdict and the page's data of three small jobs.
+
+A change of any number, order or text in them fails here, whether it was meant or not. The file of digests is made
+again by ``ERAG_RAY_DIGESTS=write`` in the environment of this test; a commit that changes it says which and why.
+Floats count to nine significant digits: sums in another order differ beyond them from CPU to CPU.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import os
+import pathlib
+import re
+from typing import Any
+
+import polars as pl
+import pytest
+from several_datasets import three
+from tiny import Tiny, compare, write_tiny
+from towns import towns
+
+from erag_ray.extensions import all_tables
+from erag_ray.store import TableStore
+
+FILE = pathlib.Path(__file__).parent / "golden" / "digests.tsv"
+OF_A_JOB = {"job", "seconds", "device_seconds", "peak_memory_bytes"}
+"""Columns of COSTS that differ from run to run."""
+DATA = re.compile(r'<script type="text/plain" id="data">(.*?)</script>', re.DOTALL)
+COSTS_ROW = re.compile(r"^\| compare \|.*\n", re.MULTILINE)
+SECONDS = re.compile(r"[\d.,]+ \w+ of reader time")
+
+
+def options(folder: pathlib.Path) -> Tiny:
+    """Three runs, facts, every rule for labels, credits and slices."""
+    tiny = write_tiny(folder)
+    records = [json.loads(line) for line in tiny.queries.read_text().splitlines()]
+    for number, record in enumerate(records):
+        record["meta"] = {"hops": 1 + number % 2}
+    records[0]["answers_all"] = ["Ada Brunner", ["Marn", "the marn"]]
+    records[1]["answers_all"] = [["Orla"], "Tessel", "Nowhere"]
+    tiny.queries.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return tiny.with_config(
+        runs={name: str(tiny.run(name)) for name in ("good", "bad", "third")},
+        annotators=["erag", "erag_facts", "contains_answer_dpr", "contains_answer_kilt", "provenance"],
+        measures=["P", "R", "AP", "RR", "nDCG", "Success", "NoisyOr"],
+        slices=["known", "meta.hops"],
+        credits=["leave_one_out", "marginal", "shapley"],
+    )
+
+
+def sample(folder: pathlib.Path) -> Tiny:
+    """Answers of a sample of the questions, and a label that predicts the others."""
+    tiny = towns(
+        folder,
+        {"good": 65, "half": 45},
+        100,
+        {"right": "Person {n} lives in town {n}", "wrong": "nobody lives in town {n}"},
+    )
+    return tiny.with_config(
+        depth=1,
+        end_to_end_depths=[1],
+        annotators=["erag", "contains_answer_dpr"],
+        reader_queries=40,
+        auxiliary="contains_answer_dpr",
+    )
+
+
+JOBS = {"options": options, "datasets": three, "sample": sample}
+
+
+def digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def rounded(value: object) -> object:
+    if isinstance(value, float):
+        return f"{value:.9g}"
+    if isinstance(value, list):
+        return [rounded(one) for one in value]
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    return value
+
+
+def of_frame(frame: pl.DataFrame) -> str:
+    rows = [rounded(list(row)) for row in frame.drop(OF_A_JOB, strict=False).iter_rows()]
+    return digest(json.dumps([frame.columns, sorted(rows, key=repr)], default=str))
+
+
+def without_run(text: str, folder: pathlib.Path) -> str:
+    """Leave out what differs from run to run: the folder, the reader's seconds, and the rows of the costs."""
+    return COSTS_ROW.sub("", SECONDS.sub("SECONDS of reader time", text.replace(str(folder), "FOLDER")))
+
+
+def without_costs(value: Any) -> Any:
+    """Leave out the table of the costs from the page's data."""
+    if isinstance(value, list):
+        return [
+            without_costs(one) for one in value if not (isinstance(one, dict) and one.get("name") == "costs")
+        ]
+    return {key: without_costs(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def digests_of(name: str, folder: pathlib.Path) -> dict[str, str]:
+    """Name of a table or text -> its number of rows or lines, a blank, and its digest."""
+    tiny = JOBS[name](folder)
+    compare(tiny)
+    store, out = TableStore(tiny.config.out), pathlib.Path(tiny.config.out)
+    found = {}
+    for schema in filter(store.is_sealed, all_tables().values()):
+        frame = store.read(schema)
+        found[f"{name}/{schema.name}"] = f"{frame.height} {of_frame(frame)}"
+    report = without_run((out / "report.md").read_text(), folder)
+    found[f"{name}/report.md"] = f"{len(report.splitlines())} {digest(report)}"
+    (data,) = DATA.findall((out / "report" / "index.html").read_text())
+    payload = without_run(gzip.decompress(base64.b64decode(data)).decode(), folder)
+    data_lines = json.dumps(rounded(without_costs(json.loads(payload))), indent=0)
+    found[f"{name}/page"] = f"{len(data_lines.splitlines())} {digest(data_lines)}"
+    return found
+
+
+def written(lines: dict[str, str]) -> str:
+    return "".join(f"{key}\t{value}\n" for key, value in sorted(lines.items()))
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_every_table_and_text_is_as_before(name: str, tmp_path: pathlib.Path, reads_here: list[int]) -> None:
+    known = dict(line.split("\t") for line in FILE.read_text().splitlines()) if FILE.exists() else {}
+    found = digests_of(name, tmp_path)
+    others = {key: value for key, value in known.items() if not key.startswith(f"{name}/")}
+    if os.environ.get("ERAG_RAY_DIGESTS") == "write":
+        FILE.write_text(written(others | found))
+        return
+    before = {key: value for key, value in known.items() if key not in others}
+    differing = sorted(key for key in {*before, *found} if before.get(key) != found.get(key))
+    assert not differing, written({key: f"{before.get(key)} -> {found.get(key)}" for key in differing})
