@@ -24,6 +24,7 @@ from erag_ray.inference import actor
 from erag_ray.inputs.stage import prepare
 from erag_ray.measures import compute, list_ideal
 from erag_ray.schemas import COSTS, REQUESTS
+from erag_ray.stages import job_memory
 from erag_ray.store import TableStore
 
 pytestmark = pytest.mark.filterwarnings(
@@ -102,7 +103,8 @@ def test_this_process_loads_the_model_once_for_all_looks(
     monkeypatch.setattr(actor, "load_model", lambda model: (loaded.append(model), load(model)))
     inputs = prepare(config)
     changes = {"compare": ["good", "mixed"], "fraction": 0.3, "equivalence_margin": 0.0}
-    looks = settle(dataclasses.replace(config, num_readers=0, **changes), inputs)
+    with job_memory():
+        looks = settle(dataclasses.replace(config, num_readers=0, **changes), inputs)
     assert (looks.height, len(loaded)) == (4, 1)
 
 
