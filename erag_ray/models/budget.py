@@ -101,7 +101,5 @@ class Budget:
             JobError: it is.
         """
         if self.wait():
-            text = (
-                f"max_cost: it is spent, {self.spent:.4f} by one actor, whose last limit was {self.limit:.4f}"
-            )
+            text = f"max_cost: {self.spent:.4f} is spent of {self.limit:.4f} that this actor had"
             raise JobError(f"{text}. The responses so far are kept; a new job may spend as much again")
