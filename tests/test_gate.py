@@ -225,6 +225,19 @@ def test_markup_in_ids_questions_and_answers_is_text(
     assert "[a](b)" not in comment
 
 
+def in_two_datasets(store: TableStore, first: str, size: int, second: str) -> None:
+    """Put the questions of numbers below ``size`` in one dataset, the others in a second."""
+    number = pl.col("query_id").str.slice(1).cast(pl.Int64)
+    dataset = pl.when(number < size).then(pl.lit(first)).otherwise(pl.lit(second))
+    settings = {"family": "question", "language": "en", "max_new_tokens": 50, "score": "exact_match"}
+    reseal(
+        store,
+        QUERIES,
+        lambda table: table.with_columns(dataset=dataset),
+        lambda config: {**config, "datasets": {first: settings, second: settings}},
+    )
+
+
 @pytest.mark.parametrize(
     ("runs", "verdicts", "whole"),
     [
@@ -235,15 +248,7 @@ def test_markup_in_ids_questions_and_answers_is_text(
 def test_two_datasets_are_decided_one_by_one(
     other: TableStore, runs: tuple[str, str], verdicts: list[str], whole: str
 ) -> None:
-    number = pl.col("query_id").str.slice(1).cast(pl.Int64)
-    dataset = pl.when(number < 20).then(pl.lit("easy")).otherwise(pl.lit("hard"))
-    settings = {"family": "question", "language": "en", "max_new_tokens": 50, "score": "exact_match"}
-    reseal(
-        other,
-        QUERIES,
-        lambda table: table.with_columns(dataset=dataset),
-        lambda config: {**config, "datasets": {"easy": settings, "hard": settings}},
-    )
+    in_two_datasets(other, "easy", 20, "hard")
     found = gating.compare(
         GateConfig(baseline=other.folder.root, baseline_run=runs[0], candidate_run=runs[1])
     )
@@ -253,15 +258,7 @@ def test_two_datasets_are_decided_one_by_one(
 
 
 def test_of_equal_changes_those_of_all_datasets_are_listed_in_turn(other: TableStore) -> None:
-    number = pl.col("query_id").str.slice(1).cast(pl.Int64)
-    dataset = pl.when(number < 37).then(pl.lit("a")).otherwise(pl.lit("b"))
-    settings = {"family": "question", "language": "en", "max_new_tokens": 50, "score": "exact_match"}
-    reseal(
-        other,
-        QUERIES,
-        lambda table: table.with_columns(dataset=dataset),
-        lambda config: {**config, "datasets": {"a": settings, "b": settings}},
-    )
+    in_two_datasets(other, "a", 37, "b")
     found = gating.compare(GateConfig(baseline=other.folder.root, **PASSES))  # type: ignore[arg-type]
     (won,) = [table for table in tables_of(report_of(found)) if table.name == "won"]
     assert "".join(str(row[0].value) for row in won.rows) == "abababaaaa"

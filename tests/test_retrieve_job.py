@@ -239,11 +239,7 @@ def test_dense_shards_of_several_parts_give_the_same_lists(
         assert all(cut[name].equals(run) for name, run in whole.items())
 
 
-def test_a_search_that_was_stopped_does_not_go_on_with_other_shards(
-    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    config = config_of(tiny, retrievers=BM25, search=SearchConfig(passages_per_shard=4))
-    (expected,) = retrieve(dataclasses.replace(config, out=str(tiny.folder / "other")))
+def stop_after_a_shard(config: RetrieveConfig, monkeypatch: pytest.MonkeyPatch) -> None:
     search = bm25.SearchWords.__call__
 
     def stops(self: bm25.SearchWords, number: int) -> None:
@@ -255,6 +251,14 @@ def test_a_search_that_was_stopped_does_not_go_on_with_other_shards(
         patch.setattr(bm25.SearchWords, "__call__", stops)
         with pytest.raises(KeyboardInterrupt):
             retrieve(config)
+
+
+def test_a_search_that_was_stopped_does_not_go_on_with_other_shards(
+    tiny: Tiny, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = config_of(tiny, retrievers=BM25, search=SearchConfig(passages_per_shard=4))
+    (expected,) = retrieve(dataclasses.replace(config, out=str(tiny.folder / "other")))
+    stop_after_a_shard(config, monkeypatch)
     (made,) = retrieve(dataclasses.replace(config, search=SearchConfig(passages_per_shard=100)))
     assert pl.read_parquet(made.path).equals(pl.read_parquet(expected.path))
 
@@ -585,17 +589,7 @@ def test_a_search_of_a_sample_that_was_stopped_does_not_go_on_with_another(
     config = config_of(
         tiny, retrievers=BM25, search=SearchConfig(passages_per_shard=4), num_queries=2, depth=5
     )
-    search = bm25.SearchWords.__call__
-
-    def stops(self: bm25.SearchWords, number: int) -> None:
-        if number:
-            raise KeyboardInterrupt
-        search(self, number)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(bm25.SearchWords, "__call__", stops)
-        with pytest.raises(KeyboardInterrupt):
-            retrieve(config)
+    stop_after_a_shard(config, monkeypatch)
     other = dataclasses.replace(config, seed=8)
     (made,) = retrieve(other)
     (expected,) = retrieve(dataclasses.replace(other, out=str(tiny.folder / "other")))
