@@ -1,4 +1,4 @@
-"""Digests of every sealed table, of the report, the verdict and the page's data of three small jobs.
+"""Every sealed table of three small jobs is what the oracle computes, and what it was: by digest, with report and page.
 
 A change of any number, order or text in them fails here, whether it was meant or not. The file of digests is made
 again by ``ERAG_RAY_DIGESTS=write`` in the environment of this test; a commit that changes it says which and why.
@@ -8,6 +8,7 @@ Floats count to nine significant digits: sums in another order differ beyond the
 from __future__ import annotations
 
 import base64
+import dataclasses
 import gzip
 import hashlib
 import json
@@ -18,6 +19,8 @@ from typing import Any
 
 import polars as pl
 import pytest
+from conftest import read_here
+from oracle import check
 from several_datasets import three
 from tiny import Tiny, compare, write_tiny
 from towns import towns
@@ -104,11 +107,19 @@ def without_costs(value: Any) -> Any:
     return {key: without_costs(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
-def digests_of(name: str, folder: pathlib.Path) -> dict[str, str]:
+@pytest.fixture(scope="module", params=JOBS)
+def made(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Tiny]:
+    """Name and files of a job that has run."""
+    with pytest.MonkeyPatch.context() as patch:
+        read_here(patch)
+        tiny = JOBS[request.param](tmp_path_factory.mktemp(request.param))
+        compare(tiny)
+    return request.param, tiny
+
+
+def digests_of(name: str, tiny: Tiny) -> dict[str, str]:
     """Name of a table or text -> its number of rows or lines, a blank, and its digest."""
-    tiny = JOBS[name](folder)
-    compare(tiny)
-    store, out = TableStore(tiny.config.out), pathlib.Path(tiny.config.out)
+    store, out, folder = TableStore(tiny.config.out), pathlib.Path(tiny.config.out), tiny.folder
     found = {}
     for schema in filter(store.is_sealed, all_tables().values()):
         frame = store.read(schema)
@@ -126,10 +137,10 @@ def written(lines: dict[str, str]) -> str:
     return "".join(f"{key}\t{value}\n" for key, value in sorted(lines.items()))
 
 
-@pytest.mark.parametrize("name", JOBS)
-def test_every_table_and_text_is_as_before(name: str, tmp_path: pathlib.Path, reads_here: list[int]) -> None:
+def test_every_table_and_text_is_as_before(made: tuple[str, Tiny]) -> None:
+    name, tiny = made
     known = dict(line.split("\t") for line in FILE.read_text().splitlines()) if FILE.exists() else {}
-    found = digests_of(name, tmp_path)
+    found = digests_of(name, tiny)
     others = {key: value for key, value in known.items() if not key.startswith(f"{name}/")}
     if os.environ.get("ERAG_RAY_DIGESTS") == "write":
         FILE.write_text(written(others | found))
@@ -137,3 +148,33 @@ def test_every_table_and_text_is_as_before(name: str, tmp_path: pathlib.Path, re
     before = {key: value for key, value in known.items() if key not in others}
     differing = sorted(key for key in {*before, *found} if before.get(key) != found.get(key))
     assert not differing, written({key: f"{before.get(key)} -> {found.get(key)}" for key in differing})
+
+
+def test_the_oracle_computes_every_sealed_table_and_would_see_a_change_of_any_column(
+    made: tuple[str, Tiny],
+) -> None:
+    config = dataclasses.asdict(made[1].config)
+    computed = check.tables_of(config)
+    assert check.differences(config, computed) == []
+    for name in check.sealed_tables(config):
+        sealed = check.read(config, name)
+        for column in set(check.TABLES[name][1].split()) - {"reason"} if sealed.height else ():
+            changed = sealed.with_columns(changed_first(sealed[column]))
+            assert list(check.of_table(name, changed, computed[name])), f"{name}: a change of {column}"
+        if sealed.height:
+            assert list(check.of_table(name, sealed[1:], computed[name])), f"{name}: a row less"
+
+
+def changed_first(column: pl.Series) -> pl.Series:
+    """Another first value: 1.001 times as large, the other truth value, longer, or one where there was none."""
+    values = column.to_list()
+    first = values[0]
+    if isinstance(first, bool):
+        values[0] = not first
+    elif isinstance(first, int | float):
+        values[0] = first + 1 if isinstance(first, int) else first * 1.001 + 1e-6
+    elif isinstance(first, list | str):
+        values[0] = [*first, "x"] if isinstance(first, list) else first + "x"
+    else:
+        values[0] = {pl.String: "x", pl.Boolean: True}.get(type(column.dtype), 1)
+    return pl.Series(column.name, values, dtype=column.dtype)

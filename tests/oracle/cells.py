@@ -1,0 +1,123 @@
+"""CELLS and what follows from them: shares, comparisons, complements; slices by closed-book answers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+
+from oracle import chance
+from oracle.chance import known
+from oracle.lists import ANY, Columns, Name
+from oracle.readings import REFERENCES, Readings, Row
+from oracle.results import Part, comparisons, parts_of
+
+NAMES = {
+    # a document alone, the list, the reader by itself
+    (True, True, False): "found",
+    (True, True, True): "kept",
+    (True, False, False): "distracted",
+    (True, False, True): "distracted_known",
+    (False, True, False): "combined",
+    (False, True, True): "list_only",
+    (False, False, True): "lost",
+    (False, False, False): "missing",
+}
+RATES = {
+    "combined_given_list": (("combined",), ("found", "kept", "combined", "list_only")),
+    "distracted_given_alone": (
+        ("distracted", "distracted_known"),
+        ("found", "kept", "distracted", "distracted_known"),
+    ),
+}
+EVENTS = {**{name: ((name,), tuple(NAMES.values())) for name in NAMES.values()}, **RATES}
+
+
+def cells_of(readings: Readings) -> list[Row]:
+    """CELLS."""
+    found: list[Row] = []
+    for run, name, depth, documents in readings.lists:
+        if run not in REFERENCES:
+            labels = [_suffices(readings, name, [one]) for one in documents]
+            alone = True if True in labels else None if None in labels else False
+            if "erag" not in readings.world.config["annotators"]:
+                alone = None
+            facts = alone, _suffices(readings, name, documents), _suffices(readings, name, [])
+            cell = None if None in facts else NAMES[facts]  # type: ignore[index]
+            found.append((*readings.names(name), run, name, depth, *facts, cell))
+    return found
+
+
+def _suffices(readings: Readings, name: str, documents: list[str]) -> bool | None:
+    score = readings.score(name, documents)
+    return None if score is None else score >= readings.world.least
+
+
+def slices_of(readings: Readings, part: Part) -> Iterator[Part]:
+    """The questions of a dataset by each value of each slice."""
+    world = readings.world
+    for path in dict.fromkeys(world.config["slices"]):
+        values: dict[str, list[str]] = {}
+        for name in part.ids if path != "known" else [one for one in part.ids if one in {*world.read}]:
+            knows = {None: "(none)", True: "yes", False: "no"}
+            value = (
+                knows[_suffices(readings, name, [])] if path == "known" else world.questions[name].at(path)
+            )
+            values.setdefault(value, []).append(name)
+        if list(values) != ["(none)"]:
+            yield from (part.among(ids, (path, value)) for value, ids in values.items())
+
+
+def cell_tables(readings: Readings) -> dict[str, list[Row]]:
+    """CELLS, CELL_SHARES, CELL_COMPARISONS and COMPLEMENTS."""
+    world, cells = readings.world, cells_of(readings)
+    alone, indicators, has_cell = Columns(), Columns(), dict[Row, set[str]]()
+    for reader, score, run, name, depth, is_alone, _, _, cell in cells:
+        key = (world.questions[name].dataset, reader, score, "erag", run, depth)
+        alone.setdefault(Name(*key, "", depth, ANY), {})[name] = None if is_alone is None else float(is_alone)
+        for measure, (event, among) in EVENTS.items():
+            value = float(cell in event) if cell in among else None
+            indicators.setdefault(Name(*key, measure, depth, ANY), {})[name] = value
+        if cell:
+            has_cell.setdefault(key, set()).add(name)
+    shares: list[Row] = []
+    compared: list[Row] = []
+    for part in parts_of(world, indicators):
+        compared += [(*row[2:5], row[9], *row[6:9], *row[12:]) for row in comparisons([part])]
+        for piece in (part, *slices_of(readings, part)):
+            for name, row in piece.columns.items():
+                places, judged = known(row), has_cell.get(name[:6], set())
+                share = chance.wilson(sum(row[one] == 1 for one in places), len(places), part.confidence)
+                counts = sum(row[one] == 1 for one in places), len(places), len({*piece.ids} - judged)
+                names = (
+                    part.dataset,
+                    name.reader,
+                    name.score,
+                    name.run_id,
+                    name.depth,
+                    *piece.slice,
+                    name.measure,
+                )
+                shares.append((*names, *share, *counts))
+    complements = [row for part in parts_of(world, alone) for row in _complements(part)]
+    return {"cells": cells, "cell_shares": shares, "cell_comparisons": compared, "complements": complements}
+
+
+def _complements(part: Part) -> Iterator[Row]:
+    for (a, x), (b, y) in itertools.combinations(
+        sorted(part.columns.items(), key=lambda item: item[0].run_id), 2
+    ):
+        if (a.reader, a.score, a.depth) == (b.reader, b.score, b.depth):
+            pairs = [(x[one] == 1, y[one] == 1) for one in known(x, y)]
+            counts = {
+                "useful_a": sum(p for p, _ in pairs),
+                "useful_b": sum(q for _, q in pairs),
+                "only_a": sum(p and not q for p, q in pairs),
+                "only_b": sum(q and not p for p, q in pairs),
+                "either": sum(p or q for p, q in pairs),
+            }
+            found = {key: chance.wilson(count, len(pairs), part.confidence) for key, count in counts.items()}
+            both = zip(found["only_a"], found["only_b"], strict=True)
+            found["gain"] = tuple(None if None in one else min(one) for one in both)  # type: ignore[type-var]
+            for quantity, interval in found.items():
+                names = (part.dataset, a.reader, a.score, a.run_id, b.run_id, a.depth, quantity)
+                yield (*names, *interval, len(pairs), len(x) - len(pairs))

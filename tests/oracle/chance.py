@@ -1,0 +1,264 @@
+"""Statistics of columns of values, and what chance does to them: resamples, permutations, flips of signs.
+
+Resamples and permutations are drawn as documented (`numpy.random.default_rng` of the seed), so that their intervals and
+p-values must agree to the last digits. Tests of differences are counted over all flips, or sampled where these are too
+many: what follows is `About` right.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import stats
+
+Array = npt.NDArray[Any]
+Values = Sequence[float | None]
+TIE = 10
+"""Digits to which differences and means tie."""
+NUM_FLIPS = 20_000
+
+
+class About(float):
+    """A number that was sampled."""
+
+
+class Draws:
+    """Resamples and permutations of some questions."""
+
+    def __init__(self, count: int, config: dict[str, Any]) -> None:
+        rng, self.weights = np.random.default_rng(config["seed"]), np.zeros((config["num_resamples"], count))
+        for row in self.weights:
+            np.add.at(row, rng.integers(count, size=count), 1)
+        rows = np.tile(np.arange(count), (config["num_permutations"], 1))
+        self.orders = (
+            np.random.default_rng(config["seed"]).permuted(rows, axis=1) if count > 8 else all_orders(count)
+        )
+
+    def orders_among(self, kept: list[int]) -> Array:
+        """The orders of the questions with these numbers."""
+        if len(kept) <= 8:
+            return all_orders(len(kept))
+        number = {one: place for place, one in enumerate(kept)}
+        return np.array([[number[one] for one in row if one in number] for row in self.orders.tolist()])
+
+
+def all_orders(count: int) -> Array:
+    orders = list(itertools.permutations(range(count)))[1:]
+    return np.array(orders, dtype=int).reshape(len(orders), count)
+
+
+def known(*rows: Values) -> list[int]:
+    """The places at which all rows have a value."""
+    return [place for place, values in enumerate(zip(*rows, strict=True)) if None not in values]
+
+
+def at(row: Values, places: list[int]) -> Array:
+    return np.array([row[place] for place in places], dtype=float)
+
+
+def mean(values: Sequence[float] | Array) -> float:
+    return math.fsum(values) / len(values)
+
+
+def ends(resampled: Array, confidence: float) -> tuple[float | None, float | None]:
+    """The percentile interval; None with more than 5 % undefined resamples."""
+    defined = np.sort(resampled[~np.isnan(resampled)])
+    if not len(defined) or len(resampled) - len(defined) > 0.05 * len(resampled):
+        return None, None
+    return quantile(defined, (1 - confidence) / 2), quantile(defined, (1 + confidence) / 2)
+
+
+def quantile(ordered: Array, share: float) -> float:
+    place = share * (len(ordered) - 1)
+    below = math.floor(place)
+    return float(
+        ordered[below] + (place - below) * (ordered[min(below + 1, len(ordered) - 1)] - ordered[below])
+    )
+
+
+def mean_interval(row: Values, weights: Array, confidence: float) -> tuple[float | None, ...]:
+    """Mean and interval of the values; no interval with one."""
+    places = known(row)
+    values, drawn = at(row, places), weights[:, places]
+    if len(values) < 2:
+        return (float(values[0]) if len(values) else None, None, None)
+    return mean(values), *ends(divided(drawn @ values, drawn.sum(axis=1)), confidence)
+
+
+def divided(above: Array, below: Array) -> Array:
+    """The ratio; NaN where ``below`` is 0."""
+    return np.array(
+        [x / y if y > 0 else math.nan for x, y in zip(above.tolist(), below.tolist(), strict=True)]
+    )
+
+
+def signs(values: Array) -> Array:
+    """The sign of each difference of two values."""
+    return np.sign(values[:, None] - values[None, :])
+
+
+def statistic_of(name: str, x: Array, y: Array, weights: Array) -> Array:
+    """Kendall's tau-b or Spearman's rho of each resample.
+
+    tau-b is taken over all pairs of draws. rho is Pearson's of mid-ranks less their mean, which are half the sums of
+    signs.
+    """
+    a, b = signs(x), signs(y)
+    if name == "spearman_rho":
+        of_x, of_y = weights @ a.T, weights @ b.T
+        sums = [(weights * one).sum(axis=1) for one in (of_x * of_y, of_x * of_x, of_y * of_y)]
+    else:
+        sums = [((weights @ one) * weights).sum(axis=1) for one in (a * b, a * a, b * b)]
+    return divided(sums[0], np.sqrt(sums[1] * sums[2]))
+
+
+def of_all(name: str, x: Array, y: Array) -> float | None:
+    """The statistic of two columns; None if one is constant or there is one value."""
+    return (
+        float(statistic_of(name, x, y, np.ones((1, len(x))))[0]) if len({*x}) > 1 and len({*y}) > 1 else None
+    )
+
+
+def permutation_p(name: str, x: Array, y: Array, orders: Array) -> float:
+    """The share of pairings that agree as much or more, with the observed one among them."""
+    a, b = signs(x), signs(y)
+    if name == "spearman_rho":
+        ranks, others = a.sum(axis=1), b.sum(axis=1)
+        found, observed = np.array([ranks @ others[order] for order in orders]), ranks @ others
+    else:
+        found, observed = np.array([(a * b[np.ix_(order, order)]).sum() for order in orders]), (a * b).sum()
+    return (int((np.abs(found) >= abs(observed)).sum()) + 1) / (len(orders) + 1)
+
+
+def wilson(positive: int, count: int, confidence: float) -> tuple[float | None, ...]:
+    """A share and Wilson's interval."""
+    if not count:
+        return None, None, None
+    interval = stats.binomtest(positive, count).proportion_ci(confidence, method="wilson")
+    return positive / count, float(interval.low), float(interval.high)
+
+
+def differences(a: Values, b: Values) -> list[float | None]:
+    """Paired differences, rounded so that equal ones tie."""
+    return [None if None in one else round(one[0] - one[1], TIE) + 0.0 for one in zip(a, b, strict=True)]  # type: ignore[operator]
+
+
+class Flips:
+    """The sign-flip test of differences, and the interval that inverts it."""
+
+    def __init__(self, values: Sequence[float]) -> None:
+        self.mean, self.count = mean(values), len(values)
+        sizes = [abs(one) for one in values]
+        self.values = [one for one in values if abs(one) > 1e-4 * max(sizes)]
+        of_values = [abs(one) for one in self.values] or [0.0]
+        self.is_one_size = max(of_values) - min(of_values) <= 1e-4 * max(of_values)
+        self.largest, self.p_value = max(1.0, *of_values), self._p()
+
+    def _p(self) -> float:
+        total, num = math.fsum(self.values), len(self.values)
+        signed = [math.copysign(1, total) * one for one in self.values]
+        if round(total, 8) == 0:
+            return 1.0
+        if self.is_one_size:
+            fewer = sum(one < 0 for one in signed)
+            return min(1.0, 2 * sum(math.comb(num, one) for one in range(fewer + 1)) / 2**num)
+        if num <= 26:
+            # flipping a subset lowers the sum by twice the subset's
+            counts = collections.Counter([0.0])
+            for one in signed:
+                for below, number in list(counts.items()):
+                    counts[round(below + one, 8)] += number
+            return min(1.0, 2 * sum(number for below, number in counts.items() if below <= 1e-8) / 2**num)
+        drawn = np.random.default_rng(7).choice([-1.0, 1.0], (NUM_FLIPS, num))
+        return About(min(1.0, 2 * float((drawn @ np.array(signed) >= sum(signed) - 1e-9).mean())))
+
+    def interval(self, alpha: float) -> tuple[float, float]:
+        """Low and high."""
+        num, share = len(self.values), len(self.values) / self.count
+        least, most = shares(num, self.count, alpha / 2)
+        if not num:
+            return -most * self.largest, most * self.largest
+        kind, found = (float if self.is_one_size or num <= 16 else About), list[float]()
+        for side in (1.0, -1.0):
+            bound, middle = self._bound(side, alpha / 2), side * mean(self.values)
+            if bound * middle <= 0:
+                found.append(side * bound * most)
+                continue
+            of_share = most if middle < 0 else least if share < 1 else 1.0
+            distance = math.hypot(math.log(bound / middle), math.log(of_share / share))
+            found.append(side * middle * share * math.exp(distance if middle < 0 else -distance))
+        low, high = found
+        is_significant = self.p_value <= alpha
+        if self.mean > 0:
+            low = max(low, 1e-12) if is_significant else min(low, 0.0)
+        elif self.mean < 0:
+            high = min(high, -1e-12) if is_significant else max(high, 0.0)
+        return kind(max(low, -self.largest)), kind(min(high, self.largest))
+
+    def _bound(self, side: float, alpha: float) -> float:
+        """The lower bound of the mean of the differences that are not 0: a quantile of the means of their subsets."""
+        values, num = [side * one for one in self.values], len(self.values)
+        if self.is_one_size:
+            least, _ = shares(sum(one > 0 for one in values), num, alpha)
+            return mean([abs(one) for one in values]) * (2 * least - 1)
+        if num > 16:
+            chosen = np.random.default_rng(11).random((NUM_FLIPS, num)) < 0.5
+            means = (chosen @ np.array(values)) / np.maximum(chosen.sum(axis=1), 1)
+            return float(np.quantile(means, alpha))
+        subsets = (some for size in range(1, num + 1) for some in itertools.combinations(values, size))
+        rank, ordered = (
+            math.floor(alpha * 2**num + 1e-9),
+            sorted(round(math.fsum(one), 8) / len(one) for one in subsets),
+        )
+        return ordered[rank - 1] if rank else -self.largest
+
+    def num_needed(self, alpha: float) -> int | None:
+        """Questions for a power of 80 % at this level."""
+        if not round(self.mean, TIE):
+            return None
+        squares = math.fsum(one * one for one in self.values) - self.count * self.mean**2
+        variance = max(0.0, squares / max(1, self.count - 1))
+        by_power = variance * (errors(alpha, max(2, self.count)) / self.mean) ** 2
+        return rounded_up(max(by_power, math.ceil(1 - math.log2(alpha)) * self.count / len(self.values)))
+
+
+@functools.cache
+def shares(positive: int, count: int, alpha: float) -> tuple[float, float]:
+    """Clopper and Pearson's one-sided bounds of a share."""
+    low = float(stats.beta.ppf(alpha, positive, count - positive + 1)) if positive else 0.0
+    high = float(stats.beta.ppf(1 - alpha, positive + 1, count - positive)) if positive < count else 1.0
+    return low, high
+
+
+@functools.cache
+def errors(alpha: float, count: int) -> float:
+    """The difference that is found in 80 % of cases, in standard errors."""
+    return float(stats.t.ppf(1 - alpha / 2, count - 1) + stats.t.ppf(0.8, count - 1))
+
+
+def spread(values: Sequence[float]) -> float:
+    """The standard deviation; 0 for one value and up to rounding errors."""
+    varies = len(values) > 1 and max(values) - min(values) > 1e-10
+    return float(np.std(values, ddof=1)) if varies else 0.0
+
+
+def rounded_up(value: float) -> int:
+    """Up to two significant digits."""
+    unit = 10 ** max(0, math.floor(math.log10(value)) - 1) if value >= 1 else 1
+    return math.ceil(value / unit) * unit
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's adjusted p-values, which may be above 1."""
+    order, largest = sorted(range(len(p_values)), key=p_values.__getitem__), 0.0
+    adjusted = [0.0] * len(p_values)
+    for place, index in enumerate(order):
+        largest = adjusted[index] = max(largest, p_values[index] * (len(p_values) - place))
+    return adjusted

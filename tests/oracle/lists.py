@@ -1,0 +1,142 @@
+"""Labels of ranked lists -> every measure of every list, by the definitions of trec_eval, a list at a time."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from oracle.inputs import World
+from oracle.readings import Group, Labels, Readings
+
+ANY, LIST, POOL = "any", "list", "pool"
+END_TO_END = "end_to_end"
+OF_IDEAL = ("R", "AP", "nDCG", "alpha-nDCG")
+OF_BINARY = ("R", "AP", "RR")
+BY_DEFAULT = ("P", "R", "AP", "RR", "nDCG", "Success")
+OF_FACTS = ("Coverage", "alpha-nDCG")
+
+
+class Name(NamedTuple):
+    """What a column of values is of, in the order of the columns of MEANS."""
+
+    dataset: str
+    reader: str
+    score: str
+    annotator: str
+    run_id: str
+    depth: int
+    measure: str
+    cutoff: int
+    ideal: str
+
+
+Columns = dict[Name, dict[str, float | None]]
+"""Column -> question -> value, None: not judged."""
+
+
+def columns_of(readings: Readings) -> Columns:
+    """Every measure of every list by every annotator."""
+    found = Columns()
+    for group, (ids, labels) in readings.labels.items():
+        for name in ids:
+            for key, value in _of_question(readings, group, name, labels):
+                found.setdefault(Name(readings.world.questions[name].dataset, *group, *key), {})[name] = value
+    return found
+
+
+def utilities_of(readings: Readings) -> Columns:
+    """The end-to-end scores as columns, those of the references too."""
+    found = Columns()
+    for run, name, depth, documents in readings.lists:
+        one = readings.world.questions[name]
+        column = Name(one.dataset, *readings.names(name), END_TO_END, run, depth, one.score, depth, ANY)
+        found.setdefault(column, {})[name] = readings.score(name, documents)
+    return found
+
+
+def _of_question(
+    readings: Readings, group: Group, name: str, labels: Labels
+) -> Iterator[tuple[tuple[str, int, str, int, str], float | None]]:
+    """Yield (run, depth, measure, cutoff, ideal) and value."""
+    world, (_, score, annotator) = readings.world, group
+    for run, depth in itertools.product(world.runs, world.depths):
+        cutoffs = sorted({depth, *(one for one in world.config["cutoffs"] if one <= depth)})
+        own = world.documents(run, name, depth)
+        pool = sorted({one for run in world.runs for one in world.documents(run, name, depth)})
+        for measure, cutoff in itertools.product(_measures(world, score, annotator), cutoffs):
+            for ideal in (LIST, POOL) if measure in OF_IDEAL else (ANY,):
+                base = pool if ideal == POOL else own
+                value, top = None, own[:cutoff]
+                if all(labels[name, one] is not None for one in (top if ideal == ANY else base)):
+                    if measure in OF_FACTS:
+                        value = _of_facts(readings, name, measure, top, base, cutoff)
+                    else:
+                        gains = {one: labels[name, one] or 0.0 for one in {*own, *base}}
+                        if world.config["threshold"] is not None and measure in OF_BINARY:
+                            gains = {one: float(gain >= world.least) for one, gain in gains.items()}
+                        ideal_gains = sorted((gains[one] for one in base), reverse=True)
+                        value = _measure(measure, [gains[one] for one in top], ideal_gains, cutoff)
+                yield (run, depth, measure, cutoff, ideal), value
+
+
+def _measures(world: World, score: str, annotator: str) -> tuple[str, ...]:
+    if annotator == "erag_facts":
+        return OF_FACTS
+    if world.config["measures"] is not None:
+        return tuple(world.config["measures"])
+    takes_all = world.config["threshold"] is not None or score != "token_f1"
+    return tuple(one for one in BY_DEFAULT if takes_all or one not in OF_BINARY)
+
+
+def _measure(measure: str, gains: list[float], ideal: list[float], cutoff: int) -> float:
+    match measure:
+        case "P":
+            return math.fsum(gains) / cutoff
+        case "Success":
+            return max(gains, default=0.0)
+        case "RR":
+            return max((gain / rank for rank, gain in enumerate(gains, 1)), default=0.0)
+        case "NoisyOr":
+            return 1 - math.prod(1 - min(gain, 1.0) for gain in gains)
+        case "R":
+            return _ratio(sum(gains), sum(ideal))
+        case "AP":
+            precisions = (gain * sum(gains[:rank]) / rank for rank, gain in enumerate(gains, 1))
+            return _ratio(sum(precisions), sum(ideal))
+    assert measure == "nDCG", measure
+    return _ratio(_dcg(gains), _dcg(ideal[:cutoff]))
+
+
+def _dcg(gains: list[float]) -> float:
+    return sum(gain / math.log2(rank + 1) for rank, gain in enumerate(gains, 1))
+
+
+def _ratio(above: float, below: float) -> float:
+    return above / below if below > 0 else 0.0
+
+
+def _of_facts(
+    readings: Readings, name: str, measure: str, top: list[str], base: list[str], cutoff: int
+) -> float:
+    facts = range(len(readings.world.questions[name].facts))
+
+    def label(doc_id: str, fact: int) -> float:
+        return readings.fact_labels[name, doc_id][fact] or 0.0
+
+    if measure == "Coverage":
+        return math.fsum(1 - math.prod(1 - label(one, fact) for one in top) for fact in facts) / len(facts)
+
+    def gain(doc_id: str, before: list[str]) -> float:
+        return sum(
+            label(doc_id, fact) * math.prod(1 - 0.5 * label(one, fact) for one in before) for fact in facts
+        )
+
+    best, left = list[str](), list(base)
+    while left and len(best) < cutoff:
+        # of equal gains the last one, as in ndeval
+        place = max(range(len(left)), key=lambda at: (round(gain(left[at], best), 12), at))
+        best.append(left.pop(place))
+    own, ideal = ([gain(one, docs[:at]) for at, one in enumerate(docs)] for docs in (top, best))
+    return _ratio(_dcg(own), _dcg(ideal))

@@ -1,0 +1,73 @@
+"""OUTPUTS, COMMON_OUTPUTS, the requests and their costs."""
+
+from __future__ import annotations
+
+import collections
+
+from oracle import chance
+from oracle.inputs import World, normal
+from oracle.lists import END_TO_END
+from oracle.readings import OF_READER, REFERENCES, Readings, Row, score
+
+VERDICTS = {"fever": ["SUPPORTS", "REFUTES"]}
+NORMALISE = ("exact_match", "token_f1")
+LIMITS = {"wow": 150}
+
+
+def output_tables(readings: Readings) -> dict[str, list[Row]]:
+    """The tables of the stage of a comparison."""
+    world = readings.world
+    lists: dict[Row, set[tuple[str, tuple[str, ...]]]] = {}
+    singles = world.pairs if {*OF_READER} & {*world.config["annotators"]} else []
+    every = [("single_document", name, 1, [doc_id]) for name, doc_id in singles if name in world.read]
+    for run, name, depth, documents in [*every, *readings.lists]:
+        kind = run if run in (*REFERENCES, "single_document") else END_TO_END
+        key = (world.questions[name].dataset, readings.reader[name], kind, depth)
+        lists.setdefault(key, set()).add((name, tuple(documents)))
+    found, common = list[Row](), list[Row]()
+    for key, members in lists.items():
+        limit = world.config["reader"]["max_new_tokens"] or LIMITS.get(key[0], 50)
+        responses = [(one[0], readings.responses[one]) for one in members]
+        rows = [
+            (name, row["output"], row["num_output_tokens"])
+            for name, row in responses
+            if row["output"] is not None
+        ]
+        counts = collections.Counter(text for _, text, _ in rows)
+        numbers = (
+            len(rows),
+            len(counts),
+            sum(not text.strip() for _, text, _ in rows),
+            sum(count >= limit for _, _, count in rows),
+            0,
+            sum(_is_misspelt(world, name, text) for name, text, _ in rows),
+        )
+        found.append((*key, *numbers, *_majority(world, key[0])))
+        ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:10]
+        common += [(*key, at, text, count, count / len(rows)) for at, (text, count) in enumerate(ordered, 1)]
+    used = {id(one): one for one in readings.responses.values()}.values()
+    tokens = [sum(one[key] for one in used) for key in ("num_prompt_tokens", "num_output_tokens")]
+    num = len({(row["model"], row["question_key"], row["passages_key"]) for row in readings.requests})
+    return {
+        "compare/outputs": found,
+        "compare/common_outputs": common,
+        "compare/requests": [("answer", name, list(docs)) for name, docs in readings.expected_requests()],
+        "compare/costs": [("compare", readings.requests[0]["model"], num, num, *tokens, 0, None)],
+    }
+
+
+def _is_misspelt(world: World, name: str, output: str) -> bool:
+    question = world.questions[name]
+    answers = [*question.answers, *VERDICTS.get(question.dataset, [])]
+    if question.score in NORMALISE or output.strip() in answers:
+        return False
+    return bool(normal(output)) and normal(output) in [normal(one) for one in answers]
+
+
+def _majority(world: World, dataset: str) -> Row:
+    """The most common gold answer, the share of questions with it, and its mean score."""
+    questions = [one for one in world.questions.values() if one.dataset == dataset]
+    counts = collections.Counter(answer for one in questions for answer in {*one.answers})
+    answer, count = min(counts.items(), key=lambda item: (-item[1], item[0]))
+    scores = [score(one.score, answer, tuple(one.answers)) or 0.0 for one in questions]
+    return answer, count / len(questions), chance.mean(scores)

@@ -1,0 +1,319 @@
+"""Columns of values -> means, comparisons, correlations, contrasts, best depths; of whole datasets and of slices."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from oracle import chance
+from oracle.chance import Draws, Flips, Values, at, known
+from oracle.inputs import World
+from oracle.lists import ANY, END_TO_END, LIST, Columns, Name
+from oracle.readings import REFERENCES, Row
+
+MIN_IN_SLICE = 10
+Rows = dict[Name, list[float | None]]
+
+
+@dataclasses.dataclass
+class Estimate:
+    """Values of all questions, estimated from those of a sample."""
+
+    values: list[float | None]
+    slope: float
+    correlation: float | None
+
+
+@dataclasses.dataclass
+class Part:
+    """Some questions of a dataset, their columns and their draws."""
+
+    world: World
+    dataset: str
+    ids: list[str]
+    columns: Rows
+    draws: Draws
+    weights: chance.Array
+    slice: tuple[str, str] = ("", "")
+    estimates: dict[Name, Estimate] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        of_runs = {name: row for name, row in self.columns.items() if name.run_id not in REFERENCES}
+        self.ends = {name: row for name, row in of_runs.items() if name.annotator == END_TO_END}
+        self.measured = {name: row for name, row in of_runs.items() if name.annotator != END_TO_END}
+        self.confidence, self.statistics = self.world.config["confidence"], self.world.config["statistics"]
+
+    def among(self, ids: list[str], of: tuple[str, str]) -> Part:
+        """The same of a slice's questions."""
+        places = [place for place, name in enumerate(self.ids) if name in {*ids}]
+        columns = {name: [row[place] for place in places] for name, row in self.columns.items()}
+        chosen = [self.ids[one] for one in places]
+        return Part(self.world, self.dataset, chosen, columns, self.draws, self.weights[:, places], of)
+
+
+def parts_of(world: World, columns: Columns) -> list[Part]:
+    """Each dataset's columns, over its questions in the order of their ids."""
+    found = []
+    for dataset in world.datasets:
+        ids = world.ids(dataset)
+        rows = {
+            name: [None if (one := values.get(place)) is None else round(one, 12) for place in ids]
+            for name, values in columns.items()
+            if name.dataset == dataset
+        }
+        draws = Draws(len(ids), world.config)
+        found.append(Part(world, dataset, ids, rows, draws, draws.weights))
+    return found
+
+
+def means(part: Part) -> Iterator[Row]:
+    """MEANS."""
+    for name, row in part.columns.items():
+        values, counted = part.estimates[name].values if name in part.estimates else row, len(known(row))
+        yield (
+            *name,
+            *chance.mean_interval(values, part.weights, part.confidence),
+            counted,
+            len(row) - counted,
+        )
+
+
+def _by_run(columns: Rows) -> dict[Name, dict[str, list[float | None]]]:
+    found: dict[Name, dict[str, list[float | None]]] = {}
+    for name, row in columns.items():
+        found.setdefault(name._replace(run_id=""), {})[name.run_id] = row
+    return found
+
+
+def _fits(name: Name, target: Name) -> bool:
+    """Whether a measure and a utility are of one run and depth, and of one reader."""
+    return (name.run_id, name.depth) == (target.run_id, target.depth) and name.reader in ("", target.reader)
+
+
+def correlations(part: Part) -> Iterator[Row]:
+    """CORRELATIONS over the queries of a run, and over runs."""
+    for (name, x), (target, y) in itertools.product(part.measured.items(), part.ends.items()):
+        places = known(x, y)
+        a, b, weights = at(x, places), at(y, places), part.weights[:, places]
+        for statistic in part.statistics if _fits(name, target) else ():
+            value, ceiling, varied = _agreement(statistic, a, b)
+            low = high = p_value = None
+            if value is not None:
+                low, high = chance.ends(chance.statistic_of(statistic, a, b, weights), part.confidence)
+                orders = part.draws.orders_among(places)
+                p_value = chance.permutation_p(statistic, a, b, orders) if len(places) >= 3 else None
+            counts = len(places), 1, len(x) - len(places), varied
+            first = name._replace(reader=target.reader, score=target.score)
+            yield ("queries", statistic, *first, value, low, high, ceiling, p_value, *counts, low is None)
+    for (name, runs), (target, used) in itertools.product(
+        _by_run(part.measured).items(), _by_run(part.ends).items()
+    ):
+        if not _fits(name, target):
+            continue
+        judged = [run for run in runs if run in used and known(runs[run], used[run])]
+        places = known(*(row for run in judged for row in (runs[run], used[run]))) if judged else []
+        judged = judged if places else []
+        a, b = (np.array([_mean(of[run], places) for run in judged]) for of in (runs, used))
+        for statistic in part.statistics:
+            value, ceiling, varied = _agreement(statistic, a, b)
+            is_tested = value is not None and len(a) >= 8
+            orders = Draws(len(a), part.world.config).orders if is_tested else None
+            p_value = None if orders is None else chance.permutation_p(statistic, a, b, orders)
+            counts = len(places), len(judged), len(part.ids) - len(places), varied
+            first = name._replace(reader=target.reader, score=target.score)
+            yield ("runs", statistic, *first, value, None, None, ceiling, p_value, *counts, not is_tested)
+
+
+def _agreement(statistic: str, a: chance.Array, b: chance.Array) -> tuple[float | None, float | None, int]:
+    """Value, ceiling, and how many values are not the most frequent one."""
+    varied = min(len(one) - max((list(one).count(x) for x in one), default=0) for one in (a, b))
+    return chance.of_all(statistic, a, b), chance.of_all(statistic, np.sort(a), np.sort(b)), varied
+
+
+def _mean(row: Values, places: list[int]) -> float:
+    return round(chance.mean(at(row, places)), chance.TIE)
+
+
+def contrasts(part: Part) -> Iterator[Row]:
+    """CONTRASTS of every two annotators' measures of the whole list."""
+    whole = [item for item in part.measured.items() if item[0].cutoff == item[0].depth]
+    whole.sort(key=lambda item: (item[0].annotator != "erag", item[0].annotator))
+    for (target, y), statistic in itertools.product(part.ends.items(), part.statistics):
+        sides: dict[Any, Any] = {}
+        for (a, x), (b, z) in itertools.combinations([one for one in whole if _fits(one[0], target)], 2):
+            is_own = "erag_facts" in (a.annotator, b.annotator) and a.annotator != b.annotator
+            are_mixed = is_own and a.measure != b.measure and len({a.ideal, b.ideal} - {ANY}) < 2
+            if (a.measure, a.ideal) != (b.measure, b.ideal) and not are_mixed:
+                continue
+            places, figures = known(x, z, y), (None,) * 4
+            for name, row in ((a, x), (b, z)):
+                if (name, *places) not in sides:
+                    columns = at(row, places), at(y, places)
+                    resampled = chance.statistic_of(statistic, *columns, part.weights[:, places])
+                    sides[name, *places] = chance.of_all(statistic, *columns), resampled
+            (first, of_a), (second, of_b) = sides[a, *places], sides[b, *places]
+            if first is not None and second is not None:
+                low, high = chance.ends(of_a - of_b, part.confidence)
+                p_value = None if low is None else _p_of_zero(of_a - of_b)
+                figures = first - second, low, high, p_value  # type: ignore[assignment]
+            names = (part.dataset, target.reader, target.score, a.annotator, b.annotator, a.run_id, a.depth)
+            measure = " / ".join(dict.fromkeys((a.measure, b.measure)))
+            ideal = b.ideal if a.ideal == ANY else a.ideal
+            yield (*names, measure, a.cutoff, ideal, statistic, *figures, len(places), len(y) - len(places))
+
+
+def _p_of_zero(resampled: chance.Array) -> float:
+    """The least alpha whose percentile interval excludes 0, found by halving."""
+    ordered, found = np.sort(resampled[~np.isnan(resampled)]), []
+    for values in (ordered, -ordered[::-1]):
+        low, high = 0.0, float(values[0] <= 0)
+        if values[-1] <= 0:
+            low = 1.0
+        for _ in range(60 if low < high else 0):
+            middle = (low + high) / 2
+            low, high = (middle, high) if chance.quantile(values, middle) <= 0 else (low, middle)
+        found.append(low)
+    return min(1.0, max(2 * min(found), 2 / (len(ordered) + 1)))
+
+
+def comparisons(parts: list[Part], least: int = 1) -> Iterator[Row]:
+    """COMPARISONS of every two runs, corrected over all parts of a dataset; slice and value stand first."""
+    families: dict[Row, dict[Row, float]] = {}
+    pending: list[tuple[Row, Row, tuple[int, int], Row, Flips | None, Row]] = []
+    alpha = 1 - parts[0].confidence if parts else 0.0
+    for part in parts:
+        columns = {name: row for name, row in (part.measured | part.ends).items() if name.ideal != LIST}
+        for name, runs in _by_run(columns).items():
+            of_depth = () if name.annotator == END_TO_END else (name.depth, name.cutoff)
+            family = (*name[:4], name.measure, name.ideal, *of_depth)
+            for a, b in itertools.combinations(sorted(runs), 2):
+                values, places = chance.differences(runs[a], runs[b]), known(runs[a], runs[b])
+                judged = [one for one in values if one is not None]
+                effect = chance.mean(judged) / chance.spread(judged) if chance.spread(judged) else None
+                key, flips, detectable = (), None, None
+                if len(judged) >= least and len({runs[run][place] for run in (a, b) for place in places}) > 1:
+                    named = [name._replace(run_id=run) for run in (a, b)]
+                    pair = [
+                        part.estimates[one].values if one in part.estimates else runs[one.run_id]
+                        for one in named
+                    ]
+                    estimates = chance.differences(*pair)
+                    tested = [one for one in estimates if one is not None]
+                    flips, error = Flips(tested), chance.spread(tested) / math.sqrt(len(tested))
+                    detectable = chance.errors(alpha, len(tested)) * error if error else None
+                    turned = math.copysign(1, flips.values[0]) if flips.values else 1
+                    key = (part.slice, *(None if one is None else turned * one + 0.0 for one in estimates))
+                    if flips.values:
+                        families.setdefault(family, {}).setdefault(key, flips.p_value)
+                names = (*part.slice, *name[:4], a, b, *name[5:])
+                mean = chance.mean(judged) if judged else None
+                counts = len(judged), len(values) - len(judged)
+                pending.append((names, family, counts, (mean, effect, detectable), flips, key))
+    adjusted = {
+        key: dict(zip(tests, chance.holm([*tests.values()]), strict=True)) for key, tests in families.items()
+    }
+    for names, family, counts, (mean, effect, detectable), flips, key in pending:
+        figures: Row = (mean, *[None] * 6, effect, None, None)
+        if flips is not None:
+            tests = adjusted.get(family, {})
+            p_adjusted = tests.get(key, 1.0)
+            level = (
+                alpha * min(1.0, flips.p_value / p_adjusted) if key in tests else alpha / max(1, len(tests))
+            )
+            needed = flips.num_needed(level) if flips.p_value > level else None
+            needed = needed and chance.rounded_up(needed * counts[0] / flips.count)
+            kind = type(flips.p_value)
+            ends = (*flips.interval(alpha), flips.p_value, *flips.interval(level), kind(min(1.0, p_adjusted)))
+            figures = (flips.mean, *ends, effect, detectable, needed and kind(needed))
+        yield (*names, *figures, *counts, flips is None or effect is None)
+
+
+def best_depths(part: Part) -> Iterator[Row]:
+    """BEST_DEPTHS."""
+    runs: dict[tuple[str, str, str], dict[int, list[float | None]]] = {}
+    for name, row in part.ends.items():
+        runs.setdefault((name.reader, name.score, name.run_id), {})[name.depth] = row
+    for names, rows in runs.items():
+        depths, places = sorted(rows), known(*rows.values())
+        best = max(depths, key=lambda one: (_mean(rows[one], places), -one)) if places else depths[0]
+        pairs = chance.differences(at(rows[best], places).tolist(), at(rows[depths[-1]], places).tolist())
+        flips = Flips([one for one in pairs if one is not None]) if places else None
+        level = (1 - part.confidence) / (len(runs) * max(1, len(depths) - 1))
+        ends = flips.interval(level) if flips and len(places) > 1 else (None, None)
+        yield (part.dataset, *names, best, depths[-1], flips.mean if flips else None, *ends, len(places))
+
+
+def add_estimates(
+    part: Part, auxiliary: str, asked: dict[str, set[str]], applies: dict[str, set[str]]
+) -> None:
+    """Estimate the columns that only a sample of the questions has."""
+    of_auxiliary = {name[4:]: row for name, row in part.measured.items() if name.annotator == auxiliary}
+    for name, row in (part.measured | part.ends).items():
+        others = [name, *(name._replace(measure=measure, ideal=ANY) for measure in ("P", "Success"))]
+        predictors = [
+            one for other in others if known(one := of_auxiliary.get(other[4:], [])) and name.reader
+        ]
+        unasked = applies[name.annotator] - asked[name.annotator]
+        counted = [one for one, value in enumerate(row) if value is not None or part.ids[one] in unasked]
+        if predictors and 30 <= len(known(row)) < len(counted):
+            part.estimates[name] = _estimate(row, predictors[0], counted)
+
+
+def _estimate(row: Values, predictor: Values, places: list[int]) -> Estimate:
+    """The difference estimator with a line fitted on all other questions (PPI++, arXiv 2311.01453)."""
+    usual = chance.mean([one for one in predictor if one is not None])
+    auxiliary = np.array([usual if predictor[one] is None else predictor[one] for one in places], dtype=float)
+    values, width = [row[one] for one in places], float(np.ptp(auxiliary))
+    x = (auxiliary / width if width else 0 * auxiliary).tolist()
+    x = [one - chance.mean(x) for one in x]
+    read = [
+        (at, one, value) for at, (one, value) in enumerate(zip(x, values, strict=True)) if value is not None
+    ]
+    labels, probability = [value for _, _, value in read], len(read) / len(places)
+
+    def line(without: int) -> tuple[float, float]:
+        others = [(one, value) for at, one, value in read if at != without]
+        if len(others) < 20:
+            return 0.0, 0.0
+        count, sum_x, sum_y = (
+            len(others),
+            math.fsum(one for one, _ in others),
+            math.fsum(y for _, y in others),
+        )
+        squares = math.fsum(one * one for one, _ in others) * (1 + 1e-6)
+        determinant = count * squares - sum_x * sum_x
+        slope = (
+            (count * math.fsum(one * y for one, y in others) - sum_x * sum_y) / determinant
+            if determinant > 0
+            else 0.0
+        )
+        return (sum_y - slope * sum_x) / count, slope
+
+    found: list[float | None] = [None] * len(row)
+    for number, place in enumerate(places):
+        intercept, slope = line(number)
+        predicted = min(max(intercept + slope * x[number], min(0.0, *labels)), max(1.0, *labels))
+        value = values[number]
+        found[place] = round(
+            predicted + (0.0 if value is None else (value - predicted) / probability), chance.TIE
+        )
+    varies = min(np.ptp([one for _, one, _ in read]), np.ptp(labels)) > 1e-12
+    correlation = float(np.corrcoef([one for _, one, _ in read], labels)[0, 1]) if varies else None
+    return Estimate(found, line(-1)[1] / (width or 1.0), correlation)
+
+
+def auxiliary_means(part: Part) -> Iterator[Row]:
+    """AUXILIARY_MEANS."""
+    for name, one in part.estimates.items():
+        intervals = (
+            chance.mean_interval(row, part.weights, part.confidence)
+            for row in (one.values, part.columns[name])
+        )
+        counts = len(known(part.columns[name])), len(known(one.values))
+        figures = itertools.chain(*intervals)
+        yield (*name, part.world.config["auxiliary"], *figures, one.slope, one.correlation, *counts)
