@@ -15,16 +15,20 @@ import json
 import os
 import pathlib
 import re
+import subprocess
+import sys
 from typing import Any
 
 import polars as pl
 import pytest
-from conftest import read_here
+import yaml
+from conftest import ROOT, read_here
 from oracle import check
 from several_datasets import three
 from tiny import Tiny, compare, write_tiny
 from towns import towns
 
+from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.extensions import all_tables
 from erag_ray.store import TableStore
 
@@ -44,6 +48,8 @@ def options(folder: pathlib.Path) -> Tiny:
         record["meta"] = {"hops": 1 + number % 2}
     records[0]["answers_all"] = ["Ada Brunner", ["Marn", "the marn"]]
     records[1]["answers_all"] = [["Orla"], "Tessel", "Nowhere"]
+    # two documents of a list give one fact
+    records[2]["answers_all"] = [["1874", "Skerry"], "Elsewhere"]
     tiny.queries.write_text("".join(json.dumps(record) + "\n" for record in records))
     return tiny.with_config(
         runs={name: str(tiny.run(name)) for name in ("good", "bad", "third")},
@@ -52,6 +58,11 @@ def options(folder: pathlib.Path) -> Tiny:
         slices=["known", "meta.hops"],
         credits=["leave_one_out", "marginal", "shapley"],
     )
+
+
+def gaps(folder: pathlib.Path) -> Tiny:
+    """The same with a reader that refuses some lists: not all is judged."""
+    return options(folder).with_config(reader=ReaderConfig(kind="failing:Refuses"), max_error_fraction=1.0)
 
 
 def sample(folder: pathlib.Path) -> Tiny:
@@ -71,7 +82,7 @@ def sample(folder: pathlib.Path) -> Tiny:
     )
 
 
-JOBS = {"options": options, "datasets": three, "sample": sample}
+JOBS = {"options": options, "gaps": gaps, "datasets": three, "sample": sample}
 
 
 def digest(text: str) -> str:
@@ -163,6 +174,28 @@ def test_the_oracle_computes_every_sealed_table_and_would_see_a_change_of_any_co
             assert list(check.of_table(name, changed, computed[name])), f"{name}: a change of {column}"
         if sealed.height:
             assert list(check.of_table(name, sealed[1:], computed[name])), f"{name}: a row less"
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_the_oracle_computes_every_sealed_table_of_the_demo(tmp_path: pathlib.Path) -> None:
+    (tmp_path / "jobs").symlink_to(ROOT / "jobs")
+    for job, name, more in (
+        ("world", "world", []),
+        ("retrieve", "runs", []),
+        ("compare", "compare", ["--num_permutations", "200", "--num_resamples", "200"]),
+    ):
+        command = [sys.executable, f"jobs/{job}.py", "--config", f"jobs/demo/{name}.yaml", *more]
+        subprocess.run(command, cwd=tmp_path, check=True, capture_output=True)
+    given = yaml.safe_load((ROOT / "jobs/demo/compare.yaml").read_text())
+    given |= {key: f"{tmp_path}/{given[key]}" for key in ("out", "cache_dir")}
+    given |= {key: [f"{tmp_path}/{one}" for one in given[key]] for key in ("queries", "passages")}
+    given["runs"] = {name: f"{tmp_path}/{path}" for name, path in given["runs"].items()}
+    given["reader"] = ReaderConfig(**given["reader"])
+    config = dataclasses.asdict(JobConfig(**given, num_permutations=200, num_resamples=200))
+    assert check.differences(config, check.tables_of(config)) == []
+    measures = check.read({"out": f"{tmp_path}/results/demo/retrieval"}, "retrieval_measures")
+    assert list(check.of_table("retrieval_measures", measures, check.retrieval_measures(config))) == []
 
 
 def changed_first(column: pl.Series) -> pl.Series:

@@ -13,7 +13,7 @@ import torch
 from erag_ray.models import Resources
 from erag_ray.models.echo import EchoModel
 from erag_ray.models.local.model import LocalModel, Output, PromptTokens
-from erag_ray.requests import Form, Request, Response
+from erag_ray.requests import Failure, Form, Request, Response
 from erag_ray.requests.request import Need
 
 MARK = "ERAG_RAY_TEST_MARK"
@@ -30,6 +30,15 @@ class Exits(EchoModel):
             if not mark.exists():
                 mark.touch()
                 os._exit(1)
+        return super().answer(request)
+
+
+class Refuses(EchoModel):
+    """Refuses lists of which a document has one of these titles last."""
+
+    def answer(self, request: Request) -> Response:
+        if request.passages and request.passages[-1].title in ("Elsewhere", "Graz", "Skerry"):
+            return Response(failure=Failure("refused", "I cannot help with that"))
         return super().answer(request)
 
 

@@ -177,7 +177,8 @@ class Flips:
                     counts[round(below + one, 8)] += number
             return min(1.0, 2 * sum(number for below, number in counts.items() if below <= 1e-8) / 2**num)
         drawn = np.random.default_rng(7).choice([-1.0, 1.0], (NUM_FLIPS, num))
-        return About(min(1.0, 2 * float((drawn @ np.array(signed) >= sum(signed) - 1e-9).mean())))
+        as_far = int((drawn @ np.array(signed) >= sum(signed) - 1e-9).sum())
+        return About(min(1.0, 2 * (as_far + 1) / (NUM_FLIPS + 1)))
 
     def interval(self, alpha: float) -> tuple[float, float]:
         """Low and high."""

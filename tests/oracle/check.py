@@ -17,6 +17,7 @@ from oracle.inputs import read_world
 from oracle.lists import END_TO_END, columns_of, utilities_of
 from oracle.outputs import output_tables
 from oracle.readings import Readings, Row, input_tables
+from oracle.retrieval import retrieval_measures as retrieval_measures
 
 _COLUMN = "dataset reader score annotator run_id depth measure cutoff ideal"
 _PAIR = "reader score annotator run_a run_b depth measure cutoff ideal"
@@ -84,6 +85,7 @@ TABLES = {
         "stage model",
         "num_requests num_reader_calls num_prompt_tokens num_output_tokens num_cached_prompt_tokens price",
     ),
+    "retrieval_measures": ("dataset run_id measure cutoff", "value num_queries num_dropped"),
 }
 """Table -> the columns that identify its rows, and the others; a sealed table that is not here is a difference."""
 UNKNOWABLE = {

@@ -33,6 +33,11 @@ class Credit:
     annotator: str = ""
     label: float | None = None
 
+    @property
+    def error(self) -> float | None:
+        """The standard error: nothing is sampled."""
+        return None if self.value is None else 0.0
+
     def effect(self, readings: Readings) -> str | None:
         without = readings.score(self.query_id, [])
         if self.annotator != "erag" or self.label is None or self.value is None or without is None:
@@ -96,7 +101,7 @@ def credit_tables(readings: Readings) -> dict[str, list[Row]]:
         ]
     return {
         "credits": [
-            (*one.names, one.query_id, one.credit, one.doc_id, one.depth, one.rank, one.value, 0.0)
+            (*one.names, one.query_id, one.credit, one.doc_id, one.depth, one.rank, one.value, one.error)
             for one in found
         ],
         "credit_agreement": agreement,

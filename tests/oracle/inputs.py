@@ -53,7 +53,8 @@ class World:
     """Run -> question -> (document, score), best first, down to the depth."""
 
     def __post_init__(self) -> None:
-        self.depth, self.end_to_end_depths = self.config["depth"], self.config["end_to_end_depths"]
+        self.depth = self.config["depth"]
+        self.end_to_end_depths = self.config["end_to_end_depths"] or [self.depth]
         self.depths = sorted({*self.end_to_end_depths, self.depth})
         self.datasets = sorted({one.dataset for one in self.questions.values()})
         self.least = 0.5 if self.config["threshold"] is None else self.config["threshold"]

@@ -116,11 +116,13 @@ class Readings:
                 return None if passage["page_id"] is None else float(passage["page_id"] in question.pages)
             case "contains_answer_kilt":
                 return float(any(normal(one) and normal(one) in normal(passage["text"]) for one in answers))
-        words = tokens(passage["text"])
-        starts = range(len(words))
-        return float(
-            any(words[i : i + len(one)] == one for one in map(tokens, answers) if one for i in starts)
-        )
+        return float(contains_dpr(passage["text"], answers))
+
+
+def contains_dpr(text: str, answers: list[str]) -> bool:
+    """Whether the tokens of an answer that has a letter or a number are consecutive in a text."""
+    words, wanted = tokens(text), [tokens(one) for one in answers if any(map(str.isalnum, one))]
+    return any(words[i : i + len(one)] == one for one in wanted if one for i in range(len(words)))
 
 
 @functools.cache

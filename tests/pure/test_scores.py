@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fractions
+import itertools
 import math
 import sys
 import unicodedata
@@ -93,6 +95,18 @@ def test_f1_counts_a_repeated_word_as_often_as_both_have_it() -> None:
     # precision 1/3, recall 1/2: 2 * (1/6) / (5/6) = 0.4; the other gold shares nothing
     assert token_f1("big red dog", ["London", "red house"]) == pytest.approx(0.4)
     assert token_f1("cat", ["dog"]) == 0.0
+
+
+@pytest.mark.parametrize("num_words", range(1, 40))
+def test_f1_is_the_nearest_float_so_a_threshold_of_a_fraction_is_reached(num_words: int) -> None:
+    words = [f"w{number}" for number in range(40)]
+    for num_gold, num_common in itertools.product(range(1, 40), range(1, num_words + 1)):
+        gold = [
+            *words[: min(num_common, num_gold)],
+            *(f"g{number}" for number in range(num_gold - num_common)),
+        ]
+        expected = fractions.Fraction(2 * min(num_common, num_gold), num_words + len(gold))
+        assert token_f1(" ".join(words[:num_words]), [" ".join(gold)]) == float(expected)
 
 
 def test_a_gold_of_articles_matches_exactly_and_yet_has_no_f1() -> None:
