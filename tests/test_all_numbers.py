@@ -73,7 +73,11 @@ def sample(folder: pathlib.Path) -> Tiny:
         100,
         {"right": "Person {n} lives in town {n}", "wrong": "nobody lives in town {n}"},
     )
+    records = [json.loads(line) for line in tiny.queries.read_text().splitlines()]
+    with_parts = [record | {"part": number % 3} for number, record in enumerate(records)]
+    tiny.queries.write_text("".join(json.dumps(record) + "\n" for record in with_parts))
     return tiny.with_config(
+        slices=["part"],
         depth=1,
         end_to_end_depths=[1],
         annotators=["erag", "contains_answer_dpr"],

@@ -34,9 +34,11 @@ class Exits(EchoModel):
 
 
 class Refuses(EchoModel):
-    """Refuses lists of which a document has one of these titles last."""
+    """Refuses lists of which a document has one of these titles last; without documents it says copper."""
 
     def answer(self, request: Request) -> Response:
+        if not request.passages:
+            return Response(text="copper", num_output_tokens=6)
         if request.passages and request.passages[-1].title in ("Elsewhere", "Graz", "Skerry"):
             return Response(failure=Failure("refused", "I cannot help with that"))
         return super().answer(request)
