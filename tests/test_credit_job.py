@@ -10,8 +10,6 @@ import pytest
 from tiny import (
     PASSAGES,
     QUESTIONS,
-    RIGHT,
-    RUNS,
     Tiny,
     compare,
     make_tables,
@@ -51,39 +49,6 @@ def shapley(query_id: str, documents: tuple[str, ...], doc_id: str) -> float:
             score(query_id, with_it) - score(query_id, tuple(doc for doc in documents if doc in before))
         )
     return sum(gains) / len(gains)
-
-
-def test_the_oracle_is_the_comparison_worked_out_by_hand() -> None:
-    for (run, depth), right in RIGHT.items():
-        lists = {query: tuple(docs.split()[:depth]) for query, docs in RUNS[run].items()}
-        assert {query for query, docs in lists.items() if score(query, docs)} == right
-
-
-def test_credits_are_the_scores_of_lists_with_and_without_a_document(
-    tiny: Tiny, reads_here: list[int]
-) -> None:
-    make_tables(credited := tiny.with_config(**ALL))
-    rows = table(credited, CREDITS)
-    assert set(rows["credit"]) == set(ALL["credits"])
-    for row in rows.iter_rows(named=True):
-        query_id, doc_id = row["query_id"], row["doc_id"]
-        documents = tuple(RUNS[row["run_id"]][query_id].split()[:DEPTH])
-        place = documents.index(doc_id)
-        without = tuple(doc for doc in documents if doc != doc_id)
-        expected = {
-            "leave_one_out": score(query_id, documents) - score(query_id, without),
-            "marginal": score(query_id, documents[: place + 1]) - score(query_id, documents[:place]),
-            "shapley": shapley(query_id, documents, doc_id),
-        }[row["credit"]]
-        assert (row["value"], row["rank"]) == (pytest.approx(expected), place + 1), row
-        # three documents have fewer subsets than the permutations would ask
-        assert row["standard_error"] in (None, 0.0)
-    sums = rows.filter(credit="shapley").group_by("run_id", "query_id").agg(pl.col("value").sum())
-    utility = table(credited, UTILITY, depth=DEPTH)
-    joined = sums.join(utility, on=["run_id", "query_id"])
-    assert joined.height == sums.height > 5
-    # the echo reader says nothing without a passage, so a list's credits add up to its score
-    assert joined["value"].to_list() == pytest.approx(joined["value_right"].to_list())
 
 
 @pytest.mark.long

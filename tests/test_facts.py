@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 
 import numpy as np
-import polars as pl
 import pytest
-from evaluated import everywhere
-from hypothesis import given
-from hypothesis import strategies as st
-from hypothesis.extra.numpy import arrays
 from tiny import Tiny, make_tables, num_reader_calls, table
 
 from erag_ray.errors import InputError
-from erag_ray.evaluate import Settings, per_query
 from erag_ray.inputs import prepare
-from erag_ray.measures import FactLists, alpha_ndcg, coverage
-from erag_ray.schemas import CONTRASTS, FACT_LABELS, LABELS, MEANS, PER_QUERY
+from erag_ray.measures import FactLists, alpha_ndcg
+from erag_ray.schemas import CONTRASTS, FACT_LABELS, LABELS, PER_QUERY
 from erag_ray.store import TableStore
-
-LABEL_ARRAYS = arrays(np.float64, (4, 5, 3), elements=st.sampled_from([0.0, 0.25, 0.5, 1.0]))
 
 
 def with_facts(tiny: Tiny, facts: dict[str, object], **config: object) -> Tiny:
@@ -43,19 +34,6 @@ FACTS: dict[str, object] = {
 # --- measures ---
 
 
-@given(labels=LABEL_ARRAYS)
-def test_coverage_by_brute_force(labels: np.ndarray) -> None:
-    values = coverage(FactLists(labels=labels, ideal=labels))
-    for query, cutoff in itertools.product(range(4), range(1, 6)):
-        shares = []
-        for fact in range(3):
-            left = 1.0
-            for label in labels[query, :cutoff, fact]:
-                left *= 1 - label
-            shares.append(1 - left)
-        assert values[query, cutoff - 1] == pytest.approx(sum(shares) / 3)
-
-
 def plain_dcg(documents: list[tuple[float, ...]], cutoff: int) -> float:
     """alpha-DCG by its definition."""
     total = 0.0
@@ -66,32 +44,6 @@ def plain_dcg(documents: list[tuple[float, ...]], cutoff: int) -> float:
                 kept *= 1 - 0.5 * earlier[fact]
             total += label * kept / np.log2(rank + 2)
     return total
-
-
-def plain_greedy(documents: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    """The documents in the greedy order; of equal gains the last."""
-    order: list[tuple[float, ...]] = []
-    rest = list(documents)
-    while rest:
-        gains = []
-        for document in rest:
-            gain = 0.0
-            for fact, label in enumerate(document):
-                for earlier in order:
-                    label *= 1 - 0.5 * earlier[fact]
-                gain += label
-            gains.append(round(gain, 12))
-        order.append(rest.pop(max(range(len(rest)), key=lambda index: (gains[index], index))))
-    return order
-
-
-@given(labels=LABEL_ARRAYS, base=LABEL_ARRAYS)
-def test_alpha_ndcg_by_its_definition(labels: np.ndarray, base: np.ndarray) -> None:
-    values = alpha_ndcg(FactLists(labels=labels, ideal=base))
-    for query, cutoff in itertools.product(range(4), range(1, 6)):
-        ideal = plain_dcg(plain_greedy([tuple(row) for row in base[query]]), cutoff)
-        expected = plain_dcg([tuple(row) for row in labels[query]], cutoff) / ideal if ideal else 0.0
-        assert values[query, cutoff - 1] == pytest.approx(expected)
 
 
 def test_alpha_ndcg_of_the_worked_example_of_its_paper() -> None:
@@ -129,83 +81,7 @@ def test_alpha_ndcg_as_pyndeval_computes_it() -> None:
 # --- per query, not judged ---
 
 
-def settings(depth: int) -> Settings:
-    return Settings(
-        depths=[depth],
-        measures=None,
-        cutoffs=[1],
-        threshold=None,
-        statistics=[],
-        num_resamples=100,
-        confidence=0.95,
-        num_permutations=100,
-        seed=0,
-    )
-
-
-def test_a_document_without_a_label_makes_only_the_values_that_need_it_null() -> None:
-    queries = pl.DataFrame(
-        [(name, "d", "who", ["a", "b"], "match") for name in ("q1", "q2")],
-        schema=["query_id", "dataset", "question", "answers", "score"],
-        orient="row",
-    )
-    runs = pl.DataFrame(
-        [("r", "q1", 1, "d1"), ("r", "q1", 2, "d2")],
-        schema=["run_id", "query_id", "rank", "doc_id"],
-        orient="row",
-    )
-    facts = pl.DataFrame(
-        [
-            ("m", "match", "q1", doc, fact, label)
-            for doc, fact, label in [("d1", 1, 1.0), ("d1", 2, 0.0), ("d2", 1, None), ("d2", 2, None)]
-        ],
-        schema=["reader", "score", "query_id", "doc_id", "fact", "label"],
-        orient="row",
-    )
-    labels = (
-        facts.select("reader", "score", "query_id", "doc_id")
-        .unique()
-        .with_columns(annotator=pl.lit("erag_facts"), label=pl.lit(0.5))
-    )
-    values = per_query(labels, runs, everywhere(labels, queries), queries, settings(2), fact_labels=facts)
-    found = {
-        row[:4]: row[4] for row in values.select("query_id", "measure", "cutoff", "ideal", "value").rows()
-    }
-    assert found["q1", "Coverage", 1, "any"] == 0.5
-    assert found["q1", "Coverage", 2, "any"] is None
-    assert found["q1", "alpha-nDCG", 1, "pool"] is None
-    assert found["q2", "Coverage", 2, "any"] == found["q2", "alpha-nDCG", 2, "pool"] == 0
-
-
 # --- a whole comparison ---
-
-
-def test_facts_in_a_comparison(tiny: Tiny, reads_here: list[int]) -> None:
-    tiny = with_facts(tiny, FACTS)
-    make_tables(tiny)
-    labels = {
-        row[:3]: row[3]
-        for row in table(tiny, FACT_LABELS).select("query_id", "doc_id", "fact", "label").rows()
-    }
-    # the echo reader answers with the title: d1 "Ada Brunner", d2 "Marn", d3 "Orla", d4 "Tessel"
-    assert {key for key, label in labels.items() if label} == {
-        ("q1", "d1", 1),
-        ("q1", "d2", 2),
-        ("q2", "d3", 1),
-        ("q2", "d4", 2),
-    }
-    means = table(tiny, LABELS, annotator="erag_facts", query_id="q2").sort("doc_id")
-    assert dict(means.select("doc_id", "label").rows()) == pytest.approx({"d11": 0, "d3": 1 / 3, "d4": 1 / 3})
-    rows = table(tiny, PER_QUERY, annotator="erag_facts", depth=3, cutoff=3, measure="Coverage")
-    assert {row[:2]: row[2] for row in rows.select("run_id", "query_id", "value").rows()} == pytest.approx(
-        {("good", "q1"): 1, ("bad", "q1"): 1, ("good", "q2"): 2 / 3, ("bad", "q2"): 2 / 3}
-    )
-    # q2 in "bad": d4, d11, d3; in the greedy order d3 and d4 come first
-    (value,) = table(
-        tiny, PER_QUERY, annotator="erag_facts", depth=3, cutoff=3, query_id="q2", run_id="bad", ideal="pool"
-    )["value"]
-    assert value == pytest.approx((1 + 1 / 2) / (1 + 1 / np.log2(3)))
-    assert set(table(tiny, MEANS, annotator="erag_facts")["measure"]) == {"Coverage", "alpha-nDCG"}
 
 
 def test_a_job_without_facts_asks_as_much_and_has_the_same_tables(tiny: Tiny, reads_here: list[int]) -> None:

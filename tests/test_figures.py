@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import itertools
 import json
 import math
 import random
@@ -16,8 +15,6 @@ from typing import Any
 import altair as alt
 import polars as pl
 import pytest
-import scipy.stats
-from bench.figures import host_figure, served_figure
 
 from erag_ray.extras.papers.figures import agreement_of_readers, figure_1
 from erag_ray.report.figures import charts
@@ -294,33 +291,6 @@ def random_lists(draw: random.Random) -> tuple[list[Row], list[Row]]:
     return lists, labels
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_shares_by_rank_are_those_of_a_plain_count(seed: int) -> None:
-    lists, labels = random_lists(random.Random(seed))
-    figure = shares_by_rank(
-        frame(LABELS, labels, reader="R", score="em"), frame(RUNS, lists), QUESTIONS, scope("A", "B")
-    )
-    known = {(row["annotator"], row["query_id"], row["doc_id"]): row["label"] for row in labels}
-    wanted = {}
-    for name, title in (("erag", "useful (erag > 0)"), ("gain", "harmful (gain < 0)")):
-        for run, rank in itertools.product("AB", range(1, 7)):
-            own = [
-                known.get((name, row["query_id"], row["doc_id"]))
-                for row in lists
-                if (row["run_id"], row["rank"]) == (run, rank) and row["query_id"] != "other"
-            ]
-            judged = [label for label in own if label is not None]
-            hits = sum(label > 0 if name == "erag" else label < 0 for label in judged)
-            if judged:
-                ends = scipy.stats.binomtest(hits, len(judged)).proportion_ci(0.95, method="wilson")
-                wanted[title, run, rank] = (hits / len(judged), ends.low, ends.high)
-    found = {
-        (row["documents"], row["run"], row["rank"]): pytest.approx((row["share"], row["low"], row["high"]))
-        for row in data_of(figure)
-    }
-    assert found == wanted
-
-
 def test_what_cannot_be_shown_of_harm_is_said() -> None:
     lists = frame(RUNS, [{"run_id": "A", "query_id": "q0", "rank": 1, "doc_id": "x"}])
     rows = [{"annotator": "erag", "query_id": "q0", "doc_id": "x", "label": 0.5}]
@@ -562,23 +532,6 @@ def test_readers_are_compared_in_a_panel_for_each_dataset_and_run() -> None:
     assert figure is not None
     assert figure.name == "figure_2"
     assert agreement_of_readers(rows.clear(), "Figure 2", "kendall_tau_b") is None
-
-
-def test_benchmark_figures_are_rates_and_times_of_a_pair() -> None:
-    host = pl.DataFrame(
-        {"by": ["padding", "tokenising", "all"], "count": 10, "cpu_seconds": [1e-4, 3e-4, 4e-4]}
-    )
-    figure = host_figure(host)
-    assert [(row["part"], row["microseconds"]) for row in data_of(figure)] == [
-        ("tokenising", pytest.approx(30)),
-        ("padding", pytest.approx(10)),
-    ]
-    served = pl.DataFrame({"by": ["bare", "actor"], "count": [100, 100], "seconds": [2.0, 4.0]})
-    assert [(row["client"], row["rate"]) for row in data_of(served_figure(served))] == [
-        ("bare", 50),
-        ("actor", 25),
-    ]
-    assert host_figure(host.clear()) is served_figure(served.clear()) is None
 
 
 # --- charts ---

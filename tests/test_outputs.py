@@ -95,25 +95,6 @@ def counts_of(outputs: pl.DataFrame) -> dict[str, int]:
     return {name: value for name, value in outputs.row(0, named=True).items() if name.startswith("num_")}
 
 
-def test_outputs_are_counted_by_hand() -> None:
-    outputs, common = described(
-        ["", " ", "1874", "The 1874!", "Paris", "Paris", None],
-        ["x", "y", "1874", "z", "Paris", "Rome", "w"],
-        examples=("1874",),
-    )
-    # the third answers with 1874 and is right, the fourth copies the worked example; the last ended as an error
-    assert counts_of(outputs) == {
-        "num_outputs": 6,
-        "num_distinct": 5,
-        "num_empty": 2,
-        "num_at_limit": 0,
-        "num_copied": 1,
-        "num_misspelt": 0,
-    }
-    assert common.select("place", "output", "num_outputs").rows()[0] == (1, "Paris", 2)
-    assert common["share"].sum() == pytest.approx(1.0)
-
-
 def test_a_verdict_in_another_spelling_is_counted_where_spelling_matters() -> None:
     verdicts = ["SUPPORTS", "REFUTES"]
     outputs, _ = described(
@@ -136,36 +117,8 @@ def test_outputs_at_the_limit() -> None:
     assert counts_of(described(["long"], ["x"], tokens=8, most=None)[0])["num_at_limit"] is None
 
 
-def test_the_commonest_gold_answer_alone_has_a_score() -> None:
-    outputs, _ = described(["a", "b", "c", "d"], ["yes", "yes", "yes", "no"])
-    row = outputs.row(0, named=True)
-    assert (row["majority_answer"], row["majority_share"], row["majority_score"]) == ("yes", 0.75, 0.75)
-
-
-def test_only_the_ten_commonest_outputs_are_listed() -> None:
-    outputs, common = described([f"output {number:02}" for number in range(30)], ["x"] * 30)
-    assert common["place"].to_list() == list(range(1, 11))
-    assert common["output"].to_list() == [f"output {number:02}" for number in range(10)]
-    assert outputs["num_distinct"].to_list() == [30]
-
-
 def utilities(*columns: list[float]) -> dict[tuple[str, str, int], list[float]]:
     return {("r", "A", depth): column for depth, column in zip((1, 5, 10), columns, strict=False)}
-
-
-def test_the_best_depth_is_paired_with_the_deepest() -> None:
-    column = [1.0, 1.0, 0.0, 1.0] * 10
-    table_ = best_depths(used(utilities(column, [0.0] * 40, [0.0] * 40)), numbered(40), settings())
-    row = table_.row(0, named=True)
-    assert (row["depth"], row["deepest"], row["num_queries"]) == (1, 10, 40)
-    assert row["difference"] == pytest.approx(0.75)
-    assert 0 < row["low"] < 0.75 < row["high"] < 1
-    conform(table_, BEST_DEPTHS)
-
-
-def test_of_equal_depths_the_fewest_documents_are_best() -> None:
-    row = best_depths(used(utilities([1.0, 0.0], [0.0, 1.0])), numbered(2), settings()).row(0, named=True)
-    assert (row["depth"], row["deepest"], row["difference"]) == (1, 5, 0.0)
 
 
 def test_questions_without_a_utility_at_some_depth_are_left_out() -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import pathlib
 
-import numpy as np
 import polars as pl
 import pytest
 from conftest import read_here
@@ -22,7 +20,7 @@ from erag_ray.extras.gate.config import GateConfig
 from erag_ray.inputs import prepare
 from erag_ray.planning import check_reader
 from erag_ray.report import build_report, load, tables_of, verdict
-from erag_ray.schemas import AUXILIARY_MEANS, COMPARISONS, LABELS, MEANS, UTILITY
+from erag_ray.schemas import AUXILIARY_MEANS, LABELS, MEANS, UTILITY
 from erag_ray.store import TableStore
 
 NUM_QUESTIONS = 200
@@ -74,40 +72,6 @@ def test_the_reader_is_asked_about_the_sample_alone(perfect: Tiny) -> None:
     assert set(utility["query_id"]) == set(of_erag["query_id"])
 
 
-def test_a_perfect_auxiliary_gives_the_means_and_intervals_of_all_readings(
-    whole: Tiny, perfect: Tiny
-) -> None:
-    key = ["annotator", "run_id", "measure", "ideal"]
-    pairs = by_reader(whole).join(by_reader(perfect), on=key, suffix="_sample")
-    assert pairs.height >= 8
-    for column in ("mean", "low", "high"):
-        np.testing.assert_allclose(pairs[f"{column}_sample"], pairs[column], atol=1e-6)
-    assert set(pairs["num_queries_sample"]) == {NUM_READ}
-    assert set(pairs["num_dropped_sample"]) == {NUM_QUESTIONS - NUM_READ}
-
-
-def test_a_perfect_auxiliary_gives_the_comparison_of_all_readings(whole: Tiny, perfect: Tiny) -> None:
-    key = ["annotator", "run_a", "run_b", "measure", "ideal"]
-    pairs = by_reader(whole, COMPARISONS).join(by_reader(perfect, COMPARISONS), on=key, suffix="_sample")
-    assert pairs.height >= 4
-    for column in ("difference", "low", "high", "p_value"):
-        np.testing.assert_allclose(pairs[f"{column}_sample"], pairs[column], atol=1e-6)
-
-
-def test_a_useless_auxiliary_gives_the_means_of_the_sample(useless: Tiny) -> None:
-    rows = table(useless, AUXILIARY_MEANS)
-    utility = table(useless, UTILITY)
-    for run in RIGHT:
-        (row,) = rows.filter(run_id=run, annotator="end_to_end").to_dicts()
-        mean = utility.filter(run_id=run)["value"].mean()
-        assert row["mean"] == pytest.approx(mean, abs=1e-6)
-        assert row["mean_read"] == pytest.approx(mean)
-        assert row["lambda"] == 0
-        assert row["correlation"] is None
-        assert row["high"] - row["low"] == pytest.approx(row["high_read"] - row["low_read"], rel=0.35)
-        assert (row["num_read"], row["num_queries"]) == (NUM_READ, NUM_QUESTIONS)
-
-
 def test_the_report_shows_what_the_auxiliary_adds(perfect: Tiny) -> None:
     results = load(perfect.config.out)
     said = verdict(results)
@@ -129,30 +93,6 @@ def test_a_dataset_of_which_the_auxiliary_says_nothing_is_named(tmp_path: pathli
     note = f"tiny: nothing is predicted from {CONTAINS}: it labels none of its questions"
     assert note in load(tiny.config.out).notes
     assert set(by_reader(tiny)["num_queries"]) == {NUM_READ}
-
-
-def test_a_measure_is_predicted_only_for_the_questions_to_which_its_annotator_applies(
-    tmp_path: pathlib.Path,
-) -> None:
-    means = []
-    for name, keys in (("all", {}), ("sample", {"reader_queries": 100, "auxiliary": CONTAINS})):
-        (folder := tmp_path / name).mkdir()
-        tiny = towns(folder, RIGHT, NUM_QUESTIONS, PERFECT)
-        records = [json.loads(line) for line in tiny.queries.read_text().splitlines()]
-        for n in range(60, 140):
-            records[n]["answers_all"] = [f"Person {n}", "Nowhere"]
-        tiny.queries.write_text("".join(json.dumps(record) + "\n" for record in records))
-        annotators = ["erag_facts", CONTAINS]
-        tiny = tiny.with_config(depth=1, end_to_end_depths=[1], annotators=annotators, **keys)
-        with pytest.MonkeyPatch.context() as patch:
-            read_here(patch)
-            make_tables(tiny)
-        means.append(table(tiny, MEANS, measure="Coverage").sort("run_id"))
-    assert means[0]["mean"].to_list() == [70 / 80 / 2, 30 / 80 / 2]
-    np.testing.assert_allclose(means[1]["mean"], means[0]["mean"], atol=1e-6)
-    counts = table(tiny, AUXILIARY_MEANS).filter(measure="Coverage").select("num_read", "num_queries")
-    assert 30 <= counts["num_read"][0] < 80
-    assert set(counts["num_queries"]) == {80}
 
 
 def test_a_job_that_cannot_predict_the_end_to_end_score_says_so(tmp_path: pathlib.Path) -> None:

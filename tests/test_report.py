@@ -99,34 +99,9 @@ def test_the_first_table_answers_which_retriever(tiny: Tiny, reads_here: list[in
 
 
 @pytest.mark.long
-def test_utility_is_what_the_echo_reader_gets_right(tiny: Tiny, reads_here: list[int]) -> None:
-    first = tables_of_text(report_of(tiny))[0]
-    for (run, depth), right in RIGHT.items():
-        if run in first[0]:
-            (row,) = [row for row in first if f"utility@{depth}" in row]
-            assert row[first[0].index(run)].startswith(number(len(right) / 6))
-
-
-@pytest.mark.long
 def test_every_row_of_a_table_has_a_cell_for_every_column(tiny: Tiny, reads_here: list[int]) -> None:
     for rows in tables_of_text(report_of(tiny)):
         assert len({len(row) for row in rows}) == 1
-
-
-@pytest.mark.long
-def test_two_datasets_have_tables_of_their_own(tiny: Tiny, reads_here: list[int]) -> None:
-    lines = [
-        line.replace('"id"', '"kilt_task": "other", "id"', 1)
-        for line in tiny.queries.read_text().splitlines()
-    ]
-    tiny.queries.write_text(
-        "\n".join(lines[:3]).replace('"other"', '"first"') + "\n" + "\n".join(lines[3:]) + "\n"
-    )
-    text = report_of(tiny.with_config(dataset=None))
-    heads = re.findall(r"<h2>(.*?)</h2>", rendered(text))
-    assert sum("which retriever" in head for head in heads) == 2
-    assert any(head.startswith("first") for head in heads)
-    assert any(head.startswith("other") for head in heads)
 
 
 def test_a_missing_figure_is_a_dash_and_its_reason_is_counted() -> None:

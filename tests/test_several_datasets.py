@@ -10,14 +10,14 @@ import re
 import polars as pl
 import pytest
 import rich.console
-from several_datasets import CLAIMS, FILES, TURNS, three
+from several_datasets import CLAIMS, TURNS, three
 from tiny import QUESTIONS, Tiny, compare, table, tables_text
 
 from erag_ray.inputs.stage import prepare
 from erag_ray.report import rows_of_text, show
 from erag_ray.report.model import Table
 from erag_ray.report.tables import table_1
-from erag_ray.schemas import CORRELATIONS, LABELS, PER_QUERY, UTILITY
+from erag_ray.schemas import CORRELATIONS, UTILITY
 
 
 @pytest.fixture
@@ -34,56 +34,6 @@ def test_each_dataset_has_its_own_score_and_reader_settings(tmp_path: pathlib.Pa
     assert scores == {"nq": "exact_match", "fever": "accuracy", "wow": "token_f1"}
     known = {name: (one.family, one.max_new_tokens) for name, one in inputs.datasets.items()}
     assert known == {"nq": ("question", 50), "fever": ("claim", 50), "wow": ("dialogue", 150)}
-
-
-@pytest.mark.long
-def test_labels_and_measures_are_those_that_each_dataset_allows(walked: Tiny) -> None:
-    labels = table(walked, LABELS).with_columns(kind=pl.col("query_id").str.slice(0, 1))
-    kinds = {name: set(part["kind"]) for (name,), part in labels.group_by("annotator")}
-    assert kinds == {
-        "erag": {"q", "f", "w"},
-        "contains_answer_dpr": {"q"},
-        "contains_answer_kilt": {"q"},
-        "provenance": {"q", "f", "w"},
-    }
-    # "Ada Brunner" of the gold "Ada Brunner built it": precision 1, recall 1/2
-    assert labels.filter(annotator="erag", query_id="w1", doc_id="d1")["label"].to_list() == [
-        pytest.approx(2 / 3)
-    ]
-    found = table(walked, CORRELATIONS, over="queries")
-    allowed = {
-        key: set(part["measure"]) for key, part in found.group_by("annotator", "dataset", maintain_order=True)
-    }
-    every = {"P", "R", "AP", "RR", "nDCG", "Success"}
-    assert allowed["erag", "wow"] == {"P", "nDCG", "Success"}
-    assert (
-        allowed["provenance", "wow"]
-        == allowed["erag", "fever"]
-        == allowed["contains_answer_dpr", "nq"]
-        == every
-    )
-    assert not {("contains_answer_dpr", "fever"), ("contains_answer_kilt", "wow")} & set(allowed)
-
-
-@pytest.mark.long
-def test_no_dataset_counts_in_anothers_figures(
-    walked: Tiny, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    for name in FILES:
-        alone = three(tmp_path_factory.mktemp("alone"))
-        (only,) = [path for path in alone.config.queries if path.endswith(name)]
-        alone = alone.with_config(queries=[only])
-        compare(alone)
-        for schema in (LABELS, UTILITY, PER_QUERY):
-            rows = table(alone, schema)
-            both = table(walked, schema).join(rows.select("query_id").unique(), on="query_id", how="semi")
-            assert both.sort(schema.key).equals(rows.sort(schema.key))
-        rows = table(alone, CORRELATIONS)
-        assert rows["value"].drop_nulls().len() > 0
-        both = table(walked, CORRELATIONS, dataset=rows["dataset"][0])
-        figures = ["value", "ceiling", "num_queries", "reason"]
-        key = list(CORRELATIONS.key)
-        assert both.sort(key).select(key + figures).equals(rows.sort(key).select(key + figures))
 
 
 # --- Table 1 ---

@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 import pathlib
 from collections.abc import Mapping, Sequence
 
-import numpy as np
 import polars as pl
 import pytest
 from cell_tables import framed
 from evaluated import queries
 from evaluated import settings as settings_of
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from paired import holm_by_hand
 from polars.testing import assert_frame_equal
 from tiny import Tiny, compare, table
 
-from erag_ray.agreement import holm
 from erag_ray.datasets import load_queries
 from erag_ray.errors import InputError
 from erag_ray.evaluate import (
     all_slices,
     by_dataset,
-    cell_columns,
-    cell_shares,
-    comparisons,
-    means,
     slice_comparisons,
     slice_means,
 )
@@ -79,139 +68,12 @@ def slices_of(**values: Sequence[str]) -> pl.DataFrame:
     return framed(rows, SLICES)
 
 
-@st.composite
-def sliced(draw: st.DrawFn) -> tuple[Values, Values, dict[str, list[str]]]:
-    count = draw(st.integers(1, 30))
-    value = st.sampled_from([0.0, 0.25, 1.0, None])
-    runs = ["A", "B", "C"][: draw(st.integers(2, 3))]
-    columns = st.lists(value, min_size=count, max_size=count)
-    names = st.lists(st.sampled_from(["2", "10", "bridge", "(none)"]), min_size=count, max_size=count)
-    values, used = ({run: draw(columns) for run in runs} for _ in range(2))
-    return values, used, {"hops": draw(names), "meta.type": draw(names)}
-
-
-@pytest.mark.long
-@settings(max_examples=40)
-@given(drawn=sliced())
-def test_a_slice_is_its_questions_and_holm_goes_over_all_slices(
-    drawn: tuple[Values, Values, dict[str, list[str]]],
-) -> None:
-    values, used, named = drawn
-    count, given_settings = len(named["hops"]), settings_of(num_resamples=100)
-    lists, scores = tables_of(values, used)
-    whole = by_dataset([lists], scores, asked(count), given_settings)
-    slices = slices_of(**named)
-    found_means = slice_means(whole, slices, given_settings)
-    found_tests = slice_comparisons(whole, slices, given_settings)
-    shown = {name: set(own) for name, own in named.items() if set(own) != {"(none)"}}
-    assert set(found_means.select("slice", "value").rows()) == {
-        (name, value) for name, own in shown.items() for value in own
-    }
-    for name, value in ((name, value) for name, own in shown.items() for value in own):
-        kept = [place for place, one in enumerate(named[name]) if one == value]
-        part = found_means.filter(slice=name, value=value)
-        for row in part.iter_rows(named=True):
-            column = (used if row["annotator"] == "end_to_end" else values)[row["run_id"]]
-            own = [one for place in kept if (one := column[place]) is not None]
-            assert (row["num_queries"], row["num_dropped"]) == (len(own), len(kept) - len(own))
-            assert row["mean"] == (pytest.approx(np.mean(own)) if own else None)
-        check_comparisons(found_tests.filter(slice=name, value=value), values, used, kept)
-    for (annotator,), family in found_tests.group_by("annotator"):
-        columns = used if annotator == "end_to_end" else values
-        differences, parts = [], []
-        for row in family.iter_rows(named=True):
-            kept = [place for place, one in enumerate(named[row["slice"]]) if one == row["value"]]
-            pairs = [(columns[row["run_a"]][place], columns[row["run_b"]][place]) for place in kept]
-            differences.append([math.nan if a is None or b is None else a - b for a, b in pairs])
-            parts.append((row["slice"], row["value"]))
-        expected = holm_by_hand(differences, family["p_value"].to_list(), parts)
-        for p, wanted in zip(family["p_adjusted"], expected, strict=True):
-            assert p == (None if wanted is None else pytest.approx(wanted))
-
-
-def check_comparisons(part: pl.DataFrame, values: Values, used: Values, kept: Sequence[int]) -> None:
-    """The differences, and a reason exactly where there is no test."""
-    pairs = list(itertools.combinations(sorted(values), 2))
-    assert part.height == 2 * len(pairs)
-    for row in part.iter_rows(named=True):
-        columns = used if row["annotator"] == "end_to_end" else values
-        both = [(columns[row["run_a"]][place], columns[row["run_b"]][place]) for place in kept]
-        own = [a - b for a, b in both if a is not None and b is not None]
-        assert (row["num_queries"], row["num_dropped"]) == (len(own), len(kept) - len(own))
-        assert row["difference"] == (pytest.approx(np.mean(own), abs=1e-9) if own else None)
-        known = {value for pair in both if None not in pair for value in pair}
-        is_tested = len(own) >= 10 and len(known) > 1
-        assert (row["p_value"] is not None) == is_tested
-        assert (row["low"] is not None) == is_tested
-        if 0 < len(own) < 10:
-            assert row["reason"] == f"{len(own)} questions, fewer than 10: no test"
-
-
-def test_a_slice_with_all_questions_equals_the_whole() -> None:
-    generator = np.random.default_rng(0)
-    values, used = (
-        {run: generator.choice([0.0, 0.5, 1.0], 40).tolist() for run in ("A", "B", "C")} for _ in range(2)
-    )
-    lists, scores = tables_of(values, used)
-    whole = by_dataset([lists], scores, asked(40), settings_of())
-    slices = slices_of(split=["all"] * 40)
-    for by_slice, of_all in ((slice_means, means), (slice_comparisons, comparisons)):
-        found = by_slice(whole, slices, settings_of())
-        assert found.select("slice", "value").unique().rows() == [("split", "all")]
-        assert_frame_equal(found.drop("slice", "value"), of_all(whole, settings_of()), check_exact=True)
-
-
-def test_the_resamples_of_a_slice_are_those_of_all_questions() -> None:
-    # a column that is null outside the slice is the other way to the same interval
-    generator = np.random.default_rng(1)
-    values = {run: generator.choice([0.0, 0.5, 1.0], 30).tolist() for run in ("A", "B")}
-    is_in = [place % 3 != 0 for place in range(30)]
-    masked = {
-        run: [one if kept else None for one, kept in zip(own, is_in, strict=True)]
-        for run, own in values.items()
-    }
-    own, other = (
-        by_dataset([tables_of(some, some)[0]], tables_of(some, some)[1], asked(30), settings_of())
-        for some in (values, masked)
-    )
-    found = slice_means(own, slices_of(part=["in" if one else "out" for one in is_in]), settings_of())
-    expected = means(other, settings_of())
-    keys = ["annotator", "run_id"]
-    both = found.filter(value="in").join(expected, on=keys)
-    for name in ("mean", "low", "high"):
-        assert both[name].to_list() == pytest.approx(both[f"{name}_right"].to_list(), abs=1e-12)
-
-
 def compared(values: Values, **named: Sequence[str]) -> pl.DataFrame:
     """SLICE_COMPARISONS of eRAG's P."""
     lists, scores = tables_of(values, values)
     count = len(next(iter(values.values())))
     whole = by_dataset([lists], scores, asked(count), settings_of())
     return slice_comparisons(whole, slices_of(**named), settings_of()).filter(annotator="erag")
-
-
-def test_holm_goes_over_all_slices_and_their_values() -> None:
-    # A is better than B in 12 questions of the first half, and in one in the second, as B is
-    values = {
-        "A": [1.0] * 16 + [0.0] * 4 + [1.0] + [0.0] * 19,
-        "B": [0.0] * 4 + [1.0] * 4 + [0.0] * 31 + [1.0],
-    }
-    half = ["1"] * 20 + ["2"] * 20
-    alone, both = compared(values, hops=half), compared(values, hops=half, split=["all"] * 40)
-    assert alone["p_value"].null_count() == both["p_value"].null_count() == 0
-    for found in (alone, both):
-        assert found["p_adjusted"].to_list() == pytest.approx(holm(found["p_value"].to_numpy()).tolist())
-    # more slices, a stricter correction; and one that is not each slice's own
-    assert both["p_adjusted"][0] > alone["p_adjusted"][0] > alone["p_value"][0]
-
-
-def test_ten_questions_are_enough_for_a_test_and_nine_are_not() -> None:
-    values = {"A": [1.0, 0.0] * 9 + [1.0], "B": [0.0] * 19}
-    found = compared(values, hops=["1"] * 10 + ["2"] * 9)
-    assert found.select("value", "num_queries").rows() == [("1", 10), ("2", 9)]
-    assert found["p_value"].is_null().to_list() == [False, True]
-    assert found["reason"].to_list() == [None, "9 questions, fewer than 10: no test"]
-    assert found["difference"].to_list() == pytest.approx([0.5, 5 / 9])
 
 
 def test_a_dataset_without_values_leaves_the_slice_out() -> None:
@@ -264,23 +126,6 @@ def test_known_is_what_the_reader_answers_closed_book() -> None:
         ("q00", "hops", "2"),
         ("q01", "hops", "2"),
         ("q02", "hops", "3"),
-    ]
-
-
-def test_cells_have_shares_by_slice() -> None:
-    cells = cells_of([True, False, False, None])
-    columns = cell_columns(cells, asked(4), settings_of())
-    found = cell_shares(
-        columns, all_slices(slices_of(hops=["2", "2", "3", "3"]), cells, ["hops", "known"]), settings_of()
-    )
-    shares = found.filter(cell="found").select("slice", "value", "share", "num_queries", "num_dropped").rows()
-    assert shares == [
-        ("", "", 2 / 3, 3, 1),
-        ("hops", "2", 0.5, 2, 0),
-        ("hops", "3", 1.0, 1, 1),
-        ("known", "no", 1.0, 2, 0),
-        ("known", "yes", 0.0, 1, 0),
-        ("known", "(none)", None, 0, 1),
     ]
 
 

@@ -10,13 +10,11 @@ import runpy
 import shutil
 from collections.abc import Sequence
 
-import polars as pl
 import pyarrow.parquet as pq
 import pytest
 import ray
 from crashes import NUM_REQUESTS, kill_midway, stored, write_larger
 from models import t5_folder
-from scipy import stats
 from tiny import (
     RIGHT,
     Tiny,
@@ -36,13 +34,10 @@ from erag_ray.inference import Pool, block_rows, largest_share, plan_pool
 from erag_ray.inputs.stage import INPUT_TABLES
 from erag_ray.models import Resources
 from erag_ray.schemas import (
-    CORRELATIONS,
     COSTS,
     DOCUMENT_OUTPUTS,
     LABELS,
     LIST_OUTPUTS,
-    MEANS,
-    PER_QUERY,
     REQUESTS,
     UTILITY,
 )
@@ -87,69 +82,6 @@ def test_the_walk_seals_every_table_and_writes_the_report(walked: Tiny) -> None:
     assert manifest["num_requests"] == manifest["num_responses"] == num_reader_calls(walked) == 37
     assert manifest["summary"].endswith(" 0 of 6 new questions were split over two blocks.")
     assert (pathlib.Path(walked.config.out) / "report.md").read_text().startswith("# ")
-
-
-@pytest.mark.long
-def test_utility_and_labels_are_those_worked_out_by_hand(walked: Tiny) -> None:
-    used = table(walked, UTILITY)
-    for (run, depth), right in RIGHT.items():
-        if run != "third":
-            of_run = used.filter(run_id=run, depth=depth)
-            assert of_run.height == 6  # q6 too, for which bad has no list
-            assert set(of_run.filter(value=1.0)["query_id"]) == right
-    # alone, a passage is useful exactly when its title is the answer
-    useful = table(walked, LABELS, annotator="erag", label=1.0)
-    assert set(useful.select("query_id", "doc_id").rows()) == {
-        ("q1", "d1"), ("q2", "d3"), ("q3", "d5"), ("q4", "d7"), ("q5", "d9"), ("q6", "d10"),
-    }  # fmt: skip
-    gold_answers = used.filter(run_id="gold_passages")
-    # q6 has no gold page; among the gold passages of q1 the echo reader prefers d2, and of q3 d5
-    assert dict(gold_answers.select("query_id", "value").rows()) == {
-        "q1": 0,
-        "q2": 1,
-        "q3": 1,
-        "q4": 1,
-        "q5": 1,
-    }
-    assert set(used.filter(run_id="no_passages")["value"]) == {0.0}
-
-
-def test_means_count_every_query_and_say_where_an_annotator_does_not_apply(walked: Tiny) -> None:
-    rows = table(walked, MEANS, run_id="bad", depth=3, measure="P", cutoff=3)
-    found = {
-        row["annotator"]: (row["mean"], row["num_queries"], row["num_dropped"])
-        for row in rows.iter_rows(named=True)
-    }
-    # erag: d1 for q1 and d3 for q2, each 1/3, over six queries
-    assert found["erag"] == (pytest.approx(2 / 3 / 6), 6, 0)
-    # gold pages for five queries: q1 d2 d1, q2 d4 d3, q3 d6, q4 d8, q5 none: 2/3, 2/3, 1/3, 1/3, 0
-    assert found["provenance"] == (pytest.approx(6 / 3 / 5), 5, 1)
-
-
-@pytest.mark.long
-def test_correlations_are_scipys_of_the_sealed_columns(walked: Tiny) -> None:
-    values, used = table(walked, PER_QUERY), table(walked, UTILITY)
-    checked = 0
-    for row in table(walked, CORRELATIONS, over="queries", statistic="kendall_tau_b").iter_rows(named=True):
-        key = {name: row[name] for name in ("annotator", "run_id", "depth", "measure", "cutoff", "ideal")}
-        x = values.filter(pl.col(name) == wanted for name, wanted in key.items())
-        y = used.filter(run_id=row["run_id"], depth=row["depth"])
-        both = x.join(y, on="query_id").drop_nulls()
-        if both["value"].n_unique() == 1 or both["value_right"].n_unique() == 1:
-            assert row["value"] is None
-            assert "constant" in row["reason"]
-            continue
-        assert row["value"] == pytest.approx(stats.kendalltau(both["value"], both["value_right"]).statistic)
-        checked += 1
-    assert checked > 20
-
-
-def test_a_correlation_by_hand(walked: Tiny) -> None:
-    # bad at depth 3: P@3 is 1/3 for q1 and q2, else 0; the reader is right for q2 only
-    key = {"annotator": "erag", "over": "queries", "run_id": "bad", "depth": 3, "measure": "P", "cutoff": 3}
-    for statistic in ("kendall_tau_b", "spearman_rho"):
-        (row,) = table(walked, CORRELATIONS, **key, statistic=statistic).iter_rows(named=True)
-        assert row["value"] == pytest.approx((1 * 4 - 1 * 0) / (2 * 4 * 1 * 5) ** 0.5)
 
 
 def test_the_same_command_again_reads_nothing(again: Tiny, no_reader: None) -> None:

@@ -60,10 +60,7 @@ def best_over_gold_answers(
 
 
 def multiset_f1(items: Sequence[str], gold_items: Sequence[str]) -> float:
-    """Return the F1 of two multisets; 0 if they have nothing in common.
-
-    With one division: by way of precision and recall, 1/2 may become 0.49999999999999994, which no threshold of 0.5
-    reaches.
-    """
+    """Return the F1 of two multisets; 0 if they have nothing in common."""
+    # by way of precision and recall 1/2 may become 0.49999999999999994, which reaches no threshold of 0.5
     num_common = sum((Counter(items) & Counter(gold_items)).values())
     return 2 * num_common / (len(items) + len(gold_items)) if num_common else 0.0

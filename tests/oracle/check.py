@@ -1,4 +1,8 @@
-"""Sealed tables of a comparison against the oracle's: table, key, and both values where they differ."""
+"""A naive second program that computes every sealed table of a comparison again, and says what differs.
+
+It starts from the files that the config names and from the cached responses, and shares no code with the package. A
+difference names table, key, and both values.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +12,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import polars as pl
-
 from oracle import results
 from oracle.cells import cell_tables, slices_of
 from oracle.chance import About

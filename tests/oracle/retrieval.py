@@ -1,4 +1,4 @@
-"""RETRIEVAL_MEASURES of the runs of a comparison: hits, and KILT's two measures of pages (``kilt/eval_retrieval.py``)."""
+"""RETRIEVAL_MEASURES of the runs of a comparison: hits, and KILT's two measures of pages (`eval_retrieval.py`)."""
 
 from __future__ import annotations
 

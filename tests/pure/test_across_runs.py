@@ -8,7 +8,7 @@ import pytest
 from evaluated import correlations, everywhere, means, queries, settings
 
 from erag_ray.evaluate import per_query
-from erag_ray.schemas import LABELS, PER_QUERY, RUNS, UTILITY, conform
+from erag_ray.schemas import LABELS, RUNS, UTILITY, conform
 
 NUM_QUERIES, NUM_DOCUMENTS, DEPTH = 400, 30, 10
 # the worse, the later in its family
@@ -95,26 +95,3 @@ def test_worse_copies_stand_lower_by_labels_and_by_the_end(
         found = dict(rows.select("run_id", "mean").iter_rows())
         ordered = [found[run] for run in ("original", *family)]
         assert ordered == sorted(ordered, reverse=True)
-
-
-def test_runs_whose_means_are_equal_tie_whatever_their_values() -> None:
-    labelled = {"thirds": (1 / 3, 1 / 3), "whole": (2 / 3, 0.0), "best": (1.0, 1.0), "worst": (0.0, 0.0)}
-    right = {"thirds": (0.0, 1.0), "whole": (1.0, 0.0), "best": (1.0, 1.0), "worst": (0.0, 0.0)}
-    asked = queries(("a", "d", "exact_match"), ("b", "d", "exact_match"))
-    values = [
-        ("", "", "provenance", query_id, run, 3, "P", 3, "any", value)
-        for run, row in labelled.items()
-        for query_id, value in zip("ab", row, strict=True)
-    ]
-    used = [
-        ("r", "exact_match", run, query_id, 3, value)
-        for run, row in right.items()
-        for query_id, value in zip("ab", row, strict=True)
-    ]
-    measured, ends = (
-        pl.DataFrame(conform(pl.DataFrame(rows, schema=schema.columns.names, orient="row"), schema))
-        for rows, schema in ((values, PER_QUERY), (used, UTILITY))
-    )
-    found = correlations(measured, ends, asked, settings(depths=[3])).filter(over="runs")
-    assert found["value"].to_list() == [1.0] * found.height
-    assert found.height

@@ -13,24 +13,17 @@ from evaluated import queries
 from evaluated import settings as settings_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
-from erag_ray.agreement import resample_weights, share_intervals
 from erag_ray.config import CREDITS as NAMES
 from erag_ray.config import ORDERS, JobConfig
 from erag_ray.extras.credit import (
-    EFFECTS,
     CreditLists,
-    credit_agreement,
     credit_lists,
-    credit_shares,
-    credited_datasets,
     credits_of,
     labelled_credits,
     order_effects,
     order_lists,
     takes_all_subsets,
-    with_effects,
 )
 from erag_ray.extras.credit.schemas import CREDITS, ORDER_UTILITY
 from erag_ray.schemas import CELLS, LABELS, SLICES, UTILITY
@@ -122,19 +115,6 @@ def test_sampled_shapley_and_marginals_sum_to_the_gain_of_the_list(
         assert sum(value or 0.0 for value, _ in found.values()) == pytest.approx(gain, abs=1e-9)
 
 
-@settings(max_examples=40)
-@given(set_functions())
-def test_leave_one_out_and_marginal_are_their_definitions(case: tuple[list[str], SetFunction]) -> None:
-    docs, function = case
-    whole = function(tuple(docs))
-    without = {doc: whole - function(tuple(d for d in docs if d != doc)) for doc in docs}  # type: ignore[operator]
-    starts = [function(tuple(docs[:size])) for size in range(len(docs) + 1)]
-    steps = {doc: starts[size + 1] - starts[size] for size, doc in enumerate(docs)}  # type: ignore[operator]
-    for credit, expected in (("leave_one_out", without), ("marginal", steps)):
-        found = credits_by_document(docs, function, credit)
-        assert {doc: value for doc, (value, _) in found.items()} == pytest.approx(expected, abs=1e-9)
-
-
 def test_sampled_shapley_is_within_its_standard_errors_of_the_exact_value() -> None:
     docs = [f"d{number}" for number in range(9)]
     generator = np.random.default_rng(0)
@@ -211,18 +191,6 @@ def worth(doc: str) -> float:
     return int(doc[1:]) / 76
 
 
-def test_a_document_whose_subsets_are_not_judged_has_no_credit() -> None:
-    def function(subset: tuple[str, ...]) -> float | None:
-        return None if subset == ("a", "c") else float("a" in subset)
-
-    assert credits_by_document(["a", "b", "c"], function, "leave_one_out") == {
-        "a": (1.0, 0.0), "b": (None, None), "c": (0.0, 0.0),
-    }  # fmt: skip
-    assert credits_by_document(["a", "b", "c"], function, "marginal") == {
-        "a": (1.0, 0.0), "b": (0.0, 0.0), "c": (0.0, 0.0),
-    }  # fmt: skip
-
-
 def test_lists_without_documents_have_no_credits() -> None:
     lists = credit_lists(ranked_of({("a", "q"): []}), list(NAMES), 32, 0)
     assert credits_of(lists, scored(lists, lambda _: 1.0)).is_empty()
@@ -286,96 +254,6 @@ documents = st.lists(
         (f"q{query:02}", f"d{number}", label, credit) for number, (query, label, credit) in enumerate(rows)
     ]
 )
-
-
-@settings(max_examples=40)
-@given(documents)
-def test_agreement_is_scipys_within_lists_and_over_all_documents(rows: Documents) -> None:
-    labelled = labelled_credits(*tables_of(rows))
-    columns = settings_of()
-    datasets = credited_datasets(labelled, questions(5), columns)
-    table = credit_agreement(labelled, datasets, NO_SLICES, NO_CELLS, columns)
-    judged = [row for row in rows if None not in row]
-    for statistic, reference in (("kendall_tau_b", stats.kendalltau), ("spearman_rho", stats.spearmanr)):
-        by_list = []
-        for query in sorted({row[0] for row in judged}):
-            x, y = zip(*[row[2:] for row in judged if row[0] == query], strict=True)
-            if len(set(x)) > 1 and len(set(y)) > 1:
-                by_list.append(reference(x, y).statistic)
-        (lists,) = table.filter(statistic=statistic, over="lists").iter_rows(named=True)
-        assert lists["num_queries"] == len(by_list)
-        assert lists["agreement"] == (pytest.approx(np.mean(by_list)) if by_list else None)
-        (pooled,) = table.filter(statistic=statistic, over="documents").iter_rows(named=True)
-        assert (pooled["num_documents"], pooled["num_dropped"]) == (len(judged), len(rows) - len(judged))
-        x, y = [row[2] for row in judged], [row[3] for row in judged]
-        varies = len(set(x)) > 1 and len(set(y)) > 1
-        assert pooled["agreement"] == (pytest.approx(reference(x, y).statistic) if varies else None)
-        assert (pooled["reason"] is None) or pooled["low"] is None
-
-
-@settings(max_examples=40)
-@given(documents, st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=5, max_size=5))
-def test_shares_count_the_documents_of_each_effect(rows: Documents, known: list[float]) -> None:
-    labelled = labelled_credits(*tables_of(rows))
-    utility = framed(
-        UTILITY, [("r", "s", "no_passages", f"q{i:02}", 0, value) for i, value in enumerate(known)]
-    )
-    marked = with_effects(labelled, utility, None)
-    columns = settings_of()
-    datasets = credited_datasets(marked, questions(5), columns)
-    table = credit_shares(marked, datasets, NO_SLICES, NO_CELLS, columns)
-    expected = [effect(label, credit, known[int(query[1:])]) for query, _, label, credit in rows]
-    counts = {name: expected.count(name) for name in EFFECTS}
-    if not sum(counts.values()):
-        assert table.is_empty()
-        return
-    assert dict(table.select("effect", "num_positive").iter_rows()) == counts
-    assert table["share"].sum() == pytest.approx(1)
-
-
-def effect(label: float | None, credit: float | None, without: float) -> str | None:
-    if label is None or credit is None:
-        return None
-    if credit < 0:
-        return "harmful" if label < without else "hurts_in_company"
-    names = ("redundant", "credited") if label >= 0.5 else ("no_effect", "only_in_company")
-    return names[credit > 0]
-
-
-def test_intervals_of_shares_draw_questions_and_not_documents() -> None:
-    # ten questions of twenty documents, all alike in a question: 200 documents say no more than 10
-    positive = np.repeat([[20.0], [0.0]], 5, axis=0)
-    weights = resample_weights(10, 2000, 0)
-    ((share, low, high),) = share_intervals(positive, np.full(10, 20.0), weights)
-    draws = weights[:, :5].sum(axis=1) / 10
-    assert (share, low, high) == (0.5, *np.quantile(draws, [0.025, 0.975]))
-    assert high - low > 0.5
-    assert share_intervals(positive[:1], np.full(1, 20.0), resample_weights(1, 100, 0)) == [(1.0, None, None)]
-    assert share_intervals(positive[:1], np.zeros(1), resample_weights(1, 100, 0)) == [(None, None, None)]
-
-
-def test_slices_and_cells_have_their_questions_alone() -> None:
-    rows: Documents = [
-        (f"q{i:02}", f"d{j}", float(j == i % 3), float(j == 0)) for i in range(4) for j in range(3)
-    ]
-    slices = framed(SLICES, [(f"q{i:02}", "hops", str(1 + i % 2)) for i in range(4)])
-    cells = framed(CELLS, [("r", "s", "a", f"q{i:02}", 3, True, True, False, "found") for i in (0, 3)])
-    labelled = labelled_credits(*tables_of(rows))
-    columns = settings_of()
-    table = credit_agreement(
-        labelled, credited_datasets(labelled, questions(4), columns), slices, cells, columns
-    )
-    tau = table.filter(statistic="kendall_tau_b", over="lists")
-    found = {
-        (row["slice"], row["value"]): (row["num_queries"], row["agreement"])
-        for row in tau.iter_rows(named=True)
-    }
-    assert found == {
-        ("", ""): (4, pytest.approx((1 - 0.5 - 0.5 + 1) / 4)),
-        ("hops", "1"): (2, pytest.approx(0.25)),
-        ("hops", "2"): (2, pytest.approx(0.25)),
-        ("(cell)", "found"): (2, pytest.approx(1.0)),
-    }
 
 
 def test_an_annotator_without_a_reader_or_a_score_is_joined_too() -> None:

@@ -32,44 +32,6 @@ BINARY = list_ideal(
     np.array([[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]], dtype=float), [4, 4, 1, 0]
 )
 GRADED = list_ideal(np.array([[0.2, 0.0, 0.8, 0.0], [0.5, 0.0, 0.0, 0.0]]), [4, 1])
-# the pool knows three useful documents of the first query, two of the others
-POOL = Lists(
-    labels=BINARY.labels,
-    lengths=BINARY.lengths,
-    ideal=np.array([[1, 1, 1, 0, 0], [1, 1, 0, 0, 0], [1, 1, 0, 0, 0], [1, 1, 0, 0, 0]], dtype=float),
-)
-
-PERFECT_3 = 1 + 1 / LOG3 + 1 / 2
-WORKED = [
-    # name, lists, cutoff, the expected value of each list
-    ("P", BINARY, 2, [1 / 2, 0, 1 / 2, 0]),
-    ("P", BINARY, 4, [2 / 4, 0, 1 / 4, 0]),
-    ("R", BINARY, 2, [1 / 2, 0, 1 / 1, 0]),
-    ("R", BINARY, 4, [2 / 2, 0, 1 / 1, 0]),
-    ("R", POOL, 4, [2 / 3, 0, 1 / 2, 0]),
-    ("AP", BINARY, 4, [(1 / 2 + 2 / 4) / 2, 0, 1, 0]),
-    ("AP", BINARY, 3, [(1 / 2) / 2, 0, 1, 0]),
-    ("AP", POOL, 4, [(1 / 2 + 2 / 4) / 3, 0, 1 / 2, 0]),
-    ("RR", BINARY, 1, [0, 0, 1, 0]),
-    ("RR", BINARY, 4, [1 / 2, 0, 1, 0]),
-    ("nDCG", BINARY, 4, [(1 / LOG3 + 1 / LOG5) / (1 + 1 / LOG3), 0, 1, 0]),
-    ("nDCG", BINARY, 1, [0, 0, 1, 0]),
-    ("nDCG", POOL, 4, [(1 / LOG3 + 1 / LOG5) / PERFECT_3, 0, 1 / (1 + 1 / LOG3), 0]),
-    ("Success", BINARY, 1, [0, 0, 1, 0]),
-    ("Success", BINARY, 2, [1, 0, 1, 0]),
-    ("P", GRADED, 3, [(0.2 + 0.0 + 0.8) / 3, 0.5 / 3]),
-    ("Success", GRADED, 2, [0.2, 0.5]),
-    ("NoisyOr", BINARY, 2, [1, 0, 1, 0]),
-    ("NoisyOr", GRADED, 2, [0.2, 0.5]),
-    ("NoisyOr", GRADED, 4, [1 - 0.8 * 0.2, 0.5]),
-    ("Success", GRADED, 3, [0.8, 0.5]),
-    ("nDCG", GRADED, 3, [(0.2 + 0.8 / 2) / (0.8 + 0.2 / LOG3), 1]),
-]
-
-
-@pytest.mark.parametrize(("name", "lists", "cutoff", "expected"), WORKED)
-def test_worked_example(name: str, lists: Lists, cutoff: int, expected: list[float]) -> None:
-    assert compute(name, lists, cutoff) == pytest.approx(expected, abs=1e-12)
 
 
 def test_threshold_makes_graded_labels_binary() -> None:
@@ -189,13 +151,6 @@ def test_a_measure_from_outside_is_found_by_its_place() -> None:
     assert compute(f"{__name__}:LAST", BINARY, 4).tolist() == [1, 0, 0, 0]
 
 
-def test_compute_all_holds_every_measure_at_every_cutoff() -> None:
-    values = compute_all(["P", "nDCG"], POOL, [1, 3])
-    assert set(values) == {("P", 1), ("P", 3), ("nDCG", 1), ("nDCG", 3)}
-    for (name, cutoff), column in values.items():
-        assert column.tolist() == compute(name, POOL, cutoff).tolist()
-
-
 def test_no_lists_give_empty_columns() -> None:
     for kind in get_args(Kind):
         names = measures_for(kind, None)
@@ -276,18 +231,6 @@ def test_with_its_own_base_recall_at_full_depth_is_success(labels: list[float]) 
 def test_a_job_without_measures_gets_none_that_must_be_named(kind: Kind) -> None:
     assert set(measures_for(kind, 0.5)) - set(default_measures(kind, 0.5)) <= {"NoisyOr", "UDCG"}
     assert not {"NoisyOr", "UDCG"} & set(default_measures(kind, 0.5))
-
-
-@given(labels=st.lists(st.lists(st.floats(0, 1), min_size=5, max_size=5), min_size=1, max_size=4))
-def test_noisy_or_is_one_minus_the_product_by_brute_force(labels: list[list[float]]) -> None:
-    for cutoff in range(1, 6):
-        expected = []
-        for row in labels:
-            left = 1.0
-            for label in row[:cutoff]:
-                left *= 1 - label
-            expected.append(1 - left)
-        assert compute("NoisyOr", list_ideal(np.array(labels)), cutoff) == pytest.approx(expected, abs=1e-12)
 
 
 def test_udcg_is_the_logistic_function_of_the_mean_signed_term() -> None:

@@ -59,23 +59,6 @@ def test_over_all_samples_the_values_are_those_of_all_labels(
     np.testing.assert_allclose(expected, np.bincount(QUESTIONS, WEIGHTS * LABELS), atol=1e-9)
 
 
-def by_the_formula(sample: LabelSample, num_questions: int) -> Floats:
-    """The values question by question, each with the line that weighted least squares gives on the others."""
-    values = []
-    for question in range(num_questions):
-        here = sample.questions == question
-        others = ~here & sample.is_read
-        chances = sample.probabilities[others]
-        roots = np.sqrt(sample.weights[others] ** 2 * (1 - chances) / chances**2)
-        design = np.stack([np.ones(others.sum()), sample.auxiliary[others]], axis=1)
-        line = np.linalg.lstsq(design * roots[:, None], sample.labels[others] * roots, rcond=None)[0]
-        predicted = np.clip(line[0] + line[1] * sample.auxiliary[here], 0, 1)
-        residuals = np.where(sample.is_read[here], sample.labels[here] - predicted, 0.0)
-        terms = sample.weights[here] * (predicted + residuals / sample.probabilities[here])
-        values.append(terms.sum())
-    return np.array(values)
-
-
 def drawn(generator: np.random.Generator, num_questions: int, correlation: float) -> LabelSample:
     """Eight documents a question, whose labels are right or wrong, with an auxiliary label of this correlation."""
     count = 8 * num_questions
@@ -91,12 +74,6 @@ def drawn(generator: np.random.Generator, num_questions: int, correlation: float
         labels=labels,
         auxiliary=auxiliary,
     )
-
-
-@pytest.mark.parametrize("correlation", [0.0, 0.5, 0.9])
-def test_values_are_those_of_the_formula(correlation: float) -> None:
-    sample = drawn(np.random.default_rng(2), 30, correlation)
-    np.testing.assert_allclose(powered_values(sample, 30).values, by_the_formula(sample, 30), atol=1e-5)
 
 
 @settings(max_examples=50)
