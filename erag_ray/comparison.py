@@ -32,6 +32,7 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
     for extension in extensions:
         extension.check(config)
     make_runs(config, check_reader)
+    out = config.out
     if config.dry_run:
         config = dry_run_config(config)
     inputs = prepare(config, check_reader)
@@ -47,7 +48,7 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
     say(*preview(plan, show=config.progress))
     if config.dry_run:
         say(*preview_judgements(config, inputs, plan))
-        for line in estimate_cost(config, inputs, plan):
+        for line in estimate_cost(config, plan, out):
             say(line)
         return
     finished = judge_outputs(config, inputs, run_stage(config, plan))

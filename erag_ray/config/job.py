@@ -290,12 +290,9 @@ class JobConfig:
     """What the report's page holds."""
 
     dry_run: bool = False
-    """compare only: check everything, say what there is to read, and stop. Results that stand in ``out`` stay; the runs
-    of ``retrievers`` are made, in place of those made with other settings."""
-
-    calibrate: int = 0
-    """dry_run: so many of the requests are read first, to say how long all will take and how much memory a reader needs
-    (0: none; some hundreds tell). They are kept: the job does not read them again."""
+    """compare only: check everything, say what there is to read, and how long it takes if a job in ``out`` has read a
+    sample before (num_queries); then stop. Results that stand in ``out`` stay; the runs of ``retrievers`` are made, in
+    place of those made with other settings."""
 
     price_per_hour: float | None = None
     """dry_run: of one reader (a GPU), in any currency, to say what all will cost."""
@@ -345,16 +342,15 @@ class JobConfig:
             require(value is None or value >= 1, f"{name} must be at least 1, got {value}")
         limit = self.max_batch_seconds
         require(limit is None or limit > 0, f"max_batch_seconds must be above 0, got {limit}")
-        needs_readers = limit is not None or self.calibrate > 0
-        text = "num_readers: 0 goes with neither max_batch_seconds, which ends processes, nor calibrate"
-        require(self.num_readers != 0 or not needs_readers, text)
+        text = "num_readers: 0 does not go with max_batch_seconds, which ends processes"
+        require(self.num_readers != 0 or limit is None, text)
         models = (self.reader, self.judge, *filter(None, [self.auxiliary_reader]))
         has_price = any(model.price_per_million for model in models)
         text = "max_cost needs reader.price_per_million, or the judge's or the auxiliary reader's"
         require(self.max_cost is None or has_price, text)
         price = self.price_per_hour
         require(price is None or price >= 0, f"price_per_hour must not be negative, got {price}")
-        for name in ("seed", "write_every_seconds", "calibrate", "num_readers"):
+        for name in ("seed", "write_every_seconds", "num_readers"):
             value = getattr(self, name)
             require(value is None or value >= 0, f"{name} must not be negative, got {value}")
         require(

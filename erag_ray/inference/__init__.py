@@ -1,7 +1,7 @@
 """Inference on Ray Data: the pending requests of a stage to responses in the store.
 
 `stage` runs and seals a planned stage, `pool` streams requests to a pool of `actor`s with one model each, `in_process`
-runs them without Ray, `timing` measures models on samples, and `dry_run` estimates from these what a job costs.
+runs them without Ray, and `dry_run` says what a job will cost.
 """
 
 from erag_ray.inference.actor import ModelActor, peak_memory_bytes
@@ -9,7 +9,6 @@ from erag_ray.inference.dry_run import estimate_cost
 from erag_ray.inference.errors import check_share
 from erag_ray.inference.pool import Pool, block_rows, largest_share, plan_pool, run
 from erag_ray.inference.stage import Finished, readers_session, run_part, run_stage
-from erag_ray.inference.timing import Times, sample_name, without_first
 from erag_ray.inference.values import INSTEAD_OF_ANSWERS, Values
 from erag_ray.inference.work import Done, Work
 
@@ -19,7 +18,6 @@ __all__ = [
     "Finished",
     "ModelActor",
     "Pool",
-    "Times",
     "Values",
     "Work",
     "block_rows",
@@ -32,6 +30,4 @@ __all__ = [
     "run",
     "run_part",
     "run_stage",
-    "sample_name",
-    "without_first",
 ]

@@ -142,7 +142,6 @@ class ModelActor:
     """An actor with one model, for requests of any dataset and kind.
 
     Attributes:
-        model_seconds: time in the model so far, without loading and without the store.
         num_responses: that have arrived so far, in all blocks.
     """
 
@@ -173,7 +172,6 @@ class ModelActor:
         self.write_every_seconds = write_every_seconds
         self.max_batch_seconds = max_batch_seconds
         self.store = ResponseStore(store, model)
-        self.model_seconds = 0.0
         self.num_responses = 0
         self._sums, self._notes = Counter[str](), Counter[str]()
         self._budget = Budget(config, max_cost)
@@ -280,15 +278,13 @@ class ModelActor:
         return num_good > 0
 
     def _timed(self, requests: PendingRequests) -> Iterator[tuple[int, Response]]:
-        """Yield the model's responses until the budget is spent; measure its time and sum the counts."""
+        """Yield the model's responses until the budget is spent; sum the counts."""
         responses = self.isolation.run(requests)
         with _Alarm(self.max_batch_seconds) as alarm:
             while True:
-                start = time.monotonic()
                 alarm.set()
                 item = next(responses, None)
                 alarm.clear()
-                self.model_seconds += time.monotonic() - start
                 if item is None:
                     return
                 _, response = item

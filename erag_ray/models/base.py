@@ -144,10 +144,6 @@ class Model(ABC):
         """Return lines for the log, shown before the first request."""
         return []
 
-    def batch_rows(self, form: Form) -> int:
-        """Return the largest number of requests of a form in one batch."""
-        return self.config.batch_size or DEFAULT_BATCH
-
     def check(self, form: Form) -> None:
         """Check that the model supports requests of a form. Needs no weights.
 

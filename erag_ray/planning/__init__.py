@@ -14,7 +14,7 @@ from erag_ray.planning.plan import (
     plan_lists,
     plan_stage,
     preview,
-    spread,
+    prompt_tokens,
 )
 from erag_ray.planning.uses import check_reader
 
@@ -33,6 +33,6 @@ __all__ = [
     "plan_lists",
     "plan_stage",
     "preview",
+    "prompt_tokens",
     "ranked_lists",
-    "spread",
 ]

@@ -373,15 +373,13 @@ def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
 
 def _estimate(plan: ModelPlan) -> str:
     """Estimate tokens and truncation from evenly spaced pending requests."""
-    sampled = PendingRequests(plan.make_requests(spread(plan.new, NUM_SAMPLED)), plan.forms)
-    prompts = render_isolated(plan.model, sampled[:])
-    to_run, num_unrendered = f"{plan.new.height:,} requests to run", len(sampled) - len(prompts)
+    prompts, num_sampled = _sampled(plan), min(NUM_SAMPLED, plan.new.height)
+    to_run, num_unrendered = f"{plan.new.height:,} requests to run", num_sampled - len(prompts)
     if not prompts:
-        return f"{to_run}; of {len(sampled)} sampled requests none can be rendered"
-    counts = [prompt.num_tokens for prompt in prompts if prompt.num_tokens is not None]
-    if not counts:
+        return f"{to_run}; of {num_sampled} sampled requests none can be rendered"
+    tokens = prompt_tokens(plan)
+    if tokens is None:
         return f"{to_run}; the model does not count its tokens"
-    tokens = sum(counts) / len(counts)
     unrendered = f"; {num_unrendered} more cannot be rendered" if num_unrendered else ""
     cut = sum(prompt.num_truncated_passage_tokens > 0 for prompt in prompts) / len(prompts)
     cut_question = sum(prompt.num_truncated_question_tokens > 0 for prompt in prompts) / len(prompts)
@@ -390,6 +388,18 @@ def _estimate(plan: ModelPlan) -> str:
         f"({tokens:.0f} a request), passages cut in {cut:.1%}, question cut in {cut_question:.1%} "
         f"(by {len(prompts)} sampled requests{unrendered})"
     )
+
+
+def _sampled(plan: ModelPlan) -> Sequence[Rendered]:
+    """Return the prompts of evenly spaced pending requests, without those that cannot be rendered."""
+    sampled = PendingRequests(plan.make_requests(spread(plan.new, NUM_SAMPLED)), plan.forms)
+    return render_isolated(plan.model, sampled[:])
+
+
+def prompt_tokens(plan: ModelPlan) -> float | None:
+    """Return the mean length of the prompts of sampled pending requests; None if the model counts no tokens."""
+    counts = [prompt.num_tokens for prompt in _sampled(plan) if prompt.num_tokens is not None]
+    return sum(counts) / len(counts) if counts else None
 
 
 def _price(plan: ModelPlan) -> str:

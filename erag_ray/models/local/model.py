@@ -166,9 +166,6 @@ class LocalModel(Model):
             self._limits[form] = BatchLimits(most)
         return self._limits[form]
 
-    def batch_rows(self, form: Form) -> int:
-        return self.limits(form).rows
-
     def run(self, requests: Sequence[Request]) -> Iterator[tuple[int, Response]]:
         # a setting of the process, in which another model may have been loaded since
         set_matmul_precision(self.config.dtype)

@@ -114,9 +114,6 @@ class ServedModel(Model):
         in_flight = self.config.concurrency * len(self.config.base_urls)
         return Resources(num_gpus=0, num_cpus=1, in_flight=in_flight)
 
-    def batch_rows(self, form: Form) -> int:
-        return self.resources().in_flight
-
     @functools.cached_property
     def _loop(self) -> LoopThread:
         return LoopThread()

@@ -81,9 +81,6 @@ class VllmModel(LocalModel):
         in_flight = self.config.batch_size or IN_FLIGHT
         return Resources(num_gpus=self.config.tensor_parallel_size, in_flight=in_flight)
 
-    def batch_rows(self, form: Form) -> int:
-        return self.resources().in_flight
-
     # --- requests in tokens ---
 
     def check(self, form: Form) -> None:
