@@ -8,7 +8,7 @@ what its ``__init__`` gives. What stands on the core is in ``extras``, which the
 
 The core, in import order:
 masking, errors, uris, logs, termination, schemas, user_code, registry, numba_jit, process_memory, ownership, store,
-tracebacks, progress, sharded_tasks, model_sources, config, scores, output_tables, measures, agreement, stages, files,
+progress, sharded_tasks, model_sources, config, scores, output_tables, measures, agreement, stages, files,
 passages, datasets, runs, requests, kinds, models, annotators, cluster, inputs, planning, inference, extensions,
 retrieve, labels, evaluate, report, retrieval_measures, comparison, cli, api.
 """

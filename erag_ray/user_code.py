@@ -19,8 +19,7 @@ from erag_ray.errors import InputError, JobError
 from erag_ray.masking import masked_message
 
 LOG = logging.getLogger(__name__)
-"""Logs each fault at level DEBUG, with its exception and, as the attribute `LOCATION`, its FILE:LINE."""
-LOCATION = "location"
+"""Logs each fault at level DEBUG, with its exception."""
 PACKAGE = __name__.partition(".")[0]
 LINE_CHARACTERS = 300
 RESUME_ADVICE = (
@@ -62,7 +61,7 @@ def fault_of(error: BaseException, code: object) -> Fault:
         code: the function, class or instance that raised it, or the name of its module.
     """
     fault = Fault(_described(error), _raised_at(error, _package(code)) or _defined_at(code))
-    LOG.debug("%s", fault, exc_info=error, extra={LOCATION: fault.location})
+    LOG.debug("%s", fault, exc_info=error)
     return fault
 
 

@@ -11,7 +11,6 @@ from erag_ray.cli.access import check_access
 from erag_ray.cli.submission import check_inputs, check_outputs
 from erag_ray.errors import InputError, JobError
 from erag_ray.stages import job_memory, locked
-from erag_ray.tracebacks import JobTracebacks
 
 logger = logging.getLogger(__name__)
 Config = TypeVar("Config", bound=Any)
@@ -24,8 +23,7 @@ def run(config: Config, main: Callable[[Config], int | None]) -> None:
         SystemExit: with the code that ``main`` returns, if it is not 0; 2 for bad input, 1 for another error that a job
             knows, or of a disk or network.
     """
-    # the inner one turns errors of the job into messages before the tracebacks are named
-    with _exit_codes(), job_folder(config), _exit_codes():
+    with _exit_codes(), job_folder(config):
         code = main(config)
     if code:
         raise SystemExit(code)
@@ -51,21 +49,16 @@ def _exit_codes() -> Iterator[None]:
 
 @contextlib.contextmanager
 def job_folder(config: Any) -> Iterator[None]:
-    """Lock a job's folder, and name tracebacks of user code at the end.
+    """Check and lock a job's folder.
 
     Raises:
         InputError: a path cannot be used, or another job works in the folder.
     """
-    tracebacks = JobTracebacks(config.out)
-    try:
-        check_outputs(config)
-        check_inputs(config)
-        check_access(config)
-        with locked(config.out), tracebacks, job_memory():
-            yield
-    finally:
-        for line in tracebacks.named():
-            logger.info("%s", line)
+    check_outputs(config)
+    check_inputs(config)
+    check_access(config)
+    with locked(config.out), job_memory():
+        yield
 
 
 def _end(code: int, text: str) -> NoReturn:

@@ -53,7 +53,6 @@ from erag_ray.process_memory import peak_resident_bytes
 from erag_ray.requests import Failure, Form, Response
 from erag_ray.schemas import RESPONSES
 from erag_ray.store import KEY_COLUMNS, NOTES, ResponseStore, as_frame, keys_digest
-from erag_ray.tracebacks import TracebackFiles
 from erag_ray.user_code import RESUME_ADVICE
 
 ISOLATED_ROWS = 32
@@ -156,7 +155,6 @@ class ModelActor:
         write_every_seconds: float,
         max_batch_seconds: float | None,
         memory_share: float = 1.0,
-        errors: str | None = None,
         max_cost: float | None = None,
         coordinator: Any = None,
     ) -> None:
@@ -164,8 +162,6 @@ class ModelActor:
         set_tokenizer_threads(num_threads)
         gc.set_threshold(*GARBAGE_THRESHOLDS)
         keep_freed_memory()
-        if errors:
-            TracebackFiles(errors).open()
         self.id = model
         self.forms = forms
         self.job = job

@@ -37,7 +37,6 @@ from erag_ray.models import Resources
 from erag_ray.progress import progress
 from erag_ray.store import Folder, ResponseStore
 from erag_ray.termination import before_interruption
-from erag_ray.tracebacks import traceback_folder
 
 logger = logging.getLogger(__name__)
 MIN_BLOCK, MAX_BLOCK, BLOCKS_PER_READER = 128, 32_768, 12
@@ -257,7 +256,6 @@ def actor_arguments(work: Work, config: JobConfig, job: str, pool: Pool) -> dict
         "write_every_seconds": config.write_every_seconds,
         "max_batch_seconds": config.max_batch_seconds,
         "memory_share": 1 / pool.num_together,
-        "errors": traceback_folder(),
         "max_cost": None if config.max_cost is None else config.max_cost / pool.size,
     }
 
