@@ -1,4 +1,4 @@
-"""Print a report on a console: the verdict in at most 40 lines, and all tables if verbose.
+"""Print a report on a console: the leaderboard and the verdict in at most 40 lines, and all tables if verbose.
 
 Text from files is reduced to printable characters of one line, so it cannot control the terminal or forge a line.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import rich.box
 import rich.console
@@ -19,6 +19,7 @@ from rich.cells import cell_len
 from erag_ray.report.formats import compact_text_of, one_line, text_of
 from erag_ray.report.model import Column, Finding, Format, Report, Table, Verdict
 from erag_ray.report.values import tables_of
+from erag_ray.report.verdict.leaderboard import leaderboard
 
 LINE_WIDTH = 120
 """Width in characters when the output is a file or a pipe."""
@@ -28,6 +29,8 @@ MAX_ENTRY_LINES = 4
 MAX_HEAD, MAX_TEXT, MIN_NAME = 24, 40, 12
 """Widths in characters before wrapping: of a header over numbers, of text, and the minimum for a name."""
 INDENT = "  "
+BESIDE_A_TABLE = ("certainty", "depth", "missing", "cost")
+"""Topics that are printed below a leaderboard; of the others only warnings."""
 
 
 def open_console() -> rich.console.Console:
@@ -38,7 +41,7 @@ def open_console() -> rich.console.Console:
 def print_report(
     report: Report, console: rich.console.Console, *, locations: Sequence[str] = (), verbose: bool = False
 ) -> None:
-    """Print the verdict and the locations of the report's files.
+    """Print the leaderboard, the verdict and the locations of the report's files.
 
     Args:
         report: the report.
@@ -51,10 +54,43 @@ def print_report(
         for name, lines in (("WARNING", report.warnings), ("NOTE", report.notes)):
             for line in lines:
                 _print_wrapped(f"{name}: {line}", console)
-    for text in verdict_lines(report.verdict, console, MAX_LINES - _height(locations, console)):
+    verdict, head = report.verdict, _head(report.verdict, console)
+    if head:
+        verdict = _without_tabled(verdict)
+    for text in (
+        *head,
+        *verdict_lines(verdict, console, MAX_LINES - len(head) - _height(locations, console)),
+    ):
         console.print(text, soft_wrap=True)
     for location in locations:
         _print_unwrapped(location, console)
+
+
+def _head(verdict: Verdict, console: rich.console.Console) -> list[rich.text.Text]:
+    """Return the question and the leaderboard as lines; none of very many datasets, whose statements come first."""
+    table = leaderboard(verdict.datasets)
+    if table is None:
+        return []
+    with console.capture() as captured:
+        for block in _blocks(table, console.width):
+            console.print(block)
+        _print_wrapped(table.caption, console, "dim italic")
+    texts = (rich.text.Text.from_ansi(line.rstrip()) for line in captured.get().splitlines())
+    question = verdict_lines(Verdict(question=verdict.question, datasets=()), console, MAX_LINES)
+    lines = [*question, *(text for text in texts if text.plain.strip())]
+    return lines if len(lines) <= MAX_LINES // 2 else []
+
+
+def _without_tabled(verdict: Verdict) -> Verdict:
+    """Leave out the question, which stands above the leaderboard, and what is not about runs, and count that."""
+    datasets = [
+        replace(one, findings=tuple(f for f in one.findings if f.is_warning or f.topic in BESIDE_A_TABLE))
+        for one in verdict.datasets
+    ]
+    before, after = (sum(len(one.findings) for one in part) for part in (verdict.datasets, datasets))
+    more = Finding(topic="label", text=f"on labels, and why: {before - after} more statements in the report")
+    findings = (*verdict.findings, *[more] * (after < before))
+    return Verdict(question="", datasets=tuple(datasets), findings=findings)
 
 
 def _print_unwrapped(line: str, console: rich.console.Console) -> None:

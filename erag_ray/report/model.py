@@ -139,14 +139,35 @@ class Finding:
     is_warning: bool = False
 
 
+State = Literal["leads", "worse", "equal", "inconclusive", "not compared", "reference"]
+"""What is known of a run against the one that leads; ``reference``: the reader without or with the gold passages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedRun:
+    """A run among the others of a dataset: its end-to-end score, and what is known of it."""
+
+    name: str
+    mean: float | None
+    low: float | None
+    high: float | None
+    state: State
+
+
 @dataclass(frozen=True, kw_only=True)
 class DatasetVerdict:
-    """The verdict on one dataset: the answer, then its findings."""
+    """The verdict on one dataset: its runs, the answer, then its findings."""
 
     dataset: str
     answer: str
     """One line: which run serves the reader best, and with what certainty."""
     findings: tuple[Finding, ...]
+    ranking: tuple[RankedRun, ...] = ()
+    """Its runs, best first, then the references."""
+    score: str = ""
+    depth: int = 0
+    """Documents that the reader gets."""
+    num_queries: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

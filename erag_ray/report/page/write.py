@@ -14,6 +14,7 @@ from typing import Any
 import jinja2
 
 from erag_ray.report.model import Figure, Report
+from erag_ray.report.page.boards import boards
 from erag_ray.report.page.payload import QuestionIndex, column_data, packed, part_data, question_data
 from erag_ray.report.page.questions import Questions
 from erag_ray.store import Folder
@@ -129,6 +130,7 @@ def _html(report: Report, data: str, bundle: str, shards: list[str], *, is_singl
     )
     return environment.from_string(_asset("page.html.j2")).render(
         report=report,
+        boards=boards(report.verdict),
         policy=_policy(hashes, may_load=not is_single),
         data=data,
         script=script,

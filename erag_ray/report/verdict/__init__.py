@@ -2,6 +2,7 @@
 
 from erag_ray.report.verdict.answer import MAX_QUESTIONS
 from erag_ray.report.verdict.build import cost_text, verdict
+from erag_ray.report.verdict.leaderboard import leaderboard
 from erag_ray.report.verdict.standing import Comparison, Standing, standing
 
-__all__ = ["MAX_QUESTIONS", "Comparison", "Standing", "cost_text", "standing", "verdict"]
+__all__ = ["MAX_QUESTIONS", "Comparison", "Standing", "cost_text", "leaderboard", "standing", "verdict"]

@@ -21,6 +21,7 @@ from erag_ray.report.tables.correlations import informative
 from erag_ray.report.tables.outputs import MIN_OUTPUTS, ODD
 from erag_ray.report.verdict.answer import answer, needed_questions, not_compared, other_depths
 from erag_ray.report.verdict.labels import agreement_of_labels, failures_of_labels, labels_first
+from erag_ray.report.verdict.leaderboard import ranking
 from erag_ray.report.verdict.standing import Standing, standing
 from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES
 
@@ -59,7 +60,15 @@ def _of_dataset(results: Results, standing: Standing) -> DatasetVerdict:
         *failures_of_labels(results.cell_shares, standing),
         *_outputs(results.outputs, standing),
     ]
-    return DatasetVerdict(dataset=standing.dataset, answer=answer(standing), findings=tuple(findings))
+    return DatasetVerdict(
+        dataset=standing.dataset,
+        answer=answer(standing),
+        findings=tuple(findings),
+        ranking=ranking(standing),
+        score=standing.score,
+        depth=standing.depth,
+        num_queries=max(row["num_queries"] for row in standing.means.values()),
+    )
 
 
 def _auxiliary(means: pl.DataFrame, standing: Standing) -> Iterator[Finding]:

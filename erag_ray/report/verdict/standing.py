@@ -17,16 +17,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import polars as pl
 
 from erag_ray.agreement import TIE_DIGITS
 from erag_ray.report.load import Results
+from erag_ray.report.model import State
 from erag_ray.runs import END_TO_END, REFERENCES
 from erag_ray.scores import score_sign
-
-State = Literal["worse", "equal", "inconclusive", "not compared"]
 
 
 @dataclass(frozen=True, kw_only=True)
