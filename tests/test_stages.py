@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import pathlib
 import sys
@@ -11,8 +12,11 @@ import pytest
 from polars.testing import assert_frame_equal
 from tiny import PASSAGES, Tiny, make_tables, passage_line, table
 
+from erag_ray.evaluate import Settings, settings_of
+from erag_ray.evaluate import stage as evaluating
 from erag_ray.evaluate.stage import RESULTS
-from erag_ray.inputs.stage import INPUT_TABLES
+from erag_ray.inputs.stage import INPUT_TABLES, prepare
+from erag_ray.progress import stage_progress
 from erag_ray.schemas import (
     CORRELATIONS,
     DOCUMENT_OUTPUTS,
@@ -240,3 +244,28 @@ def test_what_cannot_be_known_is_never_taken_for_the_same(tmp_path: pathlib.Path
         assert not unknown.is_current(store)
     store.write(LABELS.empty(), LABELS, made_from=stage().fingerprint)
     assert stage().is_current(store)
+
+
+def test_every_analysis_reads_only_the_settings_that_it_declares(tiny: Tiny, reads_here: list[int]) -> None:
+    asked = tiny.with_config(slices=["known"])
+    make_tables(asked)
+    inputs = prepare(asked.config)
+    evaluation = evaluating._Evaluation(asked.config, inputs, TableStore(asked.config.out))
+    # what several results share is made before; its settings are those of the draws
+    assert evaluation.predicted
+    assert evaluation.cell_columns
+    assert evaluation.slices.height
+    for analysis in evaluating.ANALYSES:
+        read = set[str]()
+
+        class Recorded(Settings):
+            def __getattribute__(self, name: str, read: set[str] = read) -> object:
+                read.add(name)
+                return super().__getattribute__(name)
+
+        fields = {field.name for field in dataclasses.fields(Settings)}
+        evaluation.settings = Recorded(**{name: getattr(settings_of(asked.config), name) for name in fields})
+        with stage_progress(analysis.schema.name, show=False) as at:
+            parts = list(analysis.make(evaluation, at))
+        assert parts
+        assert read & fields <= {*analysis.settings, "slices"}, analysis.schema.name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 import polars as pl
 
@@ -60,48 +61,93 @@ from erag_ray.schemas import (
 from erag_ray.stages import Append, Stage, digests, ensure, stale
 from erag_ray.store import TableStore, as_frame
 
-OF_LABELS: Mapping[TableSchema, Sequence[str]] = {
-    PER_QUERY: ("depths", "measures", "cutoffs", "threshold", "ideals"),
-}
-"""Tables made from labels, and the settings that each depends on."""
-MakeTable = Callable[[Sequence[DatasetColumns], Settings], pl.DataFrame]
-MakeSliced = Callable[[Sequence[DatasetColumns], pl.DataFrame, Settings], pl.DataFrame]
-OF_VALUES: Mapping[TableSchema, tuple[MakeTable, Sequence[str]]] = {
-    MEANS: (means, ("num_resamples", "confidence", "seed")),
-    CORRELATIONS: (
-        correlations,
-        ("statistics", "num_resamples", "confidence", "num_permutations", "seed"),
+Parts = Iterable[pl.DataFrame]
+RESAMPLED, TESTED = ("num_resamples", "confidence", "seed"), ("confidence",)
+OF_COLUMNS = (PER_QUERY, UTILITY, QUERIES)
+OF_SLICES = (*OF_COLUMNS, CELLS, SLICES)
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A result that follows from sealed tables.
+
+    Attributes:
+        schema: of its table.
+        sources: the tables that it is made from.
+        settings: names of the `Settings` that it depends on.
+        make: -> the parts of its table.
+        is_predicted: an auxiliary label stands in for what the reader was not asked.
+    """
+
+    schema: TableSchema
+    sources: Sequence[TableSchema]
+    settings: Sequence[str]
+    make: Callable[[_Evaluation, StageProgress], Parts]
+    is_predicted: bool = False
+
+
+def _by_dataset(
+    make: Callable[..., pl.DataFrame], columns: str = "columns", *more: str
+) -> Callable[[_Evaluation, StageProgress], Parts]:
+    """Return how a table is made dataset by dataset, of columns and further attributes of the evaluation."""
+
+    def parts(made_from: _Evaluation, at: StageProgress) -> Parts:
+        arguments = [getattr(made_from, name) for name in (*more, "settings")]
+        for dataset in at.each(getattr(made_from, columns), "datasets"):
+            yield make([dataset], *arguments)
+
+    return parts
+
+
+def _per_query(made_from: _Evaluation, at: StageProgress) -> Parts:
+    frames = made_from.labels, made_from.inputs.runs, made_from.eligible, made_from.inputs.queries
+    facts = made_from.tables.read(FACT_LABELS) if made_from.uses_facts else None
+    return at.each(per_query_parts(*frames, made_from.settings, facts), "parts")
+
+
+def _cells(made_from: _Evaluation, at: StageProgress) -> Parts:
+    eligible = made_from.eligible.get("erag", _NONE_ELIGIBLE)
+    frames = made_from.labels, made_from.utility, made_from.inputs.runs
+    return [cells(*frames, eligible, made_from.settings.threshold)]
+
+
+ANALYSES = (
+    Analysis(
+        PER_QUERY,
+        (LABELS, QUERIES, PROVENANCE, RUNS),
+        ("depths", "measures", "cutoffs", "threshold", "ideals"),
+        _per_query,
     ),
-    COMPARISONS: (comparisons, ("confidence",)),
-    CONTRASTS: (contrasts, ("statistics", "num_resamples", "confidence", "seed")),
-    BEST_DEPTHS: (best_depths, ("confidence",)),
-    AUXILIARY_MEANS: (auxiliary_means, ("num_resamples", "confidence", "seed")),
-}
-"""Tables made from values of lists and utility, how, and the settings that each depends on."""
-WITH_ESTIMATES = (MEANS, COMPARISONS, AUXILIARY_MEANS)
-"""Those in which an auxiliary label stands in for what the reader was not asked."""
-OF_CELLS: Mapping[TableSchema, tuple[MakeTable, Sequence[str]]] = {
-    CELL_COMPARISONS: (cell_comparisons, ("confidence",)),
-    COMPLEMENTS: (complements, ("confidence",)),
-}
-"""Tables made from cells, as `OF_VALUES`."""
-OF_SLICES: Mapping[TableSchema, tuple[MakeSliced, Sequence[str]]] = {
-    CELL_SHARES: (cell_shares, ("slices", "confidence")),
-    SLICE_MEANS: (slice_means, ("slices", "num_resamples", "confidence", "seed")),
-    SLICE_COMPARISONS: (slice_comparisons, ("slices", "confidence")),
-}
-"""Tables made from cells (CELL_SHARES) or from values and utility, by slice too; as `OF_VALUES`."""
-SOURCES: Mapping[TableSchema, Sequence[TableSchema]] = {
-    **dict.fromkeys(OF_LABELS, (LABELS, QUERIES, PROVENANCE, RUNS)),
-    **dict.fromkeys(OF_VALUES, (PER_QUERY, UTILITY, QUERIES)),
-    CELLS: (LABELS, UTILITY, RUNS),
-    **dict.fromkeys(OF_CELLS, (CELLS, QUERIES)),
-    CELL_SHARES: (CELLS, SLICES, QUERIES),
-    **dict.fromkeys((SLICE_MEANS, SLICE_COMPARISONS), (PER_QUERY, UTILITY, CELLS, SLICES, QUERIES)),
-}
-"""Each result, and the tables that it is made from."""
-RESULTS = tuple(schema for schema in SOURCES if schema != AUXILIARY_MEANS)
-"""Tables that evaluation always makes of labels and utility, in the order in which it makes them."""
+    Analysis(MEANS, OF_COLUMNS, RESAMPLED, _by_dataset(means, "predicted"), is_predicted=True),
+    Analysis(
+        CORRELATIONS, OF_COLUMNS, ("statistics", "num_permutations", *RESAMPLED), _by_dataset(correlations)
+    ),
+    Analysis(COMPARISONS, OF_COLUMNS, TESTED, _by_dataset(comparisons, "predicted"), is_predicted=True),
+    Analysis(CONTRASTS, OF_COLUMNS, ("statistics", *RESAMPLED), _by_dataset(contrasts)),
+    Analysis(BEST_DEPTHS, OF_COLUMNS, TESTED, _by_dataset(best_depths)),
+    Analysis(CELLS, (LABELS, UTILITY, RUNS), ("threshold",), _cells),
+    Analysis(CELL_COMPARISONS, (CELLS, QUERIES), TESTED, _by_dataset(cell_comparisons, "cell_columns")),
+    Analysis(COMPLEMENTS, (CELLS, QUERIES), TESTED, _by_dataset(complements, "cell_columns")),
+    Analysis(
+        CELL_SHARES,
+        (CELLS, SLICES, QUERIES),
+        ("slices", *TESTED),
+        _by_dataset(cell_shares, "cell_columns", "slices"),
+    ),
+    Analysis(SLICE_MEANS, OF_SLICES, ("slices", *RESAMPLED), _by_dataset(slice_means, "columns", "slices")),
+    Analysis(
+        SLICE_COMPARISONS,
+        OF_SLICES,
+        ("slices", *TESTED),
+        _by_dataset(slice_comparisons, "columns", "slices"),
+    ),
+    Analysis(
+        AUXILIARY_MEANS, OF_COLUMNS, RESAMPLED, _by_dataset(auxiliary_means, "predicted"), is_predicted=True
+    ),
+)
+"""All results, in the order in which they are made; a new one is a function and a line here."""
+RESULTS = tuple(analysis.schema for analysis in ANALYSES if analysis.schema != AUXILIARY_MEANS)
+"""Tables that evaluation always makes of labels and utility."""
 
 
 def settings_of(config: JobConfig) -> Settings:
@@ -136,8 +182,8 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
     check_made(tables, LABELS, "annotate", label_settings(config, inputs.datasets))
     check_made(tables, UTILITY, "end_to_end", end_to_end_settings(config, inputs.datasets))
     evaluation = _Evaluation(config, inputs, tables)
-    wanted = [*RESULTS, *([AUXILIARY_MEANS] if config.auxiliary else [])]
-    same = [schema.name for schema in wanted if not evaluation.make(schema)]
+    wanted = [one for one in ANALYSES if config.auxiliary or one.schema != AUXILIARY_MEANS]
+    same = [analysis.schema.name for analysis in wanted if not evaluation.make(analysis)]
     if not config.auxiliary:
         tables.folder.delete_folder(AUXILIARY_MEANS.name)
     if same:
@@ -145,79 +191,55 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
 
 
 class _Evaluation:
-    """The tables that follow from LABELS and UTILITY; each is made only where it does not stand there already."""
+    """The tables and columns that results are made from; each is made only where it does not stand there already."""
 
     def __init__(self, config: JobConfig, inputs: Inputs, tables: TableStore) -> None:
         self.config, self.inputs, self.tables = config, inputs, tables
         self.settings = settings_of(config)
         with stage_progress("loading labels", show=config.progress):
-            self.labels, self.used = tables.read(LABELS), tables.read(UTILITY)
+            self.labels, self.utility = tables.read(LABELS), tables.read(UTILITY)
 
-    def make(self, schema: TableSchema) -> bool:
+    def make(self, analysis: Analysis) -> bool:
         """Make and seal a table; return False where it is current."""
-        keys = self._keys(schema)
+        schema, keys, sources = analysis.schema, [*analysis.settings], [*analysis.sources]
         names = list(self.settings.statistics) if "statistics" in keys else []
-        if schema in OF_LABELS:
-            measures = self.settings.measures or ()
-            names += [*self.config.annotators, *scores_of(self.inputs.queries), *measures]
+        samples: dict[str, object] = {}
+        if schema == PER_QUERY:
+            names += [
+                *self.config.annotators,
+                *scores_of(self.inputs.queries),
+                *(self.settings.measures or ()),
+            ]
+            sources += [FACT_LABELS] * self.uses_facts
+            # questions without documents depend on the samples, of which LABELS know nothing
+            samples = sample_settings(self.config)
+        if analysis.is_predicted and self.settings.auxiliary:
+            keys.append("auxiliary")
         with stage_progress(schema.name, show=self.config.progress) as at:
             stage = Stage(
                 name=schema.name,
                 tables=[schema],
-                settings={key: getattr(self.settings, key) for key in keys} | self._samples(schema),
-                sources=digests(self.tables, self._sources(schema)),
+                settings={key: getattr(self.settings, key) for key in keys} | samples,
+                sources=digests(self.tables, sources),
                 names=names,
-                make=functools.partial(self._make, schema, at),
+                make=functools.partial(self._sealed, analysis, at),
             )
             return ensure(stage, self.tables)
 
-    def _sources(self, schema: TableSchema) -> Sequence[TableSchema]:
-        of_facts = [FACT_LABELS] if schema == PER_QUERY and self._uses_facts else []
-        return [*SOURCES[schema], *of_facts]
-
-    def _samples(self, schema: TableSchema) -> dict[str, object]:
-        """Return the samples that questions without documents depend on, of which LABELS know nothing."""
-        return sample_settings(self.config) if schema in OF_LABELS else {}
+    def _sealed(self, analysis: Analysis, at: StageProgress, append: Append) -> Mapping[str, object]:
+        parts = analysis.make(self, at)
+        if analysis.schema != PER_QUERY:
+            # values of lists are many; other tables are sealed as one part
+            parts = [pl.concat([as_frame(analysis.schema.empty()), *parts])]
+        for part in parts:
+            append(analysis.schema, part)
+        if analysis.schema == AUXILIARY_MEANS:
+            return {"notes": list(auxiliary_notes(self.predicted, str(self.settings.auxiliary)))}
+        return {"notes": evaluation_notes(self.config)} if analysis.schema == PER_QUERY else {}
 
     @property
-    def _uses_facts(self) -> bool:
+    def uses_facts(self) -> bool:
         return uses(self.config.annotators, "facts")
-
-    def _make(self, schema: TableSchema, at: StageProgress, append: Append) -> Mapping[str, object]:
-        for part in self._parts(schema, at):
-            append(schema, part)
-        if schema == AUXILIARY_MEANS:
-            return {"notes": list(auxiliary_notes(self._estimated_columns, str(self.settings.auxiliary)))}
-        return {"notes": evaluation_notes(self.config)} if schema == PER_QUERY else {}
-
-    def _keys(self, schema: TableSchema) -> Sequence[str]:
-        """The settings that a table depends on."""
-        if schema == CELLS:
-            return ("threshold",)
-        makers = {**OF_VALUES, **OF_CELLS, **OF_SLICES}
-        keys = OF_LABELS[schema] if schema in OF_LABELS else makers[schema][1]
-        return [*keys, "auxiliary"] if schema in WITH_ESTIMATES and self.settings.auxiliary else keys
-
-    def _parts(self, schema: TableSchema, at: StageProgress) -> Iterable[pl.DataFrame]:
-        if schema == CELLS:
-            eligible = self._eligible.get("erag", _NONE_ELIGIBLE)
-            return [cells(self.labels, self.used, self.inputs.runs, eligible, self.settings.threshold)]
-        if schema in OF_LABELS:
-            arguments = self.labels, self.inputs.runs, self._eligible, self.inputs.queries, self.settings
-            fact_labels = self.tables.read(FACT_LABELS) if self._uses_facts else None
-            return at.each(per_query_parts(*arguments, fact_labels), "parts")
-        is_of_cells = schema in OF_CELLS or schema == CELL_SHARES
-        datasets = self._cell_columns if is_of_cells else self._columns
-        if schema in WITH_ESTIMATES:
-            datasets = self._estimated_columns
-        parts = [self._part(schema, one) for one in at.each(datasets, "datasets")]
-        return [_one_table(schema, parts)]
-
-    def _part(self, schema: TableSchema, dataset: DatasetColumns) -> pl.DataFrame:
-        """A table's rows of one dataset."""
-        if schema in OF_SLICES:
-            return OF_SLICES[schema][0]([dataset], self._slices, self.settings)
-        return {**OF_VALUES, **OF_CELLS}[schema][0]([dataset], self.settings)
 
     @functools.cached_property
     def _applicable(self) -> dict[str, pl.Series]:
@@ -225,39 +247,44 @@ class _Evaluation:
         return {name: applicable_queries(name, evidence)["query_id"] for name in self.config.annotators}
 
     @functools.cached_property
-    def _eligible(self) -> dict[str, pl.DataFrame]:
+    def eligible(self) -> dict[str, pl.DataFrame]:
+        """Annotator -> its `eligible_questions`."""
         samples = {name: sampled_queries(self.config, name, self.inputs.queries) for name in self._applicable}
         return {
             name: eligible_questions(
-                name, queries.filter(_is_in(self._applicable[name])), self.labels, self.used
+                name, queries.filter(_is_in(self._applicable[name])), self.labels, self.utility
             )
             for name, queries in samples.items()
         }
 
     @functools.cached_property
-    def _columns(self) -> list[DatasetColumns]:
+    def columns(self) -> list[DatasetColumns]:
+        """The values of lists and the utilities, by dataset."""
         values = self.tables.read_parts(PER_QUERY)
-        return by_dataset(values, self.used, self.inputs.queries, self.settings)
+        return by_dataset(values, self.utility, self.inputs.queries, self.settings)
 
     @functools.cached_property
-    def _estimated_columns(self) -> list[DatasetColumns]:
+    def predicted(self) -> list[DatasetColumns]:
+        """The same with the estimates of an auxiliary label, if there is one."""
         auxiliary = self.settings.auxiliary
         if auxiliary is None:
-            return self._columns
-        eligible = {name: frame["query_id"] for name, frame in self._eligible.items()}
-        eligible[END_TO_END] = self.used["query_id"].unique()
-        return [with_estimates(dataset, auxiliary, self._applicable, eligible) for dataset in self._columns]
+            return self.columns
+        eligible = {name: frame["query_id"] for name, frame in self.eligible.items()}
+        eligible[END_TO_END] = self.utility["query_id"].unique()
+        return [with_estimates(dataset, auxiliary, self._applicable, eligible) for dataset in self.columns]
 
     @functools.cached_property
     def _cells(self) -> pl.DataFrame:
         return self.tables.read(CELLS)
 
     @functools.cached_property
-    def _cell_columns(self) -> list[DatasetColumns]:
+    def cell_columns(self) -> list[DatasetColumns]:
+        """The cells, by dataset."""
         return cell_columns(self._cells, self.inputs.queries, self.settings)
 
     @functools.cached_property
-    def _slices(self) -> pl.DataFrame:
+    def slices(self) -> pl.DataFrame:
+        """SLICES of all slices of the job."""
         return all_slices(self.inputs.slices, self._cells, self.settings.slices)
 
 
@@ -266,10 +293,6 @@ _NONE_ELIGIBLE = pl.DataFrame(schema={"query_id": pl.String, "reader": pl.String
 
 def _is_in(query_ids: pl.Series) -> pl.Expr:
     return pl.col("query_id").is_in(query_ids.implode())
-
-
-def _one_table(schema: TableSchema, parts: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    return pl.concat([as_frame(schema.empty()), *parts])
 
 
 def check_made(tables: TableStore, schema: TableSchema, job: str, wanted: Mapping[str, object]) -> None:
