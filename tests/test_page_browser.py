@@ -256,6 +256,48 @@ def test_filters_leave_what_they_name(visit: Visit) -> None:
     expect(page.locator("table.questions tbody tr .harm").first).to_be_visible()
 
 
+def test_questions_that_one_run_gets_better_than_another_are_found(visit: Visit) -> None:
+    page = visit.open("questions", "#view=questions")
+    names = page.get_by_label("Better with").locator("option").all_inner_texts()[1:]
+    page.get_by_label("Better with").select_option(label=names[0])
+    # one run alone says nothing
+    expect(page.locator("#matches .count")).to_contain_text("120 questions")
+    page.get_by_label("than with").select_option(label=names[1])
+    expect(page.locator("#matches .count")).to_contain_text(" of 120 questions")
+    heads = page.locator("#matches thead th").all_inner_texts()
+    places = [next(at for at, head in enumerate(heads) if head.startswith(name)) for name in names[:2]]
+    rows = page.locator("#matches tbody tr").all()
+    assert rows
+    for row in rows[:10]:
+        cells = row.locator("td").all_inner_texts()
+        first, second = (float(cells[at].split()[0]) for at in places)
+        assert first > second
+
+
+def test_a_table_can_be_saved_for_a_spreadsheet(browser: Browser, tmp_path: pathlib.Path) -> None:
+    columns = (Column("run", Format.NAME), Column("score", Format.NUMBER))
+    rows = (
+        (Value(value="=SUM(A1)"), Value(0.5, 0.25, 0.75, note="n=4")),
+        (Value(value='a "b", c'), Value(-1.5)),
+        (Value(value="nothing"), Value(reason="why")),
+    )
+    table = Table(name="runs", title="Runs", columns=columns, rows=rows)
+    store = TableStore(str(tmp_path / "out"))
+    opened = Visit(browser, write_page(store.folder, report_of("Which?", table), None))
+    page = opened.open()
+    with page.expect_download() as saved:
+        page.locator("[data-part=runs] button.csv").click()
+    assert saved.value.suggested_filename == "runs.csv"
+    text = pathlib.Path(saved.value.path()).read_text(encoding="utf-8-sig")
+    assert text.splitlines() == [
+        "run,score,score interval,score note",
+        '\'=SUM(A1),0.5,"[0.250, 0.750]",n=4',
+        '"a ""b"", c",-1.5,,',
+        "nothing,,,",
+    ]
+    assert opened.problems == []
+
+
 def test_keys_move_open_and_leave(visit: Visit) -> None:
     page = visit.open("questions", "#view=questions")
     for key in ("j", "j", "ArrowDown", "k"):

@@ -74,6 +74,30 @@
   const valueOf = cell => cell === null ? null : typeof cell === "string" ? cell : cell.v ?? null;
   const textOf = cell => cell === null ? "" : typeof cell === "string" ? cell : [cell.t, cell.i, cell.n].filter(Boolean).join(" ");
 
+  /** A field of a CSV file; a text that a spreadsheet would take for a formula gets a ' before it. */
+  function csvField(value) {
+    if (value === null || value === undefined) return "";
+    if (typeof value === "number") return String(value);
+    const text = /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value);
+    return /[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
+  }
+
+  /** Rows as CSV: each column's value, and its interval and note in columns of their own where it has any. */
+  function csvOf(columns, rows) {
+    const parts = columns.map((_, number) => ["i", "n"].filter(part => rows.some(row => row[number]?.[part])));
+    const names = { i: "interval", n: "note" };
+    const head = columns.flatMap((column, number) => [column.name, ...parts[number].map(part => `${column.name} ${names[part]}`)]);
+    const lines = rows.map(row => row.flatMap((cell, number) => [valueOf(cell), ...parts[number].map(part => cell?.[part])]));
+    return [head, ...lines].map(line => line.map(csvField).join(",")).join("\r\n") + "\r\n";
+  }
+
+  function save(name, text) {
+    const url = URL.createObjectURL(new Blob(["\ufeff", text], { type: "text/csv" }));
+    const link = el("a", { href: url, download: `${name}.csv` });
+    link.click();
+    URL.revokeObjectURL(url);
+  }
+
   class Table {
     constructor(container, data) {
       this.container = container;
@@ -177,6 +201,8 @@
         numRows ? "" : el("p", { class: "empty" }, this.data.rows.length ? "No row matches." : "No rows."),
         numShown < numRows ? el("button", { type: "button", class: "more", on: { click: () => { this.isWhole = true; this.draw(); } } }, `Show all ${numRows} rows`) : "",
         reasons.length ? el("ol", { class: "reasons" }, reasons.map(reason => el("li", {}, isolated(reason)))) : "",
+        this.data.rows.length ? el("button", { type: "button", class: "csv", title: "All rows that the filter leaves, for a spreadsheet",
+          on: { click: () => save(this.data.name, csvOf(this.data.columns, this.rows())) } }, "CSV") : "",
         meanings.length ? el("details", { class: "meanings" }, el("summary", {}, "What the columns mean"),
           el("dl", {}, meanings.map(column => el("div", {}, el("dt", {}, isolated(column.name)), el("dd", {}, isolated(column.meaning)))))) : "",
       );
@@ -310,9 +336,12 @@
     const dataset = state.get("dataset"), cell = state.get("cell"), run = state.get("run");
     const slices = Object.keys(index.slice_values).map(name => [name, state.get(`slice.${name}`)]).filter(pair => pair[1] !== null);
     const selected = run === null ? null : [about.runs.indexOf(run)];
+    const pair = ["better", "than"].map(name => about.runs.indexOf(state.get(name)));
+    const better = pair.includes(-1) ? null : pair;
     const chosen = all.filter(question => {
       if (dataset !== null && index.dataset[question] !== dataset) return false;
       if (words.length && !words.every(word => index.search[question].includes(word))) return false;
+      if (better && !(index.values[question][better[0]] > index.values[question][better[1]] && index.values[question][better[1]] !== null)) return false;
       if (state.has("differ") && !(index.spread[question] > 0)) return false;
       if (state.has("disagree") && !index.disagree[question]) return false;
       if (state.has("harm") && !index.harmed[question]) return false;
@@ -363,7 +392,7 @@
 
   let listSignature = null, matches = [];
 
-  const LIST_KEYS = ["q", "dataset", "cell", "run", "differ", "disagree", "harm", "sort", "page"];
+  const LIST_KEYS = ["q", "dataset", "cell", "run", "better", "than", "differ", "disagree", "harm", "sort", "page"];
   const listState = () => [...state].filter(([name]) => LIST_KEYS.includes(name) || name.startsWith("slice.")).map(pair => pair.join("=")).sort().join("&");
 
   function drawQuestions() {
@@ -392,6 +421,7 @@
       el("label", { class: "wide" }, el("span", {}, "Search"), search),
       datasets.length > 1 ? choice("Dataset", "dataset", datasets, "all") : "",
       index.cell_names.length ? [choice("Cell", "cell", index.cell_names, "any"), choice("of run", "run", about.runs, "any run")] : "",
+      about.runs.length > 1 ? [choice("Better with", "better", about.runs, "any run"), choice("than with", "than", about.runs, "any run")] : "",
       Object.entries(index.slice_values).map(([name, values]) => choice(name, `slice.${name}`, [...values].sort(collator.compare), "all")),
       el("div", { class: "toggles" },
         about.runs.length > 1 ? toggle("Runs differ most", "differ", "Only questions with different scores of runs, the largest difference first") : "",
@@ -427,7 +457,7 @@
     }
     if (column.text) return el("td", { class: `text faint ${column.key}` }, isolated(column.of(question)));
     const number = column.position === undefined ? -1 : index.cells[question][column.position];
-    const cell = number === -1 || number === undefined ? "" : el("span", { class: "cell" }, index.cell_names[number]);
+    const cell = number === -1 || number === undefined ? "" : el("span", { class: `cell ${index.cell_names[number]}` }, index.cell_names[number]);
     const value = column.of(question);
     return el("td", { class: `number${column.position === undefined ? " faint" : value >= about.threshold ? " high" : ""}` }, score(value), cell);
   }
@@ -540,7 +570,7 @@
   function outcome(answer, cell) {
     if (!answer) return MISSING;
     return [el("span", { class: `value${answer.value >= about.threshold ? " high" : ""}` }, score(answer.value)), " ",
-      cell ? el("span", { class: "cell" }, cell) : "",
+      cell ? el("span", { class: `cell ${cell}` }, cell) : "",
       quoted(answer.output)];
   }
   const quoted = output => output === null ? "" : el("q", { class: output.trim() ? "" : "void", dir: "auto" }, output.trim() ? output : "(empty)");
