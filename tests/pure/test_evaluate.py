@@ -11,7 +11,6 @@ import pytest
 from evaluated import (
     correlations,
     everywhere,
-    means,
     measured,
     numbered,
     queries,
@@ -29,7 +28,6 @@ from erag_ray.schemas import (
     REQUESTS,
     RESPONSES,
     RUNS,
-    UTILITY,
     conform,
 )
 
@@ -155,12 +153,6 @@ def test_documents_with_one_hash_are_told_apart(monkeypatch: pytest.MonkeyPatch)
     assert values_of(BINARY).equals(expected)
 
 
-def test_cut_offs_beyond_the_depth_are_left_out_and_the_depth_is_added() -> None:
-    made = values_of(BINARY, depths=[2, 3], cutoffs=[1, 3, 10], measures=["P"])
-    pairs = set(made.select("depth", "cutoff").unique().rows())
-    assert pairs == {(2, 1), (2, 2), (3, 1), (3, 3)}
-
-
 GRADED = {"q1": {"a": 0.4, "b": 0.6, "c": 0.9, "d": 0.0, "e": 0.0}, "q2": {"a": 0.0}}
 
 
@@ -182,17 +174,6 @@ def test_measures_asked_for_are_taken_as_they_are() -> None:
 
 
 # --- means ---
-
-
-def no_utility() -> pl.DataFrame:
-    return pl.DataFrame(UTILITY.empty())
-
-
-def test_a_column_without_any_judgement_has_no_mean() -> None:
-    row = means(measured({("r", "A", 2): [None, None]}), no_utility(), numbered(2), settings()).row(
-        0, named=True
-    )
-    assert (row["mean"], row["low"], row["num_queries"], row["num_dropped"]) == (None, None, 0, 2)
 
 
 # --- correlations ---
