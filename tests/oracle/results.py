@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-
 from oracle import chance
 from oracle.chance import Draws, Flips, Values, at, known
 from oracle.inputs import World
@@ -272,12 +271,14 @@ def _estimate(row: Values, predictor: Values, places: list[int]) -> Estimate:
     x = (auxiliary / width if width else 0 * auxiliary).tolist()
     x = [one - chance.mean(x) for one in x]
     read = [
-        (at, one, value) for at, (one, value) in enumerate(zip(x, values, strict=True)) if value is not None
+        (number, one, value)
+        for number, (one, value) in enumerate(zip(x, values, strict=True))
+        if value is not None
     ]
     labels, probability = [value for _, _, value in read], len(read) / len(places)
 
     def line(without: int) -> tuple[float, float]:
-        others = [(one, value) for at, one, value in read if at != without]
+        others = [(one, value) for number, one, value in read if number != without]
         if len(others) < 20:
             return 0.0, 0.0
         count, sum_x, sum_y = (
