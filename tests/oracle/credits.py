@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-
 from oracle import chance
 from oracle.cells import cells_of, slices_of
 from oracle.readings import Readings, Row

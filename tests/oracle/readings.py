@@ -10,7 +10,6 @@ import pathlib
 from typing import Any
 
 import polars as pl
-
 from oracle.inputs import World, normal, tokens
 
 NO_PASSAGES, GOLD = "no_passages", "gold_passages"
