@@ -243,10 +243,10 @@ def test_filters_leave_what_they_name(visit: Visit) -> None:
     expect(page.locator("#matches .count")).to_contain_text("60 of 120")
     page.get_by_label("hops").select_option("2")
     expect(page.locator("#matches .count")).to_contain_text("20 of 120")
-    page.get_by_label("Cell").select_option("combined")
+    page.get_by_label("Cell").select_option(label="only together")
     page.get_by_label("of run").select_option("dense")
     for cell in page.locator("table.questions tbody tr td:nth-child(4) .cell").all_inner_texts():
-        assert cell == "combined"
+        assert cell == "only together"
     page.goto(visit.url + "#view=questions")
     page.get_by_role("button", name="Runs differ most").click()
     expect(page.locator("#matches .count")).to_contain_text("of 120")

@@ -5,6 +5,21 @@
   const NO_PASSAGES = "no_passages", GOLD_PASSAGES = "gold_passages";
   const REFERENCES = { [NO_PASSAGES]: "closed book", [GOLD_PASSAGES]: "gold passages" };
   const MISSING = "–";
+  // a cell in words, and what it says
+  const CELLS = {
+    found: ["found", "A document is enough, and so is the list"],
+    kept: ["known, kept", "The reader knows the answer without documents, and keeps it"],
+    distracted: ["lost in the list", "A document was enough, the list lost it"],
+    distracted_known: ["known, lost in the list", "The reader knows the answer and a document was enough, the list lost it"],
+    combined: ["only together", "Only the list was enough, no document alone"],
+    list_only: ["known, only together", "The reader knows the answer; only the list was enough, no document alone"],
+    lost: ["known, lost", "The reader knows the answer without documents, and not with any"],
+    missing: ["not found", "Nothing was enough: no document, not the list, not the reader alone"],
+  };
+  const cellOf = name => {
+    const [words, meaning] = CELLS[name] ?? [name, null];
+    return el("span", { class: `cell ${name}`, title: meaning }, words);
+  };
   const $ = id => document.getElementById(id);
 
   /** An element; children are elements or texts, `on` holds listeners, other properties are attributes. */
@@ -377,11 +392,11 @@
   }
   const defaultSort = () => state.has("differ") ? "spread~d" : state.has("disagree") ? "disagree~d" : "";
 
-  function choice(label, name, values, everything) {
+  function choice(label, name, values, everything, textOf = value => value) {
     const now = state.get(name);
     const select = el("select", { on: { change: () => go({ [name]: select.value === "" ? null : select.value.slice(1), page: null }) } },
       el("option", { value: "" }, everything),
-      values.map(value => el("option", { value: `=${value}`, selected: value === now }, value)));
+      values.map(value => el("option", { value: `=${value}`, selected: value === now }, textOf(value))));
     return el("label", {}, el("span", {}, label), select);
   }
 
@@ -420,7 +435,7 @@
     return el("form", { class: "filters", on: { submit: event => event.preventDefault() } },
       el("label", { class: "wide" }, el("span", {}, "Search"), search),
       datasets.length > 1 ? choice("Dataset", "dataset", datasets, "all") : "",
-      index.cell_names.length ? [choice("Cell", "cell", index.cell_names, "any"), choice("of run", "run", about.runs, "any run")] : "",
+      index.cell_names.length ? [choice("Cell", "cell", index.cell_names, "any", name => CELLS[name]?.[0] ?? name), choice("of run", "run", about.runs, "any run")] : "",
       about.runs.length > 1 ? [choice("Better with", "better", about.runs, "any run"), choice("than with", "than", about.runs, "any run")] : "",
       Object.entries(index.slice_values).map(([name, values]) => choice(name, `slice.${name}`, [...values].sort(collator.compare), "all")),
       el("div", { class: "toggles" },
@@ -457,7 +472,7 @@
     }
     if (column.text) return el("td", { class: `text faint ${column.key}` }, isolated(column.of(question)));
     const number = column.position === undefined ? -1 : index.cells[question][column.position];
-    const cell = number === -1 || number === undefined ? "" : el("span", { class: `cell ${index.cell_names[number]}` }, index.cell_names[number]);
+    const cell = number === -1 || number === undefined ? "" : cellOf(index.cell_names[number]);
     const value = column.of(question);
     return el("td", { class: `number${column.position === undefined ? " faint" : value >= about.threshold ? " high" : ""}` }, score(value), cell);
   }
@@ -570,7 +585,7 @@
   function outcome(answer, cell) {
     if (!answer) return MISSING;
     return [el("span", { class: `value${answer.value >= about.threshold ? " high" : ""}` }, score(answer.value)), " ",
-      cell ? el("span", { class: `cell ${cell}` }, cell) : "",
+      cell ? cellOf(cell) : "",
       quoted(answer.output)];
   }
   const quoted = output => output === null ? "" : el("q", { class: output.trim() ? "" : "void", dir: "auto" }, output.trim() ? output : "(empty)");
