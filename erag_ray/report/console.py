@@ -29,8 +29,9 @@ MAX_ENTRY_LINES = 4
 MAX_HEAD, MAX_TEXT, MIN_NAME = 24, 40, 12
 """Widths in characters before wrapping: of a header over numbers, of text, and the minimum for a name."""
 INDENT = "  "
+FEW_DATASETS = 2
 BESIDE_A_TABLE = ("certainty", "depth", "missing", "cost")
-"""Topics that are printed below a leaderboard; of the others only warnings."""
+"""Topics that are printed below a leaderboard of more datasets; of the others only warnings."""
 
 
 def open_console() -> rich.console.Console:
@@ -82,7 +83,9 @@ def _head(verdict: Verdict, console: rich.console.Console) -> list[rich.text.Tex
 
 
 def _without_tabled(verdict: Verdict) -> Verdict:
-    """Leave out the question, which stands above the leaderboard, and what is not about runs, and count that."""
+    """Leave out the question, which stands above the leaderboard; of many datasets also what is not about runs."""
+    if len(verdict.datasets) <= FEW_DATASETS:
+        return replace(verdict, question="")
     datasets = [
         replace(one, findings=tuple(f for f in one.findings if f.is_warning or f.topic in BESIDE_A_TABLE))
         for one in verdict.datasets

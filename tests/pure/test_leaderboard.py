@@ -89,6 +89,8 @@ def test_the_console_has_the_table_below_the_question_and_counts_what_it_leaves_
     assert "labels agree" not in "\n".join(lines)
     assert lines.count("  not settled with 160 questions") == lines.count("  Warning: cut") == 5
     assert "on labels, and why: 5 more statements in the report" in lines
+    few = dataclasses.replace(made, verdict=Verdict(question="Which retriever?", datasets=datasets[:2]))
+    assert printed(few, width).count("labels agree") == 2
     many = tuple(dataset_of(f"dataset{number}", *runs) for number in range(30))
     made = dataclasses.replace(made, verdict=Verdict(question="Which retriever?", datasets=many))
     lines = printed(made, width).splitlines()

@@ -242,7 +242,8 @@ def test_labels_are_sorted_by_the_run_that_they_put_first() -> None:
     assert said(none, "label") == ["labels (P@2) that put another run first: provenance (B)"]
     (trust,) = said(one, "trust")
     assert re.sub(r" \[.*?\]", "", trust) == (
-        "agreement of P@2 with end-to-end (tau, A): erag .77 of at most .77, provenance .33 of at most .33"
+        "eRAG's label predicts the answers best (P@2, lists of A): tau .77 of at most .77; then provenance .33 of at "
+        "most .33 (not settled)"
     )
 
 
@@ -421,13 +422,14 @@ def test_labels_of_which_less_is_better_and_those_over_other_questions_are_apart
     ]
     (trust,) = said(one, "trust")
     assert re.search(r"distracting -?\.\d+ \[.*\] \(less is better\)", trust)
-    assert trust.index("erag 1.00") < trust.index("distracting")
+    assert trust.index("tau 1.00") < trust.index("distracting")
 
 
 def test_equal_agreements_and_missing_scores_are_no_order() -> None:
     utility = {("A", 2): scores(0.7, 40, 0), ("B", 2): scores(0.2, 40, 1)}
     (trust,) = said(of_one(tables_of(utility, {"erag": utility, "usable": utility})), "trust")
-    assert " = usable 1.00" in trust
+    assert "then usable 1.00" in trust
+    assert "(as good)" in trust
     few = {
         ("A", 2): [1.0] * 40,
         ("B", 2): [None] * 39 + [1.0],

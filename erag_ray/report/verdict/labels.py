@@ -88,8 +88,8 @@ def agreement_of_labels(results: Results, standing: Standing) -> Iterator[Findin
         )
         if rows:
             symbol = STATISTIC_NAMES.get(statistic, statistic)
-            text = f"agreement of P@{standing.deepest} with end-to-end ({symbol}, {standing.runs[0]}): "
-            yield Finding(topic="trust", text=text + _ordered(rows[:NUM_AGREEMENTS], results))
+            head = f"(P@{standing.deepest}, lists of {standing.runs[0]}): {symbol}"
+            yield Finding(topic="trust", text=_ordered(rows[:NUM_AGREEMENTS], head, results))
             return
     for why in correlations["reason"].drop_nulls().head(1):
         text = f"no label's agreement with end-to-end is shown: {why}"
@@ -101,16 +101,18 @@ def _oriented(row: Mapping[str, Any]) -> float:
     return float(row["value"]) * agreement_sign(row["annotator"], row["measure"], row["score"])
 
 
-def _ordered(rows: Sequence[Mapping[str, Any]], results: Results) -> str:
-    """Format agreements, highest first; ``>`` if neighbours differ significantly (Holm), ``=`` if they are equal."""
+def _ordered(rows: Sequence[Mapping[str, Any]], head: str, results: Results) -> str:
+    """Format agreements, highest first, each with what is known of it against the one before (Holm)."""
     neighbours = list(itertools.pairwise(rows))
     p_values = holm(np.array([_p_of_contrast(*pair, results.contrasts) for pair in neighbours]))
-    text = _agreement(rows[0])
+    name = "eRAG" if rows[0]["annotator"] == "erag" else rows[0]["annotator"]
+    best = " best" if neighbours else ""
+    parts = [f"{name}'s label predicts the answers{best} {head} {_agreement(rows[0])}"]
     for (row, following), p in zip(neighbours, p_values, strict=True):
         is_equal = round(_oriented(row) - _oriented(following), 10) == 0
-        sign = " > " if p <= results.alpha else " = " if is_equal else ", "
-        text += sign + _agreement(following)
-    return text + (" (>: significant)" if " > " in text else "")
+        known = "significantly worse" if p <= results.alpha else "as good" if is_equal else "not settled"
+        parts.append(f"then {following['annotator']} {_agreement(following)} ({known})")
+    return "; ".join(parts)
 
 
 def _p_of_contrast(row: Mapping[str, Any], following: Mapping[str, Any], contrasts: pl.DataFrame) -> float:
@@ -127,7 +129,7 @@ def _p_of_contrast(row: Mapping[str, Any], following: Mapping[str, Any], contras
 
 
 def _agreement(row: Mapping[str, Any]) -> str:
-    value = f"{row['annotator']} {_with_interval(row['value'], row['low'], row['high'], 2)}"
+    value = _with_interval(row["value"], row["low"], row["high"], 2)
     if agreement_sign(row["annotator"], row["measure"], row["score"]) < 0:
         return f"{value} (less is better)"
     return value if row["ceiling"] is None else f"{value} of at most {_number(row['ceiling'], 2)}"
@@ -139,18 +141,15 @@ def failures_of_labels(shares: pl.DataFrame, standing: Standing) -> Iterator[Fin
     rows = best.drop_nulls("share")
     rates = {row["cell"]: row for row in rows.filter(pl.col("cell").is_in(list(RATES))).iter_rows(named=True)}
     parts = [
-        f"{_share(rates[rate])} of {text}"
+        text.format(_share(rates[rate]))
         for rate, text in (
-            ("combined_given_list", "answered questions have no document that suffices alone"),
-            (
-                "distracted_given_alone",
-                "questions with a document that suffices are not answered from the list",
-            ),
+            ("combined_given_list", "only the list was enough for {} of the answered questions"),
+            ("distracted_given_alone", "the list lost {} of those for which a document was enough"),
         )
         if rate in rates
     ]
     if parts:
-        yield Finding(topic="trust", text=", ".join(parts))
+        yield Finding(topic="trust", text="; ".join(parts))
 
 
 def _share(row: Mapping[str, Any]) -> str:
