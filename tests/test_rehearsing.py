@@ -78,7 +78,7 @@ def test_after_a_sample_it_says_what_the_rest_takes(
     costs = store.read(COSTS).with_columns(device_seconds=pl.lit(3600.0), peak_memory_bytes=pl.lit(2**30))
     store.write(costs, COSTS)
     if not counts_tokens:
-        monkeypatch.setattr(rehearsing, "prompt_tokens", lambda plan: None)
+        monkeypatch.setattr(rehearsing, "prompt_tokens", lambda prompts: None)
     capsys.readouterr()
     job(tiny.with_config(dry_run=True, price_per_hour=100.0))
     told = capsys.readouterr().err

@@ -182,7 +182,7 @@ def evaluate(config: JobConfig, inputs: Inputs) -> None:
     check_made(tables, LABELS, "annotate", label_settings(config, inputs.datasets))
     check_made(tables, UTILITY, "end_to_end", end_to_end_settings(config, inputs.datasets))
     evaluation = _Evaluation(config, inputs, tables)
-    wanted = [one for one in ANALYSES if config.auxiliary or one.schema != AUXILIARY_MEANS]
+    wanted = [one for one in ANALYSES if config.auxiliary or one.schema in RESULTS]
     same = [analysis.schema.name for analysis in wanted if not evaluation.make(analysis)]
     if not config.auxiliary:
         tables.folder.delete_folder(AUXILIARY_MEANS.name)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from erag_ray.config import JobConfig
-from erag_ray.planning import ModelPlan, StagePlan, prompt_tokens
+from erag_ray.planning import ModelPlan, StagePlan, prompt_tokens, sampled_prompts
 from erag_ray.schemas import COSTS
 from erag_ray.stages import JOB_STAGES
 from erag_ray.store import Folder, TableStore, as_frame
@@ -44,7 +44,7 @@ def _of_model(config: JobConfig, plan: ModelPlan, costs: pl.DataFrame) -> str:
         return f"how long this takes is not known: {first}"
     names = ("num_reader_calls", "num_prompt_tokens", "device_seconds")
     calls, tokens, seconds = (float(rows[name].to_numpy().sum()) for name in names)
-    count, per_request = plan.new.height, prompt_tokens(plan)
+    count, per_request = plan.new.height, prompt_tokens(sampled_prompts(plan))
     # a model that counts no tokens has none in its costs
     factor = per_request * count / tokens if per_request and tokens else count / calls
     hours = seconds * factor / HOUR

@@ -15,6 +15,7 @@ from erag_ray.planning.plan import (
     plan_stage,
     preview,
     prompt_tokens,
+    sampled_prompts,
 )
 from erag_ray.planning.uses import check_reader
 
@@ -35,4 +36,5 @@ __all__ = [
     "preview",
     "prompt_tokens",
     "ranked_lists",
+    "sampled_prompts",
 ]

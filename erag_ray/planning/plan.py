@@ -373,11 +373,11 @@ def preview(plan: StagePlan, *, show: bool = False) -> Iterator[str]:
 
 def _estimate(plan: ModelPlan) -> str:
     """Estimate tokens and truncation from evenly spaced pending requests."""
-    prompts, num_sampled = _sampled(plan), min(NUM_SAMPLED, plan.new.height)
+    prompts, num_sampled = sampled_prompts(plan), min(NUM_SAMPLED, plan.new.height)
     to_run, num_unrendered = f"{plan.new.height:,} requests to run", num_sampled - len(prompts)
     if not prompts:
         return f"{to_run}; of {num_sampled} sampled requests none can be rendered"
-    tokens = prompt_tokens(plan)
+    tokens = prompt_tokens(prompts)
     if tokens is None:
         return f"{to_run}; the model does not count its tokens"
     unrendered = f"; {num_unrendered} more cannot be rendered" if num_unrendered else ""
@@ -390,15 +390,15 @@ def _estimate(plan: ModelPlan) -> str:
     )
 
 
-def _sampled(plan: ModelPlan) -> Sequence[Rendered]:
+def sampled_prompts(plan: ModelPlan) -> Sequence[Rendered]:
     """Return the prompts of evenly spaced pending requests, without those that cannot be rendered."""
     sampled = PendingRequests(plan.make_requests(spread(plan.new, NUM_SAMPLED)), plan.forms)
     return render_isolated(plan.model, sampled[:])
 
 
-def prompt_tokens(plan: ModelPlan) -> float | None:
-    """Return the mean length of the prompts of sampled pending requests; None if the model counts no tokens."""
-    counts = [prompt.num_tokens for prompt in _sampled(plan) if prompt.num_tokens is not None]
+def prompt_tokens(prompts: Sequence[Rendered]) -> float | None:
+    """Return the mean length of prompts in tokens; None if the model counts none."""
+    counts = [prompt.num_tokens for prompt in prompts if prompt.num_tokens is not None]
     return sum(counts) / len(counts) if counts else None
 
 

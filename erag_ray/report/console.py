@@ -16,7 +16,7 @@ import rich.table
 import rich.text
 from rich.cells import cell_len
 
-from erag_ray.report.formats import compact_text_of, one_line, text_of
+from erag_ray.report.formats import compact_text_of, counted, one_line, text_of
 from erag_ray.report.model import Column, Finding, Format, Report, Table, Verdict
 from erag_ray.report.values import tables_of
 from erag_ray.report.verdict.leaderboard import leaderboard
@@ -91,7 +91,8 @@ def _without_tabled(verdict: Verdict) -> Verdict:
         for one in verdict.datasets
     ]
     before, after = (sum(len(one.findings) for one in part) for part in (verdict.datasets, datasets))
-    more = Finding(topic="label", text=f"on labels, and why: {before - after} more statements in the report")
+    left_out = counted(before - after, "more statement")
+    more = Finding(topic="label", text=f"on labels, and why: {left_out} in the report")
     findings = (*verdict.findings, *[more] * (after < before))
     return Verdict(question="", datasets=tuple(datasets), findings=findings)
 

@@ -142,7 +142,7 @@ def read(config: dict[str, Any], name: str) -> pl.DataFrame:
 
 
 def differences(config: dict[str, Any], computed: dict[str, list[Row]]) -> list[str]:
-    """What differs between the sealed tables and those computed here."""
+    """Return what differs between the sealed tables and those computed here."""
     sealed = sealed_tables(config)
     found = [f"{name}: the oracle does not know this table" for name in sealed if name not in TABLES]
     for name in filter(TABLES.__contains__, sealed):

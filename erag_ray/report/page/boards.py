@@ -9,11 +9,11 @@ from typing import Any
 from erag_ray.report.formats import counted, number, with_interval
 from erag_ray.report.model import DatasetVerdict, RankedRun, Verdict
 from erag_ray.report.values import part_name
+from erag_ray.report.verdict.leaderboard import SIGNS
 from erag_ray.runs import REFERENCE_NAMES
 
 MAX_RUNS = 12
 """Runs that are drawn; the others stand in the tables."""
-SAYS = {"equal": "equal to it", "inconclusive": "not settled", "worse": "significantly worse"}
 
 
 def boards(verdict: Verdict) -> list[dict[str, Any]]:
@@ -62,7 +62,7 @@ def _drawn(run: RankedRun, top: float) -> dict[str, Any]:
         "name": run.name,
         "mean": run.mean,
         "state": run.state,
-        "says": SAYS.get(run.state, run.state),
+        "says": SIGNS[run.state][1],
         "at": _percent(run.mean, top),
         "left": left,
         "width": round(right - left, 2),

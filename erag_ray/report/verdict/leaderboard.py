@@ -5,13 +5,13 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from erag_ray.report.model import Column, DatasetVerdict, Format, RankedRun, Table, Value
+from erag_ray.report.model import Column, DatasetVerdict, Format, RankedRun, State, Table, Value
+from erag_ray.report.tables.overview import MAX_RUNS
 from erag_ray.report.values import across, names, plain
 from erag_ray.report.verdict.standing import Standing
 from erag_ray.runs import REFERENCE_NAMES
 
-MAX_RUNS = 8
-"""Runs that have a column."""
+FIGURES = ("mean", "low", "high")
 SIGNS: Mapping[str, tuple[str, str]] = {
     "leads": ("*", "leads"),
     "equal": ("=", "equal to it"),
@@ -24,16 +24,15 @@ SIGNS: Mapping[str, tuple[str, str]] = {
 
 def ranking(standing: Standing) -> tuple[RankedRun, ...]:
     """Return the runs of a dataset, best first, then the reader without and with the gold passages."""
-    states = {rival.run: rival.state for rival in standing.rivals}
-    known = bool(standing.sign) and not standing.is_useless
-    ranked = []
-    for run, row in standing.means.items():
-        state = "leads" if run in standing.leaders else states.get(run, "not compared")
-        if run in REFERENCE_NAMES or not known:
-            state = "reference" if run in REFERENCE_NAMES else "not compared"
-        ranked.append(RankedRun(name=run, mean=row["mean"], low=row["low"], high=row["high"], state=state))
-    order = [*standing.runs, *REFERENCE_NAMES]
-    return tuple(sorted(ranked, key=lambda run: order.index(run.name)))
+    states: dict[str, State] = dict.fromkeys(REFERENCE_NAMES, "reference")
+    if standing.sign and not standing.is_useless:
+        states |= {rival.run: rival.state for rival in standing.rivals}
+        states |= dict.fromkeys(standing.leaders, "leads")
+    return tuple(
+        RankedRun(name=run, state=states.get(run, "not compared"), **{name: row[name] for name in FIGURES})
+        for run in (*standing.runs, *REFERENCE_NAMES)
+        if (row := standing.means.get(run)) is not None
+    )
 
 
 def leaderboard(datasets: Sequence[DatasetVerdict]) -> Table | None:
@@ -64,11 +63,9 @@ def leaderboard(datasets: Sequence[DatasetVerdict]) -> Table | None:
         title="End-to-end score",
         columns=(
             *names("dataset"),
-            *(
-                Column("questions", Format.COUNT),
-                Column("score", Format.TEXT),
-                Column("documents", Format.COUNT),
-            ),
+            Column("questions", Format.COUNT),
+            Column("score", Format.TEXT),
+            Column("documents", Format.COUNT),
             *(Column(run) for run in shown),
             *(Column(REFERENCE_NAMES[name]) for name in references),
         ),
