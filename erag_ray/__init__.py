@@ -10,7 +10,7 @@ The core, in import order:
 masking, errors, uris, logs, termination, schemas, user_code, registry, numba_jit, process_memory, ownership, store,
 progress, sharded_tasks, model_sources, config, scores, output_tables, measures, agreement, stages, files,
 passages, datasets, runs, requests, kinds, models, annotators, cluster, inputs, planning, inference, extensions,
-retrieve, labels, evaluate, report, retrieval_measures, comparison, cli, api.
+parts, retrieve, labels, analyses, report, comparison, cli, api.
 """
 
 from __future__ import annotations

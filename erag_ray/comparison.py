@@ -11,7 +11,8 @@ import rich.console
 
 from erag_ray.config import JobConfig
 from erag_ray.datasets import Dataset
-from erag_ray.extensions import further_lists, installed, requested
+from erag_ray.errors import JobError
+from erag_ray.extensions import further_lists, requested
 from erag_ray.inputs import Inputs, dry_run_config, prepare
 from erag_ray.logs import say, warn
 from erag_ray.retrieve.stage import make_runs
@@ -36,7 +37,8 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
     if config.dry_run:
         config = dry_run_config(config)
     inputs = prepare(config, check_reader)
-    from erag_ray.evaluate import evaluate, export
+    from erag_ray.analyses.evaluation import evaluate
+    from erag_ray.analyses.export import export
     from erag_ray.inference import estimate_cost, run_stage
     from erag_ray.labels import judge_outputs, label, preview_judgements, score_end_to_end
     from erag_ray.planning import plan_stage, preview
@@ -56,13 +58,13 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
     score_end_to_end(config, inputs, finished)
     for extension in extensions:
         extension.score(config, inputs, finished)
-    evaluate(config, inputs)
-    for extension in installed():
-        extension.evaluate(config, inputs)
+    failures = evaluate(config, inputs)
     export(config, inputs)
     report(config, console or open_console())
     for extension in extensions:
         extension.finish(config)
+    if failures:
+        raise JobError("; ".join(failures))
 
 
 def label_documents(config: JobConfig) -> None:

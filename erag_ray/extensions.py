@@ -7,7 +7,7 @@ An entry point has the name of the key of `JobConfig` that asks for it (field me
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -16,7 +16,7 @@ from erag_ray.config import NEEDS_EXTENSION, JobConfig
 from erag_ray.errors import InputError
 from erag_ray.logs import say
 from erag_ray.registry import find_instance, plugins
-from erag_ray.schemas import TABLES, TableSchema
+from erag_ray.schemas import TableSchema
 
 if TYPE_CHECKING:
     from erag_ray.inference import Finished
@@ -35,13 +35,11 @@ class Extension:
 
     Attributes:
         name: for messages.
-        tables: what it seals in ``out``, and the report may read.
+        tables: what it seals in ``out`` besides the tables of its analyses.
         check: before anything else; raises InputError.
         lists: job and inputs -> purpose -> lists of documents (query_id, doc_ids) to be answered.
         score: job, inputs and finished requests -> sealed tables; runs where its key asks for it.
-        evaluate: job and inputs -> sealed tables that follow from those; also runs where nothing asks for it, to
-            invalidate tables of an earlier job.
-        parts: tables by name, dataset and runs in order -> tables and figures of the report.
+        analyses: its results (`analyses.Analysis`), after those of the core.
         list_values: a table of values of documents in a list, shown on the page, and its column with their names.
         finish: after the report.
     """
@@ -51,8 +49,7 @@ class Extension:
     check: Callable[[JobConfig], None] = _nothing
     lists: Callable[[JobConfig, Inputs], Mapping[str, pl.DataFrame]] = lambda config, inputs: {}
     score: Callable[[JobConfig, Inputs, Finished], None] = _nothing
-    evaluate: Callable[[JobConfig, Inputs], None] = _nothing
-    parts: Callable[[Mapping[str, pl.DataFrame], str, Sequence[str]], Iterable[Any]] = lambda *_: ()
+    analyses: Sequence[Any] = ()
     list_values: tuple[TableSchema, str] | None = None
     finish: Callable[[JobConfig], None] = _nothing
 
@@ -98,11 +95,6 @@ def further_lists(config: JobConfig, inputs: Inputs) -> dict[str, pl.DataFrame]:
     """
     parts = (extension.lists(config, inputs) for extension in requested(config))
     return {purpose: lists for part in parts for purpose, lists in part.items()}
-
-
-def all_tables() -> dict[str, TableSchema]:
-    """Return the tables of the core and of all extensions, by name."""
-    return TABLES | {schema.name: schema for extension in installed() for schema in extension.tables}
 
 
 def _load(key: str) -> Extension:

@@ -1,8 +1,8 @@
-"""Arrow schemas and keys of all tables, and ``conform``, which checks tables at the boundaries of rooms.
+"""Arrow schemas and keys of tables, and ``conform``, which checks tables at the boundaries of rooms.
 
 Ids are strings. ``rank`` is 1-based and defines the order. A null value means "not judged": it is never 0 and
-never NaN. Non-nullable columns have no nulls. To add a table, define its `TableSchema` here and add it to `TABLES`;
-tables of an extra are defined in its folder.
+never NaN. Non-nullable columns have no nulls. The tables of an analysis are defined with it; those of an extra in its
+folder.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def table_schema(name: str, key: str, **columns: pa.DataType) -> TableSchema:
     return TableSchema(name=name, columns=pa.schema(fields), key=tuple(key.split()))
 
 
-def _of_slices(name: str, whole: TableSchema) -> TableSchema:
+def of_slices(name: str, whole: TableSchema) -> TableSchema:
     """Return the schema of a table by slice, with the columns slice and value added."""
     names = [pa.field(column, STRING, nullable=False) for column in ("slice", "value")]
     return TableSchema(
@@ -185,152 +185,6 @@ LIST_TOKENS = table_schema(
     num_prompt_tokens=COUNT,
 )
 """Length of the prompt with each list of UTILITY, including the reference runs."""
-PER_QUERY = table_schema(
-    "per_query",
-    "reader score annotator query_id run_id depth measure cutoff ideal",
-    reader=STRING,
-    score=STRING,
-    annotator=STRING,
-    query_id=STRING,
-    run_id=STRING,
-    depth=RANK,
-    measure=STRING,
-    cutoff=RANK,
-    ideal=STRING,
-    value_=VALUE,
-)
-MEANS = table_schema(
-    "means",
-    "dataset reader score annotator run_id depth measure cutoff ideal",
-    dataset=STRING,
-    reader=STRING,
-    score=STRING,
-    annotator=STRING,
-    run_id=STRING,
-    depth=RANK,
-    measure=STRING,
-    cutoff=RANK,
-    ideal=STRING,
-    mean_=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    num_queries=COUNT,
-    num_dropped=COUNT,
-)
-# means with and without the auxiliary label, where the reader answers a sample of the questions
-AUXILIARY_MEANS = table_schema(
-    "auxiliary_means",
-    "dataset reader score annotator run_id depth measure cutoff ideal",
-    dataset=STRING,
-    reader=STRING,
-    score=STRING,
-    annotator=STRING,
-    run_id=STRING,
-    depth=RANK,
-    measure=STRING,
-    cutoff=RANK,
-    ideal=STRING,
-    auxiliary=STRING,
-    mean=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    mean_read=VALUE,
-    low_read_=VALUE,
-    high_read_=VALUE,
-    lambda_=VALUE,
-    correlation_=VALUE,
-    num_read=COUNT,
-    num_queries=COUNT,
-)
-CORRELATIONS = table_schema(
-    "correlations",
-    "dataset reader score annotator over run_id depth measure cutoff ideal statistic",
-    dataset=STRING,
-    reader=STRING,
-    score=STRING,
-    annotator=STRING,
-    over=STRING,
-    run_id=STRING,
-    depth=RANK,
-    measure=STRING,
-    cutoff=RANK,
-    ideal=STRING,
-    statistic=STRING,
-    value_=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    ceiling_=VALUE,
-    p_value_=VALUE,
-    num_queries=COUNT,
-    num_runs=COUNT,
-    num_dropped=COUNT,
-    num_varied=COUNT,
-    reason_=STRING,
-)
-COMPARISONS = table_schema(
-    "comparisons",
-    "dataset reader score annotator run_a run_b depth measure cutoff ideal",
-    dataset=STRING,
-    reader=STRING,
-    score=STRING,
-    annotator=STRING,
-    run_a=STRING,
-    run_b=STRING,
-    depth=RANK,
-    measure=STRING,
-    cutoff=RANK,
-    ideal=STRING,
-    difference_=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    p_value_=VALUE,
-    low_adjusted_=VALUE,
-    high_adjusted_=VALUE,
-    p_adjusted_=VALUE,
-    effect_size_=VALUE,
-    detectable_=VALUE,
-    num_needed_=COUNT,
-    num_queries=COUNT,
-    num_dropped=COUNT,
-    reason_=STRING,
-)
-# difference in agreement with utility between the measures of two annotators
-CONTRASTS = table_schema(
-    "contrasts",
-    "dataset reader score annotator_a annotator_b run_id depth measure cutoff ideal statistic",
-    dataset=STRING,
-    reader=STRING,
-    score=STRING,
-    annotator_a=STRING,
-    annotator_b=STRING,
-    run_id=STRING,
-    depth=RANK,
-    measure=STRING,
-    cutoff=RANK,
-    ideal=STRING,
-    statistic=STRING,
-    difference_=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    p_value_=VALUE,
-    num_queries=COUNT,
-    num_dropped=COUNT,
-)
-# depth that serves the reader best, and its gain over the largest depth
-BEST_DEPTHS = table_schema(
-    "best_depths",
-    "dataset reader score run_id",
-    dataset=STRING,
-    reader=STRING,
-    score=STRING,
-    run_id=STRING,
-    depth=RANK,
-    deepest=RANK,
-    difference_=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    num_queries=COUNT,
-)
 # values of questions at a path of their records, or other properties, to report them separately
 SLICES = table_schema("slices", "query_id slice", query_id=STRING, slice=STRING, value=STRING)
 # gold answers of a question that each say another thing, with their accepted forms
@@ -346,84 +200,6 @@ FACT_LABELS = table_schema(
     fact=RANK,
     label_=VALUE,
 )
-# effect of a list of documents on the reader, see evaluate.CELLS_MEANING
-CELLS = table_schema(
-    "cells",
-    "reader score run_id query_id depth",
-    reader=STRING,
-    score=STRING,
-    run_id=STRING,
-    query_id=STRING,
-    depth=RANK,
-    alone_=FLAG,
-    list_=FLAG,
-    closed_book_=FLAG,
-    cell_=STRING,
-)
-"""``alone``: one of the first ``depth`` documents suffices; ``list``: the list of all of them suffices;
-``closed_book``: the reader needs no document. Null: not judged."""
-# shares among all questions (slice ""), or among those of a slice; two rows are rates, see evaluate.RATES
-CELL_SHARES = table_schema(
-    "cell_shares",
-    "dataset reader score run_id depth slice value cell",
-    dataset=STRING,
-    reader=STRING,
-    score=STRING,
-    run_id=STRING,
-    depth=RANK,
-    slice=STRING,
-    value=STRING,
-    cell=STRING,
-    share_=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    num_positive=COUNT,
-    num_queries=COUNT,
-    num_dropped=COUNT,
-)
-CELL_COMPARISONS = table_schema(
-    "cell_comparisons",
-    "dataset reader score cell run_a run_b depth",
-    dataset=STRING,
-    reader=STRING,
-    score=STRING,
-    cell=STRING,
-    run_a=STRING,
-    run_b=STRING,
-    depth=RANK,
-    difference_=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    p_value_=VALUE,
-    low_adjusted_=VALUE,
-    high_adjusted_=VALUE,
-    p_adjusted_=VALUE,
-    effect_size_=VALUE,
-    detectable_=VALUE,
-    num_needed_=COUNT,
-    num_queries=COUNT,
-    num_dropped=COUNT,
-    reason_=STRING,
-)
-# what one run retrieves and the other does not, see evaluate.COMPLEMENT_QUANTITIES
-COMPLEMENTS = table_schema(
-    "complements",
-    "dataset reader score run_a run_b depth quantity",
-    dataset=STRING,
-    reader=STRING,
-    score=STRING,
-    run_a=STRING,
-    run_b=STRING,
-    depth=RANK,
-    quantity=STRING,
-    share_=VALUE,
-    low_=VALUE,
-    high_=VALUE,
-    num_queries=COUNT,
-    num_dropped=COUNT,
-)
-SLICE_MEANS = _of_slices("slice_means", MEANS)
-SLICE_COMPARISONS = _of_slices("slice_comparisons", COMPARISONS)
 # outputs of a reader by kind of list (depth 0: no documents): counts, and share and score of the majority answer
 OUTPUTS = table_schema(
     "outputs",
@@ -469,18 +245,6 @@ JUDGEMENTS = table_schema(
     num_unusable=COUNT,
     num_not_asked=COUNT,
 )
-# measures of runs without a reader; cutoff 0: the measure has no cutoff
-RETRIEVAL_MEASURES = table_schema(
-    "retrieval_measures",
-    "dataset run_id measure cutoff",
-    dataset=STRING,
-    run_id=STRING,
-    measure=STRING,
-    cutoff=RANK,
-    value_=VALUE,
-    num_queries=COUNT,
-    num_dropped=COUNT,
-)
 COSTS = table_schema(
     "costs",
     "stage job model",
@@ -515,29 +279,18 @@ TABLES = {
         DOCUMENT_OUTPUTS,
         LIST_OUTPUTS,
         LIST_TOKENS,
-        PER_QUERY,
-        MEANS,
-        AUXILIARY_MEANS,
-        CORRELATIONS,
-        COMPARISONS,
-        CONTRASTS,
-        BEST_DEPTHS,
         SLICES,
         FACTS,
         FACT_LABELS,
-        CELLS,
-        CELL_SHARES,
-        CELL_COMPARISONS,
-        COMPLEMENTS,
-        SLICE_MEANS,
-        SLICE_COMPARISONS,
         OUTPUTS,
         COMMON_OUTPUTS,
         JUDGEMENTS,
-        RETRIEVAL_MEASURES,
         COSTS,
     )
 }
+
+OF_STAGES = (REQUESTS, OUTPUTS, COMMON_OUTPUTS, JUDGEMENTS, COSTS)
+"""Tables that each stage with models seals in a folder of its own."""
 
 
 def conform(table: pa.Table | pl.DataFrame, schema: TableSchema, *, unique: bool = True) -> pa.Table:

@@ -12,8 +12,10 @@ from erag_ray.config import JobConfig
 
 
 def main(config: JobConfig) -> None:
-    from erag_ray.evaluate import evaluate, export
-    from erag_ray.extensions import installed, requested
+    from erag_ray.analyses.evaluation import evaluate
+    from erag_ray.analyses.export import export
+    from erag_ray.errors import JobError
+    from erag_ray.extensions import requested
     from erag_ray.inputs import prepared
     from erag_ray.report import open_console, report
 
@@ -21,13 +23,13 @@ def main(config: JobConfig) -> None:
     for extension in extensions:
         extension.check(config)
     inputs = prepared(config)
-    evaluate(config, inputs)
-    for extension in installed():
-        extension.evaluate(config, inputs)
+    failures = evaluate(config, inputs)
     export(config, inputs)
     report(config, open_console())
     for extension in extensions:
         extension.finish(config)
+    if failures:
+        raise JobError("; ".join(failures))
 
 
 if __name__ == "__main__":

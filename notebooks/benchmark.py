@@ -26,8 +26,8 @@ def main(config: BenchmarkConfig) -> None:
     from bench.run import costs_of, run_all
 
     from erag_ray import report
-    from erag_ray.report.figures import svg
-    from erag_ray.report.tables import published_table_2
+    from erag_ray.extras.papers.published import published_table_2
+    from erag_ray.report import svg
     from erag_ray.schemas import COSTS
     from erag_ray.store import Folder, TableStore, new_job_id
 

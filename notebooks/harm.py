@@ -40,6 +40,7 @@ from typing import NamedTuple
 import polars as pl
 import scipy.stats
 
+from erag_ray.analyses.harm import harm_notes
 from erag_ray.annotators import TAIL, unrelated_pairs
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.datasets import load_queries
@@ -55,7 +56,6 @@ from erag_ray.kinds import ANSWER, GOLD_LIKELIHOOD, Kind
 from erag_ray.labels import label
 from erag_ray.passages import Page, load_passages, splitter_named
 from erag_ray.planning import check_reader, plan_lists, plan_stage
-from erag_ray.report.tables import harm_notes
 from erag_ray.schemas import LABELS
 from erag_ray.scores import score_named, score_outputs
 from erag_ray.store import TableStore

@@ -24,7 +24,7 @@ from erag_ray.config import RetrieveConfig, RetrieverConfig
 from erag_ray.extras.world.config import WorldConfig
 from erag_ray.extras.world.files import KNOWLEDGE_SOURCE, file_name, write_world
 from erag_ray.extras.world.tasks import TASKS
-from erag_ray.report import number, with_interval
+from erag_ray.parts.formats import number, with_interval
 from erag_ray.retrieve.stage import retrieve
 
 DEPTHS = [10, 50]

@@ -26,7 +26,7 @@ import polars as pl
 from scipy import stats
 
 from erag_ray.agreement import LabelSample, mean_intervals, powered_values, resample_weights
-from erag_ray.evaluate import estimate_all
+from erag_ray.analyses.auxiliary import estimate_all
 from erag_ray.extras.sequential_test.design import importance, probabilities, rank_weights
 from erag_ray.extras.sequential_test.looks import largest_divisor, rejected
 

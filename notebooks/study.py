@@ -25,25 +25,20 @@ import vl_convert
 
 from erag_ray.agreement import Interval, holm, resample_weights, resampled_agreement
 from erag_ray.extras.credit import LISTS
-from erag_ray.extras.credit.parts import credit_parts, order_table
+from erag_ray.extras.credit.schemas import CREDIT_AGREEMENT
+from erag_ray.extras.credit.stage import OF_CREDITS, OF_ORDERS
+from erag_ray.parts.model import Column, Figure, Format, Report, Section, Table, Value, Verdict
+from erag_ray.parts.shapes import names, plain, tables_of
 from erag_ray.report import (
     Charts,
-    Column,
-    Figure,
-    Format,
-    Report,
-    Section,
-    Table,
-    Value,
-    Verdict,
+    javascript_bundle,
     load,
-    names,
     parts_as_markdown,
-    plain,
-    tables_of,
+    svg,
+    vega,
+    views_of,
     write_page,
 )
-from erag_ray.report.figures.charts import javascript_bundle, svg, vega
 from erag_ray.store import Folder
 
 Floats = npt.NDArray[np.float64]
@@ -258,7 +253,7 @@ def agreement_figure(agreements: list[Agreement], over: str) -> Figure:
 
 def credit_figure(folders: Iterable[pathlib.Path]) -> Figure | None:
     """Return how labels order the documents of a list by Shapley credit, by dataset; None without such credits."""
-    tables = [load(str(folder)).further["credit_agreement"] for folder in folders]
+    tables = [load(str(folder))[CREDIT_AGREEMENT] for folder in folders]
     chosen = (
         pl.concat(tables)
         .filter(slice="", over=LISTS, credit="shapley", statistic=TAU)
@@ -276,19 +271,12 @@ def credit_figure(folders: Iterable[pathlib.Path]) -> Figure | None:
 
 def parts_of(folder: pathlib.Path, *, orders: bool) -> Iterator[Table | Figure]:
     """Yield the report's tables and figures of credit, or of orders, of a comparison that has them."""
-    results = load(str(folder))
-    for dataset in results.means["dataset"].unique().sort():
-        runs = results.runs["run_id"].unique().sort().to_list()
-        parts: Iterable[Table | Figure] = ()
-        if not orders:
-            parts = credit_parts(
-                results.further["credit_agreement"], results.further["credit_shares"], dataset, runs
-            )
-        elif dataset in results.further["order_effects"]["dataset"]:
-            parts = [order_table(results.further["order_effects"], dataset, runs)]
-        for part in parts:
-            name, title = f"{folder.name}-{part.name}", f"{folder.name}: {part.title}"
-            yield replace(part, name=name, title=title, is_main=True)
+    analyses = OF_ORDERS if orders else OF_CREDITS
+    for view in views_of(load(str(folder))):
+        for part in (part for analysis in analyses for part in analysis.show(view)):
+            if isinstance(part, Table | Figure):
+                name, title = f"{folder.name}-{part.name}", f"{folder.name}: {part.title}"
+                yield replace(part, name=name, title=title, is_main=True)
 
 
 def price_table(folders: Iterable[pathlib.Path]) -> Table:

@@ -25,9 +25,12 @@ import polars as pl
 from scipy import stats
 
 from erag_ray.agreement import Family
-from erag_ray.evaluate import Settings, by_dataset, comparisons, means
-from erag_ray.report import Results
-from erag_ray.report.verdict import Standing, standing
+from erag_ray.analyses.columns import by_dataset
+from erag_ray.analyses.comparisons import COMPARISONS, comparisons
+from erag_ray.analyses.contract import Results
+from erag_ray.analyses.means import MEANS, means
+from erag_ray.analyses.settings import Settings
+from erag_ray.analyses.standing import Standing, standing
 from erag_ray.schemas import QUERIES, UTILITY
 
 SIZES = ((2, 10), (2, 100), (2, 1000), (10, 30), (10, 300), (34, 100), (34, 3000), (200, 50), (200, 300))
@@ -116,9 +119,11 @@ def results_of(answers: Answers) -> Results:
         seed=0,
     )
     datasets = by_dataset([], utility.cast(schema).select(schema.names()), queries, settings)  # type: ignore[arg-type]
-    return Results(
-        means=means(datasets, settings), comparisons=comparisons(datasets, settings), confidence=1 - ALPHA
-    )
+    tables = {
+        "means": means(datasets, settings),
+        "comparisons": comparisons(datasets, settings),
+    }
+    return Results(tables=tables, configs={"means": {"confidence": 1 - ALPHA}})
 
 
 def false_statements(ranked: Standing, rates: Rates) -> Iterator[str]:
@@ -145,10 +150,10 @@ class Counts(NamedTuple):
 def counts_of(simulated: World) -> Counts:
     """Evaluate a world and compare its verdict with the truth."""
     results = results_of(simulated.answers)
-    ranked = standing(results, "d")
+    ranked = standing(results[MEANS], results[COMPARISONS], "d", ALPHA)
     if ranked is None:
         raise ValueError("there are no scores")
-    rows = results.comparisons.drop_nulls("p_value")
+    rows = results[COMPARISONS].drop_nulls("p_value")
     a, b = (
         np.array([simulated.rates[key] for key in rows.select(name, "depth").iter_rows()])
         for name in ("run_a", "run_b")

@@ -13,6 +13,10 @@ import torch
 import transformers
 from tiny import Tiny, make_tables, table
 
+from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.contrasts import CONTRASTS
+from erag_ray.analyses.correlations import CORRELATIONS
+from erag_ray.analyses.means import MEANS
 from erag_ray.annotators import Evidence, annotate
 from erag_ray.config import ReaderConfig, output_settings
 from erag_ray.errors import InputError
@@ -20,7 +24,7 @@ from erag_ray.kinds import ABSTAINS, ANSWER, INSTRUCTION, NO_RESPONSE, instructe
 from erag_ray.planning import check_reader
 from erag_ray.requests import Passage, Response, as_messages, as_text
 from erag_ray.requests.prompts import prompt_named
-from erag_ray.schemas import CONTRASTS, CORRELATIONS, LABELS, MEANS, PER_QUERY, PROVENANCE, RUNS, UTILITY
+from erag_ray.schemas import LABELS, PROVENANCE, RUNS, UTILITY
 
 SEA = Passage("Sea", "The sea is wide.")
 

@@ -28,8 +28,8 @@ from several_datasets import three
 from tiny import Tiny, compare, write_tiny
 from towns import towns
 
+from erag_ray.analyses.every import all_tables
 from erag_ray.config import JobConfig, ReaderConfig
-from erag_ray.extensions import all_tables
 from erag_ray.store import TableStore
 
 FILE = pathlib.Path(__file__).parent / "golden" / "digests.tsv"

@@ -17,8 +17,13 @@ from polars.testing import assert_frame_equal
 from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare
 
 import erag_ray as er
+from erag_ray.analyses.cells import CELLS
+from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.comparisons import COMPARISONS
+from erag_ray.analyses.correlations import CORRELATIONS
+from erag_ray.analyses.means import MEANS
 from erag_ray.errors import InputError, JobError
-from erag_ray.schemas import CELLS, COMPARISONS, CORRELATIONS, LABELS, MEANS, OUTPUTS, PER_QUERY, UTILITY
+from erag_ray.schemas import LABELS, OUTPUTS, UTILITY
 from erag_ray.store import TableStore
 
 TABLES = (LABELS, UTILITY, PER_QUERY, MEANS, CORRELATIONS, COMPARISONS, CELLS)

@@ -21,6 +21,14 @@ from polars.testing import assert_frame_equal
 from tiny import Tiny, make_tables, table, write_tiny
 from towns import towns
 
+from erag_ray.analyses.auxiliary import AUXILIARY_MEANS
+from erag_ray.analyses.cell_shares import CELL_SHARES
+from erag_ray.analyses.cells import CELLS
+from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.comparisons import COMPARISONS
+from erag_ray.analyses.complements import COMPLEMENTS
+from erag_ray.analyses.correlations import CORRELATIONS
+from erag_ray.analyses.means import MEANS
 from erag_ray.annotators import Annotator, Evidence, RequestSpec, every_pair
 from erag_ray.config import JudgeConfig, ReaderConfig
 from erag_ray.errors import InputError
@@ -29,18 +37,7 @@ from erag_ray.extras.gate.comment import report_of
 from erag_ray.extras.gate.config import GateConfig
 from erag_ray.kinds import ANSWER
 from erag_ray.models import register_function
-from erag_ray.schemas import (
-    AUXILIARY_MEANS,
-    CELL_SHARES,
-    CELLS,
-    COMPARISONS,
-    COMPLEMENTS,
-    CORRELATIONS,
-    LABELS,
-    MEANS,
-    PER_QUERY,
-    UTILITY,
-)
+from erag_ray.schemas import LABELS, UTILITY
 
 RUNS = ("a", "b")
 DEPTHS = (1, 3)

@@ -28,7 +28,7 @@ from tiny import RUNS, Tiny, job_command
 
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError
-from erag_ray.report import rows_of_text
+from erag_ray.parts.formats import rows_of_text
 
 
 @pytest.mark.parametrize("apart", [False, pytest.param(True, marks=pytest.mark.slow)])

@@ -14,15 +14,17 @@ import pytest
 from gold import gold_of
 from tiny import Tiny, compare, table
 
+from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.evaluation import evaluate
+from erag_ray.analyses.means import MEANS
 from erag_ray.annotators import Annotator, Evidence, annotate
 from erag_ray.config import KINDS, ReaderConfig
 from erag_ray.errors import InputError
-from erag_ray.evaluate.stage import evaluate
 from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.models import MODELS
 from erag_ray.planning.plan import plan_labels, plan_stage
 from erag_ray.planning.uses import check_reader
-from erag_ray.schemas import LABELS, MEANS, PER_QUERY
+from erag_ray.schemas import LABELS
 from erag_ray.store import TableStore
 
 

@@ -13,12 +13,13 @@ from polars.testing import assert_frame_equal
 from tiny import PASSAGES, RUNS, Tiny, compare, num_reader_calls, table, tables_text
 
 import erag_ray as er
+from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.config import CorpusConfig, RetrieverConfig, parse
 from erag_ray.config.job import JobConfig
 from erag_ray.errors import InputError
 from erag_ray.inputs import prepare, prepared
 from erag_ray.retrieve.stage import make_runs
-from erag_ray.schemas import CORPUS, GOLD, LABELS, LIST_TOKENS, PER_QUERY, UTILITY
+from erag_ray.schemas import CORPUS, GOLD, LABELS, LIST_TOKENS, UTILITY
 from erag_ray.schemas import RUNS as RUN_TABLE
 
 OWN_IDEAL = pl.col("ideal") != "pool"

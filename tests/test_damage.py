@@ -15,19 +15,19 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from given_results import RESULTS
 from tiny import RunJob, Tiny, assert_same, make_tables, results, table
 
 from erag_ray.cli.job import job_folder
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import JobError
-from erag_ray.evaluate.stage import RESULTS
 from erag_ray.inference import stage as reading
 from erag_ray.inference.actor import UNKNOWN, Attempt
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import INPUT_TABLES, prepare
 from erag_ray.models import check_facts
 from erag_ray.planning.plan import plan_stage
-from erag_ray.report import load
+from erag_ray.report.load import load
 from erag_ray.schemas import LABELS, PENDING, QUERIES, UTILITY
 from erag_ray.sharded_tasks import undone
 from erag_ray.store import KEY_COLUMNS, Folder, ResponseStore, write_array, write_mapped

@@ -20,8 +20,8 @@ from erag_ray.extras.papers.dual_labels import dual_labels, dual_probabilities
 from erag_ray.extras.papers.dual_stage import label_twice
 from erag_ray.extras.papers.schemas import DUAL_LABELS
 from erag_ray.files import Diagnostics
+from erag_ray.parts.formats import rows_of_text
 from erag_ray.passages.pages import read_pages
-from erag_ray.report import rows_of_text
 from erag_ray.retrieve.stage import retrieve
 from erag_ray.store import TableStore
 

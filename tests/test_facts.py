@@ -8,10 +8,12 @@ import numpy as np
 import pytest
 from tiny import Tiny, make_tables, num_reader_calls, table
 
+from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.contrasts import CONTRASTS
 from erag_ray.errors import InputError
 from erag_ray.inputs import prepare
 from erag_ray.measures import FactLists, alpha_ndcg
-from erag_ray.schemas import CONTRASTS, FACT_LABELS, LABELS, PER_QUERY
+from erag_ray.schemas import FACT_LABELS, LABELS
 from erag_ray.store import TableStore
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import random
@@ -15,42 +14,29 @@ from typing import Any
 import altair as alt
 import polars as pl
 import pytest
+from given_results import figures_of_dataset, results
 
-from erag_ray.extras.papers.figures import agreement_of_readers, figure_1
-from erag_ray.report.figures import charts
-from erag_ray.report.figures.labels import (
+from erag_ray.analyses.agreement import (
     AGREEMENT,
     CEILING,
     agreement_by_annotator,
     cost_against_agreement,
     requests_by_annotator,
-    shares_by_rank,
 )
-from erag_ray.report.figures.scope import MAX_RUNS, Scope, scope_of
-from erag_ray.report.figures.sections import figures
-from erag_ray.report.figures.utility import (
-    MAX_BARS,
-    NOT_SIGNIFICANT,
-    SIGNIFICANT,
-    gain_by_question,
-    run_differences,
-    utility_by_depth,
-)
-from erag_ray.report.figures.vega_lite import COLORS
-from erag_ray.report.load import Results
-from erag_ray.report.model import Figure, Mark
-from erag_ray.schemas import (
-    COMPARISONS,
-    CORRELATIONS,
-    LABELS,
-    MEANS,
-    QUERIES,
-    REQUESTS,
-    RUNS,
-    UTILITY,
-    TableSchema,
-    conform,
-)
+from erag_ray.analyses.comparisons import COMPARISONS
+from erag_ray.analyses.contract import Results
+from erag_ray.analyses.correlations import CORRELATIONS
+from erag_ray.analyses.means import MEANS, utility_by_depth
+from erag_ray.analyses.order import MAX_RUNS
+from erag_ray.analyses.question_by_question import MAX_BARS, gain_by_question
+from erag_ray.analyses.run_differences import NOT_SIGNIFICANT, SIGNIFICANT, run_differences
+from erag_ray.analyses.scope import Scope, scope_of
+from erag_ray.analyses.useful_documents import shares_by_rank
+from erag_ray.extras.papers.figures import agreement_of_readers, figure_1
+from erag_ray.parts.model import Figure, Mark
+from erag_ray.report import charts
+from erag_ray.report.vega_lite import COLORS
+from erag_ray.schemas import LABELS, QUERIES, REQUESTS, RUNS, UTILITY, TableSchema, conform
 
 HOSTILE = "b</script><img src=x onerror=alert(1)> \"q\" 'r' \\ & \u2028 \u202e[0].x"
 Row = dict[str, Any]
@@ -115,7 +101,7 @@ def test_a_scope_has_the_best_runs_first_by_utility_at_the_largest_depth() -> No
 def test_a_dataset_without_utility_has_no_figures() -> None:
     assert scope_of(means_of(MEANS_OF_TWO), "other", 0.9) is None
     assert scope_of(means_of([mean("A", 1, None)]), "d", 0.9) is None
-    assert figures(Results(means=means_of([]), confidence=0.9), "d") == []
+    assert figures_of_dataset(results(means=means_of([])), "d") == []
 
 
 def test_of_many_runs_the_best_are_shown_and_the_caption_says_so() -> None:
@@ -324,7 +310,7 @@ def correlations_of(values: dict[tuple[str, str, str], float | None], **more: ob
         "depth": 2,
     }
     constant |= {"cutoff": 2, "ideal": "any", "statistic": "kendall_tau_b", "num_queries": 4, "num_runs": 1}
-    return frame(CORRELATIONS, rows, **{**constant, "num_dropped": 0, "num_varied": 2, **more})
+    return frame(CORRELATIONS, rows, **{**constant, "num_dropped": 0, "num_varied": 20, **more})
 
 
 TAUS: dict[tuple[str, str, str], float | None] = {
@@ -460,12 +446,12 @@ def tables_of(first: str = "A") -> Results:
     renamed = {
         name: table.with_columns(pl.col("^run_.*$").replace("A", first)) for name, table in tables.items()
     }
-    return Results(**renamed, confidence=0.95)
+    return results(**renamed)
 
 
 def test_every_figure_of_a_dataset_is_made_in_order() -> None:
-    names = [figure.name for figure in figures(tables_of(), "d")]
-    assert names == ["utility-d", "differences-d", "gain-d", "shares-d", "agreement-d", "cost-d"]
+    names = [figure.name for figure in figures_of_dataset(tables_of(), "d")]
+    assert names == ["utility-d", "differences-d", "gain-d", "agreement-d", "cost-d", "shares-d"]
 
 
 @pytest.mark.parametrize(
@@ -482,8 +468,8 @@ def test_a_table_that_is_not_there_takes_only_its_figures_with_it(gone: str) -> 
         "requests": {"cost"},
     }
     whole = tables_of()
-    without = dataclasses.replace(whole, **{gone: getattr(whole, gone).clear()})
-    before, after = ({figure.name for figure in figures(tables, "d")} for tables in (whole, without))
+    without = results(**{**whole.tables, gone: whole.tables[gone].clear()})
+    before, after = ({figure.name for figure in figures_of_dataset(given, "d")} for given in (whole, without))
     assert {name.removesuffix("-d") for name in before - after} == needs[gone]
 
 
@@ -603,7 +589,7 @@ def test_a_picture_is_xml_that_names_its_runs(form: str) -> None:
 
 
 def test_every_figure_of_a_dataset_with_a_hostile_run_can_be_drawn() -> None:
-    for figure in figures(tables_of(HOSTILE), "d"):
+    for figure in figures_of_dataset(tables_of(HOSTILE), "d"):
         alt.Chart.from_dict(charts.vega(figure))
         ET.fromstring(charts.svg(figure))
 
@@ -661,7 +647,7 @@ def test_the_bundle_defines_vega_embed_and_cannot_end_its_script() -> None:
 
 def test_figures_and_charts_are_imported_without_altair() -> None:
     code = (
-        "import sys, erag_ray.report.figures, erag_ray.report.figures.charts; "
+        "import sys, erag_ray.report.charts; "
         "sys.exit(' '.join({'altair', 'vl_convert'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)

@@ -20,13 +20,14 @@ from tiny import RunJob, Tiny, compare, make_tables
 from towns import towns
 
 from erag_ray.agreement import paired_test
+from erag_ray.analyses.means import MEANS
 from erag_ray.errors import InputError
 from erag_ray.extras.gate import stage as gating
 from erag_ray.extras.gate.comment import report_of
 from erag_ray.extras.gate.config import GateConfig
 from erag_ray.extras.gate.stage import gate
-from erag_ray.report import tables_of
-from erag_ray.schemas import CORPUS, LIST_OUTPUTS, MEANS, QUERIES, RUNS, UTILITY, TableSchema
+from erag_ray.parts.shapes import tables_of
+from erag_ray.schemas import CORPUS, LIST_OUTPUTS, QUERIES, RUNS, UTILITY, TableSchema
 from erag_ray.store import TableStore
 
 NUM_QUESTIONS = 40

@@ -25,6 +25,9 @@ from misbehaving_server import MODEL, Asked, MisbehavingServer, Reply, error_rep
 from served_jobs import PRICES, config_of, runs_here, short_pauses, titles
 from tiny import PASSAGES, QUESTIONS, RUNS, RunJob, Tiny, kilt_line, table, trec_lines
 
+from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.judgements import judgement_warnings
+from erag_ray.analyses.means import MEANS
 from erag_ray.config import JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.errors import InputError
@@ -36,12 +39,11 @@ from erag_ray.inputs.stage import prepare
 from erag_ray.kinds import ANSWER_JUDGE, Case, judge_passages, judgement
 from erag_ray.models import make_model
 from erag_ray.output_tables import SINGLE_DOCUMENT
-from erag_ray.report.tables import judgement_warnings
 from erag_ray.requests import prompts
 from erag_ray.requests.prompts import ACCEPTED, GRADED, as_text
 from erag_ray.requests.request import Passage
 from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES
-from erag_ray.schemas import COSTS, JUDGEMENTS, LABELS, MEANS, PER_QUERY, UTILITY
+from erag_ray.schemas import COSTS, JUDGEMENTS, LABELS, UTILITY
 from erag_ray.scores import SCORES, Scoring, score_outputs
 from erag_ray.store import TableStore
 

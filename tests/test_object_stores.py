@@ -17,6 +17,7 @@ from object_store import KEY, SECRET, Server
 from quiet_ray import ENVIRONMENT
 from tiny import Tiny, compare, job_command, passage_line
 
+from erag_ray.analyses.means import MEANS
 from erag_ray.cli import access as reaching
 from erag_ray.cli.access import check_access
 from erag_ray.config import JobConfig, map_paths
@@ -29,7 +30,7 @@ from erag_ray.ownership import MARKER, read_marker
 from erag_ray.passages import load_passages, make_corpus
 from erag_ray.passages.pages import page_spans, read_pages
 from erag_ray.runs import load_run
-from erag_ray.schemas import CORPUS, LABELS, MEANS, QUERIES, RESPONSES, UTILITY
+from erag_ray.schemas import CORPUS, LABELS, QUERIES, RESPONSES, UTILITY
 from erag_ray.sharded_tasks import do_tasks
 from erag_ray.stages.lock import locked
 from erag_ray.store import (

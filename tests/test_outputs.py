@@ -9,6 +9,9 @@ import pytest
 from evaluated import best_depths, numbered, settings, used
 from tiny import RIGHT, Tiny, compare, table, tables_text
 
+from erag_ray.analyses.best_depths import BEST_DEPTHS
+from erag_ray.analyses.means import MEANS
+from erag_ray.analyses.outputs import output_warnings
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.inference.stage import expected_of, run_stage
@@ -18,18 +21,8 @@ from erag_ray.labels.document_labels import label
 from erag_ray.output_tables import Expected, describe_outputs
 from erag_ray.planning.plan import plan_stage
 from erag_ray.planning.uses import check_reader, use_of
-from erag_ray.report.tables import output_warnings
 from erag_ray.requests.prompts import FAMILIES, VERDICTS
-from erag_ray.schemas import (
-    BEST_DEPTHS,
-    COMMON_OUTPUTS,
-    LABELS,
-    MEANS,
-    OUTPUTS,
-    REQUESTS,
-    RESPONSES,
-    conform,
-)
+from erag_ray.schemas import COMMON_OUTPUTS, LABELS, OUTPUTS, REQUESTS, RESPONSES, conform
 from erag_ray.scores import normalize_answer
 from erag_ray.store import TableStore
 

@@ -21,18 +21,21 @@ from polars.testing import assert_frame_equal
 from search_service import Asked, Reply, serving
 from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, table
 
+from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.retrieval_measures import find_retrieval_measures
 from erag_ray.cli.job import run
 from erag_ray.config import OUTSIDE_KINDS, RetrieveConfig, RetrieverConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.files import Diagnostics
 from erag_ray.logs import on_stderr
-from erag_ray.report import build_report, load, tables_of, verdict
-from erag_ray.retrieval_measures import find_retrieval_measures
+from erag_ray.parts.shapes import tables_of
+from erag_ray.report import build_report
+from erag_ray.report.load import load
 from erag_ray.retrieve.outside import HttpSearch, searching
 from erag_ray.retrieve.run import MadeRun
 from erag_ray.retrieve.stage import make_runs, retrieve
 from erag_ray.runs import GOLD_PASSAGES, load_run
-from erag_ray.schemas import LABELS, PER_QUERY, RETRIEVAL_SECONDS, UTILITY
+from erag_ray.schemas import LABELS, RETRIEVAL_SECONDS, UTILITY
 
 QUERY_OF = {question: query_id for query_id, (question, _, _) in QUESTIONS.items()}
 MODULE = '''
@@ -468,9 +471,7 @@ def test_a_retriever_in_memory_may_bring_its_latencies(
         3.0,
     ]
     results = load(job.config.out)
-    (latencies,) = (
-        one for one in tables_of(build_report(results, verdict(results))) if "latency" in one.name
-    )
+    (latencies,) = (one for one in tables_of(build_report(results)) if "latency" in one.name)
     # utility, median, 95th percentile, questions
     assert [cell.value for cell in latencies.rows[0][2:]] == [1750.0, 2875.0, 6]
     sys.modules.pop("my_timed", None)

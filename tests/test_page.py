@@ -16,13 +16,9 @@ import pytest
 from made_up_folder import READER, Size, write_folder
 from page_reports import HOSTILE, report_of
 
-from erag_ray.report.model import (
-    Column,
-    Format,
-    Table,
-    Value,
-)
-from erag_ray.report.page import PageOptions, write_page
+from erag_ray.analyses.cells import CELLS
+from erag_ray.parts.model import Column, Format, Table, Value
+from erag_ray.report import PageOptions, write_page
 from erag_ray.report.page.payload import packed, table_data
 from erag_ray.report.page.questions import (
     SNIPPET_CHARACTERS,
@@ -34,7 +30,6 @@ from erag_ray.report.page.questions import (
     snippet,
 )
 from erag_ray.schemas import (
-    CELLS,
     CORPUS,
     DOCUMENT_OUTPUTS,
     GOLD,

@@ -12,9 +12,8 @@ from made_up_folder import READER, Size, write_folder
 from page_reports import HOSTILE, report_of
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from erag_ray.report.figures.charts import javascript_bundle, vega
-from erag_ray.report.model import Column, Figure, Format, Table, Value
-from erag_ray.report.page import Charts, PageOptions, write_page
+from erag_ray.parts.model import Column, Figure, Format, Table, Value
+from erag_ray.report import Charts, PageOptions, javascript_bundle, vega, write_page
 from erag_ray.report.page.questions import QuestionOptions, load_questions
 from erag_ray.schemas import CORPUS, LABELS, QUERIES
 from erag_ray.store import TableStore

@@ -10,16 +10,18 @@ import polars as pl
 import pytest
 from tiny import Tiny, compare, table
 
+from erag_ray.analyses.correlations import CORRELATIONS
+from erag_ray.analyses.means import MEANS
+from erag_ray.analyses.order import table_depths
+from erag_ray.analyses.table_1 import agreement_by_depth, agreement_by_reader, table_1
 from erag_ray.config import ReaderConfig
 from erag_ray.errors import InputError
 from erag_ray.extras.papers.config import PapersConfig
 from erag_ray.extras.papers.dual_labels import dual_probabilities
 from erag_ray.extras.papers.schemas import DUAL_LABELS
 from erag_ray.extras.papers.stage import _csv, papers
-from erag_ray.report import rows_of_text, tables_of
-from erag_ray.report.tables import agreement_by_depth, agreement_by_reader, table_1
-from erag_ray.report.tables.curves import table_depths
-from erag_ray.schemas import CORRELATIONS, MEANS
+from erag_ray.parts.formats import rows_of_text
+from erag_ray.parts.shapes import tables_of
 from erag_ray.store import TableStore
 
 TAU = "kendall_tau_b"

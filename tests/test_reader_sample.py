@@ -11,16 +11,20 @@ from conftest import read_here
 from tiny import Tiny, compare, make_tables, table
 from towns import towns
 
+from erag_ray.analyses.auxiliary import AUXILIARY_MEANS
+from erag_ray.analyses.evaluation import evaluate
+from erag_ray.analyses.means import MEANS
 from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig
 from erag_ray.errors import InputError
-from erag_ray.evaluate import evaluate
 from erag_ray.extras.gate import stage as gating
 from erag_ray.extras.gate.comment import report_of as gate_report
 from erag_ray.extras.gate.config import GateConfig
 from erag_ray.inputs import prepare
+from erag_ray.parts.shapes import tables_of
 from erag_ray.planning import check_reader
-from erag_ray.report import build_report, load, tables_of, verdict
-from erag_ray.schemas import AUXILIARY_MEANS, LABELS, MEANS, UTILITY
+from erag_ray.report import build_report
+from erag_ray.report.load import load
+from erag_ray.schemas import LABELS, UTILITY
 from erag_ray.store import TableStore
 
 NUM_QUESTIONS = 200
@@ -74,10 +78,10 @@ def test_the_reader_is_asked_about_the_sample_alone(perfect: Tiny) -> None:
 
 def test_the_report_shows_what_the_auxiliary_adds(perfect: Tiny) -> None:
     results = load(perfect.config.out)
-    said = verdict(results)
+    said = build_report(results).verdict
     (finding,) = [one.text for one in said.datasets[0].findings if "questions were answered" in one.text]
     assert finding.startswith(f"60 of 200 questions were answered; with {CONTAINS} of all, intervals are .")
-    (shown,) = [one for one in tables_of(build_report(results, said)) if one.name.startswith("auxiliary")]
+    (shown,) = [one for one in tables_of(build_report(results)) if one.name.startswith("auxiliary")]
     (row,) = [row for row in shown.rows if [cell.value for cell in row[:2]] == ["good", "end_to_end"]]
     assert row[3].value == pytest.approx(130 / 200)
     labels = table(perfect, LABELS)

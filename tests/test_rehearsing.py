@@ -9,9 +9,10 @@ import polars as pl
 import pytest
 from tiny import Tiny, compare
 
+from erag_ray.analyses.correlations import CORRELATIONS
 from erag_ray.inference import dry_run as rehearsing
 from erag_ray.planning.plan import spread
-from erag_ray.schemas import CORRELATIONS, COSTS
+from erag_ray.schemas import COSTS
 from erag_ray.store import TableStore
 
 ROOT = pathlib.Path(__file__).parents[1]

@@ -30,23 +30,16 @@ from report_texts import (
 from several_datasets import three
 from tiny import PASSAGES, QUESTIONS, RIGHT, RUNS, Tiny, compare, table, tables_text
 
-from erag_ray.report import (
-    Results,
-    markdown,
-    number,
-    open_console,
-    parts_as_markdown,
-    print_report,
-    rows_of_text,
-    show,
-    tables_of,
-    text_of,
-    with_interval,
-)
-from erag_ray.report.formats import compact_text_of
-from erag_ray.report.markdown import INVISIBLE
-from erag_ray.report.model import Column, Format, Table, Value
-from erag_ray.schemas import LIST_TOKENS, MEANS
+from erag_ray.analyses.comparisons import COMPARISONS
+from erag_ray.analyses.contract import Results
+from erag_ray.analyses.correlations import CORRELATIONS
+from erag_ray.analyses.means import MEANS
+from erag_ray.parts.formats import compact_text_of, number, rows_of_text, text_of, with_interval
+from erag_ray.parts.model import Column, Format, Table, Value
+from erag_ray.parts.shapes import tables_of
+from erag_ray.report import open_console, parts_as_markdown, print_report, show
+from erag_ray.report.markdown import INVISIBLE, markdown
+from erag_ray.schemas import LIST_TOKENS
 
 Rows = list[list[str]]
 
@@ -107,7 +100,7 @@ def test_every_row_of_a_table_has_a_cell_for_every_column(tiny: Tiny, reads_here
 def test_a_missing_figure_is_a_dash_and_its_reason_is_counted() -> None:
     constant = {("r", "A", 2): [1, 1, 1, 1], ("r", "B", 2): [1, 1, 1, 1]}
     made = made_up(utility=constant)
-    found = made.correlations
+    found = made[CORRELATIONS]
     text = text_of_all(made)
     # the best agreements are shown twice
     text = re.sub(r"## How well each label agrees.*?(?=\n## |$)", "", text, flags=re.DOTALL)
@@ -116,7 +109,7 @@ def test_a_missing_figure_is_a_dash_and_its_reason_is_counted() -> None:
     counted = [int(count) for count in re.findall(r"every utility is 1\.0 \((\d+) cells?\)", rendered(text))]
     dashes = [cell for rows in over_queries for row in rows[1:] for cell in row if cell == "-"]
     # two runs that are equal and constant have a difference of 0 and no other figure
-    assert made.comparisons.filter(annotator="end_to_end")["p_value"].null_count() == 1
+    assert made[COMPARISONS].filter(annotator="end_to_end")["p_value"].null_count() == 1
     assert sum(counted) == found.filter(over="queries")["value"].null_count()
     assert len(dashes) == 5 + found["value"].null_count()
     assert "nan" not in text.lower()
@@ -438,7 +431,7 @@ def test_why_a_value_is_missing_is_with_the_value() -> None:
         for value in row
         if value.value is None
     }
-    assert reasons == set(made.correlations.filter(over="queries")["reason"].drop_nulls())
+    assert reasons == set(made[CORRELATIONS].filter(over="queries")["reason"].drop_nulls())
 
 
 def test_names_of_parts_are_safe_and_differ() -> None:

@@ -20,21 +20,23 @@ from heavy_packages import HEAVY
 from report_texts import lines_after_the_verdict, printed, report_with, results_of, spoken
 from tiny import Tiny, compare, write_tiny
 
+from erag_ray.analyses.comparisons import COMPARISONS
+from erag_ray.analyses.contract import Results
+from erag_ray.analyses.correlations import CORRELATIONS
+from erag_ray.analyses.every import ANALYSES, all_tables
+from erag_ray.analyses.means import MEANS
 from erag_ray.config import ReportConfig, ReportKeys
 from erag_ray.errors import InputError
-from erag_ray.report import Results, build_report, load, markdown, tables_of, verdict
-from erag_ray.report.load import Empty
-from erag_ray.report.stage import report
-from erag_ray.schemas import COSTS, MEANS, TableSchema
+from erag_ray.parts.shapes import tables_of
+from erag_ray.report import build_report, report
+from erag_ray.report.load import load
+from erag_ray.report.markdown import markdown
+from erag_ray.schemas import COSTS, OF_STAGES, TableSchema
 from erag_ray.store import TableStore
 
 ROOT = pathlib.Path(__file__).parents[1]
-KINDS = {
-    name: field.default_factory
-    for name, field in Results.__dataclass_fields__.items()
-    if isinstance(field.default_factory, Empty)
-}
-OTHERS = [kind for name, kind in KINDS.items() if name != "means" and not kind.optional]
+NEEDED = {schema for one in ANALYSES for schema in one.tables if not one.is_optional}
+OTHERS = sorted(NEEDED - {MEANS}, key=lambda schema: schema.name)
 CUTOFF_NOTE = "cut-offs beyond depth 3, left out: 1 (50)"
 EXPORT_NOTE = "was not written"
 
@@ -109,7 +111,7 @@ def test_the_job_needs_neither_ray_nor_torch_nor_the_inputs(out: pathlib.Path) -
 def test_notes_of_the_config_and_of_the_export_are_sealed(out: pathlib.Path) -> None:
     results = load(str(out))
     assert CUTOFF_NOTE in results.notes
-    assert [note for note in results.export_notes if "the_third" in note and EXPORT_NOTE in note]
+    assert [note for note in results.notes if "the_third" in note and EXPORT_NOTE in note]
     assert results.missing == ()
     assert (results.confidence, results.reader["kind"]) == (0.95, "echo")
     assert [stage["stage"] for stage in results.stages] == ["compare"]
@@ -118,28 +120,28 @@ def test_notes_of_the_config_and_of_the_export_are_sealed(out: pathlib.Path) -> 
     assert EXPORT_NOTE in notes
 
 
-def place_of(out: pathlib.Path, kind: Empty) -> pathlib.Path:
-    return out / ("compare" if kind.of_stages else "") / kind.schema.name
+def place_of(out: pathlib.Path, name: str) -> pathlib.Path:
+    return out / ("compare" if all_tables()[name] in OF_STAGES else "") / name
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("kind", OTHERS, ids=lambda kind: kind.schema.name)
-def test_a_table_that_is_not_there_is_named_and_the_rest_is_shown(out: pathlib.Path, kind: Empty) -> None:
+@pytest.mark.parametrize("name", [schema.name for schema in OTHERS])
+def test_a_table_that_is_not_there_is_named_and_the_rest_is_shown(out: pathlib.Path, name: str) -> None:
     whole = build(str(out))
-    (place_of(out, kind) / "manifest.json").unlink()
+    (place_of(out, name) / "manifest.json").unlink()
     results = load(str(out))
-    assert results.missing == (f"table {kind.schema.name} is missing",)
-    made = build_report(results, verdict(results))
+    assert results.missing == (f"table {name} is missing",)
+    made = build_report(results)
     assert {part.name for part in tables_of(made)} <= {part.name for part in tables_of(whole)}
     assert {"retrievers-tiny"} <= {part.name for part in tables_of(made)}
     shown = again(out, verbose=True)
-    assert f"table {kind.schema.name} is missing" in shown
-    assert f"table {kind.schema.name} is missing" in (out / "report.md").read_text().replace("\\", "")
+    assert f"table {name} is missing" in shown
+    assert f"table {name} is missing" in (out / "report.md").read_text().replace("\\", "")
 
 
 def build(out: str) -> object:
     results = load(out)
-    return build_report(results, verdict(results))
+    return build_report(results)
 
 
 def longer(place: pathlib.Path) -> None:
@@ -169,7 +171,7 @@ def other_columns(place: pathlib.Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize(("changed", "named"), [("labels", "per_query"), ("queries", "queries")])
 def test_means_of_other_tables_are_refused(out: pathlib.Path, changed: str, named: str) -> None:
-    other_columns(place_of(out, KINDS[changed]))
+    other_columns(place_of(out, changed))
     message = rf"means were computed from an earlier version of .*{named}.*; run jobs/compare\.py"
     with pytest.raises(InputError, match=message):
         load(str(out))
@@ -189,13 +191,12 @@ def test_means_of_other_tables_are_refused(out: pathlib.Path, changed: str, name
 def test_a_table_that_was_changed_is_left_out_and_named(
     out: pathlib.Path, name: str, change: Callable[[pathlib.Path], None]
 ) -> None:
-    kind = KINDS[name]
-    change(place_of(out, kind))
+    change(place_of(out, name))
     results = load(str(out))
     (text,) = results.missing
     assert f"{name}/" in text or name in text
     assert "the job that writes it again" in text
-    assert getattr(results, name).is_empty()
+    assert results[all_tables()[name]].is_empty()
     assert text.split(";")[0] in again(out, verbose=True).replace("\n", " ")
     assert "good" in (out / "report.md").read_text()
 
@@ -209,13 +210,13 @@ def test_a_damaged_stage_is_left_out_and_named(out: pathlib.Path) -> None:
 
 
 def test_of_means_alone_there_is_a_report(out: pathlib.Path) -> None:
-    for kind in OTHERS:
-        shutil.rmtree(place_of(out, kind))
+    for schema in OTHERS:
+        shutil.rmtree(place_of(out, schema.name))
     shutil.rmtree(out / "trec")
     shown = again(out, verbose=True)
     results = load(str(out))
     assert len(results.missing) == len(OTHERS)
-    names = [part.name for part in tables_of(build_report(results, verdict(results)))]
+    names = [part.name for part in tables_of(build_report(results))]
     assert names == ["retrievers-tiny", "tokens-tiny", "requests-compare"]
     assert "good leads with exact_match" in shown
     assert "the table comparisons, which says how sure that is, is missing" in " ".join(shown.split())
@@ -245,7 +246,7 @@ def test_keys_of_the_page_are_checked() -> None:
 
 def all_forms(results: Results) -> tuple[str, str]:
     """The console with all tables, and the Markdown."""
-    made = build_report(results, verdict(results))
+    made = build_report(results)
     return printed(made, 80, verbose=True), markdown(made)
 
 
@@ -262,7 +263,7 @@ def test_no_run_with_any_useful_document() -> None:
     results = results_of(measured(columns), used(columns), numbered(6))
     shown, text = all_forms(results)
     assert "no run helps this reader: it never scores above 0 with 2 documents" in text
-    made = tables_of(build_report(results, verdict(results)))
+    made = tables_of(build_report(results))
     (row,) = next(one.rows for one in made if one.name.startswith("agreement"))
     assert [value.reason for value in row[3:]] == [
         "constant: every label measure is 0.0; constant: every utility is 0.0"
@@ -274,27 +275,27 @@ def with_runs(results: Results, names: list[str]) -> Results:
     """The results of A and B with these runs in place of A, and every pair of them in place of the pair."""
     pairs = pl.DataFrame(itertools.combinations(names, 2), schema=["run_a", "run_b"], orient="row")
     own = {
-        name: getattr(results, name)
+        schema: results[schema]
         .filter(run_id="A")
         .drop("run_id")
         .join(pl.DataFrame({"run_id": names}), how="cross")
-        for name in ("means", "correlations")
+        for schema in (MEANS, CORRELATIONS)
     }
-    compared = results.comparisons.drop("run_a", "run_b").join(pairs, how="cross")
-    tables = {name: table.select(getattr(results, name).columns) for name, table in own.items()}
-    return dataclasses.replace(results, **tables, comparisons=compared.select(results.comparisons.columns))
+    own[COMPARISONS] = results[COMPARISONS].drop("run_a", "run_b").join(pairs, how="cross")
+    tables = {schema.name: table.select(schema.columns.names) for schema, table in own.items()}
+    return dataclasses.replace(results, tables={**results.tables, **tables})
 
 
 def test_200_runs() -> None:
     names = [f"run{number:03}" for number in range(200)]
     columns = {("r", "A", 2): [0.0, 1.0, 1.0, 0.0], ("r", "B", 2): [0.0, 0.0, 1.0, 0.0]}
     results = with_runs(results_of(measured(columns), used(columns), numbered(4)), names)
-    assert results.comparisons.height == 2 * 199 * 100
+    assert results[COMPARISONS].height == 2 * 199 * 100
     shown, text = all_forms(results)
     assert max(map(len, shown.splitlines())) <= 80
     assert all(name in shown for name in names)
     assert lines_after_the_verdict(text) <= 150
-    made = tables_of(build_report(results, verdict(results)))
+    made = tables_of(build_report(results))
     (pairs,) = [one for one in made if one.name.startswith("comparisons")]
     assert len(pairs.rows) == 2 * 199
     assert "Only pairs with run000" in pairs.caption
@@ -302,7 +303,7 @@ def test_200_runs() -> None:
 
 def test_a_verdict_is_short_for_any_job(finished: Tiny) -> None:
     results = load(finished.config.out)
-    made = build_report(results, verdict(results))
+    made = build_report(results)
     for width in (80, 120):
         assert len(printed(made, width).splitlines()) <= 40
     assert len(printed(spoken(5, 9, 12), 80).splitlines()) <= 40

@@ -15,21 +15,20 @@ from pages import page_line
 from polars.testing import assert_frame_equal
 from tiny import PASSAGES, QUESTIONS, Tiny, kilt_line, passage_line
 
+from erag_ray.analyses import retrieval_measures as sanity
+from erag_ray.analyses.retrieval_measures import RETRIEVAL_MEASURES, find_retrieval_measures
 from erag_ray.cli.submission import check_inputs
 from erag_ray.config import JobConfig, RetrieveConfig, RetrieverConfig, SearchConfig
 from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.planning.uses import check_reader
-from erag_ray.retrieval_measures import stage as sanity
-from erag_ray.retrieval_measures.stage import find_retrieval_measures
 from erag_ray.retrieve import LIST_COLUMNS, bm25
 from erag_ray.retrieve import stage as retrieving
 from erag_ray.retrieve.dense import index as dense
 from erag_ray.retrieve.run import MadeRun
 from erag_ray.retrieve.stage import make_runs, retrieve
 from erag_ray.runs import load_run
-from erag_ray.schemas import RETRIEVAL_MEASURES
 from erag_ray.store import TableStore
 
 BM25 = {"bm25": RetrieverConfig(kind="bm25")}

@@ -10,11 +10,15 @@ import pytest
 from polars.testing import assert_frame_equal
 from tiny import PASSAGES, RUNS, Tiny, compare, table, write_tiny
 
+from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.errors import InputError
 from erag_ray.inputs import prepare
-from erag_ray.report import build_report, load, rows_of_text, tables_of, verdict
+from erag_ray.parts.formats import rows_of_text
+from erag_ray.parts.shapes import tables_of
+from erag_ray.report import build_report
+from erag_ray.report.load import load
 from erag_ray.runs import GOLD_PASSAGES
-from erag_ray.schemas import CORPUS, LABELS, PER_QUERY, RETRIEVAL_SECONDS, UTILITY
+from erag_ray.schemas import CORPUS, LABELS, RETRIEVAL_SECONDS, UTILITY
 from erag_ray.schemas import RUNS as RUN_TABLE
 
 NO_PAGES = ["erag", "contains_answer_dpr", "contains_answer_kilt", "gain"]
@@ -89,7 +93,7 @@ def test_the_numbers_are_those_of_passage_files(
 
 def tables_of_report(tiny: Tiny) -> dict[str, list[tuple[str, ...]]]:
     results = load(tiny.config.out)
-    return {one.name: rows_of_text(one) for one in tables_of(build_report(results, verdict(results)))}
+    return {one.name: rows_of_text(one) for one in tables_of(build_report(results))}
 
 
 @pytest.mark.long

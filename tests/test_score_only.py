@@ -18,11 +18,11 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, assert_same, compare, kilt_line, results, table
 
+from erag_ray.analyses.evaluation import evaluate
 from erag_ray.config import JobConfig, JudgeConfig, ReaderConfig, output_settings
 from erag_ray.datasets import Dataset
 from erag_ray.datasets.tasks import DATASETS
 from erag_ray.errors import InputError
-from erag_ray.evaluate.stage import evaluate
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare, prepared
 from erag_ray.kinds import ANSWER, EARLY_STOPPED, RELEVANCE, VERDICT, Case, Kind

@@ -11,32 +11,31 @@ import pytest
 from cell_tables import framed
 from evaluated import queries
 from evaluated import settings as settings_of
+from given_results import results, tables_of_view
 from polars.testing import assert_frame_equal
 from tiny import Tiny, compare, table
 
-from erag_ray.datasets import load_queries
-from erag_ray.errors import InputError
-from erag_ray.evaluate import (
+from erag_ray.analyses.cell_shares import CELL_SHARES
+from erag_ray.analyses.cells import CELLS
+from erag_ray.analyses.columns import PER_QUERY, by_dataset
+from erag_ray.analyses.contract import View
+from erag_ray.analyses.evaluation import evaluate
+from erag_ray.analyses.means import MEANS
+from erag_ray.analyses.slices import (
+    OF_COMPARISONS,
+    OF_MEANS,
+    SLICE_COMPARISONS,
+    SLICE_MEANS,
     all_slices,
-    by_dataset,
     slice_comparisons,
     slice_means,
 )
-from erag_ray.evaluate.stage import evaluate
+from erag_ray.datasets import load_queries
+from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.inputs.stage import prepare, prepared
-from erag_ray.report.tables.slices import slice_tables
-from erag_ray.schemas import (
-    CELL_SHARES,
-    CELLS,
-    MEANS,
-    PER_QUERY,
-    SLICE_COMPARISONS,
-    SLICE_MEANS,
-    SLICES,
-    UTILITY,
-    TableSchema,
-)
+from erag_ray.parts.model import Table
+from erag_ray.schemas import SLICES, UTILITY, TableSchema
 from erag_ray.store import TableStore
 
 Values = Mapping[str, Sequence[float | None]]
@@ -266,9 +265,7 @@ def test_tables_of_a_report_by_slice(tiny: Tiny, reads_here: list[int]) -> None:
     with_meta(tiny)
     own = tiny.with_config(slices=["meta.hops"])
     compare(own)
-    tables = slice_tables(
-        table(own, SLICE_MEANS), table(own, SLICE_COMPARISONS), "tiny", ["good", "bad"], 0.95
-    )
+    tables = tables_of_slices(table(own, SLICE_MEANS), table(own, SLICE_COMPARISONS))
     assert [one.name for one in tables] == ["slice-means-tiny", "slice-comparisons-tiny"]
     for one in tables:
         assert {len(row) for row in one.rows} == {len(one.columns)}
@@ -282,8 +279,11 @@ def test_tables_of_a_report_by_slice(tiny: Tiny, reads_here: list[int]) -> None:
     assert [row[2].value for row in first.rows] == ["utility@3", "erag P@3"] * 3
     assert [value.value for value in tests.rows[0][:5]] == ["meta.hops", "1", "bad - good", "utility@3", 3]
     assert tests.rows[0][6].reason == "3 questions, fewer than 10: no test"
-    assert (
-        slice_tables(table(own, SLICE_MEANS).clear(), table(own, SLICE_COMPARISONS).clear(), "tiny", [], 0.9)
-        == []
-    )
+    assert tables_of_slices(table(own, SLICE_MEANS).clear(), table(own, SLICE_COMPARISONS).clear()) == []
     assert set(table(own, MEANS)["dataset"]) == {"tiny"}
+
+
+def tables_of_slices(means: pl.DataFrame, comparisons: pl.DataFrame) -> list[Table]:
+    given = results(slice_means=means, slice_comparisons=comparisons)
+    view = View(results=given, dataset="tiny", runs=["good", "bad"])
+    return [*tables_of_view(OF_MEANS, view), *tables_of_view(OF_COMPARISONS, view)]

@@ -9,23 +9,20 @@ import sys
 from collections.abc import Iterator
 
 import pytest
+from given_results import RESULTS
 from polars.testing import assert_frame_equal
 from tiny import PASSAGES, Tiny, make_tables, passage_line, table
 
-from erag_ray.evaluate import Settings, settings_of
-from erag_ray.evaluate import stage as evaluating
-from erag_ray.evaluate.stage import RESULTS
+from erag_ray.analyses.auxiliary import predicted
+from erag_ray.analyses.cells import columns_of_cells
+from erag_ray.analyses.contract import Evaluation
+from erag_ray.analyses.correlations import CORRELATIONS
+from erag_ray.analyses.every import ANALYSES
+from erag_ray.analyses.settings import Settings, settings_of
+from erag_ray.analyses.slices import slices_of
 from erag_ray.inputs.stage import INPUT_TABLES, prepare
 from erag_ray.progress import stage_progress
-from erag_ray.schemas import (
-    CORRELATIONS,
-    DOCUMENT_OUTPUTS,
-    LABELS,
-    LIST_OUTPUTS,
-    SLICES,
-    UTILITY,
-    TableSchema,
-)
+from erag_ray.schemas import DOCUMENT_OUTPUTS, LABELS, LIST_OUTPUTS, SLICES, UTILITY, TableSchema
 from erag_ray.stages import stage as stages
 from erag_ray.stages.stage import Stage
 from erag_ray.store import NOT_LOCAL, TableStore
@@ -77,8 +74,8 @@ def test_the_same_again_makes_nothing_and_says_so(compared: Tiny, capsys: pytest
         "inputs: as sealed before",
         "labels: as sealed before",
         "end-to-end scores: as sealed before",
-        "per_query, means, correlations, comparisons, contrasts, best_depths, cells, cell_comparisons, "
-        "complements, cell_shares, slice_means, slice_comparisons: as sealed before",
+        "per_query, means, comparisons, best_depths, cells, cell_shares, cell_comparisons, complements, "
+        "slice_means, slice_comparisons, correlations, contrasts: as sealed before",
     ]
 
 
@@ -250,12 +247,14 @@ def test_every_analysis_reads_only_the_settings_that_it_declares(tiny: Tiny, rea
     asked = tiny.with_config(slices=["known"])
     make_tables(asked)
     inputs = prepare(asked.config)
-    evaluation = evaluating._Evaluation(asked.config, inputs, TableStore(asked.config.out))
+    evaluation = Evaluation(asked.config, inputs, TableStore(asked.config.out))
     # what several results share is made before; its settings are those of the draws
-    assert evaluation.predicted
-    assert evaluation.cell_columns
-    assert evaluation.slices.height
-    for analysis in evaluating.ANALYSES:
+    assert evaluation.once(predicted)
+    assert evaluation.once(columns_of_cells)
+    assert evaluation.once(slices_of).height
+    for analysis in ANALYSES:
+        if analysis.make is None or analysis.schema is None:
+            continue
         read = set[str]()
 
         class Recorded(Settings):

@@ -15,12 +15,12 @@ import pytest
 from tiny import PASSAGES, QUESTIONS, RUNS, Tiny, compare, kilt_line, passage_line, table, trec_lines
 
 from erag_ray import measures
+from erag_ray.analyses.evaluation import evaluate
+from erag_ray.analyses.export import export
+from erag_ray.analyses.settings import depths_of
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.datasets import sample
 from erag_ray.errors import InputError
-from erag_ray.evaluate import depths_of
-from erag_ray.evaluate.export import export
-from erag_ray.evaluate.stage import evaluate
 from erag_ray.files import Diagnostics
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare, prepared

@@ -19,9 +19,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import RunJob, Tiny, compare, job_command, write_tiny
 
+from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.means import MEANS
 from erag_ray.errors import InputError
 from erag_ray.extras.track import TRACKERS, TrackedRun, check_tracker, safe_name, track
-from erag_ray.schemas import COSTS, MEANS, PER_QUERY
+from erag_ray.schemas import COSTS
 from erag_ray.store import TableStore
 
 

@@ -18,14 +18,20 @@ GUIDE = "erag_ray/README.md"
 HEAD = re.compile(r"# (?P<file>erag_ray/\S+\.py), (?P<where>[^\n]+)\n")
 # what each change must do
 PROOF = """
+import types
+
 import polars as pl
 
 from erag_ray.annotators import Evidence, annotate
 from erag_ray.kinds import ABSTENTION
 from erag_ray.measures import compute, list_ideal
 from erag_ray.models import Response
-from erag_ray.report import Results, build_report, verdict
-from erag_ray.schemas import CORPUS, LABELS, PROVENANCE, QUERIES
+from erag_ray.analyses.contract import Results
+from erag_ray.analyses.every import ANALYSES, all_tables
+from erag_ray.analyses.first_useful import ANALYSIS
+from erag_ray.analyses.means import MEANS
+from erag_ray.report import build_report
+from erag_ray.schemas import CORPUS, PROVENANCE
 from erag_ray.scores import score_named
 from erag_ray.store import as_frame
 
@@ -44,11 +50,24 @@ assert annotate("short", evidence)["label"].to_pylist() == [1.0, 0.0]
 
 assert ABSTENTION.fold([" I do not know"], Response(logprobs=(0.0,))) == 1.0
 
-labels = as_frame(annotate("short", evidence)).with_columns(label=pl.Series([None, 0.0]))
-results = Results(labels=labels)
-sections = {section.name: section for section in build_report(results, verdict(results)).sections}
-(table,) = sections["not_judged"].parts
-assert [[value.value for value in row] for row in table.rows] == [["short", 1]]
+label = {"reader": "", "score": "", "annotator": "erag", "query_id": "q1"}
+labels = pl.DataFrame([{**label, "doc_id": "d1", "label": 0.0}, {**label, "doc_id": "d2", "label": 1.0}])
+run = {"run_id": "A", "query_id": "q1", "score": None}
+runs = pl.DataFrame([{**run, "rank": 1, "doc_id": "d1"}, {**run, "rank": 2, "doc_id": "d2"}])
+inputs = types.SimpleNamespace(runs=runs, queries=queries)
+(made,) = ANALYSIS.make(types.SimpleNamespace(labels=labels, inputs=inputs), None)
+assert made.rows() == [("nq", "A", 2.0, 1)]
+assert ANALYSIS in ANALYSES
+assert all_tables()["first_useful"] == ANALYSIS.schema
+mean = {"dataset": "nq", "reader": "r", "score": "exact_match", "annotator": "end_to_end", "run_id": "A"}
+mean |= {"depth": 2, "measure": "exact_match", "cutoff": 2, "ideal": "any", "mean": 1.0, "num_queries": 1}
+means = pl.DataFrame([mean | {"num_dropped": 0}], schema=as_frame(MEANS.empty()).schema)
+report = build_report(Results(tables={"means": means, "first_useful": made}))
+assert not report.failures
+parts = {part.name for section in report.sections for part in section.parts}
+assert {"first_useful-nq", "first_useful_figure-nq"} <= parts
+texts = [finding.text for finding in report.verdict.datasets[0].findings]
+assert "A has a useful document first, at rank 2" in texts
 """
 
 

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import ray
 from crashes import NUM_REQUESTS, kill_midway, stored, write_larger
+from given_results import RESULTS
 from models import t5_folder
 from tiny import (
     RIGHT,
@@ -29,7 +30,6 @@ from tiny import (
 from erag_ray.cluster import FREE_CPUS, session
 from erag_ray.config import JobConfig, ReaderConfig
 from erag_ray.errors import JobError
-from erag_ray.evaluate.stage import RESULTS
 from erag_ray.inference import Pool, block_rows, largest_share, plan_pool
 from erag_ray.inputs.stage import INPUT_TABLES
 from erag_ray.models import Resources

@@ -43,6 +43,7 @@ from erag_ray.user_code import with_guards
 
 __all__ = [
     "MIN_FOR_P_VALUE",
+    "MIN_RUNS_FOR_P_VALUE",
     "POWER",
     "STATISTICS",
     "TIE_DIGITS",

@@ -9,14 +9,15 @@ import io
 import polars as pl
 import rich.console
 
-from erag_ray.extensions import all_tables
-from erag_ray.report import Results, build_report, load, print_report, verdict
+from erag_ray.analyses.contract import Results
+from erag_ray.analyses.every import all_tables
+from erag_ray.analyses.means import MEANS
+from erag_ray.report import build_report, load, print_report
+from erag_ray.schemas import LABELS, OF_STAGES
 from erag_ray.store import TableStore
 
 WIDTH = 100
 PAGE = ("report", "index.html")
-LOADED = ("costs", "outputs", "common_outputs", "requests")
-"""Tables that stand in the folders of stages."""
 
 
 def text_console(text: io.StringIO) -> rich.console.Console:
@@ -44,24 +45,27 @@ class Result:
     @property
     def means(self) -> pl.DataFrame:
         """MEANS: measures and end-to-end scores of each run, with intervals."""
-        return self._results.means
+        return self._results[MEANS]
 
     @property
     def labels(self) -> pl.DataFrame:
         """LABELS: the usefulness of each document, by annotator."""
-        return self._results.labels
+        return self._results[LABELS]
 
     def __getattr__(self, name: str) -> pl.DataFrame:
         if name.startswith("_") or name not in self._tables:
             has = "" if name.startswith("_") else f"; it has {', '.join(self._tables)}"
             raise AttributeError(f"{self.out} has no sealed table {name!r}{has}")
-        loaded: pl.DataFrame | None = getattr(self._results, name, None)
-        return TableStore(self.out).read(all_tables()[name]) if loaded is None else loaded
+        if name in self._results.tables:
+            return self._results.tables[name]
+        return TableStore(self.out).read(all_tables()[name])
 
     @functools.cached_property
     def _tables(self) -> list[str]:
         store = TableStore(self.out)
-        return [name for name, schema in all_tables().items() if store.is_sealed(schema) or name in LOADED]
+        return [
+            name for name, schema in all_tables().items() if store.is_sealed(schema) or schema in OF_STAGES
+        ]
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self._tables})
@@ -69,7 +73,7 @@ class Result:
     @functools.cached_property
     def verdict(self) -> str:
         """The best run for the reader, how sure that is, and what it cost, in at most 40 lines."""
-        built = build_report(self._results, verdict(self._results))
+        built = build_report(self._results)
         text = io.StringIO()
         print_report(built, text_console(text))
         return text.getvalue().rstrip()

@@ -24,13 +24,15 @@ import polars as pl
 import pyarrow.fs as pafs
 import xxhash
 
+from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.means import MEANS
 from erag_ray.config import JobConfig
 from erag_ray.errors import InputError, JobError
 from erag_ray.extensions import Extension
 from erag_ray.logs import say
 from erag_ray.progress import stage_progress
 from erag_ray.registry import suggestion
-from erag_ray.schemas import COSTS, MEANS, PER_QUERY
+from erag_ray.schemas import COSTS
 from erag_ray.stages import JOB_STAGES
 from erag_ray.store import TableStore
 from erag_ray.user_code import one_line

@@ -16,10 +16,10 @@ import rich.table
 import rich.text
 from rich.cells import cell_len
 
-from erag_ray.report.formats import compact_text_of, counted, one_line, text_of
-from erag_ray.report.model import Column, Finding, Format, Report, Table, Verdict
-from erag_ray.report.values import tables_of
-from erag_ray.report.verdict.leaderboard import leaderboard
+from erag_ray.parts.formats import compact_text_of, counted, one_line, text_of
+from erag_ray.parts.model import Column, Finding, Format, Report, Table, Verdict
+from erag_ray.parts.shapes import tables_of
+from erag_ray.report.leaderboard import leaderboard
 
 LINE_WIDTH = 120
 """Width in characters when the output is a file or a pipe."""

@@ -2,131 +2,21 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import polars as pl
 
-from erag_ray.config import JobConfig
+from erag_ray.analyses.contract import Results
+from erag_ray.analyses.every import every_analysis
+from erag_ray.analyses.means import MEANS
 from erag_ray.errors import InputError
-from erag_ray.extensions import installed
-from erag_ray.schemas import (
-    AUXILIARY_MEANS,
-    BEST_DEPTHS,
-    CELL_COMPARISONS,
-    CELL_SHARES,
-    COMMON_OUTPUTS,
-    COMPARISONS,
-    COMPLEMENTS,
-    CONTRASTS,
-    CORRELATIONS,
-    COSTS,
-    JUDGEMENTS,
-    LABELS,
-    LIST_TOKENS,
-    MEANS,
-    OUTPUTS,
-    PER_QUERY,
-    QUERIES,
-    REQUESTS,
-    RETRIEVAL_SECONDS,
-    RUNS,
-    SLICE_COMPARISONS,
-    SLICE_MEANS,
-    UTILITY,
-    TableSchema,
-)
+from erag_ray.schemas import LABELS, OF_STAGES, QUERIES, UTILITY, TableSchema
 from erag_ray.stages import EXPORT, JOB_STAGES, stale
 from erag_ray.store import MANIFEST, TableStore, as_frame, read_manifest
 
 T = TypeVar("T")
-
-
-@dataclasses.dataclass(frozen=True)
-class Empty:
-    """Default factory of a field of `Results`: the empty table of a schema."""
-
-    schema: TableSchema
-    of_stages: bool = False
-    """Whether each stage has this table in a folder of its own."""
-    optional: bool = False
-    """Whether a finished job may lack this table."""
-
-    def __call__(self) -> pl.DataFrame:
-        """Return a frame of the schema without rows."""
-        return as_frame(self.schema.empty())
-
-
-def _of_extensions() -> dict[str, Empty]:
-    tables = (schema for extension in installed() for schema in extension.tables)
-    return {schema.name: Empty(schema, optional=True) for schema in tables}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Results:
-    """Inputs of a report: the tables of a job's ``out``, and settings and notes from their manifests.
-
-    To add a table, add a field with its schema.
-    """
-
-    means: pl.DataFrame = dataclasses.field(default_factory=Empty(MEANS))
-    correlations: pl.DataFrame = dataclasses.field(default_factory=Empty(CORRELATIONS))
-    comparisons: pl.DataFrame = dataclasses.field(default_factory=Empty(COMPARISONS))
-    contrasts: pl.DataFrame = dataclasses.field(default_factory=Empty(CONTRASTS))
-    best_depths: pl.DataFrame = dataclasses.field(default_factory=Empty(BEST_DEPTHS))
-    labels: pl.DataFrame = dataclasses.field(default_factory=Empty(LABELS))
-    utility: pl.DataFrame = dataclasses.field(default_factory=Empty(UTILITY))
-    cell_shares: pl.DataFrame = dataclasses.field(default_factory=Empty(CELL_SHARES))
-    cell_comparisons: pl.DataFrame = dataclasses.field(default_factory=Empty(CELL_COMPARISONS))
-    complements: pl.DataFrame = dataclasses.field(default_factory=Empty(COMPLEMENTS))
-    slice_means: pl.DataFrame = dataclasses.field(default_factory=Empty(SLICE_MEANS, optional=True))
-    slice_comparisons: pl.DataFrame = dataclasses.field(
-        default_factory=Empty(SLICE_COMPARISONS, optional=True)
-    )
-    queries: pl.DataFrame = dataclasses.field(default_factory=Empty(QUERIES))
-    runs: pl.DataFrame = dataclasses.field(default_factory=Empty(RUNS))
-    list_tokens: pl.DataFrame = dataclasses.field(default_factory=Empty(LIST_TOKENS, optional=True))
-    auxiliary_means: pl.DataFrame = dataclasses.field(default_factory=Empty(AUXILIARY_MEANS, optional=True))
-    retrieval_seconds: pl.DataFrame = dataclasses.field(
-        default_factory=Empty(RETRIEVAL_SECONDS, optional=True)
-    )
-    costs: pl.DataFrame = dataclasses.field(default_factory=Empty(COSTS, of_stages=True))
-    outputs: pl.DataFrame = dataclasses.field(default_factory=Empty(OUTPUTS, of_stages=True))
-    common_outputs: pl.DataFrame = dataclasses.field(default_factory=Empty(COMMON_OUTPUTS, of_stages=True))
-    judgements: pl.DataFrame = dataclasses.field(
-        default_factory=Empty(JUDGEMENTS, of_stages=True, optional=True)
-    )
-    requests: pl.DataFrame = dataclasses.field(default_factory=Empty(REQUESTS, of_stages=True))
-
-    further: Mapping[str, pl.DataFrame] = dataclasses.field(
-        default_factory=lambda: {name: empty() for name, empty in _of_extensions().items()}
-    )
-    """Tables of extensions, by name; empty where the job has none."""
-    stages: Sequence[Mapping[str, Any]] = ()
-    """Manifests of the inference stages: ``stage``, ``counts``, ``summary`` and more."""
-    reader: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    """Settings of the reader that affect its outputs, such as ``kind`` and ``model``."""
-    confidence: float | None = None
-    """Coverage of the intervals."""
-    threshold: float | None = None
-    """Graded labels of at least this count as useful (None: .5)."""
-    notes: Sequence[str] = ()
-    """Notes on the inputs, the cut-offs, the labels and the outputs."""
-    export_notes: Sequence[str] = ()
-    """Why some results could not be exported as TREC files."""
-    closed_book: Sequence[Mapping[str, Any]] = ()
-    """Rows of `annotators.closed_book_answers`, if ``gain`` is among the annotators."""
-    noise: Sequence[Mapping[str, Any]] = ()
-    """Rows of `annotators.likelihood_noise`, if ``gain_likelihood`` is among the annotators."""
-    missing: tuple[str, ...] = ()
-    """One line for each table or manifest that is missing or was changed after sealing."""
-
-    @property
-    def alpha(self) -> float:
-        """The error that the job allows, 1 - confidence; of a job that does not say, the default of the key."""
-        return 1 - (JobConfig.confidence if self.confidence is None else self.confidence)
 
 
 def load(folder: str) -> Results:
@@ -155,45 +45,39 @@ class _Loading:
         """Return the loaded tables, and the names of missing ones."""
         # a damaged table of means is an error: no part of the report works without it
         means, stages = self.store.read(MEANS), list(self._stages())
-        kinds = {field.name: field.default_factory for field in dataclasses.fields(Results)}
+        needed = [schema for one in every_analysis() for schema in one.tables if not one.is_optional]
+        shown = dict.fromkeys((*needed, *(schema for one in every_analysis() for schema in one.tables)))
         tables = {
-            name: self._frame(kind, stages)
-            for name, kind in kinds.items()
-            if isinstance(kind, Empty) and name != "means"
+            schema.name: self._frame(schema, stages, is_needed=schema in needed)
+            for schema in shown
+            if schema != MEANS
         }
-        further = {name: self._frame(kind, stages) for name, kind in _of_extensions().items()}
-        labels, utility, queries = (self._config(schema) for schema in (LABELS, UTILITY, QUERIES))
-        configs = (queries, *map(self._config, (PER_QUERY, AUXILIARY_MEANS)), labels, utility)
+        results = [one.schema for one in every_analysis() if one.schema]
+        configs = {schema.name: self._config(schema.name) for schema in (QUERIES, *results, LABELS, UTILITY)}
+        export = self._manifest(EXPORT, {"notes": list})
         return Results(
-            means=means,
-            **tables,
-            further=further,
+            tables={MEANS.name: means, **tables},
+            configs=configs | {EXPORT: export or {}},
             stages=stages,
-            reader=labels.get("reader") or utility.get("reader") or {},
-            confidence=self._config(MEANS).get("confidence"),
-            threshold=self._config(PER_QUERY).get("threshold"),
-            notes=[note for config in configs for note in config.get("notes", [])],
-            export_notes=self._export_notes(),
-            closed_book=labels.get("closed_book", []),
-            noise=labels.get("noise", []),
             missing=tuple(self.missing.values()),
         )
 
-    def _frame(self, kind: Empty, stages: Sequence[Mapping[str, Any]]) -> pl.DataFrame:
-        root = self.store.folder.root.rstrip("/")
-        stores = (
-            [TableStore(f"{root}/{stage['stage']}") for stage in stages] if kind.of_stages else [self.store]
-        )
-        sealed = [store for store in stores if store.is_sealed(kind.schema)]
-        if not sealed and not kind.optional:
-            self.missing[kind.schema.name] = f"table {kind.schema.name} is missing"
-        if not kind.of_stages and self._manifest(kind.schema.name, {}) is None:
-            return kind()
+    def _frame(
+        self, schema: TableSchema, stages: Sequence[Mapping[str, Any]], *, is_needed: bool
+    ) -> pl.DataFrame:
+        root, empty = self.store.folder.root.rstrip("/"), as_frame(schema.empty())
+        of_stages = schema in OF_STAGES
+        stores = [TableStore(f"{root}/{stage['stage']}") for stage in stages] if of_stages else [self.store]
+        sealed = [store for store in stores if store.is_sealed(schema)]
+        if not sealed and is_needed:
+            self.missing[schema.name] = f"table {schema.name} is missing"
+        if not of_stages and self._manifest(schema.name, {}) is None:
+            return empty
         parts = [
-            self._attempt(store.folder.at(kind.schema.name), functools.partial(store.read, kind.schema))
+            self._attempt(store.folder.at(schema.name), functools.partial(store.read, schema))
             for store in sealed
         ]
-        return pl.concat([kind(), *(part for part in parts if part is not None)])
+        return pl.concat([empty, *(part for part in parts if part is not None)])
 
     def _stages(self) -> Iterator[Mapping[str, Any]]:
         for name in JOB_STAGES:
@@ -201,14 +85,10 @@ class _Loading:
             if manifest is not None:
                 yield {**manifest, "stage": name}
 
-    def _config(self, schema: TableSchema) -> Mapping[str, Any]:
+    def _config(self, name: str) -> Mapping[str, Any]:
         """Return the settings in a table's manifest; empty if there is no manifest."""
-        manifest = self._manifest(schema.name, {"config": dict})
+        manifest = self._manifest(name, {"config": dict})
         return {} if manifest is None else dict(manifest["config"])
-
-    def _export_notes(self) -> list[str]:
-        manifest = self._manifest(EXPORT, {"notes": list})
-        return [] if manifest is None else list(manifest["notes"])
 
     def _manifest(self, name: str, form: Mapping[str, type]) -> dict[str, Any] | None:
         folder = self.store.folder

@@ -6,17 +6,18 @@ import dataclasses
 
 import rich.console
 
+from erag_ray.analyses.contract import Results
 from erag_ray.config import JobConfig, ReportConfig
+from erag_ray.errors import JobError
+from erag_ray.parts.model import Report
 from erag_ray.progress import stage_progress
 from erag_ray.report.build import build_report
+from erag_ray.report.charts import javascript_bundle, vega
 from erag_ray.report.console import print_report
-from erag_ray.report.figures.charts import javascript_bundle, vega
-from erag_ray.report.load import Results, load
+from erag_ray.report.load import load
 from erag_ray.report.markdown import markdown
-from erag_ray.report.model import Report
 from erag_ray.report.page.questions import QuestionOptions, Questions, load_questions
 from erag_ray.report.page.write import Charts, PageOptions, write_page
-from erag_ray.report.verdict import verdict
 from erag_ray.store import Folder, TableStore
 
 REST = (
@@ -30,14 +31,17 @@ def report(config: JobConfig | ReportConfig, console: rich.console.Console) -> N
 
     Raises:
         InputError: ``out`` has no sealed MEANS, or they were changed after sealing.
+        JobError: an analysis could not be shown; the report is written without it.
     """
     with stage_progress("report", show=config.progress):
         results = load(config.out)
         questions = _questions(config, results)
         results = dataclasses.replace(results, missing=(*results.missing, *questions.notes))
-        built = build_report(results, verdict(results))
+        built = build_report(results)
         locations = _write(config, built, questions)
     print_report(built, console, locations=locations, verbose=config.verbose)
+    if built.failures:
+        raise JobError(f"the report lacks what failed: {'; '.join(built.failures)}")
 
 
 def _questions(config: JobConfig | ReportConfig, results: Results) -> Questions:

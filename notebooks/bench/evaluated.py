@@ -17,20 +17,13 @@ import scipy.stats
 from bench.config import BenchmarkConfig
 from bench.synthetic_labels import Tables, tables
 from bench.timing import Row, rounds, seconds_of, timed
-from erag_ray.evaluate import (
-    POOL,
-    DatasetColumns,
-    Settings,
-    by_dataset,
-    comparisons,
-    contrasts,
-    correlations,
-    eligible_questions,
-    means,
-    measured_and_used,
-    per_query,
-    same_list,
-)
+from erag_ray.analyses.columns import DatasetColumns, by_dataset, measured_and_used, same_list
+from erag_ray.analyses.comparisons import comparisons
+from erag_ray.analyses.contrasts import contrasts
+from erag_ray.analyses.correlations import correlations
+from erag_ray.analyses.lists.values import eligible_questions, per_query
+from erag_ray.analyses.means import means
+from erag_ray.analyses.settings import POOL, Settings
 
 CUTOFFS = (5, 10, 20)
 """And the depth."""

@@ -6,14 +6,15 @@ from collections.abc import Mapping, Sequence
 
 import polars as pl
 
-from erag_ray import evaluate
-from erag_ray.evaluate import DatasetColumns, Settings, by_dataset, eligible_questions
-from erag_ray.schemas import (
-    PER_QUERY,
-    QUERIES,
-    UTILITY,
-    conform,
-)
+from erag_ray.analyses import best_depths as of_depths
+from erag_ray.analyses import comparisons as of_runs
+from erag_ray.analyses import contrasts as of_annotators
+from erag_ray.analyses import correlations as of_labels
+from erag_ray.analyses import means as of_questions
+from erag_ray.analyses.columns import PER_QUERY, DatasetColumns, by_dataset
+from erag_ray.analyses.lists.values import eligible_questions
+from erag_ray.analyses.settings import Settings
+from erag_ray.schemas import QUERIES, UTILITY, conform
 
 
 def settings(**changes: object) -> Settings:
@@ -63,23 +64,23 @@ def columns_of(
 
 def means(*given: *Tables) -> pl.DataFrame:
     """Of PER_QUERY, UTILITY, QUERIES and settings; so the next three."""
-    return evaluate.means(columns_of(*given), given[-1])
+    return of_questions.means(columns_of(*given), given[-1])
 
 
 def correlations(*given: *Tables) -> pl.DataFrame:
-    return evaluate.correlations(columns_of(*given), given[-1])
+    return of_labels.correlations(columns_of(*given), given[-1])
 
 
 def comparisons(*given: *Tables) -> pl.DataFrame:
-    return evaluate.comparisons(columns_of(*given), given[-1])
+    return of_runs.comparisons(columns_of(*given), given[-1])
 
 
 def contrasts(*given: *Tables) -> pl.DataFrame:
-    return evaluate.contrasts(columns_of(*given), given[-1])
+    return of_annotators.contrasts(columns_of(*given), given[-1])
 
 
 def best_depths(end_to_end: pl.DataFrame, queries: pl.DataFrame, settings: Settings) -> pl.DataFrame:
-    return evaluate.best_depths(columns_of(measured({}), end_to_end, queries, settings), settings)
+    return of_depths.best_depths(columns_of(measured({}), end_to_end, queries, settings), settings)
 
 
 def used(

@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 from gold import gold_of
 
+from erag_ray.analyses.cells import CELLS
 from erag_ray.schemas import (
-    CELLS,
     CORPUS,
     DOCUMENT_OUTPUTS,
     GOLD,

@@ -18,30 +18,28 @@ from evaluated import (
     settings,
     used,
 )
+from given_results import configured, results
 
-from erag_ray.report import (
-    Results,
-    build_report,
-    print_report,
-    verdict,
-)
-from erag_ray.report.model import DatasetVerdict, Finding, Report, Verdict
+from erag_ray.analyses.contract import Results
+from erag_ray.parts.model import DatasetVerdict, Finding, Report, Verdict
+from erag_ray.report import build_report, print_report
 
 
 def results_of(x: pl.DataFrame, y: pl.DataFrame, asked: pl.DataFrame) -> Results:
     """All tables of measures and utilities."""
     given = (x, y, asked, settings())
-    return Results(
+    return results(
         means=means(*given),
         correlations=correlations(*given),
         comparisons=comparisons(*given),
         contrasts=contrasts(*given),
-        confidence=0.95,
     )
 
 
-def made_report(results: Results) -> Report:
-    return build_report(results, verdict(results))
+def made_report(given: Results) -> Report:
+    made = build_report(given)
+    assert not made.failures
+    return made
 
 
 def made_up(**changes: object) -> Results:
@@ -56,7 +54,8 @@ def results_with(name: str) -> Results:
     columns = {("r", name, 2): [0, 1, 1, 0], ("r", "B", 2): [0, 0, 1, 0]}
     x, y = measured(columns, annotator=name), used(columns)
     asked = numbered(4).with_columns(dataset=pl.lit(name))
-    return dataclasses.replace(results_of(x, y, asked), reader={"kind": name}, notes=[name], missing=(name,))
+    made = configured(results_of(x, y, asked), labels={"reader": {"kind": name}, "notes": [name]})
+    return dataclasses.replace(made, missing=(name,))
 
 
 def report_with(name: str) -> Report:

@@ -18,17 +18,18 @@ import polars as pl
 import rich.console
 from polars.testing import assert_frame_equal
 
+from erag_ray.analyses.evaluation import evaluate
+from erag_ray.analyses.export import export
 from erag_ray.config import JobConfig, ReaderConfig
-from erag_ray.evaluate.export import export
-from erag_ray.evaluate.stage import evaluate
-from erag_ray.extensions import further_lists, installed, requested
+from erag_ray.extensions import further_lists, requested
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.stage import prepare
 from erag_ray.kinds import ANSWER
 from erag_ray.labels import label, score_end_to_end
+from erag_ray.parts.shapes import tables_of
 from erag_ray.planning.plan import StagePlan, plan_stage
-from erag_ray.report import build_report, load, parts_as_markdown, tables_of, verdict
-from erag_ray.report.stage import report
+from erag_ray.report import build_report, parts_as_markdown, report
+from erag_ray.report.load import load
 from erag_ray.schemas import COSTS, LABELS, UTILITY, TableSchema
 from erag_ray.store import TableStore
 
@@ -174,9 +175,7 @@ def make_tables(tiny: Tiny) -> StagePlan:
     score_end_to_end(tiny.config, inputs, finished)
     for extension in requested(tiny.config):
         extension.score(tiny.config, inputs, finished)
-    evaluate(tiny.config, inputs)
-    for extension in installed():
-        extension.evaluate(tiny.config, inputs)
+    assert evaluate(tiny.config, inputs) == []
     export(tiny.config, inputs)
     return plan
 
@@ -184,7 +183,8 @@ def make_tables(tiny: Tiny) -> StagePlan:
 def tables_text(tiny: Tiny) -> str:
     """Every table of the report as Markdown, made from the sealed tables."""
     results = load(tiny.config.out)
-    made = build_report(results, verdict(results))
+    made = build_report(results)
+    assert not made.failures
     return parts_as_markdown(made.title, tables_of(made), made.notes)
 
 

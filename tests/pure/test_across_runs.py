@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from evaluated import correlations, everywhere, means, queries, settings
 
-from erag_ray.evaluate import per_query
+from erag_ray.analyses.lists.values import per_query
 from erag_ray.schemas import LABELS, RUNS, UTILITY, conform
 
 NUM_QUERIES, NUM_DOCUMENTS, DEPTH = 400, 30, 10

@@ -25,13 +25,14 @@ ORDER = re.findall(r"\w+", re.findall(r"in import order:\n(.*?)\.\n", erag_ray._
 EXTRAS = sorted(path.stem for path in (PACKAGE / "extras").iterdir() if path.stem.strip("_") == path.stem)
 # lines of Python; they may only fall
 MOST_LINES = {"core": 40_469, "extras": 8_774, "tests": 46_990}
-# rooms whose files are named by those that need them: they bring torch, or are read before a command line is
-DIRECT = {"retrieve", "cli", "extras"}
+# rooms whose files are named by those that need them: they bring torch, are read before a command line is, or hold a
+# result each
+DIRECT = {"retrieve", "cli", "extras", "parts", "analyses"}
 # a module whose functions a benchmark times one by one
 TIMED = {("inference", "actor")}
 # what needs none of the heavy packages: the `evaluate` job runs where they are not installed
 LIGHT = (
-    "erag_ray.evaluate",
+    "erag_ray.analyses.every",
     "erag_ray.report",
     "erag_ray.inputs",
 )

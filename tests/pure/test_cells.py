@@ -11,20 +11,21 @@ import pytest
 from cell_tables import framed
 from evaluated import queries
 from evaluated import settings as settings_of
+from given_results import results, tables_of_view
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from erag_ray.agreement import wilson_interval
-from erag_ray.evaluate import (
-    COMPLEMENT_QUANTITIES,
-    cell_columns,
-    cell_comparisons,
-    cell_shares,
-    cells,
-    complements,
-)
-from erag_ray.report.tables.cells import cell_tables
+from erag_ray.analyses import cell_comparisons as analyses_of_tests
+from erag_ray.analyses import cell_shares as analyses_of_shares
+from erag_ray.analyses import complements as analyses_of_pairs
+from erag_ray.analyses.cell_comparisons import cell_comparisons
+from erag_ray.analyses.cell_shares import cell_shares
+from erag_ray.analyses.cells import cell_columns, cells
+from erag_ray.analyses.complements import COMPLEMENT_QUANTITIES, complements
+from erag_ray.analyses.contract import View
+from erag_ray.parts.model import Table
 from erag_ray.schemas import LABELS, RUNS, SLICES, UTILITY
 
 NONE = pl.DataFrame(SLICES.empty())
@@ -151,7 +152,7 @@ def test_tables_have_a_value_for_every_column_and_leave_out_what_is_not_there() 
     slices = framed([("q1", "hops", "2"), ("q2", "hops", "(none)")], SLICES)
     shares, tests = cell_shares(columns, slices, settings_of()), cell_comparisons(columns, settings_of())
     both = complements(columns, settings_of())
-    tables = cell_tables(shares, tests, both, "d", ["B", "A"], 0.9, None)
+    tables = tables_of_cells(shares, tests, both)
     assert [table.name for table in tables] == [
         "cells-d", "label-failures-d", "cells-by-slice-d", "cell-comparisons-d", "complements-d",
     ]  # fmt: skip
@@ -168,6 +169,13 @@ def test_tables_have_a_value_for_every_column_and_leave_out_what_is_not_there() 
     assert [[value.value for value in row[:3]] for row in by_slice.rows] == [
         ["hops", "2", "B"], ["hops", "2", "A"], ["hops", "(none)", "B"], ["hops", "(none)", "A"],
     ]  # fmt: skip
-    assert [column.name for column in fused.columns][3:6] == ["in A", "in B", "in A only"]
-    assert [value.value for value in fused.rows[0][3:6]] == [0.5, 0.0, 0.5]
-    assert cell_tables(shares.clear(), tests.clear(), both.clear(), "d", ["B", "A"], 0.9) == []
+    assert [column.name for column in fused.columns][4:7] == ["in A", "in B", "in A only"]
+    assert [value.value for value in fused.rows[0][4:7]] == [0.5, 0.0, 0.5]
+    assert tables_of_cells(shares.clear(), tests.clear(), both.clear()) == []
+
+
+def tables_of_cells(shares: pl.DataFrame, tests: pl.DataFrame, complements: pl.DataFrame) -> list[Table]:
+    given = results(0.9, cell_shares=shares, cell_comparisons=tests, complements=complements)
+    view = View(results=given, dataset="d", runs=["B", "A"])
+    analyses = (analyses_of_shares.ANALYSIS, analyses_of_tests.ANALYSIS, analyses_of_pairs.ANALYSIS)
+    return [table for one in analyses for table in tables_of_view(one, view)]

@@ -14,6 +14,7 @@ from evaluated import settings as settings_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from erag_ray.analyses.cells import CELLS
 from erag_ray.config import CREDITS as NAMES
 from erag_ray.config import ORDERS, JobConfig
 from erag_ray.extras.credit import (
@@ -26,7 +27,7 @@ from erag_ray.extras.credit import (
     takes_all_subsets,
 )
 from erag_ray.extras.credit.schemas import CREDITS, ORDER_UTILITY
-from erag_ray.schemas import CELLS, LABELS, SLICES, UTILITY
+from erag_ray.schemas import LABELS, SLICES, UTILITY
 
 SetFunction = Callable[[tuple[str, ...]], float | None]
 Ranked = Mapping[tuple[str, str], Sequence[str]]

@@ -19,9 +19,9 @@ from evaluated import (
 )
 from scipy import stats
 
+from erag_ray.analyses.lists import matrices
+from erag_ray.analyses.lists.values import per_query
 from erag_ray.annotators import requested_measures
-from erag_ray.evaluate import per_query
-from erag_ray.evaluate.lists import matrices
 from erag_ray.labels import list_responses, utility_of
 from erag_ray.schemas import (
     LABELS,

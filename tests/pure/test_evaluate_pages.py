@@ -8,8 +8,8 @@ from gold import gold_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from erag_ray.analyses.retrieval_measures import hit_values, mean_retrieval_measures, page_values
 from erag_ray.annotators import PAIR, Evidence
-from erag_ray.retrieval_measures import hit_values, mean_retrieval_measures, page_values
 
 # passages by page, in the order of the list: C X A A B
 CORPUS = pl.DataFrame(

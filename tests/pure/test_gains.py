@@ -14,11 +14,14 @@ import torch
 from gold import gold_of
 from tiny import PASSAGES, QUESTIONS, Tiny, compare, table
 
+from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.correlations import CORRELATIONS
+from erag_ray.analyses.evaluation import evaluate
+from erag_ray.analyses.harm import harm_notes, harm_warnings
 from erag_ray.annotators import Evidence, annotate, closed_book_answers, likelihood_noise, unrelated_pairs
 from erag_ray.config import JudgeConfig, ReaderConfig
 from erag_ray.datasets import Dataset
 from erag_ray.errors import InputError, JobError
-from erag_ray.evaluate.stage import evaluate
 from erag_ray.inference.stage import run_stage
 from erag_ray.inputs.evidence import evidence_of
 from erag_ray.inputs.stage import prepare, prepared
@@ -28,11 +31,10 @@ from erag_ray.models import Model, model_class
 from erag_ray.models.local.likelihood import batched, rows_of
 from erag_ray.planning.plan import StagePlan, plan_stage
 from erag_ray.planning.uses import check_reader
-from erag_ray.report.tables import harm_notes, harm_warnings
 from erag_ray.requests import Request
 from erag_ray.requests.request import Passage, question_key
 from erag_ray.runs.pairs import pairs
-from erag_ray.schemas import CORRELATIONS, LABELS, PER_QUERY
+from erag_ray.schemas import LABELS
 from erag_ray.store import TableStore
 
 GOLDS = ("whale oil", "Ada Brunner of Graz", "1874")

@@ -9,11 +9,12 @@ import polars as pl
 import pytest
 from tiny import QUESTIONS, Tiny, compare, table
 
+from erag_ray.analyses.means import MEANS
+from erag_ray.analyses.retrieval_measures import RETRIEVAL_MEASURES, find_retrieval_measures
 from erag_ray.config import RetrieverConfig
 from erag_ray.inputs import prepare
-from erag_ray.retrieval_measures import find_retrieval_measures
 from erag_ray.retrieve.stage import make_runs, retrieve
-from erag_ray.schemas import DOCUMENT_OUTPUTS, LABELS, MEANS, RETRIEVAL_MEASURES, RUNS
+from erag_ray.schemas import DOCUMENT_OUTPUTS, LABELS, RUNS
 from erag_ray.store import TableStore
 
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 from guides import BLOCK, ROOT, anchors, blocks, guides, links, section, table_rows, text_of
 
+from erag_ray.analyses.every import all_tables
 from erag_ray.annotators import ANNOTATORS
 from erag_ray.config import JobConfig
-from erag_ray.extensions import all_tables
 from erag_ray.extras.papers.schemas import DUAL_LABELS
 from erag_ray.extras.sequential_test.schemas import INTERIM_ANALYSES
 from erag_ray.extras.train.schemas import EXAMPLES

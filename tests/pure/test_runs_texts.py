@@ -10,15 +10,18 @@ import numpy as np
 import polars as pl
 import pytest
 import xxhash
+from given_results import results, tables_of_view
 from gold import gold_of
 from guides import blocks, text_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from erag_ray.analyses.contract import View
+from erag_ray.analyses.latency import ANALYSIS
+from erag_ray.analyses.means import MEANS
 from erag_ray.files import Diagnostics, text_id
+from erag_ray.parts.formats import rows_of_text
 from erag_ray.passages import CORPUS_COLUMNS
-from erag_ray.report.formats import rows_of_text
-from erag_ray.report.tables.latency import latency_table
 from erag_ray.runs import (
     ENTRY_COLUMNS,
     RUN_FORMATS,
@@ -29,7 +32,7 @@ from erag_ray.runs import (
     with_texts,
 )
 from erag_ray.runs.load import format_of
-from erag_ray.schemas import MEANS, RETRIEVAL_SECONDS, RUNS, conform
+from erag_ray.schemas import RETRIEVAL_SECONDS, RUNS, conform
 
 LISTS = {
     "query_id": ["q1", "q1", "q2"],
@@ -331,7 +334,8 @@ def test_the_table_of_latencies_has_median_and_95th_percentile() -> None:
     means = pl.DataFrame(MEANS.empty()).clear()
     rows = pl.DataFrame(utility).with_columns(pl.lit(value).alias(name) for name, value in fixed.items())
     means = pl.concat([means, rows.cast({"depth": pl.Int32, "cutoff": pl.Int32})], how="diagonal")
-    table = latency_table(seconds, queries, means, "nq", ["unknown", "slow"])
+    given = results(means=means, queries=queries, retrieval_seconds=seconds)
+    (table,) = tables_of_view(ANALYSIS, View(results=given, dataset="nq", runs=["unknown", "slow"]))
     # the 41st question is of another dataset
     median, high = np.percentile(values[:40] * 1000, [50, 95])
     assert rows_of_text(table) == [

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import given_results
 import hypothesis
 import numpy as np
 import polars as pl
@@ -23,30 +24,24 @@ from evaluated import (
     settings,
     used,
 )
+from given_results import standing_of
 from hypothesis import given
 from hypothesis import strategies as st
 from scripts import import_script
 
 from erag_ray.agreement import holm, paired_test, round_up
+from erag_ray.analyses.comparisons import COMPARISONS
+from erag_ray.analyses.contract import Results
+from erag_ray.analyses.correlations import CORRELATIONS, informative
+from erag_ray.analyses.means import MEANS
+from erag_ray.analyses.run_differences import SIGNIFICANT, run_differences
+from erag_ray.analyses.scope import scope_of
 from erag_ray.extras.gate.decide import Rule, decide
 from erag_ray.extras.sequential_test.looks import critical_values, look
-from erag_ray.report import (
-    Column,
-    Format,
-    Results,
-    Value,
-    build_report,
-    counted,
-    informative,
-    number,
-    rows_of_text,
-    text_of,
-)
-from erag_ray.report import tables_of as tables_of_report
-from erag_ray.report.figures.scope import scope_of
-from erag_ray.report.figures.utility import SIGNIFICANT, run_differences
-from erag_ray.report.model import DatasetVerdict, Verdict
-from erag_ray.report.verdict import standing, verdict
+from erag_ray.parts.formats import counted, number, rows_of_text, text_of
+from erag_ray.parts.model import Column, DatasetVerdict, Format, Value, Verdict
+from erag_ray.parts.shapes import tables_of as tables_of_report
+from erag_ray.report import build_report, views_of
 from erag_ray.schemas import COSTS, OUTPUTS
 from erag_ray.scores import SCORES, Score
 
@@ -72,13 +67,12 @@ def tables_of(utility: Utilities, labels: Mapping[str, Utilities] | None = None,
         "best_depths": best_depths(used(columns), numbered(count), settled),
         "outputs": NO_OUTPUTS,
         "costs": NO_COSTS,
-        "confidence": 0.95,
     }
-    return Results(**{**made, **more})
+    return given_results.results(**{**made, **more})
 
 
 def of_one(tables: Results) -> DatasetVerdict:
-    (one,) = verdict(tables).datasets
+    (one,) = build_report(tables).verdict.datasets
     return one
 
 
@@ -97,7 +91,7 @@ def test_a_run_that_is_better_than_every_other_one_is_named_as_the_best() -> Non
 def test_the_difference_is_that_of_the_best_run_whatever_the_names() -> None:
     for first, second in (("A", "B"), ("B", "A")):
         tables = tables_of({(first, 2): [1, 1, 1, 0] * 10, (second, 2): [0, 0, 1, 0] * 10})
-        (rival,) = standing(tables, "d").rivals  # type: ignore[union-attr]
+        (rival,) = standing_of(tables, "d").rivals
         assert rival.run == second
         assert rival.difference == pytest.approx(0.5)
         assert rival.low is not None
@@ -142,8 +136,10 @@ def test_no_pair_differs_is_an_answer() -> None:
 
 def test_choosing_among_depths_is_paid_for() -> None:
     a, b = [1, 1, 1, 1, 1, 1, 0, 0] * 2, [0, 0, 0, 1, 1, 1, 0, 0] * 2
-    alone = standing(tables_of({("A", 2): a, ("B", 2): b}), "d")
-    both = standing(tables_of({("A", 2): a, ("B", 2): b, ("A", 1): [0] * 16, ("B", 1): [0] * 15 + [1]}), "d")
+    alone = standing_of(tables_of({("A", 2): a, ("B", 2): b}), "d")
+    both = standing_of(
+        tables_of({("A", 2): a, ("B", 2): b, ("A", 1): [0] * 16, ("B", 1): [0] * 15 + [1]}), "d"
+    )
     assert alone is not None
     assert both is not None
     assert (both.depth, both.depths) == (2, [1, 2])
@@ -158,11 +154,11 @@ def test_p_values_are_those_of_holm_over_the_pairs_of_runs() -> None:
         for run, share in zip("ABC", (0.7, 0.5, 0.3), strict=True)
     }
     tables = tables_of(utility)
-    rows = tables.comparisons.filter(annotator="end_to_end")
+    rows = tables[COMPARISONS].filter(annotator="end_to_end")
     expected = dict(
         zip(zip(rows["run_a"], rows["run_b"], strict=True), holm(rows["p_value"].to_numpy()), strict=True)
     )
-    found = standing(tables, "d")
+    found = standing_of(tables, "d")
     assert found is not None
     for rival in found.rivals:
         first, second = sorted((found.runs[0], rival.run))
@@ -293,7 +289,7 @@ def costs(**changes: object) -> pl.DataFrame:
     ],
 )  # fmt: skip
 def test_the_cost_is_that_of_the_last_run(changes: dict[str, object], text: str) -> None:
-    found: Verdict = verdict(tables_of({("A", 2): [1, 0]}, costs=costs(**changes)))
+    found: Verdict = build_report(tables_of({("A", 2): [1, 0]}, costs=costs(**changes))).verdict
     assert [finding.text for finding in found.findings] == [text]
 
 
@@ -363,7 +359,7 @@ def test_34_runs_are_told_apart_and_copies_of_them_change_nothing() -> None:
     assert re.search(r"; worse: run\d+ by \.\d+(, run\d+ by \.\d+){4}, \d+ others$", one.answer)
     six = {key: column for key, column in runs.items() if int(key[0][3:]) % 6 == 0}
     echoes = {(f"{run}_echo{number}", 2): column for (run, _), column in six.items() for number in range(4)}
-    alone, together = (tables_of(utility).comparisons for utility in (six, {**six, **echoes}))
+    alone, together = (tables_of(utility)[COMPARISONS] for utility in (six, {**six, **echoes}))
     key = ["run_a", "run_b"]
     both = alone.filter(annotator="end_to_end").join(
         together.filter(annotator="end_to_end"), on=key, suffix="_echo"
@@ -392,11 +388,10 @@ def test_directions_of_scores_are_declared(score: str, monkeypatch: pytest.Monke
     monkeypatch.setitem(SCORES, "error_rate", error_rate)
     tables = tables_of({("A", 2): [1] * 30 + [0] * 10, ("B", 2): [0] * 35 + [1] * 5})
     renamed = {
-        name: frame.with_columns(score=pl.lit(score))
-        for name, frame in vars(tables).items()
-        if isinstance(frame, pl.DataFrame) and "score" in frame.columns
+        name: frame.with_columns(score=pl.lit(score)) if "score" in frame.columns else frame
+        for name, frame in tables.tables.items()
     }
-    one = of_one(replace(tables, **renamed))
+    one = of_one(replace(tables, tables=renamed))
     if score == "abstained":
         assert one.answer.startswith(
             "abstained is neither better nor worse with more, so no run is best by it; most: A, "
@@ -481,7 +476,7 @@ def test_agreement_is_shown_only_if_five_questions_vary_and_the_label_is_not_the
         "provenance": {("half", 1): half[::-1], ("half", 2): half[::-1]},
     }
     tables = tables_of(utility, labels)
-    shown = informative(tables.correlations).filter(over="queries", statistic="kendall_tau_b")
+    shown = informative(tables[CORRELATIONS]).filter(over="queries", statistic="kendall_tau_b")
     values = {
         row[:3]: row[3:]
         for row in shown.select("annotator", "run_id", "depth", "value", "reason").iter_rows()
@@ -494,7 +489,7 @@ def test_agreement_is_shown_only_if_five_questions_vary_and_the_label_is_not_the
     assert values["provenance", "half", 1][0] is not None
     assert shown.drop_nulls("value")["ceiling"].null_count() == 0
     # the report shows no other ones
-    report = build_report(tables, verdict(tables))
+    report = build_report(tables)
     texts = [
         row
         for one in tables_of_report(report)
@@ -572,12 +567,12 @@ def test_verdict_gate_sequential_test_and_page_do_not_contradict_each_other(
         for depth in (1, 3)
     }
     tables = tables_of(columns)
-    ranked = standing(tables, "d")
+    ranked = next((view.standing for view in views_of(tables)), None)
     if ranked is None:
         return
     answer = of_one(tables).answer
-    scope = scope_of(tables.means, "d", 0.95)
-    figure = None if scope is None else run_differences(tables.comparisons, scope)
+    scope = scope_of(tables[MEANS], "d", 0.95)
+    figure = None if scope is None else run_differences(tables[COMPARISONS], scope)
     for run, other in itertools.permutations(ranked.runs, 2):
         pairs = [
             pair

@@ -1,8 +1,8 @@
 """Credit of documents inside their list, and how far order and company move the score.
 
 eRAG's label says what a document does alone. Further lists, answered as all others, say what it does among the others:
-`further_lists` (for the plan), `score_credits` (answers -> CREDITS, ORDER_UTILITY), `evaluate_credits` (those, labels
-and utility -> CREDIT_AGREEMENT, CREDIT_SHARES, ORDER_EFFECTS). The functions behind them are pure.
+`further_lists` (for the plan), `score_credits` (answers -> CREDITS, ORDER_UTILITY), and the analyses that are made of
+those. The functions behind them are pure.
 """
 
 from erag_ray.extensions import Extension
@@ -18,15 +18,8 @@ from erag_ray.extras.credit.agreement import (
 )
 from erag_ray.extras.credit.lists import CreditLists, credit_lists, order_lists, takes_all_subsets
 from erag_ray.extras.credit.orders import order_effects
-from erag_ray.extras.credit.parts import parts
-from erag_ray.extras.credit.schemas import (
-    CREDIT_AGREEMENT,
-    CREDIT_SHARES,
-    CREDITS,
-    ORDER_EFFECTS,
-    ORDER_UTILITY,
-)
-from erag_ray.extras.credit.stage import evaluate_credits, further_lists, score_credits
+from erag_ray.extras.credit.schemas import CREDITS
+from erag_ray.extras.credit.stage import OF_CREDITS, OF_ORDERS, further_lists, score_credits
 from erag_ray.extras.credit.values import credits_of
 
 __all__ = [
@@ -40,7 +33,6 @@ __all__ = [
     "credit_shares",
     "credited_datasets",
     "credits_of",
-    "evaluate_credits",
     "further_lists",
     "labelled_credits",
     "order_effects",
@@ -52,10 +44,8 @@ __all__ = [
 
 EXTENSION = Extension(
     name="credit",
-    tables=(CREDITS, CREDIT_AGREEMENT, CREDIT_SHARES, ORDER_UTILITY, ORDER_EFFECTS),
     lists=further_lists,
     score=score_credits,
-    evaluate=evaluate_credits,
-    parts=parts,
+    analyses=(*OF_CREDITS, *OF_ORDERS),
     list_values=(CREDITS, "credit"),
 )

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from erag_ray.agreement import Family, paired_differences, wilson_interval
-from erag_ray.evaluate import ANY, DatasetColumns, Floats, Settings, by_dataset, measured_and_used, table_of
+from erag_ray.analyses.columns import DatasetColumns, by_dataset, measured_and_used, table_of
+from erag_ray.analyses.settings import ANY, Floats, Settings
 from erag_ray.extras.credit.schemas import ORDER_EFFECTS
 
 TOO_FEW = "fewer than 2 questions are judged both ways"

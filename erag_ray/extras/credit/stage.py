@@ -8,9 +8,13 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from erag_ray.analyses.cells import CELLS
+from erag_ray.analyses.columns import DatasetColumns
+from erag_ray.analyses.contract import Analysis, Evaluation
+from erag_ray.analyses.evaluation import check_made
+from erag_ray.analyses.slices import slices_of
 from erag_ray.annotators import unrelated_pairs
 from erag_ray.config import JobConfig
-from erag_ray.evaluate import Settings, all_slices, check_made, settings_of
 from erag_ray.extras.credit.agreement import (
     credit_agreement,
     credit_shares,
@@ -27,13 +31,13 @@ from erag_ray.extras.credit.schemas import (
     ORDER_EFFECTS,
     ORDER_UTILITY,
 )
+from erag_ray.extras.credit.show import show_agreement, show_orders, show_shares
 from erag_ray.extras.credit.values import credits_of
 from erag_ray.inputs import Inputs, end_to_end_settings, evidence_of, sampled, scores_of
 from erag_ray.kinds import ANSWER
 from erag_ray.logs import say
-from erag_ray.progress import stage_progress
+from erag_ray.progress import StageProgress, stage_progress
 from erag_ray.schemas import (
-    CELLS,
     CORPUS,
     LABELS,
     PROVENANCE,
@@ -50,21 +54,7 @@ from erag_ray.store import TableStore, frame_digests
 if TYPE_CHECKING:
     from erag_ray.inference import Finished
 
-OF_CREDITS = (CREDITS, CREDIT_AGREEMENT, CREDIT_SHARES)
-OF_ORDERS = (ORDER_UTILITY, ORDER_EFFECTS)
-EVALUATION_KEYS = ("num_resamples", "confidence", "seed")
-RESULTS: Mapping[TableSchema, tuple[Sequence[TableSchema], Sequence[str]]] = {
-    CREDIT_AGREEMENT: (
-        (CREDITS, LABELS, CELLS, SLICES, QUERIES),
-        ("statistics", "slices", *EVALUATION_KEYS),
-    ),
-    CREDIT_SHARES: (
-        (CREDITS, LABELS, UTILITY, CELLS, SLICES, QUERIES),
-        ("threshold", "slices", *EVALUATION_KEYS),
-    ),
-    ORDER_EFFECTS: ((ORDER_UTILITY, UTILITY, QUERIES), EVALUATION_KEYS),
-}
-"""Tables of the evaluation, the tables that each is made from, and the settings that it depends on."""
+RESAMPLED = ("num_resamples", "confidence", "seed")
 
 
 def further_lists(config: JobConfig, inputs: Inputs) -> dict[str, pl.DataFrame]:
@@ -197,65 +187,82 @@ def _scored(
     )
 
 
-def evaluate_credits(config: JobConfig, inputs: Inputs) -> None:
-    """Make CREDIT_AGREEMENT, CREDIT_SHARES and ORDER_EFFECTS from sealed tables; a job without them has none.
-
-    Raises:
-        InputError: the credits or orders that the config names are not sealed, or were made with other settings.
-    """
-    store = TableStore(config.out)
-    for names, tables in ((config.credits, OF_CREDITS), (config.orders, OF_ORDERS)):
-        if not names:
-            _invalidate(store, tables)
-            continue
-        check_made(store, tables[0], "end_to_end", credit_settings(config, inputs, tables[0]))
-        for schema in tables[1:]:
-            _evaluate(config, inputs, store, schema)
+def _check(schema: TableSchema, key: str, config: JobConfig, inputs: Inputs, tables: TableStore) -> None:
+    """Check that CREDITS or ORDER_UTILITY is sealed, and made with these settings."""
+    if getattr(config, key):
+        check_made(tables, schema, "end_to_end", credit_settings(config, inputs, schema))
 
 
-def _invalidate(store: TableStore, tables: Sequence[TableSchema]) -> None:
-    for schema in filter(store.is_sealed, tables):
-        store.invalidate(schema)
-
-
-def _evaluate(config: JobConfig, inputs: Inputs, store: TableStore, schema: TableSchema) -> None:
-    sources, keys = RESULTS[schema]
-    settings = settings_of(config)
-    with stage_progress(schema.name, show=config.progress):
-        stage = Stage(
-            name=schema.name,
-            tables=[schema],
-            settings={key: getattr(settings, key) for key in keys},
-            sources=digests(store, sources),
-            names=[*settings.statistics, *config.annotators] if "statistics" in keys else [],
-            make=functools.partial(_make_result, config, inputs, store, schema),
-        )
-        if not ensure(stage, store):
-            say(f"{stage.name}: as sealed before")
-
-
-def _make_result(
-    config: JobConfig, inputs: Inputs, store: TableStore, schema: TableSchema, append: Append
-) -> Mapping[str, object]:
-    settings = settings_of(config)
-    if schema == ORDER_EFFECTS:
-        tables = store.read(ORDER_UTILITY), store.read(UTILITY)
-        append(schema, order_effects(*tables, inputs.queries, settings))
-    else:
-        append(schema, _credit_result(inputs, store, schema, settings))
-    return {}
-
-
-def _credit_result(
-    inputs: Inputs, store: TableStore, schema: TableSchema, settings: Settings
-) -> pl.DataFrame:
-    """Return CREDIT_AGREEMENT or CREDIT_SHARES."""
+def _of_credits(
+    evaluation: Evaluation,
+) -> tuple[pl.DataFrame, list[DatasetColumns], pl.DataFrame, pl.DataFrame]:
+    """Return credits with their labels, the questions that have one, the slices, and the cells of their lists."""
+    store, queries = evaluation.tables, evaluation.inputs.queries
     credits, cells = store.read(CREDITS), store.read(CELLS)
-    documents = labelled_credits(credits, store.read(LABELS))
-    if schema == CREDIT_SHARES:
-        documents = with_effects(documents, store.read(UTILITY), settings.threshold)
+    documents = labelled_credits(credits, evaluation.labels)
     of_depth = cells.join(credits.select("depth").unique(), on="depth", how="semi", maintain_order="left")
-    make = credit_shares if schema == CREDIT_SHARES else credit_agreement
-    datasets = credited_datasets(documents, inputs.queries, settings)
-    slices = all_slices(inputs.slices, cells, settings.slices)
-    return make(documents, datasets, slices, of_depth, settings)
+    datasets = credited_datasets(documents, queries, evaluation.settings)
+    return documents, datasets, evaluation.once(slices_of), of_depth
+
+
+def _make_agreement(evaluation: Evaluation, _: StageProgress) -> list[pl.DataFrame]:
+    return [credit_agreement(*evaluation.once(_of_credits), evaluation.settings)]
+
+
+def _make_shares(evaluation: Evaluation, _: StageProgress) -> list[pl.DataFrame]:
+    documents, datasets, slices, cells = evaluation.once(_of_credits)
+    effects = with_effects(documents, evaluation.utility, evaluation.settings.threshold)
+    return [credit_shares(effects, datasets, slices, cells, evaluation.settings)]
+
+
+def _make_effects(evaluation: Evaluation, _: StageProgress) -> list[pl.DataFrame]:
+    changed = evaluation.tables.read(ORDER_UTILITY)
+    return [order_effects(changed, evaluation.utility, evaluation.inputs.queries, evaluation.settings)]
+
+
+def _has_credits(config: JobConfig) -> bool:
+    return bool(config.credits)
+
+
+def _has_orders(config: JobConfig) -> bool:
+    return bool(config.orders)
+
+
+OF_CREDITS = (
+    Analysis(schema=CREDITS, is_wanted=_has_credits, check=functools.partial(_check, CREDITS, "credits")),
+    Analysis(
+        schema=CREDIT_AGREEMENT,
+        sources=(CREDITS, LABELS, CELLS, SLICES, QUERIES),
+        settings=("statistics", "slices", *RESAMPLED),
+        code=("annotators",),
+        is_wanted=_has_credits,
+        make=_make_agreement,
+        is_optional=True,
+        show=show_agreement,
+    ),
+    Analysis(
+        schema=CREDIT_SHARES,
+        sources=(CREDITS, LABELS, UTILITY, CELLS, SLICES, QUERIES),
+        settings=("threshold", "slices", *RESAMPLED),
+        is_wanted=_has_credits,
+        make=_make_shares,
+        is_optional=True,
+        show=show_shares,
+    ),
+)
+OF_ORDERS = (
+    Analysis(
+        schema=ORDER_UTILITY,
+        is_wanted=_has_orders,
+        check=functools.partial(_check, ORDER_UTILITY, "orders"),
+    ),
+    Analysis(
+        schema=ORDER_EFFECTS,
+        sources=(ORDER_UTILITY, UTILITY, QUERIES),
+        settings=RESAMPLED,
+        is_wanted=_has_orders,
+        make=_make_effects,
+        is_optional=True,
+        show=show_orders,
+    ),
+)

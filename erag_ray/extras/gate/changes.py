@@ -10,7 +10,7 @@ import polars as pl
 
 from erag_ray.errors import InputError
 from erag_ray.extras.gate.side import Side
-from erag_ray.report import counted
+from erag_ray.parts.formats import counted
 from erag_ray.schemas import CORPUS
 
 PROMPT_KEYS = ("prompt", "titles", "num_examples", "family", "ask_to_abstain")

@@ -8,23 +8,15 @@ from typing import Any
 
 import polars as pl
 
+from erag_ray.analyses.auxiliary import OF_LISTS
+from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.means import MEANS
+from erag_ray.analyses.settings import ANY
 from erag_ray.annotators import judged_pairs, request_specs
 from erag_ray.errors import InputError
-from erag_ray.evaluate import ANY, OF_LISTS
 from erag_ray.registry import suggestion
 from erag_ray.runs import REFERENCES
-from erag_ray.schemas import (
-    CORPUS,
-    COSTS,
-    LABELS,
-    LIST_OUTPUTS,
-    MEANS,
-    PER_QUERY,
-    QUERIES,
-    RUNS,
-    UTILITY,
-    TableSchema,
-)
+from erag_ray.schemas import CORPUS, COSTS, LABELS, LIST_OUTPUTS, QUERIES, RUNS, UTILITY, TableSchema
 from erag_ray.stages import JOB_STAGES, stale
 from erag_ray.store import TABLE_MANIFEST, TableStore, read_manifest
 

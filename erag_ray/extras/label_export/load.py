@@ -8,8 +8,9 @@ from typing import Any
 
 import polars as pl
 
+from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.errors import InputError
-from erag_ray.schemas import CORPUS, DOCUMENT_OUTPUTS, LABELS, PER_QUERY, QUERIES, RUNS
+from erag_ray.schemas import CORPUS, DOCUMENT_OUTPUTS, LABELS, QUERIES, RUNS
 from erag_ray.stages import stale
 from erag_ray.store import TableStore
 

@@ -15,7 +15,7 @@ from erag_ray.extras.papers.schemas import DUAL_LABELS
 from erag_ray.files import Diagnostics
 from erag_ray.inputs import resolve_gold
 from erag_ray.logs import say
-from erag_ray.report import Table
+from erag_ray.parts.model import Table
 from erag_ray.retrieve.run import MadeRun, read_run
 from erag_ray.retrieve.stage import load_questions, passages_of
 from erag_ray.runs import load_corpus

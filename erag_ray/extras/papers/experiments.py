@@ -6,22 +6,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from erag_ray.report import (
-    MISSING,
-    Column,
-    Format,
-    Table,
-    Value,
-    across,
-    columns,
-    counted,
-    estimate,
-    names,
-    number,
-    part_name,
-    plain,
-)
-from erag_ray.report.tables import STATISTIC_NAMES, whole_lists
+from erag_ray.analyses.order import STATISTIC_NAMES, whole_lists
+from erag_ray.parts.formats import MISSING, counted, number
+from erag_ray.parts.model import Column, Format, Table, Value
+from erag_ray.parts.shapes import across, columns, estimate, names, part_name, plain
 from erag_ray.runs import END_TO_END
 
 REPRODUCED = ("P", "Success")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
-from erag_ray.report import Figure, part_name
-from erag_ray.report.tables import STATISTIC_NAMES
+from erag_ray.analyses.order import STATISTIC_NAMES
+from erag_ray.parts.model import Figure
+from erag_ray.parts.shapes import part_name
 
 ENDS = ("value", "low", "high")
 

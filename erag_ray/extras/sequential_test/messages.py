@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from erag_ray.agreement import TIE_DIGITS
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.sequential_test.sample import DatasetSample, auxiliary_means
-from erag_ray.report import change
+from erag_ray.parts.formats import change
 
 
 def look_line(

@@ -11,8 +11,8 @@ import numpy.typing as npt
 import polars as pl
 
 from erag_ray.agreement import LabelSample, paired_differences, powered_values
+from erag_ray.analyses.settings import Floats
 from erag_ray.errors import InputError
-from erag_ray.evaluate import Floats
 from erag_ray.extras.sequential_test.config import SettleConfig
 from erag_ray.extras.sequential_test.design import (
     estimate,

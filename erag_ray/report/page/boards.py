@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from erag_ray.report.formats import counted, number, with_interval
-from erag_ray.report.model import DatasetVerdict, RankedRun, Verdict
-from erag_ray.report.values import part_name
-from erag_ray.report.verdict.leaderboard import SIGNS
+from erag_ray.parts.formats import counted, number, with_interval
+from erag_ray.parts.model import DatasetVerdict, RankedRun, Verdict
+from erag_ray.parts.shapes import part_name
+from erag_ray.report.leaderboard import SIGNS
 from erag_ray.runs import REFERENCE_NAMES
 
 MAX_RUNS = 12

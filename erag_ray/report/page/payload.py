@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from erag_ray.report.formats import text_of
-from erag_ray.report.model import Column, Figure, Table, Value
+from erag_ray.parts.formats import text_of
+from erag_ray.parts.model import Column, Figure, Table, Value
 from erag_ray.report.page.questions import Documents, Question, Questions
 from erag_ray.runs import GOLD_PASSAGES, NO_PASSAGES
 

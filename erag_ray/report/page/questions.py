@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from erag_ray.analyses.cells import CELLS
 from erag_ray.annotators import ANNOTATORS
 from erag_ray.errors import InputError
 from erag_ray.extensions import installed
 from erag_ray.runs import REFERENCES
 from erag_ray.schemas import (
-    CELLS,
     CORPUS,
     DOCUMENT_OUTPUTS,
     GOLD,

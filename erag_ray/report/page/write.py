@@ -13,7 +13,7 @@ from typing import Any
 
 import jinja2
 
-from erag_ray.report.model import Figure, Report
+from erag_ray.parts.model import Figure, Report
 from erag_ray.report.page.boards import boards
 from erag_ray.report.page.payload import QuestionIndex, column_data, packed, part_data, question_data
 from erag_ray.report.page.questions import Questions

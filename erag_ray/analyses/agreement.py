@@ -1,0 +1,258 @@
+"""How well each label agrees with utility at its best, and what it costs: two figures, and a table of all datasets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal
+
+import polars as pl
+
+from erag_ray.analyses.contract import Analysis, Results, View
+from erag_ray.analyses.correlations import CORRELATIONS, agreement, informative
+from erag_ray.analyses.means import MEANS
+from erag_ray.analyses.order import (
+    MAX_RUNS,
+    STATISTIC_NAMES,
+    best_first,
+    in_reading_order,
+    in_run_order,
+    measure_name,
+    run_columns,
+    symbol_of,
+    table_depths,
+    whole_lists,
+)
+from erag_ray.analyses.scope import Scope
+from erag_ray.annotators import ANNOTATORS, PAIR, RequestSpec, no_documents, unrelated_pairs
+from erag_ray.kinds import ANSWER, EARLY_STOPPED, VERDICT
+from erag_ray.parts.formats import MISSING
+from erag_ray.parts.model import Figure, Table
+from erag_ray.parts.shapes import crosstab, names, part_name, present
+from erag_ray.schemas import LABELS, QUERIES, REQUESTS
+
+ANSWERED_BY = {ANSWER.name: [kind.name for kind in (ANSWER, EARLY_STOPPED, VERDICT)]}
+"""Kind of request -> kinds that can replace it."""
+AGREEMENT, CEILING = "agreement", "ceiling"
+
+
+def show(view: View) -> Iterator[Figure]:
+    """Yield each label's agreement with utility, and what it costs."""
+    if view.scope is None:
+        return
+    correlations, results = informative(view.rows(CORRELATIONS)), view.results
+    others = (results[LABELS], results[REQUESTS], results[QUERIES])
+    yield from present(
+        agreement_by_annotator(correlations, view.scope),
+        cost_against_agreement(correlations, *others, view.scope),
+    )
+
+
+def agreement_by_annotator(correlations: pl.DataFrame, scope: Scope) -> Figure | None:
+    """Plot each annotator's agreement with utility, with interval and ceiling, a panel per run.
+
+    Args:
+        correlations: CORRELATIONS.
+        scope: the selection to show.
+    """
+    best, symbol = _of_scope(correlations, scope)
+    if best.is_empty():
+        return None
+    columns = ["label", "run", "value", "low", "high", "kind", "questions"]
+    ceilings = best.drop_nulls("ceiling").with_columns(
+        value="ceiling", low=None, high=None, kind=pl.lit(CEILING)
+    )
+    both = pl.concat([ceilings.select(columns), best.select(columns)], how="vertical_relaxed")
+    return Figure(
+        name=scope.name("agreement"),
+        title=f"{scope.dataset}: how well each label agrees with end-to-end utility",
+        data=both,
+        mark="interval",
+        x="value",
+        y="label",
+        low="low",
+        high="high",
+        color="kind",
+        color_names=(AGREEMENT, CEILING),
+        facet="run",
+        rules={"no agreement": 0.0},
+        x_title=f"{symbol} with end-to-end utility",
+        y_title="annotator and measure",
+        caption="Over questions. Of each annotator the measure that agrees best on average over the runs shown, with "
+        f"{scope.interval}. ceiling: the most {symbol} that ties in these data allow.{scope.notes}",
+        is_main=True,
+        dataset=scope.dataset,
+    )
+
+
+def _statistic(correlations: pl.DataFrame) -> str:
+    """Return Kendall's tau if it was computed, else the first statistic."""
+    computed = correlations["statistic"].unique().sort().to_list()
+    return next((name for name in STATISTIC_NAMES if name in computed), computed[0] if computed else "")
+
+
+def _of_scope(correlations: pl.DataFrame, scope: Scope) -> tuple[pl.DataFrame, str]:
+    """Return `best_measures` of the runs of a scope, with a label and the run, and the symbol of the statistic."""
+    statistic = _statistic(correlations)
+    selected = correlations.filter(
+        dataset=scope.dataset, reader=scope.reader, score=scope.score, statistic=statistic
+    )
+    best = in_run_order(best_measures(selected, scope.runs), scope.runs)
+    label = pl.format("{}: {}@{}", "annotator", "measure", "depth")
+    named = best.with_columns(label=label, run="run_id", kind=pl.lit(AGREEMENT), questions="num_queries")
+    return named, symbol_of(statistic)
+
+
+def best_measures(correlations: pl.DataFrame, runs: Sequence[str]) -> pl.DataFrame:
+    """Return each annotator's measure that agrees best on average over these runs, a row per run, in reading order.
+
+    Measures are over the whole list at the depth of Table 1 (`table_depths`), as in the paper's Figures 1 to 3. One
+    with a value for every run comes before others.
+
+    Args:
+        correlations: CORRELATIONS of one dataset and statistic, `informative`.
+        runs: the runs.
+    """
+    selected = whole_lists(correlations).filter(pl.col("run_id").is_in(runs))
+    key = ["annotator", "measure"]
+    at_depth = selected.join(table_depths(selected), on=["annotator", "depth"], how="semi")
+    candidates = at_depth.drop_nulls("value")
+    means = candidates.group_by(key).agg(mean=pl.col("value").mean(), count=pl.len())
+    ordered = means.sort("count", "mean", "measure", descending=[True, True, False])
+    best = ordered.unique("annotator", keep="first", maintain_order=True)
+    return in_reading_order(candidates.join(best, on=key, how="semi"))
+
+
+def cost_against_agreement(
+    correlations: pl.DataFrame,
+    labels: pl.DataFrame,
+    requests: pl.DataFrame,
+    queries: pl.DataFrame,
+    scope: Scope,
+) -> Figure | None:
+    """Plot each annotator's agreement for the best run, sorted by the requests to a model that its labels take.
+
+    Args:
+        correlations: CORRELATIONS.
+        labels: LABELS.
+        requests: REQUESTS of all stages.
+        queries: QUERIES.
+        scope: the selection to show.
+    """
+    best, symbol = _of_scope(correlations, scope)
+    best = best.filter(run=scope.runs[0])
+    costs = requests_by_annotator(labels, requests, queries, scope)
+    rows = best.join(costs, on="annotator", maintain_order="left").sort("requests", maintain_order=True)
+    # if all labels cost the same there is no trade-off to show
+    if rows["requests"].n_unique() < 2:
+        return None
+    unknown = sorted(set(best["annotator"]) - set(costs["annotator"]))
+    left_out = (
+        f" Left out, since their numbers of requests are unknown: {', '.join(unknown)}." if unknown else ""
+    )
+    return Figure(
+        name=scope.name("cost"),
+        title=f"{scope.dataset}: agreement of each label against its cost",
+        data=rows.select(_with_cost(), "requests", "value", "low", "high", "questions"),
+        mark="interval",
+        x="value",
+        y="label",
+        low="low",
+        high="high",
+        rules={"no agreement": 0.0},
+        x_title=f"{symbol} with end-to-end utility",
+        y_title="annotator and measure",
+        caption=f"Run {scope.runs[0]}, with {scope.interval}; the cheapest label first. In brackets: distinct requests "
+        "to a model for each question, for the documents of all runs, as if none were cached. Tokens and seconds are "
+        f"measured for whole stages only, and not shown: annotators share requests.{left_out}",
+        dataset=scope.dataset,
+    )
+
+
+def _with_cost() -> pl.Expr:
+    """Return a label such as ``erag: P@50 (82.3 requests)``."""
+    return pl.format("{} ({} requests)", "label", pl.col("requests").round(1)).alias("label")
+
+
+def requests_by_annotator(
+    labels: pl.DataFrame, requests: pl.DataFrame, queries: pl.DataFrame, scope: Scope
+) -> pl.DataFrame:
+    """Return the distinct requests per labelled question: columns annotator and requests.
+
+    Annotators from outside the package, and those whose requests are missing, are left out.
+    """
+    of_dataset = queries.filter(dataset=scope.dataset, score=scope.score).select("query_id")
+    single = (
+        requests.filter(pl.col("doc_ids").list.len() <= 1)
+        .join(of_dataset, on="query_id", how="semi")
+        .with_columns(doc_id=pl.col("doc_ids").list.first())
+    )
+    rows = []
+    for name in labels["annotator"].unique().sort():
+        # one annotator at a time: two copies of all labels of a large job do not fit in memory
+        pairs = labels.filter(pl.col("reader").is_in(["", scope.reader]), annotator=name).select(PAIR)
+        selected = pairs.join(of_dataset, on="query_id", how="semi")
+        count = _num_requests(name, selected, single)
+        if count is not None and selected.height:
+            rows.append((name, count / selected["query_id"].n_unique()))
+    return pl.DataFrame(rows, schema={"annotator": pl.String, "requests": pl.Float64}, orient="row")
+
+
+def _num_requests(name: str, labels: pl.DataFrame, single: pl.DataFrame) -> int | None:
+    """Return the number of distinct requests for an annotator's labels; None if unknown."""
+    if name not in ANNOTATORS:
+        return None
+    parts = [_requests_of(spec, labels, single) for spec in ANNOTATORS[name].requests]
+    if any(part.is_empty() for part in parts):
+        return None
+    return pl.concat(parts).n_unique() if parts else 0
+
+
+def _requests_of(spec: RequestSpec, labels: pl.DataFrame, single: pl.DataFrame) -> pl.DataFrame:
+    """Return the keys of the requests of one kind: without documents, about unrelated or about labelled ones."""
+    key = ["model", "question_key", "passages_key"]
+    requests = single.filter(pl.col("kind").is_in(ANSWERED_BY.get(spec.kind.name, [spec.kind.name])))
+    if spec.lists is no_documents:
+        closed_book = requests.filter(pl.col("doc_id").is_null())
+        return closed_book.join(labels, on="query_id", how="semi").select(key)
+    with_document = requests.filter(pl.col("doc_id").is_not_null())
+    how: Literal["anti", "semi"] = "anti" if spec.lists is unrelated_pairs else "semi"
+    return with_document.join(labels, on=PAIR, how=how).select(key)
+
+
+def show_all(results: Results) -> Iterator[Table]:
+    """Yield each annotator's measure with the best agreement with utility, by dataset, runs across.
+
+    By the first statistic. An annotator without any value has a row that says why.
+    """
+    rows, runs = informative(results[CORRELATIONS]), best_first(results[MEANS])[:MAX_RUNS]
+    for statistic in rows["statistic"].unique(maintain_order=True).head(1):
+        whole = whole_lists(rows).filter(pl.col("run_id").is_in(runs), statistic=statistic)
+        groups = []
+        for (dataset,), part in whole.sort("dataset").group_by("dataset", maintain_order=True):
+            best = best_measures(part, runs)
+            of_annotators = best.group_by("annotator", maintain_order=True)
+            groups += [
+                ((dataset, name, measure_name(of_one.row(0, named=True))), of_one)
+                for (name,), of_one in of_annotators
+            ]
+            without = part.filter(pl.col("annotator").is_in(best["annotator"].implode()).not_())
+            groups += [
+                ((dataset, name, MISSING), of_one.unique("run_id", keep="first", maintain_order=True))
+                for (name,), of_one in without.sort("annotator").group_by("annotator", maintain_order=True)
+            ]
+        symbol = symbol_of(statistic)
+        yield crosstab(
+            groups,
+            names("dataset", "annotator", "measure"),
+            "run_id",
+            run_columns(runs),
+            agreement,
+            name=part_name("agreement", statistic),
+            title=f"How well each label agrees with the end-to-end utility, {symbol} over queries",
+            caption=f"{symbol} [interval] /ceiling, of the measure of each annotator that agrees best over these runs; "
+            "since it is chosen by the same queries, its agreement is a little too high.",
+            is_main=True,
+        )
+
+
+ANALYSIS = Analysis(shows=(CORRELATIONS, MEANS, LABELS, REQUESTS, QUERIES), show=show, show_all=show_all)

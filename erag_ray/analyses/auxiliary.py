@@ -1,0 +1,254 @@
+"""Auxiliary labels of all questions in means and comparisons, where the reader answers a sample of the questions.
+
+A question is to a column of values what a document is to `erag_ray.agreement.prediction_powered`: it is read with a
+known probability, the sample's share of the questions, and an auxiliary value is known of all. Means over the estimates
+are unbiased, whatever the auxiliary label is; a good one makes their intervals narrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from erag_ray.agreement import LabelSample, PoweredValues, mean_intervals, powered_values
+from erag_ray.analyses.columns import LABELLED, MEASURED, DatasetColumns, table_of
+from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, Evaluation, View, per_dataset
+from erag_ray.analyses.order import measure_name
+from erag_ray.analyses.settings import ANY, Floats, Settings
+from erag_ray.analyses.standing import Standing
+from erag_ray.config import MIN_READER_QUERIES, JobConfig
+from erag_ray.parts.formats import number
+from erag_ray.parts.model import Finding, Part, Table, Value
+from erag_ray.parts.shapes import field, listing, name_field, rows_of
+from erag_ray.runs import END_TO_END, REFERENCES
+from erag_ray.schemas import COUNT, STRING, VALUE, table_schema
+
+AUXILIARY_MEANS = table_schema(
+    "auxiliary_means",
+    "dataset reader score annotator run_id depth measure cutoff ideal",
+    dataset=STRING,
+    **LABELLED,
+    run_id=STRING,
+    **MEASURED,
+    auxiliary=STRING,
+    mean=VALUE,
+    low_=VALUE,
+    high_=VALUE,
+    mean_read=VALUE,
+    low_read_=VALUE,
+    high_read_=VALUE,
+    lambda_=VALUE,
+    correlation_=VALUE,
+    num_read=COUNT,
+    num_queries=COUNT,
+)
+Name = Mapping[str, object]
+Row = tuple[object, ...]
+OF_LISTS = ("P", "Success")
+"""Measures of the auxiliary label that predict values without a counterpart, such as utility: the first there is."""
+
+
+def auxiliary_setting(config: JobConfig) -> Mapping[str, object]:
+    """Return the auxiliary label as a setting, if a job has one: of tables that are made of `predicted` columns."""
+    return {"auxiliary": config.auxiliary} if config.auxiliary else {}
+
+
+def predicted(evaluation: Evaluation) -> list[DatasetColumns]:
+    """Return the columns of every dataset, with the estimates of an auxiliary label if the job has one."""
+    auxiliary = evaluation.settings.auxiliary
+    if auxiliary is None:
+        return evaluation.columns
+    eligible = {name: frame["query_id"] for name, frame in evaluation.eligible.items()}
+    eligible[END_TO_END] = evaluation.utility["query_id"].unique()
+    return [
+        with_estimates(dataset, auxiliary, evaluation.applicable, eligible) for dataset in evaluation.columns
+    ]
+
+
+def with_estimates(
+    dataset: DatasetColumns,
+    auxiliary: str,
+    applicable: Mapping[str, pl.Series],
+    eligible: Mapping[str, pl.Series],
+) -> DatasetColumns:
+    """Return a dataset with ``estimates`` of its columns of values that only a sample of the questions has.
+
+    Args:
+        dataset: its columns.
+        auxiliary: the annotator of the auxiliary labels.
+        applicable: annotator -> the query_ids to which it applies; no others get an estimate of its values.
+        eligible: annotator (or `END_TO_END`) -> the query_ids that it was asked about; one of these without a value was
+            not judged, and gets no estimate.
+    """
+    known = {_key(name): column for name, column in dataset.columns if name["annotator"] == auxiliary}
+    is_eligible, applies = (
+        {name: dataset.has(ids) for name, ids in of.items()} for of in (eligible, applicable)
+    )
+    estimates = {}
+    for index, (name, column) in enumerate(dataset.columns):
+        predictor, annotator = _predictor(name, known), str(name["annotator"])
+        if predictor is None:
+            continue
+        has_value = np.isfinite(column)
+        is_counted = has_value | (applies.get(annotator, True) & ~is_eligible[annotator])
+        if MIN_READER_QUERIES <= has_value.sum() < is_counted.sum():
+            estimated = estimate_all(column[is_counted], predictor[is_counted])
+            values = np.full(len(column), np.nan)
+            values[is_counted] = estimated.values
+            estimates[index] = replace(estimated, values=values)
+    return replace(dataset, estimates=estimates)
+
+
+def _predictor(name: Name, known: Mapping[Row, Floats]) -> Floats | None:
+    """Return the auxiliary column that predicts a column by the reader; None if there is none, or it varies nowhere."""
+    if not name["reader"] or name["run_id"] in REFERENCES:
+        return None
+    others = ({"measure": measure, "ideal": ANY} for measure in OF_LISTS)
+    for change in ({}, *others):
+        column = known.get(_key({**name, **change}))
+        if column is not None and np.isfinite(column).any():
+            return np.where(np.isfinite(column), column, np.nanmean(column))
+    return None
+
+
+def _key(name: Name) -> Row:
+    return tuple(name[part] for part in ("run_id", "depth", "measure", "cutoff", "ideal"))
+
+
+def estimate_all(column: Floats, predictor: Floats) -> PoweredValues:
+    """Estimate a value for every question from those of a sample of them.
+
+    Args:
+        column: [num_queries], NaN where the reader was not asked (not where it failed); at least one value.
+        predictor: [num_queries], the auxiliary value of every question, finite.
+    """
+    count, is_read = len(column), np.isfinite(column)
+    read = column[is_read]
+    sample = LabelSample(
+        questions=np.arange(count),
+        weights=np.ones(count),
+        probabilities=np.full(count, is_read.mean()),
+        is_read=is_read,
+        labels=np.where(is_read, column, 0.0),
+        auxiliary=predictor,
+        # gains and differences may be below 0, and a user's measure may be above 1
+        bounds=(min(0.0, float(read.min())), max(1.0, float(read.max()))),
+    )
+    return powered_values(sample, count)
+
+
+def _notes(evaluation: Evaluation) -> Iterator[str]:
+    """Yield why nothing, or no end-to-end score, is predicted for a dataset."""
+    auxiliary = evaluation.settings.auxiliary
+    for dataset in evaluation.once(predicted):
+        of_annotators = {dataset.columns[index][0]["annotator"] for index in dataset.estimates}
+        known = [
+            name
+            for name, column in dataset.columns
+            if name["annotator"] == auxiliary and np.isfinite(column).any()
+        ]
+        has_measure = any(name["measure"] in OF_LISTS for name in known)
+        why = f"all its questions were answered, or fewer than {MIN_READER_QUERIES}"
+        if not known:
+            why = "it labels none of its questions"
+        elif not has_measure:
+            why = f"that takes its {' or '.join(OF_LISTS)}; add one to measures"
+        if not of_annotators:
+            yield f"{dataset.dataset}: nothing is predicted from {auxiliary}: {why}"
+        elif END_TO_END not in of_annotators:
+            yield f"{dataset.dataset}: the end-to-end score is not predicted from {auxiliary}: {why}"
+
+
+def auxiliary_means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
+    """AUXILIARY_MEANS: means with the auxiliary label, and by the answered questions alone."""
+    rows: list[Row] = []
+    for dataset in datasets:
+        items = list(dataset.estimates.items())
+        if not items:
+            continue
+        columns = [dataset.columns[index] for index, _ in items]
+        powered = np.stack([one.values for _, one in items], axis=1)
+        plain = np.stack([column for _, column in columns], axis=1)
+        intervals = (
+            mean_intervals(table, dataset.draws.weights, settings.confidence) for table in (powered, plain)
+        )
+        for (name, column), (_, one), *pair in zip(columns, items, *intervals, strict=True):
+            counts = (int(np.isfinite(column).sum()), int(np.isfinite(one.values).sum()))
+            figures = (one.slope, one.correlation)
+            first = (dataset.dataset, *name.values(), settings.auxiliary)
+            rows.append((*first, *pair[0], *pair[1], *figures, *counts))
+    return table_of(rows, AUXILIARY_MEANS)
+
+
+def show(view: View) -> Iterator[Part]:
+    """Yield means with the auxiliary label, and what it adds."""
+    rows = view.rows(AUXILIARY_MEANS)
+    if rows.height:
+        yield auxiliary_table(view, rows)
+        yield from _what_it_adds(rows, view.standing)
+
+
+def auxiliary_table(view: View, rows: pl.DataFrame) -> Table:
+    """Return the means with an auxiliary label beside those of the answered questions, at the largest depth."""
+    deepest = rows.filter(pl.col("depth") == pl.col("depth").max(), pl.col("cutoff") == pl.col("depth"))
+    # an annotator may apply to some of the questions only
+    name, num_read, num_queries = rows.select(pl.first("auxiliary"), pl.max("num_read", "num_queries")).row(0)
+    # utility first
+    by_run = (
+        deepest.filter(run_id=run).sort(pl.col("annotator") != END_TO_END, maintain_order=True)
+        for run in view.runs
+    )
+    return listing(
+        (row for part in by_run for row in rows_of(part)),
+        (
+            name_field("run", "run_id"),
+            name_field("annotator", "annotator"),
+            name_field("mean", measure_name),
+            field("with it", lambda row: Value(row["mean"], row["low"], row["high"])),
+            field("without it", lambda row: Value(row["mean_read"], row["low_read"], row["high_read"])),
+            field("width", width_ratio, meaning="of the interval with it, relative to that without it"),
+            field("correlation", "correlation", meaning="of both over the answered questions"),
+            field("lambda", "lambda", meaning="slope of the prediction; near 0: the label is not used"),
+        ),
+        caption=f"The reader answered {num_read:,} of {num_queries:,} questions; of the others {name} is known. "
+        "Without it: means of the answered questions. With it: unbiased too, whatever the label says, since its mean "
+        "error on the answered questions is subtracted (prediction-powered means). Means and comparisons in this "
+        "report are those with it.",
+        is_main=view.is_only,
+        **view.about("auxiliary", f"means with {name} as auxiliary label"),
+    )
+
+
+def width_ratio(row: Mapping[str, Any]) -> float | None:
+    """Return the width of the interval with the auxiliary label, relative to that without it; None if that has none."""
+    ends = [row[key] for key in ("low", "high", "low_read", "high_read")]
+    if None in ends or ends[2] == ends[3]:
+        return None
+    return float((ends[1] - ends[0]) / (ends[3] - ends[2]))
+
+
+def _what_it_adds(rows: pl.DataFrame, standing: Standing | None) -> Iterator[Finding]:
+    at_depth = rows.filter(annotator=END_TO_END, depth=standing.depth if standing else None)
+    ratios = pl.Series(map(width_ratio, rows_of(at_depth)), dtype=pl.Float64).drop_nulls()
+    if len(ratios):
+        name, num_read, num_queries = at_depth.select("auxiliary", "num_read", "num_queries").row(0)
+        text = f"{num_read:,} of {num_queries:,} questions were answered; with {name} of all, intervals are "
+        text += f"{number(ratios.median(), 2, drop_zero=True)} times as wide as without it"  # type: ignore[arg-type]
+        yield Finding(topic="certainty", text=text)
+
+
+ANALYSIS = Analysis(
+    schema=AUXILIARY_MEANS,
+    sources=OF_COLUMNS,
+    settings=RESAMPLED,
+    more_settings=auxiliary_setting,
+    is_wanted=lambda config: bool(config.auxiliary),
+    make=per_dataset(auxiliary_means, predicted),
+    notes=_notes,
+    is_optional=True,
+    show=show,
+)

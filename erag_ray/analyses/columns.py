@@ -1,0 +1,181 @@
+"""UTILITY and PER_QUERY as columns over the queries of a dataset: what means, correlations and comparisons take."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from erag_ray.agreement import PoweredValues, permutations, permutations_among, resample_weights
+from erag_ray.analyses.settings import ANY, Floats, Settings
+from erag_ray.runs import END_TO_END, REFERENCES
+from erag_ray.schemas import COUNT, RANK, STRING, VALUE, TableSchema, conform, table_schema
+
+DIGITS = 12
+"""Values are compared to this many digits: sums of the same labels in another order must tie."""
+COLUMN = ["reader", "score", "annotator", "run_id", "depth", "measure", "cutoff", "ideal"]
+MEASURED = {"depth": RANK, "measure": STRING, "cutoff": RANK, "ideal": STRING}
+"""Columns that say what is measured of a list."""
+LABELLED = {"reader": STRING, "score": STRING, "annotator": STRING}
+INTERVAL = {"low_": VALUE, "high_": VALUE}
+COUNTED = {"num_queries": COUNT, "num_dropped": COUNT}
+PER_QUERY = table_schema(
+    "per_query",
+    "reader score annotator query_id run_id depth measure cutoff ideal",
+    **LABELLED,
+    query_id=STRING,
+    run_id=STRING,
+    **MEASURED,
+    value_=VALUE,
+)
+NamedColumn = tuple[Mapping[str, object], Floats]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draws:
+    """The bootstrap's draws of some queries, and the orders that permutations put them in."""
+
+    weights: npt.NDArray[np.int16]
+    """[num_resamples, num_queries]."""
+    orders: npt.NDArray[np.int32]
+    """[num_permutations, num_queries]."""
+    _last: dict[bytes, Draws] = field(default_factory=dict)
+
+    def among(self, is_selected: npt.NDArray[np.bool_]) -> Draws:
+        """The same for the selected queries; columns with the same ones follow each other."""
+        if is_selected.all():
+            return self
+        key = is_selected.tobytes()
+        if key not in self._last:
+            self._last.clear()
+            self._last[key] = Draws(
+                weights=self.weights.T[is_selected].T,
+                orders=permutations_among(self.orders, is_selected),
+            )
+        return self._last[key]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetColumns:
+    """One dataset's measures and utilities over its queries, and how chance draws and pairs these."""
+
+    dataset: str
+    query_ids: pl.Series
+    """[num_queries]."""
+    columns: list[NamedColumn]
+    """Each [num_queries], NaN where not judged or not applicable."""
+    draws: Draws
+    estimates: Mapping[int, PoweredValues] = field(default_factory=dict)
+    """Index of a column that only a sample of the queries has -> estimates for all: see `auxiliary`."""
+
+    def has(self, query_ids: pl.Series) -> npt.NDArray[np.bool_]:
+        """Return which of its queries are among these, [num_queries]."""
+        return self.query_ids.is_in(query_ids.implode()).to_numpy()
+
+    def among(self, is_selected: npt.NDArray[np.bool_]) -> DatasetColumns:
+        """The same over the selected queries, with the same draws of them, and without estimates."""
+        columns = [(name, column[is_selected]) for name, column in self.columns]
+        return replace(
+            self,
+            estimates={},
+            query_ids=self.query_ids.filter(is_selected),
+            columns=columns,
+            draws=self.draws.among(is_selected),
+        )
+
+    @property
+    def estimated(self) -> list[NamedColumn]:
+        """Return the columns, estimates in place of those of a sample of the queries."""
+        return [
+            (name, self.estimates[index].values if index in self.estimates else column)
+            for index, (name, column) in enumerate(self.columns)
+        ]
+
+    @property
+    def of_runs(self) -> list[NamedColumn]:
+        """Return the columns of the compared runs, without the references."""
+        return without_references(self.columns)
+
+
+def without_references(columns: Sequence[NamedColumn]) -> list[NamedColumn]:
+    """Return the columns of the compared runs."""
+    return [item for item in columns if item[0]["run_id"] not in REFERENCES]
+
+
+def by_dataset(
+    values: Iterable[pl.DataFrame], used: pl.DataFrame, queries: pl.DataFrame, settings: Settings
+) -> list[DatasetColumns]:
+    """The parts of PER_QUERY, and UTILITY, as columns, cut once for all tables that are made of them.
+
+    A column of utility has the annotator `END_TO_END`, the score's name as its measure and its depth as its cut-off.
+    """
+    as_values = used.with_columns(
+        annotator=pl.lit(END_TO_END), measure=pl.col("score"), cutoff=pl.col("depth"), ideal=pl.lit(ANY)
+    )
+    ids = {str(name): part for (name,), part in queries.partition_by("dataset", as_dict=True).items()}
+    columns: dict[str, list[NamedColumn]] = {name: [] for name in sorted(ids)}
+    for table in itertools.chain(values, [as_values]):
+        for name, item in _columns(table, queries):
+            columns[name].append(item)
+    return [
+        DatasetColumns(
+            dataset=name,
+            query_ids=ids[name]["query_id"],
+            columns=dataset_columns,
+            draws=Draws(
+                weights=resample_weights(ids[name].height, settings.num_resamples, settings.seed),
+                orders=permutations(ids[name].height, settings.num_permutations, settings.seed),
+            ),
+        )
+        for name, dataset_columns in columns.items()
+    ]
+
+
+def _columns(values: pl.DataFrame, queries: pl.DataFrame) -> Iterator[tuple[str, NamedColumn]]:
+    """Each column with its dataset, by first appearance; a query is at its place among those of the dataset."""
+    position_of = queries.select("query_id", "dataset", place=pl.int_range(pl.len()).over("dataset"))
+    sizes = dict(queries["dataset"].value_counts().iter_rows())
+    joined = values.join(position_of, on="query_id", maintain_order="left")
+    groups = joined.group_by("dataset", *COLUMN, maintain_order=True).agg("place", "value")
+    names = groups.select("dataset", *COLUMN).iter_rows(named=True)
+    for name, positions, value in zip(names, groups["place"], groups["value"], strict=True):
+        dataset = name.pop("dataset")
+        column = np.full(sizes[dataset], np.nan)
+        column[positions.to_numpy()] = value.fill_null(np.nan).to_numpy()
+        yield dataset, (name, np.round(column, DIGITS))
+
+
+def measured_and_used(columns: Sequence[NamedColumn]) -> tuple[list[NamedColumn], list[NamedColumn]]:
+    """The measures of labels, and the utilities."""
+    measured = [item for item in columns if item[0]["annotator"] != END_TO_END]
+    return measured, [item for item in columns if item[0]["annotator"] == END_TO_END]
+
+
+def by_run(columns: Sequence[NamedColumn]) -> list[tuple[Mapping[str, object], dict[str, Floats]]]:
+    """The same column of each run: its name, and run_id -> values."""
+    groups: dict[tuple[object, ...], tuple[Mapping[str, object], dict[str, Floats]]] = {}
+    for name, column in columns:
+        key = tuple(value for part, value in name.items() if part != "run_id")
+        groups.setdefault(key, (name, {}))[1][str(name["run_id"])] = column
+    return list(groups.values())
+
+
+def same_list(name: Mapping[str, object], target: Mapping[str, object]) -> bool:
+    """Whether a measure and a utility are of one list, by one reader or without any."""
+    own_reader = name["reader"] in ("", target["reader"])
+    return own_reader and name["run_id"] == target["run_id"] and name["depth"] == target["depth"]
+
+
+def table_of(rows: Sequence[tuple[object, ...]], schema: TableSchema) -> pl.DataFrame:
+    """Rows in the order of a schema's columns, as its table.
+
+    Raises:
+        ValueError: they do not conform to it.
+    """
+    table = pl.DataFrame(rows, schema=pl.DataFrame(schema.empty()).schema, orient="row")
+    conform(table, schema)
+    return table

@@ -1,0 +1,190 @@
+"""COMPARISONS of every two runs: which differ, and how many questions would settle what is not settled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import polars as pl
+
+from erag_ray.analyses.answer import listed_and, needed_questions, not_compared, other_depths
+from erag_ray.analyses.auxiliary import auxiliary_setting, predicted
+from erag_ray.analyses.columns import LABELLED, MEASURED, DatasetColumns
+from erag_ray.analyses.contract import OF_COLUMNS, TESTED, Analysis, Results, View, per_dataset
+from erag_ray.analyses.means import MEANS
+from erag_ray.analyses.order import MAX_RUNS, at_full_depth, best_first, by_measure, reasons
+from erag_ray.analyses.paired import DIFFERENCE_FIELDS, PAIRED, compare_runs, pair_name, paired_caption
+from erag_ray.analyses.settings import ANY, Settings
+from erag_ray.analyses.standing import Pairs, Standing
+from erag_ray.annotators import label_sign
+from erag_ray.parts.formats import counted
+from erag_ray.parts.model import Finding, Format, Part, Table
+from erag_ray.parts.shapes import field, listing, name_field, rows_of
+from erag_ray.runs import END_TO_END
+from erag_ray.schemas import STRING, table_schema
+
+COMPARISONS = table_schema(
+    "comparisons",
+    "dataset reader score annotator run_a run_b depth measure cutoff ideal",
+    dataset=STRING,
+    **LABELLED,
+    run_a=STRING,
+    run_b=STRING,
+    **MEASURED,
+    **PAIRED,
+)
+MAX_SHOWN = 20
+"""With more runs, only pairs with the best run are shown."""
+
+
+def comparisons(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
+    """COMPARISONS of every two runs, by utility and by each measure of each annotator.
+
+    p-values by `erag_ray.agreement.paired_test`, adjusted by Holm over all pairs of runs within one dataset and
+    quantity: utility at all depths of a reader, or a measure of an annotator at a depth. ``difference`` is run_a's mean
+    minus run_b's over the ``num_queries`` judged in both, or over all with the estimates of an auxiliary label.
+    ``low`` and ``high`` agree with ``p_value``, ``low_adjusted`` and ``high_adjusted`` with ``p_adjusted``. Measures
+    whose ideal is the run's own list are left out: they compare no runs.
+    """
+    return compare_runs([({}, dataset) for dataset in datasets], settings, COMPARISONS)
+
+
+def show(view: View) -> Iterator[Part]:
+    """Yield which runs differ, and what is not settled."""
+    rows = view.rows(COMPARISONS)
+    if len(view.runs) > 1 and rows.height:
+        yield comparison_table(view, rows)
+    if view.standing is not None:
+        yield from needed_questions(view.standing)
+        yield from not_compared(view.standing)
+        yield from other_depths(view.standing)
+        yield from labels_first(rows, view.standing, view.results.alpha)
+
+
+def comparison_table(view: View, rows: pl.DataFrame) -> Table:
+    """Compare all pairs of runs by utility at every depth, and by the first measure of each annotator at full depth.
+
+    With more than `MAX_SHOWN` runs, only pairs with the best one are shown.
+    """
+    first, is_cut = view.runs[0], len(view.runs) > MAX_SHOWN
+    is_first = (pl.col("run_a") == first) | (pl.col("run_b") == first)
+    shown = rows.filter(is_first) if is_cut else rows
+    left_out = f"Only pairs with {first}; the others are in the table comparisons. " if is_cut else ""
+    return listing(
+        (
+            {**row, "quantity": name}
+            for name, part in _quantities(shown)
+            for row in rows_of(part.sort("run_a", "run_b"))
+        ),
+        (name_field("runs", pair_name), name_field("by", "quantity"), *DIFFERENCE_FIELDS),
+        caption=f"{paired_caption(view.results.confidence)}{reasons(rows)}{left_out}Other measures and cut-offs are "
+        "in the table comparisons.",
+        is_main=view.is_only,
+        **view.about("comparisons", "which runs differ"),
+    )
+
+
+def _quantities(rows: pl.DataFrame) -> Iterator[tuple[str, pl.DataFrame]]:
+    used = rows.filter(pl.col("annotator") == END_TO_END).sort("reader", "depth")
+    for (_, depth), part in used.group_by("reader", "depth", maintain_order=True):
+        yield f"utility@{depth}", part
+    seen = set()
+    for (annotator, name), part in by_measure(at_full_depth(rows)):
+        if annotator not in seen:
+            seen.add(annotator)
+            yield f"{annotator} {name}", part
+
+
+def labels_first(comparisons: pl.DataFrame, standing: Standing, alpha: float) -> Iterator[Finding]:
+    """Yield which annotators put the same run first, by P over the whole list and over the same questions."""
+    if len(standing.leaders) > 1 or len(standing.runs) < 2 or not standing.sign or standing.is_useless:
+        return
+    depth = standing.deepest
+    rows = comparisons.filter(
+        pl.col("annotator") != END_TO_END,
+        depth=depth,
+        measure="P",
+        cutoff=depth,
+        ideal=ANY,
+    ).drop_nulls("difference")
+    compared = min((one.num_queries for one in standing.rivals), default=0)
+    same, another, several, fewer = list[str](), list[str](), list[str](), list[str]()
+    for annotator in sorted(rows["annotator"].unique(), key=lambda name: (name != "erag", name)):
+        part, sign = rows.filter(annotator=annotator), label_sign(annotator, standing.score)
+        runs = sorted({*part["run_a"], *part["run_b"]})
+        first, _ = Pairs(part, sign, alpha).leaders(runs, depth)
+        num_queries = int(str(part["num_queries"].min()))
+        if sign and num_queries != compared:
+            fewer.append(f"{annotator} ({listed_and(first)}, {counted(num_queries, 'question')})")
+        elif sign and len(first) > 1:
+            several.append(f"{annotator} ({listed_and(first)})")
+        elif sign and first == [standing.runs[0]]:
+            same.append(annotator)
+        elif sign:
+            another.append(f"{annotator} ({first[0]})")
+    heads = (
+        "put the same run first",
+        "another" if same else "put another run first",
+        "several" if same or another else "put several runs first",
+        "on other questions" if same or another or several else "put first, on other questions",
+    )
+    parts = [
+        f"{head}: {', '.join(names)}"
+        for head, names in zip(heads, (same, another, several, fewer), strict=True)
+        if names
+    ]
+    if parts:
+        yield Finding(topic="label", text=f"labels (P@{depth}) that {'; '.join(parts)}")
+
+
+def show_all(results: Results) -> Iterator[Table]:
+    """Compare the best run of each dataset with the next best ones, by utility at the largest depth."""
+    means, used = results[MEANS].sort("dataset"), results[COMPARISONS].filter(annotator=END_TO_END)
+    if means["dataset"].n_unique() < 2 or not used.height:
+        return
+    rows: list[dict[str, Any]] = []
+    for (dataset,), part in means.group_by("dataset", maintain_order=True):
+        of_dataset = used.filter(dataset=dataset)
+        deepest = of_dataset.filter(pl.col("depth") == pl.col("depth").max())
+        rows += _against_best(deepest, best_first(part)[:MAX_RUNS])
+    yield listing(
+        rows,
+        (
+            name_field("dataset", "dataset"),
+            name_field("runs", pair_name),
+            field("by", lambda row: f"utility@{row['depth']}", Format.TEXT),
+            *DIFFERENCE_FIELDS,
+        ),
+        name="comparisons",
+        title="The best run against the others, by utility",
+        caption=paired_caption(results.confidence).strip(),
+        is_main=True,
+    )
+
+
+def _against_best(rows: pl.DataFrame, runs: Sequence[str]) -> Iterator[dict[str, Any]]:
+    pairs = {frozenset((row["run_a"], row["run_b"])): row for row in rows_of(rows)}
+    for other in runs[1:]:
+        row = pairs.get(frozenset((runs[0], other)))
+        if row is not None:
+            yield row if row["run_a"] == runs[0] else _exchanged(row)
+
+
+def _exchanged(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of COMPARISONS with the two runs exchanged."""
+    ends = {"low": "high", "high": "low", "low_adjusted": "high_adjusted", "high_adjusted": "low_adjusted"}
+    other = {"difference": "difference", "effect_size": "effect_size", **ends}
+    negative = {name: None if row[key] is None else 0.0 - row[key] for name, key in other.items()}
+    return {**row, **negative, "run_a": row["run_b"], "run_b": row["run_a"]}
+
+
+ANALYSIS = Analysis(
+    schema=COMPARISONS,
+    sources=OF_COLUMNS,
+    settings=TESTED,
+    more_settings=auxiliary_setting,
+    make=per_dataset(comparisons, predicted),
+    shows=(MEANS,),
+    show=show,
+    show_all=show_all,
+)

@@ -1,0 +1,251 @@
+"""The contract of an `Analysis`: it is made of an `Evaluation`, and shown from `Results` and a `View` of a dataset."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import polars as pl
+
+from erag_ray.analyses.columns import PER_QUERY, DatasetColumns, by_dataset
+from erag_ray.analyses.lists import eligible_questions
+from erag_ray.analyses.scope import Scope
+from erag_ray.analyses.settings import Settings, settings_of
+from erag_ray.analyses.standing import Standing
+from erag_ray.annotators import applicable_queries
+from erag_ray.config import JobConfig
+from erag_ray.inputs import Inputs, evidence_of, sampled_queries
+from erag_ray.parts.model import Part
+from erag_ray.parts.shapes import part_name
+from erag_ray.progress import StageProgress
+from erag_ray.schemas import LABELS, QUERIES, UTILITY, TableSchema
+from erag_ray.store import TableStore, as_frame
+
+T = TypeVar("T")
+RESAMPLED, TESTED = ("num_resamples", "confidence", "seed"), ("confidence",)
+"""Settings of tables with bootstrap intervals, and with tests."""
+OF_COLUMNS = (PER_QUERY, UTILITY, QUERIES)
+"""What `Evaluation.columns` are read from."""
+
+
+def _nothing(*_: object) -> tuple[()]:
+    return ()
+
+
+def _no_settings(_: JobConfig) -> Mapping[str, object]:
+    return {}
+
+
+def _always(_: JobConfig) -> bool:
+    return True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Analysis:
+    """A result: its table, what that is made from, and how it is shown.
+
+    Attributes:
+        schema: of its table; None: it shows tables that other stages seal.
+        sources: the tables that it is made from.
+        settings: names of the `Settings` that it depends on.
+        code: which lists of names may name code of the user: of ``annotators``, ``scores`` and ``measures``.
+        more_sources: further tables that it is made from, by what the job asks for.
+        more_settings: further settings that it depends on.
+        is_wanted: whether a job has this table; an earlier one is deleted where it has not.
+        check: job, inputs and tables, before the table is made; raises InputError.
+        make: -> the parts of its table; None: other stages make it.
+        notes: lines that are sealed with the table, and shown below the report.
+        shows: further tables that it is shown from.
+        is_optional: a finished job may lack these tables, so that nobody is told.
+        show: a dataset -> what is shown of it, in reading order.
+        show_all: all datasets -> what is shown of them.
+        section: of the parts of ``show_all``: a key of `SECTIONS`.
+    """
+
+    schema: TableSchema | None = None
+    sources: Sequence[TableSchema] = ()
+    settings: Sequence[str] = ()
+    code: Sequence[str] = ()
+    more_sources: Callable[[JobConfig], Sequence[TableSchema]] = _nothing
+    more_settings: Callable[[JobConfig], Mapping[str, object]] = _no_settings
+    is_wanted: Callable[[JobConfig], bool] = _always
+    check: Callable[[JobConfig, Inputs, TableStore], object] = _nothing
+    make: Callable[[Evaluation, StageProgress], Iterable[pl.DataFrame]] | None = None
+    notes: Callable[[Evaluation], Iterable[str]] = _nothing
+    shows: Sequence[TableSchema] = ()
+    is_optional: bool = False
+    show: Callable[[View], Iterable[Part]] = _nothing
+    show_all: Callable[[Results], Iterable[Part]] = _nothing
+    section: str = "datasets"
+
+    @property
+    def tables(self) -> tuple[TableSchema, ...]:
+        """All tables that it is shown from."""
+        is_shown = self.show is not _nothing or self.show_all is not _nothing
+        return (*([self.schema] if self.schema and is_shown else ()), *self.shows)
+
+
+SECTIONS = {"datasets": "All datasets", "published": "Published tables", "costs": "Requests and costs"}
+"""Sections of a report after those of its datasets, and their titles."""
+
+
+class Evaluation:
+    """Tables and columns that analyses of a job are made of; each is read or computed at its first use.
+
+    Args:
+        config: the job.
+        inputs: its inputs.
+        tables: its sealed tables.
+    """
+
+    def __init__(self, config: JobConfig, inputs: Inputs, tables: TableStore) -> None:
+        self.config, self.inputs, self.tables = config, inputs, tables
+        self.settings: Settings = settings_of(config)
+        self._known: dict[Callable[..., Any], Any] = {}
+
+    def once(self, make: Callable[[Evaluation], T]) -> T:
+        """Return what a function makes of this evaluation; it is called once."""
+        if make not in self._known:
+            self._known[make] = make(self)
+        known: T = self._known[make]
+        return known
+
+    @functools.cached_property
+    def labels(self) -> pl.DataFrame:
+        """LABELS."""
+        return self.tables.read(LABELS)
+
+    @functools.cached_property
+    def utility(self) -> pl.DataFrame:
+        """UTILITY."""
+        return self.tables.read(UTILITY)
+
+    @functools.cached_property
+    def applicable(self) -> dict[str, pl.Series]:
+        """Annotator -> the query_ids to which it applies."""
+        evidence = evidence_of(self.inputs)
+        return {name: applicable_queries(name, evidence)["query_id"] for name in self.config.annotators}
+
+    @functools.cached_property
+    def eligible(self) -> dict[str, pl.DataFrame]:
+        """Annotator -> its `eligible_questions`."""
+        samples = {name: sampled_queries(self.config, name, self.inputs.queries) for name in self.applicable}
+        return {
+            name: eligible_questions(
+                name,
+                queries.filter(pl.col("query_id").is_in(self.applicable[name].implode())),
+                self.labels,
+                self.utility,
+            )
+            for name, queries in samples.items()
+        }
+
+    @functools.cached_property
+    def columns(self) -> list[DatasetColumns]:
+        """The values of lists and the utilities, by dataset."""
+        values = self.tables.read_parts(PER_QUERY)
+        return by_dataset(values, self.utility, self.inputs.queries, self.settings)
+
+
+def columns_of(evaluation: Evaluation) -> list[DatasetColumns]:
+    """Return `Evaluation.columns`."""
+    return evaluation.columns
+
+
+def per_dataset(
+    make: Callable[..., pl.DataFrame],
+    columns: Callable[[Evaluation], list[DatasetColumns]] = columns_of,
+    *more: Callable[[Evaluation], object],
+) -> Callable[[Evaluation, StageProgress], Iterable[pl.DataFrame]]:
+    """Return how a table is made dataset by dataset.
+
+    Args:
+        make: a list with one dataset's columns, what ``more`` gives, and the settings -> rows of the table.
+        columns: the columns of every dataset.
+        more: what else it takes.
+    """
+
+    def parts(evaluation: Evaluation, at: StageProgress) -> Iterable[pl.DataFrame]:
+        arguments = [evaluation.once(one) for one in more]
+        for dataset in at.each(evaluation.once(columns), "datasets"):
+            yield make([dataset], *arguments, evaluation.settings)
+
+    return parts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Results:
+    """Sealed tables of a finished job, and how they were made."""
+
+    tables: Mapping[str, pl.DataFrame] = field(default_factory=dict)
+    """Its sealed tables, by name."""
+    configs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """The settings in their manifests, by name; with ``notes``."""
+    stages: Sequence[Mapping[str, Any]] = ()
+    """Manifests of the inference stages: ``stage``, ``counts``, ``summary`` and more."""
+    missing: tuple[str, ...] = ()
+    """One line for each table or manifest that is missing or was changed after sealing."""
+
+    def __getitem__(self, schema: TableSchema) -> pl.DataFrame:
+        """Return a table; one that is missing is empty."""
+        return self.tables.get(schema.name, as_frame(schema.empty()))
+
+    def config(self, schema: TableSchema) -> Mapping[str, Any]:
+        """Return the settings that a table was made with; empty if they are not known."""
+        return self.configs.get(schema.name, {})
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes on the inputs, the cut-offs, the labels, the outputs and the files that were not written."""
+        return [note for config in self.configs.values() for note in config.get("notes", ())]
+
+    @property
+    def reader(self) -> Mapping[str, Any]:
+        """Settings of the reader that affect its outputs, such as ``kind`` and ``model``."""
+        return self.config(LABELS).get("reader") or self.config(UTILITY).get("reader") or {}
+
+    @property
+    def confidence(self) -> float:
+        """Coverage of the intervals; of a job that does not say, the default of the key."""
+        return float(self.configs.get("means", {}).get("confidence") or JobConfig.confidence)
+
+    @property
+    def alpha(self) -> float:
+        """The error that the job allows."""
+        return 1 - self.confidence
+
+    @property
+    def threshold(self) -> float | None:
+        """Graded labels of at least this count as useful (None: .5)."""
+        return self.config(PER_QUERY).get("threshold")
+
+
+@dataclass(frozen=True, kw_only=True)
+class View:
+    """One dataset of a finished job."""
+
+    results: Results
+    dataset: str
+    runs: Sequence[str]
+    """Its runs, best first."""
+    scope: Scope | None = None
+    """What its figures show; None without any utility."""
+    standing: Standing | None = None
+    """Which run leads, and what is known of the others; None without any utility."""
+    is_only: bool = False
+    """Whether the job has no other dataset."""
+
+    def rows(self, schema: TableSchema) -> pl.DataFrame:
+        """Return the rows of a table about this dataset."""
+        table = self.results[schema]
+        if "dataset" in schema.columns.names:
+            return table.filter(dataset=self.dataset)
+        queries = self.results[QUERIES].filter(dataset=self.dataset).select("query_id")
+        return table.join(queries, on="query_id", how="semi", maintain_order="left")
+
+    def about(self, kind: str, title: str, *words: object) -> dict[str, Any]:
+        """Return name, title and dataset of a part, as fields of `Table` and `Figure`."""
+        name = part_name(kind, self.dataset, *words)
+        return {"name": name, "title": f"{self.dataset}: {title}", "dataset": self.dataset}

@@ -1,0 +1,273 @@
+"""CONTRASTS of labels: how much better one annotator's measure agrees with utility than another's."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Container, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from erag_ray.agreement import Resampled, difference_of, holm, resampled_agreement
+from erag_ray.analyses.columns import (
+    COUNTED,
+    INTERVAL,
+    MEASURED,
+    DatasetColumns,
+    Draws,
+    NamedColumn,
+    measured_and_used,
+    same_list,
+    table_of,
+)
+from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, View, per_dataset
+from erag_ray.analyses.correlations import CORRELATIONS, informative
+from erag_ray.analyses.order import by_measure, run_columns, symbol_of
+from erag_ray.analyses.settings import ANY, OWN_LIST, Floats, Settings
+from erag_ray.analyses.standing import Standing
+from erag_ray.annotators import agreement_sign, annotator_named
+from erag_ray.measures import MEASURES
+from erag_ray.parts.formats import counted, number, with_interval
+from erag_ray.parts.model import Finding, Part, Table, Value
+from erag_ray.parts.shapes import crosstab, estimate, names, rows_of
+from erag_ray.schemas import STRING, VALUE, table_schema
+
+CONTRASTS = table_schema(
+    "contrasts",
+    "dataset reader score annotator_a annotator_b run_id depth measure cutoff ideal statistic",
+    dataset=STRING,
+    reader=STRING,
+    score=STRING,
+    annotator_a=STRING,
+    annotator_b=STRING,
+    run_id=STRING,
+    **MEASURED,
+    statistic=STRING,
+    difference_=VALUE,
+    **INTERVAL,
+    p_value_=VALUE,
+    **COUNTED,
+)
+NUM_AGREEMENTS = 4
+"""Annotators whose agreement is named."""
+Row = tuple[object, ...]
+
+
+def contrasts(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
+    """CONTRASTS: how much better one annotator's measure agrees with utility than another's, for every two of them.
+
+    Where less of a label, measure or score is better, its agreement is taken with the other sign.
+    Over the queries that both have judged, at the cut-off that equals the depth; a resample draws the same queries for
+    both. A measure that is constant there has no contrast. An annotator with measures of its own is contrasted with
+    all measures of the others, and ``measure`` names both: "nDCG / UDCG".
+    """
+    rows: list[Row] = []
+    for dataset in datasets:
+        measured, ends = measured_and_used(dataset.of_runs)
+        whole = [item for item in measured if item[0]["cutoff"] == item[0]["depth"]]
+        for (target, y), statistic in itertools.product(ends, settings.statistics):
+            score = str(target["score"])
+            of_list = [item for item in whole if same_list(item[0], target)]
+            sides = _Sides(y, statistic, dataset.draws)
+            for first, second in itertools.combinations(_in_order(of_list), 2):
+                if _are_contrasted(first[0], second[0]):
+                    signs = [
+                        agreement_sign(str(n["annotator"]), str(n["measure"]), score)
+                        for n, _ in (first, second)
+                    ]
+                    figures = sides.contrast(first[1], second[1], signs, settings.confidence)
+                    names = _names(first[0], second[0], target)
+                    rows.append((dataset.dataset, *names, statistic, *figures))
+    return table_of(rows, CONTRASTS)
+
+
+def _are_contrasted(first: Mapping[str, object], second: Mapping[str, object]) -> bool:
+    """Return whether two columns have one measure, or one a measure that only its annotator has; ideals must agree."""
+    if first["measure"] == second["measure"]:
+        return first["ideal"] == second["ideal"]
+    ideals = {first["ideal"], second["ideal"]} - {ANY}
+    is_special = any(_is_special(str(name["annotator"]), str(name["measure"])) for name in (first, second))
+    return is_special and first["annotator"] != second["annotator"] and len(ideals) < 2
+
+
+def _is_special(annotator: str, measure: str) -> bool:
+    """Return whether a measure is the annotator's own, and no default of others."""
+    is_default = measure in MEASURES and MEASURES[measure].by_default
+    return measure in annotator_named(annotator).measures and not is_default
+
+
+def _in_order(columns: Sequence[NamedColumn]) -> list[NamedColumn]:
+    """Return columns sorted by annotator, eRAG's first: the others are its baselines."""
+    return sorted(columns, key=lambda item: (item[0]["annotator"] != "erag", str(item[0]["annotator"])))
+
+
+def _names(
+    name: Mapping[str, object], other: Mapping[str, object], target: Mapping[str, object]
+) -> tuple[object, ...]:
+    first = (target["reader"], target["score"], name["annotator"], other["annotator"], name["run_id"])
+    measures = dict.fromkeys((str(name["measure"]), str(other["measure"])))
+    ideal = other["ideal"] if name["ideal"] == ANY else name["ideal"]
+    return (*first, name["depth"], " / ".join(measures), name["cutoff"], ideal)
+
+
+class _Sides:
+    """The measures' agreement with one utility; each is resampled once, whichever others it is compared with."""
+
+    def __init__(self, y: Floats, statistic: str, draws: Draws) -> None:
+        self._y = y
+        self._statistic = statistic
+        self._draws = draws
+        self._known: dict[tuple[int, bytes], Resampled | None] = {}
+
+    def contrast(
+        self, a: Floats, b: Floats, signs: Sequence[int], confidence: float
+    ) -> tuple[float | int | None, ...]:
+        """Difference, low, high, p-value, num_queries and num_dropped, over the queries judged in both."""
+        is_judged = ~np.isnan(a + b + self._y)
+        first, second = (self._side(column, is_judged) for column in (a, b))
+        difference = difference_of(first, second, signs, confidence)
+        return (*difference, int(is_judged.sum()), int((~is_judged).sum()))
+
+    def _side(self, column: Floats, is_judged: npt.NDArray[np.bool_]) -> Resampled | None:
+        key = id(column), is_judged.tobytes()
+        if key not in self._known:
+            weights = self._draws.among(is_judged).weights
+            resampled = resampled_agreement(column[is_judged], self._y[is_judged], self._statistic, weights)
+            self._known[key] = resampled
+        return self._known[key]
+
+
+def show(view: View) -> Iterator[Part]:
+    """Yield how much better eRAG agrees with utility than each other annotator, and which label agrees best."""
+    correlations = informative(view.rows(CORRELATIONS))
+    rows = view.rows(CONTRASTS)
+    depth = correlations["depth"].max()
+    for statistic in view.results[CORRELATIONS]["statistic"].unique(maintain_order=True):
+        if depth is not None and "erag" in view.results[CONTRASTS]["annotator_a"]:
+            at_depth = correlations.filter(depth=depth, statistic=statistic)
+            yield contrast_table(
+                view, rows.filter(depth=depth, statistic=statistic), at_depth, int(str(depth))
+            )
+    if view.standing is not None:
+        yield from agreement_of_labels(correlations, rows, view.standing, view.results.alpha)
+
+
+def contrast_table(view: View, rows: pl.DataFrame, correlations: pl.DataFrame, depth: int) -> Table:
+    """Return the contrasts of eRAG with each other annotator, by measure and run, by one statistic at one depth.
+
+    Args:
+        view: the dataset.
+        rows: its CONTRASTS at this depth, by this statistic.
+        correlations: its CORRELATIONS there, `informative`: agreements that are not shown are not contrasted.
+        depth: of the lists.
+    """
+    statistic = correlations["statistic"].first()
+    agreements = set(correlations.drop_nulls("value").select("annotator", "run_id").rows())
+    selected = rows.filter(annotator_a="erag").with_columns(annotator="annotator_b")
+    symbol = symbol_of(str(statistic))
+    title = f"how much better eRAG agrees with utility, {symbol}, {counted(depth, 'document')}"
+    return crosstab(
+        (((f"erag - {annotator}", name), part) for (annotator, name), part in by_measure(selected)),
+        names("annotators", "measure"),
+        "run_id",
+        run_columns(view.runs),
+        functools.partial(_contrast, agreements),
+        caption=f"Difference of two {symbol} over the queries that both label, with its paired bootstrap interval: "
+        "above 0 eRAG agrees better. - where a column is constant there, or hardly varies. Other "
+        "depths are in the table contrasts.",
+        **view.about("contrasts", title, depth, statistic),
+    )
+
+
+def _contrast(agreements: Container[tuple[str, str]], row: Mapping[str, Any]) -> Value:
+    if not all((row[name], row["run_id"]) in agreements for name in ("annotator_a", "annotator_b")):
+        return Value(reason="one of the two agreements says nothing")
+    if row["difference"] is None:
+        return Value(reason="a column is constant")
+    return estimate(row, "difference")
+
+
+def agreement_of_labels(
+    correlations: pl.DataFrame, contrasts: pl.DataFrame, standing: Standing, alpha: float
+) -> Iterator[Finding]:
+    """Yield the agreement over queries of P with utility, per annotator, in the best run.
+
+    Args:
+        correlations: CORRELATIONS of a dataset, `informative`.
+        contrasts: its CONTRASTS.
+        standing: its runs.
+        alpha: the error that the job allows.
+    """
+    of_best = correlations.filter(
+        pl.col("ideal").is_in([ANY, OWN_LIST]),
+        over="queries",
+        run_id=standing.runs[0],
+        depth=standing.deepest,
+        cutoff=standing.deepest,
+        measure="P",
+    )
+    for statistic in of_best["statistic"].unique(maintain_order=True).head(1):
+        defined = of_best.filter(statistic=statistic).drop_nulls("value")
+        rows = sorted(rows_of(defined), key=lambda row: (-_oriented(row), row["annotator"] != "erag"))
+        if rows:
+            head = f"(P@{standing.deepest}, lists of {standing.runs[0]}): {symbol_of(statistic)}"
+            text = _ordered(rows[:NUM_AGREEMENTS], head, contrasts, alpha)
+            yield Finding(topic="trust", text=text)
+            return
+    for why in of_best["reason"].drop_nulls().head(1):
+        text = f"no label's agreement with end-to-end is shown: {why}"
+        yield Finding(topic="trust", text=text, is_warning=True)
+
+
+def _oriented(row: Mapping[str, Any]) -> float:
+    """Return an agreement such that more is better."""
+    return float(row["value"]) * agreement_sign(row["annotator"], row["measure"], row["score"])
+
+
+def _ordered(rows: Sequence[Mapping[str, Any]], head: str, contrasts: pl.DataFrame, alpha: float) -> str:
+    """Format agreements, highest first, each with what is known of it against the one before (Holm)."""
+    neighbours = list(itertools.pairwise(rows))
+    p_values = holm(np.array([_p_of_contrast(*pair, contrasts) for pair in neighbours]))
+    name = "eRAG" if rows[0]["annotator"] == "erag" else rows[0]["annotator"]
+    best = " best" if neighbours else ""
+    parts = [f"{name}'s label predicts the answers{best} {head} {_agreement(rows[0])}"]
+    for (row, following), p in zip(neighbours, p_values, strict=True):
+        is_equal = round(_oriented(row) - _oriented(following), 10) == 0
+        known = "significantly worse" if p <= alpha else "as good" if is_equal else "not settled"
+        parts.append(f"then {following['annotator']} {_agreement(following)} ({known})")
+    return "; ".join(parts)
+
+
+def _p_of_contrast(row: Mapping[str, Any], following: Mapping[str, Any], contrasts: pl.DataFrame) -> float:
+    """Return the p-value of the difference of two agreements; NaN without any."""
+    keys = ("run_id", "depth", "cutoff", "measure", "ideal", "statistic")
+    annotators = [row["annotator"], following["annotator"]]
+    of_pair = contrasts.filter(
+        *(pl.col(key) == row[key] for key in keys),
+        pl.col("annotator_a").is_in(annotators),
+        pl.col("annotator_b").is_in(annotators),
+    )
+    p_values = of_pair["p_value"].drop_nulls()
+    return float(p_values[0]) if len(p_values) else float("nan")
+
+
+def _agreement(row: Mapping[str, Any]) -> str:
+    value = with_interval(row["value"], row["low"], row["high"], 2, drop_zero=True)
+    if agreement_sign(row["annotator"], row["measure"], row["score"]) < 0:
+        return f"{value} (less is better)"
+    return (
+        value if row["ceiling"] is None else f"{value} of at most {number(row['ceiling'], 2, drop_zero=True)}"
+    )
+
+
+ANALYSIS = Analysis(
+    schema=CONTRASTS,
+    sources=OF_COLUMNS,
+    settings=("statistics", *RESAMPLED),
+    make=per_dataset(contrasts),
+    shows=(CORRELATIONS,),
+    show=show,
+)

@@ -1,0 +1,76 @@
+"""All analyses in reading order; a new one is a file and a line here."""
+
+from __future__ import annotations
+
+from erag_ray.analyses import (
+    agreement,
+    auxiliary,
+    best_depths,
+    cell_comparisons,
+    cell_shares,
+    cells,
+    comparisons,
+    complements,
+    contrasts,
+    correlations,
+    costs,
+    harm,
+    judgements,
+    latency,
+    means,
+    outputs,
+    per_query,
+    published,
+    question_by_question,
+    retrieval_measures,
+    run_differences,
+    slices,
+    table_1,
+    tokens,
+    useful_documents,
+)
+from erag_ray.analyses.contract import Analysis
+from erag_ray.extensions import installed
+from erag_ray.schemas import TABLES, TableSchema
+
+ANALYSES: tuple[Analysis, ...] = (
+    per_query.ANALYSIS,
+    means.ANALYSIS,
+    auxiliary.ANALYSIS,
+    run_differences.ANALYSIS,
+    comparisons.ANALYSIS,
+    question_by_question.ANALYSIS,
+    best_depths.ANALYSIS,
+    cells.ANALYSIS,
+    cell_shares.ANALYSIS,
+    cell_comparisons.ANALYSIS,
+    complements.ANALYSIS,
+    slices.OF_MEANS,
+    slices.OF_COMPARISONS,
+    correlations.ANALYSIS,
+    agreement.ANALYSIS,
+    contrasts.ANALYSIS,
+    table_1.ANALYSIS,
+    useful_documents.ANALYSIS,
+    outputs.ANALYSIS,
+    judgements.ANALYSIS,
+    harm.ANALYSIS,
+    tokens.ANALYSIS,
+    latency.ANALYSIS,
+    retrieval_measures.ANALYSIS,
+    published.ANALYSIS,
+    costs.ANALYSIS,
+)
+"""Those of the core. A table is made after the tables that it is made from."""
+
+
+def every_analysis() -> tuple[Analysis, ...]:
+    """Return the analyses of the core and of all extensions."""
+    return (*ANALYSES, *(analysis for extension in installed() for analysis in extension.analyses))
+
+
+def all_tables() -> dict[str, TableSchema]:
+    """Return the tables of the core and of all extensions, by name."""
+    schemas = [analysis.schema for analysis in every_analysis() if analysis.schema]
+    of_extensions = [schema for extension in installed() for schema in extension.tables]
+    return TABLES | {schema.name: schema for schema in (*schemas, *of_extensions)}

@@ -1,0 +1,223 @@
+"""LABELS and RUNS -> PER_QUERY."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.lists.facts import fact_columns
+from erag_ray.analyses.lists.matrices import Flags, Judged, judged
+from erag_ray.analyses.settings import ANY, OWN_LIST, POOL, Column, Floats, Settings
+from erag_ray.annotators import annotator_named, kind_of_labels, requested_measures
+from erag_ray.measures import MEASURES, Kind, Lists, Measure, check_measures, compute_all, list_ideal
+from erag_ray.numba_jit import in_threads
+from erag_ray.registry import find
+from erag_ray.schemas import check
+
+ROWS_PER_PART = 2_000_000
+
+
+def per_query(
+    labels: pl.DataFrame,
+    runs: pl.DataFrame,
+    eligible: Mapping[str, pl.DataFrame],
+    queries: pl.DataFrame,
+    settings: Settings,
+    fact_labels: pl.DataFrame | None = None,
+) -> pl.DataFrame:
+    """`per_query_parts` as one table."""
+    parts = per_query_parts(labels, runs, eligible, queries, settings, fact_labels)
+    return pl.concat([pl.DataFrame(PER_QUERY.empty()), *parts])
+
+
+def per_query_parts(
+    labels: pl.DataFrame,
+    runs: pl.DataFrame,
+    eligible: Mapping[str, pl.DataFrame],
+    queries: pl.DataFrame,
+    settings: Settings,
+    fact_labels: pl.DataFrame | None = None,
+) -> Iterator[pl.DataFrame]:
+    """PER_QUERY: every measure of every list, by every annotator; some columns of values after the other.
+
+    A part has at most `ROWS_PER_PART` rows, or one value of each query. No key is in two of them.
+
+    Args:
+        labels: LABELS of every pair of the runs, for the queries that an annotator was asked about.
+        runs: RUNS, of the compared runs only: together they are the pool.
+        eligible: annotator -> its `eligible_questions`; others have no values, not even 0 for lack of a list.
+        queries: QUERIES.
+        settings: what to compute.
+        fact_labels: FACT_LABELS, for the annotators that use facts.
+
+    Raises:
+        ValueError: a measure that needs binary labels, asked of graded ones without a threshold.
+    """
+    for group in label_groups(labels, runs, eligible, queries, settings):
+        at_a_time = max(1, ROWS_PER_PART // max(1, group.queries.height))
+        all_columns = _all_columns(group, runs, settings, fact_labels)
+        while columns := list(itertools.islice(all_columns, at_a_time)):
+            table = _as_table(group, columns)
+            # the key is unique because those of QUERIES and RUNS are; it is looked at again where the table is sealed
+            check(table, PER_QUERY, unique=False)
+            yield table
+
+
+def _all_columns(
+    group: LabelGroup,
+    runs: pl.DataFrame,
+    settings: Settings,
+    fact_labels: pl.DataFrame | None,
+) -> Iterator[Column]:
+    """Yield the columns of an annotator, and those of the facts where it uses them."""
+    yield from _columns(group, settings)
+    if annotator_named(group.names["annotator"]).uses_facts and fact_labels is not None:
+        of_group = fact_labels.filter(reader=group.names["reader"], score=group.names["score"])
+        yield from fact_columns(of_group, runs, group.queries, settings)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelGroup:
+    """The labels of one annotator, by one reader and score, and what they are of."""
+
+    names: Mapping[str, str]
+    """Its reader, score and annotator."""
+    queries: pl.DataFrame
+    """QUERIES that it was asked about."""
+    kind: Kind
+    """What its labels are declared to be."""
+    measures: Sequence[str]
+    """Those that its labels allow."""
+    judged: Judged
+
+
+def eligible_questions(
+    annotator: str, queries: pl.DataFrame, labels: pl.DataFrame, utility: pl.DataFrame
+) -> pl.DataFrame:
+    """Return the questions that an annotator was asked about, each with reader and score as its labels have them.
+
+    A question without documents has no labels, but is asked about too: its reader is the one of its dataset.
+
+    Args:
+        annotator: its name.
+        queries: QUERIES to which it applies and about which its models were asked.
+        labels: LABELS.
+        utility: UTILITY.
+
+    Returns:
+        Columns query_id, reader, score.
+    """
+    fills, roles = annotator_named(annotator).fills, annotator_named(annotator).roles
+    score = pl.col("score") if "score" in fills else pl.lit("")
+    if "reader" not in fills:
+        return queries.select("query_id", reader=pl.lit(""), score=score)
+    sources = [labels.filter(annotator=annotator), *([utility] if "reader" in roles else [])]
+    readers = pl.concat(source.select("query_id", "reader").unique() for source in sources)
+    of_datasets = readers.join(queries, on="query_id").select("dataset", "reader").unique()
+    return queries.join(of_datasets, on="dataset", maintain_order="left").select(
+        "query_id", "reader", score=score
+    )
+
+
+def label_groups(
+    labels: pl.DataFrame,
+    runs: pl.DataFrame,
+    eligible: Mapping[str, pl.DataFrame],
+    queries: pl.DataFrame,
+    settings: Settings,
+) -> Iterator[LabelGroup]:
+    """The labels of each annotator, on the documents of all runs; arguments and errors as of `per_query`."""
+    cut = runs.filter(pl.col("rank") <= max(settings.depths))
+    lists = cut.partition_by("run_id", as_dict=True, include_key=False)
+    of_runs = {str(run_id): documents for (run_id,), documents in lists.items()}
+    of_group = ["reader", "score", "annotator"]
+    parts = labels.partition_by(of_group, as_dict=True, include_key=False)
+    named = [frame.with_columns(annotator=pl.lit(name)) for name, frame in eligible.items()]
+    groups = pl.concat(named).partition_by(of_group, as_dict=True) if named else {}
+    for (reader, score, annotator), questions in sorted(groups.items()):
+        wanted = queries.join(questions, on="query_id", how="semi", maintain_order="left")
+        group_labels = parts.get((reader, score, annotator), labels.clear())
+        kind, measures = _kind_and_names(annotator, wanted, settings)
+        yield LabelGroup(
+            names={"reader": reader, "score": score, "annotator": annotator},
+            queries=wanted,
+            kind=kind,
+            measures=measures,
+            judged=judged(of_runs, group_labels, wanted),
+        )
+
+
+def _kind_and_names(annotator: str, queries: pl.DataFrame, settings: Settings) -> tuple[Kind, list[str]]:
+    # by what the labels are declared to be: those at hand may happen to be all 0 or 1
+    kinds = {kind_of_labels(annotator, score) for score in queries["score"].unique()}
+    kind: Kind = "graded" if len(kinds) > 1 else next(iter(kinds), "binary")
+    names = requested_measures(annotator, settings.measures, kind, settings.threshold)
+    check_measures(names, kind, settings.threshold)
+    return kind, names
+
+
+def _columns(group: LabelGroup, settings: Settings) -> Iterator[Column]:
+    run_ids = sorted(group.judged.documents)
+    for depth in settings.depths:
+        pool = group.judged.pool(run_ids, depth) if POOL in settings.ideals else None
+        work = functools.partial(_of_run, group, depth, pool, settings)
+        for run_columns in in_threads(work, run_ids):
+            yield from run_columns
+
+
+def _of_run(
+    group: LabelGroup,
+    depth: int,
+    pool: tuple[Floats, Flags] | None,
+    settings: Settings,
+    run_id: str,
+) -> list[Column]:
+    """Every measure of a run's lists at one depth."""
+    labels, lengths, judged_to = group.judged.matrix(run_id, depth)
+    columns: list[Column] = []
+    for ideal in settings.ideals:
+        if ideal == OWN_LIST:
+            base, whole = list_ideal(labels, lengths), judged_to >= depth
+        else:
+            assert pool is not None
+            base, whole = Lists(labels=labels, lengths=lengths, ideal=pool[0]), pool[1]
+        chosen = [name for name in group.measures if ideal == settings.ideals[0] or uses_ideal(name)]
+        values_of = compute_all(chosen, base, settings.cutoffs_at(depth), settings.threshold, group.kind)
+        for (name, cutoff), values in values_of.items():
+            # without an ideal only the documents down to the cut-off matter
+            known, shown = (whole, ideal) if uses_ideal(name) else (judged_to >= cutoff, ANY)
+            columns.append(((run_id, depth, name, cutoff, shown), np.where(known, values, np.nan)))
+    return columns
+
+
+def uses_ideal(name: str) -> bool:
+    """Whether a measure depends on the ideal."""
+    measure: Measure = find("measure", name, MEASURES)
+    return measure.uses_ideal
+
+
+def _as_table(group: LabelGroup, columns: Sequence[Column]) -> pl.DataFrame:
+    """PER_QUERY of columns, one below the other."""
+    ids, height = group.queries["query_id"], group.queries.height
+    schema = {
+        "run_id": pl.String,
+        "depth": pl.Int32,
+        "measure": pl.String,
+        "cutoff": pl.Int32,
+        "ideal": pl.String,
+    }
+    names = pl.DataFrame([name for name, _ in columns], schema=schema, orient="row")
+    rows = np.repeat(np.arange(len(columns)), height)
+    values = np.concatenate([np.empty(0), *(column for _, column in columns)])
+    table = names[rows].with_columns(
+        query_id=ids[np.tile(np.arange(height), len(columns))],
+        value=pl.Series(values).fill_nan(None),
+        **{name: pl.lit(value) for name, value in group.names.items()},
+    )
+    return table.select(PER_QUERY.columns.names)

@@ -1,0 +1,225 @@
+"""MEANS over queries: which retriever serves the reader best, and how each label measures it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from erag_ray.agreement import mean_intervals
+from erag_ray.analyses.auxiliary import auxiliary_setting, predicted
+from erag_ray.analyses.columns import COUNTED, INTERVAL, LABELLED, MEASURED, DatasetColumns, table_of
+from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, Results, View, per_dataset
+from erag_ray.analyses.order import (
+    MAX_RUNS,
+    at_full_depth,
+    best_first,
+    by_measure,
+    in_run_order,
+    only_best,
+    references_of,
+    run_columns,
+)
+from erag_ray.analyses.scope import Scope
+from erag_ray.analyses.settings import Settings
+from erag_ray.analyses.standing import Standing
+from erag_ray.parts.formats import counted, number
+from erag_ray.parts.model import Column, Figure, Finding, Format, Part, Plain, Table, Value
+from erag_ray.parts.shapes import crosstab, estimate, names, present
+from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCE_NAMES, REFERENCES
+from erag_ray.schemas import STRING, VALUE, table_schema
+
+MEANS = table_schema(
+    "means",
+    "dataset reader score annotator run_id depth measure cutoff ideal",
+    dataset=STRING,
+    **LABELLED,
+    run_id=STRING,
+    **MEASURED,
+    mean_=VALUE,
+    **INTERVAL,
+    **COUNTED,
+)
+UTILITY_MEANING = "utility@k: score of the reader's output with the first k documents. "
+
+
+def means(datasets: Sequence[DatasetColumns], settings: Settings) -> pl.DataFrame:
+    """MEANS over queries of PER_QUERY and of UTILITY, with bootstrap intervals; ``num_queries`` are those judged."""
+    rows = []
+    for dataset in datasets:
+        if not dataset.columns:
+            continue
+        table = np.stack([column for _, column in dataset.estimated], axis=1)
+        intervals = mean_intervals(table, dataset.draws.weights, settings.confidence)
+        for (name, column), interval in zip(dataset.columns, intervals, strict=True):
+            judged = int((~np.isnan(column)).sum())
+            rows.append((dataset.dataset, *name.values(), *interval, judged, len(column) - judged))
+    return table_of(rows, MEANS)
+
+
+def show(view: View) -> Iterator[Part]:
+    """Yield utility by depth, every mean at full depth, and what the reader scores without retrieval."""
+    rows = view.rows(MEANS)
+    if view.scope is not None:
+        yield from present(utility_by_depth(rows, view.scope))
+    yield which_retriever(view)
+    if view.standing is not None:
+        yield from _reader(view.standing)
+
+
+def which_retriever(view: View) -> Table:
+    """Return utility at every depth, then each measure at full depth, for every run."""
+    rows = view.rows(MEANS)
+    num_queries = count_queries(rows)
+    measured = ((names, part) for names, part in by_measure(at_full_depth(rows)))
+    about = view.about(
+        "retrievers", f"which retriever serves the reader best ({counted(num_queries, 'query')})"
+    )
+    return crosstab(
+        [*_utility_groups(rows), *measured],
+        names("annotator", "mean"),
+        "run_id",
+        run_columns([*view.runs, *references_of(rows)]),
+        functools.partial(_value, num_queries),
+        # labels have no reference runs
+        absent=Value(""),
+        caption=f"Mean over queries with its {view.results.confidence:.0%} bootstrap interval. Best run first, by "
+        f"utility at the largest depth. {UTILITY_MEANING}(list), (pool): the ideal is the run's own list, or the "
+        "union of all runs (only the latter compares runs). n: over so many queries only; the others have no gold "
+        "passages or pages, or were not judged.",
+        is_main=view.is_only,
+        **about,
+    )
+
+
+def count_queries(means: pl.DataFrame) -> int:
+    """Return the number of queries with utility."""
+    return int(means.filter(pl.col("annotator") == END_TO_END)["num_queries"].max() or 0)  # type: ignore[arg-type]
+
+
+def _utility_groups(means: pl.DataFrame) -> Iterator[tuple[tuple[Plain, Plain], pl.DataFrame]]:
+    """Yield the score and ``utility@k``, with the means of all runs and of the reference runs, by depth."""
+    utility = means.filter(pl.col("annotator") == END_TO_END)
+    is_reference = pl.col("run_id").is_in(REFERENCES)
+    by_depth = utility.filter(~is_reference).sort("reader", "depth")
+    for (reader, score, depth), part in by_depth.group_by("reader", "score", "depth", maintain_order=True):
+        # reference runs have the same value at every depth
+        references = utility.filter(is_reference & (pl.col("reader") == reader))
+        yield (str(score), f"utility@{depth}"), pl.concat([part, references])
+
+
+def _value(num_queries: int, row: Mapping[str, Any]) -> Value:
+    if row["mean"] is None:
+        return Value(reason="not judged for any query")
+    note = "" if row["num_queries"] in (0, num_queries) else f"n={row['num_queries']}"
+    return estimate(row, "mean", note)
+
+
+def utility_by_depth(means: pl.DataFrame, scope: Scope) -> Figure | None:
+    """Plot mean utility by number of documents: a line and band per run; closed book and gold as reference lines.
+
+    Args:
+        means: MEANS.
+        scope: the selection to show.
+    """
+    utility = means.filter(
+        dataset=scope.dataset, annotator=END_TO_END, reader=scope.reader, score=scope.score
+    ).drop_nulls("mean")
+    selected = in_run_order(utility.filter(pl.col("run_id").is_in(scope.runs)), scope.runs).sort(
+        "run_number", "depth", maintain_order=True
+    )
+    references = utility.filter(pl.col("run_id").is_in(REFERENCES))
+    columns = {"run_id": "run", "depth": "documents", "mean": "utility", "num_queries": "questions"}
+    if selected.is_empty():
+        return None
+    return Figure(
+        name=scope.name("utility"),
+        title=f"{scope.dataset}: utility by number of documents",
+        data=selected.rename(columns).select("run", "documents", "utility", "low", "high", "questions"),
+        mark="line",
+        x="documents",
+        y="utility",
+        low="low",
+        high="high",
+        color="run",
+        color_names=scope.color_names,
+        rules={REFERENCE_NAMES[row["run_id"]]: row["mean"] for row in references.to_dicts()},
+        x_title="documents in the prompt (k)",
+        y_title=f"utility (mean {scope.score})",
+        caption=f"Mean score of the reader's output with the first k documents; bands: {scope.interval}."
+        f"{_gold_note(references, selected)}{scope.notes}",
+        is_main=True,
+        dataset=scope.dataset,
+    )
+
+
+def _gold_note(references: pl.DataFrame, utility: pl.DataFrame) -> str:
+    """Return a note if fewer questions have gold passages."""
+    counts = references.filter(run_id=GOLD_PASSAGES)["num_queries"].to_list()
+    most = utility["num_queries"].max()
+    is_less = bool(counts) and counts[0] != most
+    return f" Gold passages: {counts[0]:,} of {int(str(most)):,} questions." if is_less else ""
+
+
+def _reader(standing: Standing) -> Iterator[Finding]:
+    without, gold = (standing.means.get(name, {}).get("mean") for name in (NO_PASSAGES, GOLD_PASSAGES))
+    parts = [
+        f"{number(value, drop_zero=True)} {name}"
+        for value, name in ((without, "without passages"), (gold, "with the gold passages"))
+        if value is not None
+    ]
+    if parts:
+        best = standing.best["mean"]
+        worse = (
+            without is not None and standing.sign * (without - best) >= 0 and best != 0 and standing.sign != 0
+        )
+        tail = "; no run serves it better than no passages at all" if worse else ""
+        yield Finding(topic="reader", text=f"the reader scores {' and '.join(parts)}{tail}", is_warning=worse)
+
+
+def show_all(results: Results) -> Iterator[Table]:
+    """Yield the utility of the best runs and of the reference runs, by dataset and depth."""
+    rows = results[MEANS].sort("dataset")
+    if rows["dataset"].n_unique() < 2:
+        return
+    runs, groups = best_first(rows), []
+    for (dataset,), part in rows.group_by("dataset", maintain_order=True):
+        num_queries = count_queries(part)
+        groups += [
+            ((dataset, num_queries, *names), _noted(of_depth, num_queries))
+            for names, of_depth in _utility_groups(part)
+        ]
+    yield crosstab(
+        groups,
+        (
+            *names("dataset"),
+            Column("queries", Format.COUNT),
+            *(Column("score", Format.TEXT), Column("mean", Format.TEXT)),
+        ),
+        "run_id",
+        run_columns([*runs[:MAX_RUNS], *references_of(rows)]),
+        lambda row: _value(row["all"], row),
+        name="utility",
+        title="Which retriever serves the reader best",
+        caption=f"Mean over queries with its {results.confidence:.0%} bootstrap interval. {UTILITY_MEANING}Best run "
+        f"first, by utility at the largest depth. {only_best(runs)}n: over so many queries only.",
+        is_main=True,
+    )
+
+
+def _noted(rows: pl.DataFrame, num_queries: int) -> pl.DataFrame:
+    return rows.with_columns(all=pl.lit(num_queries))
+
+
+ANALYSIS = Analysis(
+    schema=MEANS,
+    sources=OF_COLUMNS,
+    settings=RESAMPLED,
+    more_settings=auxiliary_setting,
+    make=per_dataset(means, predicted),
+    show=show,
+    show_all=show_all,
+)

@@ -1,0 +1,123 @@
+"""Order and names of runs and of measures, and words of captions: the same in all tables and figures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import polars as pl
+
+from erag_ray.analyses.settings import ANY, OWN_LIST
+from erag_ray.measures import MEASURES
+from erag_ray.parts.formats import counted
+from erag_ray.parts.model import Column, Format
+from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCE_NAMES, REFERENCES
+from erag_ray.scores import score_sign
+
+KEYS = ["annotator", "measure", "cutoff", "ideal"]
+STATISTIC_NAMES = {"kendall_tau_b": "tau", "spearman_rho": "rho"}
+REFERENCE_MEANINGS = {
+    NO_PASSAGES: "The reader without documents (closed-book)",
+    GOLD_PASSAGES: "The reader with the gold passages",
+}
+MAX_RUNS = 8
+"""Runs that have a column in tables over all datasets, and that figures show."""
+
+
+def best_first(means: pl.DataFrame) -> list[str]:
+    """Return the runs of MEANS by their mean utility at the largest depth, best first (lowest, if less is better)."""
+    utility = means.filter((pl.col("annotator") == END_TO_END) & ~pl.col("run_id").is_in(REFERENCES))
+    deepest = utility.filter(pl.col("depth") == pl.col("depth").max())
+    sign = pl.col("score").replace_strict({name: score_sign(name) or 1 for name in deepest["score"].unique()})
+    ordered = deepest.group_by("run_id").agg((pl.col("mean") * sign).mean())
+    return ordered.sort("mean", "run_id", descending=[True, False], nulls_last=True)["run_id"].to_list()
+
+
+def only_best(runs: Sequence[str]) -> str:
+    """Return a sentence for captions of tables that show the first `MAX_RUNS`, if there are more."""
+    return f"The {MAX_RUNS} best of {len(runs)} runs. " if len(runs) > MAX_RUNS else ""
+
+
+def run_columns(runs: Sequence[str]) -> dict[str, Column]:
+    """Return a column for each run, by its name; the reference runs have readable ones."""
+    return {
+        run: Column(REFERENCE_NAMES.get(run, run), Format.NUMBER, REFERENCE_MEANINGS.get(run, ""))
+        for run in runs
+    }
+
+
+def references_of(rows: pl.DataFrame) -> list[str]:
+    """Return the reference runs that are present: without passages, with gold passages."""
+    return [name for name in REFERENCES if name in rows["run_id"].unique()]
+
+
+def symbol_of(statistic: str) -> str:
+    """Return the symbol of a statistic: tau, rho."""
+    return STATISTIC_NAMES.get(statistic, statistic)
+
+
+def measure_name(row: Mapping[str, object]) -> str:
+    """Return a name such as ``nDCG@10 (pool)``; measures without an ideal have no bracket."""
+    name = f"{row['measure']}@{row['cutoff']}"
+    return name if row["ideal"] == ANY else f"{name} ({row['ideal']})"
+
+
+def in_reading_order(rows: pl.DataFrame) -> pl.DataFrame:
+    """Sort rows by annotator (eRAG first), measure (order of `MEASURES`), cut-off and ideal."""
+    annotators = sorted(rows["annotator"].unique(), key=lambda name: (name != "erag", name))
+    measures = [*MEASURES, *sorted(set(rows["measure"].unique()) - set(MEASURES))]
+    positions = [
+        pl.col("annotator").replace_strict(annotators, range(len(annotators)), return_dtype=pl.Int64),
+        pl.col("measure").replace_strict(measures, range(len(measures)), return_dtype=pl.Int64),
+    ]
+    return rows.sort(*positions, "cutoff", "ideal", maintain_order=True)
+
+
+def by_measure(rows: pl.DataFrame) -> Iterator[tuple[tuple[str, str], pl.DataFrame]]:
+    """Yield annotator and name of the measure, and the rows, in reading order."""
+    for key, part in in_reading_order(rows).group_by(KEYS, maintain_order=True):
+        name = dict(zip(KEYS, key, strict=True))
+        yield (str(name["annotator"]), measure_name(name)), part
+
+
+def at_full_depth(rows: pl.DataFrame) -> pl.DataFrame:
+    """Select the rows about labels at the largest depth, with the cut-off equal to it."""
+    labels = rows.filter(pl.col("annotator") != END_TO_END)
+    return labels.filter(pl.col("depth") == pl.col("depth").max(), pl.col("cutoff") == pl.col("depth"))
+
+
+def whole_lists(correlations: pl.DataFrame) -> pl.DataFrame:
+    """Select, as in the paper, rows over queries with the cut-off at full depth and the run's own list as ideal."""
+    return correlations.filter(
+        pl.col("over") == "queries",
+        pl.col("cutoff") == pl.col("depth"),
+        pl.col("ideal").is_in([ANY, OWN_LIST]),
+    )
+
+
+def table_depths(rows: pl.DataFrame) -> pl.DataFrame:
+    """Return the depth of Table 1 for each annotator: columns annotator and depth.
+
+    It is the largest depth at which the number of queries with a value is largest. A judge that graded ten documents of
+    each list has values at larger depths only for short lists.
+    """
+    counts = rows.drop_nulls("value").group_by("annotator", "depth").agg(pl.col("num_queries").max())
+    most = counts.sort("num_queries", "depth", descending=True)
+    return most.unique("annotator", keep="first", maintain_order=True).select("annotator", "depth")
+
+
+def in_run_order(rows: pl.DataFrame, runs: Sequence[str]) -> pl.DataFrame:
+    """Add ``run_number``, the index of ``run_id`` in ``runs``, and sort by it."""
+    schema = {"run_id": pl.String, "run_number": pl.Int64}
+    numbers = pl.DataFrame({"run_id": runs, "run_number": range(len(runs))}, schema=schema)
+    joined = rows.join(numbers, on="run_id", how="left", maintain_order="left")
+    return joined.sort("run_number", maintain_order=True)
+
+
+def reasons(rows: pl.DataFrame) -> str:
+    """Return why values or intervals are missing, the most frequent reasons first."""
+    missing = rows.filter(pl.col("reason").is_not_null()).group_by("reason").len()
+    ordered = missing.sort("len", "reason", descending=[True, False])
+    listed = [f"{reason} ({counted(count, 'cell')})" for reason, count in ordered.head(3).iter_rows()]
+    more = sum(ordered["len"].to_list()[3:])
+    listed += [f"other reasons ({counted(more, 'cell')})"] if more else []
+    return f"Missing: {'; '.join(listed)}. " if listed else ""

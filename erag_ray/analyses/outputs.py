@@ -1,0 +1,190 @@
+"""Outputs of the reader: empty, truncated, copied or misspelt ones, which no retriever can change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import polars as pl
+
+from erag_ray.analyses.contract import Analysis, Results, View
+from erag_ray.analyses.means import MEANS
+from erag_ray.analyses.standing import Standing
+from erag_ray.output_tables import SINGLE_DOCUMENT
+from erag_ray.parts.formats import counted, number, quoted
+from erag_ray.parts.model import Finding, Format, Note, Part, Plain, Table
+from erag_ray.parts.shapes import field, listing, name_field, rows_of
+from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCES
+from erag_ray.schemas import COMMON_OUTPUTS, OUTPUTS
+
+NUM_SHOWN = 3
+WIDTH = 40
+"""Characters of an output that is quoted."""
+MIN_OUTPUTS = 20
+"""Kinds of lists with fewer outputs give no warning."""
+ODD = {"num_empty": 0.05, "num_at_limit": 0.1, "num_copied": 0.01, "num_misspelt": 0.02}
+"""Column of OUTPUTS -> share above which there is a warning."""
+ODD_REPETITION = 0.1
+"""There is a warning if one output is more frequent than the most common gold answer by more than this share."""
+MEANINGS = {
+    "num_empty": "are empty",
+    "num_at_limit": "end at the limit of max_new_tokens, not by themselves",
+    "num_copied": "repeat the answer of a worked example in the prompt (reader.num_examples)",
+    "num_misspelt": "are an answer but for case or punctuation, and score 0",
+}
+KIND = ["reader", "kind", "depth"]
+ODD_OUTPUTS = {
+    "num_empty": "empty",
+    "num_at_limit": "cut at max_new_tokens",
+    "num_copied": "copied from an example",
+}
+"""Column of OUTPUTS -> its name in a sentence."""
+QUOTED = 30
+"""Characters of an answer in a verdict."""
+
+
+def kind_name(row: Mapping[str, Any]) -> str:
+    """Return a readable name for the kind of list of a row."""
+    names = {
+        NO_PASSAGES: "no passages",
+        GOLD_PASSAGES: "gold passages",
+        SINGLE_DOCUMENT: "single documents",
+    }
+    return names.get(row["kind"]) or f"first {counted(row['depth'], 'document')}"
+
+
+def show(view: View) -> Iterator[Part]:
+    """Yield the outputs of the reader by kind of list, and which of them are odd."""
+    outputs, common = view.rows(OUTPUTS), view.rows(COMMON_OUTPUTS)
+    if outputs.height:
+        yield output_table(view, outputs, common)
+    if view.standing is not None:
+        yield from _findings(outputs, view.standing)
+
+
+def output_table(view: View, outputs: pl.DataFrame, common: pl.DataFrame) -> Table:
+    """Return the shares of unusual outputs, and the most common outputs, by kind of list."""
+
+    def share(name: str) -> Callable[[Mapping[str, Any]], Plain]:
+        return lambda row: None if row[name] is None else row[name] / row["num_outputs"]
+
+    def commonest(row: Mapping[str, Any]) -> str:
+        rows = of_kind(common, row).filter(pl.col("place") <= NUM_SHOWN)
+        texts = rows.select("output", "share").rows()
+        return "; ".join(f"{quoted(output, WIDTH)} ({of_all:.0%})" for output, of_all in texts)
+
+    return listing(
+        in_order(outputs),
+        (
+            name_field("given", kind_name),
+            field("outputs", "num_outputs", Format.COUNT, "Number of outputs of the reader"),
+            field("empty", share("num_empty"), Format.SHARE),
+            field("at limit", share("num_at_limit"), Format.SHARE, "As long as max_new_tokens allows"),
+            field(
+                "copied", share("num_copied"), Format.SHARE, "The answer of a worked example in the prompt"
+            ),
+            field(
+                "misspelt",
+                share("num_misspelt"),
+                Format.SHARE,
+                "An answer or verdict but for case or punctuation, which scores 0",
+            ),
+            field("commonest outputs", commonest, Format.TEXT),
+        ),
+        caption="Shares of outputs. at limit: as long as max_new_tokens allows. copied: the answer of a worked example "
+        "in the prompt. misspelt: an answer or verdict but for case or punctuation, which scores 0. "
+        f"{_majority(outputs)}The ten commonest outputs are in the tables common_outputs.",
+        **view.about("outputs", "what the reader writes"),
+    )
+
+
+def in_order(outputs: pl.DataFrame) -> Iterator[dict[str, Any]]:
+    """Yield rows by kind of list in order: no passages, single documents, lists by depth, gold passages."""
+    positions = {NO_PASSAGES: 0, SINGLE_DOCUMENT: 1, END_TO_END: 2, GOLD_PASSAGES: 3}
+    order = pl.col("kind").replace_strict(positions, return_dtype=pl.Int8)
+    yield from rows_of(outputs.sort("reader", order, "depth"))
+
+
+def of_kind(common: pl.DataFrame, row: Mapping[str, Any]) -> pl.DataFrame:
+    """Return the rows of COMMON_OUTPUTS about the kind of list of a row."""
+    return common.filter(pl.col(key) == row[key] for key in ("dataset", *KIND))
+
+
+def _majority(outputs: pl.DataFrame) -> str:
+    for row in outputs.head(1).iter_rows(named=True):
+        answer, score = quoted(row["majority_answer"], WIDTH), number(row["majority_score"])
+        return f"The commonest gold answer, {answer} ({row['majority_share']:.1%} of questions), alone scores {score}. "
+    return ""
+
+
+def _findings(outputs: pl.DataFrame, standing: Standing) -> Iterator[Finding]:
+    """Yield which outputs of a dataset are odd, and whether the commonest gold answer would score more."""
+    rows = outputs.filter(pl.col("num_outputs") >= MIN_OUTPUTS)
+    counts = rows.select("num_outputs", *ODD_OUTPUTS).sum().row(0, named=True) if rows.height else {}
+    odd = [
+        f"{counts[column] / counts['num_outputs']:.0%} {name}"
+        for column, name in ODD_OUTPUTS.items()
+        if counts and (counts[column] or 0) > ODD[column] * counts["num_outputs"]
+    ]
+    if odd:
+        yield Finding(topic="outputs", text=f"of the reader's outputs {', '.join(odd)}", is_warning=True)
+    for row in rows_of(outputs.head(1)):
+        majority = row["majority_score"]
+        if majority is not None and standing.sign > 0 and majority > (standing.best["mean"] or 0):
+            answer, score = quoted(row["majority_answer"], QUOTED), number(majority, drop_zero=True)
+            text = f"the most common gold answer, {answer}, alone would score {score}"
+            yield Finding(topic="outputs", text=text, is_warning=True)
+
+
+def show_all(results: Results) -> Iterator[Note]:
+    """Yield a warning for each kind of odd outputs."""
+    texts = output_warnings(results[OUTPUTS], results[COMMON_OUTPUTS], results[MEANS])
+    yield from (Note(text=text, is_warning=True) for text in texts)
+
+
+def output_warnings(outputs: pl.DataFrame, common: pl.DataFrame, means: pl.DataFrame) -> list[str]:
+    """Return warnings about unusual outputs of a reader; kinds of lists with few outputs are left out.
+
+    Args:
+        outputs: OUTPUTS.
+        common: COMMON_OUTPUTS.
+        means: MEANS.
+    """
+    enough = outputs.filter(pl.col("num_outputs") >= MIN_OUTPUTS)
+    lines: list[str] = []
+    for part in enough.sort("dataset").partition_by("dataset", maintain_order=True):
+        for row in in_order(part):
+            lines += _share_warnings(row, common)
+    return [*lines, *_majority_warnings(enough, means)]
+
+
+def _majority_warnings(outputs: pl.DataFrame, means: pl.DataFrame) -> Iterator[str]:
+    """Yield a warning for each reader that scores below the most common gold answer."""
+    utility = means.filter(pl.col("annotator") == END_TO_END, pl.col("run_id").is_in(REFERENCES).not_())
+    best = utility.group_by("dataset", "reader").agg(utility=pl.col("mean").max())
+    majorities = outputs.unique(["dataset", "reader"]).join(best, on=["dataset", "reader"])
+    for row in (
+        majorities.filter(pl.col("utility") < pl.col("majority_score")).sort("dataset").iter_rows(named=True)
+    ):
+        yield (
+            f"{row['dataset']}: the reader's best utility is {number(row['utility'])}, and the commonest gold answer "
+            f"alone, {quoted(row['majority_answer'], WIDTH)}, scores {number(row['majority_score'])}"
+        )
+
+
+def _share_warnings(row: Mapping[str, Any], common: pl.DataFrame) -> Iterator[str]:
+    start = f"{row['dataset']}, {kind_name(row)}: "
+    for name, limit in ODD.items():
+        share = (row[name] or 0) / row["num_outputs"]
+        if share > limit:
+            yield f"{start}{share:.1%} of the reader's outputs {MEANINGS[name]}"
+    first = of_kind(common, row).filter(place=1)
+    for output, share in first.select("output", "share").rows():
+        if output.strip() and share > row["majority_share"] + ODD_REPETITION:
+            yield (
+                f"{start}{share:.1%} of the reader's outputs are {quoted(output, WIDTH)}; the commonest gold answer, "
+                f"{quoted(row['majority_answer'], WIDTH)}, is that of {row['majority_share']:.1%} of the questions"
+            )
+
+
+ANALYSIS = Analysis(shows=(OUTPUTS, COMMON_OUTPUTS, MEANS), show=show, show_all=show_all)

@@ -1,0 +1,217 @@
+"""Runs compared question by question: the tests of every pair, corrected together, and how a table shows them."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from erag_ray.agreement import (
+    POWER,
+    AdjustedTest,
+    Family,
+    detectable_difference,
+    effect_size,
+    paired_differences,
+    round_up,
+)
+from erag_ray.analyses.columns import DatasetColumns, NamedColumn, by_run, table_of, without_references
+from erag_ray.analyses.settings import OWN_LIST, Floats, Settings
+from erag_ray.parts.formats import number
+from erag_ray.parts.model import Format, Value
+from erag_ray.parts.shapes import estimate, field, reasoned
+from erag_ray.runs import END_TO_END
+from erag_ray.schemas import COUNT, STRING, VALUE, TableSchema
+
+PAIRED = {
+    "difference_": VALUE,
+    "low_": VALUE,
+    "high_": VALUE,
+    "p_value_": VALUE,
+    "low_adjusted_": VALUE,
+    "high_adjusted_": VALUE,
+    "p_adjusted_": VALUE,
+    "effect_size_": VALUE,
+    "detectable_": VALUE,
+    "num_needed_": COUNT,
+    "num_queries": COUNT,
+    "num_dropped": COUNT,
+    "reason_": STRING,
+}
+"""Columns of a table of pairs of runs, of which `compare_runs` computes the values."""
+FIGURES = tuple(name.strip("_") for name in list(PAIRED)[:10])
+NO_VARIATION = "no variation: the difference is the same for every query"
+"""Why a pair that is compared has no effect size and no detectable difference."""
+NOT_JUDGED = "no query is judged in both runs"
+OF_ANY_DEPTH = ("reader", "score", "annotator", "measure", "ideal")
+QUANTITY = (*OF_ANY_DEPTH, "depth", "cutoff")
+Row = tuple[object, ...]
+
+
+def compare_runs(
+    parts: Iterable[tuple[Mapping[str, str], DatasetColumns]],
+    settings: Settings,
+    schema: TableSchema,
+    least: int = 1,
+) -> pl.DataFrame:
+    """Return COMPARISONS over several parts of the queries, corrected over all parts of a dataset.
+
+    Args:
+        parts: columns that name each, such as slice and value, and its DatasetColumns.
+        settings: whose confidence is taken.
+        schema: COMPARISONS, with the columns that name the parts.
+        least: pairs with fewer queries judged in both are not tested.
+    """
+    alpha = 1 - settings.confidence
+    families: dict[Row, Family] = {}
+    pairs: list[_Pair] = []
+    for part, dataset in parts:
+        of_judged = _comparable(dataset.columns)
+        of_estimates = _comparable(dataset.estimated) if dataset.estimates else of_judged
+        for (name, runs), (_, estimates) in zip(of_judged, of_estimates, strict=True):
+            names = {**part, "dataset": dataset.dataset, **{key: name[key] for key in QUANTITY}}
+            of_depth = () if name["annotator"] == END_TO_END else (name["depth"], name["cutoff"])
+            key = (dataset.dataset, *(name[one] for one in OF_ANY_DEPTH), *of_depth)
+            family = families.setdefault(key, Family())
+            for a, b in itertools.combinations(sorted(runs), 2):
+                row, differences = _judged(runs[a], runs[b], least)
+                test = None
+                if not row["reason"]:
+                    if estimates is not runs:
+                        differences = paired_differences(estimates[a], estimates[b])
+                    test = family.add(differences, tuple(part.values()))
+                    row["detectable"] = detectable_difference(differences[~np.isnan(differences)], alpha)
+                pairs.append(_Pair({**names, "run_a": a, "run_b": b, **row}, family, test))
+    adjusted = {family: family.adjusted(alpha) for family in families.values()}
+    rows = [
+        pair.row if pair.test is None else _tested(pair.row, adjusted[pair.family][pair.test], alpha)
+        for pair in pairs
+    ]
+    return table_of([tuple(row[name] for name in schema.columns.names) for row in rows], schema)
+
+
+class _Pair(NamedTuple):
+    """Two runs: what is known without the other pairs, and the test in its family (None: there is none)."""
+
+    row: dict[str, Any]
+    family: Family
+    test: int | None
+
+
+def _comparable(columns: Sequence[NamedColumn]) -> list[tuple[Mapping[str, object], dict[str, Floats]]]:
+    """Return the columns that compare runs: the name of each, and run_id -> values."""
+    return by_run([item for item in without_references(columns) if item[0]["ideal"] != OWN_LIST])
+
+
+def _judged(a: Floats, b: Floats, least: int) -> tuple[dict[str, Any], Floats]:
+    """Return what is known of two runs without a test, and their differences."""
+    differences = paired_differences(a, b)
+    is_judged = ~np.isnan(differences)
+    judged = differences[is_judged]
+    row = {
+        **dict.fromkeys(FIGURES),
+        "difference": float(judged.mean()) if len(judged) else None,
+        "effect_size": effect_size(judged),
+        "num_queries": len(judged),
+        "num_dropped": len(differences) - len(judged),
+        "reason": _why_not(a[is_judged], b[is_judged], least),
+    }
+    return row, differences
+
+
+def _tested(row: dict[str, Any], adjusted: AdjustedTest, alpha: float) -> dict[str, Any]:
+    """Return the row of a pair with the figures that its test gives."""
+    test, level = adjusted.test, adjusted.level
+    low, high = test.interval(alpha)
+    low_adjusted, high_adjusted = (low, high) if level == alpha else test.interval(level)
+    needed = test.num_needed(level) if test.p_value > level else None
+    return {
+        **row,
+        "difference": test.mean,
+        "low": low,
+        "high": high,
+        "p_value": test.p_value,
+        "low_adjusted": low_adjusted,
+        "high_adjusted": high_adjusted,
+        "p_adjusted": adjusted.p_adjusted,
+        # where an auxiliary label predicts the rest, the queries to be judged grow in proportion
+        "num_needed": needed and round_up(needed * row["num_queries"] / test.count),
+        "reason": NO_VARIATION if row["effect_size"] is None else None,
+    }
+
+
+def _why_not(a: Floats, b: Floats, least: int) -> str | None:
+    if not len(a):
+        return NOT_JUDGED
+    if len(a) < least:
+        return f"{len(a)} questions, fewer than {least}: no test"
+    if (a == a[0]).all() and (b == a[0]).all():
+        return f"both runs score {a[0]:g} for every query"
+    return None
+
+
+def pair_name(row: Mapping[str, Any]) -> str:
+    """Return the name of a pair of runs: ``A - B``."""
+    return f"{row['run_a']} - {row['run_b']}"
+
+
+def _adjusted_interval(row: Mapping[str, Any]) -> Value:
+    ends = [row["low_adjusted"], row["high_adjusted"]]
+    interval = None if None in ends else f"[{', '.join(map(number, ends))}]"
+    return Value(interval, reason=row["reason"] or "")
+
+
+def _effect_size(row: Mapping[str, Any]) -> Value:
+    is_constant = row["p_value"] is not None and row["effect_size"] is None
+    return Value("no variation" if is_constant else row["effect_size"], reason=row["reason"] or "")
+
+
+DETECTABLE = field(
+    "detectable",
+    lambda row: reasoned(row, "detectable"),
+    meaning=f"The least true difference that one test would find in {POWER:.0%} of cases",
+)
+TEST_FIELDS = (
+    field(
+        "difference",
+        lambda row: estimate(row, "difference"),
+        meaning="Mean over queries of the difference, with its interval",
+    ),
+    field(
+        "p",
+        lambda row: reasoned(row, "p_value"),
+        Format.P_VALUE,
+        "By sign flips; the interval excludes 0 exactly if it is significant",
+    ),
+    field(
+        "interval (Holm)",
+        _adjusted_interval,
+        Format.TEXT,
+        "The interval that excludes 0 exactly if p (Holm) is significant",
+    ),
+    field(
+        "p (Holm)",
+        lambda row: reasoned(row, "p_adjusted"),
+        Format.P_VALUE,
+        "Corrected over all pairs of runs by this quantity",
+    ),
+)
+DIFFERENCE_FIELDS = (
+    *TEST_FIELDS,
+    field("effect size", _effect_size, Format.NUMBER_2, "The difference in standard deviations"),
+    DETECTABLE,
+)
+
+
+def paired_caption(confidence: float) -> str:
+    """Return how the values of `DIFFERENCE_FIELDS` were computed."""
+    return (
+        "Paired over queries: mean difference with its interval; p by sign flips (scores of 0 and 1: the exact sign "
+        "test). Holm: both corrected over all pairs of runs by this quantity, of utility at all depths; equal pairs "
+        "count once, and those without any difference not at all. An interval excludes 0 exactly if its p "
+        "is significant. Effect size: the difference in standard deviations; detectable: the least true difference "
+        f"that one test would find in {POWER:.0%} of cases (alpha {number(1 - confidence, 2)}, two-sided). "
+    )

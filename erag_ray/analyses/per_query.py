@@ -1,0 +1,43 @@
+"""PER_QUERY: every measure of every list, by every annotator; other tables are made of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import polars as pl
+
+from erag_ray.analyses.columns import PER_QUERY
+from erag_ray.analyses.contract import Analysis, Evaluation
+from erag_ray.analyses.lists import per_query_parts
+from erag_ray.annotators import uses
+from erag_ray.config import JobConfig
+from erag_ray.inputs import evaluation_notes, sample_settings
+from erag_ray.progress import StageProgress
+from erag_ray.schemas import FACT_LABELS, LABELS, PROVENANCE, QUERIES, RUNS, TableSchema
+
+
+def _make(evaluation: Evaluation, at: StageProgress) -> Iterable[pl.DataFrame]:
+    frames = evaluation.labels, evaluation.inputs.runs, evaluation.eligible, evaluation.inputs.queries
+    facts = evaluation.tables.read(FACT_LABELS) if _fact_tables(evaluation.config) else None
+    return at.each(per_query_parts(*frames, evaluation.settings, facts), "parts")
+
+
+def _fact_tables(config: JobConfig) -> tuple[TableSchema, ...]:
+    return (FACT_LABELS,) if uses(config.annotators, "facts") else ()
+
+
+def _samples(config: JobConfig) -> Mapping[str, object]:
+    # questions without documents depend on the samples, of which LABELS know nothing
+    return sample_settings(config)
+
+
+ANALYSIS = Analysis(
+    schema=PER_QUERY,
+    sources=(LABELS, QUERIES, PROVENANCE, RUNS),
+    settings=("depths", "measures", "cutoffs", "threshold", "ideals"),
+    code=("annotators", "scores", "measures"),
+    more_sources=_fact_tables,
+    more_settings=_samples,
+    make=_make,
+    notes=lambda evaluation: evaluation_notes(evaluation.config),
+)

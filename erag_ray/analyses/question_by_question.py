@@ -1,0 +1,109 @@
+"""The two best runs question by question: a figure of UTILITY."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from erag_ray.analyses.contract import Analysis, View
+from erag_ray.analyses.scope import Scope
+from erag_ray.parts.formats import counted
+from erag_ray.parts.model import Figure
+from erag_ray.parts.shapes import present
+from erag_ray.schemas import QUERIES, UTILITY
+
+MAX_BARS = 400
+"""Maximum number of bars; with more questions a bar is a mean of neighbours."""
+EQUAL = "equal"
+
+
+def show(view: View) -> Iterator[Figure]:
+    """Yield the figure, if there are two runs."""
+    if view.scope is not None:
+        yield from present(gain_by_question(view.results[UTILITY], view.results[QUERIES], view.scope))
+
+
+def gain_by_question(utility: pl.DataFrame, queries: pl.DataFrame, scope: Scope) -> Figure | None:
+    """Plot the difference in utility between the best and the second run, question by question.
+
+    Where the reader is right or wrong, one bar: the questions that either run gets better, and the others. Where its
+    score has more values, a bar per question, sorted by difference.
+
+    Args:
+        utility: UTILITY.
+        queries: QUERIES.
+        scope: the selection to show.
+    """
+    if len(scope.runs) < 2:
+        return None
+    best, second = scope.runs[:2]
+    outcomes = {1: f"{best} better", 0: EQUAL, -1: f"{second} better"}
+    sign = pl.col("difference").sign().cast(pl.Int64)
+    better = sign.replace_strict(outcomes, return_dtype=pl.String)
+    values = _differences(utility, queries, scope).with_columns(better=better)
+    if values.is_empty():
+        return None
+    counts = dict(values["better"].value_counts().iter_rows())
+    won, equal, lost = (counts.get(name, 0) for name in outcomes.values())
+    caption = (
+        f"With {counted(scope.depth, 'document')}, {best} serves the reader better on {won:,} questions, "
+        f"{second} on {lost:,}; equal on {equal:,} of {values.height:,}."
+    )
+    about: dict[str, Any] = {
+        "name": scope.name("gain"),
+        "title": f"{scope.dataset}: {best} against {second}, question by question",
+        "mark": "bar",
+        "color": "better",
+        "color_names": tuple(outcomes.values()),
+        "dataset": scope.dataset,
+    }
+    if values["difference"].is_in([-1.0, 0.0, 1.0]).all():
+        bar = pl.DataFrame(
+            {
+                "runs": f"{best} against {second}",
+                "better": list(outcomes.values()),
+                "questions": [won, equal, lost],
+            }
+        )
+        shares = bar.with_columns(share=pl.col("questions") / values.height)
+        return Figure(data=shares, x="questions", y="runs", x_title="questions", caption=caption, **about)
+    bars = _bars(values, min(values.height, MAX_BARS)).with_columns(better=better)
+    grouped = f" A bar is the mean of {values.height / MAX_BARS:.1f} neighbouring questions."
+    return Figure(
+        data=bars,
+        x="place",
+        y="difference",
+        x_title="questions, sorted by difference",
+        y_title=f"difference of utility ({scope.score})",
+        caption=caption + grouped * (values.height > MAX_BARS),
+        **about,
+    )
+
+
+def _differences(utility: pl.DataFrame, queries: pl.DataFrame, scope: Scope) -> pl.DataFrame:
+    """Return query and difference of the questions judged with both runs at the largest depth, descending."""
+    of_dataset = queries.filter(dataset=scope.dataset).select("query_id")
+    scores = utility.filter(reader=scope.reader, score=scope.score, depth=scope.depth).drop_nulls("value")
+    first, second = (
+        scores.filter(run_id=run).join(of_dataset, on="query_id", how="semi") for run in scope.runs[:2]
+    )
+    both = first.join(second.select("query_id", other="value"), on="query_id")
+    return both.select(query="query_id", difference=pl.col("value") - pl.col("other")).sort(
+        "difference", "query", descending=[True, False]
+    )
+
+
+def _bars(values: pl.DataFrame, num_bars: int) -> pl.DataFrame:
+    """Return place, difference, questions, query: a bar per question, or per group of neighbours."""
+    bar = pl.int_range(pl.len()) * num_bars // values.height + 1
+    bars = values.with_columns(place=bar).group_by("place", maintain_order=True)
+    return bars.agg(
+        pl.col("difference").mean(),
+        questions=pl.len(),
+        query=pl.when(pl.len() == 1).then(pl.col("query").first()),
+    )
+
+
+ANALYSIS = Analysis(shows=(UTILITY, QUERIES), show=show)

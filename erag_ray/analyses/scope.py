@@ -1,0 +1,91 @@
+"""Selection of the results that the figures of one dataset show: reader, score and best runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import polars as pl
+
+from erag_ray.analyses.order import MAX_RUNS, best_first
+from erag_ray.parts.shapes import part_name
+from erag_ray.runs import END_TO_END, REFERENCES
+
+MAX_LABELLED = 4
+"""Maximum number of runs in figures of labels whose lines cross often."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Selection of the results that the figures of one dataset show."""
+
+    dataset: str
+    reader: str
+    score: str
+    runs: tuple[str, ...]
+    """At most `MAX_RUNS`, since more lines are hard to distinguish; best first by utility at the largest depth."""
+    num_runs: int
+    """Number of all runs, shown or not."""
+    depth: int
+    """The largest depth of end-to-end utility."""
+    confidence: float
+    """Confidence level of the intervals."""
+    notes: str = ""
+    """What is not shown, as text for captions."""
+
+    def name(self, kind: str) -> str:
+        """Return the identifier of a figure of this dataset: letters, digits, ``-`` and ``_``."""
+        return part_name(kind, self.dataset)
+
+    @property
+    def color_names(self) -> tuple[str, ...]:
+        """Runs in the order of their colors, the same in all datasets that show the same runs.
+
+        The best `MAX_LABELLED` come first: figures of labels show only these, in the same colors.
+        """
+        return (*sorted(self.runs[:MAX_LABELLED]), *sorted(self.runs[MAX_LABELLED:]))
+
+    def best(self, most: int) -> str:
+        """Return a note on the shown runs, if not all are shown."""
+        if self.num_runs <= most:
+            return self.notes
+        return f" The best {most} of {self.num_runs} runs by utility."
+
+    @property
+    def interval(self) -> str:
+        """Name of the interval, such as ``95% interval``."""
+        return f"{self.confidence:.0%} interval"
+
+
+def scope_of(means: pl.DataFrame, dataset: str, confidence: float) -> Scope | None:
+    """Return the scope of a dataset, with the reader and score of most questions; None without any utility."""
+    utility = means.filter(
+        pl.col("dataset") == dataset, pl.col("annotator") == END_TO_END, pl.col("mean").is_not_null()
+    )
+    of_runs = utility.filter(~pl.col("run_id").is_in(REFERENCES))
+    if of_runs.is_empty():
+        return None
+    counts = of_runs.group_by("reader", "score").agg(pl.col("num_queries").max())
+    ordered = counts.sort("num_queries", "score", "reader", descending=[True, False, False])
+    reader, score = ordered.select("reader", "score").row(0)
+    selected = of_runs.filter(reader=reader, score=score)
+    runs = best_first(selected)
+    return Scope(
+        dataset=dataset,
+        reader=reader,
+        score=score,
+        runs=tuple(runs[:MAX_RUNS]),
+        num_runs=len(runs),
+        depth=int(selected["depth"].max()),  # type: ignore[arg-type]
+        confidence=confidence,
+        notes=_not_shown(len(runs), ordered["score"].unique().sort().to_list(), score),
+    )
+
+
+def _not_shown(num_runs: int, scores: list[str], score: str) -> str:
+    notes = []
+    if num_runs > MAX_RUNS:
+        notes.append(f" The best {MAX_RUNS} of {num_runs} runs by utility; the others are in the tables.")
+    if len(scores) > 1:
+        others = ", ".join(name for name in scores if name != score)
+        notes.append(f" Only the questions scored by {score}; others are scored by {others}.")
+    return "".join(notes)

@@ -1,0 +1,173 @@
+"""The paper's Table 1 over all datasets of a job, with intervals, and the data of its Figures 1 to 3.
+
+Salemi & Zamani, SIGIR 2024.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+
+import polars as pl
+
+from erag_ray.analyses.contract import Analysis, Results
+from erag_ray.analyses.correlations import CORRELATIONS, informative
+from erag_ray.analyses.order import (
+    STATISTIC_NAMES,
+    in_reading_order,
+    reasons,
+    symbol_of,
+    table_depths,
+    whole_lists,
+)
+from erag_ray.annotators import ANNOTATORS
+from erag_ray.datasets import DATASETS, known_name
+from erag_ray.parts.formats import counted
+from erag_ray.parts.model import Column, Table
+from erag_ray.parts.shapes import crosstab, names, part_name
+
+VALUES = ["value", "low", "high", "num_queries"]
+CURVE_COLUMNS = ["annotator", "measure", "depth", *VALUES]
+
+
+def table_1(correlations: pl.DataFrame, run: str, depth: int) -> Table:
+    """Return the paper's Table 1 of one run: rows are annotators and measures, columns datasets and statistics.
+
+    A cell is the agreement of a measure with the end-to-end score over queries, with its interval. Measures are taken
+    at cutoff ``depth``, with the run's own list as ideal, as in the paper. Annotators without any value are left out;
+    the caption says why cells are missing.
+
+    Args:
+        correlations: CORRELATIONS.
+        run: a ``run_id``.
+        depth: the number of documents of each list.
+    """
+    selected = whole_lists(correlations).filter(run_id=run, depth=depth)
+    datasets = sorted(selected["dataset"].unique(), key=_dataset_order)
+    statistics = selected["statistic"].unique(maintain_order=True).to_list()
+    head = pl.format("{} {}", "dataset", pl.col("statistic").replace(STATISTIC_NAMES))
+    shown = selected.filter(pl.col("value").is_not_null().any().over("annotator")).with_columns(head=head)
+    absent = sorted(set(selected["annotator"]) - set(shown["annotator"]))
+    notes = [f"Without any value at this depth: {', '.join(absent)}."] if absent else []
+    lines = list(in_reading_order(shown).group_by("annotator", "measure", maintain_order=True))
+    caption = " ".join([*notes, *_over_fewer(shown), *_why_missing(shown, datasets), reasons(shown)]).strip()
+    heads = [f"{name} {symbol_of(statistic)}" for name in datasets for statistic in statistics]
+    return crosstab(
+        (((str(annotator), str(measure)), part) for (annotator, measure), part in lines),
+        names("annotator", "measure"),
+        "head",
+        {one: Column(one) for one in heads},
+        name=part_name("table_1", run, depth),
+        title=f"Table 1: {run}, {counted(depth, 'document')}: agreement of each measure with the end-to-end utility, "
+        "over queries",
+        caption="The layout of the paper's Table 1, with intervals. Measures are taken over the whole list, ideals "
+        f"over the run's own; AP, RR and Success are the paper's MAP, MRR and Hit Ratio. {caption}".strip(),
+    )
+
+
+def _dataset_order(dataset: str) -> tuple[int, str]:
+    """Sort key of a dataset: those of the paper first, in the order of `DATASETS`, then the others by name."""
+    canonical = known_name(dataset)
+    return (list(DATASETS).index(canonical) if canonical else len(DATASETS), dataset)
+
+
+def _why_missing(shown: pl.DataFrame, datasets: Sequence[str]) -> Iterator[str]:
+    """Explain missing rows: annotators not applicable to a dataset, measures that need binary labels."""
+    ordered = in_reading_order(shown).select("annotator", "measure", "dataset").unique(maintain_order=True)
+    present = set(ordered.rows())
+    without: dict[str, list[str]] = {}
+    graded: dict[tuple[str, str], list[str]] = {}
+    for (annotator,), part in ordered.group_by("annotator", maintain_order=True):
+        name, of_datasets = str(annotator), [one for one in datasets if one in part["dataset"]]
+        missing = [one for one in datasets if one not in of_datasets]
+        if missing:
+            scope = ANNOTATORS[name].applies_to if name in ANNOTATORS else "where it can"
+            without.setdefault(f"to {', '.join(missing)} (labels only {scope})", []).append(name)
+        for measure, dataset in itertools.product(part["measure"].unique(maintain_order=True), of_datasets):
+            if (name, measure, dataset) not in present:
+                graded.setdefault((name, dataset), []).append(measure)
+    for where, annotators in without.items():
+        yield f"-: {', '.join(annotators)} not applicable {where}."
+    for (name, dataset), measures in graded.items():
+        yield f"-: labels of {name} in {dataset} are graded, and {', '.join(measures)} need binary ones."
+
+
+def _over_fewer(selected: pl.DataFrame) -> Iterator[str]:
+    """Name annotators without labels for all queries, such as a judge of a sample."""
+    judged = selected.drop_nulls("value").group_by("annotator", "dataset", maintain_order=True)
+    counts = judged.agg(
+        pl.col("num_queries").max(), all=(pl.col("num_queries") + pl.col("num_dropped")).max()
+    )
+    fewer = counts.filter(pl.col("num_queries") < pl.col("all"))
+    for (annotator,), part in fewer.group_by("annotator", maintain_order=True):
+        listed = ", ".join(
+            f"{row['num_queries']} of {row['all']} ({row['dataset']})" for row in part.to_dicts()
+        )
+        yield f"Queries with labels of {annotator} to this depth: {listed}."
+
+
+def agreement_by_depth(correlations: pl.DataFrame, dataset: str, run: str, statistic: str) -> pl.DataFrame:
+    """Return each annotator's agreement at each depth, by the measure that agrees best in Table 1.
+
+    The paper's Figure 1 (Salemi & Zamani, SIGIR 2024). Measures are taken over the whole list, ideals over the run's
+    own. For the depth of Table 1 see `table_depths`.
+
+    Returns:
+        Columns `CURVE_COLUMNS`, annotators in reading order, depths ascending; a missing value is null.
+    """
+    selected = whole_lists(correlations).filter(dataset=dataset, run_id=run, statistic=statistic)
+    candidates = selected.join(table_depths(selected), on=["annotator", "depth"], how="semi").drop_nulls(
+        "value"
+    )
+    best = candidates.sort("value", "measure", descending=[True, False]).unique(
+        "annotator", keep="first", maintain_order=True
+    )
+    chosen = selected.join(best, on=["annotator", "measure"], how="semi")
+    return in_reading_order(chosen.sort("depth")).select(CURVE_COLUMNS)
+
+
+def agreement_by_reader(
+    jobs: Mapping[str, pl.DataFrame], depth: int, statistic: str, annotator: str = "erag"
+) -> pl.DataFrame:
+    """Return an annotator's agreement at one depth for several readers, by the measure that agrees best over all.
+
+    The paper's Figures 2 and 3 (Salemi & Zamani, SIGIR 2024), for every run.
+
+    Args:
+        jobs: name of a reader -> CORRELATIONS of a job with it.
+        depth: number of documents.
+        statistic: a key of `agreement.STATISTICS`.
+        annotator: the annotator.
+
+    Returns:
+        Columns dataset, run_id, measure, reader and `VALUES`; datasets and runs that every job has. A measure
+        that lacks a value for a reader is chosen only if every measure does.
+    """
+    selection = {"annotator": annotator, "depth": depth, "statistic": statistic}
+    parts = [
+        whole_lists(table).filter(**selection).with_columns(reader=pl.lit(name))
+        for name, table in jobs.items()
+    ]
+    key = ["dataset", "run_id", "measure"]
+    rows = pl.concat(parts).select(*key, "reader", *VALUES)
+    shared = rows.filter(pl.col("reader").n_unique().over("dataset", "run_id") == len(jobs))
+    # null unless every reader has a value
+    means = shared.group_by(key).agg(
+        mean=pl.when(pl.col("value").count() == len(jobs)).then(pl.col("value").mean())
+    )
+    ordered = means.sort(*key[:2], "mean", "measure", descending=[False, False, True, False], nulls_last=True)
+    best = ordered.unique(key[:2], keep="first", maintain_order=True)
+    return best.drop("mean").join(shared, on=key, maintain_order="left")
+
+
+def show_all(results: Results) -> Iterator[Table]:
+    """Yield Table 1 for every depth, deepest first, and every run, of several datasets."""
+    rows = informative(results[CORRELATIONS])
+    if rows["dataset"].n_unique() > 1:
+        over_queries = rows.filter(pl.col("over") == "queries")
+        lists = over_queries.select("depth", "run_id").unique()
+        for depth, run in lists.sort("depth", "run_id", descending=[True, False]).iter_rows():
+            yield table_1(rows, run, depth)
+
+
+ANALYSIS = Analysis(shows=(CORRELATIONS,), show_all=show_all)

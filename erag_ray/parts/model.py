@@ -1,0 +1,206 @@
+"""Data model of a report: sections of typed tables and figures, and the verdict.
+
+Builders create it from sealed tables and are pure. Renderers (console, Markdown, page) see only this model.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import polars as pl
+
+Plain = float | int | str | None
+
+
+class Format(enum.Enum):
+    """Number format of a column."""
+
+    NAME = "name"
+    """Text that names a row."""
+    TEXT = "text"
+    """Other text."""
+    NUMBER = "number"
+    """Three digits after the point."""
+    NUMBER_2 = "number_2"
+    NUMBER_4 = "number_4"
+    TENTHS = "tenths"
+    """One digit after the point."""
+    COUNT = "count"
+    """A whole number with commas."""
+    SHARE = "share"
+    """A fraction as a percentage with one digit."""
+    SHARE_0 = "share_0"
+    SHARE_2 = "share_2"
+    CHANGE = "change"
+    """A difference of two numbers: a sign, and three digits after the point."""
+    GENERAL = "general"
+    """As many digits as the number has, with commas."""
+    P_VALUE = "p_value"
+    """Three digits, or a power of ten below .001."""
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One cell of a table: a value, its interval and its annotations."""
+
+    value: Plain = None
+    low: float | None = None
+    high: float | None = None
+    """Ends of the interval of ``value``."""
+    note: str = ""
+    """Printed behind the value, such as ``n=30``."""
+    reason: str = ""
+    """Why the value or its interval is missing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table: its header, number format and explanation."""
+
+    name: str
+    format: Format = Format.NUMBER
+    meaning: str = ""
+
+    @property
+    def is_text(self) -> bool:
+        """Whether the column holds text, which is left-aligned."""
+        return self.format in (Format.NAME, Format.TEXT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A table of a report: every row has a `Value` for every column."""
+
+    name: str
+    """Unique identifier in the report, for links: letters, digits, ``-`` and ``_``."""
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Value, ...], ...]
+    caption: str = ""
+    is_main: bool = False
+    """Whether the Markdown report includes it; the page and ``--verbose true`` show all tables."""
+    dataset: str = ""
+    """The dataset of the table; "" for several."""
+
+
+Mark = Literal["line", "interval", "bar", "point"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A figure of a report: data, a mark, and the encoding of columns."""
+
+    name: str
+    """Unique identifier in the report, as in `Table`."""
+    title: str
+    data: pl.DataFrame
+    """One row per mark: the columns of the encoding, and ``dataset`` if there are several."""
+    mark: Mark
+    """line: y over x with a band from low to high; interval: a point and its interval; bar; point."""
+    x: str
+    y: str
+    low: str | None = None
+    high: str | None = None
+    """Columns with the ends of the interval around y (around x if y holds names)."""
+    color: str | None = None
+    color_names: tuple[str, ...] = ()
+    """All values of ``color`` in a fixed order, so that each has one color in all figures; (): order of appearance."""
+    facet: str | None = None
+    rules: Mapping[str, float] = field(default_factory=dict)
+    """Name -> constant value, drawn as a reference line."""
+    x_title: str = ""
+    y_title: str = ""
+    caption: str = ""
+    is_main: bool = False
+    dataset: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """A section of a report: a heading with tables and figures, in reading order."""
+
+    name: str
+    title: str
+    parts: tuple[Table | Figure, ...]
+
+
+Topic = Literal["run", "certainty", "reader", "label", "trust", "outputs", "depth", "cost", "missing"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One sentence of a verdict."""
+
+    topic: Topic
+    text: str
+    is_warning: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """A line below the report: about the inputs, or a warning above its tables."""
+
+    text: str
+    is_warning: bool = False
+
+
+Part = Table | Figure | Finding | Note
+"""What an analysis shows."""
+
+State = Literal["leads", "worse", "equal", "inconclusive", "not compared", "reference"]
+"""What is known of a run against the one that leads; ``reference``: the reader without or with the gold passages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RankedRun:
+    """A run among the others of a dataset: its end-to-end score, and what is known of it."""
+
+    name: str
+    mean: float | None
+    low: float | None
+    high: float | None
+    state: State
+
+
+@dataclass(frozen=True, kw_only=True)
+class DatasetVerdict:
+    """The verdict on one dataset: its runs, the answer, then its findings."""
+
+    dataset: str
+    answer: str
+    """One line: which run serves the reader best, and with what certainty."""
+    findings: tuple[Finding, ...]
+    ranking: tuple[RankedRun, ...] = ()
+    """Its runs, best first, then the references."""
+    score: str = ""
+    depth: int = 0
+    """Documents that the reader gets."""
+    num_queries: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The summary of a report, at most 40 lines on a console."""
+
+    question: str
+    """Which retriever serves which reader best."""
+    datasets: tuple[DatasetVerdict, ...]
+    findings: tuple[Finding, ...] = ()
+    """Findings about the whole job: cost, missing tables."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A complete report, for any renderer."""
+
+    title: str
+    verdict: Verdict
+    sections: tuple[Section, ...]
+    warnings: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    """Notes on the inputs and on missing parts."""
+    failures: tuple[str, ...] = ()
+    """Analyses that raised an error, and which."""

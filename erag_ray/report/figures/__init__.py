@@ -1,5 +1,0 @@
-"""Figures of the report, rendered with Vega-Lite."""
-
-from erag_ray.report.figures.charts import svg
-
-__all__ = ["svg"]

@@ -1,0 +1,80 @@
+"""The runs of every dataset side by side: who leads, and what is known of the others."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from erag_ray.analyses.order import MAX_RUNS
+from erag_ray.analyses.standing import Standing
+from erag_ray.parts.model import Column, DatasetVerdict, Format, RankedRun, State, Table, Value
+from erag_ray.parts.shapes import across, names, plain
+from erag_ray.runs import REFERENCE_NAMES
+
+FIGURES = ("mean", "low", "high")
+SIGNS: Mapping[str, tuple[str, str]] = {
+    "leads": ("*", "leads"),
+    "equal": ("=", "equal to it"),
+    "inconclusive": ("?", "not settled"),
+    "worse": ("<", "significantly worse"),
+    "not compared": ("/", "not compared"),
+}
+"""State -> the sign behind a value, and its meaning."""
+
+
+def ranking(standing: Standing) -> tuple[RankedRun, ...]:
+    """Return the runs of a dataset, best first, then the reader without and with the gold passages."""
+    states: dict[str, State] = dict.fromkeys(REFERENCE_NAMES, "reference")
+    if standing.sign and not standing.is_useless:
+        states |= {rival.run: rival.state for rival in standing.rivals}
+        states |= dict.fromkeys(standing.leaders, "leads")
+    return tuple(
+        RankedRun(name=run, state=states.get(run, "not compared"), **{name: row[name] for name in FIGURES})
+        for run in (*standing.runs, *REFERENCE_NAMES)
+        if (row := standing.means.get(run)) is not None
+    )
+
+
+def leaderboard(datasets: Sequence[DatasetVerdict]) -> Table | None:
+    """Return the best runs of every dataset as a table: end-to-end scores with a sign; None without any run."""
+    ranks: dict[str, list[int]] = {}
+    for dataset in datasets:
+        for rank, run in enumerate(dataset.ranking):
+            ranks.setdefault(run.name, []).append(rank)
+    runs = [run for run in ranks if run not in REFERENCE_NAMES]
+    runs.sort(key=lambda run: (statistics.fmean(ranks[run]), run))
+    references = [name for name in REFERENCE_NAMES if name in ranks]
+    if not runs:
+        return None
+    shown = runs[:MAX_RUNS]
+    states = {run.state for dataset in datasets for run in dataset.ranking}
+    signs = [f"{sign} {meaning}" for state, (sign, meaning) in SIGNS.items() if state in states]
+    left_out = f"; the {MAX_RUNS} best of {len(runs)} runs" if len(runs) > MAX_RUNS else ""
+    rows = tuple(
+        (
+            *plain(dataset.dataset, dataset.num_queries, dataset.score, dataset.depth),
+            *across({run.name: _value(run) for run in dataset.ranking}, [*shown, *references]),
+        )
+        for dataset in datasets
+        if dataset.ranking
+    )
+    return Table(
+        name="leaderboard",
+        title="End-to-end score",
+        columns=(
+            *names("dataset"),
+            Column("questions", Format.COUNT),
+            Column("score", Format.TEXT),
+            Column("documents", Format.COUNT),
+            *(Column(run) for run in shown),
+            *(Column(REFERENCE_NAMES[name]) for name in references),
+        ),
+        rows=rows,
+        caption=f"{', '.join(signs)}{left_out}" if signs else "",
+    )
+
+
+def _value(run: RankedRun) -> Value:
+    is_reference = run.state == "reference"
+    interval = (None, None) if is_reference else (run.low, run.high)
+    return Value(run.mean, *interval, note="" if is_reference else SIGNS[run.state][0])

@@ -1,0 +1,62 @@
+"""The verdict: the answer of every dataset, and the analyses' findings in one order.
+
+Whether one run is better than another is decided in `erag_ray.analyses.standing`, which states the rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from erag_ray.analyses.answer import answer
+from erag_ray.analyses.standing import Standing
+from erag_ray.parts.model import DatasetVerdict, Finding, Topic, Verdict
+from erag_ray.report.leaderboard import ranking
+
+TOPICS: tuple[Topic, ...] = (
+    "run",
+    "certainty",
+    "missing",
+    "reader",
+    "depth",
+    "label",
+    "trust",
+    "outputs",
+    "cost",
+)
+"""Findings in the order of importance; within a topic they are in the order of the analyses."""
+
+
+def verdict_of(
+    question: str,
+    datasets: Iterable[tuple[Standing | None, Sequence[Finding]]],
+    findings: Sequence[Finding],
+) -> Verdict:
+    """Return the verdict of a report.
+
+    Args:
+        question: which retriever serves which reader best.
+        datasets: of each dataset its runs, and its findings; one without any utility has no verdict.
+        findings: about the whole job.
+    """
+    return Verdict(
+        question=question,
+        datasets=tuple(
+            DatasetVerdict(
+                dataset=standing.dataset,
+                answer=answer(standing),
+                findings=in_order(of_dataset),
+                ranking=ranking(standing),
+                score=standing.score,
+                depth=standing.depth,
+                num_queries=max(row["num_queries"] for row in standing.means.values()),
+            )
+            for standing, of_dataset in datasets
+            if standing is not None
+        ),
+        findings=tuple(sorted(findings, key=lambda one: one.topic != "cost")),
+    )
+
+
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings by topic, the most important first."""
+    return tuple(sorted(findings, key=lambda one: TOPICS.index(one.topic)))
