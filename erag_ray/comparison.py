@@ -42,7 +42,8 @@ def compare(config: JobConfig, console: rich.console.Console | None = None) -> N
     from erag_ray.inference import estimate_cost, run_stage
     from erag_ray.labels import judge_outputs, label, preview_judgements, score_end_to_end
     from erag_ray.planning import plan_stage, preview
-    from erag_ray.report import open_console, report
+    from erag_ray.report.console import open_console
+    from erag_ray.report.stage import report
 
     more = further_lists(config, inputs)
     plan = plan_stage(config, inputs, "compare", single_document=True, end_to_end=True, more=more)

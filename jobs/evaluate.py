@@ -17,7 +17,8 @@ def main(config: JobConfig) -> None:
     from erag_ray.errors import JobError
     from erag_ray.extensions import requested
     from erag_ray.inputs import prepared
-    from erag_ray.report import open_console, report
+    from erag_ray.report.console import open_console
+    from erag_ray.report.stage import report
 
     extensions = requested(config)
     for extension in extensions:

@@ -14,7 +14,8 @@ from erag_ray.config import ReportConfig
 
 
 def main(config: ReportConfig) -> None:
-    from erag_ray.report import open_console, report
+    from erag_ray.report.console import open_console
+    from erag_ray.report.stage import report
 
     report(config, open_console())
 

@@ -16,7 +16,7 @@ from erag_ray.logs import say
 
 def main(config: RetrieveConfig) -> None:
     from erag_ray.analyses.retrieval_measures import find_retrieval_measures
-    from erag_ray.report import open_console, show
+    from erag_ray.report.console import open_console, show
     from erag_ray.retrieve.stage import retrieve
 
     runs = retrieve(config)

@@ -46,7 +46,8 @@ from erag_ray.models.t5 import EncoderCache, Engine, _Run, arrange, encode_all
 from erag_ray.models.t5 import model as t5
 from erag_ray.parts.model import Column, Format, Table
 from erag_ray.parts.shapes import columns, names, plain
-from erag_ray.report import open_console, parts_as_markdown, show
+from erag_ray.report.console import open_console, show
+from erag_ray.report.markdown import parts_as_markdown
 from erag_ray.requests import T5, Form
 
 PEAK, MEMORY_RATE, MEMORY = 312e12, 1.555e12, 40e9

@@ -27,7 +27,7 @@ def main(config: BenchmarkConfig) -> None:
 
     from erag_ray import report
     from erag_ray.extras.papers.published import published_table_2
-    from erag_ray.report import svg
+    from erag_ray.report.charts import svg
     from erag_ray.schemas import COSTS
     from erag_ray.store import Folder, TableStore, new_job_id
 

@@ -7,8 +7,10 @@ from typing import Any
 import polars as pl
 import pytest
 from evaluated import best_depths, numbered, settings, used
+from given_results import results
 from tiny import RIGHT, Tiny, compare, table, tables_text
 
+from erag_ray.analyses import best_depths as of_depths
 from erag_ray.analyses.best_depths import BEST_DEPTHS
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.outputs import output_warnings
@@ -126,7 +128,7 @@ NO_MEANS = pl.DataFrame(MEANS.empty())
 
 
 def warned(outputs: list[str | None], answers: list[str], **settings: object) -> str:
-    return "\n".join(output_warnings(*described(outputs, answers, **settings), NO_DEPTHS, NO_MEANS))  # type: ignore[arg-type]
+    return "\n".join(output_warnings(*described(outputs, answers, **settings), NO_MEANS))  # type: ignore[arg-type]
 
 
 def test_odd_shares_are_warned_about() -> None:
@@ -150,7 +152,8 @@ def test_a_reader_below_the_commonest_answer_and_a_fall_with_depth_are_warned_ab
     mean = ("d", "r", "accuracy", "end_to_end", "A", 1, "accuracy", 1, "any", 0.25, 0.1, 0.4, 40, 0)
     means = frame([mean], NO_MEANS.schema)
     best = frame([("d", "r", "accuracy", "A", 1, 10, 0.14, 0.05, 0.2, 40)], NO_DEPTHS.schema)
-    text = "\n".join(output_warnings(outputs, common, best, means))
+    notes = [note.text for note in of_depths.show_all(results(best_depths=best))]
+    text = "\n".join([*output_warnings(outputs, common, means), *notes])
     assert (
         "d: the reader's best utility is 0.250, and the commonest gold answer alone, 'REFUTES', scores 0.750"
         in text

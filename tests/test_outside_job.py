@@ -29,7 +29,7 @@ from erag_ray.errors import InputError, JobError
 from erag_ray.files import Diagnostics
 from erag_ray.logs import on_stderr
 from erag_ray.parts.shapes import tables_of
-from erag_ray.report import build_report
+from erag_ray.report.build import build_report
 from erag_ray.report.load import load
 from erag_ray.retrieve.outside import HttpSearch, searching
 from erag_ray.retrieve.run import MadeRun

@@ -18,7 +18,6 @@ from page_reports import HOSTILE, report_of
 
 from erag_ray.analyses.cells import CELLS
 from erag_ray.parts.model import Column, Format, Table, Value
-from erag_ray.report import PageOptions, write_page
 from erag_ray.report.page.payload import packed, table_data
 from erag_ray.report.page.questions import (
     SNIPPET_CHARACTERS,
@@ -29,6 +28,7 @@ from erag_ray.report.page.questions import (
     load_questions,
     snippet,
 )
+from erag_ray.report.page.write import PageOptions, write_page
 from erag_ray.schemas import (
     CORPUS,
     DOCUMENT_OUTPUTS,

@@ -13,8 +13,9 @@ from page_reports import HOSTILE, report_of
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from erag_ray.parts.model import Column, Figure, Format, Table, Value
-from erag_ray.report import Charts, PageOptions, javascript_bundle, vega, write_page
+from erag_ray.report.charts import javascript_bundle, vega
 from erag_ray.report.page.questions import QuestionOptions, load_questions
+from erag_ray.report.page.write import Charts, PageOptions, write_page
 from erag_ray.schemas import CORPUS, LABELS, QUERIES
 from erag_ray.store import TableStore
 

@@ -137,7 +137,7 @@ def test_a_text_of_a_csv_is_no_formula_and_numbers_stay_numbers() -> None:
 def jobs(tiny: Tiny, reads_here: list[int], monkeypatch: pytest.MonkeyPatch) -> PapersConfig:
     """Two comparisons, of two readers, and dual labels."""
     # of six questions fewer than five vary
-    monkeypatch.setattr("erag_ray.report.tables.correlations.MIN_VARIED", 0)
+    monkeypatch.setattr("erag_ray.analyses.correlations.MIN_VARIED", 0)
     compare(tiny)
     other = tiny.with_config(
         out=str(tiny.folder / "other"), reader=ReaderConfig(kind="echo", max_new_tokens=3)

@@ -22,7 +22,7 @@ from erag_ray.extras.gate.config import GateConfig
 from erag_ray.inputs import prepare
 from erag_ray.parts.shapes import tables_of
 from erag_ray.planning import check_reader
-from erag_ray.report import build_report
+from erag_ray.report.build import build_report
 from erag_ray.report.load import load
 from erag_ray.schemas import LABELS, UTILITY
 from erag_ray.store import TableStore

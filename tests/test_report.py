@@ -9,7 +9,6 @@ import pathlib
 import re
 
 import markdown_it
-import polars as pl
 import pytest
 import rich.console
 from evaluated import (
@@ -28,18 +27,16 @@ from report_texts import (
     spoken,
 )
 from several_datasets import three
-from tiny import PASSAGES, QUESTIONS, RIGHT, RUNS, Tiny, compare, table, tables_text
+from tiny import Tiny, compare, tables_text
 
 from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.contract import Results
 from erag_ray.analyses.correlations import CORRELATIONS
-from erag_ray.analyses.means import MEANS
 from erag_ray.parts.formats import compact_text_of, number, rows_of_text, text_of, with_interval
 from erag_ray.parts.model import Column, Format, Table, Value
 from erag_ray.parts.shapes import tables_of
-from erag_ray.report import open_console, parts_as_markdown, print_report, show
-from erag_ray.report.markdown import INVISIBLE, markdown
-from erag_ray.schemas import LIST_TOKENS
+from erag_ray.report.console import open_console, print_report, show
+from erag_ray.report.markdown import INVISIBLE, markdown, parts_as_markdown
 
 Rows = list[list[str]]
 
@@ -73,28 +70,6 @@ def text_of_all(results: Results) -> str:
 
 
 # --- the figures ---
-
-
-@pytest.mark.long
-def test_the_first_table_answers_which_retriever(tiny: Tiny, reads_here: list[int]) -> None:
-    text = report_of(tiny)
-    first = tables_of_text(text)[0]
-    everything = " ".join(cell for row in first for cell in row)
-    assert everything.index("good") < everything.index("bad")  # best first, not by name
-    assert "no passages" in everything
-    assert "gold passages" in everything
-    rows = table(tiny, MEANS)
-    shown = rows.filter(
-        (pl.col("annotator") == "end_to_end") | ((pl.col("depth") == 3) & (pl.col("cutoff") == 3))
-    )
-    for row in shown.iter_rows(named=True):
-        assert with_interval(row["mean"], row["low"], row["high"]) in everything, row
-
-
-@pytest.mark.long
-def test_every_row_of_a_table_has_a_cell_for_every_column(tiny: Tiny, reads_here: list[int]) -> None:
-    for rows in tables_of_text(report_of(tiny)):
-        assert len({len(row) for row in rows}) == 1
 
 
 def test_a_missing_figure_is_a_dash_and_its_reason_is_counted() -> None:
@@ -140,17 +115,6 @@ def test_few_runs_are_named_beside_the_correlation_over_them() -> None:
     text = text_of_all(made_up())
     assert "2 runs" in text
     assert "p = " not in text
-
-
-def test_published_figures_stand_in_tables_of_their_own() -> None:
-    x, y = measured({("r", "A", 2): [0, 1, 1, 0]}), used({("r", "A", 2): [0, 1, 1, 0]})
-    asked = numbered(4).with_columns(dataset=pl.lit("nq"))
-    shown = tables_of_text(text_of_all(results_of(x, y, asked)))
-    (bm25,) = [rows for rows in shown if ("nq (KILT dev) tau" in rows[0] and rows[1][:2] == ["contains_answer", "AP"])
-               or any(row[:4] == ["contains_answer", "AP", "0.349", "0.417"] for row in rows)]  # fmt: skip
-    assert bm25[0] == ["annotator", "measure", "nq (KILT dev) tau", "nq (KILT dev) rho"]
-    assert len(bm25) == 25
-    assert "as published" not in text_of_all(results_of(x, y, numbered(4)))
 
 
 def test_numbers() -> None:
@@ -476,26 +440,3 @@ def test_several_datasets_tables_are_as_ever(tmp_path: pathlib.Path, reads_here:
 
 
 # --- prompt tokens ---
-
-
-@pytest.mark.long
-def test_utility_stands_beside_the_tokens_that_it_costs(tiny: Tiny, reads_here: list[int]) -> None:
-    compare(tiny)
-    rows = table(tiny, LIST_TOKENS).filter(run_id="good")
-    # the echo reader's tokens are characters: of the question, and of title, line break and text of each passage
-    for name, depth, count in rows.select("query_id", "depth", "num_prompt_tokens").iter_rows():
-        documents = RUNS["good"][name].split()[:depth]
-        passages = [f"{title}\n{text}" for _, title, text in map(PASSAGES.__getitem__, documents)]
-        assert count == len(QUESTIONS[name][0]) + sum(map(len, passages))
-    of_runs = dict(rows.group_by("depth").agg(pl.col("num_prompt_tokens").mean()).iter_rows())
-    lines = sections_of(tables_text(tiny))["tiny: utility and prompt tokens"]
-    cells = {(line[0].strip(), line[1].strip()): [cell.strip() for cell in line[2:]] for line in lines[1:-1]}
-    assert list(cells) == [
-        *((run, depth) for run in ("good", "bad") for depth in ("1", "3")),
-        ("no passages", "0"),
-        ("gold passages", "3"),
-    ]
-    for depth, mean in of_runs.items():
-        right = len(RIGHT["good", depth]) / len(QUESTIONS)
-        assert cells["good", str(depth)][0].startswith(f"{right:.3f}")
-        assert cells["good", str(depth)][1] == f"{mean:.1f}"

@@ -28,9 +28,10 @@ from erag_ray.analyses.means import MEANS
 from erag_ray.config import ReportConfig, ReportKeys
 from erag_ray.errors import InputError
 from erag_ray.parts.shapes import tables_of
-from erag_ray.report import build_report, report
+from erag_ray.report.build import build_report
 from erag_ray.report.load import load
 from erag_ray.report.markdown import markdown
+from erag_ray.report.stage import report
 from erag_ray.schemas import COSTS, OF_STAGES, TableSchema
 from erag_ray.store import TableStore
 

@@ -15,7 +15,7 @@ from erag_ray.errors import InputError
 from erag_ray.inputs import prepare
 from erag_ray.parts.formats import rows_of_text
 from erag_ray.parts.shapes import tables_of
-from erag_ray.report import build_report
+from erag_ray.report.build import build_report
 from erag_ray.report.load import load
 from erag_ray.runs import GOLD_PASSAGES
 from erag_ray.schemas import CORPUS, LABELS, RETRIEVAL_SECONDS, UTILITY

@@ -11,19 +11,14 @@ import pytest
 from cell_tables import framed
 from evaluated import queries
 from evaluated import settings as settings_of
-from given_results import results, tables_of_view
 from polars.testing import assert_frame_equal
 from tiny import Tiny, compare, table
 
 from erag_ray.analyses.cell_shares import CELL_SHARES
 from erag_ray.analyses.cells import CELLS
 from erag_ray.analyses.columns import PER_QUERY, by_dataset
-from erag_ray.analyses.contract import View
 from erag_ray.analyses.evaluation import evaluate
-from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.slices import (
-    OF_COMPARISONS,
-    OF_MEANS,
     SLICE_COMPARISONS,
     SLICE_MEANS,
     all_slices,
@@ -34,7 +29,6 @@ from erag_ray.datasets import load_queries
 from erag_ray.errors import InputError
 from erag_ray.files import Diagnostics
 from erag_ray.inputs.stage import prepare, prepared
-from erag_ray.parts.model import Table
 from erag_ray.schemas import SLICES, UTILITY, TableSchema
 from erag_ray.store import TableStore
 
@@ -259,31 +253,3 @@ def test_a_wrong_slice_ends_the_job_before_anything_is_sealed(tiny: Tiny) -> Non
     with pytest.raises(InputError, match=r"slices: meta.hops: no record has meta.hops"):
         prepare(wrong.config)
     assert TableStore(wrong.config.out).is_sealed(SLICES)
-
-
-def test_tables_of_a_report_by_slice(tiny: Tiny, reads_here: list[int]) -> None:
-    with_meta(tiny)
-    own = tiny.with_config(slices=["meta.hops"])
-    compare(own)
-    tables = tables_of_slices(table(own, SLICE_MEANS), table(own, SLICE_COMPARISONS))
-    assert [one.name for one in tables] == ["slice-means-tiny", "slice-comparisons-tiny"]
-    for one in tables:
-        assert {len(row) for row in one.rows} == {len(one.columns)}
-    first, tests = tables
-    assert [column.name for column in first.columns] == [
-        "slice", "value", "mean of", "questions", "good", "bad", "no passages", "gold passages",
-    ]  # fmt: skip
-    assert [value.value for value in first.rows[0]] == [
-        "meta.hops", "1", "utility@3", 3, pytest.approx(2 / 3), pytest.approx(1 / 3), 0.0, pytest.approx(2 / 3),
-    ]  # fmt: skip
-    assert [row[2].value for row in first.rows] == ["utility@3", "erag P@3"] * 3
-    assert [value.value for value in tests.rows[0][:5]] == ["meta.hops", "1", "bad - good", "utility@3", 3]
-    assert tests.rows[0][6].reason == "3 questions, fewer than 10: no test"
-    assert tables_of_slices(table(own, SLICE_MEANS).clear(), table(own, SLICE_COMPARISONS).clear()) == []
-    assert set(table(own, MEANS)["dataset"]) == {"tiny"}
-
-
-def tables_of_slices(means: pl.DataFrame, comparisons: pl.DataFrame) -> list[Table]:
-    given = results(slice_means=means, slice_comparisons=comparisons)
-    view = View(results=given, dataset="tiny", runs=["good", "bad"])
-    return [*tables_of_view(OF_MEANS, view), *tables_of_view(OF_COMPARISONS, view)]

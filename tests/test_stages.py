@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import pathlib
 import sys
@@ -13,15 +12,8 @@ from given_results import RESULTS
 from polars.testing import assert_frame_equal
 from tiny import PASSAGES, Tiny, make_tables, passage_line, table
 
-from erag_ray.analyses.auxiliary import predicted
-from erag_ray.analyses.cells import columns_of_cells
-from erag_ray.analyses.contract import Evaluation
 from erag_ray.analyses.correlations import CORRELATIONS
-from erag_ray.analyses.every import ANALYSES
-from erag_ray.analyses.settings import Settings, settings_of
-from erag_ray.analyses.slices import slices_of
-from erag_ray.inputs.stage import INPUT_TABLES, prepare
-from erag_ray.progress import stage_progress
+from erag_ray.inputs.stage import INPUT_TABLES
 from erag_ray.schemas import DOCUMENT_OUTPUTS, LABELS, LIST_OUTPUTS, SLICES, UTILITY, TableSchema
 from erag_ray.stages import stage as stages
 from erag_ray.stages.stage import Stage
@@ -241,30 +233,3 @@ def test_what_cannot_be_known_is_never_taken_for_the_same(tmp_path: pathlib.Path
         assert not unknown.is_current(store)
     store.write(LABELS.empty(), LABELS, made_from=stage().fingerprint)
     assert stage().is_current(store)
-
-
-def test_every_analysis_reads_only_the_settings_that_it_declares(tiny: Tiny, reads_here: list[int]) -> None:
-    asked = tiny.with_config(slices=["known"])
-    make_tables(asked)
-    inputs = prepare(asked.config)
-    evaluation = Evaluation(asked.config, inputs, TableStore(asked.config.out))
-    # what several results share is made before; its settings are those of the draws
-    assert evaluation.once(predicted)
-    assert evaluation.once(columns_of_cells)
-    assert evaluation.once(slices_of).height
-    for analysis in ANALYSES:
-        if analysis.make is None or analysis.schema is None:
-            continue
-        read = set[str]()
-
-        class Recorded(Settings):
-            def __getattribute__(self, name: str, read: set[str] = read) -> object:
-                read.add(name)
-                return super().__getattribute__(name)
-
-        fields = {field.name for field in dataclasses.fields(Settings)}
-        evaluation.settings = Recorded(**{name: getattr(settings_of(asked.config), name) for name in fields})
-        with stage_progress(analysis.schema.name, show=False) as at:
-            parts = list(analysis.make(evaluation, at))
-        assert parts
-        assert read & fields <= {*analysis.settings, "slices"}, analysis.schema.name

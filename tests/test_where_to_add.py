@@ -30,7 +30,7 @@ from erag_ray.analyses.contract import Results
 from erag_ray.analyses.every import ANALYSES, all_tables
 from erag_ray.analyses.first_useful import ANALYSIS
 from erag_ray.analyses.means import MEANS
-from erag_ray.report import build_report
+from erag_ray.report.build import build_report
 from erag_ray.schemas import CORPUS, PROVENANCE
 from erag_ray.scores import score_named
 from erag_ray.store import as_frame

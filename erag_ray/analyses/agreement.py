@@ -7,7 +7,7 @@ from typing import Literal
 
 import polars as pl
 
-from erag_ray.analyses.contract import Analysis, Results, View
+from erag_ray.analyses.contract import LABELLING, Analysis, Results, View
 from erag_ray.analyses.correlations import CORRELATIONS, agreement, informative
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.order import (
@@ -76,7 +76,6 @@ def agreement_by_annotator(correlations: pl.DataFrame, scope: Scope) -> Figure |
         facet="run",
         rules={"no agreement": 0.0},
         x_title=f"{symbol} with end-to-end utility",
-        y_title="annotator and measure",
         caption="Over questions. Of each annotator the measure that agrees best on average over the runs shown, with "
         f"{scope.interval}. ceiling: the most {symbol} that ties in these data allow.{scope.notes}",
         is_main=True,
@@ -160,7 +159,6 @@ def cost_against_agreement(
         high="high",
         rules={"no agreement": 0.0},
         x_title=f"{symbol} with end-to-end utility",
-        y_title="annotator and measure",
         caption=f"Run {scope.runs[0]}, with {scope.interval}; the cheapest label first. In brackets: distinct requests "
         "to a model for each question, for the documents of all runs, as if none were cached. Tokens and seconds are "
         f"measured for whole stages only, and not shown: annotators share requests.{left_out}",
@@ -255,4 +253,6 @@ def show_all(results: Results) -> Iterator[Table]:
         )
 
 
-ANALYSIS = Analysis(shows=(CORRELATIONS, MEANS, LABELS, REQUESTS, QUERIES), show=show, show_all=show_all)
+ANALYSIS = Analysis(
+    shows=(CORRELATIONS, MEANS, LABELS, REQUESTS, QUERIES), show=show, show_all=show_all, group=LABELLING
+)

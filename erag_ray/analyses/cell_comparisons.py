@@ -13,7 +13,7 @@ from erag_ray.analyses.cell_shares import CELL_HEADS, CELL_NAMES, RATE_HEADS, RA
 from erag_ray.analyses.cells import CELLS, columns_of_cells, is_one_of, of_measure
 from erag_ray.analyses.columns import DatasetColumns, NamedColumn
 from erag_ray.analyses.comparisons import comparisons
-from erag_ray.analyses.contract import TESTED, Analysis, View, per_dataset
+from erag_ray.analyses.contract import LISTS, TESTED, Analysis, View, per_dataset
 from erag_ray.analyses.paired import NOT_JUDGED, PAIRED, TEST_FIELDS, pair_name
 from erag_ray.analyses.settings import Settings
 from erag_ray.parts.model import Format, Table
@@ -93,4 +93,5 @@ ANALYSIS = Analysis(
     settings=TESTED,
     make=per_dataset(cell_comparisons, columns_of_cells),
     show=show,
+    group=LISTS,
 )

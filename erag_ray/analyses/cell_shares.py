@@ -11,7 +11,7 @@ import polars as pl
 from erag_ray.agreement import wilson_interval
 from erag_ray.analyses.cells import CELLS, CELLS_MEANING, columns_of_cells, of_measure
 from erag_ray.analyses.columns import DatasetColumns, table_of
-from erag_ray.analyses.contract import TESTED, Analysis, View, per_dataset
+from erag_ray.analyses.contract import LISTS, TESTED, Analysis, View, per_dataset
 from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.analyses.slices import slices_of, with_slices
 from erag_ray.analyses.standing import Standing
@@ -228,6 +228,7 @@ def _bars(view: View, rows: pl.DataFrame) -> Iterator[Figure]:
             y="run",
             color="outcome",
             color_names=tuple(OUTCOMES),
+            grey=("nothing was enough",),
             x_title="share of the questions",
             caption=f"With {counted(int(deepest['depth'][0]), 'document')}. Intervals, and which of these the "
             "reader answers without documents, are in the table below.",
@@ -258,4 +259,5 @@ ANALYSIS = Analysis(
     settings=("slices", *TESTED),
     make=per_dataset(cell_shares, columns_of_cells, slices_of),
     show=show,
+    group=LISTS,
 )

@@ -53,8 +53,7 @@ class Draws:
         if key not in self._last:
             self._last.clear()
             self._last[key] = Draws(
-                weights=self.weights.T[is_selected].T,
-                orders=permutations_among(self.orders, is_selected),
+                weights=self.weights.T[is_selected].T, orders=permutations_among(self.orders, is_selected)
             )
         return self._last[key]
 

@@ -101,11 +101,7 @@ def labels_first(comparisons: pl.DataFrame, standing: Standing, alpha: float) ->
         return
     depth = standing.deepest
     rows = comparisons.filter(
-        pl.col("annotator") != END_TO_END,
-        depth=depth,
-        measure="P",
-        cutoff=depth,
-        ideal=ANY,
+        pl.col("annotator") != END_TO_END, depth=depth, measure="P", cutoff=depth, ideal=ANY
     ).drop_nulls("difference")
     compared = min((one.num_queries for one in standing.rivals), default=0)
     same, another, several, fewer = list[str](), list[str](), list[str](), list[str]()

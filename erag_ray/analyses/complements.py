@@ -11,7 +11,7 @@ import polars as pl
 from erag_ray.agreement import wilson_interval
 from erag_ray.analyses.cells import CELLS, columns_of_cells, of_measure
 from erag_ray.analyses.columns import DatasetColumns, by_run, table_of
-from erag_ray.analyses.contract import TESTED, Analysis, View, per_dataset
+from erag_ray.analyses.contract import LISTS, TESTED, Analysis, View, per_dataset
 from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.parts.model import Column, Format, Table
 from erag_ray.parts.shapes import crosstab, estimate, names
@@ -129,4 +129,5 @@ ANALYSIS = Analysis(
     settings=TESTED,
     make=per_dataset(complements, columns_of_cells),
     show=show,
+    group=LISTS,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -10,7 +11,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from erag_ray.analyses.columns import PER_QUERY, DatasetColumns, by_dataset
-from erag_ray.analyses.lists import eligible_questions
+from erag_ray.analyses.lists.values import eligible_questions
 from erag_ray.analyses.scope import Scope
 from erag_ray.analyses.settings import Settings, settings_of
 from erag_ray.analyses.standing import Standing
@@ -24,6 +25,12 @@ from erag_ray.schemas import LABELS, QUERIES, UTILITY, TableSchema
 from erag_ray.store import TableStore, as_frame
 
 T = TypeVar("T")
+LISTS, LABELLING, READER = (
+    "Where a list helps",
+    "How well labels predict the answers",
+    "The reader and its costs",
+)
+"""Headings under which the page folds results; those of one heading follow each other in `every.ANALYSES`."""
 RESAMPLED, TESTED = ("num_resamples", "confidence", "seed"), ("confidence",)
 """Settings of tables with bootstrap intervals, and with tests."""
 OF_COLUMNS = (PER_QUERY, UTILITY, QUERIES)
@@ -61,6 +68,7 @@ class Analysis:
         is_optional: a finished job may lack these tables, so that nobody is told.
         show: a dataset -> what is shown of it, in reading order.
         show_all: all datasets -> what is shown of them.
+        group: heading under which the page folds its tables and figures; "": they are not folded.
         section: of the parts of ``show_all``: a key of `SECTIONS`.
     """
 
@@ -78,6 +86,7 @@ class Analysis:
     is_optional: bool = False
     show: Callable[[View], Iterable[Part]] = _nothing
     show_all: Callable[[Results], Iterable[Part]] = _nothing
+    group: str = ""
     section: str = "datasets"
 
     @property
@@ -149,9 +158,8 @@ class Evaluation:
         return by_dataset(values, self.utility, self.inputs.queries, self.settings)
 
 
-def columns_of(evaluation: Evaluation) -> list[DatasetColumns]:
-    """Return `Evaluation.columns`."""
-    return evaluation.columns
+columns_of: Callable[[Evaluation], list[DatasetColumns]] = operator.attrgetter("columns")
+"""`Evaluation.columns`."""
 
 
 def per_dataset(

@@ -23,7 +23,7 @@ from erag_ray.analyses.columns import (
     same_list,
     table_of,
 )
-from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, View, per_dataset
+from erag_ray.analyses.contract import LABELLING, OF_COLUMNS, RESAMPLED, Analysis, View, per_dataset
 from erag_ray.analyses.correlations import CORRELATIONS, informative
 from erag_ray.analyses.order import by_measure, run_columns, symbol_of
 from erag_ray.analyses.settings import ANY, OWN_LIST, Floats, Settings
@@ -270,4 +270,5 @@ ANALYSIS = Analysis(
     make=per_dataset(contrasts),
     shows=(CORRELATIONS,),
     show=show,
+    group=LABELLING,
 )

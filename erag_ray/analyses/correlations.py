@@ -31,7 +31,7 @@ from erag_ray.analyses.columns import (
     same_list,
     table_of,
 )
-from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, View, per_dataset
+from erag_ray.analyses.contract import LABELLING, OF_COLUMNS, RESAMPLED, Analysis, View, per_dataset
 from erag_ray.analyses.order import STATISTIC_NAMES, by_measure, reasons, run_columns, symbol_of
 from erag_ray.analyses.settings import Floats, Settings
 from erag_ray.annotators import ANNOTATORS
@@ -299,4 +299,5 @@ ANALYSIS = Analysis(
     settings=("statistics", "num_permutations", *RESAMPLED),
     make=per_dataset(correlations),
     show=show,
+    group=LABELLING,
 )

@@ -9,7 +9,7 @@ import polars as pl
 
 from erag_ray.analyses.contract import Analysis, Results
 from erag_ray.parts.model import Finding, Format, Part, Table
-from erag_ray.parts.shapes import field, listing, name_field, part_name, reasoned, rows_of
+from erag_ray.parts.shapes import field, listing, name_field, part_name, rows_of
 from erag_ray.schemas import COSTS
 
 
@@ -57,7 +57,7 @@ def cost_table(costs: pl.DataFrame) -> Table:
                 "cached", _cached, Format.SHARE_0, "Share of the prompt tokens that a server had in its cache"
             ),
             field("tokens out", "num_output_tokens", Format.COUNT),
-            field("price", lambda row: reasoned(row, "price"), Format.NUMBER_4),
+            field("price", "price", Format.NUMBER_4),
             field("seconds", "seconds", Format.TENTHS),
             field("reader seconds", "device_seconds", Format.TENTHS),
             field(

@@ -17,55 +17,41 @@ documents; below the number, the 95 % Wilson interval of a share is wider than 2
 Rows = Sequence[Mapping[str, Any]]
 
 
-def harm_notes(closed_book: Rows, noise: Rows) -> list[str]:
-    """Return a line for each dataset and kind of gain.
+def harm_notes(closed_book: Rows, noise: Rows) -> Iterator[str]:
+    """Yield a line for each dataset and kind of gain.
 
     Args:
         closed_book: rows of `closed_book_answers`, if `gain` is among the annotators.
         noise: rows of `likelihood_noise`, if `gain_likelihood` is.
     """
-    return [
-        *(
-            f"{row['dataset']}: gain can fall below 0 only on the questions that the reader answers without documents, "
-            f"{_share(row)}"
-            for row in closed_book
-        ),
-        *(
+    for row in closed_book:
+        text = "gain can fall below 0 only on the questions that the reader answers without documents"
+        yield f"{row['dataset']}: {text}, {_share(row)}"
+    for row in (row for row in noise if row["num_pairs"]):
+        yield (
             f"{row['dataset']}: gain_likelihood is 0 where the gold answers are {_factor(row['low'])} to "
             f"{_factor(row['high'])} times as likely as is usual with documents unrelated to the question: "
             f"the noise of {row['num_pairs']:,} such documents"
-            for row in noise
-            if row["num_pairs"]
-        ),
-    ]
+        )
 
 
-def harm_warnings(closed_book: Rows, noise: Rows) -> list[str]:
-    """Return warnings about datasets with too little data to detect harm; arguments as in `harm_notes`."""
-    return [*_closed_book_warnings(closed_book), *_noise_warnings(noise)]
-
-
-def _closed_book_warnings(rows: Rows) -> Iterator[str]:
-    for row in rows:
+def harm_warnings(closed_book: Rows, noise: Rows) -> Iterator[str]:
+    """Yield warnings about datasets with too little data to detect harm; arguments as in `harm_notes`."""
+    for row in closed_book:
         answered = row["num_answered"]
         if answered < MIN_QUESTIONS or answered < MIN_SHARE * row["num_questions"]:
             yield (
                 f"{row['dataset']}: gain can show harm on {_share(row)} only: the reader answers no others without "
                 "documents, and there gain is never below 0. gain_likelihood does not need such answers"
             )
-
-
-def _noise_warnings(rows: Rows) -> Iterator[str]:
-    for row in rows:
-        if not row["num_pairs"]:
+    for row in noise:
+        start, pairs = f"{row['dataset']}: gain_likelihood:", row["num_pairs"]
+        if not pairs:
+            yield f"{start} there are no documents unrelated to a question, so every label is null. Use more questions"
+        elif pairs < TAIL - 1:
             yield (
-                f"{row['dataset']}: gain_likelihood: there are no documents unrelated to a question, so every label is "
-                "null. Use more questions"
-            )
-        elif row["num_pairs"] < TAIL - 1:
-            yield (
-                f"{row['dataset']}: gain_likelihood: the noise is estimated from {row['num_pairs']} unrelated "
-                f"documents, fewer than {TAIL - 1}, so more than 5 % of them exceed it. Use more questions"
+                f"{start} the noise is estimated from {pairs} unrelated documents, fewer than {TAIL - 1}, so more than "
+                "5 % of them exceed it. Use more questions"
             )
 
 

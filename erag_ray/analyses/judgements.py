@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from erag_ray.analyses.contract import Analysis, Results, View
+from erag_ray.analyses.contract import READER, Analysis, Results, View
 from erag_ray.analyses.outputs import MIN_OUTPUTS, in_order, kind_name
 from erag_ray.parts.model import Format, Note, Table
 from erag_ray.parts.shapes import field, listing, name_field
@@ -58,4 +58,4 @@ def judgement_warnings(judgements: pl.DataFrame) -> Iterator[str]:
         )
 
 
-ANALYSIS = Analysis(shows=(JUDGEMENTS,), is_optional=True, show=show, show_all=show_all)
+ANALYSIS = Analysis(shows=(JUDGEMENTS,), is_optional=True, show=show, show_all=show_all, group=READER)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator
 
 import polars as pl
 
-from erag_ray.analyses.contract import Analysis, View
+from erag_ray.analyses.contract import READER, Analysis, View
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.order import in_run_order
 from erag_ray.parts.model import Format, Table
-from erag_ray.parts.shapes import estimate, field, listing, name_field, reasoned, rows_of
+from erag_ray.parts.shapes import estimate, field, listing, name_field, rows_of
 from erag_ray.runs import END_TO_END
 from erag_ray.schemas import QUERIES, RETRIEVAL_SECONDS
 
@@ -46,14 +45,9 @@ def show(view: View) -> Iterator[Table]:
             (
                 name_field("run", "run_id"),
                 field(f"utility@{depth}", lambda row: estimate({**row, "reason": None}, "mean")),
-                field("median (ms)", functools.partial(reasoned, name="median"), Format.TENTHS),
-                field("p95 (ms)", functools.partial(reasoned, name="high_quantile"), Format.TENTHS),
-                field(
-                    "questions",
-                    functools.partial(reasoned, name="count"),
-                    Format.COUNT,
-                    "Questions whose latency is known",
-                ),
+                field("median (ms)", "median", Format.TENTHS),
+                field("p95 (ms)", "high_quantile", Format.TENTHS),
+                field("questions", "count", Format.COUNT, "Questions whose latency is known"),
             ),
             caption="Latency of retrieval: milliseconds from the question to its list, as the run brings them; median "
             "and 95th percentile over questions. utility@k: mean score of the reader's output with the first k "
@@ -64,4 +58,4 @@ def show(view: View) -> Iterator[Table]:
         )
 
 
-ANALYSIS = Analysis(shows=(RETRIEVAL_SECONDS, MEANS, QUERIES), is_optional=True, show=show)
+ANALYSIS = Analysis(shows=(RETRIEVAL_SECONDS, MEANS, QUERIES), is_optional=True, show=show, group=READER)

@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from erag_ray.analyses.contract import Analysis, Results, View
+from erag_ray.analyses.contract import READER, Analysis, Results, View
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.standing import Standing
 from erag_ray.output_tables import SINGLE_DOCUMENT
@@ -45,11 +45,7 @@ QUOTED = 30
 
 def kind_name(row: Mapping[str, Any]) -> str:
     """Return a readable name for the kind of list of a row."""
-    names = {
-        NO_PASSAGES: "no passages",
-        GOLD_PASSAGES: "gold passages",
-        SINGLE_DOCUMENT: "single documents",
-    }
+    names = {NO_PASSAGES: "no passages", GOLD_PASSAGES: "gold passages", SINGLE_DOCUMENT: "single documents"}
     return names.get(row["kind"]) or f"first {counted(row['depth'], 'document')}"
 
 
@@ -187,4 +183,4 @@ def _share_warnings(row: Mapping[str, Any], common: pl.DataFrame) -> Iterator[st
             )
 
 
-ANALYSIS = Analysis(shows=(OUTPUTS, COMMON_OUTPUTS, MEANS), show=show, show_all=show_all)
+ANALYSIS = Analysis(shows=(OUTPUTS, COMMON_OUTPUTS, MEANS), show=show, show_all=show_all, group=READER)

@@ -22,7 +22,7 @@ from erag_ray.analyses.columns import DatasetColumns, NamedColumn, by_run, table
 from erag_ray.analyses.settings import OWN_LIST, Floats, Settings
 from erag_ray.parts.formats import number
 from erag_ray.parts.model import Format, Value
-from erag_ray.parts.shapes import estimate, field, reasoned
+from erag_ray.parts.shapes import estimate, field
 from erag_ray.runs import END_TO_END
 from erag_ray.schemas import COUNT, STRING, VALUE, TableSchema
 
@@ -171,7 +171,7 @@ def _effect_size(row: Mapping[str, Any]) -> Value:
 
 DETECTABLE = field(
     "detectable",
-    lambda row: reasoned(row, "detectable"),
+    "detectable",
     meaning=f"The least true difference that one test would find in {POWER:.0%} of cases",
 )
 TEST_FIELDS = (
@@ -181,10 +181,7 @@ TEST_FIELDS = (
         meaning="Mean over queries of the difference, with its interval",
     ),
     field(
-        "p",
-        lambda row: reasoned(row, "p_value"),
-        Format.P_VALUE,
-        "By sign flips; the interval excludes 0 exactly if it is significant",
+        "p", "p_value", Format.P_VALUE, "By sign flips; the interval excludes 0 exactly if it is significant"
     ),
     field(
         "interval (Holm)",
@@ -192,12 +189,7 @@ TEST_FIELDS = (
         Format.TEXT,
         "The interval that excludes 0 exactly if p (Holm) is significant",
     ),
-    field(
-        "p (Holm)",
-        lambda row: reasoned(row, "p_adjusted"),
-        Format.P_VALUE,
-        "Corrected over all pairs of runs by this quantity",
-    ),
+    field("p (Holm)", "p_adjusted", Format.P_VALUE, "Corrected over all pairs of runs by this quantity"),
 )
 DIFFERENCE_FIELDS = (
     *TEST_FIELDS,

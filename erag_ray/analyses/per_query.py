@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import polars as pl
 
 from erag_ray.analyses.columns import PER_QUERY
 from erag_ray.analyses.contract import Analysis, Evaluation
-from erag_ray.analyses.lists import per_query_parts
+from erag_ray.analyses.lists.values import per_query_parts
 from erag_ray.annotators import uses
 from erag_ray.config import JobConfig
 from erag_ray.inputs import evaluation_notes, sample_settings
@@ -26,18 +26,14 @@ def _fact_tables(config: JobConfig) -> tuple[TableSchema, ...]:
     return (FACT_LABELS,) if uses(config.annotators, "facts") else ()
 
 
-def _samples(config: JobConfig) -> Mapping[str, object]:
-    # questions without documents depend on the samples, of which LABELS know nothing
-    return sample_settings(config)
-
-
 ANALYSIS = Analysis(
     schema=PER_QUERY,
     sources=(LABELS, QUERIES, PROVENANCE, RUNS),
     settings=("depths", "measures", "cutoffs", "threshold", "ideals"),
     code=("annotators", "scores", "measures"),
     more_sources=_fact_tables,
-    more_settings=_samples,
+    # questions without documents depend on the samples, of which LABELS know nothing
+    more_settings=sample_settings,
     make=_make,
     notes=lambda evaluation: evaluation_notes(evaluation.config),
 )

@@ -57,6 +57,7 @@ def gain_by_question(utility: pl.DataFrame, queries: pl.DataFrame, scope: Scope)
         "mark": "bar",
         "color": "better",
         "color_names": tuple(outcomes.values()),
+        "grey": (EQUAL,),
         "dataset": scope.dataset,
     }
     if values["difference"].is_in([-1.0, 0.0, 1.0]).all():

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from erag_ray.analyses.contract import Analysis, Results, View
-from erag_ray.analyses.lists import eligible_questions, per_query
+from erag_ray.analyses.lists.values import eligible_questions, per_query
 from erag_ray.analyses.settings import OWN_LIST, Settings
 from erag_ray.annotators import Evidence, annotate, applicable_queries
 from erag_ray.config import RetrieveConfig
@@ -58,11 +58,7 @@ SUCCESS = Settings(
 )
 SETTINGS = ("query_format", "question_fields", "dataset", "filters", "num_queries", "seed", "depth")
 CUTOFFS = (1, 5, 20, 100)
-HITS = {
-    "gold_passage": "provenance",
-    "gold_page": "provenance",
-    "contains_answer": "contains_answer_dpr",
-}
+HITS = {"gold_passage": "provenance", "gold_page": "provenance", "contains_answer": "contains_answer_dpr"}
 """Measure -> the annotator whose label a document within the cutoff has."""
 GOLD_IDS = {"gold_passage": "doc_id", "gold_page": "page_id"}
 """Measure -> the column of PROVENANCE by which alone it judges."""
@@ -150,7 +146,7 @@ def _recall(points: pl.DataFrame, cutoff: int) -> pl.DataFrame:
 def hit_values(
     annotator: str, evidence: Evidence, runs: pl.DataFrame, cutoffs: Sequence[int]
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Return the questions to which an annotator applies, and Success by its labels: what `evaluate` computes.
+    """Return the questions to which an annotator applies, and Success by its labels: what a comparison computes.
 
     Args:
         annotator: its name.
@@ -188,9 +184,7 @@ def mean_retrieval_measures(values: pl.DataFrame, counted: pl.DataFrame, runs: S
     )
     value = pl.col("value")
     means = filled.group_by("dataset", "run_id", "measure", "cutoff").agg(
-        value.mean(),
-        num_queries=value.count().cast(pl.Int64),
-        num_dropped=value.null_count().cast(pl.Int64),
+        value.mean(), num_queries=value.count().cast(pl.Int64), num_dropped=value.null_count().cast(pl.Int64)
     )
     table = means.sort("dataset", "run_id", "measure", "cutoff").select(RETRIEVAL_MEASURES.columns.names)
     conform(table, RETRIEVAL_MEASURES)

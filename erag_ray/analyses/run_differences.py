@@ -57,7 +57,6 @@ def run_differences(comparisons: pl.DataFrame, scope: Scope) -> Figure | None:
         facet="documents",
         rules={"no difference": 0.0},
         x_title="difference of utility",
-        y_title="runs",
         caption=f"Paired over questions; sorted by the difference at the largest depth. Intervals ({scope.interval} "
         "where one pair is compared) and p by sign flips, with Holm's correction over all pairs of runs and depths: an "
         f"interval excludes 0 exactly if the pair is significant.{missing}{scope.notes}",

@@ -195,6 +195,7 @@ def show_comparisons(view: View) -> Iterator[Table]:
         )
 
 
+SLICED = "By slice of the questions"
 OF_SLICES = (*OF_COLUMNS, CELLS, SLICES)
 OF_MEANS = Analysis(
     schema=SLICE_MEANS,
@@ -203,6 +204,7 @@ OF_MEANS = Analysis(
     make=per_dataset(slice_means, columns_of, slices_of),
     is_optional=True,
     show=show_means,
+    group=SLICED,
 )
 OF_COMPARISONS = Analysis(
     schema=SLICE_COMPARISONS,
@@ -211,4 +213,5 @@ OF_COMPARISONS = Analysis(
     make=per_dataset(slice_comparisons, columns_of, slices_of),
     is_optional=True,
     show=show_comparisons,
+    group=SLICED,
 )

@@ -170,4 +170,4 @@ def show_all(results: Results) -> Iterator[Table]:
             yield table_1(rows, run, depth)
 
 
-ANALYSIS = Analysis(shows=(CORRELATIONS,), show_all=show_all)
+ANALYSIS = Analysis(shows=(CORRELATIONS,), show_all=show_all, group="The paper's Table 1")

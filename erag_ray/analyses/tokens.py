@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from erag_ray.analyses.contract import Analysis, View
+from erag_ray.analyses.contract import READER, Analysis, View
 from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.order import in_run_order
 from erag_ray.parts.model import Format, Table
@@ -39,4 +39,4 @@ def show(view: View) -> Iterator[Table]:
         )
 
 
-ANALYSIS = Analysis(shows=(LIST_TOKENS, MEANS, QUERIES), is_optional=True, show=show)
+ANALYSIS = Analysis(shows=(LIST_TOKENS, MEANS, QUERIES), is_optional=True, show=show, group=READER)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from erag_ray.agreement import wilson_interval
-from erag_ray.analyses.contract import Analysis, View
+from erag_ray.analyses.contract import LABELLING, Analysis, View
 from erag_ray.analyses.order import in_run_order
 from erag_ray.analyses.scope import MAX_LABELLED, Scope
 from erag_ray.annotators import PAIR
@@ -112,4 +112,4 @@ def show(view: View) -> Iterator[Figure]:
         yield from present(shares_by_rank(results[LABELS], results[RUNS], results[QUERIES], view.scope))
 
 
-ANALYSIS = Analysis(shows=(LABELS, RUNS, QUERIES), show=show)
+ANALYSIS = Analysis(shows=(LABELS, RUNS, QUERIES), show=show, group=LABELLING)

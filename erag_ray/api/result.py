@@ -12,7 +12,9 @@ import rich.console
 from erag_ray.analyses.contract import Results
 from erag_ray.analyses.every import all_tables
 from erag_ray.analyses.means import MEANS
-from erag_ray.report import build_report, load, print_report
+from erag_ray.report.build import build_report
+from erag_ray.report.console import print_report
+from erag_ray.report.load import load
 from erag_ray.schemas import LABELS, OF_STAGES
 from erag_ray.store import TableStore
 

@@ -84,6 +84,8 @@ class Table:
     """Whether the Markdown report includes it; the page and ``--verbose true`` show all tables."""
     dataset: str = ""
     """The dataset of the table; "" for several."""
+    group: str = ""
+    """Heading under which the page folds it together with its neighbours; "": it is not folded."""
 
 
 Mark = Literal["line", "interval", "bar", "point"]
@@ -108,6 +110,8 @@ class Figure:
     color: str | None = None
     color_names: tuple[str, ...] = ()
     """All values of ``color`` in a fixed order, so that each has one color in all figures; (): order of appearance."""
+    grey: tuple[str, ...] = ()
+    """Those of them that are drawn in grey."""
     facet: str | None = None
     rules: Mapping[str, float] = field(default_factory=dict)
     """Name -> constant value, drawn as a reference line."""
@@ -116,6 +120,7 @@ class Figure:
     caption: str = ""
     is_main: bool = False
     dataset: str = ""
+    group: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,11 +66,6 @@ def estimate(row: Row, name: str = "value", note: str = "") -> Value:
     return Value(value, row.get("low"), row.get("high"), note=note, reason=row.get("reason") or "")
 
 
-def reasoned(row: Row, name: str) -> Value:
-    """Return the value of a row without interval; if it is missing, the row's reason says why."""
-    return Value(row[name], reason=row.get("reason") or "")
-
-
 def across(cells: Mapping[Any, Value], keys: Iterable[Any], reason: str = "") -> tuple[Value, ...]:
     """Return one value per key; absent keys give an empty value with ``reason``."""
     return tuple(cells.get(key) or Value(reason=reason) for key in keys)
@@ -84,16 +79,18 @@ class Field(NamedTuple):
 
 
 def field(
-    head: str,
-    key: str | Callable[[Row], Plain | Value],
-    form: Format = Format.NUMBER,
-    meaning: str = "",
+    head: str, key: str | Callable[[Row], Plain | Value], form: Format = Format.NUMBER, meaning: str = ""
 ) -> Field:
-    """Return a field: its header, then a column of the frame or a function of the row."""
+    """Return a field: its header, then a column of the frame or a function of the row.
+
+    Where the column lacks a value, the row's reason says why.
+    """
 
     def value(row: Row) -> Value:
         one = row[key] if isinstance(key, str) else key(row)
-        return one if isinstance(one, Value) else Value(one)
+        if isinstance(one, Value):
+            return one
+        return Value(one, reason=row.get("reason") or "" if one is None else "")
 
     return Field(Column(head, form, meaning), value)
 

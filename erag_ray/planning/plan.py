@@ -81,7 +81,7 @@ class Answered:
     verdicts: Mapping[str, Sequence[str]]
     """Dataset -> the closed set of answers of its questions, for datasets that have one."""
     lists: pl.DataFrame
-    """Columns kind, depth, query_id, doc_ids; see `evaluate.describe_outputs`."""
+    """Columns kind, depth, query_id, doc_ids; see `output_tables.describe_outputs`."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

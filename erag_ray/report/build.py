@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.contract import SECTIONS, Analysis, Results, View
@@ -99,7 +99,10 @@ def _shown(analysis: Analysis, results: Results, views: Iterable[View]) -> _Show
     def attempt(show: Callable[..., Iterable[Part]], of: Results | View) -> list[Part]:
         # one that fails, maybe from outside the package, must not take the others with it
         try:
-            return list(show(of))
+            return [
+                replace(part, group=analysis.group) if isinstance(part, Table | Figure) else part
+                for part in show(of)
+            ]
         except Exception as error:
             logger.debug("an analysis failed", exc_info=True)
             where = f"{of.dataset}: " if isinstance(of, View) else ""

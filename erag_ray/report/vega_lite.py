@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import altair as alt
 import polars as pl
@@ -26,6 +27,7 @@ LABEL_WIDTH = 260
 """Width in pixels; longer names are cut."""
 # Okabe & Ito, 2008; grey replaces their black and yellow, which are invisible on one of the two backgrounds
 COLORS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999", "#8C6D31")
+GREY = "#999999"
 DASHES = ((1, 0), (6, 3), (2, 2), (8, 3, 2, 3), (12, 4), (4, 2, 1, 2, 1, 2), (1, 3), (10, 2, 2, 2, 2, 2))
 SHAPES = (
     "circle",
@@ -86,7 +88,7 @@ def drawn_rows(figure: Figure) -> pl.DataFrame:
     rows = floats.drop_nulls([figure.x, figure.y])
     if not _is_stacked(figure):
         return rows
-    names = list(figure.color_names) or rows[figure.color].unique(maintain_order=True).to_list()
+    names = list(figure.color_names) or rows[str(figure.color)].unique(maintain_order=True).to_list()
     number = pl.col(str(figure.color)).replace_strict(names, range(len(names)), return_dtype=pl.Int64)
     return rows.with_columns(number.alias(STACK))
 
@@ -185,7 +187,9 @@ def _chart(
     else:
         names = list(figure.color_names) or rows[figure.color].unique(maintain_order=True).to_list()
         legend = _legend(figure)
-        channels["color"] = _by_name(alt.Color, figure.color, names, COLORS, legend)
+        others = itertools.cycle(COLORS)
+        colors = [GREY if name in figure.grey else next(others) for name in names]
+        channels["color"] = _by_name(alt.Color, figure.color, names, colors, legend)
         if dash:
             channels["strokeDash"] = _by_name(alt.StrokeDash, figure.color, names, DASHES, legend)
         if shape:
@@ -213,6 +217,8 @@ def _position(figure: Figure, rows: pl.DataFrame, axis: str) -> Any:
     name, title = (figure.x, figure.x_title) if axis == "x" else (figure.y, figure.y_title)
     channel = functools.partial(alt.X if axis == "x" else alt.Y, field=_field(name), title=title)
     if _is_name(figure, axis):
+        # names explain themselves
+        channel.keywords["title"] = None
         names = rows[name].unique(maintain_order=True).to_list()
         labels = alt.Axis(labelLimit=LABEL_WIDTH, maxExtent=LABEL_WIDTH + 20)
         return channel(type="nominal", sort=None, scale=alt.Scale(domain=names), axis=labels)
@@ -235,11 +241,13 @@ def _scale_of_lines(values: Sequence[float]) -> dict[str, Any]:
 
 
 def _legend(figure: Figure) -> alt.Legend:
-    """Return the legend below a chart, with line samples or shapes."""
+    """Return the legend of a chart, with line samples or shapes."""
     stroke: dict[str, Any] = {"symbolType": "stroke", "symbolSize": 500, "symbolStrokeWidth": 2}
     dashed = stroke if figure.mark == "line" else {}
+    # names of reference lines stand above the chart
+    orient: Literal["bottom", "top"] = "bottom" if figure.rules and _value_axis(figure) == "x" else "top"
     return alt.Legend(
-        title=None, orient="bottom", columns=2, labelLimit=LABEL_WIDTH, symbolOpacity=1, **dashed
+        title=None, orient=orient, columns=4, offset=6, labelLimit=LABEL_WIDTH, symbolOpacity=1, **dashed
     )
 
 

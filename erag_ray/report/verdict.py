@@ -27,9 +27,7 @@ TOPICS: tuple[Topic, ...] = (
 
 
 def verdict_of(
-    question: str,
-    datasets: Iterable[tuple[Standing | None, Sequence[Finding]]],
-    findings: Sequence[Finding],
+    question: str, datasets: Iterable[tuple[Standing | None, Sequence[Finding]]], findings: Sequence[Finding]
 ) -> Verdict:
     """Return the verdict of a report.
 

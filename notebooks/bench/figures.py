@@ -24,7 +24,6 @@ def host_figure(table: pl.DataFrame) -> Figure | None:
         x="microseconds",
         y="part",
         x_title="CPU time of a pair (microseconds)",
-        y_title="part",
         caption="One actor, with an engine that takes no time; kernel launches are not included.",
     )
 
@@ -45,6 +44,5 @@ def served_figure(table: pl.DataFrame) -> Figure | None:
         x="rate",
         y="client",
         x_title="requests a second",
-        y_title="client",
         caption="The server answers after 50 ms; each client has 64 requests under way.",
     )

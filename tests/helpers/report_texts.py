@@ -22,7 +22,8 @@ from given_results import configured, results
 
 from erag_ray.analyses.contract import Results
 from erag_ray.parts.model import DatasetVerdict, Finding, Report, Verdict
-from erag_ray.report import build_report, print_report
+from erag_ray.report.build import build_report
+from erag_ray.report.console import print_report
 
 
 def results_of(x: pl.DataFrame, y: pl.DataFrame, asked: pl.DataFrame) -> Results:

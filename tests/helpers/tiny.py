@@ -28,8 +28,10 @@ from erag_ray.kinds import ANSWER
 from erag_ray.labels import label, score_end_to_end
 from erag_ray.parts.shapes import tables_of
 from erag_ray.planning.plan import StagePlan, plan_stage
-from erag_ray.report import build_report, parts_as_markdown, report
+from erag_ray.report.build import build_report
 from erag_ray.report.load import load
+from erag_ray.report.markdown import parts_as_markdown
+from erag_ray.report.stage import report
 from erag_ray.schemas import COSTS, LABELS, UTILITY, TableSchema
 from erag_ray.store import TableStore
 

@@ -11,21 +11,15 @@ import pytest
 from cell_tables import framed
 from evaluated import queries
 from evaluated import settings as settings_of
-from given_results import results, tables_of_view
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
 from erag_ray.agreement import wilson_interval
-from erag_ray.analyses import cell_comparisons as analyses_of_tests
-from erag_ray.analyses import cell_shares as analyses_of_shares
-from erag_ray.analyses import complements as analyses_of_pairs
 from erag_ray.analyses.cell_comparisons import cell_comparisons
 from erag_ray.analyses.cell_shares import cell_shares
 from erag_ray.analyses.cells import cell_columns, cells
 from erag_ray.analyses.complements import COMPLEMENT_QUANTITIES, complements
-from erag_ray.analyses.contract import View
-from erag_ray.parts.model import Table
 from erag_ray.schemas import LABELS, RUNS, SLICES, UTILITY
 
 NONE = pl.DataFrame(SLICES.empty())
@@ -142,40 +136,3 @@ def test_one_question_has_shares_and_settles_nothing() -> None:
     assert shares.filter(run_id="A", cell="list_only").select("share", "num_queries").rows() == [(1.0, 1)]
     assert set(cell_comparisons(columns, settings_of())["p_value"]) == {1.0, None}
     assert complements(columns, settings_of())["share"].to_list() == [0.0] * len(COMPLEMENT_QUANTITIES)
-
-
-# --- tables of a report ---
-
-
-def test_tables_have_a_value_for_every_column_and_leave_out_what_is_not_there() -> None:
-    columns = columns_of(two_questions().cells(), ["q1", "q2"])
-    slices = framed([("q1", "hops", "2"), ("q2", "hops", "(none)")], SLICES)
-    shares, tests = cell_shares(columns, slices, settings_of()), cell_comparisons(columns, settings_of())
-    both = complements(columns, settings_of())
-    tables = tables_of_cells(shares, tests, both)
-    assert [table.name for table in tables] == [
-        "cells-d", "label-failures-d", "cells-by-slice-d", "cell-comparisons-d", "complements-d",
-    ]  # fmt: skip
-    for table in tables:
-        assert {len(row) for row in table.rows} == {len(table.columns)}
-    first, rates, by_slice, _, fused = tables
-    assert [[value.value for value in row[:2]] for row in first.rows] == [["B", "2"], ["A", "2"]]
-    heads = [column.name for column in first.columns]
-    assert first.rows[1][heads.index("distracted")].value == 0.5
-    # nothing that B finds is useful, so the rate has nothing to be taken over
-    assert rates.rows[0][3].value is None
-    assert rates.rows[0][3].reason == "no question counts for it"
-    assert (rates.rows[1][3].value, rates.rows[1][3].note) == (1.0, "n=1")
-    assert [[value.value for value in row[:3]] for row in by_slice.rows] == [
-        ["hops", "2", "B"], ["hops", "2", "A"], ["hops", "(none)", "B"], ["hops", "(none)", "A"],
-    ]  # fmt: skip
-    assert [column.name for column in fused.columns][4:7] == ["in A", "in B", "in A only"]
-    assert [value.value for value in fused.rows[0][4:7]] == [0.5, 0.0, 0.5]
-    assert tables_of_cells(shares.clear(), tests.clear(), both.clear()) == []
-
-
-def tables_of_cells(shares: pl.DataFrame, tests: pl.DataFrame, complements: pl.DataFrame) -> list[Table]:
-    given = results(0.9, cell_shares=shares, cell_comparisons=tests, complements=complements)
-    view = View(results=given, dataset="d", runs=["B", "A"])
-    analyses = (analyses_of_shares.ANALYSIS, analyses_of_tests.ANALYSIS, analyses_of_pairs.ANALYSIS)
-    return [table for one in analyses for table in tables_of_view(one, view)]

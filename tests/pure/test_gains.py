@@ -387,7 +387,7 @@ def test_a_closed_book_too_low_for_gain_to_show_harm_gets_a_warning(
         note
         == f"nq: gain can fall below 0 only on the questions that the reader answers without documents, {share}"
     )
-    warnings = harm_warnings([row], [])
+    warnings = list(harm_warnings([row], []))
     assert len(warnings) == is_low
     for warning in warnings:
         assert warning.startswith(f"nq: gain can show harm on {share} only")
@@ -395,14 +395,14 @@ def test_a_closed_book_too_low_for_gain_to_show_harm_gets_a_warning(
 
 def test_a_noise_from_few_documents_gets_a_warning() -> None:
     row = {"dataset": "nq", "low": math.log(0.5), "high": math.log(4), "num_pairs": 38}
-    assert harm_notes([], [row]) == [
+    assert list(harm_notes([], [row])) == [
         "nq: gain_likelihood is 0 where the gold answers are 0.500 to 4.00 times as likely as is usual with documents "
         "unrelated to the question: the noise of 38 such documents"
     ]
     (warning,) = harm_warnings([], [row])
     assert "from 38 unrelated documents" in warning
     assert "fewer than 39" in warning
-    assert harm_warnings([], [{**row, "num_pairs": 39}]) == []
+    assert not list(harm_warnings([], [{**row, "num_pairs": 39}]))
 
 
 def test_a_pair_without_likelihood_is_a_fault() -> None:

@@ -41,7 +41,7 @@ from erag_ray.extras.sequential_test.looks import critical_values, look
 from erag_ray.parts.formats import counted, number, rows_of_text, text_of
 from erag_ray.parts.model import Column, DatasetVerdict, Format, Value, Verdict
 from erag_ray.parts.shapes import tables_of as tables_of_report
-from erag_ray.report import build_report, views_of
+from erag_ray.report.build import build_report, views_of
 from erag_ray.schemas import COSTS, OUTPUTS
 from erag_ray.scores import SCORES, Score
 

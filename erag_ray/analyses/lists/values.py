@@ -70,10 +70,7 @@ def per_query_parts(
 
 
 def _all_columns(
-    group: LabelGroup,
-    runs: pl.DataFrame,
-    settings: Settings,
-    fact_labels: pl.DataFrame | None,
+    group: LabelGroup, runs: pl.DataFrame, settings: Settings, fact_labels: pl.DataFrame | None
 ) -> Iterator[Column]:
     """Yield the columns of an annotator, and those of the facts where it uses them."""
     yield from _columns(group, settings)
@@ -172,11 +169,7 @@ def _columns(group: LabelGroup, settings: Settings) -> Iterator[Column]:
 
 
 def _of_run(
-    group: LabelGroup,
-    depth: int,
-    pool: tuple[Floats, Flags] | None,
-    settings: Settings,
-    run_id: str,
+    group: LabelGroup, depth: int, pool: tuple[Floats, Flags] | None, settings: Settings, run_id: str
 ) -> list[Column]:
     """Every measure of a run's lists at one depth."""
     labels, lengths, judged_to = group.judged.matrix(run_id, depth)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 import polars as pl
 
 from erag_ray.analyses.contract import View
+from erag_ray.analyses.order import in_run_order, symbol_of
 from erag_ray.extras.credit.agreement import EFFECTS, LISTS
 from erag_ray.extras.credit.schemas import CREDIT_AGREEMENT, CREDIT_SHARES, ORDER_EFFECTS
 from erag_ray.parts.model import Column, Figure, Format, Table, Value
-from erag_ray.parts.shapes import crosstab, estimate, field, listing, name_field, names, reasoned, rows_of
+from erag_ray.parts.shapes import crosstab, estimate, field, listing, name_field, names, rows_of
 
 LEAVE_ONE_OUT = "leave_one_out"
 LISTS_COLUMNS = (*names("run"), Column("documents", Format.COUNT), *names("credit"))
@@ -21,7 +22,7 @@ def show_agreement(view: View) -> Iterator[Table | Figure]:
     """Yield how labels order the documents of a list by credit."""
     chosen = view.rows(CREDIT_AGREEMENT).filter(slice="", over=LISTS)
     for statistic in chosen["statistic"].unique(maintain_order=True).head(1):
-        rows = _by_run(chosen.filter(statistic=statistic), view.runs)
+        rows = in_run_order(chosen.filter(statistic=statistic), view.runs)
         annotators = rows["annotator"].unique(maintain_order=True).to_list()
         yield _agreement_figure(view, rows, statistic)
         yield crosstab(
@@ -49,7 +50,7 @@ def _agreement_figure(view: View, rows: pl.DataFrame, statistic: str) -> Figure:
         high="high",
         color="run",
         facet="credit",
-        x_title=f"{statistic} with credit",
+        x_title=f"{symbol_of(statistic)} with credit",
         is_main=True,
         **view.about("credit_agreement", "which labels order a list's documents as credit does"),
     )
@@ -57,7 +58,7 @@ def _agreement_figure(view: View, rows: pl.DataFrame, statistic: str) -> Figure:
 
 def show_shares(view: View) -> Iterator[Table]:
     """Yield what becomes of eRAG's label in the list, over all questions and by slice."""
-    of_slices = _by_run(view.rows(CREDIT_SHARES), view.runs)
+    of_slices = in_run_order(view.rows(CREDIT_SHARES), view.runs)
     for of_slice in of_slices["slice"].unique().sort():
         rows = of_slices.filter(slice=of_slice).drop_nulls("share")
         if rows.height:
@@ -66,7 +67,7 @@ def show_shares(view: View) -> Iterator[Table]:
 
 def show_orders(view: View) -> Iterator[Table]:
     """Yield how far the end-to-end score moves when a list is put in another order or among unrelated documents."""
-    rows = _by_run(view.rows(ORDER_EFFECTS), view.runs)
+    rows = in_run_order(view.rows(ORDER_EFFECTS), view.runs)
     if rows.height:
         yield listing(
             rows_of(rows),
@@ -82,12 +83,7 @@ def show_orders(view: View) -> Iterator[Table]:
                     Format.CHANGE,
                     "of the mean score, against the list as it is",
                 ),
-                field(
-                    "p",
-                    functools.partial(reasoned, name="p_adjusted"),
-                    Format.P_VALUE,
-                    "Holm, over runs, depths and changes",
-                ),
+                field("p", "p_adjusted", Format.P_VALUE, "Holm, over runs, depths and changes"),
                 field(
                     "scores that change",
                     lambda row: Value(row["share_changed"], row["share_low"], row["share_high"]),
@@ -99,11 +95,6 @@ def show_orders(view: View) -> Iterator[Table]:
             "order of its documents (FiD) cannot be moved by it.",
             **view.about("orders", "the score when the list is changed"),
         )
-
-
-def _by_run(rows: pl.DataFrame, runs: Sequence[str]) -> pl.DataFrame:
-    order = pl.DataFrame({"run_id": list(runs), "number": range(len(runs))})
-    return rows.join(order, on="run_id").sort("number", maintain_order=True).drop("number")
 
 
 def _share_table(view: View, rows: pl.DataFrame, of_slice: str) -> Table:

@@ -10,7 +10,7 @@ import polars as pl
 
 from erag_ray.analyses.cells import CELLS
 from erag_ray.analyses.columns import DatasetColumns
-from erag_ray.analyses.contract import Analysis, Evaluation
+from erag_ray.analyses.contract import RESAMPLED, Analysis, Evaluation
 from erag_ray.analyses.evaluation import check_made
 from erag_ray.analyses.slices import slices_of
 from erag_ray.annotators import unrelated_pairs
@@ -54,7 +54,7 @@ from erag_ray.store import TableStore, frame_digests
 if TYPE_CHECKING:
     from erag_ray.inference import Finished
 
-RESAMPLED = ("num_resamples", "confidence", "seed")
+CREDIT = "Documents inside their list"
 
 
 def further_lists(config: JobConfig, inputs: Inputs) -> dict[str, pl.DataFrame]:
@@ -220,49 +220,48 @@ def _make_effects(evaluation: Evaluation, _: StageProgress) -> list[pl.DataFrame
     return [order_effects(changed, evaluation.utility, evaluation.inputs.queries, evaluation.settings)]
 
 
-def _has_credits(config: JobConfig) -> bool:
-    return bool(config.credits)
-
-
-def _has_orders(config: JobConfig) -> bool:
-    return bool(config.orders)
-
-
 OF_CREDITS = (
-    Analysis(schema=CREDITS, is_wanted=_has_credits, check=functools.partial(_check, CREDITS, "credits")),
+    Analysis(
+        schema=CREDITS,
+        is_wanted=lambda config: bool(config.credits),
+        check=functools.partial(_check, CREDITS, "credits"),
+    ),
     Analysis(
         schema=CREDIT_AGREEMENT,
         sources=(CREDITS, LABELS, CELLS, SLICES, QUERIES),
         settings=("statistics", "slices", *RESAMPLED),
         code=("annotators",),
-        is_wanted=_has_credits,
+        is_wanted=lambda config: bool(config.credits),
         make=_make_agreement,
         is_optional=True,
         show=show_agreement,
+        group=CREDIT,
     ),
     Analysis(
         schema=CREDIT_SHARES,
         sources=(CREDITS, LABELS, UTILITY, CELLS, SLICES, QUERIES),
         settings=("threshold", "slices", *RESAMPLED),
-        is_wanted=_has_credits,
+        is_wanted=lambda config: bool(config.credits),
         make=_make_shares,
         is_optional=True,
         show=show_shares,
+        group=CREDIT,
     ),
 )
 OF_ORDERS = (
     Analysis(
         schema=ORDER_UTILITY,
-        is_wanted=_has_orders,
+        is_wanted=lambda config: bool(config.orders),
         check=functools.partial(_check, ORDER_UTILITY, "orders"),
     ),
     Analysis(
         schema=ORDER_EFFECTS,
         sources=(ORDER_UTILITY, UTILITY, QUERIES),
         settings=RESAMPLED,
-        is_wanted=_has_orders,
+        is_wanted=lambda config: bool(config.orders),
         make=_make_effects,
         is_optional=True,
         show=show_orders,
+        group=CREDIT,
     ),
 )

@@ -8,7 +8,7 @@ from erag_ray.extras.gate.config import GateConfig
 
 def main(config: GateConfig) -> int:
     from erag_ray.extras.gate.stage import gate
-    from erag_ray.report import open_console
+    from erag_ray.report.console import open_console
 
     return gate(config, open_console())
 

@@ -18,7 +18,7 @@ from erag_ray.extras.gate.config import GateConfig
 from erag_ray.extras.gate.decide import Floats, Rule, decide, overall
 from erag_ray.extras.gate.side import Side, load_side
 from erag_ray.parts.formats import counted
-from erag_ray.report import print_report
+from erag_ray.report.console import print_report
 from erag_ray.store import Folder
 
 COMMENT = b"# Gate: "

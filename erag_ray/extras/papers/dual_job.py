@@ -9,7 +9,7 @@ from erag_ray.logs import say
 
 def main(config: DualLabelsConfig) -> None:
     from erag_ray.extras.papers.dual_stage import label_twice
-    from erag_ray.report import open_console, show
+    from erag_ray.report.console import open_console, show
     from erag_ray.retrieve.stage import retrieve
 
     runs = retrieve(config)

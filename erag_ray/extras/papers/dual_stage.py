@@ -37,10 +37,7 @@ def label_twice(config: DualLabelsConfig, runs_made: Sequence[MadeRun]) -> list[
     loaded, runs = resolve_gold(loaded, corpus, diagnostics), entries.select(RUNS.columns.names)
     no_pairs = pl.DataFrame(schema={"query_id": pl.String, "doc_id": pl.String})
     evidence_of_inputs = Evidence(
-        pairs=no_pairs,
-        queries=loaded.queries,
-        corpus=corpus,
-        provenance=loaded.provenance,
+        pairs=no_pairs, queries=loaded.queries, corpus=corpus, provenance=loaded.provenance
     )
     with_gold = dataclasses.replace(
         evidence_of_inputs, queries=applicable_queries("provenance", evidence_of_inputs)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import polars as pl
 
-from erag_ray.analyses.order import STATISTIC_NAMES, whole_lists
+from erag_ray.analyses.order import STATISTIC_NAMES, symbol_of, whole_lists
 from erag_ray.parts.formats import MISSING, counted, number
 from erag_ray.parts.model import Column, Format, Table, Value
-from erag_ray.parts.shapes import across, columns, estimate, names, part_name, plain
+from erag_ray.parts.shapes import across, columns, crosstab, estimate, names, part_name, plain
 from erag_ray.runs import END_TO_END
 
 REPRODUCED = ("P", "Success")
@@ -23,43 +21,29 @@ def figure_1_table(curves: pl.DataFrame, run: str, statistic: str) -> Table:
         run: the run.
         statistic: statistic of agreement.
     """
-    depths = sorted(curves["depth"].unique())
-    rows = [
-        (*plain(str(dataset), f"{annotator}, {measure}"), *_cells(part, "depth", depths))
-        for (dataset, annotator, measure), part in curves.group_by(
-            "dataset", "annotator", "measure", maintain_order=True
-        )
-    ]
-    symbol = STATISTIC_NAMES.get(statistic, statistic)
-    return Table(
+    groups = curves.group_by("dataset", "annotator", "measure", maintain_order=True)
+    return crosstab(
+        (((str(dataset), f"{annotator}, {measure}"), part) for (dataset, annotator, measure), part in groups),
+        names("dataset", "annotator, measure"),
+        "depth",
+        {depth: Column(f"k = {depth}") for depth in sorted(curves["depth"].unique())},
         name=part_name("figure_1", run, statistic),
-        title=f"Figure 1: {run}, {symbol} with the end-to-end utility by number of documents",
-        columns=(*names("dataset", "annotator, measure"), *columns(f"k = {depth}" for depth in depths)),
-        rows=tuple(rows),
+        title=f"Figure 1: {run}, {symbol_of(statistic)} with the end-to-end utility by number of documents",
         caption="The measure of each annotator that agrees best in Table 1, with its interval.",
     )
 
 
 def by_reader_table(rows: pl.DataFrame, title: str, statistic: str) -> Table:
     """Return `agreement_by_reader` as a table: datasets and runs down, readers across."""
-    readers = rows["reader"].unique(maintain_order=True).to_list()
-    lines = [
-        (*plain(str(dataset), str(run), str(measure)), *_cells(part, "reader", readers))
-        for (dataset, run, measure), part in rows.group_by(
-            "dataset", "run_id", "measure", maintain_order=True
-        )
-    ]
-    return Table(
+    return crosstab(
+        rows.group_by("dataset", "run_id", "measure", maintain_order=True),
+        names("dataset", "run", "measure"),
+        "reader",
+        {reader: Column(reader) for reader in rows["reader"].unique(maintain_order=True)},
         name=part_name(title),
-        title=f"{title}: {STATISTIC_NAMES.get(statistic, statistic)} of eRAG with the end-to-end utility",
-        columns=(*names("dataset", "run", "measure"), *columns(readers)),
-        rows=tuple(lines),
+        title=f"{title}: {symbol_of(statistic)} of eRAG with the end-to-end utility",
         caption="The measure that agrees best over these readers, with its interval.",
     )
-
-
-def _cells(part: pl.DataFrame, column: str, keys: Sequence[object]) -> tuple[Value, ...]:
-    return across({row[column]: estimate(row) for row in part.to_dicts()}, keys)
 
 
 REPRODUCTION_COLUMNS = (
@@ -100,7 +84,7 @@ def reproduction_table(correlations: pl.DataFrame, means: pl.DataFrame, depth: i
         rows.append(
             (
                 *plain(str(dataset), str(run), f"{measure}@{depth}"),
-                *_cells(part, "statistic", list(STATISTIC_NAMES)),
+                *across({row["statistic"]: estimate(row) for row in part.to_dicts()}, STATISTIC_NAMES),
                 Value(measured.get((dataset, run, measure))),
                 Value(end_to_end.get("num_queries", MISSING)),
                 Value(f"{end_to_end.get('score', '')} {number(end_to_end.get('mean'), 4)}"),

@@ -57,11 +57,7 @@ def agreement_of_readers(rows: pl.DataFrame, title: str, statistic: str) -> Figu
         statistic: statistic of agreement.
     """
     data = rows.drop_nulls("value").select(
-        "reader",
-        *ENDS,
-        "measure",
-        lists=pl.format("{}: {}", "dataset", "run_id"),
-        questions="num_queries",
+        "reader", *ENDS, "measure", lists=pl.format("{}: {}", "dataset", "run_id"), questions="num_queries"
     )
     if data.is_empty():
         return None
@@ -77,7 +73,6 @@ def agreement_of_readers(rows: pl.DataFrame, title: str, statistic: str) -> Figu
         high="high",
         facet="lists",
         x_title=f"{symbol} with end-to-end utility",
-        y_title="reader",
         caption="The measure that agrees best over these readers, with its interval.",
         is_main=True,
     )

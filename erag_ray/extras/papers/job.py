@@ -10,7 +10,7 @@ from erag_ray.logs import say
 def main(config: PapersConfig) -> None:
     from erag_ray.extras.papers.stage import papers
     from erag_ray.parts.shapes import tables_of
-    from erag_ray.report import open_console, show
+    from erag_ray.report.console import open_console, show
 
     show(tables_of(papers(config)), open_console())
     say(f"report.md, and the figures as SVG and CSV: {config.out}")

@@ -24,7 +24,8 @@ from erag_ray.parts.formats import counted
 from erag_ray.parts.model import Figure, Report, Section, Table, Verdict
 from erag_ray.parts.shapes import figures_of, part_name, parts_of
 from erag_ray.registry import find
-from erag_ray.report import parts_as_markdown, picture_name, svg
+from erag_ray.report.charts import svg
+from erag_ray.report.markdown import parts_as_markdown, picture_name
 from erag_ray.store import Folder, TableStore
 
 TITLE = "The papers' tables and figures"

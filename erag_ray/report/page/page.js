@@ -287,6 +287,7 @@
         this.canvas.replaceChildren();
         this.result?.finalize();
         this.result = await vegaEmbed(this.canvas, spec, { ast: true, actions: false, renderer: "svg", defaultStyle: false, tooltip: { theme: "custom" } });
+        this.canvas.classList.add("drawn");
       } catch (error) {
         this.canvas.textContent = `This chart cannot be drawn: ${error.message}`;
       }
@@ -319,7 +320,14 @@
       watch.observe(element);
     }
   }
-  const fillAll = () => Promise.all([...document.querySelectorAll("[data-part]")].map(element => element.fill?.()));
+  /** Fill every table and chart; what is folded is opened, until it was printed. */
+  function fillAll() {
+    for (const folded of document.querySelectorAll("#report details:not(.numbers, .meanings):not([open])")) {
+      folded.open = true;
+      addEventListener("afterprint", () => { folded.open = false; }, { once: true });
+    }
+    return Promise.all([...document.querySelectorAll("[data-part]")].map(element => element.fill?.()));
+  }
 
   // --- questions ---
 

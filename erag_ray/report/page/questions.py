@@ -46,11 +46,6 @@ QUESTIONS_AT_A_TIME = 64
 SNIPPET_CHARACTERS = 200
 DIGITS = 4
 """Decimal digits of labels and scores in a record."""
-OPTIONAL: Mapping[str, Mapping[str, type[pl.DataType]]] = {
-    "cells": {"query_id": pl.String, "run_id": pl.String, "depth": pl.Int32, "cell": pl.String},
-    "slices": {"query_id": pl.String, "slice": pl.String, "value": pl.String},
-}
-"""Optional tables, with the columns that records need."""
 IN_LISTS = {
     "query_id": pl.String,
     "run_id": pl.String,
@@ -201,13 +196,9 @@ class _Tables:
             self.damaged.add(schema.name)
             self.notes.append(f"questions are shown without {schema.name}: {reason}")
 
-    def optional(self, name: str) -> pl.DataFrame:
-        """Read a table that older folders lack, with the columns of `OPTIONAL`."""
-        empty = pl.DataFrame(schema=OPTIONAL[name])
-        schema = {"cells": CELLS, "slices": SLICES}[name]
-        if not self.store.is_sealed(schema):
-            return empty
-        return pl.concat([empty, *(part.select(empty.columns) for part in self.parts(schema))])
+    def optional(self, schema: TableSchema) -> pl.DataFrame:
+        """Read a table that older folders lack."""
+        return self.read(schema) if self.store.is_sealed(schema) else as_frame(schema.empty())
 
     def in_lists(self) -> pl.DataFrame:
         """Return query_id, run_id, doc_id, name and value of all extensions."""
@@ -247,8 +238,8 @@ def load_questions(store: TableStore, options: QuestionOptions) -> Questions:
         labels=labels,
         lists=_lists(runs, run_ids, pairs),
         end_to_end=end_to_end,
-        cells=_numbered(tables.optional("cells").drop_nulls("cell"), queries),
-        slices=_numbered(tables.optional("slices"), queries),
+        cells=_numbered(tables.optional(CELLS).drop_nulls("cell"), queries),
+        slices=_numbered(tables.optional(SLICES), queries),
         in_lists=_values_in_lists(tables.in_lists(), run_ids, pairs),
         corpus=corpus.select("title", "text"),
     )

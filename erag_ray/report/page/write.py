@@ -6,14 +6,15 @@ import base64
 import gzip
 import hashlib
 import importlib.resources
+import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import jinja2
 
-from erag_ray.parts.model import Figure, Report
+from erag_ray.parts.model import Figure, Report, Table
 from erag_ray.report.page.boards import boards
 from erag_ray.report.page.payload import QuestionIndex, column_data, packed, part_data, question_data
 from erag_ray.report.page.questions import Questions
@@ -139,7 +140,13 @@ def _html(report: Report, data: str, bundle: str, shards: list[str], *, is_singl
         has_charts=bool(bundle),
         shards=shards,
         is_table=lambda part: not isinstance(part, Figure),
+        grouped=grouped,
     )
+
+
+def grouped(parts: Sequence[Table | Figure]) -> list[tuple[str, list[Table | Figure]]]:
+    """Return parts by the headings under which they are folded, in reading order."""
+    return [(name, list(of_name)) for name, of_name in itertools.groupby(parts, lambda part: part.group)]
 
 
 def _policy(hashes: list[str], *, may_load: bool) -> str:
