@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pathlib
 import shutil
 from collections.abc import Iterator
@@ -16,7 +17,9 @@ from erag_ray.parts.model import Column, Figure, Format, Table, Value
 from erag_ray.report.charts import javascript_bundle, vega
 from erag_ray.report.page.questions import QuestionOptions, load_questions
 from erag_ray.report.page.write import Charts, PageOptions, write_page
-from erag_ray.schemas import CORPUS, LABELS, QUERIES
+from erag_ray.requests import Passage, Prompt, as_text
+from erag_ray.requests.request import Example
+from erag_ray.schemas import CORPUS, LABELS, QUERIES, RUNS
 from erag_ray.store import TableStore
 
 CHROMIUM = shutil.which("chromium")
@@ -27,6 +30,17 @@ pytestmark = [
 CHARTS = Charts(vega=vega, javascript_bundle=javascript_bundle)
 MISSING = "\u2013"
 READY = "html[data-ready={}]"
+PROMPT = Prompt(
+    template="{{}} {passages}\n\nQ: {question} A: ",
+    without_passages="Q: {question}",
+    passage="[{rank}] {title}: {text}",
+    untitled="[{rank}] {text}",
+    separator="\n",
+    system="Answer {briefly}.",
+    examples=(Example("who {x}?", "Ada", (Passage("t", "Ada  did"),)),),
+    one_line=True,
+)
+PROMPTS = {"nq": dataclasses.asdict(PROMPT) | {"is_for_each": False, "max_tokens": 99}}
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +99,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> str:
     folder = write_folder(str(tmp_path_factory.mktemp("page")), Size(num_questions=120))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("erag_ray.report.page.write.SHARD_BYTES", 200_000)
-        questions = load_questions(folder, QuestionOptions(depth=5))
+        questions = load_questions(folder, QuestionOptions(depth=5, prompts=PROMPTS))
         return write_page(folder.folder, report_of("Which?", table_of(), figure()), questions, charts=CHARTS)
 
 
@@ -232,6 +246,13 @@ def test_the_look_at_a_question_shows_all_that_is_known(visit: Visit, path: str)
     assert outcomes.locator("th").all_inner_texts() == ["bm25", "dense", "closed book", "gold passages"]
     expect(outcomes.first.locator("q")).to_have_text(["Town 5", "Town 10"])
     expect(outcomes.first.locator(".cell")).to_have_count(2)
+    given = store.read(RUNS).filter(pl.col("rank") <= 5, run_id="bm25", query_id="q8").sort("rank")
+    texts = given.join(store.read(CORPUS), on="doc_id", maintain_order="left").select("title", "text").rows()
+    question = store.read(QUERIES).filter(query_id="q8")["question"].item()
+    page.locator(".prompt summary").first.click()
+    prompt = as_text(PROMPT, question, [Passage(*row) for row in texts])
+    expect(page.locator(".prompt pre").first).not_to_be_empty()
+    assert page.locator(".prompt pre").first.text_content() == prompt
     page.locator(".documents a.more").click()
     expect(page.locator(".lists .list").first.locator(".card")).to_have_count(10)
 

@@ -351,8 +351,17 @@ def _seal(
         "devices": {entry.model: entry.devices for entry in collected},
         "models": {model_plan.id: model_plan.model.facts() for model_plan in plan.plans},
         "store": config.cache_dir,
+        "prompts": dict(_prompts(plan)),
     }
     tables.write_manifest(content)
+
+
+def _prompts(plan: StagePlan) -> Iterator[tuple[str, Mapping[str, object]]]:
+    """Yield the reader's prompt of each dataset, and how it is filled, for the page."""
+    for (_, dataset), use in plan.uses.items():
+        if use.kind is ANSWER:
+            more = {"is_for_each": not use.sees_order, "max_tokens": use.form.max_prompt_tokens}
+            yield dataset, dataclasses.asdict(use.form.prompt) | more
 
 
 def _mixed_devices(collected: Iterable[_Collected]) -> Iterator[str]:

@@ -47,7 +47,8 @@ def report(config: JobConfig | ReportConfig, console: rich.console.Console) -> N
 def _questions(config: JobConfig | ReportConfig, results: Results) -> Questions:
     keys = config.report
     threshold = 0.5 if results.threshold is None else results.threshold
-    options = QuestionOptions(texts=keys.texts, depth=keys.depth, threshold=threshold)
+    prompts = {name: one for stage in results.stages for name, one in stage.get("prompts", {}).items()}
+    options = QuestionOptions(texts=keys.texts, depth=keys.depth, threshold=threshold, prompts=prompts)
     return load_questions(TableStore(config.out), options)
 
 

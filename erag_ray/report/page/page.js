@@ -629,6 +629,7 @@
     const unlisted = record.documents.gold.filter(document => !listed.has(document));
     const columns = beside.map(run => el("section", { class: "list" },
       el("h3", {}, isRanked ? isolated(about.runs[run]) : "Documents"),
+      isRanked ? promptView(record, about.runs[run], lists[run]) : "",
       el("ol", {}, lists[run].slice(0, shown).map((document, rank) => card(record, document, isRanked ? rank + 1 : null, run, ranks, pattern)))));
     if (unlisted.length) columns.push(el("section", { class: "list" }, el("h3", {}, "Gold passages in no list"), el("ol", {}, unlisted.map(document => card(record, document, null, -1, ranks, pattern)))));
     return el("div", { class: "documents" },
@@ -640,6 +641,41 @@
   const legend = record => el("p", { class: "legend" },
     el("span", {}, "● useful"), el("span", {}, "◐ in part"), el("span", {}, "○ not useful"), el("span", {}, "▲ gain"), el("span", {}, "▼ harm"), el("span", {}, "★ gold passage"),
     record.answers.length && about.texts !== "none" ? el("span", {}, el("mark", {}, "gold answer")) : "");
+
+  // --- the reader's prompt, as erag_ray/requests/prompts.py fills it ---
+
+  const filled = (template, values) => template.replace(/\{\{|\}\}|\{(\w+)\}/g, (mark, name) => mark === "{{" ? "{" : mark === "}}" ? "}" : values[name] ?? "");
+  function asked(prompt, question, passages) {
+    const plain = text => prompt.one_line ? text.split(/\s+/).filter(Boolean).join(" ") : text;
+    const texts = passages.map((passage, rank) => {
+      const title = prompt.titles ? plain(passage.title) : "", text = plain(passage.text);
+      return filled(title ? prompt.passage : prompt.untitled, { rank: rank + 1, title, text, passage: title ? `(${title}) ${text}` : text });
+    });
+    return filled(passages.length ? prompt.template : prompt.without_passages, { question, passages: texts.join(prompt.separator) }).replace(/ +$/, "");
+  }
+  function promptText(prompt, question, passages) {
+    const system = passages.length ? prompt.system : prompt.system_without_passages;
+    const examples = prompt.examples.map(([text, answer, given]) => [asked(prompt, text, passages.length ? given.map(([title, body]) => ({ title, text: body })) : []), answer]);
+    const own = asked(prompt, question, passages);
+    if (!prompt.is_chat) return [system, ...examples.map(pair => pair.join(" ")), own].filter(Boolean).join("\n\n");
+    const turns = [["system", system], ...examples.flatMap(([text, answer]) => [["user", text], ["assistant", answer]]), ["user", own]];
+    return turns.filter(([, text]) => text).map(([role, text]) => `[${role}]\n${text}`).join("\n\n");
+  }
+
+  /** The prompt with a run's list, filled when it is opened; nothing where the page lacks texts of its documents. */
+  function promptView(record, run, list) {
+    const prompt = about.prompts[record.dataset];
+    const { titles, texts } = record.documents;
+    const depths = record.end_to_end.filter(row => row[0] === run).map(row => row[1]);
+    const depth = Math.max(0, ...depths.filter(depth => list.slice(0, depth).every(document => texts[document] !== null)));
+    const given = list.slice(0, prompt?.is_for_each ? 1 : depth);
+    if (!prompt || about.texts !== "all" || !given.length) return "";
+    const passages = given.map(document => ({ title: titles[document] || "", text: texts[document] }));
+    const text = el("pre", { dir: "auto" });
+    const notes = [prompt.is_for_each ? `one of ${depth}, one for each document` : "", prompt.max_tokens ? `cut to ${prompt.max_tokens} tokens` : ""].filter(Boolean).join("; ");
+    return el("details", { class: "prompt", on: { toggle: () => { text.textContent = promptText(prompt, record.question, passages); } } },
+      el("summary", {}, prompt.is_for_each ? "The reader's prompt with the first document" : `The reader's prompt with the first ${depth}`, notes ? el("span", { class: "count" }, ` (${notes})`) : ""), text);
+  }
 
   function ranksOf(record) {
     const ranks = record.documents.ids.map(() => []);

@@ -65,6 +65,8 @@ class QuestionOptions:
     """Number of documents of each list that include their text."""
     threshold: float = 0.5
     """Labels of at least this are useful."""
+    prompts: Mapping[str, Mapping[str, object]] = field(default_factory=dict)
+    """Dataset -> the reader's prompt: its fields, and how it is filled."""
 
 
 @dataclass(frozen=True, kw_only=True)

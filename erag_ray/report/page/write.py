@@ -118,6 +118,7 @@ def _data(
             "shown": questions.options.depth,
             "texts": questions.options.texts,
             "threshold": questions.options.threshold,
+            "prompts": questions.options.prompts,
             "index": index.data(),
         }
     return packed({"tables": tables, "figures": figures, "questions": about})
