@@ -60,13 +60,7 @@ def of_slices(name: str, whole: TableSchema) -> TableSchema:
 
 
 QUERIES = table_schema(
-    "queries",
-    "query_id",
-    query_id=STRING,
-    dataset=STRING,
-    question=STRING,
-    answers=STRINGS,
-    score=STRING,
+    "queries", "query_id", query_id=STRING, dataset=STRING, question=STRING, answers=STRINGS, score=STRING
 )
 PROVENANCE = table_schema(
     "provenance", "query_id rank", query_id=STRING, rank=RANK, page_id_=STRING, doc_id_=STRING
@@ -75,13 +69,7 @@ PROVENANCE = table_schema(
 ``page_id`` of a passage, a document its ``doc_id``; whether a run or a passage file has them does not matter."""
 CORPUS = table_schema("corpus", "doc_id", doc_id=STRING, page_id_=STRING, title=STRING, text=STRING)
 RUNS = table_schema(
-    "runs",
-    "run_id query_id rank",
-    run_id=STRING,
-    query_id=STRING,
-    rank=RANK,
-    doc_id=STRING,
-    score_=VALUE,
+    "runs", "run_id query_id rank", run_id=STRING, query_id=STRING, rank=RANK, doc_id=STRING, score_=VALUE
 )
 RETRIEVAL_SECONDS = table_schema(
     "retrieval_seconds", "run_id query_id", run_id=STRING, query_id=STRING, seconds=VALUE

@@ -21,9 +21,7 @@ from bench.readers import scaling as long
 from bench.readers import synthetic_reader as invented
 from bench.readers.isolated_process import Measured, in_turn_apart
 from bench.run import COLUMNS, run_all
-from bench.tables import (
-    speed_table,
-)
+from bench.tables import speed_table
 from tiny import RUNS, Tiny, job_command
 
 from erag_ray.config import ReaderConfig

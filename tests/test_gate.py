@@ -552,9 +552,7 @@ def test_a_depth_that_not_both_have_is_refused(out: str, other: TableStore) -> N
 def test_questions_without_a_score_are_left_out_and_counted(out: str, other: TableStore) -> None:
     is_it = pl.col("query_id").is_in(["q0", "q39"])
     reseal(
-        other,
-        UTILITY,
-        lambda table: table.with_columns(value=pl.when(is_it).then(None).otherwise("value")),
+        other, UTILITY, lambda table: table.with_columns(value=pl.when(is_it).then(None).otherwise("value"))
     )
     found = gating.compare(GateConfig(baseline=out, candidate=other.folder.root, **PASSES))  # type: ignore[arg-type]
     assert (found.num_unjudged, found.decisions["tiny"].num_questions) == (2, 38)

@@ -524,8 +524,7 @@ def test_a_sample_of_judgements_is_asked_again_and_of_the_outputs_it_is_said_tha
         for stage in ("compare", "compare_judge")
     )
     assert re.search(
-        r"(\d+) outputs and 0 scores differ. The judge scores \1 of these outputs, and its",
-        of_reader,
+        r"(\d+) outputs and 0 scores differ. The judge scores \1 of these outputs, and its", of_reader
     )
     count = len(set(triples(server)))
     assert f"Rechecked: {count} requests; {count} outputs and 1 scores differ." in of_judge

@@ -11,12 +11,7 @@ import re
 import markdown_it
 import pytest
 import rich.console
-from evaluated import (
-    measured,
-    numbered,
-    queries,
-    used,
-)
+from evaluated import measured, numbered, queries, used
 from report_texts import (
     lines_after_the_verdict,
     made_report,

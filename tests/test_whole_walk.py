@@ -16,16 +16,7 @@ import ray
 from crashes import NUM_REQUESTS, kill_midway, stored, write_larger
 from given_results import RESULTS
 from models import t5_folder
-from tiny import (
-    RIGHT,
-    Tiny,
-    compare,
-    job_command,
-    num_reader_calls,
-    table,
-    work_of,
-    write_tiny,
-)
+from tiny import RIGHT, Tiny, compare, job_command, num_reader_calls, table, work_of, write_tiny
 
 from erag_ray.cluster import FREE_CPUS, session
 from erag_ray.config import JobConfig, ReaderConfig
@@ -33,14 +24,7 @@ from erag_ray.errors import JobError
 from erag_ray.inference import Pool, block_rows, largest_share, plan_pool
 from erag_ray.inputs.stage import INPUT_TABLES
 from erag_ray.models import Resources
-from erag_ray.schemas import (
-    COSTS,
-    DOCUMENT_OUTPUTS,
-    LABELS,
-    LIST_OUTPUTS,
-    REQUESTS,
-    UTILITY,
-)
+from erag_ray.schemas import COSTS, DOCUMENT_OUTPUTS, LABELS, LIST_OUTPUTS, REQUESTS, UTILITY
 from erag_ray.store import TableStore
 
 # Ray warns of its own inner workings

@@ -18,7 +18,6 @@ from erag_ray.parts.shapes import crosstab, names, part_name
 
 FOLDER = pathlib.Path(__file__).with_name("published_tables")
 MEASURE_NAMES = {"p": "P", "r": "R", "map": "AP", "mrr": "RR", "ndcg": "nDCG", "hit_ratio": "Success"}
-"""Name of a measure in the papers -> in this package."""
 RETRIEVER_NAMES = {"bm25": "BM25", "contriever": "Contriever"}
 SYMBOLS = {"kendall_tau": STATISTIC_NAMES["kendall_tau_b"], "spearman_rho": STATISTIC_NAMES["spearman_rho"]}
 

@@ -8,16 +8,7 @@ from collections.abc import Sequence
 
 import polars as pl
 import rich.console
-from evaluated import (
-    comparisons,
-    contrasts,
-    correlations,
-    means,
-    measured,
-    numbered,
-    settings,
-    used,
-)
+from evaluated import comparisons, contrasts, correlations, means, measured, numbered, settings, used
 from given_results import configured, results
 
 from erag_ray.analyses.contract import Results

@@ -13,10 +13,7 @@ from erag_ray.annotators import PAIR, Evidence
 
 # passages by page, in the order of the list: C X A A B
 CORPUS = pl.DataFrame(
-    {
-        "doc_id": ["c1", "x1", "a1", "a2", "b1", "n1"],
-        "page_id": ["C", "X", "A", "A", "B", None],
-    }
+    {"doc_id": ["c1", "x1", "a1", "a2", "b1", "n1"], "page_id": ["C", "X", "A", "A", "B", None]}
 )
 
 

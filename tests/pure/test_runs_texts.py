@@ -166,10 +166,7 @@ def test_a_document_without_an_id_is_called_by_its_title_and_text(tmp_path: path
             {"seconds": [0.1, 0.2, 0.5]},
             "FILE: run 'r', query 'q1': seconds must be the same in all rows of a list, got 0.2, 0.1",
         ),
-        (
-            {"text": None, "doc_id": None},
-            "FILE: no column 'doc_id'; it has query_id, rank, title, seconds",
-        ),
+        ({"text": None, "doc_id": None}, "FILE: no column 'doc_id'; it has query_id, rank, title, seconds"),
         (
             {"doc_id": ["d1", "d1", "d1"]},
             "FILE: run 'r', query 'q1': document 'd1' is in the list more than once",
@@ -201,10 +198,7 @@ def test_a_bad_parquet_run_names_row_or_list(
         ({"documents": [], "seconds": True}, "seconds is True; it must be a number of at least 0"),
         ({"documents": "d1"}, "documents is 'd1'; it must be a list of objects"),
         ({}, "query 'q1' of run 'r' has no documents"),
-        (
-            {"query_id": None, "documents": []},
-            "query_id is None; it must be a string or a whole number",
-        ),
+        ({"query_id": None, "documents": []}, "query_id is None; it must be a string or a whole number"),
         ({"query_id": "q0", "documents": []}, "query 'q0' of run 'r' repeats the one at FILE:1"),
         (
             {"documents": [{"doc_id": "d", "text": "a"}, {"doc_id": "d", "text": "b"}]},

@@ -98,12 +98,7 @@ def differences(baseline: Side, candidate: Side, depth: int) -> list[Difference]
         depth: number of documents that the reader gets in both.
     """
     sides = baseline, candidate
-    return [
-        *_lists(*sides, depth),
-        *_corpora(*sides),
-        *_readers(*sides),
-        *_listed_only(*sides),
-    ]
+    return [*_lists(*sides, depth), *_corpora(*sides), *_readers(*sides), *_listed_only(*sides)]
 
 
 def refuse(differences: Sequence[Difference], allowed: Sequence[str]) -> None:
