@@ -62,7 +62,9 @@ def evaluate(config: JobConfig, inputs: Inputs) -> list[str]:
             failures[analysis.schema] = f"it needs {', '.join(lacking)}"
             continue
         try:
-            same += [] if _ensure(analysis, evaluation) else [analysis.schema.name]
+            with stage_progress(analysis.schema.name, show=config.progress) as at:
+                is_new = ensure(_stage(analysis, evaluation, at), tables)
+            same += [] if is_new else [analysis.schema.name]
         except (InputError, JobError):
             raise
         # one that fails, maybe from outside the package, must not take the others with it
@@ -76,28 +78,25 @@ def evaluate(config: JobConfig, inputs: Inputs) -> list[str]:
     return lines
 
 
-def _ensure(analysis: Analysis, evaluation: Evaluation) -> bool:
-    """Make and seal a table; return False where it is current."""
-    config, settings, schema = evaluation.config, evaluation.settings, analysis.schema
-    assert schema is not None
+def _stage(analysis: Analysis, evaluation: Evaluation, at: StageProgress) -> Stage:
+    """Return the stage that makes and seals a table."""
+    config, settings = evaluation.config, evaluation.settings
+    assert analysis.schema is not None
     lists = {
         "annotators": config.annotators,
         "scores": scores_of(evaluation.inputs.queries),
         "measures": settings.measures or (),
     }
     names = list(settings.statistics) if "statistics" in analysis.settings else []
-    more = analysis.more_settings(config)
-    sources = [*analysis.sources, *analysis.more_sources(config)]
-    with stage_progress(schema.name, show=config.progress) as at:
-        stage = Stage(
-            name=schema.name,
-            tables=[schema],
-            settings={key: getattr(settings, key) for key in analysis.settings} | dict(more),
-            sources=digests(evaluation.tables, sources),
-            names=[*names, *(name for key in analysis.code for name in lists[key])],
-            make=functools.partial(_make, analysis, evaluation, at),
-        )
-        return ensure(stage, evaluation.tables)
+    more = dict(analysis.more_settings(config))
+    return Stage(
+        name=analysis.schema.name,
+        tables=[analysis.schema],
+        settings={key: getattr(settings, key) for key in analysis.settings} | more,
+        sources=digests(evaluation.tables, [*analysis.sources, *analysis.more_sources(config)]),
+        names=[*names, *(name for key in analysis.code for name in lists[key])],
+        make=functools.partial(_make, analysis, evaluation, at),
+    )
 
 
 def _make(

@@ -61,22 +61,16 @@ def per_query_parts(
     """
     for group in label_groups(labels, runs, eligible, queries, settings):
         at_a_time = max(1, ROWS_PER_PART // max(1, group.queries.height))
-        all_columns = _all_columns(group, runs, settings, fact_labels)
+        of_facts: list[Column] = []
+        if annotator_named(group.names["annotator"]).uses_facts and fact_labels is not None:
+            of_group = fact_labels.filter(reader=group.names["reader"], score=group.names["score"])
+            of_facts = fact_columns(of_group, runs, group.queries, settings)
+        all_columns = itertools.chain(_columns(group, settings), of_facts)
         while columns := list(itertools.islice(all_columns, at_a_time)):
             table = _as_table(group, columns)
             # the key is unique because those of QUERIES and RUNS are; it is looked at again where the table is sealed
             check(table, PER_QUERY, unique=False)
             yield table
-
-
-def _all_columns(
-    group: LabelGroup, runs: pl.DataFrame, settings: Settings, fact_labels: pl.DataFrame | None
-) -> Iterator[Column]:
-    """Yield the columns of an annotator, and those of the facts where it uses them."""
-    yield from _columns(group, settings)
-    if annotator_named(group.names["annotator"]).uses_facts and fact_labels is not None:
-        of_group = fact_labels.filter(reader=group.names["reader"], score=group.names["score"])
-        yield from fact_columns(of_group, runs, group.queries, settings)
 
 
 @dataclass(frozen=True, kw_only=True)
