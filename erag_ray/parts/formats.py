@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 from erag_ray.parts.model import Column, Format, Table, Value
 
@@ -109,6 +110,11 @@ def quoted(text: str, width: int) -> str:
     """Return a text in quotes and one line, cut where it is longer than the width."""
     plain = " ".join(text.split())
     return repr(plain if len(plain) <= width else f"{plain[: width - 3]}...")
+
+
+def shortened(text: str, width: int) -> str:
+    """Return a text whose words of more than ``width`` characters keep their start and end; not those of a path."""
+    return re.sub(rf"[^\s/]{{{width + 1},}}", lambda word: f"{word[0][: width - 9]}…{word[0][-8:]}", text)
 
 
 def one_line(text: str) -> str:

@@ -132,7 +132,8 @@ class Section:
     parts: tuple[Table | Figure, ...]
 
 
-Topic = Literal["run", "certainty", "reader", "label", "trust", "outputs", "depth", "cost", "missing"]
+Topic = Literal["run", "certainty", "missing", "reader", "depth", "label", "trust", "outputs", "cost"]
+"""In the order of a verdict; findings of one topic stand in the order of the analyses."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,8 @@ import rich.table
 import rich.text
 from rich.cells import cell_len
 
-from erag_ray.parts.formats import compact_text_of, counted, one_line, text_of
+from erag_ray.analyses.order import MAX_RUNS
+from erag_ray.parts.formats import compact_text_of, counted, one_line, shortened, text_of
 from erag_ray.parts.model import Column, Finding, Format, Report, Table, Verdict
 from erag_ray.parts.shapes import tables_of
 from erag_ray.report.leaderboard import leaderboard
@@ -25,7 +26,10 @@ LINE_WIDTH = 120
 """Width in characters when the output is a file or a pipe."""
 MAX_LINES = 40
 """Lines of a verdict, including the lines that name the files of the report."""
-MAX_ENTRY_LINES = 4
+MAX_HEAD_LINES = 32
+"""Lines of the leaderboard, with the question above it; a longer one shows fewer runs, or is left out."""
+NUM_RUNS = (MAX_RUNS, 4, 2)
+MAX_ENTRY_LINES, MAX_WORD = 4, 40
 MAX_HEAD, MAX_TEXT, MIN_NAME = 24, 40, 12
 """Widths in characters before wrapping: of a header over numbers, of text, and the minimum for a name."""
 INDENT = "  "
@@ -69,17 +73,20 @@ def print_report(
 
 def _head(verdict: Verdict, console: rich.console.Console) -> list[rich.text.Text]:
     """Return the question and the leaderboard as lines; none of very many datasets, whose statements come first."""
-    table = leaderboard(verdict.datasets)
-    if table is None:
-        return []
-    with console.capture() as captured:
-        for block in _blocks(table, console.width):
-            console.print(block)
-        _print_wrapped(table.caption, console, "dim italic")
-    texts = (rich.text.Text.from_ansi(line.rstrip()) for line in captured.get().splitlines())
     question = verdict_lines(Verdict(question=verdict.question, datasets=()), console, MAX_LINES)
-    lines = [*question, *(text for text in texts if text.plain.strip())]
-    return lines if len(lines) <= MAX_LINES // 2 else []
+    for most in NUM_RUNS:
+        table = leaderboard(verdict.datasets, most)
+        if table is None:
+            break
+        with console.capture() as captured:
+            for block in _blocks(table, console.width):
+                console.print(block)
+            _print_wrapped(table.caption, console, "dim italic")
+        texts = (rich.text.Text.from_ansi(line.rstrip()) for line in captured.get().splitlines())
+        lines = [*question, *(text for text in texts if text.plain.strip())]
+        if len(lines) <= MAX_HEAD_LINES:
+            return lines
+    return []
 
 
 def _without_tabled(verdict: Verdict) -> Verdict:
@@ -141,7 +148,7 @@ def _entries(verdict: Verdict, console: rich.console.Console) -> Iterator[_Entry
     if verdict.question:
         yield _Entry((0, 0, 0), _wrapped(rich.text.Text(one_line(verdict.question), style="bold"), console))
     for number, dataset in enumerate(verdict.datasets):
-        name, answer = one_line(dataset.dataset), one_line(dataset.answer)
+        name, answer = (shortened(one_line(one), MAX_WORD) for one in (dataset.dataset, dataset.answer))
         text = rich.text.Text.assemble((f"{name}: " if name else "", "bold"), answer)
         yield _Entry((2, 0, number), _wrapped(text, console))
         for index, finding in enumerate(dataset.findings):
@@ -153,7 +160,7 @@ def _entries(verdict: Verdict, console: rich.console.Console) -> Iterator[_Entry
 
 
 def _finding(finding: Finding) -> rich.text.Text:
-    text = one_line(finding.text)
+    text = shortened(one_line(finding.text), MAX_WORD)
     return (
         rich.text.Text.assemble(("Warning: ", "yellow"), text) if finding.is_warning else rich.text.Text(text)
     )

@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 
 from erag_ray.analyses.order import MAX_RUNS
 from erag_ray.analyses.standing import Standing
+from erag_ray.parts.formats import shortened
 from erag_ray.parts.model import Column, DatasetVerdict, Format, RankedRun, State, Table, Value
 from erag_ray.parts.shapes import across, names, plain
 from erag_ray.runs import REFERENCE_NAMES
 
 FIGURES = ("mean", "low", "high")
+MAX_NAME = 24
 SIGNS: Mapping[str, tuple[str, str]] = {
     "leads": ("*", "leads"),
     "equal": ("=", "equal to it"),
@@ -35,7 +37,7 @@ def ranking(standing: Standing) -> tuple[RankedRun, ...]:
     )
 
 
-def leaderboard(datasets: Sequence[DatasetVerdict]) -> Table | None:
+def leaderboard(datasets: Sequence[DatasetVerdict], most: int = MAX_RUNS) -> Table | None:
     """Return the best runs of every dataset as a table: end-to-end scores with a sign; None without any run."""
     ranks: dict[str, list[int]] = {}
     for dataset in datasets:
@@ -46,13 +48,13 @@ def leaderboard(datasets: Sequence[DatasetVerdict]) -> Table | None:
     references = [name for name in REFERENCE_NAMES if name in ranks]
     if not runs:
         return None
-    shown = runs[:MAX_RUNS]
+    shown = runs[:most]
     states = {run.state for dataset in datasets for run in dataset.ranking}
     signs = [f"{sign} {meaning}" for state, (sign, meaning) in SIGNS.items() if state in states]
-    left_out = f"; the {MAX_RUNS} best of {len(runs)} runs" if len(runs) > MAX_RUNS else ""
+    left_out = f"; the {most} best of {len(runs)} runs" if len(runs) > most else ""
     rows = tuple(
         (
-            *plain(dataset.dataset, dataset.num_queries, dataset.score, dataset.depth),
+            *plain(shortened(dataset.dataset, MAX_NAME), dataset.num_queries, dataset.score, dataset.depth),
             *across({run.name: _value(run) for run in dataset.ranking}, [*shown, *references]),
         )
         for dataset in datasets
@@ -66,7 +68,7 @@ def leaderboard(datasets: Sequence[DatasetVerdict]) -> Table | None:
             Column("questions", Format.COUNT),
             Column("score", Format.TEXT),
             Column("documents", Format.COUNT),
-            *(Column(run) for run in shown),
+            *(Column(shortened(run, MAX_NAME)) for run in shown),
             *(Column(REFERENCE_NAMES[name]) for name in references),
         ),
         rows=rows,

@@ -6,24 +6,12 @@ Whether one run is better than another is decided in `erag_ray.analyses.standing
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import get_args
 
 from erag_ray.analyses.answer import answer
 from erag_ray.analyses.standing import Standing
 from erag_ray.parts.model import DatasetVerdict, Finding, Topic, Verdict
 from erag_ray.report.leaderboard import ranking
-
-TOPICS: tuple[Topic, ...] = (
-    "run",
-    "certainty",
-    "missing",
-    "reader",
-    "depth",
-    "label",
-    "trust",
-    "outputs",
-    "cost",
-)
-"""Findings in the order of importance; within a topic they are in the order of the analyses."""
 
 
 def verdict_of(
@@ -42,7 +30,7 @@ def verdict_of(
             DatasetVerdict(
                 dataset=standing.dataset,
                 answer=answer(standing),
-                findings=in_order(of_dataset),
+                findings=tuple(sorted(of_dataset, key=lambda one: get_args(Topic).index(one.topic))),
                 ranking=ranking(standing),
                 score=standing.score,
                 depth=standing.depth,
@@ -53,8 +41,3 @@ def verdict_of(
         ),
         findings=tuple(sorted(findings, key=lambda one: one.topic != "cost")),
     )
-
-
-def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings by topic, the most important first."""
-    return tuple(sorted(findings, key=lambda one: TOPICS.index(one.topic)))
