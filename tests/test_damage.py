@@ -212,7 +212,7 @@ def test_a_torn_part_of_a_sealed_table_is_told_and_made_anew(compared: Tiny, job
     for torn in (data[:-100], b"", data[:40] + bytes(8) + data[48:], None):
         part.unlink() if torn is None else part.write_bytes(torn)
         code, told = job("evaluate", compared)
-        assert (code, told.count("\n")) == (2, 2), told
+        assert (code, told.count("problem with the inputs"), "Traceback" in told) == (2, 1, False), told
         assert f"{name}/part-00000.parquet is " in told
     assert job("compare", compared)[0] == 0
     assert_same(results(compared), before)

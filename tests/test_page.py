@@ -358,7 +358,7 @@ from made_up_folder import Size, write_folder
 from erag_ray.report.page.questions import QuestionOptions, load_questions
 from erag_ray.store import TableStore
 from page_reports import report_of
-from erag_ray.report.page import write_page
+from erag_ray.report.page.write import write_page
 store = TableStore({out!r})
 questions = load_questions(store, QuestionOptions())
 write_page(store.folder, report_of(), questions)
