@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
+from erag_ray.analyses.agreement import best_measures
 from erag_ray.analyses.contract import Analysis, Results
 from erag_ray.analyses.correlations import CORRELATIONS, informative
 from erag_ray.analyses.order import (
@@ -17,7 +18,6 @@ from erag_ray.analyses.order import (
     in_reading_order,
     reasons,
     symbol_of,
-    table_depths,
     whole_lists,
 )
 from erag_ray.annotators import ANNOTATORS
@@ -116,12 +116,7 @@ def agreement_by_depth(correlations: pl.DataFrame, dataset: str, run: str, stati
         Columns `CURVE_COLUMNS`, annotators in reading order, depths ascending; a missing value is null.
     """
     selected = whole_lists(correlations).filter(dataset=dataset, run_id=run, statistic=statistic)
-    candidates = selected.join(table_depths(selected), on=["annotator", "depth"], how="semi").drop_nulls(
-        "value"
-    )
-    best = candidates.sort("value", "measure", descending=[True, False]).unique(
-        "annotator", keep="first", maintain_order=True
-    )
+    best = best_measures(selected, [run])
     chosen = selected.join(best, on=["annotator", "measure"], how="semi")
     return in_reading_order(chosen.sort("depth")).select(CURVE_COLUMNS)
 

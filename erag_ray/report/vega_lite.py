@@ -247,7 +247,7 @@ def _legend(figure: Figure) -> alt.Legend:
     # names of reference lines stand above the chart
     orient: Literal["bottom", "top"] = "bottom" if figure.rules and _value_axis(figure) == "x" else "top"
     return alt.Legend(
-        title=None, orient=orient, columns=4, offset=6, labelLimit=LABEL_WIDTH, symbolOpacity=1, **dashed
+        title=None, orient=orient, columns=2, offset=6, labelLimit=LABEL_WIDTH, symbolOpacity=1, **dashed
     )
 
 
