@@ -91,23 +91,23 @@ def data_of(figure: Figure | None) -> list[Row]:
 # --- the scope ---
 
 
-def test_a_scope_has_the_best_runs_first_by_utility_at_the_largest_depth() -> None:
-    found = scope_of(means_of(MEANS_OF_TWO), "d", 0.9)
+def test_a_scope_has_the_runs_in_their_order_and_the_largest_depth() -> None:
+    found = scope_of(means_of(MEANS_OF_TWO), "d", 0.9, "BA")
     assert found is not None
     assert (found.runs, found.depth, found.reader, found.score) == (("B", "A"), 2, "R", "em")
     assert found.interval == "90% interval"
 
 
 def test_a_dataset_without_utility_has_no_figures() -> None:
-    assert scope_of(means_of(MEANS_OF_TWO), "other", 0.9) is None
-    assert scope_of(means_of([mean("A", 1, None)]), "d", 0.9) is None
+    assert scope_of(means_of(MEANS_OF_TWO), "other", 0.9, "BA") is None
+    assert scope_of(means_of([mean("A", 1, None)]), "d", 0.9, "A") is None
     assert figures_of_dataset(results(means=means_of([])), "d") == []
 
 
 def test_of_many_runs_the_best_are_shown_and_the_caption_says_so() -> None:
     rows = [mean(f"r{n:02}", depth, n / 20) for n in range(12) for depth in (1, 5)]
     table = means_of(rows)
-    found = scope_of(table, "d", 0.95)
+    found = scope_of(table, "d", 0.95, [f"r{n:02}" for n in range(11, -1, -1)])
     assert found is not None
     assert found.runs == tuple(f"r{n:02}" for n in range(11, 11 - MAX_RUNS, -1))
     figure = utility_by_depth(table, found)
@@ -118,7 +118,7 @@ def test_of_many_runs_the_best_are_shown_and_the_caption_says_so() -> None:
 
 def test_of_several_scores_the_one_of_most_questions_is_shown() -> None:
     more = [mean("A", 2, 0.1, score="f1", num_queries=2), mean("A", 9, 0.1, score="f1", num_queries=2)]
-    found = scope_of(means_of([*MEANS_OF_TWO, *more]), "d", 0.95)
+    found = scope_of(means_of([*MEANS_OF_TWO, *more]), "d", 0.95, "BA")
     assert found is not None
     assert (found.score, found.depth) == ("em", 2)
     assert "others are scored by f1" in found.notes

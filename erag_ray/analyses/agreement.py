@@ -9,11 +9,9 @@ import polars as pl
 
 from erag_ray.analyses.contract import LABELLING, Analysis, Results, View
 from erag_ray.analyses.correlations import CORRELATIONS, agreement, informative
-from erag_ray.analyses.means import MEANS
 from erag_ray.analyses.order import (
     MAX_RUNS,
     STATISTIC_NAMES,
-    best_first,
     in_reading_order,
     in_run_order,
     measure_name,
@@ -222,7 +220,7 @@ def show_all(results: Results) -> Iterator[Table]:
 
     By the first statistic. An annotator without any value has a row that says why.
     """
-    rows, runs = informative(results[CORRELATIONS]), best_first(results[MEANS])[:MAX_RUNS]
+    rows, runs = informative(results[CORRELATIONS]), results.runs[:MAX_RUNS]
     for statistic in rows["statistic"].unique(maintain_order=True).head(1):
         whole = whole_lists(rows).filter(pl.col("run_id").is_in(runs), statistic=statistic)
         groups = []
@@ -254,5 +252,5 @@ def show_all(results: Results) -> Iterator[Table]:
 
 
 ANALYSIS = Analysis(
-    shows=(CORRELATIONS, MEANS, LABELS, REQUESTS, QUERIES), show=show, show_all=show_all, group=LABELLING
+    shows=(CORRELATIONS, LABELS, REQUESTS, QUERIES), show=show, show_all=show_all, group=LABELLING
 )

@@ -11,8 +11,7 @@ from erag_ray.analyses.answer import listed_and, needed_questions, not_compared,
 from erag_ray.analyses.auxiliary import auxiliary_setting, predicted
 from erag_ray.analyses.columns import LABELLED, MEASURED, DatasetColumns
 from erag_ray.analyses.contract import OF_COLUMNS, TESTED, Analysis, Results, View, per_dataset
-from erag_ray.analyses.means import MEANS
-from erag_ray.analyses.order import MAX_RUNS, at_full_depth, best_first, by_measure, reasons
+from erag_ray.analyses.order import MAX_RUNS, at_full_depth, by_measure, reasons
 from erag_ray.analyses.paired import DIFFERENCE_FIELDS, PAIRED, compare_runs, pair_name, paired_caption
 from erag_ray.analyses.settings import ANY, Settings
 from erag_ray.analyses.standing import Pairs, Standing
@@ -135,14 +134,14 @@ def labels_first(comparisons: pl.DataFrame, standing: Standing, alpha: float) ->
 
 def show_all(results: Results) -> Iterator[Table]:
     """Compare the best run of each dataset with the next best ones, by utility at the largest depth."""
-    means, used = results[MEANS].sort("dataset"), results[COMPARISONS].filter(annotator=END_TO_END)
-    if means["dataset"].n_unique() < 2 or not used.height:
+    used = results[COMPARISONS].filter(annotator=END_TO_END)
+    if len(results.rankings) < 2 or not used.height:
         return
     rows: list[dict[str, Any]] = []
-    for (dataset,), part in means.group_by("dataset", maintain_order=True):
+    for dataset, ranking in results.rankings.items():
         of_dataset = used.filter(dataset=dataset)
         deepest = of_dataset.filter(pl.col("depth") == pl.col("depth").max())
-        rows += _against_best(deepest, best_first(part)[:MAX_RUNS])
+        rows += _against_best(deepest, ranking[:MAX_RUNS])
     yield listing(
         rows,
         (
@@ -180,7 +179,6 @@ ANALYSIS = Analysis(
     settings=TESTED,
     more_settings=auxiliary_setting,
     make=per_dataset(comparisons, predicted),
-    shows=(MEANS,),
     show=show,
     show_all=show_all,
 )

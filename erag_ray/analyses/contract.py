@@ -12,6 +12,7 @@ import polars as pl
 
 from erag_ray.analyses.columns import PER_QUERY, DatasetColumns, by_dataset
 from erag_ray.analyses.lists.values import eligible_questions
+from erag_ray.analyses.order import by_mean_rank
 from erag_ray.analyses.scope import Scope
 from erag_ray.analyses.settings import Settings, settings_of
 from erag_ray.analyses.standing import Standing
@@ -195,6 +196,8 @@ class Results:
     """Manifests of the inference stages: ``stage``, ``counts``, ``summary`` and more."""
     missing: tuple[str, ...] = ()
     """One line for each table or manifest that is missing or was changed after sealing."""
+    rankings: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Dataset -> its runs, best first by the rule of the verdict."""
 
     def __getitem__(self, schema: TableSchema) -> pl.DataFrame:
         """Return a table; one that is missing is empty."""
@@ -203,6 +206,11 @@ class Results:
     def config(self, schema: TableSchema) -> Mapping[str, Any]:
         """Return the settings that a table was made with; empty if they are not known."""
         return self.configs.get(schema.name, {})
+
+    @property
+    def runs(self) -> list[str]:
+        """Runs by their mean rank over the datasets."""
+        return by_mean_rank(self.rankings.values())
 
     @property
     def notes(self) -> list[str]:

@@ -16,7 +16,6 @@ from erag_ray.analyses.contract import OF_COLUMNS, RESAMPLED, Analysis, Results,
 from erag_ray.analyses.order import (
     MAX_RUNS,
     at_full_depth,
-    best_first,
     by_measure,
     in_run_order,
     only_best,
@@ -86,8 +85,8 @@ def which_retriever(view: View) -> Table:
         functools.partial(_value, num_queries),
         # labels have no reference runs
         absent=Value(""),
-        caption=f"Mean over queries with its {view.results.confidence:.0%} bootstrap interval. Best run first, by "
-        f"utility at the largest depth. {UTILITY_MEANING}(list), (pool): the ideal is the run's own list, or the "
+        caption=f"Mean over queries with its {view.results.confidence:.0%} bootstrap interval. Best run first. "
+        f"{UTILITY_MEANING}(list), (pool): the ideal is the run's own list, or the "
         "union of all runs (only the latter compares runs). n: over so many queries only; the others have no gold "
         "passages or pages, or were not judged.",
         is_main=view.is_only,
@@ -186,7 +185,7 @@ def show_all(results: Results) -> Iterator[Table]:
     rows = results[MEANS].sort("dataset")
     if rows["dataset"].n_unique() < 2:
         return
-    runs, groups = best_first(rows), []
+    runs, groups = results.runs, []
     for (dataset,), part in rows.group_by("dataset", maintain_order=True):
         num_queries = count_queries(part)
         groups += [
@@ -205,8 +204,8 @@ def show_all(results: Results) -> Iterator[Table]:
         lambda row: _value(row["all"], row),
         name="utility",
         title="Which retriever serves the reader best",
-        caption=f"Mean over queries with its {results.confidence:.0%} bootstrap interval. {UTILITY_MEANING}Best run "
-        f"first, by utility at the largest depth. {only_best(runs)}n: over so many queries only.",
+        caption=f"Mean over queries with its {results.confidence:.0%} bootstrap interval. {UTILITY_MEANING}"
+        f"Runs by their mean rank. {only_best(runs)}n: over so many queries only.",
         is_main=True,
     )
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import polars as pl
 
@@ -11,7 +12,6 @@ from erag_ray.measures import MEASURES
 from erag_ray.parts.formats import counted
 from erag_ray.parts.model import Column, Format
 from erag_ray.runs import END_TO_END, GOLD_PASSAGES, NO_PASSAGES, REFERENCE_NAMES, REFERENCES
-from erag_ray.scores import score_sign
 
 KEYS = ["annotator", "measure", "cutoff", "ideal"]
 STATISTIC_NAMES = {"kendall_tau_b": "tau", "spearman_rho": "rho"}
@@ -23,13 +23,17 @@ MAX_RUNS = 8
 """Runs that have a column in tables over all datasets, and that figures show."""
 
 
-def best_first(means: pl.DataFrame) -> list[str]:
-    """Return the runs of MEANS by their mean utility at the largest depth, best first (lowest, if less is better)."""
-    utility = means.filter((pl.col("annotator") == END_TO_END) & ~pl.col("run_id").is_in(REFERENCES))
-    deepest = utility.filter(pl.col("depth") == pl.col("depth").max())
-    sign = pl.col("score").replace_strict({name: score_sign(name) or 1 for name in deepest["score"].unique()})
-    ordered = deepest.group_by("run_id").agg((pl.col("mean") * sign).mean())
-    return ordered.sort("mean", "run_id", descending=[True, False], nulls_last=True)["run_id"].to_list()
+def by_mean_rank(rankings: Iterable[Sequence[str]]) -> list[str]:
+    """Return the runs of several datasets by their mean rank, of equal ones by name.
+
+    Args:
+        rankings: the runs of each dataset, best first; a dataset may lack some.
+    """
+    ranks: dict[str, list[int]] = {}
+    for ranking in rankings:
+        for rank, run in enumerate(ranking):
+            ranks.setdefault(run, []).append(rank)
+    return sorted(ranks, key=lambda run: (statistics.fmean(ranks[run]), run))
 
 
 def only_best(runs: Sequence[str]) -> str:

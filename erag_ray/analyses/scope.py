@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
-from erag_ray.analyses.order import MAX_RUNS, best_first
+from erag_ray.analyses.order import MAX_RUNS
 from erag_ray.parts.shapes import part_name
 from erag_ray.runs import END_TO_END, REFERENCES
 
@@ -22,7 +23,7 @@ class Scope:
     reader: str
     score: str
     runs: tuple[str, ...]
-    """At most `MAX_RUNS`, since more lines are hard to distinguish; best first by utility at the largest depth."""
+    """At most `MAX_RUNS`, since more lines are hard to distinguish; best first."""
     num_runs: int
     """Number of all runs, shown or not."""
     depth: int
@@ -56,8 +57,8 @@ class Scope:
         return f"{self.confidence:.0%} interval"
 
 
-def scope_of(means: pl.DataFrame, dataset: str, confidence: float) -> Scope | None:
-    """Return the scope of a dataset, with the reader and score of most questions; None without any utility."""
+def scope_of(means: pl.DataFrame, dataset: str, confidence: float, ranking: Sequence[str]) -> Scope | None:
+    """Return the scope of a dataset with a ranking, by the reader and score of most questions; None without utility."""
     utility = means.filter(
         pl.col("dataset") == dataset, pl.col("annotator") == END_TO_END, pl.col("mean").is_not_null()
     )
@@ -68,7 +69,7 @@ def scope_of(means: pl.DataFrame, dataset: str, confidence: float) -> Scope | No
     ordered = counts.sort("num_queries", "score", "reader", descending=[True, False, False])
     reader, score = ordered.select("reader", "score").row(0)
     selected = of_runs.filter(reader=reader, score=score)
-    runs = best_first(selected)
+    runs = [run for run in ranking if run in selected["run_id"]]
     return Scope(
         dataset=dataset,
         reader=reader,

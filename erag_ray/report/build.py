@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 
 from erag_ray.analyses.comparisons import COMPARISONS
 from erag_ray.analyses.contract import SECTIONS, Analysis, Results, View
 from erag_ray.analyses.every import every_analysis
 from erag_ray.analyses.means import MEANS
-from erag_ray.analyses.order import best_first
 from erag_ray.analyses.scope import scope_of
 from erag_ray.analyses.standing import standing
 from erag_ray.parts.model import Figure, Finding, Note, Part, Report, Section, Table
@@ -23,6 +22,7 @@ logger = logging.getLogger(__name__)
 def build_report(results: Results) -> Report:
     """Return the report of one job: the verdict, then sections by dataset, over all datasets, published, costs."""
     views = views_of(results)
+    results = replace(results, rankings={view.dataset: view.runs for view in views})
     shown = [_shown(analysis, results, views) for analysis in every_analysis()]
     failed = [text for one in shown for text in one.failed]
     of_datasets = {
@@ -39,21 +39,18 @@ def build_report(results: Results) -> Report:
         for key, title in SECTIONS.items()
     ]
     every_note = [part for _, part in of_all if isinstance(part, Note)]
+    plain = [note.text for note in every_note if not note.is_warning]
+    lacking = [Finding(topic="missing", text=line, is_warning=True) for line in (*results.missing, *failed)]
     return Report(
         title=title_of(results),
         verdict=verdict_of(
             title_of(results),
             [(view.standing, _findings(of_datasets[view.dataset])) for view in views],
-            [*_findings(part for _, part in of_all), *_missing([*results.missing, *failed])],
+            [*_findings(part for _, part in of_all), *lacking],
         ),
         sections=tuple(section for section in sections if section.parts),
         warnings=tuple(note.text for note in every_note if note.is_warning),
-        notes=(
-            *results.missing,
-            *failed,
-            *results.notes,
-            *(note.text for note in every_note if not note.is_warning),
-        ),
+        notes=(*results.missing, *failed, *results.notes, *plain),
         failures=tuple(failed),
     )
 
@@ -62,17 +59,14 @@ def views_of(results: Results) -> list[View]:
     """Return the datasets of a job, by name."""
     means, comparisons = results[MEANS], results[COMPARISONS]
     datasets = means["dataset"].unique().sort().to_list()
-    return [
-        View(
-            results=results,
-            dataset=dataset,
-            runs=best_first(means.filter(dataset=dataset)),
-            scope=scope_of(means, dataset, results.confidence),
-            standing=standing(means, comparisons, dataset, results.alpha),
-            is_only=len(datasets) == 1,
-        )
-        for dataset in datasets
-    ]
+    views = []
+    for dataset in datasets:
+        ranked = standing(means, comparisons, dataset, results.alpha)
+        runs = ranked.ranking if ranked else []
+        scope = scope_of(means, dataset, results.confidence, runs)
+        whole = View(results=results, dataset=dataset, runs=runs, scope=scope, standing=ranked)
+        views.append(replace(whole, is_only=len(datasets) == 1))
+    return views
 
 
 def title_of(results: Results) -> str:
@@ -121,8 +115,3 @@ def _drawn(parts: Iterable[Part]) -> tuple[Table | Figure, ...]:
 
 def _findings(parts: Iterable[Part]) -> list[Finding]:
     return [part for part in parts if isinstance(part, Finding)]
-
-
-def _missing(lines: Iterable[str]) -> Iterator[Finding]:
-    for line in lines:
-        yield Finding(topic="missing", text=line, is_warning=True)

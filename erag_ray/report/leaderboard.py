@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 
-from erag_ray.analyses.order import MAX_RUNS
+from erag_ray.analyses.order import MAX_RUNS, by_mean_rank
 from erag_ray.analyses.standing import Standing
 from erag_ray.parts.formats import shortened
 from erag_ray.parts.model import Column, DatasetVerdict, Format, RankedRun, State, Table, Value
@@ -39,13 +38,11 @@ def ranking(standing: Standing) -> tuple[RankedRun, ...]:
 
 def leaderboard(datasets: Sequence[DatasetVerdict], most: int = MAX_RUNS) -> Table | None:
     """Return the best runs of every dataset as a table: end-to-end scores with a sign; None without any run."""
-    ranks: dict[str, list[int]] = {}
-    for dataset in datasets:
-        for rank, run in enumerate(dataset.ranking):
-            ranks.setdefault(run.name, []).append(rank)
-    runs = [run for run in ranks if run not in REFERENCE_NAMES]
-    runs.sort(key=lambda run: (statistics.fmean(ranks[run]), run))
-    references = [name for name in REFERENCE_NAMES if name in ranks]
+    present = [[run.name for run in dataset.ranking] for dataset in datasets]
+    runs = by_mean_rank(
+        [name for name in of_dataset if name not in REFERENCE_NAMES] for of_dataset in present
+    )
+    references = [name for name in REFERENCE_NAMES if any(name in of_dataset for of_dataset in present)]
     if not runs:
         return None
     shown = runs[:most]
