@@ -10,10 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import polars as pl
 import pytest
 import rich.console
+from conftest import read_here
 from evaluated import measured, numbered, used
 from given_results import view_of
 from report_texts import results_of
-from tiny import Tiny, compare, make_tables
+from tiny import Tiny, compare, make_tables, write_tiny
 
 from erag_ray.analyses import every
 from erag_ray.analyses.auxiliary import predicted
@@ -40,9 +41,6 @@ RUNS = {("r", name, 2) for name in "AB"}
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Tiny:
     """A finished job with slices."""
-    from conftest import read_here
-    from tiny import write_tiny
-
     tiny = write_tiny(tmp_path_factory.mktemp("finished")).with_config(slices=["known"])
     with pytest.MonkeyPatch.context() as patch:
         read_here(patch)
@@ -88,8 +86,7 @@ def test_it_is_made_from_the_tables_and_settings_that_it_declares(finished: Tiny
     assert analysis.schema is not None
     with stage_progress(analysis.schema.name, show=False) as at:
         assert list(analysis.make(evaluation, at))
-    declared = {schema.name for schema in analysis.sources}
-    assert tables.names <= declared
+    assert tables.names <= {schema.name for schema in analysis.sources}
     assert read & fields <= {*analysis.settings, "slices", *analysis.more_settings(config), "auxiliary"}
 
 
@@ -104,9 +101,7 @@ def test_it_is_shown_from_the_tables_that_it_declares(finished: Tiny, analysis: 
 
     whole = load(finished.config.out)
     view = view_of(whole, "tiny")
-    recorded = Recorded(
-        tables=whole.tables, configs=whole.configs, stages=whole.stages, missing=whole.missing
-    )
+    recorded = Recorded(tables=whole.tables, configs=whole.configs, stages=whole.stages)
     list(analysis.show(dataclasses.replace(view, results=recorded)))
     list(analysis.show_all(recorded))
     assert seen <= {schema.name for schema in analysis.tables}

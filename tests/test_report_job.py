@@ -110,7 +110,9 @@ def test_the_job_needs_neither_ray_nor_torch_nor_the_inputs(out: pathlib.Path) -
 
 @pytest.mark.long
 def test_notes_of_the_config_and_of_the_export_are_sealed(out: pathlib.Path) -> None:
+    other_columns(out / "of_version_0")
     results = load(str(out))
+    assert "not part of this report, and left as they are: of_version_0" in results.notes
     assert CUTOFF_NOTE in results.notes
     assert [note for note in results.notes if "the_third" in note and EXPORT_NOTE in note]
     assert results.missing == ()

@@ -18,7 +18,6 @@ from erag_ray.analyses.order import (
     at_full_depth,
     by_measure,
     in_run_order,
-    only_best,
     references_of,
     run_columns,
 )
@@ -186,6 +185,7 @@ def show_all(results: Results) -> Iterator[Table]:
     if rows["dataset"].n_unique() < 2:
         return
     runs, groups = results.runs, []
+    best = f"The {MAX_RUNS} best of {len(runs)} runs. " if len(runs) > MAX_RUNS else ""
     for (dataset,), part in rows.group_by("dataset", maintain_order=True):
         num_queries = count_queries(part)
         groups += [
@@ -205,7 +205,7 @@ def show_all(results: Results) -> Iterator[Table]:
         name="utility",
         title="Which retriever serves the reader best",
         caption=f"Mean over queries with its {results.confidence:.0%} bootstrap interval. {UTILITY_MEANING}"
-        f"Runs by their mean rank. {only_best(runs)}n: over so many queries only.",
+        f"Runs by their mean rank. {best}n: over so many queries only.",
         is_main=True,
     )
 

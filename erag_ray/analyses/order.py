@@ -36,11 +36,6 @@ def by_mean_rank(rankings: Iterable[Sequence[str]]) -> list[str]:
     return sorted(ranks, key=lambda run: (statistics.fmean(ranks[run]), run))
 
 
-def only_best(runs: Sequence[str]) -> str:
-    """Return a sentence for captions of tables that show the first `MAX_RUNS`, if there are more."""
-    return f"The {MAX_RUNS} best of {len(runs)} runs. " if len(runs) > MAX_RUNS else ""
-
-
 def run_columns(runs: Sequence[str]) -> dict[str, Column]:
     """Return a column for each run, by its name; the reference runs have readable ones."""
     return {

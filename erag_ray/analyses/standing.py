@@ -139,11 +139,6 @@ class Standing:
     """The first run against each run that does not lead, in the order of ``runs``."""
 
     @property
-    def ranking(self) -> list[str]:
-        """All runs, best first; those without any score last."""
-        return [*self.runs, *self.not_judged]
-
-    @property
     def best(self) -> Mapping[str, Any]:
         """Row of MEANS of the first run."""
         return self.means[self.runs[0]]

@@ -62,7 +62,7 @@ def views_of(results: Results) -> list[View]:
     views = []
     for dataset in datasets:
         ranked = standing(means, comparisons, dataset, results.alpha)
-        runs = ranked.ranking if ranked else []
+        runs = [*ranked.runs, *ranked.not_judged] if ranked else []
         scope = scope_of(means, dataset, results.confidence, runs)
         whole = View(results=results, dataset=dataset, runs=runs, scope=scope, standing=ranked)
         views.append(replace(whole, is_only=len(datasets) == 1))

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import polars as pl
 
 from erag_ray.analyses.contract import Results
-from erag_ray.analyses.every import every_analysis
+from erag_ray.analyses.every import all_tables, every_analysis
 from erag_ray.analyses.means import MEANS
 from erag_ray.errors import InputError
 from erag_ray.schemas import LABELS, OF_STAGES, QUERIES, UTILITY, TableSchema
@@ -57,7 +57,7 @@ class _Loading:
         export = self._manifest(EXPORT, {"notes": list})
         return Results(
             tables={MEANS.name: means, **tables},
-            configs=configs | {EXPORT: export or {}},
+            configs=configs | {EXPORT: export or {}, "": {"notes": self._unknown()}},
             stages=stages,
             missing=tuple(self.missing.values()),
         )
@@ -78,6 +78,12 @@ class _Loading:
             for store in sealed
         ]
         return pl.concat([empty, *(part for part in parts if part is not None)])
+
+    def _unknown(self) -> list[str]:
+        """Return a note on sealed tables that no analysis shows, such as those of another version."""
+        folder, known = self.store.folder, {*all_tables(), *JOB_STAGES, EXPORT}
+        names = [name for name in folder.entries() if name not in known and folder.exists(name, MANIFEST)]
+        return [f"not part of this report, and left as they are: {', '.join(names)}"] if names else []
 
     def _stages(self) -> Iterator[Mapping[str, Any]]:
         for name in JOB_STAGES:

@@ -571,7 +571,7 @@ def test_verdict_gate_sequential_test_and_page_do_not_contradict_each_other(
     if ranked is None:
         return
     answer = of_one(tables).answer
-    scope = scope_of(tables[MEANS], "d", 0.95, ranked.ranking)
+    scope = scope_of(tables[MEANS], "d", 0.95, ranked.runs)
     figure = None if scope is None else run_differences(tables[COMPARISONS], scope)
     for run, other in itertools.permutations(ranked.runs, 2):
         pairs = [
