@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import polars as pl
 
-from erag_ray.analyses.cell_shares import CELL_HEADS, CELL_NAMES, RATE_HEADS, RATES
-from erag_ray.analyses.cells import CELLS, columns_of_cells, is_one_of, of_measure
+from erag_ray.analyses.cell_shares import RATE_HEADS, RATES
+from erag_ray.analyses.cells import CELL_NAMES, CELL_WORDS, CELLS, columns_of_cells, is_one_of, of_measure
 from erag_ray.analyses.columns import DatasetColumns, NamedColumn
 from erag_ray.analyses.comparisons import comparisons
 from erag_ray.analyses.contract import LISTS, TESTED, Analysis, View, per_dataset
@@ -63,15 +62,15 @@ def _indicators(dataset: DatasetColumns) -> DatasetColumns:
 
 def show(view: View) -> Iterator[Table]:
     """Compare all pairs of runs by every cell and rate, at every depth; pairs without a difference are left out."""
-    order = [*CELL_NAMES, *RATES]
+    heads = CELL_WORDS | {name: column.name for name, column in RATE_HEADS.items()}
     differing = view.rows(CELL_COMPARISONS).filter(pl.col("effect_size").is_not_null())
-    position = pl.col("cell").replace_strict(order, range(len(order)), return_dtype=pl.Int64)
+    position = pl.col("cell").replace_strict(list(heads), range(len(heads)), return_dtype=pl.Int64)
     if differing.height:
         yield listing(
             rows_of(differing.sort(position, "depth", "run_a", "run_b")),
             (
                 name_field("runs", pair_name),
-                name_field("cell", _head),
+                name_field("cell", lambda row: heads[row["cell"]]),
                 name_field("documents", lambda row: str(row["depth"])),
                 *TEST_FIELDS,
                 field("questions", "num_queries", Format.COUNT),
@@ -81,10 +80,6 @@ def show(view: View) -> Iterator[Table]:
             "questions that count for it in both runs. Pairs that do not differ in any question are left out.",
             **view.about("cell-comparisons", "which runs differ by cell"),
         )
-
-
-def _head(row: Mapping[str, Any]) -> str:
-    return RATE_HEADS[row["cell"]].name if row["cell"] in RATES else CELL_HEADS[row["cell"]]
 
 
 ANALYSIS = Analysis(

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from erag_ray.agreement import wilson_interval
-from erag_ray.analyses.cells import CELLS, CELLS_MEANING, columns_of_cells, of_measure
+from erag_ray.analyses.cells import CELL_NAMES, CELL_WORDS, CELLS, CELLS_MEANING, columns_of_cells, of_measure
 from erag_ray.analyses.columns import DatasetColumns, table_of
 from erag_ray.analyses.contract import LISTS, TESTED, Analysis, View, per_dataset
 from erag_ray.analyses.settings import Floats, Settings
@@ -48,24 +48,22 @@ RATES: Mapping[str, tuple[Collection[str], Collection[str]]] = {
     ),
 }
 """Rate -> its event, and the questions that it is taken over, both as cells."""
-CELL_NAMES = list(CELLS_MEANING)
-CELL_HEADS = {name: name.replace("_", " ") for name in CELLS_MEANING}
 RATE_HEADS = {
     "combined_given_list": Column(
-        "combined / list suffices",
+        "only together / list suffices",
         Format.SHARE,
         "Of the questions where the list suffices: no single document of it does, and the reader does not know the "
         "answer. eRAG's label cannot see what helped there.",
     ),
     "distracted_given_alone": Column(
-        "distracted / a document suffices",
+        "lost in the list / a document suffices",
         Format.SHARE,
         "Of the questions where a single document suffices: the list does not. eRAG's label overestimates the list "
         "there.",
     ),
 }
 CELL_COLUMNS = {
-    **{cell: Column(CELL_HEADS[cell], Format.SHARE, text) for cell, text in CELLS_MEANING.items()},
+    **{cell: Column(CELL_WORDS[cell], Format.SHARE, text) for cell, text in CELLS_MEANING.items()},
     "questions": Column("questions", Format.COUNT),
 }
 
@@ -162,7 +160,7 @@ def cell_table(view: View, rows: pl.DataFrame) -> Table:
         _share,
         caption="Share of questions, by whether a single document, the whole list, and the reader without documents "
         f"suffice (a label or a score of at least {least:g}), with {view.results.confidence:.0%} Wilson intervals. "
-        + "; ".join(f"{CELL_HEADS[cell]}: {text}" for cell, text in CELLS_MEANING.items())
+        + "; ".join(f"{CELL_WORDS[cell]}: {text}" for cell, text in CELLS_MEANING.items())
         + f". {dropped}Question by question in the table cells.",
         is_main=True,
         **view.about("cells", "where a list helps, and where eRAG's label fails"),
@@ -178,9 +176,9 @@ def rate_table(view: View, rows: pl.DataFrame) -> Table:
         RATE_HEADS,
         _share,
         caption=f"With {view.results.confidence:.0%} Wilson intervals and the number of questions that each is taken "
-        "over. Combined: what helped lies in several documents, so no label of one document shows it. Distracted: a "
-        "single document suffices, and its list does not. If both are rare, labels of single documents represent the "
-        "list well.",
+        "over. Only together: what helped lies in several documents, so no label of one document shows it. Lost "
+        "in the list: a single document suffices, and its list does not. If both are rare, labels of single documents "
+        "represent the list well.",
         is_main=True,
         **view.about("label-failures", "how often eRAG's label and the list disagree"),
     )

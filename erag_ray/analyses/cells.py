@@ -60,7 +60,18 @@ CELLS_MEANING: Mapping[str, str] = {
 }
 """Cell -> what it says, in reading order."""
 OF_LIST = ["reader", "score", "run_id", "query_id"]
-_NAMES = list(CELLS_MEANING)
+CELL_WORDS: dict[str, str] = {
+    "found": "found",
+    "kept": "known, kept",
+    "distracted": "lost in the list",
+    "distracted_known": "known, lost in the list",
+    "combined": "only together",
+    "list_only": "known, only together",
+    "lost": "known, lost",
+    "missing": "not found",
+}
+"""Cell -> its name where a person reads."""
+CELL_NAMES = list(CELLS_MEANING)
 _NONE_ELIGIBLE = pl.DataFrame(schema={"query_id": pl.String, "reader": pl.String, "score": pl.String})
 
 
@@ -136,7 +147,7 @@ def cell_columns(cells: pl.DataFrame, queries: pl.DataFrame, settings: Settings)
 
     A cell is its place in `CELLS_MEANING`.
     """
-    index = pl.col("cell").replace_strict(_NAMES, range(len(_NAMES)), return_dtype=pl.Float64)
+    index = pl.col("cell").replace_strict(CELL_NAMES, range(len(CELL_NAMES)), return_dtype=pl.Float64)
     measures = {"alone": pl.col("alone").cast(pl.Float64), "cell": index}
     values = [
         cells.with_columns(
@@ -157,7 +168,7 @@ def of_measure(dataset: DatasetColumns, measure: str) -> list[NamedColumn]:
 
 def is_one_of(column: Floats, names: Collection[str]) -> Floats:
     """1 where the question is in one of these cells, 0 where it is in another, NaN where it is in none."""
-    return np.where(np.isnan(column), np.nan, np.isin(column, [_NAMES.index(name) for name in names]))
+    return np.where(np.isnan(column), np.nan, np.isin(column, [CELL_NAMES.index(name) for name in names]))
 
 
 def _make(evaluation: Evaluation, _: StageProgress) -> list[pl.DataFrame]:

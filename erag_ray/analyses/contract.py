@@ -42,14 +42,6 @@ def _nothing(*_: object) -> tuple[()]:
     return ()
 
 
-def _no_settings(_: JobConfig) -> Mapping[str, object]:
-    return {}
-
-
-def _always(_: JobConfig) -> bool:
-    return True
-
-
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
     """A result: its table, what that is made from, and how it is shown.
@@ -78,8 +70,8 @@ class Analysis:
     settings: Sequence[str] = ()
     code: Sequence[str] = ()
     more_sources: Callable[[JobConfig], Sequence[TableSchema]] = _nothing
-    more_settings: Callable[[JobConfig], Mapping[str, object]] = _no_settings
-    is_wanted: Callable[[JobConfig], bool] = _always
+    more_settings: Callable[[JobConfig], Mapping[str, object]] = lambda _: {}
+    is_wanted: Callable[[JobConfig], bool] = lambda _: True
     check: Callable[[JobConfig, Inputs, TableStore], object] = _nothing
     make: Callable[[Evaluation, StageProgress], Iterable[pl.DataFrame]] | None = None
     notes: Callable[[Evaluation], Iterable[str]] = _nothing

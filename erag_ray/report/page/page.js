@@ -5,19 +5,8 @@
   const NO_PASSAGES = "no_passages", GOLD_PASSAGES = "gold_passages";
   const REFERENCES = { [NO_PASSAGES]: "closed book", [GOLD_PASSAGES]: "gold passages" };
   const MISSING = "–";
-  // a cell in words, and what it says
-  const CELLS = {
-    found: ["found", "A document is enough, and so is the list"],
-    kept: ["known, kept", "The reader knows the answer without documents, and keeps it"],
-    distracted: ["lost in the list", "A document was enough, the list lost it"],
-    distracted_known: ["known, lost in the list", "The reader knows the answer and a document was enough, the list lost it"],
-    combined: ["only together", "Only the list was enough, no document alone"],
-    list_only: ["known, only together", "The reader knows the answer; only the list was enough, no document alone"],
-    lost: ["known, lost", "The reader knows the answer without documents, and not with any"],
-    missing: ["not found", "Nothing was enough: no document, not the list, not the reader alone"],
-  };
   const cellOf = name => {
-    const [words, meaning] = CELLS[name] ?? [name, null];
+    const [words, meaning] = about.cells[name] ?? [name, null];
     return el("span", { class: `cell ${name}`, title: meaning }, words);
   };
   const $ = id => document.getElementById(id);
@@ -443,7 +432,7 @@
     return el("form", { class: "filters", on: { submit: event => event.preventDefault() } },
       el("label", { class: "wide" }, el("span", {}, "Search"), search),
       datasets.length > 1 ? choice("Dataset", "dataset", datasets, "all") : "",
-      index.cell_names.length ? [choice("Cell", "cell", index.cell_names, "any", name => CELLS[name]?.[0] ?? name), choice("of run", "run", about.runs, "any run")] : "",
+      index.cell_names.length ? [choice("Cell", "cell", index.cell_names, "any", name => about.cells[name]?.[0] ?? name), choice("of run", "run", about.runs, "any run")] : "",
       about.runs.length > 1 ? [choice("Better with", "better", about.runs, "any run"), choice("than with", "than", about.runs, "any run")] : "",
       Object.entries(index.slice_values).map(([name, values]) => choice(name, `slice.${name}`, [...values].sort(collator.compare), "all")),
       el("div", { class: "toggles" },

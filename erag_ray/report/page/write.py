@@ -14,6 +14,7 @@ from typing import Any
 
 import jinja2
 
+from erag_ray.analyses.cells import CELL_WORDS, CELLS_MEANING
 from erag_ray.parts.model import Figure, Report, Table
 from erag_ray.report.page.boards import boards
 from erag_ray.report.page.payload import QuestionIndex, column_data, packed, part_data, question_data
@@ -119,6 +120,7 @@ def _data(
             "texts": questions.options.texts,
             "threshold": questions.options.threshold,
             "prompts": questions.options.prompts,
+            "cells": {name: [CELL_WORDS[name], text] for name, text in CELLS_MEANING.items()},
             "index": index.data(),
         }
     return packed({"tables": tables, "figures": figures, "questions": about})
